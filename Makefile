@@ -1,0 +1,58 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GOVULNCHECK_VERSION   := v1.9.0
+
+# How long each case of the benchmarks and each fuzz test runs.
+BENCHTIME ?= 3s
+FUZZTIME  ?= 20s
+
+each := scripts/each-module.sh
+
+# A checkout whose owner is somebody else, as in containers, has no readable
+# version; nothing in the tests needs it.
+test lint fuzz: export GOFLAGS += -buildvcs=false
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build the command line into bin/dlock
+	cd cmd/dlock && go build -o ../../bin/dlock .
+
+.PHONY: test
+test: servers ## install what is missing, then check and test every module (as root on Debian: nothing else to do)
+	scripts/check-format.sh
+	$(each) go mod download
+	$(each) go mod tidy -diff
+	$(each) go vet ./...
+	$(each) go test -race -timeout 6m ./...
+	go run ./test/bench --time 20ms
+
+.PHONY: interop
+interop: ## test together with clients in other languages
+	scripts/interop.sh
+
+.PHONY: servers
+servers: ## install the servers that the tests start, from Debian's packages
+	scripts/install-servers.sh
+
+.PHONY: lint
+lint: ## golangci-lint and govulncheck
+	$(each) go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION) run --config "$(CURDIR)/.golangci.yml" ./...
+	$(each) "$(CURDIR)/scripts/check-vulnerabilities.sh" $(GOVULNCHECK_VERSION)
+
+.PHONY: bench
+bench: ## the benchmarks; BENCHTIME=3s, ONLY=memory,sqlite, JSON=FILE
+	go run ./test/bench --time $(BENCHTIME) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
+
+.PHONY: fuzz
+fuzz: ## every fuzz test for FUZZTIME=20s
+	$(each) "$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME)
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,212 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/watchdog"
+)
+
+// Lock acquires name and waits as long as somebody else has it. The context
+// bounds the waiting, never the holding: the lease goes on when it is cancelled.
+// A wait that is cancelled returns an error that wraps the context's cause.
+//
+// A context that comes from a lease of the same client and name re-enters: the
+// lock is counted once more, without asking the store, and is free when every
+// lease of it is unlocked. Goroutines that share such a context share the lock.
+//
+// If the store cannot be reached the error is [ErrUnreachable], at once if it
+// never answered, or when it was silent for a TTL during the wait. Should the
+// attempt have succeeded unseen, it is undone in the background, and otherwise
+// by its TTL.
+func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	s := c.settings(opts)
+	return c.lock(ctx, name, &s)
+}
+
+// TryLock acquires name if it is free. If somebody else has it the error is a
+// [*HeldError], which says who.
+func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	s := c.settings(opts)
+	s.limited, s.wait = true, 0
+	return c.lock(ctx, name, &s)
+}
+
+// Do calls fn while holding name, and unlocks after fn has returned. The context
+// of fn ends when the lock is lost, with the cause [ErrLost], and when ctx does.
+// Do returns the error of fn; if there is none but the lock was lost meanwhile,
+// an error that wraps [ErrNotHeld].
+func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) (err error) {
+	lease, err := c.Lock(ctx, name, opts...)
+	if err != nil {
+		return err
+	}
+	held, cancel := context.WithCancelCause(lease.Context())
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer func() { // also when fn panics
+		stop()
+		cancel(nil)
+		if unlock := lease.Unlock(ctx); err == nil {
+			err = unlock
+		}
+	}()
+	return fn(held)
+}
+
+func (c *Client) settings(opts []Option) settings {
+	s := settings{ttl: c.ttl, margin: -1}
+	for _, opt := range opts {
+		opt(&s)
+	}
+	return s
+}
+
+// check refuses what no store should see.
+func (c *Client) check(s *settings) error {
+	t := &c.traits
+	switch {
+	case s.ttl <= 0:
+		return fmt.Errorf("%w: %v is not positive", ErrBadTTL, s.ttl)
+	case s.ttl < t.MinTTL:
+		return fmt.Errorf("%w: %v is below the %v that %s can do", ErrBadTTL, s.ttl, t.MinTTL, t.Store)
+	case t.MaxTTL > 0 && s.ttl > t.MaxTTL:
+		return fmt.Errorf("%w: %v is above the %v that %s can do", ErrBadTTL, s.ttl, t.MaxTTL, t.Store)
+	case s.fair && !t.Fair:
+		return fmt.Errorf("%w: fair locks on %s", ErrUnsupported, t.Store)
+	}
+	return nil
+}
+
+func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, error) {
+	if err := c.life.begin(); err != nil {
+		return nil, err
+	}
+	defer c.life.end()
+	if err := driver.CheckName(name); err != nil {
+		return nil, err
+	}
+	if err := c.check(s); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("dlock: not locking %q: %w", name, context.Cause(ctx))
+	}
+	outer := c.innermost(ctx)
+	if h := outer.find(name); h != nil {
+		return h.reenter()
+	}
+	h := c.newHold(ctx, name, s, outer)
+	if err := h.acquire(ctx, s); err != nil {
+		return nil, err
+	}
+	return &h.first, nil
+}
+
+// acquire takes the lock for h: first the door, then the store.
+func (h *hold) acquire(ctx context.Context, s *settings) error {
+	c := h.client
+	w := wait{client: c, ctx: ctx, hold: h, settings: s}
+	defer w.stop()
+	if !s.fair {
+		if err := w.enter(); err != nil {
+			return w.ended(err)
+		}
+	}
+	for {
+		sent, err := h.attempt(w.ctx)
+		if err == nil {
+			err = h.begin(sent)
+		}
+		if err == nil {
+			w.ended(nil)
+			return nil
+		}
+		if again := w.after(err); again != nil {
+			h.abandon(err, s.fair)
+			return w.ended(again)
+		}
+	}
+}
+
+// attempt asks the store once, and returns when it did.
+func (h *hold) attempt(ctx context.Context) (sent clock.Instant, err error) {
+	c := h.client
+	req := h.request()
+	bounded, cancel := c.bounded(ctx)
+	defer cancel()
+	sent = c.clock.NoLaterThanNow()
+	grant, err := c.store.Acquire(bounded, req)
+	if err != nil {
+		return sent, c.explain(ctx, bounded, err)
+	}
+	h.Grant = grant
+	return sent, nil
+}
+
+// begin starts the lease of a grant that was sent for at that instant. A grant
+// that came too late to be believed in is none.
+func (h *hold) begin(sent clock.Instant) error {
+	c := h.client
+	if h.Margin < 0 {
+		h.Margin = watchdog.DefaultMargin(h.Grant.TTL)
+	} else {
+		h.Margin = watchdog.LimitMargin(h.Grant.TTL, h.Margin)
+	}
+	if !c.traits.Local && c.clock.NoLaterThanNow() >= sent+h.Grant.TTL-h.Margin {
+		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)
+	}
+	c.dog.Watch(&h.Lease, sent)
+	if c.life.ended.Load() {
+		if h.end(ErrClosed) {
+			_ = h.give(context.Background()) // it expires anyway
+		}
+		return ErrClosed
+	}
+	if c.traits.ReportsLoss && h.over() != nil { // before it was watched
+		c.dog.Forget(&h.Lease)
+		return h.over()
+	}
+	return nil
+}
+
+// abandon undoes attempts whose outcome is unknown, and gives up a place in a
+// queue. The next one in this process comes after it, so that it does not find
+// the lock held by a ghost.
+func (h *hold) abandon(err error, fair bool) {
+	c := h.client
+	if !fair && errors.Is(err, ErrHeld) {
+		h.leave()
+		return
+	}
+	c.cleanups.Go(func() {
+		defer h.leave()
+		ctx, cancel := c.detached(context.Background())
+		defer cancel()
+		grant := h.Grant
+		grant.Token = 0
+		if err := c.release(ctx, grant, never); err != nil && !errors.Is(err, ErrNotHeld) {
+			c.logger.Warn("dlock: an attempt could not be undone and is left to expire",
+				"name", grant.Name, "ttl", h.ttl, "err", err)
+		}
+	})
+}
+
+// ended reports the end of a wait, if there was one, and what was acquired.
+func (w *wait) ended(err error) error {
+	c := w.client
+	event := Event{Name: w.hold.name, Token: w.hold.Grant.Token, Err: err}
+	if w.began {
+		event.Waited = c.clock.NoLaterThanNow() - w.since
+		call(c.hooks.Waited, event)
+	}
+	if err == nil {
+		call(c.hooks.Acquired, event)
+	}
+	return err
+}
+
+const never = time.Duration(1<<63 - 1)

@@ -1,0 +1,107 @@
+package dlock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/gate"
+	"github.com/dlock-go/dlock/internal/watchdog"
+)
+
+// Client acquires locks in one store. It is safe for concurrent use, and one is
+// enough for a process. Close it when it is no longer used.
+type Client struct {
+	store   driver.Store
+	traits  driver.Traits
+	watcher driver.Watcher       // nil if the store is none
+	batcher driver.BatchAcquirer // nil if the store is none
+
+	ttl    time.Duration
+	limit  time.Duration // of one call to the store
+	holder driver.Holder
+	hooks  Hooks
+	logger *slog.Logger
+
+	clock *clock.Clock
+	gate  *gate.Gate[hold]
+	dog   *watchdog.Watchdog
+	life  life
+	// cleanups are releases in the background. They begin while life counts
+	// their caller.
+	cleanups sync.WaitGroup
+}
+
+// New returns a client that keeps its locks in store. The store stays the
+// caller's: it may serve several clients, and is closed after them. A nil opts
+// is fine.
+func New(store driver.Store, opts *Options) *Client {
+	if opts == nil {
+		opts = &Options{}
+	}
+	c := &Client{
+		store:  store,
+		traits: store.Traits(),
+		ttl:    opts.TTL,
+		limit:  opts.RequestTimeout,
+		holder: describe(opts.Holder),
+		hooks:  opts.Hooks,
+		logger: opts.Logger,
+		clock:  clock.New(),
+		gate:   gate.New[hold](),
+		life:   newLife(),
+	}
+	c.watcher, _ = store.(driver.Watcher)
+	c.batcher, _ = store.(driver.BatchAcquirer)
+	if c.ttl == 0 {
+		c.ttl = DefaultTTL
+	}
+	if c.limit <= 0 {
+		c.limit = DefaultRequestTimeout
+	}
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	c.dog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.limit})
+	return c
+}
+
+// describe fills in what the caller left out of its description.
+func describe(h driver.Holder) driver.Holder {
+	if h.Host == "" {
+		h.Host, _ = os.Hostname() // unknown is fine: it is for people only
+	}
+	if h.PID == 0 {
+		h.PID = os.Getpid()
+	}
+	if h.Program == "" {
+		h.Program = filepath.Base(os.Args[0])
+	}
+	return h
+}
+
+// Traits says what the client's store promises.
+func (c *Client) Traits() driver.Traits { return c.traits }
+
+// bounded limits the time of one call to the store.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.traits.Local {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.limit)
+}
+
+// explain says of a call that failed because its time was up, and not the
+// caller's, that the store is to blame.
+func (c *Client) explain(caller, bounded context.Context, err error) error {
+	if err != nil && bounded.Err() != nil && caller.Err() == nil {
+		return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.limit, err)
+	}
+	return err
+}

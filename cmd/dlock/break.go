@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) breakCommand() *cobra.Command {
+	var token uint64
+	cmd := &cobra.Command{
+		Use:   "break NAME --token N",
+		Short: "Take a lock from its holder",
+		Long: `Take NAME from the holder that has it with token N, which "dlock ls" shows. The
+token makes sure that it hits this holder and nobody who came after it.
+
+The holder learns of it at its next renewal, within a third of its TTL: a
+"dlock exec" then ends its command, first with TERM, then with KILL, and exits
+with 76. Until then two can believe to have the lock, so that breaking a lock
+is for holders that hang or cannot be reached.
+
+The exit status is 1 if the lock is not held with that token.`,
+		Example:           `  dlock break nightly --token 7`,
+		ValidArgsFunction: a.completeNames,
+		Args:              exactly(1, "one NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := args[0]
+			if !cmd.Flags().Changed("token") {
+				return usagef("break needs --token N: it says which holder to take the lock from, see 'dlock ls'")
+			}
+			if err := driver.CheckName(name); err != nil {
+				return classify(err)
+			}
+			return a.withClient(cmd.Context(), func(client *dlock.Client, _ *openStore) error {
+				return a.breakLock(cmd.Context(), client, name, token)
+			})
+		},
+	}
+	cmd.Flags().Uint64Var(&token, "token", 0, "the token `N` of the holder to take the lock from")
+	return cmd
+}
+
+func (a *app) breakLock(ctx context.Context, client *dlock.Client, name string, token uint64) error {
+	before, wasHeld, err := lookup(ctx, client, name)
+	if err != nil && !errors.Is(err, dlock.ErrUnsupported) {
+		return err
+	}
+	err = client.Break(ctx, name, token)
+	switch {
+	case errors.Is(err, dlock.ErrNotHeld) && wasHeld && before.Token != token:
+		return failf(exitNo, "%s is not held with token %d: it is held with token %d by %s",
+			harmless(name), token, before.Token, harmlessHolder(before.Holder))
+	case errors.Is(err, dlock.ErrNotHeld):
+		return failf(exitNo, "%s is not held with token %d: it is free", harmless(name), token)
+	case err != nil:
+		return err
+	}
+	by := ""
+	if wasHeld && before.Token == token {
+		by = " by " + harmlessHolder(before.Holder)
+	}
+	_, err = fmt.Fprintf(a.stdout, "broke %s, held with token %d%s\n", harmless(name), token, by)
+	return outputFailed(err)
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) listCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls [PREFIX]",
+		Short: "List who holds what, and how many wait",
+		Long: `List the locks that are held, sorted by name; with PREFIX those whose names
+start with it.
+
+WAITERS counts those who wait in the store: every fair waiter, and the processes
+that have waited for a while. Names and notes with spaces or characters that are
+not visible are shown quoted.
+
+With --json every lock is one JSON object on a line of its own:
+  {"name":"nightly","token":7,"holder":{"host":"web-1","pid":4242,
+   "program":"backup.sh","note":""},"since":"2026-01-02T03:04:05.678Z",
+   "remaining_ms":28114,"waiters":0}
+
+When nothing is held it prints nothing and the exit status is 0.`,
+		Example: `  dlock ls
+  dlock ls orders/
+  dlock ls --json | jq -r 'select(.waiters > 0) | .name'`,
+		ValidArgsFunction: a.completeNames,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("%s takes at most one PREFIX, not %d arguments", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prefix := strings.Join(args, "")
+			return a.withClient(cmd.Context(), func(client *dlock.Client, _ *openStore) error {
+				var infos []driver.Info
+				for info, err := range client.Locks(cmd.Context(), prefix) {
+					if err != nil {
+						return err
+					}
+					infos = append(infos, info)
+				}
+				slices.SortFunc(infos, func(a, b driver.Info) int { return strings.Compare(a.Name, b.Name) })
+				if asJSON {
+					return a.listJSON(infos)
+				}
+				return a.listTable(infos)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+func (a *app) listJSON(infos []driver.Info) error {
+	for _, info := range infos {
+		if err := printJSON(a.stdout, describeLock(info)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) listTable(infos []driver.Info) error {
+	if len(infos) == 0 {
+		if isTerminal(a.stderr) {
+			fmt.Fprintln(a.messages, "No lock is held.")
+		}
+		return nil
+	}
+	t := table{columns: []column{
+		{title: "NAME", style: green},
+		{title: "TOKEN", right: true},
+		{title: "HOLDER"},
+		{title: "SINCE", style: faint},
+		{title: "REMAINING", right: true},
+		{title: "WAITERS", right: true},
+	}}
+	now := time.Now()
+	for _, info := range infos {
+		t.add(harmless(info.Name), strconv.FormatUint(info.Token, 10), harmlessHolder(info.Holder),
+			sinceText(info.Since, now), remainingText(info.Remaining), strconv.Itoa(info.Waiters))
+	}
+	return t.print(a.stdout, painterFor(a.stdout))
+}

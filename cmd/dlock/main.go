@@ -1,0 +1,14 @@
+// Command dlock runs commands under a distributed lock, and shows who holds what.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	if isGuard(os.Args) {
+		os.Exit(guard(os.Stdin))
+	}
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

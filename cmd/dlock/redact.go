@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// redacted stands where a secret was.
+const redacted = "xxxxx"
+
+// redactor hides the secrets of store URLs in text. It does not trust a URL to
+// be well formed, because the errors about malformed ones quote them: whatever
+// could be a password counts as one. Hiding a word too many is harmless.
+type redactor struct {
+	secrets []string // longest first
+}
+
+// shortSecret is the length below which a secret is only hidden where it
+// stands alone, since otherwise it would be hidden inside other words.
+const shortSecret = 4
+
+// newRedactor collects the secrets of the store URL in the environment and of a
+// command line. Of its words the values of --store always count, the others
+// if they look like a misplaced URL.
+func newRedactor(environment string, args []string) *redactor {
+	r := &redactor{}
+	r.learn(environment)
+	for i, arg := range args {
+		value, isStore := strings.CutPrefix(arg, "--store=")
+		isStore = isStore || (i > 0 && args[i-1] == "--store")
+		looksLikeURL := strings.Contains(arg, "://") || strings.Contains(arg, "@")
+		if isStore || (looksLikeURL && !strings.ContainsAny(arg, " \t\n")) {
+			r.learn(value)
+		}
+	}
+	slices.SortFunc(r.secrets, func(a, b string) int {
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
+	})
+	r.secrets = slices.Compact(r.secrets)
+	return r
+}
+
+// learn notes what may be secret in a URL, or in what was meant to be one.
+func (r *redactor) learn(word string) {
+	_, rest, found := strings.Cut(word, "://")
+	if !found {
+		rest = word // "redis:/u:p@h", "u:p@h"
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		r.learnUserinfo(rest[:at])
+		rest = rest[at+1:]
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	for _, host := range strings.Split(rest[:end], ",") {
+		// "redis://user:secret" without a host: the port is no number.
+		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && !isNumber(host[colon+1:]) {
+			r.add(host[colon+1:])
+		}
+	}
+	if _, query, found := strings.Cut(word, "?"); found {
+		r.learnQuery(query)
+	}
+	if _, fragment, found := strings.Cut(word, "#"); found {
+		r.add(fragment)
+	}
+}
+
+// learnUserinfo takes "user:password" apart, if it is as simple as that.
+func (r *redactor) learnUserinfo(info string) {
+	user, password, found := strings.Cut(info, ":")
+	if found && !strings.ContainsAny(user, "/?#,@") && !strings.ContainsAny(password, ":,@") {
+		r.add(password)
+		return
+	}
+	r.add(info)
+}
+
+// plainParameters are the parameters of store URLs whose values are no secret.
+var plainParameters = []string{"protocol", "scheme", "order"}
+
+func (r *redactor) learnQuery(query string) {
+	for _, pair := range strings.FieldsFunc(query, func(c rune) bool { return strings.ContainsRune("&;?#", c) }) {
+		key, value, found := strings.Cut(pair, "=")
+		switch {
+		case !found:
+			r.add(pair)
+		case !slices.Contains(plainParameters, key):
+			r.add(value)
+		}
+	}
+}
+
+// add notes a secret in all forms in which an error could quote it: as it is,
+// decoded, and, because quoting can put escapes anywhere, each word of it.
+func (r *redactor) add(secret string) {
+	forms := []string{secret}
+	if plain, err := url.PathUnescape(secret); err == nil {
+		forms = append(forms, plain)
+	} else {
+		forms = append(forms, unescapeLoosely(secret))
+	}
+	for _, form := range forms {
+		if form == "" {
+			continue
+		}
+		r.secrets = append(r.secrets, form)
+		for _, word := range strings.FieldsFunc(form, func(c rune) bool { return !isWordRune(c) }) {
+			if len(word) >= shortSecret {
+				r.secrets = append(r.secrets, word)
+			}
+		}
+	}
+}
+
+// unescapeLoosely decodes the escapes that are right and keeps the others.
+func unescapeLoosely(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			if c, err := url.PathUnescape(text[i : i+3]); err == nil {
+				b.WriteString(c)
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// clean returns text without the secrets.
+func (r *redactor) clean(text string) string {
+	for _, secret := range r.secrets {
+		if len(secret) >= shortSecret {
+			text = strings.ReplaceAll(text, secret, redacted)
+		} else {
+			text = replaceAlone(text, secret)
+		}
+	}
+	return text
+}
+
+// replaceAlone hides word where no letter or digit touches it.
+func replaceAlone(text, word string) string {
+	var b strings.Builder
+	for {
+		i := strings.Index(text, word)
+		if i < 0 {
+			return b.String() + text
+		}
+		before := lastRune(b.String() + text[:i])
+		after := firstRune(text[i+len(word):])
+		b.WriteString(text[:i])
+		if isWordRune(before) || isWordRune(after) {
+			b.WriteString(word)
+		} else {
+			b.WriteString(redacted)
+		}
+		text = text[i+len(word):]
+	}
+}
+
+func firstRune(text string) rune {
+	for _, c := range text {
+		return c
+	}
+	return 0
+}
+
+func lastRune(text string) rune {
+	runes := []rune(text)
+	if len(runes) == 0 {
+		return 0
+	}
+	return runes[len(runes)-1]
+}
+
+func isWordRune(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
+
+func isNumber(text string) bool {
+	return strings.IndexFunc(text, func(c rune) bool { return c < '0' || c > '9' }) < 0
+}
+
+// writer hides the secrets in what is written to w. A secret must not be split
+// over two writes; messages are written whole.
+func (r *redactor) writer(w io.Writer) io.Writer { return redactingWriter{r, w} }
+
+type redactingWriter struct {
+	redactor *redactor
+	to       io.Writer
+}
+
+func (w redactingWriter) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(w.to, w.redactor.clean(string(text))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}

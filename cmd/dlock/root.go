@@ -1,0 +1,67 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "dlock",
+		Short: "Run commands under a distributed lock",
+		Long: `dlock makes sure that only one of many processes does something at a time. The
+lock lives in a store that all of them can reach, and frees itself when its
+holder dies.
+
+Store URLs (--store, or else $` + storeVariable + `):
+` + storeList() + `
+  Without one, an SQLite file in your state folder is used:
+  $XDG_STATE_HOME/dlock/dlock.db, or else ~/.local/state/dlock/dlock.db.
+  sqlite://./file.db is relative to the current folder.
+
+` + exitStatusHelp,
+		Example: `  dlock exec nightly -- ./backup.sh          # waits for its turn
+  dlock exec -n nightly -- ./backup.sh       # or gives up at once, status 75
+  dlock ls                                   # who holds what`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       readVersion().Version,
+	}
+	root.PersistentFlags().StringVar(&a.storeURL, "store", "", "`URL` of the store; default $"+storeVariable+", or else an SQLite file of yours")
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(
+		a.execCommand(),
+		a.listCommand(),
+		a.showCommand(),
+		a.breakCommand(),
+		a.doctorCommand(),
+		a.versionCommand(),
+	)
+	return root
+}
+
+// helpCommand replaces cobra's, which calls an unknown topic a success.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || found == nil || len(rest) > 0 {
+				return usagef("there is no such command to help with")
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
+}
+
+// exactly refuses any other number of arguments, in the words of the command.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args))
+		}
+		return nil
+	}
+}

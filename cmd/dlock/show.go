@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) showCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one lock",
+		Long: `Show who holds NAME.
+
+The exit status is 0 if the lock is held and 1 if it is free, so that scripts can
+ask with "if dlock show NAME >/dev/null". The answer is about the moment of
+asking and may be old when it arrives: to do something only if a lock is free,
+use "dlock exec -n".
+
+With --json it prints one JSON object, {"name":...,"held":false} or the fields of
+"dlock ls --json" with "held":true.`,
+		Example: `  dlock show nightly
+  dlock show nightly --json | jq .holder.host`,
+		ValidArgsFunction: a.completeNames,
+		Args:              exactly(1, "one NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := args[0]
+			if err := driver.CheckName(name); err != nil {
+				return classify(err)
+			}
+			return a.withClient(cmd.Context(), func(client *dlock.Client, _ *openStore) error {
+				info, held, err := lookup(cmd.Context(), client, name)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					err = a.showJSON(name, info, held)
+				case held:
+					err = a.showText(info)
+				default:
+					_, err = fmt.Fprintf(a.stdout, "%s is free\n", harmless(name))
+					err = outputFailed(err)
+				}
+				if err == nil && !held {
+					err = exitWith(exitNo)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+func (a *app) showJSON(name string, info driver.Info, held bool) error {
+	if !held {
+		return printJSON(a.stdout, struct {
+			Name string `json:"name"`
+			Held bool   `json:"held"`
+		}{name, false})
+	}
+	return printJSON(a.stdout, struct {
+		lockJSON
+		Held bool `json:"held"`
+	}{describeLock(info), true})
+}
+
+func (a *app) showText(info driver.Info) error {
+	p := painterFor(a.stdout)
+	var b strings.Builder
+	row := func(title, value string) {
+		fmt.Fprintf(&b, "%s %s\n", p.paint(bold, fmt.Sprintf("%-10s", title)), value)
+	}
+	row("name", p.paint(green, harmless(info.Name)))
+	row("token", strconv.FormatUint(info.Token, 10))
+	row("holder", harmlessHolder(info.Holder))
+	row("since", sinceText(info.Since, time.Now()))
+	row("remaining", remainingText(info.Remaining)+" unless renewed")
+	row("waiters", strconv.Itoa(info.Waiters))
+	_, err := fmt.Fprint(a.stdout, b.String())
+	return outputFailed(err)
+}

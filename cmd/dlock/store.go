@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// storeVariable is the environment variable that --store overrides.
+const storeVariable = "DLOCK_STORE"
+
+// storeKind is one kind of store that URLs can name.
+type storeKind struct {
+	scheme string
+	form   string // how its URLs look
+	about  string // in one line
+	open   func(ctx context.Context, url storeURL) (*openStore, error)
+}
+
+// storeKinds lists every store that this command knows. A new store is one
+// more line here.
+var storeKinds = []storeKind{
+	{"sqlite", "sqlite:///path/file.db", "an SQLite file, for the processes of one machine", openSQLite},
+}
+
+// storeURL is a store URL that has been taken apart as far as all kinds share.
+// It is not a net/url.URL, whose errors quote their input, password included.
+type storeURL struct {
+	scheme string
+	rest   string // what follows "scheme:", up to the query
+	query  string // what follows "?"
+}
+
+// openStore is a store in use.
+type openStore struct {
+	driver.Store
+	// identity is the same for all spellings of one store and contains no secret.
+	identity string
+	// display is the URL for people. It contains no secret.
+	display string
+	// closeMore closes what the store does not own; it may be nil.
+	closeMore func() error
+}
+
+func (s *openStore) Close() error {
+	err := s.Store.Close()
+	if s.closeMore != nil {
+		if more := s.closeMore(); err == nil {
+			err = more
+		}
+	}
+	return err
+}
+
+// openStore opens the store of this command line.
+func (a *app) openStore(ctx context.Context) (*openStore, error) {
+	raw := a.storeURL
+	if raw == "" {
+		raw = os.Getenv(storeVariable)
+	}
+	return openStoreURL(ctx, raw)
+}
+
+func openStoreURL(ctx context.Context, raw string) (*openStore, error) {
+	url := splitStoreURL(raw)
+	for _, kind := range storeKinds {
+		if kind.scheme == url.scheme {
+			return kind.open(ctx, url)
+		}
+	}
+	// The URL is not repeated: it is unknown which part of it is a password.
+	return nil, usagef("unknown kind of store URL; known are:\n%s", storeList())
+}
+
+// splitStoreURL never fails: what is no URL has a scheme that no store has.
+func splitStoreURL(raw string) storeURL {
+	if raw == "" {
+		return storeURL{scheme: "sqlite"}
+	}
+	scheme, rest, _ := strings.Cut(raw, ":")
+	rest, query, _ := strings.Cut(rest, "?")
+	return storeURL{scheme: strings.ToLower(scheme), rest: rest, query: query}
+}
+
+func storeList() string {
+	var b strings.Builder
+	for _, kind := range storeKinds {
+		fmt.Fprintf(&b, "  %-26s %s\n", kind.form, kind.about)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// withClient opens the store, calls use with a client of it, and closes both.
+func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore) error) error {
+	store, err := a.openStore(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	client := dlock.New(store.Store, nil)
+	err = use(client, store)
+	// Nothing is held, so that a failure to close loses nothing.
+	_ = client.Close()
+	_ = store.Close()
+	return classify(err)
+}
+
+// lookup finds one held lock. Stores list by prefix only.
+func lookup(ctx context.Context, client *dlock.Client, name string) (driver.Info, bool, error) {
+	for info, err := range client.Locks(ctx, name) {
+		if err != nil {
+			return driver.Info{}, false, err
+		}
+		if info.Name == name {
+			return info, true, nil
+		}
+	}
+	return driver.Info{}, false, nil
+}

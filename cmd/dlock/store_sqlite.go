@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/dlock-go/dlock/sqllock"
+	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
+)
+
+// openSQLite opens sqlite:///path/file.db. "sqlite:" alone is the file in the
+// user's state folder.
+func openSQLite(ctx context.Context, from storeURL) (*openStore, error) {
+	if from.query != "" {
+		return nil, usagef("sqlite:// takes no parameters: remove the '?' and what follows, or write %%3F for a question mark in the path")
+	}
+	path, err := sqlitePath(from)
+	if err != nil {
+		return nil, err
+	}
+	if from.rest == "" || from.rest == "//" {
+		err = prepareStateFile(path)
+	} else {
+		err = checkFolder(path)
+	}
+	if err != nil {
+		return nil, failf(exitUnavailable, "%w", err)
+	}
+	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(path))
+	if err != nil {
+		return nil, failf(exitUnavailable, "cannot open %s: %w", path, err)
+	}
+	store, err := sqllock.New(ctx, db, nil)
+	if err != nil {
+		_ = db.Close()
+		return nil, failf(exitUnavailable, "cannot use %s: %w", path, err)
+	}
+	display := "sqlite://" + (&url.URL{Path: path}).EscapedPath()
+	return &openStore{
+		Store:     store,
+		identity:  "sqlite:" + realPath(path),
+		display:   display,
+		closeMore: db.Close,
+	}, nil
+}
+
+// sqlitePath returns the absolute path that the URL means.
+func sqlitePath(from storeURL) (string, error) {
+	path, ok := strings.CutPrefix(from.rest, "//")
+	if path == "" {
+		return stateFile()
+	}
+	relative := strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../")
+	if !ok || !(relative || strings.HasPrefix(path, "/")) {
+		return "", usagef("an SQLite file is written sqlite:///path/file.db with three slashes, or sqlite://./file.db relative to the current folder")
+	}
+	plain, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return "", usagef("the sqlite:// URL has a '%%' that is no escape: write %%25 for a percent sign in the path")
+	case strings.ContainsRune(plain, 0):
+		return "", usagef("the sqlite:// URL has a NUL character in its path")
+	case strings.HasSuffix(plain, "/"):
+		return "", usagef("the sqlite:// URL names a folder: add the name of a file")
+	}
+	absolute, err := filepath.Abs(plain)
+	if err != nil {
+		return "", failf(exitUnavailable, "cannot tell the current folder: %w", err)
+	}
+	return absolute, nil
+}
+
+// stateFile is the default store, by the XDG Base Directory Specification.
+func stateFile() (string, error) {
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "dlock", "dlock.db"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", failf(exitUnavailable, "there is no home folder to keep locks in (%w): use --store", err)
+	}
+	return filepath.Join(home, ".local", "state", "dlock", "dlock.db"), nil
+}
+
+// prepareStateFile makes the default store, for this user only. SQLite gives
+// its companion files the mode of the database.
+func prepareStateFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// checkFolder finds what SQLite would only call "unable to open database file".
+func checkFolder(path string) error {
+	folder := filepath.Dir(path)
+	switch info, err := os.Stat(folder); {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("the folder " + folder + " does not exist")
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return errors.New(folder + " is not a folder")
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return errors.New(path + " is a folder, not a database file")
+	}
+	return nil
+}
+
+// realPath resolves symbolic links, as far as the path exists.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(folder, filepath.Base(path))
+	}
+	return path
+}

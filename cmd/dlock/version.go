@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+type versionJSON struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`   // empty if unknown
+	Modified bool   `json:"modified"` // built from a tree with changes that were not committed
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// readVersion asks the binary what it was built from.
+func readVersion() versionJSON {
+	v := versionJSON{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			v.Commit = setting.Value
+		case "vcs.modified":
+			v.Modified = setting.Value == "true"
+		}
+	}
+	return v
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  dlock version --json | jq -r .commit",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			v := readVersion()
+			if asJSON {
+				return printJSON(a.stdout, v)
+			}
+			commit := v.Commit
+			if commit == "" {
+				commit = "unknown"
+			} else if v.Modified {
+				commit += " (modified)"
+			}
+			_, err := fmt.Fprintf(a.stdout, "dlock %s\ncommit %s\n%s %s\n", v.Version, commit, v.Go, v.Platform)
+			return outputFailed(err)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}

@@ -1,0 +1,46 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The errors of the contract, for use with errors.Is. Package dlock exports
+// them under the same names.
+var (
+	// ErrHeld: somebody else has the lock. Always a [*HeldError].
+	ErrHeld = errors.New("dlock: lock is held")
+	// ErrNotHeld: the lock does not belong to the one who wants to renew,
+	// release or break it.
+	ErrNotHeld = errors.New("dlock: lock is not held")
+	// ErrUnreachable: the store did not answer, so the outcome is unknown.
+	ErrUnreachable = errors.New("dlock: store unreachable")
+	// ErrBadName: the name breaks the rules of CheckName.
+	ErrBadName = errors.New("dlock: bad lock name")
+	// ErrBadTTL: the TTL is outside what the store can do.
+	ErrBadTTL = errors.New("dlock: bad TTL")
+	// ErrUnsupported: this store cannot do that.
+	ErrUnsupported = errors.New("dlock: not supported by this store")
+	// ErrClosed: the client or the store was closed.
+	ErrClosed = errors.New("dlock: closed")
+)
+
+// HeldError says who has the lock. It is [ErrHeld] to errors.Is.
+type HeldError struct {
+	Name      string
+	Token     uint64        // the holder's token; zero if unknown
+	Holder    Holder        // zero if unknown
+	Remaining time.Duration // until the lock expires unless renewed; zero if unknown
+}
+
+func (e *HeldError) Error() string {
+	by := ""
+	if e.Holder != (Holder{}) {
+		by = " by " + e.Holder.String()
+	}
+	return fmt.Sprintf("dlock: %q is held%s", e.Name, by)
+}
+
+// Is makes errors.Is(err, ErrHeld) true.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }

@@ -1,0 +1,85 @@
+package driver
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Watcher is implemented by stores that can tell when trying again is worth it.
+// dlock polls the others.
+type Watcher interface {
+	// Watch calls wake whenever req may have become worth another Acquire: the
+	// name was released or broken, or a fair waiter moved to the head. Once
+	// Watch has returned no such moment is missed, except where the
+	// connection to the store is lost; a wake-up too many is harmless. If
+	// Traits.WatchesExpiry, the expiry of the lock counts too.
+	//
+	// wake does not block and may be called from any goroutine, but not
+	// after stop has returned. The context bounds the subscribing, not the
+	// subscription.
+	Watch(ctx context.Context, req Request, wake func()) (stop func(), err error)
+}
+
+// BatchAcquirer is implemented by stores that can grant several names in one
+// atomic step.
+type BatchAcquirer interface {
+	// AcquireAll is Acquire for all requests or none: the grants come back in
+	// the order of the requests. The error is a [*HeldError] for one of the
+	// names that is held, and then no name was granted. Names are distinct.
+	// A store that cannot take just these names atomically (they live on
+	// different servers) returns an error that wraps [ErrUnsupported] and has
+	// done nothing.
+	AcquireAll(ctx context.Context, reqs []Request) ([]Grant, error)
+}
+
+// Lister is implemented by stores that can enumerate the locks that are held.
+type Lister interface {
+	// List yields the held locks whose names start with prefix, each once, in
+	// no particular order. It is not a snapshot. A non-nil error is the last
+	// thing it yields.
+	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
+
+// Info describes a held lock.
+type Info struct {
+	Name      string
+	Token     uint64
+	Holder    Holder
+	Since     time.Time     // when it was granted, by the store's clock; zero if unknown
+	Remaining time.Duration // until it expires unless it is renewed
+	// Waiters counts who waits in the store: every fair waiter, and one for
+	// each process that has waited for a while. Zero where the store cannot tell.
+	Waiters int
+}
+
+// Breaker is implemented by stores that can take a lock from its holder.
+type Breaker interface {
+	// Break releases name if it is held with that very token, as one atomic
+	// step, and wakes its waiters. [ErrNotHeld] otherwise.
+	Break(ctx context.Context, name string, token uint64) error
+}
+
+// Diagnoser is implemented by stores that can examine their configuration.
+type Diagnoser interface {
+	// Diagnose looks for what weakens the promises of Traits and for what is
+	// missing. Being unable to reach the store is an error, all else a finding.
+	Diagnose(ctx context.Context) ([]Finding, error)
+}
+
+// Finding is one result of a diagnosis.
+type Finding struct {
+	Check   string `json:"check"`   // a short stable name: "journal_mode"
+	Level   Level  `json:"level"`   // how bad it is
+	Message string `json:"message"` // what was found, and what to do about it
+}
+
+// Level grades a Finding.
+type Level string
+
+// The levels of a Finding.
+const (
+	LevelOK      Level = "ok"
+	LevelWarning Level = "warning" // works, but promises less than it could
+	LevelProblem Level = "problem" // locks do not work, or cannot be trusted
+)

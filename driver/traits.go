@@ -1,0 +1,69 @@
+package driver
+
+import "time"
+
+// Traits are facts about a store, the same for every lock in it.
+type Traits struct {
+	// Store names the kind of store in a word or two: "memory", "sqlite".
+	Store string
+
+	// Fencing says when the order of tokens can be relied upon.
+	Fencing Fencing
+
+	// Fair says that Request.Fair is honoured.
+	Fair bool
+
+	// WatchesExpiry says that a Watch also wakes when the lock expires, so
+	// that a waiter need not try by itself at that moment.
+	WatchesExpiry bool
+
+	// ReportsLoss says that the store calls Request.Lost. Other stores never
+	// see it.
+	ReportsLoss bool
+
+	// Local says that calls return without waiting for anything outside the
+	// process, so that dlock need not bound them in time.
+	Local bool
+
+	// MinTTL and MaxTTL limit Request.TTL. MaxTTL zero means no limit.
+	MinTTL, MaxTTL time.Duration
+
+	// Granularity is the step in which the store counts time: an expiry may
+	// be seen late by that much, never early.
+	Granularity time.Duration
+
+	// SurvivesRestart says that locks and tokens outlive a crash of the
+	// store's server or machine, when it is configured as recommended.
+	SurvivesRestart bool
+
+	// SurvivesFailover says that they outlive the takeover of one server by
+	// another. False where there is only one.
+	SurvivesFailover bool
+}
+
+// Fencing grades the order of a store's tokens.
+type Fencing int
+
+const (
+	// FencingNone: tokens may repeat or fall.
+	FencingNone Fencing = iota
+	// FencingClockBound: tokens rise, and keep rising after data was lost as
+	// long as the store's clock did not step back.
+	FencingClockBound
+	// FencingStrong: tokens rise for as long as the store keeps its data.
+	FencingStrong
+)
+
+func (f Fencing) String() string {
+	switch f {
+	case FencingStrong:
+		return "strong"
+	case FencingClockBound:
+		return "clock-bound"
+	default:
+		return "none"
+	}
+}
+
+// MarshalText makes Fencing a word in JSON.
+func (f Fencing) MarshalText() ([]byte, error) { return []byte(f.String()), nil }

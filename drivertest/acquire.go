@@ -1,0 +1,127 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var acquireClauses = []clause{
+	{
+		id:     "traits",
+		demand: `Traits: "facts about a store, the same for every lock in it": constant, the same on every connection, with limits that leave room`,
+		check: func(p *probe) {
+			a := p.open()
+			switch t := a.Traits(); {
+			case t != p.traits:
+				p.failf("one connection says %+v, another %+v", p.traits, t)
+			case t.Store == "":
+				p.failf("the store has no name")
+			case t.MinTTL < 0 || t.Granularity < 0 || t.MaxTTL != 0 && t.MaxTTL < t.MinTTL:
+				p.failf("the TTL is from %v to %v in steps of %v", t.MinTTL, t.MaxTTL, t.Granularity)
+			}
+			a.released(a.take(p.name("x"), p.long))
+			if t := a.Traits(); t != p.traits {
+				p.failf("before a lock was taken %+v, afterwards %+v", p.traits, t)
+			}
+		},
+	},
+	{
+		id:     "grant",
+		demand: `Store.Acquire: "If the lock is free it belongs to req.Owner"; the Grant says so: its name, its owner, a token that is "never zero" and a TTL that is promised`,
+		check: func(p *probe) {
+			a := p.open()
+			req := p.request(p.name("x"), p.long)
+			grant := a.acquire(req)
+			switch {
+			case grant.Name != req.Name:
+				p.failf("asked for %q, the Grant is for %q", req.Name, grant.Name)
+			case grant.Owner != req.Owner:
+				p.failf("the Grant has an owner that did not ask for it")
+			case grant.Token == 0:
+				p.failf("the token is zero")
+			case grant.TTL <= 0 || grant.TTL > req.TTL+p.traits.Granularity:
+				p.failf("asked for a TTL of %v, granted %v", req.TTL, grant.TTL)
+			}
+			a.renewed(grant, "it was just granted")
+			a.released(grant)
+		},
+	},
+	{
+		id:     "held-error",
+		demand: `HeldError: "says who has the lock": name, token, holder and remaining time are right, or zero where they are unknown; a store that can list the holder knows him`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			req := p.request(p.name("x"), p.long)
+			req.Holder = p.holder(`note with "quotes", 'these', \ and 雪`)
+			grant := a.acquire(req)
+			held := b.refused(req.Name, "the first owner did not release it")
+			known := offers[driver.Lister](p.terms)
+			switch {
+			case held.Name != req.Name:
+				p.failf("refused %q, but the HeldError is about %q", req.Name, held.Name)
+			case held.Token != 0 && held.Token != grant.Token:
+				p.failf("the holder's token is %d, the HeldError says %d", grant.Token, held.Token)
+			case held.Holder != req.Holder && (known || held.Holder != driver.Holder{}):
+				p.failf("the holder is %+v, the HeldError says %+v", req.Holder, held.Holder)
+			case held.Remaining < 0 || held.Remaining > p.long+p.traits.Granularity:
+				p.failf("the TTL is %v, the HeldError says that %v remain", p.long, held.Remaining)
+			case held.Remaining != 0 && held.Remaining < p.long/2:
+				p.failf("granted a moment ago for %v, the HeldError says that only %v remain", p.long, held.Remaining)
+			}
+		},
+	},
+	{
+		id:     "acquire-no-wait",
+		demand: `Store.Acquire: "makes one attempt, atomically, and never waits for the lock"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			a.take(p.name("x"), p.long)
+			start := time.Now()
+			b.refused(p.name("x"), "the first owner did not release it")
+			if took := time.Since(start); took > p.slack {
+				p.failf("the refusal took %v", took)
+			}
+		},
+	},
+	{
+		id:     "acquire-idempotent",
+		demand: `Store.Acquire: "is idempotent per owner": the same token as before, and nothing that needs a second Release`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			req := p.request(p.name("x"), p.long)
+			first := a.acquire(req)
+			for range 3 {
+				again, held := a.try(req)
+				if held != nil {
+					p.failf("the owner who has the lock was refused: %v", held)
+				}
+				if again.Token != first.Token {
+					p.failf("the owner had token %d and got %d for asking again", first.Token, again.Token)
+				}
+			}
+			b.refused(req.Name, "asking again does not give it up")
+			a.released(first)
+			b.free(req.Name, "it was acquired four times by one owner and released once")
+		},
+	},
+	{
+		id:     "acquire-restarts-ttl",
+		demand: `Store.Acquire: "where req.Owner already holds the lock, its TTL starts again"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			req := p.request(p.name("x"), p.ttl)
+			a.acquire(req)
+			p.wait(p.ttl / 2)
+			sent := time.Now()
+			again, held := a.try(req)
+			if held != nil {
+				p.failf("the owner who has the lock was refused: %v", held)
+			}
+			_, at := b.soon(p.request(req.Name, p.ttl), 2*p.ttl+p.slack, "nobody renews it")
+			if kept := at.Sub(sent); kept < again.TTL {
+				p.failf("somebody else had the lock %v after its holder asked again for %v", kept, again.TTL)
+			}
+		},
+	},
+}

@@ -1,0 +1,143 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// What should be one step and is two can be told only by what happens between
+// them. These clauses let it happen, at many moments, each with a name of its
+// own, in the hope that one of them is the wrong moment. What a sound store
+// does is the same at all of them.
+var atomicClauses = []clause{
+	{
+		id:     "release-atomic",
+		demand: `Store.Release: "The comparison and the release are one atomic step"`,
+		check: func(p *probe) {
+			peers := [2]*peer{p.open(), p.open()}
+			p.together(2*len(moments), func(i int) {
+				if at := moments[i/2]; i%2 == 0 {
+					p.releaseTwiceAtOnce(peers, at)
+				} else {
+					p.releaseAtExpiry(peers, at)
+				}
+			})
+		},
+	},
+	{
+		id:     "renew-atomic",
+		demand: `Store.Renew: "never creates or takes a lock, and never extends one that belongs to another owner", also where it comes together with a Release`,
+		check: func(p *probe) {
+			peers := [2]*peer{p.open(), p.open()}
+			p.together(len(moments), func(i int) { p.renewWhileReleased(peers, moments[i]) })
+		},
+	},
+	{
+		id:     "expiry-atomic",
+		demand: `Store.Acquire: "The expiry is set in the same atomic step as the ownership": an attempt that is cut off at any moment leaves nothing that lasts longer than TTL`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			p.together(len(moments), func(i int) {
+				req := p.request(p.name(moments[i].String()), p.ttl)
+				ctx, cancel := context.WithTimeout(p.ctx, moments[i])
+				defer cancel()
+				_, _ = a.Acquire(ctx, req) // any outcome is fine
+				b.soon(p.request(req.Name, p.ttl), p.ttl+p.slack,
+					fmt.Sprintf("the context of its holder's Acquire ended %v after the call", moments[i]))
+			})
+		},
+	},
+}
+
+// moments are close together where the steps of a fast store are.
+var moments = func() (all []time.Duration) {
+	for us := time.Duration(0); us < 1000; us += 100 {
+		all = append(all, us*time.Microsecond)
+	}
+	for us := time.Duration(1000); us < 12000; us += 500 {
+		all = append(all, us*time.Microsecond)
+	}
+	return all
+}()
+
+// releaseTwiceAtOnce repeats a Release, as a retry does, while a rival takes
+// the lock that the first one freed.
+func (p *probe) releaseTwiceAtOnce(peers [2]*peer, apart time.Duration) {
+	a, b := peers[0], peers[1]
+	grant := a.take(p.name("twice "+apart.String()), p.long)
+	req := p.request(grant.Name, p.long)
+	var next driver.Grant
+	p.together(3, func(i int) {
+		if i == 0 {
+			next = b.hurry(req, p.slack, "it was released twice")
+			return
+		}
+		p.wait(time.Duration(i-1) * apart)
+		_ = a.Release(p.ctx, grant) // one of the two may find that it is done
+	})
+	p.untouched(b, a, next, fmt.Sprintf("the holder before released it twice, %v apart", apart))
+}
+
+// releaseAtExpiry sends a Release just when the lock expires and a rival waits
+// for that.
+func (p *probe) releaseAtExpiry(peers [2]*peer, before time.Duration) {
+	a, b := peers[0], peers[1]
+	req := p.request(p.name("expiry "+before.String()), p.ttl)
+	grant := a.acquire(req)
+	over := time.Now().Add(p.ttl)
+	next := p.request(grant.Name, p.long)
+	var second driver.Grant
+	p.together(2, func(i int) {
+		p.waitUntil(over.Add(-before))
+		if i == 0 {
+			_ = a.Release(p.ctx, grant) // in time or not, both are fine
+		} else {
+			second = b.hurry(next, p.ttl+p.slack, "it was released, and its TTL is over")
+		}
+	})
+	p.untouched(b, a, second, fmt.Sprintf("the holder before released it %v before it expired", before))
+}
+
+// hurry is soon, without pauses that could be noticed.
+func (c *peer) hurry(req driver.Request, limit time.Duration, because string) driver.Grant {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
+		if grant, ok := c.attempt(req); ok {
+			c.giveBack(req)
+			return grant
+		}
+		c.p.wait(200 * time.Microsecond)
+	}
+	c.p.failf("%q is still held after %v: %s", req.Name, limit, because)
+	return driver.Grant{}
+}
+
+// untouched demands that holder still has the lock some time later.
+func (p *probe) untouched(holder, rival *peer, grant driver.Grant, because string) {
+	p.wait(20 * time.Millisecond) // for what is still on its way
+	if errs := holder.Renew(p.ctx, []driver.Grant{grant}); errs != nil {
+		p.failf("the lock of the next holder is gone (%v): %s", errs, because)
+	}
+	rival.refused(grant.Name, because)
+}
+
+// renewWhileReleased lets a Renew for a long time meet the Release of the same
+// grant, and looks whether the lock came back or the next one lasts too long.
+func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration) {
+	a, b := peers[0], peers[1]
+	grant := a.take(p.name(apart.String()), p.long)
+	because := fmt.Sprintf("it was released %v after its holder sent a Renew", apart)
+	req := p.request(grant.Name, p.ttl)
+	p.together(2, func(i int) {
+		if i == 0 {
+			_ = a.Renew(p.ctx, []driver.Grant{grant}) // in time or not, both are fine
+			return
+		}
+		p.wait(apart)
+		a.released(grant)
+		b.hurry(req, p.slack, because)
+	})
+	a.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, because+", and the next holder's TTL is over")
+}

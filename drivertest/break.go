@@ -1,0 +1,56 @@
+package drivertest
+
+import (
+	"errors"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var breakClauses = []clause{
+	{
+		id:     "break-token",
+		demand: `Breaker.Break: "releases name if it is held with that very token"; "[ErrNotHeld] otherwise."`,
+		needs:  []need{needBreaker},
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			for _, token := range []uint64{grant.Token + 1, grant.Token - 1, 0, 1 << 62} {
+				b.notBroken(grant.Name, token, "it is held with another token")
+			}
+			a.renewed(grant, "it was broken only with tokens that it does not have")
+			a.released(grant)
+			b.notBroken(grant.Name, grant.Token, "it was released")
+			b.notBroken(p.name("never held"), 1, "nobody ever held it")
+
+			next := a.take(grant.Name, p.long)
+			b.notBroken(grant.Name, grant.Token, "another owner has it now")
+			a.renewed(next, "it was broken only with the token of the one before")
+		},
+	},
+	{
+		id:     "break-holder",
+		demand: `Breaker.Break: takes the lock from its holder, whose Renew and Release find that it is not held`,
+		needs:  []need{needBreaker},
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			if err := b.Store.(driver.Breaker).Break(p.ctx, grant.Name, grant.Token); err != nil {
+				p.failf("Break of a lock that is held with that token: %v", err)
+			}
+			b.notBroken(grant.Name, grant.Token, "it was broken before")
+			a.notRenewed(grant, "it was broken")
+			a.notReleased(grant, "it was broken")
+			next := b.take(grant.Name, p.long)
+			a.notRenewed(grant, "it was broken, and another owner has it")
+			a.notReleased(grant, "it was broken, and another owner has it")
+			b.renewed(next, "the one before, whose lock was broken, must not touch it")
+		},
+	},
+}
+
+// notBroken demands that Break finds nothing to break.
+func (c *peer) notBroken(name string, token uint64, because string) {
+	if err := c.Store.(driver.Breaker).Break(c.p.ctx, name, token); !errors.Is(err, driver.ErrNotHeld) {
+		c.p.failf("Break of %q with token %d: want ErrNotHeld (%s), got: %v", name, token, because, err)
+	}
+}

@@ -1,0 +1,93 @@
+package drivertest
+
+import (
+	"slices"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Clause describes one check of the kit.
+type Clause struct {
+	ID          string // short, stable, the name of the subtest: "release-owner"
+	Explanation string // what the contract demands, with the place it says so
+	Needs       string // what a store must offer for the clause to apply; empty if nothing
+}
+
+// Clauses returns the clauses of the kit in the order in which they are checked.
+func Clauses() []Clause {
+	var all []Clause
+	for _, c := range append(slices.Clone(clauses), nothingLeft) {
+		public := Clause{ID: c.id, Explanation: c.demand}
+		for i, n := range c.needs {
+			if i > 0 {
+				public.Needs += ", "
+			}
+			public.Needs += n.what
+		}
+		all = append(all, public)
+	}
+	return all
+}
+
+// clause is a sentence of the contract and how to find out whether it is kept.
+type clause struct {
+	id     string
+	demand string
+	needs  []need
+	check  func(p *probe)
+}
+
+// clauses is everything but nothingLeft, which comes after all of them.
+var clauses = slices.Concat(
+	acquireClauses,
+	exclusionClauses,
+	processClauses,
+	tokenClauses,
+	releaseClauses,
+	renewClauses,
+	atomicClauses,
+	expiryClauses,
+	contextClauses,
+	watchClauses,
+	fairClauses,
+	listClauses,
+	breakClauses,
+	batchClauses,
+	nameClauses,
+	clientClauses,
+)
+
+// need is a condition for a clause to apply.
+type need struct {
+	what string
+	met  func(*terms) bool
+}
+
+var (
+	needWatcher = need{"Watcher", offers[driver.Watcher]}
+	needLister  = need{"Lister", offers[driver.Lister]}
+	needBreaker = need{"Breaker", offers[driver.Breaker]}
+	needBatch   = need{"BatchAcquirer", offers[driver.BatchAcquirer]}
+
+	needFair    = need{"Traits.Fair", func(t *terms) bool { return t.traits.Fair }}
+	needExpiry  = need{"Traits.WatchesExpiry", func(t *terms) bool { return t.traits.WatchesExpiry }}
+	needFencing = need{"Traits.Fencing", func(t *terms) bool { return t.traits.Fencing != driver.FencingNone }}
+
+	needWorker = need{"Config.Worker", func(t *terms) bool { return t.Worker != nil }}
+	needSkewed = need{"Config.Skewed", func(t *terms) bool { return t.Skewed != nil }}
+)
+
+func offers[E any](t *terms) bool {
+	_, ok := t.store.(E)
+	return ok
+}
+
+// missing names the first need that is not met; empty if the clause applies.
+func (c *clause) missing(t *terms) string {
+	for _, n := range c.needs {
+		if !n.met(t) {
+			return n.what
+		}
+	}
+	return ""
+}

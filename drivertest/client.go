@@ -1,0 +1,195 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// What users see of a store they see through a Client, so that the kit looks
+// through one as well.
+var clientClauses = []clause{
+	{
+		id:     "client-waits",
+		demand: `Client.Lock waits for the lock and gets it soon after it was unlocked elsewhere, woken by Watcher or by trying again`,
+		check: func(p *probe) {
+			p.together(2, func(i int) {
+				opts := p.manner(i)
+				a, closeA := p.client(p.long)
+				defer closeA()
+				b, closeB := p.client(p.long)
+				defer closeB()
+				name := p.name(fmt.Sprint(i))
+				lease := p.lock(a, name, opts...)
+				got := make(chan error, 1)
+				go func() {
+					waited, err := b.Lock(p.ctx, name, opts...)
+					if err == nil {
+						err = waited.Unlock(p.ctx)
+					}
+					got <- err
+				}()
+				select {
+				case err := <-got:
+					p.failf("Lock returned while the lock was held: %v", err)
+				case <-time.After(p.ttl / 2):
+				}
+				p.unlock(lease)
+				p.within(p.handoverLimit(), got, "Lock, after the lock was unlocked")
+			})
+		},
+	},
+	{
+		id:     "client-expiry",
+		demand: `Client.Lock gets the lock of a holder that died when its TTL is over`,
+		check: func(p *probe) {
+			p.open().take(p.name("x"), p.ttl)
+			client, closeClient := p.client(p.long)
+			defer closeClient()
+			got := make(chan error, 1)
+			go func() { got <- client.Do(p.ctx, p.name("x"), func(context.Context) error { return nil }) }()
+			p.within(2*p.ttl+p.slack, got, "Lock, after the holder died")
+		},
+	},
+	{
+		id:     "client-cancel",
+		demand: `Client.Lock returns promptly when its context ends, "a wait that was cancelled wraps the context's cause", and leaves neither a lock nor a place in a queue behind`,
+		check: func(p *probe) {
+			p.together(2, func(i int) {
+				opts := p.manner(i)
+				a, closeA := p.client(p.long)
+				defer closeA()
+				b, closeB := p.client(p.long)
+				defer closeB()
+				name := p.name(fmt.Sprint(i))
+				lease := p.lock(a, name, opts...)
+				changedMind := errors.New("changed my mind")
+				ctx, cancel := context.WithCancelCause(p.ctx)
+				defer cancel(nil)
+				got := make(chan error, 1)
+				go func() { _, err := b.Lock(ctx, name, opts...); got <- err }()
+				p.wait(p.ttl / 2) // so that it waits in the store
+				cancel(changedMind)
+				select {
+				case err := <-got:
+					if !errors.Is(err, changedMind) {
+						p.failf("Lock whose context was cancelled: want an error that wraps the cause, got: %v", err)
+					}
+				case <-time.After(p.slack):
+					p.failf("Lock did not return within %v of the end of its context", p.slack)
+				}
+				p.unlock(lease)
+				c, closeC := p.client(p.long)
+				defer closeC()
+				var next *dlock.Lease
+				var err error
+				// The place is given up in the background, at once.
+				if !p.eventually(p.slack/2, func() bool { next, err = c.TryLock(p.ctx, name, opts...); return err == nil }) {
+					p.failf("the lock was unlocked and the only waiter gave up, but TryLock still says: %v", err)
+				}
+				p.unlock(next)
+			})
+		},
+	},
+	{
+		id:     "client-limit",
+		demand: `WithWait: "When the limit is over the error is a [*HeldError]", which names the holder where the store knows him`,
+		check: func(p *probe) {
+			a, closeA := p.client(p.long)
+			defer closeA()
+			b, closeB := p.client(p.long)
+			defer closeB()
+			lease := p.lock(a, p.name("x"), dlock.WithNote("the one who has it"))
+			limit, start := p.ttl/2, time.Now()
+			_, err := b.Lock(p.ctx, p.name("x"), dlock.WithWait(limit))
+			took := time.Since(start)
+			var held *dlock.HeldError
+			if !errors.As(err, &held) {
+				p.failf("want a *HeldError after %v, got after %v: %v", limit, took, err)
+			}
+			if took < limit || took > limit+p.slack {
+				p.failf("the limit is %v, the wait took %v", limit, took)
+			}
+			if held.Name != p.name("x") || offers[driver.Lister](p.terms) && held.Holder.Note != "the one who has it" {
+				p.failf("the HeldError for %q names %q, held by %v", p.name("x"), held.Name, held.Holder)
+			}
+			p.unlock(lease)
+		},
+	},
+	{
+		id:     "client-handover",
+		demand: `Client.Lock: ten clients that all want the lock get it, one at a time, and nobody waits for ever`,
+		check: func(p *probe) {
+			const clients, rounds = 10, 3
+			var section criticalSection
+			var turns atomic.Int64
+			p.together(clients, func(int) {
+				client, closeClient := p.client(p.long)
+				defer closeClient()
+				for range rounds {
+					lease := p.lock(client, p.name("x"))
+					section.enter(p, lease.Token())
+					turns.Add(1)
+					p.unlock(lease)
+				}
+			})
+			if got := section.counter.Load(); got != clients*rounds || turns.Load() != got {
+				p.failf("%d guarded increments made %d", clients*rounds, got)
+			}
+		},
+	},
+}
+
+// client returns a client with a store of its own.
+func (p *probe) client(ttl time.Duration) (c *dlock.Client, stop func()) {
+	c = dlock.New(p.open().Store, &dlock.Options{TTL: ttl, Holder: p.holder("")})
+	return c, func() { _ = c.Close() }
+}
+
+// manner is how to ask: plainly, or fairly where the store can.
+func (p *probe) manner(i int) []dlock.Option {
+	if i == 1 && p.traits.Fair {
+		return []dlock.Option{dlock.WithFair()}
+	}
+	return nil
+}
+
+// handoverLimit is how long a waiter may take: one that is not woken tries by
+// itself, about once a second.
+func (p *probe) handoverLimit() time.Duration {
+	if offers[driver.Watcher](p.terms) {
+		return p.ttl + p.slack
+	}
+	return p.ttl + p.slack + 2*time.Second
+}
+
+func (p *probe) lock(c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
+	lease, err := c.Lock(p.ctx, name, opts...)
+	if err != nil {
+		p.failf("Lock of %q: %v", name, err)
+	}
+	return lease
+}
+
+func (p *probe) unlock(lease *dlock.Lease) {
+	if err := lease.Unlock(p.ctx); err != nil {
+		p.failf("Unlock of %q: %v", lease.Name(), err)
+	}
+}
+
+// within demands success in time.
+func (p *probe) within(limit time.Duration, done <-chan error, what string) {
+	select {
+	case err := <-done:
+		if err != nil {
+			p.failf("%s: %v", what, err)
+		}
+	case <-time.After(limit):
+		p.failf("%s: nothing for %v", what, limit)
+	}
+}

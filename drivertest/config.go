@@ -1,0 +1,96 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Config says how to reach the store that is to be checked. Only Open is needed.
+type Config struct {
+	// Open returns a new connection to the state that all connections share,
+	// as another program on another machine would open it. It is called often
+	// and concurrently. Closing the store must end everything that Open
+	// started: goroutines that outlive it are reported.
+	Open func(ctx context.Context) (driver.Store, error)
+
+	// TTL is the shortest lease that is worth testing with the store. All
+	// waiting is derived from it, and it should be well above the time that a
+	// call takes on a busy machine. Default: 300 ms, or Traits.MinTTL if that
+	// is longer.
+	TTL time.Duration
+
+	// Worker returns a command that starts the test binary again, in such a
+	// way that it calls [Work]. Without it nothing is checked between
+	// processes, which is right only for a store that lives in one process.
+	Worker func() *exec.Cmd
+
+	// Leftovers lists what is in the store and should not be when nobody uses
+	// it any more: locks that are held, places in queues, subscriptions. What
+	// the store may keep (the last token of a name, expired entries that are
+	// still to be swept) does not belong in it. It is asked again for a while
+	// until it is empty. Leave it nil where others use the store as well.
+	Leftovers func(ctx context.Context) ([]string, error)
+
+	// Skewed is Open for a machine whose wall clock is off by that much.
+	// Leave it nil where the store takes no time from its clients.
+	Skewed func(ctx context.Context, by time.Duration) (driver.Store, error)
+
+	// Parallel is how many clauses are checked at the same time. Most of a
+	// check is waiting for a TTL to pass, so that more is faster until the
+	// store is too busy to answer in a small part of TTL. Default: 8.
+	Parallel int
+}
+
+// terms are what a configuration and a store's traits add up to.
+type terms struct {
+	Config
+	traits driver.Traits
+	store  driver.Store // closed: it only says which extensions there are
+
+	runID  string        // random, part of every name
+	prefix string        // of every name
+	ttl    time.Duration // for locks that are to expire
+	long   time.Duration // for locks that are not to expire while a clause runs
+	slack  time.Duration // how late something may be on a busy machine
+	poll   time.Duration // how often to look for something
+	limit  time.Duration // after which a clause has failed
+}
+
+const (
+	defaultTTL      = 300 * time.Millisecond
+	defaultParallel = 8
+)
+
+func (cfg Config) resolve(ctx context.Context, run string) (*terms, error) {
+	if cfg.Open == nil {
+		return nil, fmt.Errorf("drivertest: Config.Open is nil")
+	}
+	store, err := cfg.Open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("drivertest: Config.Open: %w", err)
+	}
+	traits := store.Traits()
+	if err := store.Close(); err != nil {
+		return nil, fmt.Errorf("drivertest: Close of an unused store: %w", err)
+	}
+	if cfg.Parallel <= 0 {
+		cfg.Parallel = defaultParallel
+	}
+	t := &terms{Config: cfg, traits: traits, store: store, runID: run, prefix: "drivertest-" + run + "/"}
+	t.ttl = max(cfg.TTL, traits.MinTTL)
+	if cfg.TTL <= 0 {
+		t.ttl = max(defaultTTL, traits.MinTTL)
+	}
+	t.long = 20*t.ttl + time.Minute
+	if traits.MaxTTL > 0 {
+		t.long = min(t.long, traits.MaxTTL)
+	}
+	t.slack = time.Second + t.ttl/2 + traits.Granularity
+	t.poll = min(max(t.ttl/60, 2*time.Millisecond), 50*time.Millisecond)
+	t.limit = 30 * (time.Second + t.ttl)
+	return t, nil
+}

@@ -1,0 +1,127 @@
+package drivertest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var exclusionClauses = []clause{
+	{
+		id:     "exclusion-clients",
+		demand: `Store.Acquire: "If another owner has it, the error is a [*HeldError]", for every client and goroutine: no two are inside at once and no update is lost`,
+		check: func(p *probe) {
+			const clients, each = 3, 4
+			var section criticalSection
+			peers := []*peer{p.open(), p.open(), p.open()}
+			deadline := time.Now().Add(p.ttl + p.slack/2)
+			var entered atomic.Int64
+			p.together(clients*each, func(i int) {
+				c := peers[i%clients]
+				for time.Now().Before(deadline) {
+					grant, ok := c.attempt(p.request(p.name("x"), p.long))
+					if !ok {
+						p.wait(rand.N(2 * time.Millisecond))
+						continue
+					}
+					section.enter(p, grant.Token)
+					entered.Add(1)
+					c.released(grant)
+				}
+			})
+			if got, want := section.counter.Load(), entered.Load(); got != want || want == 0 {
+				p.failf("%d guarded increments made %d", want, got)
+			}
+		},
+	},
+	{
+		id:     "exclusion-first",
+		demand: `Store.Acquire: "makes one attempt, atomically": of 32 contenders for a name never seen before exactly one is granted`,
+		check: func(p *probe) {
+			const contenders, rounds = 32, 4
+			peers := []*peer{p.open(), p.open(), p.open(), p.open()}
+			for round := range rounds {
+				name := p.name(string(rune('a' + round)))
+				var winners atomic.Int64
+				start := make(chan struct{})
+				var ready sync.WaitGroup
+				ready.Add(contenders)
+				go func() { ready.Wait(); close(start) }()
+				p.together(contenders, func(i int) {
+					ready.Done()
+					<-start
+					if _, held := peers[i%len(peers)].try(p.request(name, p.long)); held == nil {
+						winners.Add(1)
+					}
+				})
+				if n := winners.Load(); n != 1 {
+					p.failf("%d of %d contenders were granted the lock", n, contenders)
+				}
+			}
+		},
+	},
+	{
+		id:     "concurrent-use",
+		demand: `Store: "All methods may be called concurrently."`,
+		check: func(p *probe) {
+			const goroutines, rounds = 16, 8
+			a := p.open()
+			p.together(goroutines, func(i int) {
+				name := p.name(string(rune('a' + i)))
+				for range rounds {
+					req := p.request(name, p.long)
+					grant, err := a.Acquire(p.ctx, req)
+					if err != nil {
+						p.failf("Acquire of %q, which only this goroutine uses: %v", name, err)
+					}
+					if grant.Name != name || grant.Owner != req.Owner {
+						p.failf("asked for %q, the Grant is somebody else's, for %q", name, grant.Name)
+					}
+					a.renewed(grant, "only this goroutine uses it")
+					a.released(grant)
+				}
+			})
+		},
+	},
+}
+
+// attempt is try for those who give the lock back themselves.
+func (c *peer) attempt(req driver.Request) (driver.Grant, bool) {
+	grant, err := c.Acquire(c.p.ctx, req)
+	switch {
+	case err == nil:
+		return grant, true
+	case errors.Is(err, driver.ErrHeld):
+		return grant, false
+	default:
+		c.giveBack(req) // it may have happened
+		c.p.failf("Acquire: want a grant or a *HeldError, got: %v", err)
+		return grant, false
+	}
+}
+
+// criticalSection notices when two are in it, when an update is lost, and when
+// a token is not larger than the one before. Its parts are atomic because a
+// lock that lives elsewhere orders nothing for the race detector.
+type criticalSection struct {
+	inside  atomic.Int32
+	counter atomic.Int64
+	token   atomic.Uint64
+}
+
+func (s *criticalSection) enter(p *probe, token uint64) {
+	if n := s.inside.Add(1); n != 1 {
+		p.failf("%d owners hold one lock at the same time", n)
+	}
+	if last := s.token.Swap(token); token <= last && p.traits.Fencing != driver.FencingNone {
+		p.failf("token %d was granted after token %d", token, last)
+	}
+	seen := s.counter.Load()
+	p.wait(rand.N(500 * time.Microsecond)) // long enough for another to get in, if he can
+	s.counter.Store(seen + 1)
+	s.inside.Add(-1)
+}

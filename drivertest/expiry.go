@@ -1,0 +1,103 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var expiryClauses = []clause{
+	{
+		id:     "expiry-early",
+		demand: `Grant.TTL: "the lock is not given to anybody else before TTL has passed since Acquire or Renew was sent"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			for round := range 2 {
+				req := p.request(p.name(string(rune('a'+round))), p.ttl)
+				sent := time.Now()
+				grant := a.acquire(req)
+				_, at := b.soon(p.request(req.Name, p.ttl), p.ttl+p.slack, "it was not renewed")
+				if kept := at.Sub(sent); kept < grant.TTL {
+					p.failf("somebody else had the lock %v after it was asked for with a TTL of %v", kept, grant.TTL)
+				}
+			}
+		},
+	},
+	{
+		id:     "expiry-late",
+		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it"; Traits.Granularity: "an expiry may be seen late by that much"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			a.take(p.name("x"), p.ttl)
+			b.soon(p.request(p.name("x"), p.ttl), p.ttl+p.slack, "its holder is dead, and its TTL is over")
+			if err := a.Close(); err != nil {
+				p.failf("Close: %v", err)
+			}
+		},
+	},
+	{
+		id:     "ttl-minimum",
+		demand: `Traits: "MinTTL and MaxTTL limit Request.TTL": the shortest and the longest TTL that a store claims work`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			if least := p.traits.MinTTL; least > 0 {
+				a.take(p.name("least"), least)
+				b.soon(p.request(p.name("least"), least), least+p.slack, "its TTL is over")
+			}
+			if most := p.traits.MaxTTL; most > 0 {
+				grant := a.take(p.name("most"), most)
+				b.refused(grant.Name, "its TTL is far from over")
+				a.renewed(grant, "it is held")
+				a.released(grant)
+			}
+		},
+	},
+	{
+		id:     "clock-skew",
+		demand: `Store.Acquire: the TTL is "counted by the store's clock": a client whose clock is wrong takes no lock early and leaves none for longer`,
+		needs:  []need{needSkewed},
+		check: func(p *probe) {
+			a := p.open()
+			p.together(2, func(i int) {
+				by := []time.Duration{time.Hour, -time.Hour}[i]
+				store, err := p.Skewed(p.ctx, by)
+				if err != nil {
+					p.failf("Config.Skewed: %v", err)
+				}
+				p.skewed(a, p.adopt(store), p.name(by.String()), by)
+			})
+		},
+	},
+	{
+		id:     "close",
+		demand: `Store.Close: "releases no locks. Calling it twice is fine."`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.ttl)
+			for range 2 {
+				if err := a.Close(); err != nil {
+					p.failf("Close: %v", err)
+				}
+			}
+			b.refused(grant.Name, "the store of its holder was closed, but it was not released")
+			b.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, "the holder went away")
+		},
+	},
+}
+
+// skewed lets odd, whose clock is off, and a, whose clock is right, meet.
+func (p *probe) skewed(a, odd *peer, name string, by time.Duration) {
+	grant := a.take(name, p.long)
+	odd.refused(name, "its TTL is not over, though the rival's clock is off by "+by.String())
+	a.renewed(grant, "a rival whose clock is off only asked")
+	a.released(grant)
+
+	sent := time.Now()
+	grant = odd.take(name, p.ttl)
+	odd.renewed(grant, "its holder's clock is off, its TTL is not over")
+	_, at := a.soon(p.request(name, p.ttl), p.ttl+p.slack, "its TTL is over, though the holder's clock is off by "+by.String())
+	if kept := at.Sub(sent); kept < grant.TTL {
+		p.failf("somebody else had the lock %v after a holder whose clock is off by %v asked for %v", kept, by, grant.TTL)
+	}
+	odd.notReleased(driver.Grant{Name: name, Owner: grant.Owner, Token: grant.Token}, "it expired")
+}

@@ -1,0 +1,176 @@
+package drivertest
+
+import (
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var fairClauses = []clause{
+	{
+		id:     "fair-order",
+		demand: `Request.Fair: "asks for the lock in the order of arrival among fair requests", on whichever clients they arrive`,
+		needs:  []need{needFair},
+		check: func(p *probe) {
+			const waiters = 6
+			peers := []*peer{p.open(), p.open(), p.open()}
+			name := p.name("x")
+			req := p.queued(name)
+			grant := peers[0].acquire(req)
+			var queue []driver.Request
+			for i := range waiters {
+				queue = append(queue, p.queued(name))
+				peers[i%len(peers)].mustQueue(queue[i])
+			}
+			holder := peers[0]
+			for turn := range waiters {
+				holder.released(grant)
+				for i := waiters - 1; i > turn; i-- { // those who must still wait ask first
+					if _, held := peers[i%len(peers)].try(queue[i]); held == nil {
+						p.failf("waiter %d of %d was served before waiter %d", i+1, waiters, turn+1)
+					}
+				}
+				holder = peers[turn%len(peers)]
+				grant = holder.acquire(queue[turn])
+			}
+		},
+	},
+	{
+		id:     "fair-place",
+		demand: `Request.Queue: "A fair store keeps the owner's place": asking again neither loses it nor takes a second one`,
+		needs:  []need{needFair},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			grant := a.acquire(p.queued(name))
+			first, second := p.queued(name), p.queued(name)
+			a.mustQueue(first)
+			b.mustQueue(second)
+			for range 3 {
+				a.mustQueue(first)
+			}
+			a.released(grant)
+			if _, held := b.try(second); held == nil {
+				p.failf("the first in the queue lost its place by asking again")
+			}
+			grant = a.acquire(first)
+			a.released(grant)
+			grant = b.acquire(second)
+			b.released(grant)
+			a.free(name, "everybody in the queue was served once")
+			a.freeFairly(name, "everybody in the queue was served once")
+		},
+	},
+	{
+		id:     "fair-kept",
+		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt", and for as long as attempts come`,
+		needs:  []need{needFair},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			grant := a.acquire(p.queued(name))
+			first, second := p.queued(name), p.queued(name)
+			first.TTL = p.ttl
+			b.mustQueue(first)
+			a.mustQueue(second)
+			for range 5 { // longer than one TTL in all
+				p.wait(p.ttl / 3)
+				b.mustQueue(first)
+			}
+			a.released(grant)
+			if _, held := a.try(second); held == nil {
+				p.failf("the first in the queue lost its place after %v, though it came again every %v", 5*p.ttl/3, p.ttl/3)
+			}
+			b.acquire(first)
+		},
+	},
+	{
+		id:     "fair-cancelled",
+		demand: `Store.Release: gives up "the lock, and a place in the queue": who gave up is skipped`,
+		needs:  []need{needFair},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			grant := a.acquire(p.queued(name))
+			quitter, next := p.queued(name), p.queued(name)
+			a.mustQueue(quitter)
+			b.mustQueue(next)
+			a.notReleased(driver.Grant{Name: name, Owner: quitter.Owner}, "it only had a place in the queue")
+			a.released(grant)
+			grant, held := b.try(next)
+			if held != nil {
+				p.failf("the lock is free and the first in the queue gave up, but the second is refused: %v, remaining %v", held, held.Remaining)
+			}
+			b.released(grant)
+			b.freeFairly(name, "everybody in the queue gave up or was served")
+		},
+	},
+	{
+		id:     "fair-dead",
+		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt, so that a dead waiter blocks nobody for long"`,
+		needs:  []need{needFair},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			grant := a.acquire(p.queued(name))
+			dead, next := p.queued(name), p.queued(name)
+			dead.TTL = p.ttl
+			b.mustQueue(dead)
+			b.mustQueue(next)
+			a.released(grant)
+			b.soon(next, p.ttl+p.slack, fmt.Sprintf("it is free, and the first in the queue has not come for longer than its TTL of %v", p.ttl))
+		},
+	},
+	{
+		id:     "fair-no-queue",
+		demand: `Request.Queue: "A fair attempt without Queue leaves no place behind and fails while anybody queues."`,
+		needs:  []need{needFair},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			grant := a.acquire(p.queued(name))
+			passer := p.queued(name)
+			passer.Queue = false
+			if _, held := b.try(passer); held == nil {
+				p.failf("granted while another owner has it")
+			}
+			a.released(grant)
+			a.freeFairly(name, "the only other attempt did not queue")
+
+			grant = a.acquire(p.queued(name))
+			waiting := p.queued(name)
+			a.mustQueue(waiting)
+			a.released(grant)
+			if _, held := b.try(passer); held == nil {
+				p.failf("an attempt without Queue was granted while somebody queued")
+			}
+			a.acquire(waiting)
+		},
+	},
+}
+
+// queued is a fair request that will come again.
+func (p *probe) queued(name string) driver.Request {
+	req := p.request(name, p.long)
+	req.Fair, req.Queue = true, true
+	return req
+}
+
+// mustQueue demands that a fair request is refused for now.
+func (c *peer) mustQueue(req driver.Request) {
+	c.giveBack(req)
+	if _, held := c.try(req); held == nil {
+		c.p.failf("a fair request was granted while another owner holds %q", req.Name)
+	}
+}
+
+// freeFairly demands that a fair request is granted: that nobody queues.
+func (c *peer) freeFairly(name, because string) {
+	req := c.p.queued(name)
+	req.Queue = false
+	grant, held := c.try(req)
+	if held != nil {
+		c.p.failf("a fair request for %q is refused (%v, remaining %v): %s", name, held, held.Remaining, because)
+	}
+	c.released(grant)
+}

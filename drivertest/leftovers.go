@@ -1,0 +1,86 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime/pprof"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// nothingLeft runs after all other clauses, when all their stores are closed.
+var nothingLeft = clause{
+	id:     "nothing-left",
+	demand: `Store.Close: "frees what the store itself opened and waits for its background work"; what was released or has expired is not listed, and nothing else stays in the store`,
+	check: func(p *probe) {
+		var left []string
+		look := func() bool { left = p.leftovers(); return len(left) == 0 }
+		if !p.eventually(p.ttl+p.slack, look) {
+			p.failf("left behind: %s", strings.Join(left, "; "))
+		}
+	},
+}
+
+func (p *probe) leftovers() (left []string) {
+	if n, stack := p.goroutines(); n > 0 {
+		left = append(left, fmt.Sprintf("%d goroutines of closed stores, such as\n%s", n, stack))
+		return left // looking further would start more
+	}
+	if p.Config.Leftovers != nil {
+		more, err := p.Config.Leftovers(p.ctx)
+		if err != nil {
+			p.failf("Config.Leftovers: %v", err)
+		}
+		left = append(left, more...)
+	}
+	if !offers[driver.Lister](p.terms) {
+		return left
+	}
+	store, err := p.Open(p.ctx)
+	if err != nil {
+		p.failf("Open: %v", err)
+	}
+	defer store.Close()
+	for info, err := range store.(driver.Lister).List(p.ctx, p.prefix) {
+		if err != nil {
+			p.failf("List: %v", err)
+		}
+		left = append(left, fmt.Sprintf("%q, token %d, remaining %v", info.Name, info.Token, info.Remaining))
+	}
+	return left
+}
+
+// Every goroutine that a store starts inherits the label of the clause that
+// opened it, so that it can be told from those of other tests.
+const labelKey = "drivertest"
+
+func (t *terms) label() pprof.LabelSet { return pprof.Labels(labelKey, t.runID) }
+
+// goroutines counts those of this run, but for the one that asks, and shows one.
+func (p *probe) goroutines() (n int, stack string) {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		p.failf("goroutine profile: %v", err)
+	}
+	mark := fmt.Sprintf("%q:%q", labelKey, p.runID)
+	for group := range strings.SplitSeq(profile.String(), "\n\n") {
+		if !strings.Contains(group, mark) || strings.Contains(group, "drivertest.(*probe).goroutines") {
+			continue
+		}
+		var count int
+		if _, err := fmt.Sscanf(group, "%d @", &count); err == nil {
+			n, stack = n+count, group
+		}
+	}
+	return n, stack
+}
+
+// labelled resolves cfg in such a way that what the first store starts is
+// counted too.
+func labelled(ctx context.Context, cfg Config) (t *terms, err error) {
+	run := driver.NewOwner().Hex()[:8]
+	pprof.Do(ctx, pprof.Labels(labelKey, run), func(ctx context.Context) { t, err = cfg.resolve(ctx, run) })
+	return t, err
+}

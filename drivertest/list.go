@@ -1,0 +1,118 @@
+package drivertest
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var listClauses = []clause{
+	{
+		id:     "list-held",
+		demand: `Lister.List: "yields the held locks", each with its name, token, holder and what remains "until it expires unless it is renewed"`,
+		needs:  []need{needLister},
+		check: func(p *probe) {
+			a, b := p.open2()
+			req := p.request(p.name("x"), p.long)
+			req.Holder = p.holder(`note with "quotes", 'these', \ and 雪`)
+			before := time.Now()
+			grant := a.acquire(req)
+			info, ok := b.list(p.name(""))[req.Name]
+			switch {
+			case !ok:
+				p.failf("%q is held and not listed", req.Name)
+			case info.Token != grant.Token:
+				p.failf("the token is %d, listed is %d", grant.Token, info.Token)
+			case info.Holder != req.Holder:
+				p.failf("the holder is %+v, listed is %+v", req.Holder, info.Holder)
+			case info.Remaining < p.long/2 || info.Remaining > p.long+p.traits.Granularity:
+				p.failf("granted a moment ago for %v, listed as having %v left", p.long, info.Remaining)
+			case !info.Since.IsZero() && info.Since.Sub(before).Abs() > time.Hour:
+				p.failf("granted at %v, listed as held since %v", before, info.Since)
+			}
+		},
+	},
+	{
+		id:     "list-prefix",
+		demand: `Lister.List: "the held locks whose names start with prefix, each once", byte by byte, whatever the prefix means to the store's own query language`,
+		needs:  []need{needLister},
+		check: func(p *probe) {
+			a, b := p.open2()
+			root := p.name("")
+			labels := []string{"a", "a/b", "ab", "A", "a%", "a_", "a*", "a?", "a[b]", `a\`, `a\b`, "a'", "aé", "ae\u0301", "a{b}", "axb", "a b", "a:b", "%", "_", "*"}
+			for _, label := range labels {
+				a.take(root+label, p.long)
+			}
+			for _, prefix := range append(labels, "", "a/", "A/", "no such name", "a[", "a{") {
+				var want []string
+				for _, label := range labels {
+					if len(label) >= len(prefix) && label[:len(prefix)] == prefix {
+						want = append(want, root+label)
+					}
+				}
+				slices.Sort(want)
+				if got := slices.Sorted(maps.Keys(b.list(root + prefix))); !slices.Equal(got, want) {
+					p.failf("prefix %q: want %q, got %q", root+prefix, want, got)
+				}
+			}
+		},
+	},
+	{
+		id:     "list-gone",
+		demand: `Lister.List: "yields the held locks": none that was released, none that has expired`,
+		needs:  []need{needLister},
+		check: func(p *probe) {
+			a, b := p.open2()
+			sent := time.Now()
+			released, expired := a.take(p.name("released"), p.long), a.take(p.name("expired"), p.ttl)
+			if n := len(b.list(p.name(""))); n != 2 {
+				p.failf("two locks are held, %d are listed", n)
+			}
+			a.released(released)
+			if _, ok := b.list(p.name(""))[released.Name]; ok {
+				p.failf("a lock that was released is listed")
+			}
+			p.expired(sent, expired)
+			if left := b.list(p.name("")); len(left) != 0 {
+				p.failf("all locks are released or expired, listed are %v", slices.Collect(maps.Keys(left)))
+			}
+		},
+	},
+	{
+		id:     "list-renewed",
+		demand: `Info.Remaining: "until it expires unless it is renewed"; a renewal keeps the token and the holder`,
+		needs:  []need{needLister},
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.ttl)
+			before := b.list(grant.Name)[grant.Name]
+			longer := grant
+			longer.TTL = p.long
+			a.renewed(longer, "it is held")
+			after := b.list(grant.Name)[grant.Name]
+			if after.Token != grant.Token || after.Holder != before.Holder {
+				p.failf("a renewal made token %d and holder %v of token %d and holder %v", after.Token, after.Holder, before.Token, before.Holder)
+			}
+			if after.Remaining < p.ttl {
+				p.failf("renewed for %v a moment ago, listed as having %v left", p.long, after.Remaining)
+			}
+		},
+	},
+}
+
+// list demands a list without errors and repetitions.
+func (c *peer) list(prefix string) map[string]driver.Info {
+	infos := make(map[string]driver.Info)
+	for info, err := range c.Store.(driver.Lister).List(c.p.ctx, prefix) {
+		if err != nil {
+			c.p.failf("List of %q: %v", prefix, err)
+		}
+		if _, twice := infos[info.Name]; twice {
+			c.p.failf("List of %q yields %q twice", prefix, info.Name)
+		}
+		infos[info.Name] = info
+	}
+	return infos
+}

@@ -1,0 +1,126 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// probe is what a clause works with: connections that are closed and locks
+// that are given back when the clause is over, and ways to wait and to fail.
+type probe struct {
+	*terms
+	ctx    context.Context
+	clause string
+
+	mu   sync.Mutex
+	undo []func(context.Context)
+}
+
+// failure is how a check that failed leaves, from whatever depth.
+type failure string
+
+// failf ends the clause: the store broke it.
+func (p *probe) failf(format string, args ...any) {
+	panic(failure(fmt.Sprintf(format, args...)))
+}
+
+// run returns why check failed, or nothing.
+func (p *probe) run(check func(*probe)) (detail string) {
+	defer p.leave()
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			detail = string(r)
+		default:
+			panic(r)
+		}
+	}()
+	check(p)
+	return ""
+}
+
+// leave undoes what the clause did, the last thing first.
+func (p *probe) leave() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.slack+10*time.Second)
+	defer cancel()
+	p.mu.Lock()
+	undo := p.undo
+	p.undo = nil
+	p.mu.Unlock()
+	for i := len(undo) - 1; i >= 0; i-- {
+		undo[i](ctx)
+	}
+}
+
+func (p *probe) atEnd(f func(context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.undo = append(p.undo, f)
+}
+
+// name returns a lock name that nobody else uses.
+func (p *probe) name(label string) string { return p.prefix + p.clause + "/" + label }
+
+// holder describes a contender, recognisably.
+func (p *probe) holder(note string) driver.Holder {
+	return driver.Holder{Host: "kit.example", PID: 4711, Program: "drivertest " + p.runID, Note: note}
+}
+
+// wait lets time pass.
+func (p *probe) wait(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ctx.Done():
+		p.failf("not finished within %v", p.limit)
+	}
+}
+
+// waitUntil lets time pass until then.
+func (p *probe) waitUntil(then time.Time) { p.wait(time.Until(then)) }
+
+// eventually looks again and again whether ok, and says whether it was in time.
+func (p *probe) eventually(limit time.Duration, ok func() bool) bool {
+	for deadline := time.Now().Add(limit); ; {
+		late := time.Now().After(deadline) // decided before looking: the last look is after the limit
+		if ok() {
+			return true
+		}
+		if late {
+			return false
+		}
+		p.wait(p.poll)
+	}
+}
+
+// together runs f n times at once and fails if one of them does.
+func (p *probe) together(n int, f func(i int)) {
+	failures := make(chan failure, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			defer func() {
+				switch r := recover().(type) {
+				case nil:
+				case failure:
+					failures <- r
+				default:
+					panic(r)
+				}
+			}()
+			f(i)
+		})
+	}
+	all.Wait()
+	select {
+	case r := <-failures:
+		panic(r)
+	default:
+	}
+}

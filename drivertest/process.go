@@ -1,0 +1,228 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var processClauses = []clause{
+	{
+		id:     "exclusion-processes",
+		demand: `Store.Acquire: "If another owner has it, the error is a [*HeldError]", in every process: no two are inside at once, no update is lost, and tokens rise`,
+		needs:  []need{needWorker},
+		check: func(p *probe) {
+			const workers, turns = 4, 40
+			shop := p.newWorkshop()
+			for range workers {
+				shop.hire(false)
+			}
+			if !p.eventually(p.limit/2, func() bool { return shop.read().done >= turns && shop.read().workers >= 2 }) {
+				p.failf("%d processes had %d turns in %v\n%s", workers, shop.read().done, p.limit/2, shop.errors())
+			}
+			shop.dismiss()
+			shop.audit()
+		},
+	},
+	{
+		id:     "killed-process",
+		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it": the lock of a process that was killed goes to others when its TTL is over, and not before`,
+		needs:  []need{needWorker},
+		check: func(p *probe) {
+			shop := p.newWorkshop()
+			shop.hire(false)
+			shop.hire(false)
+			victim := shop.hire(true)
+			if !p.eventually(p.limit/2, func() bool { return shop.read().stalled }) {
+				p.failf("the process that is to be killed did not get the lock in %v\n%s", p.limit/2, shop.errors())
+			}
+			if err := victim.Process.Kill(); err != nil {
+				p.failf("cannot kill a worker: %v", err)
+			}
+			if !p.eventually(p.ttl+p.slack, func() bool { return shop.read().resumed }) {
+				p.failf("a process that held the lock was killed, and no other got it within %v", p.ttl+p.slack)
+			}
+			shop.dismiss()
+			shop.audit()
+		},
+	},
+}
+
+// workshop is a folder with a counter and a journal that processes share.
+type workshop struct {
+	p       *probe
+	job     job
+	crew    []*exec.Cmd
+	doors   []io.Closer // closing one tells a worker to go home
+	stderrs []*bytes.Buffer
+}
+
+func (p *probe) newWorkshop() *workshop {
+	dir, err := os.MkdirTemp("", "drivertest")
+	if err != nil {
+		p.failf("%v", err)
+	}
+	shop := &workshop{p: p, job: job{
+		Name:    p.name("x"),
+		TTL:     p.long,
+		Counter: filepath.Join(dir, "counter"),
+		Journal: filepath.Join(dir, "journal"),
+	}}
+	p.atEnd(func(context.Context) { _ = os.RemoveAll(dir) })
+	p.atEnd(func(context.Context) {
+		for _, worker := range shop.crew {
+			_ = worker.Process.Kill()
+			_ = worker.Wait()
+		}
+	})
+	return shop
+}
+
+// hire starts a worker; one that stalls takes the lock for the short TTL and
+// never gives it back.
+func (s *workshop) hire(stall bool) *exec.Cmd {
+	task := s.job
+	if task.Stall = stall; stall {
+		task.TTL = s.p.ttl
+	}
+	text, err := json.Marshal(task)
+	if err != nil {
+		s.p.failf("%v", err)
+	}
+	worker := s.p.Worker()
+	if worker.Env == nil {
+		worker.Env = os.Environ()
+	}
+	worker.Env = append(worker.Env, WorkEnv+"="+string(text))
+	stderr := new(bytes.Buffer)
+	worker.Stderr = stderr
+	door, err := worker.StdinPipe()
+	if err == nil {
+		err = worker.Start()
+	}
+	if err != nil {
+		s.p.failf("cannot start a worker: %v", err)
+	}
+	s.crew, s.doors, s.stderrs = append(s.crew, worker), append(s.doors, door), append(s.stderrs, stderr)
+	return worker
+}
+
+// dismiss sends everybody home and waits for them.
+func (s *workshop) dismiss() {
+	for _, door := range s.doors {
+		_ = door.Close()
+	}
+	for i, worker := range s.crew {
+		err := worker.Wait()
+		if killed := err != nil && !worker.ProcessState.Exited(); err != nil && !killed {
+			s.p.failf("a worker failed: %v\n%s", err, s.stderrs[i])
+		}
+	}
+	s.crew = nil
+}
+
+// errors kills the workers and returns what they had to say.
+func (s *workshop) errors() string {
+	var all bytes.Buffer
+	for i, worker := range s.crew {
+		_ = worker.Process.Kill()
+		_ = worker.Wait()
+		all.Write(s.stderrs[i].Bytes())
+	}
+	s.crew = nil
+	return all.String()
+}
+
+// summary is what a journal says so far.
+type summary struct {
+	done    int  // turns that are over
+	workers int  // processes that had one
+	stalled bool // the one that stalls is inside
+	resumed bool // somebody came after it
+}
+
+func (s *workshop) read() (sum summary) {
+	pids := make(map[int]bool)
+	for _, e := range s.entries() {
+		switch {
+		case e.Leave:
+			sum.done++
+			pids[e.PID] = true
+		case e.Stall:
+			sum.stalled = true
+		case sum.stalled:
+			sum.resumed = true
+		}
+	}
+	sum.workers = len(pids)
+	return sum
+}
+
+func (s *workshop) entries() (all []entry) {
+	text, err := os.ReadFile(s.job.Journal)
+	if err != nil && !os.IsNotExist(err) {
+		s.p.failf("%v", err)
+	}
+	for line := range bytes.Lines(text) {
+		var e entry
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // still being written
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			s.p.failf("journal: %v", err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// audit demands that the journal tells of one worker at a time.
+func (s *workshop) audit() {
+	var inside *entry
+	var last uint64
+	done := 0
+	for _, e := range s.entries() {
+		if e.Leave {
+			if inside == nil || inside.PID != e.PID {
+				s.p.failf("two processes held the lock at the same time: process %d left with token %d while another was inside", e.PID, e.Token)
+			}
+			inside, done = nil, done+1
+			continue
+		}
+		if inside != nil && !inside.Stall {
+			s.p.failf("process %d got the lock with token %d while process %d held it with token %d", e.PID, e.Token, inside.PID, inside.Token)
+		}
+		if inside != nil && e.At.Sub(inside.Sent) < s.p.ttl {
+			s.p.failf("process %d got the lock %v after process %d, which was killed, had asked for it with a TTL of %v",
+				e.PID, e.At.Sub(inside.Sent), inside.PID, s.p.ttl)
+		}
+		if s.p.traits.Fencing != driver.FencingNone {
+			s.p.rises(&last, e.Token)
+		}
+		inside = &e
+	}
+	count, err := readCounter(s.job.Counter)
+	if err != nil {
+		s.p.failf("%v", err)
+	}
+	if count != done {
+		s.p.failf("%d guarded increments by several processes made %d", done, count)
+	}
+}
+
+// entry is a line of the journal, written while inside.
+type entry struct {
+	PID   int
+	Token uint64
+	Sent  time.Time // when the worker asked for the lock that it then got
+	At    time.Time
+	Stall bool `json:",omitempty"` // it will never leave
+	Leave bool `json:",omitempty"`
+}

@@ -1,0 +1,128 @@
+package drivertest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var renewClauses = []clause{
+	{
+		id:     "renew-extends",
+		demand: `Store.Renew: "starts the TTL of each grant again"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.ttl)
+			var sent time.Time
+			for range 4 { // longer than one TTL in all
+				p.wait(p.ttl / 3)
+				sent = time.Now()
+				a.renewed(grant, "it is renewed three times in every TTL")
+				b.refused(grant.Name, "it was renewed a moment ago")
+			}
+			_, at := b.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, "nobody renews it any more")
+			if kept := at.Sub(sent); kept < grant.TTL {
+				p.failf("somebody else had the lock %v after it was renewed for %v", kept, grant.TTL)
+			}
+		},
+	},
+	{
+		id:     "renew-nil",
+		demand: `Store.Renew: "returns nil if all of them were renewed"`,
+		check: func(p *probe) {
+			a := p.open()
+			var grants []driver.Grant
+			for _, label := range []string{"x", "y", "z"} {
+				grants = append(grants, a.take(p.name(label), p.long))
+			}
+			if errs := a.Renew(p.ctx, grants); errs != nil {
+				p.failf("three locks that are held: %v", errs)
+			}
+			if errs := a.Renew(p.ctx, nil); errs != nil {
+				p.failf("no locks at all: %v", errs)
+			}
+		},
+	},
+	{
+		id:     "renew-batch",
+		demand: `Store.Renew: "otherwise one error per grant, nil where it was renewed"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			sent := time.Now()
+			expired := a.take(p.name("expired"), p.ttl)
+			p.expired(sent, expired)
+			held := a.take(p.name("held"), p.ttl)
+			released := a.take(p.name("released"), p.long)
+			a.released(released)
+			also := a.take(p.name("also held"), p.ttl)
+			foreign := b.take(p.name("foreign"), p.long)
+			foreign.Owner = driver.NewOwner()
+
+			grants := []driver.Grant{expired, held, released, also, foreign}
+			sent = time.Now()
+			errs := a.Renew(p.ctx, grants)
+			if len(errs) != len(grants) {
+				p.failf("%d errors for %d grants: %v", len(errs), len(grants), errs)
+			}
+			for i, err := range errs {
+				if mine := i == 1 || i == 3; mine && err != nil || !mine && !errors.Is(err, driver.ErrNotHeld) {
+					p.failf("the grants are expired, held, released, held, foreign; the errors: %v", errs)
+				}
+			}
+			_, at := b.soon(p.request(held.Name, p.ttl), p.ttl+p.slack, "nobody renews it any more")
+			if kept := at.Sub(sent); kept < held.TTL {
+				p.failf("somebody else had a lock %v after it was renewed for %v", kept, held.TTL)
+			}
+		},
+	},
+	{
+		id:     "renew-owner",
+		demand: `Store.Renew: "never extends one that belongs to another owner"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.ttl)
+			forged := driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), Token: grant.Token, TTL: p.long}
+			a.notRenewed(forged, "another owner has it")
+			b.notRenewed(forged, "another owner has it")
+			b.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, "its holder did not renew it, only somebody else tried")
+		},
+	},
+	{
+		id:     "renew-released",
+		demand: `Store.Renew: "never creates or takes a lock": not after it was released`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			a.released(grant)
+			a.notRenewed(grant, "it was released")
+			b.free(grant.Name, "it was released, and a Renew must not bring it back")
+		},
+	},
+	{
+		id:     "renew-expired",
+		demand: `Store.Renew: "never creates or takes a lock", "[ErrNotHeld] is final": not after it has expired, "however late it arrives"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			sent := time.Now()
+			grant := a.take(p.name("x"), p.ttl)
+			p.expired(sent, grant)
+			a.notRenewed(grant, "it expired")
+			a.notRenewed(grant, "it expired")
+			b.free(grant.Name, "it expired, and a Renew must not bring it back")
+		},
+	},
+	{
+		id:     "renew-late",
+		demand: `Store.Renew: "never extends one that belongs to another owner, however late it arrives"`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			late := a.take(p.name("x"), p.ttl)
+			next, _ := b.soon(p.request(late.Name, p.ttl), p.ttl+p.slack, "it was not renewed")
+			late.TTL = p.long
+			a.notRenewed(late, "it expired, and another owner has it")
+			b.renewed(next, "a late Renew of the one before must not take it")
+			a.soon(p.request(late.Name, p.ttl), p.ttl+p.slack, "its holder did not renew it, only the one before tried")
+		},
+	},
+}

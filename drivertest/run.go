@@ -1,0 +1,114 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"testing"
+	"time"
+)
+
+// Run checks a store, with a parallel subtest for each clause.
+func Run(t *testing.T, cfg Config) {
+	t.Helper()
+	ctx := context.Background()
+	terms, err := labelled(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := newSession(terms)
+	// Cleanup runs when all subtests are over, and a failure in it is still
+	// one of t.
+	t.Cleanup(func() {
+		if v := session.perform(ctx, &nothingLeft); v != nil {
+			t.Error(v)
+		}
+	})
+	for i := range clauses {
+		c := &clauses[i]
+		if what := c.missing(terms); what != "" {
+			t.Logf("%s does not apply: no %s", c.id, what)
+			continue
+		}
+		t.Run(c.id, func(t *testing.T) {
+			// Started before t.Parallel, so that the number of processors
+			// does not limit how many clauses wait for a TTL together.
+			outcome := session.start(ctx, c)
+			t.Parallel()
+			if v := <-outcome; v != nil {
+				t.Error(v)
+			}
+		})
+	}
+}
+
+// Check does what Run does without a testing.T. It returns nil if the store
+// keeps the contract. Otherwise the error is an errors.Join of one [*Violation]
+// for each broken clause, in the order of [Clauses]; if the store could not be
+// opened at all it is that error. A context that ends makes the clauses fail
+// that are still running.
+func Check(ctx context.Context, cfg Config) error {
+	terms, err := labelled(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	session := newSession(terms)
+	var outcomes []<-chan *Violation
+	for i := range clauses {
+		if c := &clauses[i]; c.missing(terms) == "" {
+			outcomes = append(outcomes, session.start(ctx, c))
+		}
+	}
+	var broken []error
+	for _, outcome := range outcomes {
+		if v := <-outcome; v != nil {
+			broken = append(broken, v)
+		}
+	}
+	if v := session.perform(ctx, &nothingLeft); v != nil {
+		broken = append(broken, v)
+	}
+	return errors.Join(broken...)
+}
+
+// session is one run of the kit.
+type session struct {
+	*terms
+	seats chan struct{} // one for each clause that may run now
+}
+
+func newSession(t *terms) *session {
+	return &session{terms: t, seats: make(chan struct{}, t.Parallel)}
+}
+
+func (s *session) start(ctx context.Context, c *clause) <-chan *Violation {
+	outcome := make(chan *Violation, 1)
+	go func() {
+		s.seats <- struct{}{}
+		defer func() { <-s.seats }()
+		outcome <- s.perform(ctx, c)
+	}()
+	return outcome
+}
+
+// perform checks one clause. It returns even if the store never does.
+func (s *session) perform(ctx context.Context, c *clause) *Violation {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	done := make(chan string, 1)
+	go pprof.Do(ctx, s.label(), func(ctx context.Context) {
+		p := &probe{terms: s.terms, ctx: ctx, clause: c.id}
+		done <- p.run(c.check)
+	})
+	var detail string
+	select {
+	case detail = <-done:
+	case <-time.After(s.limit + s.long):
+		detail = fmt.Sprintf("a call did not return within %v of the end of its context", s.long)
+	}
+	if detail == "" {
+		return nil
+	}
+	return &Violation{Clause: c.id, Explanation: c.demand, Detail: detail}
+}

@@ -1,0 +1,114 @@
+package drivertest
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const demandTokens = `Store.Acquire: "the Grant carries a token larger than that of every earlier grant of the name"`
+
+var tokenClauses = []clause{
+	{
+		id:     "token-after-release",
+		demand: demandTokens + ", after a Release too",
+		needs:  []need{needFencing},
+		check: func(p *probe) {
+			a, b := p.open2()
+			last := uint64(0)
+			for i := range 6 {
+				c := []*peer{a, b}[i%2]
+				grant := c.take(p.name("x"), p.long)
+				p.rises(&last, grant.Token)
+				c.released(grant)
+			}
+		},
+	},
+	{
+		id:     "token-after-expiry",
+		demand: demandTokens + ", after an expiry too",
+		needs:  []need{needFencing},
+		check: func(p *probe) {
+			a, b := p.open2()
+			last := a.take(p.name("x"), p.ttl).Token
+			grant, _ := b.soon(p.request(p.name("x"), p.ttl), p.ttl+p.slack, "it was not renewed")
+			p.rises(&last, grant.Token)
+			req := p.request(p.name("x"), p.ttl)
+			grant, _ = a.soon(req, p.ttl+p.slack, "it was not renewed")
+			p.rises(&last, grant.Token)
+			sent := time.Now()
+			a.acquire(req)
+			p.expired(sent, grant)
+			// The owner is the same, the acquisition is not.
+			p.rises(&last, a.acquire(req).Token)
+		},
+	},
+	{
+		id:     "token-after-break",
+		demand: demandTokens + ", after a Break too",
+		needs:  []need{needFencing, needBreaker},
+		check: func(p *probe) {
+			a, b := p.open2()
+			last := uint64(0)
+			for range 3 {
+				grant := a.take(p.name("x"), p.long)
+				p.rises(&last, grant.Token)
+				if err := b.Store.(driver.Breaker).Break(p.ctx, grant.Name, grant.Token); err != nil {
+					p.failf("Break of a lock that is held with that token: %v", err)
+				}
+			}
+		},
+	},
+	{
+		id:     "token-after-reopen",
+		demand: demandTokens + ", after all clients went away and came back too",
+		needs:  []need{needFencing},
+		check: func(p *probe) {
+			last := uint64(0)
+			for range 3 {
+				a := p.open()
+				grant := a.take(p.name("x"), p.long)
+				p.rises(&last, grant.Token)
+				a.released(grant)
+				if err := a.Close(); err != nil {
+					p.failf("Close: %v", err)
+				}
+			}
+		},
+	},
+	{
+		id:     "token-order",
+		demand: demandTokens + ", whichever client asks: what was granted after another reply had come has the larger token",
+		needs:  []need{needFencing},
+		check: func(p *probe) {
+			peers := []*peer{p.open(), p.open(), p.open()}
+			var seen atomic.Uint64 // the largest token that some client had in its hands
+			deadline := time.Now().Add(p.ttl)
+			p.together(2*len(peers), func(i int) {
+				c := peers[i%len(peers)]
+				for time.Now().Before(deadline) {
+					before := seen.Load()
+					grant, ok := c.attempt(p.request(p.name("x"), p.long))
+					if !ok {
+						p.wait(rand.N(2 * time.Millisecond))
+						continue
+					}
+					p.rises(&before, grant.Token)
+					for now := seen.Load(); now < grant.Token && !seen.CompareAndSwap(now, grant.Token); now = seen.Load() {
+					}
+					c.released(grant)
+				}
+			})
+		},
+	},
+}
+
+// rises demands that token is larger than last, and makes it the last.
+func (p *probe) rises(last *uint64, token uint64) {
+	if token <= *last {
+		p.failf("token %d was granted after token %d", token, *last)
+	}
+	*last = token
+}

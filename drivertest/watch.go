@@ -1,0 +1,224 @@
+package drivertest
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var watchClauses = []clause{
+	{
+		id:     "watch-release",
+		demand: `Watcher.Watch: "calls wake whenever req may have become worth another Acquire: the name was released"`,
+		needs:  []need{needWatcher},
+		check: func(p *probe) {
+			a, b := p.open2()
+			for range 3 {
+				grant := a.take(p.name("x"), p.long)
+				req := p.request(grant.Name, p.long)
+				b.refused(req.Name, "it is held")
+				w := b.watch(p.ctx, req)
+				a.released(grant)
+				w.woken("the lock was released")
+				w.stop()
+				b.released(b.acquire(req))
+			}
+		},
+	},
+	{
+		id:     "watch-same-store",
+		demand: `Watcher.Watch: a Release through the very store that watches wakes as well`,
+		needs:  []need{needWatcher},
+		check: func(p *probe) {
+			a := p.open()
+			grant := a.take(p.name("x"), p.long)
+			w := a.watch(p.ctx, p.request(grant.Name, p.long))
+			defer w.stop()
+			a.released(grant)
+			w.woken("the lock was released through the same store")
+		},
+	},
+	{
+		id:     "watch-break",
+		demand: `Breaker.Break: "releases name if it is held with that very token, as one atomic step, and wakes its waiters"`,
+		needs:  []need{needWatcher, needBreaker},
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			w := b.watch(p.ctx, p.request(grant.Name, p.long))
+			defer w.stop()
+			if err := p.open().Store.(driver.Breaker).Break(p.ctx, grant.Name, grant.Token); err != nil {
+				p.failf("Break of a lock that is held with that token: %v", err)
+			}
+			w.woken("the lock was broken")
+		},
+	},
+	{
+		id:     "watch-race",
+		demand: `Watcher.Watch: "Once Watch has returned no such moment is missed": who watches, then tries again, then waits, is never left waiting`,
+		needs:  []need{needWatcher},
+		check: func(p *probe) {
+			a, b := p.open2()
+			p.together(len(moments), func(i int) {
+				grant := a.take(p.name(moments[i].String()), p.long)
+				req := p.request(grant.Name, p.long)
+				b.refused(req.Name, "it is held")
+				p.together(2, func(side int) {
+					if side == 0 {
+						p.wait(moments[i])
+						a.released(grant)
+						return
+					}
+					w := b.watch(p.ctx, req)
+					defer w.stop()
+					if _, held := b.try(req); held != nil {
+						w.woken("the lock was released " + moments[i].String() + " after Watch was called")
+						b.acquire(req)
+					}
+				})
+			})
+		},
+	},
+	{
+		id:     "watch-stop",
+		demand: `Watcher.Watch: wake may be called from any goroutine, "but not after stop has returned"`,
+		needs:  []need{needWatcher},
+		check: func(p *probe) {
+			a, b := p.open2()
+			p.together(len(moments), func(i int) {
+				grant := a.take(p.name(moments[i].String()), p.long)
+				var stopped, late atomic.Bool
+				stop := b.subscribe(p.ctx, p.request(grant.Name, p.long), func() {
+					if stopped.Load() {
+						late.Store(true)
+					}
+				})
+				p.together(2, func(side int) {
+					if side == 0 {
+						a.released(grant)
+						return
+					}
+					p.wait(moments[i] / 4)
+					stop()
+					stopped.Store(true)
+				})
+				a.released(a.take(grant.Name, p.long))
+				p.wait(p.ttl / 4)
+				if late.Load() {
+					p.failf("wake was called after stop had returned")
+				}
+			})
+		},
+	},
+	{
+		id:     "watch-context",
+		demand: `Watcher.Watch: "The context bounds the subscribing, not the subscription."`,
+		needs:  []need{needWatcher},
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			ctx, cancel := context.WithCancel(p.ctx)
+			w := b.watch(ctx, p.request(grant.Name, p.long))
+			defer w.stop()
+			cancel()
+			w.drain()
+			a.released(grant)
+			w.woken("the lock was released, after the context of Watch had ended")
+		},
+	},
+	{
+		id:     "watch-expiry",
+		demand: `Watcher.Watch: "If Traits.WatchesExpiry, the expiry of the lock counts too."`,
+		needs:  []need{needWatcher, needExpiry},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			a.take(name, p.ttl)
+			req := p.request(name, p.long)
+			w := b.watch(p.ctx, req)
+			defer w.stop()
+			// The first wake may be one too many; the lock is free with one of them.
+			if !p.eventually(p.ttl+p.slack, func() bool {
+				select {
+				case <-w.wakes:
+					_, held := b.try(req)
+					return held == nil
+				default:
+					return false
+				}
+			}) {
+				p.failf("the lock expired, and no wake came for it")
+			}
+		},
+	},
+	{
+		id:     "watch-fair",
+		demand: `Watcher.Watch: calls wake when "a fair waiter moved to the head", because those before it gave up or were served`,
+		needs:  []need{needWatcher, needFair},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			grant := a.take(name, p.long)
+			first, second := p.queued(name), p.queued(name)
+			a.mustQueue(first)
+			b.mustQueue(second)
+			w := b.watch(p.ctx, second)
+			defer w.stop()
+			a.released(grant)
+			w.drain()
+			_ = a.Release(p.ctx, driver.Grant{Name: name, Owner: first.Owner}) // gives up its place
+			w.woken("the lock is free and the one before gave up")
+			b.acquire(second)
+		},
+	},
+}
+
+// watched is a subscription that remembers one wake.
+type watched struct {
+	p     *probe
+	wakes chan struct{}
+	stop  func()
+}
+
+func (c *peer) watch(ctx context.Context, req driver.Request) *watched {
+	w := &watched{p: c.p, wakes: make(chan struct{}, 1)}
+	w.stop = c.subscribe(ctx, req, func() {
+		select {
+		case w.wakes <- struct{}{}:
+		default:
+		}
+	})
+	return w
+}
+
+func (c *peer) subscribe(ctx context.Context, req driver.Request, wake func()) (stop func()) {
+	stop, err := c.Store.(driver.Watcher).Watch(ctx, req, wake)
+	if err != nil {
+		c.p.failf("Watch of %q: %v", req.Name, err)
+	}
+	return stop
+}
+
+// woken demands a wake.
+func (w *watched) woken(because string) {
+	timer := time.NewTimer(w.p.ttl + w.p.slack)
+	defer timer.Stop()
+	select {
+	case <-w.wakes:
+	case <-timer.C:
+		w.p.failf("no wake within %v: %s", w.p.ttl+w.p.slack, because)
+	case <-w.p.ctx.Done():
+		w.p.failf("not finished within %v", w.p.limit)
+	}
+}
+
+// drain forgets what has come so far, including what is on its way.
+func (w *watched) drain() {
+	w.p.wait(w.p.ttl / 4)
+	select {
+	case <-w.wakes:
+	default:
+	}
+}

@@ -1,0 +1,166 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/gate"
+	"github.com/dlock-go/dlock/internal/watchdog"
+)
+
+// hold is one acquisition of one name, from the first attempt until it is
+// released or lost. All leases that re-entered it share it.
+type hold struct {
+	watchdog.Lease // the grant; its name and owner are set from the beginning
+	client         *Client
+	name           string
+	ttl            time.Duration
+	fair, queue    bool
+	note           string
+
+	caller context.Context // whose values the lease's context has
+	outer  *hold           // the hold that the caller's context came from, or nil
+	first  Lease
+
+	door    atomic.Pointer[gate.Door[hold]]  // nil when not, or no longer, inside
+	blocked atomic.Pointer[driver.HeldError] // what the last attempt ran into
+
+	mu     sync.Mutex
+	count  int   // leases that are not unlocked yet
+	cause  error // why it is over; nil while it is not
+	ctx    *leaseContext
+	cancel context.CancelCauseFunc
+}
+
+func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *hold) *hold {
+	h := &hold{
+		client: c,
+		name:   name,
+		ttl:    s.ttl,
+		fair:   s.fair,
+		queue:  s.fair && !(s.limited && s.wait <= 0),
+		note:   s.note,
+		caller: ctx,
+		outer:  outer,
+		count:  1,
+	}
+	h.Grant.Name = name
+	h.Grant.Owner = driver.NewOwner()
+	h.Margin = s.margin
+	h.Fixed = s.fixed
+	h.Guard = h
+	h.first.hold = h
+	return h
+}
+
+func (h *hold) request() driver.Request {
+	req := driver.Request{
+		Name:   h.name,
+		Owner:  h.Grant.Owner,
+		TTL:    h.ttl,
+		Holder: h.holder(),
+		Fair:   h.fair,
+		Queue:  h.queue,
+	}
+	if h.client.traits.ReportsLoss {
+		req.Lost = h.reportedLost
+	}
+	return req
+}
+
+func (h *hold) holder() driver.Holder {
+	holder := h.client.holder
+	if h.note != "" {
+		holder.Note = h.note
+	}
+	return holder
+}
+
+// heldError describes h to somebody in this process who finds it in the way: a
+// lock that is held here, or one that h itself is still waiting for.
+func (h *hold) heldError() *driver.HeldError {
+	if until := h.TrustedUntil(); until != 0 {
+		left := until - h.client.clock.NoLaterThanNow()
+		return &driver.HeldError{Name: h.name, Token: h.Grant.Token, Holder: h.holder(), Remaining: max(0, left)}
+	}
+	if held := h.blocked.Load(); held != nil {
+		return held
+	}
+	return &driver.HeldError{Name: h.name, Holder: h.holder()}
+}
+
+// end makes the hold be over, once: it reports whether it was not yet. The
+// context is done when it returns, so nobody believes in the lock while it is
+// given back.
+func (h *hold) end(cause error) bool {
+	h.mu.Lock()
+	if h.cause != nil {
+		h.mu.Unlock()
+		return false
+	}
+	h.cause = cause
+	cancel := h.cancel
+	h.mu.Unlock()
+	if cancel != nil {
+		cancel(cause)
+	}
+	return true
+}
+
+// over returns why the hold is over, or nil.
+func (h *hold) over() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cause
+}
+
+// leave lets the next one in this process try.
+func (h *hold) leave() {
+	if door := h.door.Swap(nil); door != nil {
+		door.Leave()
+	}
+}
+
+// Renewed implements watchdog.Guard.
+func (h *hold) Renewed(err error) {
+	c := h.client
+	if err != nil {
+		c.logger.Warn("dlock: renewal failed, trying again", "name", h.name, "token", h.Grant.Token,
+			"trusted_for", h.TrustedUntil()-c.clock.NoLaterThanNow(), "err", err)
+	}
+	call(c.hooks.Renewed, Event{Name: h.name, Token: h.Grant.Token, Err: err})
+}
+
+// Lost implements watchdog.Guard.
+func (h *hold) Lost(reason error) {
+	err := fmt.Errorf("%w: %w", ErrLost, reason)
+	if !h.end(err) {
+		return
+	}
+	h.leave() // the store decides whether the next one gets it
+	c := h.client
+	c.logger.Warn("dlock: lock lost", "name", h.name, "token", h.Grant.Token, "reason", reason)
+	call(c.hooks.Lost, Event{Name: h.name, Token: h.Grant.Token, Err: err})
+}
+
+var errReported = errors.New("the store ended it")
+
+// reportedLost is called by stores that know of a loss before a renewal does.
+func (h *hold) reportedLost() {
+	h.client.dog.Forget(&h.Lease)
+	h.Lost(errReported)
+}
+
+// doubt declares the hold lost if it may not be believed in any more. The
+// watchdog does the same, but may itself have been kept from running.
+func (h *hold) doubt() {
+	if h.client.clock.Now() >= h.TrustedUntil() {
+		h.client.dog.Forget(&h.Lease)
+		h.Lost(watchdog.ErrExpired)
+	}
+}

@@ -1,0 +1,56 @@
+package dlock
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Locks yields the locks that are held and whose names start with prefix, in no
+// particular order, whoever holds them. An error is the last thing it yields;
+// it wraps [ErrUnsupported] where the store cannot list.
+func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	if lister, ok := c.store.(driver.Lister); ok {
+		return lister.List(ctx, prefix)
+	}
+	return func(yield func(driver.Info, error) bool) {
+		yield(driver.Info{}, c.unsupported("listing locks"))
+	}
+}
+
+// Break takes name from whoever holds it with that token, and from nobody else:
+// the error wraps [ErrNotHeld] if the lock is free or was acquired again since
+// the token was read. The holder finds out at its next renewal; until then two
+// holders may believe in the lock, so that only a resource that checks tokens is
+// safe. It wraps [ErrUnsupported] where the store cannot do it.
+func (c *Client) Break(ctx context.Context, name string, token uint64) error {
+	if err := driver.CheckName(name); err != nil {
+		return err
+	}
+	breaker, ok := c.store.(driver.Breaker)
+	if !ok {
+		return c.unsupported("breaking locks")
+	}
+	bounded, cancel := c.bounded(ctx)
+	defer cancel()
+	if err := c.explain(ctx, bounded, breaker.Break(bounded, name, token)); err != nil {
+		return fmt.Errorf("dlock: breaking %q with token %d: %w", name, token, err)
+	}
+	return nil
+}
+
+// Diagnose examines how the store is configured, and says what weakens its
+// promises. The error wraps [ErrUnsupported] where the store cannot do it.
+func (c *Client) Diagnose(ctx context.Context) ([]driver.Finding, error) {
+	diagnoser, ok := c.store.(driver.Diagnoser)
+	if !ok {
+		return nil, c.unsupported("a diagnosis")
+	}
+	return diagnoser.Diagnose(ctx)
+}
+
+func (c *Client) unsupported(what string) error {
+	return fmt.Errorf("%w: %s on %s", ErrUnsupported, what, c.traits.Store)
+}

@@ -1,0 +1,56 @@
+// Package clock measures elapsed time for leases: on a clock that nobody can
+// set, and that counts the time in which the machine was suspended, which Go's
+// own monotonic clock leaves out (golang/go#24595).
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Instant is a moment, as the time since an arbitrary but fixed one. Instants
+// of one Clock can be compared; their difference is a duration.
+type Instant = time.Duration
+
+// Clock tells instants. It follows the virtual time of testing/synctest.
+type Clock struct {
+	start     time.Time
+	suspended func() time.Duration // total time the machine has slept
+	base      time.Duration        // suspended() at start
+	known     atomic.Int64         // time slept since start, as far as it was looked at
+}
+
+// noise is what two readings of the suspended time may differ by although the
+// machine did not sleep.
+const noise = 10 * time.Millisecond
+
+// New returns a clock that starts now.
+func New() *Clock { return newClock(suspended) }
+
+func newClock(suspended func() time.Duration) *Clock {
+	return &Clock{start: time.Now(), suspended: suspended, base: suspended()}
+}
+
+// Now returns the exact instant.
+func (c *Clock) Now() Instant {
+	slept := int64(c.suspended() - c.base)
+	for {
+		known := c.known.Load()
+		if slept < known+int64(noise) {
+			slept = known // never backwards
+			break
+		}
+		if c.known.CompareAndSwap(known, slept) {
+			break
+		}
+	}
+	return time.Since(c.start) + time.Duration(slept)
+}
+
+// NoLaterThanNow returns an instant that may lie before the exact one by what
+// the machine has slept since the last call of Now. It costs a fraction of Now
+// and is right for the start of a lease, which may be counted too early but
+// never too late.
+func (c *Clock) NoLaterThanNow() Instant {
+	return time.Since(c.start) + time.Duration(c.known.Load())
+}

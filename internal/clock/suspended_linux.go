@@ -1,0 +1,34 @@
+package clock
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+const (
+	clockMonotonic = 1 // stops while the machine is suspended
+	clockBoottime  = 7 // does not
+)
+
+// suspended returns how long the machine has slept since it was booted. The two
+// clocks cannot be read at one instant, so a reading that took long, because
+// this thread was interrupted in between, is taken again.
+func suspended() time.Duration {
+	for try := 0; ; try++ {
+		before := read(clockMonotonic)
+		boot := read(clockBoottime)
+		after := read(clockMonotonic)
+		if after-before < 100*time.Microsecond || try == 10 {
+			return boot - after
+		}
+	}
+}
+
+func read(id uintptr) time.Duration {
+	var ts syscall.Timespec
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}

@@ -1,0 +1,118 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestFirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New[int]()
+		door, _ := g.TryEnter("a", nil)
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				d, err := g.Enter(t.Context(), "a", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i) // guarded by the door itself
+				d.Leave()
+			})
+			synctest.Wait() // i is in the queue before i+1 comes
+		}
+		door.Leave()
+		wg.Wait()
+		for i, got := range order {
+			if got != i {
+				t.Fatalf("admitted in the order %v", order)
+			}
+		}
+		if g.Len() != 0 {
+			t.Errorf("%d doors are left after everybody went", g.Len())
+		}
+	})
+}
+
+func TestNamesDoNotWaitForEachOther(t *testing.T) {
+	g := New[int]()
+	if _, err := g.Enter(t.Context(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Enter(t.Context(), "a/b", nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTryEnterSaysWhoIsInside(t *testing.T) {
+	g := New[int]()
+	who := 7
+	door, _ := g.TryEnter("a", &who)
+	if again, inside := g.TryEnter("a", nil); again != nil || inside != &who {
+		t.Errorf("TryEnter = %v, %v; want no door and who is inside", again, inside)
+	}
+	door.Leave()
+	if again, _ := g.TryEnter("a", nil); again == nil {
+		t.Error("TryEnter found the door shut after Leave")
+	}
+}
+
+func TestCancelledWaiterLeavesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New[int]()
+		door, _ := g.TryEnter("a", nil)
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		failed := make(chan error, 1)
+		go func() { _, err := g.Enter(ctx, "a", nil); failed <- err }()
+		admitted := make(chan *Door[int], 1)
+		go func() { d, _ := g.Enter(t.Context(), "a", nil); admitted <- d }()
+		synctest.Wait()
+		cancel(cause)
+		if err := <-failed; !errors.Is(err, cause) {
+			t.Errorf("Enter = %v; want the context's cause", err)
+		}
+		if n := g.Waiting("a"); n != 1 {
+			t.Errorf("%d wait after one of two gave up", n)
+		}
+		door.Leave()
+		(<-admitted).Leave()
+		if g.Len() != 0 {
+			t.Errorf("%d doors are left", g.Len())
+		}
+	})
+}
+
+// A waiter that is cancelled in the moment it is admitted passes the door on.
+func TestCancelRacingWithAdmission(t *testing.T) {
+	g := New[int]()
+	inside := 0
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			for range 2000 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(50))*time.Microsecond)
+				if d, err := g.Enter(ctx, "a", nil); err == nil {
+					if inside++; inside != 1 {
+						t.Errorf("%d inside at once", inside)
+					}
+					inside--
+					d.Leave()
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if g.Len() != 0 {
+		t.Errorf("%d doors are left", g.Len())
+	}
+}

@@ -1,0 +1,239 @@
+// Package watchdog keeps leases alive and decides when they are lost. One
+// watchdog serves all leases of a client with one goroutine, and a few more
+// while renewals are under way; it never waits for the store itself, so that a
+// store that hangs cannot keep a lease from being declared lost in time.
+package watchdog
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
+)
+
+// Lease is what the watchdog knows of a lease; its owner embeds it. The
+// exported fields do not change after Watch.
+type Lease struct {
+	Grant  driver.Grant
+	Margin time.Duration
+	Fixed  bool // never renewed
+	Guard  Guard
+
+	trusted atomic.Int64 // the instant until which it may be believed in
+
+	// guarded by Watchdog.mu
+	renewAt clock.Instant
+	due     clock.Instant // when something must be done: the order of the heap
+	index   int           // in the heap, from 1; 0 when not watched
+	renewal chan struct{} // of the last renewal; closed when it has ended
+}
+
+// Guard is told what becomes of a lease. The calls come without locks held and
+// must return soon, since other leases wait for them.
+type Guard interface {
+	// Renewed reports a renewal: nil, or why its outcome is unknown.
+	Renewed(err error)
+	// Lost reports the end: the lease is not watched any more.
+	Lost(reason error)
+}
+
+// Why a lease was lost.
+var (
+	ErrExpired = errors.New("not renewed in time")
+	ErrTaken   = errors.New("the store says that it is not held")
+)
+
+// TrustedUntil returns the instant until which the lease may be believed in.
+func (l *Lease) TrustedUntil() clock.Instant { return clock.Instant(l.trusted.Load()) }
+
+// Config is what a watchdog needs to know. All fields are required.
+type Config struct {
+	Clock   *clock.Clock
+	Renew   func(ctx context.Context, grants []driver.Grant) []error
+	Timeout time.Duration // of one call to Renew
+}
+
+// Watchdog watches leases. See [New].
+type Watchdog struct {
+	Config
+	ctx    context.Context // of all renewals
+	cancel context.CancelFunc
+	kick   chan struct{} // something is due earlier than the sleep lasts
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	leases  leaseHeap
+	wakeAt  clock.Instant // when the goroutine wakes up by itself
+	pending []*Lease      // due for renewal, to be taken by a sender
+	senders int
+	resting bool // nothing was watched at the last look
+	closed  bool
+}
+
+const (
+	// tick bounds the sleep while anything is watched, since timers stop while
+	// the machine is suspended and would then notice the end of a lease late.
+	tick = time.Second
+	// batch is the largest number of leases in one call to Renew. Each call has
+	// its own sending time, so a slow store does not make the trust of the
+	// last lease as old as the first call.
+	batch = 1000
+	// maxSenders limits the concurrent calls to Renew.
+	maxSenders = 4
+
+	never = clock.Instant(math.MaxInt64)
+)
+
+// New starts a watchdog. Close ends it.
+func New(config Config) *Watchdog {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &Watchdog{Config: config, ctx: ctx, cancel: cancel, kick: make(chan struct{}, 1), wakeAt: never}
+	w.wg.Go(w.run)
+	return w
+}
+
+// Close ends all renewals and waits for everything in the background. Leases
+// that are still watched are neither renewed nor reported any more.
+func (w *Watchdog) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.cancel()
+	w.wg.Wait()
+}
+
+// Watch begins to watch a lease whose grant was sent for at that instant.
+func (w *Watchdog) Watch(l *Lease, sent clock.Instant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	l.believe(sent)
+	heap.Push(&w.leases, l)
+	w.wakeBy(l.due)
+}
+
+// Forget stops watching: no renewal begins after it returns. The channel, if it
+// is not nil, is closed when the last renewal has ended and was reported.
+func (w *Watchdog) Forget(l *Lease) (renewal <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.index > 0 {
+		heap.Remove(&w.leases, l.index-1)
+	}
+	return l.renewal
+}
+
+// Len counts the leases that are watched.
+func (w *Watchdog) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.leases)
+}
+
+// believe counts the lease's trust from sent. Watchdog.mu is held, or nobody
+// else knows the lease yet.
+func (l *Lease) believe(sent clock.Instant) {
+	ttl := l.Grant.TTL
+	until := trustedUntil(sent, ttl, l.Margin)
+	l.trusted.Store(int64(until))
+	l.renewAt = never
+	if !l.Fixed {
+		l.renewAt = sent + interval(ttl)
+	}
+	l.due = min(until, l.renewAt)
+}
+
+// wakeBy makes sure that the goroutine looks again at that instant. w.mu is held.
+func (w *Watchdog) wakeBy(at clock.Instant) {
+	if at >= w.wakeAt {
+		return
+	}
+	w.wakeAt = at
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Watchdog) run() {
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
+	for {
+		sleep := w.look()
+		if sleep >= 0 {
+			timer.Reset(sleep)
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+		case <-w.kick:
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+// look does what is due and returns how long there is nothing to do, or -1 for
+// as long as nobody kicks.
+func (w *Watchdog) look() time.Duration {
+	w.mu.Lock()
+	now := w.Clock.Now()
+	var lost []*Lease
+	for len(w.leases) > 0 {
+		l := w.leases[0]
+		switch {
+		case l.TrustedUntil() <= now:
+			heap.Pop(&w.leases)
+			lost = append(lost, l)
+			continue
+		case l.renewAt-early(l.Grant.TTL) <= now:
+			w.pending = append(w.pending, l)
+			l.renewAt = never // until the outcome is known
+			l.due = l.TrustedUntil()
+			heap.Fix(&w.leases, 0)
+			continue
+		}
+		break
+	}
+	w.send()
+	sleep := w.plan(now)
+	w.mu.Unlock()
+	for _, l := range lost {
+		l.Guard.Lost(ErrExpired)
+	}
+	return sleep
+}
+
+// plan decides when to look again. With nothing to watch it looks once more
+// before the long sleep: a client that locks and unlocks in quick succession
+// would otherwise wake this goroutine each time. w.mu is held.
+func (w *Watchdog) plan(now clock.Instant) time.Duration {
+	if len(w.leases) == 0 && w.resting {
+		w.wakeAt = never
+		return -1
+	}
+	w.resting = len(w.leases) == 0
+	sleep := tick
+	if !w.resting {
+		sleep = max(0, min(tick, w.leases[0].due-now))
+	}
+	w.wakeAt = now + sleep
+	return sleep
+}
+
+// Leases returns the leases that are watched.
+func (w *Watchdog) Leases() []*Lease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.leases)
+}

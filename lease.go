@@ -1,0 +1,51 @@
+package dlock
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+)
+
+// Lease is a lock that is held. It is safe for concurrent use. Every Lock that
+// succeeds returns its own, also when it re-entered.
+type Lease struct {
+	hold     *hold
+	unlocked atomic.Bool
+}
+
+// Name returns the name of the lock.
+func (l *Lease) Name() string { return l.hold.name }
+
+// Token returns the fencing token: a number larger than that of every earlier
+// acquisition of the name. A resource that remembers the largest token it has
+// seen and refuses smaller ones is safe from a holder that does not know yet
+// that it lost the lock; nothing else is. How far the order can be trusted
+// depends on the store: see Traits.
+func (l *Lease) Token() uint64 { return l.hold.Grant.Token }
+
+// Context returns a context that is done the moment the lock is not ours: with
+// the cause [ErrLost] when it was lost, which is decided here and in time, even
+// if the store cannot be reached; with [ErrReleased] when it was unlocked. It
+// has the values of the context that was given to Lock, but neither its deadline
+// nor its cancellation.
+//
+// Its Err looks at the clock, so that a program that was stopped for longer
+// than the lease lasts finds out before it does anything else.
+func (l *Lease) Context() context.Context { return l.hold.context() }
+
+// Unlock gives the lock back. It works with a cancelled context, takes bounded
+// time, and may be called twice. If the lock was lost before, the error wraps
+// [ErrNotHeld]: somebody else may have held it meanwhile. If the store cannot be
+// reached, the error wraps [ErrUnreachable], and the lock expires by itself.
+func (l *Lease) Unlock(ctx context.Context) error {
+	if l.unlocked.Swap(true) {
+		return l.hold.outcome()
+	}
+	return l.hold.unlock(ctx)
+}
+
+// Format prints the lease without the owner that is in it, whatever the verb.
+func (l *Lease) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, fmt.Sprintf("lease of %q with token %d", l.Name(), l.Token()))
+}

@@ -1,0 +1,89 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Leases are the leases of one [Client.LockAll]. They are safe for concurrent use.
+type Leases struct {
+	leases    []*Lease        // in the order of their names
+	innermost *hold           // around which all others are
+	caller    context.Context // that LockAll was given
+
+	once sync.Once
+	ctx  *leasesContext
+}
+
+// Names returns the names that are held, sorted.
+func (l *Leases) Names() []string {
+	names := make([]string, len(l.leases))
+	for i, lease := range l.leases {
+		names[i] = lease.Name()
+	}
+	return names
+}
+
+// Token returns the fencing token of name, or zero if it is not among the names.
+func (l *Leases) Token(name string) uint64 {
+	for _, lease := range l.leases {
+		if lease.Name() == name {
+			return lease.Token()
+		}
+	}
+	return 0
+}
+
+// Unlock gives all locks back, as [Lease.Unlock] does each.
+func (l *Leases) Unlock(ctx context.Context) error {
+	errs := make([]error, len(l.leases))
+	var wg sync.WaitGroup
+	for i, lease := range l.leases {
+		wg.Go(func() { errs[i] = lease.Unlock(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (l *Leases) undo() error { return l.Unlock(context.Background()) }
+
+// Context returns a context that is done as soon as any of the locks is not
+// ours, as [Lease.Context] is for one. Locking any of the names with it re-enters.
+func (l *Leases) Context() context.Context {
+	l.once.Do(func() {
+		inner, cancel := context.WithCancelCause(l.base())
+		l.ctx = &leasesContext{Context: inner, cancel: cancel, leases: l.leases}
+		for _, lease := range l.leases {
+			held := lease.Context()
+			context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+		}
+	})
+	return l.ctx
+}
+
+// base is the context in which all names are found.
+func (l *Leases) base() context.Context {
+	if l.innermost == nil {
+		return context.WithoutCancel(l.caller) // every name was re-entered
+	}
+	return l.innermost.context()
+}
+
+// leasesContext asks every lease before it answers.
+type leasesContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	leases []*Lease
+}
+
+func (c *leasesContext) Err() error {
+	if c.Context.Err() == nil {
+		for _, lease := range c.leases {
+			if held := lease.Context(); held.Err() != nil {
+				c.cancel(context.Cause(held))
+			}
+		}
+	}
+	return c.Context.Err()
+}

@@ -1,0 +1,57 @@
+package memlock
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// head returns the first place of the queue that has not lapsed, and forgets
+// those before it. s.mu is held.
+func (s *Store) head(name string, now time.Duration) (place, bool) {
+	queue := s.queues[name]
+	for len(queue) > 0 && queue[0].expires <= now {
+		queue = queue[1:]
+	}
+	s.setQueue(name, queue)
+	if len(queue) == 0 {
+		return place{}, false
+	}
+	return queue[0], true
+}
+
+// enqueue keeps or takes a place for a fair request that will come again.
+// s.mu is held.
+func (s *Store) enqueue(req *driver.Request, now time.Duration) {
+	if !req.Fair || !req.Queue {
+		return
+	}
+	queue := s.queues[req.Name]
+	expires := now + req.TTL
+	if i := slices.IndexFunc(queue, func(p place) bool { return p.owner == req.Owner }); i >= 0 {
+		queue[i].expires = expires
+		return
+	}
+	s.queues[req.Name] = append(queue, place{req.Owner, expires})
+}
+
+// dequeue gives up owner's place, if there is one. s.mu is held.
+func (s *Store) dequeue(name string, owner driver.Owner) bool {
+	queue := s.queues[name]
+	i := slices.IndexFunc(queue, func(p place) bool { return p.owner == owner })
+	if i < 0 {
+		return false
+	}
+	s.setQueue(name, slices.Delete(queue, i, i+1))
+	return true
+}
+
+func (s *Store) setQueue(name string, queue []place) {
+	switch {
+	case len(queue) > 0:
+		s.queues[name] = queue
+	case len(s.queues) > 0:
+		delete(s.queues, name)
+	}
+}

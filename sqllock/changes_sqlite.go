@@ -1,0 +1,29 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+)
+
+// changes follows the write-ahead log, or the database itself where there is
+// none: one of them is written by every commit.
+func (d sqlite) changes(ctx context.Context, db *sql.DB) changes {
+	path, err := d.file(ctx, db)
+	if err != nil || path == "" {
+		return noChanges()
+	}
+	var mode string
+	if err := db.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode); err != nil {
+		return noChanges()
+	}
+	if mode == "wal" {
+		path += "-wal"
+	}
+	return followFile(path)
+}
+
+// file returns the path of the database, empty if it is in memory.
+func (sqlite) file(ctx context.Context, db *sql.DB) (path string, err error) {
+	err = db.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path)
+	return path, err
+}

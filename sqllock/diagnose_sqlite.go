@@ -1,0 +1,102 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+func (d sqlite) diagnose(ctx context.Context, db *sql.DB, t tables) ([]driver.Finding, error) {
+	var findings []driver.Finding
+	for _, check := range []func(context.Context, *sql.DB, tables) (driver.Finding, error){
+		d.checkFile, d.checkJournal, d.checkSynchronous, d.checkTables, d.checkWritable,
+	} {
+		finding, err := check(ctx, db, t)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, finding)
+	}
+	return findings, nil
+}
+
+func (d sqlite) checkFile(ctx context.Context, db *sql.DB, _ tables) (driver.Finding, error) {
+	const check = "file"
+	path, err := d.file(ctx, db)
+	if err != nil {
+		return driver.Finding{}, err
+	}
+	if path == "" {
+		return driver.Finding{Check: check, Level: driver.LevelWarning,
+			Message: "The database is in memory: no other process sees its locks, and they end with this one."}, nil
+	}
+	switch kind, remote := fileSystem(path); {
+	case remote:
+		return driver.Finding{Check: check, Level: driver.LevelProblem,
+			Message: fmt.Sprintf("%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)}, nil
+	case kind != "":
+		return driver.Finding{Check: check, Level: driver.LevelWarning,
+			Message: fmt.Sprintf("%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind)}, nil
+	}
+	return driver.Finding{Check: check, Level: driver.LevelOK, Message: path}, nil
+}
+
+func (sqlite) checkJournal(ctx context.Context, db *sql.DB, _ tables) (driver.Finding, error) {
+	var mode string
+	err := db.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode)
+	finding := driver.Finding{Check: "journal_mode", Level: driver.LevelOK, Message: mode}
+	switch mode {
+	case "wal":
+	case "off", "memory":
+		finding.Level = driver.LevelProblem
+		finding.Message = mode + ": a crash can damage the database. Use WAL; SQLiteDSN does."
+	default:
+		finding.Level = driver.LevelWarning
+		finding.Message = mode + ": whoever looks keeps writers waiting. Use WAL; SQLiteDSN does."
+	}
+	return finding, err
+}
+
+func (sqlite) checkSynchronous(ctx context.Context, db *sql.DB, _ tables) (driver.Finding, error) {
+	var level int
+	err := db.QueryRowContext(ctx, `PRAGMA synchronous`).Scan(&level)
+	finding := driver.Finding{Check: "synchronous", Level: driver.LevelOK}
+	switch level {
+	case 0, 1:
+		finding.Level = driver.LevelWarning
+		finding.Message = [2]string{"off", "normal"}[level] +
+			": a power failure can undo the last locks and tokens. Use FULL; SQLiteDSN does."
+	case 2:
+		finding.Message = "full"
+	default:
+		finding.Message = "extra"
+	}
+	return finding, err
+}
+
+func (d sqlite) checkTables(ctx context.Context, db *sql.DB, t tables) (driver.Finding, error) {
+	exist, err := d.hasTables(ctx, db, t)
+	finding := driver.Finding{Check: "tables", Level: driver.LevelOK, Message: t.locks + ", " + t.queue + ", " + t.meta}
+	if !exist {
+		finding.Level = driver.LevelProblem
+		finding.Message += ": not all of them exist any more. Open the store again."
+	}
+	return finding, err
+}
+
+// checkWritable writes without changing anything.
+func (d sqlite) checkWritable(ctx context.Context, db *sql.DB, t tables) (driver.Finding, error) {
+	finding := driver.Finding{Check: "writable", Level: driver.LevelOK, Message: "yes"}
+	_, err := db.ExecContext(ctx, d.expand(t, `UPDATE {meta} SET value = value WHERE key = 'floor'`))
+	if err == nil {
+		return finding, nil
+	}
+	if failure := d.classify(err); ctx.Err() != nil || failure.retry {
+		return finding, err
+	}
+	finding.Level = driver.LevelProblem
+	finding.Message = fmt.Sprintf("no: %v", err)
+	return finding, nil
+}

@@ -1,0 +1,169 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+)
+
+// SQLite is a file that the processes of one machine share. It needs SQLite
+// 3.42 or newer and is tested with modernc.org/sqlite; see [SQLiteDSN].
+var SQLite Dialect = sqlite{}
+
+type sqlite struct{}
+
+func (sqlite) String() string { return "sqlite" }
+
+// sqliteNow is the database's clock. It has milliseconds; adding a half makes
+// the product exact where the fraction is not.
+const sqliteNow = `CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)`
+
+// expand puts the names of the tables and the clock into a text.
+func (sqlite) expand(t tables, text string) string {
+	return strings.NewReplacer("{locks}", t.locks, "{queue}", t.queue, "{meta}", t.meta, "{now}", sqliteNow).Replace(text)
+}
+
+func (d sqlite) schema(t tables) []string {
+	texts := []string{
+		// A released lock keeps its row for the sake of the token, with the
+		// time of its release as expires and no owner.
+		`CREATE TABLE IF NOT EXISTS {locks} (
+	name    TEXT    NOT NULL PRIMARY KEY COLLATE BINARY,
+	token   INTEGER NOT NULL,
+	owner   TEXT,
+	since   INTEGER NOT NULL,
+	expires INTEGER NOT NULL,
+	holder  TEXT    NOT NULL
+) WITHOUT ROWID`,
+		// Who waits. Places of fair waiters count in the order of seq; the
+		// others are there to be seen.
+		`CREATE TABLE IF NOT EXISTS {queue} (
+	seq     INTEGER PRIMARY KEY,
+	name    TEXT    NOT NULL COLLATE BINARY,
+	owner   TEXT    NOT NULL,
+	fair    INTEGER NOT NULL,
+	expires INTEGER NOT NULL,
+	UNIQUE (name, owner)
+)`,
+		// Ends with the row's seq, as every index does: the head comes first.
+		`CREATE INDEX IF NOT EXISTS {queue}_order ON {queue} (name, fair)`,
+		// floor is the highest token whose row was swept, swept the time of
+		// the last sweep.
+		`CREATE TABLE IF NOT EXISTS {meta} (
+	key   TEXT    NOT NULL PRIMARY KEY,
+	value INTEGER NOT NULL
+) WITHOUT ROWID`,
+		`INSERT OR IGNORE INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0)`,
+	}
+	for i := range texts {
+		texts[i] = d.expand(t, texts[i])
+	}
+	return texts
+}
+
+func (d sqlite) hasTables(ctx context.Context, db *sql.DB, t tables) (bool, error) {
+	const count = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name COLLATE NOCASE IN (?1, ?2, ?3)`
+	var n int
+	err := db.QueryRowContext(ctx, count, t.locks, t.queue, t.meta).Scan(&n)
+	return n == 3, err
+}
+
+func (d sqlite) statements(t tables) [statementCount]string {
+	const (
+		insertLock = `INSERT INTO {locks} AS l (name, token, owner, since, expires, holder) `
+		newLock    = `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1, ?2, {now}, {now} + ?3, ?4`
+		// excluded.since is the time of the attempt.
+		onConflict = ` ON CONFLICT (name) DO UPDATE SET
+	token   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.token, l.token + 1),
+	since   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.since, excluded.since),
+	owner   = excluded.owner,
+	expires = excluded.expires,
+	holder  = excluded.holder
+WHERE l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since
+RETURNING token`
+		held = `owner IS NOT NULL AND expires > {now}`
+		head = `FROM {queue} WHERE name = ?1 AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1`
+	)
+	texts := [statementCount]string{
+		acquire: insertLock + `VALUES (` + newLock + `)` + onConflict,
+		acquireFair: insertLock + `SELECT ` + newLock + `
+WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
+   OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2 AND expires > {now})` + onConflict,
+		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND ` + held + `
+UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `)
+ORDER BY token DESC LIMIT 1`,
+		renew: `UPDATE {locks} SET expires = {now} + g.ttl
+FROM (SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS token, value->>3 AS ttl FROM json_each(?1)) AS g
+WHERE {locks}.name = g.name AND {locks}.owner = g.owner AND (g.token = 0 OR {locks}.token = g.token) AND {locks}.expires > {now}
+RETURNING name, owner`,
+		release: `UPDATE {locks} SET owner = NULL, expires = {now}, holder = ''
+WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
+		breakLock: `UPDATE {locks} SET owner = NULL, expires = {now}, holder = ''
+WHERE name = ?1 AND token = ?2 AND ` + held,
+		list: `SELECT name, token, holder, since, expires - {now},
+	(SELECT count(*) FROM {queue} AS q WHERE q.name = {locks}.name AND q.expires > {now})
+FROM {locks} WHERE name >= ?1 AND ` + held + ` ORDER BY name LIMIT ?2`,
+		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
+ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
+		leave: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
+		prune: `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,
+		look: `SELECT n.key, n.remaining,
+	iif(n.remaining = 0, (SELECT owner FROM {queue} AS q WHERE q.name = n.name AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1), NULL),
+	iif(n.remaining = 0, (SELECT expires - {now} FROM {queue} AS q WHERE q.name = n.name AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1), NULL)
+FROM (SELECT j.key, j.value AS name, iif(l.owner IS NULL, 0, max(l.expires - {now}, 0)) AS remaining
+	FROM json_each(?1) AS j LEFT JOIN {locks} AS l ON l.name = j.value) AS n`,
+		publish: `INSERT INTO {queue} (name, owner, fair, expires)
+SELECT value->>0, value->>1, 0, {now} + ?2 FROM json_each(?1) WHERE true
+ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
+		unpublish: `DELETE FROM {queue}
+WHERE fair = 0 AND (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
+		// A time in the future is one from before the clock stepped back.
+		claimSweep: `UPDATE {meta} SET value = {now}
+WHERE key = 'swept' AND (value <= {now} - ?1 OR value > {now})`,
+		sweepPage: `SELECT name, expires <= {now} - ?3 FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2`,
+		sweepLocks: `DELETE FROM {locks}
+WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2
+RETURNING token`,
+		sweepQueue: `DELETE FROM {queue} WHERE seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1)`,
+		raiseFloor: `UPDATE {meta} SET value = max(value, ?1) WHERE key = 'floor'`,
+	}
+	for i := range texts {
+		texts[i] = d.expand(t, texts[i])
+	}
+	return texts
+}
+
+// The result codes of SQLite that mean something to the store; the upper bits
+// of an extended code only refine them.
+const (
+	sqliteBusy     = 5
+	sqliteLocked   = 6
+	sqliteReadOnly = 8
+	sqliteIOError  = 10
+	sqliteCorrupt  = 11
+	sqliteFull     = 13
+	sqliteCantOpen = 14
+	sqliteProtocol = 15
+	sqliteNotADB   = 26
+)
+
+var sqliteFailures = map[int]failure{
+	sqliteBusy:     {retry: true, explain: "another process keeps the database locked"},
+	sqliteLocked:   {retry: true, explain: "another connection keeps the database locked"},
+	sqliteProtocol: {retry: true, explain: "too many processes are opening the database"},
+	sqliteReadOnly: {explain: "the database cannot be written"},
+	sqliteIOError:  {explain: "reading or writing the file failed"},
+	sqliteCorrupt:  {explain: "the database is damaged"},
+	sqliteFull:     {explain: "the disk is full"},
+	sqliteCantOpen: {explain: "the file or its folder is missing or not accessible"},
+	sqliteNotADB:   {explain: "the file is not an SQLite database"},
+}
+
+func (sqlite) classify(err error) failure {
+	var coded interface{ Code() int }
+	if !errors.As(err, &coded) {
+		return failure{}
+	}
+	return sqliteFailures[coded.Code()&0xff]
+}

@@ -1,0 +1,36 @@
+package sqllock
+
+import "syscall"
+
+// The magic numbers of file systems as statfs(2) lists them.
+var (
+	networkFileSystems = map[uint32]string{
+		0x6969:     "NFS",
+		0x517b:     "SMB",
+		0xff534d42: "CIFS",
+		0xfe534d42: "SMB2",
+		0x5346414f: "AFS",
+		0x73757245: "Coda",
+		0x00c36400: "Ceph",
+		0x47504653: "GPFS",
+		0x0bd00bd0: "Lustre",
+		0x01161970: "GFS2",
+		0x7461636f: "OCFS2",
+	}
+	unclearFileSystems = map[uint32]string{
+		0x65735546: "FUSE",
+		0x01021997: "9P",
+	}
+)
+
+// fileSystem names the file system of path if it is not known to be local.
+func fileSystem(path string) (kind string, remote bool) {
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(path, &stat); err != nil {
+		return "", false
+	}
+	if kind, remote = networkFileSystems[uint32(stat.Type)]; remote {
+		return kind, true
+	}
+	return unclearFileSystems[uint32(stat.Type)], false
+}

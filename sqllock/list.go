@@ -1,0 +1,60 @@
+package sqllock
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// listPage is how many locks are read at once. Between pages nothing is open,
+// so that the one who ranges may use the store, even over a single connection.
+const listPage = 256
+
+// afterName, appended to a name, is after it and before every other legal name:
+// control characters are not legal.
+const afterName = "\x01"
+
+// List implements driver.Lister. The locks come in the order of their names.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		first := prefix
+		for {
+			page, err := s.listPage(ctx, first)
+			if err != nil {
+				yield(driver.Info{}, err)
+				return
+			}
+			for _, info := range page {
+				if !strings.HasPrefix(info.Name, prefix) || !yield(info, nil) {
+					return
+				}
+			}
+			if len(page) < listPage {
+				return
+			}
+			first = page[len(page)-1].Name + afterName
+		}
+	}
+}
+
+func (s *Store) listPage(ctx context.Context, first string) (page []driver.Info, err error) {
+	err = s.retry(ctx, "list", func() error {
+		page = page[:0]
+		return s.each(ctx, list, []any{first, listPage}, func(scan func(...any) error) error {
+			var info driver.Info
+			var holder string
+			var since, left int64
+			if err := scan(&info.Name, &info.Token, &holder, &since, &left, &info.Waiters); err != nil {
+				return err
+			}
+			info.Holder = driver.DecodeHolder(holder)
+			info.Since, info.Remaining = time.UnixMilli(since), remaining(left)
+			page = append(page, info)
+			return nil
+		})
+	})
+	return page, err
+}

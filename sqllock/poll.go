@@ -1,0 +1,90 @@
+package sqllock
+
+import (
+	"database/sql"
+	"time"
+)
+
+// linger is how long the poller stays when nobody watches any more, because
+// the next one often comes soon.
+const linger = time.Second
+
+// poll looks at the watched names until nobody watches or the store is closed.
+// There is at most one per store.
+func (s *Store) poll() {
+	seen := s.dialect.changes(s.ctx, s.db)
+	defer seen.stop()
+	defer s.withdraw()
+	pace := pace{told: seen.events != nil}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		events := seen.events
+		names, encoded := s.watchers.watched()
+		if len(names) == 0 {
+			events = nil
+		}
+		if pace.pending {
+			events = nil // more of them would not make the look come sooner
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-events:
+			pace.changed(time.Now())
+		case <-s.watchers.kick:
+			pace.asked(time.Now())
+		case now := <-timer.C:
+			s.announce(now)
+			if len(names) > 0 {
+				expiry, err := s.look(names, encoded)
+				pace.looked(now, time.Now(), expiry, err)
+			} else if s.watchers.retire() {
+				return
+			} else {
+				pace.idle(now)
+			}
+		}
+		timer.Reset(time.Until(pace.next))
+	}
+}
+
+// state is what a look says about one name.
+type state struct {
+	index     int
+	remaining int64 // of the lock; zero if it is free
+	head      sql.NullString
+	headLeft  sql.NullInt64
+}
+
+// look wakes those for whom trying is worth it, and returns how long it takes
+// until a lock or a place expires that somebody waits for; zero if none does.
+func (s *Store) look(names []string, encoded string) (expiry time.Duration, err error) {
+	states := make([]state, 0, len(names))
+	err = s.each(s.ctx, look, []any{encoded}, func(scan func(...any) error) error {
+		var st state
+		err := scan(&st.index, &st.remaining, &st.head, &st.headLeft)
+		states = append(states, st)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.watchers.mu.Lock()
+	defer s.watchers.mu.Unlock()
+	for _, st := range states {
+		left := st.remaining
+		if left == 0 {
+			left = st.headLeft.Int64
+			for _, w := range s.watchers.byName[names[st.index]] {
+				if !w.fair || !st.head.Valid || st.head.String == w.owner {
+					w.wake()
+				}
+			}
+		}
+		if d := remaining(left); d > 0 && (expiry == 0 || d < expiry) {
+			expiry = d
+		}
+	}
+	return expiry, nil
+}

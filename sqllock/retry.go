@@ -1,0 +1,97 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// busyLimit is how long a call goes on trying a database that is locked.
+const busyLimit = 10 * time.Second
+
+// busyPause is between two tries, on top of the database's own busy timeout.
+const busyPause = time.Millisecond
+
+// write runs fn, which writes, as the only writer of this store. A database
+// that admits one writer at a time makes the others sleep between tries;
+// waiting here is over the moment the writer is done.
+func (s *Store) write(ctx context.Context, op string, fn func() error) error {
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+		return s.retry(ctx, op, fn)
+	case <-ctx.Done():
+		return s.fail(ctx, op, ctx.Err())
+	}
+}
+
+// retry runs fn until it does not fail for being in the way of somebody else.
+// What it returns is ready for the caller.
+func (s *Store) retry(ctx context.Context, op string, fn func() error) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return s.fail(ctx, op, ctx.Err())
+	}
+	err := fn()
+	if err == nil {
+		return nil
+	}
+	for start := time.Now(); s.dialect.classify(err).retry && time.Since(start) < busyLimit; {
+		select {
+		case <-ctx.Done():
+			return s.fail(ctx, op, err)
+		case <-time.After(busyPause):
+		}
+		if err = fn(); err == nil {
+			return nil
+		}
+	}
+	return s.fail(ctx, op, err)
+}
+
+// fail turns what the database said into what the contract says.
+func (s *Store) fail(ctx context.Context, op string, err error) error {
+	switch {
+	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrNotHeld):
+		return err
+	case s.closed.Load():
+		return driver.ErrClosed
+	case ctx.Err() != nil:
+		return fmt.Errorf("sqllock: %s: %w", op, context.Cause(ctx))
+	}
+	if explain := s.dialect.classify(err).explain; explain != "" {
+		return fmt.Errorf("%w: %s: %s: %w", driver.ErrUnreachable, op, explain, err)
+	}
+	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, op, err)
+}
+
+// inTx runs fn in a transaction. fn starts with a statement that writes, which
+// takes the write lock at once whatever kind of transaction the driver begins,
+// and uses the context of the transaction for all of them: a statement that is
+// interrupted ends the transaction, and none may run after it.
+func (s *Store) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		_ = tx.Rollback() // the first error is the one that tells
+		return err
+	}
+	return tx.Commit()
+}
+
+// millis is ttl as the database counts it. It adds one, since the clock's own
+// milliseconds are rounded down and a lock must not end early.
+func millis(ttl time.Duration) int64 {
+	return int64((ttl+time.Millisecond-1)/time.Millisecond) + 1
+}
+
+// remaining is a time of the database as the contract counts it.
+func remaining(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

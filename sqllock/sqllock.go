@@ -1,0 +1,171 @@
+// Package sqllock keeps locks in a database that is reached through
+// database/sql. The program brings the driver; this package requires none.
+//
+// SQLite makes a lock between the processes of one machine with no server at
+// all:
+//
+//	db, err := sql.Open("sqlite", sqllock.SQLiteDSN("/var/lib/app/locks.db")) // modernc.org/sqlite
+//	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
+//	client := dlock.New(store, nil)
+//
+// A lock is one row under its name. Time is the database's own, so the clocks
+// of its clients do not matter. With SQLite that is the wall clock of the
+// machine: a step forward ends locks early, which the fencing token survives;
+// a step back ends them late.
+//
+// An SQLite file must be on a local disk, since locking over network file
+// systems is broken in too many of them, and must not be deleted while
+// somebody uses it. Diagnose looks for the first.
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Options configure a Store.
+type Options struct {
+	// Dialect says what kind of database it is. There is no default: two
+	// databases can look alike and differ in what makes a statement atomic.
+	Dialect Dialect
+
+	// TablePrefix starts the names of the store's tables: letters, digits and
+	// underscores, at most 40. Stores with different prefixes know nothing of
+	// each other. Default "dlock_".
+	TablePrefix string
+}
+
+// DefaultTablePrefix is what the names of the tables start with.
+const DefaultTablePrefix = "dlock_"
+
+// Store keeps locks in a database. It implements every extension of package
+// driver, and all its methods may be called concurrently.
+type Store struct {
+	db      *sql.DB
+	dialect Dialect
+	tables  tables
+	stmts   [statementCount]*sql.Stmt
+
+	writing  chan struct{} // holds one element while somebody writes
+	watchers watchers
+	sweeping sweepSettings
+
+	ctx    context.Context // of the background work; ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	closed atomic.Bool
+}
+
+// New returns a store in db and creates its tables where they are missing; see
+// [Schema] for creating them by hand.
+//
+// The store respects the limits of db's pool and needs no more than one
+// connection. It never closes db: that stays with the caller, after Close.
+func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
+	return open(ctx, db, opts, defaultSweep)
+}
+
+func open(ctx context.Context, db *sql.DB, opts *Options, sweeping sweepSettings) (*Store, error) {
+	if opts == nil || opts.Dialect == nil {
+		return nil, errors.New("sqllock: Options.Dialect is not set")
+	}
+	tables, err := newTables(opts.TablePrefix)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		db:       db,
+		dialect:  opts.Dialect,
+		tables:   tables,
+		writing:  make(chan struct{}, 1),
+		watchers: newWatchers(),
+		sweeping: sweeping,
+	}
+	if err := s.create(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.work.Go(s.sweep)
+	return s, nil
+}
+
+// Traits implements driver.Store.
+func (s *Store) Traits() driver.Traits {
+	return driver.Traits{
+		Store:           s.dialect.String(),
+		Fencing:         driver.FencingStrong,
+		Fair:            true,
+		WatchesExpiry:   true,
+		MinTTL:          10 * time.Millisecond,
+		Granularity:     2 * time.Millisecond, // one that millis adds, one that is rounded away
+		SurvivesRestart: true,
+	}
+}
+
+// Close implements driver.Store. It ends the background work and leaves the
+// *sql.DB open.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.watchers.close()
+	s.cancel()
+	s.work.Wait()
+	return s.closeStatements()
+}
+
+// create makes the tables. It only reads where they exist already, so that a
+// database that cannot be written can still be listed and examined.
+func (s *Store) create(ctx context.Context) error {
+	return s.retry(ctx, "open", func() error {
+		exists, err := s.dialect.hasTables(ctx, s.db, s.tables)
+		if err != nil || exists {
+			return err
+		}
+		return s.inTx(ctx, func(tx *sql.Tx) error {
+			for _, text := range s.dialect.schema(s.tables) {
+				if _, err := tx.ExecContext(ctx, text); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func (s *Store) prepare(ctx context.Context) error {
+	texts := s.dialect.statements(s.tables)
+	for i, text := range texts {
+		err := s.retry(ctx, "open", func() (err error) {
+			s.stmts[i], err = s.db.PrepareContext(ctx, text)
+			return err
+		})
+		if err != nil {
+			return errors.Join(err, s.closeStatements())
+		}
+	}
+	return nil
+}
+
+func (s *Store) closeStatements() error {
+	var errs []error
+	for _, stmt := range s.stmts {
+		if stmt != nil {
+			errs = append(errs, stmt.Close())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("sqllock: close: %w", err)
+	}
+	return nil
+}

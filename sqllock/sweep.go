@@ -1,0 +1,105 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// sweepSettings say when rows of locks that nobody uses any more are deleted.
+type sweepSettings struct {
+	age      time.Duration // how long a lock must have been free
+	interval time.Duration // between two sweeps, by whichever store
+	page     int           // how many rows are looked at, and at most deleted, at once
+}
+
+var defaultSweep = sweepSettings{age: time.Hour, interval: 10 * time.Minute, page: 500}
+
+// sweep deletes what is not needed any more, now and then until the store is
+// closed. What fails is tried again at the next interval.
+func (s *Store) sweep() {
+	ticker := time.NewTicker(s.sweeping.interval)
+	defer ticker.Stop()
+	for {
+		_ = s.sweepOnce(s.ctx)
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// sweepOnce sweeps everything, unless another store has done it within the
+// interval.
+func (s *Store) sweepOnce(ctx context.Context) error {
+	claimed, err := s.change(ctx, "sweep", claimSweep, s.sweeping.interval.Milliseconds())
+	if err != nil || !claimed {
+		return err
+	}
+	if _, err := s.change(ctx, "sweep", sweepQueue, s.sweeping.page); err != nil {
+		return err
+	}
+	for after, more := "", true; more && err == nil; {
+		after, more, err = s.sweepPage(ctx, after)
+	}
+	return err
+}
+
+// sweepPage sweeps the page of names that begins after the one given. It reads
+// first, so that a page with nothing to sweep keeps no writer waiting.
+func (s *Store) sweepPage(ctx context.Context, after string) (last string, more bool, err error) {
+	var old []string
+	rows := 0
+	age := s.sweeping.age.Milliseconds()
+	err = s.retry(ctx, "sweep", func() error {
+		old, rows = nil, 0
+		return s.each(ctx, sweepPage, []any{after, s.sweeping.page, age}, func(scan func(...any) error) error {
+			var unused bool
+			rows++
+			err := scan(&last, &unused)
+			if unused {
+				old = append(old, last)
+			}
+			return err
+		})
+	})
+	if err != nil || len(old) == 0 {
+		return last, rows == s.sweeping.page, err
+	}
+	err = s.write(ctx, "sweep", func() error {
+		return s.inTx(ctx, func(tx *sql.Tx) error { return s.deleteRows(ctx, tx, old, age) })
+	})
+	return last, rows == s.sweeping.page, err
+}
+
+// deleteRows deletes those rows that are old still, and makes sure that a lock
+// that comes back gets a higher token than it ever had: new rows start above
+// the floor.
+func (s *Store) deleteRows(ctx context.Context, tx *sql.Tx, names []string, age int64) error {
+	rows, err := tx.StmtContext(ctx, s.stmts[sweepLocks]).QueryContext(ctx, encode(names), age)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var highest int64
+	for rows.Next() {
+		var token int64
+		if err := rows.Scan(&token); err != nil {
+			return err
+		}
+		highest = max(highest, token)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	result, err := tx.StmtContext(ctx, s.stmts[raiseFloor]).ExecContext(ctx, highest)
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(err, errors.New("the row of the floor is missing"))
+	}
+	return nil
+}

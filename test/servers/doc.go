@@ -1,0 +1,17 @@
+// Package servers runs real servers for tests: each on a free port of the
+// loopback interface, in a temporary folder of its own, with nothing left of
+// either when the test is over, however it ends.
+//
+//	redis := servers.Run(t, servers.Redis)
+//	client.Connect(redis.URL())
+//	redis.Kill()                        // a crash
+//	redis.Restart()                     // with the data that survived it
+//	redis.Pause(); redis.Resume()       // a server that hangs
+//
+// A test that only needs an address takes it from [URL], which honours
+// DLOCK_TEST_REDIS=redis://... and the like.
+//
+// A [Kind] describes one sort of server; adding one takes one file. A server
+// that is not installed is an error that says how to install it; nothing is
+// skipped.
+package servers

@@ -1,0 +1,108 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// createFolder makes the server's folder, with a guard from its first moment.
+func (s *Server) createFolder(binary string) error {
+	dir, err := os.MkdirTemp("", "dlock-"+s.kind.Name+"-")
+	if err != nil {
+		return err
+	}
+	// Processes are recognized by the real path of where they work.
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	s.in = Instance{Binary: binary, Dir: dir, Data: filepath.Join(dir, "data"), Host: "127.0.0.1"}
+	if s.guard, err = startGuard(dir); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	if err = own(dir, 0o755); err == nil {
+		err = s.emptyData()
+	}
+	if err != nil {
+		return errors.Join(err, s.Stop())
+	}
+	return nil
+}
+
+// emptyData makes the data folder what it is before the first start.
+func (s *Server) emptyData() error {
+	if err := os.RemoveAll(s.in.Data); err != nil {
+		return err
+	}
+	if err := os.Mkdir(s.in.Data, 0o700); err != nil {
+		return err
+	}
+	if err := own(s.in.Data, 0o700); err != nil {
+		return err
+	}
+	if s.kind.Init == nil {
+		return nil
+	}
+	commands, err := s.kind.Init(s.in)
+	if err != nil {
+		return err
+	}
+	for _, command := range commands {
+		cmd, err := prepare(command, s.in.Dir)
+		if err != nil {
+			return err
+		}
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", filepath.Base(command[0]), err, output)
+		}
+	}
+	return nil
+}
+
+// own gives a folder to the user that servers run as.
+func own(dir string, mode os.FileMode) error {
+	if err := os.Chmod(dir, mode); err != nil {
+		return err
+	}
+	who, err := credential()
+	if err != nil || who == nil {
+		return err
+	}
+	return os.Chown(dir, int(who.Uid), int(who.Gid))
+}
+
+// startOnFreePort starts the server for the first time. Between looking for a
+// port and taking it somebody else may take it, hence several attempts.
+func (s *Server) startOnFreePort() error {
+	const attempts = 4
+	var err error
+	for range attempts {
+		if s.in.Port, err = freePort(s.in.Host); err != nil {
+			return err
+		}
+		err = s.run()
+		if err == nil || !s.portTaken() {
+			return err
+		}
+	}
+	return err
+}
+
+// freePort finds a port below those that Linux gives to outgoing connections,
+// so that one which a stopped server left is not taken before it comes back.
+func freePort(host string) (int, error) {
+	const first, count, attempts = 20000, 12000, 100
+	var err error
+	for range attempts {
+		port := first + rand.IntN(count)
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+			return port, listener.Close()
+		}
+	}
+	return 0, fmt.Errorf("no free port: %w", err)
+}

@@ -1,0 +1,52 @@
+package servers
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"syscall"
+)
+
+// guardScript outlives a test binary that panics or is killed, and then ends
+// what works in the folder and removes it. It notices by the end of its input,
+// which only this process holds open.
+const guardScript = `
+cat >/dev/null
+tries=0
+while [ -e "$1" ] && [ $tries -lt 100 ]; do
+	for process in /proc/[0-9]*; do
+		case $(readlink "$process/cwd") in
+		"$1" | "$1"/*) kill -KILL "${process#/proc/}" ;;
+		esac
+	done
+	rm -rf "$1"
+	tries=$((tries + 1))
+done 2>/dev/null
+`
+
+// guard watches over one folder.
+type guard struct {
+	cmd   *exec.Cmd
+	input io.Closer
+}
+
+func startGuard(dir string) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "dlock-test-guard", dir)
+	cmd.Dir = "/"
+	// A session of its own: Ctrl-C, which ends the tests, must not end it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting the guard of %s: %w", dir, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the guard of %s: %w", dir, err)
+	}
+	return &guard{cmd, input}, nil
+}
+
+// finish lets the guard do its work and waits for it.
+func (g *guard) finish() error {
+	_ = g.input.Close() // the guard is waited for next; there is no other way for this to matter
+	return g.cmd.Wait()
+}

@@ -1,0 +1,81 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Kind describes a sort of server. The rest of this package does with it what
+// does not differ between servers.
+type Kind struct {
+	// Name in lower case. DLOCK_TEST_ and the name in upper case is the
+	// variable that points tests at a server that runs already.
+	Name string
+
+	// Binary is the program: a name to be found in PATH, or a glob pattern of
+	// which the last match is taken.
+	Binary string
+
+	// Init fills an empty data folder. Optional.
+	Init func(in Instance) ([]Command, error)
+
+	// Args are the arguments of the program, which stays in the foreground
+	// and writes its log to stdout or stderr.
+	Args func(in Instance) []string
+
+	// StopSignal asks for an orderly end. Default SIGTERM.
+	StopSignal syscall.Signal
+
+	// Probe makes a connection to addr, speaks the protocol, and returns nil
+	// if the server answered that it is ready.
+	Probe func(ctx context.Context, addr string) error
+
+	// URL is the address in the form that dlock's stores take.
+	URL func(addr string) string
+}
+
+// Instance is what a Kind knows about the server to be started.
+type Instance struct {
+	Binary string // the path of the program
+	Dir    string // the server's folder, which is its working directory
+	Data   string // the folder within Dir that survives a restart
+	Host   string
+	Port   int
+}
+
+// Command is a program with its arguments, run in the server's folder by the
+// user that the server runs as.
+type Command []string
+
+// Variable is the environment variable with the URL of a running server.
+func (k *Kind) Variable() string { return "DLOCK_TEST_" + strings.ToUpper(k.Name) }
+
+// locate finds the program.
+func (k *Kind) locate() (string, error) {
+	if strings.Contains(k.Binary, "/") {
+		matches, err := filepath.Glob(k.Binary)
+		if err != nil {
+			return "", fmt.Errorf("bad pattern for the program of %s: %w", k.Name, err)
+		}
+		if len(matches) > 0 {
+			return matches[len(matches)-1], nil
+		}
+		return "", k.notInstalled()
+	}
+	// Debian keeps servers in folders that are not in everybody's PATH.
+	for _, candidate := range []string{k.Binary, "/usr/sbin/" + k.Binary, "/usr/local/sbin/" + k.Binary} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path, nil
+		}
+	}
+	return "", k.notInstalled()
+}
+
+func (k *Kind) notInstalled() error {
+	return fmt.Errorf("%s is not installed (no %s): run `make servers` as root, which installs it from Debian's packages, or set %s to the URL of a running one",
+		k.Name, k.Binary, k.Variable())
+}

@@ -1,0 +1,61 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// members returns the processes that work in dir. A server is not one process:
+// PostgreSQL's children are in process groups of their own and outlive their
+// parent for a moment. What they have in common is where they work.
+func members(dir string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("looking for the processes of a server: %w", err)
+	}
+	var pids []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		cwd, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
+		if err != nil {
+			continue // ended in the meantime, or somebody else's
+		}
+		if cwd == dir || strings.HasPrefix(cwd, dir+"/") || cwd == dir+" (deleted)" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// signalAll signals every process in dir, and again until there is none that
+// it has not reached, since a process may have forked meanwhile.
+func signalAll(dir string, signal syscall.Signal) error {
+	reached := make(map[int]bool)
+	for {
+		pids, err := members(dir)
+		if err != nil {
+			return err
+		}
+		news := false
+		for _, pid := range pids {
+			if reached[pid] {
+				continue
+			}
+			reached[pid], news = true, true
+			if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("signal %v to process %d: %w", signal, pid, err)
+			}
+		}
+		if !news {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package servers
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// Postgres has a database "postgres" and a superuser "postgres" who needs no
+// password.
+var Postgres = &Kind{
+	Name:   "postgres",
+	Binary: "/usr/lib/postgresql/*/bin/postgres",
+	Init: func(in Instance) ([]Command, error) {
+		return []Command{{
+			filepath.Join(filepath.Dir(in.Binary), "initdb"), "--pgdata=" + in.Data,
+			"--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
+			"--no-sync", // the server syncs what matters from here on
+		}}, nil
+	},
+	Args: func(in Instance) []string {
+		return []string{
+			"-D", in.Data,
+			"-h", in.Host,
+			"-p", strconv.Itoa(in.Port),
+			"-k", "", // no socket in the file system
+			"-c", "shared_buffers=32MB",
+		}
+	},
+	StopSignal: syscall.SIGINT, // "fast": SIGTERM would wait for clients to leave
+	Probe:      probePostgres,
+	URL: func(addr string) string {
+		return "postgres://postgres@" + addr + "/postgres?sslmode=disable"
+	},
+}
+
+// probePostgres logs in. A server that still starts, recovers or stops answers
+// with an error, one that is ready with an authentication message.
+func probePostgres(ctx context.Context, addr string) error {
+	conn, err := dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	const protocol3 = 3 << 16
+	body := binary.BigEndian.AppendUint32(nil, protocol3)
+	body = append(body, "user\x00postgres\x00database\x00postgres\x00\x00"...)
+	message := binary.BigEndian.AppendUint32(nil, uint32(4+len(body)))
+	if _, err := conn.Write(append(message, body...)); err != nil {
+		return err
+	}
+	var kind [1]byte
+	if _, err := io.ReadFull(conn, kind[:]); err != nil {
+		return fmt.Errorf("no answer to the startup message: %w", err)
+	}
+	if kind[0] != 'R' {
+		return fmt.Errorf("answer %q to the startup message, want 'R'", kind[0])
+	}
+	return nil
+}

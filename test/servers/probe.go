@@ -1,0 +1,54 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// dial connects to addr for an exchange that ends with ctx.
+func dial(ctx context.Context, addr string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// exchange sends a request and expects an answer that begins with want.
+func exchange(ctx context.Context, addr, request, want string) error {
+	conn, err := dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		return err
+	}
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(conn, got); err != nil {
+		return fmt.Errorf("answer %q to %q, want %q: %w", got[:n], request, want, err)
+	}
+	if string(got) != want {
+		return fmt.Errorf("answer %q to %q, want %q", got, request, want)
+	}
+	return nil
+}
+
+// probeTimeout bounds one attempt to reach a server that may hang.
+const probeTimeout = time.Second
+
+func (k *Kind) probe(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return k.Probe(ctx, addr)
+}

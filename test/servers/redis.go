@@ -1,0 +1,29 @@
+package servers
+
+import (
+	"context"
+	"strconv"
+)
+
+// Redis keeps its data in an append-only file that is synced before every
+// answer, so that what it acknowledged survives Kill. Arguments that are given
+// to Start can turn that off: "--appendonly", "no".
+var Redis = &Kind{
+	Name:   "redis",
+	Binary: "redis-server",
+	Args: func(in Instance) []string {
+		return []string{
+			"--bind", in.Host,
+			"--port", strconv.Itoa(in.Port),
+			"--dir", in.Data,
+			"--appendonly", "yes",
+			"--appendfsync", "always",
+			"--save", "",
+			"--daemonize", "no",
+		}
+	},
+	Probe: func(ctx context.Context, addr string) error {
+		return exchange(ctx, addr, "PING\r\n", "+PONG\r\n") // -LOADING until the data is read
+	},
+	URL: func(addr string) string { return "redis://" + addr + "/0" },
+}

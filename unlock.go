@@ -1,0 +1,127 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/watchdog"
+)
+
+// unlock takes one lease off the hold, and gives the lock back with the last.
+func (h *hold) unlock(ctx context.Context) error {
+	c := h.client
+	c.life.enter()
+	defer c.life.end()
+	h.mu.Lock()
+	h.count--
+	last := h.count == 0
+	h.mu.Unlock()
+	if !last {
+		return h.outcome()
+	}
+	if h.end(ErrReleased) {
+		return h.give(ctx)
+	}
+	if !c.life.ended.Load() && !errors.Is(h.over(), watchdog.ErrTaken) {
+		h.giveLate()
+	}
+	return h.outcome()
+}
+
+// outcome is what Unlock says of a hold that it did not end itself.
+func (h *hold) outcome() error {
+	if cause := h.over(); errors.Is(cause, ErrLost) {
+		return fmt.Errorf("%w: %q: %w", ErrNotHeld, h.name, cause)
+	}
+	return nil
+}
+
+// give gives the lock of a hold that has just ended back to the store. Its
+// renewal is over before the release is sent.
+func (h *hold) give(ctx context.Context) error {
+	c := h.client
+	ctx, cancel := c.detached(ctx)
+	defer cancel()
+	if renewal := c.dog.Forget(&h.Lease); renewal != nil {
+		select {
+		case <-renewal:
+		case <-ctx.Done():
+		}
+	}
+	err := c.release(ctx, h.Grant, h.TrustedUntil())
+	h.leave()
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNotHeld):
+		h.mu.Lock()
+		h.cause = fmt.Errorf("%w: found when it was unlocked", ErrLost)
+		h.mu.Unlock()
+		err = h.outcome()
+	default:
+		err = fmt.Errorf("dlock: unlocking %q, which is left to expire: %w", h.name, err)
+	}
+	call(c.hooks.Released, Event{Name: h.name, Token: h.Grant.Token, Err: err})
+	return err
+}
+
+// giveLate gives back a lock that was lost here, since the store may still think
+// that it is held, and others need not wait until it does not.
+func (h *hold) giveLate() {
+	c := h.client
+	c.cleanups.Go(func() {
+		ctx, cancel := c.detached(context.Background())
+		defer cancel()
+		_ = c.release(ctx, h.Grant, 0) // it expires anyway
+	})
+}
+
+const (
+	releaseAttempts = 3
+	minReleaseDelay = 10 * time.Millisecond
+	maxReleaseDelay = 100 * time.Millisecond
+)
+
+// detached is a context for giving a lock back: it works although the caller's
+// context is cancelled, and ends by itself.
+func (c *Client) detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if c.traits.Local {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, 2*c.limit)
+}
+
+// release asks the store to release, and again while the outcome is unknown. An
+// attempt that finds nothing after one whose answer was lost means that the
+// first one did it, if the lock was certainly still ours: until trusted.
+func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.Instant) error {
+	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
+	for attempt := 1; ; attempt++ {
+		bounded, cancel := c.bounded(ctx)
+		err := c.explain(ctx, bounded, c.store.Release(bounded, grant))
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrNotHeld):
+			if attempt > 1 && c.clock.NoLaterThanNow() < trusted {
+				return nil
+			}
+			return err
+		case attempt == releaseAttempts || ctx.Err() != nil:
+			return err
+		}
+		select {
+		case <-time.After(delay.Next()):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

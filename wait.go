@@ -1,0 +1,232 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/clock"
+)
+
+// wait is one caller's waiting, from the first refusal on. Waiting is pushed
+// where the store can: subscribe, try again, then sleep until woken. A wake-up
+// that gets lost costs time and never the lock, because the sleep is limited by
+// what the holder has left.
+type wait struct {
+	client   *Client
+	ctx      context.Context // the caller's, limited by WithWait once waiting began
+	hold     *hold
+	settings *settings
+
+	began  bool
+	since  clock.Instant
+	cancel context.CancelFunc
+	heard  clock.Instant // when the store last answered
+
+	wake    chan struct{}
+	watched string // the name that wake is subscribed to; empty if none
+	unwatch func()
+	poll    backoff.Backoff
+}
+
+const (
+	// Polling, for stores that cannot push.
+	minPoll = 5 * time.Millisecond
+	maxPoll = time.Second
+	// maxSleep limits the sleep of a waiter that relies on being woken.
+	maxSleep = 30 * time.Second
+	// maxWatchedSleep is the same where the store watches expiries too.
+	maxWatchedSleep = 5 * time.Minute
+	// expiryDelay is how much after an expiry waiters come, at random, so that
+	// not all of them come at once.
+	expiryDelay = 20 * time.Millisecond
+)
+
+// errWaitLimit is the cause with which WithWait ends a wait.
+var errWaitLimit = errors.New("dlock: wait limit reached")
+
+// begin makes the caller a waiter. It fails for those who do not want to wait.
+func (w *wait) begin() error {
+	if w.began {
+		return nil
+	}
+	s := w.settings
+	if s.limited && s.wait <= 0 {
+		return errWaitLimit
+	}
+	w.began = true
+	w.since = w.client.clock.NoLaterThanNow()
+	w.heard = w.since
+	if s.limited {
+		w.ctx, w.cancel = context.WithTimeoutCause(w.ctx, s.wait, errWaitLimit)
+	}
+	w.wake = make(chan struct{}, 1)
+	w.poll = backoff.Backoff{Min: minPoll, Max: maxPoll}
+	return nil
+}
+
+// stop frees what the waiting needed.
+func (w *wait) stop() {
+	if w.unwatch != nil {
+		w.unwatch()
+	}
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
+
+// enter passes the door of the name, behind everybody in this process who came
+// before.
+func (w *wait) enter() error {
+	c, h := w.client, w.hold
+	door, inside := c.gate.TryEnter(h.name, h)
+	if door == nil {
+		if err := w.begin(); err != nil {
+			return inside.heldError()
+		}
+		var err error
+		if door, err = c.gate.Enter(w.ctx, h.name, h); err != nil {
+			return w.gaveUp(inside.heldError())
+		}
+	}
+	h.door.Store(door)
+	if c.life.ended.Load() {
+		h.leave()
+		return ErrClosed
+	}
+	return nil
+}
+
+// after decides what to do after an attempt that failed: it returns nil when it
+// is time for the next one, or the error to give up with.
+func (w *wait) after(err error) error {
+	if w.ctx.Err() != nil {
+		held, _ := errors.AsType[*driver.HeldError](err)
+		return w.gaveUp(held)
+	}
+	if held, ok := errors.AsType[*driver.HeldError](err); ok {
+		if w.begin() != nil {
+			return held
+		}
+		w.hold.blocked.Store(held)
+		w.heard = w.client.clock.NoLaterThanNow()
+		return w.afterRefusal(held)
+	}
+	silent := w.client.clock.NoLaterThanNow() - w.heard
+	if w.began && errors.Is(err, ErrUnreachable) && silent < w.settings.ttl {
+		return w.sleep(w.poll.Next(), w.hold.blocked.Load())
+	}
+	return fmt.Errorf("dlock: locking %q: %w", w.hold.name, err)
+}
+
+// afterRefusal subscribes before it sleeps for the first time, and returns at
+// once to try again, because the lock may have been released in between.
+func (w *wait) afterRefusal(held *driver.HeldError) error {
+	if w.client.watcher == nil {
+		return w.sleep(w.pollDelay(held), held)
+	}
+	if w.watched == held.Name {
+		return w.sleep(w.watchDelay(held), held)
+	}
+	if w.unwatch != nil { // of several names another one is in the way now
+		w.unwatch()
+		w.watched, w.unwatch = "", nil
+	}
+	bounded, cancel := w.client.bounded(w.ctx)
+	defer cancel()
+	req := w.hold.request()
+	req.Name = held.Name
+	unwatch, err := w.client.watcher.Watch(bounded, req, w.woken)
+	if err != nil {
+		return w.sleep(w.pollDelay(held), held) // and try to subscribe again
+	}
+	w.watched, w.unwatch = held.Name, unwatch
+	w.poll.Reset()
+	return nil
+}
+
+func (w *wait) woken() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pollDelay is the time between two attempts without a subscription.
+func (w *wait) pollDelay(held *driver.HeldError) time.Duration {
+	delay := w.poll.Next()
+	if left := held.Remaining; left > 0 && left < delay {
+		delay = backoff.Jitter(left) + minPoll
+	}
+	return w.keepPlace(delay)
+}
+
+// watchDelay is how long to sleep if no wake-up comes.
+func (w *wait) watchDelay(held *driver.HeldError) time.Duration {
+	delay := backoff.Jitter(maxWatchedSleep)
+	if !w.client.traits.WatchesExpiry {
+		left := held.Remaining
+		if left <= 0 {
+			left = maxPoll // when it expires is unknown: keep asking
+		}
+		delay = min(left+backoff.Jitter(min(left/10, expiryDelay)), maxSleep)
+	}
+	return w.keepPlace(delay)
+}
+
+// keepPlace makes fair waiters come often enough to keep their place in the
+// queue, which lasts for a TTL.
+func (w *wait) keepPlace(delay time.Duration) time.Duration {
+	if w.settings.fair {
+		return min(delay, backoff.Jitter(w.settings.ttl/3))
+	}
+	return delay
+}
+
+// sleep waits for a wake-up, but no longer than that.
+func (w *wait) sleep(limit time.Duration, held *driver.HeldError) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-w.wake:
+		return nil
+	case <-timer.C:
+		return nil
+	case <-w.client.life.ending:
+		return ErrClosed
+	case <-w.ctx.Done():
+		return w.gaveUp(held)
+	}
+}
+
+// gaveUp is the error of a wait whose context is done: for WithWait who has the
+// lock, otherwise the context's cause and who has the lock.
+func (w *wait) gaveUp(held *driver.HeldError) error {
+	name := w.hold.name
+	if held == nil {
+		if held = w.hold.blocked.Load(); held == nil {
+			held = &driver.HeldError{Name: name}
+		}
+	}
+	cause := context.Cause(w.ctx)
+	if errors.Is(cause, errWaitLimit) {
+		return held
+	}
+	if !w.began {
+		return fmt.Errorf("dlock: locking %q: %w", name, cause)
+	}
+	return &waitError{held: held, cause: cause}
+}
+
+// waitError is a wait that was cancelled. It wraps the context's cause and says
+// who had the lock.
+type waitError struct {
+	held  *driver.HeldError
+	cause error
+}
+
+func (e *waitError) Error() string   { return e.held.Error() + ", gave up waiting: " + e.cause.Error() }
+func (e *waitError) Unwrap() []error { return []error{e.cause, e.held} }
