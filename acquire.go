@@ -93,7 +93,7 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("dlock: not locking %q: %w", name, context.Cause(ctx))
+		return nil, fmt.Errorf("not locking %q: %w", name, context.Cause(ctx))
 	}
 	outer := c.innermost(ctx)
 	if h := outer.find(name); h != nil {

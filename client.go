@@ -2,6 +2,7 @@ package dlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -100,8 +101,8 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 // explain says of a call that failed because its time was up, and not the
 // caller's, that the store is to blame.
 func (c *Client) explain(caller, bounded context.Context, err error) error {
-	if err != nil && bounded.Err() != nil && caller.Err() == nil {
-		return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.limit, err)
+	if err == nil || bounded.Err() == nil || caller.Err() != nil || errors.Is(err, ErrUnreachable) {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.limit, err)
 }

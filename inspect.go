@@ -36,7 +36,7 @@ func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	bounded, cancel := c.bounded(ctx)
 	defer cancel()
 	if err := c.explain(ctx, bounded, breaker.Break(bounded, name, token)); err != nil {
-		return fmt.Errorf("dlock: breaking %q with token %d: %w", name, token, err)
+		return fmt.Errorf("breaking %q with token %d: %w", name, token, err)
 	}
 	return nil
 }

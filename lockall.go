@@ -35,7 +35,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("dlock: not locking %d names: %w", len(names), context.Cause(ctx))
+		return nil, fmt.Errorf("not locking %d names: %w", len(names), context.Cause(ctx))
 	}
 	names = slices.Clone(names)
 	slices.Sort(names)
@@ -102,7 +102,7 @@ func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, s *settings)
 	for _, h := range holds { // the first may be lost by the time the last is had
 		if err := h.over(); err != nil {
 			giveAll(holds)
-			return fmt.Errorf("dlock: %q was lost while waiting for others: %w", h.name, err)
+			return fmt.Errorf("%q was lost while waiting for others: %w", h.name, err)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func (h *hold) reenter() (*Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.cause != nil {
-		return nil, fmt.Errorf("dlock: re-entering %q: %w", h.name, h.cause)
+		return nil, fmt.Errorf("re-entering %q: %w", h.name, h.cause)
 	}
 	h.count++
 	return &Lease{hold: h}, nil

@@ -63,7 +63,7 @@ func (h *hold) give(ctx context.Context) error {
 		h.mu.Unlock()
 		err = h.outcome()
 	default:
-		err = fmt.Errorf("dlock: unlocking %q, which is left to expire: %w", h.name, err)
+		err = fmt.Errorf("unlocking %q, which is left to expire: %w", h.name, err)
 	}
 	call(c.hooks.Released, Event{Name: h.name, Token: h.Grant.Token, Err: err})
 	return err

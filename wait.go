@@ -24,7 +24,7 @@ type wait struct {
 	began  bool
 	since  clock.Instant
 	cancel context.CancelFunc
-	heard  clock.Instant // when the store last answered
+	silent clock.Instant // since when the store has not answered; zero if it did
 
 	wake    chan struct{}
 	watched string // the name that wake is subscribed to; empty if none
@@ -59,7 +59,6 @@ func (w *wait) begin() error {
 	}
 	w.began = true
 	w.since = w.client.clock.NoLaterThanNow()
-	w.heard = w.since
 	if s.limited {
 		w.ctx, w.cancel = context.WithTimeoutCause(w.ctx, s.wait, errWaitLimit)
 	}
@@ -112,14 +111,23 @@ func (w *wait) after(err error) error {
 			return held
 		}
 		w.hold.blocked.Store(held)
-		w.heard = w.client.clock.NoLaterThanNow()
+		w.silent = 0
 		return w.afterRefusal(held)
 	}
-	silent := w.client.clock.NoLaterThanNow() - w.heard
-	if w.began && errors.Is(err, ErrUnreachable) && silent < w.settings.ttl {
+	if w.began && errors.Is(err, ErrUnreachable) && w.patient() {
 		return w.sleep(w.poll.Next(), w.hold.blocked.Load())
 	}
-	return fmt.Errorf("dlock: locking %q: %w", w.hold.name, err)
+	return fmt.Errorf("locking %q: %w", w.hold.name, err)
+}
+
+// patient says whether a store that does not answer may recover yet: it has a
+// TTL, after which a holder would not believe in its lock either.
+func (w *wait) patient() bool {
+	now := w.client.clock.NoLaterThanNow()
+	if w.silent == 0 {
+		w.silent = now
+	}
+	return now-w.silent < w.settings.ttl
 }
 
 // afterRefusal subscribes before it sleeps for the first time, and returns at
@@ -216,7 +224,7 @@ func (w *wait) gaveUp(held *driver.HeldError) error {
 		return held
 	}
 	if !w.began {
-		return fmt.Errorf("dlock: locking %q: %w", name, cause)
+		return fmt.Errorf("locking %q: %w", name, cause)
 	}
 	return &waitError{held: held, cause: cause}
 }

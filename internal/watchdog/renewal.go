@@ -19,9 +19,10 @@ type renewal struct {
 
 var errMiscounted = errors.New("dlock: the store did not answer for every lease")
 
-// send starts a sender if there is work for one more. w.mu is held.
+// send starts a sender if there is something to send: those that run are busy,
+// for an idle one ends. w.mu is held.
 func (w *Watchdog) send() {
-	if len(w.pending) > w.senders*batch && w.senders < maxSenders && !w.closed {
+	if len(w.pending) > 0 && w.senders < maxSenders && !w.closed {
 		w.senders++
 		w.wg.Go(w.sender)
 	}
@@ -65,14 +66,17 @@ func (w *Watchdog) next() *renewal {
 	return r
 }
 
-// call renews a batch. It ends with the trust of the last lease in it; a lease
-// whose trust ends before is declared lost meanwhile.
+// minCall is the least time that the store is given to answer.
+const minCall = 50 * time.Millisecond
+
+// call renews a batch. It takes at most half of the trust that is left, so that
+// an answer that got lost leaves time for another attempt.
 func (w *Watchdog) call(r *renewal, sent clock.Instant) []error {
-	var left time.Duration
+	left := never
 	for _, l := range r.leases {
-		left = max(left, l.TrustedUntil()-sent)
+		left = min(left, l.TrustedUntil()-sent)
 	}
-	ctx, cancel := context.WithTimeout(w.ctx, min(left, w.Timeout))
+	ctx, cancel := context.WithTimeout(w.ctx, min(max(left/2, minCall), w.Timeout))
 	defer cancel()
 	return w.Renew(ctx, r.grants)
 }
@@ -108,8 +112,8 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 		case errors.Is(err, driver.ErrNotHeld):
 			heap.Remove(&w.leases, l.index-1)
 		default:
-			l.renewAt = now + retryDelay(l.TrustedUntil()-now)
-			l.due = min(l.TrustedUntil(), l.renewAt)
+			again := now + retryDelay(l.TrustedUntil()-now)
+			l.renewOn(again, again)
 			heap.Fix(&w.leases, l.index-1)
 		}
 		if l.index != 0 {

@@ -29,8 +29,8 @@ type Lease struct {
 	trusted atomic.Int64 // the instant until which it may be believed in
 
 	// guarded by Watchdog.mu
-	renewAt clock.Instant
 	due     clock.Instant // when something must be done: the order of the heap
+	ready   clock.Instant // from when on it is renewed together with another that is due
 	index   int           // in the heap, from 1; 0 when not watched
 	renewal chan struct{} // of the last renewal; closed when it has ended
 }
@@ -85,8 +85,9 @@ const (
 	// its own sending time, so a slow store does not make the trust of the
 	// last lease as old as the first call.
 	batch = 1000
-	// maxSenders limits the concurrent calls to Renew.
-	maxSenders = 4
+	// maxSenders limits the concurrent calls to Renew. More than one, so that a
+	// call whose answer got lost does not keep others waiting.
+	maxSenders = 8
 
 	never = clock.Instant(math.MaxInt64)
 )
@@ -145,11 +146,17 @@ func (l *Lease) believe(sent clock.Instant) {
 	ttl := l.Grant.TTL
 	until := trustedUntil(sent, ttl, l.Margin)
 	l.trusted.Store(int64(until))
-	l.renewAt = never
-	if !l.Fixed {
-		l.renewAt = sent + interval(ttl)
+	if l.Fixed {
+		l.renewOn(never, never)
+	} else {
+		l.renewOn(sent+interval(ttl), sent+interval(ttl)-early(ttl))
 	}
-	l.due = min(until, l.renewAt)
+}
+
+// renewOn plans the next renewal.
+func (l *Lease) renewOn(at, ready clock.Instant) {
+	l.ready = ready
+	l.due = min(l.TrustedUntil(), at)
 }
 
 // wakeBy makes sure that the goroutine looks again at that instant. w.mu is held.
@@ -189,6 +196,7 @@ func (w *Watchdog) look() time.Duration {
 	w.mu.Lock()
 	now := w.Clock.Now()
 	var lost []*Lease
+	renewing := false
 	for len(w.leases) > 0 {
 		l := w.leases[0]
 		switch {
@@ -196,10 +204,10 @@ func (w *Watchdog) look() time.Duration {
 			heap.Pop(&w.leases)
 			lost = append(lost, l)
 			continue
-		case l.renewAt-early(l.Grant.TTL) <= now:
+		case l.due <= now || renewing && l.ready <= now:
+			renewing = true
 			w.pending = append(w.pending, l)
-			l.renewAt = never // until the outcome is known
-			l.due = l.TrustedUntil()
+			l.renewOn(never, never) // until the outcome is known
 			heap.Fix(&w.leases, 0)
 			continue
 		}

@@ -1,0 +1,111 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+func TestCloseGivesEverythingBack(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c, other := dlock.New(store, nil), dlock.New(store, nil)
+		defer other.Close()
+		foreign := mustLock(t, other, t.Context(), "foreign")
+		var leases []*dlock.Lease
+		for i := range 100 {
+			leases = append(leases, mustLock(t, c, t.Context(), fmt.Sprint(i)))
+		}
+		var wg sync.WaitGroup
+		for _, name := range []string{"0", "0", "foreign", "foreign"} {
+			for _, opts := range [][]dlock.Option{nil, {dlock.WithFair()}} {
+				wg.Go(func() {
+					if _, err := c.Lock(t.Context(), name, opts...); !errors.Is(err, dlock.ErrClosed) {
+						t.Errorf("a wait for %q ended with %v", name, err)
+					}
+				})
+			}
+		}
+		synctest.Wait()
+		for range 2 {
+			if err := c.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		wg.Wait()
+		for _, lease := range leases {
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, dlock.ErrClosed) {
+				t.Fatalf("the cause after Close is %v", cause)
+			}
+			mustUnlock(t, lease) // nothing to do, and no error: Close did it
+		}
+		if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrClosed) {
+			t.Errorf("Lock after Close: %v", err)
+		}
+		for info := range store.List(t.Context(), "") {
+			if info.Name != "foreign" || info.Waiters != 0 {
+				t.Errorf("left: %+v", info)
+			}
+		}
+		mustUnlock(t, foreign)
+	})
+}
+
+func TestCloseIsBoundedWhenTheStoreIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		for i := range 500 {
+			mustLock(t, c, t.Context(), fmt.Sprint(i))
+		}
+		n.setCut(true)
+		start := time.Now()
+		if err := c.Close(); !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Close: %v", err)
+		}
+		if took := time.Since(start); took > 5*dlock.DefaultRequestTimeout {
+			t.Errorf("Close took %v", took)
+		}
+		time.Sleep(time.Minute) // the locks expire
+	})
+}
+
+// Close while everybody is busy: nothing is left, whoever was doing what.
+func TestCloseRacingWithEverything(t *testing.T) {
+	for round := range 50 {
+		store := memlock.New()
+		c := dlock.New(store, nil)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for {
+					opts := []dlock.Option{dlock.WithWait(time.Millisecond)}
+					if i%2 == 0 {
+						opts = append(opts, dlock.WithFair())
+					}
+					lease, err := c.Lock(t.Context(), fmt.Sprint(i%3), opts...)
+					switch {
+					case errors.Is(err, dlock.ErrClosed):
+						return
+					case err == nil && i%4 != 0: // some do not unlock
+						_ = lease.Unlock(t.Context())
+					}
+				}
+			})
+		}
+		time.AfterFunc(time.Duration(round)*100*time.Microsecond, func() { _ = c.Close() })
+		wg.Wait()
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for info := range store.List(t.Context(), "") {
+			t.Fatalf("left: %+v", info)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package dlock_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+func TestHooksTellTheStoryOfALock(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		var story []string
+		tell := func(what string) func(dlock.Event) {
+			return func(e dlock.Event) {
+				if e.Name != "x" {
+					t.Errorf("%s of %q", what, e.Name)
+				}
+				story = append(story, fmt.Sprintf("%s waited=%v held=%v lost=%v token=%v", what, e.Waited.Round(time.Second),
+					errors.Is(e.Err, dlock.ErrHeld), errors.Is(e.Err, dlock.ErrLost), e.Token > 0))
+			}
+		}
+		c := dlock.New(store, &dlock.Options{Hooks: dlock.Hooks{
+			Acquired: tell("acquired"), Waited: tell("waited"), Renewed: tell("renewed"), Lost: tell("lost"), Released: tell("released"),
+		}})
+		defer c.Close()
+		other := dlock.New(store, nil)
+		defer other.Close()
+
+		lease := mustLock(t, other, t.Context(), "x")
+		_, _ = c.Lock(t.Context(), "x", dlock.WithWait(2*time.Second))
+		time.AfterFunc(4*time.Second, func() { mustUnlock(t, lease) })
+		mine := mustLock(t, c, t.Context(), "x")
+		time.Sleep(15 * time.Second)
+		mustUnlock(t, mine)
+		mine = mustLock(t, c, t.Context(), "x", dlock.WithFixedTTL(time.Second))
+		<-mine.Context().Done()
+		_ = mine.Unlock(t.Context())
+		synctest.Wait() // the hook of the loss runs beside us
+
+		want := []string{
+			"waited waited=2s held=true lost=false token=false",
+			"waited waited=4s held=false lost=false token=true",
+			"acquired waited=4s held=false lost=false token=true",
+			"renewed waited=0s held=false lost=false token=true",
+			"released waited=0s held=false lost=false token=true",
+			"acquired waited=0s held=false lost=false token=true",
+			"lost waited=0s held=false lost=true token=true",
+		}
+		if !slices.Equal(story, want) {
+			t.Errorf("the story is\n%s\nwant\n%s", strings.Join(story, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// The owner is a secret: it is in no log, error or print-out.
+func TestOwnerIsNeverShown(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &spying{Store: inner}
+		var out bytes.Buffer
+		n := newNetwork(store)
+		c := dlock.New(n, &dlock.Options{Logger: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithTTL(3*time.Second))
+		_, err := c.TryLock(t.Context(), "x")
+		n.setCut(true)
+		time.Sleep(10 * time.Second)
+		n.setCut(false)
+		unlock := lease.Unlock(t.Context())
+		synctest.Wait() // the logger is at rest
+		_, _ = fmt.Fprintln(&out, err, unlock)
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
+			_, _ = fmt.Fprintf(&out, verb, lease)
+			_, _ = fmt.Fprintf(&out, verb, store.req)
+			_, _ = fmt.Fprintf(&out, verb, driver.Grant{Owner: store.req.Owner})
+			_, _ = fmt.Fprintf(&out, verb, store.req.Owner)
+		}
+		text, err := json.Marshal(driver.Grant{Owner: store.req.Owner})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(text)
+		if !strings.Contains(out.String(), "lost") {
+			t.Error("the logger was told nothing of the loss")
+		}
+		owner := store.req.Owner
+		for _, secret := range []string{owner.Hex(), fmt.Sprint(owner[:]), fmt.Sprintf("%x", owner[:]), fmt.Sprintf("%#v", owner[:])} {
+			if strings.Contains(out.String(), strings.Trim(secret, "[]")) {
+				t.Errorf("the owner is shown:\n%s", out.String())
+			}
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+// spying remembers a request.
+type spying struct {
+	*memlock.Store
+	req driver.Request
+}
+
+func (s *spying) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	s.req = req
+	return s.Store.Acquire(ctx, req)
+}

@@ -1,0 +1,228 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
+)
+
+// record is a guard that remembers what it was told.
+type record struct {
+	mu      sync.Mutex
+	renewed int
+	failed  int
+	lost    error
+	lostAt  time.Time
+}
+
+func (r *record) Renewed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.renewed++
+	} else {
+		r.failed++
+	}
+}
+
+func (r *record) Lost(reason error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost, r.lostAt = reason, time.Now()
+}
+
+type bench struct {
+	dog   *Watchdog
+	clock *clock.Clock
+	renew func(ctx context.Context, grants []driver.Grant) []error
+}
+
+func start(t *testing.T, renew func(ctx context.Context, grants []driver.Grant) []error) *bench {
+	b := &bench{clock: clock.New(), renew: renew}
+	b.dog = New(Config{Clock: b.clock, Timeout: 5 * time.Second, Renew: renew})
+	t.Cleanup(b.dog.Close)
+	return b
+}
+
+func (b *bench) watch(name string, ttl time.Duration, fixed bool) (*Lease, *record) {
+	r := new(record)
+	l := &Lease{Grant: driver.Grant{Name: name, TTL: ttl}, Margin: DefaultMargin(ttl), Fixed: fixed, Guard: r}
+	b.dog.Watch(l, b.clock.Now())
+	return l, r
+}
+
+func TestRenewsEveryThird(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(context.Context, []driver.Grant) []error { return nil })
+		_, r := b.watch("x", 30*time.Second, false)
+		_, fixed := b.watch("y", 30*time.Second, true)
+		time.Sleep(305 * time.Second)
+		synctest.Wait()
+		if r.renewed != 30 || r.lost != nil {
+			t.Errorf("renewed %d times in 305 s, lost: %v; want 30 times", r.renewed, r.lost)
+		}
+		if fixed.renewed != 0 || !errors.Is(fixed.lost, ErrExpired) {
+			t.Errorf("a fixed TTL was renewed %d times, lost: %v", fixed.renewed, fixed.lost)
+		}
+	})
+}
+
+// A store that never answers cannot keep the watchdog from declaring a loss.
+func TestHangingStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(ctx context.Context, grants []driver.Grant) []error {
+			<-ctx.Done()
+			errs := make([]error, len(grants))
+			for i := range errs {
+				errs[i] = ctx.Err()
+			}
+			return errs
+		})
+		begin := time.Now()
+		records := map[time.Duration]*record{}
+		for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, 30 * time.Second, time.Hour} {
+			_, records[ttl] = b.watch(ttl.String(), ttl, false)
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		for ttl, r := range records {
+			want := ttl - DefaultMargin(ttl)
+			if got := r.lostAt.Sub(begin); !errors.Is(r.lost, ErrExpired) || got != want {
+				t.Errorf("TTL %v: lost after %v (%v); want %v", ttl, got, r.lost, want)
+			}
+			if r.failed < 2 && ttl > 100*time.Millisecond {
+				t.Errorf("TTL %v: gave up after %d attempts", ttl, r.failed)
+			}
+		}
+		if n := b.dog.Len(); n != 0 {
+			t.Errorf("%d leases are watched after they were lost", n)
+		}
+	})
+}
+
+func TestOutcomesAreIndividual(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(_ context.Context, grants []driver.Grant) []error {
+			errs := make([]error, len(grants))
+			for i, g := range grants {
+				switch g.Name {
+				case "taken":
+					errs[i] = fmt.Errorf("as a store says it: %w", driver.ErrNotHeld)
+				case "unknown":
+					errs[i] = errors.New("reset by peer")
+				}
+			}
+			return errs
+		})
+		_, fine := b.watch("fine", 30*time.Second, false)
+		_, taken := b.watch("taken", 30*time.Second, false)
+		_, unknown := b.watch("unknown", 30*time.Second, false)
+		begin := time.Now()
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if fine.renewed != 2 || fine.lost != nil {
+			t.Errorf("fine: renewed %d, lost %v", fine.renewed, fine.lost)
+		}
+		if after := taken.lostAt.Sub(begin); !errors.Is(taken.lost, ErrTaken) || after > 10*time.Second {
+			t.Errorf("taken: lost %v after %v", taken.lost, after)
+		}
+		if unknown.failed < 3 || unknown.lost != nil {
+			t.Errorf("unknown: tried %d times, lost %v", unknown.failed, unknown.lost)
+		}
+	})
+}
+
+// A store that answers with too few errors has not answered.
+func TestMiscountingStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(context.Context, []driver.Grant) []error { return []error{} })
+		_, r := b.watch("x", 30*time.Second, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if r.renewed != 0 || !errors.Is(r.lost, ErrExpired) {
+			t.Errorf("renewed %d times, lost %v", r.renewed, r.lost)
+		}
+	})
+}
+
+func TestForgetWaitsForTheRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inside := make(chan struct{})
+		finish := make(chan struct{})
+		b := start(t, func(context.Context, []driver.Grant) []error {
+			inside <- struct{}{}
+			<-finish
+			return nil
+		})
+		l, r := b.watch("x", 30*time.Second, false)
+		<-inside
+		renewal := b.dog.Forget(l)
+		select {
+		case <-renewal:
+			t.Fatal("the renewal counts as over while it is under way")
+		default:
+		}
+		close(finish)
+		<-renewal
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if r.renewed != 0 || r.lost != nil {
+			t.Errorf("after Forget it was told %+v", r)
+		}
+	})
+}
+
+// An idle watchdog sleeps: it is not woken by each of many short leases.
+func TestShortLeasesDoNotWakeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(context.Context, []driver.Grant) []error { return nil })
+		for range 1000 {
+			l, _ := b.watch("x", 30*time.Second, false)
+			b.dog.Forget(l)
+		}
+		if kicks := len(b.dog.kick); kicks > 1 {
+			t.Errorf("%d kicks", kicks)
+		}
+		time.Sleep(time.Hour)
+		b.dog.mu.Lock()
+		defer b.dog.mu.Unlock()
+		if b.dog.wakeAt != never {
+			t.Error("it still wakes up with nothing to watch")
+		}
+	})
+}
+
+// The heap finds the next lease whatever is added and removed.
+func TestHeapKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(context.Context, []driver.Grant) []error { return nil })
+		random := rand.New(rand.NewPCG(1, 2))
+		var fixed []*record
+		begin := time.Now()
+		var ends []time.Duration
+		for i := range 500 {
+			ttl := time.Duration(1+random.IntN(600)) * time.Second
+			l, r := b.watch(fmt.Sprint(i), ttl, true)
+			if random.IntN(2) == 0 {
+				b.dog.Forget(l)
+				continue
+			}
+			fixed, ends = append(fixed, r), append(ends, ttl-DefaultMargin(ttl))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for i, r := range fixed {
+			if got := r.lostAt.Sub(begin); got != ends[i] {
+				t.Errorf("lease %d ended after %v; want %v", i, got, ends[i])
+			}
+		}
+	})
+}

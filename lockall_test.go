@@ -1,0 +1,198 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// one is a store without any extension.
+type one struct{ driver.Store }
+
+// Every way to acquire a set.
+var ways = []struct {
+	name string
+	wrap func(*memlock.Store) driver.Store
+	opts []dlock.Option
+}{
+	{"in one step", func(s *memlock.Store) driver.Store { return s }, nil},
+	{"one after the other", func(s *memlock.Store) driver.Store { return one{s} }, nil},
+	{"fair", func(s *memlock.Store) driver.Store { return s }, []dlock.Option{dlock.WithFair()}},
+}
+
+func eachWay(t *testing.T, fn func(t *testing.T, c, other *dlock.Client, opts []dlock.Option)) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				c, other := dlock.New(way.wrap(store), nil), dlock.New(way.wrap(store), nil)
+				defer c.Close()
+				defer other.Close()
+				fn(t, c, other, way.opts)
+			})
+		})
+	}
+}
+
+func TestLockAllIsAllOrNone(t *testing.T) {
+	eachWay(t, func(t *testing.T, c, other *dlock.Client, opts []dlock.Option) {
+		taken := mustLock(t, other, t.Context(), "b")
+		names := []string{"c", "b", "a", "b"}
+		for _, wait := range []time.Duration{0, time.Second} {
+			start := time.Now()
+			_, err := c.LockAll(t.Context(), names, append(opts, dlock.WithWait(wait))...)
+			if held, ok := errors.AsType[*dlock.HeldError](err); !ok || held.Name != "b" {
+				t.Errorf("LockAll: %v; want that b is held", err)
+			}
+			if waited := time.Since(start); waited != wait {
+				t.Errorf("waited %v; want %v", waited, wait)
+			}
+			for _, name := range []string{"a", "c"} {
+				mustUnlock(t, mustLock(t, other, t.Context(), name, dlock.WithWait(0)))
+			}
+		}
+		time.AfterFunc(3*time.Second, func() { mustUnlock(t, taken) })
+		leases, err := c.LockAll(t.Context(), names, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := leases.Names(); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("Names = %q", got)
+		}
+		for _, name := range leases.Names() {
+			if leases.Token(name) == 0 {
+				t.Errorf("no token for %q", name)
+			}
+			if _, err := other.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
+				t.Errorf("%q is not held: %v", name, err)
+			}
+		}
+		if leases.Token("d") != 0 {
+			t.Error("there is a token for a name that was not asked for")
+		}
+		for range 2 {
+			if err := leases.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock: %v", err)
+			}
+		}
+		if cause := context.Cause(leases.Context()); !errors.Is(cause, dlock.ErrReleased) {
+			t.Errorf("the cause after Unlock is %v", cause)
+		}
+	})
+}
+
+func TestLockAllDoesNotDeadlock(t *testing.T) {
+	eachWay(t, func(t *testing.T, c, other *dlock.Client, opts []dlock.Option) {
+		var mu sync.Mutex
+		inside := map[string]int{}
+		var wg sync.WaitGroup
+		for i := range 12 {
+			client := []*dlock.Client{c, other}[i%2]
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			wg.Go(func() {
+				for range 20 {
+					names := []string{"a", "b", "c", "d"}
+					random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+					names = names[:1+random.IntN(4)]
+					leases, err := client.LockAll(t.Context(), names, opts...)
+					if err != nil {
+						t.Errorf("LockAll: %v", err)
+						return
+					}
+					mu.Lock()
+					for _, name := range names {
+						if inside[name]++; inside[name] != 1 {
+							t.Errorf("%d hold %q", inside[name], name)
+						}
+					}
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+					mu.Lock()
+					for _, name := range names {
+						inside[name]--
+					}
+					mu.Unlock()
+					if err := leases.Unlock(t.Context()); err != nil {
+						t.Errorf("Unlock: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestLockAllReenters(t *testing.T) {
+	eachWay(t, func(t *testing.T, c, other *dlock.Client, opts []dlock.Option) {
+		outer := mustLock(t, c, t.Context(), "b")
+		leases, err := c.LockAll(outer.Context(), []string{"a", "b", "c"}, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := c.LockAll(leases.Context(), []string{"c", "a"}, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leases.Token("b") != outer.Token() || again.Token("a") != leases.Token("a") {
+			t.Error("a re-entry has another token than the lock")
+		}
+		for _, unlock := range []func(context.Context) error{leases.Unlock, outer.Unlock} {
+			if err := unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := other.TryLock(t.Context(), "a"); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("a is free although it was re-entered: %v", err)
+		}
+		if err := again.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		mustUnlock(t, mustLock(t, other, t.Context(), "a", dlock.WithWait(0)))
+	})
+}
+
+func TestLosingOneEndsTheContextOfAll(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		leases, err := c.LockAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Break(t.Context(), "b", leases.Token("b")); err != nil {
+			t.Fatal(err)
+		}
+		<-leases.Context().Done()
+		if cause := context.Cause(leases.Context()); !errors.Is(cause, dlock.ErrLost) {
+			t.Errorf("cause %v", cause)
+		}
+		if err := leases.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+			t.Errorf("Unlock: %v", err)
+		}
+		synctest.Wait()
+	})
+}
+
+// What was acquired first may be lost before the last is had.
+func TestLockAllDoesNotReturnWhatItLost(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c, other := dlock.New(one{store}, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		taken := mustLock(t, other, t.Context(), "b")
+		time.AfterFunc(10*time.Second, func() { mustUnlock(t, taken) })
+		_, err := c.LockAll(t.Context(), []string{"a", "b"}, dlock.WithFixedTTL(5*time.Second))
+		if !errors.Is(err, dlock.ErrLost) {
+			t.Errorf("LockAll: %v; want that a was lost meanwhile", err)
+		}
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,238 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+func newNetwork(store full) *network {
+	return &network{inner: store, random: rand.New(rand.NewPCG(1, 1))}
+}
+
+// The lease is over before its TTL is, counted from when it was last sent for.
+func TestUnreachableStoreEndsTheLeaseInTime(t *testing.T) {
+	for _, margin := range []time.Duration{0, 5 * time.Second} {
+		t.Run(fmt.Sprintf("margin=%v", margin), func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				n := newNetwork(store)
+				var renewed atomic.Int64 // when the last successful renewal was reported
+				c := dlock.New(n, &dlock.Options{Hooks: dlock.Hooks{Renewed: func(e dlock.Event) {
+					if e.Err == nil {
+						renewed.Store(time.Now().UnixNano())
+					}
+				}}})
+				defer c.Close()
+				var opts []dlock.Option
+				if margin > 0 {
+					opts = append(opts, dlock.WithMargin(margin))
+				}
+				lease := mustLock(t, c, t.Context(), "x", opts...)
+				time.Sleep(95 * time.Second)
+				n.setCut(true)
+				<-lease.Context().Done()
+				since := time.Since(time.Unix(0, renewed.Load()))
+				want := 30*time.Second - max(margin, 302*time.Millisecond)
+				if since > want || since < want-10*time.Millisecond {
+					t.Errorf("lost %v after the last renewal; want just before %v", since, want)
+				}
+				if cause := context.Cause(lease.Context()); !errors.Is(cause, dlock.ErrLost) {
+					t.Errorf("cause %v", cause)
+				}
+				n.setCut(false)
+				if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+					t.Errorf("Unlock: %v", err)
+				}
+				time.Sleep(time.Second) // the late release arrives
+			})
+		})
+	}
+}
+
+// A network that is away for less than the TTL costs nothing.
+func TestShortOutageIsSurvived(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		failures := 0
+		c := dlock.New(n, &dlock.Options{Hooks: dlock.Hooks{Renewed: func(e dlock.Event) {
+			if errors.Is(e.Err, dlock.ErrUnreachable) {
+				failures++
+			}
+		}}})
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		for range 10 {
+			n.setCut(true)
+			time.Sleep(18 * time.Second)
+			n.setCut(false)
+			time.Sleep(12 * time.Second)
+		}
+		if err := lease.Context().Err(); err != nil {
+			t.Errorf("lost: %v", context.Cause(lease.Context()))
+		}
+		if failures == 0 {
+			t.Error("no renewal failed: the outage was none")
+		}
+		mustUnlock(t, lease)
+	})
+}
+
+func TestBrokenLockEndsAtTheNextRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c, other := dlock.New(store, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		if err := other.Break(t.Context(), "x", lease.Token()+1); !errors.Is(err, dlock.ErrNotHeld) {
+			t.Errorf("Break with another token: %v", err)
+		}
+		if err := other.Break(t.Context(), "x", lease.Token()); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		taken := mustLock(t, other, t.Context(), "x", dlock.WithWait(0))
+		<-lease.Context().Done()
+		if after := time.Since(start); after > 10*time.Second {
+			t.Errorf("the holder found out after %v", after)
+		}
+		if taken.Token() <= lease.Token() {
+			t.Errorf("token %d after %d", taken.Token(), lease.Token())
+		}
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+			t.Errorf("Unlock of a broken lock: %v", err)
+		}
+		mustUnlock(t, taken)
+	})
+}
+
+// A lock that is found lost only when it is unlocked is lost too.
+func TestUnlockFindsTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		if err := c.Break(t.Context(), "x", lease.Token()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) || !errors.Is(err, dlock.ErrLost) {
+				t.Errorf("Unlock: %v; want ErrNotHeld and ErrLost", err)
+			}
+		}
+	})
+}
+
+// An answer that comes after the lease would be over is not believed.
+func TestGrantThatComesTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(slow{newNetwork(store), 3 * time.Second}, nil)
+		defer c.Close()
+		_, err := c.Lock(t.Context(), "x", dlock.WithTTL(2*time.Second))
+		if !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Lock: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// slow delays replies.
+type slow struct {
+	*network
+	by time.Duration
+}
+
+func (s slow) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	grant, err := s.network.Acquire(ctx, req)
+	time.Sleep(s.by)
+	return grant, err
+}
+
+// A release whose answer got lost was one all the same.
+func TestUnlockAfterALostReply(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&deafOnce{network: newNetwork(store)}, nil)
+		defer c.Close()
+		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
+	})
+}
+
+// deafOnce loses the reply of the first release.
+type deafOnce struct {
+	*network
+	done atomic.Bool
+}
+
+func (d *deafOnce) Release(ctx context.Context, grant driver.Grant) error {
+	err := d.network.Release(ctx, grant)
+	if d.done.CompareAndSwap(false, true) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+func TestUnreachableStoreIsReportedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		n.setCut(true)
+		start := time.Now()
+		_, err := c.Lock(t.Context(), "x")
+		if !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), `"x"`) {
+			t.Errorf("Lock: %v", err)
+		}
+		if waited := time.Since(start); waited > dlock.DefaultRequestTimeout {
+			t.Errorf("it took %v", waited)
+		}
+		n.setCut(false)
+	})
+}
+
+// Who already waits rides out an outage that is shorter than the TTL, and is
+// told of a longer one.
+func TestWaitingThroughAnOutage(t *testing.T) {
+	for _, outage := range []time.Duration{20 * time.Second, 2 * time.Minute} {
+		t.Run(outage.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				n := newNetwork(store)
+				c, other := dlock.New(n, nil), dlock.New(store, nil)
+				defer c.Close()
+				defer other.Close()
+				lease := mustLock(t, other, t.Context(), "x")
+				result := make(chan error, 1)
+				go func() {
+					lease, err := c.Lock(t.Context(), "x")
+					if err == nil {
+						err = lease.Unlock(t.Context())
+					}
+					result <- err
+				}()
+				time.Sleep(40 * time.Second)
+				n.setCut(true)
+				time.Sleep(outage / 2)
+				mustUnlock(t, lease)
+				time.Sleep(outage / 2)
+				n.setCut(false)
+				err := <-result
+				if outage < dlock.DefaultTTL && err != nil {
+					t.Errorf("an outage of %v: %v", outage, err)
+				}
+				if outage > dlock.DefaultTTL && !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("an outage of %v: %v; want ErrUnreachable", outage, err)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}

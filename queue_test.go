@@ -1,0 +1,254 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// counting counts what reaches a store.
+type counting struct {
+	*memlock.Store
+	acquires, renews, watches atomic.Int64
+	contenders                sync.Map // owners seen
+}
+
+func (s *counting) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	s.acquires.Add(1)
+	s.contenders.Store(req.Owner, true)
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s *counting) Renew(ctx context.Context, grants []driver.Grant) []error {
+	s.renews.Add(1)
+	return s.Store.Renew(ctx, grants)
+}
+
+func (s *counting) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
+	s.watches.Add(1)
+	return s.Store.Watch(ctx, req, wake)
+}
+
+func (s *counting) owners() int {
+	n := 0
+	s.contenders.Range(func(any, any) bool { n++; return true })
+	return n
+}
+
+// 10,000 goroutines that wait for one name cost the store what one costs.
+func TestOneContenderPerProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &counting{Store: inner}
+		c, other := dlock.New(store, nil), dlock.New(inner, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		const waiters = 10_000
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for range waiters {
+			wg.Go(func() {
+				lease, err := c.Lock(ctx, "x")
+				if err == nil {
+					mustUnlock(t, lease)
+				} else if !errors.Is(err, context.Canceled) {
+					t.Errorf("Lock: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if each := (after.HeapAlloc - before.HeapAlloc) / waiters; each > 4096 {
+			t.Errorf("a waiter costs %d bytes of heap", each)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := store.owners(); n != 1 {
+			t.Errorf("the store has seen %d contenders", n)
+		}
+		if n := store.watches.Load(); n != 1 {
+			t.Errorf("the store has seen %d watches", n)
+		}
+		if n := store.acquires.Load(); n > 60 {
+			t.Errorf("the store was asked %d times in ten minutes", n)
+		}
+		mustUnlock(t, lease)
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestLocalWaitersAreServedInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				lease := mustLock(t, c, t.Context(), "x")
+				order = append(order, i)
+				mustUnlock(t, lease)
+			})
+			synctest.Wait()
+		}
+		mustUnlock(t, lease)
+		wg.Wait()
+		if !slices.IsSorted(order) {
+			t.Errorf("served in the order %v", order)
+		}
+	})
+}
+
+// Fair is first come, first served across processes, and whoever gives up or
+// dies is passed over.
+func TestFairAcrossClients(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		var clients []*dlock.Client
+		for range 3 {
+			c := dlock.New(store, nil)
+			defer c.Close()
+			clients = append(clients, c)
+		}
+		lease := mustLock(t, clients[0], t.Context(), "x", dlock.WithFair())
+		var order []int
+		var wg sync.WaitGroup
+		givenUp, giveUp := context.WithCancel(t.Context())
+		for i := range 30 {
+			ctx := t.Context()
+			if i%5 == 3 {
+				ctx = givenUp
+			}
+			wg.Go(func() {
+				lease, err := clients[i%3].Lock(ctx, "x", dlock.WithFair())
+				if errors.Is(err, context.Canceled) {
+					return
+				}
+				if err != nil {
+					t.Errorf("Lock: %v", err)
+					return
+				}
+				order = append(order, i)
+				time.Sleep(time.Second)
+				mustUnlock(t, lease)
+			})
+			synctest.Wait()
+		}
+		dead := driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: 30 * time.Second, Fair: true, Queue: true}
+		if _, err := store.Acquire(t.Context(), dead); !errors.Is(err, driver.ErrHeld) {
+			t.Fatal(err)
+		}
+		wg.Go(func() { // behind a waiter that never comes back
+			mustUnlock(t, mustLock(t, clients[0], t.Context(), "x", dlock.WithFair()))
+			order = append(order, 30)
+		})
+		synctest.Wait()
+		if _, err := clients[1].TryLock(t.Context(), "x", dlock.WithFair()); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("a fair try passed the queue: %v", err)
+		}
+		giveUp()
+		time.Sleep(time.Minute) // longer than a place lasts: those who wait keep theirs
+		mustUnlock(t, lease)
+		wg.Wait()
+		var want []int
+		for i := range 31 {
+			if i%5 != 3 {
+				want = append(want, i)
+			}
+		}
+		if !slices.Equal(order, want) {
+			t.Errorf("served in the order %v", order)
+		}
+	})
+}
+
+// polled is a store that cannot push.
+type polled struct{ driver.Store }
+
+func TestPollingStores(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &counting{Store: inner}
+		c, other := dlock.New(polled{store}, nil), dlock.New(inner, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		done := make(chan time.Time, 1)
+		go func() {
+			mustUnlock(t, mustLock(t, c, t.Context(), "x"))
+			done <- time.Now()
+		}()
+		time.Sleep(10 * time.Minute)
+		if n := store.acquires.Load(); n > 10*60*2 {
+			t.Errorf("polled %d times in ten minutes", n)
+		}
+		released := time.Now()
+		mustUnlock(t, lease)
+		if late := (<-done).Sub(released); late > 2*time.Second {
+			t.Errorf("noticed the release after %v", late)
+		}
+	})
+}
+
+// A holder that dies frees the lock when its TTL is over, for a waiter that
+// nobody wakes.
+func TestWaiterNoticesExpiry(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		dead := driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: 30 * time.Second}
+		if _, err := store.Acquire(t.Context(), dead); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
+		if waited := time.Since(start); waited < 30*time.Second || waited > 30*time.Second+100*time.Millisecond {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+// Renewals that are due together go in one call.
+func TestRenewalsAreBatched(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &counting{Store: inner}
+		c := dlock.New(store, nil)
+		defer c.Close()
+		before := runtime.NumGoroutine()
+		for i := range 5000 {
+			mustLock(t, c, t.Context(), fmt.Sprint(i))
+			if i%100 == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		if added := runtime.NumGoroutine() - before; added > 0 {
+			t.Errorf("%d goroutines for the leases", added)
+		}
+		time.Sleep(10 * time.Minute)
+		// A round is 5 calls of 1000, and there are 60 to 70 rounds.
+		if n := store.renews.Load(); n < 5*60 || n > 5*80 {
+			t.Errorf("%d calls renewed 5000 leases for ten minutes", n)
+		}
+		leases := 0
+		for range inner.List(t.Context(), "") {
+			leases++
+		}
+		if leases != 5000 {
+			t.Errorf("%d leases are still held", leases)
+		}
+	})
+}
