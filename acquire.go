@@ -59,6 +59,17 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 
 func (c *Client) settings(opts []Option) settings {
 	s := settings{ttl: c.ttl, margin: -1}
+	if len(opts) > 0 {
+		s = s.with(opts)
+	}
+	return s
+}
+
+// with is not inlined because options move the settings to the heap, which
+// calls without options need not pay for.
+//
+//go:noinline
+func (s settings) with(opts []Option) settings {
 	for _, opt := range opts {
 		opt(&s)
 	}
@@ -100,18 +111,17 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 		return h.reenter()
 	}
 	h := c.newHold(ctx, name, s, outer)
-	if err := h.acquire(ctx, s); err != nil {
+	if err := h.acquire(ctx); err != nil {
 		return nil, err
 	}
 	return &h.first, nil
 }
 
 // acquire takes the lock for h: first the door, then the store.
-func (h *hold) acquire(ctx context.Context, s *settings) error {
-	c := h.client
-	w := wait{client: c, ctx: ctx, hold: h, settings: s}
+func (h *hold) acquire(ctx context.Context) error {
+	w := wait{client: h.client, ctx: ctx, hold: h}
 	defer w.stop()
-	if !s.fair {
+	if !h.settings.fair {
 		if err := w.enter(); err != nil {
 			return w.ended(err)
 		}
@@ -126,7 +136,7 @@ func (h *hold) acquire(ctx context.Context, s *settings) error {
 			return nil
 		}
 		if again := w.after(err); again != nil {
-			h.abandon(err, s.fair)
+			h.abandon(err)
 			return w.ended(again)
 		}
 	}
@@ -176,9 +186,9 @@ func (h *hold) begin(sent clock.Instant) error {
 // abandon undoes attempts whose outcome is unknown, and gives up a place in a
 // queue. The next one in this process comes after it, so that it does not find
 // the lock held by a ghost.
-func (h *hold) abandon(err error, fair bool) {
+func (h *hold) abandon(err error) {
 	c := h.client
-	if !fair && errors.Is(err, ErrHeld) {
+	if !h.settings.fair && errors.Is(err, ErrHeld) {
 		h.leave()
 		return
 	}
@@ -190,7 +200,7 @@ func (h *hold) abandon(err error, fair bool) {
 		grant.Token = 0
 		if err := c.release(ctx, grant, never); err != nil && !errors.Is(err, ErrNotHeld) {
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire",
-				"name", grant.Name, "ttl", h.ttl, "err", err)
+				"name", grant.Name, "ttl", h.settings.ttl, "err", err)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package dlock_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/dlock-go/dlock"
@@ -22,6 +23,25 @@ func BenchmarkPair(b *testing.B) {
 		if err := lease.Unlock(ctx); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkFloor is two operations on a map with a mutex: the least that could do it.
+func BenchmarkFloor(b *testing.B) {
+	var mu sync.Mutex
+	owners := map[string]driver.Owner{}
+	owner := driver.NewOwner()
+	for b.Loop() {
+		mu.Lock()
+		if _, held := owners["orders/42"]; !held {
+			owners["orders/42"] = owner
+		}
+		mu.Unlock()
+		mu.Lock()
+		if owners["orders/42"] == owner {
+			delete(owners, "orders/42")
+		}
+		mu.Unlock()
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/gate"
@@ -19,9 +18,7 @@ type hold struct {
 	watchdog.Lease // the grant; its name and owner are set from the beginning
 	client         *Client
 	name           string
-	ttl            time.Duration
-	fair, queue    bool
-	note           string
+	settings       settings
 
 	caller context.Context // whose values the lease's context has
 	outer  *hold           // the hold that the caller's context came from, or nil
@@ -41,14 +38,11 @@ func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *h
 	h := &hold{
 		client: c,
 		name:   name,
-		ttl:    s.ttl,
-		fair:   s.fair,
-		queue:  s.fair && !(s.limited && s.wait <= 0),
-		note:   s.note,
 		caller: ctx,
 		outer:  outer,
 		count:  1,
 	}
+	h.settings = *s
 	h.Grant.Name = name
 	h.Grant.Owner = driver.NewOwner()
 	h.Margin = s.margin
@@ -62,10 +56,10 @@ func (h *hold) request() driver.Request {
 	req := driver.Request{
 		Name:   h.name,
 		Owner:  h.Grant.Owner,
-		TTL:    h.ttl,
+		TTL:    h.settings.ttl,
 		Holder: h.holder(),
-		Fair:   h.fair,
-		Queue:  h.queue,
+		Fair:   h.settings.fair,
+		Queue:  h.settings.fair && h.settings.waits(),
 	}
 	if h.client.traits.ReportsLoss {
 		req.Lost = h.reportedLost
@@ -75,8 +69,8 @@ func (h *hold) request() driver.Request {
 
 func (h *hold) holder() driver.Holder {
 	holder := h.client.holder
-	if h.note != "" {
-		holder.Note = h.note
+	if note := h.settings.note; note != "" {
+		holder.Note = note
 	}
 	return holder
 }

@@ -74,7 +74,7 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 // acquireAll acquires the holds, which are in the order of their names.
 func (c *Client) acquireAll(ctx context.Context, holds []*hold, s *settings) error {
 	if c.batcher != nil && !s.fair && len(holds) > 1 {
-		err := c.acquireBatch(ctx, holds, s)
+		err := c.acquireBatch(ctx, holds)
 		if !errors.Is(err, ErrUnsupported) {
 			return err
 		}
@@ -85,14 +85,17 @@ func (c *Client) acquireAll(ctx context.Context, holds []*hold, s *settings) err
 // acquireInOrder acquires one name after the other. Since everybody takes them
 // in the same order, nobody waits in a circle.
 func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, s *settings) error {
-	each := *s
-	if s.limited && s.wait > 0 {
+	together := s.limited && s.waits()
+	if together {
 		limited, cancel := context.WithTimeoutCause(ctx, s.wait, errWaitLimit)
 		defer cancel()
-		ctx, each.limited = limited, false
+		ctx = limited
 	}
 	for i, h := range holds {
-		err := h.acquire(ctx, &each)
+		if together {
+			h.settings.limited = false
+		}
+		err := h.acquire(ctx)
 		if err == nil {
 			continue
 		}
@@ -116,8 +119,8 @@ func giveAll(holds []*hold) {
 }
 
 // acquireBatch acquires all holds in one step of the store.
-func (c *Client) acquireBatch(ctx context.Context, holds []*hold, s *settings) error {
-	w := wait{client: c, ctx: ctx, hold: holds[0], settings: s}
+func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
+	w := wait{client: c, ctx: ctx, hold: holds[0]}
 	defer w.stop()
 	for _, h := range holds {
 		w.hold = h
@@ -148,7 +151,7 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold, s *settings) e
 		}
 		if again := w.after(err); again != nil {
 			for _, h := range holds {
-				h.abandon(err, false)
+				h.abandon(err)
 			}
 			return w.ended(again)
 		}

@@ -50,6 +50,9 @@ type settings struct {
 	note    string
 }
 
+// waits says whether the caller is willing to wait at all.
+func (s *settings) waits() bool { return !s.limited || s.wait > 0 }
+
 // WithTTL sets how long the lock outlives its holder. While the lease is held
 // it is renewed every third of that.
 func WithTTL(ttl time.Duration) Option {

@@ -16,10 +16,9 @@ import (
 // that gets lost costs time and never the lock, because the sleep is limited by
 // what the holder has left.
 type wait struct {
-	client   *Client
-	ctx      context.Context // the caller's, limited by WithWait once waiting began
-	hold     *hold
-	settings *settings
+	client *Client
+	ctx    context.Context // the caller's, limited by WithWait once waiting began
+	hold   *hold
 
 	began  bool
 	since  clock.Instant
@@ -53,8 +52,8 @@ func (w *wait) begin() error {
 	if w.began {
 		return nil
 	}
-	s := w.settings
-	if s.limited && s.wait <= 0 {
+	s := &w.hold.settings
+	if !s.waits() {
 		return errWaitLimit
 	}
 	w.began = true
@@ -127,7 +126,7 @@ func (w *wait) patient() bool {
 	if w.silent == 0 {
 		w.silent = now
 	}
-	return now-w.silent < w.settings.ttl
+	return now-w.silent < w.hold.settings.ttl
 }
 
 // afterRefusal subscribes before it sleeps for the first time, and returns at
@@ -147,7 +146,7 @@ func (w *wait) afterRefusal(held *driver.HeldError) error {
 	defer cancel()
 	req := w.hold.request()
 	req.Name = held.Name
-	unwatch, err := w.client.watcher.Watch(bounded, req, w.woken)
+	unwatch, err := w.client.watcher.Watch(bounded, req, waker(w.wake))
 	if err != nil {
 		return w.sleep(w.pollDelay(held), held) // and try to subscribe again
 	}
@@ -156,10 +155,14 @@ func (w *wait) afterRefusal(held *driver.HeldError) error {
 	return nil
 }
 
-func (w *wait) woken() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
+// waker returns what a store calls to wake a waiter. It knows the channel and
+// not the wait, which stays off the heap for those who need not wait.
+func waker(wake chan<- struct{}) func() {
+	return func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -188,8 +191,8 @@ func (w *wait) watchDelay(held *driver.HeldError) time.Duration {
 // keepPlace makes fair waiters come often enough to keep their place in the
 // queue, which lasts for a TTL.
 func (w *wait) keepPlace(delay time.Duration) time.Duration {
-	if w.settings.fair {
-		return min(delay, backoff.Jitter(w.settings.ttl/3))
+	if w.hold.settings.fair {
+		return min(delay, backoff.Jitter(w.hold.settings.ttl/3))
 	}
 	return delay
 }

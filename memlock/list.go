@@ -29,7 +29,7 @@ func (s *Store) held(prefix string) []driver.Info {
 	now := s.now()
 	var infos []driver.Info
 	for name, l := range s.locks {
-		if l.expires <= now || !strings.HasPrefix(name, prefix) {
+		if !l.held(now) || !strings.HasPrefix(name, prefix) {
 			continue
 		}
 		infos = append(infos, driver.Info{

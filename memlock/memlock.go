@@ -19,10 +19,9 @@ type Store struct {
 	start time.Time // times below are durations since then, on the monotonic clock
 
 	mu      sync.Mutex
-	locks   map[string]*lock
-	last    uint64 // the last token: one counter for all names, so that forgetting a name resets nothing
-	sweepAt int    // the number of locks that makes looking for expired ones worth it
-	spare   *lock  // the record of the last release, for the next acquisition
+	locks   map[string]*lock // held, expired, or free: see sweep
+	last    uint64           // the last token: one counter for all names, so that forgetting a name resets nothing
+	sweepAt int              // the number of records that makes looking for useless ones worth it
 
 	queues  map[string][]place     // fair waiters in order of arrival
 	watches map[string][]*watching // who wants to be woken
@@ -30,10 +29,14 @@ type Store struct {
 
 type lock struct {
 	owner   driver.Owner
-	token   uint64
+	token   uint64 // zero when free
 	since   time.Duration
 	expires time.Duration
 	holder  driver.Holder
+}
+
+func (l *lock) held(now time.Duration) bool {
+	return l != nil && l.token != 0 && now < l.expires
 }
 
 type place struct {
@@ -41,7 +44,7 @@ type place struct {
 	expires time.Duration
 }
 
-// sweepFloor keeps small stores from looking for expired locks at all.
+// sweepFloor keeps small stores from looking for useless records at all.
 const sweepFloor = 1024
 
 // New returns an empty store.
@@ -78,11 +81,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if err := s.refusal(&req, now); err != nil {
+	l := s.locks[req.Name]
+	if err := s.refusal(l, &req, now); err != nil {
 		s.enqueue(&req, now)
 		return driver.Grant{}, err
 	}
-	return s.grant(&req, now), nil
+	return s.grant(l, &req, now), nil
 }
 
 // AcquireAll implements driver.BatchAcquirer.
@@ -94,20 +98,20 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	defer s.mu.Unlock()
 	now := s.now()
 	for i := range reqs {
-		if err := s.refusal(&reqs[i], now); err != nil {
+		if err := s.refusal(s.locks[reqs[i].Name], &reqs[i], now); err != nil {
 			return nil, err
 		}
 	}
 	grants := make([]driver.Grant, len(reqs))
 	for i := range reqs {
-		grants[i] = s.grant(&reqs[i], now)
+		grants[i] = s.grant(s.locks[reqs[i].Name], &reqs[i], now)
 	}
 	return grants, nil
 }
 
-// refusal says why req cannot be granted now; nil if it can.
-func (s *Store) refusal(req *driver.Request, now time.Duration) error {
-	if l := s.locks[req.Name]; l != nil && now < l.expires && l.owner != req.Owner {
+// refusal says why req, whose record is l, cannot be granted now; nil if it can.
+func (s *Store) refusal(l *lock, req *driver.Request, now time.Duration) error {
+	if l.held(now) && l.owner != req.Owner {
 		return &driver.HeldError{Name: req.Name, Token: l.token, Holder: l.holder, Remaining: l.expires - now}
 	}
 	if req.Fair {
@@ -118,22 +122,17 @@ func (s *Store) refusal(req *driver.Request, now time.Duration) error {
 	return nil
 }
 
-func (s *Store) grant(req *driver.Request, now time.Duration) driver.Grant {
-	l := s.locks[req.Name]
+func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Grant {
 	if l == nil {
-		if l = s.spare; l != nil {
-			s.spare = nil
-		} else {
-			l = new(lock)
-		}
 		if len(s.locks) >= s.sweepAt {
 			s.sweep(now)
 		}
+		l = new(lock)
 		s.locks[req.Name] = l
 	}
-	if l.owner != req.Owner || l.expires <= now {
+	if !l.held(now) {
 		s.last++
-		*l = lock{owner: req.Owner, token: s.last, since: now, holder: req.Holder}
+		l.owner, l.token, l.since, l.holder = req.Owner, s.last, now, req.Holder
 	}
 	l.expires = now + req.TTL
 	if req.Fair {
@@ -162,7 +161,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	now := s.now()
 	for i := range grants {
 		g := &grants[i]
-		if l := s.locks[g.Name]; l != nil && l.owner == g.Owner && now < l.expires {
+		if l := s.locks[g.Name]; l.held(now) && l.owner == g.Owner {
 			l.expires = now + g.TTL
 		} else {
 			fail(i, driver.ErrNotHeld)
@@ -181,11 +180,11 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		defer s.wake(grant.Name) // the one behind may be the head now
 	}
 	l := s.locks[grant.Name]
-	if l == nil || l.owner != grant.Owner || (grant.Token != 0 && l.token != grant.Token) || l.expires <= s.now() {
+	if !l.held(s.now()) || l.owner != grant.Owner || (grant.Token != 0 && l.token != grant.Token) {
 		s.mu.Unlock()
 		return driver.ErrNotHeld
 	}
-	s.remove(grant.Name, l)
+	l.free()
 	waited := len(s.watches) > 0
 	s.mu.Unlock()
 	if waited {
@@ -201,27 +200,25 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	}
 	s.mu.Lock()
 	l := s.locks[name]
-	if l == nil || l.token != token || l.expires <= s.now() {
+	if !l.held(s.now()) || l.token != token {
 		s.mu.Unlock()
 		return driver.ErrNotHeld
 	}
-	s.remove(name, l)
+	l.free()
 	s.mu.Unlock()
 	s.wake(name)
 	return nil
 }
 
-func (s *Store) remove(name string, l *lock) {
-	delete(s.locks, name)
-	*l = lock{}
-	s.spare = l
-}
+// free leaves an empty record, since a name that was locked is often locked again.
+func (l *lock) free() { *l = lock{} }
 
-// sweep forgets the locks that expired. It runs when their number has doubled
-// since the last time, which costs each acquisition a constant.
+// sweep forgets the records of locks that are free or expired. It runs when the
+// number of records has doubled since the last time, which costs each
+// acquisition a constant and keeps no more than that many useless ones.
 func (s *Store) sweep(now time.Duration) {
 	for name, l := range s.locks {
-		if l.expires <= now {
+		if !l.held(now) {
 			delete(s.locks, name)
 		}
 	}
