@@ -3,7 +3,10 @@ package driver
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Holder says who has or wants a lock, for people. Everybody who can read the
@@ -15,20 +18,33 @@ type Holder struct {
 	Note    string `json:"note,omitempty"`
 }
 
+// String returns the holder on one line, with nothing in it that a terminal
+// would obey.
 func (h Holder) String() string {
 	var b strings.Builder
-	if h.Program != "" {
-		fmt.Fprintf(&b, "%s (pid %d)", h.Program, h.PID)
-	} else {
+	switch {
+	case h.Program != "":
+		fmt.Fprintf(&b, "%s (pid %d)", printable(h.Program), h.PID)
+	case h.PID != 0:
 		fmt.Fprintf(&b, "pid %d", h.PID)
+	default:
+		b.WriteString("another program")
 	}
 	if h.Host != "" {
-		b.WriteString(" on " + h.Host)
+		b.WriteString(" on " + printable(h.Host))
 	}
 	if h.Note != "" {
 		fmt.Fprintf(&b, ": %q", h.Note)
 	}
 	return b.String()
+}
+
+// printable quotes what is not a plain word: anybody may have written it.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(s) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 // Encode returns the holder as one line of JSON, the form in which stores keep it.
