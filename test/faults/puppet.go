@@ -1,0 +1,175 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// PuppetEnv makes the test binary a puppet: TestMain calls [Play] if it is set.
+const PuppetEnv = "DLOCK_TEST_PUPPET"
+
+// order is what a puppet is told, and answer what it says; one JSON object a line.
+type order struct {
+	Do   string        `json:"do"`
+	Name string        `json:"name,omitempty"`
+	TTL  time.Duration `json:"ttl,omitempty"`
+}
+
+type answer struct {
+	Token uint64 `json:"token,omitempty"`
+	// Err is empty, or one of the words of classify.
+	Err string `json:"err,omitempty"`
+}
+
+// classify puts an error into a word that survives the pipe.
+func classify(err error) string {
+	for word, sentinel := range map[string]error{
+		"held": dlock.ErrHeld, "not held": dlock.ErrNotHeld, "unreachable": dlock.ErrUnreachable, "cancelled": context.Canceled,
+	} {
+		if errors.Is(err, sentinel) {
+			return word
+		}
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// Play obeys orders from standard input until it ends, and returns the exit status.
+func Play(open func(ctx context.Context) (driver.Store, error)) int {
+	ctx := context.Background()
+	store, err := open(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "puppet:", err)
+		return 1
+	}
+	client := dlock.New(store, nil)
+	var lease *dlock.Lease
+	out := json.NewEncoder(os.Stdout)
+	in := json.NewDecoder(os.Stdin)
+	for {
+		var o order
+		if err := in.Decode(&o); err != nil {
+			return 0 // the test is over
+		}
+		var a answer
+		switch o.Do {
+		case "lock":
+			var err error
+			if lease, err = client.Lock(ctx, o.Name, dlock.WithTTL(o.TTL)); err != nil {
+				a.Err = classify(err)
+			} else {
+				a.Token = lease.Token()
+			}
+		case "check": // what a careful program does before it writes
+			a.Token = lease.Token()
+			a.Err = classify(lease.Context().Err())
+		case "unlock":
+			a.Err = classify(lease.Unlock(ctx))
+		default:
+			a.Err = "unknown order " + o.Do
+		}
+		if err := out.Encode(a); err != nil {
+			return 1
+		}
+	}
+}
+
+// puppet is a process of its own.
+type puppet struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func (r Rig) puppet(t testing.TB) *puppet {
+	t.Helper()
+	cmd := r.Command()
+	cmd.Env = append(cmd.Environ(), PuppetEnv+"=1")
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start a process: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return &puppet{t, cmd, in, bufio.NewScanner(out)}
+}
+
+// send gives an order without waiting for the answer.
+func (p *puppet) send(o order) {
+	p.t.Helper()
+	line, err := json.Marshal(o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.in.Write(append(line, '\n')); err != nil {
+		p.t.Fatalf("order %q: %v", o.Do, err)
+	}
+}
+
+// hear waits for the next answer.
+func (p *puppet) hear() answer {
+	p.t.Helper()
+	if !p.out.Scan() {
+		p.t.Fatalf("the process ended: %v", p.out.Err())
+	}
+	var a answer
+	if err := json.Unmarshal(p.out.Bytes(), &a); err != nil {
+		p.t.Fatalf("the process said %q: %v", p.out.Text(), err)
+	}
+	return a
+}
+
+func (p *puppet) do(o order) answer {
+	p.t.Helper()
+	p.send(o)
+	return p.hear()
+}
+
+func (p *puppet) mustLock(name string, ttl time.Duration) uint64 {
+	p.t.Helper()
+	a := p.do(order{Do: "lock", Name: name, TTL: ttl})
+	if a.Err != "" {
+		p.t.Fatalf("lock %q: %s", name, a.Err)
+	}
+	return a.Token
+}
+
+func (p *puppet) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("%v: %v", s, err)
+	}
+}
+
+// kill ends the process without a chance to clean up.
+func (p *puppet) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	_ = p.cmd.Wait() // that it was killed is no news
+}

@@ -1,0 +1,25 @@
+package sqlite
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/faults"
+)
+
+func TestFaults(t *testing.T) {
+	path := tempFile(t)
+	faults.Run(t, faults.Rig{
+		TTL:  2 * time.Second,
+		Open: func(ctx context.Context) (driver.Store, error) { return openFile(ctx, path) },
+		Command: func() *exec.Cmd {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), fileEnv+"="+path)
+			return cmd
+		},
+	}, faults.Leases)
+}
