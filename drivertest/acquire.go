@@ -111,12 +111,16 @@ var acquireClauses = []clause{
 		check: func(p *probe) {
 			a, b := p.open2()
 			req := p.request(p.name("x"), p.ttl)
-			a.acquire(req)
-			p.wait(p.ttl / 2)
+			first := time.Now()
+			grant := a.acquire(req)
+			p.wait(p.ttl * 2 / 3)
 			sent := time.Now()
 			again, held := a.try(req)
 			if held != nil {
 				p.failf("the owner who has the lock was refused: %v", held)
+			}
+			if time.Since(first) >= grant.TTL {
+				panic(tooSlow{}) // it may have been a new acquisition
 			}
 			_, at := b.soon(p.request(req.Name, p.ttl), 2*p.ttl+p.slack, "nobody renews it")
 			if kept := at.Sub(sent); kept < again.TTL {

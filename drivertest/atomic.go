@@ -32,7 +32,7 @@ var atomicClauses = []clause{
 		demand: `Store.Renew: "never creates or takes a lock, and never extends one that belongs to another owner", also where it comes together with a Release`,
 		check: func(p *probe) {
 			peers := [2]*peer{p.open(), p.open()}
-			p.together(len(moments), func(i int) { p.renewWhileReleased(peers, moments[i]) })
+			p.together(2*len(moments), func(i int) { p.renewWhileReleased(peers, moments[i/2], i%2 == 0) })
 		},
 	},
 	{
@@ -72,7 +72,7 @@ func (p *probe) releaseTwiceAtOnce(peers [2]*peer, apart time.Duration) {
 	var next driver.Grant
 	p.together(3, func(i int) {
 		if i == 0 {
-			next = b.hurry(req, p.slack, "it was released twice")
+			next = b.hurry(req, "it was released twice")
 			return
 		}
 		p.wait(time.Duration(i-1) * apart)
@@ -95,14 +95,15 @@ func (p *probe) releaseAtExpiry(peers [2]*peer, before time.Duration) {
 		if i == 0 {
 			_ = a.Release(p.ctx, grant) // in time or not, both are fine
 		} else {
-			second = b.hurry(next, p.ttl+p.slack, "it was released, and its TTL is over")
+			second = b.hurry(next, "it was released, and its TTL is over")
 		}
 	})
 	p.untouched(b, a, second, fmt.Sprintf("the holder before released it %v before it expired", before))
 }
 
 // hurry is soon, without pauses that could be noticed.
-func (c *peer) hurry(req driver.Request, limit time.Duration, because string) driver.Grant {
+func (c *peer) hurry(req driver.Request, because string) driver.Grant {
+	limit := c.p.ttl + 4*c.p.slack
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
 		if grant, ok := c.attempt(req); ok {
 			c.giveBack(req)
@@ -124,12 +125,12 @@ func (p *probe) untouched(holder, rival *peer, grant driver.Grant, because strin
 }
 
 // renewWhileReleased lets a Renew for a long time meet the Release of the same
-// grant, and looks whether the lock came back or the next one lasts too long.
-func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration) {
+// grant. With a rival who takes the lock at once for a short time it looks
+// whether that lasts too long, without one whether the lock came back.
+func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration, rival bool) {
 	a, b := peers[0], peers[1]
-	grant := a.take(p.name(apart.String()), p.long)
+	grant := a.take(p.name(fmt.Sprintf("%v %v", apart, rival)), p.long)
 	because := fmt.Sprintf("it was released %v after its holder sent a Renew", apart)
-	req := p.request(grant.Name, p.ttl)
 	p.together(2, func(i int) {
 		if i == 0 {
 			_ = a.Renew(p.ctx, []driver.Grant{grant}) // in time or not, both are fine
@@ -137,7 +138,13 @@ func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration) {
 		}
 		p.wait(apart)
 		a.released(grant)
-		b.hurry(req, p.slack, because)
+		if rival {
+			b.hurry(p.request(grant.Name, p.ttl), because)
+		}
 	})
+	if !rival {
+		b.free(grant.Name, because)
+		return
+	}
 	a.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, because+", and the next holder's TTL is over")
 }

@@ -81,16 +81,29 @@ func (cfg Config) resolve(ctx context.Context, run string) (*terms, error) {
 		cfg.Parallel = defaultParallel
 	}
 	t := &terms{Config: cfg, traits: traits, store: store, runID: run, prefix: "drivertest-" + run + "/"}
-	t.ttl = max(cfg.TTL, traits.MinTTL)
-	if cfg.TTL <= 0 {
-		t.ttl = max(defaultTTL, traits.MinTTL)
+	ttl := cfg.TTL
+	if ttl <= 0 {
+		ttl = defaultTTL
 	}
-	t.long = 20*t.ttl + time.Minute
-	if traits.MaxTTL > 0 {
-		t.long = min(t.long, traits.MaxTTL)
-	}
-	t.slack = time.Second + t.ttl/2 + traits.Granularity
-	t.poll = min(max(t.ttl/60, 2*time.Millisecond), 50*time.Millisecond)
-	t.limit = 30 * (time.Second + t.ttl)
+	t.setTTL(max(ttl, traits.MinTTL))
 	return t, nil
+}
+
+// setTTL derives all waiting from the short TTL.
+func (t *terms) setTTL(ttl time.Duration) {
+	t.ttl = ttl
+	t.long = 20*ttl + time.Minute
+	if most := t.traits.MaxTTL; most > 0 {
+		t.long = min(t.long, most)
+	}
+	t.slack = time.Second + ttl/2 + t.traits.Granularity
+	t.poll = min(max(ttl/60, 2*time.Millisecond), 50*time.Millisecond)
+	t.limit = 30 * (time.Second + ttl)
+}
+
+// slower are the same terms for a machine that is busier than was thought.
+func (t *terms) slower() *terms {
+	more := *t
+	more.setTTL(2 * t.ttl)
+	return &more
 }

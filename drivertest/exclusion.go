@@ -42,7 +42,7 @@ var exclusionClauses = []clause{
 		id:     "exclusion-first",
 		demand: `Store.Acquire: "makes one attempt, atomically": of 32 contenders for a name never seen before exactly one is granted`,
 		check: func(p *probe) {
-			const contenders, rounds = 32, 4
+			const contenders, rounds = 32, 10
 			peers := []*peer{p.open(), p.open(), p.open(), p.open()}
 			for round := range rounds {
 				name := p.name(string(rune('a' + round)))

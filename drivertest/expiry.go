@@ -1,8 +1,11 @@
 package drivertest
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -11,16 +14,19 @@ var expiryClauses = []clause{
 		id:     "expiry-early",
 		demand: `Grant.TTL: "the lock is not given to anybody else before TTL has passed since Acquire or Renew was sent"`,
 		check: func(p *probe) {
+			const names, rounds = 4, 3 // to be seen early, it must be looked at early enough
 			a, b := p.open2()
-			for round := range 2 {
-				req := p.request(p.name(string(rune('a'+round))), p.ttl)
-				sent := time.Now()
-				grant := a.acquire(req)
-				_, at := b.soon(p.request(req.Name, p.ttl), p.ttl+p.slack, "it was not renewed")
-				if kept := at.Sub(sent); kept < grant.TTL {
-					p.failf("somebody else had the lock %v after it was asked for with a TTL of %v", kept, grant.TTL)
+			p.together(names, func(i int) {
+				for round := range rounds {
+					req := p.request(p.name(fmt.Sprint(i, round)), p.ttl)
+					sent := time.Now()
+					grant := a.acquire(req)
+					_, at := b.soon(p.request(req.Name, p.ttl), p.ttl+p.slack, "it was not renewed")
+					if kept := at.Sub(sent); kept < grant.TTL {
+						p.failf("somebody else had the lock %v after it was asked for with a TTL of %v", kept, grant.TTL)
+					}
 				}
-			}
+			})
 		},
 	},
 	{
@@ -36,8 +42,8 @@ var expiryClauses = []clause{
 		},
 	},
 	{
-		id:     "ttl-minimum",
-		demand: `Traits: "MinTTL and MaxTTL limit Request.TTL": the shortest and the longest TTL that a store claims work`,
+		id:     "ttl-limits",
+		demand: `Traits: "MinTTL and MaxTTL limit Request.TTL": the shortest and the longest TTL that a store claims work, and a Client refuses all others with ErrBadTTL`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			if least := p.traits.MinTTL; least > 0 {
@@ -49,7 +55,9 @@ var expiryClauses = []clause{
 				b.refused(grant.Name, "its TTL is far from over")
 				a.renewed(grant, "it is held")
 				a.released(grant)
+				p.refusesTTL(most + 1)
 			}
+			p.refusesTTL(p.traits.MinTTL - 1)
 		},
 	},
 	{
@@ -73,16 +81,28 @@ var expiryClauses = []clause{
 		demand: `Store.Close: "releases no locks. Calling it twice is fine."`,
 		check: func(p *probe) {
 			a, b := p.open2()
+			sent := time.Now()
 			grant := a.take(p.name("x"), p.ttl)
 			for range 2 {
 				if err := a.Close(); err != nil {
 					p.failf("Close: %v", err)
 				}
 			}
-			b.refused(grant.Name, "the store of its holder was closed, but it was not released")
+			p.before(sent.Add(grant.TTL), func() {
+				b.refused(grant.Name, "the store of its holder was closed, but it was not released")
+			})
 			b.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, "the holder went away")
 		},
 	},
+}
+
+// refusesTTL demands that a Client does not even ask the store.
+func (p *probe) refusesTTL(ttl time.Duration) {
+	client, closeClient := p.client(p.long)
+	defer closeClient()
+	if _, err := client.TryLock(p.ctx, p.name("refused"), dlock.WithTTL(ttl)); !errors.Is(err, dlock.ErrBadTTL) {
+		p.failf("TryLock with a TTL of %v, limits %v and %v: want ErrBadTTL, got: %v", ttl, p.traits.MinTTL, p.traits.MaxTTL, err)
+	}
 }
 
 // skewed lets odd, whose clock is off, and a, whose clock is right, meet.
@@ -94,7 +114,7 @@ func (p *probe) skewed(a, odd *peer, name string, by time.Duration) {
 
 	sent := time.Now()
 	grant = odd.take(name, p.ttl)
-	odd.renewed(grant, "its holder's clock is off, its TTL is not over")
+	p.before(sent.Add(grant.TTL), func() { odd.renewed(grant, "its holder's clock is off, its TTL is not over") })
 	_, at := a.soon(p.request(name, p.ttl), p.ttl+p.slack, "its TTL is over, though the holder's clock is off by "+by.String())
 	if kept := at.Sub(sent); kept < grant.TTL {
 		p.failf("somebody else had the lock %v after a holder whose clock is off by %v asked for %v", kept, by, grant.TTL)

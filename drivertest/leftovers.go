@@ -65,7 +65,8 @@ func (p *probe) goroutines() (n int, stack string) {
 		p.failf("goroutine profile: %v", err)
 	}
 	mark := fmt.Sprintf("%q:%q", labelKey, p.runID)
-	for group := range strings.SplitSeq(profile.String(), "\n\n") {
+	_, groups, _ := strings.Cut(profile.String(), "\n") // the first line is a title
+	for group := range strings.SplitSeq(groups, "\n\n") {
 		if !strings.Contains(group, mark) || strings.Contains(group, "drivertest.(*probe).goroutines") {
 			continue
 		}

@@ -79,15 +79,16 @@ func (p *probe) holdAll(names []string, origin string) {
 	}
 	if origin == "" {
 		for _, name := range exactNames {
-			grant, _ := a.soon(p.request(name, p.long), 2*p.long, "nobody but the kit should use it")
+			grant, _ := a.soon(p.request(name, p.long), 8*p.slack, "nobody but the kit should use it")
 			grants = append(grants, grant)
 		}
 	}
-	for _, grant := range grants {
-		if held := b.refused(grant.Name, "it is held"+origin); held.Name != grant.Name {
-			p.failf("%q is held, the HeldError is about %q%s", grant.Name, held.Name, origin)
+	p.together(len(grants), func(i int) {
+		name := grants[i].Name
+		if held := b.refused(name, "it is held"+origin); held.Name != name {
+			p.failf("%q is held, the HeldError is about %q%s", name, held.Name, origin)
 		}
-	}
+	})
 	p.listedAs(b, names, origin)
 	for i, grant := range grants {
 		a.released(grant)

@@ -88,8 +88,7 @@ func (c *peer) refused(name, because string) *driver.HeldError {
 
 // free demands that name can be had at once, and gives it back.
 func (c *peer) free(name, because string) {
-	req := c.p.request(name, c.p.ttl)
-	grant, held := c.try(req)
+	grant, held := c.try(c.p.request(name, c.p.long))
 	if held != nil {
 		c.p.failf("%q is not free (%v, token %d, remaining %v): %s", name, held, held.Token, held.Remaining, because)
 	}

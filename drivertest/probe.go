@@ -23,25 +23,59 @@ type probe struct {
 // failure is how a check that failed leaves, from whatever depth.
 type failure string
 
+// tooSlow is how a check leaves that cannot tell: the machine was so busy that
+// a TTL ran out before the store was even asked.
+type tooSlow struct{}
+
 // failf ends the clause: the store broke it.
 func (p *probe) failf(format string, args ...any) {
 	panic(failure(fmt.Sprintf(format, args...)))
 }
 
-// run returns why check failed, or nothing.
-func (p *probe) run(check func(*probe)) (detail string) {
+// run returns why check failed, or nothing. A check that was too slow to tell
+// starts again with more time.
+func (p *probe) run(check func(*probe)) string {
+	for range 3 {
+		detail, slow := p.once(check)
+		if !slow {
+			return detail
+		}
+		p.terms = p.slower()
+		p.clause += "+" // names of its own
+	}
+	return fmt.Sprintf("cannot tell: calls take longer than a TTL of %v; raise Config.TTL or lower Config.Parallel", p.ttl)
+}
+
+func (p *probe) once(check func(*probe)) (detail string, slow bool) {
 	defer p.leave()
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
 		case failure:
 			detail = string(r)
+		case tooSlow:
+			slow = true
 		default:
 			panic(r)
 		}
 	}()
 	check(p)
-	return ""
+	return "", false
+}
+
+// before judges what f finds only if that was before the deadline. Everything
+// that relies on a short TTL not being over yet belongs in such an f.
+func (p *probe) before(deadline time.Time, f func()) {
+	defer func() {
+		r := recover()
+		if _, failed := r.(failure); failed && !time.Now().Before(deadline) {
+			r = tooSlow{}
+		}
+		if r != nil {
+			panic(r)
+		}
+	}()
+	f()
 }
 
 // leave undoes what the clause did, the last thing first.
@@ -101,14 +135,14 @@ func (p *probe) eventually(limit time.Duration, ok func() bool) bool {
 
 // together runs f n times at once and fails if one of them does.
 func (p *probe) together(n int, f func(i int)) {
-	failures := make(chan failure, n)
+	failures := make(chan any, n)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
 			defer func() {
 				switch r := recover().(type) {
 				case nil:
-				case failure:
+				case failure, tooSlow:
 					failures <- r
 				default:
 					panic(r)

@@ -24,8 +24,8 @@ var processClauses = []clause{
 			for range workers {
 				shop.hire(false)
 			}
-			if !p.eventually(p.limit/2, func() bool { return shop.read().done >= turns && shop.read().workers >= 2 }) {
-				p.failf("%d processes had %d turns in %v\n%s", workers, shop.read().done, p.limit/2, shop.errors())
+			if !p.eventually(10*p.slack, func() bool { return shop.read().done >= turns && shop.read().workers >= 2 }) {
+				p.failf("%d processes had %d turns in %v\n%s", workers, shop.read().done, 10*p.slack, shop.errors())
 			}
 			shop.dismiss()
 			shop.audit()
@@ -40,8 +40,8 @@ var processClauses = []clause{
 			shop.hire(false)
 			shop.hire(false)
 			victim := shop.hire(true)
-			if !p.eventually(p.limit/2, func() bool { return shop.read().stalled }) {
-				p.failf("the process that is to be killed did not get the lock in %v\n%s", p.limit/2, shop.errors())
+			if !p.eventually(10*p.slack, func() bool { return shop.read().stalled }) {
+				p.failf("the process that is to be killed did not get the lock in %v\n%s", 10*p.slack, shop.errors())
 			}
 			if err := victim.Process.Kill(); err != nil {
 				p.failf("cannot kill a worker: %v", err)

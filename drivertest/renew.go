@@ -13,13 +13,15 @@ var renewClauses = []clause{
 		demand: `Store.Renew: "starts the TTL of each grant again"`,
 		check: func(p *probe) {
 			a, b := p.open2()
+			sent := time.Now()
 			grant := a.take(p.name("x"), p.ttl)
-			var sent time.Time
 			for range 4 { // longer than one TTL in all
 				p.wait(p.ttl / 3)
-				sent = time.Now()
-				a.renewed(grant, "it is renewed three times in every TTL")
-				b.refused(grant.Name, "it was renewed a moment ago")
+				p.before(sent.Add(grant.TTL), func() {
+					sent = time.Now()
+					a.renewed(grant, "it is renewed three times in every TTL")
+				})
+				p.before(sent.Add(grant.TTL), func() { b.refused(grant.Name, "it was renewed a moment ago") })
 			}
 			_, at := b.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, "nobody renews it any more")
 			if kept := at.Sub(sent); kept < grant.TTL {
@@ -52,6 +54,7 @@ var renewClauses = []clause{
 			sent := time.Now()
 			expired := a.take(p.name("expired"), p.ttl)
 			p.expired(sent, expired)
+			sent = time.Now()
 			held := a.take(p.name("held"), p.ttl)
 			released := a.take(p.name("released"), p.long)
 			a.released(released)
@@ -60,16 +63,18 @@ var renewClauses = []clause{
 			foreign.Owner = driver.NewOwner()
 
 			grants := []driver.Grant{expired, held, released, also, foreign}
-			sent = time.Now()
-			errs := a.Renew(p.ctx, grants)
-			if len(errs) != len(grants) {
-				p.failf("%d errors for %d grants: %v", len(errs), len(grants), errs)
-			}
-			for i, err := range errs {
-				if mine := i == 1 || i == 3; mine && err != nil || !mine && !errors.Is(err, driver.ErrNotHeld) {
-					p.failf("the grants are expired, held, released, held, foreign; the errors: %v", errs)
+			p.before(sent.Add(held.TTL), func() {
+				sent = time.Now()
+				errs := a.Renew(p.ctx, grants)
+				if len(errs) != len(grants) {
+					p.failf("%d errors for %d grants: %v", len(errs), len(grants), errs)
 				}
-			}
+				for i, err := range errs {
+					if mine := i == 1 || i == 3; mine && err != nil || !mine && !errors.Is(err, driver.ErrNotHeld) {
+						p.failf("the grants are expired, held, released, held, foreign; the errors: %v", errs)
+					}
+				}
+			})
 			_, at := b.soon(p.request(held.Name, p.ttl), p.ttl+p.slack, "nobody renews it any more")
 			if kept := at.Sub(sent); kept < held.TTL {
 				p.failf("somebody else had a lock %v after it was renewed for %v", kept, held.TTL)
@@ -118,10 +123,17 @@ var renewClauses = []clause{
 		check: func(p *probe) {
 			a, b := p.open2()
 			late := a.take(p.name("x"), p.ttl)
-			next, _ := b.soon(p.request(late.Name, p.ttl), p.ttl+p.slack, "it was not renewed")
-			late.TTL = p.long
-			a.notRenewed(late, "it expired, and another owner has it")
-			b.renewed(next, "a late Renew of the one before must not take it")
+			req := p.request(late.Name, p.ttl)
+			next, _ := b.soon(req, p.ttl+p.slack, "it was not renewed")
+			sent := time.Now()
+			again, held := b.try(req) // starts its TTL again, so that sent is before it
+			p.before(sent.Add(next.TTL), func() {
+				if held != nil || again.Token != next.Token {
+					p.failf("the owner who has the lock with token %d asked again and got token %d, %v", next.Token, again.Token, held)
+				}
+				a.notRenewed(late, "it expired, and another owner has it")
+				b.renewed(next, "a late Renew of the one before must not take it")
+			})
 			a.soon(p.request(late.Name, p.ttl), p.ttl+p.slack, "its holder did not renew it, only the one before tried")
 		},
 	},

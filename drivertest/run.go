@@ -17,11 +17,11 @@ func Run(t *testing.T, cfg Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session := newSession(terms)
+	inspection := newInspection(terms)
 	// Cleanup runs when all subtests are over, and a failure in it is still
 	// one of t.
 	t.Cleanup(func() {
-		if v := session.perform(ctx, &nothingLeft); v != nil {
+		if v := inspection.perform(ctx, &nothingLeft); v != nil {
 			t.Error(v)
 		}
 	})
@@ -34,7 +34,7 @@ func Run(t *testing.T, cfg Config) {
 		t.Run(c.id, func(t *testing.T) {
 			// Started before t.Parallel, so that the number of processors
 			// does not limit how many clauses wait for a TTL together.
-			outcome := session.start(ctx, c)
+			outcome := inspection.start(ctx, c)
 			t.Parallel()
 			if v := <-outcome; v != nil {
 				t.Error(v)
@@ -53,11 +53,11 @@ func Check(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	session := newSession(terms)
+	inspection := newInspection(terms)
 	var outcomes []<-chan *Violation
 	for i := range clauses {
 		if c := &clauses[i]; c.missing(terms) == "" {
-			outcomes = append(outcomes, session.start(ctx, c))
+			outcomes = append(outcomes, inspection.start(ctx, c))
 		}
 	}
 	var broken []error
@@ -66,23 +66,23 @@ func Check(ctx context.Context, cfg Config) error {
 			broken = append(broken, v)
 		}
 	}
-	if v := session.perform(ctx, &nothingLeft); v != nil {
+	if v := inspection.perform(ctx, &nothingLeft); v != nil {
 		broken = append(broken, v)
 	}
 	return errors.Join(broken...)
 }
 
-// session is one run of the kit.
-type session struct {
+// inspection is one run of the kit.
+type inspection struct {
 	*terms
 	seats chan struct{} // one for each clause that may run now
 }
 
-func newSession(t *terms) *session {
-	return &session{terms: t, seats: make(chan struct{}, t.Parallel)}
+func newInspection(t *terms) *inspection {
+	return &inspection{terms: t, seats: make(chan struct{}, t.Parallel)}
 }
 
-func (s *session) start(ctx context.Context, c *clause) <-chan *Violation {
+func (s *inspection) start(ctx context.Context, c *clause) <-chan *Violation {
 	outcome := make(chan *Violation, 1)
 	go func() {
 		s.seats <- struct{}{}
@@ -92,8 +92,11 @@ func (s *session) start(ctx context.Context, c *clause) <-chan *Violation {
 	return outcome
 }
 
+// patience is how long a call may go on when its context is done.
+const patience = 10 * time.Second
+
 // perform checks one clause. It returns even if the store never does.
-func (s *session) perform(ctx context.Context, c *clause) *Violation {
+func (s *inspection) perform(ctx context.Context, c *clause) *Violation {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	done := make(chan string, 1)
@@ -104,8 +107,8 @@ func (s *session) perform(ctx context.Context, c *clause) *Violation {
 	var detail string
 	select {
 	case detail = <-done:
-	case <-time.After(s.limit + s.long):
-		detail = fmt.Sprintf("a call did not return within %v of the end of its context", s.long)
+	case <-time.After(s.limit + patience):
+		detail = fmt.Sprintf("a call did not return within %v of the end of its context", patience)
 	}
 	if detail == "" {
 		return nil

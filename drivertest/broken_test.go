@@ -1,0 +1,269 @@
+package drivertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// A check that cannot fail is no check. Every store here is broken on purpose,
+// in one way, and the kit must name the clause that it breaks.
+var brokenStores = []struct {
+	mistake string
+	clause  string
+	open    func(*memlock.Store) driver.Store // one store, which all clients share
+}{
+	// What articles about distributed locks get wrong: broken_articles_test.go.
+	{"SETNX without an expiry: a dead holder keeps the lock", "expiry-late",
+		func(m *memlock.Store) driver.Store { return neverExpires{m} }},
+	{"SETNX, then EXPIRE: cut off in between, it never expires", "expiry-atomic",
+		func(m *memlock.Store) driver.Store { return setThenExpire{m} }},
+	{"DEL without looking who holds it", "release-owner",
+		func(m *memlock.Store) driver.Store { return plainDelete{m} }},
+	{"GET and compare, then DEL", "release-atomic",
+		func(m *memlock.Store) driver.Store { return getThenDelete{m} }},
+	{"the value is the expiry by the client's clock, overtaken with GETSET", "clock-skew",
+		func(m *memlock.Store) driver.Store { return clientClock{Store: m, values: newShelf[time.Time]()} }},
+	{"a watchdog that renews with SET", "renew-expired",
+		func(m *memlock.Store) driver.Store { return renewBySet{m} }},
+	{"SELECT, and INSERT if there was none", "exclusion-first",
+		func(m *memlock.Store) driver.Store { return selectThenInsert{m} }},
+	{"re-entry counted in the store: as many Releases as Acquires", "acquire-idempotent",
+		func(m *memlock.Store) driver.Store { return counted{m, newShelf[int]()} }},
+	{"a batch that keeps what it got when it fails", "batch-none",
+		func(m *memlock.Store) driver.Store { return partialBatch{m} }},
+
+	// Owners, tokens, time: broken_core_test.go.
+	{"half the TTL", "expiry-early",
+		func(m *memlock.Store) driver.Store { return halfTTL{m} }},
+	{"the same owner is refused", "acquire-idempotent",
+		func(m *memlock.Store) driver.Store { return refusesOwner{m, newShelf[driver.Owner]()} }},
+	{"the same owner does not restart the TTL", "acquire-restarts-ttl",
+		func(m *memlock.Store) driver.Store { return keepsTTL{m, newShelf[driver.Grant]()} }},
+	{"Acquire waits", "acquire-no-wait",
+		func(m *memlock.Store) driver.Store { return waits{m} }},
+	{"the token starts again after a release", "token-after-release",
+		func(m *memlock.Store) driver.Store { return newRenumbered(m, func(last uint64) uint64 { return 1 }) }},
+	{"tokens fall", "token-after-expiry",
+		func(m *memlock.Store) driver.Store {
+			return newRenumbered(m, func(last uint64) uint64 { return 1<<40 - last })
+		}},
+	{"the token is zero", "grant",
+		func(m *memlock.Store) driver.Store { return newRenumbered(m, func(last uint64) uint64 { return 0 }) }},
+	{"Release only says that it did", "release-frees",
+		func(m *memlock.Store) driver.Store { return keepsLock{m} }},
+	{"Release ignores the token", "release-token",
+		func(m *memlock.Store) driver.Store { return ignoresToken{m} }},
+	{"Release insists on a token", "release-undo",
+		func(m *memlock.Store) driver.Store { return insistsOnToken{m} }},
+	{"Renew goes by the name alone", "renew-owner",
+		func(m *memlock.Store) driver.Store { return renewsAnyone{m, newShelf[driver.Owner]()} }},
+	{"Renew stops at the first error", "renew-batch",
+		func(m *memlock.Store) driver.Store { return stopsAtError{m} }},
+	{"Renew returns a nil for each", "renew-nil",
+		func(m *memlock.Store) driver.Store { return nilForEach{m} }},
+	{"Renew looks first and writes later", "renew-atomic",
+		func(m *memlock.Store) driver.Store { return lookThenRenew{m} }},
+	{"a context that is done is ignored", "cancelled-context",
+		func(m *memlock.Store) driver.Store { return ignoresContext{m} }},
+	{"an attempt that was cut off was refused, it says", "cancelled-midway",
+		func(m *memlock.Store) driver.Store { return cutOffIsHeld{m} }},
+	{"the HeldError names the one who asks", "held-error",
+		func(m *memlock.Store) driver.Store { return namesAsker{m} }},
+	{"Close releases the locks", "close",
+		func(m *memlock.Store) driver.Store { return closeReleases{m} }},
+	{"Traits change once the store is used", "traits",
+		func(m *memlock.Store) driver.Store { return &moody{Store: m} }},
+
+	// Names, lists, waiting, queues: broken_extensions_test.go.
+	{"names without case", "names-distinct",
+		func(m *memlock.Store) driver.Store { return renamed{m, strings.ToLower} }},
+	{"names cut off after 64 bytes", "names-distinct",
+		func(m *memlock.Store) driver.Store {
+			return renamed{m, func(name string) string { return name[:min(64, len(name))] }}
+		}},
+	{"names without spaces at the end", "names-distinct",
+		func(m *memlock.Store) driver.Store {
+			return renamed{m, func(name string) string { return strings.TrimRight(name, " ") }}
+		}},
+	{"a name waits for what is below it", "names-distinct",
+		func(m *memlock.Store) driver.Store { return parents{m} }},
+	{"List with LIKE", "list-prefix",
+		func(m *memlock.Store) driver.Store { return listLike{m} }},
+	{"List of what expired too", "list-gone",
+		func(m *memlock.Store) driver.Store { return listsExpired{m, newShelf[driver.Info]()} }},
+	{"Break ignores the token", "break-token",
+		func(m *memlock.Store) driver.Store { return breaksAny{m} }},
+	{"no wake-up at all", "watch-release",
+		func(m *memlock.Store) driver.Store { return neverWakes{m} }},
+	{"Watch returns before it is subscribed", "watch-race",
+		func(m *memlock.Store) driver.Store { return watchesLate{m} }},
+	{"stop does not stop", "watch-stop",
+		func(m *memlock.Store) driver.Store { return neverStops{m} }},
+	{"the subscription ends with its context", "watch-context",
+		func(m *memlock.Store) driver.Store { return watchesContext{m} }},
+	{"expiries are watched, it says", "watch-expiry",
+		func(m *memlock.Store) driver.Store { return claimsExpiry{m} }},
+	{"wakes come from a goroutine that nobody ends", "nothing-left",
+		func(m *memlock.Store) driver.Store { return leaks{m} }},
+	{"fair is whoever comes first after a release", "fair-order",
+		func(m *memlock.Store) driver.Store { return unfair{m} }},
+	{"last come, first served", "fair-order",
+		func(m *memlock.Store) driver.Store {
+			return &lastFirst{Store: m, queues: make(map[string][]driver.Owner)}
+		}},
+	{"who gives up stays in the queue", "fair-cancelled",
+		func(m *memlock.Store) driver.Store { return keepsQuitters{m} }},
+	{"who is dead stays in the queue", "fair-dead",
+		func(m *memlock.Store) driver.Store { return keepsDead{m} }},
+	{"an attempt without Queue takes a place", "fair-no-queue",
+		func(m *memlock.Store) driver.Store { return alwaysQueues{m} }},
+}
+
+// TestBrokenStores demands that the clause is named each time. Others may be
+// broken with it: a lock that never expires is never given to the next either.
+//
+// Some mistakes show only in a window of milliseconds, which a machine that is
+// busy with other things can miss: then the kit gets another try.
+func TestBrokenStores(t *testing.T) {
+	const tries = 3
+	named := newShelf[bool]() // by any store
+	var ran atomic.Int64
+	t.Cleanup(func() {
+		if int(ran.Load()) == len(brokenStores) { // and not a selection
+			everyClauseCanFail(t, named)
+		}
+	})
+	for _, broken := range brokenStores {
+		t.Run(strings.ReplaceAll(broken.mistake, " ", "-"), func(t *testing.T) {
+			outcome := startCheck(t, quick(broken.open(memlock.New())))
+			t.Parallel()
+			defer ran.Add(1)
+			for try := 1; ; try++ {
+				clauses := clausesOf(t, <-outcome)
+				for _, clause := range clauses {
+					named.put(clause, true)
+				}
+				t.Logf("try %d names %q", try, clauses)
+				if slices.Contains(clauses, broken.clause) {
+					return
+				}
+				if try == tries {
+					t.Fatalf("%s: the kit does not name %q in %d tries", broken.mistake, broken.clause, tries)
+				}
+				outcome = startCheck(t, quick(broken.open(memlock.New())))
+			}
+		})
+	}
+}
+
+// everyClauseCanFail: a clause that no broken store breaks checks nothing.
+func everyClauseCanFail(t *testing.T, named *shelf[bool]) {
+	elsewhere := map[string]string{
+		"exclusion-processes": "TestBrokenProcesses",
+		"killed-process":      "TestBrokenProcesses",
+		"names-illegal":       "no store can break it: driver and dlock keep it",
+	}
+	for _, c := range drivertest.Clauses() {
+		if elsewhere[c.ID] == "" && !named.get(c.ID) {
+			t.Errorf("no broken store breaks %q", c.ID)
+		}
+	}
+}
+
+// TestSoundStore makes sure that what TestBrokenStores sees is the mistakes.
+func TestSoundStore(t *testing.T) {
+	outcome := startCheck(t, quick(memlock.New()))
+	t.Parallel()
+	if err := <-outcome; err != nil {
+		t.Error(err)
+	}
+}
+
+// checks limits how many run at once; each waits most of the time.
+var checks = make(chan struct{}, 8)
+
+// startCheck is called before t.Parallel, so that the number of processors does
+// not limit how many stores wait together.
+func startCheck(t *testing.T, cfg drivertest.Config) <-chan error {
+	outcome := make(chan error, 1)
+	ctx := t.Context()
+	go func() {
+		checks <- struct{}{}
+		defer func() { <-checks }()
+		outcome <- drivertest.Check(ctx, cfg)
+	}()
+	return outcome
+}
+
+// quick is a configuration for a store in memory, where nothing takes long.
+func quick(store driver.Store) drivertest.Config {
+	return drivertest.Config{
+		Open:     func(context.Context) (driver.Store, error) { return store, nil },
+		TTL:      200 * time.Millisecond,
+		Parallel: 32,
+		Skewed: func(_ context.Context, by time.Duration) (driver.Store, error) {
+			if s, ok := store.(clientClock); ok {
+				s.skew = by
+				return s, nil
+			}
+			return store, nil // its time does not come from its clients
+		},
+	}
+}
+
+// clausesOf returns the clauses that Check named.
+func clausesOf(t *testing.T, err error) (names []string) {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("want an errors.Join of violations, got: %v", err)
+	}
+	for _, one := range joined.Unwrap() {
+		var v *drivertest.Violation
+		if !errors.As(one, &v) || v.Clause == "" || v.Explanation == "" || v.Detail == "" {
+			t.Fatalf("want a complete *Violation, got: %#v", one)
+		}
+		names = append(names, v.Clause)
+	}
+	return names
+}
+
+// TestCheckReportsOpen: a store that cannot be opened breaks no clause.
+func TestCheckReportsOpen(t *testing.T) {
+	refused := errors.New("refused")
+	err := drivertest.Check(t.Context(), drivertest.Config{
+		Open: func(context.Context) (driver.Store, error) { return nil, refused },
+	})
+	var v *drivertest.Violation
+	if !errors.Is(err, refused) || errors.As(err, &v) {
+		t.Errorf("want the error of Open, got: %v", err)
+	}
+	if err := drivertest.Check(t.Context(), drivertest.Config{}); err == nil {
+		t.Error("want an error for a Config without Open")
+	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(drivertest.WorkEnv) != "" {
+		os.Exit(drivertest.Work(openFromEnvironment))
+	}
+	code := m.Run()
+	if code != 0 {
+		fmt.Fprintln(os.Stderr, "a store that is broken on purpose must fail the kit, a sound one must pass it")
+	}
+	os.Exit(code)
+}
