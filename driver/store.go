@@ -7,8 +7,9 @@ import (
 
 // Store keeps locks. All methods may be called concurrently.
 //
-// Every method that takes a context returns soon after the context is done.
-// What it leaves behind then is said at each method. An error that wraps
+// Every method that takes a context returns soon after the context is done. A
+// context that was done before the call changes nothing in the store. What one
+// that ends during the call leaves behind is said at each method. An error that wraps
 // neither [ErrHeld] nor [ErrNotHeld] means that the outcome is unknown: the
 // operation may have happened, may still happen, or may never happen. A store
 // that could not be reached wraps [ErrUnreachable].
@@ -20,7 +21,8 @@ type Store interface {
 	// carries a token larger than that of every earlier grant of the name.
 	// The expiry is set in the same atomic step as the ownership.
 	//
-	// If another owner has it, the error is a [*HeldError].
+	// If another owner has it, the error is a [*HeldError], which says who if
+	// the store is a [Lister].
 	//
 	// Acquire is idempotent per owner: where req.Owner already holds the
 	// lock, its TTL starts again and the Grant has the same token as before.
@@ -53,7 +55,8 @@ type Store interface {
 	Traits() Traits
 
 	// Close frees what the store itself opened and waits for its background
-	// work. It releases no locks. Calling it twice is fine.
+	// work. It releases no locks, unless Traits.SessionBound. Calling it twice
+	// is fine.
 	Close() error
 }
 

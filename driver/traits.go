@@ -17,6 +17,10 @@ type Traits struct {
 	// that a waiter need not try by itself at that moment.
 	WatchesExpiry bool
 
+	// SessionBound says that locks live no longer than the store's session or
+	// connection: Close gives up those that were acquired through it.
+	SessionBound bool
+
 	// ReportsLoss says that the store calls Request.Lost. Other stores never
 	// see it.
 	ReportsLoss bool

@@ -78,7 +78,7 @@ var expiryClauses = []clause{
 	},
 	{
 		id:     "close",
-		demand: `Store.Close: "releases no locks. Calling it twice is fine."`,
+		demand: `Store.Close: "releases no locks, unless Traits.SessionBound. Calling it twice is fine."`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			sent := time.Now()
@@ -87,6 +87,10 @@ var expiryClauses = []clause{
 				if err := a.Close(); err != nil {
 					p.failf("Close: %v", err)
 				}
+			}
+			if p.traits.SessionBound {
+				b.soon(p.request(grant.Name, p.ttl), p.slack, "the session of its holder was closed")
+				return
 			}
 			p.before(sent.Add(grant.TTL), func() {
 				b.refused(grant.Name, "the store of its holder was closed, but it was not released")
