@@ -71,10 +71,10 @@ func isSilent(err error) bool {
 	return errors.As(err, &e) && e.err == nil
 }
 
-// interruption is the cause with which waiting ends when a signal arrives.
-type interruption struct{ number int }
+// interruptedError is the cause with which waiting ends when a signal arrives.
+type interruptedError struct{ number int }
 
-func (i interruption) Error() string { return fmt.Sprintf("interrupted by signal %d", i.number) }
+func (i interruptedError) Error() string { return fmt.Sprintf("interrupted by signal %d", i.number) }
 
 // exitStatus maps every error to a documented status. What cobra finds wrong
 // with a command line comes without a status of its own and is wrong usage.
@@ -92,7 +92,7 @@ func exitStatus(err error) int {
 // classify gives an error of the library or of a store its exit status.
 func classify(err error) error {
 	var own *statusError
-	var signal interruption
+	var signal interruptedError
 	switch {
 	case err == nil || errors.As(err, &own):
 		return err
@@ -104,7 +104,7 @@ func classify(err error) error {
 		return &statusError{exitUsage, err}
 	case errors.Is(err, dlock.ErrLost), errors.Is(err, dlock.ErrNotHeld):
 		return &statusError{exitLost, err}
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, dlock.ErrUnreachable):
 		return failf(exitUnavailable, "the store did not answer in time: %w", err)
 	default:
 		return &statusError{exitUnavailable, err}

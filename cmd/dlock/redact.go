@@ -58,7 +58,7 @@ func (r *redactor) learn(word string) {
 	if end < 0 {
 		end = len(rest)
 	}
-	for _, host := range strings.Split(rest[:end], ",") {
+	for host := range strings.SplitSeq(rest[:end], ",") {
 		// "redis://user:secret" without a host: the port is no number.
 		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && !isNumber(host[colon+1:]) {
 			r.add(host[colon+1:])
@@ -86,7 +86,7 @@ func (r *redactor) learnUserinfo(info string) {
 var plainParameters = []string{"protocol", "scheme", "order"}
 
 func (r *redactor) learnQuery(query string) {
-	for _, pair := range strings.FieldsFunc(query, func(c rune) bool { return strings.ContainsRune("&;?#", c) }) {
+	for pair := range strings.FieldsFuncSeq(query, func(c rune) bool { return strings.ContainsRune("&;?#", c) }) {
 		key, value, found := strings.Cut(pair, "=")
 		switch {
 		case !found:
@@ -111,7 +111,7 @@ func (r *redactor) add(secret string) {
 			continue
 		}
 		r.secrets = append(r.secrets, form)
-		for _, word := range strings.FieldsFunc(form, func(c rune) bool { return !isWordRune(c) }) {
+		for word := range strings.FieldsFuncSeq(form, func(c rune) bool { return !isWordRune(c) }) {
 			if len(word) >= shortSecret {
 				r.secrets = append(r.secrets, word)
 			}

@@ -22,7 +22,6 @@ Store URLs (--store, or else $` + storeVariable + `):
 		Example: `  dlock exec nightly -- ./backup.sh          # waits for its turn
   dlock exec -n nightly -- ./backup.sh       # or gives up at once, status 75
   dlock ls                                   # who holds what`,
-		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       readVersion().Version,

@@ -36,7 +36,7 @@ func openSQLite(ctx context.Context, from storeURL) (*openStore, error) {
 	if err != nil {
 		return nil, failf(exitUnavailable, "cannot open %s: %w", path, err)
 	}
-	store, err := sqllock.New(ctx, db, nil)
+	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
 	if err != nil {
 		_ = db.Close()
 		return nil, failf(exitUnavailable, "cannot use %s: %w", path, err)
@@ -120,8 +120,8 @@ func checkFolder(path string) error {
 
 // realPath resolves symbolic links, as far as the path exists.
 func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
 	}
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		return filepath.Join(folder, filepath.Base(path))

@@ -1,0 +1,62 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+)
+
+// job is a command that runs under a lock. There are no process groups here:
+// signals and the end on loss reach the command alone.
+type job struct {
+	path     string
+	args     []string
+	env      []string
+	files    []*os.File // stdin, stdout, stderr
+	patience patience
+	onLoss   func() // says that the lock is lost
+}
+
+// run starts the command and returns when it has ended. When held is done the
+// command is killed. An error says that it did not start.
+func (j *job) run(held context.Context, arrived chan os.Signal) (ending, error) {
+	process, err := os.StartProcess(j.path, j.args, &os.ProcAttr{Env: j.env, Files: j.files})
+	if err != nil {
+		return ending{}, err
+	}
+	done := make(chan *os.ProcessState, 1)
+	go func() {
+		state, _ := process.Wait()
+		done <- state
+	}()
+	var end ending
+	lost := held.Done()
+	for {
+		select {
+		case state := <-done:
+			end.lost = held.Err() != nil
+			end.status = state.ExitCode()
+			return end, nil
+		case s := <-arrived:
+			end.interrupted = end.interrupted || isStopSignal(s)
+			_ = process.Signal(s)
+		case <-lost:
+			lost = nil
+			_ = process.Kill()
+			j.onLoss()
+		}
+	}
+}
+
+func isGuard([]string) bool { return false }
+
+func guard(io.Reader) int { return 0 }
+
+func isTerminal(*os.File) bool { return false }
+
+func uptime() time.Duration { return time.Since(started) }
+
+var started = time.Now()

@@ -1,0 +1,175 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// canary is a password that must never be seen again.
+const canary = "Canary7birdSings"
+
+// canaryURLs have the canary wherever a password could be, rightly or wrongly.
+var canaryURLs = []string{
+	"nosuch://user:" + canary + "@host/db",
+	"nosuch://" + canary + "@host/db",
+	"nosuch://:" + canary + "@host:port/db",
+	"nosuch://user:" + canary + "@host:99999999/db",
+	"nosuch://user:" + canary + "@[::1/db",
+	"nosuch://user:%zz" + canary + "@host",
+	"nosuch://user:a%20" + canary + "%@host",
+	"nosuch://user:p@ss/" + canary + "?x#y@host/db",
+	"nosuch://user:" + canary + "@h1:1,user2:" + canary + "@h2:2/db",
+	"nosuch://user:" + canary,
+	"nosuch://host/db?password=" + canary,
+	"nosuch://host/db?" + canary,
+	"nosuch://host/db?a=b;password=" + canary + "&c=d",
+	"nosuch://host/db#" + canary,
+	"nosuch:/user:" + canary + "@host",
+	"nosuch:user:" + canary + "@host",
+	"user:" + canary + "@host",
+	canary + "@host",
+	"://user:" + canary + "@host",
+	" nosuch://user:" + canary + "@host",
+	"nosuch://user:\x1b" + canary + "\x00@host",
+	"nosuch://user:\"" + canary + "\\\"@host",
+	"sqlite://user:" + canary + "@host/x.db",
+	"sqlite:///user:" + canary + "@host/x.db",
+	"sqlite:///no/such/folder/x.db?password=" + canary,
+	"sqlite:///no/such/folder/user:" + canary + "@x.db",
+	"sqlite://./no/user:%43anary7birdSings@host/x.db",
+	"sqlite:///no/such/folder/x.db#" + canary,
+	"sqlite:user:" + canary + "@host",
+}
+
+// redactionCases are command lines with URL in all kinds of places.
+func redactionCases(url string) [][]string {
+	return [][]string{
+		{"--store", url, "ls"},
+		{"ls", "--store=" + url},
+		{"exec", "--store", url, "-v", "name", "--", "true"},
+		{"doctor", "--store", url},
+		{"show", "name", "--store", url, "--json"},
+		{"break", "name", "--token", "1", "--store", url},
+		{"--store", url, "no-such-command"},
+		{"--store", url, "exec", "-n", "-w", "1s", "name", "--", "true"},
+	}
+}
+
+// misplacedCases are command lines where the URL stands in the wrong place.
+// Only what looks like a URL can be recognised there.
+func misplacedCases(url string) [][]string {
+	return [][]string{
+		{url},
+		{"help", url},
+		{"ls", "--stor=" + url},
+		{"exec", "--ttl", url, "name", "--", "true"},
+		{"exec", "-E", url, "name", "--", "true"},
+		{"break", "name", "--token", url},
+		{"exec", "name", "--", url},
+		{"__complete", "--store", url, "show", ""},
+	}
+}
+
+// outputOf runs a whole command line in this process.
+func outputOf(t *testing.T, args []string) string {
+	t.Helper()
+	file, err := os.CreateTemp(t.TempDir(), "output")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	run(t.Context(), args, nil, file, file)
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestNoPasswordIsShown(t *testing.T) {
+	b := newBench(t)
+	for _, url := range canaryURLs {
+		cases := redactionCases(url)
+		if strings.Contains(url, "@") && !strings.ContainsAny(url, " \t\n") {
+			cases = append(cases, misplacedCases(url)...)
+		}
+		for _, args := range cases {
+			if text := outputOf(t, args); strings.Contains(text, canary) {
+				t.Errorf("dlock %q shows the password:\n%s", args, text)
+			}
+		}
+		if strings.Contains(url, "\x00") {
+			continue // no environment can have it
+		}
+		env := b.env
+		b.env = append(b.env[:4:4], storeVariable+"="+url)
+		for _, args := range [][]string{{"ls"}, {"doctor"}} {
+			if r := b.dlock(args...); strings.Contains(r.stdout+r.stderr, canary) {
+				t.Errorf("%s=%q dlock %q shows the password:\n%s%s", storeVariable, url, args, r.stdout, r.stderr)
+			}
+		}
+		b.env = env
+	}
+}
+
+// TestRedactorCleansWhatDriversSay covers errors that quote a URL in part.
+func TestRedactorCleansWhatDriversSay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ url, text, want string }{
+		{"mysql://joe:s3cr3t@db/x", `dial joe:s3cr3t@tcp(db): refused`, `dial joe:xxxxx@tcp(db): refused`},
+		{"mysql://joe:s%40cr3t@db/x", `cannot parse "joe:s@cr3t@db"`, `cannot parse "joe:xxxxx@db"`},
+		{"redis://joe:ab@db/1", "user joe password ab abort", "user joe password xxxxx abort"},
+		{"redis://db/1?protocol=plain", "protocol plain is fine", "protocol plain is fine"},
+		{"postgres://db/x?password=pass1234", "password=pass1234", "password=xxxxx"},
+		{"redis://db:6379/1", "dial db:6379", "dial db:6379"},
+	} {
+		if got := newRedactor(c.url, nil).clean(c.text); got != c.want {
+			t.Errorf("%s: %q became %q, expected %q", c.url, c.text, got, c.want)
+		}
+	}
+}
+
+// canBeCreated says whether opening the URL would make a database file.
+func canBeCreated(url string) bool {
+	parts := splitStoreURL(url)
+	if parts.scheme != "sqlite" {
+		return false
+	}
+	path, err := sqlitePath(parts)
+	return err == nil && checkFolder(path) == nil
+}
+
+// FuzzRedact puts the canary between two arbitrary texts into a place where a
+// password could be, and runs whole commands with that as the store.
+func FuzzRedact(f *testing.F) {
+	for _, url := range canaryURLs {
+		before, after, found := strings.Cut(url, canary)
+		if found && strings.Contains(after, "@") {
+			f.Add(before, after)
+		}
+	}
+	f.Add("sqlite:///%", "%@%")
+	f.Add("a://b:\"", "'`\\@[")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		// What may come before and after is anything that leaves the canary a
+		// part of the user's name and password, or of the query.
+		touches := func(c byte) bool { return c >= 0x80 || isWordRune(rune(c)) }
+		if before != "" && touches(before[len(before)-1]) || after != "" && touches(after[0]) {
+			return // it would be another word
+		}
+		urls := []string{before + canary + after + "@host", before + "?password=" + canary + after}
+		for _, url := range urls {
+			if canBeCreated(url) {
+				continue // a test must not leave files wherever a URL points
+			}
+			for _, args := range redactionCases(url) {
+				if text := outputOf(t, args); strings.Contains(text, canary) {
+					t.Fatalf("dlock %q shows the password:\n%s", args, text)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,108 @@
+//go:build unix
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestUsageErrors(t *testing.T) {
+	b := newBench(t)
+	long := strings.Repeat("n", 256)
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"unknown command", []string{"no-such-command"}},
+		{"unknown flag", []string{"--no-such-flag"}},
+		{"unknown flag", []string{"ls", "--no-such-flag"}},
+		{"no such command", []string{"help", "no-such-command"}},
+
+		{"NAME and COMMAND are missing", []string{"exec"}},
+		{"COMMAND is missing", []string{"exec", "name"}},
+		{"COMMAND is missing", []string{"exec", "name", "--"}},
+		{"flags come before NAME", []string{"exec", "name", "-n", "--", "true"}},
+		{"exclude each other", []string{"exec", "-n", "-w", "1s", "name", "--", "true"}},
+		{"exclude each other", []string{"exec", "-q", "-v", "name", "--", "true"}},
+		{"it is empty", []string{"exec", "", "--", "true"}},
+		{"limit is 255", []string{"exec", long, "--", "true"}},
+		{"control character", []string{"exec", "a\x1b[31mb", "--", "true"}},
+		{"control character", []string{"exec", "a\nb", "--", "true"}},
+		{"not UTF-8", []string{"exec", "a\xffb", "--", "true"}},
+		{"invalid duration", []string{"exec", "--ttl", "soon", "name", "--", "true"}},
+		{"missing unit", []string{"exec", "-w", "5", "name", "--", "true"}},
+		{"needs an argument", []string{"exec", "-w"}},
+		{"not positive", []string{"exec", "--ttl", "0s", "name", "--", "true"}},
+		{"not positive", []string{"exec", "--ttl", "-1s", "name", "--", "true"}},
+		{"below", []string{"exec", "--ttl", "1ns", "name", "--", "true"}},
+		{"negative", []string{"exec", "--wait", "-1s", "name", "--", "true"}},
+		{"negative", []string{"exec", "--grace", "-1s", "name", "--", "true"}},
+		{"negative", []string{"exec", "--min-hold", "-1s", "name", "--", "true"}},
+		{"outside 0 to 255", []string{"exec", "-E", "256", "name", "--", "true"}},
+		{"outside 0 to 255", []string{"exec", "-E", "-1", "name", "--", "true"}},
+		{"invalid", []string{"exec", "-E", "x", "name", "--", "true"}},
+
+		{"at most one PREFIX", []string{"ls", "a", "b"}},
+		{"one NAME", []string{"show"}},
+		{"one NAME", []string{"show", "a", "b"}},
+		{"it is empty", []string{"show", ""}},
+		{"--token", []string{"break", "name"}},
+		{"one NAME", []string{"break", "--token", "1"}},
+		{"invalid", []string{"break", "name", "--token", "-1"}},
+		{"no arguments", []string{"doctor", "x"}},
+		{"no arguments", []string{"version", "x"}},
+
+		{"sqlite:///path/file.db", []string{"ls", "--store", "nosuch://host/db"}},
+		{"sqlite:///path/file.db", []string{"ls", "--store", "/just/a/path"}},
+		{"no parameters", []string{"ls", "--store", "sqlite:///tmp/x.db?mode=ro"}},
+		{"three slashes", []string{"ls", "--store", "sqlite://host/x.db"}},
+		{"three slashes", []string{"ls", "--store", "sqlite:x.db"}},
+		{"%25", []string{"ls", "--store", "sqlite:///tmp/100%.db"}},
+		{"NUL", []string{"ls", "--store", "sqlite:///tmp/%00.db"}},
+		{"names a folder", []string{"ls", "--store", "sqlite:///tmp/"}},
+	} {
+		r := b.must(exitUsage, c.args...)
+		contains(t, "stderr", r.stderr, c.says, "--help' for usage.")
+		if !strings.HasPrefix(r.stderr, "dlock: ") || strings.HasPrefix(r.stderr, "dlock: dlock: ") {
+			t.Errorf("%q: the message should start with one \"dlock: \": %s", c.args, r.stderr)
+		}
+		if r.stdout != "" {
+			t.Errorf("%q: a usage error has nothing to say on stdout: %s", c.args, r.stdout)
+		}
+		if strings.Contains(r.stderr, "\x1b") || !utf8.ValidString(r.stderr) {
+			t.Errorf("%q: the message contains what was not to be shown: %q", c.args, r.stderr)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	b := newBench(t)
+	r := b.must(0, "--help")
+	contains(t, "dlock --help", r.stdout, "Exit status:", "64", "69", "75", "76", "126", "127", "sqlite:///path/file.db", "DLOCK_STORE")
+	for _, command := range []string{"exec", "ls", "show", "break", "doctor", "version"} {
+		contains(t, "dlock --help", r.stdout, "\n  "+command+" ")
+		one := b.must(0, command, "--help")
+		contains(t, "dlock "+command+" --help", one.stdout, "Usage:", "Examples:", "--store URL")
+		if same := b.must(0, "help", command); same.stdout != one.stdout {
+			t.Errorf("dlock help %s differs from dlock %s --help", command, command)
+		}
+	}
+	contains(t, "dlock", b.must(0).stdout, "Exit status:")
+}
+
+func TestDivideFitsTheGraceIntoTheLease(t *testing.T) {
+	for _, c := range []struct{ ttl, grace int }{{30, 5}, {30, 60}, {30, 0}, {3, 5}, {1, 1}, {3600, 5}} {
+		p := divide(seconds(c.ttl), seconds(c.grace))
+		if p.margin > seconds(c.ttl)/3 {
+			t.Errorf("ttl %ds, grace %ds: the margin %v is more than a lease can have", c.ttl, c.grace, p.margin)
+		}
+		if p.grace < 0 || p.grace > seconds(c.grace) || p.grace+2*p.beat >= p.margin {
+			t.Errorf("ttl %ds, grace %ds: the grace %v and two looks (%v) must fit into the margin %v", c.ttl, c.grace, p.grace, p.beat, p.margin)
+		}
+	}
+	if p := divide(seconds(30), seconds(5)); p.grace != seconds(5) {
+		t.Errorf("the default grace is cut to %v", p.grace)
+	}
+}
