@@ -13,7 +13,8 @@ import (
 
 // Lock acquires name and waits as long as somebody else has it. The context
 // bounds the waiting, never the holding: the lease goes on when it is cancelled.
-// A wait that is cancelled returns an error that wraps the context's cause.
+// A wait that is cancelled returns an error that wraps the context's cause, and
+// a [*HeldError] that says who had the lock.
 //
 // A context that comes from a lease of the same client and name re-enters: the
 // lock is counted once more, without asking the store, and is free when every
@@ -194,7 +195,7 @@ func (h *hold) abandon(err error) {
 	}
 	c.cleanups.Go(func() {
 		defer h.leave()
-		ctx, cancel := c.detached(context.Background())
+		ctx, cancel := c.bounded(context.Background())
 		defer cancel()
 		grant := h.Grant
 		grant.Token = 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"time"
 )
 
 // Lease is a lock that is held. It is safe for concurrent use. Every Lock that
@@ -33,6 +34,16 @@ func (l *Lease) Token() uint64 { return l.hold.Grant.Token }
 // Its Err looks at the clock, so that a program that was stopped for longer
 // than the lease lasts finds out before it does anything else.
 func (l *Lease) Context() context.Context { return l.hold.context() }
+
+// Remaining returns for how long the lease will be believed in if no renewal
+// succeeds any more: the time after which its context is done. It is zero when
+// the context is done.
+func (l *Lease) Remaining() time.Duration {
+	if l.hold.over() != nil {
+		return 0
+	}
+	return max(0, l.hold.TrustedUntil()-l.hold.client.clock.Now())
+}
 
 // Unlock gives the lock back. It works with a cancelled context, takes bounded
 // time, and may be called twice. If the lock was lost before, the error wraps

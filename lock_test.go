@@ -206,6 +206,31 @@ func TestLockDoesNotOutliveTheContextGiven(t *testing.T) {
 
 type key struct{}
 
+func TestRemaining(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithFixedTTL(30*time.Second), dlock.WithMargin(5*time.Second))
+		if left := lease.Remaining(); left != 25*time.Second {
+			t.Errorf("at first %v", left)
+		}
+		time.Sleep(20 * time.Second)
+		if left := lease.Remaining(); left != 5*time.Second {
+			t.Errorf("after 20 s %v", left)
+		}
+		mustUnlock(t, lease)
+		if left := lease.Remaining(); left != 0 {
+			t.Errorf("after Unlock %v", left)
+		}
+		lease = mustLock(t, c, t.Context(), "x")
+		time.Sleep(time.Hour)
+		if left := lease.Remaining(); left < 19*time.Second {
+			t.Errorf("with renewals %v", left)
+		}
+		mustUnlock(t, lease)
+	})
+}
+
 func TestFixedTTLTimesOut(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		lost := make(chan dlock.Event, 1)

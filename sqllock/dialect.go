@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // Dialect is a kind of database. Its values are those of this package.
@@ -14,7 +16,6 @@ type Dialect interface {
 	// schema returns the statements that create the tables and leave alone
 	// those that exist.
 	schema(tables) []string
-	hasTables(context.Context, *sql.DB, tables) (bool, error)
 	statements(tables) [statementCount]string
 
 	// classify says what a failed statement means.
@@ -22,7 +23,9 @@ type Dialect interface {
 
 	// changes begins to look for commits of other processes.
 	changes(context.Context, *sql.DB) changes
-	diagnoser
+
+	// diagnose is Store.Diagnose.
+	diagnose(context.Context, *sql.DB, tables) ([]driver.Finding, error)
 }
 
 // failure is what an error of the database means to the store.
@@ -38,7 +41,7 @@ type statement int
 const (
 	acquire     statement = iota // name, owner, ttl, holder -> token
 	acquireFair                  // the same, unless somebody else heads the queue
-	blocker                      // name -> token, holder, remaining: of the lock, or token 0 and remaining of the queue's head
+	blocker                      // name, owner -> token, holder, remaining: of another owner's lock, or token 0 and remaining of the queue's head
 	renew                        // [[name, owner, token, ttl]] -> name, owner of each that was renewed
 	release                      // name, owner, token or 0
 	breakLock                    // name, token
@@ -46,10 +49,11 @@ const (
 	enqueue                      // name, owner, ttl
 	leave                        // name, owner
 	prune                        // name
-	look                         // [name] -> index, remaining, head's owner or NULL, head's remaining
+	look                         // [name], horizon -> of each that is free, or is within it: index, remaining or 0, head's owner and remaining or NULL
 	publish                      // [[name, owner]], ttl
 	unpublish                    // [[name, owner]]
-	claimSweep                   // interval
+	sweepDue                     // interval -> whether the last sweep is as long ago
+	claimSweep                   // interval; changes nothing if it is not
 	sweepPage                    // after name, limit, age -> name, whether it may go
 	sweepLocks                   // [name], age -> token of each that went
 	sweepQueue                   // limit

@@ -1,8 +1,6 @@
 package sqllock
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"strings"
 )
@@ -62,13 +60,6 @@ func (d sqlite) schema(t tables) []string {
 	return texts
 }
 
-func (d sqlite) hasTables(ctx context.Context, db *sql.DB, t tables) (bool, error) {
-	const count = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name COLLATE NOCASE IN (?1, ?2, ?3)`
-	var n int
-	err := db.QueryRowContext(ctx, count, t.locks, t.queue, t.meta).Scan(&n)
-	return n == 3, err
-}
-
 func (d sqlite) statements(t tables) [statementCount]string {
 	const (
 		insertLock = `INSERT INTO {locks} AS l (name, token, owner, since, expires, holder) `
@@ -84,13 +75,15 @@ WHERE l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since
 RETURNING token`
 		held = `owner IS NOT NULL AND expires > {now}`
 		head = `FROM {queue} WHERE name = ?1 AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1`
+		// A time in the future is one from before the clock stepped back.
+		longAgo = `(value <= {now} - ?1 OR value > {now})`
 	)
 	texts := [statementCount]string{
 		acquire: insertLock + `VALUES (` + newLock + `)` + onConflict,
 		acquireFair: insertLock + `SELECT ` + newLock + `
 WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
    OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2 AND expires > {now})` + onConflict,
-		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND ` + held + `
+		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
 UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `)
 ORDER BY token DESC LIMIT 1`,
 		renew: `UPDATE {locks} SET expires = {now} + g.ttl
@@ -108,20 +101,22 @@ FROM {locks} WHERE name >= ?1 AND ` + held + ` ORDER BY name LIMIT ?2`,
 ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 		leave: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		prune: `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,
-		look: `SELECT n.key, n.remaining,
-	iif(n.remaining = 0, (SELECT owner FROM {queue} AS q WHERE q.name = n.name AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1), NULL),
-	iif(n.remaining = 0, (SELECT expires - {now} FROM {queue} AS q WHERE q.name = n.name AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1), NULL)
-FROM (SELECT j.key, j.value AS name, iif(l.owner IS NULL, 0, max(l.expires - {now}, 0)) AS remaining
-	FROM json_each(?1) AS j LEFT JOIN {locks} AS l ON l.name = j.value) AS n`,
+		// The clock is read once, not for each name.
+		look: `WITH clock (now) AS MATERIALIZED (SELECT {now}), near AS MATERIALIZED (
+	SELECT j.key, j.value AS name, iif(l.owner IS NULL, 0, max(l.expires - now, 0)) AS remaining, now
+	FROM clock CROSS JOIN json_each(?1) AS j LEFT JOIN {locks} AS l ON l.name = j.value
+	WHERE l.owner IS NULL OR l.expires <= now + ?2)
+SELECT key, remaining, h.owner, h.expires - now
+FROM near LEFT JOIN {queue} AS h ON remaining = 0 AND h.seq = (
+	SELECT seq FROM {queue} AS q WHERE q.name = near.name AND fair = 1 AND expires > now ORDER BY seq LIMIT 1)`,
 		publish: `INSERT INTO {queue} (name, owner, fair, expires)
 SELECT value->>0, value->>1, 0, {now} + ?2 FROM json_each(?1) WHERE true
 ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 		unpublish: `DELETE FROM {queue}
 WHERE fair = 0 AND (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
-		// A time in the future is one from before the clock stepped back.
-		claimSweep: `UPDATE {meta} SET value = {now}
-WHERE key = 'swept' AND (value <= {now} - ?1 OR value > {now})`,
-		sweepPage: `SELECT name, expires <= {now} - ?3 FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2`,
+		sweepDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE key = 'swept'`,
+		claimSweep: `UPDATE {meta} SET value = {now} WHERE key = 'swept' AND ` + longAgo,
+		sweepPage:  `SELECT name, expires <= {now} - ?3 FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2`,
 		sweepLocks: `DELETE FROM {locks}
 WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2
 RETURNING token`,

@@ -11,10 +11,13 @@ import (
 //
 // Write-ahead logging lets waiters look without stopping the holder,
 // synchronous FULL makes a lock survive a power failure, and transactions take
-// the write lock when they begin. The busy timeout is short because the store
-// itself goes on trying, and heeds the caller's context while it does.
+// the write lock when they begin. The busy timeout is very short because the
+// store itself goes on trying, more evenly than SQLite does, and heeds the
+// caller's context meanwhile. It is meant for the store: a program that keeps
+// tables of its own in the file should open it a second time, with a timeout to
+// its taste.
 func SQLiteDSN(path string) string {
-	const settings = "?_pragma=busy_timeout(100)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+	const settings = "?_pragma=busy_timeout(5)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 	path = filepath.Clean(path) // also keeps "//host" from being a host
 	slashed := filepath.ToSlash(path)
 	if filepath.VolumeName(path) != "" {

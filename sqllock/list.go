@@ -41,9 +41,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 }
 
 func (s *Store) listPage(ctx context.Context, first string) (page []driver.Info, err error) {
-	err = s.retry(ctx, "list", func() error {
+	err = s.read(ctx, "list", func() error {
 		page = page[:0]
-		return s.each(ctx, list, []any{first, listPage}, func(scan func(...any) error) error {
+		return each(ctx, s.stmts[list], []any{first, listPage}, func(scan func(...any) error) error {
 			var info driver.Info
 			var holder string
 			var since, left int64

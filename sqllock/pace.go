@@ -13,10 +13,14 @@ const (
 	firstFollow = time.Millisecond
 	lastFollow  = 128 * time.Millisecond
 
-	// minGap, and ten times what the last look took, are between two looks:
-	// a busy database costs a waiting process a tenth of a core at most.
-	minGap    = time.Millisecond
+	// Looks may take a tenth of the time, so that a busy database costs a
+	// waiting process a tenth of a core. What they take beyond that is a debt;
+	// a small one is fine, and one that is due to a look that had to wait
+	// itself must not delay the others for long.
 	costShare = 10
+	fineDebt  = 20 * time.Millisecond
+	maxDebt   = 30 * time.Millisecond
+	minGap    = time.Millisecond
 )
 
 // pace decides when to look at the database again.
@@ -26,13 +30,17 @@ type pace struct {
 	pending bool          // a change asks for a look that has not been made
 	follow  time.Duration // the distance to the next look that follows a change; zero if none
 	free    time.Time     // no look before
+	last    time.Time     // when the last look was over
+	cost    time.Duration // what it took
+	debt    time.Duration // what looks took too much, as of last
 }
 
-// changed: somebody wrote.
+// changed: somebody wrote. The commit comes a little later, so that a look that
+// is not cheap waits for it.
 func (p *pace) changed(now time.Time) {
 	p.pending = true
 	p.follow = firstFollow
-	p.soon(now)
+	p.soon(now.Add(min(p.cost, firstFollow)))
 }
 
 // asked: somebody in this process wants a look.
@@ -51,7 +59,11 @@ func (p *pace) soon(now time.Time) {
 // zero deserves a look of its own.
 func (p *pace) looked(start, end time.Time, expiry time.Duration, err error) {
 	p.pending = false
-	p.free = end.Add(max(minGap, costShare*end.Sub(start)))
+	p.cost = end.Sub(start)
+	paid := end.Sub(p.last) / costShare
+	p.debt = min(max(p.debt-paid, 0)+p.cost, maxDebt)
+	p.last = end
+	p.free = end.Add(max(minGap, costShare*(p.debt-fineDebt)))
 	wait := toldInterval
 	switch {
 	case !p.told || err != nil:
@@ -72,7 +84,7 @@ func (p *pace) looked(start, end time.Time, expiry time.Duration, err error) {
 	}
 }
 
-// idle: there is nothing to look at.
+// idle: there is nothing to look at, and somebody may come yet.
 func (p *pace) idle(now time.Time) {
 	p.pending = false
 	p.follow = 0

@@ -14,18 +14,16 @@ const linger = time.Second
 func (s *Store) poll() {
 	seen := s.dialect.changes(s.ctx, s.db)
 	defer seen.stop()
-	defer s.withdraw()
+	stopPresence := s.startPresence()
+	defer stopPresence()
 	pace := pace{told: seen.events != nil}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		events := seen.events
 		names, encoded := s.watchers.watched()
-		if len(names) == 0 {
-			events = nil
-		}
-		if pace.pending {
-			events = nil // more of them would not make the look come sooner
+		events := seen.events
+		if len(names) == 0 || pace.pending {
+			events = nil // a look would not come, or not come sooner
 		}
 		select {
 		case <-s.ctx.Done():
@@ -34,14 +32,15 @@ func (s *Store) poll() {
 			pace.changed(time.Now())
 		case <-s.watchers.kick:
 			pace.asked(time.Now())
-		case now := <-timer.C:
-			s.announce(now)
-			if len(names) > 0 {
+		case <-timer.C:
+			now := time.Now()
+			switch {
+			case len(names) > 0:
 				expiry, err := s.look(names, encoded)
 				pace.looked(now, time.Now(), expiry, err)
-			} else if s.watchers.retire() {
+			case s.watchers.retire():
 				return
-			} else {
+			default:
 				pace.idle(now)
 			}
 		}
@@ -58,10 +57,11 @@ type state struct {
 }
 
 // look wakes those for whom trying is worth it, and returns how long it takes
-// until a lock or a place expires that somebody waits for; zero if none does.
+// until a lock or a place expires that somebody waits for; zero if none does
+// before there is another look anyway.
 func (s *Store) look(names []string, encoded string) (expiry time.Duration, err error) {
-	states := make([]state, 0, len(names))
-	err = s.each(s.ctx, look, []any{encoded}, func(scan func(...any) error) error {
+	var states []state
+	err = each(s.ctx, s.stmts[look], []any{encoded, toldInterval.Milliseconds()}, func(scan func(...any) error) error {
 		var st state
 		err := scan(&st.index, &st.remaining, &st.head, &st.headLeft)
 		states = append(states, st)

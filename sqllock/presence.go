@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -11,47 +12,78 @@ const (
 	presenceAfter   = 250 * time.Millisecond
 	presenceTTL     = 30 * time.Second
 	presenceRefresh = 10 * time.Second
-	withdrawLimit   = time.Second
+	unpublishLimit  = 5 * time.Second
 )
 
-// announce tells who waits and who does so no more. A failure costs nothing
-// but that a list is incomplete for a while.
-func (s *Store) announce(now time.Time) {
-	here, gone := s.watchers.presence(now)
-	if len(here) > 0 {
+// startPresence publishes who waits until stop is called, which withdraws what
+// is left. It runs beside the looking, which must not wait for a writer.
+func (s *Store) startPresence() (stop func()) {
+	done := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		ticker := time.NewTicker(presenceAfter)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				s.unpublish()
+				return
+			case now := <-ticker.C:
+				s.publish(now)
+			case <-s.watchers.left:
+			}
+			s.unpublish()
+		}
+	})
+	return func() {
+		close(done)
+		work.Wait()
+	}
+}
+
+// publish tells who has waited for a while. A failure costs no more than that
+// a list is incomplete until the next time.
+func (s *Store) publish(now time.Time) {
+	if here := s.watchers.unpublished(now); len(here) > 0 {
 		_, _ = s.change(s.ctx, "publish", publish, encode(here), presenceTTL.Milliseconds())
 	}
-	if len(gone) > 0 {
-		_, _ = s.change(s.ctx, "unpublish", unpublish, encode(gone))
-	}
 }
 
-// withdraw is the last announce, when the store is closed already.
-func (s *Store) withdraw() {
-	if _, gone := s.watchers.presence(time.Now()); len(gone) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), withdrawLimit)
-		defer cancel()
-		_, _ = s.stmts[unpublish].ExecContext(ctx, encode(gone))
+// unpublish tells who waits no more. It is done on behalf of those who have
+// left, so that neither the end of the store nor a busy database prevents it;
+// if it fails all the same they are seen until their presence expires.
+func (s *Store) unpublish() {
+	gone := s.watchers.takeGone()
+	if len(gone) == 0 {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), unpublishLimit)
+	defer cancel()
+	_ = s.persist(ctx, func() error {
+		_, err := s.stmts[unpublish].ExecContext(ctx, encode(gone))
+		return err
+	})
 }
 
-// presence returns who is to be published now, and who is no more.
-func (ws *watchers) presence(now time.Time) (here, gone [][2]string) {
+// unpublished returns who is to be told now, and counts them as told.
+func (ws *watchers) unpublished(now time.Time) (here [][2]string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, all := range ws.byName {
 		for _, w := range all {
-			// Those published in the last moments wait for the others, so
-			// that all of them go in one statement.
 			if !w.fair && now.Sub(w.since) >= presenceAfter && now.Sub(w.published) >= presenceRefresh {
 				w.published = now
 				here = append(here, [2]string{w.name, w.owner})
 			}
 		}
 	}
-	for _, key := range ws.gone {
-		gone = append(gone, [2]string{key.name, key.owner})
-	}
+	return here
+}
+
+func (ws *watchers) takeGone() [][2]string {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	gone := ws.gone
 	ws.gone = nil
-	return here, gone
+	return gone
 }

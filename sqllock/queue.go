@@ -71,7 +71,7 @@ func (s *Store) tryInTx(ctx context.Context, tx *sql.Tx, req *driver.Request) (t
 	case err != nil:
 		return 0, nil, err
 	case token == 0:
-		held, err = refusal(tx.StmtContext(ctx, s.stmts[blocker]).QueryRowContext(ctx, req.Name), req.Name)
+		held, err = refusal(tx.StmtContext(ctx, s.stmts[blocker]).QueryRowContext(ctx, req.Name, owner), req.Name)
 		return 0, held, err
 	case req.Fair:
 		_, err = tx.StmtContext(ctx, s.stmts[leave]).ExecContext(ctx, req.Name, owner)

@@ -23,20 +23,27 @@ func (s *Store) write(ctx context.Context, op string, fn func() error) error {
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
-		return s.retry(ctx, op, fn)
+		return s.read(ctx, op, fn)
 	case <-ctx.Done():
 		return s.fail(ctx, op, ctx.Err())
 	}
 }
 
-// retry runs fn until it does not fail for being in the way of somebody else.
-// What it returns is ready for the caller.
-func (s *Store) retry(ctx context.Context, op string, fn func() error) error {
+// read runs fn, which reads. What it returns is ready for the caller.
+func (s *Store) read(ctx context.Context, op string, fn func() error) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
+	if err := s.persist(ctx, fn); err != nil {
+		return s.fail(ctx, op, err)
+	}
+	return nil
+}
+
+// persist runs fn until it does not fail for being in the way of somebody else.
+func (s *Store) persist(ctx context.Context, fn func() error) error {
 	if ctx.Err() != nil {
-		return s.fail(ctx, op, ctx.Err())
+		return ctx.Err()
 	}
 	err := fn()
 	if err == nil {
@@ -45,14 +52,14 @@ func (s *Store) retry(ctx context.Context, op string, fn func() error) error {
 	for start := time.Now(); s.dialect.classify(err).retry && time.Since(start) < busyLimit; {
 		select {
 		case <-ctx.Done():
-			return s.fail(ctx, op, err)
+			return err
 		case <-time.After(busyPause):
 		}
 		if err = fn(); err == nil {
 			return nil
 		}
 	}
-	return s.fail(ctx, op, err)
+	return err
 }
 
 // fail turns what the database said into what the contract says.

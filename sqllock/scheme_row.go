@@ -18,33 +18,48 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	if req.Fair {
 		return s.acquireFair(ctx, req)
 	}
-	var token uint64
+	owner := req.Owner.Hex()
+	// An attempt keeps other writers out even if it is refused. Where the last
+	// one was, look first: those who try again and again then disturb nobody.
+	if s.refused.has(req.Name) {
+		if err := s.blockedBy(ctx, req.Name, owner); err != nil {
+			return driver.Grant{}, err
+		}
+	}
 	// A lock that was refused and is free when its holder is looked up was
 	// released in between: try again, but not for ever.
 	for range 3 {
-		err := s.write(ctx, "acquire", func() (err error) {
-			token, err = attempt(s.stmts[acquire].QueryRowContext(ctx, req.Name, req.Owner.Hex(), millis(req.TTL), req.Holder.Encode()))
+		var token uint64
+		err := s.writeTogether(ctx, "acquire", func(ctx context.Context, use prepared) (err error) {
+			token, err = attempt(use(acquire).QueryRowContext(ctx, req.Name, owner, millis(req.TTL), req.Holder.Encode()))
 			return err
 		})
 		if err != nil {
 			return driver.Grant{}, err
 		}
 		if token != 0 {
+			s.refused.remove(req.Name)
 			return granted(&req, token), nil
 		}
-		var held *driver.HeldError
-		err = s.retry(ctx, "acquire", func() (err error) {
-			held, err = refusal(s.stmts[blocker].QueryRowContext(ctx, req.Name), req.Name)
-			return err
-		})
-		if err != nil {
+		s.refused.add(req.Name)
+		if err := s.blockedBy(ctx, req.Name, owner); err != nil {
 			return driver.Grant{}, err
-		}
-		if held.Token != 0 {
-			return driver.Grant{}, held
 		}
 	}
 	return driver.Grant{}, &driver.HeldError{Name: req.Name}
+}
+
+// blockedBy returns a HeldError if another owner has name, nil if nobody has.
+func (s *Store) blockedBy(ctx context.Context, name, owner string) error {
+	var held *driver.HeldError
+	err := s.read(ctx, "acquire", func() (err error) {
+		held, err = refusal(s.stmts[blocker].QueryRowContext(ctx, name, owner), name)
+		return err
+	})
+	if err == nil && held.Token != 0 {
+		return held
+	}
+	return err
 }
 
 // attempt reads the token of an attempt, zero if it was refused.
@@ -108,16 +123,19 @@ func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) (map[rowK
 		rows[i] = [4]any{g.Name, g.Owner.Hex(), g.Token, millis(g.TTL)}
 	}
 	var renewed map[rowKey]bool
-	err := s.write(ctx, "renew", func() error {
+	err := s.writeTogether(ctx, "renew", func(ctx context.Context, use prepared) error {
 		renewed = make(map[rowKey]bool, len(grants))
-		return s.each(ctx, renew, []any{encode(rows)}, func(scan func(...any) error) error {
+		return each(ctx, use(renew), []any{encode(rows)}, func(scan func(...any) error) error {
 			var key rowKey
 			err := scan(&key.name, &key.owner)
 			renewed[key] = true
 			return err
 		})
 	})
-	return renewed, err
+	if err != nil {
+		return nil, err
+	}
+	return renewed, nil
 }
 
 // Release implements driver.Store.
@@ -156,22 +174,25 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 }
 
 // change runs a statement that writes and says whether it changed anything.
-func (s *Store) change(ctx context.Context, op string, stmt statement, args ...any) (changed bool, err error) {
-	err = s.write(ctx, op, func() error {
-		result, err := s.stmts[stmt].ExecContext(ctx, args...)
+func (s *Store) change(ctx context.Context, op string, stmt statement, args ...any) (bool, error) {
+	var rows int64
+	err := s.writeTogether(ctx, op, func(ctx context.Context, use prepared) error {
+		result, err := use(stmt).ExecContext(ctx, args...)
 		if err != nil {
 			return err
 		}
-		n, err := result.RowsAffected()
-		changed = n > 0
+		rows, err = result.RowsAffected()
 		return err
 	})
-	return changed, err
+	if err != nil {
+		return false, err
+	}
+	return rows > 0, nil
 }
 
 // each runs a statement and calls fn for each row of the answer.
-func (s *Store) each(ctx context.Context, stmt statement, args []any, fn func(scan func(...any) error) error) error {
-	rows, err := s.stmts[stmt].QueryContext(ctx, args...)
+func each(ctx context.Context, stmt *sql.Stmt, args []any, fn func(scan func(...any) error) error) error {
+	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return err
 	}

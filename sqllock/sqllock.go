@@ -54,8 +54,9 @@ type Store struct {
 	stmts   [statementCount]*sql.Stmt
 
 	writing  chan struct{} // holds one element while somebody writes
+	backlog  backlog       // what waits to write
+	refused  nameSet       // names whose last attempt was refused
 	watchers watchers
-	sweeping sweepSettings
 
 	ctx    context.Context // of the background work; ends with Close
 	cancel context.CancelFunc
@@ -69,10 +70,6 @@ type Store struct {
 // The store respects the limits of db's pool and needs no more than one
 // connection. It never closes db: that stays with the caller, after Close.
 func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
-	return open(ctx, db, opts, defaultSweep)
-}
-
-func open(ctx context.Context, db *sql.DB, opts *Options, sweeping sweepSettings) (*Store, error) {
 	if opts == nil || opts.Dialect == nil {
 		return nil, errors.New("sqllock: Options.Dialect is not set")
 	}
@@ -86,13 +83,16 @@ func open(ctx context.Context, db *sql.DB, opts *Options, sweeping sweepSettings
 		tables:   tables,
 		writing:  make(chan struct{}, 1),
 		watchers: newWatchers(),
-		sweeping: sweeping,
 	}
-	if err := s.create(ctx); err != nil {
-		return nil, err
-	}
+	// A database that cannot be written can still be listed and examined, so
+	// nothing is written where the tables exist, which preparing tells.
 	if err := s.prepare(ctx); err != nil {
-		return nil, err
+		if err := s.create(ctx); err != nil {
+			return nil, err
+		}
+		if err := s.prepare(ctx); err != nil {
+			return nil, err
+		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work.Go(s.sweep)
@@ -121,17 +121,14 @@ func (s *Store) Close() error {
 	s.watchers.close()
 	s.cancel()
 	s.work.Wait()
+	s.writing <- struct{}{} // whoever writes is done
+	defer func() { <-s.writing }()
 	return s.closeStatements()
 }
 
-// create makes the tables. It only reads where they exist already, so that a
-// database that cannot be written can still be listed and examined.
+// create makes the tables that are missing.
 func (s *Store) create(ctx context.Context) error {
-	return s.retry(ctx, "open", func() error {
-		exists, err := s.dialect.hasTables(ctx, s.db, s.tables)
-		if err != nil || exists {
-			return err
-		}
+	return s.read(ctx, "open", func() error {
 		return s.inTx(ctx, func(tx *sql.Tx) error {
 			for _, text := range s.dialect.schema(s.tables) {
 				if _, err := tx.ExecContext(ctx, text); err != nil {
@@ -146,7 +143,7 @@ func (s *Store) create(ctx context.Context) error {
 func (s *Store) prepare(ctx context.Context) error {
 	texts := s.dialect.statements(s.tables)
 	for i, text := range texts {
-		err := s.retry(ctx, "open", func() (err error) {
+		err := s.read(ctx, "open", func() (err error) {
 			s.stmts[i], err = s.db.PrepareContext(ctx, text)
 			return err
 		})

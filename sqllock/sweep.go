@@ -7,19 +7,17 @@ import (
 	"time"
 )
 
-// sweepSettings say when rows of locks that nobody uses any more are deleted.
-type sweepSettings struct {
-	age      time.Duration // how long a lock must have been free
-	interval time.Duration // between two sweeps, by whichever store
-	page     int           // how many rows are looked at, and at most deleted, at once
-}
-
-var defaultSweep = sweepSettings{age: time.Hour, interval: 10 * time.Minute, page: 500}
+// Rows of locks that nobody uses any more are deleted.
+const (
+	sweepAge      = time.Hour        // how long a lock must have been free
+	sweepInterval = 10 * time.Minute // between two sweeps, by whichever store
+	sweepRows     = 500              // how many rows are looked at, and at most deleted, at once
+)
 
 // sweep deletes what is not needed any more, now and then until the store is
 // closed. What fails is tried again at the next interval.
 func (s *Store) sweep() {
-	ticker := time.NewTicker(s.sweeping.interval)
+	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {
 		_ = s.sweepOnce(s.ctx)
@@ -34,11 +32,19 @@ func (s *Store) sweep() {
 // sweepOnce sweeps everything, unless another store has done it within the
 // interval.
 func (s *Store) sweepOnce(ctx context.Context) error {
-	claimed, err := s.change(ctx, "sweep", claimSweep, s.sweeping.interval.Milliseconds())
+	const interval = int64(sweepInterval / time.Millisecond)
+	var due bool
+	err := s.read(ctx, "sweep", func() error {
+		return s.stmts[sweepDue].QueryRowContext(ctx, interval).Scan(&due)
+	})
+	if err != nil || !due {
+		return err
+	}
+	claimed, err := s.change(ctx, "sweep", claimSweep, interval)
 	if err != nil || !claimed {
 		return err
 	}
-	if _, err := s.change(ctx, "sweep", sweepQueue, s.sweeping.page); err != nil {
+	if _, err := s.change(ctx, "sweep", sweepQueue, sweepRows); err != nil {
 		return err
 	}
 	for after, more := "", true; more && err == nil; {
@@ -52,10 +58,10 @@ func (s *Store) sweepOnce(ctx context.Context) error {
 func (s *Store) sweepPage(ctx context.Context, after string) (last string, more bool, err error) {
 	var old []string
 	rows := 0
-	age := s.sweeping.age.Milliseconds()
-	err = s.retry(ctx, "sweep", func() error {
+	const age = int64(sweepAge / time.Millisecond)
+	err = s.read(ctx, "sweep", func() error {
 		old, rows = nil, 0
-		return s.each(ctx, sweepPage, []any{after, s.sweeping.page, age}, func(scan func(...any) error) error {
+		return each(ctx, s.stmts[sweepPage], []any{after, sweepRows, age}, func(scan func(...any) error) error {
 			var unused bool
 			rows++
 			err := scan(&last, &unused)
@@ -66,12 +72,12 @@ func (s *Store) sweepPage(ctx context.Context, after string) (last string, more 
 		})
 	})
 	if err != nil || len(old) == 0 {
-		return last, rows == s.sweeping.page, err
+		return last, rows == sweepRows, err
 	}
 	err = s.write(ctx, "sweep", func() error {
 		return s.inTx(ctx, func(tx *sql.Tx) error { return s.deleteRows(ctx, tx, old, age) })
 	})
-	return last, rows == s.sweeping.page, err
+	return last, rows == sweepRows, err
 }
 
 // deleteRows deletes those rows that are old still, and makes sure that a lock

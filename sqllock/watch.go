@@ -37,16 +37,17 @@ type watch struct {
 type watchers struct {
 	mu      sync.Mutex
 	byName  map[string][]*watch
-	names   []string // the keys of byName; nil if they must be collected anew
-	encoded string   // names as a JSON list
-	gone    []rowKey // watches that ended after they were published
+	names   []string    // the keys of byName; nil if they must be collected anew
+	encoded string      // names as a JSON list
+	gone    [][2]string // name and owner of watches that ended after they were published
 	polling bool
 	closed  bool
 	kick    chan struct{} // asks the poller to look
+	left    chan struct{} // says that there is somebody in gone
 }
 
 func newWatchers() watchers {
-	return watchers{byName: make(map[string][]*watch), kick: make(chan struct{}, 1)}
+	return watchers{byName: make(map[string][]*watch), kick: make(chan struct{}, 1), left: make(chan struct{}, 1)}
 }
 
 // add begins a watch, and the polling with the first. It is false after close.
@@ -64,7 +65,7 @@ func (ws *watchers) add(w *watch, poll func()) bool {
 		ws.polling = true
 		poll()
 	}
-	ws.look()
+	signal(ws.kick)
 	return true
 }
 
@@ -84,8 +85,8 @@ func (ws *watchers) remove(w *watch) {
 		ws.byName[w.name] = slices.Delete(all, i, i+1)
 	}
 	if !w.published.IsZero() {
-		ws.gone = append(ws.gone, rowKey{w.name, w.owner})
-		ws.look()
+		ws.gone = append(ws.gone, [2]string{w.name, w.owner})
+		signal(ws.left)
 	}
 }
 
@@ -96,18 +97,18 @@ func (ws *watchers) wake(name string) {
 	defer ws.mu.Unlock()
 	for _, w := range ws.byName[name] {
 		if w.fair {
-			ws.look()
+			signal(ws.kick)
 		} else {
 			w.wake()
 		}
 	}
 }
 
-// look asks the poller to look soon.
-func (ws *watchers) look() {
+// signal sends unless a signal is on its way already.
+func signal(c chan<- struct{}) {
 	select {
-	case ws.kick <- struct{}{}:
-	default: // it will
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -118,7 +119,7 @@ func (ws *watchers) close() {
 	for name, all := range ws.byName {
 		for _, w := range all {
 			if !w.published.IsZero() {
-				ws.gone = append(ws.gone, rowKey{w.name, w.owner})
+				ws.gone = append(ws.gone, [2]string{w.name, w.owner})
 			}
 		}
 		delete(ws.byName, name)

@@ -47,8 +47,8 @@ The lock
   breaks is noticed at the next renewal and ends the same way. While dlock itself
   is stopped nobody watches: when it goes on and the lease is over, the group gets
   KILL at once. 76 is also the status when only the release finds the lock lost.
-  If dlock itself is killed, so is the group, and the lock frees itself within the
-  TTL. Processes that leave the group (daemons, jobs of an interactive shell) or
+  If dlock itself is killed, or stopped until the lease is over, so is the group; the
+  lock frees itself within the TTL. Processes that leave the group (daemons, jobs of an interactive shell) or
   change their user are out of reach.
 
 Ctrl-C while waiting gives up the place in the queue and exits with 130. Ctrl-Z

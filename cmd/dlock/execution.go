@@ -188,7 +188,7 @@ func (e *execution) hold(lease *dlock.Lease, path string, store *openStore, arri
 	if lease.Context().Err() != nil {
 		return failf(exitLost, "lost %s before the command could start", harmless(e.name))
 	}
-	end, startErr := command.run(lease.Context(), arrived)
+	end, startErr := command.run(lease, arrived)
 	if startErr == nil && !end.lost && !end.interrupted {
 		keep(lease.Context(), acquired.Add(e.flags.minHold), arrived)
 	}

@@ -6,23 +6,28 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
-// The guard is a second dlock process that outlives the first: when dlock is
-// killed it kills the command's group. The parent-death signal, where there is
-// one, reaches the command alone and not what it has started.
+// The guard is a second dlock process that outlives the first: it kills the
+// command's group when dlock is killed, and when dlock is stopped for so long
+// that the lease ends. The parent-death signal, where there is one, reaches the
+// command alone and not what it has started.
 //
-// dlock writes the number of the group into a pipe, and a farewell when the
-// command has ended. If the pipe ends without that, dlock is dead.
+// dlock writes lines into a pipe: the number of the group, then again and again
+// for how long the lease lasts at least, and a farewell when the command has
+// ended. If the pipe ends without that, dlock is dead.
 
 const (
 	guardName     = "dlock-guard" // its argv[0]
 	guardFarewell = "ended"
+	guardBeat     = 50 * time.Millisecond // how often the guard looks at the clock
 )
 
 func isGuard(args []string) bool { return len(args) == 1 && args[0] == guardName }
@@ -30,18 +35,43 @@ func isGuard(args []string) bool { return len(args) == 1 && args[0] == guardName
 // guard is the whole program of the guard.
 func guard(pipe io.Reader) int {
 	signal.Ignore(stopSignals...) // a stop of the whole service must not end it first
-	lines := bufio.NewScanner(pipe)
-	group := 0
-	for lines.Scan() {
-		if lines.Text() == guardFarewell {
-			return 0
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(pipe); scanner.Scan(); {
+			lines <- scanner.Text()
 		}
-		group, _ = strconv.Atoi(strings.TrimSpace(lines.Text()))
+	}()
+	beat := time.NewTicker(guardBeat)
+	defer beat.Stop()
+	group, until := 0, time.Duration(math.MaxInt64)
+	end := func() { // the numbers of groups that are gone are not used again soon
+		if group > 1 {
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+		}
 	}
-	if group > 1 {
-		_ = syscall.Kill(-group, syscall.SIGKILL)
+	for {
+		select {
+		case line, open := <-lines:
+			number, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+			switch {
+			case !open:
+				end()
+				return 0
+			case line == guardFarewell:
+				return 0
+			case group == 0:
+				group = int(number)
+			default:
+				until = time.Duration(number)
+			}
+		case <-beat.C:
+			if uptime() > until {
+				end()
+				until = math.MaxInt64 // dlock says more when it goes on
+			}
+		}
 	}
-	return 0
 }
 
 // guardProcess is the guard as dlock sees it.
@@ -80,6 +110,9 @@ func startGuard() (*guardProcess, error) {
 
 // watch tells which group dies with dlock.
 func (g *guardProcess) watch(group int) { fmt.Fprintln(g.pipe, group) }
+
+// extend tells the instant, by uptime, before which the lease is not over.
+func (g *guardProcess) extend(until time.Duration) { fmt.Fprintln(g.pipe, int64(until)) }
 
 // dismiss ends the guard: the command needs none any more.
 func (g *guardProcess) dismiss() {

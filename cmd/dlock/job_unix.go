@@ -31,12 +31,13 @@ type job struct {
 	told      chan struct{} // closed when onLoss has returned
 }
 
-// run starts the command and returns when it has ended. When held is done the
+// run starts the command and returns when it has ended. When the lock is lost the
 // whole group is ended. An error says that the command did not start.
 //
 // All signals to the group and the wait for its leader are made by this one
 // goroutine, so that no signal can go to a process that is gone.
-func (j *job) run(held context.Context, arrived chan os.Signal) (ending, error) {
+func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
+	held := l.Context()
 	// The parent-death signal comes when the thread that forked is gone.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -60,7 +61,8 @@ func (j *job) run(held context.Context, arrived chan os.Signal) (ending, error) 
 		j.terminal.lend(j.group)
 	}
 
-	j.vigil = newVigil(held, j.patience)
+	j.vigil = newVigil(l, j.patience)
+	j.guard.extend(j.vigil.over)
 	beat := time.NewTicker(j.patience.beat)
 	defer beat.Stop()
 	lost := held.Done()
@@ -70,7 +72,8 @@ func (j *job) run(held context.Context, arrived chan os.Signal) (ending, error) 
 		select {
 		case <-children:
 		case <-beat.C:
-			j.vigil.note()
+			j.vigil.look()
+			j.guard.extend(j.vigil.over)
 		case s := <-arrived:
 			j.signal(s.(syscall.Signal))
 		case <-j.continued:

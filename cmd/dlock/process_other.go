@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"time"
@@ -20,9 +19,10 @@ type job struct {
 	onLoss   func() // says that the lock is lost
 }
 
-// run starts the command and returns when it has ended. When held is done the
+// run starts the command and returns when it has ended. When the lock is lost the
 // command is killed. An error says that it did not start.
-func (j *job) run(held context.Context, arrived chan os.Signal) (ending, error) {
+func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
+	held := l.Context()
 	process, err := os.StartProcess(j.path, j.args, &os.ProcAttr{Env: j.env, Files: j.files})
 	if err != nil {
 		return ending{}, err

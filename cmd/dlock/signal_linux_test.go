@@ -112,6 +112,37 @@ func TestPausedDlockLosesTheLock(t *testing.T) {
 	next.expect(0)
 }
 
+// A dlock that is stopped cannot end the group. Somebody else does, before the
+// lease is over: while dlock is still stopped and the store still keeps the lock.
+func TestStoppedDlockDoesNotLetTheGroupOutliveTheLease(t *testing.T) {
+	b := newBench(t)
+	p := b.start("exec", "--ttl", "3s", "job", "--", "sh", "-c", family)
+	grandchild, child := p.pid(), p.pid()
+	p.signal(syscall.SIGSTOP)
+	dead(t, "the command", child)
+	dead(t, "its child", grandchild)
+	contains(t, "stdout", b.must(0, "ls").stdout, "job")
+	p.signal(syscall.SIGCONT)
+	p.expect(76)
+}
+
+// One that is stopped for less than the lease lasts loses nothing.
+func TestShortlyStoppedDlockGoesOn(t *testing.T) {
+	b := newBench(t)
+	p := b.start("exec", "--ttl", "4s", "--grace", "100ms", "job", "--", "sh", "-c", "echo on; read line; echo $line")
+	if line := p.line(); line != "on" {
+		t.Fatalf("got %q", line)
+	}
+	p.signal(syscall.SIGSTOP)
+	time.Sleep(1500 * time.Millisecond) // is what is tested
+	p.signal(syscall.SIGCONT)
+	fmt.Fprintln(p.stdin, "still here")
+	if line := p.line(); line != "still here" {
+		t.Errorf("got %q", line)
+	}
+	p.expect(0)
+}
+
 func TestBrokenLockEndsTheGroup(t *testing.T) {
 	b := newBench(t)
 	p := b.start("exec", "--ttl", "1500ms", "--grace", "200ms", "job", "--", "sh", "-c", "echo $DLOCK_TOKEN;"+family)

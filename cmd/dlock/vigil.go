@@ -5,31 +5,37 @@ import (
 	"time"
 )
 
-// vigil remembers when the lock was last known to be held, which bounds the end
-// of the lease from below: a lease that is held lasts for the margin at least.
-// When dlock was paused this tells that there is no time left for grace.
+// lease is what a job needs to know of a *dlock.Lease.
+type lease interface {
+	Context() context.Context
+	Remaining() time.Duration
+}
+
+// vigil remembers when the lease will be over, as of the last look. When dlock
+// was paused this tells that there is no time left for grace.
 type vigil struct {
-	held     context.Context
+	lease    lease
 	patience patience
-	trusted  time.Duration // the lock was held then
+	over     time.Duration // by uptime; the lease is not over before
 }
 
-func newVigil(held context.Context, p patience) vigil {
-	return vigil{held: held, patience: p, trusted: uptime()}
+func newVigil(l lease, p patience) vigil {
+	v := vigil{lease: l, patience: p, over: uptime()}
+	v.look()
+	return v
 }
 
-// note looks whether the lock is held. The context of a lease looks at the clock
-// itself, so that a pause cannot go unnoticed in between.
-func (v *vigil) note() {
+// look learns of renewals. What it takes until its result is used is left out of
+// the lease, so that nothing lives on until its very end.
+func (v *vigil) look() {
 	now := uptime()
-	if v.held.Err() == nil {
-		v.trusted = now
+	if remaining := v.lease.Remaining(); remaining > 0 {
+		v.over = now + remaining + v.patience.margin - v.patience.beat
 	}
 }
 
 // graceLeft is how long after a loss the group may live. It is not positive if
 // the lease may be over.
 func (v *vigil) graceLeft() time.Duration {
-	untilEnd := v.trusted + v.patience.margin - v.patience.beat - uptime()
-	return min(v.patience.grace, untilEnd)
+	return min(v.patience.grace, v.over-uptime())
 }

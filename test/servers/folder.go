@@ -17,8 +17,8 @@ func (s *Server) createFolder(binary string) error {
 		return err
 	}
 	// Processes are recognized by the real path of where they work.
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 	s.in = Instance{Binary: binary, Dir: dir, Data: filepath.Join(dir, "data"), Host: "127.0.0.1"}
 	if s.guard, err = startGuard(dir); err != nil {

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(participantVariable) != "" { // a process of handover
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestEveryCaseRuns measures too briefly to mean anything, but in full.
+func TestEveryCaseRuns(t *testing.T) {
+	numberOfWaiters = 500
+	jobs, err := selection("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := len(stores) * len(kinds)
+	if len(jobs) != want {
+		t.Fatalf("%d cases, want %d", len(jobs), want)
+	}
+	for _, j := range jobs {
+		j.store.held = min(j.store.held, 1000)
+		j.kind.rounds = 1
+		t.Run(j.name(), func(t *testing.T) {
+			results, err := j.run(t.Context(), 20*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wanted := len(j.store.subjects); !j.kind.libraryOnly && len(results) != wanted {
+				t.Errorf("%d results, want one for each of %d subjects", len(results), wanted)
+			}
+			for _, r := range results {
+				if rate, ok := r.figures[pairsPerS]; ok && rate <= 0 {
+					t.Errorf("%s reached %v pairs a second", r.subject, rate)
+				}
+			}
+			switch f := results[0].figures; j.kind.name {
+			case "waiters":
+				if got := f[storeContenders]; got != 1 {
+					t.Errorf("the store saw %v contenders for %d waiters of one process, want 1", got, numberOfWaiters)
+				}
+			case "held":
+				if f[renewalsPerS] == 0 {
+					t.Error("nothing was renewed while it was held")
+				}
+			}
+		})
+	}
+}
+
+func TestSelection(t *testing.T) {
+	for only, want := range map[string]string{
+		"memory/solo":             "[memory/solo]",
+		"sqlite/held,memory/solo": "[sqlite/held memory/solo]",
+		"memory":                  "[memory/solo memory/many memory/handover memory/crowd memory/waiters memory/held]",
+	} {
+		jobs, err := selection(only)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, j := range jobs {
+			names = append(names, j.name())
+		}
+		if got := fmt.Sprint(names); got != want {
+			t.Errorf("--only %s selects %s, want %s", only, got, want)
+		}
+	}
+	if _, err := selection("oracle"); err == nil || !strings.Contains(err.Error(), "memory, sqlite") {
+		t.Errorf("an unknown store gives %v, want the known ones", err)
+	}
+}
+
+func TestJSONHasEveryFixedFigure(t *testing.T) {
+	var out bytes.Buffer
+	err := printJSON(&out, []result{{"memory/solo", "raw", figures{pairsPerS: 12.5, handoverP50: 3}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatalf("%s: %v", out.Bytes(), err)
+	}
+	want := map[string]any{
+		"case": "memory/solo", "subject": "raw", "pairs_per_s": 12.5, "p50_us": nil, "p99_us": nil,
+		"p99_wait_ms": nil, "jain": nil, "commands_per_pair": nil, "handover_p50_us": 3.0,
+	}
+	if fmt.Sprint(line) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", line, want)
+	}
+}
+
+func TestTableComparesWithFloorAndPeer(t *testing.T) {
+	var out bytes.Buffer
+	err := printTable(&out, []result{
+		{"redis/solo", "raw", figures{pairsPerS: 300}},
+		{"redis/solo", "dlock", figures{pairsPerS: 100, lowestRate: 90, bestRate: 110}},
+		{"redis/solo", "redsync", figures{pairsPerS: 50}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"redis/solo", "90..110", "3.00x", "0.50x"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table does not show %q:\n%s", want, out.String())
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	handoverProcesses  = 4
+	handoverGoroutines = 4 // of each
+	handoverHold       = time.Millisecond
+
+	shortest = 100 * handoverHold // window that tells anything
+)
+
+// handover: one lock, held for 1 ms, wanted by 4 processes with 4 goroutines
+// each. Where processes cannot share the store, clients stand for them.
+var handover = kind{name: "handover", rounds: 5, run: func(ctx context.Context, r round) (figures, error) {
+	contend := contendInClients
+	if r.store.processes {
+		contend = contendInProcesses
+	}
+	for {
+		reports, s, err := contend(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		f, err := evaluate(reports, s)
+		if !errors.Is(err, errTooShort) || r.window > 10*time.Second {
+			return f, err
+		}
+		r.window = 4 * max(r.window, shortest) // the machine is busy with something else
+	}
+}}
+
+// errTooShort says that there is nothing to take a median of.
+var errTooShort = errors.New("not one pair was measured")
+
+// span is a stretch of CLOCK_MONOTONIC, which all processes of a machine share.
+type span struct {
+	Start, Measured, End time.Duration // before Measured is the warm-up
+}
+
+// spanFor leaves everybody time to get ready.
+func spanFor(window time.Duration) span {
+	const ready = 20 * time.Millisecond
+	start := monotonic() + ready
+	measured := start + max(window/5, 20*handoverHold)
+	return span{start, measured, measured + max(window, shortest)}
+}
+
+// turn is one acquisition, on CLOCK_MONOTONIC.
+type turn struct {
+	Goroutine                          int
+	Asked, Granted, Released, Returned time.Duration
+
+	process int // set when reports are merged
+}
+
+// report is what one process or client did.
+type report struct {
+	Turns    []turn
+	Commands uint64
+	Counts   bool // Commands means something
+}
+
+// contend is one process's part.
+func contend(ctx context.Context, c client, s span) (report, error) {
+	const name = "bench/handover"
+	var (
+		group  sync.WaitGroup
+		mu     sync.Mutex // of all below
+		rep    report
+		failed error
+	)
+	for i := range handoverGoroutines {
+		w, err := c.worker(ctx, name)
+		if err != nil {
+			return report{}, err
+		}
+		group.Go(func() {
+			turns, err := takeTurns(ctx, w, i, s)
+			mu.Lock()
+			defer mu.Unlock()
+			rep.Turns = append(rep.Turns, turns...)
+			failed = errors.Join(failed, err)
+		})
+	}
+	group.Wait()
+	rep.Commands, rep.Counts = c.commands()
+	return rep, failed
+}
+
+func takeTurns(ctx context.Context, w worker, goroutine int, s span) ([]turn, error) {
+	var turns []turn
+	time.Sleep(s.Start - monotonic())
+	for monotonic() < s.End {
+		t := turn{Goroutine: goroutine, Asked: monotonic()}
+		if err := w.lock(ctx); err != nil {
+			return nil, err
+		}
+		t.Granted = monotonic()
+		time.Sleep(handoverHold)
+		t.Released = monotonic()
+		if err := w.unlock(ctx); err != nil {
+			return nil, err
+		}
+		t.Returned = monotonic()
+		turns = append(turns, t)
+	}
+	return turns, nil
+}
+
+// contendInClients lets clients of this process stand for processes.
+func contendInClients(ctx context.Context, r round) (reports []report, s span, err error) {
+	clients, err := connect(ctx, r.subject, r.dir, handoverProcesses)
+	if err != nil {
+		return nil, s, err
+	}
+	defer func() { err = errors.Join(err, closeAll(clients)) }()
+	reports = make([]report, len(clients))
+	failures := make([]error, len(clients))
+	s = spanFor(r.window)
+	var group sync.WaitGroup
+	for i, c := range clients {
+		group.Go(func() { reports[i], failures[i] = contend(ctx, c, s) })
+	}
+	group.Wait()
+	return reports, s, errors.Join(failures...)
+}
+
+// evaluate merges the reports into one history of the lock.
+func evaluate(reports []report, s span) (figures, error) {
+	var history []turn
+	var commands uint64
+	countable := true
+	for process, rep := range reports {
+		commands += rep.Commands
+		countable = countable && rep.Counts
+		for _, t := range rep.Turns {
+			t.process = process
+			history = append(history, t)
+		}
+	}
+	slices.SortFunc(history, func(a, b turn) int { return int(a.Granted - b.Granted) })
+	shares := make([]uint64, handoverProcesses*handoverGoroutines)
+	var pairs, waits, handovers []time.Duration
+	for i, t := range history {
+		if i > 0 {
+			before := history[i-1]
+			if t.Granted < before.Released {
+				return nil, fmt.Errorf("%w: process %d was granted the lock %v before process %d gave it up",
+					errNotExclusive, t.process, before.Released-t.Granted, before.process)
+			}
+			if waited := t.Asked < before.Released; waited && t.process != before.process && t.Granted >= s.Measured {
+				handovers = append(handovers, t.Granted-before.Released)
+			}
+		}
+		if t.Granted < s.Measured || t.Granted >= s.End {
+			continue
+		}
+		shares[t.process*handoverGoroutines+t.Goroutine]++
+		waits = append(waits, t.Granted-t.Asked)
+		pairs = append(pairs, t.Granted-t.Asked+t.Returned-t.Released)
+	}
+	if len(pairs) == 0 {
+		return nil, errTooShort
+	}
+	f := figures{
+		pairsPerS: float64(len(pairs)) / (s.End - s.Measured).Seconds(),
+		p50:       micros(percentile(pairs, 50)),
+		p99:       micros(percentile(pairs, 99)),
+		p99Wait:   millis(percentile(waits, 99)),
+		jain:      jainIndex(shares),
+	}
+	if len(handovers) > 0 {
+		f[handoverP50], f[handoverP99] = micros(percentile(handovers, 50)), micros(percentile(handovers, 99))
+	}
+	if countable {
+		f[perPair] = float64(commands) / float64(len(history))
+	}
+	return f, nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// held: one client holds many locks. What each costs in memory, and what
+// renewing all of them costs in CPU.
+var held = kind{name: "held", rounds: 1, libraryOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
+	open, err := r.store.open(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	o, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts := count(o.Store)
+	ttl := heldTTL(r.budget)
+	goroutines, before := runtime.NumGoroutine(), footprintNow()
+	c := dlock.New(counts.always(), &dlock.Options{TTL: ttl})
+	defer func() { err = errors.Join(err, c.Close(), o.close()) }()
+
+	n := r.store.held
+	leases, rate, err := hold(ctx, c, n)
+	if err != nil {
+		return nil, err
+	}
+	used := footprintNow().minus(before)
+	f = figures{
+		leaseCount:       float64(n),
+		acquisitionsPerS: rate,
+		bytesPerLease:    float64(used.heap+used.stack) / float64(n),
+		goroutinesAdded:  float64(runtime.NumGoroutine() - goroutines),
+		ttlSeconds:       ttl.Seconds(),
+	}
+	if err := observe(ctx, f, counts, 2*ttl/3); err != nil {
+		return nil, err
+	}
+	for _, lease := range leases {
+		if err := context.Cause(lease.Context()); err != nil {
+			return nil, fmt.Errorf("%s did not stay held: %w", lease.Name(), err)
+		}
+	}
+	return f, nil
+}}
+
+// heldTTL is the default, unless there is no time for it. Renewing costs in
+// inverse proportion, and the result says which TTL it was.
+func heldTTL(budget time.Duration) time.Duration {
+	if budget < 3*time.Second {
+		return 3 * time.Second
+	}
+	return dlock.DefaultTTL
+}
+
+func hold(ctx context.Context, c *dlock.Client, n int) (leases []*dlock.Lease, rate float64, err error) {
+	leases = make([]*dlock.Lease, n)
+	start := time.Now()
+	for i := range leases {
+		if leases[i], err = c.Lock(ctx, fmt.Sprintf("bench/held/%d", i)); err != nil {
+			return nil, 0, err
+		}
+	}
+	return leases, float64(n) / time.Since(start).Seconds(), nil
+}
+
+// observe adds to f what happens while nobody does anything but the watchdog.
+func observe(ctx context.Context, f figures, counts *counted, window time.Duration) error {
+	cpu, err := cpuTime()
+	if err != nil {
+		return err
+	}
+	calls, renewals := counts.calls.Load(), counts.renewals.Load()
+	select {
+	case <-time.After(window):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	after, err := cpuTime()
+	if err != nil {
+		return err
+	}
+	f[renewCPUShare] = (after - cpu).Seconds() / window.Seconds()
+	f[requestsPerS] = float64(counts.calls.Load()-calls) / window.Seconds()
+	f[renewalsPerS] = float64(counts.renewals.Load()-renewals) / window.Seconds()
+	return nil
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+// openToAll is a subject that grants everybody everything.
+type openToAll struct{}
+
+func (openToAll) worker(context.Context, string) (worker, error) { return openToAll{}, nil }
+func (openToAll) commands() (uint64, bool)                       { return 0, false }
+func (openToAll) close() error                                   { return nil }
+func (openToAll) lock(context.Context) error                     { return nil }
+func (openToAll) unlock(context.Context) error                   { return nil }
+
+func TestASubjectThatDoesNotExcludeIsFound(t *testing.T) {
+	broken := subject{"broken", func(string) (func(context.Context) (client, error), error) {
+		return func(context.Context) (client, error) { return openToAll{}, nil }, nil
+	}}
+	if err := excludes(t.Context(), broken, t.TempDir()); !errors.Is(err, errNotExclusive) {
+		t.Errorf("two clients: got %v, want %v", err, errNotExclusive)
+	}
+	_, err := handover.run(t.Context(), round{store: memory, subject: broken, window: 100 * time.Millisecond})
+	if !errors.Is(err, errNotExclusive) {
+		t.Errorf("handover: got %v, want %v", err, errNotExclusive)
+	}
+}
+
+func TestRoomNoticesCompany(t *testing.T) {
+	var r room
+	r.enter()
+	r.leave()
+	r.enter()
+	if err := r.check(); err != nil {
+		t.Fatalf("one at a time: %v", err)
+	}
+	var group sync.WaitGroup
+	group.Go(r.enter)
+	group.Wait()
+	if err := r.check(); !errors.Is(err, errNotExclusive) {
+		t.Errorf("two inside: got %v, want %v", err, errNotExclusive)
+	}
+}
+
+func TestEvaluateReadsTheHistory(t *testing.T) {
+	const ms = time.Millisecond
+	s := span{Start: 0, Measured: 10 * ms, End: 20 * ms}
+	reports := []report{
+		{Turns: []turn{{0, 9 * ms, 10 * ms, 12 * ms, 12 * ms, 0}}, Commands: 3, Counts: true},
+		{Turns: []turn{{1, 9 * ms, 13 * ms, 15 * ms, 16 * ms, 0}}, Commands: 5, Counts: true},
+	}
+	f, err := evaluate(reports, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range (figures{pairsPerS: 200, handoverP50: 1000, perPair: 4, p99Wait: 4}) {
+		if f[name] != want {
+			t.Errorf("%s is %v, want %v", name, f[name], want)
+		}
+	}
+	reports[1].Turns[0].Granted = 11 * ms // while the other still held it
+	if _, err := evaluate(reports, s); !errors.Is(err, errNotExclusive) {
+		t.Errorf("overlap: got %v, want %v", err, errNotExclusive)
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"slices"
+	"time"
+)
+
+// figures are what one round of one subject gave, by name.
+type figures map[string]float64
+
+// The figures that every line of JSON has, null where they do not apply.
+const (
+	pairsPerS  = "pairs_per_s"       // locks and unlocks a second, of all goroutines together
+	p50        = "p50_us"            // median time of a lock and an unlock, without the holding
+	p99        = "p99_us"            // 99th percentile of the same
+	p99Wait    = "p99_wait_ms"       // 99th percentile of the time of a lock, where others want it too
+	jain       = "jain"              // Jain's index of the pairs per goroutine: 1 is equal shares, 1/n all for one
+	perPair    = "commands_per_pair" // commands to the store per pair, failed attempts included
+	lowestRate = "pairs_per_s_min"   // of the rounds
+	bestRate   = "pairs_per_s_max"
+)
+
+// fixed are the figures of every line, in order.
+var fixed = []string{pairsPerS, p50, p99, p99Wait, jain, perPair}
+
+// Figures of single cases.
+const (
+	handoverP50 = "handover_p50_us" // from the start of the unlock in one process to the grant in another that waited
+	handoverP99 = "handover_p99_us"
+
+	waiterCount      = "waiters"
+	bytesPerWaiter   = "bytes_per_waiter" // heap and stack of a waiter, beyond a goroutine that is parked on a channel
+	heapPerWaiter    = "heap_per_waiter"  // the part of it that is on the heap
+	storeContenders  = "store_contenders" // waiters that the store knows of
+	requestsPerS     = "requests_per_s"   // commands to the store while nothing happens
+	leaseCount       = "leases"
+	bytesPerLease    = "bytes_per_lease"  // heap of a held lock, with its record in a store in memory
+	goroutinesAdded  = "goroutines_added" // by the client and all that it holds
+	renewCPUShare    = "renew_cpu_share"  // of one core, for renewing all of them
+	ttlSeconds       = "ttl_s"            // of the leases that were renewed
+	renewalsPerS     = "renewals_per_s"   // locks renewed a second
+	acquisitionsPerS = "acquisitions_per_s"
+)
+
+// percentile returns the p-th percentile of durations, sorting them.
+func percentile(durations []time.Duration, p float64) time.Duration {
+	if len(durations) == 0 {
+		return 0
+	}
+	slices.Sort(durations)
+	return durations[min(int(p/100*float64(len(durations))), len(durations)-1)]
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// jainIndex measures how equal shares are.
+func jainIndex(shares []uint64) float64 {
+	var sum, squares float64
+	for _, s := range shares {
+		sum += float64(s)
+		squares += float64(s) * float64(s)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(shares)) * squares)
+}
+
+// median of rounds, figure by figure, and the spread of the rate.
+func median(rounds []figures) figures {
+	byName := make(map[string][]float64)
+	for _, round := range rounds {
+		for name, value := range round {
+			byName[name] = append(byName[name], value)
+		}
+	}
+	result := make(figures)
+	for name, values := range byName {
+		slices.Sort(values)
+		middle := len(values) / 2
+		result[name] = values[middle]
+		if len(values)%2 == 0 {
+			result[name] = (values[middle-1] + values[middle]) / 2
+		}
+	}
+	if rates := byName[pairsPerS]; len(rates) > 0 {
+		result[lowestRate], result[bestRate] = rates[0], rates[len(rates)-1]
+	}
+	return result
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// participantVariable makes this program one of the processes of handover.
+const participantVariable = "DLOCK_BENCH_PARTICIPANT"
+
+// assignment is what such a process is told.
+type assignment struct {
+	Store, Subject, Dir string
+}
+
+// monotonic is the time on a clock that is the same in every process.
+func monotonic() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err) // the clock is always there
+	}
+	return time.Duration(now.Nano())
+}
+
+// contendInProcesses runs this program several times. Each says when it is
+// connected, is then told the span, and reports in the end.
+func contendInProcesses(ctx context.Context, r round) (reports []report, s span, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all []*participant
+	defer func() {
+		if err != nil {
+			cancel() // the others wait for what will not come
+		}
+		for _, p := range all {
+			err = errors.Join(err, p.end())
+		}
+	}()
+	for range handoverProcesses {
+		p, err := startParticipant(ctx, r)
+		if err != nil {
+			return nil, s, err
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		var connected bool
+		if err := p.hear.Decode(&connected); err != nil {
+			return nil, s, fmt.Errorf("a process did not get ready: %w", err)
+		}
+	}
+	s = spanFor(r.window)
+	for _, p := range all {
+		if err := p.tell.Encode(s); err != nil {
+			return nil, s, err
+		}
+	}
+	reports = make([]report, len(all))
+	for i, p := range all {
+		if err := p.hear.Decode(&reports[i]); err != nil {
+			return nil, s, fmt.Errorf("a process did not report: %w", err)
+		}
+	}
+	return reports, s, nil
+}
+
+// participate is the other side: what such a process does.
+func participate(ctx context.Context, text string) error {
+	var a assignment
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return err
+	}
+	sub, err := a.subject()
+	if err != nil {
+		return err
+	}
+	clients, err := connect(ctx, sub, a.Dir, 1)
+	if err != nil {
+		return err
+	}
+	err = follow(ctx, clients[0])
+	return errors.Join(err, closeAll(clients))
+}
+
+func follow(ctx context.Context, c client) error {
+	tell := json.NewEncoder(os.Stdout)
+	if err := tell.Encode(true); err != nil {
+		return err
+	}
+	var s span
+	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
+		return err
+	}
+	rep, err := contend(ctx, c, s)
+	if err != nil {
+		return err
+	}
+	return tell.Encode(rep)
+}
+
+func (a assignment) subject() (subject, error) {
+	for _, st := range stores {
+		for _, sub := range st.subjects {
+			if st.name == a.Store && sub.name == a.Subject {
+				return sub, nil
+			}
+		}
+	}
+	return subject{}, fmt.Errorf("no subject %s on %s", a.Subject, a.Store)
+}
+
+// participant is a process of handover, seen from the one that started it.
+type participant struct {
+	cmd  *exec.Cmd
+	tell *json.Encoder
+	hear *json.Decoder
+}
+
+// end waits for a process that has reported, and ends one that has not.
+func (p *participant) end() error {
+	timer := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
+	return p.cmd.Wait()
+}
+
+func startParticipant(ctx context.Context, r round) (*participant, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(assignment{r.store.name, r.subject.name, r.dir})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), participantVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &participant{cmd, json.NewEncoder(input), json.NewDecoder(output)}, nil
+}

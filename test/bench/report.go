@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// result is what a subject reached in a case.
+type result struct {
+	kase    string
+	subject string
+	figures figures
+}
+
+// printJSON writes one object a line: case, subject, the fixed figures, and
+// then those of the case by name.
+func printJSON(w io.Writer, results []result) error {
+	for _, r := range results {
+		var line strings.Builder
+		fmt.Fprintf(&line, `{"case":%s,"subject":%s`, quote(r.kase), quote(r.subject))
+		for _, name := range append(slices.Clone(fixed), r.extras()...) {
+			value := "null"
+			if v, ok := r.figures[name]; ok {
+				value = strconv.FormatFloat(v, 'f', -1, 64)
+			}
+			fmt.Fprintf(&line, ",%s:%s", quote(name), value)
+		}
+		if _, err := fmt.Fprintf(w, "%s}\n", line.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func quote(text string) string {
+	b, _ := json.Marshal(text) // a string: cannot fail
+	return string(b)
+}
+
+// extras are the names of the figures that not every line has.
+func (r result) extras() []string {
+	names := slices.Sorted(maps.Keys(r.figures))
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(fixed, name) })
+}
+
+// printTable prints the results of one case for people.
+func printTable(w io.Writer, results []result) error {
+	if len(results) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "%s\tpairs/s\tspread\tvs floor\tvs peer\tp50 us\tp99 us\tp99 wait ms\tjain\tcmds/pair\t\n", results[0].kase)
+	floor := rateOf(results, func(s string) bool { return s == "raw" })
+	peer := rateOf(results, isPeer)
+	for _, r := range results {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.subject,
+			r.show(pairsPerS), r.spread(), r.times(floor), r.times(peer),
+			r.show(p50), r.show(p99), r.show(p99Wait), r.show(jain), r.show(perPair))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, r := range results {
+		var parts []string
+		for _, name := range r.extras() {
+			if name != lowestRate && name != bestRate {
+				parts = append(parts, name+" "+r.show(name))
+			}
+		}
+		if len(parts) > 0 {
+			fmt.Fprintf(w, "  %s: %s\n", r.subject, strings.Join(parts, ", "))
+		}
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// isPeer is true for other people's libraries.
+func isPeer(subject string) bool {
+	name, _, _ := strings.Cut(subject, "/")
+	return name != "raw" && name != "bare" && name != "dlock"
+}
+
+// rateOf returns the best rate among some subjects; zero if there is none.
+func rateOf(results []result, match func(subject string) bool) (best float64) {
+	for _, r := range results {
+		if match(r.subject) {
+			best = max(best, r.figures[pairsPerS])
+		}
+	}
+	return best
+}
+
+// times is how much longer a pair takes than with another rate.
+func (r result) times(other float64) string {
+	rate := r.figures[pairsPerS]
+	if rate == 0 || other == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", other/rate)
+}
+
+// spread is how far the rounds were apart.
+func (r result) spread() string {
+	low, high := r.figures[lowestRate], r.figures[bestRate]
+	if low == 0 || high == low {
+		return "-"
+	}
+	return short(low) + ".." + short(high)
+}
+
+func (r result) show(name string) string {
+	value, ok := r.figures[name]
+	if !ok {
+		return "-"
+	}
+	return short(value)
+}
+
+// short has three significant digits, and all digits before the point.
+func short(v float64) string {
+	switch size := math.Abs(v); {
+	case v == math.Trunc(v) || size >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case size >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case size >= 1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	default:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+)
+
+// store is a place for locks, with the subjects that lock in it. One file
+// each; see stores.
+type store struct {
+	name string
+
+	// open prepares the state of one round, in dir if it lives outside this
+	// process, and opens what is there already.
+	open opener
+
+	// processes says that several processes can share the state.
+	processes bool
+
+	// held is how many locks the case of that name holds.
+	held int
+
+	subjects []subject
+}
+
+// stores, in the order in which they are measured.
+var stores = []store{memory, sqlite}
+
+// subject is something that locks.
+type subject struct {
+	name string
+
+	// open returns a function that makes clients which share one state, each
+	// as a process of its own would have it.
+	open func(dir string) (connect func(context.Context) (client, error), err error)
+}
+
+// client is one process's access to the locks.
+type client interface {
+	// worker returns what one goroutine needs to take and give the lock name.
+	worker(ctx context.Context, name string) (worker, error)
+	// commands is how many commands were sent to the store so far; false where
+	// there is no such thing.
+	commands() (n uint64, ok bool)
+	close() error
+}
+
+// worker takes and gives one lock, again and again. It keeps what it has to
+// remember in between, so that measuring allocates nothing.
+type worker interface {
+	lock(ctx context.Context) error // waits
+	unlock(ctx context.Context) error
+}

@@ -1,0 +1,176 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+)
+
+// mount mounts a file system for the time of the test. The tests run as root.
+func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
+	t.Helper()
+	if err := syscall.Mount(source, target, kind, flags, data); err != nil {
+		t.Fatalf("this test needs to mount file systems (root, CAP_SYS_ADMIN): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+}
+
+// remount changes what mount has mounted.
+func remount(t *testing.T, target string, flags uintptr) {
+	t.Helper()
+	if err := syscall.Mount("", target, "", syscall.MS_REMOUNT|flags, ""); err != nil {
+		t.Fatalf("this test needs to mount file systems (root, CAP_SYS_ADMIN): %v", err)
+	}
+}
+
+// wantUnreachable demands an error that says what is wrong.
+func wantUnreachable(t *testing.T, err error, because string) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), because) {
+		t.Errorf("got %v, want ErrUnreachable that says %q", err, because)
+	}
+	var coded interface{ Code() int }
+	if !errors.As(err, &coded) {
+		t.Errorf("%v does not wrap the driver's error", err)
+	}
+}
+
+func tryOpen(t *testing.T, path string) error {
+	t.Helper()
+	store, err := openFile(t.Context(), path)
+	if err == nil {
+		t.Cleanup(func() { _ = store.Close() })
+	}
+	return err
+}
+
+func TestNotADatabase(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	text := []byte(strings.Repeat("Dear diary, today nobody held a lock. ", 100))
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantUnreachable(t, tryOpen(t, path), "not an SQLite database")
+	if after, err := os.ReadFile(path); err != nil || string(after) != string(text) {
+		t.Errorf("the file that is not a database was changed: %v", err)
+	}
+}
+
+func TestMissingFolder(t *testing.T) {
+	t.Parallel()
+	wantUnreachable(t, tryOpen(t, filepath.Join(t.TempDir(), "missing", "locks.db")), "missing or not accessible")
+}
+
+func TestFolderInsteadOfFile(t *testing.T) {
+	t.Parallel()
+	wantUnreachable(t, tryOpen(t, t.TempDir()), "missing or not accessible")
+}
+
+func TestReadOnlyFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	mount(t, "tmpfs", folder, "tmpfs", 0, "size=1m")
+	remount(t, folder, syscall.MS_RDONLY)
+	wantUnreachable(t, tryOpen(t, filepath.Join(folder, "locks.db")), "missing or not accessible")
+}
+
+// TestReadOnlyFile: what is there can be seen and examined, and not changed.
+func TestReadOnlyFile(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	writer := openStore(t, path)
+	grant := mustAcquire(t, writer, request("x"))
+	mount(t, path, path, "", syscall.MS_BIND, "")
+	remount(t, path, syscall.MS_BIND|syscall.MS_RDONLY)
+
+	store := openStore(t, path)
+	_, err := store.Acquire(t.Context(), request("y"))
+	wantUnreachable(t, err, "cannot be written")
+	wantUnreachable(t, store.Release(t.Context(), grant), "cannot be written")
+	for _, err := range store.Renew(t.Context(), []driver.Grant{grant}) {
+		wantUnreachable(t, err, "cannot be written")
+	}
+	_, err = store.AcquireAll(t.Context(), []driver.Request{request("y"), request("z")})
+	wantUnreachable(t, err, "cannot be written")
+	listed := 0
+	for info, err := range store.List(t.Context(), "") {
+		if err != nil || info.Name != "x" {
+			t.Errorf("list: %+v, %v", info, err)
+		}
+		listed++
+	}
+	if listed != 1 {
+		t.Errorf("%d locks are listed, want 1", listed)
+	}
+	if level := finding(t, store, "writable").Level; level != driver.LevelProblem {
+		t.Errorf("Diagnose grades a file that cannot be written %q", level)
+	}
+}
+
+// TestFullDisk: an error that says so, nothing half-done, nothing lost.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	mount(t, "tmpfs", folder, "tmpfs", 0, "size=256k")
+	path := filepath.Join(folder, "locks.db")
+	store := openStore(t, path)
+	kept := mustAcquire(t, store, request("kept"))
+
+	filler, err := os.Create(filepath.Join(folder, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filler.Close()
+	for err == nil {
+		_, err = filler.Write(make([]byte, 512))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	for range 3 {
+		_, err = store.Acquire(t.Context(), request("one too many"))
+		wantUnreachable(t, err, "")
+	}
+	if !strings.Contains(err.Error(), "the disk is full") && !strings.Contains(err.Error(), "writing the file failed") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	wantUnreachable(t, tryOpen(t, filepath.Join(folder, "new.db")), "")
+
+	if err := os.Truncate(filler.Name(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if grant := mustAcquire(t, store, request("one too many")); grant.Token != 1 {
+		t.Errorf("failed attempts left a trace: token %d, want 1", grant.Token)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil {
+		t.Errorf("a lock from before the disk was full is lost: %v", errs)
+	}
+}
+
+// finding returns what Diagnose says about one check.
+func finding(t *testing.T, store *sqllock.Store, check string) driver.Finding {
+	t.Helper()
+	findings, err := store.Diagnose(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		if f.Check == check {
+			return f
+		}
+	}
+	t.Fatalf("Diagnose does not check %s: %+v", check, findings)
+	return driver.Finding{}
+}

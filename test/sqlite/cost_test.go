@@ -1,0 +1,157 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/dlock-go/dlock/sqllock"
+)
+
+// counting is a way to SQLite that counts the statements that are run.
+type counting struct {
+	dsn        string
+	statements atomic.Int64
+}
+
+// Driver implements driver.Connector.
+func (c *counting) Driver() driver.Driver { return &sqlite.Driver{} }
+
+// Connect implements driver.Connector.
+func (c *counting) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.Driver().Open(c.dsn)
+	if err != nil {
+		return nil, err
+	}
+	return countingConn{conn.(fullConn), conn.(driver.SessionResetter), conn.(driver.Validator), c}, nil
+}
+
+// fullConn is what the driver's connections can do and database/sql asks for.
+type fullConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+type countingConn struct {
+	fullConn
+	driver.SessionResetter
+	driver.Validator
+	c *counting
+}
+
+func (c countingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	stmt, err := c.fullConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return countingStmt{stmt.(fullStmt), c.c}, nil
+}
+
+func (c countingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.c.statements.Add(1)
+	return c.fullConn.ExecContext(ctx, query, args)
+}
+
+func (c countingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.c.statements.Add(1)
+	return c.fullConn.QueryContext(ctx, query, args)
+}
+
+type fullStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+type countingStmt struct {
+	fullStmt
+	c *counting
+}
+
+func (s countingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	s.c.statements.Add(1)
+	return s.fullStmt.ExecContext(ctx, args)
+}
+
+func (s countingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	s.c.statements.Add(1)
+	return s.fullStmt.QueryContext(ctx, args)
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime(t testing.TB) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// TestIdleWaiting: a process that waits for 1,000 names makes a few statements
+// a second in total while nothing happens, uses no CPU worth the name, and
+// still notices each release at once.
+func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
+	path := tempFile(t)
+	holder := openStore(t, path)
+	way := &counting{dsn: sqllock.SQLiteDSN(path)}
+	db := sql.OpenDB(way)
+	t.Cleanup(func() { _ = db.Close() })
+	store := newStore(t, db)
+
+	const names = 1000
+	type waiter struct {
+		release func()
+		woken   <-chan struct{}
+	}
+	waiters := make([]waiter, names)
+	for i := range waiters {
+		name := fmt.Sprintf("name/%d", i)
+		grant := mustAcquire(t, holder, request(name))
+		woken, stop := watch(t, store, request(name))
+		defer stop()
+		waiters[i] = waiter{func() { mustRelease(t, holder, grant) }, woken}
+	}
+	// When others see that it waits for all of them, it has settled.
+	plain := openDB(t, path)
+	eventually(t, "all waiters are seen", func() bool {
+		return number(t, plain, `SELECT count(*) FROM dlock_queue WHERE fair = 0`) == names
+	})
+	quiet := time.NewTimer(time.Second) // the looks that follow a change
+	<-quiet.C
+
+	const window = 4 * time.Second
+	before, used := way.statements.Load(), cpuTime(t)
+	quiet.Reset(window)
+	<-quiet.C
+	statements, cpu := way.statements.Load()-before, cpuTime(t)-used
+	perSecond := float64(statements) / window.Seconds()
+	t.Logf("waiting for %d names: %.1f statements a second, %.2f %% of a core", names, perSecond, 100*cpu.Seconds()/window.Seconds())
+	if perSecond > 5 {
+		t.Errorf("waiting for %d names takes %.1f statements a second, want at most 5", names, perSecond)
+	}
+	if share := cpu.Seconds() / window.Seconds(); share > 0.05 && !raceEnabled {
+		t.Errorf("waiting for %d names takes %.1f %% of a core, want at most 5", names, 100*share)
+	}
+	for _, i := range []int{0, 500, 999} {
+		select {
+		case <-waiters[i].woken:
+			t.Errorf("waiter %d was woken while the lock was held", i)
+		default:
+		}
+		start := time.Now()
+		waiters[i].release()
+		waitFor(t, waiters[i].woken, "wake-up")
+		t.Logf("woken %v after the release began", time.Since(start))
+	}
+}

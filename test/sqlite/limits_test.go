@@ -1,0 +1,311 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+)
+
+// TestOneConnection uses everything at once over a single connection.
+func TestOneConnection(t *testing.T) {
+	t.Parallel()
+	db := open(t, sqllock.SQLiteDSN(tempFile(t)))
+	db.SetMaxOpenConns(1)
+	store := newStore(t, db)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var work sync.WaitGroup
+	for i := range 8 {
+		work.Go(func() {
+			for turn := range 10 {
+				req := request(fmt.Sprintf("name/%d", i))
+				req.Fair, req.Queue = turn%2 == 0, true
+				stop, err := store.Watch(ctx, req, func() {})
+				if err != nil {
+					t.Errorf("watch: %v", err)
+					return
+				}
+				grants, err := store.AcquireAll(ctx, []driver.Request{req})
+				if err != nil {
+					t.Errorf("acquire: %v", err)
+					return
+				}
+				for info, err := range store.List(ctx, "") {
+					if err != nil {
+						t.Errorf("list: %v", err)
+					} else if info.Name == req.Name && store.Renew(ctx, grants) != nil {
+						t.Error("renew while listing failed")
+					}
+				}
+				if err := store.Release(ctx, grants[0]); err != nil {
+					t.Errorf("release: %v", err)
+				}
+				stop()
+			}
+		})
+	}
+	work.Wait()
+	if _, err := store.Diagnose(ctx); err != nil {
+		t.Errorf("diagnose: %v", err)
+	}
+}
+
+func TestNamesAndPrefixes(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, tempFile(t))
+	names := []string{
+		"a", "A", "a ", " a", "a/b", "a/b/c", "a%", "a_", "ab", "a*", "a?", "a[b]", `a\`, `it's`, `"quoted"`, "a;--",
+		"ä", "Ä", "a\u0308", "ß", "ss", "名前", "🔒", "🔒🔒", "\u200b", "null", "0", "1e3", "0x10",
+		strings.Repeat("x", driver.MaxNameBytes), strings.Repeat("x", driver.MaxNameBytes-1),
+	}
+	for _, name := range names {
+		mustAcquire(t, store, request(name)) // and would be refused if two were the same
+	}
+	for _, prefix := range append([]string{"", "名", "\xe5", "nothing", "a%b", "x"}, names...) {
+		var want, got []string
+		for _, name := range names {
+			if strings.HasPrefix(name, prefix) {
+				want = append(want, name)
+			}
+		}
+		for info, err := range store.List(t.Context(), prefix) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, info.Name)
+			if info.Holder.Note != info.Name {
+				t.Errorf("%q has the holder of %q", info.Name, info.Holder.Note)
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(want, got) {
+			t.Errorf("prefix %q lists %q, want %q", prefix, got, want)
+		}
+	}
+}
+
+func TestListInPages(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, tempFile(t))
+	const names = 600
+	var reqs []driver.Request
+	for i := range names {
+		reqs = append(reqs, request(fmt.Sprintf("p/%d", i)))
+	}
+	if _, err := store.AcquireAll(t.Context(), append(reqs, request("q"))); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for info, err := range store.List(t.Context(), "p/") {
+		if err != nil || seen[info.Name] {
+			t.Fatalf("%q again, or %v", info.Name, err)
+		}
+		seen[info.Name] = true
+	}
+	if len(seen) != names {
+		t.Errorf("%d locks are listed, want %d", len(seen), names)
+	}
+}
+
+// TestPaths opens files whose names mean something in a data source name.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"plain.db", "with space.db", "50%.db", "%41.db", "what?.db", "a#b.db", "a&b=c.db", "ä🔒.db", "a;b.db", "a'b.db", `a"b.db`, `back\slash.db`} {
+		path := filepath.Join(t.TempDir(), name)
+		openStore(t, path)
+		found, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.db"))
+		if err != nil || !slices.Equal(found, []string{path}) {
+			t.Errorf("opening %q created %q, %v", path, found, err)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	db := open(t, sqllock.SQLiteDSN(path))
+	for _, prefix := range []string{"a-b", "1a", "x;drop", "ä", strings.Repeat("x", 41), "a b", `a"`} {
+		if _, err := sqllock.New(t.Context(), db, &sqllock.Options{Dialect: sqllock.SQLite, TablePrefix: prefix}); err == nil {
+			t.Errorf("table prefix %q is accepted", prefix)
+		}
+		if _, err := sqllock.Schema(sqllock.SQLite, prefix); err == nil {
+			t.Errorf("table prefix %q is accepted for a schema", prefix)
+		}
+	}
+	if _, err := sqllock.New(t.Context(), db, nil); err == nil {
+		t.Error("a store without a dialect is accepted")
+	}
+	texts, err := sqllock.Schema(sqllock.SQLite, "By_Hand_2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range texts {
+		if _, err := db.Exec(text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	byHand, err := sqllock.New(t.Context(), db, &sqllock.Options{Dialect: sqllock.SQLite, TablePrefix: "By_Hand_2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer byHand.Close()
+	mustAcquire(t, byHand, request("x"))
+	mustAcquire(t, newStore(t, db), request("x")) // another prefix is another world
+}
+
+// TestCancelledWhileBusy: a call returns soon after its context ends although
+// another process keeps the database locked, and leaves no transaction open.
+func TestCancelledWhileBusy(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	store := openStore(t, path)
+	db := openDB(t, path)
+	for _, test := range []struct {
+		name string
+		call func(context.Context) error
+	}{
+		{"acquire", func(ctx context.Context) error { _, err := store.Acquire(ctx, request("x")); return err }},
+		{"fair", func(ctx context.Context) error {
+			req := request("x")
+			req.Fair, req.Queue = true, true
+			_, err := store.Acquire(ctx, req)
+			return err
+		}},
+		{"all", func(ctx context.Context) error {
+			_, err := store.AcquireAll(ctx, []driver.Request{request("x"), request("y")})
+			return err
+		}},
+		{"release", func(ctx context.Context) error { return store.Release(ctx, driver.Grant{Name: "x"}) }},
+		{"renew", func(ctx context.Context) error { return store.Renew(ctx, []driver.Grant{{Name: "x"}})[0] }},
+	} {
+		blocker, err := db.Begin() // immediate
+		if err != nil {
+			t.Fatal(err)
+		}
+		cause := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, cause)
+		start := time.Now()
+		err = test.call(ctx)
+		took := time.Since(start)
+		cancel()
+		if !errors.Is(err, cause) || took > time.Second {
+			t.Errorf("%s on a locked database, cancelled after 50 ms: %v after %v", test.name, err, took)
+		}
+		if err := blocker.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := db.Exec(`UPDATE dlock_meta SET value = value`) // waits for open transactions
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("after %s: %v", test.name, err)
+			}
+		case <-time.After(limit):
+			t.Fatalf("%s left a transaction open", test.name)
+		}
+	}
+	mustAcquire(t, store, request("x"))
+}
+
+// TestOtherSettings: a database that was opened in the user's own way works.
+func TestOtherSettings(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]string{
+		"rollback journal": "?_pragma=journal_mode(DELETE)",
+		"deferred":         "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(1000)",
+		"UTF-16":           "?_pragma=encoding('UTF-16')&_txlock=exclusive",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := tempFile(t)
+			a, b := newStore(t, open(t, "file:"+path+settings)), newStore(t, open(t, "file:"+path+settings))
+			var work sync.WaitGroup
+			for i, store := range []*sqllock.Store{a, b, a, b} {
+				work.Go(func() {
+					for range 5 {
+						mustRelease(t, store, acquireSoon(t, store, "x"))
+						mustRelease(t, store, mustAcquire(t, store, request(fmt.Sprintf("ä%d", i))))
+					}
+				})
+			}
+			work.Wait()
+		})
+	}
+}
+
+func TestMemoryDatabase(t *testing.T) {
+	t.Parallel()
+	db := open(t, ":memory:")
+	db.SetMaxOpenConns(1)
+	store := newStore(t, db)
+	grant := mustAcquire(t, store, request("x"))
+	woken, stop := watch(t, store, request("x"))
+	defer stop()
+	mustRelease(t, store, grant)
+	waitFor(t, woken, "wake-up")
+	if level := finding(t, store, "file").Level; level != driver.LevelWarning {
+		t.Errorf("Diagnose grades a database in memory %q", level)
+	}
+}
+
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	store := openStore(t, path)
+	for _, check := range []string{"file", "journal_mode", "synchronous", "tables", "writable"} {
+		if f := finding(t, store, check); f.Level != driver.LevelOK {
+			t.Errorf("a store as recommended: %+v", f)
+		}
+	}
+	weak := newStore(t, open(t, "file:"+tempFile(t)+"?_pragma=journal_mode(DELETE)&_pragma=synchronous(NORMAL)"))
+	for _, check := range []string{"journal_mode", "synchronous"} {
+		if f := finding(t, weak, check); f.Level != driver.LevelWarning {
+			t.Errorf("a store that promises less: %+v", f)
+		}
+	}
+	if _, err := openDB(t, path).Exec(`DROP TABLE dlock_queue`); err != nil {
+		t.Fatal(err)
+	}
+	if f := finding(t, store, "tables"); f.Level != driver.LevelProblem {
+		t.Errorf("a store without its tables: %+v", f)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	db := open(t, sqllock.SQLiteDSN(tempFile(t)))
+	store := newStore(t, db)
+	ctx := t.Context()
+	for range 2 {
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, acquireErr := store.Acquire(ctx, request("x"))
+	_, watchErr := store.Watch(ctx, request("x"), func() {})
+	for _, err := range []error{acquireErr, watchErr, store.Release(ctx, driver.Grant{Name: "x"}), store.Renew(ctx, make([]driver.Grant, 1))[0]} {
+		if !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("a call after Close: %v, want ErrClosed", err)
+		}
+	}
+	if err := db.PingContext(ctx); err != nil {
+		t.Errorf("Close of the store closed the database: %v", err)
+	}
+	var stats sql.DBStats
+	eventually(t, "nothing is in use", func() bool { stats = db.Stats(); return stats.InUse == 0 })
+}

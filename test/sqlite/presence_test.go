@@ -1,0 +1,58 @@
+package sqlite
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+)
+
+// waiters is how many wait for "x", which is held.
+func waiters(t testing.TB, store *sqllock.Store) int {
+	t.Helper()
+	for info, err := range store.List(t.Context(), "x") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Waiters
+	}
+	t.Fatal("the lock is not listed")
+	return 0
+}
+
+// TestWaitersAreSeen: fair waiters at once, others after a while, and none of
+// them when they have left, be it by closing the store.
+func TestWaitersAreSeen(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	a, b := openStore(t, path), openStore(t, path)
+	mustAcquire(t, a, request("x"))
+	_, stop := watch(t, b, request("x"))
+	if n := waiters(t, a); n != 0 {
+		t.Errorf("who has just come is seen: %d waiters", n)
+	}
+	eventually(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
+
+	fair := request("x")
+	fair.Fair, fair.Queue = true, true
+	if _, err := b.Acquire(t.Context(), fair); err == nil {
+		t.Fatal("a held lock was granted")
+	}
+	if n := waiters(t, a); n != 2 {
+		t.Errorf("%d waiters are seen, want 2", n)
+	}
+	if err := b.Release(t.Context(), driver.Grant{Name: "x", Owner: fair.Owner}); err == nil {
+		t.Error("a place in the queue was released as if it were the lock")
+	}
+	stop()
+	eventually(t, "nobody waits", func() bool { return waiters(t, a) == 0 })
+
+	watch(t, b, request("x"))
+	eventually(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := waiters(t, a); n != 0 {
+		t.Errorf("a closed store is seen waiting: %d waiters", n)
+	}
+}

@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// eventually asks until the answer is yes, with a limit.
+func eventually(t testing.TB, what string, yes func() bool) {
+	t.Helper()
+	deadline := time.After(limit)
+	for ticker := time.NewTicker(2 * time.Millisecond); !yes(); {
+		select {
+		case <-deadline:
+			t.Fatalf("%s: not within %v", what, limit)
+		case <-ticker.C:
+		}
+	}
+}
+
+func number(t testing.TB, db *sql.DB, query string) (n int64) {
+	t.Helper()
+	if err := db.QueryRow(query).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// age makes everything two hours older, so that the next store sweeps.
+func age(t testing.TB, db *sql.DB) {
+	t.Helper()
+	for _, text := range []string{
+		`UPDATE dlock_locks SET since = since - 7200000, expires = expires - 7200000 WHERE owner IS NULL OR expires <= unixepoch('subsec') * 1000`,
+		`UPDATE dlock_meta SET value = 0 WHERE key = 'swept'`,
+	} {
+		if _, err := db.Exec(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	db := openDB(t, path)
+	store := newStore(t, db)
+	const names = 1200 // more than are swept at once
+	var reqs []driver.Request
+	for i := range names {
+		reqs = append(reqs, request(fmt.Sprintf("name/%d", i)))
+	}
+	grants, err := store.AcquireAll(t.Context(), reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, grant := range grants[:names-3] {
+		mustRelease(t, store, grant)
+	}
+	for range 9 {
+		mustRelease(t, store, mustAcquire(t, store, request("name/7")))
+	}
+	if errs := store.Renew(t.Context(), grants[names-3:]); errs != nil {
+		t.Fatal(errs)
+	}
+	age(t, db)
+	young := mustAcquire(t, store, request("young"))
+	mustRelease(t, store, young)
+
+	other := openStore(t, path)
+	eventually(t, "the unused rows are swept", func() bool {
+		return number(t, db, `SELECT count(*) FROM dlock_locks`) <= 4
+	})
+	if n := number(t, db, `SELECT count(*) FROM dlock_locks`); n != 4 {
+		t.Errorf("%d rows are left, want the 3 that are held and the young one", n)
+	}
+	if floor := number(t, db, `SELECT value FROM dlock_meta WHERE key = 'floor'`); floor != 10 {
+		t.Errorf("the floor is %d, want the highest token swept, 10", floor)
+	}
+	for _, name := range []string{"name/7", "name/8", "never seen"} {
+		if grant := mustAcquire(t, other, request(name)); grant.Token != 11 {
+			t.Errorf("%q came back with token %d, want 11", name, grant.Token)
+		}
+	}
+	if errs := other.Renew(t.Context(), grants[names-3:]); errs != nil {
+		t.Errorf("what is held was swept: %v", errs)
+	}
+}
+
+// TestTokensRiseAcrossSweeps sweeps without pause while others lock and unlock.
+func TestTokensRiseAcrossSweeps(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	db := openDB(t, path)
+	store := newStore(t, db)
+	var work sync.WaitGroup
+	done := make(chan struct{})
+	for i := range 3 {
+		work.Go(func() {
+			last := make(map[string]uint64)
+			for turn := 0; ; turn++ {
+				name := fmt.Sprintf("name/%d/%d", i, turn%200)
+				select {
+				case <-done:
+					return
+				default:
+				}
+				grant, err := store.Acquire(context.Background(), request(name))
+				if err != nil {
+					t.Errorf("acquire: %v", err)
+					return
+				}
+				if grant.Token <= last[name] {
+					t.Errorf("%q got token %d after %d", name, grant.Token, last[name])
+				}
+				last[name] = grant.Token
+				if err := store.Release(context.Background(), grant); err != nil {
+					t.Errorf("release: %v", err)
+					return
+				}
+			}
+		})
+	}
+	const rounds = 8
+	swept := 0
+	for range rounds {
+		before := number(t, db, `SELECT value FROM dlock_meta WHERE key = 'floor'`)
+		age(t, db)
+		sweeper, err := openFile(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "no old row is left", func() bool {
+			return number(t, db, `SELECT count(*) FROM dlock_locks WHERE expires <= (unixepoch('subsec') - 3600) * 1000`) == 0
+		})
+		if err := sweeper.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if number(t, db, `SELECT value FROM dlock_meta WHERE key = 'floor'`) > before {
+			swept++
+		}
+	}
+	close(done)
+	work.Wait()
+	if swept == 0 {
+		t.Error("nothing was swept, so nothing was tested")
+	}
+	t.Logf("%d of %d sweeps raised the floor", swept, rounds)
+}

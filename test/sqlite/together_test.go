@@ -1,0 +1,82 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+)
+
+// TestCancelStorm: calls that share transactions are cancelled at random
+// moments. Nobody is harmed by the end of another's context, two never hold a
+// lock at once, and giving up with the owner alone leaves nothing.
+func TestCancelStorm(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	stores := []*sqllock.Store{openStore(t, path), openStore(t, path)}
+	const workers, turns, names = 24, 15, 4
+	var holders [names]sync.Mutex // of those who know that they hold the lock
+	var work sync.WaitGroup
+	for i := range workers {
+		store := stores[i%len(stores)]
+		work.Go(func() {
+			for range turns {
+				n := rand.IntN(names)
+				req := request(fmt.Sprintf("name/%d", n))
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
+				grant, err := store.Acquire(ctx, req)
+				cancel()
+				switch {
+				case err == nil:
+					if !holders[n].TryLock() {
+						t.Errorf("%q was granted while it was held", req.Name)
+						return
+					}
+					if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+						t.Errorf("renew: %v", errs)
+					}
+					holders[n].Unlock()
+				case errors.Is(err, driver.ErrHeld), errors.Is(err, context.DeadlineExceeded):
+				default:
+					t.Errorf("acquire: %v", err)
+				}
+				err = store.Release(context.Background(), driver.Grant{Name: req.Name, Owner: req.Owner})
+				if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("release: %v", err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	for _, store := range stores {
+		for info, err := range store.List(t.Context(), "") {
+			t.Errorf("left behind: %+v, %v", info, err)
+		}
+	}
+}
+
+// BenchmarkMany is 64 goroutines with a lock each.
+func BenchmarkMany(b *testing.B) {
+	store := openStore(b, tempFile(b))
+	const goroutines = 64
+	turns := make(chan struct{}, goroutines)
+	var work sync.WaitGroup
+	for i := range goroutines {
+		work.Go(func() {
+			for range turns {
+				mustRelease(b, store, mustAcquire(b, store, request(fmt.Sprintf("name/%d", i))))
+			}
+		})
+	}
+	for b.Loop() {
+		turns <- struct{}{}
+	}
+	close(turns)
+	work.Wait()
+}
