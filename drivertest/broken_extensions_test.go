@@ -256,3 +256,15 @@ func (s alwaysQueues) Acquire(ctx context.Context, req driver.Request) (driver.G
 	req.Queue = req.Fair
 	return s.Store.Acquire(ctx, req)
 }
+
+// holderQueues sends a fair holder that asks again to the end of the queue.
+type holderQueues struct{ *memlock.Store }
+
+func (s holderQueues) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	for info, err := range s.List(ctx, req.Name) {
+		if err == nil && req.Fair && info.Name == req.Name && info.Waiters > 0 {
+			return driver.Grant{}, &driver.HeldError{Name: req.Name, Token: info.Token, Holder: info.Holder}
+		}
+	}
+	return s.Store.Acquire(ctx, req)
+}

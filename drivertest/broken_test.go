@@ -122,6 +122,8 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store {
 			return &lastFirst{Store: m, queues: make(map[string][]driver.Owner)}
 		}},
+	{"the holder queues behind itself", "fair-holder",
+		func(m *memlock.Store) driver.Store { return holderQueues{m} }},
 	{"who gives up stays in the queue", "fair-cancelled",
 		func(m *memlock.Store) driver.Store { return keepsQuitters{m} }},
 	{"who is dead stays in the queue", "fair-dead",

@@ -63,6 +63,23 @@ var fairClauses = []clause{
 		},
 	},
 	{
+		id:     "fair-holder",
+		demand: `Store.Acquire: "Acquire is idempotent per owner", also for a fair holder behind whom others queue`,
+		needs:  []need{needFair},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			req, next := p.queued(name), p.queued(name)
+			grant := a.acquire(req)
+			b.mustQueue(next)
+			if again := a.acquire(req); again.Token != grant.Token {
+				p.failf("the holder asked again and got token %d instead of %d", again.Token, grant.Token)
+			}
+			a.released(grant)
+			b.released(b.acquire(next))
+		},
+	},
+	{
 		id:     "fair-kept",
 		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt", and for as long as attempts come`,
 		needs:  []need{needFair},

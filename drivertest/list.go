@@ -76,7 +76,7 @@ var listClauses = []clause{
 			if _, ok := b.list(p.name(""))[released.Name]; ok {
 				p.failf("a lock that was released is listed")
 			}
-			p.expired(sent, expired)
+			p.expired(expired)
 			if left := b.list(p.name("")); len(left) != 0 {
 				p.failf("all locks are released or expired, listed are %v", slices.Collect(maps.Keys(left)))
 			}

@@ -140,8 +140,8 @@ func (c *peer) notRenewed(grant driver.Grant, because string) {
 	}
 }
 
-// expired lets a grant that is not renewed run out, for all rivals too. until
-// is when it was sent.
-func (p *probe) expired(sent time.Time, grant driver.Grant) {
-	p.waitUntil(sent.Add(grant.TTL + p.traits.Granularity + p.slack/4))
+// expired lets a grant that has just arrived run out, for all rivals too. It
+// began at some time before its arrival.
+func (p *probe) expired(grant driver.Grant) {
+	p.waitUntil(time.Now().Add(grant.TTL + p.traits.Granularity + p.slack/4))
 }

@@ -1,8 +1,6 @@
 package drivertest
 
 import (
-	"time"
-
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -82,14 +80,13 @@ var releaseClauses = []clause{
 		demand: `Store.Release: "somebody else's lock is never touched, however late or often a Release arrives"; what expired is not held`,
 		check: func(p *probe) {
 			a, b := p.open2()
-			sent := time.Now()
 			lone := a.take(p.name("nobody after it"), p.ttl)
 			late := a.take(p.name("x"), p.ttl)
 			next, _ := b.soon(p.request(late.Name, p.long), p.ttl+p.slack, "it was not renewed")
 			a.notReleased(late, "it expired, and another owner has it")
 			a.notReleased(driver.Grant{Name: late.Name, Owner: late.Owner}, "it expired, and another owner has it")
 			b.renewed(next, "a late Release of the one before must not touch it")
-			p.expired(sent, lone)
+			p.expired(lone)
 			a.notReleased(lone, "it expired")
 		},
 	},

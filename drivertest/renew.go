@@ -53,7 +53,7 @@ var renewClauses = []clause{
 			a, b := p.open2()
 			sent := time.Now()
 			expired := a.take(p.name("expired"), p.ttl)
-			p.expired(sent, expired)
+			p.expired(expired)
 			sent = time.Now()
 			held := a.take(p.name("held"), p.ttl)
 			released := a.take(p.name("released"), p.long)
@@ -109,9 +109,8 @@ var renewClauses = []clause{
 		demand: `Store.Renew: "never creates or takes a lock", "[ErrNotHeld] is final": not after it has expired, "however late it arrives"`,
 		check: func(p *probe) {
 			a, b := p.open2()
-			sent := time.Now()
 			grant := a.take(p.name("x"), p.ttl)
-			p.expired(sent, grant)
+			p.expired(grant)
 			a.notRenewed(grant, "it expired")
 			a.notRenewed(grant, "it expired")
 			b.free(grant.Name, "it expired, and a Renew must not bring it back")

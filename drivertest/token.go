@@ -38,9 +38,8 @@ var tokenClauses = []clause{
 			req := p.request(p.name("x"), p.ttl)
 			grant, _ = a.soon(req, p.ttl+p.slack, "it was not renewed")
 			p.rises(&last, grant.Token)
-			sent := time.Now()
 			a.acquire(req)
-			p.expired(sent, grant)
+			p.expired(grant)
 			// The owner is the same, the acquisition is not.
 			p.rises(&last, a.acquire(req).Token)
 		},

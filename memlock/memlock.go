@@ -111,7 +111,10 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 
 // refusal says why req, whose record is l, cannot be granted now; nil if it can.
 func (s *Store) refusal(l *lock, req *driver.Request, now time.Duration) error {
-	if l.held(now) && l.owner != req.Owner {
+	if l.held(now) {
+		if l.owner == req.Owner {
+			return nil
+		}
 		return &driver.HeldError{Name: req.Name, Token: l.token, Holder: l.holder, Remaining: l.expires - now}
 	}
 	if req.Fair {

@@ -89,7 +89,8 @@ func stateFile() (string, error) {
 }
 
 // prepareStateFile makes the default store, for this user only. SQLite gives
-// its companion files the mode of the database.
+// its companion files the mode of the database. It must come before SQLite opens
+// the file: closing it would drop the locks that this process has on it.
 func prepareStateFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
