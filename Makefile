@@ -24,14 +24,15 @@ build: ## build the command line into bin/dlock
 	cd cmd/dlock && go build -o ../../bin/dlock .
 
 # Everything with -race, also what does not need it: building SQLite twice would
-# take longer than all the rest.
+# take longer than all the rest. And -count=1, because the go command does not see
+# what a test depends on outside its module: servers, and the other modules.
 .PHONY: test
 test: servers ## install what is missing, then check and test every module (as root on Debian: nothing else to do)
 	scripts/check-format.sh
 	$(each) go mod download
 	$(each) go mod tidy -diff
 	$(each) go vet -race ./...
-	$(each) go test -race -timeout 6m ./...
+	$(each) go test -race -count=1 -timeout 6m ./...
 	go run -race ./test/bench --only memory/solo,sqlite/handover --time 20ms
 
 .PHONY: interop

@@ -18,23 +18,21 @@ type Owner [16]byte
 var owners = sync.Pool{New: func() any { return &ownerStock{} }}
 
 type ownerStock struct {
-	bytes [64 * len(Owner{})]byte
-	left  int
+	bytes [256 * len(Owner{})]byte
+	left  int // owners that were not handed out yet
 }
 
 // NewOwner returns an owner that no other call, here or elsewhere, returns.
 func NewOwner() Owner {
 	stock := owners.Get().(*ownerStock)
-	defer owners.Put(stock)
 	if stock.left == 0 {
 		rand.Read(stock.bytes[:]) // never fails: it ends the program instead
-		stock.left = len(stock.bytes)
+		stock.left = len(stock.bytes) / len(Owner{})
 	}
-	var owner Owner
-	next := stock.bytes[stock.left-len(owner) : stock.left]
-	copy(owner[:], next)
-	clear(next) // the secret is in one place only
-	stock.left -= len(owner)
+	stock.left--
+	at := stock.left * len(Owner{})
+	owner := Owner(stock.bytes[at : at+len(Owner{})])
+	owners.Put(stock)
 	return owner
 }
 

@@ -8,18 +8,21 @@ import (
 )
 
 // Gate is a set of doors, one for each name that somebody is inside of or waits
-// for. T describes who is inside. The zero value is not usable; see [New].
+// for, and some for names that are likely to be used again. T describes who is
+// inside. The zero value is not usable; see [New].
 type Gate[T any] struct {
-	mu    sync.Mutex
-	doors map[string]*Door[T]
-	spare *Door[T] // the last door that was left, for the next name
+	mu      sync.Mutex
+	doors   map[string]*Door[T]
+	sweepAt int // the number of doors that makes looking for unused ones worth it
 }
+
+// sweepFloor is how many unused doors may be there without being looked for.
+const sweepFloor = 256
 
 // Door belongs to the one who went through it, until Leave.
 type Door[T any] struct {
 	gate   *Gate[T]
-	name   string
-	inside *T
+	inside *T // nil when nobody is
 
 	first, last *ticket[T] // those who wait, in order of arrival
 }
@@ -35,7 +38,7 @@ type ticket[T any] struct {
 
 // New returns a gate without doors.
 func New[T any]() *Gate[T] {
-	return &Gate[T]{doors: make(map[string]*Door[T])}
+	return &Gate[T]{doors: make(map[string]*Door[T]), sweepAt: sweepFloor}
 }
 
 // TryEnter lets who through the door of name if nobody is inside. Otherwise it
@@ -43,10 +46,12 @@ func New[T any]() *Gate[T] {
 func (g *Gate[T]) TryEnter(name string, who *T) (door *Door[T], inside *T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if d := g.doors[name]; d != nil {
+	d := g.door(name)
+	if d.inside != nil {
 		return nil, d.inside
 	}
-	return g.open(name, who), nil
+	d.inside = who
+	return d, nil
 }
 
 // Enter waits until who may go through the door of name, or until the context
@@ -54,9 +59,9 @@ func (g *Gate[T]) TryEnter(name string, who *T) (door *Door[T], inside *T) {
 // is given up at once.
 func (g *Gate[T]) Enter(ctx context.Context, name string, who *T) (*Door[T], error) {
 	g.mu.Lock()
-	d := g.doors[name]
-	if d == nil {
-		d = g.open(name, who)
+	d := g.door(name)
+	if d.inside == nil {
+		d.inside = who
 		g.mu.Unlock()
 		return d, nil
 	}
@@ -81,17 +86,28 @@ func (g *Gate[T]) Enter(ctx context.Context, name string, who *T) (*Door[T], err
 	return nil, context.Cause(ctx)
 }
 
-// open makes a door with who inside. g.mu is held.
-func (g *Gate[T]) open(name string, who *T) *Door[T] {
-	d := g.spare
-	if d != nil {
-		g.spare = nil
-	} else {
+// door finds or makes the door of name. g.mu is held.
+func (g *Gate[T]) door(name string) *Door[T] {
+	d := g.doors[name]
+	if d == nil {
+		if len(g.doors) >= g.sweepAt {
+			g.sweep()
+		}
 		d = &Door[T]{gate: g}
+		g.doors[name] = d
 	}
-	d.name, d.inside = name, who
-	g.doors[name] = d
 	return d
+}
+
+// sweep forgets the doors that nobody is inside of. It runs when their number
+// has doubled since the last time, which costs each new door a constant.
+func (g *Gate[T]) sweep() {
+	for name, d := range g.doors {
+		if d.inside == nil {
+			delete(g.doors, name)
+		}
+	}
+	g.sweepAt = max(sweepFloor, 2*len(g.doors))
 }
 
 // Leave admits the next one. The caller must not use the door any more.
@@ -99,16 +115,13 @@ func (d *Door[T]) Leave() {
 	g := d.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	d.inside = nil
 	if next := d.first; next != nil {
 		d.remove(next)
 		d.inside = next.who
 		next.admitted = true
 		close(next.admit)
-		return
 	}
-	delete(g.doors, d.name)
-	d.name, d.inside = "", nil
-	g.spare = d
 }
 
 // Waiting counts those who wait for name.
@@ -124,11 +137,17 @@ func (g *Gate[T]) Waiting(name string) int {
 	return n
 }
 
-// Len counts the doors.
-func (g *Gate[T]) Len() int {
+// Busy counts the doors that somebody is inside of.
+func (g *Gate[T]) Busy() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.doors)
+	n := 0
+	for _, d := range g.doors {
+		if d.inside != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func (d *Door[T]) push(t *ticket[T]) {

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -13,12 +14,12 @@ import (
 func TestFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New[int]()
-		door, _ := g.TryEnter("a", nil)
+		door, _ := g.TryEnter("a", new(int))
 		var order []int
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
-				d, err := g.Enter(t.Context(), "a", nil)
+				d, err := g.Enter(t.Context(), "a", new(int))
 				if err != nil {
 					t.Error(err)
 					return
@@ -35,18 +36,18 @@ func TestFirstComeFirstServed(t *testing.T) {
 				t.Fatalf("admitted in the order %v", order)
 			}
 		}
-		if g.Len() != 0 {
-			t.Errorf("%d doors are left after everybody went", g.Len())
+		if g.Busy() != 0 {
+			t.Errorf("%d doors are busy after everybody went", g.Busy())
 		}
 	})
 }
 
 func TestNamesDoNotWaitForEachOther(t *testing.T) {
 	g := New[int]()
-	if _, err := g.Enter(t.Context(), "a", nil); err != nil {
+	if _, err := g.Enter(t.Context(), "a", new(int)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Enter(t.Context(), "a/b", nil); err != nil {
+	if _, err := g.Enter(t.Context(), "a/b", new(int)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,11 +56,11 @@ func TestTryEnterSaysWhoIsInside(t *testing.T) {
 	g := New[int]()
 	who := 7
 	door, _ := g.TryEnter("a", &who)
-	if again, inside := g.TryEnter("a", nil); again != nil || inside != &who {
+	if again, inside := g.TryEnter("a", new(int)); again != nil || inside != &who {
 		t.Errorf("TryEnter = %v, %v; want no door and who is inside", again, inside)
 	}
 	door.Leave()
-	if again, _ := g.TryEnter("a", nil); again == nil {
+	if again, _ := g.TryEnter("a", new(int)); again == nil {
 		t.Error("TryEnter found the door shut after Leave")
 	}
 }
@@ -67,13 +68,13 @@ func TestTryEnterSaysWhoIsInside(t *testing.T) {
 func TestCancelledWaiterLeavesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New[int]()
-		door, _ := g.TryEnter("a", nil)
+		door, _ := g.TryEnter("a", new(int))
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		failed := make(chan error, 1)
-		go func() { _, err := g.Enter(ctx, "a", nil); failed <- err }()
+		go func() { _, err := g.Enter(ctx, "a", new(int)); failed <- err }()
 		admitted := make(chan *Door[int], 1)
-		go func() { d, _ := g.Enter(t.Context(), "a", nil); admitted <- d }()
+		go func() { d, _ := g.Enter(t.Context(), "a", new(int)); admitted <- d }()
 		synctest.Wait()
 		cancel(cause)
 		if err := <-failed; !errors.Is(err, cause) {
@@ -84,8 +85,8 @@ func TestCancelledWaiterLeavesAtOnce(t *testing.T) {
 		}
 		door.Leave()
 		(<-admitted).Leave()
-		if g.Len() != 0 {
-			t.Errorf("%d doors are left", g.Len())
+		if g.Busy() != 0 {
+			t.Errorf("%d doors are busy", g.Busy())
 		}
 	})
 }
@@ -100,7 +101,7 @@ func TestCancelRacingWithAdmission(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(i)))
 			for range 2000 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(50))*time.Microsecond)
-				if d, err := g.Enter(ctx, "a", nil); err == nil {
+				if d, err := g.Enter(ctx, "a", new(int)); err == nil {
 					if inside++; inside != 1 {
 						t.Errorf("%d inside at once", inside)
 					}
@@ -112,7 +113,24 @@ func TestCancelRacingWithAdmission(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if g.Len() != 0 {
-		t.Errorf("%d doors are left", g.Len())
+	if g.Busy() != 0 {
+		t.Errorf("%d doors are busy", g.Busy())
 	}
+}
+
+// Names that nobody uses any more cost no memory, however many there were.
+func TestUnusedDoorsAreForgotten(t *testing.T) {
+	g := New[int]()
+	kept, _ := g.TryEnter("kept", new(int))
+	for i := range 100_000 {
+		door, _ := g.TryEnter(fmt.Sprint(i), new(int))
+		door.Leave()
+	}
+	if n := len(g.doors); n > 2*sweepFloor {
+		t.Errorf("%d doors are remembered", n)
+	}
+	if again, _ := g.TryEnter("kept", new(int)); again != nil {
+		t.Error("a door with somebody inside was forgotten")
+	}
+	kept.Leave()
 }

@@ -177,6 +177,7 @@ func evaluate(reports []report, s span) (figures, error) {
 		p99Wait:   millis(percentile(waits, 99)),
 		jain:      jainIndex(shares),
 	}
+	f[handoversPerS] = float64(len(handovers)) / (s.End - s.Measured).Seconds()
 	if len(handovers) > 0 {
 		f[handoverP50], f[handoverP99] = micros(percentile(handovers, 50)), micros(percentile(handovers, 99))
 	}

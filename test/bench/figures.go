@@ -27,6 +27,9 @@ var fixed = []string{pairsPerS, p50, p99, p99Wait, jain, perPair}
 const (
 	handoverP50 = "handover_p50_us" // from the start of the unlock in one process to the grant in another that waited
 	handoverP99 = "handover_p99_us"
+	// How often that happened a second. Few of them, and a low jain, mean that
+	// one process keeps the lock to itself.
+	handoversPerS = "handovers_per_s"
 
 	waiterCount      = "waiters"
 	bytesPerWaiter   = "bytes_per_waiter" // heap and stack of a waiter, beyond a goroutine that is parked on a channel

@@ -6,5 +6,7 @@
 //
 //	go test ./test/layering -update
 //
-// and the difference becomes part of the review.
+// and the difference becomes part of the review. To look at the result of an
+// earlier change use -count=1: the go command does not see that these tests read
+// the other modules, and would repeat what they said before.
 package layering
