@@ -170,6 +170,9 @@ func (h *hold) begin(sent clock.Instant) error {
 	if !c.traits.Local && c.clock.NoLaterThanNow() >= sent+h.Grant.TTL-h.Margin {
 		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)
 	}
+	if door := h.door.Load(); door != nil {
+		door.State.taken(sent)
+	}
 	c.dog.Watch(&h.Lease, sent)
 	if c.life.ended.Load() {
 		if h.end(ErrClosed) {

@@ -24,8 +24,8 @@ type hold struct {
 	outer  *hold           // the hold that the caller's context came from, or nil
 	first  Lease
 
-	door    atomic.Pointer[gate.Door[hold]]  // nil when not, or no longer, inside
-	blocked atomic.Pointer[driver.HeldError] // what the last attempt ran into
+	door    atomic.Pointer[gate.Door[hold, turn]] // nil when not, or no longer, inside
+	blocked atomic.Pointer[driver.HeldError]      // what the last attempt ran into
 
 	mu     sync.Mutex
 	count  int   // leases that are not unlocked yet

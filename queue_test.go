@@ -252,3 +252,45 @@ func TestRenewalsAreBatched(t *testing.T) {
 		}
 	})
 }
+
+// A process in which many queue for a lock lets others have it too.
+func TestBusyProcessDoesNotStarveOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		near := dlock.New(store, nil)
+		defer near.Close()
+		far := dlock.New(newNetwork(store), nil) // a millisecond away: always later than those who are near
+		defer far.Close()
+		use := func(ctx context.Context, c *dlock.Client, got *atomic.Int64) {
+			for ctx.Err() == nil {
+				lease, err := c.Lock(ctx, "x")
+				if err != nil {
+					return
+				}
+				got.Add(1)
+				time.Sleep(time.Millisecond)
+				mustUnlock(t, lease)
+			}
+		}
+		run := func(nearby, distant int) (nearGot, farGot int64) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			var a, b atomic.Int64
+			var wg sync.WaitGroup
+			for range nearby {
+				wg.Go(func() { use(ctx, near, &a) })
+			}
+			for range distant {
+				wg.Go(func() { use(ctx, far, &b) })
+			}
+			wg.Wait()
+			return a.Load(), b.Load()
+		}
+		// The far one gets a turn after each of the near one's, which are 10 ms long.
+		if a, b := run(8, 8); b < 300 {
+			t.Errorf("the near process had the lock %d times in 10 s, the far one %d times", a, b)
+		}
+		if alone, _ := run(8, 0); alone < 9_700 {
+			t.Errorf("a process that is alone had the lock %d times in 10 s, held for 1 ms each", alone)
+		}
+	})
+}

@@ -80,22 +80,31 @@ func (w *wait) stop() {
 // before.
 func (w *wait) enter() error {
 	c, h := w.client, w.hold
-	door, inside := c.gate.TryEnter(h.name, h)
-	if door == nil {
-		if err := w.begin(); err != nil {
-			return inside.heldError()
-		}
-		var err error
-		if door, err = c.gate.Enter(w.ctx, h.name, h); err != nil {
-			return w.gaveUp(inside.heldError())
-		}
+	if door, inside := c.gate.TryEnter(h.name, h); door != nil {
+		h.door.Store(door)
+	} else if err := w.queue(inside); err != nil {
+		h.leave()
+		return err
 	}
-	h.door.Store(door)
 	if c.life.ended.Load() {
 		h.leave()
 		return ErrClosed
 	}
 	return nil
+}
+
+// queue waits behind those of this process who came before, of whom one is
+// inside.
+func (w *wait) queue(inside *hold) error {
+	if err := w.begin(); err != nil {
+		return inside.heldError()
+	}
+	door, err := w.client.gate.Enter(w.ctx, w.hold.name, w.hold)
+	if err != nil {
+		return w.gaveUp(inside.heldError())
+	}
+	w.hold.door.Store(door)
+	return w.yield(&door.State)
 }
 
 // after decides what to do after an attempt that failed: it returns nil when it
@@ -111,6 +120,9 @@ func (w *wait) after(err error) error {
 		}
 		w.hold.blocked.Store(held)
 		w.silent = 0
+		if door := w.hold.door.Load(); door != nil {
+			door.State.refused()
+		}
 		return w.afterRefusal(held)
 	}
 	if w.began && errors.Is(err, ErrUnreachable) && w.patient() {

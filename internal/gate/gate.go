@@ -9,10 +9,11 @@ import (
 
 // Gate is a set of doors, one for each name that somebody is inside of or waits
 // for, and some for names that are likely to be used again. T describes who is
-// inside. The zero value is not usable; see [New].
-type Gate[T any] struct {
+// inside, and S is what those who follow each other through a door hand on. The
+// zero value is not usable; see [New].
+type Gate[T, S any] struct {
 	mu      sync.Mutex
-	doors   map[string]*Door[T]
+	doors   map[string]*Door[T, S]
 	sweepAt int // the number of doors that makes looking for unused ones worth it
 }
 
@@ -20,8 +21,12 @@ type Gate[T any] struct {
 const sweepFloor = 256
 
 // Door belongs to the one who went through it, until Leave.
-type Door[T any] struct {
-	gate   *Gate[T]
+type Door[T, S any] struct {
+	// State belongs to the one inside. Whoever finds the door open finds it zero,
+	// whoever was admitted finds what the one before has left.
+	State S
+
+	gate   *Gate[T, S]
 	inside *T // nil when nobody is
 
 	first, last *ticket[T] // those who wait, in order of arrival
@@ -37,13 +42,13 @@ type ticket[T any] struct {
 }
 
 // New returns a gate without doors.
-func New[T any]() *Gate[T] {
-	return &Gate[T]{doors: make(map[string]*Door[T]), sweepAt: sweepFloor}
+func New[T, S any]() *Gate[T, S] {
+	return &Gate[T, S]{doors: make(map[string]*Door[T, S]), sweepAt: sweepFloor}
 }
 
 // TryEnter lets who through the door of name if nobody is inside. Otherwise it
 // returns nil and who is inside.
-func (g *Gate[T]) TryEnter(name string, who *T) (door *Door[T], inside *T) {
+func (g *Gate[T, S]) TryEnter(name string, who *T) (door *Door[T, S], inside *T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.door(name)
@@ -57,7 +62,7 @@ func (g *Gate[T]) TryEnter(name string, who *T) (door *Door[T], inside *T) {
 // Enter waits until who may go through the door of name, or until the context
 // is done; the error is then the context's cause, and the place in the queue
 // is given up at once.
-func (g *Gate[T]) Enter(ctx context.Context, name string, who *T) (*Door[T], error) {
+func (g *Gate[T, S]) Enter(ctx context.Context, name string, who *T) (*Door[T, S], error) {
 	g.mu.Lock()
 	d := g.door(name)
 	if d.inside == nil {
@@ -87,13 +92,13 @@ func (g *Gate[T]) Enter(ctx context.Context, name string, who *T) (*Door[T], err
 }
 
 // door finds or makes the door of name. g.mu is held.
-func (g *Gate[T]) door(name string) *Door[T] {
+func (g *Gate[T, S]) door(name string) *Door[T, S] {
 	d := g.doors[name]
 	if d == nil {
 		if len(g.doors) >= g.sweepAt {
 			g.sweep()
 		}
-		d = &Door[T]{gate: g}
+		d = &Door[T, S]{gate: g}
 		g.doors[name] = d
 	}
 	return d
@@ -101,7 +106,7 @@ func (g *Gate[T]) door(name string) *Door[T] {
 
 // sweep forgets the doors that nobody is inside of. It runs when their number
 // has doubled since the last time, which costs each new door a constant.
-func (g *Gate[T]) sweep() {
+func (g *Gate[T, S]) sweep() {
 	for name, d := range g.doors {
 		if d.inside == nil {
 			delete(g.doors, name)
@@ -111,21 +116,24 @@ func (g *Gate[T]) sweep() {
 }
 
 // Leave admits the next one. The caller must not use the door any more.
-func (d *Door[T]) Leave() {
+func (d *Door[T, S]) Leave() {
 	g := d.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d.inside = nil
-	if next := d.first; next != nil {
-		d.remove(next)
-		d.inside = next.who
-		next.admitted = true
-		close(next.admit)
+	next := d.first
+	if next == nil {
+		var zero S
+		d.inside, d.State = nil, zero
+		return
 	}
+	d.remove(next)
+	d.inside = next.who
+	next.admitted = true
+	close(next.admit)
 }
 
 // Waiting counts those who wait for name.
-func (g *Gate[T]) Waiting(name string) int {
+func (g *Gate[T, S]) Waiting(name string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := 0
@@ -138,7 +146,7 @@ func (g *Gate[T]) Waiting(name string) int {
 }
 
 // Busy counts the doors that somebody is inside of.
-func (g *Gate[T]) Busy() int {
+func (g *Gate[T, S]) Busy() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := 0
@@ -150,7 +158,7 @@ func (g *Gate[T]) Busy() int {
 	return n
 }
 
-func (d *Door[T]) push(t *ticket[T]) {
+func (d *Door[T, S]) push(t *ticket[T]) {
 	t.prev = d.last
 	if d.last == nil {
 		d.first = t
@@ -160,7 +168,7 @@ func (d *Door[T]) push(t *ticket[T]) {
 	d.last = t
 }
 
-func (d *Door[T]) remove(t *ticket[T]) {
+func (d *Door[T, S]) remove(t *ticket[T]) {
 	if t.prev == nil {
 		d.first = t.next
 	} else {

@@ -13,7 +13,7 @@ import (
 
 func TestFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New[int]()
+		g := New[int, int]()
 		door, _ := g.TryEnter("a", new(int))
 		var order []int
 		var wg sync.WaitGroup
@@ -43,7 +43,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 }
 
 func TestNamesDoNotWaitForEachOther(t *testing.T) {
-	g := New[int]()
+	g := New[int, int]()
 	if _, err := g.Enter(t.Context(), "a", new(int)); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestNamesDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestTryEnterSaysWhoIsInside(t *testing.T) {
-	g := New[int]()
+	g := New[int, int]()
 	who := 7
 	door, _ := g.TryEnter("a", &who)
 	if again, inside := g.TryEnter("a", new(int)); again != nil || inside != &who {
@@ -67,13 +67,13 @@ func TestTryEnterSaysWhoIsInside(t *testing.T) {
 
 func TestCancelledWaiterLeavesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New[int]()
+		g := New[int, int]()
 		door, _ := g.TryEnter("a", new(int))
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		failed := make(chan error, 1)
 		go func() { _, err := g.Enter(ctx, "a", new(int)); failed <- err }()
-		admitted := make(chan *Door[int], 1)
+		admitted := make(chan *Door[int, int], 1)
 		go func() { d, _ := g.Enter(t.Context(), "a", new(int)); admitted <- d }()
 		synctest.Wait()
 		cancel(cause)
@@ -93,7 +93,7 @@ func TestCancelledWaiterLeavesAtOnce(t *testing.T) {
 
 // A waiter that is cancelled in the moment it is admitted passes the door on.
 func TestCancelRacingWithAdmission(t *testing.T) {
-	g := New[int]()
+	g := New[int, int]()
 	inside := 0
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -120,7 +120,7 @@ func TestCancelRacingWithAdmission(t *testing.T) {
 
 // Names that nobody uses any more cost no memory, however many there were.
 func TestUnusedDoorsAreForgotten(t *testing.T) {
-	g := New[int]()
+	g := New[int, int]()
 	kept, _ := g.TryEnter("kept", new(int))
 	for i := range 100_000 {
 		door, _ := g.TryEnter(fmt.Sprint(i), new(int))
@@ -133,4 +133,25 @@ func TestUnusedDoorsAreForgotten(t *testing.T) {
 		t.Error("a door with somebody inside was forgotten")
 	}
 	kept.Leave()
+}
+
+func TestStateIsHandedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New[int, int]()
+		door, _ := g.TryEnter("a", new(int))
+		admitted := make(chan *Door[int, int])
+		go func() { d, _ := g.Enter(t.Context(), "a", new(int)); admitted <- d }()
+		synctest.Wait()
+		door.State = 7
+		door.Leave()
+		door = <-admitted
+		if door.State != 7 {
+			t.Errorf("the next one found %d", door.State)
+		}
+		door.Leave()
+		if door, _ = g.TryEnter("a", new(int)); door.State != 0 {
+			t.Errorf("behind an open door was %d", door.State)
+		}
+		door.Leave()
+	})
 }

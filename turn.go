@@ -1,0 +1,58 @@
+package dlock
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/clock"
+)
+
+// turn keeps a busy process from starving others. Goroutines that queue in one
+// process hand a lock to each other faster than any other process can ask for
+// it, so now and then the next of them pauses first. Whether others want the lock
+// is not known here; it shows when the pause ends. If nobody took it, the turns
+// get longer, so that a process that is alone hardly ever pauses.
+type turn struct {
+	began   clock.Instant // since when this process has had the lock in a row; zero if not
+	length  time.Duration // of a turn
+	yielded bool          // a pause was made, and how it ended is not known yet
+}
+
+const (
+	minTurn  = 10 * time.Millisecond
+	maxTurn  = time.Second
+	courtesy = 3 * time.Millisecond // in which a process that was woken can ask
+)
+
+// over says whether it is time to let others have the lock.
+func (t *turn) over(now clock.Instant) bool {
+	return t.began != 0 && now-t.began >= max(t.length, minTurn)
+}
+
+// taken: this process has the lock.
+func (t *turn) taken(now clock.Instant) {
+	if t.yielded { // for nothing
+		t.length = min(2*max(t.length, minTurn), maxTurn)
+		t.began, t.yielded = now, false
+	}
+	if t.began == 0 {
+		t.began = now
+	}
+}
+
+// refused: another process has the lock.
+func (t *turn) refused() {
+	if t.yielded {
+		t.length = minTurn
+	}
+	t.began, t.yielded = 0, false
+}
+
+// yield pauses if the turn of this process is over.
+func (w *wait) yield(t *turn) error {
+	if !t.over(w.client.clock.NoLaterThanNow()) {
+		return nil
+	}
+	t.yielded = true
+	return w.sleep(backoff.Jitter(courtesy), nil)
+}
