@@ -32,9 +32,11 @@ func (h *hold) context() context.Context {
 	defer h.mu.Unlock()
 	if h.ctx == nil {
 		inner, cancel := context.WithCancelCause(context.WithoutCancel(h.caller))
-		h.ctx, h.cancel = &leaseContext{inner, h}, cancel
+		h.ctx = &leaseContext{inner, h}
 		if h.cause != nil {
 			cancel(h.cause)
+		} else {
+			h.cancel = cancel
 		}
 	}
 	return h.ctx

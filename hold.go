@@ -93,17 +93,29 @@ func (h *hold) heldError() *driver.HeldError {
 // given back.
 func (h *hold) end(cause error) bool {
 	h.mu.Lock()
+	ends := h.endLocked(cause)
+	h.mu.Unlock()
+	if ends {
+		h.cancelContext(cause)
+	}
+	return ends
+}
+
+// endLocked is end with h.mu held and without the context.
+func (h *hold) endLocked(cause error) bool {
 	if h.cause != nil {
-		h.mu.Unlock()
 		return false
 	}
 	h.cause = cause
-	cancel := h.cancel
-	h.mu.Unlock()
-	if cancel != nil {
-		cancel(cause)
-	}
 	return true
+}
+
+// cancelContext ends the context of a hold that is over. h.cancel does not change
+// any more: a context that is made now is made done.
+func (h *hold) cancelContext(cause error) {
+	if h.cancel != nil {
+		h.cancel(cause)
+	}
 }
 
 // over returns why the hold is over, or nil.

@@ -20,14 +20,13 @@ func (h *hold) unlock(ctx context.Context) error {
 	h.mu.Lock()
 	h.count--
 	last := h.count == 0
+	ends := last && h.endLocked(ErrReleased)
 	h.mu.Unlock()
-	if !last {
-		return h.outcome()
-	}
-	if h.end(ErrReleased) {
+	if ends {
+		h.cancelContext(ErrReleased)
 		return h.give(ctx)
 	}
-	if !c.life.ended.Load() && !errors.Is(h.over(), watchdog.ErrTaken) {
+	if last && !c.life.ended.Load() && !errors.Is(h.over(), watchdog.ErrTaken) {
 		h.giveLate()
 	}
 	return h.outcome()
