@@ -128,7 +128,8 @@ func TestOutcomesAreIndividual(t *testing.T) {
 		begin := time.Now()
 		time.Sleep(29 * time.Second)
 		synctest.Wait()
-		if fine.renewed != 2 || fine.lost != nil {
+		// Twice, or a third time early together with a retry of the other.
+		if fine.renewed < 2 || fine.renewed > 3 || fine.lost != nil {
 			t.Errorf("fine: renewed %d, lost %v", fine.renewed, fine.lost)
 		}
 		if after := taken.lostAt.Sub(begin); !errors.Is(taken.lost, ErrTaken) || after > 10*time.Second {
