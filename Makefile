@@ -33,6 +33,7 @@ test: servers ## install what is missing, then check and test every module (as r
 	$(each) go mod tidy -diff
 	$(each) go vet -race ./...
 	$(each) go test -race -count=1 -timeout 6m ./...
+	go test -count=1 -run TestSimulation . # 10,000 seeds; with the race detector only some
 	go run -race ./test/bench --only memory/solo,sqlite/handover --time 20ms
 
 .PHONY: interop

@@ -133,8 +133,7 @@ func (h *hold) acquire(ctx context.Context) error {
 			err = h.begin(sent)
 		}
 		if err == nil {
-			w.ended(nil)
-			return nil
+			return w.ended(nil)
 		}
 		if again := w.after(err); again != nil {
 			h.abandon(err)

@@ -54,11 +54,11 @@ var atomicClauses = []clause{
 
 // moments are close together where the steps of a fast store are.
 var moments = func() (all []time.Duration) {
-	for us := time.Duration(0); us < 1000; us += 100 {
-		all = append(all, us*time.Microsecond)
+	for at := time.Duration(0); at < time.Millisecond; at += 100 * time.Microsecond {
+		all = append(all, at)
 	}
-	for us := time.Duration(1000); us < 12000; us += 500 {
-		all = append(all, us*time.Microsecond)
+	for at := time.Millisecond; at < 12*time.Millisecond; at += 500 * time.Microsecond {
+		all = append(all, at)
 	}
 	return all
 }()

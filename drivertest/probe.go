@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,8 +87,8 @@ func (p *probe) leave() {
 	undo := p.undo
 	p.undo = nil
 	p.mu.Unlock()
-	for i := len(undo) - 1; i >= 0; i-- {
-		undo[i](ctx)
+	for _, f := range slices.Backward(undo) {
+		f(ctx)
 	}
 }
 

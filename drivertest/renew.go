@@ -51,10 +51,9 @@ var renewClauses = []clause{
 		demand: `Store.Renew: "otherwise one error per grant, nil where it was renewed"`,
 		check: func(p *probe) {
 			a, b := p.open2()
-			sent := time.Now()
 			expired := a.take(p.name("expired"), p.ttl)
 			p.expired(expired)
-			sent = time.Now()
+			sent := time.Now()
 			held := a.take(p.name("held"), p.ttl)
 			released := a.take(p.name("released"), p.long)
 			a.released(released)

@@ -136,7 +136,7 @@ func TestShortlyStoppedDlockGoesOn(t *testing.T) {
 		t.Fatalf("got %q", line)
 	}
 	p.signal(syscall.SIGSTOP)
-	time.Sleep(1500 * time.Millisecond) // is what is tested
+	<-time.After(1500 * time.Millisecond) // the stop itself is what is tested
 	p.signal(syscall.SIGCONT)
 	fmt.Fprintln(p.stdin, "still here")
 	if line := p.line(); line != "still here" {

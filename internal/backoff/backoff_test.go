@@ -7,8 +7,8 @@ import (
 
 func TestDelaysDoubleUpToTheLimit(t *testing.T) {
 	b := Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}
-	for _, want := range []time.Duration{10, 20, 40, 80, 100, 100} {
-		want *= time.Millisecond
+	for _, ms := range []int{10, 20, 40, 80, 100, 100} {
+		want := time.Duration(ms) * time.Millisecond
 		if got := b.Next(); got < want*3/4 || got > want*5/4+1 {
 			t.Errorf("delay %v; want about %v", got, want)
 		}

@@ -173,7 +173,7 @@ func deadFairWaiter(t *testing.T, r Rig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	t.Cleanup(func() { _ = store.Close() })
 	if _, err := store.Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
 		t.Fatalf("a fair attempt: %v", err)
 	}
