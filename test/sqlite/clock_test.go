@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// step makes the database believe that its clock was set forward by that much,
+// by moving every time in it back.
+func step(t *testing.T, db *sql.DB, by time.Duration) {
+	t.Helper()
+	if _, err := db.Exec(`UPDATE dlock_locks SET since = since - ?1, expires = expires - ?1`, by.Milliseconds()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func clockClients(t *testing.T) (db *sql.DB, holder, rival *dlock.Client) {
+	path := tempFile(t)
+	var clients []*dlock.Client
+	for range 2 {
+		store, err := openFile(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dlock.New(store, nil)
+		t.Cleanup(func() {
+			if err := errors.Join(c.Close(), store.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		clients = append(clients, c)
+	}
+	return openDB(t, path), clients[0], clients[1]
+}
+
+// A wall clock that is set forward ends a lock early. The token tells the two
+// holders apart, and the first one finds out at its next renewal.
+func TestClockStepsForward(t *testing.T) {
+	t.Parallel()
+	db, holder, rival := clockClients(t)
+	lease, err := holder.Lock(t.Context(), "x", dlock.WithTTL(6*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step(t, db, time.Hour)
+	next, err := rival.TryLock(t.Context(), "x")
+	if err != nil {
+		t.Fatalf("the lock did not end with the step: %v", err)
+	}
+	if next.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", next.Token(), lease.Token())
+	}
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(5 * time.Second):
+		t.Error("the first holder did not find out within a renewal")
+	}
+	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+		t.Errorf("Unlock of the first holder: %v", err)
+	}
+	if err := next.Unlock(t.Context()); err != nil {
+		t.Errorf("Unlock of the second holder: %v", err)
+	}
+}
+
+// A wall clock that is set back makes a lock whose holder is dead last longer.
+// It can be broken.
+func TestClockStepsBack(t *testing.T) {
+	t.Parallel()
+	db, holder, rival := clockClients(t)
+	lease, err := holder.Lock(t.Context(), "x", dlock.WithFixedTTL(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step(t, db, -time.Hour)
+	<-lease.Context().Done() // here the time is elapsed time
+	_, err = rival.Lock(t.Context(), "x", dlock.WithWait(time.Second))
+	held, ok := errors.AsType[*dlock.HeldError](err)
+	if !ok || held.Remaining < 50*time.Minute {
+		t.Fatalf("after a step back: %v", err)
+	}
+	if err := rival.Break(t.Context(), "x", held.Token); err != nil {
+		t.Fatal(err)
+	}
+	next, err := rival.TryLock(t.Context(), "x")
+	if err != nil {
+		t.Fatalf("after Break: %v", err)
+	}
+	if next.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", next.Token(), lease.Token())
+	}
+	if err := next.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
