@@ -2,20 +2,29 @@ package sqllock_test
 
 import (
 	"fmt"
-	"log"
 
 	"github.com/dlock-go/dlock/sqllock"
 )
 
+// The statements for an administrator to run, where the program itself may not
+// create tables.
 func ExampleSchema() {
-	texts, err := sqllock.Schema(sqllock.SQLite, "app_")
+	statements, err := sqllock.Schema(sqllock.SQLite, "billing_")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	fmt.Println(texts[3])
+	fmt.Println(len(statements), "statements, the first creates billing_locks")
+	_, err = sqllock.Schema(sqllock.SQLite, "x; DROP TABLE orders; --")
+	fmt.Println(err)
 	// Output:
-	// CREATE TABLE IF NOT EXISTS app_meta (
-	// 	key   TEXT    NOT NULL PRIMARY KEY,
-	// 	value INTEGER NOT NULL
-	// ) WITHOUT ROWID
+	// 5 statements, the first creates billing_locks
+	// sqllock: table prefix "x; DROP TABLE orders; --": letters, digits and _ are allowed, and no digit at the start
+}
+
+// The settings that make locks in a file safe are part of the data source name.
+func ExampleSQLiteDSN() {
+	fmt.Println(sqllock.SQLiteDSN("/var/lib/billing/locks.db"))
+	// Output:
+	// file:/var/lib/billing/locks.db?_pragma=busy_timeout(5)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -12,38 +11,37 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 )
 
-// A lock between the processes of one machine, in a file. The program imports
-// the driver: _ "modernc.org/sqlite".
+// A program that shares a lock with all others that use the same file.
 func Example() {
-	folder, err := os.MkdirTemp("", "locks")
+	folder, err := os.MkdirTemp("", "example")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	if err := lockAndPrint(context.Background(), filepath.Join(folder, "locks.db")); err != nil {
-		log.Print(err)
-	}
-	// Output: only one of us, token 1
-}
+	defer os.RemoveAll(folder)
 
-func lockAndPrint(ctx context.Context, path string) error {
-	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(path))
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(filepath.Join(folder, "locks.db")))
 	if err != nil {
-		return err
+		fmt.Println(err)
+		return
 	}
 	defer db.Close()
 	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
 	if err != nil {
-		return err
+		fmt.Println(err)
+		return
 	}
 	defer store.Close()
 	client := dlock.New(store, nil)
 	defer client.Close()
 
-	lease, err := client.Lock(ctx, "orders/42")
-	if err != nil {
-		return err
-	}
-	fmt.Printf("only one of us, token %d\n", lease.Token())
-	return lease.Unlock(ctx)
+	err = client.Do(ctx, "orders/42", func(ctx context.Context) error {
+		fmt.Println("charging order 42")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// charging order 42
+	// <nil>
 }
