@@ -46,7 +46,8 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 	if err != nil {
 		return err
 	}
-	held, cancel := context.WithCancelCause(lease.Context())
+	inner, cancel := context.WithCancelCause(lease.Context())
+	held := &leaseContext{inner, lease.hold}
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer func() { // also when fn panics
 		stop()
@@ -85,8 +86,8 @@ func (c *Client) check(s *settings) error {
 		return fmt.Errorf("%w: %v is not positive", ErrBadTTL, s.ttl)
 	case s.ttl < t.MinTTL:
 		return fmt.Errorf("%w: %v is below the %v that %s can do", ErrBadTTL, s.ttl, t.MinTTL, t.Store)
-	case t.MaxTTL > 0 && s.ttl > t.MaxTTL:
-		return fmt.Errorf("%w: %v is above the %v that %s can do", ErrBadTTL, s.ttl, t.MaxTTL, t.Store)
+	case s.ttl > t.LongestTTL():
+		return fmt.Errorf("%w: %v is above the %v that %s can do", ErrBadTTL, s.ttl, t.LongestTTL(), t.Store)
 	case s.fair && !t.Fair:
 		return fmt.Errorf("%w: fair locks on %s", ErrUnsupported, t.Store)
 	}

@@ -64,7 +64,17 @@ func TestCloseIsBoundedWhenTheStoreIsGone(t *testing.T) {
 		for i := range 500 {
 			mustLock(t, c, t.Context(), fmt.Sprint(i))
 		}
+		var wg sync.WaitGroup
+		for i := range 500 { // somebody waits behind each
+			wg.Go(func() {
+				if _, err := c.Lock(t.Context(), fmt.Sprint(i)); !errors.Is(err, dlock.ErrClosed) {
+					t.Errorf("a wait ended with %v", err)
+				}
+			})
+		}
+		synctest.Wait()
 		n.setCut(true)
+		defer wg.Wait()
 		start := time.Now()
 		if err := c.Close(); !errors.Is(err, dlock.ErrUnreachable) {
 			t.Errorf("Close: %v", err)

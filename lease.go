@@ -4,15 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
 // Lease is a lock that is held. It is safe for concurrent use. Every Lock that
 // succeeds returns its own, also when it re-entered.
 type Lease struct {
-	hold     *hold
-	unlocked atomic.Bool
+	hold   *hold
+	unlock sync.Once
+	result error // of the unlock
 }
 
 // Name returns the name of the lock.
@@ -32,7 +33,8 @@ func (l *Lease) Token() uint64 { return l.hold.Grant.Token }
 // nor its cancellation.
 //
 // Its Err looks at the clock, so that a program that was stopped for longer
-// than the lease lasts finds out before it does anything else.
+// than the lease lasts finds out before it does anything else. A context that
+// is derived from it does not: it ends a moment later, when the watchdog has run.
 func (l *Lease) Context() context.Context { return l.hold.context() }
 
 // Remaining returns for how long the lease will be believed in if no renewal
@@ -46,14 +48,12 @@ func (l *Lease) Remaining() time.Duration {
 }
 
 // Unlock gives the lock back. It works with a cancelled context, takes bounded
-// time, and may be called twice. If the lock was lost before, the error wraps
+// time, and may be called twice: the second call returns what the first did. If the lock was lost before, the error wraps
 // [ErrNotHeld]: somebody else may have held it meanwhile. If the store cannot be
 // reached, the error wraps [ErrUnreachable], and the lock expires by itself.
 func (l *Lease) Unlock(ctx context.Context) error {
-	if l.unlocked.Swap(true) {
-		return l.hold.outcome()
-	}
-	return l.hold.unlock(ctx)
+	l.unlock.Do(func() { l.result = l.hold.unlock(ctx) })
+	return l.result
 }
 
 // Format prints the lease without the owner that is in it, whatever the verb.

@@ -95,6 +95,8 @@ func (c *Client) releaseAll() error {
 				}
 				if time.Now().After(over) {
 					left.Add(1)
+					c.dog.Forget(&h.Lease)
+					h.leave()
 					continue
 				}
 				if err := h.give(context.Background()); err != nil && !errors.Is(err, ErrNotHeld) {

@@ -279,13 +279,20 @@ func TestBadInput(t *testing.T) {
 		if _, err := c.LockAll(t.Context(), nil); !errors.Is(err, dlock.ErrBadName) {
 			t.Errorf("LockAll of nothing: %v", err)
 		}
-		for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond} {
+		for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond, driver.MaxTTL + 1, 1<<63 - 1} {
 			for _, opt := range []dlock.Option{dlock.WithTTL(ttl), dlock.WithFixedTTL(ttl)} {
 				if _, err := c.Lock(t.Context(), "x", opt); !errors.Is(err, dlock.ErrBadTTL) {
 					t.Errorf("TTL %v: %v; want ErrBadTTL", ttl, err)
 				}
 			}
 		}
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithTTL(driver.MaxTTL))
+		other := dlock.New(store, nil)
+		defer other.Close()
+		if _, err := other.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("a lock with the longest TTL is not held: %v", err)
+		}
+		mustUnlock(t, lease)
 	})
 }
 

@@ -181,6 +181,24 @@ func (d *deafOnce) Release(ctx context.Context, grant driver.Grant) error {
 	return err
 }
 
+// Unlock says the same however often it is called.
+func TestUnlockThatFailsSaysSoTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		n.setCut(true)
+		for range 2 {
+			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("Unlock: %v", err)
+			}
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute) // it expires
+	})
+}
+
 func TestUnreachableStoreIsReportedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)

@@ -49,6 +49,23 @@ func TestADifferentContextWaits(t *testing.T) {
 	})
 }
 
+// Hand over hand: a lock that was unlocked inside another can be had again there.
+func TestUnlockedLockIsNotReentered(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		first := mustLock(t, c, t.Context(), "x")
+		second := mustLock(t, c, first.Context(), "y")
+		mustUnlock(t, first)
+		again := mustLock(t, c, second.Context(), "x", dlock.WithWait(0))
+		if again.Token() <= first.Token() {
+			t.Errorf("token %d after %d: it was not acquired again", again.Token(), first.Token())
+		}
+		mustUnlock(t, again)
+		mustUnlock(t, second)
+	})
+}
+
 func TestReentryOfALostLockFails(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)

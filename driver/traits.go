@@ -29,7 +29,7 @@ type Traits struct {
 	// process, so that dlock need not bound them in time.
 	Local bool
 
-	// MinTTL and MaxTTL limit Request.TTL. MaxTTL zero means no limit.
+	// MinTTL and MaxTTL limit Request.TTL. MaxTTL zero means the package's MaxTTL.
 	MinTTL, MaxTTL time.Duration
 
 	// Granularity is the step in which the store counts time: an expiry may
@@ -43,6 +43,18 @@ type Traits struct {
 	// SurvivesFailover says that they outlive the takeover of one server by
 	// another. False where there is only one.
 	SurvivesFailover bool
+}
+
+// MaxTTL is the longest TTL of any store: ten years. It leaves room for adding a
+// TTL to a time in every unit.
+const MaxTTL = 10 * 365 * 24 * time.Hour
+
+// LongestTTL returns the longest TTL that a store with these traits accepts.
+func (t *Traits) LongestTTL() time.Duration {
+	if t.MaxTTL > 0 {
+		return min(t.MaxTTL, MaxTTL)
+	}
+	return MaxTTL
 }
 
 // Fencing grades the order of a store's tokens.

@@ -6,6 +6,8 @@ package memlock
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -57,6 +59,9 @@ func New() *Store {
 		watches: make(map[string][]*watching),
 	}
 }
+
+// Format prints no more than what it is: in it are the owners of locks.
+func (s *Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "memlock.Store") }
 
 // Traits implements driver.Store.
 func (s *Store) Traits() driver.Traits {
@@ -187,7 +192,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		s.mu.Unlock()
 		return driver.ErrNotHeld
 	}
-	l.free()
+	s.free(grant.Name, l)
 	waited := len(s.watches) > 0
 	s.mu.Unlock()
 	if waited {
@@ -207,14 +212,19 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 		s.mu.Unlock()
 		return driver.ErrNotHeld
 	}
-	l.free()
+	s.free(name, l)
 	s.mu.Unlock()
 	s.wake(name)
 	return nil
 }
 
-// free leaves an empty record, since a name that was locked is often locked again.
-func (l *lock) free() { *l = lock{} }
+// free ends a lock. It leaves an empty record where there are few, since a name
+// that was locked is often locked again.
+func (s *Store) free(name string, l *lock) {
+	if *l = (lock{}); len(s.locks) > sweepFloor {
+		delete(s.locks, name)
+	}
+}
 
 // sweep forgets the records of locks that are free or expired. It runs when the
 // number of records has doubled since the last time, which costs each

@@ -12,13 +12,12 @@ import (
 // inside, and S is what those who follow each other through a door hand on. The
 // zero value is not usable; see [New].
 type Gate[T, S any] struct {
-	mu      sync.Mutex
-	doors   map[string]*Door[T, S]
-	sweepAt int // the number of doors that makes looking for unused ones worth it
+	mu    sync.Mutex
+	doors map[string]*Door[T, S]
 }
 
-// sweepFloor is how many unused doors may be there without being looked for.
-const sweepFloor = 256
+// keep is how many doors there may be for an unused one to be kept.
+const keep = 256
 
 // Door belongs to the one who went through it, until Leave.
 type Door[T, S any] struct {
@@ -27,6 +26,7 @@ type Door[T, S any] struct {
 	State S
 
 	gate   *Gate[T, S]
+	name   string
 	inside *T // nil when nobody is
 
 	first, last *ticket[T] // those who wait, in order of arrival
@@ -43,7 +43,7 @@ type ticket[T any] struct {
 
 // New returns a gate without doors.
 func New[T, S any]() *Gate[T, S] {
-	return &Gate[T, S]{doors: make(map[string]*Door[T, S]), sweepAt: sweepFloor}
+	return &Gate[T, S]{doors: make(map[string]*Door[T, S])}
 }
 
 // TryEnter lets who through the door of name if nobody is inside. Otherwise it
@@ -95,24 +95,10 @@ func (g *Gate[T, S]) Enter(ctx context.Context, name string, who *T) (*Door[T, S
 func (g *Gate[T, S]) door(name string) *Door[T, S] {
 	d := g.doors[name]
 	if d == nil {
-		if len(g.doors) >= g.sweepAt {
-			g.sweep()
-		}
-		d = &Door[T, S]{gate: g}
+		d = &Door[T, S]{gate: g, name: name}
 		g.doors[name] = d
 	}
 	return d
-}
-
-// sweep forgets the doors that nobody is inside of. It runs when their number
-// has doubled since the last time, which costs each new door a constant.
-func (g *Gate[T, S]) sweep() {
-	for name, d := range g.doors {
-		if d.inside == nil {
-			delete(g.doors, name)
-		}
-	}
-	g.sweepAt = max(sweepFloor, 2*len(g.doors))
 }
 
 // Leave admits the next one. The caller must not use the door any more.
@@ -124,6 +110,9 @@ func (d *Door[T, S]) Leave() {
 	if next == nil {
 		var zero S
 		d.inside, d.State = nil, zero
+		if len(g.doors) > keep {
+			delete(g.doors, d.name)
+		}
 		return
 	}
 	d.remove(next)
