@@ -136,9 +136,9 @@ func (h *hold) acquire(ctx context.Context) error {
 		if err == nil {
 			return w.ended(nil)
 		}
-		if again := w.after(err); again != nil {
+		if giveUp := w.after(err); giveUp != nil {
 			h.abandon(err)
-			return w.ended(again)
+			return w.ended(giveUp)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (h *hold) acquire(ctx context.Context) error {
 // attempt asks the store once, and returns when it did.
 func (h *hold) attempt(ctx context.Context) (sent clock.Instant, err error) {
 	c := h.client
-	req := h.request()
+	req := h.attemptRequest()
 	bounded, cancel := c.bounded(ctx)
 	defer cancel()
 	sent = c.clock.NoLaterThanNow()
@@ -154,22 +154,28 @@ func (h *hold) attempt(ctx context.Context) (sent clock.Instant, err error) {
 	if err != nil {
 		return sent, c.explain(ctx, bounded, err)
 	}
-	h.Grant = grant
-	return sent, nil
+	return sent, h.granted(grant, sent)
 }
 
-// begin starts the lease of a grant that was sent for at that instant. A grant
+// granted takes the grant of an attempt that was sent for at that instant. One
 // that came too late to be believed in is none.
-func (h *hold) begin(sent clock.Instant) error {
-	c := h.client
-	if h.Margin < 0 {
-		h.Margin = watchdog.DefaultMargin(h.Grant.TTL)
+func (h *hold) granted(grant driver.Grant, sent clock.Instant) error {
+	h.Grant = grant
+	if margin := h.settings.margin; margin < 0 {
+		h.Margin = watchdog.DefaultMargin(grant.TTL)
 	} else {
-		h.Margin = watchdog.LimitMargin(h.Grant.TTL, h.Margin)
+		h.Margin = watchdog.LimitMargin(grant.TTL, margin)
 	}
-	if !c.traits.Local && c.clock.NoLaterThanNow() >= sent+h.Grant.TTL-h.Margin {
+	c := h.client
+	if !c.traits.Local && c.clock.Now() >= sent+grant.TTL-h.Margin {
 		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)
 	}
+	return nil
+}
+
+// begin starts the lease. It fails only for good: the hold cannot begin again.
+func (h *hold) begin(sent clock.Instant) error {
+	c := h.client
 	if door := h.door.Load(); door != nil {
 		door.State.taken(sent)
 	}
@@ -180,11 +186,24 @@ func (h *hold) begin(sent clock.Instant) error {
 		}
 		return ErrClosed
 	}
-	if c.traits.ReportsLoss && h.over() != nil { // before it was watched
-		c.dog.Forget(&h.Lease)
-		return h.over()
+	if c.traits.ReportsLoss {
+		return h.beginReported()
 	}
 	return nil
+}
+
+// beginReported looks for a loss that was reported before there was a lease.
+func (h *hold) beginReported() error {
+	h.mu.Lock()
+	h.begun = true
+	reported := h.reported
+	h.mu.Unlock()
+	if !reported {
+		return nil
+	}
+	h.client.dog.Forget(&h.Lease)
+	h.end(fmt.Errorf("%w: %w", ErrLost, errReported))
+	return h.over()
 }
 
 // abandon undoes attempts whose outcome is unknown, and gives up a place in a

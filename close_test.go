@@ -48,6 +48,14 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 		if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrClosed) {
 			t.Errorf("Lock after Close: %v", err)
 		}
+		if err := c.Break(t.Context(), "foreign", foreign.Token()); !errors.Is(err, dlock.ErrClosed) {
+			t.Errorf("Break after Close: %v", err)
+		}
+		for _, err := range c.Locks(t.Context(), "") {
+			if !errors.Is(err, dlock.ErrClosed) {
+				t.Errorf("Locks after Close: %v", err)
+			}
+		}
 		for info := range store.List(t.Context(), "") {
 			if info.Name != "foreign" || info.Waiters != 0 {
 				t.Errorf("left: %+v", info)

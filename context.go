@@ -22,6 +22,10 @@ func (c *leaseContext) Value(key any) any {
 func (c *leaseContext) Err() error {
 	if c.Context.Err() == nil {
 		c.hold.doubt()
+		// Whoever ended the hold may not have come to ending its context yet.
+		if cause := c.hold.over(); cause != nil {
+			c.hold.cancelContext(cause)
+		}
 	}
 	return c.Context.Err()
 }

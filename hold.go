@@ -27,11 +27,17 @@ type hold struct {
 	door    atomic.Pointer[gate.Door[hold, turn]] // nil when not, or no longer, inside
 	blocked atomic.Pointer[driver.HeldError]      // what the last attempt ran into
 
-	mu     sync.Mutex
-	count  int   // leases that are not unlocked yet
-	cause  error // why it is over; nil while it is not
-	ctx    *leaseContext
-	cancel context.CancelCauseFunc
+	lost atomic.Bool // and not reported yet
+
+	mu    sync.Mutex
+	count int   // leases that are not unlocked yet
+	cause error // why it is over; nil while it is not
+	// For stores that report losses: which attempt it is, whether one was
+	// reported for it, and whether its grant has begun.
+	attempts        int
+	reported, begun bool
+	ctx             *leaseContext
+	cancel          context.CancelCauseFunc
 }
 
 func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *hold) *hold {
@@ -45,7 +51,6 @@ func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *h
 	h.settings = *s
 	h.Grant.Name = name
 	h.Grant.Owner = driver.NewOwner()
-	h.Margin = s.margin
 	h.Fixed = s.fixed
 	h.Guard = h
 	h.first.hold = h
@@ -53,7 +58,7 @@ func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *h
 }
 
 func (h *hold) request() driver.Request {
-	req := driver.Request{
+	return driver.Request{
 		Name:   h.name,
 		Owner:  h.Grant.Owner,
 		TTL:    h.settings.ttl,
@@ -61,8 +66,18 @@ func (h *hold) request() driver.Request {
 		Fair:   h.settings.fair,
 		Queue:  h.settings.fair && h.settings.waits(),
 	}
+}
+
+// attemptRequest is the request of a new attempt.
+func (h *hold) attemptRequest() driver.Request {
+	req := h.request()
 	if h.client.traits.ReportsLoss {
-		req.Lost = h.reportedLost
+		h.mu.Lock()
+		h.attempts++
+		h.reported = false
+		attempt := h.attempts
+		h.mu.Unlock()
+		req.Lost = func() { h.reportedLost(attempt) }
 	}
 	return req
 }
@@ -148,18 +163,37 @@ func (h *hold) Lost(reason error) {
 	if !h.end(err) {
 		return
 	}
+	h.lost.Store(true)
 	h.leave() // the store decides whether the next one gets it
-	c := h.client
-	c.logger.Warn("dlock: lock lost", "name", h.name, "token", h.Grant.Token, "reason", reason)
+}
+
+// LossReported implements watchdog.Guard. It says so once, and only of a hold
+// that ended by being lost.
+func (h *hold) LossReported() {
+	if !h.lost.Swap(false) {
+		return
+	}
+	c, err := h.client, h.over()
+	c.logger.Warn("dlock: lock lost", "name", h.name, "token", h.Grant.Token, "reason", err)
 	call(c.hooks.Lost, Event{Name: h.name, Token: h.Grant.Token, Err: err})
 }
 
 var errReported = errors.New("the store ended it")
 
-// reportedLost is called by stores that know of a loss before a renewal does.
-func (h *hold) reportedLost() {
-	h.client.dog.Forget(&h.Lease)
-	h.Lost(errReported)
+// reportedLost is called by stores that know of a loss before a renewal does. It
+// counts for the last attempt only, and before that one's grant has begun it is
+// left for begin to find: until then there is nothing to lose.
+func (h *hold) reportedLost(attempt int) {
+	h.mu.Lock()
+	counts := attempt == h.attempts
+	begun := h.begun
+	h.reported = h.reported || counts
+	h.mu.Unlock()
+	if counts && begun {
+		h.client.dog.Forget(&h.Lease)
+		h.Lost(errReported)
+		h.LossReported()
+	}
 }
 
 // doubt declares the hold lost if it may not be believed in any more. The
@@ -168,5 +202,6 @@ func (h *hold) doubt() {
 	if h.client.clock.Now() >= h.TrustedUntil() {
 		h.client.dog.Forget(&h.Lease)
 		h.Lost(watchdog.ErrExpired)
+		h.LossReported()
 	}
 }

@@ -12,11 +12,22 @@ import (
 // particular order, whoever holds them. An error is the last thing it yields;
 // it wraps [ErrUnsupported] where the store cannot list.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	if lister, ok := c.store.(driver.Lister); ok {
-		return lister.List(ctx, prefix)
-	}
 	return func(yield func(driver.Info, error) bool) {
-		yield(driver.Info{}, c.unsupported("listing locks"))
+		lister, ok := c.store.(driver.Lister)
+		if !ok {
+			yield(driver.Info{}, c.unsupported("listing locks"))
+			return
+		}
+		if err := c.life.begin(); err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		defer c.life.end()
+		for info, err := range lister.List(ctx, prefix) {
+			if !yield(info, err) {
+				return
+			}
+		}
 	}
 }
 
@@ -33,6 +44,10 @@ func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if !ok {
 		return c.unsupported("breaking locks")
 	}
+	if err := c.life.begin(); err != nil {
+		return err
+	}
+	defer c.life.end()
 	bounded, cancel := c.bounded(ctx)
 	defer cancel()
 	if err := c.explain(ctx, bounded, breaker.Break(bounded, name, token)); err != nil {
@@ -48,6 +63,10 @@ func (c *Client) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	if !ok {
 		return nil, c.unsupported("a diagnosis")
 	}
+	if err := c.life.begin(); err != nil {
+		return nil, err
+	}
+	defer c.life.end()
 	return diagnoser.Diagnose(ctx)
 }
 

@@ -54,10 +54,16 @@ func (l *Leases) Context() context.Context {
 	l.once.Do(func() {
 		inner, cancel := context.WithCancelCause(l.base())
 		l.ctx = &leasesContext{Context: inner, cancel: cancel, leases: l.leases}
+		var stops []func() bool
 		for _, lease := range l.leases {
 			held := lease.Context()
-			context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+			stops = append(stops, context.AfterFunc(held, func() { cancel(context.Cause(held)) }))
 		}
+		context.AfterFunc(inner, func() { // a lease around this set may go on for long
+			for _, stop := range stops {
+				stop()
+			}
+		})
 	})
 	return l.ctx
 }

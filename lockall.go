@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
@@ -73,34 +74,31 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 
 // acquireAll acquires the holds, which are in the order of their names.
 func (c *Client) acquireAll(ctx context.Context, holds []*hold, s *settings) error {
+	if s.limited && s.waits() { // for all together
+		limited, cancel := context.WithTimeoutCause(ctx, s.wait, errWaitLimit)
+		defer cancel()
+		ctx = limited
+		for _, h := range holds {
+			h.settings.limited = false
+		}
+	}
 	if c.batcher != nil && !s.fair && len(holds) > 1 {
 		err := c.acquireBatch(ctx, holds)
 		if !errors.Is(err, ErrUnsupported) {
 			return err
 		}
 	}
-	return c.acquireInOrder(ctx, holds, s)
+	return c.acquireInOrder(ctx, holds)
 }
 
 // acquireInOrder acquires one name after the other. Since everybody takes them
 // in the same order, nobody waits in a circle.
-func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, s *settings) error {
-	together := s.limited && s.waits()
-	if together {
-		limited, cancel := context.WithTimeoutCause(ctx, s.wait, errWaitLimit)
-		defer cancel()
-		ctx = limited
-	}
+func (c *Client) acquireInOrder(ctx context.Context, holds []*hold) error {
 	for i, h := range holds {
-		if together {
-			h.settings.limited = false
+		if err := h.acquire(ctx); err != nil {
+			giveAll(holds[:i])
+			return err
 		}
-		err := h.acquire(ctx)
-		if err == nil {
-			continue
-		}
-		giveAll(holds[:i])
-		return err
 	}
 	for _, h := range holds { // the first may be lost by the time the last is had
 		if err := h.over(); err != nil {
@@ -113,23 +111,22 @@ func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, s *settings)
 
 // giveAll gives back what was acquired of a set that cannot be had whole.
 func giveAll(holds []*hold) {
-	for _, h := range slices.Backward(holds) {
-		_ = h.first.Unlock(context.Background()) // the reason to give up is told
+	var wg sync.WaitGroup
+	for _, h := range holds {
+		wg.Go(func() { _ = h.first.Unlock(context.Background()) }) // the reason to give up is told
 	}
+	wg.Wait()
 }
 
 // acquireBatch acquires all holds in one step of the store.
 func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 	w := wait{client: c, ctx: ctx, hold: holds[0]}
 	defer w.stop()
-	for _, h := range holds {
-		w.hold = h
-		if err := w.enter(); err != nil {
-			leaveAll(holds)
+	for {
+		if err := w.enterAll(holds); err != nil {
+			leaveAll(holds, nil)
 			return w.ended(err)
 		}
-	}
-	for {
 		err := c.attemptAll(w.ctx, holds)
 		if err == nil {
 			for _, h := range holds {
@@ -139,43 +136,91 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 			return nil
 		}
 		if errors.Is(err, ErrUnsupported) {
-			leaveAll(holds)
+			leaveAll(holds, nil)
 			return err
 		}
 		if held, ok := errors.AsType[*driver.HeldError](err); ok {
-			for _, h := range holds {
-				if h.name == held.Name {
-					w.hold = h
-				}
-			}
+			w.hold = named(holds, held.Name)
+			leaveAll(holds, w.hold)
 		}
-		if again := w.after(err); again != nil {
+		if giveUp := w.after(err); giveUp != nil {
 			for _, h := range holds {
 				h.abandon(err)
 			}
-			return w.ended(again)
+			return w.ended(giveUp)
 		}
 	}
 }
 
-func leaveAll(holds []*hold) {
-	for _, h := range holds {
-		h.leave()
+// enterAll passes the doors of all holds. While it waits for one it is inside of
+// no other, so that nobody waits for a name that is not held.
+func (w *wait) enterAll(holds []*hold) error {
+	for {
+		closed, inside := tryEnterAll(holds)
+		if closed == nil {
+			return nil
+		}
+		leaveAll(holds, nil)
+		w.hold = closed
+		if err := w.queue(inside); err != nil {
+			return err
+		}
 	}
+}
+
+// tryEnterAll passes all doors that it is not inside of already, up to the first
+// that is closed.
+func tryEnterAll(holds []*hold) (closed, inside *hold) {
+	for _, h := range holds {
+		if h.door.Load() != nil {
+			continue
+		}
+		door, inside := h.client.gate.TryEnter(h.name, h)
+		if door == nil {
+			return h, inside
+		}
+		h.door.Store(door)
+	}
+	return nil, nil
+}
+
+// leaveAll leaves the doors of all holds but one.
+func leaveAll(holds []*hold, but *hold) {
+	for _, h := range holds {
+		if h != but {
+			h.leave()
+		}
+	}
+}
+
+// named finds a hold by its name, or takes the first.
+func named(holds []*hold, name string) *hold {
+	for _, h := range holds {
+		if h.name == name {
+			return h
+		}
+	}
+	return holds[0]
 }
 
 // attemptAll asks the store once for all holds, and begins them.
 func (c *Client) attemptAll(ctx context.Context, holds []*hold) error {
+	if c.life.ended.Load() {
+		return ErrClosed
+	}
 	reqs := make([]driver.Request, len(holds))
 	for i, h := range holds {
-		reqs[i] = h.request()
+		reqs[i] = h.attemptRequest()
 	}
 	sent, grants, err := c.callAll(ctx, reqs)
 	if err != nil {
 		return err
 	}
 	for i, h := range holds {
-		h.Grant = grants[i]
+		err = errors.Join(err, h.granted(grants[i], sent))
+	}
+	if err != nil {
+		return err
 	}
 	for i, h := range holds {
 		if err := h.begin(sent); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -194,5 +195,132 @@ func TestLockAllDoesNotReturnWhatItLost(t *testing.T) {
 			t.Errorf("LockAll: %v; want that a was lost meanwhile", err)
 		}
 		synctest.Wait()
+	})
+}
+
+// While LockAll waits for one name, the others are free for everybody.
+func TestLockAllKeepsNothingWhileItWaits(t *testing.T) {
+	for which, here := range map[string]bool{"held by the same process": true, "held by another": false} {
+		t.Run(which, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				c, other := dlock.New(store, nil), dlock.New(store, nil)
+				defer c.Close()
+				defer other.Close()
+				holder := other
+				if here {
+					holder = c
+				}
+				b := mustLock(t, holder, t.Context(), "b")
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					leases, err := c.LockAll(t.Context(), []string{"a", "b", "c"})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := leases.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+				for _, name := range []string{"a", "c"} {
+					mustUnlock(t, mustLock(t, c, t.Context(), name, dlock.WithWait(0)))
+				}
+				mustUnlock(t, b)
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// A set whose grants come too late is not returned, and leaves nothing.
+func TestLockAllThatComesTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(lateBatch{newNetwork(store)}, nil)
+		defer c.Close()
+		_, err := c.LockAll(t.Context(), []string{"a", "b"}, dlock.WithTTL(20*time.Second))
+		if !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("LockAll: %v", err)
+		}
+		time.Sleep(time.Minute)
+		for info := range store.List(t.Context(), "") {
+			t.Errorf("%q is still held, and renewed", info.Name)
+		}
+	})
+}
+
+// lateBatch grants the second name for a shorter time than the answer takes.
+type lateBatch struct{ *network }
+
+func (s lateBatch) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	grants, err := s.network.AcquireAll(ctx, reqs)
+	if err == nil {
+		grants[1].TTL = time.Second
+		time.Sleep(2 * time.Second)
+	}
+	return grants, err
+}
+
+// A store may name any of the names that are held, each time another one.
+func TestLockAllDoesNotSpin(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &fickle{Store: inner}
+		c := dlock.New(store, nil)
+		defer c.Close()
+		_, err := c.LockAll(t.Context(), []string{"a", "b"}, dlock.WithWait(time.Minute))
+		if !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("LockAll: %v", err)
+		}
+		if store.attempts > 200 {
+			t.Errorf("%d attempts in a minute", store.attempts)
+		}
+	})
+}
+
+// fickle refuses for another reason each time.
+type fickle struct {
+	*memlock.Store
+	attempts int
+}
+
+func (s *fickle) AcquireAll(_ context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	s.attempts++
+	if s.attempts > 1_000_000 {
+		panic("it spins")
+	}
+	return nil, &driver.HeldError{Name: reqs[s.attempts%len(reqs)].Name, Remaining: time.Hour}
+}
+
+// The context of a set leaves nothing on a lease around it.
+func TestLockAllContextIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		outer := mustLock(t, c, t.Context(), "outer")
+		var before, after runtime.MemStats
+		const sets = 5000
+		for i := range 2 * sets {
+			if i == sets {
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+			}
+			leases, err := c.LockAll(outer.Context(), []string{"outer", "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if leases.Context().Err() != nil {
+				t.Fatal(context.Cause(leases.Context()))
+			}
+			if err := leases.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / sets; each > 100 {
+			t.Errorf("every set leaves %d bytes behind", each)
+		}
+		mustUnlock(t, outer)
 	})
 }

@@ -14,8 +14,9 @@ type Options struct {
 	// was not renewed for that long. Default 30 s.
 	TTL time.Duration
 
-	// RequestTimeout bounds every single call to the store, so that a server
-	// that does not answer cannot hold a caller for long. Default 5 s.
+	// RequestTimeout bounds every single call that acquires, renews, releases or
+	// breaks, so that a server that does not answer cannot hold a caller for
+	// long. Locks and Diagnose are bounded by their context. Default 5 s.
 	RequestTimeout time.Duration
 
 	// Holder describes this client to people who ask who has a lock. What is

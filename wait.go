@@ -28,6 +28,7 @@ type wait struct {
 	wake    chan struct{}
 	watched string // the name that wake is subscribed to; empty if none
 	unwatch func()
+	rested  bool // it slept since it last tried again at once
 	poll    backoff.Backoff
 }
 
@@ -62,6 +63,7 @@ func (w *wait) begin() error {
 		w.ctx, w.cancel = context.WithTimeoutCause(w.ctx, s.wait, errWaitLimit)
 	}
 	w.wake = make(chan struct{}, 1)
+	w.rested = true
 	w.poll = backoff.Backoff{Min: minPoll, Max: maxPoll}
 	return nil
 }
@@ -147,7 +149,7 @@ func (w *wait) afterRefusal(held *driver.HeldError) error {
 	if w.client.watcher == nil {
 		return w.sleep(w.pollDelay(held), held)
 	}
-	if w.watched == held.Name {
+	if w.watched == w.hold.name {
 		return w.sleep(w.watchDelay(held), held)
 	}
 	if w.unwatch != nil { // of several names another one is in the way now
@@ -157,13 +159,15 @@ func (w *wait) afterRefusal(held *driver.HeldError) error {
 	bounded, cancel := w.client.bounded(w.ctx)
 	defer cancel()
 	req := w.hold.request()
-	req.Name = held.Name
 	unwatch, err := w.client.watcher.Watch(bounded, req, waker(w.wake))
 	if err != nil {
 		return w.sleep(w.pollDelay(held), held) // and try to subscribe again
 	}
-	w.watched, w.unwatch = held.Name, unwatch
-	w.poll.Reset()
+	w.watched, w.unwatch = w.hold.name, unwatch
+	if !w.rested { // of several names always another one is in the way
+		return w.sleep(w.pollDelay(held), held)
+	}
+	w.rested = false
 	return nil
 }
 
@@ -211,6 +215,7 @@ func (w *wait) keepPlace(delay time.Duration) time.Duration {
 
 // sleep waits for a wake-up, but no longer than that.
 func (w *wait) sleep(limit time.Duration, held *driver.HeldError) error {
+	w.rested = true
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {

@@ -18,11 +18,15 @@ type Clock struct {
 	suspended func() time.Duration // total time the machine has slept
 	base      time.Duration        // suspended() at start
 	known     atomic.Int64         // time slept since start, as far as it was looked at
+	looked    atomic.Int64         // when that was, without the time slept
 }
 
 // noise is what two readings of the suspended time may differ by although the
 // machine did not sleep.
 const noise = 10 * time.Millisecond
+
+// fresh is for how long NoLaterThanNow relies on the last look.
+const fresh = 100 * time.Millisecond
 
 // New returns a clock that starts now.
 func New() *Clock { return newClock(suspended) }
@@ -44,13 +48,19 @@ func (c *Clock) Now() Instant {
 			break
 		}
 	}
-	return time.Since(c.start) + time.Duration(slept)
+	awake := time.Since(c.start)
+	c.looked.Store(int64(awake))
+	return awake + time.Duration(slept)
 }
 
-// NoLaterThanNow returns an instant that may lie before the exact one by what
-// the machine has slept since the last call of Now. It costs a fraction of Now
-// and is right for the start of a lease, which may be counted too early but
-// never too late.
+// NoLaterThanNow returns an instant that lies before the exact one if the machine
+// has slept within the last tenth of a second that it was awake. It costs a
+// fraction of Now and is right for the start of a lease, which may be counted too
+// early but never too late.
 func (c *Clock) NoLaterThanNow() Instant {
-	return time.Since(c.start) + time.Duration(c.known.Load())
+	awake := time.Since(c.start)
+	if awake-time.Duration(c.looked.Load()) > fresh {
+		return c.Now()
+	}
+	return awake + time.Duration(c.known.Load())
 }

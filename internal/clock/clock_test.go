@@ -22,6 +22,20 @@ func TestSuspendedTimeCounts(t *testing.T) {
 	}
 }
 
+// After a long sleep the first lease does not begin before the sleep.
+func TestSleepIsNoticedByTheCheapReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slept := time.Duration(0)
+		c := newClock(func() time.Duration { return slept })
+		before := c.Now()
+		time.Sleep(time.Second) // awake and idle
+		slept = time.Hour
+		if passed := c.NoLaterThanNow() - before; passed != time.Hour+time.Second {
+			t.Errorf("NoLaterThanNow moved by %v", passed)
+		}
+	})
+}
+
 func TestNeverBackwards(t *testing.T) {
 	slept := time.Hour
 	c := newClock(func() time.Duration { return slept })

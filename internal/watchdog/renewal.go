@@ -92,10 +92,9 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 		}
 		return errs[i]
 	}
-	// The reports come after the state is settled and without the lock, in
-	// which r.leases keeps only the leases that there is something to say of.
+	// The reports come after the state is settled, and without the lock.
 	reports := make([]error, 0, len(r.leases))
-	told := r.leases[:0:0]
+	var told, taken []*Lease
 
 	w.mu.Lock()
 	now := w.Clock.Now()
@@ -111,26 +110,23 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 			heap.Fix(&w.leases, l.index-1)
 		case errors.Is(err, driver.ErrNotHeld):
 			heap.Remove(&w.leases, l.index-1)
+			taken = append(taken, l)
+			continue
 		default:
 			again := now + retryDelay(l.TrustedUntil()-now)
 			l.renewOn(again, again)
 			heap.Fix(&w.leases, l.index-1)
 		}
-		if l.index != 0 {
-			earliest = min(earliest, l.due)
-		}
+		earliest = min(earliest, l.due)
 		told = append(told, l)
 		reports = append(reports, err)
 	}
 	w.wakeBy(earliest)
 	w.mu.Unlock()
 
+	w.lose(taken, ErrTaken)
 	for i, l := range told {
-		if errors.Is(reports[i], driver.ErrNotHeld) {
-			l.Guard.Lost(ErrTaken)
-		} else {
-			l.Guard.Renewed(reports[i])
-		}
+		l.Guard.Renewed(reports[i])
 	}
 	close(r.done)
 }

@@ -40,8 +40,11 @@ type Lease struct {
 type Guard interface {
 	// Renewed reports a renewal: nil, or why its outcome is unknown.
 	Renewed(err error)
-	// Lost reports the end: the lease is not watched any more.
+	// Lost ends the lease, which is not watched any more. It must take next to
+	// no time: thousands may end at once, and each in time.
 	Lost(reason error)
+	// LossReported is called after Lost, when all that had to end have ended.
+	LossReported()
 }
 
 // Why a lease was lost.
@@ -216,10 +219,23 @@ func (w *Watchdog) look() time.Duration {
 	w.send()
 	sleep := w.plan(now)
 	w.mu.Unlock()
-	for _, l := range lost {
-		l.Guard.Lost(ErrExpired)
-	}
+	w.lose(lost, ErrExpired)
 	return sleep
+}
+
+// lose ends leases, and then has it reported, by another goroutine: whoever
+// reports may be slow.
+func (w *Watchdog) lose(leases []*Lease, reason error) {
+	for _, l := range leases {
+		l.Guard.Lost(reason)
+	}
+	if len(leases) > 0 {
+		w.wg.Go(func() {
+			for _, l := range leases {
+				l.Guard.LossReported()
+			}
+		})
+	}
 }
 
 // plan decides when to look again. With nothing to watch it looks once more

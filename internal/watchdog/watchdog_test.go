@@ -39,6 +39,8 @@ func (r *record) Lost(reason error) {
 	r.lost, r.lostAt = reason, time.Now()
 }
 
+func (r *record) LossReported() {}
+
 type bench struct {
 	dog   *Watchdog
 	clock *clock.Clock

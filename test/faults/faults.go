@@ -33,6 +33,7 @@ type Fault struct {
 var Leases = []Fault{
 	{"SIGKILL of the holder", killHolder},
 	{"SIGSTOP of the holder for three TTLs", pauseHolder},
+	{"SIGSTOP inside Do for three TTLs", pauseInsideDo},
 	{"SIGSTOP between check and write", pauseBetweenCheckAndWrite},
 	{"a fair waiter that never comes back", deadFairWaiter},
 	{"cancelled waiters", cancelWaiters},
@@ -125,24 +126,39 @@ func pauseHolder(t *testing.T, r Rig) {
 	unlock(t, lease)
 }
 
+// pauseInsideDo: the context that Do hands out is no worse than that of a lease.
+func pauseInsideDo(t *testing.T, r Rig) {
+	holder, rival := r.puppet(t), r.client(t)
+	holder.do(order{Do: "do", Name: "inside", TTL: r.TTL})
+	holder.signal(syscall.SIGSTOP)
+	lease := r.lock(t, rival, "inside")
+	wait(t, 2*r.TTL)
+	holder.send(order{Do: "check"})
+	holder.signal(syscall.SIGCONT)
+	if a := holder.hear(); a.Err != "cancelled" {
+		t.Errorf("after three TTLs the context of Do says %q", a.Err)
+	}
+	unlock(t, lease)
+}
+
 // pauseBetweenCheckAndWrite: no lock can prevent that two act here. The resource
 // can, by the token.
 func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
 	resource := new(fenced)
 	holder, rival := r.puppet(t), r.client(t)
-	holder.mustLock("fenced", r.TTL)
-	checked := holder.do(order{Do: "check"})
-	if checked.Err != "" || !resource.write(checked.Token) {
+	token := holder.mustLock("fenced", r.TTL)
+	if checked := holder.do(order{Do: "check"}); checked.Err != "" || !resource.write(token) {
 		t.Fatalf("the holder may not write: %+v", checked)
 	}
 	holder.signal(syscall.SIGSTOP) // it has looked, and is about to write
+	holder.send(order{Do: "write"})
 	lease := r.lock(t, rival, "fenced")
 	if !resource.write(lease.Token()) {
 		t.Errorf("the new holder may not write with token %d", lease.Token())
 	}
 	holder.signal(syscall.SIGCONT)
-	if resource.write(checked.Token) {
-		t.Errorf("a stale write with token %d got through after token %d", checked.Token, lease.Token())
+	if stale := holder.hear(); resource.write(stale.Token) {
+		t.Errorf("a stale write with token %d got through after token %d", stale.Token, lease.Token())
 	}
 	if !resource.write(lease.Token()) {
 		t.Error("the new holder may not write any more")

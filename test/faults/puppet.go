@@ -58,6 +58,7 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 	}
 	client := dlock.New(store, nil)
 	var lease *dlock.Lease
+	var held context.Context
 	out := json.NewEncoder(os.Stdout)
 	in := json.NewDecoder(os.Stdin)
 	for {
@@ -72,11 +73,21 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 			if lease, err = client.Lock(ctx, o.Name, dlock.WithTTL(o.TTL)); err != nil {
 				a.Err = classify(err)
 			} else {
-				a.Token = lease.Token()
+				a.Token, held = lease.Token(), lease.Context()
 			}
+		case "do": // the same, and never returns
+			inside := make(chan context.Context)
+			go func() {
+				_ = client.Do(ctx, o.Name, func(ctx context.Context) error {
+					inside <- ctx
+					select {}
+				}, dlock.WithTTL(o.TTL))
+			}()
+			held = <-inside
 		case "check": // what a careful program does before it writes
+			a.Err = classify(held.Err())
+		case "write": // what a program does that has just checked
 			a.Token = lease.Token()
-			a.Err = classify(lease.Context().Err())
 		case "unlock":
 			a.Err = classify(lease.Unlock(ctx))
 		default:
