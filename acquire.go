@@ -177,7 +177,8 @@ func (h *hold) granted(grant driver.Grant, sent clock.Instant) error {
 func (h *hold) begin(sent clock.Instant) error {
 	c := h.client
 	if door := h.door.Load(); door != nil {
-		door.State.taken(sent)
+		door.State.turn.taken(sent)
+		door.State.silence = silence{}
 	}
 	c.dog.Watch(&h.Lease, sent)
 	if c.life.ended.Load() {
@@ -215,6 +216,7 @@ func (h *hold) abandon(err error) {
 		h.leave()
 		return
 	}
+	h.undoing.Store(&err)
 	c.cleanups.Go(func() {
 		defer h.leave()
 		ctx, cancel := c.bounded(context.Background())

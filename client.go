@@ -31,7 +31,7 @@ type Client struct {
 	logger *slog.Logger
 
 	clock *clock.Clock
-	gate  *gate.Gate[hold, turn]
+	gate  *gate.Gate[hold, doorState]
 	dog   *watchdog.Watchdog
 	life  life
 	// cleanups are releases in the background. They begin while life counts
@@ -55,7 +55,7 @@ func New(store driver.Store, opts *Options) *Client {
 		hooks:  opts.Hooks,
 		logger: opts.Logger,
 		clock:  clock.New(),
-		gate:   gate.New[hold, turn](),
+		gate:   gate.New[hold, doorState](),
 		life:   newLife(),
 	}
 	c.watcher, _ = store.(driver.Watcher)

@@ -24,10 +24,11 @@ type hold struct {
 	outer  *hold           // the hold that the caller's context came from, or nil
 	first  Lease
 
-	door    atomic.Pointer[gate.Door[hold, turn]] // nil when not, or no longer, inside
-	blocked atomic.Pointer[driver.HeldError]      // what the last attempt ran into
+	door    atomic.Pointer[gate.Door[hold, doorState]] // nil when not, or no longer, inside
+	blocked atomic.Pointer[driver.HeldError]           // what the last attempt ran into
 
-	lost atomic.Bool // and not reported yet
+	undoing atomic.Pointer[error] // why the attempt failed that is being undone
+	lost    atomic.Bool           // and not reported yet
 
 	mu    sync.Mutex
 	count int   // leases that are not unlocked yet

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -315,5 +316,54 @@ func TestReportedLossOfAnEarlierAttempt(t *testing.T) {
 			t.Errorf("it ended the lease: %v", context.Cause(lease.Context()))
 		}
 		mustUnlock(t, lease)
+	})
+}
+
+// Those who queue behind each other are told of a dead store together.
+func TestQueueBehindADeadStore(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c, other := dlock.New(n, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v", err)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		n.setCut(true)
+		start := time.Now()
+		wg.Wait()
+		if took := time.Since(start); took > 3*dlock.DefaultTTL {
+			t.Errorf("the last one was told after %v", took)
+		}
+		n.setCut(false)
+		mustUnlock(t, lease)
+	})
+}
+
+// Nobody is said to have the lock who was not seen to have it.
+func TestWaitLimitOnADeadStore(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		n.setCut(true)
+		for _, limit := range []time.Duration{time.Second, time.Minute} {
+			_, err := c.Lock(t.Context(), "x", dlock.WithWait(limit))
+			_, all := c.LockAll(t.Context(), []string{"x", "y"}, dlock.WithWait(limit))
+			for _, err := range []error{err, all} {
+				if errors.Is(err, dlock.ErrHeld) || !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("with a limit of %v: %v; want ErrUnreachable", limit, err)
+				}
+			}
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
 	})
 }

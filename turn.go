@@ -7,13 +7,14 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// turn keeps a busy process from starving others. Goroutines that queue in one
-// process hand a lock to each other faster than any other process can ask for
-// it, so now and then the next of them pauses first. Whether others want the lock
-// is not known here; it shows when the pause ends. If nobody took it, the turns
-// get longer, so that a process that is alone hardly ever pauses.
+// turn keeps a busy process from starving others. Goroutines of one process hand
+// a lock to each other, or take it again, faster than any other process can ask
+// for it, so now and then the next of them pauses first. Whether others want the
+// lock is not known here; it shows when the pause ends. If nobody took it, the
+// turns get longer, so that a process that is alone hardly ever pauses.
 type turn struct {
 	began   clock.Instant // since when this process has had the lock in a row; zero if not
+	left    clock.Instant // when it last gave it back
 	length  time.Duration // of a turn
 	yielded bool          // a pause was made, and how it ended is not known yet
 }
@@ -26,6 +27,9 @@ const (
 
 // over says whether it is time to let others have the lock.
 func (t *turn) over(now clock.Instant) bool {
+	if now-t.left > courtesy { // they could have had it
+		t.began = 0
+	}
 	return t.began != 0 && now-t.began >= max(t.length, minTurn)
 }
 
@@ -50,7 +54,7 @@ func (t *turn) refused() {
 
 // yield pauses if the turn of this process is over.
 func (w *wait) yield(t *turn) error {
-	if !t.over(w.client.clock.NoLaterThanNow()) {
+	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow()) {
 		return nil
 	}
 	t.yielded = true

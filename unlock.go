@@ -53,6 +53,9 @@ func (h *hold) give(ctx context.Context) error {
 		}
 	}
 	err := c.release(ctx, h.Grant, h.TrustedUntil())
+	if door := h.door.Load(); door != nil {
+		door.State.turn.left = c.clock.NoLaterThanNow()
+	}
 	h.leave()
 	switch {
 	case err == nil:

@@ -23,12 +23,13 @@ type wait struct {
 	began  bool
 	since  clock.Instant
 	cancel context.CancelFunc
-	silent clock.Instant // since when the store has not answered; zero if it did
+	alone  doorState // for those who pass no door
 
 	wake    chan struct{}
 	watched string // the name that wake is subscribed to; empty if none
 	unwatch func()
-	rested  bool // it slept since it last tried again at once
+	rested  bool  // it slept since it last tried again at once
+	failure error // of the last attempt that was not answered
 	poll    backoff.Backoff
 }
 
@@ -82,9 +83,16 @@ func (w *wait) stop() {
 // before.
 func (w *wait) enter() error {
 	c, h := w.client, w.hold
-	if door, inside := c.gate.TryEnter(h.name, h); door != nil {
+	door, inside := c.gate.TryEnter(h.name, h)
+	var err error
+	if door != nil {
 		h.door.Store(door)
-	} else if err := w.queue(inside); err != nil {
+		door.State.silence = silence{}
+		err = w.yield(&door.State.turn)
+	} else {
+		err = w.queue(inside)
+	}
+	if err != nil {
 		h.leave()
 		return err
 	}
@@ -98,49 +106,63 @@ func (w *wait) enter() error {
 // queue waits behind those of this process who came before, of whom one is
 // inside.
 func (w *wait) queue(inside *hold) error {
-	if err := w.begin(); err != nil {
-		return inside.heldError()
+	held := inside.heldError()
+	if undone := inside.undoing.Load(); undone != nil {
+		held, w.failure = nil, *undone // nobody has it: the store did not answer
+	}
+	switch err := w.begin(); {
+	case err != nil && held == nil:
+		return fmt.Errorf("locking %q: %w", w.hold.name, w.failure)
+	case err != nil:
+		return held
 	}
 	door, err := w.client.gate.Enter(w.ctx, w.hold.name, w.hold)
 	if err != nil {
-		return w.gaveUp(inside.heldError())
+		return w.gaveUp(held)
 	}
 	w.hold.door.Store(door)
-	return w.yield(&door.State)
+	if s := &door.State.silence; !s.patient(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {
+		return fmt.Errorf("locking %q: %w", w.hold.name, s.err)
+	}
+	return w.yield(&door.State.turn)
+}
+
+// state is what is handed on behind the door.
+func (w *wait) state() *doorState {
+	if door := w.hold.door.Load(); door != nil {
+		return &door.State
+	}
+	return &w.alone
 }
 
 // after decides what to do after an attempt that failed: it returns nil when it
 // is time for the next one, or the error to give up with.
 func (w *wait) after(err error) error {
-	if w.ctx.Err() != nil {
-		held, _ := errors.AsType[*driver.HeldError](err)
-		return w.gaveUp(held)
+	state := w.state()
+	held, refused := errors.AsType[*driver.HeldError](err)
+	if refused {
+		state.silence = silence{}
+		state.turn.refused()
+		w.hold.blocked.Store(held)
 	}
-	if held, ok := errors.AsType[*driver.HeldError](err); ok {
+	now := w.client.clock.NoLaterThanNow()
+	switch {
+	case w.ctx.Err() != nil:
+		w.failure = err
+		return w.gaveUp(held)
+	case refused:
 		if w.begin() != nil {
 			return held
 		}
-		w.hold.blocked.Store(held)
-		w.silent = 0
-		if door := w.hold.door.Load(); door != nil {
-			door.State.refused()
-		}
 		return w.afterRefusal(held)
-	}
-	if w.began && errors.Is(err, ErrUnreachable) && w.patient() {
-		return w.sleep(w.poll.Next(), w.hold.blocked.Load())
+	case w.began && errors.Is(err, ErrUnreachable):
+		state.silence.lasts(now, err)
+		if state.silence.patient(now, w.hold.settings.ttl) {
+			w.failure = err
+			return w.sleep(w.poll.Next(), w.hold.blocked.Load())
+		}
 	}
 	return fmt.Errorf("locking %q: %w", w.hold.name, err)
-}
-
-// patient says whether a store that does not answer may recover yet: it has a
-// TTL, after which a holder would not believe in its lock either.
-func (w *wait) patient() bool {
-	now := w.client.clock.NoLaterThanNow()
-	if w.silent == 0 {
-		w.silent = now
-	}
-	return now-w.silent < w.hold.settings.ttl
 }
 
 // afterRefusal subscribes before it sleeps for the first time, and returns at
@@ -231,22 +253,26 @@ func (w *wait) sleep(limit time.Duration, held *driver.HeldError) error {
 }
 
 // gaveUp is the error of a wait whose context is done: for WithWait who has the
-// lock, otherwise the context's cause and who has the lock.
+// lock, otherwise the context's cause and who has the lock. If nobody was seen to
+// have it, it is the store that did not answer.
 func (w *wait) gaveUp(held *driver.HeldError) error {
 	name := w.hold.name
 	if held == nil {
-		if held = w.hold.blocked.Load(); held == nil {
-			held = &driver.HeldError{Name: name}
-		}
+		held = w.hold.blocked.Load()
 	}
 	cause := context.Cause(w.ctx)
-	if errors.Is(cause, errWaitLimit) {
+	limit := errors.Is(cause, errWaitLimit)
+	switch {
+	case held != nil && limit:
 		return held
+	case held != nil:
+		return &waitError{held: held, cause: cause}
+	case limit && w.failure != nil:
+		return fmt.Errorf("locking %q: %w: no answer within the limit of the wait: %w", name, ErrUnreachable, w.failure)
+	case limit: // of a pause
+		return &driver.HeldError{Name: name}
 	}
-	if !w.began {
-		return fmt.Errorf("locking %q: %w", name, cause)
-	}
-	return &waitError{held: held, cause: cause}
+	return fmt.Errorf("locking %q: %w", name, cause)
 }
 
 // waitError is a wait that was cancelled. It wraps the context's cause and says

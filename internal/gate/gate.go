@@ -21,8 +21,8 @@ const keep = 256
 
 // Door belongs to the one who went through it, until Leave.
 type Door[T, S any] struct {
-	// State belongs to the one inside. Whoever finds the door open finds it zero,
-	// whoever was admitted finds what the one before has left.
+	// State belongs to the one inside, who finds what the one before has left, or
+	// the zero value where that is long ago.
 	State S
 
 	gate   *Gate[T, S]
@@ -108,8 +108,7 @@ func (d *Door[T, S]) Leave() {
 	defer g.mu.Unlock()
 	next := d.first
 	if next == nil {
-		var zero S
-		d.inside, d.State = nil, zero
+		d.inside = nil
 		if len(g.doors) > keep {
 			delete(g.doors, d.name)
 		}
