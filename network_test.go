@@ -52,7 +52,7 @@ func (n *network) decide() fate {
 	n.calls++
 	delay := func() time.Duration {
 		if n.random.Float64() < n.rates.slow {
-			return rand.N(3 * time.Second)
+			return time.Duration(n.random.Int64N(int64(3 * time.Second)))
 		}
 		return time.Duration(n.random.Int64N(int64(2 * time.Millisecond)))
 	}

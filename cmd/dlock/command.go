@@ -30,7 +30,10 @@ func findCommand(name string) (string, error) {
 
 // cannotStart explains why a command does not run, with the status of shells.
 func cannotStart(name string, err error) error {
+	var own *statusError
 	switch {
+	case errors.As(err, &own): // it is not the command's fault
+		return err
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, syscall.ENOTDIR):
 		return failf(exitNotFound, "command not found: %s", harmless(name))
 	case errors.Is(err, syscall.ENOEXEC):

@@ -43,17 +43,16 @@ The lock
   exits, even if processes that it started in the background are still running.
   If renewals fail for too long the whole group gets TERM, after the grace KILL,
   all before the lease is over, and the exit status is 76. To fit inside the lease
-  the grace is cut to a quarter of the TTL where it is longer. A lock that somebody
-  breaks is noticed at the next renewal and ends the same way. While dlock itself
-  is stopped nobody watches: when it goes on and the lease is over, the group gets
-  KILL at once. 76 is also the status when only the release finds the lock lost.
-  If dlock itself is killed, or stopped until the lease is over, so is the group; the
-  lock frees itself within the TTL. Processes that leave the group (daemons, jobs of an interactive shell) or
+  the grace is cut to less than a third of the TTL where it is longer. A lock that
+  somebody breaks is noticed at the next renewal and ends the same way. 76 is also
+  the status when only the release finds the lock lost.
+  If dlock itself is killed, or stopped until the lease is over, the group is killed
+  too. Processes that leave the group (daemons, jobs of an interactive shell) or
   change their user are out of reach.
 
 Ctrl-C while waiting gives up the place in the queue and exits with 130. Ctrl-Z
-stops the command and dlock, and with it the renewal: continued within the TTL both
-go on, after that the lock is lost and the command is ended, not continued. A
+stops the command and dlock, and with it the renewal: continued within a third of
+the TTL both go on; later the lock may be lost, and the command is ended then. A
 command that is stopped in another way (kill -STOP) keeps its lock.
 
 --min-hold counts from the acquisition and delays the exit. INT, TERM, HUP or QUIT

@@ -27,7 +27,7 @@ import (
 const (
 	guardName     = "dlock-guard" // its argv[0]
 	guardFarewell = "ended"
-	guardBeat     = 50 * time.Millisecond // how often the guard looks at the clock
+	guardPatience = time.Second // for a guard that does not go
 )
 
 func isGuard(args []string) bool { return len(args) == 1 && args[0] == guardName }
@@ -42,8 +42,8 @@ func guard(pipe io.Reader) int {
 			lines <- scanner.Text()
 		}
 	}()
-	beat := time.NewTicker(guardBeat)
-	defer beat.Stop()
+	over := time.NewTimer(0)
+	over.Stop()
 	group, until := 0, time.Duration(math.MaxInt64)
 	end := func() { // the numbers of groups that are gone are not used again soon
 		if group > 1 {
@@ -64,11 +64,13 @@ func guard(pipe io.Reader) int {
 				group = int(number)
 			default:
 				until = time.Duration(number)
+				over.Reset(until - uptime())
 			}
-		case <-beat.C:
-			if uptime() > until {
-				end()
-				until = math.MaxInt64 // dlock says more when it goes on
+		case <-over.C:
+			if left := until - uptime(); left > 0 {
+				over.Reset(left)
+			} else {
+				end() // dlock says more when it goes on
 			}
 		}
 	}
@@ -103,7 +105,7 @@ func startGuard() (*guardProcess, error) {
 	})
 	if err != nil {
 		write.Close()
-		return nil, fmt.Errorf("cannot start the guard: %w", err)
+		return nil, err
 	}
 	return &guardProcess{process, write}, nil
 }
@@ -111,12 +113,19 @@ func startGuard() (*guardProcess, error) {
 // watch tells which group dies with dlock.
 func (g *guardProcess) watch(group int) { fmt.Fprintln(g.pipe, group) }
 
-// extend tells the instant, by uptime, before which the lease is not over.
-func (g *guardProcess) extend(until time.Duration) { fmt.Fprintln(g.pipe, int64(until)) }
+// extend tells the instant, by uptime, before which the lease is not over. A guard
+// that does not listen, because somebody stopped it, must not stop dlock.
+func (g *guardProcess) extend(until time.Duration) {
+	_ = g.pipe.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	fmt.Fprintln(g.pipe, int64(until))
+}
 
 // dismiss ends the guard: the command needs none any more.
 func (g *guardProcess) dismiss() {
+	_ = g.pipe.SetWriteDeadline(time.Now().Add(guardPatience))
 	fmt.Fprintln(g.pipe, guardFarewell)
 	_ = g.pipe.Close()
+	insist := time.AfterFunc(guardPatience, func() { _ = g.process.Kill() })
+	defer insist.Stop()
 	_, _ = g.process.Wait()
 }

@@ -104,7 +104,7 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 func (j *job) start() error {
 	guard, err := startGuard()
 	if err != nil {
-		return err
+		return failf(exitUnavailable, "cannot start the process that guards the command, nothing was run: %w", err)
 	}
 	process, err := os.StartProcess(j.path, j.args, &os.ProcAttr{Env: j.env, Files: j.files, Sys: childAttributes()})
 	if err != nil {

@@ -35,7 +35,7 @@ func harmlessLines(text string) string {
 	for i := 0; i < len(text); {
 		c, size := utf8.DecodeRuneInString(text[i:])
 		switch {
-		case c == '\n' || (unicode.IsPrint(c) && !(c == utf8.RuneError && size == 1)):
+		case c == '\n' || c == '\t' || (unicode.IsPrint(c) && !(c == utf8.RuneError && size == 1)):
 			b.WriteString(text[i : i+size])
 		default:
 			quoted := strconv.Quote(text[i : i+size])

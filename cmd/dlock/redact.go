@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -32,8 +33,7 @@ func newRedactor(environment string, args []string) *redactor {
 	for i, arg := range args {
 		value, isStore := strings.CutPrefix(arg, "--store=")
 		isStore = isStore || (i > 0 && args[i-1] == "--store")
-		looksLikeURL := strings.Contains(arg, "://") || strings.Contains(arg, "@")
-		if isStore || (looksLikeURL && !strings.ContainsAny(arg, " \t\n")) {
+		if isStore || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
 			r.learn(value)
 		}
 	}
@@ -60,7 +60,7 @@ func (r *redactor) learn(word string) {
 	}
 	for host := range strings.SplitSeq(rest[:end], ",") {
 		// "redis://user:secret" without a host: the port is no number.
-		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && !isNumber(host[colon+1:]) {
+		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && !isPort(host[colon+1:]) {
 			r.add(host[colon+1:])
 		}
 	}
@@ -105,6 +105,9 @@ func (r *redactor) add(secret string) {
 		forms = append(forms, plain)
 	} else {
 		forms = append(forms, unescapeLoosely(secret))
+	}
+	for _, plain := range forms { // as a URL that is shown escapes it
+		forms = append(forms, url.PathEscape(plain), url.QueryEscape(plain), (&url.URL{Path: plain}).EscapedPath())
 	}
 	for _, form := range forms {
 		if form == "" {
@@ -184,8 +187,10 @@ func lastRune(text string) rune {
 
 func isWordRune(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
 
-func isNumber(text string) bool {
-	return strings.IndexFunc(text, func(c rune) bool { return c < '0' || c > '9' }) < 0
+// isPort says whether text can be a port. A longer number is a password.
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil
 }
 
 // writer hides the secrets in what is written to w. A secret must not be split

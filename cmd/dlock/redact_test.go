@@ -33,6 +33,8 @@ var canaryURLs = []string{
 	canary + "@host",
 	"://user:" + canary + "@host",
 	" nosuch://user:" + canary + "@host",
+	"nosuch://user:with space " + canary + "@host",
+	"\tnosuch://user:" + canary + "@host",
 	"nosuch://user:\x1b" + canary + "\x00@host",
 	"nosuch://user:\"" + canary + "\\\"@host",
 	"sqlite://user:" + canary + "@host/x.db",
@@ -54,6 +56,12 @@ func redactionCases(url string) [][]string {
 		{"show", "name", "--store", url, "--json"},
 		{"break", "name", "--token", "1", "--store", url},
 		{"--store", url, "no-such-command"},
+		{"-store", url, "ls"},
+		{"exec", "--ttl", url, "name", "--", "true"},
+		{"exec", "-E", url, "name", "--", "true"},
+		{"break", "name", "--token", url},
+		{"ls", "--json=" + url},
+		{url},
 		{"--store", url, "exec", "-n", "-w", "1s", "name", "--", "true"},
 	}
 }

@@ -26,6 +26,7 @@ Store URLs (--store, or else $` + storeVariable + `):
 		SilenceUsage:  true,
 		Version:       readVersion().Version,
 	}
+	a.storeGiven = func() bool { return root.PersistentFlags().Changed("store") }
 	root.PersistentFlags().StringVar(&a.storeURL, "store", "", "`URL` of the store; default $"+storeVariable+", or else an SQLite file of yours")
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(

@@ -15,7 +15,8 @@ type app struct {
 	stdin, stdout, stderr *os.File // as they are: exec hands them to its command
 	messages              io.Writer
 	secrets               *redactor
-	storeURL              string // of --store
+	storeURL              string      // of --store
+	storeGiven            func() bool // whether there was a --store
 }
 
 // run executes one command line and returns its exit status.

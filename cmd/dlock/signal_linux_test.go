@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -126,6 +127,41 @@ func TestStoppedDlockDoesNotLetTheGroupOutliveTheLease(t *testing.T) {
 	}
 	p.signal(syscall.SIGCONT)
 	p.expect(76)
+}
+
+// Somebody may stop the guard. That must not keep the lock.
+func TestStoppedGuardDoesNotStopDlock(t *testing.T) {
+	b := newBench(t)
+	p := b.start("exec", "job", "--", "sh", "-c", "echo $PPID; read line")
+	parent := p.pid()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var children []byte
+	for _, thread := range threads {
+		of, _ := os.ReadFile(thread) // the thread may be gone
+		children = append(children, of...)
+	}
+	guards := 0
+	for _, field := range strings.Fields(string(children)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasPrefix(string(line), guardName) {
+			guards++
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if guards != 1 {
+		t.Fatalf("%d guards among the children %q", guards, children)
+	}
+	p.stdin.Close()
+	p.wait()
+	b.must(0, "exec", "-n", "job", "--", "true")
 }
 
 // One that is stopped for less than the lease lasts loses nothing.

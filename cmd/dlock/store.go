@@ -59,7 +59,10 @@ func (s *openStore) Close() error {
 // openStore opens the store of this command line.
 func (a *app) openStore(ctx context.Context) (*openStore, error) {
 	raw := a.storeURL
-	if raw == "" {
+	switch {
+	case raw == "" && a.storeGiven():
+		return nil, usagef("--store is empty: a lock in a file of this machine would exclude nobody elsewhere")
+	case raw == "":
 		raw = os.Getenv(storeVariable)
 	}
 	return openStoreURL(ctx, raw)

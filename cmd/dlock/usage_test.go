@@ -37,6 +37,8 @@ func TestUsageErrors(t *testing.T) {
 		{"not positive", []string{"exec", "--ttl", "0s", "name", "--", "true"}},
 		{"not positive", []string{"exec", "--ttl", "-1s", "name", "--", "true"}},
 		{"below", []string{"exec", "--ttl", "1ns", "name", "--", "true"}},
+		{"above", []string{"exec", "--ttl", "2562047h47m16.854775807s", "name", "--", "true"}},
+		{"--store is empty", []string{"ls", "--store", ""}},
 		{"negative", []string{"exec", "--wait", "-1s", "name", "--", "true"}},
 		{"negative", []string{"exec", "--grace", "-1s", "name", "--", "true"}},
 		{"negative", []string{"exec", "--min-hold", "-1s", "name", "--", "true"}},
