@@ -7,24 +7,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// acquireFair is Acquire in the order of arrival: one transaction that drops
-// the places that lapsed, takes the lock if nobody is ahead, and otherwise
-// keeps or takes a place.
+// acquireFair is Acquire in the order of arrival: it drops the places that
+// lapsed, takes the lock if nobody is ahead, and otherwise keeps or takes a place.
+// Many waiters share a transaction, or they would keep renewals waiting.
 func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	var token uint64
 	var held *driver.HeldError
-	err := s.write(ctx, "acquire", func() error {
-		return s.inTx(ctx, func(tx *sql.Tx) (err error) {
-			if _, err = tx.StmtContext(ctx, s.stmts[prune]).ExecContext(ctx, req.Name); err != nil {
-				return err
-			}
-			if token, held, err = s.tryInTx(ctx, tx, &req); err != nil || token != 0 || !req.Queue {
-				return err
-			}
-			_, err = tx.StmtContext(ctx, s.stmts[enqueue]).ExecContext(ctx, req.Name, req.Owner.Hex(), millis(req.TTL))
+	err := s.together(ctx, "acquire", &job{atomic: true, run: func(ctx context.Context, use prepared) (err error) {
+		if _, err = use(prune).ExecContext(ctx, req.Name); err != nil {
 			return err
-		})
-	})
+		}
+		if token, held, err = s.try(ctx, use, &req); err != nil || token != 0 || !req.Queue {
+			return err
+		}
+		_, err = use(enqueue).ExecContext(ctx, req.Name, req.Owner.Hex(), millis(req.TTL))
+		return err
+	}})
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
@@ -40,7 +38,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	err := s.write(ctx, "acquire", func() error {
 		return s.inTx(ctx, func(tx *sql.Tx) error {
 			for i := range reqs {
-				token, held, err := s.tryInTx(ctx, tx, &reqs[i])
+				token, held, err := s.try(ctx, s.preparedIn(ctx, tx), &reqs[i])
 				if err != nil {
 					return err
 				}
@@ -58,23 +56,23 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	return grants, nil
 }
 
-// tryInTx makes one attempt. The token is zero where it was refused, and then
+// try makes one attempt, in a transaction. The token is zero where it was refused, and then
 // the error to return says why.
-func (s *Store) tryInTx(ctx context.Context, tx *sql.Tx, req *driver.Request) (token uint64, held *driver.HeldError, err error) {
+func (s *Store) try(ctx context.Context, use prepared, req *driver.Request) (token uint64, held *driver.HeldError, err error) {
 	stmt := acquire
 	if req.Fair {
 		stmt = acquireFair
 	}
 	owner := req.Owner.Hex()
-	token, err = attempt(tx.StmtContext(ctx, s.stmts[stmt]).QueryRowContext(ctx, req.Name, owner, millis(req.TTL), req.Holder.Encode()))
+	token, err = attempt(use(stmt).QueryRowContext(ctx, req.Name, owner, millis(req.TTL), req.Holder.Encode()))
 	switch {
 	case err != nil:
 		return 0, nil, err
 	case token == 0:
-		held, err = refusal(tx.StmtContext(ctx, s.stmts[blocker]).QueryRowContext(ctx, req.Name, owner), req.Name)
+		held, err = refusal(use(blocker).QueryRowContext(ctx, req.Name, owner), req.Name)
 		return 0, held, err
 	case req.Fair:
-		_, err = tx.StmtContext(ctx, s.stmts[leave]).ExecContext(ctx, req.Name, owner)
+		_, err = use(leave).ExecContext(ctx, req.Name, owner)
 	}
 	return token, nil, err
 }

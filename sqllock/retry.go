@@ -23,14 +23,29 @@ func (s *Store) write(ctx context.Context, op string, fn func() error) error {
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
-		return s.read(ctx, op, fn)
+		return s.perform(ctx, op, fn)
 	case <-ctx.Done():
 		return s.fail(ctx, op, ctx.Err())
 	}
 }
 
-// read runs fn, which reads. What it returns is ready for the caller.
+// maxReaders is how many read at once. A pool without a limit would open a
+// connection for each of thousands of waiters.
+const maxReaders = 8
+
+// read runs fn, which reads.
 func (s *Store) read(ctx context.Context, op string, fn func() error) error {
+	select {
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+		return s.perform(ctx, op, fn)
+	case <-ctx.Done():
+		return s.fail(ctx, op, ctx.Err())
+	}
+}
+
+// perform runs fn. What it returns is ready for the caller.
+func (s *Store) perform(ctx context.Context, op string, fn func() error) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}

@@ -123,7 +123,8 @@ func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) (map[rowK
 		rows[i] = [4]any{g.Name, g.Owner.Hex(), g.Token, millis(g.TTL)}
 	}
 	var renewed map[rowKey]bool
-	err := s.writeTogether(ctx, "renew", func(ctx context.Context, use prepared) error {
+	// Those who want a lock can wait for those who have one.
+	err := s.together(ctx, "renew", &job{urgent: true, run: func(ctx context.Context, use prepared) error {
 		renewed = make(map[rowKey]bool, len(grants))
 		return each(ctx, use(renew), []any{encode(rows)}, func(scan func(...any) error) error {
 			var key rowKey
@@ -131,7 +132,7 @@ func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) (map[rowK
 			renewed[key] = true
 			return err
 		})
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,7 @@ type Store struct {
 	stmts   [statementCount]*sql.Stmt
 
 	writing  chan struct{} // holds one element while somebody writes
+	reading  chan struct{} // holds one for each who reads
 	backlog  backlog       // what waits to write
 	refused  nameSet       // names whose last attempt was refused
 	watchers watchers
@@ -82,6 +83,7 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 		dialect:  opts.Dialect,
 		tables:   tables,
 		writing:  make(chan struct{}, 1),
+		reading:  make(chan struct{}, maxReaders),
 		watchers: newWatchers(),
 	}
 	// A database that cannot be written can still be listed and examined, so

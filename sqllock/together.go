@@ -15,12 +15,14 @@ const maxTogether = 100
 // prepared gives a statement to run, in a transaction or not.
 type prepared func(statement) *sql.Stmt
 
-// job is something that one statement does to the database. It may be run
-// again, and by another goroutine than the one that wants it done.
+// job is something to be written. It may be run again, and by another goroutine
+// than the one that wants it done.
 type job struct {
-	run  func(context.Context, prepared) error
-	done chan struct{} // closed when it is over
-	err  error
+	run    func(context.Context, prepared) error
+	atomic bool          // more than one statement: it needs a transaction
+	urgent bool          // it goes before those that are not
+	done   chan struct{} // closed when it is over
+	err    error
 }
 
 // backlog is what waits for its turn to be written.
@@ -32,7 +34,13 @@ type backlog struct {
 func (b *backlog) add(j *job) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.jobs = append(b.jobs, j)
+	at := len(b.jobs)
+	if j.urgent {
+		if at = slices.IndexFunc(b.jobs, func(other *job) bool { return !other.urgent }); at < 0 {
+			at = len(b.jobs)
+		}
+	}
+	b.jobs = slices.Insert(b.jobs, at, j)
 }
 
 // drop takes j out if it has not been begun.
@@ -58,7 +66,11 @@ func (b *backlog) take() []*job {
 // returns when what was written is durable. If the context ends before, a job
 // that was begun may be done all the same, and what it sets must not be read.
 func (s *Store) writeTogether(ctx context.Context, op string, run func(context.Context, prepared) error) error {
-	j := &job{run: run, done: make(chan struct{})}
+	return s.together(ctx, op, &job{run: run})
+}
+
+func (s *Store) together(ctx context.Context, op string, j *job) error {
+	j.done = make(chan struct{})
 	s.backlog.add(j)
 	for {
 		select {
@@ -99,8 +111,15 @@ func (s *Store) alone(ctx context.Context, j *job) error {
 		return driver.ErrClosed
 	}
 	return s.persist(ctx, func() error {
+		if j.atomic {
+			return s.inTx(ctx, func(tx *sql.Tx) error { return j.run(ctx, s.preparedIn(ctx, tx)) })
+		}
 		return j.run(ctx, func(stmt statement) *sql.Stmt { return s.stmts[stmt] })
 	})
+}
+
+func (s *Store) preparedIn(ctx context.Context, tx *sql.Tx) prepared {
+	return func(stmt statement) *sql.Stmt { return tx.StmtContext(ctx, s.stmts[stmt]) }
 }
 
 // batch runs jobs in one transaction. If that fails each is run again alone:
@@ -108,7 +127,7 @@ func (s *Store) alone(ctx context.Context, j *job) error {
 func (s *Store) batch(batch []*job) {
 	err := s.persist(s.ctx, func() error {
 		return s.inTx(s.ctx, func(tx *sql.Tx) error {
-			use := func(stmt statement) *sql.Stmt { return tx.StmtContext(s.ctx, s.stmts[stmt]) }
+			use := s.preparedIn(s.ctx, tx)
 			for _, j := range batch {
 				if err := j.run(s.ctx, use); err != nil {
 					return err
