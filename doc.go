@@ -32,9 +32,9 @@
 // The store grants a name to one owner at a time, and with every grant a larger
 // token. The lease's context is done before the store may grant the name to
 // somebody else, whatever the network does, counted from the moment at which the
-// last renewal was sent, on a clock that cannot be set. How much of that survives
-// a crash or a failover of the store is said by its Traits and in
-// docs/guarantees.md.
+// last renewal was sent, on a clock that cannot be set, as long as the store
+// itself counts time rightly. What happens when a store's clock is set, or when it
+// crashes or fails over, is said by its Traits and in docs/guarantees.md.
 //
 // No lock with an expiry can keep a process from acting that was stopped, or is
 // slow, between looking at its lease and writing. Only the resource itself can:

@@ -17,7 +17,8 @@ import (
 // step and nothing is held while waiting; otherwise they are acquired one after
 // the other in the order of their bytes, and given back if one cannot be had.
 // With WithFair it is always the latter. WithWait limits the waiting for all
-// names together.
+// names together. Nothing is reserved for those who wait for all at once: names
+// that are always in use by others may keep them waiting for long.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
 	s := c.settings(opts)
 	if err := c.life.begin(); err != nil {

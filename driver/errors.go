@@ -28,7 +28,7 @@ var (
 
 // HeldError says who has the lock. It is [ErrHeld] to errors.Is.
 type HeldError struct {
-	Name      string
+	Name      string        // never empty
 	Token     uint64        // the holder's token; zero if unknown
 	Holder    Holder        // zero if unknown
 	Remaining time.Duration // until the lock expires unless renewed; zero if unknown

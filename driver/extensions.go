@@ -13,7 +13,8 @@ type Watcher interface {
 	// name was released or broken, or a fair waiter moved to the head. Once
 	// Watch has returned no such moment is missed, except where the
 	// connection to the store is lost; a wake-up too many is harmless. If
-	// Traits.WatchesExpiry, the expiry of the lock counts too.
+	// Traits.WatchesExpiry, the expiry of the lock counts too, and wake is
+	// called after a connection that was lost is there again.
 	//
 	// wake does not block and may be called from any goroutine, but not
 	// after stop has returned. The context bounds the subscribing, not the
@@ -26,7 +27,8 @@ type Watcher interface {
 type BatchAcquirer interface {
 	// AcquireAll is Acquire for all requests or none: the grants come back in
 	// the order of the requests. The error is a [*HeldError] for one of the
-	// names that is held, and then no name was granted. Names are distinct.
+	// names that is held, if it can the first, and then no name was granted.
+	// Names are distinct.
 	// A store that cannot take just these names atomically (they live on
 	// different servers) returns an error that wraps [ErrUnsupported] and has
 	// done nothing.
@@ -36,8 +38,9 @@ type BatchAcquirer interface {
 // Lister is implemented by stores that can enumerate the locks that are held.
 type Lister interface {
 	// List yields the held locks whose names start with prefix, each once, in
-	// no particular order. It is not a snapshot. A non-nil error is the last
-	// thing it yields.
+	// no particular order: one Info for each holder, of whom a name may have
+	// several once there are shared modes. It is not a snapshot. A non-nil
+	// error is the last thing it yields.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 

@@ -97,7 +97,10 @@ type Grant struct {
 	Token uint64 // never zero
 
 	// TTL is what the store promises: the lock is not given to anybody else
-	// before TTL has passed since Acquire or Renew was sent.
+	// before TTL has passed since Acquire or Renew was sent, unless it was
+	// released, broken or, with Traits.SessionBound, its session ended. It may
+	// be less than was asked for, and is what Renew promises again; what
+	// else a store needs to renew, it keeps in Handle.
 	TTL time.Duration
 
 	// Handle is the store's own; dlock hands it back unseen.

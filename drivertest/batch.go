@@ -53,7 +53,7 @@ var batchClauses = []clause{
 	},
 	{
 		id:     "batch-none",
-		demand: `BatchAcquirer.AcquireAll: "The error is a [*HeldError] for one of the names that is held, and then no name was granted."`,
+		demand: `BatchAcquirer.AcquireAll: "The error is a [*HeldError] for one of the names that is held, if it can the first, and then no name was granted."`,
 		needs:  []need{needBatch},
 		check: func(p *probe) {
 			a, b := p.open2()

@@ -50,13 +50,13 @@ var expiryClauses = []clause{
 				a.take(p.name("least"), least)
 				b.soon(p.request(p.name("least"), least), least+p.slack, "its TTL is over")
 			}
-			if most := p.traits.MaxTTL; most > 0 {
-				grant := a.take(p.name("most"), most)
-				b.refused(grant.Name, "its TTL is far from over")
-				a.renewed(grant, "it is held")
-				a.released(grant)
-				p.refusesTTL(most + 1)
-			}
+			most := p.traits.LongestTTL()
+			grant := a.take(p.name("most"), most)
+			b.refused(grant.Name, "its TTL is far from over")
+			a.renewed(grant, "it is held")
+			b.refused(grant.Name, "it was renewed")
+			a.released(grant)
+			p.refusesTTL(most + 1)
 			p.refusesTTL(p.traits.MinTTL - 1)
 		},
 	},
