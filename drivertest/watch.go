@@ -130,7 +130,7 @@ var watchClauses = []clause{
 	},
 	{
 		id:     "watch-expiry",
-		demand: `Watcher.Watch: "If Traits.WatchesExpiry, the expiry of the lock counts too."`,
+		demand: `Watcher.Watch: "If Traits.WatchesExpiry, the expiry of the lock counts too"`,
 		needs:  []need{needWatcher, needExpiry},
 		check: func(p *probe) {
 			a, b := p.open2()
