@@ -324,3 +324,19 @@ func TestLockAllContextIsForgotten(t *testing.T) {
 		mustUnlock(t, outer)
 	})
 }
+
+func TestLockAllLimitIsForAllTogether(t *testing.T) {
+	eachWay(t, func(t *testing.T, c, other *dlock.Client, opts []dlock.Option) {
+		b, d := mustLock(t, other, t.Context(), "b"), mustLock(t, other, t.Context(), "d")
+		time.AfterFunc(700*time.Millisecond, func() { mustUnlock(t, b) })
+		start := time.Now()
+		_, err := c.LockAll(t.Context(), []string{"a", "b", "c", "d"}, append(opts, dlock.WithWait(time.Second))...)
+		if !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("LockAll: %v", err)
+		}
+		if waited := time.Since(start); waited != time.Second {
+			t.Errorf("waited %v", waited)
+		}
+		mustUnlock(t, d)
+	})
+}

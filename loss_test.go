@@ -367,3 +367,71 @@ func TestWaitLimitOnADeadStore(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// slowRenewal takes a second to renew.
+type slowRenewal struct {
+	*memlock.Store
+	renewing atomic.Bool
+	overlap  atomic.Bool // a release came while a renewal was under way
+}
+
+func (s *slowRenewal) Renew(ctx context.Context, grants []driver.Grant) []error {
+	s.renewing.Store(true)
+	defer s.renewing.Store(false)
+	time.Sleep(time.Second)
+	return s.Store.Renew(ctx, grants)
+}
+
+func (s *slowRenewal) Release(ctx context.Context, grant driver.Grant) error {
+	s.overlap.Store(s.renewing.Load())
+	return s.Store.Release(ctx, grant)
+}
+
+func TestRenewalIsOverBeforeTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &slowRenewal{Store: inner}
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		if !store.renewing.Load() {
+			t.Fatal("no renewal is under way")
+		}
+		mustUnlock(t, lease)
+		if store.overlap.Load() {
+			t.Error("the release was sent while a renewal was under way")
+		}
+	})
+}
+
+// unfair is a store that cannot do fair locks.
+type unfair struct{ *memlock.Store }
+
+func (s unfair) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Fair = false
+	return traits
+}
+
+func TestFairWhereTheStoreIsNot(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(unfair{store}, nil)
+		defer c.Close()
+		if _, err := c.Lock(t.Context(), "x", dlock.WithFair()); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Lock: %v; want ErrUnsupported", err)
+		}
+		bare := dlock.New(one{store}, nil)
+		defer bare.Close()
+		if err := bare.Break(t.Context(), "x", 1); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Break: %v; want ErrUnsupported", err)
+		}
+		if _, err := bare.Diagnose(t.Context()); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Diagnose: %v; want ErrUnsupported", err)
+		}
+		for _, err := range bare.Locks(t.Context(), "") {
+			if !errors.Is(err, dlock.ErrUnsupported) {
+				t.Errorf("Locks: %v; want ErrUnsupported", err)
+			}
+		}
+	})
+}

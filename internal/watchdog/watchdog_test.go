@@ -229,3 +229,24 @@ func TestHeapKeepsOrder(t *testing.T) {
 		}
 	})
 }
+
+// A call whose answer got lost does not keep other leases from being renewed.
+func TestOneHangingCallDoesNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(ctx context.Context, grants []driver.Grant) []error {
+			if grants[0].Name != "hangs" {
+				return nil
+			}
+			<-ctx.Done()
+			return []error{ctx.Err()}
+		})
+		b.watch("hangs", 30*time.Second, false)
+		time.Sleep(10*time.Second + time.Millisecond) // its renewal hangs now, for 5 s
+		_, other := b.watch("other", 3*time.Second, false)
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if other.lost != nil || other.renewed < 3 {
+			t.Errorf("the other lease was renewed %d times, lost: %v", other.renewed, other.lost)
+		}
+	})
+}
