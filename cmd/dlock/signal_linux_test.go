@@ -144,7 +144,7 @@ func TestStoppedGuardDoesNotStopDlock(t *testing.T) {
 		children = append(children, of...)
 	}
 	guards := 0
-	for _, field := range strings.Fields(string(children)) {
+	for field := range strings.FieldsSeq(string(children)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 	}
 	client := dlock.New(store, nil)
 	var lease *dlock.Lease
-	var held context.Context
+	looks := func() error { return nil } // at the context that says whether the lock is held
 	out := json.NewEncoder(os.Stdout)
 	in := json.NewDecoder(os.Stdin)
 	for {
@@ -73,19 +73,19 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 			if lease, err = client.Lock(ctx, o.Name, dlock.WithTTL(o.TTL)); err != nil {
 				a.Err = classify(err)
 			} else {
-				a.Token, held = lease.Token(), lease.Context()
+				a.Token, looks = lease.Token(), lease.Context().Err
 			}
 		case "do": // the same, and never returns
-			inside := make(chan context.Context)
+			inside := make(chan func() error)
 			go func() {
 				_ = client.Do(ctx, o.Name, func(ctx context.Context) error {
-					inside <- ctx
+					inside <- ctx.Err
 					select {}
 				}, dlock.WithTTL(o.TTL))
 			}()
-			held = <-inside
+			looks = <-inside
 		case "check": // what a careful program does before it writes
-			a.Err = classify(held.Err())
+			a.Err = classify(looks())
 		case "write": // what a program does that has just checked
 			a.Token = lease.Token()
 		case "unlock":

@@ -18,7 +18,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(filepath.Join(folder, "locks.db")))
