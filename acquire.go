@@ -216,7 +216,7 @@ func (h *hold) abandon(err error) {
 		h.leave()
 		return
 	}
-	h.undoing.Store(&err)
+	h.undoing.Store(errors.Is(err, ErrUnreachable))
 	c.cleanups.Go(func() {
 		defer h.leave()
 		ctx, cancel := c.bounded(context.Background())

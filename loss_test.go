@@ -435,3 +435,24 @@ func TestFairWhereTheStoreIsNot(t *testing.T) {
 		}
 	})
 }
+
+// Whoever comes while an attempt is being undone that was cancelled before the
+// store answered is told so, and not that it was cancelled itself.
+func TestTryLockBehindACancelledAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		n.setCut(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock: %v", err)
+		}
+		if _, err := c.TryLock(t.Context(), "x"); errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("TryLock: %v", err)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}

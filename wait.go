@@ -46,6 +46,10 @@ const (
 	expiryDelay = 20 * time.Millisecond
 )
 
+// errUndoing is the reason of those who find an attempt in the way that the store
+// did not answer.
+var errUndoing = fmt.Errorf("%w: an earlier attempt is still being undone", ErrUnreachable)
+
 // errWaitLimit is the cause with which WithWait ends a wait.
 var errWaitLimit = errors.New("dlock: wait limit reached")
 
@@ -107,8 +111,8 @@ func (w *wait) enter() error {
 // inside.
 func (w *wait) queue(inside *hold) error {
 	held := inside.heldError()
-	if undone := inside.undoing.Load(); undone != nil {
-		held, w.failure = nil, *undone // nobody has it: the store did not answer
+	if inside.undoing.Load() {
+		held, w.failure = nil, errUndoing // nobody is known to have it
 	}
 	switch err := w.begin(); {
 	case err != nil && held == nil:
