@@ -21,7 +21,7 @@ type turn struct {
 
 const (
 	minTurn  = 10 * time.Millisecond
-	maxTurn  = time.Second
+	maxTurn  = 250 * time.Millisecond
 	courtesy = 3 * time.Millisecond // in which a process that was woken can ask
 )
 
