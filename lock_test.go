@@ -336,3 +336,35 @@ func TestDo(t *testing.T) {
 		mustUnlock(t, mustLock(t, c, t.Context(), "x", dlock.WithWait(0)))
 	})
 }
+
+// unfair is a store that cannot do fair locks.
+type unfair struct{ *memlock.Store }
+
+func (s unfair) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Fair = false
+	return traits
+}
+
+func TestFairWhereTheStoreIsNot(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(unfair{store}, nil)
+		defer c.Close()
+		if _, err := c.Lock(t.Context(), "x", dlock.WithFair()); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Lock: %v; want ErrUnsupported", err)
+		}
+		bare := dlock.New(one{store}, nil)
+		defer bare.Close()
+		if err := bare.Break(t.Context(), "x", 1); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Break: %v; want ErrUnsupported", err)
+		}
+		if _, err := bare.Diagnose(t.Context()); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Diagnose: %v; want ErrUnsupported", err)
+		}
+		for _, err := range bare.Locks(t.Context(), "") {
+			if !errors.Is(err, dlock.ErrUnsupported) {
+				t.Errorf("Locks: %v; want ErrUnsupported", err)
+			}
+		}
+	})
+}

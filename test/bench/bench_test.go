@@ -37,7 +37,7 @@ func TestEveryCaseRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if wanted := len(j.store.subjects); !j.kind.libraryOnly && len(results) != wanted {
+			if wanted := len(j.store.subjects); !j.kind.clientOnly && len(results) != wanted {
 				t.Errorf("%d results, want one for each of %d subjects", len(results), wanted)
 			}
 			for _, r := range results {

@@ -12,7 +12,7 @@ import (
 
 // held: one client holds many locks. What each costs in memory, and what
 // renewing all of them costs in CPU.
-var held = kind{name: "held", rounds: 1, libraryOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
+var held = kind{name: "held", rounds: 1, clientOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
 	open, err := r.store.open(r.dir)
 	if err != nil {
 		return nil, err

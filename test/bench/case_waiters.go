@@ -16,7 +16,7 @@ var numberOfWaiters = 10_000
 // waiters: 10,000 goroutines of one process wait for one lock. What each costs
 // in memory, and what they cost the store together. Then the lock is given up
 // and they take turns, for as long as the window lasts; the rest are cancelled.
-var waiters = kind{name: "waiters", rounds: 3, libraryOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
+var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
 	const name = "bench/waiters"
 	// The runtime keeps its record of a goroutine for the next one: let both
 	// measurements find as many.

@@ -15,8 +15,8 @@ type kind struct {
 	name   string
 	rounds int
 
-	// libraryOnly says that only dlock can do it.
-	libraryOnly bool
+	// clientOnly says that only dlock can do it.
+	clientOnly bool
 
 	// run measures a subject in one round.
 	run func(ctx context.Context, r round) (figures, error)
@@ -41,7 +41,7 @@ const stuckLimit = 2 * time.Minute
 // so that none always runs on the machine that its predecessor warmed or wore.
 func (j job) run(ctx context.Context, budget time.Duration) ([]result, error) {
 	subjects := slices.DeleteFunc(slices.Clone(j.store.subjects), func(s subject) bool {
-		return j.kind.libraryOnly && s.name != "dlock"
+		return j.kind.clientOnly && s.name != "dlock"
 	})
 	measured := make([][]figures, len(subjects))
 	for n := range j.kind.rounds {

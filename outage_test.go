@@ -1,0 +1,140 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+func TestUnreachableStoreIsReportedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		n.setCut(true)
+		start := time.Now()
+		_, err := c.Lock(t.Context(), "x")
+		if !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), `"x"`) {
+			t.Errorf("Lock: %v", err)
+		}
+		if waited := time.Since(start); waited > dlock.DefaultRequestTimeout {
+			t.Errorf("it took %v", waited)
+		}
+		n.setCut(false)
+	})
+}
+
+// Who already waits rides out an outage that is shorter than the TTL, and is
+// told of a longer one.
+func TestWaitingThroughAnOutage(t *testing.T) {
+	for _, outage := range []time.Duration{20 * time.Second, 2 * time.Minute} {
+		t.Run(outage.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				n := newNetwork(store)
+				c, other := dlock.New(n, nil), dlock.New(store, nil)
+				defer c.Close()
+				defer other.Close()
+				lease := mustLock(t, other, t.Context(), "x")
+				result := make(chan error, 1)
+				go func() {
+					lease, err := c.Lock(t.Context(), "x")
+					if err == nil {
+						err = lease.Unlock(t.Context())
+					}
+					result <- err
+				}()
+				time.Sleep(40 * time.Second)
+				n.setCut(true)
+				time.Sleep(outage / 2)
+				mustUnlock(t, lease)
+				time.Sleep(outage / 2)
+				n.setCut(false)
+				err := <-result
+				if outage < dlock.DefaultTTL && err != nil {
+					t.Errorf("an outage of %v: %v", outage, err)
+				}
+				if outage > dlock.DefaultTTL && !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("an outage of %v: %v; want ErrUnreachable", outage, err)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// Those who queue behind each other are told of a dead store together.
+func TestQueueBehindADeadStore(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c, other := dlock.New(n, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v", err)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		n.setCut(true)
+		start := time.Now()
+		wg.Wait()
+		if took := time.Since(start); took > 3*dlock.DefaultTTL {
+			t.Errorf("the last one was told after %v", took)
+		}
+		n.setCut(false)
+		mustUnlock(t, lease)
+	})
+}
+
+// Nobody is said to have the lock who was not seen to have it.
+func TestWaitLimitOnADeadStore(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		n.setCut(true)
+		for _, limit := range []time.Duration{time.Second, time.Minute} {
+			_, err := c.Lock(t.Context(), "x", dlock.WithWait(limit))
+			_, all := c.LockAll(t.Context(), []string{"x", "y"}, dlock.WithWait(limit))
+			for _, err := range []error{err, all} {
+				if errors.Is(err, dlock.ErrHeld) || !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("with a limit of %v: %v; want ErrUnreachable", limit, err)
+				}
+			}
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}
+
+// Whoever comes while an attempt is being undone that was cancelled before the
+// store answered is told so, and not that it was cancelled itself.
+func TestTryLockBehindACancelledAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		n.setCut(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock: %v", err)
+		}
+		if _, err := c.TryLock(t.Context(), "x"); errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("TryLock: %v", err)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}
