@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 )
@@ -24,32 +25,33 @@ RETURNING token`
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)`
 )
 
-// BenchmarkPair compares a lock and an unlock by the store with the two
-// statements that they need, in turn on one database, by their medians.
+// BenchmarkPair compares a lock and an unlock by the store, and by a client of it,
+// with the two statements that they need, in turn on one database, by their
+// medians.
 func BenchmarkPair(b *testing.B) {
 	db := openDB(b, tempFile(b))
 	store := newStore(b, db)
 	pairs := map[string]func(context.Context){
 		"bare":  barePair(b, db),
 		"store": storePair(b, store),
+		"dlock": clientPair(b, store),
 	}
+	kinds := []string{"bare", "store", "dlock"}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	const block = 50 // pairs of a kind in a row, so that a slow moment hits both kinds
+	const block = 50 // pairs of a kind in a row, so that a slow moment hits all kinds
 	taken := map[string][]time.Duration{}
 	for done := 0; b.Loop(); done++ {
-		kind := "bare"
-		if done/block%2 == 1 {
-			kind = "store"
-		}
+		kind := kinds[done/block%len(kinds)]
 		start := time.Now()
 		pairs[kind](ctx)
 		taken[kind] = append(taken[kind], time.Since(start))
 	}
-	bare, ours := median(taken["bare"]), median(taken["store"])
+	bare := median(taken["bare"])
 	b.ReportMetric(float64(bare.Nanoseconds()), "ns/bare")
-	b.ReportMetric(float64(ours.Nanoseconds()), "ns/store")
-	b.ReportMetric(float64(ours)/float64(max(bare, 1)), "store/bare")
+	for _, kind := range kinds[1:] {
+		b.ReportMetric(float64(median(taken[kind]))/float64(max(bare, 1)), kind+"/bare")
+	}
 }
 
 func median(all []time.Duration) time.Duration {
@@ -78,6 +80,24 @@ func barePair(b *testing.B, db *sql.DB) func(context.Context) {
 			b.Fatal(err)
 		}
 		if _, err := release.ExecContext(ctx, "bare", owner, token); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func clientPair(b *testing.B, store *sqllock.Store) func(context.Context) {
+	client := dlock.New(store, nil)
+	b.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return func(ctx context.Context) {
+		lease, err := client.Lock(ctx, "dlock")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := lease.Unlock(ctx); err != nil {
 			b.Fatal(err)
 		}
 	}
