@@ -141,6 +141,13 @@ func (h *hold) over() error {
 	return h.cause
 }
 
+// foundOpen goes through a door that nobody was waiting at. What those before had
+// heard of the store is old.
+func (h *hold) foundOpen(door *gate.Door[hold, doorState]) {
+	door.State.silence = silence{}
+	h.door.Store(door)
+}
+
 // leave lets the next one in this process try.
 func (h *hold) leave() {
 	if door := h.door.Swap(nil); door != nil {

@@ -17,6 +17,7 @@ type life struct {
 	ended   atomic.Bool
 	calls   atomic.Int64
 	done    *sync.Once
+	result  error // of the first Close
 }
 
 func newLife() life {
@@ -61,21 +62,20 @@ const closers = 16
 // [ErrClosed], makes everybody who waits return ErrClosed, and waits until
 // nothing is left in the background. It takes no longer than a few calls to
 // the store may take; the error says how many locks could not be given back and
-// are left to expire.
+// are left to expire. A second Close waits for the first and returns the same.
 func (c *Client) Close() error {
-	var err error
 	c.life.done.Do(func() {
 		c.life.ended.Store(true)
 		close(c.life.ending)
 		// Those who wait in the process come in as locks are released, see that
 		// it is over, and go. Afterwards nobody can have acquired any more.
-		err = c.releaseAll()
+		err := c.releaseAll()
 		c.life.drain()
-		err = errors.Join(err, c.releaseAll())
+		c.life.result = errors.Join(err, c.releaseAll())
 		c.cleanups.Wait()
 		c.dog.Close()
 	})
-	return err
+	return c.life.result
 }
 
 func (c *Client) releaseAll() error {

@@ -180,7 +180,7 @@ func tryEnterAll(holds []*hold) (closed, inside *hold) {
 		if door == nil {
 			return h, inside
 		}
-		h.door.Store(door)
+		h.foundOpen(door)
 	}
 	return nil, nil
 }

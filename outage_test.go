@@ -138,3 +138,46 @@ func TestTryLockBehindACancelledAttempt(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// What a process has heard of a store in an outage is forgotten after it, also
+// by those who lock several names at once.
+func TestOldOutageIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c, other := dlock.New(n, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "a")
+		waiting := make(chan error)
+		go func() { _, err := c.Lock(t.Context(), "a"); waiting <- err }()
+		time.Sleep(time.Second)
+		n.setCut(true)
+		if err := <-waiting; !errors.Is(err, dlock.ErrUnreachable) {
+			t.Fatalf("Lock in the outage: %v", err)
+		}
+		n.setCut(false)
+		time.Sleep(time.Hour)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		n.setCut(true) // an attempt that is not answered, and given up
+		go func() { _, err := c.LockAll(ctx, []string{"a", "b"}); waiting <- err }()
+		time.Sleep(time.Second)
+		go func() { // behind it
+			lease, err := c.Lock(t.Context(), "a")
+			if err == nil {
+				err = lease.Unlock(t.Context())
+			}
+			waiting <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-waiting; !errors.Is(err, context.Canceled) {
+			t.Errorf("LockAll: %v", err)
+		}
+		n.setCut(false)
+		mustUnlock(t, lease)
+		if err := <-waiting; err != nil {
+			t.Errorf("Lock long after the outage: %v", err)
+		}
+	})
+}

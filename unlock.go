@@ -113,7 +113,7 @@ func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrNotHeld):
-			if attempt > 1 && c.clock.NoLaterThanNow() < trusted {
+			if attempt > 1 && c.clock.Now() < trusted {
 				return nil
 			}
 			return err

@@ -90,8 +90,7 @@ func (w *wait) enter() error {
 	door, inside := c.gate.TryEnter(h.name, h)
 	var err error
 	if door != nil {
-		h.door.Store(door)
-		door.State.silence = silence{}
+		h.foundOpen(door)
 		err = w.yield(&door.State.turn)
 	} else {
 		err = w.queue(inside)
