@@ -3,6 +3,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -180,4 +181,30 @@ func FuzzRedact(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A number that is no port is a password, and one may come back escaped.
+func TestRedactorKnowsNumbersAndEscapes(t *testing.T) {
+	for url, said := range map[string]string{
+		"postgres://user:1234567":               "dial 1234567 failed",
+		"sqlite:///tmp/x.db#p\u00e455w\u00f6rd": "open x.db%23p%C3%A455w%C3%B6rd",
+	} {
+		got := newRedactor("", []string{"--store", url}).clean(said)
+		for _, secret := range []string{"1234567", "p%C3%A455w%C3%B6rd", "p\u00e455w\u00f6rd"} {
+			if strings.Contains(got, secret) {
+				t.Errorf("of %q it showed %q", url, got)
+			}
+		}
+	}
+	if got := newRedactor("", []string{"--store", "redis://host:6379/0"}).clean("dial host:6379"); got != "dial host:6379" {
+		t.Errorf("a port was hidden: %q", got)
+	}
+}
+
+// A guard that cannot be started is not a command that was not found.
+func TestGuardThatCannotStart(t *testing.T) {
+	err := cannotStart("true", failf(exitUnavailable, "cannot start the guard: %w", fs.ErrNotExist))
+	if exitStatus(err) != exitUnavailable || strings.Contains(err.Error(), "not found:") {
+		t.Errorf("status %d: %v", exitStatus(err), err)
+	}
 }
