@@ -30,9 +30,11 @@ const shortSecret = 4
 func newRedactor(environment string, args []string) *redactor {
 	r := &redactor{}
 	r.learn(environment)
-	for i, arg := range args {
+	before := ""
+	for _, arg := range args {
 		value, isStore := strings.CutPrefix(arg, "--store=")
-		isStore = isStore || (i > 0 && args[i-1] == "--store")
+		isStore = isStore || before == "--store"
+		before = arg
 		if isStore || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
 			r.learn(value)
 		}
