@@ -11,6 +11,7 @@ require (
 require (
 	github.com/bsm/redislock v0.9.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dlock-go/dlock/redislock v0.0.0
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-redsync/redsync/v4 v4.18.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -26,3 +27,5 @@ require (
 )
 
 replace github.com/dlock-go/dlock => ../
+
+replace github.com/dlock-go/dlock/redislock => ../redislock

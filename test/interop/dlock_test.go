@@ -1,0 +1,161 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+const (
+	// longTTL is much longer than a test takes: who gets a lock was told, or
+	// looked by itself, but did not wait for an expiry.
+	longTTL = time.Minute
+
+	// wakeLimit is how long a hand-over may take, on a machine that is busy.
+	wakeLimit = 2 * time.Second
+)
+
+// connect returns a client of Redis for the time of the test.
+func connect(t testing.TB, server *servers.Server) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// newStore returns a store for the time of the test.
+func newStore(t testing.TB, client redis.UniversalClient, protocol redislock.Protocol) *redislock.Store {
+	t.Helper()
+	store, err := redislock.New(client, &redislock.Options{Protocol: protocol})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	return store
+}
+
+// newClient returns a client of dlock for the time of the test.
+func newClient(t testing.TB, store driver.Store) *dlock.Client {
+	t.Helper()
+	c := dlock.New(store, &dlock.Options{TTL: longTTL})
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return c
+}
+
+// tryLock gets a lock that has to be free.
+func tryLock(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
+	t.Helper()
+	lease, err := c.TryLock(t.Context(), name, opts...)
+	if err != nil {
+		t.Fatalf("TryLock(%q) of a lock that nobody has: %v", name, err)
+	}
+	return lease
+}
+
+// mustRefuse tries to get a lock that somebody else has.
+func mustRefuse(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) {
+	t.Helper()
+	lease, err := c.TryLock(t.Context(), name, opts...)
+	if err == nil {
+		unlock(t, lease)
+		t.Fatalf("dlock got %q, which another program has", name)
+	}
+	var held *dlock.HeldError
+	if !errors.As(err, &held) || !errors.Is(err, dlock.ErrHeld) {
+		t.Fatalf("TryLock(%q) of a lock that another program has: %v; want a HeldError", name, err)
+	}
+}
+
+func unlock(t testing.TB, lease *dlock.Lease) {
+	t.Helper()
+	if err := lease.Unlock(context.Background()); err != nil {
+		t.Errorf("Unlock(%q): %v", lease.Name(), err)
+	}
+}
+
+// wait is a Lock in the background.
+type wait struct {
+	lease *dlock.Lease
+	err   error
+	at    time.Time
+}
+
+// lockLater begins to wait for a lock, and sends when it is over.
+func lockLater(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) <-chan wait {
+	done := make(chan wait, 1)
+	go func() {
+		lease, err := c.Lock(t.Context(), name, opts...)
+		done <- wait{lease, err, time.Now()}
+	}()
+	return done
+}
+
+// granted waits until a Lock in the background got its lock.
+func granted(t testing.TB, later <-chan wait, limit time.Duration) wait {
+	t.Helper()
+	select {
+	case w := <-later:
+		if w.err != nil {
+			t.Fatalf("Lock: %v", w.err)
+		}
+		return w
+	case <-time.After(limit):
+		t.Fatalf("dlock did not get the lock within %v", limit)
+		return wait{}
+	}
+}
+
+// eventually waits until a condition holds, which is something that a server
+// tells to whoever asks.
+func eventually(t testing.TB, what string, holds func() (bool, error)) {
+	t.Helper()
+	const limit = 20 * time.Second
+	deadline := time.After(limit)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := holds()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// report shows how long hand-overs took, and fails if one took too long.
+func report(t testing.TB, what string, took []time.Duration, limit time.Duration) {
+	t.Helper()
+	slices.Sort(took)
+	last := took[len(took)-1]
+	t.Logf("%s: median %v, longest %v of %d", what, took[len(took)/2].Round(10*time.Microsecond), last.Round(10*time.Microsecond), len(took))
+	if last > limit {
+		t.Errorf("%s: %v, want at most %v", what, last, limit)
+	}
+	if took[0] <= 0 {
+		t.Errorf("%s: %v: somebody got the lock before it was given up", what, took[0])
+	}
+}

@@ -1,0 +1,212 @@
+package interop
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for name, newPeer := range peersInGo {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sharePlain(t, func(t testing.TB, server *servers.Server) peer {
+				return newPeer(t, connect(t, server))
+			})
+		})
+	}
+}
+
+// plain is dlock and a peer on one server.
+type plain struct {
+	redis *redis.Client
+	dlock *dlock.Client
+	peer  peer
+}
+
+// sharePlain tests dlock and a peer, each test with a server of its own.
+func sharePlain(t *testing.T, newPeer func(t testing.TB, server *servers.Server) peer) {
+	for name, test := range map[string]func(t *testing.T, p plain){
+		"exclusion":        plainExclusion,
+		"hand-over":        plainHandOver,
+		"extension":        plainExtension,
+		"renewal":          plainRenewal,
+		"expiry":           plainExpiry,
+		"late unlock":      plainLateUnlock,
+		"tokens":           plainTokens,
+		"names with signs": plainNames,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Run(t, servers.Redis)
+			client := connect(t, server)
+			store := newStore(t, client, redislock.Plain)
+			test(t, plain{client, newClient(t, store), newPeer(t, server)})
+		})
+	}
+}
+
+// plainExclusion: each keeps the other out until it unlocks.
+func plainExclusion(t *testing.T, p plain) {
+	p.exclude(t, "shared")
+}
+
+// plainNames: both mean the same key, whatever the name looks like.
+func plainNames(t *testing.T, p plain) {
+	for _, name := range []string{"a/b:c", "{tag}rest", "锁", "%41", strings.Repeat("x", 255)} {
+		p.exclude(t, name)
+	}
+}
+
+func (p plain) exclude(t *testing.T, name string) {
+	t.Helper()
+	theirs := peerLocks(t, p.peer, name, longTTL)
+	mustRefuse(t, p.dlock, name)
+	peerUnlocks(t, theirs)
+	ours := tryLock(t, p.dlock, name)
+	peerMustRefuse(t, p.peer, name)
+	unlock(t, ours)
+	peerUnlocks(t, peerLocks(t, p.peer, name, longTTL))
+}
+
+// plainHandOver: who waits gets the lock soon after the other unlocked, although
+// nobody tells it.
+func plainHandOver(t *testing.T, p plain) {
+	const rounds = 5
+	var toDlock, toPeer []time.Duration
+	theirs := peerLocks(t, p.peer, "x", longTTL)
+	for range rounds {
+		seen := p.attempts(t)
+		later := lockLater(t, p.dlock, "x")
+		p.awaitAttempts(t, seen+2)
+		peerUnlocks(t, theirs)
+		ours := granted(t, later, 2*wakeLimit)
+		toDlock = append(toDlock, ours.at.Sub(theirs.began()))
+
+		seen = p.attempts(t)
+		theirTurn := p.peer.acquire(t, "x", longTTL, true)
+		p.awaitAttempts(t, seen+2)
+		began := time.Now()
+		unlock(t, ours.lease)
+		theirs = peerGets(t, theirTurn, 2*wakeLimit)
+		toPeer = append(toPeer, theirs.at.Sub(began))
+	}
+	peerUnlocks(t, theirs)
+	report(t, "from the other program to dlock", toDlock, wakeLimit)
+	report(t, "from dlock to the other program", toPeer, wakeLimit)
+}
+
+// callsOf reads "calls=7,usec=..."; nothing was called that is not listed.
+func callsOf(stat string) int64 {
+	first, _, _ := strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
+	calls, _ := strconv.ParseInt(first, 10, 64)
+	return calls
+}
+
+// attempts is how often anybody asked the server for a lock.
+func (p plain) attempts(t *testing.T) int64 {
+	t.Helper()
+	stats, err := p.redis.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := int64(0)
+	for _, command := range []string{"set", "eval", "evalsha"} {
+		calls += callsOf(stats["Commandstats"]["cmdstat_"+command])
+	}
+	return calls
+}
+
+func (p plain) awaitAttempts(t *testing.T, want int64) {
+	t.Helper()
+	eventually(t, "whoever waits for the lock has tried twice", func() (bool, error) {
+		return p.attempts(t) >= want, nil
+	})
+}
+
+// plainExtension: dlock keeps out for as long as the other one extends.
+func plainExtension(t *testing.T, p plain) {
+	const ttl = 500 * time.Millisecond
+	theirs := peerLocks(t, p.peer, "x", ttl)
+	if err := theirs.extend(longTTL); err != nil {
+		t.Fatalf("the other program cannot extend: %v", err)
+	}
+	if _, err := p.dlock.Lock(t.Context(), "x", dlock.WithWait(2*ttl)); !errors.Is(err, dlock.ErrHeld) {
+		t.Errorf("dlock waited for a lock that was extended: %v; want that it is held", err)
+	}
+	peerUnlocks(t, theirs)
+}
+
+// plainRenewal: the other one keeps out for as long as dlock renews.
+func plainRenewal(t *testing.T, p plain) {
+	const ttl = 500 * time.Millisecond
+	ours := tryLock(t, p.dlock, "x", dlock.WithTTL(ttl))
+	theirTurn := p.peer.acquire(t, "x", longTTL, true)
+	select {
+	case lock := <-theirTurn:
+		t.Fatalf("the other program was answered while dlock had the lock: %v", lock.err)
+	case <-ours.Context().Done():
+		t.Fatalf("dlock lost the lock: %v", ours.Context().Err())
+	case <-time.After(3 * ttl):
+	}
+	unlock(t, ours)
+	peerUnlocks(t, peerGets(t, theirTurn, wakeLimit))
+}
+
+// plainExpiry: what the other one does not unlock is free when it expires, and
+// the other way round.
+func plainExpiry(t *testing.T, p plain) {
+	const ttl = 500 * time.Millisecond
+	start := time.Now()
+	peerLocks(t, p.peer, "x", ttl)
+	ours := granted(t, lockLater(t, p.dlock, "x", dlock.WithFixedTTL(ttl)), ttl+wakeLimit)
+	if took := ours.at.Sub(start); took < ttl {
+		t.Errorf("dlock got the lock after %v; it was to last %v", took, ttl)
+	}
+	theirs := peerGets(t, p.peer.acquire(t, "x", longTTL, true), ttl+wakeLimit)
+	if took := theirs.at.Sub(ours.at); took < ttl-wakeLimit/100 { // it began when the call was sent
+		t.Errorf("the other program got the lock after %v; it was to last %v", took, ttl)
+	}
+	if err := ours.lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+		t.Errorf("Unlock of a lock that expired: %v; want ErrNotHeld", err)
+	}
+	mustRefuse(t, p.dlock, "x")
+	peerUnlocks(t, theirs)
+}
+
+// plainLateUnlock: who lost its lock does not free that of the other.
+func plainLateUnlock(t *testing.T, p plain) {
+	theirs := peerLocks(t, p.peer, "x", 200*time.Millisecond)
+	ours := granted(t, lockLater(t, p.dlock, "x"), wakeLimit)
+	if err := theirs.unlock(); err == nil {
+		t.Error("the other program unlocked a lock that it had lost")
+	}
+	if err := theirs.extend(longTTL); err == nil {
+		t.Error("the other program extended a lock that it had lost")
+	}
+	peerMustRefuse(t, p.peer, "x")
+	unlock(t, ours.lease)
+}
+
+// plainTokens: dlock's tokens rise although the others know of none.
+func plainTokens(t *testing.T, p plain) {
+	last := uint64(0)
+	for range 5 {
+		ours := tryLock(t, p.dlock, "x")
+		if ours.Token() <= last {
+			t.Errorf("token %d after %d", ours.Token(), last)
+		}
+		last = ours.Token()
+		unlock(t, ours)
+		peerUnlocks(t, peerLocks(t, p.peer, "x", longTTL))
+	}
+}
