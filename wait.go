@@ -37,6 +37,9 @@ const (
 	// Polling, for stores that cannot push.
 	minPoll = 5 * time.Millisecond
 	maxPoll = time.Second
+	// maxSilentPoll is the same for a holder that wakes nobody: programs that
+	// share locks with such holders expect it to be short.
+	maxSilentPoll = 200 * time.Millisecond
 	// maxSleep limits the sleep of a waiter that relies on being woken.
 	maxSleep = 30 * time.Second
 	// maxWatchedSleep is the same where the store watches expiries too.
@@ -173,6 +176,9 @@ func (w *wait) after(err error) error {
 func (w *wait) afterRefusal(held *driver.HeldError) error {
 	if w.client.watcher == nil {
 		return w.sleep(w.pollDelay(held), held)
+	}
+	if held.Silent {
+		return w.sleep(min(w.pollDelay(held), backoff.Jitter(maxSilentPoll)), held)
 	}
 	if w.watched == w.hold.name {
 		return w.sleep(w.watchDelay(held), held)

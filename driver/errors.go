@@ -32,6 +32,7 @@ type HeldError struct {
 	Token     uint64        // the holder's token; zero if unknown
 	Holder    Holder        // zero if unknown
 	Remaining time.Duration // until the lock expires unless renewed; zero if unknown
+	Silent    bool          // nobody is woken when this holder releases it: a Watcher's waiters poll
 }
 
 func (e *HeldError) Error() string {

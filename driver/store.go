@@ -82,6 +82,10 @@ type Request struct {
 	// no place behind and fails while anybody queues.
 	Queue bool
 
+	// Floor asks for a token that is at least that. Zero asks for nothing. A
+	// store that is no member of a quorum never sees it.
+	Floor uint64
+
 	// Lost may be nil. A store with Traits.ReportsLoss calls it when it learns
 	// by itself that the grant is gone (its session ended, the connection
 	// that held it closed), at most once, from any goroutine. It returns

@@ -1,0 +1,63 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// temporary are the replies of a server that cannot serve now, and what they mean.
+var temporary = []struct{ prefix, meaning string }{
+	{"LOADING", "the server is still loading its data"},
+	{"READONLY", "the server is a replica; after a failover this ends when the client has found the new master"},
+	{"MASTERDOWN", "the replica has lost its master"},
+	{"CLUSTERDOWN", "the cluster does not serve this key now"},
+	{"TRYAGAIN", "the cluster is moving this key"},
+	{"MOVED", "the cluster has moved this key"},
+	{"ASK", "the cluster is moving this key"},
+	{"NOREPLICAS", "the server has fewer replicas than its min-replicas-to-write"},
+	{"MISCONF", "the server refuses to write because it cannot save its data"},
+	{"BUSY", "the server is busy with a script"},
+	{"ERR max number of clients", "the server has too many connections"},
+}
+
+// lasting are the replies that trying again does not change.
+var lasting = []struct{ prefix, meaning string }{
+	{"WRONGTYPE", "a key of the lock holds something else: is the name used for other data, or by the other protocol?"},
+	{"OOM", "the server is out of memory"},
+	{"NOAUTH", "the server wants a password"},
+	{"WRONGPASS", "wrong user or password"},
+	{"NOPERM", "the user lacks a permission; dlock needs EVAL, EVALSHA and the commands, keys and channels of its scripts"},
+}
+
+// explain says what an error of the client means for the lock with that key.
+func explain(key string, err error) error {
+	switch {
+	case err == nil || errors.Is(err, redis.Nil):
+		return nil
+	case errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNotReplicated),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: the Redis client was closed: %w", driver.ErrClosed, err)
+	}
+	text := err.Error()
+	for _, reply := range temporary {
+		if strings.HasPrefix(text, reply.prefix) {
+			return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, reply.meaning, err)
+		}
+	}
+	for _, reply := range lasting {
+		if strings.HasPrefix(text, reply.prefix) {
+			return fmt.Errorf("redislock: %q: %s: %w", key, reply.meaning, err)
+		}
+	}
+	if _, answered := errors.AsType[redis.Error](err); answered {
+		return fmt.Errorf("redislock: %q: %w", key, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+}

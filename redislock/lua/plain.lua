@@ -1,0 +1,20 @@
+-- How the plain protocol keeps a lock: a string, the mark of the holder. The
+-- counter of tokens is the score of a sorted set's only member, because ZADD GT
+-- raises it without a script.
+
+-- mark_of returns the mark of the holder, or false.
+local function mark_of(lock)
+	return redis.call('get', lock)
+end
+
+local function write(lock, mark, ttl)
+	redis.call('set', lock, mark, 'PX', ttl)
+end
+
+local function last_token(counter)
+	return tonumber(redis.call('zscore', counter, 't')) or 0
+end
+
+local function keep_token(counter, token)
+	redis.call('zadd', counter, token, 't')
+end

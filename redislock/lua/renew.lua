@@ -1,0 +1,12 @@
+-- KEYS lock of each. ARGV ttl, prefix of the mark of each.
+-- Returns the positions of those that are not held with such a mark.
+local gone = {}
+for i = 1, #KEYS do
+	local mark = mark_of(KEYS[i])
+	if mark and starts_with(mark, ARGV[2 * i]) then
+		redis.call('pexpire', KEYS[i], ARGV[2 * i - 1])
+	else
+		gone[#gone + 1] = i
+	end
+end
+return gone

@@ -1,0 +1,63 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Release gives up a lock, or a place in the queue, and wakes who waits.
+func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.release(ctx, grant)
+}
+
+func (s *Store) release(ctx context.Context, grant driver.Grant) error {
+	key := s.keyOf(grant.Name)
+	reply, err := s.sendRelease(ctx, key, grant)
+	if err != nil {
+		return err
+	}
+	if s.anyDoubts.Load() {
+		s.doubtful.Delete(grant.Owner)
+	}
+	if reply != int64(1) {
+		return fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
+	}
+	return nil
+}
+
+func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant) (any, error) {
+	channel := s.channelOf(key)
+	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && !h.fair {
+		mark := markPrefix(grant.Owner, grant.Token) + h.holder.text
+		return s.eval(ctx, s.scripts.releaseLean, []string{key}, mark, channel)
+	}
+	prefix := ownerPrefix(grant.Owner)
+	if grant.Token != 0 {
+		prefix = markPrefix(grant.Owner, grant.Token)
+	}
+	keys := append([]string{key}, s.queueOf(key)...)
+	return s.eval(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
+}
+
+// Break releases name if it is held with that token. The token of a holder that
+// writes none, such as Redisson's RLock, is the counter's.
+func (s *Store) Break(ctx context.Context, name string, token uint64) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	key := s.keyOf(name)
+	keys := append([]string{key, s.counterOf(key)}, s.queueOf(key)...)
+	reply, err := s.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key))
+	if err != nil {
+		return err
+	}
+	if reply != int64(1) {
+		return fmt.Errorf("%w: %q with token %d", driver.ErrNotHeld, name, token)
+	}
+	return nil
+}
