@@ -63,6 +63,26 @@ type Breaker interface {
 	Break(ctx context.Context, name string, token uint64) error
 }
 
+// TokenRaiser is implemented by stores that can be members of a quorum whose
+// tokens rise: they also honour Request.Floor.
+type TokenRaiser interface {
+	// RaiseToken raises the token of a lock that grant.Owner holds to at least
+	// token, and with it every later token of the name, in one atomic step. It
+	// leaves the TTL as it is, and a token that is larger already. The Grant
+	// that it returns is the one to go on with. [ErrNotHeld] says that the
+	// owner does not hold the lock, and then nothing was changed.
+	RaiseToken(ctx context.Context, grant Grant, token uint64) (Grant, error)
+}
+
+// Identifier is implemented by stores that can tell whether two of them reach
+// the same server.
+type Identifier interface {
+	// Identify returns what identifies the server: the same text on every
+	// connection to it, never empty, and another one for every other server.
+	// It may change when the server starts again.
+	Identify(ctx context.Context) (string, error)
+}
+
 // Diagnoser is implemented by stores that can examine their configuration.
 type Diagnoser interface {
 	// Diagnose looks for what weakens the promises of Traits and for what is

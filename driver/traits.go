@@ -25,6 +25,12 @@ type Traits struct {
 	// see it.
 	ReportsLoss bool
 
+	// SplitVotes says that those who ask for a free lock at the same moment may
+	// all be refused, because each of them got a part of it. The [*HeldError]
+	// then names nobody, and its Remaining is a random time after which trying
+	// again is worth it. Who asks alone is never refused a free lock.
+	SplitVotes bool
+
 	// Local says that calls return without waiting for anything outside the
 	// process, so that dlock need not bound them in time.
 	Local bool

@@ -19,6 +19,7 @@ import (
 // It implements every extension of package driver but Diagnoser.
 type Store struct {
 	start time.Time // times below are durations since then, on the monotonic clock
+	id    string    // which one it is
 
 	mu      sync.Mutex
 	locks   map[string]*lock // held, expired, or free: see sweep
@@ -53,6 +54,7 @@ const sweepFloor = 1024
 func New() *Store {
 	return &Store{
 		start:   time.Now(),
+		id:      driver.NewOwner().Hex(),
 		locks:   make(map[string]*lock),
 		sweepAt: sweepFloor,
 		queues:  make(map[string][]place),
@@ -139,7 +141,7 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 		s.locks[req.Name] = l
 	}
 	if !l.held(now) {
-		s.last++
+		s.last = max(s.last+1, req.Floor)
 		l.owner, l.token, l.since, l.holder = req.Owner, s.last, now, req.Holder
 	}
 	l.expires = now + req.TTL
