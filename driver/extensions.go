@@ -66,11 +66,11 @@ type Breaker interface {
 // TokenRaiser is implemented by stores that can be members of a quorum whose
 // tokens rise: they also honour Request.Floor.
 type TokenRaiser interface {
-	// RaiseToken raises the token of a lock that grant.Owner holds to at least
-	// token, and with it every later token of the name, in one atomic step. It
-	// leaves the TTL as it is, and a token that is larger already. The Grant
-	// that it returns is the one to go on with. [ErrNotHeld] says that the
-	// owner does not hold the lock, and then nothing was changed.
+	// RaiseToken raises the token of a lock that grant.Owner holds to just
+	// that token, and every later token of the name above it, in one atomic
+	// step. It leaves the TTL as it is, and a token that is larger already.
+	// The Grant that it returns is the one to go on with. [ErrNotHeld] says
+	// that the owner does not hold the lock, and then nothing was changed.
 	RaiseToken(ctx context.Context, grant Grant, token uint64) (Grant, error)
 }
 

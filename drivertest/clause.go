@@ -53,6 +53,7 @@ var clauses = slices.Concat(
 	listClauses,
 	breakClauses,
 	batchClauses,
+	memberClauses,
 	nameClauses,
 	clientClauses,
 )
@@ -68,6 +69,8 @@ var (
 	needLister  = need{"Lister", offers[driver.Lister]}
 	needBreaker = need{"Breaker", offers[driver.Breaker]}
 	needBatch   = need{"BatchAcquirer", offers[driver.BatchAcquirer]}
+	needRaiser  = need{"TokenRaiser", offers[driver.TokenRaiser]}
+	needID      = need{"Identifier", offers[driver.Identifier]}
 
 	needFair    = need{"Traits.Fair", func(t *terms) bool { return t.traits.Fair }}
 	needExpiry  = need{"Traits.WatchesExpiry", func(t *terms) bool { return t.traits.WatchesExpiry }}

@@ -33,7 +33,7 @@ var processClauses = []clause{
 	},
 	{
 		id:     "killed-process",
-		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it": the lock of a process that was killed goes to others when its TTL is over, and not before`,
+		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it": the lock of a process that was killed goes to others when its TTL is over, and not before, unless Traits.SessionBound`,
 		needs:  []need{needWorker},
 		check: func(p *probe) {
 			shop := p.newWorkshop()
@@ -199,9 +199,9 @@ func (s *workshop) audit() {
 		if inside != nil && !inside.Stall {
 			s.p.failf("process %d got the lock with token %d while process %d held it with token %d", e.PID, e.Token, inside.PID, inside.Token)
 		}
-		if inside != nil && e.At.Sub(inside.Sent) < s.p.ttl {
-			s.p.failf("process %d got the lock %v after process %d, which was killed, had asked for it with a TTL of %v",
-				e.PID, e.At.Sub(inside.Sent), inside.PID, s.p.ttl)
+		if inside != nil && e.At.Sub(inside.Sent) < inside.TTL && !s.p.traits.SessionBound {
+			s.p.failf("process %d got the lock %v after process %d, which was killed, had asked for it and was promised %v",
+				e.PID, e.At.Sub(inside.Sent), inside.PID, inside.TTL)
 		}
 		if s.p.traits.Fencing != driver.FencingNone {
 			s.p.rises(&last, e.Token)
@@ -221,7 +221,8 @@ func (s *workshop) audit() {
 type entry struct {
 	PID   int
 	Token uint64
-	Sent  time.Time // when the worker asked for the lock that it then got
+	TTL   time.Duration // what the store promised
+	Sent  time.Time     // when the worker asked for the lock that it then got
 	At    time.Time
 	Stall bool `json:",omitempty"` // it will never leave
 	Leave bool `json:",omitempty"`

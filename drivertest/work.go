@@ -85,7 +85,7 @@ func (t *job) turn(ctx context.Context, store driver.Store, home <-chan struct{}
 	if err != nil {
 		return err
 	}
-	e := entry{PID: os.Getpid(), Token: grant.Token, Sent: sent, At: time.Now(), Stall: t.Stall}
+	e := entry{PID: os.Getpid(), Token: grant.Token, TTL: grant.TTL, Sent: sent, At: time.Now(), Stall: t.Stall}
 	if err := e.append(t.Journal); err != nil {
 		return err
 	}

@@ -1,0 +1,72 @@
+package drivertest_test
+
+import (
+	"context"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// Mistakes in what members of a quorum need, one a store.
+
+type ignoresFloor struct{ *memlock.Store }
+
+func (s ignoresFloor) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	req.Floor = 0
+	return s.Store.Acquire(ctx, req)
+}
+
+// forgetsRaise changes the grant and not the lock.
+type forgetsRaise struct {
+	*memlock.Store
+	raised *shelf[uint64]
+}
+
+func (s forgetsRaise) RaiseToken(_ context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	token = max(token, s.raised.get(grant.Name))
+	s.raised.put(grant.Name, token)
+	grant.Token = token
+	return grant, nil
+}
+
+type setsToken struct{ *memlock.Store }
+
+func (s setsToken) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	grant, err := s.Store.RaiseToken(ctx, grant, token)
+	grant.Token = token
+	return grant, err
+}
+
+type raisesAnyone struct{ *memlock.Store }
+
+func (s raisesAnyone) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	_, err := s.Acquire(ctx, driver.Request{Name: grant.Name, Owner: grant.Owner, TTL: grant.TTL})
+	if err != nil {
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	return s.Store.RaiseToken(ctx, grant, token)
+}
+
+type raiseRenews struct{ *memlock.Store }
+
+func (s raiseRenews) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	if errs := s.Renew(ctx, []driver.Grant{grant}); errs != nil {
+		return driver.Grant{}, errs[0]
+	}
+	return s.Store.RaiseToken(ctx, grant, token)
+}
+
+type identifiesCall struct{ *memlock.Store }
+
+func (s identifiesCall) Identify(context.Context) (string, error) {
+	return driver.NewOwner().Hex(), nil
+}
+
+// splitVotes is allowed to refuse everybody, and nothing else.
+type splitVotes struct{ selectThenInsert }
+
+func (s splitVotes) Traits() driver.Traits {
+	traits := s.selectThenInsert.Traits()
+	traits.SplitVotes = true
+	return traits
+}

@@ -1,0 +1,130 @@
+package drivertest
+
+import (
+	"errors"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// What a member of a quorum needs beyond a store.
+var memberClauses = []clause{
+	{
+		id:     "token-floor",
+		demand: `Request.Floor: "asks for a token that is at least that"; later tokens are larger still, and a floor that is lower changes nothing`,
+		needs:  []need{needRaiser},
+		check: func(p *probe) {
+			a, b := p.open2()
+			last := uint64(0)
+			for _, ahead := range []uint64{0, 1000, 1} {
+				req := p.request(p.name("x"), p.long)
+				req.Floor = last + ahead
+				grant := a.acquire(req)
+				if grant.Token < req.Floor {
+					p.failf("asked for a token of at least %d, got %d", req.Floor, grant.Token)
+				}
+				p.rises(&last, grant.Token)
+				again, held := a.try(raisedFloor(req, last+500))
+				if held != nil || again.Token != last {
+					p.failf("the owner had token %d and got %d, %v for asking again with a floor of %d", last, again.Token, held, last+500)
+				}
+				a.released(grant)
+				low := p.request(p.name("x"), p.long)
+				low.Floor = 1
+				grant = b.acquire(low)
+				p.rises(&last, grant.Token)
+				b.released(grant)
+			}
+		},
+	},
+	{
+		id:     "raise-token",
+		demand: `TokenRaiser.RaiseToken: "raises the token of a lock that grant.Owner holds to just that token, and every later token of the name above it"; it leaves "a token that is larger already"`,
+		needs:  []need{needRaiser},
+		check: func(p *probe) {
+			a, b := p.open2()
+			old := a.take(p.name("x"), p.long)
+			grant := a.raised(old, old.Token+1000)
+			if grant.Name != old.Name || grant.Owner != old.Owner || grant.Token != old.Token+1000 || grant.TTL != old.TTL {
+				p.failf("raising %d to %d of a grant for %v made %d for %v", old.Token, old.Token+1000, old.TTL, grant.Token, grant.TTL)
+			}
+			for range 2 { // the second has nothing to do
+				if again := a.raised(grant, old.Token+1); again.Token != grant.Token {
+					p.failf("token %d was raised to %d and is %d", grant.Token, old.Token+1, again.Token)
+				}
+			}
+			if held := b.refused(grant.Name, "its token was raised"); held.Token != 0 && held.Token != grant.Token {
+				p.failf("the token was raised to %d, the HeldError says %d", grant.Token, held.Token)
+			}
+			a.notReleased(old, "its token was raised")
+			a.renewed(grant, "its token was raised")
+			a.released(grant)
+			last := grant.Token
+			p.rises(&last, b.take(grant.Name, p.long).Token)
+		},
+	},
+	{
+		id:     "raise-owner",
+		demand: `TokenRaiser.RaiseToken: "[ErrNotHeld] says that the owner does not hold the lock, and then nothing was changed"; it "leaves the TTL as it is"`,
+		needs:  []need{needRaiser},
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			b.notRaised(driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), Token: grant.Token, TTL: p.long}, "another owner has it")
+			a.released(grant)
+			a.notRaised(grant, "it was released")
+			b.free(grant.Name, "it was released, and RaiseToken must not bring it back")
+
+			short := a.take(p.name("short"), p.ttl)
+			short.TTL = p.long
+			short = a.raised(short, short.Token+1)
+			b.soon(p.request(short.Name, p.ttl), p.ttl+p.slack, "raising its token did not renew it")
+			a.notRaised(short, "it expired, and another owner has it")
+		},
+	},
+	{
+		id:     "identity",
+		demand: `Identifier.Identify: "the same text on every connection to it, never empty"`,
+		needs:  []need{needID},
+		check: func(p *probe) {
+			a, b := p.open2()
+			first := a.identity()
+			if first == "" {
+				p.failf("the server is identified by nothing")
+			}
+			for _, c := range []*peer{a, b} {
+				if other := c.identity(); other != first {
+					p.failf("one server is identified as %q and as %q", first, other)
+				}
+			}
+		},
+	},
+}
+
+func raisedFloor(req driver.Request, floor uint64) driver.Request {
+	req.Floor = floor
+	return req
+}
+
+// raised demands that RaiseToken works.
+func (c *peer) raised(grant driver.Grant, token uint64) driver.Grant {
+	raised, err := c.Store.(driver.TokenRaiser).RaiseToken(c.p.ctx, grant, token)
+	if err != nil {
+		c.p.failf("RaiseToken of %q from %d to %d by its holder: %v", grant.Name, grant.Token, token, err)
+	}
+	return raised
+}
+
+// notRaised demands that RaiseToken finds nothing to raise.
+func (c *peer) notRaised(grant driver.Grant, because string) {
+	if _, err := c.Store.(driver.TokenRaiser).RaiseToken(c.p.ctx, grant, grant.Token+1); !errors.Is(err, driver.ErrNotHeld) {
+		c.p.failf("RaiseToken of %q: want ErrNotHeld (%s), got: %v", grant.Name, because, err)
+	}
+}
+
+func (c *peer) identity() string {
+	id, err := c.Store.(driver.Identifier).Identify(c.p.ctx)
+	if err != nil {
+		c.p.failf("Identify: %v", err)
+	}
+	return id
+}
