@@ -150,8 +150,12 @@ func eventually(t testing.TB, what string, holds func() (bool, error)) {
 func report(t testing.TB, what string, took []time.Duration, limit time.Duration) {
 	t.Helper()
 	slices.Sort(took)
-	last := took[len(took)-1]
-	t.Logf("%s: median %v, longest %v of %d", what, took[len(took)/2].Round(10*time.Microsecond), last.Round(10*time.Microsecond), len(took))
+	median, last := took[len(took)/2].Round(10*time.Microsecond), took[len(took)-1].Round(10*time.Microsecond)
+	if len(took) == 1 {
+		t.Logf("%s: %s: %v", t.Name(), what, last)
+	} else {
+		t.Logf("%s: %s: median of %d %v, longest %v", t.Name(), what, len(took), median, last)
+	}
 	if last > limit {
 		t.Errorf("%s: %v, want at most %v", what, last, limit)
 	}

@@ -9,9 +9,9 @@ import org.redisson.config.SentinelServersConfig;
  * Where the servers are.
  *
  * <pre>
- *   redis://HOST:PORT
- *   redis-sentinel://HOST:PORT,HOST:PORT/MASTER
- *   redis-cluster://HOST:PORT,HOST:PORT
+ *   redis://HOST:PORT/0
+ *   redis+sentinel://HOST:PORT,HOST:PORT/MASTER
+ *   redis+cluster://HOST:PORT,HOST:PORT
  * </pre>
  */
 final class Servers {
@@ -31,11 +31,11 @@ final class Servers {
     switch (parts[0]) {
       case "redis" ->
           config.useSingleServer().setAddress(addresses[0]).setConnectionMinimumIdleSize(1);
-      case "redis-sentinel" -> {
+      case "redis+sentinel" -> {
         SentinelServersConfig servers = config.useSentinelServers().setMasterName(path[1]);
         fewConnections(servers.addSentinelAddress(addresses));
       }
-      case "redis-cluster" -> {
+      case "redis+cluster" -> {
         ClusterServersConfig servers = config.useClusterServers();
         fewConnections(servers.addNodeAddress(addresses));
       }

@@ -1,0 +1,164 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
+)
+
+// awaitQueue waits until so many are in the queue of a fair lock.
+func (s *shared) awaitQueue(t testing.TB, name string, length int64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d queue for %q", length, name), func() (bool, error) {
+		n, err := s.redis.LLen(t.Context(), "redisson_lock_queue:{"+name+"}").Result()
+		return n == length, err
+	})
+}
+
+// redissonFairOrder: whoever comes first is served first, be it Java or dlock.
+func redissonFairOrder(t *testing.T, s *shared) {
+	const name, waiters = "ordered", 8
+	lease := tryLock(t, s.client(t), name, dlock.WithFair())
+	order := make(chan string, waiters)
+	var want []string
+	threads := make(map[string]javaThread)
+	for i := range waiters {
+		who := fmt.Sprint("dlock ", i)
+		if i%2 == 1 {
+			who = fmt.Sprint("Java ", i)
+			threads[who] = s.javaThread(t, "fair", name)
+		}
+		want = append(want, who)
+		if java, isJava := threads[who]; isJava {
+			java.beginLock(longTTL)
+		} else {
+			later := lockLater(t, s.client(t), name, dlock.WithFair())
+			go func() {
+				w := <-later
+				order <- who
+				if w.err == nil {
+					_ = w.lease.Unlock(context.Background()) // should it fail, the order says so
+				}
+			}()
+		}
+		s.awaitQueue(t, name, int64(i+1))
+	}
+	start := time.Now()
+	unlock(t, lease)
+	var got []string
+	for i := range waiters {
+		if java, isJava := threads[want[i]]; isJava { // it would not answer if it were not its turn
+			java.gets()
+			order <- want[i]
+			java.unlocks()
+		}
+		select {
+		case who := <-order:
+			got = append(got, who)
+		case <-time.After(longTTL / 2):
+			t.Fatalf("served %q, and then nobody; want %q", got, want)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("served %q, want %q", got, want)
+	}
+	t.Logf("%s: %d in a mixed queue were served in %v", t.Name(), waiters, time.Since(start).Round(time.Millisecond))
+}
+
+// redissonDeadFairJava: a Java that died in the queue holds up dlock until its
+// place has lapsed, which is the holder's TTL and its own wait later.
+func redissonDeadFairJava(t *testing.T, s *shared) {
+	const name, ttl, javaWait = "dead-java", 2 * time.Second, 2 * time.Second
+	victim := &shared{java: startJava(t, s.build, s.url)}
+	lease := tryLock(t, s.client(t), name, dlock.WithFair(), dlock.WithTTL(ttl))
+	victim.javaThread(t, "fair", name).Tell("try", "fair", name, javaWait.Milliseconds(), longTTL.Milliseconds())
+	s.awaitQueue(t, name, 1)
+	victim.java.Kill(t)
+	later := lockLater(t, s.client(t), name, dlock.WithFair())
+	s.awaitQueue(t, name, 2)
+	unlock(t, lease)
+	unlocked := time.Now()
+	w := granted(t, later, ttl+javaWait+2*wakeLimit)
+	report(t, "dlock behind a dead Java", []time.Duration{w.at.Sub(unlocked)}, ttl+javaWait+wakeLimit)
+	unlock(t, w.lease)
+}
+
+// redissonDeadFairDlock: a dlock that died in the queue holds up Java, and other
+// dlocks, until its place has lapsed, which is its TTL later. Java looks again
+// when the TTL is over that the holder had left, and not before.
+func redissonDeadFairDlock(t *testing.T, s *shared) {
+	const name, ttl = "dead-dlock", 2 * time.Second
+	c := s.client(t)
+	lease := tryLock(t, c, name, dlock.WithFair(), dlock.WithTTL(ttl))
+	dead := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Fair: true, Queue: true}
+	if _, err := newStore(t, s.redis, redislock.Redisson).Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
+		t.Fatalf("a fair attempt: %v; want that it is held", err)
+	}
+	java := s.javaThread(t, "fair", name)
+	java.beginLock(longTTL)
+	s.awaitQueue(t, name, 2)
+	later := lockLater(t, c, name, dlock.WithFair())
+	s.awaitQueue(t, name, 3)
+	unlock(t, lease)
+	unlocked := time.Now()
+	_, at := java.gets()
+	report(t, "Java behind a dead dlock", []time.Duration{at.Sub(unlocked)}, ttl+wakeLimit)
+	began := java.unlocks()
+	w := granted(t, later, 2*wakeLimit)
+	report(t, "dlock behind that Java", []time.Duration{w.at.Sub(began)}, wakeLimit)
+	unlock(t, w.lease)
+}
+
+// redissonFairJavaGivesUp: those behind a Java that gives up move on.
+func redissonFairJavaGivesUp(t *testing.T, s *shared) {
+	const name = "java-gives-up"
+	lease := tryLock(t, s.client(t), name, dlock.WithFair())
+	java := s.javaThread(t, "fair", name)
+	java.Tell("try", "fair", name, 700, longTTL.Milliseconds())
+	s.awaitQueue(t, name, 1)
+	later := lockLater(t, s.client(t), name, dlock.WithFair())
+	s.awaitQueue(t, name, 2)
+	java.Hear("refused")
+	s.awaitQueue(t, name, 1)
+	began := time.Now()
+	unlock(t, lease)
+	w := granted(t, later, longTTL/2)
+	report(t, "dlock behind a Java that gave up", []time.Duration{w.at.Sub(began)}, wakeLimit)
+	unlock(t, w.lease)
+}
+
+// redissonFairDlockGivesUp: those behind a dlock that gives up move on.
+func redissonFairDlockGivesUp(t *testing.T, s *shared) {
+	const name = "dlock-gives-up"
+	holder := s.javaThread(t, "fair", name)
+	holder.locks(longTTL)
+	ctx, giveUp := context.WithCancel(t.Context())
+	quitter := s.client(t)
+	gone := make(chan error, 1)
+	go func() {
+		_, err := quitter.Lock(ctx, name, dlock.WithFair())
+		gone <- err
+	}()
+	s.awaitQueue(t, name, 1)
+	java := s.javaThread(t, "fair", name)
+	java.beginLock(longTTL)
+	s.awaitQueue(t, name, 2)
+	giveUp()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock: %v; want that it was cancelled", err)
+	}
+	s.awaitQueue(t, name, 1)
+	began := holder.unlocks()
+	_, at := java.gets()
+	report(t, "Java behind a dlock that gave up", []time.Duration{at.Sub(began)}, wakeLimit)
+	java.unlocks()
+}

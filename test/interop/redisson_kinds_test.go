@@ -1,0 +1,63 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// redissonExclusion: each keeps the other out until it unlocks, whatever the name
+// looks like.
+func redissonExclusion(t *testing.T, s *shared, kind string, opts []dlock.Option) {
+	c := s.client(t)
+	for _, name := range []string{"plain", "a/b:c", "{tag}rest", "锁"} {
+		name = name + "-" + kind
+		java := s.javaThread(t, kind, name)
+		java.locks(longTTL)
+		mustRefuse(t, c, name, opts...)
+		java.unlocks()
+		lease := tryLock(t, c, name, opts...)
+		java.isRefused()
+		if _, got := java.tries(50*time.Millisecond, longTTL); got {
+			t.Fatalf("Java waited and got %q, which dlock has", name)
+		}
+		unlock(t, lease)
+		java.locks(longTTL)
+		java.unlocks()
+	}
+}
+
+// redissonWakes: who waits is told by the other, long before anything expires.
+func redissonWakes(t *testing.T, s *shared, kind string, opts []dlock.Option) {
+	c := s.client(t)
+	const rounds = 12
+	var toDlock, toJava []time.Duration
+	for round := range rounds {
+		name := fmt.Sprint(kind, "-to-dlock-", round)
+		java := s.javaThread(t, kind, name)
+		java.locks(longTTL)
+		later := lockLater(t, c, name, opts...)
+		s.awaitSubscriber(t, name)
+		began := java.unlocks()
+		w := granted(t, later, longTTL/2)
+		toDlock = append(toDlock, w.at.Sub(began))
+		unlock(t, w.lease)
+
+		name = fmt.Sprint(kind, "-to-java-", round)
+		lease := tryLock(t, c, name, opts...)
+		java = s.javaThread(t, kind, name)
+		java.beginLock(longTTL)
+		s.awaitSubscriber(t, name)
+		began = time.Now()
+		unlock(t, lease)
+		_, at := java.gets()
+		toJava = append(toJava, at.Sub(began))
+		java.unlocks()
+	}
+	report(t, "Java unlocks, dlock has it", toDlock, wakeLimit)
+	report(t, "dlock unlocks, Java has it", toJava, wakeLimit)
+}

@@ -1,0 +1,224 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/child"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+// redissonEnv lists folders with a build of the Java side, each for one version
+// of Redisson.
+const redissonEnv = "DLOCK_TEST_REDISSON"
+
+// javaWatchdog is for how long a lock of Java lasts that was taken without a lease.
+const javaWatchdog = 3 * time.Second
+
+// kinds are Redisson's kinds of locks, and what they are to dlock.
+var kinds = map[string][]dlock.Option{
+	"lock":   nil,
+	"fenced": nil,
+	"fair":   {dlock.WithFair()},
+}
+
+// shared is a server, and Java and dlock that use it.
+type shared struct {
+	build  string // of the Java side
+	url    string
+	java   *child.Process
+	redis  redis.UniversalClient
+	nodes  []*redis.Client // all servers that anybody may listen to
+	client func(t testing.TB) *dlock.Client // of a process of its own, as it were
+}
+
+func TestRedisson(t *testing.T) {
+	t.Parallel()
+	eachRedisson(t, func(t *testing.T, build string) {
+		server := servers.Run(t, servers.Redis)
+		s := share(t, build, server.URL(), connect(t, server), server)
+		for name, test := range map[string]func(t *testing.T, s *shared){
+			"renewal of dlock":    redissonDlockRenews,
+			"watchdog of Java":    redissonWatchdog,
+			"killed Java":         redissonKilledJava,
+			"re-entry of Java":    redissonReentry,
+			"forced unlock":       redissonForced,
+			"broken lock":         redissonBroken,
+			"tokens":              redissonTokens,
+			"fair order":          redissonFairOrder,
+			"dead fair Java":      redissonDeadFairJava,
+			"dead fair dlock":     redissonDeadFairDlock,
+			"fair Java gives up":  redissonFairJavaGivesUp,
+			"fair dlock gives up": redissonFairDlockGivesUp,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, s)
+			})
+		}
+		s.testKinds(t)
+	})
+}
+
+// testKinds tests what is the same for every kind, and for every sort of server.
+func (s *shared) testKinds(t *testing.T) {
+	for kind, opts := range kinds {
+		t.Run(kind+" excludes", func(t *testing.T) {
+			t.Parallel()
+			redissonExclusion(t, s, kind, opts)
+		})
+		t.Run(kind+" wakes", func(t *testing.T) {
+			t.Parallel()
+			redissonWakes(t, s, kind, opts)
+		})
+	}
+}
+
+// eachRedisson runs a test for each version of Redisson that was built.
+func eachRedisson(t *testing.T, test func(t *testing.T, build string)) {
+	builds := filepath.SplitList(os.Getenv(redissonEnv))
+	if len(builds) == 0 {
+		t.Fatalf("%s is not set: run test/interop/redisson/run, which builds the Java side", redissonEnv)
+	}
+	for _, build := range builds {
+		t.Run(filepath.Base(build), func(t *testing.T) {
+			t.Parallel()
+			test(t, build)
+		})
+	}
+}
+
+// share starts Java. The servers are all that are behind the URL.
+func share(t testing.TB, build, url string, client redis.UniversalClient, all ...*servers.Server) *shared {
+	t.Helper()
+	var nodes []*redis.Client
+	for _, server := range all {
+		nodes = append(nodes, connect(t, server))
+	}
+	return &shared{
+		build: build,
+		url:   url,
+		java:  startJava(t, build, url),
+		redis: client,
+		nodes: nodes,
+		client: func(t testing.TB) *dlock.Client {
+			return newClient(t, newStore(t, client, redislock.Redisson))
+		},
+	}
+}
+
+func startJava(t testing.TB, build, url string) *child.Process {
+	t.Helper()
+	classpath, err := os.ReadFile(filepath.Join(build, "classpath"))
+	if err != nil {
+		t.Fatalf("%s is no build of the Java side: %v", build, err)
+	}
+	return child.Start(t, exec.Command("java",
+		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", // it starts sooner
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+		"-cp", filepath.Join(build, "classes")+string(filepath.ListSeparator)+string(classpath),
+		"dlock.interop.Puppet", url, fmt.Sprint(javaWatchdog.Milliseconds())))
+}
+
+// javaThread is a thread of Java that does things to one lock.
+type javaThread struct {
+	*child.Thread
+	t    testing.TB
+	kind string
+	name string
+}
+
+func (s *shared) javaThread(t testing.TB, kind, name string) javaThread {
+	return javaThread{s.java.Thread(t), t, kind, name}
+}
+
+// beginLock lets Java wait for the lock; gets says that it has it.
+func (j javaThread) beginLock(lease time.Duration) {
+	j.t.Helper()
+	j.Tell("lock", j.kind, j.name, lease.Milliseconds())
+}
+
+func (j javaThread) gets() (token uint64, at time.Time) {
+	j.t.Helper()
+	words := j.Hear("held")
+	return uint64(j.number(words[0])), time.UnixMicro(j.number(words[1]))
+}
+
+// tries says whether Java gets the lock within wait.
+func (j javaThread) tries(wait, lease time.Duration) (token uint64, got bool) {
+	j.t.Helper()
+	j.Tell("try", j.kind, j.name, wait.Milliseconds(), lease.Milliseconds())
+	switch words := j.HearAny(); words[0] {
+	case "held":
+		return uint64(j.number(words[1])), true
+	case "refused":
+		return 0, false
+	default:
+		j.t.Fatalf("Java said %q", words)
+		return 0, false
+	}
+}
+
+// locks takes a lock that has to be free.
+func (j javaThread) locks(lease time.Duration) (token uint64) {
+	j.t.Helper()
+	token, got := j.tries(0, lease)
+	if !got {
+		j.t.Fatalf("Java did not get the %s %q, which nobody has", j.kind, j.name)
+	}
+	return token
+}
+
+// isRefused tries a lock that dlock has.
+func (j javaThread) isRefused() {
+	j.t.Helper()
+	if _, got := j.tries(0, longTTL); got {
+		j.t.Fatalf("Java got the %s %q, which dlock has", j.kind, j.name)
+	}
+}
+
+func (j javaThread) unlocks() (began time.Time) {
+	j.t.Helper()
+	j.Tell("unlock", j.kind, j.name)
+	return time.UnixMicro(j.number(j.Hear("unlocked")[0]))
+}
+
+func (j javaThread) number(word string) int64 {
+	j.t.Helper()
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil {
+		j.t.Fatalf("Java said %q instead of a number", word)
+	}
+	return n
+}
+
+// awaitSubscriber waits until somebody listens for the end of a lock. In a
+// cluster there are two sorts of channels, and either of them will do.
+func (s *shared) awaitSubscriber(t testing.TB, name string) {
+	t.Helper()
+	pattern := "redisson_lock__channel:*" + name + "*"
+	eventually(t, "somebody has subscribed to "+pattern, func() (bool, error) {
+		for _, node := range s.nodes {
+			general, err := node.PubSubChannels(t.Context(), pattern).Result()
+			if err != nil {
+				return false, err
+			}
+			sharded, err := node.PubSubShardChannels(t.Context(), pattern).Result()
+			if err != nil || len(general)+len(sharded) > 0 {
+				return true, err
+			}
+		}
+		return false, nil
+	})
+}
