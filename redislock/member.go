@@ -1,0 +1,48 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// RaiseToken implements driver.TokenRaiser.
+func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	if err := s.usable(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	key := s.keyOf(grant.Name)
+	reply, err := s.eval(ctx, s.scripts.raise, []string{key, s.counterOf(key)},
+		markPrefix(grant.Owner, grant.Token), grant.Owner.Hex(), token)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	text, held := reply.(string)
+	if !held {
+		return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
+	}
+	grant.Token, err = parseToken(text)
+	return grant, err
+}
+
+// Identify implements driver.Identifier: a server has a random name for itself,
+// for as long as it runs.
+func (s *Store) Identify(ctx context.Context) (string, error) {
+	if err := s.usable(ctx); err != nil {
+		return "", err
+	}
+	if s.cluster {
+		return "", fmt.Errorf("%w: a cluster is many servers", driver.ErrUnsupported)
+	}
+	text, err := s.client.Info(ctx, "server").Result()
+	if err != nil {
+		return "", explain("", err)
+	}
+	id := parseInfo(text)["run_id"]
+	if strings.Trim(id, "0") == "" {
+		return "", fmt.Errorf("%w: the server does not tell its run_id", driver.ErrUnsupported)
+	}
+	return id, nil
+}
