@@ -13,14 +13,7 @@ func Run(t testing.TB, kind *Kind, args ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("log of %s at %s:\n%s", kind.Name, s.Addr(), s.Log())
-		}
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	Group{s}.stopAfter(t)
 	return s
 }
 

@@ -1,0 +1,350 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// MasterName is what sentinels call the master that they watch.
+const MasterName = "dlock"
+
+// SentinelOptions are what tests want to differ. The zero value is fine.
+type SentinelOptions struct {
+	// Args are additional arguments of the master and the replicas, such as
+	// "--min-replicas-to-write", "1".
+	Args []string
+
+	// ReplicaOf is told the address of the master and returns the one that
+	// the replicas connect to instead: something that passes everything on
+	// until the test cuts it. The sentinels and the clients still reach the
+	// master directly. It is for the first master only: the next one is found
+	// by the replicas through the sentinels.
+	//
+	// A replica whose link has been down for seven seconds (ten times the time
+	// after which a server counts as down) is not promoted any more; one whose
+	// link merely hangs is. And after half a minute the sentinels notice that
+	// the replicas connect to an address that is not the master's, and put
+	// them right.
+	ReplicaOf func(masterAddr string) string
+}
+
+const (
+	sentinelCount = 3
+	replicaCount  = 2
+	quorum        = sentinelCount/2 + 1
+
+	sentinelDownAfter = 700 * time.Millisecond
+	// How long the sentinels wait before they try a failed failover again, and
+	// before they put right a replica that has another master than they know.
+	failoverTimeout          = 2 * time.Second
+	failoverTimeoutReplicaOf = 30 * time.Second
+)
+
+// Sentinel is a master with two replicas, and three sentinels that promote a
+// replica about a second after the master has died.
+type Sentinel struct {
+	Servers   Group // the first is the first master
+	Sentinels Group
+}
+
+// RunSentinel starts a Sentinel for a test, and stops it when the test is over.
+func RunSentinel(t testing.TB, opts SentinelOptions) *Sentinel {
+	t.Helper()
+	s, err := StartSentinel(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.all().stopAfter(t)
+	return s
+}
+
+// StartSentinel starts a Sentinel and waits until it has settled.
+func StartSentinel(opts SentinelOptions) (*Sentinel, error) {
+	s := new(Sentinel)
+	if err := s.start(opts); err != nil {
+		for _, server := range s.all() {
+			err = fmt.Errorf("%w\n%s", err, server.Log())
+		}
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Sentinel) start(opts SentinelOptions) error {
+	master, err := Start(replicated(""), opts.Args...)
+	if err != nil {
+		return err
+	}
+	s.Servers = Group{master}
+	replicaOf, timeout := master.Addr(), failoverTimeout
+	if opts.ReplicaOf != nil {
+		replicaOf, timeout = opts.ReplicaOf(master.Addr()), failoverTimeoutReplicaOf
+	}
+	replicas, err := startEach(replicaCount, func(int) (*Server, error) {
+		return Start(replicated(replicaOf), opts.Args...)
+	})
+	if err != nil {
+		return err
+	}
+	s.Servers = append(s.Servers, replicas...)
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
+	defer cancel()
+	// A sentinel asks the master for its replicas at once, and then not again
+	// for a while: they are to be there before.
+	if err := until(ctx, "the replicas are in sync", s.inSync(master)); err != nil {
+		return err
+	}
+	if s.Sentinels, err = StartGroup(sentinelCount, watching(master, timeout)); err != nil {
+		return err
+	}
+	return s.WaitSettled(ctx)
+}
+
+// URL is where clients ask for the master.
+func (s *Sentinel) URL() string {
+	return "redis+sentinel://" + s.Sentinels.list() + "/" + MasterName
+}
+
+// Stop stops all servers and sentinels.
+func (s *Sentinel) Stop() error { return s.all().Stop() }
+
+// Master is what the sentinels say the master is: all that answer, at least a
+// majority, and all the same.
+func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
+	votes := make(map[string]int)
+	var failures error
+	for _, sentinel := range s.Sentinels.running() {
+		reply, err := redisCall(ctx, sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
+		if err != nil {
+			failures = errors.Join(failures, err)
+			continue
+		}
+		addr, err := hostPort(reply)
+		if err != nil {
+			return nil, err
+		}
+		votes[addr]++
+	}
+	if len(votes) > 1 {
+		return nil, fmt.Errorf("the sentinels disagree: %v", votes)
+	}
+	for addr, n := range votes {
+		master := s.Servers.At(addr)
+		switch {
+		case n < quorum:
+			return nil, fmt.Errorf("only %d of %d sentinels answer: %w", n, sentinelCount, failures)
+		case master == nil:
+			return nil, fmt.Errorf("the sentinels name %s, which is none of %v", addr, s.Servers.Addrs())
+		default:
+			return master, nil
+		}
+	}
+	return nil, fmt.Errorf("no sentinel answers: %w", failures)
+}
+
+// WaitFailover waits until the sentinels name another master than old, and
+// returns it.
+func (s *Sentinel) WaitFailover(ctx context.Context, old *Server) (*Server, error) {
+	var master *Server
+	err := until(ctx, "there is another master than "+old.Addr(), func(ctx context.Context) (err error) {
+		if master, err = s.Master(ctx); err != nil {
+			return err
+		}
+		if master == old {
+			return errors.New("the sentinels still name it")
+		}
+		return nil
+	})
+	return master, err
+}
+
+// WaitSettled waits until all servers run, those that are not the master have
+// its data, and the sentinels know all of it and each other.
+func (s *Sentinel) WaitSettled(ctx context.Context) error {
+	return until(ctx, "master, replicas and sentinels have found each other", func(ctx context.Context) error {
+		master, err := s.Master(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.inSync(master)(ctx); err != nil {
+			return err
+		}
+		for _, addr := range s.Sentinels.Addrs() {
+			if err := knowsAll(ctx, addr); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// inSync is nil once all other servers follow the master.
+func (s *Sentinel) inSync(master *Server) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		for _, server := range s.Servers {
+			if server == master {
+				continue
+			}
+			if err := follows(ctx, server); err != nil {
+				return err
+			}
+		}
+		info, err := redisText(ctx, master.Addr(), "INFO", "replication")
+		if err != nil {
+			return err
+		}
+		if online := strings.Count(info, "state=online"); online != len(s.Servers)-1 {
+			return fmt.Errorf("the master has %d replicas in sync, want %d", online, len(s.Servers)-1)
+		}
+		return nil
+	}
+}
+
+// follows is nil if a server is a replica whose link works.
+func follows(ctx context.Context, s *Server) error {
+	info, err := redisText(ctx, s.Addr(), "INFO", "replication")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(info, "master_link_status:up") {
+		return fmt.Errorf("%s does not follow a master:\n%s", s.Addr(), info)
+	}
+	return nil
+}
+
+// knowsAll is nil once a sentinel could lead a failover.
+func knowsAll(ctx context.Context, sentinel string) error {
+	reply, err := redisCall(ctx, sentinel, "SENTINEL", "MASTER", MasterName)
+	if err != nil {
+		return err
+	}
+	master := pairs(reply)
+	want := map[string]string{
+		"flags":               "master",
+		"num-slaves":          strconv.Itoa(replicaCount),
+		"num-other-sentinels": strconv.Itoa(sentinelCount - 1),
+	}
+	for key, value := range want {
+		if master[key] != value {
+			return fmt.Errorf("sentinel %s says of the master: %s %s, want %s", sentinel, key, master[key], value)
+		}
+	}
+	for what, flags := range map[string]string{"REPLICAS": "slave", "SENTINELS": "sentinel"} {
+		reply, err := redisCall(ctx, sentinel, "SENTINEL", what, MasterName)
+		if err != nil {
+			return err
+		}
+		members, _ := reply.([]any)
+		for _, member := range members {
+			if got := pairs(member); got["flags"] != flags {
+				return fmt.Errorf("sentinel %s says of %s: flags %s, want %s", sentinel, got["name"], got["flags"], flags)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Sentinel) all() Group {
+	return append(append(Group(nil), s.Servers...), s.Sentinels...)
+}
+
+// replicated is Redis with a file in which it writes down what becomes of its
+// role, so that after a restart it is what it was. The role is no data: it
+// survives RestartEmpty.
+func replicated(master string) *Kind {
+	kind := *Redis
+	file := func(in Instance) string { return filepath.Join(in.Dir, "redis.conf") }
+	kind.Init = func(in Instance) ([]Command, error) {
+		if _, err := os.Stat(file(in)); !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		var config string
+		if master != "" {
+			config = "replicaof " + words(master) + "\n"
+		}
+		return nil, writeOwned(file(in), config)
+	}
+	kind.Args = func(in Instance) []string {
+		args := append([]string{file(in)}, Redis.Args(in)...)
+		return append(args, replication...)
+	}
+	return &kind
+}
+
+// replication are settings without which tests would wait.
+var replication = []string{
+	"--repl-diskless-sync-delay", "0", // for more replicas to come
+	"--shutdown-timeout", "0", // for paused replicas to catch up
+}
+
+// watching is a sentinel. Its file is its memory as well: it survives a
+// restart, but not RestartEmpty.
+func watching(master *Server, failoverTimeout time.Duration) *Kind {
+	file := func(in Instance) string { return filepath.Join(in.Data, "sentinel.conf") }
+	return &Kind{
+		Name:   "sentinel",
+		Binary: Redis.Binary,
+		Init: func(in Instance) ([]Command, error) {
+			return nil, writeOwned(file(in), fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]d
+sentinel down-after-milliseconds %[1]s %[4]d
+sentinel failover-timeout %[1]s %[5]d
+sentinel parallel-syncs %[1]s %[6]d
+`, MasterName, words(master.Addr()), quorum, sentinelDownAfter.Milliseconds(), failoverTimeout.Milliseconds(), replicaCount))
+		},
+		Args: func(in Instance) []string {
+			return []string{file(in), "--sentinel", "--bind", in.Host, "--port", strconv.Itoa(in.Port), "--dir", in.Data}
+		},
+		Probe: func(ctx context.Context, addr string) error {
+			// Milliseconds between announcements, looks at the servers, and
+			// attempts to reach them, which by default are too slow for a
+			// server that counts as down so soon. There is no setting for
+			// them, and a restarted sentinel has forgotten them.
+			const hurry = "SENTINEL DEBUG publish-period 200 info-period 500 ping-period 300\r\n"
+			return exchange(ctx, addr, hurry, "+OK\r\n")
+		},
+		URL: func(addr string) string { return "redis+sentinel://" + addr + "/" + MasterName },
+	}
+}
+
+// writeOwned writes a file that the server may change.
+func writeOwned(name, content string) error {
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		return err
+	}
+	return own(name, 0o600)
+}
+
+// words is an address as Redis's settings and commands want it.
+func words(addr string) string { return strings.ReplaceAll(addr, ":", " ") }
+
+// hostPort is an address from an answer of two strings.
+func hostPort(reply any) (string, error) {
+	if list, ok := reply.([]any); ok && len(list) == 2 {
+		host, hostOK := list[0].(string)
+		port, portOK := list[1].(string)
+		if hostOK && portOK {
+			return net.JoinHostPort(host, port), nil
+		}
+	}
+	return "", fmt.Errorf("answer %v, want a host and a port", reply)
+}
+
+// pairs is an answer of keys and values in turn.
+func pairs(reply any) map[string]string {
+	list, _ := reply.([]any)
+	m := make(map[string]string, len(list)/2)
+	for i := 0; i+1 < len(list); i += 2 {
+		key, _ := list[i].(string)
+		m[key], _ = list[i+1].(string)
+	}
+	return m
+}

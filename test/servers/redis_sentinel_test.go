@@ -1,0 +1,209 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestSentinelFailsOverAndTakesTheOldMasterBack(t *testing.T) {
+	t.Parallel()
+	s := RunSentinel(t, SentinelOptions{})
+	ctx := limit(t)
+	master := s.Servers[0]
+	if got, err := s.Master(ctx); err != nil || got != master {
+		t.Fatalf("the sentinels name %v (%v), want the first server", got, err)
+	}
+	if want := "redis+sentinel://" + strings.Join(s.Sentinels.Addrs(), ",") + "/" + MasterName; s.URL() != want {
+		t.Errorf("URL is %s, want %s", s.URL(), want)
+	}
+	acknowledged(t, master, "kept", replicaCount)
+
+	try(t, master.Kill)
+	promoted, err := s.WaitFailover(ctx, master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, promoted, "SET after 1\r\n", "+OK") // -READONLY if it is still a replica
+	if got := ask(t, promoted, "EXISTS kept\r\n", ":"); got != ":1" {
+		t.Error("what both replicas had acknowledged is lost")
+	}
+
+	// The promoted one remembers what it is.
+	try(t, promoted.Kill)
+	try(t, promoted.Restart)
+	if got := ask(t, promoted, "ROLE\r\n", "*"); got != "*3" { // a replica's has five
+		t.Errorf("the promoted server is no master after a restart: ROLE has %s", got)
+	}
+
+	try(t, master.Restart)
+	if err := s.WaitSettled(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if current, err := s.Master(ctx); err != nil || current == master {
+		t.Errorf("the old master is master again (%v)", err)
+	}
+	ask(t, master, "SET refused 1\r\n", "-READONLY")
+
+	try(t, s.Stop)
+	for _, server := range s.all() {
+		gone(t, server.Dir())
+	}
+}
+
+func TestSentinelWorksWithTwoOfThree(t *testing.T) {
+	t.Parallel()
+	s := RunSentinel(t, SentinelOptions{})
+	ctx := limit(t)
+	try(t, s.Sentinels[0].Kill)
+	try(t, s.Sentinels[1].Pause) // and with one the answer is no answer
+	if _, err := s.Master(ctx); err == nil {
+		t.Error("one sentinel of three is taken for a majority")
+	}
+	try(t, s.Sentinels[1].Resume)
+	try(t, s.Servers[0].Kill)
+	if _, err := s.WaitFailover(ctx, s.Servers[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSentinelCutReplicationLosesWhatComesAfter(t *testing.T) {
+	t.Parallel()
+	var cable *relay
+	s := RunSentinel(t, SentinelOptions{ReplicaOf: func(master string) string {
+		cable = newRelay(t, master)
+		return cable.Addr().String()
+	}})
+	ctx := limit(t)
+	master := s.Servers[0]
+	acknowledged(t, master, "kept", replicaCount)
+	cable.cut()
+	acknowledged(t, master, "lost", 0)
+	try(t, master.Kill)
+	promoted, err := s.WaitFailover(ctx, master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, promoted, "EXISTS kept\r\n", ":"); got != ":1" {
+		t.Error("a write from before the cut is lost")
+	}
+	if got := ask(t, promoted, "EXISTS lost\r\n", ":"); got != ":0" {
+		t.Error("a write from after the cut has reached a replica")
+	}
+}
+
+func TestSentinelArgumentsReachTheServers(t *testing.T) {
+	t.Parallel()
+	s := RunSentinel(t, SentinelOptions{Args: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}})
+	master := s.Servers[0]
+	acknowledged(t, master, "kept", replicaCount)
+	for _, replica := range s.Servers[1:] {
+		try(t, replica.Pause)
+	}
+	if err := until(limit(t), "the master misses its replicas", func(ctx context.Context) error {
+		err := redisOrder(ctx, master.Addr(), "SET", "refused", "1")
+		if err == nil {
+			return errors.New("it still accepts writes")
+		}
+		if !strings.Contains(err.Error(), "NOREPLICAS") {
+			t.Errorf("a write without replicas fails with %v, want NOREPLICAS", err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// limit is for what servers do among themselves on a loaded machine.
+func limit(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// acknowledged writes a key and expects so many replicas to have it.
+func acknowledged(t *testing.T, master *Server, key string, replicas int64) {
+	t.Helper()
+	timeout := "10000"
+	if replicas == 0 {
+		timeout = "50" // it is always waited for
+	}
+	conn, err := dial(limit(t), master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := newRedisConn(conn)
+	if _, err := c.call("SET", key, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.call("WAIT", "2", timeout); err != nil || got != replicas {
+		t.Errorf("%v replicas have acknowledged (%v), want %d", got, err, replicas)
+	}
+}
+
+// relay passes connections on to an address until it is cut.
+type relay struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []net.Conn
+	dead  bool
+}
+
+func newRelay(t *testing.T, target string) *relay {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{Listener: listener}
+	t.Cleanup(r.cut)
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", target)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			r.join(near, far)
+		}
+	}()
+	return r
+}
+
+func (r *relay) join(near, far net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
+		near.Close()
+		far.Close()
+		return
+	}
+	r.conns = append(r.conns, near, far)
+	pass := func(to, from net.Conn) {
+		defer to.Close()
+		_, _ = io.Copy(to, from) // ends when either side does
+	}
+	go pass(near, far)
+	go pass(far, near)
+}
+
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dead = true
+	r.Close()
+	for _, conn := range r.conns {
+		conn.Close()
+	}
+}

@@ -1,0 +1,116 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// redisConn speaks as much of Redis's protocol as it takes to put servers
+// together and to look at them.
+type redisConn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// redisError is an error that the server answered with.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+
+// redisCall runs one command on a connection of its own.
+func redisCall(ctx context.Context, addr string, args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	conn, err := dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return newRedisConn(conn).call(args...)
+}
+
+// redisText is redisCall for a command that answers with a string.
+func redisText(ctx context.Context, addr string, args ...string) (string, error) {
+	reply, err := redisCall(ctx, addr, args...)
+	if err != nil {
+		return "", err
+	}
+	text, ok := reply.(string)
+	if !ok {
+		return "", fmt.Errorf("%s answers %s with %v, want a string", addr, args[0], reply)
+	}
+	return text, nil
+}
+
+// redisOrder is redisCall for a command that answers OK or with an error.
+func redisOrder(ctx context.Context, addr string, args ...string) error {
+	if _, err := redisCall(ctx, addr, args...); err != nil {
+		return fmt.Errorf("%s to %s: %w", strings.Join(args, " "), addr, err)
+	}
+	return nil
+}
+
+func newRedisConn(conn net.Conn) *redisConn { return &redisConn{conn, bufio.NewReader(conn)} }
+
+// call runs one command. The answer is a string, an int64, a []any of answers,
+// or nil.
+func (c *redisConn) call(args ...string) (any, error) {
+	var request strings.Builder
+	fmt.Fprintf(&request, "*%d\r\n", len(args))
+	for _, arg := range args {
+		fmt.Fprintf(&request, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	if _, err := io.WriteString(c, request.String()); err != nil {
+		return nil, err
+	}
+	return c.reply()
+}
+
+func (c *redisConn) reply() (any, error) {
+	line, err := c.in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	if line == "" {
+		return nil, errors.New("an empty line instead of an answer")
+	}
+	content := line[1:]
+	switch line[0] {
+	case '+':
+		return content, nil
+	case '-':
+		return nil, redisError(content)
+	case ':':
+		return strconv.ParseInt(content, 10, 64)
+	}
+	size, err := strconv.Atoi(content)
+	if err != nil {
+		return nil, fmt.Errorf("answer %q: %w", line, err)
+	}
+	switch {
+	case size < 0:
+		return nil, nil
+	case line[0] == '$':
+		bulk := make([]byte, size+len("\r\n"))
+		if _, err := io.ReadFull(c.in, bulk); err != nil {
+			return nil, err
+		}
+		return string(bulk[:size]), nil
+	case line[0] == '*':
+		elements := make([]any, size)
+		for i := range elements {
+			if elements[i], err = c.reply(); err != nil {
+				return nil, err
+			}
+		}
+		return elements, nil
+	}
+	return nil, fmt.Errorf("answer %q of an unknown type", line)
+}
