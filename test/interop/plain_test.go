@@ -19,22 +19,23 @@ func TestPlain(t *testing.T) {
 	for name, newPeer := range peersInGo {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sharePlain(t, func(t testing.TB, server *servers.Server) peer {
-				return newPeer(t, connect(t, server))
+			sharePlain(t, func(t testing.TB) plain {
+				client := connect(t, servers.Run(t, servers.Redis))
+				return plain{client, newClient(t, newStore(t, client, redislock.Plain)), newPeer(t, client)}
 			})
 		})
 	}
 }
 
-// plain is dlock and a peer on one server.
+// plain is dlock and a peer that share locks.
 type plain struct {
-	redis *redis.Client
+	redis *redis.Client // the server, or one of them
 	dlock *dlock.Client
 	peer  peer
 }
 
-// sharePlain tests dlock and a peer, each test with a server of its own.
-func sharePlain(t *testing.T, newPeer func(t testing.TB, server *servers.Server) peer) {
+// sharePlain tests dlock and a peer, each test with servers of its own.
+func sharePlain(t *testing.T, start func(t testing.TB) plain) {
 	for name, test := range map[string]func(t *testing.T, p plain){
 		"exclusion":        plainExclusion,
 		"hand-over":        plainHandOver,
@@ -47,10 +48,7 @@ func sharePlain(t *testing.T, newPeer func(t testing.TB, server *servers.Server)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := servers.Run(t, servers.Redis)
-			client := connect(t, server)
-			store := newStore(t, client, redislock.Plain)
-			test(t, plain{client, newClient(t, store), newPeer(t, server)})
+			test(t, start(t))
 		})
 	}
 }

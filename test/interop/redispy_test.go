@@ -23,7 +23,11 @@ func TestRedisPy(t *testing.T) {
 	t.Parallel()
 	t.Run("shared", func(t *testing.T) {
 		t.Parallel()
-		sharePlain(t, newRedisPy)
+		sharePlain(t, func(t testing.TB) plain {
+			server := servers.Run(t, servers.Redis)
+			client := connect(t, server)
+			return plain{client, newClient(t, newStore(t, client, redislock.Plain)), newRedisPy(t, server)}
+		})
 	})
 	t.Run("without a TTL", func(t *testing.T) {
 		t.Parallel()

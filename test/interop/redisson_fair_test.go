@@ -118,6 +118,29 @@ func redissonDeadFairDlock(t *testing.T, s *shared) {
 	unlock(t, w.lease)
 }
 
+// redissonDeadFairBetween: the same when a Java was ahead of the dead dlock, which
+// shortens everybody's place when it is served.
+func redissonDeadFairBetween(t *testing.T, s *shared) {
+	const name, ttl = "dead-between", 2 * time.Second
+	c := s.client(t)
+	lease := tryLock(t, c, name, dlock.WithFair(), dlock.WithTTL(ttl))
+	java := s.javaThread(t, "fair", name)
+	java.beginLock(longTTL)
+	s.awaitQueue(t, name, 1)
+	dead := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Fair: true, Queue: true}
+	if _, err := newStore(t, s.redis, redislock.Redisson).Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
+		t.Fatalf("a fair attempt: %v; want that it is held", err)
+	}
+	later := lockLater(t, c, name, dlock.WithFair(), dlock.WithTTL(ttl))
+	s.awaitQueue(t, name, 3)
+	unlock(t, lease)
+	java.gets()
+	began := java.unlocks()
+	w := granted(t, later, longTTL/2)
+	report(t, "dlock behind a dead dlock behind a Java", []time.Duration{w.at.Sub(began)}, ttl+wakeLimit)
+	unlock(t, w.lease)
+}
+
 // redissonFairJavaGivesUp: those behind a Java that gives up move on.
 func redissonFairJavaGivesUp(t *testing.T, s *shared) {
 	const name = "java-gives-up"

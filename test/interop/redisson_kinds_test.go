@@ -4,18 +4,26 @@ package interop
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
 )
 
+// nameOf makes a name that the tests with another version do not use on the same
+// servers.
+func (s *shared) nameOf(parts ...any) string {
+	return strings.ReplaceAll(strings.TrimSpace(fmt.Sprintln(append(parts, filepath.Base(s.build))...)), " ", "-")
+}
+
 // redissonExclusion: each keeps the other out until it unlocks, whatever the name
 // looks like.
 func redissonExclusion(t *testing.T, s *shared, kind string, opts []dlock.Option) {
 	c := s.client(t)
 	for _, name := range []string{"plain", "a/b:c", "{tag}rest", "锁"} {
-		name = name + "-" + kind
+		name = s.nameOf(name, kind)
 		java := s.javaThread(t, kind, name)
 		java.locks(longTTL)
 		mustRefuse(t, c, name, opts...)
@@ -37,7 +45,7 @@ func redissonWakes(t *testing.T, s *shared, kind string, opts []dlock.Option) {
 	const rounds = 12
 	var toDlock, toJava []time.Duration
 	for round := range rounds {
-		name := fmt.Sprint(kind, "-to-dlock-", round)
+		name := s.nameOf(kind, "to-dlock", round)
 		java := s.javaThread(t, kind, name)
 		java.locks(longTTL)
 		later := lockLater(t, c, name, opts...)
@@ -47,7 +55,7 @@ func redissonWakes(t *testing.T, s *shared, kind string, opts []dlock.Option) {
 		toDlock = append(toDlock, w.at.Sub(began))
 		unlock(t, w.lease)
 
-		name = fmt.Sprint(kind, "-to-java-", round)
+		name = s.nameOf(kind, "to-java", round)
 		lease := tryLock(t, c, name, opts...)
 		java = s.javaThread(t, kind, name)
 		java.beginLock(longTTL)

@@ -39,7 +39,7 @@ type shared struct {
 	url    string
 	java   *child.Process
 	redis  redis.UniversalClient
-	nodes  []*redis.Client // all servers that anybody may listen to
+	nodes  []*redis.Client                  // all servers that anybody may listen to
 	client func(t testing.TB) *dlock.Client // of a process of its own, as it were
 }
 
@@ -59,6 +59,7 @@ func TestRedisson(t *testing.T) {
 			"fair order":          redissonFairOrder,
 			"dead fair Java":      redissonDeadFairJava,
 			"dead fair dlock":     redissonDeadFairDlock,
+			"dead fair between":   redissonDeadFairBetween,
 			"fair Java gives up":  redissonFairJavaGivesUp,
 			"fair dlock gives up": redissonFairDlockGivesUp,
 		} {
