@@ -24,3 +24,38 @@ func TestRedissonSentinel(t *testing.T) {
 		s.testKinds(t)
 	})
 }
+
+// TestRedissonCluster: the same with three masters, where Redisson publishes and
+// listens within the shard of the lock, and only there.
+func TestRedissonCluster(t *testing.T) {
+	t.Parallel()
+	cluster := servers.RunCluster(t)
+	eachRedisson(t, func(t *testing.T, build string) {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Nodes.Addrs()})
+		t.Cleanup(func() { client.Close() })
+		s := share(t, build, cluster.URL(), client, cluster.Nodes...)
+		s.testKinds(t)
+		t.Run("Java listens within the shard", func(t *testing.T) {
+			t.Parallel()
+			redissonSharded(t, s)
+		})
+	})
+}
+
+// redissonSharded: how Java listens is why dlock publishes in both ways.
+func redissonSharded(t *testing.T, s *shared) {
+	name := s.nameOf("sharded")
+	holder, waiter := s.javaThread(t, "lock", name), s.javaThread(t, "lock", name)
+	holder.locks(longTTL)
+	waiter.beginLock(longTTL)
+	s.awaitSubscriber(t, name)
+	for _, node := range s.nodes {
+		general, err := node.PubSubChannels(t.Context(), "*"+name+"*").Result()
+		if err != nil || len(general) > 0 {
+			t.Errorf("Java listens to %q (%v), want that it listens within the shard only", general, err)
+		}
+	}
+	holder.unlocks()
+	waiter.gets()
+	waiter.unlocks()
+}
