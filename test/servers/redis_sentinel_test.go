@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,9 +131,9 @@ func limit(t *testing.T) context.Context {
 // acknowledged writes a key and expects so many replicas to have it.
 func acknowledged(t *testing.T, master *Server, key string, replicas int64) {
 	t.Helper()
-	timeout := "10000"
-	if replicas == 0 {
-		timeout = "50" // it is always waited for
+	want, timeout := replicas, "10000"
+	if want == 0 {
+		want, timeout = 1, "50" // for somebody who is not to come
 	}
 	conn, err := dial(limit(t), master.Addr())
 	if err != nil {
@@ -143,7 +144,7 @@ func acknowledged(t *testing.T, master *Server, key string, replicas int64) {
 	if _, err := c.call("SET", key, "1"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.call("WAIT", "2", timeout); err != nil || got != replicas {
+	if got, err := c.call("WAIT", strconv.FormatInt(want, 10), timeout); err != nil || got != replicas {
 		t.Errorf("%v replicas have acknowledged (%v), want %d", got, err, replicas)
 	}
 }

@@ -1,0 +1,79 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestGroupIsOfServersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	g := RunGroup(t, 5, Redis, "--appendonly", "no")
+	ids := make(map[string]bool)
+	for _, s := range g {
+		answers(t, s)
+		if g.At(s.Addr()) != s {
+			t.Errorf("At(%s) is another server", s.Addr())
+		}
+		info, err := redisText(limit(t), s.Addr(), "INFO")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(info) {
+			if strings.HasPrefix(line, "run_id:") {
+				ids[line] = true
+			}
+		}
+		if want := "aof_enabled:0"; !strings.Contains(info, want) {
+			t.Errorf("INFO does not say %s", want)
+		}
+	}
+	if len(ids) != 5 {
+		t.Errorf("%d servers run, want 5", len(ids))
+	}
+	try(t, g[2].Kill)
+	if got := len(g.running()); got != 4 {
+		t.Errorf("%d servers run after Kill, want 4", got)
+	}
+	try(t, g.Stop)
+	for _, s := range g {
+		gone(t, s.Dir())
+	}
+}
+
+func TestGroupIsAllOrNone(t *testing.T) {
+	t.Parallel()
+	fails := errors.New("no third server")
+	var dirs []string
+	starting := make(chan *Server, 2)
+	_, err := startEach(3, func(i int) (*Server, error) {
+		if i == 2 {
+			dirs = append(dirs, (<-starting).Dir(), (<-starting).Dir())
+			return nil, fails
+		}
+		s, err := Start(Redis)
+		starting <- s
+		return s, err
+	})
+	if !errors.Is(err, fails) {
+		t.Errorf("starting a group reports %v, want %v", err, fails)
+	}
+	for _, dir := range dirs {
+		gone(t, dir)
+	}
+}
+
+func TestUntilSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := until(ctx, "it works", func(context.Context) error {
+		cancel(errors.New("no more time"))
+		return errors.New("it does not")
+	})
+	for _, want := range []string{"it works", "it does not", "no more time"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want it to say %q", err, want)
+		}
+	}
+}

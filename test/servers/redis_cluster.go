@@ -1,0 +1,261 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	shardCount         = 3
+	slotCount          = 16384
+	clusterNodeTimeout = time.Second
+)
+
+// Cluster is a Redis Cluster of three masters, each with a replica that takes
+// over about two seconds after its master has died.
+type Cluster struct {
+	Nodes Group // first the masters, then the replica of each
+}
+
+// RunCluster starts a Cluster for a test, with additional arguments for its
+// servers, and stops it when the test is over.
+func RunCluster(t testing.TB, args ...string) *Cluster {
+	t.Helper()
+	c, err := StartCluster(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Nodes.stopAfter(t)
+	return c
+}
+
+// StartCluster starts a Cluster and waits until it has settled.
+func StartCluster(args ...string) (*Cluster, error) {
+	nodes, err := StartGroup(2*shardCount, clusterNode, args...)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Nodes: nodes}
+	if err := c.create(); err != nil {
+		for _, node := range c.Nodes {
+			err = fmt.Errorf("%w\n%s", err, node.Log())
+		}
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// clusterNode keeps what it knows of the cluster with its data.
+var clusterNode = func() *Kind {
+	kind := *Redis
+	kind.Args = func(in Instance) []string {
+		args := append(Redis.Args(in),
+			"--cluster-enabled", "yes",
+			"--cluster-port", strconv.Itoa(busPort(in.Port)),
+			"--cluster-node-timeout", strconv.FormatInt(clusterNodeTimeout.Milliseconds(), 10),
+		)
+		return append(args, replication...)
+	}
+	kind.URL = clusterURL
+	return &kind
+}()
+
+// busPort is where nodes talk to each other. By default it is so much higher
+// than the other port, among those that Linux gives to outgoing connections,
+// and could be taken when a node comes back.
+func busPort(port int) int { return port - 10000 }
+
+func clusterURL(addrs string) string { return "redis+cluster://" + addrs }
+
+// URL is where clients learn of the nodes.
+func (c *Cluster) URL() string { return clusterURL(c.Nodes.list()) }
+
+// Stop stops all nodes.
+func (c *Cluster) Stop() error { return c.Nodes.Stop() }
+
+// create makes a cluster of nodes that do not know each other yet.
+func (c *Cluster) create() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
+	defer cancel()
+	ids := make([]string, len(c.Nodes))
+	for i, node := range c.Nodes {
+		var err error
+		if ids[i], err = redisText(ctx, node.Addr(), "CLUSTER", "MYID"); err != nil {
+			return err
+		}
+		if err := redisOrder(ctx, node.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return err
+		}
+		if i < shardCount {
+			first, last := slotCount*i/shardCount, slotCount*(i+1)/shardCount-1
+			if err := redisOrder(ctx, node.Addr(), "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+				return err
+			}
+		}
+		// Everybody meets everybody, so that nobody waits for gossip.
+		for _, other := range c.Nodes[:i] {
+			if err := redisOrder(ctx, node.Addr(), "CLUSTER", "MEET", other.in.Host,
+				strconv.Itoa(other.in.Port), strconv.Itoa(busPort(other.in.Port))); err != nil {
+				return err
+			}
+		}
+	}
+	for i, replica := range c.Nodes[shardCount:] {
+		if err := until(ctx, "a replica knows its master", func(ctx context.Context) error {
+			return redisOrder(ctx, replica.Addr(), "CLUSTER", "REPLICATE", ids[i])
+		}); err != nil {
+			return err
+		}
+	}
+	return c.WaitSettled(ctx)
+}
+
+// WaitSettled waits until all nodes run, agree on who is what, and say that the
+// cluster works, and the replicas have the data of their masters.
+func (c *Cluster) WaitSettled(ctx context.Context) error {
+	return until(ctx, "the nodes have found each other", func(ctx context.Context) error {
+		if len(c.Nodes.running()) < len(c.Nodes) {
+			return errors.New("a node is down")
+		}
+		views, err := c.views(ctx)
+		if err != nil {
+			return err
+		}
+		for _, view := range views {
+			masters := 0
+			for _, node := range view {
+				if node.master {
+					masters++
+				} else if err := follows(ctx, node.Server); err != nil {
+					return err
+				}
+			}
+			if len(view) != len(c.Nodes) || masters != shardCount {
+				return fmt.Errorf("a node knows %d nodes with %d masters, want %d with %d",
+					len(view), masters, len(c.Nodes), shardCount)
+			}
+		}
+		return nil
+	})
+}
+
+// Master is the node that the key is on. All that run agree on it.
+func (c *Cluster) Master(ctx context.Context, key string) (*Server, error) {
+	running := c.Nodes.running()
+	if len(running) == 0 {
+		return nil, errors.New("no node runs")
+	}
+	reply, err := redisCall(ctx, running[0].Addr(), "CLUSTER", "KEYSLOT", key)
+	if err != nil {
+		return nil, err
+	}
+	slot, ok := reply.(int64)
+	if !ok {
+		return nil, fmt.Errorf("answer %v, want a slot", reply)
+	}
+	views, err := c.views(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var master *Server
+	for _, view := range views {
+		i := slices.IndexFunc(view, func(n clusterView) bool { return n.master && n.serves(int(slot)) })
+		switch {
+		case i < 0:
+			return nil, fmt.Errorf("a node knows no master for slot %d", slot)
+		case master == nil:
+			master = view[i].Server
+		case master != view[i].Server:
+			return nil, fmt.Errorf("the nodes disagree on slot %d: %s or %s", slot, master.Addr(), view[i].Addr())
+		}
+	}
+	return master, nil
+}
+
+// WaitFailover waits until another node than old has the key, and returns it.
+func (c *Cluster) WaitFailover(ctx context.Context, key string, old *Server) (*Server, error) {
+	var master *Server
+	err := until(ctx, "another node than "+old.Addr()+" has the key "+key, func(ctx context.Context) (err error) {
+		if master, err = c.Master(ctx, key); err != nil {
+			return err
+		}
+		if master == old {
+			return errors.New("the nodes still name it")
+		}
+		return nil
+	})
+	return master, err
+}
+
+// clusterView is what a node knows of another, or of itself.
+type clusterView struct {
+	*Server
+	master bool
+	slots  []string // "0-5460", "7000"
+}
+
+func (v clusterView) serves(slot int) bool {
+	return slices.ContainsFunc(v.slots, func(s string) bool {
+		first, last, isRange := strings.Cut(s, "-")
+		if !isRange {
+			last = first
+		}
+		from, fromErr := strconv.Atoi(first)
+		to, toErr := strconv.Atoi(last)
+		return fromErr == nil && toErr == nil && from <= slot && slot <= to
+	})
+}
+
+// views are what the running nodes know of those that have not failed, provided
+// that each says that the cluster works.
+func (c *Cluster) views(ctx context.Context) ([][]clusterView, error) {
+	running := c.Nodes.running()
+	views := make([][]clusterView, len(running))
+	for i, node := range running {
+		info, err := redisText(ctx, node.Addr(), "CLUSTER", "INFO")
+		if err != nil {
+			return nil, err
+		}
+		if !strings.Contains(info, "cluster_state:ok") {
+			return nil, fmt.Errorf("%s says:\n%s", node.Addr(), info)
+		}
+		if views[i], err = c.view(ctx, node); err != nil {
+			return nil, err
+		}
+	}
+	return views, nil
+}
+
+// view reads lines of: id host:port@bus,name flags master ping pong epoch link slots...
+func (c *Cluster) view(ctx context.Context, node *Server) ([]clusterView, error) {
+	text, err := redisText(ctx, node.Addr(), "CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	var view []clusterView
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 {
+			return nil, fmt.Errorf("%s says %q, which is no node", node.Addr(), line)
+		}
+		addr, _, _ := strings.Cut(fields[1], "@")
+		flags := strings.Split(fields[2], ",")
+		if fields[7] != "connected" || slices.ContainsFunc(flags, func(f string) bool {
+			return strings.HasPrefix(f, "fail") || f == "handshake"
+		}) {
+			continue
+		}
+		known := c.Nodes.At(addr)
+		if known == nil {
+			return nil, fmt.Errorf("%s knows %s, which is none of %v", node.Addr(), addr, c.Nodes.Addrs())
+		}
+		view = append(view, clusterView{known, slices.Contains(flags, "master"), fields[8:]})
+	}
+	return view, nil
+}

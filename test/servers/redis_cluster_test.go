@@ -1,0 +1,87 @@
+package servers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestClusterAnswersOnAllSlots(t *testing.T) {
+	t.Parallel()
+	c := RunCluster(t)
+	ctx := limit(t)
+	if want := "redis+cluster://" + strings.Join(c.Nodes.Addrs(), ","); c.URL() != want {
+		t.Errorf("URL is %s, want %s", c.URL(), want)
+	}
+	for i, node := range c.Nodes {
+		info, err := redisText(ctx, node.Addr(), "CLUSTER", "INFO")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:6"} {
+			if !strings.Contains(info, want) {
+				t.Errorf("node %d does not say %s:\n%s", i, want, info)
+			}
+		}
+	}
+	served := make(map[*Server]bool)
+	for i := range 20 {
+		key := fmt.Sprint("key", i)
+		master, err := c.Master(ctx, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served[master] = true
+		acknowledged(t, master, key, 1)
+		for _, other := range c.Nodes {
+			if other != master {
+				ask(t, other, "SET "+key+" 1\r\n", "-MOVED")
+			}
+		}
+	}
+	if len(served) != shardCount {
+		t.Errorf("20 keys are on %d masters, want %d", len(served), shardCount)
+	}
+}
+
+func TestClusterFailsOverAndTakesTheOldMasterBack(t *testing.T) {
+	t.Parallel()
+	c := RunCluster(t)
+	ctx := limit(t)
+	old, err := c.Master(ctx, "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	acknowledged(t, old, "kept", 1)
+	try(t, old.Kill)
+	promoted, err := c.WaitFailover(ctx, "kept", old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, promoted, "EXISTS kept\r\n", ":"); got != ":1" {
+		t.Error("what the replica had acknowledged is lost")
+	}
+	try(t, old.Restart)
+	if err := c.WaitSettled(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Master(ctx, "kept"); err != nil || got != promoted {
+		t.Errorf("the master is %v (%v) after the old one came back, want the promoted one", got, err)
+	}
+	acknowledged(t, promoted, "{kept}after", 1)
+
+	try(t, c.Stop)
+	for _, node := range c.Nodes {
+		gone(t, node.Dir())
+	}
+}
+
+func TestClusterArgumentsReachTheServers(t *testing.T) {
+	t.Parallel()
+	c := RunCluster(t, "--maxmemory-policy", "volatile-lru")
+	for _, node := range c.Nodes {
+		if info, err := redisText(limit(t), node.Addr(), "INFO", "memory"); err != nil || !strings.Contains(info, "maxmemory_policy:volatile-lru") {
+			t.Errorf("the policy is not volatile-lru (%v):\n%s", err, info)
+		}
+	}
+}
