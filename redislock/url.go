@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strconv"
@@ -89,10 +90,7 @@ func parseAddress(raw string) (*address, error) {
 }
 
 func (a *address) parseUser(info string) error {
-	user, password, both := strings.Cut(info, ":")
-	if !both && a.scheme == "" {
-		return fmt.Errorf("%w: a password has a colon before it", errURL)
-	}
+	user, password, _ := strings.Cut(info, ":")
 	var err error
 	if a.user, err = url.PathUnescape(user); err == nil {
 		a.password, err = url.PathUnescape(password)
@@ -213,7 +211,11 @@ func (a *address) single(config *tls.Config) (redis.UniversalClient, error) {
 	}
 	opts.Username, opts.Password = a.user, a.password
 	if opts.TLSConfig = config; config != nil {
-		config.ServerName, _, _ = strings.Cut(a.hosts[0], ":")
+		host, _, err := net.SplitHostPort(a.hosts[0])
+		if err != nil {
+			return nil, fmt.Errorf("%w: the host cannot be read", errURL)
+		}
+		config.ServerName = host
 	}
 	return redis.NewClient(opts), nil
 }

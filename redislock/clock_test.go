@@ -1,0 +1,30 @@
+package redislock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestServerClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c serverClock
+		if now := c.now(); now != 0 {
+			t.Errorf("%d before anything was read; want 0", now)
+		}
+		c.readText("1000000")
+		time.Sleep(3 * time.Second)
+		if now := c.now(); now != 4000000 {
+			t.Errorf("%d three seconds after a reading of 1000000; want 4000000", now)
+		}
+		time.Sleep(maxReadingAge)
+		if now := c.now(); now != 0 {
+			t.Errorf("%d from a reading that is too old; want 0", now)
+		}
+		c.readText("not a number")
+		c.readText(nil)
+		if now := c.now(); now != 0 {
+			t.Errorf("%d from what is no reading; want 0", now)
+		}
+	})
+}

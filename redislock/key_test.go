@@ -1,0 +1,63 @@
+package redislock
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestKeysAreNames(t *testing.T) {
+	for _, name := range []string{"a", "orders/42", "a b", "{tag}a", "a{tag}b", "锁", "redisson", "dlock"} {
+		for _, s := range []*Store{{}, {cluster: true}} {
+			if key := s.keyOf(name); key != name {
+				t.Errorf("the key of %q is %q, which other programs do not look at (cluster: %v)", name, key, s.cluster)
+			}
+		}
+	}
+}
+
+func TestEscapedNames(t *testing.T) {
+	inCluster := map[string]bool{ // and whether it is escaped on one server too
+		"a}b": false, "a{b": false, "a{}b": false, "}{": false, "a{}{b}": false, "100%}": false,
+		"redisson_lock_token:{a}": true, "redisson_lock_queue:{a}": true, "redisson_lock_timeout:{a}": true,
+		"redisson_unlock_latch:{a}:0": true, "dlock:token:{a}": true, "dlock:name:a%7Db": true,
+	}
+	seen := map[string]string{}
+	for name, always := range inCluster {
+		if key := (&Store{}).keyOf(name); (key != name) != always {
+			t.Errorf("the key of %q on one server is %q", name, key)
+		}
+		key := (&Store{cluster: true}).keyOf(name)
+		if key == name {
+			t.Errorf("%q is not escaped in a cluster", name)
+		}
+		if back := nameOf(key); back != name {
+			t.Errorf("%q comes back from its key %q as %q", name, key, back)
+		}
+		if other, twice := seen[key]; twice {
+			t.Errorf("%q and %q have the same key %q", name, other, key)
+		}
+		seen[key] = name
+	}
+}
+
+// FuzzKeys checks what a cluster demands: all keys of a lock in one slot.
+func FuzzKeys(f *testing.F) {
+	for _, name := range []string{"a", "{", "}", "{}", "a{b}c", "{a", "a}", "{}{a}", "}{a}", "dlock:", "redisson_lock_token:", "%"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if name == "" || len(name) > 255 || strings.ContainsRune(name, 0) {
+			return
+		}
+		s := &Store{cluster: true}
+		key := s.keyOf(name)
+		if back := nameOf(key); back != name {
+			t.Errorf("%q comes back as %q", name, back)
+		}
+		for _, other := range append(s.queueOf(key), s.counterOf(key), s.channelOf(key), s.channelOf(key)+":0123") {
+			if hashTag(other) != hashTag(key) {
+				t.Errorf("name %q: the key %q is hashed by %q, but %q by %q", name, key, hashTag(key), other, hashTag(other))
+			}
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package redislock
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestOpenReadsTheURL(t *testing.T) {
+	t.Run("one server", func(t *testing.T) {
+		s := open(t, "redis://ann:p%40ss%3A1@example.test:7000/3?protocol=plain&read_timeout=700ms")
+		o := s.client.(*redis.Client).Options()
+		if o.Addr != "example.test:7000" || o.DB != 3 || o.Username != "ann" || o.Password != "p@ss:1" || o.ReadTimeout != 700*time.Millisecond {
+			t.Errorf("address %s, database %d, user %s, password %s, read timeout %v", o.Addr, o.DB, o.Username, o.Password, o.ReadTimeout)
+		}
+		if o.TLSConfig != nil || s.protocol != Plain {
+			t.Errorf("TLS %v, %v; want no TLS and plain", o.TLSConfig, s.protocol)
+		}
+	})
+	t.Run("defaults", func(t *testing.T) {
+		s := open(t, "redis://example.test")
+		o := s.client.(*redis.Client).Options()
+		if o.Addr != "example.test:6379" || o.DB != 0 || s.protocol != Redisson || s.replicas != 0 || s.timeout != DefaultReplicaTimeout {
+			t.Errorf("address %s, database %d, %v, %d replicas within %v", o.Addr, o.DB, s.protocol, s.replicas, s.timeout)
+		}
+	})
+	t.Run("password alone", func(t *testing.T) {
+		o := open(t, "redis://:secret@[::1]:7000").client.(*redis.Client).Options()
+		if o.Addr != "[::1]:7000" || o.Username != "" || o.Password != "secret" {
+			t.Errorf("address %s, user %q, password %q", o.Addr, o.Username, o.Password)
+		}
+	})
+	t.Run("TLS", func(t *testing.T) {
+		o := open(t, "rediss://example.test").client.(*redis.Client).Options()
+		if o.TLSConfig == nil || o.TLSConfig.InsecureSkipVerify || o.TLSConfig.ServerName != "example.test" {
+			t.Errorf("TLS %+v; want one that verifies example.test", o.TLSConfig)
+		}
+		if o := open(t, "rediss://[::1]:7000").client.(*redis.Client).Options(); o.TLSConfig.ServerName != "::1" {
+			t.Errorf("TLS verifies %q; want ::1", o.TLSConfig.ServerName)
+		}
+	})
+	t.Run("Sentinel", func(t *testing.T) {
+		s := open(t, "redis+sentinel://a:1,b,c:3/main?replicas=2&replica_timeout=300ms&db=4")
+		if _, ok := s.client.(*redis.Client); !ok || s.cluster || s.replicas != 2 || s.timeout != 300*time.Millisecond {
+			t.Errorf("%T, %d replicas within %v", s.client, s.replicas, s.timeout)
+		}
+		if o := s.client.(*redis.Client).Options(); o.DB != 4 {
+			t.Errorf("database %d; want 4", o.DB)
+		}
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		s := open(t, "redis+cluster://a:1,b/?tls=true")
+		o := s.client.(*redis.ClusterClient).Options()
+		if !s.cluster || strings.Join(o.Addrs, " ") != "a:1 b:6379" || o.TLSConfig == nil {
+			t.Errorf("addresses %v, TLS %v", o.Addrs, o.TLSConfig)
+		}
+	})
+}
+
+func open(t *testing.T, url string) *Store {
+	t.Helper()
+	s, err := Open(url)
+	if err != nil {
+		t.Fatalf("Open(%q): %v", url, err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestBadURLs(t *testing.T) {
+	const canary = "canary7bird"
+	for url, says := range map[string]string{
+		"":                                         "does not begin",
+		"redis":                                    "does not begin",
+		"http://x":                                 "does not begin",
+		"redis://":                                 "a host is missing",
+		"redis://a,b":                              "one host, not 2",
+		"redis://a/x":                              "database",
+		"redis://a?protocol=3":                     "not redisson or plain",
+		"redis://a?replicas=-1":                    "not a number of replicas",
+		"redis://a?replica_timeout=5":              "not a duration",
+		"redis://a?no_such=1":                      "no_such",
+		"redis://a?tls=maybe":                      "not true or false",
+		"redis://a?ca=/x":                          "are for TLS",
+		"rediss://a?ca=/no/such/file":              "no such file",
+		"rediss://a?ca=url_test.go":                "no certificate",
+		"rediss://a?cert=/no/such/file":            "cert and key",
+		"redis+sentinel://a":                       "name of the master",
+		"redis+sentinel://a/b/c":                   "name of the master",
+		"redis+cluster://a/3":                      "no path",
+		"redis://u:" + canary + "%zz@a":            "'%'",
+		"redis://u:" + canary + "@":                "a host is missing",
+		"redis://u:" + canary + "@a,b":             "one host",
+		"redis://u:" + canary + "@a/x":             "database",
+		"redis+cluster://u:" + canary + "@a?bad=1": "bad",
+		"redis+sentinel://a/m?sentinel_password=" + canary + "&bad=1": "bad",
+		"redis://a?replicas=1%zz&password=" + canary:                  "cannot be read",
+	} {
+		store, err := Open(url)
+		if err == nil {
+			store.Close()
+			t.Errorf("Open(%q) works; want an error that says %q", url, says)
+			continue
+		}
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("Open(%q): %v; want it to say %q", url, err, says)
+		}
+		if strings.Contains(err.Error(), canary) {
+			t.Errorf("Open(%q) shows the password: %v", url, err)
+		}
+	}
+}
