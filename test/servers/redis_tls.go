@@ -1,0 +1,193 @@
+package servers
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// User is an account of a server with access control.
+type User struct {
+	Name, Password string
+	rules          []string
+}
+
+// The users of a RedisTLS. The first has a password that must be escaped in a URL.
+var (
+	Anything   = User{"anything", "p@ss/w:rd%#?", []string{"~*", "&*", "+@all"}}
+	NoScripts  = User{"noscripts", "secret2", []string{"~*", "&*", "+@all", "-@scripting"}}
+	OrdersOnly = User{"ordersonly", "secret3", []string{
+		"~orders:*", "&orders:*", // as such, and as a hash tag
+		"~*{orders:*", "&*{orders:*",
+		"+@all",
+	}}
+)
+
+// RedisTLS is a Redis server that speaks only TLS, with a certificate for
+// 127.0.0.1 and localhost by an authority of its own, and knows only the users
+// Anything, who is in its URL, NoScripts and OrdersOnly.
+type RedisTLS struct {
+	*Server
+	CAFile string      // the authority's certificate, in PEM
+	Config *tls.Config // for clients
+}
+
+// RunRedisTLS starts a RedisTLS for a test, and stops it when the test is over.
+func RunRedisTLS(t testing.TB, args ...string) *RedisTLS {
+	t.Helper()
+	s, err := StartRedisTLS(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Group{s.Server}.stopAfter(t)
+	return s
+}
+
+// StartRedisTLS starts a RedisTLS with additional arguments.
+func StartRedisTLS(args ...string) (*RedisTLS, error) {
+	files, err := newCertificates()
+	if err != nil {
+		return nil, fmt.Errorf("making certificates: %w", err)
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(files[caFile])
+	config := &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+
+	kind := *Redis
+	kind.Init = func(in Instance) ([]Command, error) {
+		for name, content := range files {
+			if err := writeOwned(filepath.Join(in.Dir, name), string(content)); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	kind.Args = func(in Instance) []string {
+		args := append(Redis.Args(in),
+			"--port", "0",
+			"--tls-port", strconv.Itoa(in.Port),
+			"--tls-ca-cert-file", filepath.Join(in.Dir, caFile),
+			"--tls-cert-file", filepath.Join(in.Dir, certificateFile),
+			"--tls-key-file", filepath.Join(in.Dir, keyFile),
+			"--tls-auth-clients", "no",
+			"--user", "default", "off",
+		)
+		for _, user := range []User{Anything, NoScripts, OrdersOnly} {
+			args = append(args, "--user", user.Name, "on", ">"+user.Password)
+			args = append(args, user.rules...)
+		}
+		return args
+	}
+	kind.Probe = func(ctx context.Context, addr string) error {
+		conn, err := login(ctx, addr, config, Anything)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = conn.call("PING") // an error until the data is read
+		return err
+	}
+	kind.URL = func(addr string) string { return secureURL(addr, Anything) }
+
+	s, err := Start(&kind, args...)
+	if err != nil {
+		return nil, err
+	}
+	return &RedisTLS{Server: s, CAFile: filepath.Join(s.Dir(), caFile), Config: config}, nil
+}
+
+// URLFor is the URL for another user than Anything.
+func (s *RedisTLS) URLFor(user User) string { return secureURL(s.Addr(), user) }
+
+func secureURL(addr string, user User) string {
+	u := url.URL{Scheme: "rediss", User: url.UserPassword(user.Name, user.Password), Host: addr, Path: "/0"}
+	return u.String()
+}
+
+// login makes a connection as a user.
+func login(ctx context.Context, addr string, config *tls.Config, user User) (*redisConn, error) {
+	plain, err := dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	config = config.Clone()
+	if config.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+		plain.Close()
+		return nil, err
+	}
+	conn := newRedisConn(tls.Client(plain, config))
+	if _, err := conn.call("AUTH", user.Name, user.Password); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+const (
+	caFile          = "ca.pem"
+	certificateFile = "server.pem"
+	keyFile         = "server-key.pem"
+)
+
+// newCertificates makes an authority, which is forgotten, and a server's
+// certificate by it: the contents of the files that a server needs.
+func newCertificates() (map[string][]byte, error) {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	valid := func(serial int64, name string) *x509.Certificate {
+		return &x509.Certificate{
+			SerialNumber: big.NewInt(serial),
+			Subject:      pkix.Name{CommonName: name},
+			NotBefore:    time.Now().Add(-24 * time.Hour), // also for a server whose clock is moved
+			NotAfter:     time.Now().Add(24 * time.Hour),
+		}
+	}
+	ca := valid(1, "dlock tests")
+	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage = true, true, x509.KeyUsageCertSign
+	server := valid(2, "localhost")
+	server.DNSNames = []string{"localhost"}
+	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	server.KeyUsage = x509.KeyUsageDigitalSignature
+	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+
+	caBytes, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	if err != nil {
+		return nil, err
+	}
+	serverBytes, err := x509.CreateCertificate(rand.Reader, server, ca, &key.PublicKey, caKey)
+	if err != nil {
+		return nil, err
+	}
+	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		caFile:          pemOf("CERTIFICATE", caBytes),
+		certificateFile: pemOf("CERTIFICATE", serverBytes),
+		keyFile:         pemOf("PRIVATE KEY", keyBytes),
+	}, nil
+}
+
+func pemOf(kind string, content []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content})
+}
