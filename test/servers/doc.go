@@ -8,6 +8,15 @@
 //	redis.Restart()                     // with the data that survived it
 //	redis.Pause(); redis.Resume()       // a server that hangs
 //
+// Servers that belong together are started together, and their parts are
+// servers like any other:
+//
+//	servers.RunGroup(t, 5, servers.Redis)                 // that know nothing of each other
+//	servers.RunSentinel(t, servers.SentinelOptions{})     // master, replicas, sentinels
+//	servers.RunCluster(t)                                 // masters with a replica each
+//	servers.RunRedisTLS(t)                                // with users who may not do everything
+//	servers.Run(t, servers.WithClock(servers.Redis))      // then SetClock
+//
 // A test that only needs an address takes it from [URL], which honours
 // DLOCK_TEST_REDIS=redis://... and the like.
 //

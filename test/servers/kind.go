@@ -27,6 +27,13 @@ type Kind struct {
 	// and writes its log to stdout or stderr.
 	Args func(in Instance) []string
 
+	// Env is added to the environment of the program. Optional.
+	Env func(in Instance) []string
+
+	// Started is called when the program's process answers, or has been given
+	// up. Optional.
+	Started func(pid int) error
+
 	// StopSignal asks for an orderly end. Default SIGTERM.
 	StopSignal syscall.Signal
 

@@ -29,6 +29,7 @@ var Postgres = &Kind{
 			"-p", strconv.Itoa(in.Port),
 			"-k", "", // no socket in the file system
 			"-c", "shared_buffers=32MB",
+			"-c", "dynamic_shared_memory_type=mmap", // in files of its folder, which go with it
 		}
 	},
 	StopSignal: syscall.SIGINT, // "fast": SIGTERM would wait for clients to leave

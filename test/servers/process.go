@@ -18,9 +18,9 @@ type process struct {
 	err  error         // how it ended; to be read after done
 }
 
-// launch starts a program in dir with its output appended to the file log. The
-// program is killed when this process ends.
-func launch(command Command, dir, log string) (*process, error) {
+// launch starts a program in dir with its output appended to the file log, and
+// env added to its environment. The program is killed when this process ends.
+func launch(command Command, env []string, dir, log string) (*process, error) {
 	output, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -30,6 +30,7 @@ func launch(command Command, dir, log string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := startFromLastingThread(cmd); err != nil {
 		return nil, err

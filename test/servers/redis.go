@@ -7,7 +7,8 @@ import (
 
 // Redis keeps its data in an append-only file that is synced before every
 // answer, so that what it acknowledged survives Kill. Arguments that are given
-// to Start can turn that off: "--appendonly", "no".
+// to Start can turn that off ("--appendonly", "no") or make it forget even
+// without a crash ("--maxmemory", "2mb", "--maxmemory-policy", "allkeys-lru").
 var Redis = &Kind{
 	Name:   "redis",
 	Binary: "redis-server",

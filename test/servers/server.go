@@ -178,14 +178,22 @@ func (s *Server) restart(empty bool) error {
 // run starts the process and waits until it answers.
 func (s *Server) run() error {
 	command := append(Command{s.in.Binary}, append(s.kind.Args(s.in), s.extra...)...)
-	proc, err := launch(command, s.in.Dir, s.logFile())
+	var env []string
+	if s.kind.Env != nil {
+		env = s.kind.Env(s.in)
+	}
+	proc, err := launch(command, env, s.in.Dir, s.logFile())
 	if err != nil {
 		return err
 	}
 	s.proc = proc
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
-	return s.WaitReady(ctx)
+	err = s.WaitReady(ctx)
+	if s.kind.Started != nil {
+		err = errors.Join(err, s.kind.Started(proc.pid))
+	}
+	return err
 }
 
 // halt asks the server to end and waits. One that does not want to is killed,

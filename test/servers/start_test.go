@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -91,5 +92,29 @@ func TestExtraArgumentsWin(t *testing.T) {
 	try(t, s.Restart)
 	if got := ask(t, s, "EXISTS kept\r\n", ":"); got != ":0" {
 		t.Errorf("EXISTS says %s: the data survived without an append-only file", got)
+	}
+}
+
+func TestArgumentsLimitTheMemoryOfRedis(t *testing.T) {
+	t.Parallel()
+	value := strings.Repeat("x", 100_000)
+	fill := func(s *Server) error {
+		for i := range 100 {
+			if err := redisOrder(t.Context(), s.Addr(), "SET", strconv.Itoa(i), value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	full := Run(t, Redis, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
+	if err := fill(full); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("10 MB into a server of 4 MB: %v, want OOM", err)
+	}
+	forgetful := Run(t, Redis, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru")
+	if err := fill(forgetful); err != nil {
+		t.Errorf("10 MB into a server that forgets: %v", err)
+	}
+	if got := ask(t, forgetful, "EXISTS 0\r\n", ":"); got != ":0" {
+		t.Error("the first of 10 MB is still there in 4 MB")
 	}
 }

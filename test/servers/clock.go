@@ -1,0 +1,93 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// faketime is a library that tells programs another time, from Debian's package
+// "faketime".
+const faketime = "/usr/lib/*/faketime/libfaketime.so.1"
+
+// WithClock is the kind of server whose clock can be moved while it runs, with
+// SetClock. What moves is the date; clocks that only measure how much time
+// passes go on as they did. Memcached has only such a clock, so its does not move.
+func WithClock(kind *Kind) *Kind {
+	moved := *kind
+	moved.Init = func(in Instance) ([]Command, error) {
+		libraries, err := filepath.Glob(faketime)
+		if err != nil || len(libraries) == 0 {
+			return nil, fmt.Errorf("faketime is not installed (no %s): run `make servers` as root, which installs it from Debian's packages (%w)",
+				faketime, errors.Join(err, fs.ErrNotExist))
+		}
+		if _, err := os.Stat(clockFile(in)); errors.Is(err, fs.ErrNotExist) { // a moved clock survives RestartEmpty
+			if err := setClock(in, 0); err != nil {
+				return nil, err
+			}
+		}
+		if kind.Init == nil {
+			return nil, nil
+		}
+		return kind.Init(in)
+	}
+	moved.Env = func(in Instance) []string {
+		env := []string{
+			"FAKETIME_TIMESTAMP_FILE=" + clockFile(in),
+			"FAKETIME_NO_CACHE=1",
+			"FAKETIME_DONT_FAKE_MONOTONIC=1",
+		}
+		if libraries, err := filepath.Glob(faketime); err == nil && len(libraries) > 0 {
+			// The C library comes before the server's own allocator, which
+			// asks for the time while the other library needs memory to tell it.
+			env = append(env, "LD_PRELOAD="+libraries[0]+" libc.so.6")
+		}
+		if kind.Env != nil {
+			env = append(env, kind.Env(in)...)
+		}
+		return env
+	}
+	moved.Started = func(pid int) error {
+		err := unlinkShared(pid)
+		if kind.Started != nil {
+			err = errors.Join(err, kind.Started(pid))
+		}
+		return err
+	}
+	return &moved
+}
+
+// SetClock lets the server see the time of day with an offset, from now on and
+// after restarts. The server must be of a kind made by WithClock.
+func (s *Server) SetClock(offset time.Duration) error {
+	if _, err := os.Stat(clockFile(s.in)); err != nil {
+		return fmt.Errorf("%s has no clock that can be moved: %w", s.kind.Name, err)
+	}
+	return setClock(s.in, offset)
+}
+
+func clockFile(in Instance) string { return filepath.Join(in.Dir, "clock") }
+
+// setClock replaces the file as a whole: the server reads it all the time.
+func setClock(in Instance, offset time.Duration) error {
+	next := clockFile(in) + ".next"
+	if err := writeOwned(next, fmt.Sprintf("%+.6f\n", offset.Seconds())); err != nil {
+		return err
+	}
+	return os.Rename(next, clockFile(in))
+}
+
+// unlinkShared removes the names of what the library shares with children. They
+// inherit it without, and a process that is killed would leave them for ever.
+func unlinkShared(pid int) error {
+	var err error
+	for _, name := range []string{"/dev/shm/faketime_shm_%d", "/dev/shm/sem.faketime_sem_%d"} {
+		if removeErr := os.Remove(fmt.Sprintf(name, pid)); !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
+		}
+	}
+	return err
+}
