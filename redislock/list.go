@@ -134,6 +134,9 @@ func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, ok b
 	left, _ := fields[1].(int64)
 	waiters, _ := fields[3].(int64)
 	info = driver.Info{Name: nameOf(key), Remaining: remaining(left), Waiters: int(waiters)}
+	if info.Waiters == 0 {
+		info.Waiters = s.listeners(ctx, key)
+	}
 	info.Token, info.Holder = s.parse(mark)
 	switch {
 	case info.Token != 0:
@@ -146,4 +149,18 @@ func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, ok b
 		info.Token = uint64(n)
 	}
 	return info, true, nil
+}
+
+// listeners counts the processes that wait to be woken, or did a moment ago. In a
+// cluster only those would be counted that listen to the same server.
+func (s *Store) listeners(ctx context.Context, key string) int {
+	if s.cluster {
+		return 0
+	}
+	channel := s.channelOf(key)
+	n, err := s.client.PubSubNumSub(ctx, channel).Result()
+	if err != nil {
+		return 0 // unknown, as for stores that cannot tell
+	}
+	return int(n[channel])
 }

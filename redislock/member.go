@@ -34,7 +34,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if s.cluster {
-		return "", fmt.Errorf("%w: a cluster is many servers", driver.ErrUnsupported)
+		return s.identifyCluster(ctx)
 	}
 	text, err := s.client.Info(ctx, "server").Result()
 	if err != nil {
@@ -45,4 +45,24 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: the server does not tell its run_id", driver.ErrUnsupported)
 	}
 	return id, nil
+}
+
+// identifyCluster returns the first, in alphabetical order, of the names that
+// the servers of a cluster have for ever.
+func (s *Store) identifyCluster(ctx context.Context) (string, error) {
+	nodes, err := s.client.ClusterNodes(ctx).Result()
+	if err != nil {
+		return "", explain("", err)
+	}
+	first := ""
+	for line := range strings.Lines(nodes) {
+		id, _, _ := strings.Cut(line, " ")
+		if first == "" || id < first {
+			first = id
+		}
+	}
+	if first == "" {
+		return "", fmt.Errorf("%w: the cluster does not tell its servers", driver.ErrUnsupported)
+	}
+	return first, nil
 }

@@ -28,8 +28,8 @@ type news struct {
 func (n *news) init(client redis.UniversalClient) {
 	n.client = client
 	n.done = make(chan struct{})
-	n.general = newSubscriber(func(ctx context.Context, channels ...string) *redis.PubSub {
-		return client.Subscribe(ctx, channels...)
+	n.general = newSubscriber(func(ctx context.Context) *redis.PubSub {
+		return client.Subscribe(ctx)
 	}, false)
 }
 
@@ -170,8 +170,8 @@ func (n *news) node(ctx context.Context, cluster clusterClient, channel string) 
 	addr := node.Options().Addr
 	sub := n.nodes[addr]
 	if sub == nil {
-		sub = newSubscriber(func(ctx context.Context, channels ...string) *redis.PubSub {
-			return node.SSubscribe(ctx, channels...)
+		sub = newSubscriber(func(ctx context.Context) *redis.PubSub {
+			return node.SSubscribe(ctx)
 		}, true)
 		n.nodes[addr] = sub
 	}

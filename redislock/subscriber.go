@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // subscriber shares one connection for messages among all who wait. It opens it
 // for the first and closes it some time after the last.
 type subscriber struct {
-	open    func(ctx context.Context, channels ...string) *redis.PubSub
+	open    func(ctx context.Context) *redis.PubSub
 	sharded bool
 
 	mu       sync.Mutex
@@ -28,8 +29,10 @@ type subscriber struct {
 // channel is one subscription.
 type channel struct {
 	watchers  map[*watcher]struct{}
-	confirmed chan struct{} // closed when the server has confirmed it
-	active    bool          // it has
+	confirmed chan struct{} // closed when the server has confirmed it, for the first time
+	failed    chan struct{} // closed when it will not
+	err       error         // why not
+	active    bool          // confirmed on the present connection
 	since     time.Time     // when the last watcher left
 }
 
@@ -61,9 +64,9 @@ func (w *watcher) silence() {
 const (
 	// linger is how long a channel stays subscribed after the last watcher has
 	// left: under contention the next one comes at once.
-	linger = 5 * time.Second
+	linger = 2 * time.Second
 	// heartbeat is how long a connection may be silent before it is tested.
-	heartbeat = 5 * time.Second
+	heartbeat = 2 * time.Second
 	// maxLingering limits the channels that linger.
 	maxLingering = 1024
 
@@ -72,7 +75,7 @@ const (
 	maxReconnect     = time.Second
 )
 
-func newSubscriber(open func(context.Context, ...string) *redis.PubSub, sharded bool) *subscriber {
+func newSubscriber(open func(context.Context) *redis.PubSub, sharded bool) *subscriber {
 	return &subscriber{open: open, sharded: sharded, channels: make(map[string]*channel), ending: make(chan struct{})}
 }
 
@@ -86,11 +89,10 @@ func (s *subscriber) add(ctx context.Context, name string, w *watcher) error {
 	ch := s.channels[name]
 	fresh := ch == nil
 	if fresh {
-		ch = &channel{watchers: make(map[*watcher]struct{}), confirmed: make(chan struct{})}
+		ch = &channel{watchers: make(map[*watcher]struct{}), confirmed: make(chan struct{}), failed: make(chan struct{})}
 		s.channels[name] = ch
 	}
 	ch.watchers[w] = struct{}{}
-	confirmed := ch.confirmed
 	pubsub := s.pubsub
 	if !s.running {
 		s.running = true
@@ -101,8 +103,10 @@ func (s *subscriber) add(ctx context.Context, name string, w *watcher) error {
 		s.subscribe(pubsub, name)
 	}
 	select {
-	case <-confirmed:
+	case <-ch.confirmed:
 		return nil
+	case <-ch.failed:
+		return ch.err
 	case <-ctx.Done():
 		s.remove(name, w)
 		return context.Cause(ctx)
@@ -113,14 +117,29 @@ func (s *subscriber) add(ctx context.Context, name string, w *watcher) error {
 }
 
 // subscribe asks the server. If that fails the connection is lost, and the loop
-// will ask again.
+// notices.
 func (s *subscriber) subscribe(pubsub *redis.PubSub, names ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), subscribeTimeout)
 	defer cancel()
-	if s.sharded {
-		_ = pubsub.SSubscribe(ctx, names...)
-	} else {
+	if !s.sharded {
 		_ = pubsub.Subscribe(ctx, names...)
+		return
+	}
+	for _, name := range names { // one command cannot name channels of different slots
+		_ = pubsub.SSubscribe(ctx, name)
+	}
+}
+
+// unsubscribe is the reverse.
+func (s *subscriber) unsubscribe(pubsub *redis.PubSub, names ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), subscribeTimeout)
+	defer cancel()
+	if !s.sharded {
+		_ = pubsub.Unsubscribe(ctx, names...)
+		return
+	}
+	for _, name := range names {
+		_ = pubsub.SUnsubscribe(ctx, name)
 	}
 }
 
@@ -143,13 +162,13 @@ func (s *subscriber) remove(name string, w *watcher) {
 func (s *subscriber) run() {
 	delay := minReconnect
 	for {
-		names, more := s.connect()
-		if !more {
+		pubsub, names := s.connect()
+		if pubsub == nil {
 			return
 		}
 		began := time.Now()
-		s.receive(len(names))
-		if !s.disconnected() {
+		s.subscribe(pubsub, names...)
+		if !s.disconnected(pubsub, s.receive(pubsub)) {
 			return
 		}
 		if time.Since(began) > heartbeat {
@@ -163,9 +182,9 @@ func (s *subscriber) run() {
 	}
 }
 
-// connect opens the connection with all channels, or ends the loop if there are
+// connect prepares a connection for all channels, or ends the loop if there are
 // none.
-func (s *subscriber) connect() (names []string, more bool) {
+func (s *subscriber) connect() (pubsub *redis.PubSub, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetLocked()
@@ -174,10 +193,10 @@ func (s *subscriber) connect() (names []string, more bool) {
 	}
 	if len(names) == 0 || s.closed {
 		s.running = false
-		return nil, false
+		return nil, nil
 	}
-	s.pubsub = s.open(context.Background(), names...)
-	return names, true
+	s.pubsub = s.open(context.Background())
+	return s.pubsub, names
 }
 
 // forgetLocked drops channels that nobody has waited for in a while.
@@ -195,11 +214,9 @@ func (s *subscriber) forgetLocked() (names []string) {
 	return names
 }
 
-// receive hands on messages until the connection is lost or nobody needs it.
-func (s *subscriber) receive(expected int) {
-	s.mu.Lock()
-	pubsub := s.pubsub
-	s.mu.Unlock()
+// receive hands on messages until the connection is lost, and returns why, or
+// until nobody needs it.
+func (s *subscriber) receive(pubsub *redis.PubSub) error {
 	ctx := context.Background()
 	tested := false
 	for {
@@ -209,21 +226,21 @@ func (s *subscriber) receive(expected int) {
 			s.tell(m.Channel)
 		case *redis.Subscription:
 			if !s.heard(m) {
-				return
+				return errMoved
 			}
 		}
 		switch {
 		case err == nil:
 			tested = false
 		case !isTimeout(err) || tested:
-			return
+			return err
 		default:
 			if s.tidy(pubsub) {
-				return
+				return nil
 			}
 			tested = true
-			if pubsub.Ping(ctx) != nil {
-				return
+			if err := pubsub.Ping(ctx); err != nil {
+				return err
 			}
 		}
 	}
@@ -238,13 +255,7 @@ func (s *subscriber) tidy(pubsub *redis.PubSub) (empty bool) {
 	if len(names) == 0 || empty {
 		return empty
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), subscribeTimeout)
-	defer cancel()
-	if s.sharded {
-		_ = pubsub.SUnsubscribe(ctx, names...)
-	} else {
-		_ = pubsub.Unsubscribe(ctx, names...)
-	}
+	s.unsubscribe(pubsub, names...)
 	// Somebody may have come in between, whose subscription was undone.
 	s.mu.Lock()
 	var again []string
@@ -310,19 +321,27 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
+// errMoved: the server has ended a subscription, because another one has the
+// channel now.
+var errMoved = errors.New("the channel has moved to another server")
+
 // disconnected cleans up after a connection. It says whether to open another.
-func (s *subscriber) disconnected() bool {
+func (s *subscriber) disconnected(pubsub *redis.PubSub, err error) bool {
 	s.mu.Lock()
-	pubsub := s.pubsub
 	s.pubsub = nil
 	var lost []*watcher
 	for name, ch := range s.channels {
 		ch.active = false
-		if s.sharded { // where these channels are now, others find out
+		switch {
+		case !isClosed(ch.confirmed) && err != nil: // those who subscribe do without
+			delete(s.channels, name)
+			ch.err = err
+			close(ch.failed)
+		case isClosed(ch.confirmed) && s.sharded: // where it is now, others find out
+			delete(s.channels, name)
 			for w := range ch.watchers {
 				lost = append(lost, w)
 			}
-			delete(s.channels, name)
 		}
 	}
 	again := len(s.channels) > 0 && !s.closed

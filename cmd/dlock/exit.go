@@ -113,5 +113,7 @@ func classify(err error) error {
 
 // explain is the text of err without the prefixes that packages put before theirs.
 func explain(err error) string {
-	return strings.ReplaceAll(err.Error(), "dlock: ", "")
+	return packages.Replace(err.Error())
 }
+
+var packages = strings.NewReplacer("dlock: ", "", "redislock: ", "", "quorum: ", "")

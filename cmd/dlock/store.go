@@ -25,6 +25,11 @@ type storeKind struct {
 // more line here.
 var storeKinds = []storeKind{
 	{"sqlite", "sqlite:///path/file.db", "an SQLite file, for the processes of one machine", openSQLite},
+	{"redis", "redis://[user:pass@]host:port/db", "one Redis; ?protocol=redisson (default) or plain", openRedis},
+	{"rediss", "rediss://...", "the same with TLS; ?ca=FILE for an authority of your own", openRedis},
+	{"redis+sentinel", "redis+sentinel://host:port,.../name", "Redis with Sentinel; ?replicas=1 demands an acknowledgement", openRedis},
+	{"redis+cluster", "redis+cluster://host:port,...", "Redis Cluster", openRedis},
+	{"redlock", "redlock://host:port,host:port,...", "Redlock over an odd number of independent Redis servers", openRedlock},
 }
 
 // storeURL is a store URL that has been taken apart as far as all kinds share.
@@ -92,7 +97,7 @@ func splitStoreURL(raw string) storeURL {
 func storeList() string {
 	var b strings.Builder
 	for _, kind := range storeKinds {
-		fmt.Fprintf(&b, "  %-26s %s\n", kind.form, kind.about)
+		fmt.Fprintf(&b, "  %-36s %s\n", kind.form, kind.about)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -2,65 +2,172 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/servers"
 	"github.com/redis/go-redis/v9"
 )
 
+// TestConformance runs the kit on every topology, in both protocols.
 func TestConformance(t *testing.T) {
-	for _, protocol := range []string{"redisson", "plain"} {
-		t.Run(protocol, func(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) topology{
+		"single":   single,
+		"sentinel": sentinel,
+		"cluster":  cluster,
+		"TLS":      secure,
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := servers.Run(t, servers.Redis)
-			client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-			t.Cleanup(func() { client.Close() })
-			conform(t, server.URL()+"?protocol="+protocol, client)
+			topology := start(t)
+			for _, protocol := range []string{"redisson", "plain"} {
+				t.Run(protocol, func(t *testing.T) { conform(t, topology, "protocol="+protocol) })
+			}
 		})
 	}
+	t.Run("redlock", func(t *testing.T) {
+		t.Parallel()
+		conform(t, redlock(t), "")
+	})
 }
 
-// conform runs the kit on the store with that URL. The client looks for what is
-// left.
-func conform(t *testing.T, url string, client redis.UniversalClient) {
+// topology is one or several servers.
+type topology struct {
+	url     string
+	servers []*redis.Client // all that may have keys
+}
+
+func single(t testing.TB) topology {
+	server := servers.Run(t, servers.Redis)
+	return topology{server.URL(), clients(t, server.Addr())}
+}
+
+func sentinel(t testing.TB) topology {
+	s := servers.RunSentinel(t, servers.SentinelOptions{})
+	return topology{s.URL() + "?replicas=1", clients(t, s.Servers[0].Addr())}
+}
+
+func cluster(t testing.TB) topology {
+	c := servers.RunCluster(t)
+	return topology{c.URL(), clients(t, c.Nodes.Addrs()...)}
+}
+
+func secure(t testing.TB) topology {
+	s := servers.RunRedisTLS(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), TLSConfig: s.Config,
+		Username: servers.Anything.Name, Password: servers.Anything.Password})
+	t.Cleanup(func() { client.Close() })
+	return topology{s.URL() + "?ca=" + url.QueryEscape(s.CAFile), []*redis.Client{client}}
+}
+
+func redlock(t testing.TB) topology {
+	group := servers.RunGroup(t, 5, servers.Redis)
+	return topology{"redlock://" + strings.Join(group.Addrs(), ","), clients(t, group.Addrs()...)}
+}
+
+func clients(t testing.TB, addrs ...string) (list []*redis.Client) {
+	for _, addr := range addrs {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { client.Close() })
+		list = append(list, client)
+	}
+	return list
+}
+
+// open opens any of the URLs.
+func open(_ context.Context, url string) (driver.Store, error) {
+	hosts, found := strings.CutPrefix(url, "redlock://")
+	if !found {
+		return redislock.Open(url)
+	}
+	hosts, query, _ := strings.Cut(hosts, "?")
+	var q quorumStore
+	for host := range strings.SplitSeq(hosts, ",") {
+		member, err := redislock.Open("redis://" + host + "?protocol=plain&" + query)
+		if err != nil {
+			return nil, errors.Join(err, q.closeMembers())
+		}
+		q.members = append(q.members, member)
+	}
+	// The machine that runs the tests is busy.
+	store, err := quorum.New(q.members, &quorum.Options{MemberTimeout: 250 * time.Millisecond})
+	if err != nil {
+		return nil, errors.Join(err, q.closeMembers())
+	}
+	q.Store = store
+	return &q, nil
+}
+
+// quorumStore closes its members too.
+type quorumStore struct {
+	*quorum.Store
+	members []driver.Store
+	once    sync.Once
+	err     error
+}
+
+func (q *quorumStore) Close() error {
+	q.once.Do(func() { q.err = errors.Join(q.Store.Close(), q.closeMembers()) })
+	return q.err
+}
+
+func (q *quorumStore) closeMembers() (err error) {
+	for _, m := range q.members {
+		err = errors.Join(err, m.Close())
+	}
+	return err
+}
+
+func conform(t *testing.T, top topology, query string) {
 	t.Helper()
+	url := top.url
+	switch {
+	case query == "":
+	case strings.Contains(url, "?"):
+		url += "&" + query
+	default:
+		url += "?" + query
+	}
+	ttl := 400 * time.Millisecond
+	if raceEnabled || len(top.servers) > 1 {
+		ttl = time.Second
+	}
 	drivertest.Run(t, drivertest.Config{
-		TTL:      400 * time.Millisecond,
+		TTL:      ttl,
 		Parallel: 8,
-		Open:     func(context.Context) (driver.Store, error) { return redislock.Open(url) },
+		Open:     func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
 		Worker: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), urlEnv+"="+url)
 			return cmd
 		},
-		Leftovers: func(ctx context.Context) ([]string, error) { return leftovers(ctx, client) },
+		Leftovers: func(ctx context.Context) ([]string, error) { return leftovers(ctx, top.servers) },
 	})
 }
 
 // leftovers are all keys but the counters of tokens.
-func leftovers(ctx context.Context, client redis.UniversalClient) (left []string, err error) {
-	each := func(ctx context.Context, server *redis.Client) error {
+func leftovers(ctx context.Context, servers []*redis.Client) (left []string, err error) {
+	for _, server := range servers {
 		keys, err := server.Keys(ctx, "*").Result()
+		if err != nil {
+			return nil, err
+		}
 		for _, key := range keys {
 			if !strings.HasPrefix(key, "redisson_lock_token:") && !strings.HasPrefix(key, "dlock:token:") {
-				left = append(left, fmt.Sprintf("key %q", key))
+				left = append(left, fmt.Sprintf("key %q on %s", key, server.Options().Addr))
 			}
 		}
-		return err
 	}
-	switch c := client.(type) {
-	case *redis.Client:
-		err = each(ctx, c)
-	default:
-		err = fmt.Errorf("unknown client %T", c)
-	}
-	return left, err
+	return left, nil
 }

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// openRedis opens the URLs of one server, of Sentinel and of Cluster.
+func openRedis(_ context.Context, from storeURL) (*openStore, error) {
+	quietRedis()
+	raw := from.scheme + ":" + from.rest
+	if from.query != "" {
+		raw += "?" + from.query
+	}
+	store, err := redislock.Open(raw)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	place := redisPlace(from)
+	return &openStore{Store: store, identity: "redis:" + place, display: from.scheme + "://" + place}, nil
+}
+
+// quietRedis keeps the client's own log off the terminal: what matters comes back
+// as an error.
+func quietRedis() { redis.SetLogger(&logging.VoidLogger{}) }
+
+// redisPlace is where the locks are, and in which protocol, without secrets.
+func redisPlace(from storeURL) string {
+	rest := from.rest
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = rest[at+1:]
+	}
+	place := strings.TrimSuffix(strings.TrimPrefix(rest, "//"), "/")
+	if strings.HasPrefix(from.scheme, "rediss") || from.scheme == "redis" {
+		place = strings.TrimSuffix(place, "/0")
+	}
+	// A query that cannot be read was refused before.
+	if query, err := url.ParseQuery(from.query); err == nil && query.Get("protocol") == "plain" {
+		place += "?protocol=plain"
+	}
+	return place
+}
+
+// openRedlock opens redlock://host:port,host:port,host:port: a quorum of
+// independent servers. They speak the plain protocol, which other Redlocks share.
+func openRedlock(_ context.Context, from storeURL) (*openStore, error) {
+	quietRedis()
+	rest, ok := strings.CutPrefix(from.rest, "//")
+	if !ok {
+		return nil, usagef("write redlock://host:port,host:port,host:port")
+	}
+	query, err := redlockQuery(from.query)
+	if err != nil {
+		return nil, err
+	}
+	user, hosts := "", rest
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		user, hosts = rest[:at+1], rest[at+1:]
+	}
+	hosts, db, _ := strings.Cut(hosts, "/")
+	scheme := "redis"
+	if query.Get("tls") == "true" {
+		scheme = "rediss"
+	}
+	names := strings.Split(hosts, ",")
+	var members []driver.Store
+	closeMembers := func() error {
+		var errs []error
+		for _, m := range members {
+			errs = append(errs, m.Close())
+		}
+		return errors.Join(errs...)
+	}
+	for _, host := range names {
+		member, err := redislock.Open(scheme + "://" + user + host + "/" + db + "?" + query.Encode())
+		if err != nil {
+			_ = closeMembers()
+			return nil, usagef("%w", err)
+		}
+		members = append(members, member)
+	}
+	store, err := quorum.New(members, &quorum.Options{Names: names})
+	if err != nil {
+		_ = closeMembers()
+		return nil, usagef("%w", err)
+	}
+	place := redisPlace(storeURL{scheme: from.scheme, rest: hosts + "/" + db})
+	return &openStore{Store: store, identity: "redlock:" + place, display: "redlock://" + place, closeMore: closeMembers}, nil
+}
+
+// redlockQuery are the parameters of each member.
+func redlockQuery(text string) (url.Values, error) {
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, usagef("what follows the '?' of the store URL cannot be read")
+	}
+	if protocol := query.Get("protocol"); protocol != "" && protocol != "plain" {
+		return nil, usagef("redlock:// speaks the plain protocol only, and not %s", protocol)
+	}
+	query.Set("protocol", "plain")
+	return query, nil
+}
