@@ -1,0 +1,84 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Diagnose implements driver.Diagnoser. It finds what concerns the quorum, and what
+// the members find of themselves, with their names.
+func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	said, errs, err := survey(ctx, s, s.examine)
+	if err != nil {
+		return nil, err
+	}
+	answered := 0
+	for _, err := range errs {
+		if err == nil {
+			answered++
+		}
+	}
+	all := s.findings(answered)
+	for i, m := range s.members {
+		if errs[i] != nil {
+			all = append(all, driver.Finding{Check: "reachable", Level: driver.LevelWarning,
+				Message: fmt.Sprintf("%s: %v", m.name, errs[i])})
+		}
+		for _, f := range said[i] {
+			f.Message = m.name + ": " + f.Message
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// examine looks at one member. It may take longer than a call for a lock.
+func (s *Store) examine(ctx context.Context, m *member) ([]driver.Finding, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience*m.timeout, errUnanswered)
+	defer cancel()
+	if err := s.identify(ctx, m); err != nil && s.sameServer() == nil {
+		return nil, err
+	}
+	diagnoser, ok := m.store.(driver.Diagnoser)
+	if !ok {
+		return nil, nil
+	}
+	findings, err := diagnoser.Diagnose(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errUnanswered) {
+		err = errUnanswered
+	}
+	return findings, err
+}
+
+// findings are about the quorum as such.
+func (s *Store) findings(answered int) (all []driver.Finding) {
+	add := func(check string, ok bool, level driver.Level, good, bad string) {
+		if ok {
+			all = append(all, driver.Finding{Check: check, Level: driver.LevelOK, Message: good})
+		} else {
+			all = append(all, driver.Finding{Check: check, Level: level, Message: bad})
+		}
+	}
+	n := len(s.members)
+	spare := answered - s.rules.majority
+	add("members", answered == n, driver.LevelWarning,
+		fmt.Sprintf("all %d members answer, %d of them may fail", n, spare),
+		fmt.Sprintf("%d of %d members answer, %d more may fail before no lock can be had", answered, n, spare))
+	same := s.sameServer()
+	add("servers", same == nil, driver.LevelProblem,
+		"no two members are known to be the same server", fmt.Sprint(same))
+	add("tokens", s.traits.Fencing != driver.FencingNone, driver.LevelWarning,
+		"tokens rise, whichever members answer: "+s.traits.Fencing.String(),
+		"tokens mean nothing, because the members cannot agree on them")
+	add("restart", s.traits.SurvivesRestart, driver.LevelWarning,
+		"a member that crashes remembers its locks",
+		"a member that crashes forgets its locks: keep it out for longer than the longest TTL before it is started again, or two may hold a lock")
+	return all
+}

@@ -1,0 +1,137 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// List implements driver.Lister: it yields the locks that a majority of the members
+// has with the same token and holder. It reads all lists before it yields anything.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		locks, err := s.list(ctx, prefix)
+		if err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		for _, info := range locks {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// lock is what tells a lock from others of the same name.
+type lock struct {
+	name   string
+	token  uint64
+	holder driver.Holder
+}
+
+func (s *Store) list(ctx context.Context, prefix string) ([]driver.Info, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	lists, _, err := survey(ctx, s, func(ctx context.Context, m *member) ([]driver.Info, error) {
+		return m.list(ctx, prefix)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing locks: %w", err)
+	}
+	found := make(map[lock][]driver.Info)
+	for _, infos := range lists {
+		s.sort(found, infos)
+	}
+	var held []driver.Info
+	for _, infos := range found {
+		if len(infos) >= s.rules.majority {
+			held = append(held, s.merge(infos))
+		}
+	}
+	return held, nil
+}
+
+// sort puts a list to what other members listed of the same locks.
+func (s *Store) sort(found map[lock][]driver.Info, infos []driver.Info) {
+	for _, info := range infos {
+		l := lock{info.Name, info.Token, info.Holder}
+		if !s.raises {
+			l.token = 0
+		}
+		found[l] = append(found[l], info)
+	}
+}
+
+// merge makes one Info of what several members say of a lock: it is held for as
+// long as a majority holds it.
+func (s *Store) merge(infos []driver.Info) driver.Info {
+	slices.SortFunc(infos, func(a, b driver.Info) int { return cmp.Compare(b.Remaining, a.Remaining) })
+	merged := infos[s.rules.majority-1]
+	for _, info := range infos {
+		merged.Token = max(merged.Token, info.Token)
+		merged.Waiters = max(merged.Waiters, info.Waiters)
+	}
+	return merged
+}
+
+// list reads what one member holds. It may take long, but not stand still.
+func (m *member) list(ctx context.Context, prefix string) (infos []driver.Info, err error) {
+	lister, ok := m.store.(driver.Lister)
+	if !ok {
+		return nil, fmt.Errorf("%w: it cannot list locks", driver.ErrUnsupported)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := patience * m.timeout
+	timer := time.AfterFunc(limit, func() { cancel(errUnanswered) })
+	defer timer.Stop()
+	for info, err := range lister.List(ctx, prefix) {
+		timer.Reset(limit)
+		if err != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, errUnanswered) {
+				err = cause
+			}
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// Break implements driver.Breaker: it breaks the lock on every member that has it
+// with that token. The token is the same on a majority of them.
+func (s *Store) Break(ctx context.Context, name string, token uint64) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.end()
+	if !s.raises {
+		return fmt.Errorf("%w: breaking locks of members that do not agree on tokens", driver.ErrUnsupported)
+	}
+	return s.everywhere(ctx, func(m *member) error {
+		breaker, ok := m.store.(driver.Breaker)
+		if !ok {
+			return fmt.Errorf("%w: it cannot break locks", driver.ErrUnsupported)
+		}
+		return m.call(ctx, func(ctx context.Context) error { return breaker.Break(ctx, name, token) })
+	})
+}
+
+// everywhere calls f for each member, at the same time and in the background. The
+// outcome is what a majority says: nil or ErrNotHeld.
+func (s *Store) everywhere(ctx context.Context, f func(m *member) error) error {
+	v := s.newReturns()
+	for i, m := range s.members {
+		s.work.Go(func() { v.report(i, f(m)) })
+	}
+	return v.wait(ctx, 2*s.timeout)
+}
