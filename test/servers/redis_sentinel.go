@@ -209,14 +209,17 @@ func (s *Sentinel) inSync(master *Server) func(ctx context.Context) error {
 	}
 }
 
-// follows is nil if a server is a replica whose link works.
+// follows is nil if a server is a replica whose link works and which has begun
+// to keep what it hears: while it writes its first file it could lose all of it.
 func follows(ctx context.Context, s *Server) error {
-	info, err := redisText(ctx, s.Addr(), "INFO", "replication")
+	info, err := redisText(ctx, s.Addr(), "INFO")
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(info, "master_link_status:up") {
-		return fmt.Errorf("%s does not follow a master:\n%s", s.Addr(), info)
+	for _, want := range []string{"master_link_status:up", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"} {
+		if !strings.Contains(info, want) {
+			return fmt.Errorf("%s does not say %s", s.Addr(), want)
+		}
 	}
 	return nil
 }
@@ -280,10 +283,12 @@ func replicated(master string) *Kind {
 	return &kind
 }
 
-// replication are settings without which tests would wait.
+// replication are settings without which tests would wait: for more replicas to
+// come, for paused ones to catch up before their master stops, and for one that
+// does not want to stop because it writes its first file.
 var replication = []string{
-	"--repl-diskless-sync-delay", "0", // for more replicas to come
-	"--shutdown-timeout", "0", // for paused replicas to catch up
+	"--repl-diskless-sync-delay", "0",
+	"--shutdown-on-sigterm", "now", "force",
 }
 
 // watching is a sentinel. Its file is its memory as well: it survives a

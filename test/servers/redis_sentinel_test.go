@@ -208,3 +208,27 @@ func (r *relay) cut() {
 		conn.Close()
 	}
 }
+
+func TestReplicaStopsWhileItWritesItsFirstFile(t *testing.T) {
+	t.Parallel()
+	ctx := limit(t)
+	master := Run(t, replicated(""))
+	for _, key := range strings.Fields("a b c d e f g h i j k l m n o p q r s t u v w x y z") {
+		ask(t, master, "SET "+key+" 1\r\n", "+OK")
+	}
+	const secondPerKey = "1000000" // in microseconds
+	replica := Run(t, replicated(master.Addr()), "--rdb-key-save-delay", secondPerKey)
+	if err := until(ctx, "the replica writes its file", func(ctx context.Context) error {
+		info, err := redisText(ctx, replica.Addr(), "INFO")
+		if err == nil && !strings.Contains(info, "aof_rewrite_in_progress:1") {
+			return errors.New("it does not write")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := follows(ctx, replica); err == nil {
+		t.Error("the replica is taken for one that keeps its data already")
+	}
+	try(t, replica.Stop)
+}
