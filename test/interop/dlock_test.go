@@ -27,7 +27,10 @@ const (
 // connect returns a client of Redis for the time of the test.
 func connect(t testing.TB, server *servers.Server) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(&redis.Options{
+		Addr:          server.Addr(),
+		DialerRetries: 1, // a server that was killed does not come back
+	})
 	t.Cleanup(func() { client.Close() })
 	return client
 }

@@ -1,0 +1,87 @@
+package interop
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+const quorumMembers = 5
+
+// TestQuorumAndRedsync: dlock's quorum and redsync share locks that belong to
+// whoever has them on three of five servers.
+func TestQuorumAndRedsync(t *testing.T) {
+	t.Parallel()
+	sharePlain(t, func(t testing.TB) plain {
+		p, _ := startQuorum(t)
+		return p
+	})
+	t.Run("two servers are dead", func(t *testing.T) {
+		t.Parallel()
+		p, group := startQuorum(t)
+		for _, server := range group[quorumMembers-2:] {
+			if err := server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plainExclusion(t, p)
+		plainHandOver(t, p)
+	})
+}
+
+// TestQuorumSeesTheMajorityOfRedsync: what redsync has on three servers, dlock
+// cannot have, and the other way round, although the others are free.
+func TestQuorumSeesTheMajorityOfRedsync(t *testing.T) {
+	t.Parallel()
+	group := servers.RunGroup(t, quorumMembers, servers.Redis)
+	clients, c := quorumOver(t, group)
+	theirs := peerLocks(t, newRedsync(t, clients[:3]...), "x", longTTL)
+	mustRefuse(t, c, "x")
+	peerUnlocks(t, theirs)
+
+	ours := tryLock(t, c, "x")
+	for _, client := range clients[3:] {
+		if err := client.Del(context.Background(), "x").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	peerMustRefuse(t, newRedsync(t, clients...), "x")
+	unlock(t, ours)
+}
+
+func startQuorum(t testing.TB) (plain, servers.Group) {
+	t.Helper()
+	group := servers.RunGroup(t, quorumMembers, servers.Redis)
+	clients, c := quorumOver(t, group)
+	return plain{clients[0], c, newRedsync(t, clients...)}, group
+}
+
+func quorumOver(t testing.TB, group servers.Group) ([]*redis.Client, *dlock.Client) {
+	t.Helper()
+	var clients []*redis.Client
+	var members []driver.Store
+	for _, server := range group {
+		client := connect(t, server)
+		clients = append(clients, client)
+		members = append(members, newStore(t, client, redislock.Plain))
+	}
+	// Longer than the default: the machine has much to do besides.
+	store, err := quorum.New(members, &quorum.Options{MemberTimeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("close the quorum: %v", err)
+		}
+	})
+	return clients, newClient(t, store)
+}
