@@ -44,7 +44,7 @@ func (s *Store) newClaim(req *driver.Request) *claim {
 	c := &claim{
 		name:    req.Name,
 		owner:   req.Owner,
-		alias:   driver.NewOwner(),
+		alias:   s.rules.alias(req.Owner),
 		ttl:     req.TTL,
 		holder:  req.Holder,
 		expires: time.Now().Add(req.TTL),

@@ -21,6 +21,8 @@ type rules struct {
 	// mayRepair says whether a lock that so many members renewed may be taken
 	// again where it was lost.
 	mayRepair func(renewed int) bool
+	// alias is what the members know an attempt of an owner by.
+	alias func(driver.Owner) driver.Owner
 	// writeBack says whether a majority stores a token before it is given out.
 	writeBack bool
 }
@@ -35,6 +37,7 @@ func redlock(members int) rules {
 		// after the lock was taken.
 		mayHold:   func(err error) bool { return !errors.Is(err, driver.ErrHeld) },
 		mayRepair: func(renewed int) bool { return renewed >= majority },
+		alias:     func(driver.Owner) driver.Owner { return driver.NewOwner() },
 		writeBack: true,
 	}
 }

@@ -1,0 +1,198 @@
+package quorum_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+)
+
+// ruleChecks are what the rules of Redlock are for. Each returns what went wrong,
+// and each must find something wrong when its rule is broken.
+var ruleChecks = []struct {
+	name  string
+	check func(t *testing.T, flaws ...func(*quorum.Store)) error
+	flaw  func(*quorum.Store)
+}{
+	{"two halves of a network do not both grant", halvesExclude, (*quorum.Store).BreakMajority},
+	{"clocks that run fast do not end a lock early", fastClocks, (*quorum.Store).BreakDrift},
+	{"a failed attempt leaves nothing where its answer got lost", lostAnswers, (*quorum.Store).BreakUndo},
+	{"a renewal does not bring a lost majority back", lostMajority, (*quorum.Store).BreakRepair},
+	{"a late release does not touch a later attempt", lateRelease, (*quorum.Store).BreakAlias},
+	{"tokens rise", tokensRise, (*quorum.Store).BreakWriteBack},
+}
+
+func TestRules(t *testing.T) {
+	for _, c := range ruleChecks {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				if err := c.check(t); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestBrokenRules: a check that cannot fail is no check.
+func TestBrokenRules(t *testing.T) {
+	for _, c := range ruleChecks {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				err := c.check(t, c.flaw)
+				if err == nil {
+					t.Error("the rule is broken, and nothing was noticed")
+				}
+				t.Log(err)
+			})
+		})
+	}
+}
+
+const second = time.Second
+
+// halvesExclude: two clients reach two members each.
+func halvesExclude(t *testing.T, flaws ...func(*quorum.Store)) error {
+	all := cells(5)
+	cut := func(reached ...int) []*cell {
+		seen := cells(5)
+		for _, c := range seen {
+			c.set(gone)
+		}
+		for _, i := range reached {
+			seen[i] = all[i]
+		}
+		return seen
+	}
+	holders := 0
+	for _, side := range [][]*cell{cut(0, 1), cut(3, 4)} {
+		_, err := open(t, side, flaws...).Acquire(t.Context(), request("x", 10*second))
+		if err == nil {
+			holders++
+		} else if !errors.Is(err, driver.ErrUnreachable) {
+			return fmt.Errorf("without a majority: want ErrUnreachable, got: %w", err)
+		}
+	}
+	if holders > 0 {
+		return fmt.Errorf("%d clients that reach two members of five have the lock", holders)
+	}
+	return nil
+}
+
+// fastClocks: all members count time 0.9 % too fast.
+func fastClocks(t *testing.T, flaws ...func(*quorum.Store)) error {
+	all := cells(5)
+	for _, c := range all {
+		c.fast = 0.009
+	}
+	a, b := open(t, all, flaws...), open(t, all, flaws...)
+	sent := time.Now()
+	grant := mustAcquire(t, a, request("x", 10*second))
+	if err := pause(t.Context(), grant.TTL-time.Since(sent)-time.Microsecond); err != nil {
+		return err
+	}
+	if _, err := b.Acquire(t.Context(), request("x", 10*second)); !errors.Is(err, driver.ErrHeld) {
+		return fmt.Errorf("granted for %v, and to somebody else before that was over: %v", grant.TTL, err)
+	}
+	return nil
+}
+
+// lostAnswers: three members do what they are told but cannot answer.
+func lostAnswers(t *testing.T, flaws ...func(*quorum.Store)) error {
+	all := cells(5)
+	s := open(t, all, flaws...)
+	settle(t, s)
+	for _, c := range all[2:] {
+		c.set(lost)
+	}
+	start := time.Now()
+	if _, err := s.Acquire(t.Context(), request("x", time.Hour)); !errors.Is(err, driver.ErrUnreachable) {
+		return fmt.Errorf("with three answers lost: want ErrUnreachable, got: %w", err)
+	}
+	if took := time.Since(start); took > 2*quorum.DefaultMemberTimeout {
+		return fmt.Errorf("finding out took %v", took)
+	}
+	s.Close() // when nothing is under way any more
+	for i, c := range all {
+		if left := c.locks(); len(left) > 0 {
+			return fmt.Errorf("the attempt failed, and member %d holds %q", i+1, left)
+		}
+	}
+	return nil
+}
+
+// lostMajority: three members forget a lock that is held.
+func lostMajority(t *testing.T, flaws ...func(*quorum.Store)) error {
+	all := cells(5)
+	a, b := open(t, all, flaws...), open(t, all, flaws...)
+	grant := mustAcquire(t, a, request("x", time.Hour))
+	synctest.Wait() // for members that were not waited for
+	for _, c := range all[1:4] {
+		c.wipe()
+	}
+	if errs := a.Renew(t.Context(), []driver.Grant{grant}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
+		return fmt.Errorf("renewing with two of five: want ErrNotHeld, got: %v", errs)
+	}
+	synctest.Wait()
+	for i, c := range all {
+		if left := c.locks(); len(left) > 0 {
+			return fmt.Errorf("the lock is lost, and member %d holds %q", i+1, left)
+		}
+	}
+	if _, err := b.Acquire(t.Context(), request("x", second)); err != nil {
+		return fmt.Errorf("the lock is lost, and cannot be had: %w", err)
+	}
+	return nil
+}
+
+// lateRelease: an attempt fails, and what undoes it arrives only after the next
+// attempt of the same owner was granted.
+func lateRelease(t *testing.T, flaws ...func(*quorum.Store)) error {
+	all := cells(5)
+	a, b := open(t, all, flaws...), open(t, all, flaws...)
+	settle(t, a)
+	req := request("x", time.Hour)
+	for _, c := range all {
+		c.set(late)
+	}
+	if _, err := a.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnreachable) {
+		return fmt.Errorf("want ErrUnreachable, got: %w", err)
+	}
+	if err := pause(t.Context(), second); err != nil { // for what is undone in the background
+		return err
+	}
+	for _, c := range all {
+		c.set(up)
+	}
+	grant := mustAcquire(t, a, req)
+	synctest.Wait()
+	for _, c := range all {
+		c.deliver() // the Acquire and the Release of the first attempt
+	}
+	if _, err := b.Acquire(t.Context(), request("x", second)); !errors.Is(err, driver.ErrHeld) {
+		return fmt.Errorf("a late Release took the lock away: %v", err)
+	}
+	if errs := a.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+		return fmt.Errorf("a late Release took the lock away: %w", errs[0])
+	}
+	return nil
+}
+
+// tokensRise: the members that answer are others each time.
+func tokensRise(t *testing.T, flaws ...func(*quorum.Store)) error {
+	for seed := range uint64(20) {
+		err := history{seed: seed, grants: 60}.run(t.Context(), func(members []*cell) *quorum.Store {
+			return open(t, members, flaws...)
+		})
+		if err != nil {
+			return fmt.Errorf("seed %d: %w", seed, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+)
+
+// history is a random one: clients that come and go, members that are slow, cut
+// off, or restarted empty as long as the last token of every name is still known
+// to a majority.
+type history struct {
+	seed   uint64
+	grants int
+}
+
+// TestTokensRise demands that every grant has a larger token than those that were
+// over before it was asked for.
+func TestTokensRise(t *testing.T) {
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			err := history{seed: seed, grants: 60}.run(t.Context(), func(members []*cell) *quorum.Store { return open(t, members) })
+			if err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		})
+	}
+}
+
+const seeds = 150
+
+func (h history) run(ctx context.Context, open func([]*cell) *quorum.Store) error {
+	random := rand.New(rand.NewPCG(h.seed, 0))
+	all := cells(3 + 2*random.IntN(2))
+	majority := len(all)/2 + 1
+	for _, c := range all {
+		slow := time.Duration(1 + random.IntN(3000))
+		c.delay = func() time.Duration { return rand.N(slow * time.Microsecond) }
+	}
+	names := []string{"x", "y"}
+	last := make(map[string]uint64)
+	client := open(all)
+	for granted := 0; granted < h.grants; {
+		if random.IntN(4) > 0 {
+			client = open(all) // which knows nothing
+		}
+		h.meddle(random, all, majority, last)
+		name := names[random.IntN(len(names))]
+		grant, err := client.Acquire(ctx, request(name, 2*time.Second))
+		if errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnreachable) {
+			if err := pause(ctx, rand.N(3*time.Second)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if grant.Token <= last[name] {
+			return fmt.Errorf("token %d of %q was granted after token %d", grant.Token, name, last[name])
+		}
+		last[name] = grant.Token
+		granted++
+		if random.IntN(3) > 0 {
+			if err := client.Release(ctx, grant); err != nil && !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrNotHeld) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// meddle changes who can be reached, and restarts members.
+func (h history) meddle(random *rand.Rand, all []*cell, majority int, last map[string]uint64) {
+	for _, i := range random.Perm(len(all))[:random.IntN(len(all)+1-majority)+random.IntN(2)] {
+		all[i].set([]fault{up, gone, mute, lost}[random.IntN(4)])
+	}
+	for range random.IntN(3) {
+		all[random.IntN(len(all))].set(up)
+	}
+	if i := random.IntN(len(all)); random.IntN(3) == 0 {
+		for name, token := range last {
+			know := 0
+			for j, c := range all {
+				if j != i && c.knows(name) >= token {
+					know++
+				}
+			}
+			if know < majority {
+				return
+			}
+		}
+		all[i].wipe()
+	}
+}
