@@ -216,7 +216,7 @@ func (h *hold) abandon(err error) {
 		h.leave()
 		return
 	}
-	h.undoing.Store(errors.Is(err, ErrUnreachable))
+	h.undoing.Store(undoing(err))
 	c.cleanups.Go(func() {
 		defer h.leave()
 		ctx, cancel := c.bounded(context.Background())
@@ -228,6 +228,20 @@ func (h *hold) abandon(err error) {
 				"name", grant.Name, "ttl", h.settings.ttl, "err", err)
 		}
 	})
+}
+
+// undoing is what those are told who come while an attempt is undone that failed
+// with err: nil if the store had answered that somebody has the lock, or if its
+// caller did not wait for the answer.
+func undoing(err error) *error {
+	switch {
+	case errors.Is(err, ErrUnreachable):
+		return &errUndoing
+	case errors.Is(err, ErrHeld), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return nil
+	}
+	reason := fmt.Errorf("an earlier attempt is still being undone: %w", err)
+	return &reason
 }
 
 // ended reports the end of a wait, if there was one, and what was acquired.

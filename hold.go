@@ -27,8 +27,8 @@ type hold struct {
 	door    atomic.Pointer[gate.Door[hold, doorState]] // nil when not, or no longer, inside
 	blocked atomic.Pointer[driver.HeldError]           // what the last attempt ran into
 
-	undoing atomic.Bool // an attempt that the store did not answer
-	lost    atomic.Bool // and not reported yet
+	undoing atomic.Pointer[error] // why an attempt failed that is being undone
+	lost    atomic.Bool           // and not reported yet
 
 	mu    sync.Mutex
 	count int   // leases that are not unlocked yet

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memlock"
 )
 
@@ -137,6 +138,102 @@ func TestTryLockBehindACancelledAttempt(t *testing.T) {
 		n.setCut(false)
 		time.Sleep(time.Minute)
 	})
+}
+
+// refusing is a store that refuses for a reason of its own, and takes its time to
+// release.
+type refusing struct {
+	*memlock.Store
+	reason error
+}
+
+func (r refusing) Acquire(context.Context, driver.Request) (driver.Grant, error) {
+	return driver.Grant{}, r.reason
+}
+
+func (r refusing) Release(ctx context.Context, grant driver.Grant) error {
+	time.Sleep(time.Second)
+	return r.Store.Release(ctx, grant)
+}
+
+// Whoever comes while an attempt is undone that the store refused for good hears
+// the reason, and not that somebody has the lock.
+func TestTryLockBehindARefusedAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		reason := errors.New("no permission")
+		c := dlock.New(refusing{store, reason}, nil)
+		defer c.Close()
+		for range 2 {
+			if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, reason) || errors.Is(err, dlock.ErrHeld) {
+				t.Errorf("TryLock: %v; want %v", err, reason)
+			}
+		}
+	})
+}
+
+// A wait that ends on a store that does not answer says both.
+func TestCancelledWaitOnADeadStore(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c, other := dlock.New(n, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		n.setCut(true)
+		if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
+			t.Fatalf("TryLock: %v; want ErrUnreachable", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := c.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Lock: %v; want DeadlineExceeded and ErrUnreachable", err)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}
+
+// A holder that wakes nobody is asked again and again, also in a store that can
+// watch.
+func TestSilentHolderIsPolled(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &silent{Store: store}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		var released time.Time
+		time.AfterFunc(10*time.Second, func() {
+			released = time.Now()
+			mustUnlock(t, lease)
+		})
+		mine := mustLock(t, c, t.Context(), "x")
+		if late := time.Since(released); late > 300*time.Millisecond {
+			t.Errorf("acquired %v after the release; want a poll in between", late)
+		}
+		if s.attempts < 30 || s.attempts > 200 {
+			t.Errorf("%d attempts in ten seconds", s.attempts)
+		}
+		mustUnlock(t, mine)
+	})
+}
+
+// silent is a store whose holders wake nobody.
+type silent struct {
+	*memlock.Store
+	attempts int
+}
+
+func (s *silent) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	s.attempts++
+	grant, err := s.Store.Acquire(ctx, req)
+	if held, ok := errors.AsType[*driver.HeldError](err); ok {
+		held.Silent = true
+	}
+	return grant, err
+}
+
+func (*silent) Watch(context.Context, driver.Request, func()) (func(), error) {
+	panic("nobody would be woken")
 }
 
 // What a process has heard of a store in an outage is forgotten after it, also

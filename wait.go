@@ -113,8 +113,8 @@ func (w *wait) enter() error {
 // inside.
 func (w *wait) queue(inside *hold) error {
 	held := inside.heldError()
-	if inside.undoing.Load() {
-		held, w.failure = nil, errUndoing // nobody is known to have it
+	if reason := inside.undoing.Load(); reason != nil {
+		held, w.failure = nil, *reason // nobody is known to have it
 	}
 	switch err := w.begin(); {
 	case err != nil && held == nil:
@@ -280,6 +280,8 @@ func (w *wait) gaveUp(held *driver.HeldError) error {
 		return fmt.Errorf("locking %q: %w: no answer within the limit of the wait: %w", name, ErrUnreachable, w.failure)
 	case limit: // of a pause
 		return &driver.HeldError{Name: name}
+	case errors.Is(w.failure, ErrUnreachable):
+		return fmt.Errorf("locking %q: %w; so far: %w", name, cause, w.failure)
 	}
 	return fmt.Errorf("locking %q: %w", name, cause)
 }
