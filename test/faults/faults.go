@@ -1,18 +1,22 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os/exec"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/proxy"
 )
 
-// Rig is a store to try faults on.
+// Rig is a store to try faults on. Every store has the first three fields. The
+// others are abilities that some faults need: the test of a store lists the
+// faults that its rig is able to do, and a fault that lacks an ability fails.
 type Rig struct {
 	// Open connects to the state that all processes share.
 	Open func(ctx context.Context) (driver.Store, error)
@@ -21,6 +25,27 @@ type Rig struct {
 	Command func() *exec.Cmd
 	// TTL of the locks.
 	TTL time.Duration
+
+	// Addr is where the server listens. At is the same rig with clients that
+	// find the server at another address: that of a proxy.
+	Addr string
+	At   func(addr string) Rig
+
+	// Delete makes the server forget a lock, Flush everything, as an operator
+	// might.
+	Delete func(ctx context.Context, name string) error
+	Flush  func(ctx context.Context) error
+
+	// Fill uses up the memory of the server, and Drain gives it back. Between
+	// two calls of Fill other clients get their turn.
+	Fill  func(ctx context.Context) error
+	Drain func(ctx context.Context) error
+
+	// SetClock moves the date that the server sees.
+	SetClock func(offset time.Duration) error
+
+	// Failover is for stores whose server has replicas.
+	Failover *Failover
 }
 
 // Fault is something that happens, and what is expected then.
@@ -29,236 +54,173 @@ type Fault struct {
 	Try  func(t *testing.T, r Rig)
 }
 
-// Leases are the faults that every store with leases must survive.
-var Leases = []Fault{
-	{"SIGKILL of the holder", killHolder},
-	{"SIGSTOP of the holder for three TTLs", pauseHolder},
-	{"SIGSTOP inside Do for three TTLs", pauseInsideDo},
-	{"SIGSTOP between check and write", pauseBetweenCheckAndWrite},
-	{"a fair waiter that never comes back", deadFairWaiter},
-	{"cancelled waiters", cancelWaiters},
-	{"unlock with a cancelled context", unlockCancelled},
+// together limits the faults that are tried at the same time.
+const together = 12
+
+// Run tries all faults on one rig, several at a time: they spend their time
+// waiting, so that more of them fit on a machine than tests that compute.
+func Run(t *testing.T, r Rig, faults []Fault) {
+	t.Helper()
+	RunEach(t, func(testing.TB) Rig { return r }, faults)
 }
 
-// Run tries all faults, each as a parallel subtest.
-func Run(t *testing.T, r Rig, faults []Fault) {
+// RunEach is Run with a rig of its own for each fault, for those that others
+// would notice.
+func RunEach(t *testing.T, rig func(t testing.TB) Rig, faults []Fault) {
+	t.Helper()
+	places := make(chan struct{}, together)
+	var all sync.WaitGroup
 	for _, fault := range faults {
-		t.Run(fault.Name, func(t *testing.T) {
-			t.Parallel()
-			fault.Try(t, r)
+		all.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			t.Run(fault.Name, func(t *testing.T) { fault.Try(t, rig(t)) })
 		})
 	}
+	all.Wait()
 }
 
-// slack is how late an expiry may be noticed.
-const slack = time.Second
+const (
+	// slack is how late something may be noticed on a machine that is busy.
+	slack = time.Second
+	// limit is for what must happen, however long it takes.
+	limit = 30 * time.Second
+)
 
-func (r Rig) client(t *testing.T) *dlock.Client {
+func (r Rig) open(t testing.TB) driver.Store {
 	t.Helper()
 	store, err := r.Open(t.Context())
 	if err != nil {
 		t.Fatalf("open the store: %v", err)
 	}
-	c := dlock.New(store, nil)
 	t.Cleanup(func() {
-		if err := errors.Join(c.Close(), store.Close()); err != nil {
+		if err := store.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	return store
+}
+
+func (r Rig) client(t testing.TB) *dlock.Client {
+	t.Helper()
+	return r.clientWith(t, nil)
+}
+
+func (r Rig) clientWith(t testing.TB, opts *dlock.Options) *dlock.Client {
+	t.Helper()
+	c := dlock.New(r.open(t), opts)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
 	return c
 }
 
-func (r Rig) lock(t *testing.T, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
+func (r Rig) lock(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
 	t.Helper()
-	limit, cancel := context.WithTimeout(t.Context(), 10*r.TTL+10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*r.TTL+limit)
 	defer cancel()
-	lease, err := c.Lock(limit, name, append([]dlock.Option{dlock.WithTTL(r.TTL)}, opts...)...)
+	lease, err := c.Lock(ctx, name, append([]dlock.Option{dlock.WithTTL(r.TTL)}, opts...)...)
 	if err != nil {
 		t.Fatalf("Lock(%q): %v", name, err)
 	}
 	return lease
 }
 
-// killHolder: the next one has it within the TTL, with a larger token.
-func killHolder(t *testing.T, r Rig) {
-	holder, rival := r.puppet(t), r.client(t)
-	token := holder.mustLock("killed", r.TTL)
-	if _, err := rival.TryLock(t.Context(), "killed"); !errors.Is(err, dlock.ErrHeld) {
-		t.Fatalf("the lock of another process is not held here: %v", err)
-	}
-	holder.kill()
-	start := time.Now()
-	lease := r.lock(t, rival, "killed")
-	if waited := time.Since(start); waited > r.TTL+slack {
-		t.Errorf("free %v after the holder died; the TTL is %v", waited, r.TTL)
-	}
-	if lease.Token() <= token {
-		t.Errorf("token %d after %d", lease.Token(), token)
-	}
-	unlock(t, lease)
-}
-
-// pauseHolder: another one gets the lock; when the first goes on, it finds out
-// at its first look, and its unlock leaves the other's lock alone.
-func pauseHolder(t *testing.T, r Rig) {
-	holder, rival := r.puppet(t), r.client(t)
-	token := holder.mustLock("paused", r.TTL)
-	holder.signal(syscall.SIGSTOP)
-	lease := r.lock(t, rival, "paused")
-	wait(t, 2*r.TTL)
-	holder.send(order{Do: "check"}) // is the first thing it does when it goes on
-	holder.signal(syscall.SIGCONT)
-	if a := holder.hear(); a.Err != "cancelled" {
-		t.Errorf("after three TTLs the lease's context says %q", a.Err)
-	}
-	if a := holder.do(order{Do: "unlock"}); a.Err != "not held" {
-		t.Errorf("Unlock of the lost lock says %q", a.Err)
-	}
-	if _, err := r.client(t).TryLock(t.Context(), "paused"); !errors.Is(err, dlock.ErrHeld) {
-		t.Errorf("the late Unlock freed somebody else's lock: %v", err)
-	}
-	if err := lease.Context().Err(); err != nil {
-		t.Errorf("the late Unlock ended somebody else's lease: %v", err)
-	}
-	if lease.Token() <= token {
-		t.Errorf("token %d after %d", lease.Token(), token)
-	}
-	unlock(t, lease)
-}
-
-// pauseInsideDo: the context that Do hands out is no worse than that of a lease.
-func pauseInsideDo(t *testing.T, r Rig) {
-	holder, rival := r.puppet(t), r.client(t)
-	holder.do(order{Do: "do", Name: "inside", TTL: r.TTL})
-	holder.signal(syscall.SIGSTOP)
-	lease := r.lock(t, rival, "inside")
-	wait(t, 2*r.TTL)
-	holder.send(order{Do: "check"})
-	holder.signal(syscall.SIGCONT)
-	if a := holder.hear(); a.Err != "cancelled" {
-		t.Errorf("after three TTLs the context of Do says %q", a.Err)
-	}
-	unlock(t, lease)
-}
-
-// pauseBetweenCheckAndWrite: no lock can prevent that two act here. The resource
-// can, by the token.
-func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
-	resource := new(fenced)
-	holder, rival := r.puppet(t), r.client(t)
-	token := holder.mustLock("fenced", r.TTL)
-	if checked := holder.do(order{Do: "check"}); checked.Err != "" || !resource.write(token) {
-		t.Fatalf("the holder may not write: %+v", checked)
-	}
-	holder.signal(syscall.SIGSTOP) // it has looked, and is about to write
-	holder.send(order{Do: "write"})
-	lease := r.lock(t, rival, "fenced")
-	if !resource.write(lease.Token()) {
-		t.Errorf("the new holder may not write with token %d", lease.Token())
-	}
-	holder.signal(syscall.SIGCONT)
-	if stale := holder.hear(); resource.write(stale.Token) {
-		t.Errorf("a stale write with token %d got through after token %d", stale.Token, lease.Token())
-	}
-	if !resource.write(lease.Token()) {
-		t.Error("the new holder may not write any more")
-	}
-	unlock(t, lease)
-}
-
-// fenced is a resource that refuses tokens smaller than one it has seen.
-type fenced struct{ seen uint64 }
-
-func (f *fenced) write(token uint64) bool {
-	if token < f.seen {
-		return false
-	}
-	f.seen = token
-	return true
-}
-
-// deadFairWaiter: those behind it get their turn when its place has lapsed.
-func deadFairWaiter(t *testing.T, r Rig) {
-	c, rival := r.client(t), r.client(t)
-	if !c.Traits().Fair {
-		return
-	}
-	lease := r.lock(t, c, "queue", dlock.WithFair())
-	dead := driver.Request{Name: "queue", Owner: driver.NewOwner(), TTL: r.TTL, Fair: true, Queue: true}
-	store, err := r.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	if _, err := store.Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
-		t.Fatalf("a fair attempt: %v", err)
-	}
-	unlock(t, lease)
-	start := time.Now()
-	next := r.lock(t, rival, "queue", dlock.WithFair())
-	if waited := time.Since(start); waited > r.TTL+slack {
-		t.Errorf("a dead waiter held up the next for %v; the TTL is %v", waited, r.TTL)
-	}
-	unlock(t, next)
-}
-
-// cancelWaiters: they return at once, and leave nothing behind.
-func cancelWaiters(t *testing.T, r Rig) {
-	holder, waiter := r.client(t), r.client(t)
-	lease := r.lock(t, holder, "cancelled")
-	modes := [][]dlock.Option{nil}
-	if waiter.Traits().Fair {
-		modes = append(modes, []dlock.Option{dlock.WithFair()})
-	}
-	for _, opts := range modes {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(r.TTL/10, cancel)
-		start := time.Now()
-		if _, err := waiter.Lock(ctx, "cancelled", opts...); !errors.Is(err, context.Canceled) {
-			t.Errorf("Lock: %v; want that it was cancelled", err)
+// seize asks for the lock all the time until it has it, and says when it had it
+// at the latest.
+func (r Rig) seize(t testing.TB, store driver.Store, name string) (grant driver.Grant, at int64) {
+	t.Helper()
+	req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: r.TTL}
+	deadline := time.Now().Add(10*r.TTL + limit)
+	for {
+		grant, err := store.Acquire(t.Context(), req)
+		at = monotonic()
+		switch {
+		case err == nil:
+			return grant, at
+		case !errors.Is(err, driver.ErrHeld):
+			t.Fatalf("Acquire(%q): %v", name, err)
+		case time.Now().After(deadline):
+			t.Fatalf("%q does not get free: %v", name, err)
 		}
-		if took := time.Since(start); took > r.TTL/10+slack {
-			t.Errorf("a cancelled wait took %v", took)
+		wait(t, time.Millisecond)
+	}
+}
+
+// refuses checks that somebody has the lock.
+func (r Rig) refuses(t testing.TB, name string, why string) *dlock.HeldError {
+	t.Helper()
+	lease, err := r.client(t).TryLock(t.Context(), name, dlock.WithTTL(r.TTL))
+	held, ok := errors.AsType[*dlock.HeldError](err)
+	if !ok {
+		t.Errorf("TryLock(%q): %v; want that it is held: %s", name, err, why)
+		if err == nil {
+			unlock(t, lease)
 		}
+		return new(dlock.HeldError)
+	}
+	return held
+}
+
+// grants checks that nobody has the lock, and returns the token of another grant.
+func (r Rig) grants(t testing.TB, name string, why string) (token uint64) {
+	t.Helper()
+	lease, err := r.client(t).TryLock(t.Context(), name, dlock.WithTTL(r.TTL))
+	if err != nil {
+		t.Errorf("TryLock(%q): %v; want that it is free: %s", name, err, why)
+		return 0
 	}
 	unlock(t, lease)
-	for _, opts := range modes { // the queue has moved on
-		next, err := holder.Lock(t.Context(), "cancelled", append(opts, dlock.WithTTL(r.TTL), dlock.WithWait(r.TTL/2))...)
-		if err != nil {
-			t.Fatalf("Lock after the waiters gave up: %v", err)
-		}
-		unlock(t, next)
-	}
+	return lease.Token()
 }
 
-// unlockCancelled: the lock is free although the request was cancelled.
-func unlockCancelled(t *testing.T, r Rig) {
-	c, rival := r.client(t), r.client(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	lease, err := c.Lock(ctx, "request", dlock.WithTTL(r.TTL))
-	if err != nil {
-		t.Fatal(err)
+// proxied puts a proxy before the server.
+func (r Rig) proxied(t testing.TB) (Rig, *proxy.Proxy) {
+	t.Helper()
+	if r.At == nil {
+		t.Fatal("the rig does not say how to reach the server through a proxy")
 	}
-	cancel()
-	if err := lease.Unlock(ctx); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
-	next, err := rival.TryLock(t.Context(), "request")
-	if err != nil {
-		t.Fatalf("the lock is not free: %v", err)
-	}
-	unlock(t, next)
+	p := proxy.Run(t, r.Addr)
+	return r.At(p.Addr()), p
 }
 
-func unlock(t *testing.T, lease *dlock.Lease) {
+// mentions finds the requests that are about a lock. While it is held and nobody
+// waits for it, these are renewals.
+func mentions(name string) func(request []byte) bool {
+	return func(request []byte) bool { return bytes.Contains(request, []byte(name)) }
+}
+
+func unlock(t testing.TB, lease *dlock.Lease) {
 	t.Helper()
 	if err := lease.Unlock(context.Background()); err != nil {
 		t.Errorf("Unlock(%q): %v", lease.Name(), err)
 	}
 }
 
+// unlockLost unlocks a lease that was lost.
+func unlockLost(t testing.TB, lease *dlock.Lease) {
+	t.Helper()
+	if err := lease.Unlock(context.Background()); !errors.Is(err, dlock.ErrNotHeld) {
+		t.Errorf("Unlock(%q) says %v; want that the lock was lost", lease.Name(), err)
+	}
+}
+
+// happens waits for an event.
+func happens[T any](t testing.TB, event <-chan T, what string) T {
+	t.Helper()
+	select {
+	case e := <-event:
+		return e
+	case <-time.After(limit):
+		t.Fatalf("%s: did not happen within %v", what, limit)
+	}
+	panic("unreachable")
+}
+
 // wait lets time pass, which is what is tested.
-func wait(t *testing.T, d time.Duration) {
+func wait(t testing.TB, d time.Duration) {
 	t.Helper()
 	select {
 	case <-time.After(d):

@@ -31,6 +31,22 @@ type answer struct {
 	Token uint64 `json:"token,omitempty"`
 	// Err is empty, or one of the words of classify.
 	Err string `json:"err,omitempty"`
+	// Believed is when the last look began that found the lease alive, and Done
+	// when one did not: see monotonic.
+	Believed int64 `json:"believed,omitempty"`
+	Done     int64 `json:"done,omitempty"`
+}
+
+// mustEndBefore checks that a process that believed in its lease had stopped to
+// when another one had the lock.
+func (a answer) mustEndBefore(t testing.TB, granted int64) {
+	t.Helper()
+	if a.Err != "cancelled" {
+		t.Errorf("the context of the lost lease says %q", a.Err)
+	}
+	if a.Believed > granted {
+		t.Errorf("the lease was believed in %v after another one was granted", time.Duration(a.Believed-granted))
+	}
 }
 
 // classify puts an error into a word that survives the pipe.
@@ -86,6 +102,8 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 			looks = <-inside
 		case "check": // what a careful program does before it writes
 			a.Err = classify(looks())
+		case "believe": // checks until the lock is lost
+			a = believe(looks)
 		case "write": // what a program does that has just checked
 			a.Token = lease.Token()
 		case "unlock":
@@ -96,6 +114,20 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 		if err := out.Encode(a); err != nil {
 			return 1
 		}
+	}
+}
+
+// believe looks until the lock is not held any more. A time is taken before each
+// look: whatever the scheduler does between the two, the look is not earlier.
+func believe(looks func() error) (a answer) {
+	for {
+		now := monotonic()
+		if err := looks(); err != nil {
+			a.Done, a.Err = monotonic(), classify(err)
+			return a
+		}
+		a.Believed = now
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,5 +22,5 @@ func TestFaults(t *testing.T) {
 			cmd.Env = append(os.Environ(), fileEnv+"="+path)
 			return cmd
 		},
-	}, faults.Leases)
+	}, slices.Concat(faults.Leases, faults.Fair))
 }

@@ -1,0 +1,180 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// ServerClock are the faults of the date that the server sees, for rigs with
+// SetClock whose server counts expiry by it. Others on the same server notice.
+var ServerClock = []Fault{
+	{"the server's clock steps forward by an hour", clockForward},
+	{"the server's clock steps back by an hour and the holder dies", clockBack},
+}
+
+// ClientClock is the wall clock of a client that is wrong, which cannot be done
+// to a Go program; so the server's is moved instead, and it is shown that no
+// client sends what it reads off its own. It is for rigs with SetClock, Addr and
+// At whose protocol is text.
+var ClientClock = []Fault{
+	{"the clock of clients is an hour behind", func(t *testing.T, r Rig) { clientClock(t, r, time.Hour) }},
+	{"the clock of clients is an hour ahead", func(t *testing.T, r Rig) { clientClock(t, r, -time.Hour) }},
+}
+
+func (r Rig) setClock(t testing.TB, offset time.Duration) {
+	t.Helper()
+	if r.SetClock == nil {
+		t.Fatal("the rig cannot move the server's clock")
+	}
+	if err := r.SetClock(offset); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clockForward: the lock is granted early, which no client can prevent. The
+// token can, and the first holder finds out at its next renewal.
+func clockForward(t *testing.T, r Rig) {
+	resource := new(fenced)
+	store := r.open(t)
+	lease := r.lock(t, r.client(t), "forward")
+	if !resource.write(lease.Token()) {
+		t.Fatal("the holder may not write")
+	}
+	r.setClock(t, time.Hour)
+	grant, _ := r.seize(t, store, "forward")
+	granted := time.Now()
+	if grant.Token <= lease.Token() || !resource.write(grant.Token) {
+		t.Errorf("token %d after %d", grant.Token, lease.Token())
+	}
+	if resource.write(lease.Token()) {
+		t.Errorf("the write of the first holder with token %d got through after token %d", lease.Token(), grant.Token)
+	}
+	happens(t, lease.Context().Done(), "the end of the first lease")
+	if took := time.Since(granted); took > r.TTL/3+slack {
+		t.Errorf("the first holder noticed after %v; renewals come every %v", took, r.TTL/3)
+	}
+	unlockLost(t, lease)
+	r.refuses(t, "forward", "the second holder has it")
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Errorf("Release by the second holder: %v", err)
+	}
+	r.setClock(t, 0) // somebody mends it
+	if token := r.grants(t, "forward", "it was released"); token <= grant.Token {
+		t.Errorf("token %d after %d when the clock was put right", token, grant.Token)
+	}
+}
+
+// clockBack: the lock of the dead is held for as long as the clock has stepped
+// back, as documented, unless somebody breaks it.
+func clockBack(t *testing.T, r Rig) {
+	holder := r.puppet(t)
+	token := holder.mustLock("back", r.TTL)
+	holder.kill()
+	r.setClock(t, -time.Hour)
+	wait(t, r.TTL+slack)
+	held := r.refuses(t, "back", "the server's clock says that an hour is left")
+	if held.Remaining < time.Hour/2 {
+		t.Errorf("the lock expires in %v; want about an hour", held.Remaining)
+	}
+	if err := r.client(t).Break(t.Context(), "back", held.Token); err != nil {
+		t.Errorf("Break: %v", err)
+	}
+	if next := r.grants(t, "back", "it was broken"); next <= token {
+		t.Errorf("token %d after %d when the clock had stepped back", next, token)
+	}
+}
+
+// clientClock: all numbers that clients send and that are a time are the
+// server's.
+func clientClock(t *testing.T, r Rig, offset time.Duration) {
+	r.setClock(t, offset)
+	through, p := r.proxied(t)
+	var mu sync.Mutex
+	var sent []byte
+	p.OnRequest(func(request []byte) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(append(sent, request...), ' ')
+		return false
+	}, nil)
+	start := time.Now()
+	renewed := make(chan struct{}, 100)
+	c := through.clientWith(t, &dlock.Options{Hooks: dlock.Hooks{Renewed: func(dlock.Event) { renewed <- struct{}{} }}})
+	useEverything(t, through, c, renewed)
+
+	mu.Lock()
+	defer mu.Unlock()
+	if len(sent) == 0 {
+		t.Fatal("nothing was sent through the proxy")
+	}
+	if own := times(sent, start, time.Now()); len(own) > 0 {
+		t.Errorf("sent with the client's clock in it: %v", own)
+	}
+	servers := times(sent, start.Add(offset), time.Now().Add(offset))
+	t.Logf("%d bytes were sent, with %d numbers that follow the server's clock", len(sent), len(servers))
+}
+
+// useEverything makes every call that a client can make.
+func useEverything(t *testing.T, r Rig, c *dlock.Client, renewed <-chan struct{}) {
+	t.Helper()
+	modes := [][]dlock.Option{nil}
+	if c.Traits().Fair {
+		modes = append(modes, []dlock.Option{dlock.WithFair()})
+	}
+	for _, opts := range modes {
+		lease := r.lock(t, c, "wall", opts...)
+		happens(t, renewed, "a renewal")
+		waiter := r.client(t)
+		if _, err := waiter.Lock(t.Context(), "wall", append(opts, dlock.WithWait(r.TTL/4))...); err == nil {
+			t.Error("Lock: the lock was granted twice")
+		}
+		unlock(t, lease)
+		again := r.lock(t, c, "wall", opts...)
+		r.refuses(t, "wall", "it was locked again")
+		unlock(t, again)
+	}
+	both, err := c.LockAll(t.Context(), []string{"wall", "ceiling"}, dlock.WithTTL(r.TTL))
+	if err != nil {
+		t.Fatalf("LockAll: %v", err)
+	}
+	held := r.refuses(t, "ceiling", "it was locked with another one")
+	if err := c.Break(t.Context(), "ceiling", held.Token); err != nil {
+		t.Errorf("Break: %v", err)
+	}
+	for info, err := range c.Locks(t.Context(), "wa") {
+		if err != nil || info.Name != "wall" {
+			t.Errorf("Locks: %+v, %v", info, err)
+		}
+	}
+	_ = both.Unlock(context.Background()) // one of them was broken
+}
+
+var digits = regexp.MustCompile(`\d{9,20}`)
+
+// times returns the numbers in a text that are a time between two others, give or
+// take some minutes, in whatever unit.
+func times(text []byte, from, to time.Time) (found []string) {
+	const tolerance = 10 * time.Minute
+	from, to = from.Add(-tolerance), to.Add(tolerance)
+	for _, number := range digits.FindAll(text, -1) {
+		n, err := strconv.ParseInt(string(number), 10, 64)
+		if err != nil {
+			continue // more than a time in nanoseconds
+		}
+		for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond} {
+			if perSecond := int64(time.Second / unit); n >= from.Unix()*perSecond && n <= to.Unix()*perSecond {
+				found = append(found, fmt.Sprintf("%d (in units of %v)", n, unit))
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}

@@ -1,0 +1,261 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Leases are the faults that every store with leases must survive: those of its
+// clients.
+var Leases = []Fault{
+	{"SIGKILL of the holder", killHolder},
+	{"SIGSTOP of the holder for three TTLs", pauseHolder},
+	{"SIGSTOP inside Do for three TTLs", pauseInsideDo},
+	{"SIGSTOP between check and write", pauseBetweenCheckAndWrite},
+	{"cancelled waiters", cancelWaiters},
+	{"unlock with a cancelled context", unlockCancelled},
+}
+
+// Fair are the faults of waiters, for stores with Traits.Fair.
+var Fair = []Fault{
+	{"a fair waiter that never comes back", deadFairWaiter},
+	{"a fair waiter that gives up before others", cancelQueued},
+}
+
+// killHolder: the next one has it within the TTL, with a larger token.
+func killHolder(t *testing.T, r Rig) {
+	holder, rival := r.puppet(t), r.client(t)
+	token := holder.mustLock("killed", r.TTL)
+	r.refuses(t, "killed", "another process has it")
+	holder.kill()
+	start := time.Now()
+	lease := r.lock(t, rival, "killed")
+	if waited := time.Since(start); waited > r.TTL+slack {
+		t.Errorf("free %v after the holder died; the TTL is %v", waited, r.TTL)
+	}
+	if lease.Token() <= token {
+		t.Errorf("token %d after %d", lease.Token(), token)
+	}
+	unlock(t, lease)
+}
+
+// pauseHolder: another one gets the lock; when the first goes on, it finds out
+// at its first look, its write is refused, and its unlock leaves the other's lock
+// alone.
+func pauseHolder(t *testing.T, r Rig) {
+	resource := new(fenced)
+	holder, rival := r.puppet(t), r.client(t)
+	token := holder.mustLock("paused", r.TTL)
+	if !resource.write(token) {
+		t.Fatal("the holder may not write")
+	}
+	holder.send(order{Do: "believe"}) // looks at its lease all the time
+	holder.signal(syscall.SIGSTOP)
+	lease := r.lock(t, rival, "paused")
+	granted := monotonic()
+	if !resource.write(lease.Token()) {
+		t.Errorf("the new holder may not write with token %d after %d", lease.Token(), token)
+	}
+	wait(t, 2*r.TTL)
+	holder.signal(syscall.SIGCONT)
+	holder.hear().mustEndBefore(t, granted)
+	if stale := holder.do(order{Do: "write"}); resource.write(stale.Token) {
+		t.Errorf("a stale write with token %d got through after token %d", stale.Token, lease.Token())
+	}
+	if a := holder.do(order{Do: "unlock"}); a.Err != "not held" {
+		t.Errorf("Unlock of the lost lock says %q", a.Err)
+	}
+	r.refuses(t, "paused", "the late Unlock is not for it")
+	if err := lease.Context().Err(); err != nil {
+		t.Errorf("the late Unlock ended somebody else's lease: %v", err)
+	}
+	unlock(t, lease)
+}
+
+// pauseInsideDo: the context that Do hands out is no worse than that of a lease.
+func pauseInsideDo(t *testing.T, r Rig) {
+	holder, rival := r.puppet(t), r.client(t)
+	holder.do(order{Do: "do", Name: "inside", TTL: r.TTL})
+	holder.signal(syscall.SIGSTOP)
+	lease := r.lock(t, rival, "inside")
+	wait(t, 2*r.TTL)
+	holder.send(order{Do: "check"})
+	holder.signal(syscall.SIGCONT)
+	if a := holder.hear(); a.Err != "cancelled" {
+		t.Errorf("after three TTLs the context of Do says %q", a.Err)
+	}
+	unlock(t, lease)
+}
+
+// pauseBetweenCheckAndWrite: no lock can prevent that two act here. The resource
+// can, by the token.
+func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
+	resource := new(fenced)
+	holder, rival := r.puppet(t), r.client(t)
+	token := holder.mustLock("fenced", r.TTL)
+	if checked := holder.do(order{Do: "check"}); checked.Err != "" || !resource.write(token) {
+		t.Fatalf("the holder may not write: %+v", checked)
+	}
+	holder.signal(syscall.SIGSTOP) // it has looked, and is about to write
+	holder.send(order{Do: "write"})
+	lease := r.lock(t, rival, "fenced")
+	if !resource.write(lease.Token()) {
+		t.Errorf("the new holder may not write with token %d", lease.Token())
+	}
+	holder.signal(syscall.SIGCONT)
+	if stale := holder.hear(); resource.write(stale.Token) {
+		t.Errorf("a stale write with token %d got through after token %d", stale.Token, lease.Token())
+	}
+	if !resource.write(lease.Token()) {
+		t.Error("the new holder may not write any more")
+	}
+	unlock(t, lease)
+}
+
+// fenced is a resource that refuses tokens smaller than one it has seen.
+type fenced struct{ seen uint64 }
+
+func (f *fenced) write(token uint64) bool {
+	if token < f.seen {
+		return false
+	}
+	f.seen = token
+	return true
+}
+
+// deadFairWaiter: those behind it get their turn when its place has lapsed.
+func deadFairWaiter(t *testing.T, r Rig) {
+	c, rival := r.client(t), r.client(t)
+	lease := r.lock(t, c, "queue", dlock.WithFair())
+	dead := driver.Request{Name: "queue", Owner: driver.NewOwner(), TTL: r.TTL, Fair: true, Queue: true}
+	if _, err := r.open(t).Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
+		t.Fatalf("a fair attempt: %v", err)
+	}
+	unlock(t, lease)
+	start := time.Now()
+	next := r.lock(t, rival, "queue", dlock.WithFair())
+	if waited := time.Since(start); waited > r.TTL+slack {
+		t.Errorf("a dead waiter held up the next for %v; the TTL is %v", waited, r.TTL)
+	}
+	unlock(t, next)
+}
+
+// cancelQueued: the one behind it gets the lock as soon as it is free.
+func cancelQueued(t *testing.T, r Rig) {
+	holder, store := r.client(t), r.open(t)
+	lease := r.lock(t, holder, "left", dlock.WithFair())
+	quitter, cancel := context.WithCancel(t.Context())
+	gaveUp := r.lockLater(t, quitter, "left")
+	r.queued(t, store, "left", 1)
+	served := r.lockLater(t, t.Context(), "left")
+	r.queued(t, store, "left", 2)
+	cancel()
+	if err := happens(t, gaveUp, "the end of the cancelled wait").err; !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock: %v; want that it was cancelled", err)
+	}
+	r.queued(t, store, "left", 1)
+	unlock(t, lease)
+	start := time.Now()
+	next := happens(t, served, "the turn of the one behind it")
+	if next.err != nil {
+		t.Fatalf("Lock behind the cancelled one: %v", next.err)
+	}
+	if took := time.Since(start); took > slack {
+		t.Errorf("the queue took %v to advance", took)
+	}
+	unlock(t, next.lease)
+}
+
+// attempt is the outcome of a Lock.
+type attempt struct {
+	lease *dlock.Lease
+	err   error
+}
+
+// lockLater asks for a fair lock from a client of its own.
+func (r Rig) lockLater(t testing.TB, ctx context.Context, name string) <-chan attempt {
+	t.Helper()
+	c := r.client(t)
+	done := make(chan attempt, 1)
+	go func() {
+		lease, err := c.Lock(ctx, name, dlock.WithTTL(r.TTL), dlock.WithFair())
+		done <- attempt{lease, err}
+	}()
+	return done
+}
+
+// queued waits until so many wait for the lock.
+func (r Rig) queued(t testing.TB, store driver.Store, name string, want int) {
+	t.Helper()
+	lister, ok := store.(driver.Lister)
+	if !ok {
+		t.Fatal("the store cannot list who waits")
+	}
+	got := 0
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); wait(t, 5*time.Millisecond) {
+		for info, err := range lister.List(t.Context(), name) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = info.Waiters
+		}
+		if got == want {
+			return
+		}
+	}
+	t.Fatalf("%d wait for %q; want %d", got, name, want)
+}
+
+// cancelWaiters: they return at once, and leave nothing behind.
+func cancelWaiters(t *testing.T, r Rig) {
+	holder, waiter := r.client(t), r.client(t)
+	lease := r.lock(t, holder, "cancelled")
+	modes := [][]dlock.Option{nil}
+	if waiter.Traits().Fair {
+		modes = append(modes, []dlock.Option{dlock.WithFair()})
+	}
+	for _, opts := range modes {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(r.TTL/10, cancel)
+		start := time.Now()
+		if _, err := waiter.Lock(ctx, "cancelled", opts...); !errors.Is(err, context.Canceled) {
+			t.Errorf("Lock: %v; want that it was cancelled", err)
+		}
+		if took := time.Since(start); took > r.TTL/10+slack {
+			t.Errorf("a cancelled wait took %v", took)
+		}
+	}
+	unlock(t, lease)
+	for _, opts := range modes { // the queue has moved on
+		next, err := holder.Lock(t.Context(), "cancelled", append(opts, dlock.WithTTL(r.TTL), dlock.WithWait(r.TTL/2))...)
+		if err != nil {
+			t.Fatalf("Lock after the waiters gave up: %v", err)
+		}
+		unlock(t, next)
+	}
+}
+
+// unlockCancelled: the lock is free although the request was cancelled.
+func unlockCancelled(t *testing.T, r Rig) {
+	c, rival := r.client(t), r.client(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	lease, err := c.Lock(ctx, "request", dlock.WithTTL(r.TTL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := lease.Unlock(ctx); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	next, err := rival.TryLock(t.Context(), "request")
+	if err != nil {
+		t.Fatalf("the lock is not free: %v", err)
+	}
+	unlock(t, next)
+}
