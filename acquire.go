@@ -234,14 +234,16 @@ func (h *hold) abandon(err error) {
 // with err: nil if the store had answered that somebody has the lock, or if its
 // caller did not wait for the answer.
 func undoing(err error) *error {
+	const still = "an earlier attempt is still being undone"
 	switch {
-	case errors.Is(err, ErrUnreachable):
-		return &errUndoing
+	case errors.Is(err, ErrUnreachable): // in its words only: it may wrap the end of another's context
+		err = fmt.Errorf("%w: %s: %v", ErrUnreachable, still, err)
 	case errors.Is(err, ErrHeld), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return nil
+	default:
+		err = fmt.Errorf("%s: %w", still, err)
 	}
-	reason := fmt.Errorf("an earlier attempt is still being undone: %w", err)
-	return &reason
+	return &err
 }
 
 // ended reports the end of a wait, if there was one, and what was acquired.

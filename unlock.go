@@ -107,7 +107,8 @@ func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
 	for attempt := 1; ; attempt++ {
 		bounded, cancel := c.bounded(ctx)
-		err := c.explain(ctx, bounded, c.store.Release(bounded, grant))
+		// Whoever's time is up, it was given for the store to answer.
+		err := c.explain(context.Background(), bounded, c.store.Release(bounded, grant))
 		cancel()
 		switch {
 		case err == nil:

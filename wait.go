@@ -49,10 +49,6 @@ const (
 	expiryDelay = 20 * time.Millisecond
 )
 
-// errUndoing is the reason of those who find an attempt in the way that the store
-// did not answer.
-var errUndoing = fmt.Errorf("%w: an earlier attempt is still being undone", ErrUnreachable)
-
 // errWaitLimit is the cause with which WithWait ends a wait.
 var errWaitLimit = errors.New("dlock: wait limit reached")
 
