@@ -40,9 +40,10 @@
 // crash do not forget (for Redis that is appendfsync always). For others, keep a
 // member that crashed out for longer than the longest TTL in use, so that all
 // locks that it forgot are over before it votes again. That is called a delayed
-// restart, and nothing but whoever starts the member can do it. The
-// token is still larger for the second holder, as long as the largest token is
-// stored by a majority: a resource that checks it is safe.
+// restart, and nothing but whoever starts the member can do it. The second holder
+// still has the larger token, as long as a majority knows the last one (usually all
+// members do), or if the members take their tokens from clocks, as Redis does here:
+// a resource that checks it is safe.
 //
 // The members count time, each with its own clock. A clock that is set forward ends
 // locks early there; on a majority of members that makes a second holder too.

@@ -81,3 +81,18 @@ func (hung) Watch(ctx context.Context, _ driver.Request, _ func()) (func(), erro
 func (hung) List(ctx context.Context, _ string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, hang(ctx)) }
 }
+
+// absent is a member that cannot say who it is until it is back.
+type absent struct {
+	link
+	back chan struct{}
+}
+
+func (a *absent) Identify(ctx context.Context) (string, error) {
+	select {
+	case <-a.back:
+		return a.link.Identify(ctx)
+	default:
+		return "", errRefused
+	}
+}

@@ -1,0 +1,269 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+	"github.com/dlock-go/dlock/quorum"
+)
+
+// far makes the way to each member take that long.
+func far(all []*cell, way time.Duration) {
+	for _, c := range all {
+		c.delay = func() time.Duration { return way }
+	}
+}
+
+// TestMinorityCostsNothing: with two members of five out of reach, whatever the
+// way, a lock takes as long as with all of them.
+func TestMinorityCostsNothing(t *testing.T) {
+	for name, f := range map[string]fault{"gone": gone, "mute": mute, "lost": lost} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := cells(5)
+				far(all, time.Millisecond)
+				s := open(t, all)
+				settle(t, s)
+				all[0].set(f)
+				all[3].set(f)
+				for range 3 {
+					start := time.Now()
+					grant := mustAcquire(t, s, request("x", 10*time.Second))
+					if took := time.Since(start); took != 2*time.Millisecond {
+						t.Errorf("Acquire took %v, a round trip is 2ms", took)
+					}
+					if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+						t.Error(errs)
+					}
+					if err := s.Release(t.Context(), grant); err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(start); took != 6*time.Millisecond {
+						t.Errorf("Acquire, Renew and Release took %v, a round trip is 2ms", took)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestMajorityOutOfReach: the limit is the members', and does not depend on the TTL.
+// What two members granted is gone when Acquire returns.
+func TestMajorityOutOfReach(t *testing.T) {
+	for name, f := range map[string]fault{"gone": gone, "mute": mute} {
+		for _, ttl := range []time.Duration{time.Second, time.Hour} {
+			t.Run(name+" "+ttl.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					all := cells(5)
+					s := open(t, all)
+					settle(t, s)
+					for _, c := range all[:3] {
+						c.set(f)
+					}
+					start := time.Now()
+					_, err := s.Acquire(t.Context(), request("x", ttl))
+					if took := time.Since(start); took > quorum.DefaultMemberTimeout {
+						t.Errorf("it took %v", took)
+					}
+					if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "member 1") {
+						t.Errorf("want ErrUnreachable that names member 1, got: %v", err)
+					}
+					for i, c := range all {
+						if left := c.locks(); len(left) > 0 {
+							t.Errorf("member %d holds %q", i+1, left)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestUnknownOutcomes: two members renewed or released, two had nothing, and one
+// does not answer. That is neither yes nor no.
+func TestUnknownOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		s := open(t, all)
+		grant := mustAcquire(t, s, request("x", time.Minute))
+		synctest.Wait()
+		all[0].wipe()
+		all[1].wipe()
+		all[2].set(gone)
+		for call, err := range map[string]error{
+			"Renew":   errors.Join(s.Renew(t.Context(), []driver.Grant{grant})...),
+			"Break":   s.Break(t.Context(), "x", grant.Token),
+			"Release": s.Release(t.Context(), grant),
+		} {
+			if err == nil || errors.Is(err, driver.ErrNotHeld) && call == "Renew" || !errors.Is(err, driver.ErrUnreachable) && call == "Renew" {
+				t.Errorf("%s: want an unknown outcome, got: %v", call, err)
+			}
+		}
+	})
+}
+
+// TestRenewIsOneCall: whatever the number of locks, each member gets one call.
+func TestRenewIsOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		s := open(t, all)
+		var grants []driver.Grant
+		for i := range 1000 {
+			grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Minute)))
+		}
+		synctest.Wait()
+		if errs := s.Renew(t.Context(), grants); errs != nil {
+			t.Fatal(errs)
+		}
+		synctest.Wait()
+		for i, c := range all {
+			if n := c.count("Renew"); n != 1 {
+				t.Errorf("member %d was called %d times to renew 1000 locks", i+1, n)
+			}
+			if n := c.count("Acquire"); n != 1000 {
+				t.Errorf("member %d was asked %d times for 1000 locks", i+1, n)
+			}
+		}
+	})
+}
+
+// TestRenewKeepsTheTTL: the grant promises less than was asked for, and renewing it
+// does not take off from that again.
+func TestRenewKeepsTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		s, rival := open(t, all), open(t, all)
+		grant := mustAcquire(t, s, request("x", 10*time.Second))
+		if want := 10*time.Second - 102*time.Millisecond; grant.TTL != want {
+			t.Errorf("the TTL less 1%% and 2ms is %v, granted is %v", want, grant.TTL)
+		}
+		for range 20 {
+			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+				t.Fatal(errs)
+			}
+		}
+		if err := pause(t.Context(), 10*time.Second-time.Microsecond); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rival.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("members renew for what was asked: want ErrHeld, got: %v", err)
+		}
+	})
+}
+
+// deaf is a member that does not even honour its context.
+type deaf struct {
+	driver.Store
+	stuck *atomic.Int64
+	let   chan struct{}
+}
+
+func (d deaf) Acquire(context.Context, driver.Request) (driver.Grant, error) {
+	d.stuck.Add(1)
+	<-d.let
+	return driver.Grant{}, errRefused
+}
+
+// TestGoroutinesDoNotPileUp: a member that hangs keeps a limited number of calls.
+func TestGoroutinesDoNotPileUp(t *testing.T) {
+	const limit = 200 // in use at a time, of 20,000 calls
+	for name, hangs := range map[string]func(*memlock.Store) driver.Store{
+		"hung": asHung,
+		"deaf": func(m *memlock.Store) driver.Store { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				members := stores(5)
+				d := deaf{memlock.New(), new(atomic.Int64), make(chan struct{})}
+				if members[4] = hangs(memlock.New()); members[4] == nil {
+					members[4] = d
+				}
+				s, err := quorum.New(members, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				before, most := runtime.NumGoroutine(), 0
+				for i := range 4000 {
+					grant := mustAcquire(t, s, request("x", time.Minute))
+					if err := s.Release(t.Context(), grant); err != nil {
+						t.Fatal(err)
+					}
+					if i%10 == 0 {
+						if err := pause(t.Context(), 10*time.Millisecond); err != nil {
+							t.Fatal(err)
+						}
+					}
+					most = max(most, runtime.NumGoroutine()-before)
+				}
+				if most > limit {
+					t.Errorf("%d goroutines for one member that hangs", most)
+				}
+				close(d.let)
+				s.Close()
+			})
+		})
+	}
+}
+
+// TestNothingIsRemembered: claims of holders that died and of attempts that failed
+// do not add up.
+func TestNothingIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(3)
+		s := open(t, all)
+		all[0].set(gone)
+		for i := range 20_000 {
+			grant := mustAcquire(t, s, request(fmt.Sprint(i), time.Second)) // and never released
+			if _, err := s.Acquire(t.Context(), request(grant.Name, time.Second)); !errors.Is(err, driver.ErrHeld) {
+				t.Fatal(err)
+			}
+			if i%100 == 0 {
+				if err := pause(t.Context(), time.Second); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := s.Claims(); n > 2048 {
+			t.Errorf("%d claims are remembered, of which 200 can be of use", n)
+		}
+	})
+}
+
+// TestClientSurvivesAMinority: a lease goes on while members come and go, one after
+// another, each of them empty when it comes back.
+func TestClientSurvivesAMinority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		far(all, 100*time.Microsecond)
+		client := dlock.New(open(t, all), &dlock.Options{TTL: 3 * time.Second})
+		lease, err := client.Lock(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			c := all[i%5]
+			c.set([]fault{gone, mute, lost}[i%3])
+			_ = pause(t.Context(), 2*time.Second)
+			c.wipe()
+			c.set(up)
+			_ = pause(t.Context(), 3*time.Second) // a renewal finds and repairs it
+			if err := lease.Context().Err(); err != nil {
+				t.Fatalf("after %d failures: %v", i+1, context.Cause(lease.Context()))
+			}
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		client.Close()
+	})
+}

@@ -1,0 +1,196 @@
+package quorum_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+	"github.com/dlock-go/dlock/quorum"
+)
+
+func stores(n int) (all []driver.Store) {
+	for range n {
+		all = append(all, memlock.New())
+	}
+	return all
+}
+
+func TestNewRefuses(t *testing.T) {
+	twice := stores(3)
+	twice[2] = twice[0]
+	for _, c := range []struct {
+		members []driver.Store
+		opts    *quorum.Options
+		reason  string
+	}{
+		{nil, nil, "tolerate no failure"},
+		{stores(1), nil, "use a store by itself"},
+		{stores(2), nil, "tolerate no failure"},
+		{stores(4), nil, "no more failures than 3"},
+		{stores(65), nil, "more than 63"},
+		{twice, nil, "members 1 and 3 are the same store"},
+		{append(stores(2), nil), nil, "member 3 is nil"},
+		{stores(3), &quorum.Options{Names: []string{"a"}}, "1 names for 3 members"},
+	} {
+		s, err := quorum.New(c.members, c.opts)
+		if err == nil || !strings.Contains(err.Error(), c.reason) {
+			t.Errorf("%d members: want an error with %q, got %v, %v", len(c.members), c.reason, s, err)
+		}
+	}
+}
+
+// TestSameServer: two members with addresses of their own turn out to be one
+// server, whose vote would count twice.
+func TestSameServer(t *testing.T) {
+	all := cells(3)
+	s, err := quorum.New([]driver.Store{link{all[0]}, &link{all[1]}, &link{all[0]}}, &quorum.Options{Names: []string{"a:1", "b:1", "a:2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 2 {
+		_, err := s.Acquire(t.Context(), request("x", time.Minute))
+		if err == nil || !strings.Contains(err.Error(), "same server") ||
+			!strings.Contains(err.Error(), "a:1") || !strings.Contains(err.Error(), "a:2") {
+			t.Errorf("want an error that names a:1 and a:2, got: %v", err)
+		}
+		if errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("trying again does not help, but the error says so: %v", err)
+		}
+	}
+	s.Close()
+	for i, c := range all {
+		if left := c.locks(); len(left) > 0 {
+			t.Errorf("member %d holds %q", i+1, left)
+		}
+	}
+}
+
+// TestSameServerFoundLate: one of them could not be asked at first.
+func TestSameServerFoundLate(t *testing.T) {
+	all := cells(3)
+	other := &absent{link{all[0]}, make(chan struct{})}
+	s, err := quorum.New([]driver.Store{link{all[0]}, link{all[1]}, other}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	grant := mustAcquire(t, s, request("x", time.Minute)) // by two servers of three
+	if err := s.Release(t.Context(), grant); err != nil {
+		t.Fatal(err)
+	}
+	close(other.back)
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		grant, err := s.Acquire(t.Context(), request("x", time.Minute))
+		if err != nil {
+			if !strings.Contains(err.Error(), "member 1 and member 3 are the same server") {
+				t.Errorf("want an error about the same server, got: %v", err)
+			}
+			return
+		}
+		_ = s.Release(t.Context(), grant)
+		if time.Now().After(deadline) {
+			t.Fatal("one server votes twice, and nobody noticed")
+		}
+	}
+}
+
+func TestTraits(t *testing.T) {
+	s, err := quorum.New(stores(5), &quorum.Options{MemberTimeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want := driver.Traits{
+		Store:      "quorum of 5 memory",
+		Fencing:    driver.FencingStrong,
+		SplitVotes: true,
+		MinTTL:     400 * time.Millisecond,
+		MaxTTL:     driver.MaxTTL,
+	}
+	if got := s.Traits(); got != want {
+		t.Errorf("want %+v, got %+v", want, got)
+	}
+	mixed := stores(3)
+	mixed[1] = humble{memlock.New()}
+	s, err = quorum.New(mixed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want = driver.Traits{
+		Store:       "quorum of 3 stores",
+		Fencing:     driver.FencingNone, // one member cannot be given a token
+		SplitVotes:  true,
+		MinTTL:      time.Second,
+		MaxTTL:      time.Hour,
+		Granularity: time.Second,
+	}
+	if got := s.Traits(); got != want {
+		t.Errorf("want %+v, got %+v", want, got)
+	}
+	if err := s.Break(t.Context(), "x", 1); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("Break without tokens that members agree on: want ErrUnsupported, got: %v", err)
+	}
+}
+
+// humble is a store that can do little.
+type humble struct{ driver.Store }
+
+func (humble) Traits() driver.Traits {
+	return driver.Traits{Store: "humble", Fencing: driver.FencingStrong, MinTTL: time.Second, MaxTTL: time.Hour,
+		Granularity: time.Second, SurvivesRestart: true}
+}
+
+// TestHumbleMembers: members without extensions make a lock all the same.
+func TestHumbleMembers(t *testing.T) {
+	s, err := quorum.New([]driver.Store{humble{memlock.New()}, humble{memlock.New()}, humble{memlock.New()}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx := t.Context()
+	grant := mustAcquire(t, s, request("x", time.Minute))
+	var held *driver.HeldError
+	if _, err := s.Acquire(ctx, request("x", time.Minute)); !errors.As(err, &held) || held.Remaining < 50*time.Second {
+		t.Errorf("want a *HeldError with a minute left, got: %v", err)
+	}
+	if _, err := s.Watch(ctx, request("x", time.Minute), func() {}); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("Watch: want ErrUnsupported, got: %v", err)
+	}
+	for _, err := range s.List(ctx, "") {
+		if !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("List: want ErrUnsupported, got: %v", err)
+		}
+	}
+	if errs := s.Renew(ctx, []driver.Grant{grant}); errs != nil {
+		t.Errorf("Renew: %v", errs)
+	}
+	if err := s.Release(ctx, grant); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	s, err := quorum.New(stores(3), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant := mustAcquire(t, s, request("x", time.Minute))
+	s.Close()
+	ctx := t.Context()
+	_, acquire := s.Acquire(ctx, request("y", time.Minute))
+	_, watch := s.Watch(ctx, request("y", time.Minute), func() {})
+	_, diagnose := s.Diagnose(ctx)
+	for call, err := range map[string]error{
+		"Acquire": acquire, "Watch": watch, "Diagnose": diagnose, "Release": s.Release(ctx, grant),
+		"Renew": s.Renew(ctx, []driver.Grant{grant})[0], "Break": s.Break(ctx, "x", grant.Token),
+	} {
+		if !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("%s: want ErrClosed, got: %v", call, err)
+		}
+	}
+}
