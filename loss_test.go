@@ -197,6 +197,32 @@ func TestUnlockThatFailsSaysSoTwice(t *testing.T) {
 	})
 }
 
+// mute never answers a release, and says of it what its context says.
+type mute struct{ *memlock.Store }
+
+func (mute) Release(ctx context.Context, _ driver.Grant) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (m mute) Traits() driver.Traits {
+	traits := m.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func TestUnlockWithoutAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(mute{store}, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Unlock: %v; want that the store did not answer", err)
+		}
+		time.Sleep(time.Minute) // it expires
+	})
+}
+
 // slowRenewal takes a second to renew.
 type slowRenewal struct {
 	*memlock.Store
