@@ -14,7 +14,13 @@ import (
 	"github.com/dlock-go/dlock/test/servers"
 )
 
-const quorumMembers = 5
+const (
+	quorumMembers = 5
+
+	// memberTimeout is longer than the default: the machine has much to do
+	// besides. A TTL has to be four times as long.
+	memberTimeout = 250 * time.Millisecond
+)
 
 // TestQuorumAndRedsync: dlock's quorum and redsync share locks that belong to
 // whoever has them on three of five servers.
@@ -41,7 +47,7 @@ func TestQuorumAndRedsync(t *testing.T) {
 // cannot have, and the other way round, although the others are free.
 func TestQuorumSeesTheMajorityOfRedsync(t *testing.T) {
 	t.Parallel()
-	group := servers.RunGroup(t, quorumMembers, servers.Redis)
+	group := runFive(t)
 	clients, c := quorumOver(t, group)
 	theirs := peerLocks(t, newRedsync(t, clients[:3]...), "x", longTTL)
 	mustRefuse(t, c, "x")
@@ -57,11 +63,17 @@ func TestQuorumSeesTheMajorityOfRedsync(t *testing.T) {
 	unlock(t, ours)
 }
 
+// runFive starts servers that do not wait for the disk, which they share.
+func runFive(t testing.TB) servers.Group {
+	t.Helper()
+	return servers.RunGroup(t, quorumMembers, servers.Redis, "--appendonly", "no")
+}
+
 func startQuorum(t testing.TB) (plain, servers.Group) {
 	t.Helper()
-	group := servers.RunGroup(t, quorumMembers, servers.Redis)
+	group := runFive(t)
 	clients, c := quorumOver(t, group)
-	return plain{clients[0], c, newRedsync(t, clients...)}, group
+	return plain{clients[0], c, newRedsync(t, clients...), 4 * memberTimeout}, group
 }
 
 func quorumOver(t testing.TB, group servers.Group) ([]*redis.Client, *dlock.Client) {
@@ -73,8 +85,7 @@ func quorumOver(t testing.TB, group servers.Group) ([]*redis.Client, *dlock.Clie
 		clients = append(clients, client)
 		members = append(members, newStore(t, client, redislock.Plain))
 	}
-	// Longer than the default: the machine has much to do besides.
-	store, err := quorum.New(members, &quorum.Options{MemberTimeout: 100 * time.Millisecond})
+	store, err := quorum.New(members, &quorum.Options{MemberTimeout: memberTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

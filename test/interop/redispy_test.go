@@ -26,7 +26,7 @@ func TestRedisPy(t *testing.T) {
 		sharePlain(t, func(t testing.TB) plain {
 			server := servers.Run(t, servers.Redis)
 			client := connect(t, server)
-			return plain{client, newClient(t, newStore(t, client, redislock.Plain)), newRedisPy(t, server)}
+			return plain{client, newClient(t, newStore(t, client, redislock.Plain)), newRedisPy(t, server), shortTTL}
 		})
 	})
 	t.Run("without a TTL", func(t *testing.T) {
