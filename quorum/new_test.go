@@ -29,7 +29,7 @@ func TestNewRefuses(t *testing.T) {
 		{nil, nil, "tolerate no failure"},
 		{stores(1), nil, "use a store by itself"},
 		{stores(2), nil, "tolerate no failure"},
-		{stores(4), nil, "no more failures than 3"},
+		{stores(4), nil, "no more failures than 3 members do"},
 		{stores(65), nil, "more than 63"},
 		{twice, nil, "members 1 and 3 are the same store"},
 		{append(stores(2), nil), nil, "member 3 is nil"},

@@ -104,7 +104,7 @@ func check(members []driver.Store, opts *Options) error {
 	case n < 3:
 		return fmt.Errorf("quorum: %d members tolerate no failure: use a store by itself, or three", n)
 	case n%2 == 0:
-		return fmt.Errorf("quorum: %d members tolerate no more failures than %d, and split their votes more often: leave one out, or add one", n, n-1)
+		return fmt.Errorf("quorum: %d members tolerate no more failures than %d members do, and split their votes more often: leave one out, or add one", n, n-1)
 	case n > maxMembers:
 		return fmt.Errorf("quorum: %d members are more than %d", n, maxMembers)
 	case opts.Names != nil && len(opts.Names) != n:

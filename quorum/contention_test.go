@@ -1,0 +1,248 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+)
+
+// TestContendersMakeProgress: eight processes want one lock of five members, all of
+// them all the time, and the way to each member takes a random time, so that votes
+// are split often. Everybody gets the lock, again and again, and alone.
+func TestContendersMakeProgress(t *testing.T) {
+	const contenders, turns = 8, 10
+	for name, watches := range map[string]bool{"woken": true, "polling": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := cells(5)
+				for _, c := range all {
+					c.delay = func() time.Duration { return rand.N(time.Millisecond) }
+				}
+				var inside atomic.Int32
+				var last atomic.Uint64
+				var wg sync.WaitGroup
+				start := time.Now()
+				for range contenders {
+					var store driver.Store = open(t, all)
+					if !watches {
+						store = struct{ driver.Store }{store}
+					}
+					client := dlock.New(store, nil)
+					wg.Go(func() {
+						defer client.Close()
+						for range turns {
+							lease, err := client.Lock(t.Context(), "x", dlock.WithWait(time.Minute))
+							if err != nil {
+								t.Errorf("not locked after %v: %v", time.Since(start), err)
+								return
+							}
+							if inside.Add(1) != 1 {
+								t.Error("two are inside")
+							}
+							if before := last.Swap(lease.Token()); before >= lease.Token() {
+								t.Errorf("token %d came after token %d", lease.Token(), before)
+							}
+							_ = pause(t.Context(), time.Millisecond)
+							inside.Add(-1)
+							if err := lease.Unlock(t.Context()); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				asked := 0
+				for _, c := range all {
+					asked += c.count("Acquire")
+				}
+				took := time.Since(start)
+				t.Logf("%d turns of 1ms in %v, with %.1f calls of Acquire a member and turn", contenders*turns, took,
+					float64(asked)/float64(len(all)*contenders*turns))
+				if limit := time.Duration(contenders*turns) * 100 * time.Millisecond; took > limit {
+					t.Errorf("%d turns took %v, more than %v", contenders*turns, took, limit)
+				}
+			})
+		})
+	}
+}
+
+// TestSplitVote: those who split a vote are told to come back after a random time,
+// and not that somebody has the lock.
+func TestSplitVote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(3)
+		// Three strangers have a member each, for good.
+		for i, c := range all {
+			req := request("x", time.Hour)
+			req.Holder.PID = i + 1
+			mustAcquire(t, c.server, req)
+		}
+		s := open(t, all)
+		settle(t, s)
+		req := request("x", time.Minute)
+		var delays []time.Duration
+		for range 20 {
+			var held *driver.HeldError
+			if _, err := s.Acquire(t.Context(), req); !errors.As(err, &held) {
+				t.Fatalf("want a *HeldError, got: %v", err)
+			}
+			if held.Name != "x" || held.Token != 0 || held.Holder != (driver.Holder{}) {
+				t.Errorf("nobody has a majority, but the error says %+v", held)
+			}
+			delays = append(delays, held.Remaining)
+		}
+		if first := delays[0]; first <= 0 || first > 20*time.Millisecond {
+			t.Errorf("the first pause is %v", first)
+		}
+		different := make(map[time.Duration]bool)
+		var late time.Duration
+		for _, d := range delays[10:] {
+			different[d] = true
+			late += d / 10
+		}
+		if late < 40*time.Millisecond || late > time.Second || len(different) < 5 {
+			t.Errorf("who splits votes again and again should come seldom and at random, pauses are %v", delays)
+		}
+	})
+}
+
+// TestWaitersDoNotWakeEachOther: a holder has three members of five. Those who wait
+// find the other two free and give them back each time, which is no reason for
+// others to try again.
+func TestWaitersDoNotWakeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		far(all, 100*time.Microsecond)
+		all[3].set(gone)
+		all[4].set(gone)
+		holder := open(t, all)
+		grant := mustAcquire(t, holder, request("x", 20*time.Second))
+		all[3].set(up)
+		all[4].set(up)
+		var wg sync.WaitGroup
+		for range 4 {
+			client := dlock.New(open(t, all), &dlock.Options{TTL: 20 * time.Second})
+			wg.Go(func() {
+				defer client.Close()
+				if err := client.Do(t.Context(), "x", noop); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		_ = pause(t.Context(), 10*time.Second)
+		if n := all[4].count("Acquire"); n > 100 {
+			t.Errorf("four waiters asked a member %d times in 10s", n)
+		}
+		if err := holder.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		wg.Wait()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("four waiters needed %v after the release", took)
+		}
+	})
+}
+
+// TestWakeUp: a waiter is woken when a majority can be free, not by the first member,
+// and also if it was watched by three members of five only.
+func TestWakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		s := open(t, all)
+		settle(t, s)
+		grants := make([]driver.Grant, len(all))
+		for i, c := range all {
+			grants[i] = mustAcquire(t, c.server, request("x", time.Hour))
+		}
+		var woken atomic.Int64
+		wake := func() { woken.Add(1) }
+		watch := func(out ...int) {
+			for _, i := range out {
+				all[i].set(mute)
+			}
+			stop, err := s.Watch(t.Context(), request("x", time.Minute), wake)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = pause(t.Context(), time.Second)
+			for i, want := range []int64{0, 0, 1, 1, 1} {
+				if len(out) > 0 {
+					want = int64(i + 1)
+				}
+				if err := all[i].server.Release(t.Context(), grants[i]); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if got := woken.Load(); got != want && i < 3 {
+					t.Errorf("%d of %d members were released: want %d wake-ups, got %d", i+1, len(all)-len(out), want, got)
+				}
+			}
+			stop()
+		}
+		watch()
+		woken.Store(0)
+		for i, c := range all {
+			grants[i] = mustAcquire(t, c.server, request("x", time.Hour))
+		}
+		watch(3, 4)
+		all[2].set(mute)
+		if _, err := s.Watch(t.Context(), request("x", time.Minute), wake); !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("with two members of five: want ErrUnreachable, got: %v", err)
+		}
+	})
+}
+
+// TestOneRoundTrip: the members take their tokens from clocks that differ, and still
+// a lock takes one round trip, as soon as the client has seen some tokens.
+func TestOneRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		for i, c := range all {
+			skew := time.Duration(i) * 7 * time.Millisecond
+			c.clock = func() uint64 { return uint64(time.Now().Add(skew).UnixMicro()) }
+			c.delay = func() time.Duration { return 100*time.Microsecond + rand.N(300*time.Microsecond) }
+		}
+		clients := []*quorum.Store{open(t, all), open(t, all), open(t, all)}
+		raised := func() (n int) {
+			for _, c := range all {
+				n += c.count("RaiseToken")
+			}
+			return n
+		}
+		const locks = 300
+		before := 0
+		for i := range 2 * locks {
+			if i == locks {
+				before = raised()
+			}
+			s := clients[rand.N(len(clients))]
+			grant := mustAcquire(t, s, request(fmt.Sprint(rand.N(10)), time.Minute))
+			if err := s.Release(t.Context(), grant); err != nil {
+				t.Fatal(err)
+			}
+			_ = pause(t.Context(), rand.N(10*time.Millisecond))
+		}
+		t.Logf("%d tokens were raised for the first %d locks, %d for the next", before, locks, raised()-before)
+		if n := raised() - before; n > locks/20 {
+			t.Errorf("%d tokens had to be raised for %d locks", n, locks)
+		}
+		// All that runs ahead of the clocks is the longest way.
+		token := mustAcquire(t, clients[0], request("last", time.Minute)).Token
+		if ahead := int64(token) - time.Now().Add(28*time.Millisecond).UnixMicro(); ahead > 10_000 {
+			t.Errorf("tokens are %dus ahead of the fastest clock", ahead)
+		}
+	})
+}
+
+func noop(context.Context) error { return nil }
