@@ -29,7 +29,7 @@ type SentinelOptions struct {
 	// master directly. It is for the first master only: the next one is found
 	// by the replicas through the sentinels.
 	//
-	// A replica whose link has been down for seven seconds (ten times the time
+	// A replica whose link has been down for six seconds (ten times the time
 	// after which a server counts as down) is not promoted any more; one whose
 	// link merely hangs is. And after half a minute the sentinels notice that
 	// the replicas connect to an address that is not the master's, and put
@@ -42,7 +42,11 @@ const (
 	replicaCount  = 2
 	quorum        = sentinelCount/2 + 1
 
-	sentinelDownAfter = 700 * time.Millisecond
+	// After how long a sentinel takes a server for dead: the first one, and how
+	// much longer each of the others. If all of them noticed at once, each would
+	// vote for itself, and they would not try again for a long time.
+	downAfter     = 600 * time.Millisecond
+	downAfterMore = 200 * time.Millisecond
 	// How long the sentinels wait before they try a failed failover again, and
 	// before they put right a replica that has another master than they know.
 	failoverTimeout          = 2 * time.Second
@@ -50,7 +54,7 @@ const (
 )
 
 // Sentinel is a master with two replicas, and three sentinels that promote a
-// replica about a second after the master has died.
+// replica one or two seconds after the master has died.
 type Sentinel struct {
 	Servers   Group // the first is the first master
 	Sentinels Group
@@ -103,7 +107,10 @@ func (s *Sentinel) start(opts SentinelOptions) error {
 	if err := until(ctx, "the replicas are in sync", s.inSync(master)); err != nil {
 		return err
 	}
-	if s.Sentinels, err = StartGroup(sentinelCount, watching(master, timeout)); err != nil {
+	s.Sentinels, err = startEach(sentinelCount, func(i int) (*Server, error) {
+		return Start(watching(master, downAfter+time.Duration(i)*downAfterMore, timeout))
+	})
+	if err != nil {
 		return err
 	}
 	return s.WaitSettled(ctx)
@@ -293,7 +300,7 @@ var replication = []string{
 
 // watching is a sentinel. Its file is its memory as well: it survives a
 // restart, but not RestartEmpty.
-func watching(master *Server, failoverTimeout time.Duration) *Kind {
+func watching(master *Server, downAfter, failoverTimeout time.Duration) *Kind {
 	file := func(in Instance) string { return filepath.Join(in.Data, "sentinel.conf") }
 	return &Kind{
 		Name:   "sentinel",
@@ -303,17 +310,18 @@ func watching(master *Server, failoverTimeout time.Duration) *Kind {
 sentinel down-after-milliseconds %[1]s %[4]d
 sentinel failover-timeout %[1]s %[5]d
 sentinel parallel-syncs %[1]s %[6]d
-`, MasterName, words(master.Addr()), quorum, sentinelDownAfter.Milliseconds(), failoverTimeout.Milliseconds(), replicaCount))
+`, MasterName, words(master.Addr()), quorum, downAfter.Milliseconds(), failoverTimeout.Milliseconds(), replicaCount))
 		},
 		Args: func(in Instance) []string {
 			return []string{file(in), "--sentinel", "--bind", in.Host, "--port", strconv.Itoa(in.Port), "--dir", in.Data}
 		},
 		Probe: func(ctx context.Context, addr string) error {
-			// Milliseconds between announcements, looks at the servers, and
-			// attempts to reach them, which by default are too slow for a
-			// server that counts as down so soon. There is no setting for
-			// them, and a restarted sentinel has forgotten them.
-			const hurry = "SENTINEL DEBUG publish-period 200 info-period 500 ping-period 300\r\n"
+			// Milliseconds between announcements, looks at the servers,
+			// attempts to reach them, and questions to the others, which by
+			// default are too slow for a server that counts as down so soon.
+			// There is no setting for them, and a restarted sentinel has
+			// forgotten them.
+			const hurry = "SENTINEL DEBUG publish-period 200 info-period 500 ping-period 300 ask-period 200\r\n"
 			return exchange(ctx, addr, hurry, "+OK\r\n")
 		},
 		URL: func(addr string) string { return "redis+sentinel://" + addr + "/" + MasterName },

@@ -213,7 +213,7 @@ func TestReplicaStopsWhileItWritesItsFirstFile(t *testing.T) {
 	t.Parallel()
 	ctx := limit(t)
 	master := Run(t, replicated(""))
-	for _, key := range strings.Fields("a b c d e f g h i j k l m n o p q r s t u v w x y z") {
+	for key := range strings.FieldsSeq("a b c d e f g h i j k l m n o p q r s t u v w x y z") {
 		ask(t, master, "SET "+key+" 1\r\n", "+OK")
 	}
 	const secondPerKey = "1000000" // in microseconds
