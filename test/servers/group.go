@@ -116,15 +116,19 @@ func until(ctx context.Context, what string, check func(ctx context.Context) err
 	const interval = 4 * pollEvery // a check is several calls
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	var missing error
 	for {
 		err := check(ctx)
 		if err == nil {
 			return nil
 		}
+		if missing == nil || ctx.Err() == nil { // else it only says that time is over
+			missing = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w (%w)", what, err, context.Cause(ctx))
+			return fmt.Errorf("waiting until %s: %w (%w)", what, missing, context.Cause(ctx))
 		}
 	}
 }

@@ -67,8 +67,12 @@ func TestGroupIsAllOrNone(t *testing.T) {
 func TestUntilSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err := until(ctx, "it works", func(context.Context) error {
-		cancel(errors.New("no more time"))
+	tries := 0
+	err := until(ctx, "it works", func(ctx context.Context) error {
+		if tries++; tries == 2 {
+			cancel(errors.New("no more time"))
+			return ctx.Err()
+		}
 		return errors.New("it does not")
 	})
 	for _, want := range []string{"it works", "it does not", "no more time"} {
