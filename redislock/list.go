@@ -125,7 +125,7 @@ func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, ok b
 	if queue := s.queueOf(key); queue != nil {
 		keys = append(keys, queue[0])
 	}
-	reply, err := s.eval(ctx, s.scripts.inspect, keys)
+	reply, err := s.evalUnacknowledged(ctx, s.scripts.inspect, keys)
 	fields, _ := reply.([]any)
 	if err != nil || len(fields) != 4 {
 		return driver.Info{}, false, err

@@ -30,18 +30,20 @@ func (s *Store) release(ctx context.Context, grant driver.Grant) error {
 	return nil
 }
 
+// sendRelease needs no acknowledgement: a release that a failover loses leaves a
+// lock that expires.
 func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant) (any, error) {
 	channel := s.channelOf(key)
 	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && !h.fair {
 		mark := markPrefix(grant.Owner, grant.Token) + h.holder.text
-		return s.eval(ctx, s.scripts.releaseLean, []string{key}, mark, channel)
+		return s.evalUnacknowledged(ctx, s.scripts.releaseLean, []string{key}, mark, channel)
 	}
 	prefix := ownerPrefix(grant.Owner)
 	if grant.Token != 0 {
 		prefix = markPrefix(grant.Owner, grant.Token)
 	}
 	keys := append([]string{key}, s.queueOf(key)...)
-	return s.eval(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
+	return s.evalUnacknowledged(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
 }
 
 // Break releases name if it is held with that token. The token of a holder that
