@@ -44,8 +44,10 @@ type Rig struct {
 	// SetClock moves the date that the server sees.
 	SetClock func(offset time.Duration) error
 
-	// Failover is for stores whose server has replicas.
-	Failover *Failover
+	// Failover is for stores whose server has replicas, and Partition for those
+	// whose server can be separated from them.
+	Failover  *Failover
+	Partition *Partition
 }
 
 // Fault is something that happens, and what is expected then.
