@@ -39,7 +39,7 @@ func redissonFairOrder(t *testing.T, s *shared) {
 		}
 		want = append(want, who)
 		if java, isJava := threads[who]; isJava {
-			java.beginLock(longTTL)
+			java.beginLock()
 		} else {
 			later := lockLater(t, s.client(t), name, dlock.WithFair())
 			go func() {
@@ -104,7 +104,7 @@ func redissonDeadFairDlock(t *testing.T, s *shared) {
 		t.Fatalf("a fair attempt: %v; want that it is held", err)
 	}
 	java := s.javaThread(t, "fair", name)
-	java.beginLock(longTTL)
+	java.beginLock()
 	s.awaitQueue(t, name, 2)
 	later := lockLater(t, c, name, dlock.WithFair())
 	s.awaitQueue(t, name, 3)
@@ -125,7 +125,7 @@ func redissonDeadFairBetween(t *testing.T, s *shared) {
 	c := s.client(t)
 	lease := tryLock(t, c, name, dlock.WithFair(), dlock.WithTTL(ttl))
 	java := s.javaThread(t, "fair", name)
-	java.beginLock(longTTL)
+	java.beginLock()
 	s.awaitQueue(t, name, 1)
 	dead := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Fair: true, Queue: true}
 	if _, err := newStore(t, s.redis, redislock.Redisson).Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
@@ -173,7 +173,7 @@ func redissonFairDlockGivesUp(t *testing.T, s *shared) {
 	}()
 	s.awaitQueue(t, name, 1)
 	java := s.javaThread(t, "fair", name)
-	java.beginLock(longTTL)
+	java.beginLock()
 	s.awaitQueue(t, name, 2)
 	giveUp()
 	if err := <-gone; !errors.Is(err, context.Canceled) {

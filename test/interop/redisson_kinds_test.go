@@ -47,23 +47,29 @@ func redissonWakes(t *testing.T, s *shared, kind string, opts []dlock.Option) {
 	for round := range rounds {
 		name := s.nameOf(kind, "to-dlock", round)
 		java := s.javaThread(t, kind, name)
-		java.locks(longTTL)
+		token := java.locks(longTTL)
 		later := lockLater(t, c, name, opts...)
 		s.awaitSubscriber(t, name)
 		began := java.unlocks()
 		w := granted(t, later, longTTL/2)
 		toDlock = append(toDlock, w.at.Sub(began))
+		if w.lease.Token() <= token {
+			t.Errorf("dlock has token %d after Java's %d", w.lease.Token(), token)
+		}
 		unlock(t, w.lease)
 
 		name = s.nameOf(kind, "to-java", round)
 		lease := tryLock(t, c, name, opts...)
 		java = s.javaThread(t, kind, name)
-		java.beginLock(longTTL)
+		java.beginLock()
 		s.awaitSubscriber(t, name)
 		began = time.Now()
 		unlock(t, lease)
-		_, at := java.gets()
+		token, at := java.gets()
 		toJava = append(toJava, at.Sub(began))
+		if kind == "fenced" && token <= lease.Token() {
+			t.Errorf("Java has token %d after dlock's %d", token, lease.Token())
+		}
 		java.unlocks()
 	}
 	report(t, "Java unlocks, dlock has it", toDlock, wakeLimit)

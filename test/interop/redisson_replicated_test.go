@@ -47,7 +47,7 @@ func redissonSharded(t *testing.T, s *shared) {
 	name := s.nameOf("sharded")
 	holder, waiter := s.javaThread(t, "lock", name), s.javaThread(t, "lock", name)
 	holder.locks(longTTL)
-	waiter.beginLock(longTTL)
+	waiter.beginLock()
 	s.awaitSubscriber(t, name)
 	for _, node := range s.nodes {
 		general, err := node.PubSubChannels(t.Context(), "*"+name+"*").Result()

@@ -145,9 +145,9 @@ func (s *shared) javaThread(t testing.TB, kind, name string) javaThread {
 }
 
 // beginLock lets Java wait for the lock; gets says that it has it.
-func (j javaThread) beginLock(lease time.Duration) {
+func (j javaThread) beginLock() {
 	j.t.Helper()
-	j.Tell("lock", j.kind, j.name, lease.Milliseconds())
+	j.Tell("lock", j.kind, j.name, longTTL.Milliseconds())
 }
 
 func (j javaThread) gets() (token uint64, at time.Time) {
