@@ -138,7 +138,7 @@ type reply struct {
 type poll struct {
 	s       *Store
 	c       *claim
-	ctx     context.Context // lends its values to the calls
+	span    *span
 	req     driver.Request
 	replies chan reply // has room for all
 }
@@ -146,17 +146,17 @@ type poll struct {
 // vote asks everybody for c, and undoes it if it cannot be granted.
 func (s *Store) vote(ctx context.Context, c *claim, start time.Time) verdict {
 	n := len(s.members)
-	p := &poll{s: s, c: c, ctx: ctx, replies: make(chan reply, 2*n)}
+	p := &poll{s: s, c: c, span: s.newSpan(ctx), replies: make(chan reply, 2*n)}
 	p.req = driver.Request{Name: c.name, Owner: c.alias, TTL: c.ttl, Holder: c.holder}
 	b := newBallot(n, s.rules.majority, s.raises && s.rules.writeBack)
-	v := verdict{sent: time.Now()}
+	v := verdict{sent: p.span.began}
 	if s.raises {
 		p.req.Floor = s.known.at(v.sent)
 	}
 	s.convene(c.owner)
+	ask := p.ask // one for all
 	for i := range n {
-		c.seats[i].busy = true // nobody else knows it yet
-		s.work.Go(func() { c.serve(i, func() { p.ask(i) }) })
+		s.sit(c, i, ask)
 	}
 	cut := p.collect(ctx, &b)
 	s.learn(&b, v.sent)
@@ -192,9 +192,8 @@ func (s *Store) vote(ctx context.Context, c *claim, start time.Time) verdict {
 
 // collect counts answers until the vote is decided. The error is the end of ctx.
 func (p *poll) collect(ctx context.Context, b *ballot) error {
-	// Members keep to the limit themselves. This is for one that does not.
-	limit := time.NewTimer(2 * p.s.timeout)
-	defer limit.Stop()
+	over := p.span.limited.Done()
+	var late <-chan time.Time
 	settled := p.s.settled.Load()
 	for !(b.won() || b.lost()) || !settled && b.asked != 0 {
 		select {
@@ -207,10 +206,12 @@ func (p *poll) collect(ctx context.Context, b *ballot) error {
 			for i := range b.members {
 				if raise.has(i) {
 					token := b.token
-					p.s.do(p.c, i, func() { p.raise(i, token) })
+					p.s.sit(p.c, i, func(i int) { p.raise(i, token) })
 				}
 			}
-		case <-limit.C:
+		case <-over: // members know that themselves; this is for one that does not
+			over, late = nil, time.After(p.s.timeout)
+		case <-late:
 			b.giveUp(errUnanswered)
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -224,12 +225,15 @@ func (p *poll) collect(ctx context.Context, b *ballot) error {
 
 // ask asks one member.
 func (p *poll) ask(i int) {
+	defer p.span.done()
 	m := p.s.members[i]
-	if err := p.s.identify(p.ctx, m); err != nil {
+	if err := p.s.identify(p.span.lasting, m); err != nil {
 		p.replies <- reply{member: i, answer: answer{err: err}}
 		return
 	}
-	grant, err := m.acquire(p.ctx, &p.req)
+	limited, cancel := p.span.context()
+	defer cancel()
+	grant, err := m.acquire(limited, &p.req)
 	if err != nil {
 		a := answer{err: err}
 		if held, ok := errors.AsType[*driver.HeldError](err); ok {
@@ -252,7 +256,7 @@ func (p *poll) raise(i int, token uint64) {
 	p.c.mu.Lock()
 	grant := p.c.at(i)
 	p.c.mu.Unlock()
-	grant, err := p.s.members[i].raise(p.ctx, grant, token)
+	grant, err := p.s.members[i].raise(p.span.lasting, grant, token)
 	if err == nil {
 		p.c.granted(i, &grant)
 	}
@@ -298,7 +302,7 @@ var errReleased = errors.New("quorum: it was released while it was acquired")
 // of whoever is next.
 func (s *Store) undo(ctx context.Context, c *claim, b *ballot) (unsure bool) {
 	c.finish()
-	detached := context.WithoutCancel(ctx)
+	sp := s.newSpan(ctx)
 	done := make(chan struct{}, b.members)
 	waits := 0
 	for i := range b.members {
@@ -312,6 +316,7 @@ func (s *Store) undo(ctx context.Context, c *claim, b *ballot) (unsure bool) {
 			err = a.err
 		}
 		if !s.rules.mayHold(err) {
+			sp.done()
 			continue
 		}
 		sure := err == nil
@@ -320,8 +325,8 @@ func (s *Store) undo(ctx context.Context, c *claim, b *ballot) (unsure bool) {
 		} else {
 			unsure = true
 		}
-		s.do(c, i, func() {
-			_ = s.giveBack(detached, c, i) // it expires anyway
+		s.sit(c, i, func(i int) {
+			_ = s.giveBack(sp, c, i) // it expires anyway
 			if sure {
 				done <- struct{}{}
 			}

@@ -37,7 +37,7 @@ type seat struct {
 	ttl    time.Duration // what the member promised
 	handle any
 	busy   bool
-	queue  []func() // what is to be done when it is not
+	queue  []func(i int) // what is to be done when it is not
 }
 
 func (s *Store) newClaim(req *driver.Request) *claim {
@@ -86,9 +86,9 @@ func (c *claim) granted(i int, grant *driver.Grant) (token uint64) {
 	return c.token
 }
 
-// do calls f, which calls member i, in the background and after everything that was
-// wanted there before.
-func (s *Store) do(c *claim, i int, f func()) {
+// sit calls f, which calls member i, in the background and after everything that
+// was wanted there before.
+func (s *Store) sit(c *claim, i int, f func(i int)) {
 	c.mu.Lock()
 	seat := &c.seats[i]
 	if seat.busy {
@@ -98,18 +98,24 @@ func (s *Store) do(c *claim, i int, f func()) {
 	}
 	seat.busy = true
 	c.mu.Unlock()
-	s.work.Go(func() { c.serve(i, f) })
+	s.work.Add(1)
+	go s.serve(c, i, f)
+}
+
+func (s *Store) serve(c *claim, i int, f func(i int)) {
+	defer s.work.Done()
+	c.serve(i, f)
 }
 
 // serve calls f, and what was wanted meanwhile. The seat is busy.
-func (c *claim) serve(i int, f func()) {
+func (c *claim) serve(i int, f func(i int)) {
 	for f != nil {
-		f()
+		f(i)
 		f = c.next(i)
 	}
 }
 
-func (c *claim) next(i int) (f func()) {
+func (c *claim) next(i int) (f func(i int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seat := &c.seats[i]
@@ -120,6 +126,17 @@ func (c *claim) next(i int) (f func()) {
 	f = seat.queue[0]
 	seat.queue = seat.queue[1:]
 	return f
+}
+
+// trySit makes the seat at member i busy, unless it is, or the claim is over.
+func (c *claim) trySit(i int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seats[i].busy || c.over {
+		return false
+	}
+	c.seats[i].busy = true
+	return true
 }
 
 // finish ends a claim: nothing is taken for it from now on.

@@ -44,6 +44,13 @@ var errSilent = fmt.Errorf("%w: it answers none of the calls that are waiting", 
 // call makes a call within the member's limit. The context of the caller lends its
 // values only: the call goes on when the caller has its answer from others.
 func (m *member) call(ctx context.Context, f func(ctx context.Context) error) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.timeout)
+	defer cancel()
+	return m.within(limited, f)
+}
+
+// within makes a call whose context has the member's limit.
+func (m *member) within(limited context.Context, f func(ctx context.Context) error) error {
 	now := int64(time.Since(m.start))
 	switch n := m.pending.Add(1); {
 	case n == 1:
@@ -53,8 +60,6 @@ func (m *member) call(ctx context.Context, f func(ctx context.Context) error) er
 		return errSilent
 	}
 	defer m.pending.Add(-1)
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.timeout)
-	defer cancel()
 	err := f(limited)
 	if limited.Err() == nil {
 		m.answered.Store(int64(time.Since(m.start)))
@@ -71,8 +76,8 @@ func isAnswer(err error) bool {
 	return err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld)
 }
 
-func (m *member) acquire(ctx context.Context, req *driver.Request) (grant driver.Grant, err error) {
-	err = m.call(ctx, func(ctx context.Context) error {
+func (m *member) acquire(limited context.Context, req *driver.Request) (grant driver.Grant, err error) {
+	err = m.within(limited, func(ctx context.Context) error {
 		grant, err = m.store.Acquire(ctx, *req)
 		return err
 	})
@@ -87,8 +92,8 @@ func (m *member) raise(ctx context.Context, grant driver.Grant, token uint64) (r
 	return raised, err
 }
 
-func (m *member) renew(ctx context.Context, grants []driver.Grant) (errs []error) {
-	err := m.call(ctx, func(ctx context.Context) error {
+func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []error) {
+	err := m.within(limited, func(ctx context.Context) error {
 		errs = m.store.Renew(ctx, grants)
 		if errs != nil && len(errs) != len(grants) {
 			return fmt.Errorf("%d grants were renewed with %d answers", len(grants), len(errs))
@@ -104,21 +109,27 @@ func (m *member) renew(ctx context.Context, grants []driver.Grant) (errs []error
 	return errs
 }
 
-func (m *member) release(ctx context.Context, grant driver.Grant) error {
-	return m.call(ctx, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
+func (m *member) release(limited context.Context, grant driver.Grant) error {
+	return m.within(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
 }
 
-// identify finds out which server a member is, before its first vote counts.
+// identify finds out which server a member is, if it tells, before its first vote
+// counts.
 func (s *Store) identify(ctx context.Context, m *member) error {
 	if m.identifier == nil || m.identified.Load() {
 		return nil
 	}
 	var id string
-	if err := m.call(ctx, func(ctx context.Context) (err error) {
+	err := m.call(ctx, func(ctx context.Context) (err error) {
 		id, err = m.identifier.Identify(ctx)
 		return err
-	}); err != nil {
+	})
+	switch {
+	case errors.Is(err, driver.ErrUnreachable):
 		return fmt.Errorf("finding out which server it is: %w", err)
+	case err != nil || id == "": // it does not tell us, which is no reason to do without it
+		m.identified.Store(true)
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

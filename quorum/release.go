@@ -31,9 +31,10 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 func (s *Store) release(ctx context.Context, c *claim) error {
 	c.finish()
 	r := s.newReturns()
-	detached := context.WithoutCancel(ctx)
+	sp := s.newSpan(ctx)
+	giveBack := func(i int) { r.report(i, s.giveBack(sp, c, i)) }
 	for i := range s.members {
-		s.do(c, i, func() { r.report(i, s.giveBack(detached, c, i)) })
+		s.sit(c, i, giveBack)
 	}
 	err := r.wait(ctx, 4*s.timeout) // some may have to finish an Acquire first
 	if isAnswer(err) {
@@ -44,10 +45,13 @@ func (s *Store) release(ctx context.Context, c *claim) error {
 
 // giveBack releases what a claim has at one member. The alias alone decides, since
 // no other claim has it.
-func (s *Store) giveBack(ctx context.Context, c *claim, i int) error {
+func (s *Store) giveBack(sp *span, c *claim, i int) error {
+	defer sp.done()
 	c.mu.Lock()
 	grant := c.at(i)
 	c.mu.Unlock()
 	grant.Token = 0
-	return s.members[i].release(ctx, grant)
+	limited, cancel := sp.context()
+	defer cancel()
+	return s.members[i].release(limited, grant)
 }

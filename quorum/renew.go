@@ -49,8 +49,9 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 			r.tallies[k].stranger = true
 		}
 	}
+	sp := s.newSpan(ctx)
 	for i := range s.members {
-		s.work.Go(func() { r.ask(ctx, i) })
+		s.work.Go(func() { r.ask(sp, i) })
 	}
 	// Members keep to the limit themselves. This is for one that does not.
 	limit := time.NewTimer(2 * s.timeout)
@@ -88,14 +89,17 @@ type tally struct {
 }
 
 // ask has one member renew everything.
-func (r *renewal) ask(ctx context.Context, i int) {
+func (r *renewal) ask(sp *span, i int) {
+	defer sp.done()
 	grants := make([]driver.Grant, len(r.claims))
 	for k, c := range r.claims {
 		c.mu.Lock()
 		grants[k] = c.at(i)
 		c.mu.Unlock()
 	}
-	r.count(i, grants, r.s.members[i].renew(ctx, grants))
+	limited, cancel := sp.context()
+	defer cancel()
+	r.count(i, grants, r.s.members[i].renew(limited, grants))
 }
 
 // count counts the answers of one member, also when the others have decided without
@@ -194,7 +198,8 @@ func (c *claim) prolong(now time.Time) {
 // cleanUp gives up what is left of a claim that is lost, in the background.
 func (s *Store) cleanUp(c *claim) {
 	c.finish()
+	sp := s.newSpan(context.Background())
 	for i := range s.members {
-		s.do(c, i, func() { _ = s.giveBack(context.Background(), c, i) }) // it expires anyway
+		s.sit(c, i, func(i int) { _ = s.giveBack(sp, c, i) }) // it expires anyway
 	}
 }

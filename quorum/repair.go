@@ -31,11 +31,11 @@ func (s *Store) repair(m *member, c *claim) {
 
 func (s *Store) repairAll(m *member) {
 	for c := m.repairs.next(); c != nil; c = m.repairs.next() {
-		if !c.sit(m.index) {
+		if !c.trySit(m.index) {
 			continue // a call is under way; the next renewal will tell
 		}
 		var err error
-		c.serve(m.index, func() { err = s.takeAgain(m, c) })
+		c.serve(m.index, func(int) { err = s.takeAgain(m, c) })
 		if err != nil && !errors.Is(err, driver.ErrHeld) {
 			m.repairs.drop() // it is gone again
 		}
@@ -60,17 +60,6 @@ func (r *repairs) drop() {
 	r.queue = nil
 }
 
-// sit makes the seat at member i busy, unless it is.
-func (c *claim) sit(i int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.seats[i].busy || c.over {
-		return false
-	}
-	c.seats[i].busy = true
-	return true
-}
-
 // takeAgain acquires a lock at one member. A Release that comes meanwhile waits for
 // it, and undoes it.
 func (s *Store) takeAgain(m *member, c *claim) error {
@@ -84,7 +73,9 @@ func (s *Store) takeAgain(m *member, c *claim) error {
 	if over {
 		return nil
 	}
-	grant, err := m.acquire(context.Background(), &req)
+	limited, cancel := context.WithTimeout(context.Background(), m.timeout)
+	defer cancel()
+	grant, err := m.acquire(limited, &req)
 	if err == nil {
 		c.granted(m.index, &grant)
 	}
