@@ -154,51 +154,97 @@ func TestWaitersDoNotWakeEachOther(t *testing.T) {
 	})
 }
 
-// TestWakeUp: a waiter is woken when a majority can be free, not by the first member,
-// and also if it was watched by three members of five only.
+// TestWakeUp: a waiter is woken when a majority can be free, and not by the first
+// member; by each if it is watched by three members of five only.
 func TestWakeUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		mute []int
+		want []int64 // wake-ups after the first, second, third release
+	}{
+		"all are watched":   {nil, []int64{0, 0, 1}},
+		"four are watched":  {[]int{4}, []int64{0, 1, 1}},
+		"three are watched": {[]int{3, 4}, []int64{1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := cells(5)
+				s := open(t, all)
+				settle(t, s)
+				holder := driver.NewOwner()
+				for _, c := range all {
+					mustAcquire(t, c.server, driver.Request{Name: "x", Owner: holder, TTL: time.Hour, Floor: 1 << 30})
+				}
+				for _, i := range c.mute {
+					all[i].set(mute)
+				}
+				var woken atomic.Int64
+				req := request("x", time.Minute)
+				stop, err := s.Watch(t.Context(), req, func() { woken.Add(1) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer stop()
+				_ = pause(t.Context(), time.Second)
+				if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+					t.Fatalf("want ErrHeld, got: %v", err)
+				}
+				woken.Store(0)
+				for i, want := range c.want {
+					if err := all[i].server.Release(t.Context(), driver.Grant{Name: "x", Owner: holder}); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					if got := woken.Load(); got != want {
+						t.Errorf("%d members were released: want %d wake-ups, got %d", i+1, want, got)
+					}
+				}
+				all[2].set(mute)
+				all[3].set(mute)
+				all[4].set(mute)
+				if _, err := s.Watch(t.Context(), request("x", time.Minute), func() {}); !errors.Is(err, driver.ErrUnreachable) {
+					t.Errorf("with two members of five: want ErrUnreachable, got: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestLateSubscription: what a member did before it was watched is unknown, and
+// counts as a release.
+func TestLateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := cells(5)
 		s := open(t, all)
 		settle(t, s)
+		for _, c := range all[3:] {
+			c.delay = func() time.Duration { return 10 * time.Millisecond }
+		}
 		grants := make([]driver.Grant, len(all))
 		for i, c := range all {
 			grants[i] = mustAcquire(t, c.server, request("x", time.Hour))
 		}
 		var woken atomic.Int64
-		wake := func() { woken.Add(1) }
-		watch := func(out ...int) {
-			for _, i := range out {
-				all[i].set(mute)
-			}
-			stop, err := s.Watch(t.Context(), request("x", time.Minute), wake)
-			if err != nil {
+		stop, err := s.Watch(t.Context(), request("x", time.Minute), func() { woken.Add(1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		woken.Store(0)
+		for _, i := range []int{3, 4} { // which are not watched yet
+			if err := all[i].server.Release(t.Context(), grants[i]); err != nil {
 				t.Fatal(err)
 			}
-			_ = pause(t.Context(), time.Second)
-			for i, want := range []int64{0, 0, 1, 1, 1} {
-				if len(out) > 0 {
-					want = int64(i + 1)
-				}
-				if err := all[i].server.Release(t.Context(), grants[i]); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				if got := woken.Load(); got != want && i < 3 {
-					t.Errorf("%d of %d members were released: want %d wake-ups, got %d", i+1, len(all)-len(out), want, got)
-				}
-			}
-			stop()
 		}
-		watch()
-		woken.Store(0)
-		for i, c := range all {
-			grants[i] = mustAcquire(t, c.server, request("x", time.Hour))
+		_ = pause(t.Context(), time.Second)
+		if n := woken.Load(); n != 0 {
+			t.Errorf("two members of five are free: want no wake-up, got %d", n)
 		}
-		watch(3, 4)
-		all[2].set(mute)
-		if _, err := s.Watch(t.Context(), request("x", time.Minute), wake); !errors.Is(err, driver.ErrUnreachable) {
-			t.Errorf("with two members of five: want ErrUnreachable, got: %v", err)
+		if err := all[0].server.Release(t.Context(), grants[0]); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if woken.Load() == 0 {
+			t.Error("three members of five are free, and no wake-up came")
 		}
 	})
 }

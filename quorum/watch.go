@@ -19,6 +19,7 @@ type watch struct {
 	wakeUp func()
 
 	mu         sync.Mutex
+	begun      bool // Watch has returned
 	stopped    bool
 	stops      []func()
 	subscribed set
@@ -57,6 +58,9 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 			return nil, context.Cause(ctx)
 		}
 		if watched >= s.rules.majority {
+			w.mu.Lock()
+			w.begun = true
+			w.mu.Unlock()
 			s.mu.Lock()
 			if s.watches != nil { // otherwise Close has begun
 				s.watches[req.Owner] = w
@@ -89,6 +93,10 @@ func (w *watch) subscribe(ctx context.Context, m *member, req driver.Request) er
 	if !stopped {
 		w.stops = append(w.stops, stop)
 		w.subscribed.add(m.index)
+		if w.begun { // it may have been released before
+			w.woken.add(m.index)
+			w.check()
+		}
 	}
 	w.mu.Unlock()
 	if stopped {
