@@ -3,6 +3,7 @@ module github.com/dlock-go/dlock/test
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/bsm/redislock v0.9.4
 	github.com/dlock-go/dlock v0.0.0
 	github.com/dlock-go/dlock/redislock v0.0.0

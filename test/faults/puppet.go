@@ -25,6 +25,11 @@ type order struct {
 	Do   string        `json:"do"`
 	Name string        `json:"name,omitempty"`
 	TTL  time.Duration `json:"ttl,omitempty"`
+
+	// For workers.
+	Worker int           `json:"worker,omitempty"`
+	Names  []string      `json:"names,omitempty"`
+	Hold   time.Duration `json:"hold,omitempty"` // at most
 }
 
 type answer struct {
@@ -84,6 +89,12 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 		}
 		var a answer
 		switch o.Do {
+		case "work": // and nothing else
+			if err := work(store, o, in, os.Stdout); err != nil {
+				fmt.Fprintln(os.Stderr, "worker:", err)
+				return 1
+			}
+			return 0
 		case "lock":
 			var err error
 			if lease, err = client.Lock(ctx, o.Name, dlock.WithTTL(o.TTL)); err != nil {
@@ -137,6 +148,8 @@ type puppet struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
+
+	pipe io.Reader // that out reads from
 }
 
 func (r Rig) puppet(t testing.TB) *puppet {
@@ -160,7 +173,7 @@ func (r Rig) puppet(t testing.TB) *puppet {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return &puppet{t, cmd, in, bufio.NewScanner(out)}
+	return &puppet{t, cmd, in, bufio.NewScanner(out), out}
 }
 
 // send gives an order without waiting for the answer.
