@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -10,44 +11,65 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sender takes calls to the server. Calls that come while others are under way
-// are collected and go out together, in one pipeline, because many small
-// requests cost the server and the client more than one large one. A call that
-// comes alone goes out alone, at once.
+// sender takes calls to the server. A call that comes alone goes out at once, in
+// its caller's goroutine. Calls that come while others are under way are
+// collected and go out together, in one pipeline, because many small requests
+// cost the server and the client more than one large one: whoever is first among
+// them sends them all.
 //
-// Callers wait beside the call and not in it, so that they can leave when their
-// context is done: the client's own calls end only by their timeouts.
+// Callers can leave when their context is done, but not while they send: then the
+// client's own timeouts count. So they send only while the server answers
+// promptly, and if they are in no hurry; otherwise a goroutine does that for them.
 type sender struct {
-	client redis.UniversalClient
+	client      redis.UniversalClient
+	readTimeout time.Duration
 
-	mu     sync.Mutex
-	queue  []*call
-	busy   int             // workers that have calls under way
-	idle   []chan struct{} // workers that wait for calls; each has a channel of its own
-	late   *time.Timer     // starts another worker when the busy ones take long
-	closed bool
+	mu       sync.Mutex
+	queue    []*call
+	sending  int         // pipelines under way
+	last     time.Time   // when the last one went out
+	answered time.Time   // when the server last answered
+	late     *time.Timer // sends the queue when those under way take long
+	closed   bool
 
-	workers sync.WaitGroup
+	running sync.WaitGroup // pipelines under way
 }
 
 const (
-	// steadyWorkers is how many pipelines are under way when all is well: while
-	// one is at the server the next is written. More of them mean shorter
-	// pipelines.
-	steadyWorkers = 2
-	// maxWorkers limits the pipelines when the server, or a connection, is slow.
-	maxWorkers = 16
-	// patience is how long calls are collected while the steady workers are busy.
+	// patience is how long calls are collected while others are under way.
 	patience = time.Millisecond
+	// maxSending limits the pipelines under way when the server, or a
+	// connection, is slow.
+	maxSending = 16
 	// maxPipeline limits the calls that go out together.
 	maxPipeline = 256
+	// prompt is how long a server that has answered is expected to answer again.
+	prompt = time.Second
 )
 
 // call is one or several commands that go out in order on one connection.
 type call struct {
 	commands []redis.Cmder
-	done     chan struct{}
+	patient  bool // its caller may send
+	signal   chan turn
+	state    callState // guarded by the sender's mutex
 }
+
+// turn is what the caller of a queued call is told.
+type turn int
+
+const (
+	done turn = iota // the commands have their results
+	lead             // send the queue, with this call at its head
+)
+
+type callState int
+
+const (
+	queued callState = iota
+	leading
+	sent
+)
 
 // command is never repeated by the client: whether that is safe, this package
 // decides.
@@ -56,138 +78,230 @@ type command struct{ *redis.Cmd }
 // NoRetry tells the client so.
 func (command) NoRetry() bool { return true }
 
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+var calls = sync.Pool{New: func() any { return &call{signal: make(chan turn, 1)} }}
 
 func newSender(client redis.UniversalClient) *sender {
-	s := &sender{client: client}
+	s := &sender{client: client, readTimeout: readTimeout(client)}
 	s.late = time.AfterFunc(time.Hour, s.hurry)
 	s.late.Stop()
 	return s
 }
 
+// readTimeout is how long the client waits for an answer, and so the longest that
+// a caller who sends can be kept. Negative is for ever.
+func readTimeout(client redis.UniversalClient) time.Duration {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().ReadTimeout
+	case *redis.ClusterClient:
+		return c.Options().ReadTimeout
+	default:
+		return -1
+	}
+}
+
 // do runs commands in order on one connection. Their own errors are in them; its
 // error is that of a caller who left before the outcome was known.
 func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
-	c := calls.Get().(*call)
-	c.commands = append(c.commands[:0], commands...)
-	if err := s.submit(c); err != nil {
-		return err
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return driver.ErrClosed
 	}
+	patient := s.patient(ctx)
+	if s.sending == 0 && patient && s.promptLocked() {
+		s.last = time.Now()
+		s.sending++
+		s.running.Add(1)
+		s.mu.Unlock()
+		s.finish(s.exec(context.WithoutCancel(ctx), commands))
+		return nil
+	}
+	c := calls.Get().(*call)
+	c.commands, c.patient, c.state = append(c.commands[:0], commands...), patient, queued
+	s.queue = append(s.queue, c)
+	if s.sending == 0 {
+		s.sendLocked()
+	} else if len(s.queue) == 1 && s.sending < maxSending {
+		s.late.Reset(patience)
+	}
+	s.mu.Unlock()
+	return s.wait(ctx, c)
+}
+
+// patient says whether a caller can afford to send, which may keep it until the
+// client's timeout.
+func (s *sender) patient(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return !limited || s.readTimeout > 0 && time.Until(deadline) > s.readTimeout
+}
+
+// promptLocked says whether the server can be expected to answer at once.
+func (s *sender) promptLocked() bool { return time.Since(s.answered) <= prompt }
+
+// wait waits for the outcome of a queued call.
+func (s *sender) wait(ctx context.Context, c *call) error {
 	select {
-	case <-c.done:
+	case t := <-c.signal:
+		if t == lead {
+			s.lead(c)
+		}
 		clear(c.commands)
 		calls.Put(c)
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx) // the call is left to its worker
+		s.leave(c)
+		return context.Cause(ctx)
 	}
 }
 
-func (s *sender) submit(c *call) error {
+// leave takes a call back whose caller does not wait any more. One that was sent
+// is left alone.
+func (s *sender) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return driver.ErrClosed
+	switch c.state {
+	case queued:
+		s.queue = slices.DeleteFunc(s.queue, func(other *call) bool { return other == c })
+	case leading:
+		s.passLocked()
+	case sent:
 	}
-	s.queue = append(s.queue, c)
-	switch {
-	case s.busy < steadyWorkers:
-		s.startLocked()
-	case len(s.queue) == 1 && s.busy < maxWorkers:
-		s.late.Reset(patience)
-	}
-	return nil
 }
 
-// hurry starts another worker for calls that the busy ones keep waiting.
-func (s *sender) hurry() {
+// lead sends the queue behind c.
+func (s *sender) lead(c *call) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) > 0 && s.busy < maxWorkers && !s.closed {
-		s.startLocked()
+	batch := s.takeLocked(c)
+	s.mu.Unlock()
+	answered := s.execAll(batch)
+	for _, other := range batch[1:] {
+		other.signal <- done
 	}
+	s.finish(answered)
 }
 
-// startLocked gives the queue to a worker.
-func (s *sender) startLocked() {
-	s.busy++
-	if n := len(s.idle); n > 0 {
-		wake := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		wake <- struct{}{}
-		return
-	}
-	s.workers.Add(1)
-	go s.work()
-}
-
-func (s *sender) work() {
-	defer s.workers.Done()
-	wake := make(chan struct{}, 1)
-	var batch []*call
-	var commands []redis.Cmder
-	for {
-		s.mu.Lock()
-		batch = s.takeLocked(batch[:0])
-		if len(batch) == 0 {
-			s.busy--
-			if s.closed || len(s.idle) >= steadyWorkers {
-				s.mu.Unlock()
-				return
-			}
-			s.idle = append(s.idle, wake)
-			s.mu.Unlock()
-			if _, ok := <-wake; !ok {
-				return
-			}
-			continue
-		}
-		s.mu.Unlock()
-		commands = s.exec(batch, commands[:0])
-		clear(batch)
-		clear(commands)
-	}
-}
-
-func (s *sender) takeLocked(batch []*call) []*call {
-	n := min(len(s.queue), maxPipeline)
-	batch = append(batch, s.queue[:n]...)
+// takeLocked takes the queue, behind a first call.
+func (s *sender) takeLocked(first *call) []*call {
+	n := min(len(s.queue), maxPipeline-1)
+	batch := make([]*call, 0, n+1)
+	batch = append(append(batch, first), s.queue[:n]...)
 	s.queue = slices.Delete(s.queue, 0, n)
+	for _, c := range batch {
+		c.state = sent
+	}
+	s.last = time.Now()
 	return batch
 }
 
-// exec runs the calls of a batch in one pipeline.
-func (s *sender) exec(batch []*call, commands []redis.Cmder) []redis.Cmder {
+// finish ends a pipeline and lets the next one begin.
+func (s *sender) finish(answered bool) {
+	s.mu.Lock()
+	s.noteLocked(answered)
+	s.passLocked()
+	s.mu.Unlock()
+}
+
+func (s *sender) noteLocked(answered bool) {
+	if answered {
+		s.answered = time.Now()
+	} else {
+		s.answered = time.Time{}
+	}
+}
+
+// passLocked hands the place of a pipeline to whoever is first in the queue.
+func (s *sender) passLocked() {
+	if len(s.queue) == 0 || s.sending > 1 {
+		s.sending--
+		s.running.Done()
+		return
+	}
+	if !s.queue[0].patient || !s.promptLocked() {
+		s.sendLocked()
+		s.sending--
+		s.running.Done()
+		return
+	}
+	c := s.queue[0]
+	s.queue = slices.Delete(s.queue, 0, 1)
+	c.state = leading
+	c.signal <- lead
+}
+
+// sendLocked sends the queue from a goroutine of its own.
+func (s *sender) sendLocked() {
+	s.sending++
+	first := s.queue[0]
+	s.queue = slices.Delete(s.queue, 0, 1)
+	batch := s.takeLocked(first)
+	s.running.Go(func() {
+		answered := s.execAll(batch)
+		for _, c := range batch {
+			c.signal <- done
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.noteLocked(answered)
+		s.sending--
+		if len(s.queue) > 0 && s.sending == 0 {
+			s.sendLocked()
+		}
+	})
+}
+
+// hurry sends calls that those under way keep waiting.
+func (s *sender) hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.queue) == 0 || s.sending >= maxSending:
+	case time.Since(s.last) < patience:
+		s.late.Reset(patience)
+	default:
+		s.sendLocked()
+	}
+}
+
+// execAll runs the calls of a batch in one pipeline, and says whether the server
+// answered.
+func (s *sender) execAll(batch []*call) (answered bool) {
+	n := 0
+	for _, c := range batch {
+		n += len(c.commands)
+	}
+	commands := make([]redis.Cmder, 0, n)
 	for _, c := range batch {
 		commands = append(commands, c.commands...)
 	}
-	ctx := context.Background()
+	return s.exec(context.Background(), commands)
+}
+
+// exec runs commands, and says whether the server answered. The errors are in
+// them.
+func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered bool) {
 	if len(commands) == 1 {
-		_ = s.client.Process(ctx, commands[0]) // the error is in the command
+		_ = s.client.Process(ctx, commands[0])
 	} else {
 		pipe := s.client.Pipeline()
 		for _, cmd := range commands {
 			_ = pipe.Process(ctx, cmd) // only queues it
 		}
-		_, _ = pipe.Exec(ctx) // the errors are in the commands
+		_, _ = pipe.Exec(ctx)
 	}
-	for _, c := range batch {
-		c.done <- struct{}{}
+	err := commands[len(commands)-1].Err()
+	if err == nil {
+		return true
 	}
-	return commands
+	_, answered = errors.AsType[redis.Error](err)
+	return answered
 }
 
 // close waits for the calls that are under way.
 func (s *sender) close() {
 	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		s.late.Stop()
-		for _, wake := range s.idle {
-			close(wake)
-		}
-		s.idle = nil
-	}
+	s.closed = true
+	s.late.Stop()
 	s.mu.Unlock()
-	s.workers.Wait()
+	s.running.Wait()
 }
