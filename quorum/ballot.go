@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -92,9 +93,12 @@ func (b *ballot) compare(i int) (raise set) {
 // countRaised counts an answer to RaiseToken.
 func (b *ballot) countRaised(i int, token uint64, err error) {
 	b.raising.remove(i)
-	if err == nil && token == b.token {
+	switch {
+	case err == nil && token == b.token:
 		b.raised.add(i)
-	} else if err != nil {
+	case err == nil:
+		b.answers[i].err = fmt.Errorf("its token became %d instead of %d", token, b.token)
+	default:
 		b.answers[i].err = err
 	}
 }

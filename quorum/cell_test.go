@@ -42,7 +42,7 @@ func newCell() *cell {
 	return &cell{server: memlock.New(), calls: make(map[string]int), stored: make(map[string]uint64)}
 }
 
-// cells returns n of them, and the same as members.
+// cells returns n of them.
 func cells(n int) (all []*cell) {
 	for range n {
 		all = append(all, newCell())
@@ -152,6 +152,7 @@ func (c *cell) call(ctx context.Context, what string, f func(context.Context, *m
 		return errRefused
 	case mute, late:
 		return hang(ctx)
+	case up, lost:
 	}
 	if err := way(); err != nil {
 		return err

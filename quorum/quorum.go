@@ -34,6 +34,10 @@ type Options struct {
 // It is a driver.Watcher, Lister and Breaker, as far as a majority of its members
 // is: otherwise these calls return an error that wraps driver.ErrUnsupported. It
 // is a driver.Diagnoser as well.
+//
+// What an owner has is known to the Store that it asked. Through another one its
+// grants can be renewed and released as they came, with their Handle, but not by
+// the owner alone.
 type Store struct {
 	members []*member
 	traits  driver.Traits
@@ -200,8 +204,8 @@ func (s *Store) unreachable(answered int, errs []error) error {
 	for i, err := range errs {
 		switch {
 		case err == nil:
-		case isAnswer(err): // which says nothing about the quorum
-			why = append(why, fmt.Errorf("%s: %v", s.members[i].name, err))
+		case isAnswer(err): // of one member, which must not look like that of the quorum
+			why = append(why, errors.New(s.members[i].name+": "+err.Error()))
 		default:
 			why = append(why, fmt.Errorf("%s: %w", s.members[i].name, err))
 		}

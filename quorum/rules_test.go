@@ -98,7 +98,7 @@ func fastClocks(t *testing.T, flaws ...func(*quorum.Store)) error {
 		return err
 	}
 	if _, err := b.Acquire(t.Context(), request("x", 10*second)); !errors.Is(err, driver.ErrHeld) {
-		return fmt.Errorf("granted for %v, and to somebody else before that was over: %v", grant.TTL, err)
+		return fmt.Errorf("granted for %v, and not held all the time: want ErrHeld, got: %w", grant.TTL, err)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func lateRelease(t *testing.T, flaws ...func(*quorum.Store)) error {
 		c.deliver() // the Acquire and the Release of the first attempt
 	}
 	if _, err := b.Acquire(t.Context(), request("x", second)); !errors.Is(err, driver.ErrHeld) {
-		return fmt.Errorf("a late Release took the lock away: %v", err)
+		return fmt.Errorf("a late Release took the lock away: want ErrHeld, got: %w", err)
 	}
 	if errs := a.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 		return fmt.Errorf("a late Release took the lock away: %w", errs[0])

@@ -41,8 +41,8 @@ func (h history) run(ctx context.Context, open func([]*cell) *quorum.Store) erro
 	all := cells(3 + 2*random.IntN(2))
 	majority := len(all)/2 + 1
 	for _, c := range all {
-		slow := time.Duration(1 + random.IntN(3000))
-		c.delay = func() time.Duration { return rand.N(slow * time.Microsecond) }
+		slow := time.Microsecond + time.Duration(random.Int64N(int64(3*time.Millisecond)))
+		c.delay = func() time.Duration { return rand.N(slow) }
 	}
 	names := []string{"x", "y"}
 	last := make(map[string]uint64)
