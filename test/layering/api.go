@@ -10,14 +10,13 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// publicFolders are the folders below root with packages of the root module
-// that others can import.
+// publicFolders are the folders below root with packages that others can import,
+// of whichever module.
 func publicFolders(root string) ([]string, error) {
 	var folders []string
 	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
@@ -28,8 +27,8 @@ func publicFolders(root string) ([]string, error) {
 			if isIgnored(entry.Name()) || entry.Name() == "internal" {
 				return filepath.SkipDir
 			}
-			if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
-				return filepath.SkipDir // another module
+			if parent := filepath.Dir(at); parent == root && (entry.Name() == "cmd" || entry.Name() == "test") {
+				return filepath.SkipDir // nobody imports them
 			}
 		}
 		if sources, err := filepath.Glob(filepath.Join(at, "*.go")); err != nil || len(sources) == 0 {
