@@ -85,6 +85,9 @@ func clients(t testing.TB, addrs ...string) (list []*redis.Client) {
 	return list
 }
 
+// memberTimeout is long because the machine that runs the tests is busy.
+const memberTimeout = 250 * time.Millisecond * slowdown
+
 // open opens any of the URLs.
 func open(_ context.Context, url string) (driver.Store, error) {
 	hosts, found := strings.CutPrefix(url, "redlock://")
@@ -100,8 +103,7 @@ func open(_ context.Context, url string) (driver.Store, error) {
 		}
 		q.members = append(q.members, member)
 	}
-	// The machine that runs the tests is busy.
-	store, err := quorum.New(q.members, &quorum.Options{MemberTimeout: 250 * time.Millisecond})
+	store, err := quorum.New(q.members, &quorum.Options{MemberTimeout: memberTimeout})
 	if err != nil {
 		return nil, errors.Join(err, q.closeMembers())
 	}
@@ -139,12 +141,9 @@ func conform(t *testing.T, top topology, query string) {
 	default:
 		url += "?" + query
 	}
-	ttl, parallel := 400*time.Millisecond, 8
-	if raceEnabled || len(top.servers) > 1 {
-		ttl = time.Second
-	}
-	if raceEnabled {
-		parallel = 4
+	ttl, parallel := 400*time.Millisecond*slowdown, 8/slowdown
+	if len(top.servers) > 1 {
+		ttl = 4 * memberTimeout
 	}
 	drivertest.Run(t, drivertest.Config{
 		TTL:      ttl,

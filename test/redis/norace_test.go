@@ -2,4 +2,4 @@
 
 package redis
 
-const raceEnabled = false
+const slowdown = 1

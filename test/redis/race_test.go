@@ -2,5 +2,5 @@
 
 package redis
 
-// raceEnabled: the race detector makes everything several times slower.
-const raceEnabled = true
+// slowdown: the race detector makes everything slower.
+const slowdown = 2
