@@ -48,6 +48,9 @@ type Rig struct {
 	// whose server can be separated from them.
 	Failover  *Failover
 	Partition *Partition
+
+	// Members are the servers of a quorum.
+	Members []Member
 }
 
 // Fault is something that happens, and what is expected then.

@@ -1,0 +1,37 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dlock-go/dlock/test/faults"
+	"github.com/dlock-go/dlock/test/proxy"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+func TestRedlockFaults(t *testing.T) {
+	t.Parallel()
+	faults.RunEach(t, onRedlock, faults.Quorum)
+	faults.Run(t, onRedlock(t), faults.Leases)
+}
+
+// onRedlock makes rigs with five servers, each behind a proxy.
+func onRedlock(t testing.TB) faults.Rig {
+	t.Helper()
+	group := servers.RunGroup(t, 5, servers.Redis)
+	members := make([]faults.Member, len(group))
+	addrs := make([]string, len(group))
+	for i, server := range group {
+		link := proxy.Run(t, server.Addr())
+		addrs[i] = link.Addr()
+		members[i] = faults.Member{
+			Rig:          rig("redis://" + server.Addr() + "/0?protocol=plain"),
+			Link:         link,
+			Kill:         server.Kill,
+			RestartEmpty: server.RestartEmpty,
+		}
+	}
+	r := rig("redlock://" + strings.Join(addrs, ","))
+	r.Members = members
+	return r
+}
