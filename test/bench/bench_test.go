@@ -37,12 +37,15 @@ func TestEveryCaseRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if wanted := len(j.store.subjects); !j.kind.clientOnly && len(results) != wanted {
+			if wanted := len(j.subjects()); len(results) != wanted {
 				t.Errorf("%d results, want one for each of %d subjects", len(results), wanted)
 			}
 			for _, r := range results {
 				if rate, ok := r.figures[pairsPerS]; ok && rate <= 0 {
 					t.Errorf("%s reached %v pairs a second", r.subject, rate)
+				}
+				if sent, ok := r.figures[perPair]; ok && sent < 2 {
+					t.Errorf("%s sent %v commands a pair, want 2 at least", r.subject, sent)
 				}
 			}
 			switch f := results[0].figures; j.kind.name {
@@ -77,14 +80,14 @@ func TestSelection(t *testing.T) {
 			t.Errorf("--only %s selects %s, want %s", only, got, want)
 		}
 	}
-	if _, err := selection("oracle"); err == nil || !strings.Contains(err.Error(), "memory, sqlite") {
+	if _, err := selection("oracle"); err == nil || !strings.Contains(err.Error(), "memory, sqlite, redis") {
 		t.Errorf("an unknown store gives %v, want the known ones", err)
 	}
 }
 
 func TestJSONHasEveryFixedFigure(t *testing.T) {
 	var out bytes.Buffer
-	err := printJSON(&out, []result{{"memory/solo", "raw", figures{pairsPerS: 12.5, handoverP50: 3}}})
+	err := printJSON(&out, []result{{kase: "memory/solo", subject: "raw", figures: figures{pairsPerS: 12.5, handoverP50: 3}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,14 +107,15 @@ func TestJSONHasEveryFixedFigure(t *testing.T) {
 func TestTableComparesWithFloorAndPeer(t *testing.T) {
 	var out bytes.Buffer
 	err := printTable(&out, []result{
-		{"redis/solo", "raw", figures{pairsPerS: 300}},
-		{"redis/solo", "dlock", figures{pairsPerS: 100, lowestRate: 90, bestRate: 110}},
-		{"redis/solo", "redsync", figures{pairsPerS: 50}},
+		{"redis/solo", "raw", figures{pairsPerS: 300}, nil},
+		{"redis/solo", "dlock", figures{pairsPerS: 100, lowestRate: 90, bestRate: 110}, []figures{{pairsPerS: 90}, {pairsPerS: 110}, {pairsPerS: 100}}},
+		{"redis/solo", "redsync", figures{pairsPerS: 50}, []figures{{pairsPerS: 30}, {pairsPerS: 50}, {pairsPerS: 80}}},
+		{"redis/solo", "redsync/redlock", figures{pairsPerS: 1000}, nil},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"redis/solo", "90..110", "3.00x", "0.50x"} {
+	for _, want := range []string{"redis/solo", "90..110", "3.00x", "0.50x", "the rate is 2.20 of redsync's\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not show %q:\n%s", want, out.String())
 		}

@@ -40,7 +40,7 @@ var held = kind{name: "held", rounds: 1, clientOnly: true, run: func(ctx context
 		goroutinesAdded:  float64(runtime.NumGoroutine() - goroutines),
 		ttlSeconds:       ttl.Seconds(),
 	}
-	if err := observe(ctx, f, counts, 2*ttl/3); err != nil {
+	if err := observe(ctx, r, f, counts, 2*ttl/3); err != nil {
 		return nil, err
 	}
 	for _, lease := range leases {
@@ -72,7 +72,15 @@ func hold(ctx context.Context, c *dlock.Client, n int) (leases []*dlock.Lease, r
 }
 
 // observe adds to f what happens while nobody does anything but the watchdog.
-func observe(ctx context.Context, f figures, counts *counted, window time.Duration) error {
+func observe(ctx context.Context, r round, f figures, counts *counted, window time.Duration) error {
+	m, err := r.meter(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
 	cpu, err := cpuTime()
 	if err != nil {
 		return err
@@ -89,6 +97,13 @@ func observe(ctx context.Context, f figures, counts *counted, window time.Durati
 	}
 	f[renewCPUShare] = (after - cpu).Seconds() / window.Seconds()
 	f[requestsPerS] = float64(counts.calls.Load()-calls) / window.Seconds()
-	f[renewalsPerS] = float64(counts.renewals.Load()-renewals) / window.Seconds()
-	return nil
+	renewed := float64(counts.renewals.Load() - renewals)
+	f[renewalsPerS] = renewed / window.Seconds()
+	s, ok, err := m.end(ctx)
+	if ok && renewed > 0 {
+		f[requestsPerS] = s.asked / window.Seconds()
+		f[requestsPerRenewal] = s.asked / renewed * f[leaseCount]
+		f[serverCPUShare] = s.cpu.Seconds() / window.Seconds()
+	}
+	return err
 }

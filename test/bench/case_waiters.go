@@ -59,23 +59,43 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 		return nil, err
 	}
 	used := footprintNow().minus(before)
-	calls := counts.calls.Load()
-	select {
-	case <-time.After(r.window):
-	case <-ctx.Done():
+	idle, err := requestsWhile(ctx, r, counts)
+	if err != nil {
+		return nil, err
 	}
-	calls = counts.calls.Load() - calls
 	n := float64(numberOfWaiters)
 	f = figures{
 		waiterCount:     n,
 		bytesPerWaiter:  float64(used.heap+used.stack-baseline.heap-baseline.stack) / n,
 		heapPerWaiter:   float64(used.heap-baseline.heap) / n,
 		storeContenders: float64(counts.contenders()),
-		requestsPerS:    float64(calls) / r.window.Seconds(),
+		requestsPerS:    idle / r.window.Seconds(),
 	}
 	f[pairsPerS], err = w.drain(ctx, lease, r.window)
 	return f, err
 }}
+
+// requestsWhile counts what the store is asked while the window passes.
+func requestsWhile(ctx context.Context, r round, counts *counted) (float64, error) {
+	m, err := r.meter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer m.close()
+	if err := m.begin(ctx); err != nil {
+		return 0, err
+	}
+	calls := counts.calls.Load()
+	select {
+	case <-time.After(r.window):
+	case <-ctx.Done():
+	}
+	calls = counts.calls.Load() - calls
+	if s, ok, err := m.end(ctx); ok || err != nil {
+		return s.asked, err
+	}
+	return float64(calls), nil
+}
 
 // parked is the footprint of as many goroutines that wait for a channel.
 func parked(ctx context.Context) (footprint, error) {

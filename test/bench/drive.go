@@ -44,8 +44,16 @@ func (l load) measure(ctx context.Context, r round) (f figures, err error) {
 			return nil, err
 		}
 	}
+	m, err := r.meter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer m.close()
 	warm, err := l.drive(ctx, workers, r.window/5, 1)
 	if err != nil {
+		return nil, err
+	}
+	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
 	before, countable := clients[0].commands()
@@ -60,6 +68,9 @@ func (l load) measure(ctx context.Context, r round) (f figures, err error) {
 	}
 	if after, _ := clients[0].commands(); countable {
 		f[perPair] = float64(after-before) / float64(t.total())
+	}
+	if err := m.perPair(ctx, f, t.total()); err != nil {
+		return nil, err
 	}
 	if l.goroutines > 1 {
 		f[jain] = jainIndex(t.shares)

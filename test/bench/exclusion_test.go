@@ -18,7 +18,7 @@ func (openToAll) lock(context.Context) error                     { return nil }
 func (openToAll) unlock(context.Context) error                   { return nil }
 
 func TestASubjectThatDoesNotExcludeIsFound(t *testing.T) {
-	broken := subject{"broken", func(string) (func(context.Context) (client, error), error) {
+	broken := subject{name: "broken", open: func(string) (func(context.Context) (client, error), error) {
 		return func(context.Context) (client, error) { return openToAll{}, nil }, nil
 	}}
 	if err := excludes(t.Context(), broken, t.TempDir()); !errors.Is(err, errNotExclusive) {

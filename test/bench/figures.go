@@ -31,18 +31,25 @@ const (
 	// one process keeps the lock to itself.
 	handoversPerS = "handovers_per_s"
 
-	waiterCount      = "waiters"
-	bytesPerWaiter   = "bytes_per_waiter" // heap and stack of a waiter, beyond a goroutine that is parked on a channel
-	heapPerWaiter    = "heap_per_waiter"  // the part of it that is on the heap
-	storeContenders  = "store_contenders" // waiters that the store knows of
-	requestsPerS     = "requests_per_s"   // commands to the store while nothing happens
-	leaseCount       = "leases"
-	bytesPerLease    = "bytes_per_lease"  // heap of a held lock, with its record in a store in memory
-	goroutinesAdded  = "goroutines_added" // by the client and all that it holds
-	renewCPUShare    = "renew_cpu_share"  // of one core, for renewing all of them
-	ttlSeconds       = "ttl_s"            // of the leases that were renewed
-	renewalsPerS     = "renewals_per_s"   // locks renewed a second
-	acquisitionsPerS = "acquisitions_per_s"
+	// What a pair costs the servers.
+	executedPerPair  = "executed_per_pair"      // commands, with those inside scripts
+	serverCPUPerPair = "server_cpu_us_per_pair" // of all servers
+
+	waiterCount     = "waiters"
+	bytesPerWaiter  = "bytes_per_waiter" // heap and stack of a waiter, beyond a goroutine that is parked on a channel
+	heapPerWaiter   = "heap_per_waiter"  // the part of it that is on the heap
+	storeContenders = "store_contenders" // waiters that the store knows of
+	requestsPerS    = "requests_per_s"   // commands to the store while nothing happens
+	leaseCount      = "leases"
+	bytesPerLease   = "bytes_per_lease"  // heap of a held lock, with its record in a store in memory
+	goroutinesAdded = "goroutines_added" // by the client and all that it holds
+	renewCPUShare   = "renew_cpu_share"  // of one core, for renewing all of them
+	serverCPUShare  = "server_cpu_share" // of one core, while they are renewed
+	// Commands to the servers for renewing all locks once.
+	requestsPerRenewal = "requests_per_renewal"
+	ttlSeconds         = "ttl_s"          // of the leases that were renewed
+	renewalsPerS       = "renewals_per_s" // locks renewed a second
+	acquisitionsPerS   = "acquisitions_per_s"
 )
 
 // percentile returns the p-th percentile of durations, sorting them.

@@ -1,6 +1,6 @@
 // Command bench measures dlock against the floor and against its peers.
 //
-//	go run ./test/bench [--only memory,sqlite] [--time 3s] [--json FILE]
+//	go run ./test/bench [--only memory,sqlite,redis] [--time 3s] [--json FILE]
 //
 // A case is STORE/NAME. Every subject of a case runs in turn within one run, in
 // several rounds of changing order, and what is reported is the median of the
@@ -10,7 +10,14 @@
 //	       wake-up; who waits tries again
 //	bare   what our protocol sends to the store, without the library around it;
 //	       who waits tries again
+//	store  the store, called without the library around it
 //	dlock  the library
+//
+// and other people's libraries by their names. Variants of Redis:
+//
+//	/plain      our other protocol
+//	/pipelined  over go-redis's client that collects commands: AutoPipeline
+//	/redlock    over five independent servers
 //
 // Exclusion is checked before and while a subject is measured; a subject that
 // breaks it fails the run. The figures are explained in figures.go.

@@ -16,7 +16,8 @@ import (
 type result struct {
 	kase    string
 	subject string
-	figures figures
+	figures figures   // medians
+	rounds  []figures // in the order in which all subjects were measured
 }
 
 // printJSON writes one object a line: case, subject, the fixed figures, and
@@ -58,8 +59,8 @@ func printTable(w io.Writer, results []result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "%s\tpairs/s\tspread\tvs floor\tvs peer\tp50 us\tp99 us\tp99 wait ms\tjain\tcmds/pair\t\n", results[0].kase)
 	floor := rateOf(results, func(s string) bool { return s == "raw" })
-	peer := rateOf(results, isPeer)
 	for _, r := range results {
+		peer := rateOf(results, r.isRivalOf)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.subject,
 			r.show(pairsPerS), r.spread(), r.times(floor), r.times(peer),
 			r.show(p50), r.show(p99), r.show(p99Wait), r.show(jain), r.show(perPair))
@@ -78,6 +79,11 @@ func printTable(w io.Writer, results []result) error {
 			fmt.Fprintf(w, "  %s: %s\n", r.subject, strings.Join(parts, ", "))
 		}
 	}
+	for _, r := range results {
+		if line := r.compared(results); line != "" {
+			fmt.Fprintf(w, "  %s: %s\n", r.subject, line)
+		}
+	}
 	_, err := fmt.Fprintln(w)
 	return err
 }
@@ -85,7 +91,55 @@ func printTable(w io.Writer, results []result) error {
 // isPeer is true for other people's libraries.
 func isPeer(subject string) bool {
 	name, _, _ := strings.Cut(subject, "/")
-	return name != "raw" && name != "bare" && name != "dlock"
+	return !slices.Contains([]string{"raw", "bare", "store", "dlock"}, name)
+}
+
+// redlock is the variant that has several servers, and is to be compared with
+// its like only.
+const redlock = "/redlock"
+
+// isRivalOf says whether a peer does the same as the subject.
+func (r result) isRivalOf(subject string) bool {
+	return isPeer(subject) && strings.HasSuffix(subject, redlock) == strings.HasSuffix(r.subject, redlock)
+}
+
+// compared says what a subject of our own is to each of the others.
+func (r result) compared(results []result) string {
+	if name, _, _ := strings.Cut(r.subject, "/"); name != "dlock" || r.figures[pairsPerS] == 0 {
+		return ""
+	}
+	_, variant, _ := strings.Cut(r.subject, "/")
+	var rates, medians []string
+	for _, other := range results {
+		name, sort, _ := strings.Cut(other.subject, "/")
+		ours := sort == variant && (name == "bare" || name == "store") || other.subject == "bare/pipelined" && variant == ""
+		if ours || r.isRivalOf(other.subject) {
+			rates = append(rates, fmt.Sprintf("%.2f of %s's", r.ratio(other, pairsPerS), other.subject))
+		}
+		if ours {
+			medians = append(medians, fmt.Sprintf("%.2f of %s's", r.ratio(other, p50), other.subject))
+		}
+	}
+	var parts []string
+	if len(rates) > 0 {
+		parts = append(parts, "the rate is "+strings.Join(rates, ", "))
+	}
+	if len(medians) > 0 {
+		parts = append(parts, "p50 is "+strings.Join(medians, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// ratio is the median of what a figure is to that of another subject in the same
+// round: a machine that is slower for a while is slower for both.
+func (r result) ratio(other result, figure string) float64 {
+	var ratios []figures
+	for i := range min(len(r.rounds), len(other.rounds)) {
+		if of := other.rounds[i][figure]; of > 0 {
+			ratios = append(ratios, figures{figure: r.rounds[i][figure] / of})
+		}
+	}
+	return median(ratios)[figure]
 }
 
 // rateOf returns the best rate among some subjects; zero if there is none.

@@ -29,6 +29,7 @@ var kinds = []kind{solo, many, handover, crowd, waiters, held}
 type round struct {
 	store   store
 	subject subject
+	servers served        // nil if there are none
 	dir     string        // fresh, for state outside the process
 	window  time.Duration // how long to measure
 	budget  time.Duration // the windows of all rounds together
@@ -39,10 +40,15 @@ const stuckLimit = 2 * time.Minute
 
 // run measures all subjects in turn, starting with another one in each round,
 // so that none always runs on the machine that its predecessor warmed or wore.
-func (j job) run(ctx context.Context, budget time.Duration) ([]result, error) {
-	subjects := slices.DeleteFunc(slices.Clone(j.store.subjects), func(s subject) bool {
-		return j.kind.clientOnly && s.name != "dlock"
-	})
+func (j job) run(ctx context.Context, budget time.Duration) (results []result, err error) {
+	subjects := j.subjects()
+	var servers served
+	if j.store.serve != nil {
+		if servers, err = j.store.serve(ctx); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, servers.stop()) }()
+	}
 	measured := make([][]figures, len(subjects))
 	for n := range j.kind.rounds {
 		for i := range subjects {
@@ -50,21 +56,27 @@ func (j job) run(ctx context.Context, budget time.Duration) ([]result, error) {
 			if (n/len(subjects))%2 == 1 { // and sometimes backwards
 				at = len(subjects) - 1 - at
 			}
-			f, err := j.round(ctx, subjects[at], budget)
+			f, err := j.round(ctx, subjects[at], servers, budget)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", subjects[at].name, err)
 			}
 			measured[at] = append(measured[at], f)
 		}
 	}
-	var results []result
 	for i, s := range subjects {
-		results = append(results, result{j.name(), s.name, median(measured[i])})
+		results = append(results, result{j.name(), s.name, median(measured[i]), measured[i]})
 	}
 	return results, nil
 }
 
-func (j job) round(ctx context.Context, s subject, budget time.Duration) (f figures, err error) {
+// subjects are those that the case is for.
+func (j job) subjects() []subject {
+	return slices.DeleteFunc(slices.Clone(j.store.subjects), func(s subject) bool {
+		return j.kind.clientOnly && s.name != "dlock" || s.cases != nil && !slices.Contains(s.cases, j.kind.name)
+	})
+}
+
+func (j job) round(ctx context.Context, s subject, servers served, budget time.Duration) (f figures, err error) {
 	dir, err := os.MkdirTemp("", "dlock-bench-")
 	if err != nil {
 		return nil, err
@@ -72,12 +84,17 @@ func (j job) round(ctx context.Context, s subject, budget time.Duration) (f figu
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, budget+stuckLimit, errors.New("the round is stuck"))
 	defer cancel()
+	if servers != nil {
+		if err := servers.prepare(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
 	if err := excludes(ctx, s, dir); err != nil {
 		return nil, err
 	}
 	runtime.GC() // nobody pays for the garbage of the one before
 	return j.kind.run(ctx, round{
-		store: j.store, subject: s, dir: dir,
+		store: j.store, subject: s, servers: servers, dir: dir,
 		window: budget / time.Duration(j.kind.rounds), budget: budget,
 	})
 }

@@ -13,7 +13,7 @@ var memory = store{
 	name:     "memory",
 	open:     openMemory,
 	held:     100_000,
-	subjects: []subject{{"raw", openRawMemory}, bare(openMemory, yield), library(openMemory)},
+	subjects: []subject{{name: "raw", open: openRawMemory}, direct("bare", openMemory, yield), library("dlock", openMemory)},
 }
 
 // yield lets another goroutine run: in memory, that is all it takes to wait.

@@ -19,7 +19,7 @@ var sqlite = store{
 	open:      openSQLite,
 	processes: true,
 	held:      2_000, // each is a synced write
-	subjects:  []subject{{"raw", openRawSQLite}, bare(openSQLite, millisecond), library(openSQLite)},
+	subjects:  []subject{{name: "raw", open: openRawSQLite}, direct("bare", openSQLite, millisecond), library("dlock", openSQLite)},
 }
 
 // millisecond passes between two attempts of a subject that is not woken.

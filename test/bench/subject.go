@@ -13,6 +13,9 @@ type store struct {
 	// process, and opens what is there already.
 	open opener
 
+	// serve starts the servers of a case; nil if the store needs none.
+	serve func(ctx context.Context) (served, error)
+
 	// processes says that several processes can share the state.
 	processes bool
 
@@ -23,15 +26,24 @@ type store struct {
 }
 
 // stores, in the order in which they are measured.
-var stores = []store{memory, sqlite}
+var stores = []store{memory, sqlite, redisStore}
 
 // subject is something that locks.
 type subject struct {
 	name string
 
+	// cases in which it is measured; nil for all.
+	cases []string
+
 	// open returns a function that makes clients which share one state, each
 	// as a process of its own would have it.
 	open func(dir string) (connect func(context.Context) (client, error), err error)
+}
+
+// only restricts a subject to some cases.
+func (s subject) only(cases ...string) subject {
+	s.cases = cases
+	return s
 }
 
 // client is one process's access to the locks.

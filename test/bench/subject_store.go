@@ -19,17 +19,17 @@ type opened struct {
 
 func (o opened) close() error { return errors.Join(o.Close(), o.closeMore()) }
 
-// bare is the subject that calls the store without the library. pause is what
+// direct is a subject that calls the store without the library. pause is what
 // passes between two attempts.
-func bare(open opener, pause func(context.Context) error) subject {
-	return onStore("bare", open, func(o opened, counts *counted) client {
-		return &bareClient{storeClient{o, counts}, pause}
+func direct(name string, open opener, pause func(context.Context) error) subject {
+	return onStore(name, open, func(o opened, counts *counted) client {
+		return &directClient{storeClient{o, counts}, pause}
 	})
 }
 
-// library is the subject that uses dlock as its users do.
-func library(open opener) subject {
-	return onStore("dlock", open, func(o opened, counts *counted) client {
+// library is a subject that uses dlock as its users do.
+func library(name string, open opener) subject {
+	return onStore(name, open, func(o opened, counts *counted) client {
 		return &libraryClient{storeClient{o, counts}, dlock.New(counts.store(), nil)}
 	})
 }
@@ -58,27 +58,27 @@ type storeClient struct {
 func (c *storeClient) commands() (uint64, bool) { return c.counts.commands() }
 func (c *storeClient) close() error             { return c.opened.close() }
 
-type bareClient struct {
+type directClient struct {
 	storeClient
 	pause func(context.Context) error
 }
 
-func (c *bareClient) worker(_ context.Context, name string) (worker, error) {
-	return &bareWorker{
+func (c *directClient) worker(_ context.Context, name string) (worker, error) {
+	return &directWorker{
 		store: c.counts.store(),
 		pause: c.pause,
 		req:   driver.Request{Name: name, Owner: driver.NewOwner(), TTL: dlock.DefaultTTL},
 	}, nil
 }
 
-type bareWorker struct {
+type directWorker struct {
 	store driver.Store
 	pause func(context.Context) error
 	req   driver.Request
 	grant driver.Grant
 }
 
-func (w *bareWorker) lock(ctx context.Context) (err error) {
+func (w *directWorker) lock(ctx context.Context) (err error) {
 	for {
 		w.grant, err = w.store.Acquire(ctx, w.req)
 		if err == nil || !errors.Is(err, driver.ErrHeld) {
@@ -90,7 +90,7 @@ func (w *bareWorker) lock(ctx context.Context) (err error) {
 	}
 }
 
-func (w *bareWorker) unlock(ctx context.Context) error { return w.store.Release(ctx, w.grant) }
+func (w *directWorker) unlock(ctx context.Context) error { return w.store.Release(ctx, w.grant) }
 
 type libraryClient struct {
 	storeClient

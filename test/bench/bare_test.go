@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBareSendsWhatTheLibrarySends: otherwise what is between the two would not be
+// the library's overhead.
+func TestBareSendsWhatTheLibrarySends(t *testing.T) {
+	servers, err := serveRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := servers.stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for bare, library := range map[string]string{"bare": "dlock", "bare/plain": "dlock/plain"} {
+		want, got := sentBy(t, servers, library), sentBy(t, servers, bare)
+		if len(want) < 8 {
+			t.Fatalf("%s sent only %q", library, want)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s and %s do not make the server do the same:\n%s\n\n%s", bare, library, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// changing are owners and tokens, the host's part of a holder, and when and by
+// which connection something was sent.
+var changing = regexp.MustCompile(`[0-9a-f]{32}|1[0-9]{15}|^\S+ \[0 (127\.\S+|lua)\]`)
+
+// sentBy returns what a server executes for the third pair of a subject. The
+// first ones load the scripts.
+func sentBy(t *testing.T, s served, name string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := s.prepare(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	sub, err := assignment{Store: "redis", Subject: name}.subject()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := connect(t.Context(), sub, dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := closeAll(clients); err != nil {
+			t.Error(err)
+		}
+	}()
+	w, err := clients[0].worker(t.Context(), "bench/same")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair(t, w)
+	pair(t, w)
+	single, _, err := redisAddresses(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return executed(t, single, func() { pair(t, w) })
+}
+
+func pair(t *testing.T, w worker) {
+	t.Helper()
+	if err := w.lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// executed returns what the server executes while do runs.
+func executed(t *testing.T, addr string, do func()) (seen []string) {
+	t.Helper()
+	var dialer net.Dialer
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	m := &monitor{conn: conn}
+	lines := bufio.NewReader(conn)
+	if err := m.start(lines); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	end, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	if _, err := end.Write([]byte("ECHO the-end\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, "the-end") {
+			return seen
+		}
+		seen = append(seen, changing.ReplaceAllString(strings.TrimPrefix(strings.TrimSpace(line), "+"), "_"))
+	}
+}
+
+func TestMonitorTellsScriptsFromClients(t *testing.T) {
+	m := &monitor{asked: make(map[string]float64), all: make(map[string]float64)}
+	m.see(`+1339518083.107412 [0 127.0.0.1:60866] "SET" "lua]" "1"`)
+	m.see(`+1339518083.107413 [0 lua] "set" "a" "1"`)
+	if m.asked["set"] != 1 || m.all["set"] != 2 {
+		t.Errorf("%v of %v were asked for by clients, want 1 of 2", m.asked["set"], m.all["set"])
+	}
+}
+
+func TestWorkIsReadFromINFO(t *testing.T) {
+	w := work{commands: make(map[string]uint64)}
+	err := w.add("# Commandstats\r\ncmdstat_config|resetstat:calls=1,usec=129\r\ncmdstat_config|get:calls=2,usec=1\r\n" +
+		"cmdstat_evalsha:calls=7,usec=66\r\n# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_sys_children:4\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.commands["config"] != 3 || w.commands["evalsha"] != 7 || w.cpu != 1750*time.Millisecond {
+		t.Errorf("got %v, want 3 config, 7 evalsha and 1.75s", w)
+	}
+}

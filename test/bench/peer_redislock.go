@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/dlock-go/dlock"
+	"github.com/redis/go-redis/v9"
+)
+
+// pollEvery is how often redislock asks in its own examples: it leaves that to
+// its user.
+const pollEvery = 100 * time.Millisecond
+
+// redislockClient is github.com/bsm/redislock.
+type redislockClient struct {
+	redisClient
+	locks *redislock.Client
+}
+
+func newRedislock(_ context.Context, c redis.UniversalClient, _ string) (client, error) {
+	return &redislockClient{redisClient{c}, redislock.New(c)}, nil
+}
+
+func (c *redislockClient) worker(_ context.Context, name string) (worker, error) {
+	return &redislockWorker{locks: c.locks, name: name}, nil
+}
+
+type redislockWorker struct {
+	locks *redislock.Client
+	name  string
+	held  *redislock.Lock
+}
+
+func (w *redislockWorker) lock(ctx context.Context) (err error) {
+	w.held, err = w.locks.Obtain(ctx, w.name, dlock.DefaultTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollEvery)})
+	return err
+}
+
+func (w *redislockWorker) unlock(ctx context.Context) error { return w.held.Release(ctx) }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/test/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// redlockMembers is how many independent servers Redlock has.
+const redlockMembers = 5
+
+// redisServers are one for the locks of one server, and then those of Redlock.
+type redisServers struct {
+	servers []*servers.Server
+	control []*redis.Client // one for each
+}
+
+func serveRedis(ctx context.Context) (served, error) {
+	s := new(redisServers)
+	started := make([]*servers.Server, 1+redlockMembers)
+	failures := make([]error, len(started))
+	var group sync.WaitGroup
+	for i := range started {
+		group.Go(func() {
+			// What a disk adds would hide what the subjects differ in.
+			started[i], failures[i] = servers.Start(servers.Redis, "--appendonly", "no")
+		})
+	}
+	group.Wait()
+	for _, server := range started {
+		if server != nil {
+			s.servers = append(s.servers, server)
+			s.control = append(s.control, redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1}))
+		}
+	}
+	if err := errors.Join(append(failures, ctx.Err())...); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+func (s *redisServers) stop() error {
+	var errs []error
+	for i, server := range s.servers {
+		errs = append(errs, s.control[i].Close(), server.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+const addressFile = "redis.json"
+
+func (s *redisServers) prepare(ctx context.Context, dir string) error {
+	var addresses []string
+	for i, server := range s.servers {
+		if err := s.control[i].FlushAll(ctx).Err(); err != nil {
+			return err
+		}
+		addresses = append(addresses, server.Addr())
+	}
+	content, err := json.Marshal(addresses)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, addressFile), content, 0o600)
+}
+
+// redisAddresses reads what prepare left: the one server, and the members.
+func redisAddresses(dir string) (single string, members []string, err error) {
+	content, err := os.ReadFile(filepath.Join(dir, addressFile))
+	if err != nil {
+		return "", nil, err
+	}
+	var all []string
+	if err := json.Unmarshal(content, &all); err != nil {
+		return "", nil, err
+	}
+	return all[0], all[1:], nil
+}
+
+var (
+	commandCount = regexp.MustCompile(`(?m)^cmdstat_([a-z_]+)(?:\|\S+?)?:calls=(\d+),`)
+	cpuSeconds   = regexp.MustCompile(`(?m)^used_cpu_(?:sys|user):([0-9.]+)`)
+)
+
+func (s *redisServers) done(ctx context.Context) (work, error) {
+	all := work{commands: make(map[string]uint64)}
+	for _, control := range s.control {
+		info, err := control.Do(ctx, "info", "commandstats", "cpu").Text()
+		if err != nil {
+			return work{}, err
+		}
+		if err := all.add(info); err != nil {
+			return work{}, err
+		}
+	}
+	// The bench's own.
+	delete(all.commands, "info")
+	delete(all.commands, "monitor")
+	return all, nil
+}
+
+// add adds what INFO says of one server.
+func (w *work) add(info string) error {
+	for _, found := range commandCount.FindAllStringSubmatch(info, -1) {
+		calls, err := strconv.ParseUint(found[2], 10, 64)
+		if err != nil {
+			return err
+		}
+		w.commands[found[1]] += calls
+	}
+	for _, found := range cpuSeconds.FindAllStringSubmatch(info, -1) {
+		seconds, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			return err
+		}
+		w.cpu += time.Duration(seconds * float64(time.Second))
+	}
+	if w.cpu == 0 || len(w.commands) == 0 {
+		return fmt.Errorf("INFO does not tell what was done: %s", info)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/redis/go-redis/v9"
+)
+
+var redisStore = store{
+	name:      "redis",
+	open:      openRedis(redislock.Redisson),
+	serve:     serveRedis,
+	processes: true,
+	held:      100_000,
+	subjects: []subject{
+		{name: "raw", open: onRedis(newRawRedis)},
+		subject{name: "raw/pipelined", open: onRedis(pipelined(newRawRedis))}.only("many"),
+		{name: "bare", open: onRedis(newBareRedis(redislock.Redisson))},
+		subject{name: "bare/pipelined", open: onRedis(pipelined(newBareRedis(redislock.Redisson)))}.only("many"),
+		{name: "bare/plain", open: onRedis(newBareRedis(redislock.Plain))},
+		direct("store", openRedis(redislock.Redisson), millisecond).only("solo", "many"),
+		direct("store/plain", openRedis(redislock.Plain), millisecond).only("solo", "many"),
+		library("dlock", openRedis(redislock.Redisson)),
+		library("dlock/plain", openRedis(redislock.Plain)),
+		library("dlock/redlock", openRedlock).only("solo", "many"),
+		{name: "redsync", open: onRedis(newRedsync)},
+		subject{name: "redsync/pipelined", open: onRedis(pipelined(newRedsync))}.only("many"),
+		{name: "redislock", open: onRedis(newRedislock)},
+		subject{name: "redislock/pipelined", open: onRedis(pipelined(newRedislock))}.only("many"),
+		{name: "rueidislock", open: openRueidislock},
+		subject{name: "redsync/redlock", open: openRedsyncRedlock}.only("solo", "many"),
+	},
+}
+
+func openRedis(protocol redislock.Protocol) opener {
+	return func(dir string) (func(context.Context) (opened, error), error) {
+		single, _, err := redisAddresses(dir)
+		if err != nil {
+			return nil, err
+		}
+		return func(context.Context) (opened, error) { return connectRedis(single, protocol) }, nil
+	}
+}
+
+func connectRedis(addr string, protocol redislock.Protocol) (opened, error) {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	s, err := redislock.New(c, &redislock.Options{Protocol: protocol})
+	if err != nil {
+		return opened{}, errors.Join(err, c.Close())
+	}
+	return opened{s, c.Close}, nil
+}
+
+// redlockPatience is how long a member may take, as with redsync. The machine is
+// busier here than its servers would be elsewhere.
+const redlockPatience = 400 * time.Millisecond
+
+// openRedlock opens a quorum over several independent servers.
+func openRedlock(dir string) (func(context.Context) (opened, error), error) {
+	_, addresses, err := redisAddresses(dir)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) (opened, error) {
+		var members []driver.Store
+		var all []opened
+		closeAll := func() (err error) {
+			for _, o := range all {
+				err = errors.Join(err, o.close())
+			}
+			return err
+		}
+		for _, addr := range addresses {
+			o, err := connectRedis(addr, redislock.Plain)
+			if err != nil {
+				return opened{}, errors.Join(err, closeAll())
+			}
+			all, members = append(all, o), append(members, o.Store)
+		}
+		s, err := quorum.New(members, &quorum.Options{Names: addresses, MemberTimeout: redlockPatience})
+		if err != nil {
+			return opened{}, errors.Join(err, closeAll())
+		}
+		return opened{s, closeAll}, nil
+	}, nil
+}
+
+// wrapper makes a subject's client over one of go-redis for the server at addr.
+type wrapper func(ctx context.Context, c redis.UniversalClient, addr string) (client, error)
+
+// onRedis opens a subject over go-redis with the settings that it has by itself.
+func onRedis(wrap wrapper) func(string) (func(context.Context) (client, error), error) {
+	return func(dir string) (func(context.Context) (client, error), error) {
+		single, _, err := redisAddresses(dir)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) (client, error) {
+			return wrap(ctx, redis.NewClient(&redis.Options{Addr: single}), single)
+		}, nil
+	}
+}
+
+// pipelined lets go-redis collect what several goroutines ask for.
+func pipelined(wrap wrapper) wrapper {
+	return func(ctx context.Context, c redis.UniversalClient, addr string) (client, error) {
+		face, err := c.AutoPipeline()
+		if err != nil {
+			return nil, err
+		}
+		return wrap(ctx, closingBoth{face, c}, addr)
+	}
+}
+
+// closingBoth is a pipeline with the client that it belongs to.
+type closingBoth struct {
+	*redis.AutoPipeliner
+	client redis.UniversalClient
+}
+
+func (c closingBoth) Close() error { return c.client.Close() } // the pipeline with it
+
+// redisClient is what the subjects over go-redis have in common.
+type redisClient struct{ redis redis.UniversalClient }
+
+func (c *redisClient) commands() (uint64, bool) { return 0, false } // the server counts
+func (c *redisClient) close() error             { return c.redis.Close() }
+
+// rawRedis is the floor: SET NX PX and DEL.
+type rawRedis struct{ redisClient }
+
+func newRawRedis(_ context.Context, c redis.UniversalClient, _ string) (client, error) {
+	return &rawRedis{redisClient{c}}, nil
+}
+
+func (c *rawRedis) worker(_ context.Context, name string) (worker, error) {
+	return &rawRedisWorker{c.redis, name, driver.NewOwner().Hex()}, nil
+}
+
+type rawRedisWorker struct {
+	redis       redis.UniversalClient
+	name, owner string
+}
+
+func (w *rawRedisWorker) lock(ctx context.Context) error {
+	for {
+		granted, err := w.redis.SetNX(ctx, w.name, w.owner, dlock.DefaultTTL).Result()
+		if err != nil || granted {
+			return err
+		}
+		if err := millisecond(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *rawRedisWorker) unlock(ctx context.Context) error {
+	n, err := w.redis.Del(ctx, w.name).Result()
+	if err == nil && n == 0 {
+		return driver.ErrNotHeld
+	}
+	return err
+}
