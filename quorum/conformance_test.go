@@ -21,7 +21,6 @@ func TestConformance(t *testing.T) {
 		name   string
 		faults []fault // by member
 	}{
-		{"three members", []fault{nil, nil, nil}},
 		{"five members", []fault{nil, nil, nil, nil, nil}},
 		{"a dead one", []fault{nil, nil, asDead, nil, nil}},
 		{"a hung and a dead one", []fault{nil, asHung, nil, nil, asDead}},
@@ -35,11 +34,11 @@ func TestConformance(t *testing.T) {
 					members[i] = fault(cells[i])
 				}
 			}
-			opts := &quorum.Options{MemberTimeout: 150 * time.Millisecond}
+			opts := &quorum.Options{MemberTimeout: 300 * time.Millisecond}
 			drivertest.Run(t, drivertest.Config{
 				Open:     func(context.Context) (driver.Store, error) { return quorum.New(members, opts) },
-				TTL:      600 * time.Millisecond,
-				Parallel: 6,
+				TTL:      1200 * time.Millisecond,
+				Parallel: 8,
 				Leftovers: func(ctx context.Context) (left []string, err error) {
 					for i, cell := range cells {
 						for info, err := range cell.List(ctx, "") {
