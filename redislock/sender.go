@@ -289,12 +289,30 @@ func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered boo
 		}
 		_, _ = pipe.Exec(ctx)
 	}
-	err := commands[len(commands)-1].Err()
-	if err == nil {
-		return true
+	for _, cmd := range commands {
+		if unanswered(cmd.Err()) {
+			s.lookForMasters(ctx)
+			return false
+		}
 	}
-	_, answered = errors.AsType[redis.Error](err)
-	return answered
+	return true
+}
+
+// unanswered says that an error is not the server's.
+func unanswered(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, reply := errors.AsType[redis.Error](err)
+	return !reply
+}
+
+// lookForMasters makes the client of a cluster find out who has taken over from
+// a server that does not answer. It would do so itself if it repeated commands.
+func (s *sender) lookForMasters(ctx context.Context) {
+	if cluster, ok := s.client.(clusterClient); ok {
+		cluster.ReloadState(ctx) // in the background
+	}
 }
 
 // close waits for the calls that are under way.
