@@ -1,0 +1,104 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// TestLockAll: one script where the names live together, one after the other where
+// they do not; in either case all or none.
+func TestLockAll(t *testing.T) {
+	for topology, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster, "redlock": redlock} {
+		t.Run(topology, func(t *testing.T) {
+			t.Parallel()
+			top := start(t)
+			for _, protocol := range protocols {
+				if topology == "redlock" && protocol == "redisson" {
+					continue // it is plain by itself
+				}
+				url := top.url + "?protocol=" + protocol
+				store, client := openURL(t, url)
+				_, rival := openURL(t, url)
+				apart := []string{"a" + protocol, "b" + protocol, "c" + protocol, "d" + protocol}
+				together := []string{"{" + protocol + "}a", "{" + protocol + "}b"}
+				if batcher, ok := store.(driver.BatchAcquirer); ok {
+					for kind, names := range map[string][]string{"apart": apart, "together": together} {
+						want := topology == "cluster" && kind == "apart"
+						reqs := make([]driver.Request, len(names))
+						for i, name := range names {
+							reqs[i] = driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
+						}
+						grants, err := batcher.AcquireAll(t.Context(), reqs)
+						if errors.Is(err, driver.ErrUnsupported) != want {
+							t.Errorf("AcquireAll of names that live %s: %v; unsupported should be %v", kind, err, want)
+						}
+						for _, grant := range grants {
+							if err := store.Release(t.Context(), grant); err != nil {
+								t.Error(err)
+							}
+						}
+					}
+				}
+				for _, names := range [][]string{apart, together} {
+					held, err := rival.Lock(t.Context(), names[len(names)-1])
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := client.LockAll(t.Context(), names, dlock.WithWait(0)); !errors.Is(err, dlock.ErrHeld) {
+						t.Errorf("LockAll with one name held: %v; want ErrHeld", err)
+					}
+					eventually(t, "the others are free again", func() bool {
+						lease, err := rival.TryLock(t.Context(), names[0])
+						if err != nil {
+							return false
+						}
+						return lease.Unlock(t.Context()) == nil
+					})
+					if err := held.Unlock(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					all, err := client.LockAll(t.Context(), names)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, name := range names {
+						if _, err := rival.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
+							t.Errorf("TryLock(%q) while LockAll holds it: %v; want ErrHeld", name, err)
+						}
+						if all.Token(name) == 0 {
+							t.Errorf("%q has no token", name)
+						}
+					}
+					if err := all.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestManyNamesAtOnce: a script can be given many names.
+func TestManyNamesAtOnce(t *testing.T) {
+	t.Parallel()
+	top := single(t)
+	for _, protocol := range protocols {
+		_, client := openURL(t, top.url+"?protocol="+protocol)
+		names := make([]string, 5000)
+		for i := range names {
+			names[i] = fmt.Sprintf("%s-%d", protocol, i)
+		}
+		all, err := client.LockAll(t.Context(), names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := all.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
