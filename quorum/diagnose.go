@@ -78,7 +78,7 @@ func (s *Store) findings(answered int) (all []driver.Finding) {
 		"tokens rise, whichever members answer: "+s.traits.Fencing.String(),
 		"tokens mean nothing, because the members cannot agree on them")
 	add("restart", s.traits.SurvivesRestart, driver.LevelWarning,
-		"a member that crashes remembers its locks",
+		"a member that crashes remembers its locks, if it is configured as recommended",
 		"a member that crashes forgets its locks: keep it out for longer than the longest TTL before it is started again, or two may hold a lock")
 	return all
 }

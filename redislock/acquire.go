@@ -116,7 +116,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	raised, granted, err := transaction(multi, raise, set, exec)
 	switch {
 	case err != nil:
-		return 0, explain(key, err)
+		return 0, explain(err)
 	case !granted: // the script knows who has it, and whether it is this owner
 		return s.acquireByClock(ctx, key, req, holder)
 	case raised:

@@ -28,7 +28,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		return err
 	})
 	if err != nil {
-		return nil, explain("", err)
+		return nil, explain(err)
 	}
 	return findings, nil
 }
@@ -76,7 +76,7 @@ func (s *Store) checkScripts(ctx context.Context, server redis.UniversalClient) 
 	reply, err := server.Eval(ctx, `local r = redis.pcall('publish', ARGV[1], '0') if type(r) == 'table' then return r.err end return 'OK'`, nil, channel).Text()
 	switch {
 	case err != nil:
-		return driver.Finding{Check: check, Level: driver.LevelProblem, Message: "Scripts cannot be run: " + explain("", err).Error()}
+		return driver.Finding{Check: check, Level: driver.LevelProblem, Message: "Scripts cannot be run: " + explain(err).Error()}
 	case reply != "OK":
 		return driver.Finding{Check: check, Level: driver.LevelWarning,
 			Message: "Scripts may not publish (" + reply + "): nobody is woken by a release, and waiters find out by themselves."}

@@ -34,8 +34,8 @@ var lasting = []struct{ prefix, meaning string }{
 	{"NOPERM", "the user lacks a permission; dlock needs EVAL, EVALSHA and the commands, keys and channels of its scripts"},
 }
 
-// explain says what an error of the client means for the lock with that key.
-func explain(key string, err error) error {
+// explain says what an error of the client means.
+func explain(err error) error {
 	switch {
 	case err == nil || errors.Is(err, redis.Nil):
 		return nil
@@ -53,11 +53,11 @@ func explain(key string, err error) error {
 	}
 	for _, reply := range lasting {
 		if strings.HasPrefix(text, reply.prefix) {
-			return fmt.Errorf("redislock: %q: %s: %w", key, reply.meaning, err)
+			return fmt.Errorf("redislock: %s: %w", reply.meaning, err)
 		}
 	}
 	if _, answered := errors.AsType[redis.Error](err); answered {
-		return fmt.Errorf("redislock: %q: %w", key, err)
+		return fmt.Errorf("redislock: %w", err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }

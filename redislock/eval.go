@@ -41,7 +41,7 @@ func (s *Store) evalBy(ctx context.Context, send func(context.Context, string, .
 			return nil, err
 		}
 	}
-	return cmd.Val(), explain(keys[0], cmd.Err())
+	return cmd.Val(), explain(cmd.Err())
 }
 
 func (sc *script) bySHA(ctx context.Context, keys []string, args []any) command {
@@ -92,7 +92,7 @@ func (s *Store) sendReplicated(ctx context.Context, key string, commands []redis
 		}
 	}
 	if err := wait.Err(); err != nil {
-		return explain(key, err)
+		return explain(err)
 	}
 	if n, _ := wait.Val().(int64); n < int64(s.replicas) {
 		return fmt.Errorf("%w: %d of %d within %v", ErrNotReplicated, n, s.replicas, s.timeout)

@@ -42,7 +42,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 			return nil
 		})
 		if err != nil && more {
-			yield(driver.Info{}, explain(prefix, err))
+			yield(driver.Info{}, explain(err))
 		}
 	}
 }

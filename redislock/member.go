@@ -38,7 +38,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 	}
 	text, err := s.client.Info(ctx, "server").Result()
 	if err != nil {
-		return "", explain("", err)
+		return "", explain(err)
 	}
 	id := parseInfo(text)["run_id"]
 	if strings.Trim(id, "0") == "" {
@@ -52,7 +52,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 func (s *Store) identifyCluster(ctx context.Context) (string, error) {
 	nodes, err := s.client.ClusterNodes(ctx).Result()
 	if err != nil {
-		return "", explain("", err)
+		return "", explain(err)
 	}
 	first := ""
 	for line := range strings.Lines(nodes) {

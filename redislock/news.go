@@ -54,7 +54,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 		stops = append(stops, more...)
 		if err != nil {
 			stop()
-			return nil, fmt.Errorf("subscribing to %q: %w", channel, explain(req.Name, err))
+			return nil, fmt.Errorf("subscribing to %q: %w", channel, explain(err))
 		}
 	}
 	return stop, nil

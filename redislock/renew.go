@@ -114,7 +114,7 @@ func (s *Store) sendEach(ctx context.Context, renewals []*renewal, build func(co
 func (r *renewal) report(errs []error) (failed bool) {
 	err := r.err
 	if err == nil {
-		err = explain(r.keys[0], r.cmd.Err())
+		err = explain(r.cmd.Err())
 	}
 	if err != nil && !errors.Is(err, ErrNotReplicated) {
 		for _, i := range r.at {

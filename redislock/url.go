@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -146,6 +147,10 @@ func (a *address) options() (*Options, error) {
 	return opts, nil
 }
 
+// dialerRetries is one attempt: dlock tries again itself, and says sooner what is
+// wrong.
+const dialerRetries = 1
+
 func (a *address) client() (redis.UniversalClient, error) {
 	config, err := a.tls()
 	if err != nil {
@@ -210,6 +215,7 @@ func (a *address) single(config *tls.Config) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("%w: %w", errURL, err)
 	}
 	opts.Username, opts.Password = a.user, a.password
+	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	if opts.TLSConfig = config; config != nil {
 		host, _, err := net.SplitHostPort(a.hosts[0])
 		if err != nil {
@@ -234,6 +240,7 @@ func (a *address) sentinel(config *tls.Config) (redis.UniversalClient, error) {
 	opts.Username, opts.Password = a.user, a.password
 	opts.SentinelUsername, opts.SentinelPassword = user, password
 	opts.TLSConfig = config
+	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	return redis.NewFailoverClient(opts), nil
 }
 
@@ -248,6 +255,7 @@ func (a *address) cluster(config *tls.Config) (redis.UniversalClient, error) {
 	opts.Addrs = a.hosts
 	opts.Username, opts.Password = a.user, a.password
 	opts.TLSConfig = config
+	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	return redis.NewClusterClient(opts), nil
 }
 

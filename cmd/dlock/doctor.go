@@ -136,7 +136,7 @@ func promises(t driver.Traits) []string {
 		says = append(says, "Failover: none. Where another server takes over, locks may be granted twice.")
 	}
 	limit := fmt.Sprintf("TTL: at least %v", t.MinTTL)
-	if t.MaxTTL > 0 {
+	if t.MaxTTL > 0 && t.MaxTTL < driver.MaxTTL {
 		limit += fmt.Sprintf(", at most %v", t.MaxTTL)
 	}
 	if t.Granularity > time.Millisecond {

@@ -24,5 +24,9 @@ func TestMain(m *testing.M) {
 	case os.Getenv(faults.PuppetEnv) != "":
 		os.Exit(faults.Play(open))
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built) // in a temporary folder anyway
+	}
+	os.Exit(status)
 }
