@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -216,11 +218,36 @@ func (p *puppet) mustLock(name string, ttl time.Duration) uint64 {
 	return a.Token
 }
 
+// signal returns when SIGSTOP has taken effect, for which the kernel takes its
+// time.
 func (p *puppet) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatalf("%v: %v", s, err)
 	}
+	for s == syscall.SIGSTOP && !stopped(p.t, p.cmd.Process.Pid) {
+		wait(p.t, time.Millisecond)
+	}
+}
+
+// stopped says whether all threads of a process are.
+func stopped(t testing.TB, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		// "pid (name) state ...", and the name may be anything
+		if _, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" ")); state[0] != 'T' {
+			return false
+		}
+	}
+	return true
 }
 
 // kill ends the process without a chance to clean up.

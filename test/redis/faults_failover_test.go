@@ -40,7 +40,7 @@ func onSentinel(query string) func(t testing.TB) faults.Rig {
 	return func(t testing.TB) faults.Rig {
 		t.Helper()
 		var link *proxy.Proxy
-		group := servers.RunSentinel(t, servers.SentinelOptions{ReplicaOf: func(master string) string {
+		group := servers.RunSentinel(t, servers.SentinelOptions{Args: inMemory, ReplicaOf: func(master string) string {
 			link = proxy.Run(t, master)
 			return link.Addr()
 		}})
@@ -85,11 +85,15 @@ const maxLag = 1
 func onPartition(query string) func(t testing.TB) faults.Rig {
 	return func(t testing.TB) faults.Rig {
 		t.Helper()
-		args := []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", strconv.Itoa(maxLag), "--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"}
+		args := append([]string{
+			"--min-replicas-to-write", "1", "--min-replicas-max-lag", strconv.Itoa(maxLag),
+			"--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0",
+		}, inMemory...)
 		master := servers.Run(t, servers.Redis, args...)
 		border := proxy.Run(t, master.Addr())
 		replicas := servers.RunGroup(t, 2, servers.Redis, append(args, "--replicaof", strings.ReplaceAll(border.Addr(), ":", " "))...)
 		awaitInfo(t, master.Addr(), "replication", fmt.Sprintf("min_slaves_good_slaves:%d", len(replicas)))
+		awaitReplicas(t, master.Addr(), len(replicas))
 		sentinel := servers.Run(t, watching(border.Addr()))
 		awaitInfo(t, sentinel.Addr(), "sentinel", "slaves=2")
 		r := rig(sentinel.URL() + "?" + query)
@@ -121,6 +125,29 @@ func watching(master string) *servers.Kind {
 		Probe: servers.Redis.Probe,
 		URL:   func(addr string) string { return "redis+sentinel://" + addr + "/dlock" },
 	}
+}
+
+// awaitReplicas waits until so many replicas have acknowledged a write.
+func awaitReplicas(t testing.TB, addr string, want int) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	conn := client.Conn() // WAIT is for what was written before on the same connection
+	defer conn.Close()
+	if err := conn.Set(t.Context(), "dlock:probe", "1", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var got int64
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		var err error
+		if got, err = conn.Wait(t.Context(), want, time.Second).Result(); err != nil {
+			t.Fatal(err)
+		}
+		if got >= int64(want) {
+			return
+		}
+	}
+	t.Fatalf("%d of %d replicas have acknowledged a write", got, want)
 }
 
 // awaitInfo waits until a section of INFO contains a text.

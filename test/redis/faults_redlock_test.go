@@ -18,7 +18,7 @@ func TestRedlockFaults(t *testing.T) {
 // onRedlock makes rigs with five servers, each behind a proxy.
 func onRedlock(t testing.TB) faults.Rig {
 	t.Helper()
-	group := servers.RunGroup(t, 5, servers.Redis)
+	group := servers.RunGroup(t, 5, servers.Redis, inMemory...)
 	members := make([]faults.Member, len(group))
 	addrs := make([]string, len(group))
 	for i, server := range group {

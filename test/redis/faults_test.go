@@ -48,11 +48,16 @@ func serverRig(t testing.TB, server *servers.Server, protocol string) faults.Rig
 	return r
 }
 
+// inMemory are the arguments of servers that write nothing to disk. None of these
+// faults asks for data that survives, and a disk that many servers sync to can
+// stand still for longer than a TTL.
+var inMemory = []string{"--appendonly", "no"}
+
 // onServer makes rigs on servers of their own.
 func onServer(protocol string, kind *servers.Kind, args ...string) func(t testing.TB) faults.Rig {
 	return func(t testing.TB) faults.Rig {
 		t.Helper()
-		return serverRig(t, servers.Run(t, kind, args...), protocol)
+		return serverRig(t, servers.Run(t, kind, append(args, inMemory...)...), protocol)
 	}
 }
 
