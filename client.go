@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/dlock-go/dlock/internal/gate"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
@@ -92,10 +93,15 @@ func (c *Client) Traits() driver.Traits { return c.traits }
 
 // bounded limits the time of one call to the store.
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return c.limited(ctx, c.limit)
+}
+
+func (c *Client) limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if c.traits.Local {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, c.limit)
+	limited := deadline.After(ctx, d)
+	return limited, limited.End
 }
 
 // explain says of a call that failed because its time was up, and not the

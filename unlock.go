@@ -94,10 +94,7 @@ func (c *Client) detached(ctx context.Context) (context.Context, context.CancelF
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if c.traits.Local {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, 2*c.limit)
+	return c.limited(ctx, 2*c.limit)
 }
 
 // release asks the store to release, and again while the outcome is unknown. An

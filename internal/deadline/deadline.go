@@ -1,0 +1,85 @@
+// Package deadline limits the time of calls, cheaply.
+package deadline
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Context is what context.WithTimeout returns, for calls that usually return long
+// before the time is up and do not look at it: the timer is not started before
+// somebody asks for Done.
+type Context struct {
+	context.Context // the parent
+	at              time.Time
+
+	mu    sync.Mutex
+	timer context.Context // nil until somebody asks for Done
+	stop  context.CancelFunc
+	ended bool
+}
+
+// After returns a context that ends after d, or with its parent. End frees what
+// it needed.
+func After(parent context.Context, d time.Duration) *Context {
+	at := time.Now().Add(d)
+	if earlier, ok := parent.Deadline(); ok && earlier.Before(at) {
+		at = earlier
+	}
+	return &Context{Context: parent, at: at}
+}
+
+// Deadline implements context.Context.
+func (c *Context) Deadline() (time.Time, bool) { return c.at, true }
+
+// Done implements context.Context.
+func (c *Context) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil {
+		c.timer, c.stop = context.WithDeadline(c.Context, c.at)
+		if c.ended {
+			c.stop()
+		}
+	}
+	return c.timer.Done()
+}
+
+// Err implements context.Context.
+func (c *Context) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.timer != nil:
+		return c.timer.Err()
+	case c.ended:
+		return context.Canceled
+	case c.Context.Err() != nil:
+		return c.Context.Err()
+	case !time.Now().Before(c.at):
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value implements context.Context.
+func (c *Context) Value(key any) any {
+	c.mu.Lock()
+	timer := c.timer
+	c.mu.Unlock()
+	if timer != nil { // which is how package context finds its own kind
+		return timer.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// End cancels the context.
+func (c *Context) End() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.stop != nil {
+		c.stop()
+	}
+}
