@@ -44,12 +44,11 @@ func (l load) measure(ctx context.Context, r round) (f figures, err error) {
 			return nil, err
 		}
 	}
-	m, err := r.meter(ctx)
+	warm, err := l.drive(ctx, workers, r.window/5, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer m.close()
-	warm, err := l.drive(ctx, workers, r.window/5, 1)
+	m, err := l.sample(ctx, r, workers)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +79,17 @@ func (l load) measure(ctx context.Context, r round) (f figures, err error) {
 		err = l.shared.check()
 	}
 	return f, err
+}
+
+// sample drives the load for a moment, in which the meter looks at it.
+func (l load) sample(ctx context.Context, r round, workers []worker) (*meter, error) {
+	m, err := r.meter(ctx)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	defer m.close()
+	_, err = l.drive(ctx, workers, r.window/20, 1)
+	return m, err
 }
 
 // sampling says of how many pairs one has its time taken. Looking at the clock

@@ -78,7 +78,9 @@ func (w *bareRedisWorker) unlock(ctx context.Context) error {
 // send runs the commands and returns the reply to the last one.
 func (w *bareRedisWorker) send(ctx context.Context, t template, token string) (any, error) {
 	if len(t) == 1 {
-		return w.redis.Do(ctx, t[0].arguments(token)...).Result()
+		cmd := redis.NewCmd(ctx, t[0].arguments(token)...)
+		_ = w.redis.Process(ctx, cmd) // the error is in the command; Do would not be pipelined
+		return cmd.Result()
 	}
 	pipe := w.redis.Pipeline()
 	var last *redis.Cmd

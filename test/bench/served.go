@@ -59,7 +59,7 @@ type spent struct {
 	cpu      time.Duration
 }
 
-// close ends the looking. The outcome was asked for before, or does not matter.
+// close ends the looking. What came of it, end tells.
 func (m *meter) close() {
 	if m != nil {
 		_, _ = m.asked()
