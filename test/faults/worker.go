@@ -78,26 +78,30 @@ func (w *worker) once(name string) error {
 		return err
 	}
 	d.Kind = ended
-	for until := time.Now().Add(rand.N(w.Hold)); ; time.Sleep(w.TTL / 100) {
-		now := monotonic()
-		if lease.Context().Err() != nil { // it may have been so since the last look
-			d.To = monotonic()
-			_ = lease.Unlock(context.Background()) // says so once more
-			return w.out.Encode(d)
-		}
-		d.From = now
+	for until := time.Now().Add(rand.N(w.Hold)); w.believes(lease, &d); time.Sleep(w.TTL / 100) {
 		if err := w.write(d); err != nil {
 			return err
 		}
 		if time.Now().After(until) || w.ctx.Err() != nil {
+			w.believes(lease, &d)
 			break
 		}
 	}
-	defer time.Sleep(rand.N(w.TTL / 10)) // so that others get a turn
-	d.From = monotonic()
 	_ = lease.Unlock(context.Background()) // whatever it says, the worker believes no more
 	d.To = monotonic()
+	defer time.Sleep(rand.N(w.TTL / 10)) // so that others get a turn
 	return w.out.Encode(d)
+}
+
+// believes looks at the lease. If it is alive the end comes after the time before
+// the look; when it is not, it may have come any time since the last one.
+func (w *worker) believes(lease *dlock.Lease, end *deed) bool {
+	now := monotonic()
+	if lease.Context().Err() != nil {
+		return false
+	}
+	end.From = now
+	return true
 }
 
 // write asks the resource and waits for its answer.
