@@ -88,7 +88,7 @@ func newSender(client redis.UniversalClient) *sender {
 }
 
 // readTimeout is how long the client waits for an answer, and so the longest that
-// a caller who sends can be kept. Negative is for ever.
+// a caller who sends can be kept. Zero and less is for ever.
 func readTimeout(client redis.UniversalClient) time.Duration {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -130,10 +130,10 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 }
 
 // patient says whether a caller can afford to send, which may keep it until the
-// client's timeout.
+// client's timeout: little longer than it would wait anyway.
 func (s *sender) patient(ctx context.Context) bool {
 	deadline, limited := ctx.Deadline()
-	return !limited || s.readTimeout > 0 && time.Until(deadline) > s.readTimeout
+	return !limited || s.readTimeout > 0 && time.Until(deadline) > s.readTimeout-s.readTimeout/4
 }
 
 // promptLocked says whether the server can be expected to answer at once.

@@ -15,7 +15,7 @@ import (
 )
 
 func BenchmarkPair(b *testing.B) {
-	server := servers.Run(b, servers.Redis)
+	server := servers.Run(b, servers.Redis, "--appendonly", "no")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 64})
 	defer client.Close()
 	ctx := context.Background()
