@@ -25,13 +25,10 @@ const acknowledged = "replicas=1&replica_timeout=500ms"
 // what it has granted: run it with -v.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			faults.RunEach(t, onSentinel("protocol="+protocol), faults.Unacknowledged)
-			faults.RunEach(t, onSentinel("protocol="+protocol+"&"+acknowledged), faults.Acknowledged)
-		})
-	}
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		faults.RunEach(t, onSentinel("protocol="+protocol), faults.Unacknowledged)
+		faults.RunEach(t, onSentinel("protocol="+protocol+"&"+acknowledged), faults.Acknowledged)
+	})
 }
 
 // onSentinel makes rigs with Sentinel, whose replicas follow the master through
@@ -67,13 +64,10 @@ func onSentinel(query string) func(t testing.TB) faults.Rig {
 
 func TestMasterCutOff(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			faults.RunEach(t, onPartition("protocol="+protocol), faults.Partitions)
-			faults.RunEach(t, onPartition("protocol="+protocol+"&"+acknowledged), faults.PartitionsAcknowledged)
-		})
-	}
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		faults.RunEach(t, onPartition("protocol="+protocol), faults.Partitions)
+		faults.RunEach(t, onPartition("protocol="+protocol+"&"+acknowledged), faults.PartitionsAcknowledged)
+	})
 }
 
 // maxLag is after how many seconds without a word from its replicas a master

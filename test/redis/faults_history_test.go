@@ -25,20 +25,17 @@ func TestHistory(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			r := onServer(protocol, servers.Redis)(t)
-			r.TTL = time.Second
-			mix := faults.Mix{Seed: seed, Time: *mixTime, Workers: 4, Names: []string{"name-1", "name-2"}, Hold: r.TTL / 2}
-			for _, violation := range mix.Run(t, r) {
-				t.Error(violation)
-			}
-			if t.Failed() {
-				t.Logf("again: go test -run TestHistory -mixseed %d", seed)
-			}
-		})
-	}
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		r := onServer(protocol, servers.Redis)(t)
+		r.TTL = time.Second
+		mix := faults.Mix{Seed: seed, Time: *mixTime, Workers: 4, Names: []string{"name-1", "name-2"}, Hold: r.TTL / 2}
+		for _, violation := range mix.Run(t, r) {
+			t.Error(violation)
+		}
+		if t.Failed() {
+			t.Logf("again: go test -run TestHistory -mixseed %d", seed)
+		}
+	})
 }
 
 // The same must find what is wrong with locks from articles, and nothing wrong

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,42 +62,44 @@ func onServer(protocol string, kind *servers.Kind, args ...string) func(t testin
 	}
 }
 
+// eachProtocol tries both at the same time: like the faults, they wait more than
+// they compute.
+func eachProtocol(t *testing.T, try func(t *testing.T, protocol string)) {
+	t.Helper()
+	var both sync.WaitGroup
+	for _, protocol := range protocols {
+		both.Go(func() { t.Run(protocol, func(t *testing.T) { try(t, protocol) }) })
+	}
+	both.Wait()
+}
+
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			list := slices.Concat(faults.Leases, faults.Network)
-			if protocol == "redisson" {
-				list = append(list, faults.Fair...)
-			}
-			faults.Run(t, onServer(protocol, servers.Redis)(t), list)
-		})
-	}
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		list := slices.Concat(faults.Leases, faults.Network)
+		if protocol == "redisson" {
+			list = append(list, faults.Fair...)
+		}
+		faults.Run(t, onServer(protocol, servers.Redis)(t), list)
+	})
 }
 
 func TestServerForgets(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			faults.RunEach(t, onServer(protocol, servers.Redis), faults.Lost)
-			faults.RunEach(t, onServer(protocol, servers.Redis, "--maxmemory-policy", "noeviction"), faults.Full)
-			for _, policy := range []string{"volatile-lru", "allkeys-lru"} {
-				t.Run(policy, func(t *testing.T) {
-					faults.RunEach(t, onServer(protocol, servers.Redis, "--maxmemory-policy", policy), faults.Evicted)
-				})
-			}
-		})
-	}
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		faults.RunEach(t, onServer(protocol, servers.Redis), faults.Lost)
+		faults.RunEach(t, onServer(protocol, servers.Redis, "--maxmemory-policy", "noeviction"), faults.Full)
+		for _, policy := range []string{"volatile-lru", "allkeys-lru"} {
+			t.Run(policy, func(t *testing.T) {
+				faults.RunEach(t, onServer(protocol, servers.Redis, "--maxmemory-policy", policy), faults.Evicted)
+			})
+		}
+	})
 }
 
 func TestClocks(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			faults.RunEach(t, onServer(protocol, servers.WithClock(servers.Redis)), slices.Concat(faults.ServerClock, faults.ClientClock))
-		})
-	}
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		faults.RunEach(t, onServer(protocol, servers.WithClock(servers.Redis)), slices.Concat(faults.ServerClock, faults.ClientClock))
+	})
 }
