@@ -26,10 +26,13 @@ type sender struct {
 
 	mu       sync.Mutex
 	queue    []*call
-	sending  int         // pipelines under way
+	underway [][]*call   // pipelines of several calls
+	sending  int         // pipelines, also of one call
 	last     time.Time   // when the last one went out
 	answered time.Time   // when the server last answered
 	late     *time.Timer // sends the queue when those under way take long
+	sweeper  *time.Timer // tells callers that their context is done
+	sweeping bool
 	closed   bool
 
 	running sync.WaitGroup // pipelines under way
@@ -45,10 +48,14 @@ const (
 	maxPipeline = 256
 	// prompt is how long a server that has answered is expected to answer again.
 	prompt = time.Second
+	// sweepInterval is how late a caller may learn that its context is done.
+	// Waiting for each context by itself would cost as much as the call.
+	sweepInterval = 10 * time.Millisecond
 )
 
 // call is one or several commands that go out in order on one connection.
 type call struct {
+	ctx      context.Context
 	commands []redis.Cmder
 	patient  bool // its caller may send
 	signal   chan turn
@@ -61,6 +68,7 @@ type turn int
 const (
 	done turn = iota // the commands have their results
 	lead             // send the queue, with this call at its head
+	left             // the context is done
 )
 
 type callState int
@@ -69,6 +77,7 @@ const (
 	queued callState = iota
 	leading
 	sent
+	over
 )
 
 // command is never repeated by the client: whether that is safe, this package
@@ -82,8 +91,9 @@ var calls = sync.Pool{New: func() any { return &call{signal: make(chan turn, 1)}
 
 func newSender(client redis.UniversalClient) *sender {
 	s := &sender{client: client, readTimeout: readTimeout(client)}
-	s.late = time.AfterFunc(time.Hour, s.hurry)
+	s.late, s.sweeper = time.AfterFunc(time.Hour, s.hurry), time.AfterFunc(time.Hour, s.sweep)
 	s.late.Stop()
+	s.sweeper.Stop()
 	return s
 }
 
@@ -103,30 +113,31 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 // do runs commands in order on one connection. Their own errors are in them; its
 // error is that of a caller who left before the outcome was known.
 func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
+	patient := s.patient(ctx)
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return driver.ErrClosed
 	}
-	patient := s.patient(ctx)
 	if s.sending == 0 && patient && s.promptLocked() {
 		s.last = time.Now()
 		s.sending++
 		s.running.Add(1)
 		s.mu.Unlock()
-		s.finish(s.exec(context.WithoutCancel(ctx), commands))
+		s.finish(nil, s.exec(context.WithoutCancel(ctx), commands))
 		return nil
 	}
 	c := calls.Get().(*call)
-	c.commands, c.patient, c.state = append(c.commands[:0], commands...), patient, queued
+	c.ctx, c.commands, c.patient, c.state = ctx, append(c.commands[:0], commands...), patient, queued
 	s.queue = append(s.queue, c)
 	if s.sending == 0 {
 		s.sendLocked()
 	} else if len(s.queue) == 1 && s.sending < maxSending {
 		s.late.Reset(patience)
 	}
+	s.sweepLaterLocked()
 	s.mu.Unlock()
-	return s.wait(ctx, c)
+	return s.wait(c)
 }
 
 // patient says whether a caller can afford to send, which may keep it until the
@@ -140,45 +151,27 @@ func (s *sender) patient(ctx context.Context) bool {
 func (s *sender) promptLocked() bool { return time.Since(s.answered) <= prompt }
 
 // wait waits for the outcome of a queued call.
-func (s *sender) wait(ctx context.Context, c *call) error {
-	select {
-	case t := <-c.signal:
-		if t == lead {
-			s.lead(c)
-		}
-		clear(c.commands)
-		calls.Put(c)
-		return nil
-	case <-ctx.Done():
-		s.leave(c)
-		return context.Cause(ctx)
+func (s *sender) wait(c *call) error {
+	switch <-c.signal {
+	case left:
+		return context.Cause(c.ctx) // the call is left to whoever sends it
+	case lead:
+		s.lead(c)
+	case done:
 	}
-}
-
-// leave takes a call back whose caller does not wait any more. One that was sent
-// is left alone.
-func (s *sender) leave(c *call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch c.state {
-	case queued:
-		s.queue = slices.DeleteFunc(s.queue, func(other *call) bool { return other == c })
-	case leading:
-		s.passLocked()
-	case sent:
-	}
+	clear(c.commands)
+	c.ctx = nil
+	calls.Put(c)
+	return nil
 }
 
 // lead sends the queue behind c.
 func (s *sender) lead(c *call) {
 	s.mu.Lock()
 	batch := s.takeLocked(c)
+	c.state = over // it needs no signal
 	s.mu.Unlock()
-	answered := s.execAll(batch)
-	for _, other := range batch[1:] {
-		other.signal <- done
-	}
-	s.finish(answered)
+	s.finish(batch, s.execAll(batch))
 }
 
 // takeLocked takes the queue, behind a first call.
@@ -190,43 +183,54 @@ func (s *sender) takeLocked(first *call) []*call {
 	for _, c := range batch {
 		c.state = sent
 	}
+	s.underway = append(s.underway, batch)
 	s.last = time.Now()
 	return batch
 }
 
-// finish ends a pipeline and lets the next one begin.
-func (s *sender) finish(answered bool) {
+// finish ends a pipeline, tells the callers, and lets the next one begin.
+func (s *sender) finish(batch []*call, answered bool) {
 	s.mu.Lock()
-	s.noteLocked(answered)
+	s.endLocked(batch, answered)
 	s.passLocked()
 	s.mu.Unlock()
 }
 
-func (s *sender) noteLocked(answered bool) {
+// endLocked notes the outcome of a pipeline. A batch is nil for a call alone.
+func (s *sender) endLocked(batch []*call, answered bool) {
 	if answered {
 		s.answered = time.Now()
 	} else {
 		s.answered = time.Time{}
 	}
+	if batch == nil {
+		return
+	}
+	s.underway = slices.DeleteFunc(s.underway, func(other []*call) bool { return &other[0] == &batch[0] })
+	for _, c := range batch {
+		if c.state == sent {
+			c.state = over
+			c.signal <- done
+		}
+	}
 }
 
 // passLocked hands the place of a pipeline to whoever is first in the queue.
 func (s *sender) passLocked() {
-	if len(s.queue) == 0 || s.sending > 1 {
+	switch {
+	case len(s.queue) == 0 || s.sending > 1:
 		s.sending--
 		s.running.Done()
-		return
-	}
-	if !s.queue[0].patient || !s.promptLocked() {
+	case !s.queue[0].patient || !s.promptLocked():
 		s.sendLocked()
 		s.sending--
 		s.running.Done()
-		return
+	default:
+		c := s.queue[0]
+		s.queue = slices.Delete(s.queue, 0, 1)
+		c.state = leading
+		c.signal <- lead
 	}
-	c := s.queue[0]
-	s.queue = slices.Delete(s.queue, 0, 1)
-	c.state = leading
-	c.signal <- lead
 }
 
 // sendLocked sends the queue from a goroutine of its own.
@@ -237,12 +241,9 @@ func (s *sender) sendLocked() {
 	batch := s.takeLocked(first)
 	s.running.Go(func() {
 		answered := s.execAll(batch)
-		for _, c := range batch {
-			c.signal <- done
-		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.noteLocked(answered)
+		s.endLocked(batch, answered)
 		s.sending--
 		if len(s.queue) > 0 && s.sending == 0 {
 			s.sendLocked()
@@ -261,6 +262,43 @@ func (s *sender) hurry() {
 	default:
 		s.sendLocked()
 	}
+}
+
+// sweepLaterLocked makes sure that contexts are looked at while anybody waits.
+func (s *sender) sweepLaterLocked() {
+	if !s.sweeping {
+		s.sweeping = true
+		s.sweeper.Reset(sweepInterval)
+	}
+}
+
+// sweep tells the callers whose context is done. Calls that were not sent yet are
+// not sent at all.
+func (s *sender) sweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweeping = false
+	s.queue = slices.DeleteFunc(s.queue, leaves)
+	for _, batch := range s.underway {
+		for _, c := range batch {
+			if c.state == sent {
+				leaves(c)
+			}
+		}
+	}
+	if len(s.queue) > 0 || len(s.underway) > 0 {
+		s.sweepLaterLocked()
+	}
+}
+
+// leaves tells a caller to leave if its context is done.
+func leaves(c *call) bool {
+	if c.ctx.Err() == nil {
+		return false
+	}
+	c.state = over
+	c.signal <- left
+	return true
 }
 
 // execAll runs the calls of a batch in one pipeline, and says whether the server
@@ -322,4 +360,5 @@ func (s *sender) close() {
 	s.late.Stop()
 	s.mu.Unlock()
 	s.running.Wait()
+	s.sweeper.Stop()
 }
