@@ -154,8 +154,8 @@ func (r Rig) seize(t testing.TB, store driver.Store, name string) (grant driver.
 	}
 }
 
-// refuses checks that somebody has the lock.
-func (r Rig) refuses(t testing.TB, name string, why string) *dlock.HeldError {
+// refuses checks that somebody has the lock, and returns what is known of it.
+func (r Rig) refuses(t testing.TB, name string, why string) dlock.HeldError {
 	t.Helper()
 	lease, err := r.client(t).TryLock(t.Context(), name, dlock.WithTTL(r.TTL))
 	held, ok := errors.AsType[*dlock.HeldError](err)
@@ -164,9 +164,9 @@ func (r Rig) refuses(t testing.TB, name string, why string) *dlock.HeldError {
 		if err == nil {
 			unlock(t, lease)
 		}
-		return new(dlock.HeldError)
+		return dlock.HeldError{}
 	}
-	return held
+	return *held
 }
 
 // grants checks that nobody has the lock, and returns the token of another grant.

@@ -151,9 +151,9 @@ func cancelQueued(t *testing.T, r Rig) {
 	holder, store := r.client(t), r.open(t)
 	lease := r.lock(t, holder, "left", dlock.WithFair())
 	quitter, cancel := context.WithCancel(t.Context())
-	gaveUp := r.lockLater(t, quitter, "left")
+	gaveUp := r.lockLater(quitter, t, "left")
 	r.queued(t, store, "left", 1)
-	served := r.lockLater(t, t.Context(), "left")
+	served := r.lockLater(t.Context(), t, "left")
 	r.queued(t, store, "left", 2)
 	cancel()
 	if err := happens(t, gaveUp, "the end of the cancelled wait").err; !errors.Is(err, context.Canceled) {
@@ -179,7 +179,7 @@ type attempt struct {
 }
 
 // lockLater asks for a fair lock from a client of its own.
-func (r Rig) lockLater(t testing.TB, ctx context.Context, name string) <-chan attempt {
+func (r Rig) lockLater(ctx context.Context, t testing.TB, name string) <-chan attempt {
 	t.Helper()
 	c := r.client(t)
 	done := make(chan attempt, 1)

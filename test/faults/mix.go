@@ -208,7 +208,7 @@ func (w *laborer) start(t testing.TB) {
 		go func() {
 			_ = work(store, o, json.NewDecoder(orders), says) // ends when it is told to
 			_ = store.Close()
-			says.Close()
+			_ = says.Close() // never fails
 		}()
 	}
 	w.gone = make(chan struct{})

@@ -97,8 +97,9 @@ func (m model) check(name string, deeds []deed) string {
 		return ""
 	case porcupine.Unknown:
 		return fmt.Sprintf("%s: %q: not decided within %v", m.name, name, checkLimit)
+	default:
+		return fmt.Sprintf("%s: %q: %s", m.name, name, explain(ops, info))
 	}
-	return fmt.Sprintf("%s: %q: %s", m.name, name, explain(ops, info))
 }
 
 // explain shows where the longest explanation of a history ends.

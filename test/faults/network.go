@@ -106,15 +106,15 @@ func holdEverything(t *testing.T, r Rig) {
 }
 
 // impatient is for clients that are to notice soon that an answer is lost.
-func (r Rig) impatient(hooks dlock.Hooks) *dlock.Options {
-	return &dlock.Options{RequestTimeout: r.TTL / 4, Hooks: hooks}
+func (r Rig) impatient() *dlock.Options {
+	return &dlock.Options{RequestTimeout: r.TTL / 4}
 }
 
 // loseAcquired: Lock says that the outcome is unknown, and undoes it. Asking
 // again with the same owner finds what is there already.
 func loseAcquired(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
-	c, store := through.clientWith(t, r.impatient(dlock.Hooks{})), through.open(t)
+	c, store := through.clientWith(t, r.impatient()), through.open(t)
 	through.warm(t, c, "warm-up of orphan")
 
 	lost := p.LoseReply(mentions("orphan"), false)
@@ -153,7 +153,7 @@ func loseAcquired(t *testing.T, r Rig) {
 func loseAcquiredWaiting(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	first := r.lock(t, r.client(t), "waited for")
-	c := through.clientWith(t, r.impatient(dlock.Hooks{}))
+	c := through.clientWith(t, r.impatient())
 	attempts := mentions("note of the waiter") // which no other request contains
 	asked := p.OnRequest(attempts, nil)
 	done := make(chan attempt, 1)
@@ -234,7 +234,7 @@ func failRenewal(t *testing.T, r Rig, name string, reset bool) {
 // lateUnlock: it leaves the other's lock alone.
 func lateUnlock(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
-	c, store := through.clientWith(t, r.impatient(dlock.Hooks{})), r.open(t)
+	c, store := through.clientWith(t, r.impatient()), r.open(t)
 	through.warm(t, c, "warm-up of late unlock")
 	lease := r.lock(t, c, "late unlock", dlock.WithFixedTTL(r.TTL)) // no renewal goes before it
 	held := p.OnRequest(mentions("late unlock"), func(*proxy.Conn) { p.Hold() })
@@ -313,7 +313,7 @@ func (r Rig) holdRenewal(t *testing.T, name string) (*dlock.Lease, *proxy.Proxy)
 func hangingServer(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	p.Hang(true)
-	c := through.clientWith(t, r.impatient(dlock.Hooks{}))
+	c := through.clientWith(t, r.impatient())
 	start := time.Now()
 	if lease, err := c.Lock(t.Context(), "hanging"); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Lock on a server that hangs: %v, %v", lease, err)

@@ -45,7 +45,7 @@ func (c *Conn) end(reset bool) {
 			if reset {
 				_ = side.SetLinger(0) // a connection that is gone already needs none
 			}
-			side.Close()
+			_ = side.Close() // it is over either way
 		}
 	})
 }
