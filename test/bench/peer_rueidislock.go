@@ -73,23 +73,29 @@ func (w *rueidislockWorker) lock(ctx context.Context) (err error) {
 // lockPatiently is for a lock that others of the process want too. Those who wait
 // for it are sometimes forgotten for ever, so they ask again when they have
 // waited for long.
-func (w *rueidislockWorker) lockPatiently(ctx context.Context) (err error) {
-	const long = 200 * time.Millisecond
+func (w *rueidislockWorker) lockPatiently(ctx context.Context) error {
 	for {
-		waiting, stop := context.WithCancel(ctx)
-		timer := time.AfterFunc(long, stop)
-		w.held, w.unhold, err = w.locks.WithContext(waiting, w.name)
-		if timer.Stop() {
-			w.stop = stop
-			return err
-		}
-		stop()
-		if err == nil {
-			w.unhold() // it ends with the waiting
-		} else if ctx.Err() != nil {
+		granted, err := w.lockOrTire(ctx)
+		if granted || err != nil {
 			return err
 		}
 	}
+}
+
+func (w *rueidislockWorker) lockOrTire(ctx context.Context) (granted bool, err error) {
+	const long = 200 * time.Millisecond
+	waiting, stop := context.WithCancel(ctx)
+	timer := time.AfterFunc(long, stop)
+	w.held, w.unhold, err = w.locks.WithContext(waiting, w.name)
+	if timer.Stop() {
+		w.stop = stop
+		return err == nil, err
+	}
+	stop()
+	if err == nil {
+		w.unhold() // it ends with the waiting
+	}
+	return false, ctx.Err()
 }
 
 // unlock waits until the key is deleted. Whether it was is not told.

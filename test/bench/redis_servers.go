@@ -43,7 +43,7 @@ func serveRedis(ctx context.Context) (served, error) {
 			s.control = append(s.control, redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1}))
 		}
 	}
-	if err := errors.Join(append(failures, ctx.Err())...); err != nil {
+	if err := errors.Join(ctx.Err(), errors.Join(failures...)); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
