@@ -50,8 +50,13 @@ func (c *Conn) end(reset bool) {
 	})
 }
 
-// Silence loses everything that the server sends from now on.
-func (c *Conn) Silence() { c.swallowing(func() {}) }
+// LoseReplies loses everything that the server sends from now on. The channel is
+// closed when something has been lost.
+func (c *Conn) LoseReplies() (lost <-chan struct{}) {
+	done := make(chan struct{})
+	c.swallowing(sync.OnceFunc(func() { close(done) }))
+	return done
+}
 
 func (c *Conn) swallowing(lost func()) { c.proxy.change(func() { c.swallow = lost }) }
 
