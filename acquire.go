@@ -219,11 +219,9 @@ func (h *hold) abandon(err error) {
 	h.undoing.Store(undoing(err))
 	c.cleanups.Go(func() {
 		defer h.leave()
-		ctx, cancel := c.bounded(context.Background())
-		defer cancel()
 		grant := h.Grant
 		grant.Token = 0
-		if err := c.release(ctx, grant, never); err != nil && !errors.Is(err, ErrNotHeld) {
+		if err := c.release(context.Background(), grant, never, c.limit); err != nil && !errors.Is(err, ErrNotHeld) {
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire",
 				"name", grant.Name, "ttl", h.settings.ttl, "err", err)
 		}

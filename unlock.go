@@ -44,15 +44,13 @@ func (h *hold) outcome() error {
 // renewal is over before the release is sent.
 func (h *hold) give(ctx context.Context) error {
 	c := h.client
-	ctx, cancel := c.detached(ctx)
-	defer cancel()
 	if renewal := c.dog.Forget(&h.Lease); renewal != nil {
 		select {
 		case <-renewal:
-		case <-ctx.Done():
+		case <-time.After(c.limit):
 		}
 	}
-	err := c.release(ctx, h.Grant, h.TrustedUntil())
+	err := c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
 	if door := h.door.Load(); door != nil {
 		door.State.turn.left = c.clock.NoLaterThanNow()
 	}
@@ -76,9 +74,7 @@ func (h *hold) give(ctx context.Context) error {
 func (h *hold) giveLate() {
 	c := h.client
 	c.cleanups.Go(func() {
-		ctx, cancel := c.detached(context.Background())
-		defer cancel()
-		_ = c.release(ctx, h.Grant, 0) // it expires anyway
+		_ = c.release(context.Background(), h.Grant, 0, 2*c.limit) // it expires anyway
 	})
 }
 
@@ -88,24 +84,25 @@ const (
 	maxReleaseDelay = 100 * time.Millisecond
 )
 
-// detached is a context for giving a lock back: it works although the caller's
-// context is cancelled, and ends by itself.
-func (c *Client) detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Done() != nil {
-		ctx = context.WithoutCancel(ctx)
-	}
-	return c.limited(ctx, 2*c.limit)
-}
-
 // release asks the store to release, and again while the outcome is unknown. An
 // attempt that finds nothing after one whose answer was lost means that the
 // first one did it, if the lock was certainly still ours: until trusted.
-func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.Instant) error {
+//
+// It works although ctx is cancelled, and takes no longer than limit.
+func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.Instant, limit time.Duration) error {
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	left := func() time.Duration { return limit } // a store in this process takes no time
+	if !c.traits.Local {
+		end := time.Now().Add(limit)
+		left = func() time.Duration { return time.Until(end) }
+	}
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
 	for attempt := 1; ; attempt++ {
-		bounded, cancel := c.bounded(ctx)
+		bounded, cancel := c.limited(ctx, min(c.limit, left()))
 		// Whoever's time is up, it was given for the store to answer.
-		err := c.explain(context.Background(), bounded, c.store.Release(bounded, grant))
+		err := c.explain(ctx, bounded, c.store.Release(bounded, grant))
 		cancel()
 		switch {
 		case err == nil:
@@ -115,13 +112,9 @@ func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.
 				return nil
 			}
 			return err
-		case attempt == releaseAttempts || ctx.Err() != nil:
+		case attempt == releaseAttempts || left() <= 0:
 			return err
 		}
-		select {
-		case <-time.After(delay.Next()):
-		case <-ctx.Done():
-			return err
-		}
+		<-time.After(delay.Next())
 	}
 }

@@ -19,25 +19,28 @@ type clusterClient interface {
 
 // eval runs one script, which replicas have to acknowledge if that is wanted.
 func (s *Store) eval(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	return s.evalBy(ctx, s.send, sc, keys, args)
+	return s.evalBy(ctx, s.replicas > 0, sc, keys, args)
 }
 
 // evalUnacknowledged runs one that they need not.
 func (s *Store) evalUnacknowledged(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	send := func(ctx context.Context, _ string, commands ...redis.Cmder) error {
-		return s.sender.do(ctx, commands...)
-	}
-	return s.evalBy(ctx, send, sc, keys, args)
+	return s.evalBy(ctx, false, sc, keys, args)
 }
 
-func (s *Store) evalBy(ctx context.Context, send func(context.Context, string, ...redis.Cmder) error, sc *script, keys []string, args []any) (any, error) {
+func (s *Store) evalBy(ctx context.Context, acknowledged bool, sc *script, keys []string, args []any) (any, error) {
+	send := func(cmd command) error {
+		if acknowledged {
+			return s.send(ctx, keys[0], cmd)
+		}
+		return s.sender.do(ctx, cmd)
+	}
 	cmd := sc.bySHA(ctx, keys, args)
-	if err := send(ctx, keys[0], cmd); err != nil {
+	if err := send(cmd); err != nil {
 		return nil, err
 	}
 	if forgotten(cmd.Err()) {
 		cmd = sc.bySource(ctx, keys, args)
-		if err := send(ctx, keys[0], cmd); err != nil {
+		if err := send(cmd); err != nil {
 			return nil, err
 		}
 	}

@@ -41,6 +41,8 @@ type sender struct {
 const (
 	// patience is how long calls are collected while others are under way.
 	patience = time.Millisecond
+	// manyCalls are worth a pipeline of their own while one is under way.
+	manyCalls = 16
 	// maxSending limits the pipelines under way when the server, or a
 	// connection, is slow.
 	maxSending = 16
@@ -129,11 +131,22 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	}
 	c := calls.Get().(*call)
 	c.ctx, c.commands, c.patient, c.state = ctx, append(c.commands[:0], commands...), patient, queued
-	s.queue = append(s.queue, c)
-	if s.sending == 0 {
+	switch {
+	case s.sending == 0:
+		s.queue = append(s.queue, c)
 		s.sendLocked()
-	} else if len(s.queue) == 1 && s.sending < maxSending {
-		s.late.Reset(patience)
+	case s.sending == 1 && len(s.queue) >= manyCalls && patient && s.promptLocked():
+		// Client and server work at the same time: this one sends the queue
+		// while the others are under way.
+		s.sending++
+		s.running.Add(1)
+		c.state = leading
+		c.signal <- lead
+	default:
+		s.queue = append(s.queue, c)
+		if len(s.queue) == 1 && s.sending < maxSending {
+			s.late.Reset(patience)
+		}
 	}
 	s.sweepLaterLocked()
 	s.mu.Unlock()
