@@ -117,6 +117,6 @@ func (r Rig) lockAnyhow(t testing.TB, c *dlock.Client, name string) *dlock.Lease
 			break
 		}
 	}
-	t.Fatalf("Lock(%q) when another leader has taken over: %v", name, err)
+	t.Fatalf("Lock(%q), also when it is tried again: %v", name, err)
 	return nil
 }

@@ -32,7 +32,7 @@ var Network = []Fault{
 func (r Rig) warm(t testing.TB, c *dlock.Client, name string) {
 	t.Helper()
 	for range 2 {
-		unlock(t, r.lock(t, c, name))
+		unlock(t, r.lockAnyhow(t, c, name))
 	}
 	store := r.open(t)
 	grant, _ := r.seize(t, store, name)
@@ -107,7 +107,7 @@ func holdEverything(t *testing.T, r Rig) {
 
 // impatient is for clients that are to notice soon that an answer is lost.
 func (r Rig) impatient() *dlock.Options {
-	return &dlock.Options{RequestTimeout: r.TTL / 4}
+	return &dlock.Options{RequestTimeout: r.TTL / 3}
 }
 
 // loseAcquired: Lock says that the outcome is unknown, and undoes it. Asking
@@ -127,7 +127,7 @@ func loseAcquired(t *testing.T, r Rig) {
 	}
 	happens(t, lost, "the lost answer")
 	start := time.Now()
-	again := r.lock(t, c, "orphan")
+	again := r.lockAnyhow(t, c, "orphan")
 	if took := time.Since(start); took > r.TTL+slack {
 		t.Errorf("the client waited %v for its own attempt of unknown outcome", took)
 	}
@@ -144,7 +144,8 @@ func loseAcquired(t *testing.T, r Rig) {
 	if err != nil {
 		t.Fatalf("the same owner asks again: %v", err)
 	}
-	if held.Token != 0 && grant.Token != held.Token {
+	// A token that nobody was told may be replaced by a larger one.
+	if grant.Token < held.Token {
 		t.Errorf("the second answer has token %d, the lost one had %d", grant.Token, held.Token)
 	}
 	if err := store.Release(t.Context(), grant); err != nil {
@@ -184,8 +185,8 @@ func loseAcquiredWaiting(t *testing.T, r Rig) {
 	if second.err != nil {
 		t.Fatalf("Lock after a lost answer: %v", second.err)
 	}
-	if got := second.lease.Token(); got <= first.Token() || held.Token != 0 && got != held.Token {
-		t.Errorf("token %d after %d, in an answer that is repeated and was %d", got, first.Token(), held.Token)
+	if got := second.lease.Token(); got <= first.Token() || got < held.Token {
+		t.Errorf("token %d after %d, and after %d in the lost answer", got, first.Token(), held.Token)
 	}
 	unlock(t, second.lease)
 	r.grants(t, "waited for", "it was unlocked")
@@ -327,10 +328,10 @@ func hangingServer(t *testing.T, r Rig) {
 	if lease, err := c.Lock(t.Context(), "hanging"); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Lock on a server that hangs: %v, %v", lease, err)
 	}
-	if took := time.Since(start); took > r.TTL/4+slack {
-		t.Errorf("it took %v to say so; the limit is %v", took, r.TTL/4)
+	if took := time.Since(start); took > r.TTL/3+slack {
+		t.Errorf("it took %v to say so; the limit is %v", took, r.TTL/3)
 	}
 	p.Hang(false)
 	p.Reset()
-	unlock(t, r.lock(t, c, "hanging"))
+	unlock(t, r.lockAnyhow(t, c, "hanging"))
 }
