@@ -2,7 +2,9 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,46 +18,52 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	var findings []driver.Finding
-	err := s.eachServer(ctx, func(ctx context.Context, server redis.UniversalClient) error {
-		found, err := s.diagnose(ctx, server)
-		if client, ok := server.(*redis.Client); ok && s.cluster {
-			for i := range found {
-				found[i].Message = client.Options().Addr + ": " + found[i].Message
-			}
-		}
-		findings = append(findings, found...)
-		return err
-	})
+	servers, err := s.servers(ctx)
 	if err != nil {
-		return nil, explain(err)
+		return nil, err
+	}
+	var findings []driver.Finding
+	for _, server := range servers {
+		found, err := s.diagnose(ctx, server.sender)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			if server.addr != "" {
+				f.Message = server.addr + ": " + f.Message
+			}
+			findings = append(findings, f)
+		}
 	}
 	return findings, nil
 }
 
 // diagnose examines one server.
-func (s *Store) diagnose(ctx context.Context, server redis.UniversalClient) ([]driver.Finding, error) {
-	sent := time.Now()
-	now, err := server.Time(ctx).Result()
+func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding, error) {
+	clock, err := checkClock(ctx, server)
 	if err != nil {
 		return nil, err
 	}
-	findings := []driver.Finding{s.checkScripts(ctx, server), checkClock(now, sent, time.Now())}
-	text, err := server.Info(ctx).Result()
+	scripts, err := s.checkScripts(ctx, server)
 	if err != nil {
-		if !strings.HasPrefix(err.Error(), "NOPERM") {
+		return nil, err
+	}
+	findings := []driver.Finding{scripts, clock}
+	cmd := command{redis.NewCmd(ctx, "info")}
+	if err := askOne(ctx, server, cmd); err != nil {
+		if cmd.Err() == nil || !strings.HasPrefix(cmd.Err().Error(), "NOPERM") {
 			return nil, err
 		}
 		return append(findings, driver.Finding{Check: "info", Level: driver.LevelWarning,
 			Message: "The user may not run INFO, so that version, eviction, persistence and replication are unknown."}), nil
 	}
+	text, _ := cmd.Val().(string)
 	info := parseInfo(text)
-	return append(findings,
-		checkVersion(info),
-		checkEviction(info),
-		checkPersistence(ctx, server, info),
-		s.checkReplication(info),
-	), nil
+	persistence, err := checkPersistence(ctx, server, info)
+	if err != nil {
+		return nil, err
+	}
+	return append(findings, checkVersion(info), checkEviction(info), persistence, s.checkReplication(info)), nil
 }
 
 // parseInfo reads the lines "field:value" of INFO.
@@ -70,51 +78,82 @@ func parseInfo(text string) map[string]string {
 }
 
 // checkScripts tries what every operation needs.
-func (s *Store) checkScripts(ctx context.Context, server redis.UniversalClient) driver.Finding {
+func (s *Store) checkScripts(ctx context.Context, server *sender) (driver.Finding, error) {
 	const check = "scripts"
-	channel := s.channelOf("dlock-doctor")
-	reply, err := server.Eval(ctx, `local r = redis.pcall('publish', ARGV[1], '0') if type(r) == 'table' then return r.err end return 'OK'`, nil, channel).Text()
+	cmd := command{redis.NewCmd(ctx, "eval",
+		`local r = redis.pcall('publish', ARGV[1], '0') if type(r) == 'table' then return r.err end return 'OK'`,
+		0, s.channelOf("dlock-doctor"))}
+	err := askOne(ctx, server, cmd)
 	switch {
+	case err != nil && (cmd.Err() == nil || errors.Is(err, driver.ErrUnreachable)):
+		return driver.Finding{}, err
 	case err != nil:
-		return driver.Finding{Check: check, Level: driver.LevelProblem, Message: "Scripts cannot be run: " + explain(err).Error()}
-	case reply != "OK":
+		return driver.Finding{Check: check, Level: driver.LevelProblem, Message: "Scripts cannot be run: " + err.Error()}, nil
+	case cmd.Val() != "OK":
 		return driver.Finding{Check: check, Level: driver.LevelWarning,
-			Message: "Scripts may not publish (" + reply + "): nobody is woken by a release, and waiters find out by themselves."}
+			Message: fmt.Sprintf("Scripts may not publish (%v): nobody is woken by a release, and waiters find out by themselves.", cmd.Val())}, nil
 	}
-	return driver.Finding{Check: check, Level: driver.LevelOK, Message: "Scripts run and may publish."}
+	return driver.Finding{Check: check, Level: driver.LevelOK, Message: "Scripts run and may publish."}, nil
 }
 
 // checkClock compares the server's clock with this machine's. Locks do not depend
 // on it.
-func checkClock(server, sent, received time.Time) driver.Finding {
-	difference := server.Sub(sent.Add(received.Sub(sent) / 2)).Round(time.Millisecond)
+func checkClock(ctx context.Context, server *sender) (driver.Finding, error) {
+	cmd := command{redis.NewCmd(ctx, "time")}
+	sent := time.Now()
+	if err := askOne(ctx, server, cmd); err != nil {
+		return driver.Finding{}, err
+	}
+	received := time.Now()
+	parts, _ := cmd.Int64Slice() // what is no clock is far from ours
+	var clock time.Time
+	if len(parts) == 2 {
+		clock = time.Unix(parts[0], parts[1]*1000)
+	}
+	difference := clock.Sub(sent.Add(received.Sub(sent) / 2)).Round(time.Millisecond)
 	f := driver.Finding{Check: "clock", Level: driver.LevelOK, Message: fmt.Sprintf("The server's clock is %v from this machine's.", difference)}
 	if difference.Abs() > time.Second {
 		f.Level = driver.LevelWarning
 		f.Message += " Locks expire by the server's clock alone, but a clock that is set right while locks are held ends or prolongs them."
 	}
-	return f
+	return f, nil
 }
 
-// oldest is the first version that knows SET GET and ZADD GT.
-var oldest = [2]int{6, 2}
+// release is the major and minor number of a version.
+type release [2]int
+
+var (
+	// oldest knows SET GET and ZADD GT.
+	oldest = release{6, 2}
+	// recommended tells why a command in a script failed.
+	recommended = release{7, 0}
+)
+
+func (r release) before(other release) bool { return slices.Compare(r[:], other[:]) < 0 }
+
+func (r release) String() string { return fmt.Sprintf("%d.%d", r[0], r[1]) }
 
 func checkVersion(info map[string]string) driver.Finding {
-	const check = "version"
 	name, version := "Redis", info["redis_version"]
 	if v := info["valkey_version"]; v != "" {
 		name, version = "Valkey", v
 	}
+	// Valkey tells the version of Redis that it is compatible with, too.
 	parts := strings.SplitN(info["redis_version"], ".", 3)
-	var have [2]int
+	var have release
 	for i := range min(len(parts), 2) {
 		have[i], _ = strconv.Atoi(parts[i]) // not a number is too old
 	}
-	if have[0] < oldest[0] || have[0] == oldest[0] && have[1] < oldest[1] {
-		return driver.Finding{Check: check, Level: driver.LevelProblem,
-			Message: fmt.Sprintf("%s %s is too old: %d.%d is needed.", name, version, oldest[0], oldest[1])}
+	f := driver.Finding{Check: "version", Level: driver.LevelOK, Message: name + " " + version}
+	switch {
+	case have.before(oldest):
+		f.Level = driver.LevelProblem
+		f.Message += fmt.Sprintf(" is too old: %v is needed.", oldest)
+	case have.before(recommended):
+		f.Level = driver.LevelWarning
+		f.Message += fmt.Sprintf(" works, but %v or newer is recommended: older ones say less clearly why a script failed.", recommended)
 	}
-	return driver.Finding{Check: check, Level: driver.LevelOK, Message: name + " " + version}
+	return f
 }
 
 func checkEviction(info map[string]string) driver.Finding {
@@ -138,16 +177,25 @@ func checkEviction(info map[string]string) driver.Finding {
 	return f
 }
 
-func checkPersistence(ctx context.Context, server redis.UniversalClient, info map[string]string) driver.Finding {
+// settings is CONFIG GET. Like a command it is not repeated by the client.
+type settings struct{ *redis.MapStringStringCmd }
+
+// NoRetry tells the client so.
+func (settings) NoRetry() bool { return true }
+
+func checkPersistence(ctx context.Context, server *sender, info map[string]string) (driver.Finding, error) {
 	f := driver.Finding{Check: "persistence", Level: driver.LevelWarning}
 	if info["aof_enabled"] != "1" {
 		f.Message = "The append-only file is off: a restart forgets locks, and two can hold one. Set appendonly yes and appendfsync always, " +
 			"or start a server that crashed only after the longest TTL."
-		return f
+		return f, nil
 	}
-	config, err := server.ConfigGet(ctx, "appendfsync").Result()
-	switch sync := config["appendfsync"]; {
-	case err != nil || sync == "":
+	config := settings{redis.NewMapStringStringCmd(ctx, "config", "get", "appendfsync")}
+	if err := ask(ctx, server, config); err != nil {
+		return driver.Finding{}, err
+	}
+	switch sync := config.Val()["appendfsync"]; {
+	case sync == "":
 		f.Message = "The append-only file is on; how often it is synced cannot be seen (CONFIG is not permitted). Only appendfsync always keeps every lock."
 	case sync == "always":
 		f.Level = driver.LevelOK
@@ -155,7 +203,7 @@ func checkPersistence(ctx context.Context, server redis.UniversalClient, info ma
 	default:
 		f.Message = fmt.Sprintf("appendfsync is %s: a crash of the machine forgets the locks of the last moments, and two can hold one. Set appendfsync always.", sync)
 	}
-	return f
+	return f, nil
 }
 
 func (s *Store) checkReplication(info map[string]string) driver.Finding {

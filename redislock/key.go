@@ -26,7 +26,7 @@ var reserved = []string{"dlock:", redissonCounter + ":", redissonQueue + ":", re
 
 // keyOf returns the key of a name.
 func (s *Store) keyOf(name string) string {
-	if !isReserved(name) && (!s.cluster || keepsSlot(name)) {
+	if !isReserved(name) && !sharesAll(name) && (!s.cluster || keepsSlot(name)) {
 		return name
 	}
 	return escapedPrefix + escape(name)
@@ -52,6 +52,15 @@ func isReserved(name string) bool {
 		}
 	}
 	return false
+}
+
+// sharesAll says whether what belongs to the name would belong to another one as
+// well: by Redisson's rule {a} has the counter, the channel and the queue of a.
+// Redisson's own locks with such a name are not shared. Names such as {a}b are.
+func sharesAll(name string) bool {
+	inner, braced := strings.CutPrefix(name, "{")
+	inner, closed := strings.CutSuffix(inner, "}")
+	return braced && closed && inner != "" && !strings.Contains(inner, "{")
 }
 
 // keepsSlot says whether the name and the keys named after it live in the same

@@ -3,10 +3,12 @@ package redislock
 import (
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 func TestKeysAreNames(t *testing.T) {
-	for _, name := range []string{"a", "orders/42", "a b", "{tag}a", "a{tag}b", "锁", "redisson", "dlock"} {
+	for _, name := range []string{"a", "orders/42", "a b", "{tag}a", "a{tag}b", "{a}{b}", "锁", "redisson", "dlock"} {
 		for _, s := range []*Store{{}, {cluster: true}} {
 			if key := s.keyOf(name); key != name {
 				t.Errorf("the key of %q is %q, which other programs do not look at (cluster: %v)", name, key, s.cluster)
@@ -18,6 +20,7 @@ func TestKeysAreNames(t *testing.T) {
 func TestEscapedNames(t *testing.T) {
 	inCluster := map[string]bool{ // and whether it is escaped on one server too
 		"a}b": false, "a{b": false, "a{}b": false, "}{": false, "a{}{b}": false, "100%}": false,
+		"{a}": true, "{a}b}": true, "{redisson}": true,
 		"redisson_lock_token:{a}": true, "redisson_lock_queue:{a}": true, "redisson_lock_timeout:{a}": true,
 		"redisson_unlock_latch:{a}:0": true, "dlock:token:{a}": true, "dlock:name:a%7Db": true,
 	}
@@ -38,6 +41,38 @@ func TestEscapedNames(t *testing.T) {
 		}
 		seen[key] = name
 	}
+}
+
+// FuzzNamesShareNothing: what belongs to a lock belongs to no other, and is none.
+func FuzzNamesShareNothing(f *testing.F) {
+	for _, pair := range [][2]string{
+		{"a", "{a}"}, {"a}b", "{a}b}"}, {"{a}", "{{a}}"}, {"dlock:x", "{dlock:x}"}, {"dlock:x", "{dlock:name:dlock:x}"},
+		{"{a}", "{dlock:name:%7Ba%7D}"}, {"}", "{}}"}, {"{a}", "{%7Ba%7D}"}, {"a", "redisson_lock_token:{a}"}, {"%", "%25"},
+	} {
+		f.Add(pair[0], pair[1])
+	}
+	f.Fuzz(func(t *testing.T, one, other string) {
+		if one == other || driver.CheckName(one) != nil || driver.CheckName(other) != nil {
+			return
+		}
+		for _, s := range []*Store{{}, {cluster: true}, {protocol: Plain}, {protocol: Plain, cluster: true}} {
+			used := make(map[string]bool)
+			for _, key := range keysOf(s, one) {
+				used[key] = true
+			}
+			for _, key := range keysOf(s, other) {
+				if used[key] {
+					t.Errorf("%q and %q share %q (%v, cluster: %v)", one, other, key, s.protocol, s.cluster)
+				}
+			}
+		}
+	})
+}
+
+// keysOf are the lock and all that belongs to it. Channels are no keys.
+func keysOf(s *Store, name string) []string {
+	key := s.keyOf(name)
+	return append(s.queueOf(key), key, s.counterOf(key), "channel "+s.channelOf(key))
 }
 
 // FuzzKeys checks what a cluster demands: all keys of a lock in one slot.

@@ -2,11 +2,9 @@ package redislock
 
 import (
 	"context"
+	"fmt"
 	"iter"
-	"regexp"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
@@ -20,65 +18,64 @@ const scanCount = 1000
 // protocol those whose name dlock has locked before.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		if err := s.usable(ctx); err != nil {
+		err := s.list(ctx, prefix, func(info driver.Info) bool { return yield(info, nil) })
+		if err != nil {
 			yield(driver.Info{}, err)
-			return
-		}
-		seen := make(map[string]bool)
-		more := true
-		err := s.eachServer(ctx, func(ctx context.Context, server redis.UniversalClient) error {
-			for _, pattern := range s.patterns(prefix) {
-				if err := s.scan(ctx, server, pattern, func(info driver.Info) bool {
-					if !strings.HasPrefix(info.Name, prefix) || seen[info.Name] {
-						return true
-					}
-					seen[info.Name] = true
-					more = yield(info, nil)
-					return more
-				}); err != nil || !more {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil && more {
-			yield(driver.Info{}, explain(err))
 		}
 	}
 }
 
-// eachServer calls f for each server that has keys, one after the other.
-func (s *Store) eachServer(ctx context.Context, f func(context.Context, redis.UniversalClient) error) error {
-	cluster, ok := s.client.(clusterClient)
-	if !ok {
-		return f(ctx, s.client)
+// list calls found for each lock, until that returns false.
+func (s *Store) list(ctx context.Context, prefix string, found func(driver.Info) bool) error {
+	if err := s.usable(ctx); err != nil {
+		return err
 	}
-	servers := make(chan *redis.Client)
-	found := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		found <- cluster.ForEachMaster(ctx, func(_ context.Context, server *redis.Client) error {
-			select {
-			case servers <- server:
-			case <-done:
+	servers, err := s.servers(ctx)
+	if err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	for _, server := range servers {
+		for _, pattern := range s.patterns(prefix) {
+			for keys, err := range s.pages(ctx, server, pattern) {
+				if err != nil {
+					return err
+				}
+				infos, err := s.inspect(ctx, s.lockKeys(keys, prefix))
+				if err != nil {
+					return err
+				}
+				for _, info := range infos {
+					if seen[info.Name] {
+						continue
+					}
+					seen[info.Name] = true
+					if !found(info) {
+						return nil
+					}
+				}
 			}
-			return nil
-		})
-		close(servers)
-	}()
-	defer close(done)
-	for server := range servers {
-		if err := f(ctx, server); err != nil {
-			return err
 		}
 	}
-	return <-found
+	return nil
+}
+
+// lockKeys leaves out the keys that no name with that prefix has: in a cluster,
+// for example, those that could not be read together with what belongs to them.
+func (s *Store) lockKeys(keys []string, prefix string) []string {
+	kept := keys[:0]
+	for _, key := range keys {
+		if name := nameOf(key); strings.HasPrefix(name, prefix) && s.keyOf(name) == key {
+			kept = append(kept, key)
+		}
+	}
+	return kept
 }
 
 // patterns are those of the keys that names with that prefix may have.
 func (s *Store) patterns(prefix string) []string {
 	patterns := []string{literal.Replace(prefix) + "*"}
-	escaped := s.cluster
+	escaped := s.cluster || strings.HasPrefix(prefix, "{")
 	for _, r := range reserved {
 		escaped = escaped || strings.HasPrefix(prefix, r) || strings.HasPrefix(r, prefix)
 	}
@@ -90,77 +87,43 @@ func (s *Store) patterns(prefix string) []string {
 
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
-func (s *Store) scan(ctx context.Context, server redis.UniversalClient, pattern string, each func(driver.Info) bool) error {
+// pages yields the keys of a server that match, many at a time. An error is the
+// last thing it yields.
+func (s *Store) pages(ctx context.Context, from server, pattern string) iter.Seq2[[]string, error] {
 	kind := "hash"
 	if s.protocol == Plain {
 		kind = "string"
 	}
-	var cursor uint64
-	for {
-		keys, next, err := server.ScanType(ctx, cursor, pattern, scanCount, kind).Result()
-		if err != nil {
-			return err
-		}
-		for _, key := range keys {
-			info, ok, err := s.inspect(ctx, key)
-			if err != nil {
-				return err
+	return func(yield func([]string, error) bool) {
+		cursor := "0"
+		for {
+			cmd := command{redis.NewCmd(ctx, "scan", cursor, "match", pattern, "count", scanCount, "type", kind)}
+			var keys []string
+			err := askOne(ctx, from.sender, cmd)
+			if err == nil {
+				cursor, keys, err = readPage(cmd.Val())
 			}
-			if ok && !each(info) {
-				return nil
+			if !yield(keys, err) || err != nil || cursor == "0" {
+				return
 			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
 		}
 	}
 }
 
-// redissonID is what Redisson writes: a UUID and the number of a thread.
-var redissonID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`)
-
-// inspect describes the lock with that key, if it is one.
-func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, ok bool, err error) {
-	keys := []string{key, s.counterOf(key)}
-	if queue := s.queueOf(key); queue != nil {
-		keys = append(keys, queue[0])
-	}
-	reply, err := s.evalUnacknowledged(ctx, s.scripts.inspect, keys)
+// readPage reads {cursor, {key, key, ...}}.
+func readPage(reply any) (cursor string, keys []string, err error) {
 	fields, _ := reply.([]any)
-	if err != nil || len(fields) != 4 {
-		return driver.Info{}, false, err
+	if len(fields) != 2 {
+		return "", nil, fmt.Errorf("%w: %v to SCAN", errReply, reply)
 	}
-	mark, _ := fields[0].(string)
-	left, _ := fields[1].(int64)
-	waiters, _ := fields[3].(int64)
-	info = driver.Info{Name: nameOf(key), Remaining: remaining(left), Waiters: int(waiters)}
-	if info.Waiters == 0 {
-		info.Waiters = s.listeners(ctx, key)
+	cursor, isText := fields[0].(string)
+	found, isList := fields[1].([]any)
+	if !isText || !isList {
+		return "", nil, fmt.Errorf("%w: %v to SCAN", errReply, reply)
 	}
-	info.Token, info.Holder = s.parse(mark)
-	switch {
-	case info.Token != 0:
-		info.Since = time.UnixMicro(int64(info.Token))
-	case s.protocol == Redisson && !redissonID.MatchString(mark):
-		return driver.Info{}, false, nil
-	default:
-		last, _ := fields[2].(string)
-		n, _ := strconv.ParseFloat(last, 64)
-		info.Token = uint64(n)
+	for _, key := range found {
+		text, _ := key.(string)
+		keys = append(keys, text)
 	}
-	return info, true, nil
-}
-
-// listeners counts the processes that wait to be woken, or did a moment ago. In a
-// cluster only those would be counted that listen to the same server.
-func (s *Store) listeners(ctx context.Context, key string) int {
-	if s.cluster {
-		return 0
-	}
-	channel := s.channelOf(key)
-	n, err := s.client.PubSubNumSub(ctx, channel).Result()
-	if err != nil {
-		return 0 // unknown, as for stores that cannot tell
-	}
-	return int(n[channel])
+	return cursor, keys, nil
 }

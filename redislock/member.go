@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/redis/go-redis/v9"
 )
 
 // RaiseToken implements driver.TokenRaiser.
@@ -15,7 +16,7 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	}
 	key := s.keyOf(grant.Name)
 	reply, err := s.eval(ctx, s.scripts.raise, []string{key, s.counterOf(key)},
-		markPrefix(grant.Owner, grant.Token), grant.Owner.Hex(), token)
+		ownerPrefix(grant.Owner), grant.Owner.Hex(), token)
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -36,10 +37,11 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 	if s.cluster {
 		return s.identifyCluster(ctx)
 	}
-	text, err := s.client.Info(ctx, "server").Result()
-	if err != nil {
-		return "", explain(err)
+	cmd := command{redis.NewCmd(ctx, "info", "server")}
+	if err := askOne(ctx, s.sender, cmd); err != nil {
+		return "", err
 	}
+	text, _ := cmd.Val().(string)
 	id := parseInfo(text)["run_id"]
 	if strings.Trim(id, "0") == "" {
 		return "", fmt.Errorf("%w: the server does not tell its run_id", driver.ErrUnsupported)
@@ -50,10 +52,11 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 // identifyCluster returns the first, in alphabetical order, of the names that
 // the servers of a cluster have for ever.
 func (s *Store) identifyCluster(ctx context.Context) (string, error) {
-	nodes, err := s.client.ClusterNodes(ctx).Result()
-	if err != nil {
-		return "", explain(err)
+	cmd := command{redis.NewCmd(ctx, "cluster", "nodes")}
+	if err := askOne(ctx, s.sender, cmd); err != nil {
+		return "", err
 	}
+	nodes, _ := cmd.Val().(string)
 	first := ""
 	for line := range strings.Lines(nodes) {
 		id, _, _ := strings.Cut(line, " ")

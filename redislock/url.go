@@ -27,8 +27,10 @@ import (
 // replica_timeout=1s as in [Options]; tls=true for Sentinel and Cluster;
 // ca=FILE, a certificate authority to trust; cert=FILE and key=FILE, the client's
 // certificate; sentinel_username and sentinel_password, and db=N, for Sentinel.
-// All others are go-redis's, such as read_timeout=500ms. Errors contain no
-// password.
+// All others are go-redis's, such as read_timeout=500ms.
+//
+// A password is written with %3F for '?', %40 for '@' and %25 for '%'. Errors
+// contain no password.
 func Open(rawURL string) (*Store, error) {
 	address, err := parseAddress(rawURL)
 	if err != nil {
@@ -69,9 +71,13 @@ func parseAddress(raw string) (*address, error) {
 	}
 	a := &address{scheme: strings.ToLower(scheme)}
 	rest, query, _ := strings.Cut(rest, "?")
-	var err error
-	if a.query, err = url.ParseQuery(query); err != nil {
-		return nil, fmt.Errorf("%w: what follows the '?' cannot be read", errURL)
+	if strings.Contains(query, "@") {
+		// The '?' may be one of the password. Guessing would show it, or send
+		// it to another host.
+		return nil, fmt.Errorf("%w: an '@' follows the '?': write '?' as %%3F in a password, and '@' as %%40 in a parameter", errURL)
+	}
+	if err := a.parseQuery(query); err != nil {
+		return nil, err
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		if err := a.parseUser(rest[:at]); err != nil {
@@ -85,9 +91,26 @@ func parseAddress(raw string) (*address, error) {
 		if host == "" {
 			return nil, fmt.Errorf("%w: a host is missing", errURL)
 		}
-		a.hosts = append(a.hosts, withPort(host, a.defaultPort()))
+		if host = withPort(host, a.defaultPort()); !isHostPort(host) {
+			return nil, fmt.Errorf("%w: a host is not followed by a port that is a number; a password is followed by '@'", errURL)
+		}
+		a.hosts = append(a.hosts, host)
 	}
 	return a, nil
+}
+
+// parseQuery reads the parameters. A name that none can have is not repeated by
+// later errors, because it may be a part of a password.
+func (a *address) parseQuery(text string) (err error) {
+	if a.query, err = url.ParseQuery(text); err != nil {
+		return fmt.Errorf("%w: what follows the '?' cannot be read", errURL)
+	}
+	for name := range a.query {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			return fmt.Errorf("%w: a parameter's name has other characters than a-z and '_'", errURL)
+		}
+	}
+	return nil
 }
 
 func (a *address) parseUser(info string) error {
@@ -114,6 +137,15 @@ func withPort(host, port string) string {
 		return host
 	}
 	return host + ":" + port
+}
+
+func isHostPort(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 // take removes a parameter and returns its value.
@@ -210,10 +242,14 @@ func (a *address) single(config *tls.Config) (redis.UniversalClient, error) {
 	if len(a.hosts) != 1 {
 		return nil, fmt.Errorf("%w: %s:// has one host, not %d; several are for redis+sentinel://, redis+cluster:// and redlock://", errURL, a.scheme, len(a.hosts))
 	}
+	if _, err := strconv.ParseUint(a.path, 10, 31); err != nil && a.path != "" {
+		return nil, fmt.Errorf("%w: what follows the '/' is not the number of a database", errURL)
+	}
 	opts, err := redis.ParseURL(a.forGoRedis(a.path))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errURL, err)
 	}
+	opts.Addr = a.hosts[0]
 	opts.Username, opts.Password = a.user, a.password
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	if opts.TLSConfig = config; config != nil {
@@ -259,8 +295,9 @@ func (a *address) cluster(config *tls.Config) (redis.UniversalClient, error) {
 	return redis.NewClusterClient(opts), nil
 }
 
-// forGoRedis is a URL for go-redis to read the parameters from, without secrets.
+// forGoRedis is a URL for go-redis to read the parameters from, with nothing in it
+// that may be a secret.
 func (a *address) forGoRedis(path string) string {
-	u := url.URL{Scheme: "redis", Host: a.hosts[0], Path: "/" + path, RawQuery: a.query.Encode()}
+	u := url.URL{Scheme: "redis", Host: "localhost", Path: "/" + path, RawQuery: a.query.Encode()}
 	return u.String()
 }

@@ -94,6 +94,15 @@ func TestBadURLs(t *testing.T) {
 		"redis+sentinel://a":                       "name of the master",
 		"redis+sentinel://a/b/c":                   "name of the master",
 		"redis+cluster://a/3":                      "no path",
+		"redis://a:b":                              "not followed by a port",
+		"redis://::1":                              "not followed by a port",
+		"redis+cluster://a:1,b:99999":              "not followed by a port",
+		"redis://u:pass?" + canary + "@h:6379":     "%3F",
+		"redis://u:1?" + canary + "@h:6379":        "%3F",
+		"redis://u:1?" + canary:                    "a parameter's name",
+		"redis://user:" + canary:                   "not followed by a port",
+		"redis://user:1/" + canary:                 "database",
+		"redis://:" + canary:                       "not followed by a port",
 		"redis://u:" + canary + "%zz@a":            "'%'",
 		"redis://u:" + canary + "@":                "a host is missing",
 		"redis://u:" + canary + "@a,b":             "one host",
@@ -115,4 +124,34 @@ func TestBadURLs(t *testing.T) {
 			t.Errorf("Open(%q) shows the password: %v", url, err)
 		}
 	}
+}
+
+// FuzzErrorsHideThePassword: whatever is wrong with a URL, what stands where a
+// password may stand is not in the error.
+func FuzzErrorsHideThePassword(f *testing.F) {
+	const canary = "canary7bird"
+	for _, after := range []string{"", "@", "@h", "@h:x", "@h:1/x", "@h?no_such=1", "?x@h", "?x=1@h", "?x", "/x@h", "#x@h", "%zz@h", "]@", ":1:2", "@@h ", "@h\x00", ",", "\n"} {
+		for _, before := range []string{"", ":", "u:", "u:x/", "u:[", "h,u:", "u:1", "u:1/", "u:%", "u@", "u:p@h:1,", " u:\x7f"} {
+			f.Add("redis", before, after)
+		}
+		for _, scheme := range []string{"rediss", "redis+sentinel", "redis+cluster", "http", ""} {
+			f.Add(scheme, "u:", after)
+		}
+	}
+	f.Fuzz(func(t *testing.T, scheme, before, after string) {
+		if strings.Contains(scheme+before, "?") {
+			return // it stands where a parameter does
+		}
+		url := scheme + "://" + before + canary + after
+		store, err := Open(url)
+		if err != nil {
+			if strings.Contains(err.Error(), canary) {
+				t.Errorf("Open(%q) shows the password: %v", url, err)
+			}
+			return
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

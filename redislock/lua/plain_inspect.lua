@@ -5,11 +5,14 @@ if redis.call('strlen', KEYS[1]) > 65536 then
 	return false
 end
 local mark = redis.call('get', KEYS[1])
-local last = redis.call('zscore', KEYS[2], 't')
-if not mark or (not string.match(mark, '^%x+:%d+:') and not last) then
+if not mark then
 	return false
 end
-if not string.match(mark, '^%x+:%d+:') then
+local last = redis.call('zscore', KEYS[2], 't')
+if not string.match(mark, '^' .. string.rep('%x', 32) .. ':%d+:{') then
+	if not last then
+		return false
+	end
 	mark = ''
 end
 return {mark, redis.call('pttl', KEYS[1]), last or '0', 0}

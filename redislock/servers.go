@@ -1,0 +1,85 @@
+package redislock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// server is one that has keys.
+type server struct {
+	*sender
+	addr string // empty if there is only one
+}
+
+// servers returns all of them.
+func (s *Store) servers(ctx context.Context) ([]server, error) {
+	cluster, ok := s.client.(clusterClient)
+	if !ok {
+		return []server{{sender: s.sender}}, nil
+	}
+	masters, err := mastersOf(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]server, 0, len(masters))
+	for _, master := range masters {
+		sender, err := s.readers.sender(master, func(made *sender) { made.reload = cluster.ReloadState })
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, server{sender, master.Options().Addr})
+	}
+	slices.SortFunc(list, func(a, b server) int { return cmp.Compare(a.addr, b.addr) })
+	return list, nil
+}
+
+// mastersOf finds the masters of a cluster. The client may have to ask for them,
+// and does not look at the context while it does.
+func mastersOf(ctx context.Context, cluster clusterClient) ([]*redis.Client, error) {
+	var mu sync.Mutex
+	var masters []*redis.Client
+	err := leave(ctx, func() error {
+		return explain(cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			masters = append(masters, master)
+			return nil
+		}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return masters, nil
+}
+
+// ask runs commands that only look. Unlike those of a lock they may keep nobody
+// who wants to leave, not even for the time of the client's timeouts. Their own
+// errors are in them.
+func ask(ctx context.Context, to *sender, commands ...redis.Cmder) error {
+	return leave(ctx, func() error { return to.do(ctx, commands...) })
+}
+
+// askOne runs one such command, and returns what it means that it failed.
+func askOne(ctx context.Context, to *sender, cmd redis.Cmder) error {
+	if err := ask(ctx, to, cmd); err != nil {
+		return err
+	}
+	return explain(cmd.Err())
+}
+
+// leave waits for f until the context is done. Then f is left to itself, and what
+// it writes must not be read.
+func leave(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
