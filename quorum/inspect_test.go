@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,6 +59,62 @@ func TestListIsByMajority(t *testing.T) {
 			if round == 1 {
 				all[0].set(mute)
 			}
+		}
+	})
+}
+
+// slow is a member that has a lot to look through before it finds the first lock.
+type slow struct {
+	link
+	takes time.Duration
+}
+
+func (s slow) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		if err := pause(ctx, s.takes); err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		s.link.List(ctx, prefix)(yield)
+	}
+}
+
+// TestListWaitsForMembersThatAnswer: who is silent because of much work is waited
+// for, as long as it answers something else.
+func TestListWaitsForMembersThatAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(3)
+		members := make([]driver.Store, len(all))
+		for i, c := range all {
+			members[i] = slow{link{c}, 10 * time.Minute}
+		}
+		s, err := quorum.New(members, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		mustAcquire(t, s, request("held", time.Hour))
+		var got []string
+		for info, err := range s.List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, info.Name)
+		}
+		if fmt.Sprint(got) != "[held]" {
+			t.Errorf("want the lock that is held, got %q", got)
+		}
+		for _, c := range all {
+			c.set(mute)
+		}
+		start := time.Now()
+		for _, err := range s.List(t.Context(), "") {
+			if !errors.Is(err, driver.ErrUnreachable) {
+				t.Errorf("nobody answers: want ErrUnreachable, got: %v", err)
+			}
+		}
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("it took %v to find out that nobody answers", took)
 		}
 	})
 }

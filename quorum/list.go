@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -90,12 +91,16 @@ func (m *member) list(ctx context.Context, prefix string) (infos []driver.Info, 
 		return nil, fmt.Errorf("%w: it cannot list locks", driver.ErrUnsupported)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
+	heard := make(chan struct{}, 1)
+	var attending sync.WaitGroup
+	attending.Go(func() { m.attend(ctx, heard, func() { cancel(errUnanswered) }) })
+	defer attending.Wait()
 	defer cancel(nil)
-	limit := patience * m.timeout
-	timer := time.AfterFunc(limit, func() { cancel(errUnanswered) })
-	defer timer.Stop()
 	for info, err := range lister.List(ctx, prefix) {
-		timer.Reset(limit)
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
 		if err != nil {
 			if cause := context.Cause(ctx); errors.Is(cause, errUnanswered) {
 				err = cause
@@ -105,6 +110,40 @@ func (m *member) list(ctx context.Context, prefix string) (infos []driver.Info, 
 		infos = append(infos, info)
 	}
 	return infos, nil
+}
+
+// attend calls off when nothing was heard for a while and the member does not
+// answer either. Silence alone means little: a server may have a lot to look
+// through before it finds a lock.
+func (m *member) attend(ctx context.Context, heard <-chan struct{}, off func()) {
+	limit := patience * m.timeout
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-heard:
+		case <-timer.C:
+			if !m.answers(ctx, limit) {
+				off()
+				return
+			}
+		}
+		timer.Reset(limit)
+	}
+}
+
+// answers asks the member for something that is no work. One that cannot be asked
+// counts as silent.
+func (m *member) answers(ctx context.Context, limit time.Duration) bool {
+	if m.identifier == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := m.identifier.Identify(ctx)
+	return ctx.Err() == nil && !errors.Is(err, driver.ErrUnreachable)
 }
 
 // Break implements driver.Breaker: it breaks the lock on every member that has it
