@@ -17,27 +17,34 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	if err := s.usable(ctx); err != nil {
 		return driver.Grant{}, err
 	}
+	if req.Floor > maxToken {
+		return driver.Grant{}, fmt.Errorf("redislock: a token of %d or more cannot be counted", req.Floor)
+	}
 	key, holder := s.keyOf(req.Name), s.holders.encode(req.Holder)
 	var token uint64
 	var err error
-	now := s.clock.now()
+	now, doubtful := s.clock.now(), s.doubts.token(req.Owner)
 	switch {
 	case req.Fair:
 		token, err = s.acquireFair(ctx, key, &req, holder)
-	case now == 0 || s.doubts(req.Owner):
-		token, err = s.acquireByClock(ctx, key, &req, holder)
-	case s.protocol == Plain && !s.cluster:
-		token, err = s.acquirePlain(ctx, key, &req, holder, uint64(now))
+	case now == 0 || doubtful != 0 || s.protocol == Plain && s.cluster:
+		token, err = s.acquireByClock(ctx, key, &req, holder, doubtful)
 	case s.protocol == Plain:
-		token, err = s.acquireByClock(ctx, key, &req, holder)
+		token, err = s.acquirePlain(ctx, key, &req, holder, uint64(now))
 	default:
 		token, err = s.acquireLean(ctx, key, &req, holder, uint64(now))
 	}
 	if err != nil {
 		return driver.Grant{}, s.notGranted(ctx, &req, err)
 	}
+	if doubtful != 0 {
+		s.doubts.clear(req.Owner)
+	}
 	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL, Handle: handle{holder, req.Fair}}, nil
 }
+
+// maxToken is the largest number that a script can count to.
+const maxToken = 1 << 53
 
 // handle is what a grant carries for its release.
 type handle struct {
@@ -50,31 +57,26 @@ type handle struct {
 func (s *Store) acquireLean(ctx context.Context, key string, req *driver.Request, holder *holderText, floor uint64) (uint64, error) {
 	reply, err := s.eval(ctx, s.scripts.acquireLean, []string{key, s.counterOf(key)},
 		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor), holder.text)
+	if reply == nil {
+		return 0, err
+	}
+	text, granted := reply.(string)
+	if !granted {
+		return 0, s.heldBy(req.Name, reply)
+	}
 	if err != nil {
 		return 0, err
 	}
-	if token, ok := reply.(string); ok {
-		return parseToken(token)
-	}
-	return 0, s.heldBy(req.Name, reply)
+	return parseToken(text)
 }
 
-// acquireByClock lets the server look at its clock, and remembers it.
-func (s *Store) acquireByClock(ctx context.Context, key string, req *driver.Request, holder *holderText) (uint64, error) {
-	redraw := 0
-	if s.doubts(req.Owner) {
-		redraw = 1
-	}
+// acquireByClock lets the server look at its clock, and remembers it. A token that
+// is in doubt is replaced.
+func (s *Store) acquireByClock(ctx context.Context, key string, req *driver.Request, holder *holderText, doubtful uint64) (uint64, error) {
+	sent := time.Now()
 	reply, err := s.eval(ctx, s.scripts.acquire, []string{key, s.counterOf(key)},
-		req.Floor, redraw, millis(req.TTL), req.Owner.Hex(), holder.text)
-	if err != nil {
-		return 0, err
-	}
-	token, err := s.tokenByClock(req.Name, reply)
-	if err == nil && redraw == 1 {
-		s.doubtful.Delete(req.Owner)
-	}
-	return token, err
+		req.Floor, doubtful, millis(req.TTL), req.Owner.Hex(), holder.text)
+	return s.tokenByClock(req.Name, reply, sent, err)
 }
 
 func (s *Store) acquireFair(ctx context.Context, key string, req *driver.Request, holder *holderText) (uint64, error) {
@@ -82,79 +84,111 @@ func (s *Store) acquireFair(ctx context.Context, key string, req *driver.Request
 	if req.Queue {
 		queues = 1
 	}
+	sent := time.Now()
 	keys := append([]string{key, s.counterOf(key)}, s.queueOf(key)...)
 	reply, err := s.eval(ctx, s.scripts.acquireFair, keys,
 		millis(req.TTL), req.Owner.Hex(), req.Floor, holder.text, queues, s.channelOf(key))
-	if err != nil {
-		return 0, err
-	}
-	return s.tokenByClock(req.Name, reply)
+	return s.tokenByClock(req.Name, reply, sent, err)
 }
 
-// tokenByClock reads {clock, token}, or who has the lock.
-func (s *Store) tokenByClock(name string, reply any) (uint64, error) {
+// tokenByClock reads {clock, token}, or who has the lock. The error of the call
+// counts if it was granted.
+func (s *Store) tokenByClock(name string, reply any, sent time.Time, err error) (uint64, error) {
+	if reply == nil {
+		return 0, err
+	}
 	fields, _ := reply.([]any)
 	if len(fields) != 2 {
 		return 0, s.heldBy(name, reply)
 	}
-	s.clock.readText(fields[0])
+	s.clock.read(fields[0], sent)
+	if err != nil {
+		return 0, err
+	}
 	token, _ := fields[1].(string)
 	return parseToken(token)
 }
 
+// What a transaction consists of, beside what it does.
+var (
+	multi = []any{"multi"}
+	exec  = []any{"exec"}
+)
+
 // acquirePlain does without a script, which the server runs faster: the token is
-// proposed with the lock, and is good if it raised the counter.
+// proposed with the lock, and is good if it raised the counter. Where there was no
+// counter, or it was lost, only the server's clock knows what came before.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder *holderText, now uint64) (uint64, error) {
-	floor := max(now, req.Floor)
-	mark := markPrefix(req.Owner, floor) + holder.text
-	multi, exec := command{redis.NewCmd(ctx, "multi")}, command{redis.NewCmd(ctx, "exec")}
-	raise := command{redis.NewCmd(ctx, "zadd", s.counterOf(key), "GT", "CH", floor, "t")}
-	set := command{redis.NewCmd(ctx, "set", key, mark, "NX", "PX", millis(req.TTL))}
-	if err := s.send(ctx, key, multi, raise, set, exec); err != nil {
+	sender, err := s.senderFor(ctx, key)
+	if err != nil {
 		return 0, err
 	}
-	raised, granted, err := transaction(multi, raise, set, exec)
-	switch {
-	case err != nil:
-		return 0, explain(err)
-	case !granted: // the script knows who has it, and whether it is this owner
-		return s.acquireByClock(ctx, key, req, holder)
-	case raised:
-		return floor, nil
+	proposed, counter := max(now, req.Floor), s.counterOf(key)
+	mark := markPrefix(req.Owner, proposed) + holder.text
+	t := [...]redis.Cmder{
+		command{redis.NewCmd(ctx, multi...)},
+		command{redis.NewCmd(ctx, "zscore", counter, "t")},
+		command{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")},
+		command{redis.NewCmd(ctx, "set", key, mark, "NX", "PX", millis(req.TTL))},
+		command{redis.NewCmd(ctx, exec...)},
 	}
-	// The counter was ahead of the clock. Until another token is drawn, this
-	// owner must not be told the one in its mark.
-	s.doubtful.Store(req.Owner, nil)
-	s.anyDoubts.Store(true)
-	return s.acquireByClock(ctx, key, req, holder)
+	err = sender.do(ctx, t[:]...)
+	if !returned(err) {
+		s.doubts.add(req.Owner, proposed, req.TTL)
+		return 0, err
+	}
+	raised, granted, failed := transaction(t[:], proposed)
+	switch {
+	case failed == nil && !granted: // the script knows who has it, and whether it is this owner
+		return s.acquireByClock(ctx, key, req, holder, 0)
+	case raised && granted:
+		return proposed, err
+	}
+	// It failed, or the counter was ahead of the clock. Until another token is
+	// drawn, this owner must not be told the one in its mark.
+	s.doubts.add(req.Owner, proposed, req.TTL)
+	if failed == nil {
+		return s.acquireByClock(ctx, key, req, holder, proposed)
+	}
+	if granted {
+		_ = s.release(context.WithoutCancel(ctx), driver.Grant{Name: req.Name, Owner: req.Owner}) // else it expires
+	}
+	return 0, explain(failed)
 }
 
-// transaction reads what MULTI, ZADD, SET, EXEC returned.
-func transaction(multi, raise, set, exec command) (raised, granted bool, err error) {
-	for _, cmd := range []command{multi, raise, set, exec} {
+// transaction reads what MULTI, ZSCORE, ZADD, SET, EXEC returned: whether the
+// proposed token raised the counter, and whether the lock was granted.
+func transaction(t []redis.Cmder, proposed uint64) (raised, granted bool, err error) {
+	for _, cmd := range t {
 		if err := cmd.Err(); err != nil {
 			return false, false, err
 		}
 	}
-	replies, _ := exec.Val().([]any)
-	if len(replies) != 2 {
-		return false, false, fmt.Errorf("%w: %v in reply to EXEC", errReply, exec.Val())
+	reply := t[len(t)-1].(command).Val()
+	replies, _ := reply.([]any)
+	if len(replies) != 3 {
+		return false, false, fmt.Errorf("%w: %v in reply to EXEC", errReply, reply)
 	}
 	for _, reply := range replies {
-		if err, failed := reply.(error); failed {
-			return false, false, err
+		if failed, ok := reply.(error); ok {
+			err = failed
 		}
 	}
-	return replies[0] == int64(1), replies[1] == "OK", nil
+	before, known := score(replies[0])
+	return known && before < float64(proposed), replies[2] == "OK", err
 }
 
-// doubts says whether the token in the owner's mark may be too low.
-func (s *Store) doubts(o driver.Owner) bool {
-	if !s.anyDoubts.Load() {
-		return false
+// score reads a score, which is a number or, in the older protocol, a text.
+func score(reply any) (float64, bool) {
+	switch r := reply.(type) {
+	case float64:
+		return r, true
+	case string:
+		f, err := strconv.ParseFloat(r, 64)
+		return f, err == nil
+	default:
+		return 0, false
 	}
-	_, found := s.doubtful.Load(o)
-	return found
 }
 
 // notGranted gives back what replicas did not acknowledge.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -29,20 +30,28 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		keys = append(keys, key, s.counterOf(key))
 		args = append(args, millis(req.TTL), req.Owner.Hex(), s.holders.encode(req.Holder).text)
 		floor = max(floor, req.Floor)
+		if req.Floor > maxToken {
+			return nil, fmt.Errorf("redislock: a token of %d or more cannot be counted", req.Floor)
+		}
 	}
 	args[0], args[1] = floor, 0
+	sent := time.Now()
 	reply, err := s.eval(ctx, s.scripts.acquire, keys, args...)
-	if err != nil {
-		for i := range reqs {
-			err = s.notGranted(ctx, &reqs[i], err)
-		}
+	if reply == nil {
 		return nil, err
 	}
-	return s.grantAll(reqs, reply)
+	grants, refused := s.grantAll(reqs, reply, sent)
+	if refused != nil || err == nil {
+		return grants, refused
+	}
+	for i := range reqs {
+		err = s.notGranted(ctx, &reqs[i], err)
+	}
+	return nil, err
 }
 
 // grantAll reads {clock, token, token, ...}, or who has one of the locks.
-func (s *Store) grantAll(reqs []driver.Request, reply any) ([]driver.Grant, error) {
+func (s *Store) grantAll(reqs []driver.Request, reply any, sent time.Time) ([]driver.Grant, error) {
 	fields, _ := reply.([]any)
 	if len(fields) == 3 {
 		if position, held := fields[2].(int64); held {
@@ -52,7 +61,7 @@ func (s *Store) grantAll(reqs []driver.Request, reply any) ([]driver.Grant, erro
 	if len(fields) != 1+len(reqs) {
 		return nil, fmt.Errorf("%w: %v", errReply, reply)
 	}
-	s.clock.readText(fields[0])
+	s.clock.read(fields[0], sent)
 	grants := make([]driver.Grant, len(reqs))
 	for i, req := range reqs {
 		text, _ := fields[1+i].(string)

@@ -23,8 +23,18 @@ type reading struct {
 // less than a millisecond in that time.
 const maxReadingAge = 10 * time.Second
 
-func (c *serverClock) read(micros int64) {
-	c.last.Store(&reading{micros, time.Now()})
+// maxReadingTime is how long an answer may take to be a reading: the estimate is
+// behind the clock by no more.
+const maxReadingTime = 100 * time.Millisecond
+
+// read takes a reading from the reply to a call that was sent then.
+func (c *serverClock) read(reply any, sent time.Time) {
+	text, _ := reply.(string)
+	micros, err := strconv.ParseInt(text, 10, 64)
+	now := time.Now()
+	if err == nil && now.Sub(sent) <= maxReadingTime {
+		c.last.Store(&reading{micros, now})
+	}
 }
 
 // now returns the estimate in microseconds, or zero if there is none.
@@ -33,17 +43,12 @@ func (c *serverClock) now() int64 {
 	if r == nil {
 		return 0
 	}
-	age := time.Since(r.at)
-	if age > maxReadingAge {
+	now := time.Now()
+	age := now.Sub(r.at)
+	// While the machine sleeps, the one clock stands still and the other does not.
+	slept := now.Round(0).Sub(r.at.Round(0)) - age
+	if age > maxReadingAge || slept.Abs() > time.Second {
 		return 0
 	}
 	return r.micros + age.Microseconds()
-}
-
-// readText reads the server's clock from a reply.
-func (c *serverClock) readText(reply any) {
-	text, _ := reply.(string)
-	if micros, err := strconv.ParseInt(text, 10, 64); err == nil {
-		c.read(micros)
-	}
 }

@@ -12,7 +12,7 @@ func TestServerClock(t *testing.T) {
 		if now := c.now(); now != 0 {
 			t.Errorf("%d before anything was read; want 0", now)
 		}
-		c.readText("1000000")
+		c.read("1000000", time.Now())
 		time.Sleep(3 * time.Second)
 		if now := c.now(); now != 4000000 {
 			t.Errorf("%d three seconds after a reading of 1000000; want 4000000", now)
@@ -21,8 +21,9 @@ func TestServerClock(t *testing.T) {
 		if now := c.now(); now != 0 {
 			t.Errorf("%d from a reading that is too old; want 0", now)
 		}
-		c.readText("not a number")
-		c.readText(nil)
+		c.read("not a number", time.Now())
+		c.read(nil, time.Now())
+		c.read("1000000", time.Now().Add(-maxReadingTime-1))
 		if now := c.now(); now != 0 {
 			t.Errorf("%d from what is no reading; want 0", now)
 		}

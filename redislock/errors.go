@@ -11,7 +11,7 @@ import (
 )
 
 // temporary are the replies of a server that cannot serve now, and what they mean.
-var temporary = []struct{ prefix, meaning string }{
+var temporary = []struct{ code, meaning string }{
 	{"LOADING", "the server is still loading its data"},
 	{"READONLY", "the server is a replica; after a failover this ends when the client has found the new master"},
 	{"MASTERDOWN", "the replica has lost its master"},
@@ -26,33 +26,35 @@ var temporary = []struct{ prefix, meaning string }{
 }
 
 // lasting are the replies that trying again does not change.
-var lasting = []struct{ prefix, meaning string }{
+var lasting = []struct{ code, meaning string }{
 	{"WRONGTYPE", "a key of the lock holds something else: is the name used for other data, or by the other protocol?"},
 	{"OOM", "the server is out of memory"},
 	{"NOAUTH", "the server wants a password"},
 	{"WRONGPASS", "wrong user or password"},
+	{"ERR The user executing the script can't run this command", "the user lacks a permission; dlock needs the commands of its scripts too"},
 	{"NOPERM", "the user lacks a permission; dlock needs EVAL, EVALSHA and the commands, keys and channels of its scripts"},
 }
 
-// explain says what an error of the client means.
+// explain says what an error of the client means. It is not for the end of a
+// caller's context: that of a timeout is the client's.
 func explain(err error) error {
 	switch {
 	case err == nil || errors.Is(err, redis.Nil):
 		return nil
-	case errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNotReplicated),
-		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNotReplicated), errors.Is(err, driver.ErrUnreachable),
+		errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: the Redis client was closed: %w", driver.ErrClosed, err)
 	}
 	text := err.Error()
 	for _, reply := range temporary {
-		if strings.HasPrefix(text, reply.prefix) {
+		if says(text, reply.code) {
 			return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, reply.meaning, err)
 		}
 	}
 	for _, reply := range lasting {
-		if strings.HasPrefix(text, reply.prefix) {
+		if says(text, reply.code) {
 			return fmt.Errorf("redislock: %s: %w", reply.meaning, err)
 		}
 	}
@@ -60,4 +62,11 @@ func explain(err error) error {
 		return fmt.Errorf("redislock: %w", err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+}
+
+// says looks for a code at the beginning of a reply, or where older servers put
+// what went wrong inside a script.
+func says(text, code string) bool {
+	return strings.HasPrefix(text, code) ||
+		strings.HasPrefix(text, "ERR") && (strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code))
 }

@@ -2,7 +2,10 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,34 +20,35 @@ type clusterClient interface {
 	ReloadState(ctx context.Context)
 }
 
-// eval runs one script, which replicas have to acknowledge if that is wanted.
+// eval runs one script, which replicas have to acknowledge if that is wanted: the
+// error is ErrNotReplicated then, beside the reply.
 func (s *Store) eval(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	return s.evalBy(ctx, s.replicas > 0, sc, keys, args)
+	sender, err := s.senderFor(ctx, keys[0])
+	if err != nil {
+		return nil, err
+	}
+	return sender.eval(ctx, sc, keys, args)
 }
 
 // evalUnacknowledged runs one that they need not.
 func (s *Store) evalUnacknowledged(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	return s.evalBy(ctx, false, sc, keys, args)
+	return s.sender.eval(ctx, sc, keys, args)
 }
 
-func (s *Store) evalBy(ctx context.Context, acknowledged bool, sc *script, keys []string, args []any) (any, error) {
-	send := func(cmd command) error {
-		if acknowledged {
-			return s.send(ctx, keys[0], cmd)
-		}
-		return s.sender.do(ctx, cmd)
-	}
+func (s *sender) eval(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
 	cmd := sc.bySHA(ctx, keys, args)
-	if err := send(cmd); err != nil {
+	err := s.do(ctx, cmd)
+	if returned(err) && forgotten(cmd.Err()) {
+		cmd = sc.bySource(ctx, keys, args)
+		err = s.do(ctx, cmd)
+	}
+	if !returned(err) {
 		return nil, err
 	}
-	if forgotten(cmd.Err()) {
-		cmd = sc.bySource(ctx, keys, args)
-		if err := send(cmd); err != nil {
-			return nil, err
-		}
+	if failed := explain(cmd.Err()); failed != nil {
+		return nil, failed
 	}
-	return cmd.Val(), explain(cmd.Err())
+	return cmd.Val(), err
 }
 
 func (sc *script) bySHA(ctx context.Context, keys []string, args []any) command {
@@ -64,67 +68,46 @@ func (*script) command(ctx context.Context, verb, script string, keys []string, 
 	return command{redis.NewCmd(ctx, append(all, args...)...)}
 }
 
+// returned says of an error of do whether the commands have their results. If not,
+// they are still under way, and not to be looked at.
+func returned(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated) }
+
 // forgotten says that the server does not know the script, and so did nothing.
 func forgotten(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
 }
 
-// send runs commands in order on one connection to the server that has key. It
-// fails if their outcome is unknown.
-func (s *Store) send(ctx context.Context, key string, commands ...redis.Cmder) error {
-	if s.replicas == 0 {
-		return s.sender.do(ctx, commands...)
-	}
-	return s.sendReplicated(ctx, key, commands)
-}
-
-// sendReplicated sends commands and then waits, on the same connection, until
-// enough replicas have them too.
-func (s *Store) sendReplicated(ctx context.Context, key string, commands []redis.Cmder) error {
-	sender, err := s.senderFor(ctx, key)
-	if err != nil {
-		return err
-	}
-	wait := command{redis.NewCmd(ctx, "wait", s.replicas, millis(s.timeout))}
-	if err := sender.do(ctx, append(commands[:len(commands):len(commands)], wait)...); err != nil {
-		return err
-	}
-	for _, cmd := range commands {
-		if cmd.Err() != nil {
-			return nil // the caller finds it
-		}
-	}
-	if err := wait.Err(); err != nil {
-		return explain(err)
-	}
-	if n, _ := wait.Val().(int64); n < int64(s.replicas) {
-		return fmt.Errorf("%w: %d of %d within %v", ErrNotReplicated, n, s.replicas, s.timeout)
-	}
-	return nil
-}
-
-// senderFor returns the sender to the server that has key. Only in a cluster is
-// there more than one; WAIT, which has no key, would not find its way there.
+// senderFor returns the sender for calls that replicas have to acknowledge, if that
+// is wanted: to the server that has key. WAIT, which has no key, would not find
+// its way through a cluster.
 func (s *Store) senderFor(ctx context.Context, key string) (*sender, error) {
 	cluster, ok := s.client.(clusterClient)
-	if !ok {
+	switch {
+	case s.replicas == 0:
 		return s.sender, nil
+	case !ok:
+		return s.acked, nil
 	}
 	node, err := cluster.MasterForKey(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
-	return s.nodes.sender(node)
+	return s.nodes.sender(node, func(sender *sender) {
+		sender.reload = cluster.ReloadState
+		sender.replicas, sender.ackTimeout = s.replicas, s.timeout
+	})
 }
 
 // nodes are the senders to the servers of a cluster.
 type nodes struct {
 	mu      sync.Mutex
 	senders map[string]*sender
+	retired []*sender // to clients that were replaced
 	closed  bool
 }
 
-func (n *nodes) sender(node *redis.Client) (*sender, error) {
+// sender returns the sender to a server, which configure prepares if it is new.
+func (n *nodes) sender(node *redis.Client, configure func(*sender)) (*sender, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -137,7 +120,11 @@ func (n *nodes) sender(node *redis.Client) (*sender, error) {
 	if n.senders == nil {
 		n.senders = make(map[string]*sender)
 	}
+	if old := n.senders[addr]; old != nil {
+		n.retired = append(n.retired, old)
+	}
 	s := newSender(node)
+	configure(s)
 	n.senders[addr] = s
 	return s, nil
 }
@@ -145,8 +132,8 @@ func (n *nodes) sender(node *redis.Client) (*sender, error) {
 func (n *nodes) close() {
 	n.mu.Lock()
 	n.closed = true
-	senders := n.senders
-	n.senders = nil
+	senders := slices.AppendSeq(n.retired, maps.Values(n.senders))
+	n.senders, n.retired = nil, nil
 	n.mu.Unlock()
 	for _, s := range senders {
 		s.close()

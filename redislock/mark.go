@@ -30,7 +30,7 @@ func parseMark(mark string) (token uint64, holder driver.Holder) {
 	owner, rest, ok := strings.Cut(mark, ":")
 	if ok && len(owner) == 2*len(driver.Owner{}) {
 		digits, text, _ := strings.Cut(rest, ":")
-		if token, err := strconv.ParseUint(digits, 10, 64); err == nil && strings.HasPrefix(text, "{") {
+		if token, err := strconv.ParseUint(digits, 10, 64); err == nil && token <= maxToken && strings.HasPrefix(text, "{") {
 			return token, driver.DecodeHolder(text)
 		}
 	}

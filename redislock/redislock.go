@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,15 +68,14 @@ type Store struct {
 	timeout  time.Duration
 
 	sender  *sender
+	acked   *sender // for what replicas have to acknowledge; nil if nothing, or in a cluster
 	nodes   nodes
+	readers nodes // for what replicas need not acknowledge
 	clock   serverClock
 	holders holderCache
 	news    news
 
-	// doubtful are owners that hold a lock with a token that may be too low,
-	// because the call that was to draw another one failed.
-	doubtful  sync.Map
-	anyDoubts atomic.Bool
+	doubts doubts
 
 	owned  io.Closer // a client that Close closes; nil if it is the caller's
 	closed atomic.Bool
@@ -114,6 +112,13 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	if s.timeout == 0 {
 		s.timeout = DefaultReplicaTimeout
 	}
+	if limit := s.sender.readTimeout; s.replicas > 0 && limit > 0 && s.timeout >= limit {
+		return nil, fmt.Errorf("redislock: ReplicaTimeout (%v) has to be shorter than the client's ReadTimeout (%v)", s.timeout, limit)
+	}
+	if s.replicas > 0 && !cluster {
+		s.acked = newSender(client)
+		s.acked.replicas, s.acked.ackTimeout = s.replicas, s.timeout
+	}
 	s.news.init(client)
 	return s, nil
 }
@@ -138,7 +143,11 @@ func (s *Store) Close() error {
 	}
 	s.news.close()
 	s.sender.close()
+	if s.acked != nil {
+		s.acked.close()
+	}
 	s.nodes.close()
+	s.readers.close()
 	if s.owned == nil {
 		return nil
 	}

@@ -21,9 +21,7 @@ func (s *Store) release(ctx context.Context, grant driver.Grant) error {
 	if err != nil {
 		return err
 	}
-	if s.anyDoubts.Load() {
-		s.doubtful.Delete(grant.Owner)
-	}
+	s.doubts.clear(grant.Owner)
 	if reply != int64(1) {
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
 	}
@@ -36,7 +34,10 @@ func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant)
 	channel := s.channelOf(key)
 	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && !h.fair {
 		mark := markPrefix(grant.Owner, grant.Token) + h.holder.text
-		return s.evalUnacknowledged(ctx, s.scripts.releaseLean, []string{key}, mark, channel)
+		reply, err := s.evalUnacknowledged(ctx, s.scripts.releaseLean, []string{key}, mark, channel)
+		if err != nil || reply == int64(1) {
+			return reply, err
+		} // the owner may have described itself otherwise meanwhile
 	}
 	prefix := ownerPrefix(grant.Owner)
 	if grant.Token != 0 {

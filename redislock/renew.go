@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
@@ -81,7 +82,7 @@ func (s *Store) sendRenewals(ctx context.Context, renewals []*renewal) {
 	s.sendEach(ctx, renewals, s.scripts.renew.bySHA)
 	var again []*renewal
 	for _, r := range renewals {
-		if r.err == nil && forgotten(r.cmd.Err()) {
+		if returned(r.err) && forgotten(r.cmd.Err()) {
 			again = append(again, r)
 		}
 	}
@@ -90,31 +91,44 @@ func (s *Store) sendRenewals(ctx context.Context, renewals []*renewal) {
 	}
 }
 
-// sendEach sends all renewals together, or, where each needs the acknowledgement
-// of its own server, one after the other.
+// sendEach sends all renewals together. In a cluster where replicas have to
+// acknowledge, each goes to its own server, at the same time.
 func (s *Store) sendEach(ctx context.Context, renewals []*renewal, build func(context.Context, []string, []any) command) {
 	commands := make([]redis.Cmder, len(renewals))
 	for i, r := range renewals {
 		r.cmd = build(ctx, r.keys, r.args)
 		commands[i] = r.cmd
 	}
-	if s.cluster && s.replicas > 0 {
-		for i, r := range renewals {
-			r.err = s.send(ctx, r.keys[0], commands[i])
+	if !s.cluster || s.replicas == 0 {
+		sender, err := s.senderFor(ctx, renewals[0].keys[0])
+		if err == nil {
+			err = sender.do(ctx, commands...)
+		}
+		for _, r := range renewals {
+			r.err = err
 		}
 		return
 	}
-	err := s.send(ctx, renewals[0].keys[0], commands...)
+	var wg sync.WaitGroup
 	for _, r := range renewals {
-		r.err = err
+		wg.Go(func() {
+			sender, err := s.senderFor(ctx, r.keys[0])
+			if err == nil {
+				err = sender.do(ctx, r.cmd)
+			}
+			r.err = err
+		})
 	}
+	wg.Wait()
 }
 
 // report writes the outcome for each grant, and says whether any failed.
 func (r *renewal) report(errs []error) (failed bool) {
 	err := r.err
-	if err == nil {
-		err = explain(r.cmd.Err())
+	if returned(err) {
+		if failed := explain(r.cmd.Err()); failed != nil {
+			err = failed
+		}
 	}
 	if err != nil && !errors.Is(err, ErrNotReplicated) {
 		for _, i := range r.at {

@@ -3,7 +3,9 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +25,9 @@ import (
 type sender struct {
 	client      redis.UniversalClient
 	readTimeout time.Duration
+	reload      func(context.Context) // looks for the masters of a cluster again; nil where there is none
+	replicas    int                   // how many have to acknowledge each pipeline
+	ackTimeout  time.Duration
 
 	mu       sync.Mutex
 	queue    []*call
@@ -59,9 +64,11 @@ const (
 type call struct {
 	ctx      context.Context
 	commands []redis.Cmder
-	patient  bool // its caller may send
+	acked    error // nil, or that too few replicas acknowledged
+	patient  bool  // its caller may send
 	signal   chan turn
-	state    callState // guarded by the sender's mutex
+	state    callState // this and the next are guarded by the sender's mutex
+	serial   uint64    // another one each time that it is used
 }
 
 // turn is what the caller of a queued call is told.
@@ -93,6 +100,9 @@ var calls = sync.Pool{New: func() any { return &call{signal: make(chan turn, 1)}
 
 func newSender(client redis.UniversalClient) *sender {
 	s := &sender{client: client, readTimeout: readTimeout(client)}
+	if cluster, ok := client.(clusterClient); ok {
+		s.reload = cluster.ReloadState
+	}
 	s.late, s.sweeper = time.AfterFunc(time.Hour, s.hurry), time.AfterFunc(time.Hour, s.sweep)
 	s.late.Stop()
 	s.sweeper.Stop()
@@ -112,8 +122,9 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 	}
 }
 
-// do runs commands in order on one connection. Their own errors are in them; its
-// error is that of a caller who left before the outcome was known.
+// do runs commands in order on one connection. Their own errors are in them. Its
+// error is that of a caller who left before the outcome was known, or
+// ErrNotReplicated.
 func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	patient := s.patient(ctx)
 	s.mu.Lock()
@@ -126,11 +137,13 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 		s.sending++
 		s.running.Add(1)
 		s.mu.Unlock()
-		s.finish(nil, s.exec(context.WithoutCancel(ctx), commands))
-		return nil
+		answered, acked := s.exec(context.WithoutCancel(ctx), commands)
+		s.finish(nil, answered)
+		return acked
 	}
 	c := calls.Get().(*call)
 	c.ctx, c.commands, c.patient, c.state = ctx, append(c.commands[:0], commands...), patient, queued
+	c.serial++
 	switch {
 	case s.sending == 0:
 		s.queue = append(s.queue, c)
@@ -144,8 +157,8 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 		c.signal <- lead
 	default:
 		s.queue = append(s.queue, c)
-		if len(s.queue) == 1 && s.sending < maxSending {
-			s.late.Reset(patience)
+		if len(s.queue) == 1 {
+			s.hurryLaterLocked()
 		}
 	}
 	s.sweepLaterLocked()
@@ -172,10 +185,11 @@ func (s *sender) wait(c *call) error {
 		s.lead(c)
 	case done:
 	}
+	acked := c.acked
 	clear(c.commands)
-	c.ctx = nil
+	c.ctx, c.acked = nil, nil
 	calls.Put(c)
-	return nil
+	return acked
 }
 
 // lead sends the queue behind c.
@@ -198,6 +212,7 @@ func (s *sender) takeLocked(first *call) []*call {
 	}
 	s.underway = append(s.underway, batch)
 	s.last = time.Now()
+	s.hurryLaterLocked() // for those who are left
 	return batch
 }
 
@@ -234,6 +249,7 @@ func (s *sender) passLocked() {
 	case len(s.queue) == 0 || s.sending > 1:
 		s.sending--
 		s.running.Done()
+		s.hurryLaterLocked()
 	case !s.queue[0].patient || !s.promptLocked():
 		s.sendLocked()
 		s.sending--
@@ -261,7 +277,16 @@ func (s *sender) sendLocked() {
 		if len(s.queue) > 0 && s.sending == 0 {
 			s.sendLocked()
 		}
+		s.hurryLaterLocked()
 	})
+}
+
+// hurryLaterLocked makes sure that nobody waits for long behind pipelines that
+// are stuck.
+func (s *sender) hurryLaterLocked() {
+	if len(s.queue) > 0 && s.sending < maxSending {
+		s.late.Reset(patience)
+	}
 }
 
 // hurry sends calls that those under way keep waiting.
@@ -289,29 +314,36 @@ func (s *sender) sweepLaterLocked() {
 // not sent at all.
 func (s *sender) sweep() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sweeping = false
-	s.queue = slices.DeleteFunc(s.queue, leaves)
+	waiting := slices.Clone(s.queue)
 	for _, batch := range s.underway {
 		for _, c := range batch {
 			if c.state == sent {
-				leaves(c)
+				waiting = append(waiting, c)
 			}
 		}
 	}
+	contexts, serials := make([]context.Context, len(waiting)), make([]uint64, len(waiting))
+	for i, c := range waiting {
+		contexts[i], serials[i] = c.ctx, c.serial
+	}
+	s.mu.Unlock()
+	ended := make([]bool, len(waiting))
+	for i, ctx := range contexts {
+		ended[i] = ctx.Err() != nil // which may be anybody's code
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range waiting {
+		if ended[i] && c.serial == serials[i] && (c.state == queued || c.state == sent) {
+			c.state = over
+			c.signal <- left
+		}
+	}
+	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool { return c.state == over })
+	s.sweeping = false
 	if len(s.queue) > 0 || len(s.underway) > 0 {
 		s.sweepLaterLocked()
 	}
-}
-
-// leaves tells a caller to leave if its context is done.
-func leaves(c *call) bool {
-	if c.ctx.Err() == nil {
-		return false
-	}
-	c.state = over
-	c.signal <- left
-	return true
 }
 
 // execAll runs the calls of a batch in one pipeline, and says whether the server
@@ -321,32 +353,56 @@ func (s *sender) execAll(batch []*call) (answered bool) {
 	for _, c := range batch {
 		n += len(c.commands)
 	}
-	commands := make([]redis.Cmder, 0, n)
+	commands := make([]redis.Cmder, 0, n+1)
 	for _, c := range batch {
 		commands = append(commands, c.commands...)
 	}
-	return s.exec(context.Background(), commands)
+	answered, acked := s.exec(context.Background(), commands)
+	for _, c := range batch {
+		c.acked = acked
+	}
+	return answered
 }
 
-// exec runs commands, and says whether the server answered. The errors are in
-// them.
-func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered bool) {
-	if len(commands) == 1 {
-		_ = s.client.Process(ctx, commands[0])
+// exec runs commands, and says whether the server answered and enough replicas
+// acknowledged. The commands' own errors are in them.
+func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered bool, acked error) {
+	var wait *redis.Cmd
+	all := commands
+	if s.replicas > 0 { // one for all, on the same connection
+		wait = redis.NewCmd(ctx, "wait", s.replicas, millis(s.ackTimeout))
+		all = append(commands[:len(commands):len(commands)], command{wait})
+	}
+	if len(all) == 1 {
+		_ = s.client.Process(ctx, all[0])
 	} else {
 		pipe := s.client.Pipeline()
-		for _, cmd := range commands {
+		for _, cmd := range all {
 			_ = pipe.Process(ctx, cmd) // only queues it
 		}
 		_, _ = pipe.Exec(ctx)
 	}
+	if wait != nil {
+		acked = s.acknowledged(wait)
+	}
 	for _, cmd := range commands {
-		if unanswered(cmd.Err()) {
+		if err := cmd.Err(); unanswered(err) || err != nil && strings.HasPrefix(err.Error(), "MOVED") {
 			s.lookForMasters(ctx)
-			return false
+			return false, acked
 		}
 	}
-	return true
+	return true, acked
+}
+
+// acknowledged reads the reply to WAIT.
+func (s *sender) acknowledged(wait *redis.Cmd) error {
+	if err := wait.Err(); err != nil {
+		return explain(err)
+	}
+	if n, _ := wait.Val().(int64); n < int64(s.replicas) {
+		return fmt.Errorf("%w: %d of %d within %v", ErrNotReplicated, n, s.replicas, s.ackTimeout)
+	}
+	return nil
 }
 
 // unanswered says that an error is not the server's.
@@ -361,8 +417,8 @@ func unanswered(err error) bool {
 // lookForMasters makes the client of a cluster find out who has taken over from
 // a server that does not answer. It would do so itself if it repeated commands.
 func (s *sender) lookForMasters(ctx context.Context) {
-	if cluster, ok := s.client.(clusterClient); ok {
-		cluster.ReloadState(ctx) // in the background
+	if s.reload != nil {
+		s.reload(ctx) // in the background
 	}
 }
 

@@ -6,7 +6,10 @@ end
 
 -- The token of a mark, or nil if another program wrote it.
 local function token_of(mark)
-	return string.match(mark, '^%x+:(%d+):')
+	local owner, token = string.match(mark, '^(%x+):(%d+):{')
+	if owner and #owner == 32 then
+		return token
+	end
 end
 
 local function digits(number)
@@ -21,7 +24,10 @@ end
 
 -- draw returns the next token, which is larger than the last and at least floor.
 local function draw(counter, floor)
-	local token = digits(math.max(last_token(counter) + 1, floor))
-	keep_token(counter, token)
-	return token
+	local token = math.max(last_token(counter) + 1, floor)
+	if token >= 9007199254740992 then
+		error('the counter of tokens is too large: ' .. counter)
+	end
+	keep_token(counter, digits(token))
+	return digits(token)
 end

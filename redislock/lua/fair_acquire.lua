@@ -16,8 +16,7 @@ if not mark and (not head or head == owner) then
 		redis.call('lpop', queue)
 		redis.call('zrem', timeouts, owner)
 	end
-	write(lock, owner .. ':' .. token .. ':' .. ARGV[4], ttl)
-	return {digits(clock_now), token}
+	return write(lock, owner .. ':' .. token .. ':' .. ARGV[4], ttl) or {digits(clock_now), token}
 end
 
 local remaining

@@ -9,6 +9,7 @@ end
 
 local function write(lock, mark, ttl)
 	redis.call('set', lock, mark, 'PX', ttl)
+	return nil
 end
 
 local function last_token(counter)

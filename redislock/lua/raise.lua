@@ -14,5 +14,5 @@ token = ARGV[3]
 if last_token(KEYS[2]) < tonumber(token) then
 	keep_token(KEYS[2], token)
 end
-write(KEYS[1], ARGV[2] .. ':' .. token .. ':' .. string.match(mark, '^%x+:%d+:(.*)$'), ttl)
-return token
+local failure = write(KEYS[1], ARGV[2] .. ':' .. token .. ':' .. string.match(mark, '^%x+:%d+:(.*)$'), ttl)
+return failure or token

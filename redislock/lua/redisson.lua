@@ -7,10 +7,15 @@ local function mark_of(lock)
 	return redis.call('hkeys', lock)[1] or false
 end
 
+-- write returns an error if it may not. A lock without an expiry is not left.
 local function write(lock, mark, ttl)
 	redis.call('del', lock)
 	redis.call('hset', lock, mark, 1)
-	redis.call('pexpire', lock, ttl)
+	local expires = redis.pcall('pexpire', lock, ttl)
+	if type(expires) == 'table' then
+		redis.call('del', lock)
+		return expires
+	end
 end
 
 local function last_token(counter)

@@ -14,11 +14,24 @@ if left ~= -2 then
 	end
 	return {mark, left}
 end
-local last = tonumber(redis.call('set', counter, token, 'GET') or 0) or 0
-if last >= tonumber(token) then
+local before = redis.call('set', counter, token, 'GET')
+local last = tonumber(before or 0) or 0
+if not before then -- it is new, or was lost: then only the clock knows what came before
+	local now = redis.call('time')
+	token = string.format('%.0f', math.max(tonumber(token), now[1] * 1000000 + now[2]))
+	redis.call('set', counter, token)
+elseif last >= tonumber(token) then
+	if last >= 9007199254740991 then
+		redis.call('set', counter, string.format('%.0f', last))
+		error('the counter of tokens is too large: ' .. counter)
+	end
 	token = string.format('%.0f', last + 1)
 	redis.call('set', counter, token)
 end
 redis.call('hset', lock, ARGV[2] .. ':' .. token .. ':' .. ARGV[4], 1)
-redis.call('pexpire', lock, ARGV[1])
+local expires = redis.pcall('pexpire', lock, ARGV[1])
+if type(expires) == 'table' then -- it may not; a lock without an expiry is not left
+	redis.call('del', lock)
+	return expires
+end
 return token

@@ -2,8 +2,8 @@
 -- Returns the positions of those that are not held with such a mark.
 local gone = {}
 for i = 1, #KEYS do
-	local mark = mark_of(KEYS[i])
-	if mark and starts_with(mark, ARGV[2 * i]) then
+	local ok, mark = pcall(mark_of, KEYS[i]) -- a key that is no lock any more is not this one's
+	if ok and mark and starts_with(mark, ARGV[2 * i]) then
 		redis.call('pexpire', KEYS[i], ARGV[2 * i - 1])
 	else
 		gone[#gone + 1] = i
