@@ -152,6 +152,90 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// TestNoPermissionToExpire: a lock without an expiry is never left.
+func TestNoPermissionToExpire(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	if err := raw.Do(t.Context(), "acl", "setuser", "eternal", "on", ">pw", "~*", "&*", "+@all", "-pexpire").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, warm := openURL(t, "redis://eternal:pw@"+server.Addr())
+	for range 2 { // before and after the server's clock is known
+		refused(t, warm, "a", "lacks a permission", false)
+		if _, err := warm.LockAll(t.Context(), []string{"b", "c"}); err == nil {
+			t.Error("LockAll works")
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			if n := raw.Exists(t.Context(), name).Val(); n != 0 {
+				t.Errorf("%q is left, and expires in %v", name, raw.PTTL(t.Context(), name).Val())
+			}
+		}
+	}
+}
+
+// TestRenewalBesideAWrongType: a key that somebody overwrote is lost, and no other.
+func TestRenewalBesideAWrongType(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	for _, protocol := range protocols {
+		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		var grants []driver.Grant
+		for i := range 5 {
+			grant, err := store.Acquire(t.Context(), driver.Request{Name: fmt.Sprintf("%s-%d", protocol, i), Owner: driver.NewOwner(), TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			grants = append(grants, grant)
+		}
+		raw.Del(t.Context(), grants[2].Name)
+		if err := raw.RPush(t.Context(), grants[2].Name, "data").Err(); err != nil {
+			t.Fatal(err)
+		}
+		for i, err := range store.Renew(t.Context(), grants) {
+			if i == 2 && !errors.Is(err, driver.ErrNotHeld) || i != 2 && err != nil {
+				t.Errorf("%s: renewing lock %d: %v; only the third is lost", protocol, i, err)
+			}
+		}
+	}
+}
+
+// TestCounterOfAWrongType: also a client that knows the server's clock leaves nothing.
+func TestCounterOfAWrongType(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	for _, protocol := range protocols {
+		store, client := openURL(t, server.URL()+"?protocol="+protocol)
+		for range 5 {
+			taker(t, store, "warm-"+protocol)()
+		}
+		prefix := map[string]string{"redisson": "redisson_lock_token", "plain": "dlock:token"}[protocol]
+		if err := raw.RPush(t.Context(), prefix+":{a-"+protocol+"}", "data").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Acquire(t.Context(), driver.Request{Name: "a-" + protocol, Owner: driver.NewOwner(), TTL: time.Minute}); err == nil {
+			t.Error("Acquire works")
+		}
+		if n := raw.Exists(t.Context(), "a-"+protocol).Val(); n != 0 {
+			t.Errorf("%s: the lock is half taken", protocol)
+		}
+		refused(t, client, "a-"+protocol, "holds something else", false)
+
+		// A counter beyond what can be counted is not counted wrongly.
+		if err := raw.Del(t.Context(), prefix+":{b-"+protocol+"}").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if protocol == "redisson" {
+			raw.Set(t.Context(), prefix+":{b-redisson}", "9007199254740993", 0)
+		} else {
+			raw.ZAdd(t.Context(), prefix+":{b-plain}", redis.Z{Score: 9007199254740993, Member: "t"})
+		}
+		refused(t, client, "b-"+protocol, "too large", false)
+	}
+}
+
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")

@@ -1,0 +1,123 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// losing is a hook that loses the answer to the next pipeline, when armed.
+type losing struct {
+	counting
+	armed atomic.Bool
+}
+
+func (l *losing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if l.armed.Swap(false) {
+			for _, cmd := range cmds {
+				cmd.SetErr(io.ErrUnexpectedEOF)
+			}
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+}
+
+// TestTokenOfALostAnswer: a plain lock whose counter was ahead of the proposed
+// token, and whose answer was lost, gets another token when it is asked for again.
+func TestTokenOfALostAnswer(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	hook := &losing{}
+	client.AddHook(hook)
+	store, err := redislock.New(client, &redislock.Options{Protocol: redislock.Plain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	take := taker(t, store, "a")
+	for range 5 { // the counter is there and the server's clock is known
+		take()
+	}
+	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+	if err := raw.ZAdd(t.Context(), "dlock:token:{a}", redis.Z{Score: float64(ahead), Member: "t"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	req := driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute}
+	hook.armed.Store(true)
+	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnreachable) {
+		t.Fatalf("Acquire whose answer is lost: %v; want ErrUnreachable", err)
+	}
+	grant, err := store.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grant.Token <= ahead {
+		t.Errorf("token %d; want more than the counter's %d", grant.Token, ahead)
+	}
+	again, err := store.Acquire(t.Context(), req)
+	if err != nil || again.Token != grant.Token {
+		t.Errorf("asking again: token %d, %v; want %d as before", again.Token, err, grant.Token)
+	}
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Error(err)
+	}
+	if next := take(); next <= grant.Token {
+		t.Errorf("the next token is %d, after %d", next, grant.Token)
+	}
+}
+
+// TestRaiseTokenAgain: raising a token whose answer was lost can be repeated.
+func TestRaiseTokenAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	for _, protocol := range protocols {
+		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		grant, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, grant.Token+1000)
+			if err != nil || raised.Token != grant.Token+1000 {
+				t.Errorf("%s: token %d, %v; want %d", protocol, raised.Token, err, grant.Token+1000)
+			}
+		}
+	}
+}
+
+// TestReleaseAfterANewDescription: an owner that asked again and described itself
+// otherwise still owns the lock.
+func TestReleaseAfterANewDescription(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	for _, protocol := range protocols {
+		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		req := driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Holder: driver.Holder{Note: "first"}}
+		grant, err := store.Acquire(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh, _ := openURL(t, server.URL()+"?protocol="+protocol) // rewrites the mark
+		req.Holder.Note = "second"
+		if _, err := fresh.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Errorf("%s: %v", protocol, err)
+		}
+	}
+}
