@@ -30,6 +30,7 @@ type Client struct {
 	holder driver.Holder
 	hooks  Hooks
 	logger *slog.Logger
+	turn   time.Duration // the shortest that this process keeps a lock that many of it want
 
 	clock *clock.Clock
 	gate  *gate.Gate[hold, doorState]
@@ -59,6 +60,7 @@ func New(store driver.Store, opts *Options) *Client {
 		gate:   gate.New[hold, doorState](),
 		life:   newLife(),
 	}
+	c.turn = turnOf(c.traits.Handover)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	if c.ttl == 0 {

@@ -20,23 +20,36 @@ type turn struct {
 }
 
 const (
-	minTurn  = 10 * time.Millisecond
-	maxTurn  = 250 * time.Millisecond
-	courtesy = 3 * time.Millisecond // in which a process that was woken can ask
+	// minTurn is for stores that do not say how long a hand-over takes. It is
+	// shorter where it takes less, but not so short that handing over is what
+	// takes most of the time.
+	minTurn       = 10 * time.Millisecond
+	shortestTurn  = 3 * time.Millisecond
+	handoversLong = 10
+	maxTurn       = 250 * time.Millisecond
+	courtesy      = 3 * time.Millisecond // in which a process that was woken can ask
 )
 
+// turnOf is the shortest turn on a store with such hand-overs.
+func turnOf(handover time.Duration) time.Duration {
+	if handover <= 0 {
+		return minTurn
+	}
+	return min(max(handoversLong*handover, shortestTurn), minTurn)
+}
+
 // over says whether it is time to let others have the lock.
-func (t *turn) over(now clock.Instant) bool {
+func (t *turn) over(now clock.Instant, shortest time.Duration) bool {
 	if now-t.left > courtesy { // they could have had it
 		t.began = 0
 	}
-	return t.began != 0 && now-t.began >= max(t.length, minTurn)
+	return t.began != 0 && now-t.began >= max(t.length, shortest)
 }
 
 // taken: this process has the lock.
-func (t *turn) taken(now clock.Instant) {
+func (t *turn) taken(now clock.Instant, shortest time.Duration) {
 	if t.yielded { // for nothing
-		t.length = min(2*max(t.length, minTurn), maxTurn)
+		t.length = min(2*max(t.length, shortest), maxTurn)
 		t.began, t.yielded = now, false
 	}
 	if t.began == 0 {
@@ -47,14 +60,14 @@ func (t *turn) taken(now clock.Instant) {
 // refused: another process has the lock.
 func (t *turn) refused() {
 	if t.yielded {
-		t.length = minTurn
+		t.length = 0
 	}
 	t.began, t.yielded = 0, false
 }
 
 // yield pauses if the turn of this process is over.
 func (w *wait) yield(t *turn) error {
-	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow()) {
+	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow(), w.client.turn) {
 		return nil
 	}
 	t.yielded = true

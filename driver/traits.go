@@ -35,6 +35,11 @@ type Traits struct {
 	// process, so that dlock need not bound them in time.
 	Local bool
 
+	// Handover is about how long it takes from a release until a waiter in another
+	// process has the lock. A process keeps a lock that many of its goroutines
+	// want for some times as long, before it lets others have it. Zero is unknown.
+	Handover time.Duration
+
 	// MinTTL and MaxTTL limit Request.TTL. MaxTTL zero means the package's MaxTTL.
 	MinTTL, MaxTTL time.Duration
 

@@ -77,7 +77,7 @@ func (s *Store) inspectedWith(key string) []string {
 // redissonID is what Redisson writes: a UUID and the number of a thread.
 var redissonID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`)
 
-// describe reads {mark, remaining, last token, waiters}, which is nil for what
+// describe reads {mark, remaining, token, waiters}, which is nil for what
 // cannot be a lock.
 func (s *Store) describe(key string, reply any) (info driver.Info, ok bool) {
 	fields, _ := reply.([]any)
@@ -95,9 +95,8 @@ func (s *Store) describe(key string, reply any) (info driver.Info, ok bool) {
 	case s.protocol == Redisson && !redissonID.MatchString(mark):
 		return driver.Info{}, false
 	default:
-		last, _ := fields[2].(string)
-		n, _ := strconv.ParseFloat(last, 64)
-		info.Token = uint64(n)
+		number, _ := fields[2].(string)
+		info.Token, _ = strconv.ParseUint(number, 10, 64) // written by the script
 	}
 	return info, true
 }

@@ -47,14 +47,14 @@ func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant)
 	return s.evalUnacknowledged(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
 }
 
-// Break releases name if it is held with that token. The token of a holder that
-// writes none, such as Redisson's RLock, is the counter's.
+// Break releases name if it is held with that token. Another program's holder has
+// no token here; it is broken by the number that List shows in its place.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
 	key := s.keyOf(name)
-	keys := append([]string{key, s.counterOf(key)}, s.queueOf(key)...)
+	keys := append([]string{key}, s.queueOf(key)...)
 	reply, err := s.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key))
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func newScripts(p Protocol, cluster bool) *scripts {
 		releaseLean: newScript(publish, name+"_release"),
 		raise:       with("raise"),
 		breakLock:   with("break"),
-		inspect:     newScript(name + "_inspect"),
+		inspect:     newScript("common", name+"_inspect"),
 	}
 	if p == Redisson {
 		s.acquireLean = newScript("redisson_acquire")

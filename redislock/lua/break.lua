@@ -1,9 +1,9 @@
--- KEYS lock, counter, queue, timeouts. ARGV token, channel.
--- Returns 1 if the lock was held with that token. The token of a holder that
--- writes none itself is the counter's.
-local lock, counter, queue, timeouts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- KEYS lock, queue, timeouts. ARGV token, channel.
+-- Returns 1 if the lock was held with that token, or by another program's holder
+-- with that number.
+local lock, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
 local mark = mark_of(lock)
-if not mark or (token_of(mark) or digits(last_token(counter))) ~= ARGV[1] then
+if not mark or (token_of(mark) or stranger_id(mark)) ~= ARGV[1] then
 	return 0
 end
 redis.call('del', lock)

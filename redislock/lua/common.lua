@@ -16,6 +16,12 @@ local function digits(number)
 	return string.format('%.0f', number)
 end
 
+-- What stands for the token of a holder that another program wrote: a number that
+-- no token is, and that no other such holder has.
+local function stranger_id(mark)
+	return digits(4503599627370496 + tonumber(string.sub(redis.sha1hex(mark), 1, 12), 16))
+end
+
 -- The server's clock in microseconds.
 local function clock()
 	local now = redis.call('time')
