@@ -16,18 +16,24 @@ import (
 type news struct {
 	client  redis.UniversalClient
 	general *subscriber
+	ctx     context.Context // done when it is closed
+	cancel  context.CancelFunc
 
 	mu     sync.Mutex
-	nodes  map[string]*subscriber // by address; only in a cluster
+	nodes  map[string]node // by address; only in a cluster
 	closed bool
-	done   chan struct{} // closed with it
 
-	repairs sync.WaitGroup // subscriptions that look for the new home of their channel
+	tasks sync.WaitGroup
 }
+
+// closeTimeout limits the wait for goroutines when a store is closed. Nothing
+// can interrupt a client that logs in to a server which does not answer: it ends
+// by its own timeout, and does nothing more.
+const closeTimeout = 250 * time.Millisecond
 
 func (n *news) init(client redis.UniversalClient) {
 	n.client = client
-	n.done = make(chan struct{})
+	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.general = newSubscriber(func(ctx context.Context) *redis.PubSub {
 		return client.Subscribe(ctx)
 	}, false)
@@ -39,158 +45,75 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 		return nil, err
 	}
 	channel := s.channelOf(s.keyOf(req.Name))
-	channels := []string{channel}
-	if req.Fair {
-		channels = append(channels, channel+":"+req.Owner.Hex())
+	stops, err := s.news.subscribe(ctx, channel, wake, false)
+	if err == nil && req.Fair {
+		channel += ":" + req.Owner.Hex()
+		var more []func()
+		more, err = s.news.subscribe(ctx, channel, wake, true)
+		stops = append(stops, more...)
 	}
-	var stops []func()
 	stop = func() {
 		for _, stop := range stops {
 			stop()
 		}
 	}
-	for _, channel := range channels {
-		more, err := s.news.subscribe(ctx, channel, wake)
-		stops = append(stops, more...)
-		if err != nil {
-			stop()
-			return nil, fmt.Errorf("subscribing to %q: %w", channel, explain(err))
-		}
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("subscribing to %q: %w", channel, explain(err))
 	}
 	return stop, nil
 }
 
-func (n *news) subscribe(ctx context.Context, channel string, wake func()) (stops []func(), err error) {
-	w := &watcher{wake: wake}
+// subscribe subscribes to a channel, which may be used by this waiter alone.
+func (n *news) subscribe(ctx context.Context, channel string, wake func(), alone bool) (stops []func(), err error) {
+	w := &watcher{wake: wake, alone: alone}
 	if err := n.general.add(ctx, channel, w); err != nil {
 		return nil, err
 	}
 	stops = append(stops, func() { n.general.remove(channel, w) })
 	if cluster, ok := n.client.(clusterClient); ok {
-		stop, err := n.subscribeNode(ctx, cluster, channel, wake)
-		if err != nil {
+		shard := &shardWatch{news: n, cluster: cluster, channel: channel, wake: wake, alone: alone}
+		if err := shard.start(ctx); err != nil {
 			return stops, err
 		}
-		stops = append(stops, stop)
+		stops = append(stops, shard.stop)
 	}
 	return stops, nil
 }
 
-// subscribeNode subscribes on the server of the cluster that has the channel,
-// and again when another one has it.
-func (n *news) subscribeNode(ctx context.Context, cluster clusterClient, channel string, wake func()) (stop func(), err error) {
-	var mu sync.Mutex
-	var current *subscriber
-	stopped := false
-	w := &watcher{wake: wake}
-	var attempt func(ctx context.Context) error
-	attempt = func(ctx context.Context) error {
-		sub, err := n.node(ctx, cluster, channel)
-		if err == nil {
-			err = sub.add(ctx, channel, w)
-		}
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if stopped {
-			sub.remove(channel, w)
-			return nil
-		}
-		current = sub
-		return nil
-	}
-	w.lost = func() { // its server has failed, or has the channel no more
-		n.repair(func(ctx context.Context) bool {
-			mu.Lock()
-			over := stopped
-			mu.Unlock()
-			if over {
-				return true
-			}
-			cluster.ReloadState(ctx)
-			err := attempt(ctx)
-			wake() // what happened meanwhile is unknown
-			return err == nil
-		})
-	}
-	if err := attempt(ctx); err != nil {
-		return nil, err
-	}
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		stopped = true
-		if current != nil {
-			current.remove(channel, w)
-		}
-		w.silence()
-	}, nil
-}
-
-// repair tries until it works.
-func (n *news) repair(try func(context.Context) bool) {
+// start runs a task that close waits for, unless it is closed.
+func (n *news) start(task func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return
+		return false
 	}
-	n.repairs.Go(func() {
-		for {
-			ctx, cancel := context.WithTimeout(context.Background(), subscribeTimeout)
-			worked := try(ctx)
-			cancel()
-			if worked {
-				return
-			}
-			select {
-			case <-time.After(maxReconnect):
-			case <-n.done:
-				return
-			}
-		}
-	})
-}
-
-// node returns the subscriber to the server that has the channel.
-func (n *news) node(ctx context.Context, cluster clusterClient, channel string) (*subscriber, error) {
-	node, err := cluster.MasterForKey(ctx, channel)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return nil, driver.ErrClosed
-	}
-	if n.nodes == nil {
-		n.nodes = make(map[string]*subscriber)
-	}
-	addr := node.Options().Addr
-	sub := n.nodes[addr]
-	if sub == nil {
-		sub = newSubscriber(func(ctx context.Context) *redis.PubSub {
-			return node.SSubscribe(ctx)
-		}, true)
-		n.nodes[addr] = sub
-	}
-	return sub, nil
+	n.tasks.Go(task)
+	return true
 }
 
 func (n *news) close() {
 	n.mu.Lock()
+	n.closed = true
 	subs := []*subscriber{n.general}
-	if !n.closed {
-		n.closed = true
-		close(n.done)
-	}
-	for _, sub := range n.nodes {
-		subs = append(subs, sub)
+	for _, node := range n.nodes {
+		subs = append(subs, node.sub)
 	}
 	n.mu.Unlock()
+	n.cancel()
 	for _, sub := range subs {
-		sub.close()
+		sub.close(driver.ErrClosed)
 	}
-	n.repairs.Wait()
+	ended := make(chan struct{})
+	go func() {
+		for _, sub := range subs {
+			sub.loop.Wait()
+		}
+		n.tasks.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTimeout):
+	}
 }

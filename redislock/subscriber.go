@@ -6,22 +6,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
 )
 
 // subscriber shares one connection for messages among all who wait. It opens it
 // for the first and closes it some time after the last.
+//
+// Nobody but the goroutines of the connection talks to the server: those who
+// come and go leave a request, and never wait for longer than they want.
 type subscriber struct {
 	open    func(ctx context.Context) *redis.PubSub
 	sharded bool
+	ctx     context.Context // done when it is closed
+	cancel  context.CancelCauseFunc
 
 	mu       sync.Mutex
 	channels map[string]*channel
-	pubsub   *redis.PubSub // nil while there is no connection
+	requests []request     // not sent yet
+	asked    chan struct{} // there are some
 	running  bool
-	closed   bool
-	ending   chan struct{}
 
 	loop sync.WaitGroup
 }
@@ -36,36 +39,11 @@ type channel struct {
 	since     time.Time     // when the last watcher left
 }
 
-// watcher is one who waits for messages.
-type watcher struct {
-	wake func()
-	lost func() // called instead, in a sharded subscription, when it has ended; may be nil
-
-	mu   sync.Mutex
-	over bool
-}
-
-// call wakes, unless it is over.
-func (w *watcher) call(f func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.over {
-		f()
-	}
-}
-
-// silence makes sure that nothing is called any more.
-func (w *watcher) silence() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.over = true
-}
-
 const (
 	// linger is how long a channel stays subscribed after the last watcher has
 	// left: under contention the next one comes at once.
 	linger = 2 * time.Second
-	// heartbeat is how long a connection may be silent before it is tested.
+	// heartbeat is how often a connection is tested and tidied.
 	heartbeat = 2 * time.Second
 	// maxLingering limits the channels that linger.
 	maxLingering = 1024
@@ -76,32 +54,30 @@ const (
 )
 
 func newSubscriber(open func(context.Context) *redis.PubSub, sharded bool) *subscriber {
-	return &subscriber{open: open, sharded: sharded, channels: make(map[string]*channel), ending: make(chan struct{})}
+	s := &subscriber{open: open, sharded: sharded, channels: make(map[string]*channel), asked: make(chan struct{}, 1)}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
 }
 
 // add subscribes w and returns when the server has confirmed that.
 func (s *subscriber) add(ctx context.Context, name string, w *watcher) error {
 	s.mu.Lock()
-	if s.closed {
+	if s.ctx.Err() != nil {
 		s.mu.Unlock()
-		return driver.ErrClosed
+		return context.Cause(s.ctx)
 	}
 	ch := s.channels[name]
-	fresh := ch == nil
-	if fresh {
+	if ch == nil {
 		ch = &channel{watchers: make(map[*watcher]struct{}), confirmed: make(chan struct{}), failed: make(chan struct{})}
 		s.channels[name] = ch
+		s.askLocked(request{subscribe, name, ch})
 	}
 	ch.watchers[w] = struct{}{}
-	pubsub := s.pubsub
 	if !s.running {
 		s.running = true
-		s.loop.Go(s.run) // subscribes to all channels
+		s.loop.Go(s.run)
 	}
 	s.mu.Unlock()
-	if fresh && pubsub != nil {
-		s.subscribe(pubsub, name)
-	}
 	select {
 	case <-ch.confirmed:
 		return nil
@@ -110,36 +86,9 @@ func (s *subscriber) add(ctx context.Context, name string, w *watcher) error {
 	case <-ctx.Done():
 		s.remove(name, w)
 		return context.Cause(ctx)
-	case <-s.ending:
+	case <-s.ctx.Done():
 		s.remove(name, w)
-		return driver.ErrClosed
-	}
-}
-
-// subscribe asks the server. If that fails the connection is lost, and the loop
-// notices.
-func (s *subscriber) subscribe(pubsub *redis.PubSub, names ...string) {
-	ctx, cancel := context.WithTimeout(context.Background(), subscribeTimeout)
-	defer cancel()
-	if !s.sharded {
-		_ = pubsub.Subscribe(ctx, names...)
-		return
-	}
-	for _, name := range names { // one command cannot name channels of different slots
-		_ = pubsub.SSubscribe(ctx, name)
-	}
-}
-
-// unsubscribe is the reverse.
-func (s *subscriber) unsubscribe(pubsub *redis.PubSub, names ...string) {
-	ctx, cancel := context.WithTimeout(context.Background(), subscribeTimeout)
-	defer cancel()
-	if !s.sharded {
-		_ = pubsub.Unsubscribe(ctx, names...)
-		return
-	}
-	for _, name := range names {
-		_ = pubsub.SUnsubscribe(ctx, name)
+		return context.Cause(s.ctx)
 	}
 }
 
@@ -153,22 +102,62 @@ func (s *subscriber) remove(name string, w *watcher) {
 		return
 	}
 	delete(ch.watchers, w)
-	if len(ch.watchers) == 0 {
+	switch {
+	case len(ch.watchers) > 0:
+	case w.alone:
+		s.dropLocked(name)
+	default:
 		ch.since = time.Now()
 	}
+}
+
+// askLocked leaves a request for the connection.
+func (s *subscriber) askLocked(r request) {
+	s.requests = append(s.requests, r)
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+}
+
+// dropLocked unsubscribes. Requests go out in order: whoever comes for the same
+// channel later subscribes again, after that.
+func (s *subscriber) dropLocked(name string) {
+	delete(s.channels, name)
+	s.askLocked(request{verb: unsubscribe, name: name})
+}
+
+// tidy unsubscribes from what nobody has waited for in a while, and says whether
+// nothing is left.
+func (s *subscriber) tidy() (empty bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tidyLocked()
+}
+
+func (s *subscriber) tidyLocked() (empty bool) {
+	lingering := 0
+	for name, ch := range s.channels {
+		if len(ch.watchers) > 0 {
+			continue
+		}
+		if lingering++; time.Since(ch.since) > linger || lingering > maxLingering {
+			s.dropLocked(name)
+		}
+	}
+	return len(s.channels) == 0
 }
 
 // run keeps the connection while there are channels.
 func (s *subscriber) run() {
 	delay := minReconnect
 	for {
-		pubsub, names := s.connect()
-		if pubsub == nil {
+		l := s.connect()
+		if l == nil {
 			return
 		}
 		began := time.Now()
-		s.subscribe(pubsub, names...)
-		if !s.disconnected(pubsub, s.receive(pubsub)) {
+		if !s.disconnected(l.serve()) {
 			return
 		}
 		if time.Since(began) > heartbeat {
@@ -176,7 +165,7 @@ func (s *subscriber) run() {
 		}
 		select {
 		case <-time.After(delay):
-		case <-s.ending:
+		case <-s.ctx.Done():
 		}
 		delay = min(2*delay, maxReconnect)
 	}
@@ -184,91 +173,18 @@ func (s *subscriber) run() {
 
 // connect prepares a connection for all channels, or ends the loop if there are
 // none.
-func (s *subscriber) connect() (pubsub *redis.PubSub, names []string) {
+func (s *subscriber) connect() *line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetLocked()
-	for name := range s.channels {
-		names = append(names, name)
-	}
-	if len(names) == 0 || s.closed {
+	if s.tidyLocked() || s.ctx.Err() != nil {
 		s.running = false
-		return nil, nil
+		return nil
 	}
-	s.pubsub = s.open(context.Background())
-	return s.pubsub, names
-}
-
-// forgetLocked drops channels that nobody has waited for in a while.
-func (s *subscriber) forgetLocked() (names []string) {
-	lingering := 0
+	s.requests = nil // they were for the connection before
 	for name, ch := range s.channels {
-		if len(ch.watchers) > 0 {
-			continue
-		}
-		if lingering++; time.Since(ch.since) > linger || lingering > maxLingering {
-			delete(s.channels, name)
-			names = append(names, name)
-		}
+		s.askLocked(request{subscribe, name, ch})
 	}
-	return names
-}
-
-// receive hands on messages until the connection is lost, and returns why, or
-// until nobody needs it.
-func (s *subscriber) receive(pubsub *redis.PubSub) error {
-	ctx := context.Background()
-	tested := false
-	for {
-		message, err := pubsub.ReceiveTimeout(ctx, heartbeat)
-		switch m := message.(type) {
-		case *redis.Message:
-			s.tell(m.Channel)
-		case *redis.Subscription:
-			if !s.heard(m) {
-				return errMoved
-			}
-		}
-		switch {
-		case err == nil:
-			tested = false
-		case !isTimeout(err) || tested:
-			return err
-		default:
-			if s.tidy(pubsub) {
-				return nil
-			}
-			tested = true
-			if err := pubsub.Ping(ctx); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// tidy unsubscribes from what nobody needs, and says whether nothing is left.
-func (s *subscriber) tidy(pubsub *redis.PubSub) (empty bool) {
-	s.mu.Lock()
-	names := s.forgetLocked()
-	empty = len(s.channels) == 0
-	s.mu.Unlock()
-	if len(names) == 0 || empty {
-		return empty
-	}
-	s.unsubscribe(pubsub, names...)
-	// Somebody may have come in between, whose subscription was undone.
-	s.mu.Lock()
-	var again []string
-	for _, name := range names {
-		if s.channels[name] != nil {
-			again = append(again, name)
-		}
-	}
-	s.mu.Unlock()
-	if len(again) > 0 {
-		s.subscribe(pubsub, again...)
-	}
-	return false
+	return newLine(s)
 }
 
 // tell wakes who waits for a channel.
@@ -276,40 +192,80 @@ func (s *subscriber) tell(name string) {
 	s.mu.Lock()
 	var woken []*watcher
 	if ch := s.channels[name]; ch != nil {
-		for w := range ch.watchers {
-			woken = append(woken, w)
-		}
+		woken = ch.listLocked()
 	}
 	s.mu.Unlock()
-	for _, w := range woken {
+	wakeAll(woken)
+}
+
+func (ch *channel) listLocked() []*watcher {
+	list := make([]*watcher, 0, len(ch.watchers))
+	for w := range ch.watchers {
+		list = append(list, w)
+	}
+	return list
+}
+
+func wakeAll(list []*watcher) {
+	for _, w := range list {
 		w.call(w.wake)
 	}
 }
 
-// heard takes the server's confirmation. It says no when the server has ended a
-// subscription by itself, as it does when the channel moved to another one.
-func (s *subscriber) heard(m *redis.Subscription) bool {
+// confirmed takes the server's confirmation.
+func (s *subscriber) confirmed(ch *channel) {
 	s.mu.Lock()
-	ch := s.channels[m.Channel]
-	again := false
-	switch {
-	case m.Kind == "subscribe" || m.Kind == "ssubscribe":
-		if ch != nil && !ch.active {
-			ch.active = true
-			again = isClosed(ch.confirmed)
-			if !again {
-				close(ch.confirmed)
-			}
-		}
-	case s.sharded && ch != nil && ch.active:
-		s.mu.Unlock()
-		return false
+	ch.active = true
+	var woken []*watcher
+	if isClosed(ch.confirmed) { // after a reconnection: messages may have been missed
+		woken = ch.listLocked()
+	} else {
+		close(ch.confirmed)
 	}
 	s.mu.Unlock()
-	if again { // after a reconnection: messages may have been missed
-		s.tell(m.Channel)
+	wakeAll(woken)
+}
+
+// refused takes the server's refusal. Those who were subscribed before are on
+// their own from now on.
+func (s *subscriber) refused(name string, ch *channel, err error) {
+	s.mu.Lock()
+	if s.channels[name] == ch {
+		delete(s.channels, name)
 	}
-	return true
+	var lost []*watcher
+	if isClosed(ch.confirmed) {
+		lost = ch.listLocked()
+	} else {
+		ch.err = err
+		close(ch.failed)
+	}
+	s.mu.Unlock()
+	s.lose(lost)
+}
+
+// ended takes note that the server has ended a subscription by itself, as it does
+// when the channel has moved to another one.
+func (s *subscriber) ended(name string) {
+	s.mu.Lock()
+	var lost []*watcher
+	if ch := s.channels[name]; ch != nil && ch.active {
+		delete(s.channels, name)
+		lost = ch.listLocked()
+	}
+	s.mu.Unlock()
+	s.lose(lost)
+}
+
+// lose tells watchers that their subscription has ended.
+func (*subscriber) lose(list []*watcher) {
+	for _, w := range list {
+		if w.lost == nil {
+			w.call(w.wake)
+			continue
+		}
+		w.call(w.lost)
+	}
 }
 
 func isClosed(c chan struct{}) bool {
@@ -321,56 +277,35 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// errMoved: the server has ended a subscription, because another one has the
-// channel now.
-var errMoved = errors.New("the channel has moved to another server")
-
 // disconnected cleans up after a connection. It says whether to open another.
-func (s *subscriber) disconnected(pubsub *redis.PubSub, err error) bool {
+func (s *subscriber) disconnected(err error) bool {
 	s.mu.Lock()
-	s.pubsub = nil
 	var lost []*watcher
 	for name, ch := range s.channels {
 		ch.active = false
 		switch {
-		case !isClosed(ch.confirmed) && err != nil: // those who subscribe do without
+		case !isClosed(ch.confirmed) && !errors.Is(err, errUnneeded): // those who subscribe do without
 			delete(s.channels, name)
 			ch.err = err
 			close(ch.failed)
 		case isClosed(ch.confirmed) && s.sharded: // where it is now, others find out
 			delete(s.channels, name)
-			for w := range ch.watchers {
-				lost = append(lost, w)
-			}
+			lost = append(lost, ch.listLocked()...)
 		}
 	}
-	again := len(s.channels) > 0 && !s.closed
+	again := len(s.channels) > 0 && s.ctx.Err() == nil
 	if !again {
 		s.running = false
 	}
 	s.mu.Unlock()
-	_ = pubsub.Close()
-	for _, w := range lost {
-		w.call(w.lost)
-	}
+	s.lose(lost)
 	return again
 }
 
-func isTimeout(err error) bool {
-	t, ok := err.(interface{ Timeout() bool })
-	return ok && t.Timeout()
-}
-
-func (s *subscriber) close() {
+// close ends the connection. Those who still subscribe get the cause. It does not
+// wait; that does s.loop.
+func (s *subscriber) close(cause error) {
 	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.ending)
-	}
-	pubsub := s.pubsub
-	s.mu.Unlock()
-	if pubsub != nil {
-		_ = pubsub.Close() // ends the receiving
-	}
-	s.loop.Wait()
+	defer s.mu.Unlock()
+	s.cancel(cause)
 }

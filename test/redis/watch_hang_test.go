@@ -1,0 +1,89 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/proxy"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+// promptly is short compared with the client's timeouts, of 3 and 5 s.
+const promptly = 1500 * time.Millisecond
+
+// TestWatchHeedsItsContext: also when the server accepts connections and then
+// hangs. And the store can be closed meanwhile.
+func TestWatchHeedsItsContext(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	for _, scheme := range []string{"redis", "redis+cluster"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			store, err := open(t.Context(), scheme+"://"+listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			watchInVain(t, store)
+			watchInVain(t, store) // while the client still connects
+			closePromptly(t, store)
+		})
+	}
+}
+
+// TestWatchHeedsItsContextOnAnOldConnection: the same when the server stops to
+// answer later.
+func TestWatchHeedsItsContextOnAnOldConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	p := proxy.Run(t, server.Addr())
+	store, err := open(t.Context(), "redis://"+p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stop := watch(t, store, driver.Request{Name: "before", Owner: driver.NewOwner()})
+	defer stop()
+	p.Hang(true)
+	p.Hold()
+	watchInVain(t, store)
+	p.Reset() // the client connects again, to a server that hangs
+	watchInVain(t, store)
+	closePromptly(t, store)
+}
+
+// watchInVain demands that Watch gives up when its context does.
+func watchInVain(t *testing.T, store driver.Store) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			_, err := store.(driver.Watcher).Watch(ctx, driver.Request{Name: fmt.Sprint(i), Owner: driver.NewOwner()}, func() {})
+			if took := time.Since(began); err == nil || took > promptly {
+				t.Errorf("Watch with a context of 100 ms returned %v after %v", err, took)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func closePromptly(t *testing.T, store driver.Store) {
+	t.Helper()
+	began := time.Now()
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > promptly {
+		t.Errorf("Close took %v while the server hangs; want less than %v", took, promptly)
+	}
+}
