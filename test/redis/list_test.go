@@ -102,7 +102,7 @@ func TestLookingAroundLeaves(t *testing.T) {
 			return ctx, cancel
 		},
 	}
-	check := func(t *testing.T, url string, pause func() error) {
+	check := func(t *testing.T, url string, hanging ...*servers.Server) {
 		t.Helper()
 		stores := map[string]driver.Store{}
 		for _, protocol := range protocols {
@@ -115,8 +115,15 @@ func TestLookingAroundLeaves(t *testing.T) {
 				stores[protocol+", "+state] = store
 			}
 		}
-		if err := pause(); err != nil {
-			t.Fatal(err)
+		for _, server := range hanging {
+			if err := server.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { // the stores close sooner then
+				if err := server.Resume(); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 		for name, store := range stores {
 			for what, look := range looks {
@@ -139,17 +146,12 @@ func TestLookingAroundLeaves(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
 		server := servers.Run(t, servers.Redis)
-		check(t, server.URL(), server.Pause)
+		check(t, server.URL(), server)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := servers.RunCluster(t)
-		check(t, c.URL(), func() (err error) {
-			for _, node := range c.Nodes {
-				err = errors.Join(err, node.Pause())
-			}
-			return err
-		})
+		check(t, c.URL(), c.Nodes...)
 	})
 }
 
@@ -169,6 +171,11 @@ func TestQuorumClosesBesideAHangingMember(t *testing.T) {
 	if err := group[0].Pause(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := group[0].Resume(); err != nil {
+			t.Error(err)
+		}
+	})
 	acquire(t, store, "x")
 	if n := len(listed(t, store, "")); n != 1 {
 		t.Errorf("%d locks are listed; want one", n)
