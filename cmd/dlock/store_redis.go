@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -25,7 +28,7 @@ func openRedis(_ context.Context, from storeURL) (*openStore, error) {
 		return nil, usagef("%w", err)
 	}
 	place := redisPlace(from)
-	return &openStore{Store: store, identity: "redis:" + place, display: from.scheme + "://" + place}, nil
+	return &openStore{Store: store, identity: "redis:" + redisIdentity(from), display: from.scheme + "://" + place}, nil
 }
 
 // quietRedis keeps the client's own log off the terminal: what matters comes back
@@ -47,6 +50,40 @@ func redisPlace(from storeURL) string {
 		place += "?protocol=plain"
 	}
 	return place
+}
+
+// redisIdentity is the same for all spellings of a store: without what has a
+// default, and whatever the order of the hosts.
+func redisIdentity(from storeURL) string {
+	rest := strings.TrimPrefix(from.rest, "//")
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = rest[at+1:]
+	}
+	list, path, _ := strings.Cut(rest, "/")
+	hosts := strings.Split(strings.ToLower(list), ",")
+	for i, host := range hosts {
+		host = strings.TrimSuffix(host, ":"+defaultRedisPort(from.scheme))
+		hosts[i] = cmp.Or(host, "localhost")
+	}
+	slices.Sort(hosts)
+	// A query that cannot be read was refused before.
+	query, _ := url.ParseQuery(from.query)
+	master, db := "", cmp.Or(query.Get("db"), path)
+	if from.scheme == "redis+sentinel" {
+		master, db = path, query.Get("db")
+	}
+	if number, err := strconv.Atoi(cmp.Or(db, "0")); err == nil {
+		db = strconv.Itoa(number) // 00 is 0
+	}
+	protocol := cmp.Or(query.Get("protocol"), "redisson")
+	return strings.Join([]string{strings.Join(slices.Compact(hosts), ","), master, db, protocol}, "/")
+}
+
+func defaultRedisPort(scheme string) string {
+	if scheme == "redis+sentinel" {
+		return "26379"
+	}
+	return "6379"
 }
 
 // openRedlock opens redlock://host:port,host:port,host:port: a quorum of
@@ -92,12 +129,17 @@ func openRedlock(_ context.Context, from storeURL) (*openStore, error) {
 		_ = closeMembers()
 		return nil, usagef("%w", err)
 	}
+	from.query = query.Encode() // with the protocol
 	place := redisPlace(storeURL{scheme: from.scheme, rest: hosts + "/" + db})
-	return &openStore{Store: store, identity: "redlock:" + place, display: "redlock://" + place, closeMore: closeMembers}, nil
+	return &openStore{Store: store, identity: "redlock:" + redisIdentity(from), display: "redlock://" + place, closeMore: closeMembers}, nil
 }
 
 // redlockQuery are the parameters of each member.
 func redlockQuery(text string) (url.Values, error) {
+	if strings.Contains(text, "@") {
+		// The '?' may be one of the password.
+		return nil, usagef("an '@' follows the '?' of the store URL: write '?' as %%3F in a password, and '@' as %%40 in a parameter")
+	}
 	query, err := url.ParseQuery(text)
 	if err != nil {
 		return nil, usagef("what follows the '?' of the store URL cannot be read")
