@@ -2,10 +2,7 @@ package redislock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -88,13 +85,6 @@ const (
 	sent
 	over
 )
-
-// command is never repeated by the client: whether that is safe, this package
-// decides.
-type command struct{ *redis.Cmd }
-
-// NoRetry tells the client so.
-func (command) NoRetry() bool { return true }
 
 var calls = sync.Pool{New: func() any { return &call{signal: make(chan turn, 1)} }}
 
@@ -299,126 +289,6 @@ func (s *sender) hurry() {
 		s.late.Reset(patience)
 	default:
 		s.sendLocked()
-	}
-}
-
-// sweepLaterLocked makes sure that contexts are looked at while anybody waits.
-func (s *sender) sweepLaterLocked() {
-	if !s.sweeping {
-		s.sweeping = true
-		s.sweeper.Reset(sweepInterval)
-	}
-}
-
-// sweep tells the callers whose context is done. Calls that were not sent yet are
-// not sent at all.
-func (s *sender) sweep() {
-	s.mu.Lock()
-	waiting := slices.Clone(s.queue)
-	for _, batch := range s.underway {
-		for _, c := range batch {
-			if c.state == sent {
-				waiting = append(waiting, c)
-			}
-		}
-	}
-	contexts, serials := make([]context.Context, len(waiting)), make([]uint64, len(waiting))
-	for i, c := range waiting {
-		contexts[i], serials[i] = c.ctx, c.serial
-	}
-	s.mu.Unlock()
-	ended := make([]bool, len(waiting))
-	for i, ctx := range contexts {
-		ended[i] = ctx.Err() != nil // which may be anybody's code
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, c := range waiting {
-		if ended[i] && c.serial == serials[i] && (c.state == queued || c.state == sent) {
-			c.state = over
-			c.signal <- left
-		}
-	}
-	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool { return c.state == over })
-	s.sweeping = false
-	if len(s.queue) > 0 || len(s.underway) > 0 {
-		s.sweepLaterLocked()
-	}
-}
-
-// execAll runs the calls of a batch in one pipeline, and says whether the server
-// answered.
-func (s *sender) execAll(batch []*call) (answered bool) {
-	n := 0
-	for _, c := range batch {
-		n += len(c.commands)
-	}
-	commands := make([]redis.Cmder, 0, n+1)
-	for _, c := range batch {
-		commands = append(commands, c.commands...)
-	}
-	answered, acked := s.exec(context.Background(), commands)
-	for _, c := range batch {
-		c.acked = acked
-	}
-	return answered
-}
-
-// exec runs commands, and says whether the server answered and enough replicas
-// acknowledged. The commands' own errors are in them.
-func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered bool, acked error) {
-	var wait *redis.Cmd
-	all := commands
-	if s.replicas > 0 { // one for all, on the same connection
-		wait = redis.NewCmd(ctx, "wait", s.replicas, millis(s.ackTimeout))
-		all = append(commands[:len(commands):len(commands)], command{wait})
-	}
-	if len(all) == 1 {
-		_ = s.client.Process(ctx, all[0])
-	} else {
-		pipe := s.client.Pipeline()
-		for _, cmd := range all {
-			_ = pipe.Process(ctx, cmd) // only queues it
-		}
-		_, _ = pipe.Exec(ctx)
-	}
-	if wait != nil {
-		acked = s.acknowledged(wait)
-	}
-	for _, cmd := range commands {
-		if err := cmd.Err(); unanswered(err) || err != nil && strings.HasPrefix(err.Error(), "MOVED") {
-			s.lookForMasters(ctx)
-			return false, acked
-		}
-	}
-	return true, acked
-}
-
-// acknowledged reads the reply to WAIT.
-func (s *sender) acknowledged(wait *redis.Cmd) error {
-	if err := wait.Err(); err != nil {
-		return explain(err)
-	}
-	if n, _ := wait.Val().(int64); n < int64(s.replicas) {
-		return fmt.Errorf("%w: %d of %d within %v", ErrNotReplicated, n, s.replicas, s.ackTimeout)
-	}
-	return nil
-}
-
-// unanswered says that an error is not the server's.
-func unanswered(err error) bool {
-	if err == nil {
-		return false
-	}
-	_, reply := errors.AsType[redis.Error](err)
-	return !reply
-}
-
-// lookForMasters makes the client of a cluster find out who has taken over from
-// a server that does not answer. It would do so itself if it repeated commands.
-func (s *sender) lookForMasters(ctx context.Context) {
-	if s.reload != nil {
-		s.reload(ctx) // in the background
 	}
 }
 

@@ -1,0 +1,93 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// command is never repeated by the client: whether that is safe, this package
+// decides.
+type command struct{ *redis.Cmd }
+
+// NoRetry tells the client so.
+func (command) NoRetry() bool { return true }
+
+// execAll runs the calls of a batch in one pipeline, and says whether the server
+// answered.
+func (s *sender) execAll(batch []*call) (answered bool) {
+	n := 0
+	for _, c := range batch {
+		n += len(c.commands)
+	}
+	commands := make([]redis.Cmder, 0, n+1)
+	for _, c := range batch {
+		commands = append(commands, c.commands...)
+	}
+	answered, acked := s.exec(context.Background(), commands)
+	for _, c := range batch {
+		c.acked = acked
+	}
+	return answered
+}
+
+// exec runs commands, and says whether the server answered and enough replicas
+// acknowledged. The commands' own errors are in them.
+func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered bool, acked error) {
+	var wait *redis.Cmd
+	all := commands
+	if s.replicas > 0 { // one for all, on the same connection
+		wait = redis.NewCmd(ctx, "wait", s.replicas, millis(s.ackTimeout))
+		all = append(commands[:len(commands):len(commands)], command{wait})
+	}
+	if len(all) == 1 {
+		_ = s.client.Process(ctx, all[0])
+	} else {
+		pipe := s.client.Pipeline()
+		for _, cmd := range all {
+			_ = pipe.Process(ctx, cmd) // only queues it
+		}
+		_, _ = pipe.Exec(ctx)
+	}
+	if wait != nil {
+		acked = s.acknowledged(wait)
+	}
+	for _, cmd := range commands {
+		if err := cmd.Err(); unanswered(err) || err != nil && strings.HasPrefix(err.Error(), "MOVED") {
+			s.lookForMasters(ctx)
+			return false, acked
+		}
+	}
+	return true, acked
+}
+
+// acknowledged reads the reply to WAIT.
+func (s *sender) acknowledged(wait *redis.Cmd) error {
+	if err := wait.Err(); err != nil {
+		return explain(err)
+	}
+	if n, _ := wait.Val().(int64); n < int64(s.replicas) {
+		return fmt.Errorf("%w: %d of %d within %v", ErrNotReplicated, n, s.replicas, s.ackTimeout)
+	}
+	return nil
+}
+
+// unanswered says that an error is not the server's.
+func unanswered(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, reply := errors.AsType[redis.Error](err)
+	return !reply
+}
+
+// lookForMasters makes the client of a cluster find out who has taken over from
+// a server that does not answer. It would do so itself if it repeated commands.
+func (s *sender) lookForMasters(ctx context.Context) {
+	if s.reload != nil {
+		s.reload(ctx) // in the background
+	}
+}
