@@ -31,6 +31,41 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 	}
 }
 
+// Find describes the lock of that name, whoever holds it, and says whether it is
+// held. The error wraps [ErrUnsupported] where the store cannot tell.
+func (c *Client) Find(ctx context.Context, name string) (driver.Info, bool, error) {
+	if err := driver.CheckName(name); err != nil {
+		return driver.Info{}, false, err
+	}
+	looker, ok := c.store.(driver.Looker)
+	if !ok {
+		return c.findByList(ctx, name)
+	}
+	if err := c.life.begin(); err != nil {
+		return driver.Info{}, false, err
+	}
+	defer c.life.end()
+	bounded, cancel := c.bounded(ctx)
+	defer cancel()
+	info, held, err := looker.Look(bounded, name)
+	if err = c.explain(ctx, bounded, err); err != nil {
+		return driver.Info{}, false, fmt.Errorf("looking for %q: %w", name, err)
+	}
+	return info, held, nil
+}
+
+func (c *Client) findByList(ctx context.Context, name string) (driver.Info, bool, error) {
+	for info, err := range c.Locks(ctx, name) {
+		if err != nil {
+			return driver.Info{}, false, err
+		}
+		if info.Name == name {
+			return info, true, nil
+		}
+	}
+	return driver.Info{}, false, nil
+}
+
 // Break takes name from whoever holds it with that token, and from nobody else:
 // the error wraps [ErrNotHeld] if the lock is free or was acquired again since
 // the token was read. The holder finds out at its next renewal; until then two

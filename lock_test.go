@@ -361,6 +361,9 @@ func TestFairWhereTheStoreIsNot(t *testing.T) {
 		if _, err := bare.Diagnose(t.Context()); !errors.Is(err, dlock.ErrUnsupported) {
 			t.Errorf("Diagnose: %v; want ErrUnsupported", err)
 		}
+		if _, _, err := bare.Find(t.Context(), "x"); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Find: %v; want ErrUnsupported", err)
+		}
 		for _, err := range bare.Locks(t.Context(), "") {
 			if !errors.Is(err, dlock.ErrUnsupported) {
 				t.Errorf("Locks: %v; want ErrUnsupported", err)

@@ -67,6 +67,7 @@ type need struct {
 var (
 	needWatcher = need{"Watcher", offers[driver.Watcher]}
 	needLister  = need{"Lister", offers[driver.Lister]}
+	needLooker  = need{"Looker", offers[driver.Looker]}
 	needBreaker = need{"Breaker", offers[driver.Breaker]}
 	needBatch   = need{"BatchAcquirer", offers[driver.BatchAcquirer]}
 	needRaiser  = need{"TokenRaiser", offers[driver.TokenRaiser]}

@@ -101,6 +101,42 @@ var listClauses = []clause{
 			}
 		},
 	},
+	{
+		id:     "look",
+		demand: `Looker.Look: "describes the lock of that name as List does", that very name; "returns false if the lock is not held"`,
+		needs:  []need{needLister, needLooker},
+		check: func(p *probe) {
+			a, b := p.open2()
+			name := p.name("x")
+			longer := a.take(name+"y", p.long)
+			b.notFound(name, "only a longer name is held")
+			req := p.request(name, p.long)
+			req.Holder = p.holder("of the shorter name")
+			grant := a.acquire(req)
+			info, ok, err := b.Store.(driver.Looker).Look(p.ctx, name)
+			want := b.list(name)[name]
+			switch {
+			case err != nil:
+				p.failf("Look of %q: %v", name, err)
+			case !ok:
+				p.failf("%q is held and not found", name)
+			case info.Name != name || info.Token != grant.Token || info.Holder != req.Holder || info.Since.IsZero() != want.Since.IsZero():
+				p.failf("listed is %+v, found is %+v", want, info)
+			case info.Remaining < p.long/2 || info.Remaining > p.long+p.traits.Granularity:
+				p.failf("granted a moment ago for %v, found as having %v left", p.long, info.Remaining)
+			}
+			a.released(grant)
+			b.notFound(name, "it was released")
+			a.released(longer)
+		},
+	},
+}
+
+// notFound demands that Look finds no lock.
+func (c *peer) notFound(name, because string) {
+	if info, ok, err := c.Store.(driver.Looker).Look(c.p.ctx, name); ok || err != nil {
+		c.p.failf("Look of %q: want nothing (%s), got: %+v, %v", name, because, info, err)
+	}
 }
 
 // list demands a list without errors and repetitions.

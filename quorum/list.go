@@ -17,7 +17,7 @@ import (
 // has with the same token and holder. It reads all lists before it yields anything.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		locks, err := s.list(ctx, prefix)
+		locks, err := s.heldByMajority(ctx, func(ctx context.Context, m *member) ([]driver.Info, error) { return m.list(ctx, prefix) })
 		if err != nil {
 			yield(driver.Info{}, err)
 			return
@@ -30,6 +30,34 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 	}
 }
 
+// Look implements driver.Looker, for members that are no Lookers by their lists.
+func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+	locks, err := s.heldByMajority(ctx, func(ctx context.Context, m *member) ([]driver.Info, error) { return m.look(ctx, name) })
+	if err != nil || len(locks) == 0 {
+		return driver.Info{}, false, err
+	}
+	return locks[0], true, nil
+}
+
+// look returns the lock of that name, if the member holds it.
+func (m *member) look(ctx context.Context, name string) ([]driver.Info, error) {
+	looker, ok := m.store.(driver.Looker)
+	if !ok {
+		infos, err := m.list(ctx, name)
+		return slices.DeleteFunc(infos, func(info driver.Info) bool { return info.Name != name }), err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience*m.timeout, errUnanswered)
+	defer cancel()
+	info, held, err := looker.Look(ctx, name)
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errUnanswered):
+		return nil, errUnanswered
+	case err != nil || !held:
+		return nil, err
+	}
+	return []driver.Info{info}, nil
+}
+
 // lock is what tells a lock from others of the same name.
 type lock struct {
 	name   string
@@ -37,14 +65,13 @@ type lock struct {
 	holder driver.Holder
 }
 
-func (s *Store) list(ctx context.Context, prefix string) ([]driver.Info, error) {
+// heldByMajority asks every member for locks, and returns those that a majority has.
+func (s *Store) heldByMajority(ctx context.Context, ask func(context.Context, *member) ([]driver.Info, error)) ([]driver.Info, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.end()
-	lists, _, err := survey(ctx, s, func(ctx context.Context, m *member) ([]driver.Info, error) {
-		return m.list(ctx, prefix)
-	})
+	lists, _, err := survey(ctx, s, ask)
 	if err != nil {
 		return nil, fmt.Errorf("listing locks: %w", err)
 	}

@@ -31,9 +31,9 @@ type Options struct {
 
 // Store is a quorum of stores. See [New].
 //
-// It is a driver.Watcher, Lister and Breaker, as far as a majority of its members
-// is: otherwise these calls return an error that wraps driver.ErrUnsupported. It
-// is a driver.Diagnoser as well.
+// It is a driver.Watcher, Lister, Looker and Breaker, as far as a majority of its
+// members is: otherwise these calls return an error that wraps
+// driver.ErrUnsupported. It is a driver.Diagnoser as well.
 //
 // What an owner has is known to the Store that it asked. Through another one its
 // grants can be renewed and released as they came, with their Handle, but not by

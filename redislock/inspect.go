@@ -27,6 +27,18 @@ func (s *Store) inspect(ctx context.Context, keys []string) ([]driver.Info, erro
 	return infos, nil
 }
 
+// Look implements driver.Looker.
+func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+	if err := s.usable(ctx); err != nil {
+		return driver.Info{}, false, err
+	}
+	infos, err := s.inspect(ctx, []string{s.keyOf(name)})
+	if err != nil || len(infos) == 0 {
+		return driver.Info{}, false, err
+	}
+	return infos[0], true, nil
+}
+
 // evalInspect runs the script for each of the keys, all in one pipeline. A server
 // that has forgotten the script is sent it once, with the first of them; in a
 // cluster whose keys are just moving it may have to be sent with each.

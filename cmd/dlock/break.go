@@ -45,7 +45,7 @@ The exit status is 1 if the lock is not held with that token.`,
 }
 
 func (a *app) breakLock(ctx context.Context, client *dlock.Client, name string, token uint64) error {
-	before, wasHeld, err := lookup(ctx, client, name)
+	before, wasHeld, err := client.Find(ctx, name)
 	if err != nil && !errors.Is(err, dlock.ErrUnsupported) {
 		return err
 	}

@@ -155,7 +155,7 @@ func (e *execution) announceWaiting(ctx context.Context, client *dlock.Client, o
 		return
 	case <-time.After(noticeDelay):
 	}
-	info, held, err := lookup(ctx, client, e.name)
+	info, held, err := client.Find(ctx, e.name)
 	select {
 	case <-over:
 		return

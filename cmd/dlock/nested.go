@@ -71,7 +71,7 @@ func (e *execution) refuseSelfWait(ctx context.Context, client *dlock.Client, st
 	if !inherited {
 		return nil
 	}
-	info, held, err := lookup(ctx, client, e.name)
+	info, held, err := client.Find(ctx, e.name)
 	switch {
 	case errors.Is(err, dlock.ErrUnsupported):
 	case err != nil:

@@ -35,7 +35,7 @@ With --json it prints one JSON object, {"name":...,"held":false} or the fields o
 				return classify(err)
 			}
 			return a.withClient(cmd.Context(), func(client *dlock.Client, _ *openStore) error {
-				info, held, err := lookup(cmd.Context(), client, name)
+				info, held, err := client.Find(cmd.Context(), name)
 				switch {
 				case err != nil:
 					return err

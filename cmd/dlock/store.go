@@ -115,16 +115,3 @@ func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore
 	_ = store.Close()
 	return classify(err)
 }
-
-// lookup finds one held lock. Stores list by prefix only.
-func lookup(ctx context.Context, client *dlock.Client, name string) (driver.Info, bool, error) {
-	for info, err := range client.Locks(ctx, name) {
-		if err != nil {
-			return driver.Info{}, false, err
-		}
-		if info.Name == name {
-			return info, true, nil
-		}
-	}
-	return driver.Info{}, false, nil
-}

@@ -83,6 +83,10 @@ func TestLookingAroundLeaves(t *testing.T) {
 			_, err := s.(driver.Diagnoser).Diagnose(ctx)
 			return err
 		},
+		"Look": func(ctx context.Context, s driver.Store) error {
+			_, _, err := s.(driver.Looker).Look(ctx, "x")
+			return err
+		},
 		"List": func(ctx context.Context, s driver.Store) error {
 			for _, err := range s.(driver.Lister).List(ctx, "") {
 				if err != nil {
@@ -319,6 +323,13 @@ func TestListAsksForManyKeysAtOnce(t *testing.T) {
 		}
 		if n := trips.trips() - before; n > 2*keys/100 {
 			t.Errorf("%v: %d keys were looked through in %d round trips", protocol, 2*keys, n)
+		}
+		before = trips.trips()
+		if _, held, err := store.Look(t.Context(), fmt.Sprintf("%v lock 7", protocol)); !held || err != nil {
+			t.Errorf("%v: a lock that is held is not found: %v", protocol, err)
+		}
+		if n := trips.trips() - before; n > 2 {
+			t.Errorf("%v: one lock was found in %d round trips; want two", protocol, n)
 		}
 		info, err := raw.Info(t.Context(), "commandstats").Result()
 		if err != nil {

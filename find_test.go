@@ -1,0 +1,63 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// looking is a store that can look for one lock, and cannot list.
+type looking struct{ *memlock.Store }
+
+func (s looking) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+	if ctx.Err() != nil {
+		return driver.Info{}, false, context.Cause(ctx)
+	}
+	for info := range s.Store.List(ctx, name) {
+		if info.Name == name {
+			return info, true, nil
+		}
+	}
+	return driver.Info{}, false, nil
+}
+
+func (looking) List(context.Context, string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, errors.New("too much to list")) }
+}
+
+// TestFind: one lock is found by its whole name, with or without the store's help.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	for kind, store := range map[string]driver.Store{"Lister": memlock.New(), "Looker": looking{memlock.New()}} {
+		c := dlock.New(store, nil)
+		longer, err := c.Lock(t.Context(), "xy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, held, err := c.Find(t.Context(), "x"); held || err != nil {
+			t.Errorf("%s: x is free, found is %+v, %v, %v", kind, info, held, err)
+		}
+		if info, held, err := c.Find(t.Context(), "xy"); !held || err != nil || info.Name != "xy" || info.Token != longer.Token() {
+			t.Errorf("%s: xy is held with token %d, found is %+v, %v, %v", kind, longer.Token(), info, held, err)
+		}
+		if _, _, err := c.Find(t.Context(), "a\nb"); !errors.Is(err, dlock.ErrBadName) {
+			t.Errorf("%s: want ErrBadName, got: %v", kind, err)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := c.Find(over, "xy"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: want the end of the context, got: %v", kind, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Find(t.Context(), "xy"); !errors.Is(err, dlock.ErrClosed) {
+			t.Errorf("%s, after Close: want ErrClosed, got: %v", kind, err)
+		}
+	}
+}
