@@ -151,7 +151,8 @@ func TestWakeUpAfterClusterFailover(t *testing.T) {
 	c := servers.RunCluster(t)
 	const name = "moved"
 	_, holder := openURL(t, c.URL())
-	store, client := openURL(t, c.URL())
+	store, _ := openURL(t, c.URL())
+	_, client := openURL(t, c.URL())
 	lease, err := holder.Lock(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
@@ -175,6 +176,12 @@ func TestWakeUpAfterClusterFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const channel = "redisson_lock__channel:{" + name + "}"
+	before := clients(t, old.Addr())[0]
+	eventually(t, "both are subscribed", func() bool {
+		n, err := before.PubSubShardNumSub(t.Context(), channel).Result()
+		return err == nil && n[channel] == 2
+	})
 	if err := old.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -183,13 +190,12 @@ func TestWakeUpAfterClusterFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw := clients(t, next.Addr())[0]
-	const channel = "redisson_lock__channel:{" + name + "}"
 	eventually(t, "the new master has the sharded subscription", func() bool {
 		n, err := raw.PubSubShardNumSub(t.Context(), channel).Result()
 		return err == nil && n[channel] > 0
 	})
 	mu.Lock()
-	before := wakes
+	wakesBefore := wakes
 	mu.Unlock()
 	if err := raw.SPublish(t.Context(), channel, "0").Err(); err != nil { // as Redisson does it
 		t.Fatal(err)
@@ -197,7 +203,7 @@ func TestWakeUpAfterClusterFailover(t *testing.T) {
 	eventually(t, "a message on the new master wakes", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return wakes > before
+		return wakes > wakesBefore
 	})
 	// The lock may be lost with the old master, or not.
 	if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, dlock.ErrNotHeld) {
