@@ -197,10 +197,10 @@ func TestWakeUpAfterClusterFailover(t *testing.T) {
 	mu.Lock()
 	wakesBefore := wakes
 	mu.Unlock()
-	if err := raw.SPublish(t.Context(), channel, "0").Err(); err != nil { // as Redisson does it
-		t.Fatal(err)
-	}
 	eventually(t, "a message on the new master wakes", func() bool {
+		if err := raw.SPublish(t.Context(), channel, "0").Err(); err != nil { // as Redisson does it
+			t.Fatal(err)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		return wakes > wakesBefore
