@@ -38,6 +38,10 @@ type sender struct {
 	closed   bool
 
 	running sync.WaitGroup // pipelines under way
+
+	// calls to use again. No other sender uses them: sweep looks at calls that
+	// may be over by then, with mu held.
+	calls sync.Pool
 }
 
 const (
@@ -86,10 +90,9 @@ const (
 	over
 )
 
-var calls = sync.Pool{New: func() any { return &call{signal: make(chan turn, 1)} }}
-
 func newSender(client redis.UniversalClient) *sender {
 	s := &sender{client: client, readTimeout: readTimeout(client)}
+	s.calls.New = func() any { return &call{signal: make(chan turn, 1)} }
 	if cluster, ok := client.(clusterClient); ok {
 		s.reload = cluster.ReloadState
 	}
@@ -131,7 +134,7 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 		s.finish(nil, answered)
 		return acked
 	}
-	c := calls.Get().(*call)
+	c := s.calls.Get().(*call)
 	c.ctx, c.commands, c.patient, c.state = ctx, append(c.commands[:0], commands...), patient, queued
 	c.serial++
 	switch {
@@ -178,7 +181,7 @@ func (s *sender) wait(c *call) error {
 	acked := c.acked
 	clear(c.commands)
 	c.ctx, c.acked = nil, nil
-	calls.Put(c)
+	s.calls.Put(c)
 	return acked
 }
 
