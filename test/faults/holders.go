@@ -81,7 +81,7 @@ func pauseHolder(t *testing.T, r Rig) {
 // pauseInsideDo: the context that Do hands out is no worse than that of a lease.
 func pauseInsideDo(t *testing.T, r Rig) {
 	holder, rival := r.puppet(t), r.client(t)
-	holder.do(order{Do: "do", Name: "inside", TTL: r.TTL})
+	holder.must(order{Do: "do", Name: "inside", TTL: r.TTL})
 	holder.signal(syscall.SIGSTOP)
 	lease := r.lock(t, rival, "inside")
 	wait(t, 2*r.TTL)

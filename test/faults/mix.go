@@ -198,7 +198,7 @@ func (w *laborer) start(t testing.TB) {
 	var out io.Reader
 	if w.mix.Store == nil {
 		p := w.rig.puppet(t)
-		w.in, w.cmd, out = p.in, p.cmd, p.pipe
+		w.in, w.cmd, out = p.in, p.cmd, p.out
 		p.send(o)
 	} else {
 		orders, in := io.Pipe()

@@ -55,10 +55,11 @@ func (p *puppet) warm(name string, ttl time.Duration) {
 	}
 }
 
-// pauseDuringReply: Lock fails, since what it got has expired.
+// pauseDuringReply: what Lock was granted has expired when it hears of it, and is
+// no success. It fails, or it waits like anybody else.
 func pauseDuringReply(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
-	puppet, store := through.puppet(t), r.open(t)
+	puppet, rival := through.puppet(t), r.client(t)
 	puppet.warm("warm-up of reply", r.TTL)
 
 	asked := p.OnRequest(mentions("reply"), func(*proxy.Conn) { p.Hold(proxy.Replies) })
@@ -70,18 +71,23 @@ func pauseDuringReply(t *testing.T, r Rig) {
 	r.refuses(t, "reply", "it was granted to the process that does not know it yet")
 	puppet.signal(syscall.SIGSTOP)
 	p.Deliver()
-	grant, _ := r.seize(t, store, "reply")
+	lease := r.lock(t, rival, "reply")
 	puppet.signal(syscall.SIGCONT)
-	if a := puppet.hear(); a.Err != "unreachable" {
-		t.Errorf("Lock returned token %d and %q for a grant that had expired; want that the store did not answer in time", a.Token, a.Err)
+	wait(t, r.TTL/2) // in which it looks at what it got
+	r.refuses(t, "reply", "the other one has it")
+	if err := lease.Context().Err(); err != nil {
+		t.Errorf("the other's lease has ended: %v", err)
 	}
-	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-		t.Errorf("the other's lock is gone: %v", errs[0])
+	unlock(t, lease)
+	switch a := puppet.hear(); {
+	case a.Err == "" && a.Token <= lease.Token():
+		t.Errorf("Lock returned token %d, of a grant that had expired before token %d", a.Token, lease.Token())
+	case a.Err == "":
+		puppet.must(order{Do: "unlock"})
+	case a.Err != "unreachable":
+		t.Errorf("Lock says %q; want that the store did not answer in time", a.Err)
 	}
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Errorf("Release: %v", err)
-	}
-	r.grants(t, "reply", "its last holder has released it")
+	r.grants(t, "reply", "its last holder has unlocked it")
 }
 
 // holdEverything: the holder stops believing before another one is granted.

@@ -105,14 +105,18 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 				a.Token, looks = lease.Token(), lease.Context().Err
 			}
 		case "do": // the same, and never returns
-			inside := make(chan func() error)
+			inside, failed := make(chan func() error), make(chan error)
 			go func() {
-				_ = client.Do(ctx, o.Name, func(ctx context.Context) error {
+				failed <- client.Do(ctx, o.Name, func(ctx context.Context) error {
 					inside <- ctx.Err
 					select {}
 				}, dlock.WithTTL(o.TTL))
 			}()
-			looks = <-inside
+			select {
+			case looks = <-inside:
+			case err := <-failed:
+				a.Err = classify(err)
+			}
 		case "check": // what a careful program does before it writes
 			a.Err = classify(looks())
 		case "believe": // checks until the lock is lost
@@ -149,9 +153,9 @@ type puppet struct {
 	t   testing.TB
 	cmd *exec.Cmd
 	in  io.WriteCloser
-	out *bufio.Scanner
+	out io.Reader
 
-	pipe io.Reader // that out reads from
+	lines chan []byte // of out; nil until somebody listens
 }
 
 func (r Rig) puppet(t testing.TB) *puppet {
@@ -175,7 +179,7 @@ func (r Rig) puppet(t testing.TB) *puppet {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return &puppet{t, cmd, in, bufio.NewScanner(out), out}
+	return &puppet{t: t, cmd: cmd, in: in, out: out}
 }
 
 // send gives an order without waiting for the answer.
@@ -193,12 +197,22 @@ func (p *puppet) send(o order) {
 // hear waits for the next answer.
 func (p *puppet) hear() answer {
 	p.t.Helper()
-	if !p.out.Scan() {
-		p.t.Fatalf("the process ended: %v", p.out.Err())
+	if p.lines == nil {
+		p.lines = make(chan []byte, 100) // nobody gives so many orders without listening
+		go func() {
+			defer close(p.lines)
+			for lines := bufio.NewScanner(p.out); lines.Scan(); {
+				p.lines <- bytes.Clone(lines.Bytes())
+			}
+		}()
+	}
+	line := happens(p.t, p.lines, "an answer of the other process")
+	if line == nil {
+		p.t.Fatal("the process ended")
 	}
 	var a answer
-	if err := json.Unmarshal(p.out.Bytes(), &a); err != nil {
-		p.t.Fatalf("the process said %q: %v", p.out.Text(), err)
+	if err := json.Unmarshal(line, &a); err != nil {
+		p.t.Fatalf("the process said %q: %v", line, err)
 	}
 	return a
 }
@@ -211,11 +225,22 @@ func (p *puppet) do(o order) answer {
 
 func (p *puppet) mustLock(name string, ttl time.Duration) uint64 {
 	p.t.Helper()
-	a := p.do(order{Do: "lock", Name: name, TTL: ttl})
-	if a.Err != "" {
-		p.t.Fatalf("lock %q: %s", name, a.Err)
+	return p.must(order{Do: "lock", Name: name, TTL: ttl}).Token
+}
+
+// must gives an order that has to work, again while the store cannot be reached:
+// at its start a process may be too slow for it.
+func (p *puppet) must(o order) answer {
+	p.t.Helper()
+	for deadline := time.Now().Add(limit); ; {
+		a := p.do(o)
+		if a.Err == "" {
+			return a
+		}
+		if a.Err != "unreachable" || time.Now().After(deadline) {
+			p.t.Fatalf("%s %q: %s", o.Do, o.Name, a.Err)
+		}
 	}
-	return a.Token
 }
 
 // signal returns when SIGSTOP has taken effect, for which the kernel takes its
