@@ -56,7 +56,7 @@ func (w *bareRedisWorker) lock(ctx context.Context) error {
 		case string: // the token
 			w.token, granted = reply, true
 		case []any: // of a transaction; who has the lock is told otherwise
-			w.token, granted = proposed, len(reply) == 2 && reply[1] == "OK"
+			w.token, granted = proposed, len(reply) > 0 && reply[len(reply)-1] == "OK"
 		}
 		if granted {
 			return nil
