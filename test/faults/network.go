@@ -27,31 +27,45 @@ var Network = []Fault{
 	{"a server that accepts connections and hangs", hangingServer},
 }
 
-// warm makes the first calls, which are different where there are connections to
-// open, scripts to load or statements to prepare.
-func (r Rig) warm(t testing.TB, c *dlock.Client, name string) {
+// warmUps is how many calls are made before those that count: the first ones
+// are different where there are connections to open, scripts to load, statements
+// to prepare, or clocks to learn.
+const warmUps = 5
+
+// warmUpName is a name that no other is part of.
+func warmUpName() string { return "warm-up " + driver.NewOwner().Hex() }
+
+// warm makes the first calls.
+func (r Rig) warm(t testing.TB, c *dlock.Client) {
 	t.Helper()
-	for range 2 {
+	name := warmUpName()
+	for range warmUps {
 		unlock(t, r.lockAnyhow(t, c, name))
 	}
-	store := r.open(t)
-	grant, _ := r.seize(t, store, name)
-	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-		t.Fatalf("Renew: %v", errs[0])
-	}
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Fatalf("Release: %v", err)
+	r.warmStore(t, r.open(t))
+}
+
+func (r Rig) warmStore(t testing.TB, store driver.Store) {
+	t.Helper()
+	name := warmUpName()
+	for range warmUps {
+		grant, _ := r.seize(t, store, name)
+		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+			t.Fatalf("Renew: %v", errs[0])
+		}
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Fatalf("Release: %v", err)
+		}
 	}
 }
 
 // warm makes the first calls of another process.
-func (p *puppet) warm(name string, ttl time.Duration) {
+func (p *puppet) warm(ttl time.Duration) {
 	p.t.Helper()
-	for range 2 {
+	name := warmUpName()
+	for range warmUps {
 		p.mustLock(name, ttl)
-		if a := p.do(order{Do: "unlock"}); a.Err != "" {
-			p.t.Fatalf("unlock %q: %s", name, a.Err)
-		}
+		p.must(order{Do: "unlock"})
 	}
 }
 
@@ -60,7 +74,7 @@ func (p *puppet) warm(name string, ttl time.Duration) {
 func pauseDuringReply(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	puppet, rival := through.puppet(t), r.client(t)
-	puppet.warm("warm-up of reply", r.TTL)
+	puppet.warm(r.TTL)
 
 	asked := p.OnRequest(mentions("reply"), func(*proxy.Conn) { p.Hold(proxy.Replies) })
 	puppet.send(order{Do: "lock", Name: "reply", TTL: r.TTL})
@@ -121,11 +135,8 @@ func (r Rig) impatient() *dlock.Options {
 func loseAcquired(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c, store := through.clientWith(t, r.impatient()), through.open(t)
-	through.warm(t, c, "warm-up of orphan")
-	warm, _ := r.seize(t, store, "warm-up of idempotent")
-	if err := store.Release(t.Context(), warm); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
+	through.warm(t, c)
+	through.warmStore(t, store)
 
 	lost := p.LoseReply(mentions("orphan"), false)
 	if lease, err := c.Lock(t.Context(), "orphan", dlock.WithTTL(10*r.TTL)); !errors.Is(err, dlock.ErrUnreachable) {
@@ -164,7 +175,7 @@ func loseAcquired(t *testing.T, r Rig) {
 func loseAcquiredWaiting(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c := through.clientWith(t, r.impatient())
-	through.warm(t, c, "warm-up of waited for")
+	through.warm(t, c)
 	first := r.lock(t, r.client(t), "waited for")
 	requests := 0
 	var lost <-chan struct{}
@@ -202,7 +213,7 @@ func loseAcquiredWaiting(t *testing.T, r Rig) {
 func loseAcquiredAndDie(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	puppet, rival := through.puppet(t), r.client(t)
-	puppet.warm("warm-up of last words", r.TTL)
+	puppet.warm(r.TTL)
 	lost := p.LoseReply(mentions("last words"), false)
 	puppet.send(order{Do: "lock", Name: "last words", TTL: r.TTL})
 	happens(t, lost, "the lost answer")
@@ -222,7 +233,7 @@ func resetRenewed(t *testing.T, r Rig) { failRenewal(t, r, "renewed and reset", 
 
 func failRenewal(t *testing.T, r Rig, name string, reset bool) {
 	through, p := r.proxied(t)
-	through.warm(t, through.client(t), "warm-up of "+name)
+	through.warm(t, through.client(t))
 	renewed := make(chan error, 100)
 	c := through.clientWith(t, &dlock.Options{Hooks: dlock.Hooks{
 		Renewed: func(e dlock.Event) { renewed <- e.Err },
@@ -251,7 +262,7 @@ func failRenewal(t *testing.T, r Rig, name string, reset bool) {
 func lateUnlock(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c, store := through.clientWith(t, r.impatient()), r.open(t)
-	through.warm(t, c, "warm-up of late unlock")
+	through.warm(t, c)
 	lease := r.lock(t, c, "late unlock", dlock.WithFixedTTL(r.TTL)) // no renewal goes before it
 	held := p.OnRequest(mentions("late unlock"), func(*proxy.Conn) { p.Hold() })
 	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
@@ -314,7 +325,7 @@ func (r Rig) holdRenewal(t *testing.T, name string) (*dlock.Lease, *proxy.Proxy)
 	t.Helper()
 	through, p := r.proxied(t)
 	c := through.client(t)
-	through.warm(t, c, "warm-up of "+name)
+	through.warm(t, c)
 	lease := r.lock(t, c, name)
 	happens(t, p.OnRequest(mentions(name), func(*proxy.Conn) { p.Hold() }), "the renewal")
 	start := time.Now()

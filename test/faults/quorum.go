@@ -86,7 +86,7 @@ func majorityDies(t *testing.T, r Rig) {
 func (r Rig) bareMajority(t testing.TB, name string, opt dlock.Option) *dlock.Lease {
 	t.Helper()
 	c := r.client(t)
-	unlock(t, r.lock(t, c, "warm-up of "+name))
+	unlock(t, r.lockAnyhow(t, c, warmUpName()))
 	for _, m := range r.Members[3:] {
 		m.unreachable(true)
 	}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/dlock-go/dlock/test/faults"
@@ -11,8 +12,10 @@ import (
 
 func TestRedlockFaults(t *testing.T) {
 	t.Parallel()
-	faults.RunEach(t, onRedlock, faults.Quorum)
-	faults.Run(t, onRedlock(t), faults.Leases)
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() { faults.RunEach(t, onRedlock, faults.Quorum) })
+	both.Go(func() { faults.Run(t, onRedlock(t), faults.Leases) })
 }
 
 // onRedlock makes rigs with five servers, each behind a proxy.
@@ -32,6 +35,7 @@ func onRedlock(t testing.TB) faults.Rig {
 		}
 	}
 	r := rig("redlock://" + strings.Join(addrs, ","))
+	r.TTL = max(r.TTL, 5*memberTimeout) // which leaves room for a member that does not answer
 	r.Members = members
 	return r
 }
