@@ -86,7 +86,7 @@ func clients(t testing.TB, addrs ...string) (list []*redis.Client) {
 }
 
 // memberTimeout is long because the machine that runs the tests is busy.
-const memberTimeout = 250 * time.Millisecond * slowdown
+const memberTimeout = 375 * time.Millisecond * slowdown
 
 // open opens any of the URLs.
 func open(_ context.Context, url string) (driver.Store, error) {

@@ -10,8 +10,9 @@ import (
 	"github.com/dlock-go/dlock/test/servers"
 )
 
+// TestRedlockFaults runs before the parallel tests: ten servers and what asks them,
+// each within a limit, are enough at a time.
 func TestRedlockFaults(t *testing.T) {
-	t.Parallel()
 	var both sync.WaitGroup
 	defer both.Wait()
 	both.Go(func() { faults.RunEach(t, onRedlock, faults.Quorum) })
