@@ -49,14 +49,18 @@ func (w *waiter) within(t *testing.T, limit time.Duration) *dlock.Lease {
 	}
 }
 
-// eventually waits for a condition.
+// eventually waits for a condition that nobody announces.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); {
-		if time.Now().After(deadline) {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	limit := time.After(20 * time.Second)
+	for !condition() {
+		select {
+		case <-look.C:
+		case <-limit:
 			t.Fatalf("not within 20 s: %s", what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
