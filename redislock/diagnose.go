@@ -85,10 +85,10 @@ func (s *Store) checkScripts(ctx context.Context, server *sender) (driver.Findin
 		0, s.channelOf("dlock-doctor"))}
 	err := askOne(ctx, server, cmd)
 	switch {
-	case err != nil && (cmd.Err() == nil || errors.Is(err, driver.ErrUnreachable)):
-		return driver.Finding{}, err
+	case ctx.Err() != nil, errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed):
+		return driver.Finding{}, err // the command may still be under way
 	case err != nil:
-		return driver.Finding{Check: check, Level: driver.LevelProblem, Message: "Scripts cannot be run: " + err.Error()}, nil
+		return driver.Finding{Check: check, Level: driver.LevelProblem, Message: "Scripts cannot be run: " + err.Error()}, nil //nolint:nilerr // it is the finding
 	case cmd.Val() != "OK":
 		return driver.Finding{Check: check, Level: driver.LevelWarning,
 			Message: fmt.Sprintf("Scripts may not publish (%v): nobody is woken by a release, and waiters find out by themselves.", cmd.Val())}, nil
@@ -194,10 +194,10 @@ func checkPersistence(ctx context.Context, server *sender, info map[string]strin
 	if err := ask(ctx, server, config); err != nil {
 		return driver.Finding{}, err
 	}
-	switch sync := config.Val()["appendfsync"]; {
-	case sync == "":
+	switch sync := config.Val()["appendfsync"]; sync {
+	case "":
 		f.Message = "The append-only file is on; how often it is synced cannot be seen (CONFIG is not permitted). Only appendfsync always keeps every lock."
-	case sync == "always":
+	case "always":
 		f.Level = driver.LevelOK
 		f.Message = "appendfsync always: locks and tokens survive a restart."
 	default:

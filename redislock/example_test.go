@@ -40,6 +40,10 @@ func ExampleNew_sentinel() {
 		return
 	}
 	defer store.Close()
+
+	fmt.Println(store.Traits().SurvivesFailover) // less likely to forget is not never
+	// Output:
+	// false
 }
 
 // A URL says everything, and its errors contain no password.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -41,7 +42,7 @@ func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered boo
 	all := commands
 	if s.replicas > 0 { // one for all, on the same connection
 		wait = redis.NewCmd(ctx, "wait", s.replicas, millis(s.ackTimeout))
-		all = append(commands[:len(commands):len(commands)], command{wait})
+		all = slices.Concat(commands, []redis.Cmder{command{wait}})
 	}
 	if len(all) == 1 {
 		_ = s.client.Process(ctx, all[0])

@@ -54,8 +54,8 @@ type Options struct {
 // otherwise.
 const DefaultReplicaTimeout = time.Second
 
-// ErrNotReplicated: fewer replicas than Options.Replicas acknowledged the lock in
-// time. It was given back.
+// ErrNotReplicated says that fewer replicas than Options.Replicas acknowledged the
+// lock in time. It was given back.
 var ErrNotReplicated = errors.New("redislock: not acknowledged by enough replicas")
 
 // Store keeps locks in Redis. Create one with [New].
