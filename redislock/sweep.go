@@ -17,27 +17,31 @@ func (s *sender) sweepLaterLocked() {
 // not sent at all.
 func (s *sender) sweep() {
 	s.mu.Lock()
-	waiting := slices.Clone(s.queue)
+	type look struct {
+		call   *call
+		ctx    context.Context // a call that ends meanwhile is used again
+		serial uint64
+		ended  bool
+	}
+	var looks []look
+	for _, c := range s.queue {
+		looks = append(looks, look{call: c, ctx: c.ctx, serial: c.serial})
+	}
 	for _, batch := range s.underway {
 		for _, c := range batch {
 			if c.state == sent {
-				waiting = append(waiting, c)
+				looks = append(looks, look{call: c, ctx: c.ctx, serial: c.serial})
 			}
 		}
 	}
-	contexts, serials := make([]context.Context, len(waiting)), make([]uint64, len(waiting))
-	for i, c := range waiting {
-		contexts[i], serials[i] = c.ctx, c.serial
-	}
 	s.mu.Unlock()
-	ended := make([]bool, len(waiting))
-	for i, ctx := range contexts {
-		ended[i] = ctx.Err() != nil // which may be anybody's code
+	for i := range looks {
+		looks[i].ended = looks[i].ctx.Err() != nil // which may be anybody's code
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, c := range waiting {
-		if ended[i] && c.serial == serials[i] && (c.state == queued || c.state == sent) {
+	for _, l := range looks {
+		if c := l.call; l.ended && c.serial == l.serial && (c.state == queued || c.state == sent) {
 			c.state = over
 			c.signal <- left
 		}

@@ -32,6 +32,9 @@ func TestOpenReadsTheURL(t *testing.T) {
 			t.Errorf("address %s, user %q, password %q", o.Addr, o.Username, o.Password)
 		}
 	})
+}
+
+func TestOpenReadsTheURLOfOthers(t *testing.T) {
 	t.Run("TLS", func(t *testing.T) {
 		o := open(t, "rediss://example.test").client.(*redis.Client).Options()
 		if o.TLSConfig == nil || o.TLSConfig.InsecureSkipVerify || o.TLSConfig.ServerName != "example.test" {
