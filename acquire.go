@@ -235,7 +235,7 @@ func undoing(err error) *error {
 	const still = "an earlier attempt is still being undone"
 	switch {
 	case errors.Is(err, ErrUnreachable): // in its words only: it may wrap the end of another's context
-		err = fmt.Errorf("%w: %s: %v", ErrUnreachable, still, err)
+		err = fmt.Errorf("%w: %s: %s", ErrUnreachable, still, err.Error())
 	case errors.Is(err, ErrHeld), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return nil
 	default:
