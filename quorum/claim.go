@@ -99,12 +99,10 @@ func (s *Store) sit(c *claim, i int, f func(i int)) {
 	seat.busy = true
 	c.mu.Unlock()
 	s.work.Add(1)
-	go s.serve(c, i, f)
-}
-
-func (s *Store) serve(c *claim, i int, f func(i int)) {
-	defer s.work.Done()
-	c.serve(i, f)
+	s.crew.Go(func() {
+		defer s.work.Done()
+		c.serve(i, f)
+	})
 }
 
 // serve calls f, and what was wanted meanwhile. The seat is busy.

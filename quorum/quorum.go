@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/crew"
 )
 
 // DefaultMemberTimeout is the limit of one call to one member. It does not depend
@@ -57,7 +58,11 @@ type Store struct {
 	watches map[driver.Owner]*watch
 
 	work sync.WaitGroup // calls, and what they leave behind in the background
+	crew *crew.Crew     // who calls the members
 }
+
+// maxIdle is how many goroutines wait for the next call.
+const maxIdle = 64
 
 // maxMembers is how many fit into a set. Each of them would be asked every time.
 const maxMembers = 63
@@ -82,6 +87,7 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 		claims:  make(map[driver.Owner]*claim),
 		sweepAt: sweepFloor,
 		watches: make(map[driver.Owner]*watch),
+		crew:    crew.New(maxIdle),
 	}
 	if s.timeout <= 0 {
 		s.timeout = DefaultMemberTimeout
@@ -192,6 +198,7 @@ func (s *Store) Close() error {
 		w.stop()
 	}
 	s.work.Wait()
+	s.crew.Dismiss()
 	return nil
 }
 

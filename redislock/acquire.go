@@ -117,7 +117,8 @@ var (
 
 // acquirePlain does without a script, which the server runs faster: the token is
 // proposed with the lock, and is good if it raised the counter. Where there was no
-// counter, or it was lost, only the server's clock knows what came before.
+// counter, or it was lost, only the server's clock knows what came before: that is
+// what the second member tells, which is added with the first and never changes.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder *holderText, now uint64) (uint64, error) {
 	sender, err := s.senderFor(ctx, key)
 	if err != nil {
@@ -127,8 +128,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	mark := markPrefix(req.Owner, proposed) + holder.text
 	t := [...]redis.Cmder{
 		command{redis.NewCmd(ctx, multi...)},
-		command{redis.NewCmd(ctx, "zscore", counter, "t")},
-		command{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")},
+		command{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", proposed, "t", 1, "new")},
 		command{redis.NewCmd(ctx, "set", key, mark, "NX", "PX", millis(req.TTL))},
 		command{redis.NewCmd(ctx, exec...)},
 	}
@@ -137,7 +137,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 		s.doubts.add(req.Owner, proposed, req.TTL)
 		return 0, err
 	}
-	raised, granted, failed := transaction(t[:], proposed)
+	raised, granted, failed := transaction(t[:])
 	switch {
 	case failed == nil && !granted: // the script knows who has it, and whether it is this owner
 		return s.acquireByClock(ctx, key, req, holder, 0)
@@ -156,9 +156,9 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	return 0, explain(failed)
 }
 
-// transaction reads what MULTI, ZSCORE, ZADD, SET, EXEC returned: whether the
-// proposed token raised the counter, and whether the lock was granted.
-func transaction(t []redis.Cmder, proposed uint64) (raised, granted bool, err error) {
+// transaction reads what MULTI, ZADD, SET, EXEC returned: whether the proposed token
+// raised a counter that was there, and whether the lock was granted.
+func transaction(t []redis.Cmder) (raised, granted bool, err error) {
 	for _, cmd := range t {
 		if err := cmd.Err(); err != nil {
 			return false, false, err
@@ -166,7 +166,7 @@ func transaction(t []redis.Cmder, proposed uint64) (raised, granted bool, err er
 	}
 	reply := t[len(t)-1].(command).Val()
 	replies, _ := reply.([]any)
-	if len(replies) != 3 {
+	if len(replies) != 2 {
 		return false, false, fmt.Errorf("%w: %v in reply to EXEC", errReply, reply)
 	}
 	for _, reply := range replies {
@@ -174,21 +174,7 @@ func transaction(t []redis.Cmder, proposed uint64) (raised, granted bool, err er
 			err = failed
 		}
 	}
-	before, known := score(replies[0])
-	return known && before < float64(proposed), replies[2] == "OK", err
-}
-
-// score reads a score, which is a number or, in the older protocol, a text.
-func score(reply any) (float64, bool) {
-	switch r := reply.(type) {
-	case float64:
-		return r, true
-	case string:
-		f, err := strconv.ParseFloat(r, 64)
-		return f, err == nil
-	default:
-		return 0, false
-	}
+	return replies[0] == int64(1), replies[1] == "OK", err
 }
 
 // notGranted gives back what replicas did not acknowledge.

@@ -23,7 +23,7 @@ type scripts struct {
 	acquireFair *script // nil where there is no queue
 	renew       *script
 	release     *script // also of unknown outcome, and places in the queue
-	releaseLean *script // by the exact mark
+	releaseLean *script // by the exact mark; nil where commands alone can do it
 	raise       *script
 	breakLock   *script
 	inspect     *script
@@ -42,17 +42,19 @@ func newScripts(p Protocol, cluster bool) *scripts {
 		return newScript(append([]string{name, "common", publish, "fair"}, files...)...)
 	}
 	s := &scripts{
-		acquire:     with("acquire"),
-		renew:       with("renew"),
-		release:     with("release"),
-		releaseLean: newScript(publish, name+"_release"),
-		raise:       with("raise"),
-		breakLock:   with("break"),
-		inspect:     newScript("common", name+"_inspect"),
+		acquire:   with("acquire"),
+		renew:     with("renew"),
+		release:   with("release"),
+		raise:     with("raise"),
+		breakLock: with("break"),
+		inspect:   newScript("common", name+"_inspect"),
 	}
 	if p == Redisson {
 		s.acquireLean = newScript("redisson_acquire")
 		s.acquireFair = with("fair_acquire")
+	}
+	if p == Plain || cluster {
+		s.releaseLean = newScript(publish, name+"_release")
 	}
 	return s
 }

@@ -1,12 +1,14 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/crew"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,9 +24,12 @@ import (
 type sender struct {
 	client      redis.UniversalClient
 	readTimeout time.Duration
-	reload      func(context.Context) // looks for the masters of a cluster again; nil where there is none
-	replicas    int                   // how many have to acknowledge each pipeline
-	ackTimeout  time.Duration
+	// keepsDeadlines: the client does not wait beyond the deadline of a context.
+	keepsDeadlines bool
+
+	reload     func(context.Context) // looks for the masters of a cluster again; nil where there is none
+	replicas   int                   // how many have to acknowledge each pipeline
+	ackTimeout time.Duration
 
 	mu       sync.Mutex
 	queue    []*call
@@ -38,6 +43,7 @@ type sender struct {
 	closed   bool
 
 	running sync.WaitGroup // pipelines under way
+	crew    *crew.Crew     // who sends where no caller does
 
 	// calls to use again. No other sender uses them: sweep looks at calls that
 	// may be over by then, with mu held.
@@ -56,6 +62,8 @@ const (
 	maxPipeline = 256
 	// prompt is how long a server that has answered is expected to answer again.
 	prompt = time.Second
+	// maxIdle is how many goroutines wait for something to send.
+	maxIdle = 4
 	// sweepInterval is how late a caller may learn that its context is done.
 	// Waiting for each context by itself would cost as much as the call.
 	sweepInterval = 10 * time.Millisecond
@@ -91,7 +99,8 @@ const (
 )
 
 func newSender(client redis.UniversalClient) *sender {
-	s := &sender{client: client, readTimeout: readTimeout(client)}
+	s := &sender{client: client, crew: crew.New(maxIdle)}
+	s.readTimeout, s.keepsDeadlines = timeouts(client)
 	s.calls.New = func() any { return &call{signal: make(chan turn, 1)} }
 	if cluster, ok := client.(clusterClient); ok {
 		s.reload = cluster.ReloadState
@@ -102,16 +111,17 @@ func newSender(client redis.UniversalClient) *sender {
 	return s
 }
 
-// readTimeout is how long the client waits for an answer, and so the longest that
-// a caller who sends can be kept. Zero and less is for ever.
-func readTimeout(client redis.UniversalClient) time.Duration {
+// timeouts are how long the client waits for an answer, and so the longest that
+// a caller who sends can be kept, and whether a deadline shortens that. Zero and
+// less is for ever.
+func timeouts(client redis.UniversalClient) (read time.Duration, keepsDeadlines bool) {
 	switch c := client.(type) {
 	case *redis.Client:
-		return c.Options().ReadTimeout
+		return c.Options().ReadTimeout, c.Options().ContextTimeoutEnabled
 	case *redis.ClusterClient:
-		return c.Options().ReadTimeout
+		return c.Options().ReadTimeout, c.Options().ContextTimeoutEnabled
 	default:
-		return -1
+		return -1, false
 	}
 }
 
@@ -125,13 +135,16 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 		s.mu.Unlock()
 		return driver.ErrClosed
 	}
-	if s.sending == 0 && patient && s.promptLocked() {
+	if s.sending == 0 && (patient || s.keepsDeadlines) && s.promptLocked() {
 		s.last = time.Now()
 		s.sending++
 		s.running.Add(1)
 		s.mu.Unlock()
-		answered, acked := s.exec(context.WithoutCancel(ctx), commands)
+		answered, acked := s.exec(alone{context.WithoutCancel(ctx), ctx}, commands)
 		s.finish(nil, answered)
+		if !answered {
+			return cmp.Or(ended(ctx), acked)
+		}
 		return acked
 	}
 	c := s.calls.Get().(*call)
@@ -157,6 +170,29 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	s.sweepLaterLocked()
 	s.mu.Unlock()
 	return s.wait(c)
+}
+
+// alone is the context of a call that its caller sends: it has the deadline of the
+// caller's, for clients that look at it, but is not cancelled. A connection is not
+// thrown away because of that.
+type alone struct {
+	context.Context
+	caller context.Context
+}
+
+func (a alone) Deadline() (time.Time, bool) { return a.caller.Deadline() }
+
+// ended returns the cause of a context whose deadline has passed, or nil. A connection
+// notices that a moment before the context does.
+func ended(ctx context.Context) error {
+	if deadline, limited := ctx.Deadline(); !limited || time.Now().Before(deadline) {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(sweepInterval):
+	}
+	return cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
 }
 
 // patient says whether a caller can afford to send, which may keep it until the
@@ -261,7 +297,9 @@ func (s *sender) sendLocked() {
 	first := s.queue[0]
 	s.queue = slices.Delete(s.queue, 0, 1)
 	batch := s.takeLocked(first)
-	s.running.Go(func() {
+	s.running.Add(1)
+	s.crew.Go(func() {
+		defer s.running.Done()
 		answered := s.execAll(batch)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -302,5 +340,6 @@ func (s *sender) close() {
 	s.late.Stop()
 	s.mu.Unlock()
 	s.running.Wait()
+	s.crew.Dismiss()
 	s.sweeper.Stop()
 }

@@ -252,6 +252,7 @@ func (a *address) single(config *tls.Config) (redis.UniversalClient, error) {
 	opts.Addr = a.hosts[0]
 	opts.Username, opts.Password = a.user, a.password
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
+	opts.ContextTimeoutEnabled = true
 	if opts.TLSConfig = config; config != nil {
 		host, _, err := net.SplitHostPort(a.hosts[0])
 		if err != nil {
@@ -277,6 +278,7 @@ func (a *address) sentinel(config *tls.Config) (redis.UniversalClient, error) {
 	opts.SentinelUsername, opts.SentinelPassword = user, password
 	opts.TLSConfig = config
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
+	opts.ContextTimeoutEnabled = true
 	return redis.NewFailoverClient(opts), nil
 }
 
@@ -292,6 +294,7 @@ func (a *address) cluster(config *tls.Config) (redis.UniversalClient, error) {
 	opts.Username, opts.Password = a.user, a.password
 	opts.TLSConfig = config
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
+	opts.ContextTimeoutEnabled = true
 	return redis.NewClusterClient(opts), nil
 }
 

@@ -1,6 +1,6 @@
 -- How the plain protocol keeps a lock: a string, the mark of the holder. The
--- counter of tokens is the score of a sorted set's only member, because ZADD GT
--- raises it without a script.
+-- counter of tokens is a score in a sorted set, because ZADD GT raises it without a
+-- script. The member beside it tells that script-less way whether there was a counter.
 
 -- mark_of returns the mark of the holder, or false.
 local function mark_of(lock)
@@ -17,5 +17,5 @@ local function last_token(counter)
 end
 
 local function keep_token(counter, token)
-	redis.call('zadd', counter, token, 't')
+	redis.call('zadd', counter, token, 't', 1, 'new')
 end

@@ -47,12 +47,12 @@ type bareRedisWorker struct {
 func (w *bareRedisWorker) lock(ctx context.Context) error {
 	for {
 		proposed := strconv.FormatInt(time.Now().UnixMicro(), 10)
-		reply, err := w.send(ctx, w.take, proposed)
+		replies, err := w.send(ctx, w.take, proposed)
 		if err != nil {
 			return err
 		}
 		granted := false
-		switch reply := reply.(type) {
+		switch reply := replies[len(replies)-1].(type) {
 		case string: // the token
 			w.token, granted = reply, true
 		case []any: // of a transaction; who has the lock is told otherwise
@@ -68,27 +68,31 @@ func (w *bareRedisWorker) lock(ctx context.Context) error {
 }
 
 func (w *bareRedisWorker) unlock(ctx context.Context) error {
-	reply, err := w.send(ctx, w.give, w.token)
-	if err == nil && reply != int64(1) {
+	replies, err := w.send(ctx, w.give, w.token)
+	if err == nil && replies[0] != int64(1) { // what follows is for those who wait
 		return driver.ErrNotHeld
 	}
 	return err
 }
 
-// send runs the commands and returns the reply to the last one.
-func (w *bareRedisWorker) send(ctx context.Context, t template, token string) (any, error) {
+// send runs the commands and returns the replies.
+func (w *bareRedisWorker) send(ctx context.Context, t template, token string) ([]any, error) {
 	if len(t) == 1 {
 		cmd := redis.NewCmd(ctx, t[0].arguments(token)...)
 		_ = w.redis.Process(ctx, cmd) // the error is in the command; Do would not be pipelined
-		return cmd.Result()
+		return []any{cmd.Val()}, cmd.Err()
 	}
 	pipe := w.redis.Pipeline()
-	var last *redis.Cmd
-	for _, command := range t {
-		last = pipe.Do(ctx, command.arguments(token)...)
+	cmds := make([]*redis.Cmd, len(t))
+	for i, command := range t {
+		cmds[i] = pipe.Do(ctx, command.arguments(token)...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
 	}
-	return last.Result()
+	replies := make([]any, len(t))
+	for i, cmd := range cmds {
+		replies[i] = cmd.Val()
+	}
+	return replies, nil
 }

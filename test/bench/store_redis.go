@@ -49,7 +49,7 @@ func openRedis(protocol redislock.Protocol) opener {
 }
 
 func connectRedis(addr string, protocol redislock.Protocol) (opened, error) {
-	c := redis.NewClient(&redis.Options{Addr: addr})
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}) // as Open makes it
 	s, err := redislock.New(c, &redislock.Options{Protocol: protocol})
 	if err != nil {
 		return opened{}, errors.Join(err, c.Close())

@@ -230,7 +230,7 @@ func TestCounterOfAWrongType(t *testing.T) {
 		if protocol == "redisson" {
 			raw.Set(t.Context(), prefix+":{b-redisson}", "9007199254740993", 0)
 		} else {
-			raw.ZAdd(t.Context(), prefix+":{b-plain}", redis.Z{Score: 9007199254740993, Member: "t"})
+			raw.ZAdd(t.Context(), prefix+":{b-plain}", redis.Z{Score: 9007199254740993, Member: "t"}, redis.Z{Score: 1, Member: "new"})
 		}
 		refused(t, client, "b-"+protocol, "too large", false)
 	}

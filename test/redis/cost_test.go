@@ -26,7 +26,7 @@ func served(t *testing.T, raw *redis.Client) int {
 	for line := range strings.Lines(info) {
 		name, stats, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"), ":")
 		switch name {
-		case "evalsha", "eval", "multi", "exec", "script|load", "subscribe", "wait", "time":
+		case "evalsha", "eval", "multi", "exec", "publish", "script|load", "subscribe", "wait", "time":
 			calls, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
 			more, err := strconv.Atoi(calls)
 			if err != nil {
@@ -43,8 +43,8 @@ func TestRoundTrips(t *testing.T) {
 	server := servers.Run(t, servers.Redis)
 	raw := clients(t, server.Addr())[0]
 	for protocol, perPair := range map[redislock.Protocol]int{
-		redislock.Redisson: 2, // a script to lock, a script to unlock
-		redislock.Plain:    3, // MULTI and EXEC, a script
+		redislock.Redisson: 2, // a script to lock, a publication to unlock
+		redislock.Plain:    4, // MULTI and EXEC, a script and its publication
 	} {
 		trips := &counting{}
 		client := redis.NewClient(&redis.Options{Addr: server.Addr()})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 )
 
 // createFolder makes the server's folder, with a guard from its first moment.
@@ -92,6 +93,11 @@ func (s *Server) startOnFreePort() error {
 	return err
 }
 
+// given are the ports that this process has given to servers. Two that start at
+// the same time find the same port free, and whoever asks the one that got it
+// takes it for the other.
+var given sync.Map
+
 // freePort finds a port below those that Linux gives to outgoing connections,
 // so that one which a stopped server left is not taken before it comes back.
 func freePort(host string) (int, error) {
@@ -99,6 +105,9 @@ func freePort(host string) (int, error) {
 	var err error
 	for range attempts {
 		port := first + rand.IntN(count)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
 		var listener net.Listener
 		if listener, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
 			return port, listener.Close()
