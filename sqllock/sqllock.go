@@ -36,6 +36,10 @@ type Options struct {
 	// databases can look alike and differ in what makes a statement atomic.
 	Dialect Dialect
 
+	// Scheme says how a lock is kept; default [Row]. [New] takes Row and
+	// [Version], NewBound takes [ForUpdate] and [Session].
+	Scheme Scheme
+
 	// TablePrefix starts the names of the store's tables: letters, digits and
 	// underscores, at most 40. Stores with different prefixes know nothing of
 	// each other. Default "dlock_".
