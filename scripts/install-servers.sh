@@ -15,6 +15,7 @@ need mariadb-server-core mariadbd /usr/sbin/mariadbd
 need mariadb-client-core mariadb
 need postgresql '/usr/lib/postgresql/*/bin/postgres'
 need postgresql-client psql
+need pgbouncer pgbouncer /usr/sbin/pgbouncer
 need faketime '/usr/lib/*/faketime/libfaketime.so.1'
 
 install_needed servers "make servers"

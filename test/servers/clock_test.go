@@ -30,10 +30,10 @@ var clocks = []struct {
 		return unixTime(t, fmt.Sprint(parts[0]))
 	}},
 	{MariaDB, func(t *testing.T, s *Server) time.Time {
-		return unixTime(t, mariadbSQL(t, s, "SELECT UNIX_TIMESTAMP(SYSDATE())"))
+		return unixTime(t, sqlOf(t, s, "SELECT UNIX_TIMESTAMP(SYSDATE())"))
 	}},
 	{Postgres, func(t *testing.T, s *Server) time.Time {
-		return unixTime(t, postgresSQL(t, s, "SELECT extract(epoch FROM clock_timestamp())::bigint"))
+		return unixTime(t, sqlOf(t, s, "SELECT extract(epoch FROM clock_timestamp())::bigint"))
 	}},
 }
 

@@ -16,6 +16,13 @@
 //	servers.RunCluster(t)                                 // masters with a replica each
 //	servers.RunRedisTLS(t)                                // with users who may not do everything
 //	servers.Run(t, servers.WithClock(servers.Redis))      // then SetClock
+//	servers.RunMariaDBPair(t, servers.PairOptions{})      // primary and replica; then Promote
+//	servers.RunPostgresPair(t, servers.PairOptions{})
+//	servers.Run(t, servers.PgBouncer(postgres, 2))        // two connections for everybody
+//
+// Databases have an administrator, for users who may do less than that of URL:
+//
+//	mariadb.SQL(ctx, "CREATE USER 'little'@'%' ..."); mariadb.URLAs("little", "...")
 //
 // A test that only needs an address takes it from [URL], which honours
 // DLOCK_TEST_REDIS=redis://... and the like.

@@ -30,6 +30,10 @@ type Kind struct {
 	// Env is added to the environment of the program. Optional.
 	Env func(in Instance) []string
 
+	// Configure writes files that depend on the port, before every start.
+	// Optional.
+	Configure func(in Instance) error
+
 	// Started is called when the program's process answers, or has been given
 	// up. Optional.
 	Started func(pid int) error
@@ -43,6 +47,10 @@ type Kind struct {
 
 	// URL is the address in the form that dlock's stores take.
 	URL func(addr string) string
+
+	// SQL is the client program, which executes statements as administrator and
+	// prints rows without headings. Only databases have one.
+	SQL func(in Instance, statements string) Command
 }
 
 // Instance is what a Kind knows about the server to be started.

@@ -4,12 +4,9 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,17 +39,17 @@ var subjects = []subject{
 	{
 		kind:  MariaDB,
 		keeps: true,
-		write: func(t *testing.T, s *Server) { mariadbSQL(t, s, "CREATE TABLE kept (id INT)") },
+		write: func(t *testing.T, s *Server) { sqlOf(t, s, "CREATE TABLE kept (id INT)") },
 		stored: func(t *testing.T, s *Server) bool {
-			return mariadbSQL(t, s, "SHOW TABLES LIKE 'kept'") == "kept"
+			return sqlOf(t, s, "SHOW TABLES LIKE 'kept'") == "kept"
 		},
 	},
 	{
 		kind:  Postgres,
 		keeps: true,
-		write: func(t *testing.T, s *Server) { postgresSQL(t, s, "CREATE TABLE kept (id INT)") },
+		write: func(t *testing.T, s *Server) { sqlOf(t, s, "CREATE TABLE kept (id INT)") },
 		stored: func(t *testing.T, s *Server) bool {
-			return postgresSQL(t, s, "SELECT to_regclass('kept') IS NOT NULL") == "t"
+			return sqlOf(t, s, "SELECT to_regclass('kept') IS NOT NULL") == "t"
 		},
 	},
 }
@@ -169,25 +166,12 @@ func ask(t *testing.T, s *Server, request, wantPrefix string) string {
 	return line
 }
 
-func mariadbSQL(t *testing.T, s *Server, sql string) string {
+// sqlOf executes statements that have to work.
+func sqlOf(t *testing.T, s *Server, statements string) string {
 	t.Helper()
-	return output(t, "mariadb", "--no-defaults", "--protocol=tcp", "--host="+s.in.Host,
-		"--port="+strconv.Itoa(s.in.Port), "--user=dlock", "--password=dlock",
-		"--skip-column-names", "--batch", "--execute="+sql, "dlock")
-}
-
-func postgresSQL(t *testing.T, s *Server, sql string) string {
-	t.Helper()
-	return output(t, "psql", "--no-psqlrc", "--tuples-only", "--no-align", "--command="+sql, "--dbname="+s.URL())
-}
-
-func output(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	out, err := s.SQL(limit(t), statements)
 	if err != nil {
-		t.Fatal(fmt.Errorf("%s: %w\n%s", name, err, out))
+		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	return out
 }

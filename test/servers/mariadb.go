@@ -10,7 +10,7 @@ import (
 )
 
 // MariaDB has a database "dlock" and a user "dlock" with the password "dlock"
-// who may do everything.
+// who may do everything, except write to a server that is read-only.
 var MariaDB = &Kind{
 	Name:   "mariadb",
 	Binary: "mariadbd",
@@ -19,6 +19,7 @@ var MariaDB = &Kind{
 		const users = `CREATE DATABASE IF NOT EXISTS dlock;
 CREATE USER IF NOT EXISTS 'dlock'@'%' IDENTIFIED BY 'dlock';
 GRANT ALL ON *.* TO 'dlock'@'%' WITH GRANT OPTION;
+REVOKE READ ONLY ADMIN ON *.* FROM 'dlock'@'%';
 `
 		if err := os.WriteFile(initFile(in), []byte(users), 0o644); err != nil { // the server's user reads it
 			return nil, err
@@ -34,7 +35,7 @@ GRANT ALL ON *.* TO 'dlock'@'%' WITH GRANT OPTION;
 			"--datadir=" + in.Data,
 			"--bind-address=" + in.Host,
 			"--port=" + strconv.Itoa(in.Port),
-			"--socket=" + filepath.Join(in.Dir, "sock"),
+			"--socket=" + socket(in),
 			"--pid-file=" + filepath.Join(in.Dir, "pid"),
 			"--init-file=" + initFile(in),
 			"--skip-name-resolve",
@@ -44,7 +45,15 @@ GRANT ALL ON *.* TO 'dlock'@'%' WITH GRANT OPTION;
 	},
 	Probe: probeMySQL,
 	URL:   func(addr string) string { return "mysql://dlock:dlock@" + addr + "/dlock" },
+	SQL: func(in Instance, statements string) Command {
+		return Command{
+			"mariadb", "--no-defaults", "--socket=" + socket(in), "--user=root",
+			"--skip-column-names", "--batch", "--execute=" + statements, "dlock",
+		}
+	},
 }
+
+func socket(in Instance) string { return filepath.Join(in.Dir, "sock") }
 
 func initFile(in Instance) string { return filepath.Join(in.Dir, "init.sql") }
 

@@ -37,6 +37,13 @@ var Postgres = &Kind{
 	URL: func(addr string) string {
 		return "postgres://postgres@" + addr + "/postgres?sslmode=disable"
 	},
+	SQL: func(in Instance, statements string) Command {
+		return Command{
+			filepath.Join(filepath.Dir(in.Binary), "psql"), "--no-psqlrc", "--quiet", "--tuples-only", "--no-align",
+			"--set=ON_ERROR_STOP=1", "--host=" + in.Host, "--port=" + strconv.Itoa(in.Port),
+			"--username=postgres", "--command=" + statements, "postgres",
+		}
+	},
 }
 
 // probePostgres logs in. A server that still starts, recovers or stops answers

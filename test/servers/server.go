@@ -177,6 +177,11 @@ func (s *Server) restart(empty bool) error {
 
 // run starts the process and waits until it answers.
 func (s *Server) run() error {
+	if s.kind.Configure != nil {
+		if err := s.kind.Configure(s.in); err != nil {
+			return err
+		}
+	}
 	command := append(Command{s.in.Binary}, append(s.kind.Args(s.in), s.extra...)...)
 	var env []string
 	if s.kind.Env != nil {

@@ -1,0 +1,39 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"strings"
+)
+
+// SQL executes statements as the administrator of a database, and returns what
+// they print: one line for a row, without headings. Such are users who may do
+// little, and what operators do to others.
+func (s *Server) SQL(ctx context.Context, statements string) (string, error) {
+	if s.kind.SQL == nil {
+		return "", fmt.Errorf("%s has no SQL: %w", s.kind.Name, errors.ErrUnsupported)
+	}
+	command := s.kind.SQL(s.in, statements)
+	output, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	text := strings.TrimSpace(string(output))
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: %w\n%s", s.kind.Name, statements, err, text)
+	}
+	return text, nil
+}
+
+// URLAs is URL for another user. Without a password there is none in it.
+func (s *Server) URLAs(user, password string) string {
+	address, err := url.Parse(s.URL())
+	if err != nil {
+		panic(err) // the Kind made it
+	}
+	address.User = url.User(user)
+	if password != "" {
+		address.User = url.UserPassword(user, password)
+	}
+	return address.String()
+}
