@@ -37,6 +37,7 @@ type layer struct {
 var layers = []layer{
 	{name: "driver", folders: []string{"driver"}},
 	{name: "internal", folders: []string{"internal"}, may: []string{"driver"}},
+	{name: "fence", folders: []string{"fence"}}, // locks of any store, rows of any database
 	{name: "dlock", folders: []string{"."}, may: []string{"driver", "internal"}},
 	{name: "kit", folders: []string{"drivertest"}, may: []string{"driver", "dlock"}},
 	{name: "store", folders: []string{"memlock", "sqllock", "quorum"}, may: []string{"driver", "internal"}},
@@ -55,7 +56,7 @@ var layers = []layer{
 	{
 		name:       "test",
 		folders:    []string{"test"},
-		may:        []string{"driver", "internal", "dlock", "kit", "store", "client store"},
+		may:        []string{"driver", "internal", "fence", "dlock", "kit", "store", "client store"},
 		thirdParty: true,
 	},
 }
