@@ -108,10 +108,10 @@ func pauseDuringReply(t *testing.T, r Rig) {
 func holdEverything(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	holder, store := through.puppet(t), r.open(t)
-	token := holder.mustLock("cut off", r.TTL)
+	token := holder.mustLock("cut-off", r.TTL)
 	holder.send(order{Do: "believe"})
 	p.Hold()
-	grant, granted := r.seize(t, store, "cut off")
+	grant, granted := r.seize(t, store, "cut-off")
 	holder.hear().mustEndBefore(t, granted)
 	if grant.Token <= token {
 		t.Errorf("token %d after %d", grant.Token, token)
@@ -176,28 +176,22 @@ func loseAcquiredWaiting(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c := through.clientWith(t, r.impatient())
 	through.warm(t, c)
-	first := r.lock(t, r.client(t), "waited for")
-	requests := 0
-	var lost <-chan struct{}
-	asks := p.OnRequest(func(request []byte) bool {
-		if mentions("note of the waiter")(request) { // as all its attempts do
-			requests++
-		}
-		return requests == 3 // no store needs so many for the first attempt
-	}, func(c *proxy.Conn) {
-		p.Hold()
-		lost = c.LoseReplies()
-	})
+	const note = "note of the waiter" // as all its attempts have
+	first := r.lock(t, r.client(t), "waited-for")
+	asks := p.OnRequest(mentions(note), func(*proxy.Conn) {})
 	done := make(chan attempt, 1)
 	go func() {
-		lease, err := c.Lock(t.Context(), "waited for", dlock.WithTTL(r.TTL), dlock.WithNote("note of the waiter"))
+		lease, err := c.Lock(t.Context(), "waited-for", dlock.WithTTL(r.TTL), dlock.WithNote(note))
 		done <- attempt{lease, err}
 	}()
-	happens(t, asks, "the second attempt")
+	happens(t, asks, "the first attempt")
+	wait(t, r.TTL/4) // in which it begins to wait
+	p.Hold()         // what it asks from now on, it asks when the lock is free
+	lost := p.LoseReply(mentions(note), false)
 	unlock(t, first)
 	p.Deliver()
 	happens(t, lost, "the lost answer")
-	held := r.refuses(t, "waited for", "the waiter has it and does not know")
+	held := r.refuses(t, "waited-for", "the waiter has it and does not know")
 	second := happens(t, done, "the lock")
 	if second.err != nil {
 		t.Fatalf("Lock after a lost answer: %v", second.err)
@@ -206,7 +200,7 @@ func loseAcquiredWaiting(t *testing.T, r Rig) {
 		t.Errorf("token %d after %d, and after %d in the lost answer", got, first.Token(), held.Token)
 	}
 	unlock(t, second.lease)
-	r.grants(t, "waited for", "it was unlocked")
+	r.grants(t, "waited-for", "it was unlocked")
 }
 
 // loseAcquiredAndDie: what nobody knows of is free when its TTL is over.
@@ -214,22 +208,22 @@ func loseAcquiredAndDie(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	puppet, rival := through.puppet(t), r.client(t)
 	puppet.warm(r.TTL)
-	lost := p.LoseReply(mentions("last words"), false)
-	puppet.send(order{Do: "lock", Name: "last words", TTL: r.TTL})
+	lost := p.LoseReply(mentions("last-words"), false)
+	puppet.send(order{Do: "lock", Name: "last-words", TTL: r.TTL})
 	happens(t, lost, "the lost answer")
 	start := time.Now()
-	r.refuses(t, "last words", "it was granted although nobody knows")
+	r.refuses(t, "last-words", "it was granted although nobody knows")
 	puppet.kill()
-	unlock(t, r.lock(t, rival, "last words"))
+	unlock(t, r.lock(t, rival, "last-words"))
 	if waited := time.Since(start); waited > r.TTL+slack {
 		t.Errorf("free after %v; the TTL is %v", waited, r.TTL)
 	}
 }
 
 // loseRenewed: the renewal is repeated, and nothing is lost.
-func loseRenewed(t *testing.T, r Rig) { failRenewal(t, r, "renewed in silence", false) }
+func loseRenewed(t *testing.T, r Rig) { failRenewal(t, r, "renewed-in-silence", false) }
 
-func resetRenewed(t *testing.T, r Rig) { failRenewal(t, r, "renewed and reset", true) }
+func resetRenewed(t *testing.T, r Rig) { failRenewal(t, r, "renewed-and-reset", true) }
 
 func failRenewal(t *testing.T, r Rig, name string, reset bool) {
 	through, p := r.proxied(t)
@@ -263,18 +257,18 @@ func lateUnlock(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c, store := through.clientWith(t, r.impatient()), r.open(t)
 	through.warm(t, c)
-	lease := r.lock(t, c, "late unlock", dlock.WithFixedTTL(r.TTL)) // no renewal goes before it
-	held := p.OnRequest(mentions("late unlock"), func(*proxy.Conn) { p.Hold() })
+	lease := r.lock(t, c, "late-unlock", dlock.WithFixedTTL(r.TTL)) // no renewal goes before it
+	held := p.OnRequest(mentions("late-unlock"), func(*proxy.Conn) { p.Hold() })
 	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Unlock without an answer: %v", err)
 	}
 	happens(t, held, "the unlock")
-	grant, _ := r.seize(t, store, "late unlock")
+	grant, _ := r.seize(t, store, "late-unlock")
 	p.Deliver()
 	if !p.Settle(limit) {
 		t.Fatal("the late unlock is not answered")
 	}
-	r.refuses(t, "late unlock", "the late Unlock is not for it")
+	r.refuses(t, "late-unlock", "the late Unlock is not for it")
 	if err := store.Release(t.Context(), grant); err != nil {
 		t.Errorf("Release by the new holder: %v", err)
 	}
@@ -282,9 +276,9 @@ func lateUnlock(t *testing.T, r Rig) {
 
 // lateRenewal: it extends nobody's lock but its own.
 func lateRenewal(t *testing.T, r Rig) {
-	lease, p := r.holdRenewal(t, "late renewal")
+	lease, p := r.holdRenewal(t, "late-renewal")
 	store := r.open(t)
-	grant, _ := r.seize(t, store, "late renewal")
+	grant, _ := r.seize(t, store, "late-renewal")
 	start := time.Now()
 	unlockLost(t, lease)
 	wait(t, r.TTL*3/4)
@@ -292,11 +286,11 @@ func lateRenewal(t *testing.T, r Rig) {
 	if !p.Settle(limit) {
 		t.Fatal("the late renewal is not answered")
 	}
-	held := r.refuses(t, "late renewal", "its holder's TTL is not over")
+	held := r.refuses(t, "late-renewal", "its holder's TTL is not over")
 	if held.Token != 0 && held.Token != grant.Token {
 		t.Errorf("the lock has token %d now, and had %d", held.Token, grant.Token)
 	}
-	next, _ := r.seize(t, store, "late renewal")
+	next, _ := r.seize(t, store, "late-renewal")
 	if took := time.Since(start); took > r.TTL+r.TTL/2 {
 		t.Errorf("the lock expired %v after it was granted; the TTL is %v", took, r.TTL)
 	}
