@@ -44,6 +44,17 @@ type Rig struct {
 	// SetClock moves the date that the server sees.
 	SetClock func(offset time.Duration) error
 
+	// KillConnections ends all connections that clients have, from the server's
+	// side.
+	KillConnections func(ctx context.Context) error
+
+	// Restart kills the server, and starts it again with the data that survived.
+	Restart func() error
+
+	// Probe is how long it takes a store whose locks live as long as a connection
+	// to notice that there is none any more.
+	Probe time.Duration
+
 	// Failover is for stores whose server has replicas, and Partition for those
 	// whose server can be separated from them.
 	Failover  *Failover

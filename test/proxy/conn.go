@@ -65,7 +65,7 @@ func (c *Conn) serve() {
 		c.awaitDeath()
 		return
 	}
-	server, err := net.Dial("tcp", c.proxy.target)
+	server, err := net.Dial("tcp", c.proxy.currentTarget())
 	if err != nil {
 		c.Reset()
 		return

@@ -26,13 +26,13 @@ const (
 // Proxy passes connections on to a server. Its methods may be called at any
 // time, from any goroutine.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	work     sync.WaitGroup
 
 	mu      sync.Mutex
 	changed *sync.Cond // anything below has changed
-	held    [2]bool    // by Direction
+	target  string
+	held    [2]bool // by Direction
 	hangs   bool
 	delay   time.Duration
 	moments []*moment
@@ -165,6 +165,10 @@ func (p *Proxy) Held(d Direction, limit time.Duration) bool {
 	return false
 }
 
+// Redirect passes new connections on to another server, like a name or an address
+// that moves. Those that are open stay where they are.
+func (p *Proxy) Redirect(target string) { p.change(func() { p.target = target }) }
+
 // Connections counts those that are open.
 func (p *Proxy) Connections() int { return len(p.all()) }
 
@@ -176,6 +180,12 @@ func (p *Proxy) all() []*Conn {
 		conns = append(conns, c)
 	}
 	return conns
+}
+
+func (p *Proxy) currentTarget() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 func (p *Proxy) change(f func()) {

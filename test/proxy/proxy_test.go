@@ -331,3 +331,17 @@ func TestServerIsDown(t *testing.T) {
 		t.Errorf("a connection to a dead server ends with %v, want a reset", err)
 	}
 }
+
+func TestRedirect(t *testing.T) {
+	before, after := startEcho(t), startEcho(t)
+	p := proxy.Run(t, before.addr)
+	old := dial(t, p.Addr())
+	old.says("a")
+	before.hears(t, "a")
+	p.Redirect(after.addr)
+	old.says("b")
+	before.hears(t, "b")
+	dial(t, p.Addr()).says("c")
+	after.hears(t, "c")
+	before.hearsNothing(t)
+}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,6 +48,11 @@ func serverRig(t testing.TB, server *servers.Server, protocol string) faults.Rig
 	r.Fill = func(ctx context.Context) error { return admin.ConfigSet(ctx, "maxmemory", "1").Err() }
 	r.Drain = func(ctx context.Context) error { return admin.ConfigSet(ctx, "maxmemory", "0").Err() }
 	r.SetClock = server.SetClock
+	r.KillConnections = func(ctx context.Context) error {
+		return errors.Join(
+			admin.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err(),
+			admin.ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
+	}
 	return r
 }
 
@@ -82,6 +88,13 @@ func TestFaults(t *testing.T) {
 			list = append(list, faults.Fair...)
 		}
 		faults.Run(t, onServer(protocol, servers.Redis)(t), list)
+	})
+}
+
+func TestConnectionsAndContention(t *testing.T) {
+	t.Parallel()
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		faults.RunEach(t, onServer(protocol, servers.Redis), slices.Concat(faults.Connections, faults.Contention))
 	})
 }
 

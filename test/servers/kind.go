@@ -51,6 +51,10 @@ type Kind struct {
 	// SQL is the client program, which executes statements as administrator and
 	// prints rows without headings. Only databases have one.
 	SQL func(in Instance, statements string) Command
+
+	// KillConnections is a statement that ends the connections of the user in
+	// URL. Only databases have one.
+	KillConnections string
 }
 
 // Instance is what a Kind knows about the server to be started.

@@ -25,6 +25,16 @@ func (s *Server) SQL(ctx context.Context, statements string) (string, error) {
 	return text, nil
 }
 
+// KillConnections ends all connections of the user in URL, as an administrator or
+// a timeout might.
+func (s *Server) KillConnections(ctx context.Context) error {
+	if s.kind.KillConnections == "" {
+		return fmt.Errorf("%s cannot end connections: %w", s.kind.Name, errors.ErrUnsupported)
+	}
+	_, err := s.SQL(ctx, s.kind.KillConnections)
+	return err
+}
+
 // URLAs is URL for another user. Without a password there is none in it.
 func (s *Server) URLAs(user, password string) string {
 	address, err := url.Parse(s.URL())

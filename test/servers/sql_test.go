@@ -68,3 +68,30 @@ func TestSQLSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("a wrong statement: %q, %v", out, err)
 	}
 }
+
+func TestKillConnections(t *testing.T) {
+	for _, kind := range []*Kind{MariaDB, Postgres} {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := Run(t, kind)
+			db := connect(t, s.URL())
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			for range 2 { // the second time there is nobody
+				try(t, func() error { return s.KillConnections(t.Context()) })
+			}
+			if _, err := conn.ExecContext(t.Context(), "SELECT 1"); err == nil {
+				t.Error("the connection still works")
+			}
+			if err := db.PingContext(t.Context()); err != nil {
+				t.Errorf("a new connection: %v", err)
+			}
+		})
+	}
+	if err := Run(t, Redis).KillConnections(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("KillConnections of Redis: %v", err)
+	}
+}

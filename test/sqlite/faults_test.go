@@ -13,8 +13,14 @@ import (
 )
 
 func TestFaults(t *testing.T) {
+	faults.Run(t, rig(t), slices.Concat(faults.Leases, faults.Fair))
+	faults.RunEach(t, rig, faults.Contention)
+}
+
+func rig(t testing.TB) faults.Rig {
+	t.Helper()
 	path := tempFile(t)
-	faults.Run(t, faults.Rig{
+	return faults.Rig{
 		TTL:  2 * time.Second,
 		Open: func(ctx context.Context) (driver.Store, error) { return openFile(ctx, path) },
 		Command: func() *exec.Cmd {
@@ -22,5 +28,5 @@ func TestFaults(t *testing.T) {
 			cmd.Env = append(os.Environ(), fileEnv+"="+path)
 			return cmd
 		},
-	}, slices.Concat(faults.Leases, faults.Fair))
+	}
 }
