@@ -17,6 +17,7 @@ require (
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dlock-go/dlock/memcachelock v0.0.0
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -36,3 +37,5 @@ require (
 replace github.com/dlock-go/dlock => ../
 
 replace github.com/dlock-go/dlock/redislock => ../redislock
+
+replace github.com/dlock-go/dlock/memcachelock => ../memcachelock
