@@ -2,10 +2,12 @@ package memcachelock
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +23,11 @@ type conn struct {
 	bw     *bufio.Writer
 	out    []byte    // what is written next; only its room is kept
 	dialed time.Time // when it was open
+	used   time.Time // when it last worked
+
+	// ctx and until limit the call that uses it.
+	ctx   context.Context
+	until time.Time
 
 	// uptime is how long the server had been running when it was dialed, at least.
 	uptime time.Duration
@@ -36,6 +43,50 @@ func (c *conn) write(b []byte) {
 }
 
 func (c *conn) flush() error { return c.bw.Flush() }
+
+// patience is how late a call may notice that its context is done. To be told would
+// cost more than the call itself.
+const patience = 10 * time.Millisecond
+
+// await waits until there is something to read, for as long as the caller wants it.
+func (c *conn) await() error {
+	if c.in.Buffered() > 0 {
+		return nil
+	}
+	for {
+		now := time.Now()
+		if !now.Before(c.until) {
+			return os.ErrDeadlineExceeded
+		}
+		_ = c.net.SetReadDeadline(now.Add(patience)) // a connection that is broken says so below
+		_, err := c.in.Peek(1)
+		switch {
+		case err == nil:
+			return c.awaitRest()
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case c.ctx.Err() != nil:
+			return context.Cause(c.ctx)
+		}
+	}
+}
+
+// awaitRest gives what is still on its way the time that the caller has.
+func (c *conn) awaitRest() error {
+	if here, _ := c.in.Peek(c.in.Buffered()); bytes.HasSuffix(here, []byte("\n")) {
+		return nil
+	}
+	return c.net.SetReadDeadline(c.until)
+}
+
+// limit makes the connection the caller's for one call.
+func (c *conn) limit(ctx context.Context, timeout time.Duration) {
+	c.ctx, c.until = ctx, time.Now().Add(timeout)
+	if earlier, ok := ctx.Deadline(); ok && earlier.Before(c.until) {
+		c.until = earlier
+	}
+	_ = c.net.SetWriteDeadline(c.until) // a connection that is broken says so below
+}
 
 // ask sends one command that was written and reads its answer.
 func (c *conn) ask() (answer, error) {
@@ -59,39 +110,38 @@ func (c *conn) get(key string) (*found, error) {
 type pool struct {
 	addr    string
 	timeout time.Duration
+	busy    chan struct{} // holds one element for each connection in use
 
 	mu     sync.Mutex
 	idle   []*conn // the one that was used last is used next
 	closed bool
 }
 
-// maxIdle is how many connections are kept.
-const maxIdle = 4
+// maxConns is how many connections there are at most. More callers wait.
+const maxConns = 16
 
 // with calls fn with a connection. One that fn fails on is closed, unless it was the
 // server that refused something, or fn just did not like the answer.
 func (p *pool) with(ctx context.Context, fn func(*conn) error) error {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	c, err := p.take(ctx)
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(p.timeout)
-	if earlier, ok := ctx.Deadline(); ok && earlier.Before(deadline) {
-		deadline = earlier
-	}
-	_ = c.net.SetDeadline(deadline) // a connection that is broken says so below
-	stop := func() bool { return true }
-	if ctx.Done() != nil {
-		stop = context.AfterFunc(ctx, func() { _ = c.net.SetDeadline(time.Unix(1, 0)) })
-	}
+	c.limit(ctx, p.timeout)
 	err = fn(c)
-	interrupted := !stop()
-	if interrupted || broken(err) {
-		_ = c.net.Close()
-	} else {
+	c.ctx = nil
+	if !broken(err) {
 		p.put(c)
+		return err
 	}
-	if broken(err) && !errors.Is(err, driver.ErrUnreachable) {
+	_ = c.net.Close()
+	if !errors.Is(err, driver.ErrUnreachable) {
 		return fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
 	}
 	return err
@@ -124,17 +174,22 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 		c := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		if alive(c.net) {
+		if time.Since(c.used) < trusted || alive(c.net) {
 			return c, nil
 		}
 		_ = c.net.Close()
 	}
 }
 
+// trusted is how long a connection that worked is not looked at before it is used
+// again.
+const trusted = 100 * time.Millisecond
+
 func (p *pool) put(c *conn) {
+	c.used = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.idle) >= maxIdle {
+	if p.closed {
 		_ = c.net.Close()
 		return
 	}
@@ -159,9 +214,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		return nil, fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
 	}
 	c := &conn{net: n, in: bufio.NewReader(n), bw: bufio.NewWriter(n)}
-	_ = n.SetDeadline(time.Now().Add(p.timeout))
-	stop := context.AfterFunc(ctx, func() { _ = n.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	c.limit(ctx, p.timeout)
 	stats, err := c.stats("")
 	if err == nil {
 		c.started, c.uptime, err = started(stats)
@@ -185,6 +238,9 @@ func (c *conn) stats(kind string) (map[string]string, error) {
 	}
 	stats := make(map[string]string)
 	for {
+		if err := c.await(); err != nil {
+			return nil, err
+		}
 		line, err := c.in.ReadString('\n')
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/deadline"
 )
 
 // Options of a store. The zero value is fine.
@@ -51,7 +52,7 @@ func New(addr string, opts *Options) (*Store, error) {
 	if opts.Timeout < 0 {
 		return nil, fmt.Errorf("memcachelock: Timeout (%v) cannot be negative", opts.Timeout)
 	}
-	s := &Store{pool: pool{addr: addr, timeout: opts.Timeout}, delay: opts.RestartDelay}
+	s := &Store{pool: pool{addr: addr, timeout: opts.Timeout, busy: make(chan struct{}, maxConns)}, delay: opts.RestartDelay}
 	if s.pool.timeout == 0 {
 		s.pool.timeout = DefaultTimeout
 	}
@@ -106,8 +107,9 @@ func (s *Store) call(ctx context.Context, fn func(*conn) error) error {
 		return err
 	case s.closed.Load():
 		return driver.ErrClosed
-	case ctx.Err() != nil:
-		return fmt.Errorf("memcachelock: %w", context.Cause(ctx))
+	}
+	if cause := deadline.Passed(ctx); cause != nil {
+		return fmt.Errorf("memcachelock: %w", cause)
 	}
 	return err
 }

@@ -89,6 +89,9 @@ func (a *answer) left() int64 {
 
 // read reads the next answer.
 func (c *conn) read() (a answer, err error) {
+	if err := c.await(); err != nil {
+		return a, err
+	}
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
 		return a, err

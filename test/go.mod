@@ -14,6 +14,8 @@ require (
 	modernc.org/sqlite v1.60.1
 )
 
+require github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c // indirect
+
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
