@@ -47,7 +47,7 @@ func rig(addr string) faults.Rig {
 // the smallest server has room for.
 const (
 	fillers    = 12_000
-	fillerStep = 48
+	fillerStep = 24
 	fillerMax  = 480
 )
 
