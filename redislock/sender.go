@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/crew"
+	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -143,7 +144,7 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 		answered, acked := s.exec(alone{context.WithoutCancel(ctx), ctx}, commands)
 		s.finish(nil, answered)
 		if !answered {
-			return cmp.Or(ended(ctx), acked)
+			return cmp.Or(deadline.Passed(ctx), acked)
 		}
 		return acked
 	}
@@ -182,24 +183,11 @@ type alone struct {
 
 func (a alone) Deadline() (time.Time, bool) { return a.caller.Deadline() }
 
-// ended returns the cause of a context whose deadline has passed, or nil. A connection
-// notices that a moment before the context does.
-func ended(ctx context.Context) error {
-	if deadline, limited := ctx.Deadline(); !limited || time.Now().Before(deadline) {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(sweepInterval):
-	}
-	return cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
-}
-
 // patient says whether a caller can afford to send, which may keep it until the
 // client's timeout: little longer than it would wait anyway.
 func (s *sender) patient(ctx context.Context) bool {
-	deadline, limited := ctx.Deadline()
-	return !limited || s.readTimeout > 0 && time.Until(deadline) > s.readTimeout-s.readTimeout/4
+	at, limited := ctx.Deadline()
+	return !limited || s.readTimeout > 0 && time.Until(at) > s.readTimeout-s.readTimeout/4
 }
 
 // promptLocked says whether the server can be expected to answer at once.

@@ -16,9 +16,12 @@ require (
 	modernc.org/sqlite v1.60.1
 )
 
+require github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c // indirect
+
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dlock-go/dlock/memcachelock v0.0.0
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
@@ -38,3 +41,5 @@ require (
 replace github.com/dlock-go/dlock => ../
 
 replace github.com/dlock-go/dlock/redislock => ../redislock
+
+replace github.com/dlock-go/dlock/memcachelock => ../memcachelock

@@ -21,6 +21,7 @@ require (
 )
 
 require (
+	github.com/dlock-go/dlock/memcachelock v0.0.0
 	github.com/dlock-go/dlock/redislock v0.0.0
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -38,3 +39,5 @@ require (
 replace github.com/dlock-go/dlock => ../..
 
 replace github.com/dlock-go/dlock/redislock => ../../redislock
+
+replace github.com/dlock-go/dlock/memcachelock => ../../memcachelock

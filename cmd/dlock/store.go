@@ -30,6 +30,7 @@ var storeKinds = []storeKind{
 	{"redis+sentinel", "redis+sentinel://host:port,.../name", "Redis with Sentinel; ?replicas=1 demands an acknowledgement", openRedis},
 	{"redis+cluster", "redis+cluster://host:port,...", "Redis Cluster", openRedis},
 	{"redlock", "redlock://host:port,host:port,...", "Redlock over an odd number of independent Redis servers", openRedlock},
+	{"memcached", "memcached://host:port", "a memcached, which may forget: for locks that only save work", openMemcached},
 }
 
 // storeURL is a store URL that has been taken apart as far as all kinds share.

@@ -26,7 +26,7 @@ type store struct {
 }
 
 // stores, in the order in which they are measured.
-var stores = []store{memory, sqlite, redisStore}
+var stores = []store{memory, sqlite, redisStore, memcachedStore}
 
 // subject is something that locks.
 type subject struct {

@@ -103,6 +103,12 @@ const (
 	limit = 30 * time.Second
 )
 
+// late is how long after the end of its TTL a lock may still be seen.
+func (r Rig) late(t testing.TB) time.Duration {
+	t.Helper()
+	return r.open(t).Traits().Granularity + slack
+}
+
 func (r Rig) open(t testing.TB) driver.Store {
 	t.Helper()
 	store, err := r.Open(t.Context())

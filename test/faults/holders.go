@@ -36,7 +36,7 @@ func killHolder(t *testing.T, r Rig) {
 	holder.kill()
 	start := time.Now()
 	lease := r.lock(t, rival, "killed")
-	if waited := time.Since(start); waited > r.TTL+slack {
+	if waited := time.Since(start); waited > r.TTL+r.late(t) {
 		t.Errorf("free %v after the holder died; the TTL is %v", waited, r.TTL)
 	}
 	if lease.Token() <= token {
@@ -140,7 +140,7 @@ func deadFairWaiter(t *testing.T, r Rig) {
 	unlock(t, lease)
 	start := time.Now()
 	next := r.lock(t, rival, "queue", dlock.WithFair())
-	if waited := time.Since(start); waited > r.TTL+slack {
+	if waited := time.Since(start); waited > r.TTL+r.late(t) {
 		t.Errorf("a dead waiter held up the next for %v; the TTL is %v", waited, r.TTL)
 	}
 	unlock(t, next)

@@ -80,9 +80,16 @@ func (r Rig) mustBecomeFree(t testing.TB, name string) {
 
 func listed(t testing.TB, store driver.Store, name string) bool {
 	t.Helper()
+	if looker, ok := store.(driver.Looker); ok {
+		_, held, err := looker.Look(t.Context(), name)
+		if err != nil {
+			t.Fatalf("Look: %v", err)
+		}
+		return held
+	}
 	lister, ok := store.(driver.Lister)
 	if !ok {
-		t.Fatal("the store cannot list locks")
+		t.Fatal("the store can neither look at a lock nor list them")
 	}
 	for info, err := range lister.List(t.Context(), name) {
 		if err != nil {

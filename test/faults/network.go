@@ -145,7 +145,7 @@ func loseAcquired(t *testing.T, r Rig) {
 	happens(t, lost, "the lost answer")
 	start := time.Now()
 	again := r.lockAnyhow(t, c, "orphan")
-	if took := time.Since(start); took > r.TTL+slack {
+	if took := time.Since(start); took > r.TTL+r.late(t) {
 		t.Errorf("the client waited %v for its own attempt of unknown outcome", took)
 	}
 	unlock(t, again)
@@ -215,7 +215,7 @@ func loseAcquiredAndDie(t *testing.T, r Rig) {
 	r.refuses(t, "last-words", "it was granted although nobody knows")
 	puppet.kill()
 	unlock(t, r.lock(t, rival, "last-words"))
-	if waited := time.Since(start); waited > r.TTL+slack {
+	if waited := time.Since(start); waited > r.TTL+r.late(t) {
 		t.Errorf("free after %v; the TTL is %v", waited, r.TTL)
 	}
 }
@@ -324,7 +324,7 @@ func (r Rig) holdRenewal(t *testing.T, name string) (*dlock.Lease, *proxy.Proxy)
 	happens(t, p.OnRequest(mentions(name), func(*proxy.Conn) { p.Hold() }), "the renewal")
 	start := time.Now()
 	happens(t, lease.Context().Done(), "the end of the lease")
-	if took := time.Since(start); took > r.TTL+slack {
+	if took := time.Since(start); took > r.TTL+r.late(t) {
 		t.Errorf("the lease ended %v after its renewal was held; the TTL is %v", took, r.TTL)
 	}
 	return lease, p

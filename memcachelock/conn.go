@@ -1,0 +1,281 @@
+package memcachelock
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// conn is one connection.
+type conn struct {
+	net    net.Conn
+	in     *bufio.Reader
+	bw     *bufio.Writer
+	out    []byte    // what is written next; only its room is kept
+	dialed time.Time // when it was open
+	used   time.Time // when it last worked
+
+	// ctx and until limit the call that uses it.
+	ctx   context.Context
+	until time.Time
+
+	// uptime is how long the server had been running when it was dialed, at least.
+	uptime time.Duration
+	// started is when the server started, in microseconds by its clock. It is the
+	// same for all clients of that server.
+	started uint64
+}
+
+// write only collects: flush sends it.
+func (c *conn) write(b []byte) {
+	c.out = b[:0]
+	_, _ = c.bw.Write(b) // flush has the error
+}
+
+func (c *conn) flush() error { return c.bw.Flush() }
+
+// patience is how late a call may notice that its context is done. To be told would
+// cost more than the call itself.
+const patience = 10 * time.Millisecond
+
+// await waits until there is something to read, for as long as the caller wants it.
+func (c *conn) await() error {
+	if c.in.Buffered() > 0 {
+		return nil
+	}
+	for {
+		now := time.Now()
+		if !now.Before(c.until) {
+			return os.ErrDeadlineExceeded
+		}
+		_ = c.net.SetReadDeadline(now.Add(patience)) // a connection that is broken says so below
+		_, err := c.in.Peek(1)
+		switch {
+		case err == nil:
+			return c.awaitRest()
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case c.ctx.Err() != nil:
+			return context.Cause(c.ctx)
+		}
+	}
+}
+
+// awaitRest gives what is still on its way the time that the caller has.
+func (c *conn) awaitRest() error {
+	if here, _ := c.in.Peek(c.in.Buffered()); bytes.HasSuffix(here, []byte("\n")) {
+		return nil
+	}
+	return c.net.SetReadDeadline(c.until)
+}
+
+// limit makes the connection the caller's for one call.
+func (c *conn) limit(ctx context.Context, timeout time.Duration) {
+	c.ctx, c.until = ctx, time.Now().Add(timeout)
+	if earlier, ok := ctx.Deadline(); ok && earlier.Before(c.until) {
+		c.until = earlier
+	}
+	_ = c.net.SetWriteDeadline(c.until) // a connection that is broken says so below
+}
+
+// ask sends one command that was written and reads its answer.
+func (c *conn) ask() (answer, error) {
+	if err := c.flush(); err != nil {
+		return answer{}, err
+	}
+	return c.read()
+}
+
+// get returns the item under key, or nil.
+func (c *conn) get(key string) (*found, error) {
+	c.writeGet(key, true)
+	a, err := c.ask()
+	if err != nil || !a.done() {
+		return nil, err
+	}
+	return &found{mark: a.value, cas: a.cas(), left: a.left()}, nil
+}
+
+// pool keeps connections that nobody uses at the moment.
+type pool struct {
+	addr    string
+	timeout time.Duration
+	busy    chan struct{} // holds one element for each connection in use
+
+	mu     sync.Mutex
+	idle   []*conn // the one that was used last is used next
+	closed bool
+}
+
+// maxConns is how many connections there are at most. More callers wait.
+const maxConns = 16
+
+// with calls fn with a connection. One that fn fails on is closed, unless it was the
+// server that refused something, or fn just did not like the answer.
+func (p *pool) with(ctx context.Context, fn func(*conn) error) error {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c, err := p.take(ctx)
+	if err != nil {
+		return err
+	}
+	c.limit(ctx, p.timeout)
+	err = fn(c)
+	c.ctx = nil
+	if !broken(err) {
+		p.put(c)
+		return err
+	}
+	_ = c.net.Close()
+	if !errors.Is(err, driver.ErrUnreachable) {
+		return fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
+	}
+	return err
+}
+
+// broken says whether a connection cannot be used after an error: it may have
+// answers in it that nobody waits for.
+func broken(err error) bool {
+	return err != nil && !errors.Is(err, refused) && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrNotHeld)
+}
+
+// midway is for an error in the middle of many answers: those that follow it are not
+// read, so that it breaks the connection whatever it is.
+func midway(err error) error {
+	if errors.Is(err, refused) {
+		return fmt.Errorf("%w: %s", driver.ErrUnreachable, err.Error())
+	}
+	return err
+}
+
+// take returns an idle connection, or a new one.
+func (p *pool) take(ctx context.Context) (*conn, error) {
+	for {
+		p.mu.Lock()
+		n := len(p.idle)
+		if n == 0 {
+			p.mu.Unlock()
+			return p.dial(ctx)
+		}
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		if time.Since(c.used) < trusted || alive(c.net) {
+			return c, nil
+		}
+		_ = c.net.Close()
+	}
+}
+
+// trusted is how long a connection that worked is not looked at before it is used
+// again.
+const trusted = 100 * time.Millisecond
+
+func (p *pool) put(c *conn) {
+	c.used = time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = c.net.Close()
+		return
+	}
+	p.idle = append(p.idle, c)
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, c := range p.idle {
+		_ = c.net.Close()
+	}
+	p.idle = nil
+}
+
+// dial connects, and finds out when the server started.
+func (p *pool) dial(ctx context.Context) (*conn, error) {
+	dialer := net.Dialer{Timeout: p.timeout}
+	n, err := dialer.DialContext(ctx, "tcp", p.addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
+	}
+	c := &conn{net: n, in: bufio.NewReader(n), bw: bufio.NewWriter(n)}
+	c.limit(ctx, p.timeout)
+	stats, err := c.stats("")
+	if err == nil {
+		c.started, c.uptime, err = started(stats)
+		c.dialed = time.Now()
+	}
+	if err != nil {
+		_ = n.Close()
+		if errors.Is(err, driver.ErrUnreachable) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
+	}
+	return c, nil
+}
+
+// stats asks for the server's figures: all, or those of a kind.
+func (c *conn) stats(kind string) (map[string]string, error) {
+	c.write([]byte(strings.TrimRight("stats "+kind, " ") + "\r\n"))
+	if err := c.flush(); err != nil {
+		return nil, err
+	}
+	stats := make(map[string]string)
+	for {
+		if err := c.await(); err != nil {
+			return nil, err
+		}
+		line, err := c.in.ReadString('\n')
+		if err != nil {
+			return nil, err
+		}
+		fields := strings.SplitN(strings.TrimRight(line, "\r\n"), " ", 3)
+		switch {
+		case fields[0] == "END":
+			return stats, nil
+		case fields[0] != "STAT" || len(fields) < 2:
+			return nil, fmt.Errorf("%w: %q", errAnswer, strings.TrimSpace(line))
+		case len(fields) == 3:
+			stats[fields[1]] = fields[2]
+		}
+	}
+}
+
+// started is when the server started, and how long ago. The figures are counted by one
+// clock of the server, so that their difference is always the same.
+func started(stats map[string]string) (at uint64, ago time.Duration, err error) {
+	now, err := strconv.ParseInt(stats["time"], 10, 64)
+	uptime, err2 := strconv.ParseInt(stats["uptime"], 10, 64)
+	if err != nil || err2 != nil || now <= uptime || uptime < 0 {
+		return 0, 0, fmt.Errorf("%w: it does not tell its time", errAnswer)
+	}
+	return uint64(now-uptime) * 1_000_000, time.Duration(uptime) * time.Second, nil
+}
+
+// young returns for how long the server is too young to give a lock, zero if it is
+// not: who had locks before it started may still believe in them.
+func (c *conn) young(delay, ttl time.Duration) time.Duration {
+	switch {
+	case delay < 0:
+		return 0
+	case delay == 0:
+		delay = ttl
+	}
+	return max(0, delay+early-c.uptime-time.Since(c.dialed))
+}

@@ -1,0 +1,81 @@
+package memcachelock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Diagnose says what the server is configured to do, and what that means for locks.
+func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
+	var stats, settings map[string]string
+	err := s.call(ctx, func(c *conn) (err error) {
+		if stats, err = c.stats(""); err != nil {
+			return err
+		}
+		settings, err = c.stats("settings")
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []driver.Finding{
+		checkVersion(stats["version"]),
+		checkCAS(settings["cas_enabled"]),
+		{Check: "persistence", Level: driver.LevelWarning, Message: "memcached keeps everything in memory: a restart frees all locks while " +
+			"their holders still believe in them. Good enough where two at once only waste work; check the fencing token where they do harm."},
+		checkEviction(stats, settings),
+		checkClock(stats["time"], time.Now()),
+	}, nil
+}
+
+func checkVersion(version string) driver.Finding {
+	f := driver.Finding{Check: "version", Level: driver.LevelOK, Message: "memcached " + version}
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	if err != nil || err2 != nil || a < 1 || a == 1 && b < 6 {
+		f.Level = driver.LevelProblem
+		f.Message += ": 1.6 or newer is needed, for the meta commands"
+	}
+	return f
+}
+
+func checkCAS(enabled string) driver.Finding {
+	if enabled == "no" {
+		return driver.Finding{Check: "cas", Level: driver.LevelProblem, Message: "started with -C: nothing can be compared, and no lock is safe. Remove -C."}
+	}
+	return driver.Finding{Check: "cas", Level: driver.LevelOK, Message: "items can be compared before they are changed"}
+}
+
+func checkEviction(stats, settings map[string]string) driver.Finding {
+	f := driver.Finding{Check: "eviction", Level: driver.LevelOK, Message: "the server refuses to store when it is full (-M), and evicts no lock"}
+	if settings["evictions"] != "off" {
+		f.Level = driver.LevelWarning
+		f.Message = fmt.Sprintf("any lock can be evicted when the memory is full (%s items were so far). "+
+			"Start a memcached of its own for locks, with -M.", stats["evictions"])
+	}
+	return f
+}
+
+// maxSkew is what two clocks may differ by without anybody having to care.
+const maxSkew = 5 * time.Second
+
+func checkClock(serverTime string, now time.Time) driver.Finding {
+	seconds, err := strconv.ParseInt(serverTime, 10, 64)
+	if err != nil {
+		return driver.Finding{Check: "clock", Level: driver.LevelWarning, Message: "the server does not tell its time"}
+	}
+	skew := now.Sub(time.Unix(seconds, 0)).Round(time.Second)
+	f := driver.Finding{Check: "clock", Level: driver.LevelOK, Message: fmt.Sprintf("the server's clock differs from this machine's by %v", skew)}
+	if skew.Abs() > maxSkew {
+		f.Level = driver.LevelWarning
+		f.Message += ": tokens rise across a restart of the server only if its clock is not set back"
+	}
+	return f
+}

@@ -1,0 +1,26 @@
+package memcachelock
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestKeys(t *testing.T) {
+	hash := hashed + strings.Repeat("0", 64)
+	names := []string{"a", "A", "a b", "a\u00a0b", "ä", "orders/42", "#", "#a", strings.TrimPrefix(hash, prefix),
+		strings.Repeat("x", 244), strings.Repeat("x", 245), strings.Repeat("x", 255), "a\r\nflush_all"}
+	seen := make(map[string]string)
+	for _, name := range names {
+		key := keyOf(name)
+		if other, twice := seen[key]; twice {
+			t.Errorf("%q and %q have one key", name, other)
+		}
+		seen[key] = name
+		if len(key) > maxKey || !plain(key) {
+			t.Errorf("%q has the key %q, which memcached does not take", name, key)
+		}
+	}
+	if key := keyOf("orders/42"); key != "dlock:orders/42" {
+		t.Errorf("a simple name has the key %q", key)
+	}
+}

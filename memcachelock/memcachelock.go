@@ -1,0 +1,128 @@
+package memcachelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/deadline"
+)
+
+// Options of a store. The zero value is fine.
+type Options struct {
+	// Timeout limits a call whose context has no deadline; default 5 seconds.
+	Timeout time.Duration
+
+	// RestartDelay is how long a server that has just started gives no locks,
+	// because it does not know who held them before. Zero is as long as the TTL
+	// that is asked for, which is right if everybody uses the same TTL for a
+	// lock. Negative is not at all: then a restart breaks locks.
+	RestartDelay time.Duration
+}
+
+// DefaultTimeout is the limit of a call unless Options.Timeout says otherwise.
+const DefaultTimeout = 5 * time.Second
+
+// Store keeps locks in memcached. Create one with [New].
+type Store struct {
+	pool    pool
+	delay   time.Duration
+	watches watches
+
+	ctx    context.Context // of the background work; ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	closed atomic.Bool
+}
+
+// New returns a store in the memcached at addr, which is host:port. It makes no
+// calls. A nil opts is fine.
+func New(addr string, opts *Options) (*Store, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, fmt.Errorf("memcachelock: %q is not host:port", addr)
+	}
+	if opts.Timeout < 0 {
+		return nil, fmt.Errorf("memcachelock: Timeout (%v) cannot be negative", opts.Timeout)
+	}
+	s := &Store{pool: pool{addr: addr, timeout: opts.Timeout, busy: make(chan struct{}, maxConns)}, delay: opts.RestartDelay}
+	if s.pool.timeout == 0 {
+		s.pool.timeout = DefaultTimeout
+	}
+	s.watches.init()
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Traits says what memcached promises.
+func (s *Store) Traits() driver.Traits {
+	return driver.Traits{
+		Store:         "memcached",
+		Fencing:       driver.FencingClockBound,
+		WatchesExpiry: true,
+		Handover:      pollInterval / 2,
+		MinTTL:        time.Second,
+		MaxTTL:        maxTTL,
+		Granularity:   3 * time.Second, // see seconds
+	}
+}
+
+// Close ends what the store started and waits for it.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.cancel()
+	s.work.Wait()
+	s.pool.close()
+	return nil
+}
+
+// usable says whether a call may begin.
+func (s *Store) usable(ctx context.Context) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// call runs commands, one after another, on one connection.
+func (s *Store) call(ctx context.Context, fn func(*conn) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	err := s.pool.with(ctx, fn)
+	switch {
+	case err == nil, errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrNotHeld):
+		return err
+	case s.closed.Load():
+		return driver.ErrClosed
+	}
+	if cause := deadline.Passed(ctx); cause != nil {
+		return fmt.Errorf("memcachelock: %w", cause)
+	}
+	return err
+}
+
+const (
+	// maxTTL is what memcached takes for a time span. What is longer it takes for
+	// a date.
+	maxTTL = 30*24*time.Hour - time.Minute
+	// early is how much too early memcached may end an item.
+	early = time.Second
+)
+
+// seconds is a TTL as memcached counts it: never too short.
+func seconds(ttl time.Duration) int64 {
+	return int64((ttl + early + time.Second - 1) / time.Second)
+}

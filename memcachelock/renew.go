@@ -1,0 +1,83 @@
+package memcachelock
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// renewChunk is how many locks are asked for before the answers are read, which must
+// fit into what the connection keeps.
+const renewChunk = 200
+
+// Renew implements driver.Store, with two round trips for some hundred locks: it looks
+// which are still their owners', and stores these again if they have not changed
+// since.
+func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
+	errs := make([]error, len(grants))
+	failed := false
+	for start := 0; start < len(grants); start += renewChunk {
+		end := min(start+renewChunk, len(grants))
+		err := s.call(ctx, func(c *conn) error { return c.renew(grants[start:end], errs[start:end]) })
+		for i := start; i < end; i++ {
+			if err != nil {
+				errs[i] = err
+			}
+			failed = failed || errs[i] != nil
+		}
+	}
+	if !failed {
+		return nil
+	}
+	return errs
+}
+
+func (c *conn) renew(grants []driver.Grant, errs []error) error {
+	for i := range grants {
+		c.writeGet(keyOf(grants[i].Name), true)
+	}
+	if err := c.flush(); err != nil {
+		return err
+	}
+	var swaps []int // those that are to be stored again
+	sent := time.Now()
+	for i := range grants {
+		a, err := c.read()
+		if err != nil {
+			return midway(err)
+		}
+		f, grant := &found{mark: a.value, cas: a.cas()}, &grants[i]
+		if !a.done() || !f.mine(grant.Owner) || f.token(c.started) != grant.Token {
+			errs[i] = driver.ErrNotHeld
+			continue
+		}
+		swaps = append(swaps, i)
+		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), seconds(grant.TTL), f.cas)
+	}
+	if err := c.flush(); err != nil {
+		return err
+	}
+	return c.readSwaps(grants, swaps, errs, sent)
+}
+
+func (c *conn) readSwaps(grants []driver.Grant, swaps []int, errs []error, sent time.Time) error {
+	for _, i := range swaps {
+		a, err := c.read()
+		switch {
+		case err != nil && broken(err):
+			return err
+		case err != nil:
+			errs[i] = err
+		case a.code == "EX": // somebody changed it just now: who, the next renewal tells
+			errs[i] = refusal("the lock was changed meanwhile")
+		case !a.done():
+			errs[i] = driver.ErrNotHeld
+		default:
+			if h, ok := grants[i].Handle.(*handle); ok {
+				h.is(a.cas(), sent)
+			}
+		}
+	}
+	return nil
+}

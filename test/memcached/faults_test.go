@@ -1,0 +1,222 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memcachelock"
+	"github.com/dlock-go/dlock/test/faults"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+// faultTTL is so long that what the server is late by does not hide a lock that was
+// renewed by mistake.
+const faultTTL = 7 * time.Second
+
+func rig(addr string) faults.Rig {
+	return faults.Rig{
+		TTL:     faultTTL,
+		Open:    func(context.Context) (driver.Store, error) { return open(addr) },
+		Command: again(addr),
+		Addr:    addr,
+		At:      rig,
+		Delete: func(ctx context.Context, name string) error {
+			_, err := converse(ctx, addr, "delete dlock:"+name+"\r\n", "")
+			return err
+		},
+		Flush: func(ctx context.Context) error {
+			_, err := converse(ctx, addr, "flush_all\r\n", "")
+			return err
+		},
+		Fill: func(ctx context.Context) error { return fill(ctx, addr) },
+		Drain: func(ctx context.Context) error {
+			_, err := converse(ctx, addr, drain(), "HD")
+			return err
+		},
+	}
+}
+
+// What fills a server: items of all sizes that a lock may have, more of each than
+// the smallest server has room for.
+const (
+	fillers    = 12_000
+	fillerStep = 24
+	fillerMax  = 480
+)
+
+func fill(ctx context.Context, addr string) error {
+	for size := fillerStep; size <= fillerMax; size += fillerStep {
+		var b strings.Builder
+		value := strings.Repeat("x", size)
+		for i := range fillers {
+			fmt.Fprintf(&b, "ms fill:%d:%d %d q\r\n%s\r\n", size, i, size, value)
+		}
+		b.WriteString("mn\r\n")
+		if _, err := converse(ctx, addr, b.String(), "MN"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func drain() string {
+	var b strings.Builder
+	for size := fillerStep; size <= fillerMax; size += fillerStep {
+		for i := range fillers {
+			fmt.Fprintf(&b, "md fill:%d:%d q\r\n", size, i)
+		}
+	}
+	b.WriteString("ms drained 1\r\nx\r\n")
+	return b.String()
+}
+
+func onServer(args ...string) func(testing.TB) faults.Rig {
+	return func(t testing.TB) faults.Rig {
+		t.Helper()
+		return rig(servers.Run(t, servers.Memcached, args...).Addr())
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	faults.Run(t, onServer()(t), slices.Concat(faults.Leases, faults.Network))
+}
+
+func TestServerForgets(t *testing.T) {
+	t.Parallel()
+	faults.RunEach(t, onServer(), faults.Lost)
+	faults.RunEach(t, onServer("-m", "2"), faults.Evicted)
+}
+
+// TestFull: who asks a full server that evicts nothing is told so, and gets nothing. A
+// lock that is held is lost when it is renewed, because memcached drops what it has no
+// memory to change: its holder is told.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	r := onServer("-m", "2", "-M")(t)
+	store, err := open(r.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	acquire := func(name string) (driver.Grant, error) {
+		return store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+	}
+	held, err := acquire("held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Fill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	full := func(err error) bool {
+		return errors.Is(err, driver.ErrUnreachable) && strings.Contains(err.Error(), "memory")
+	}
+	if _, err := acquire("refused"); !full(err) {
+		t.Errorf("Acquire on a full server: %v; want that it is out of memory", err)
+	}
+	if _, taken, err := store.(driver.Looker).Look(t.Context(), "refused"); taken || err != nil {
+		t.Errorf("after an Acquire that failed: held %v, %v", taken, err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{held}); errs == nil || !full(errs[0]) {
+		t.Errorf("Renew on a full server: %v; want that it is out of memory", errs)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{held}); errs == nil || !errors.Is(errs[0], driver.ErrNotHeld) {
+		t.Errorf("Renew of a lock that was dropped: %v; want ErrNotHeld", errs)
+	}
+}
+
+// TestRestart: a server that comes back knows nothing. It gives no lock before those who
+// had one have stopped to believe in it, and the next token is larger.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached)
+	open := func() *dlock.Client {
+		store, err := memcachelock.New(server.Addr(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dlock.New(store, nil)
+		t.Cleanup(func() {
+			if err := errors.Join(c.Close(), store.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		return c
+	}
+	holder, other := open(), open()
+	const ttl = 2 * time.Second
+	lease, err := holder.Lock(t.Context(), "a", dlock.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(server.Kill(), server.Restart()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.TryLock(t.Context(), "a", dlock.WithTTL(ttl)); !errors.Is(err, dlock.ErrHeld) {
+		t.Errorf("TryLock just after the restart: %v; want ErrHeld", err)
+	}
+	next, err := other.Lock(t.Context(), "a", dlock.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Context().Err() == nil {
+		t.Error("two believe in the lock")
+	}
+	if next.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", next.Token(), lease.Token())
+	}
+	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+		t.Errorf("unlock of what was lost: %v; want ErrNotHeld", err)
+	}
+	if err := next.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNumbersBeginAgain: after a restart the lock of another owner may have the very
+// number that the first one's had. A release of the first does not touch it.
+func TestNumbersBeginAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached)
+	store, err := open(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	acquire := func() driver.Grant {
+		t.Helper()
+		for range 100 { // the first one finds that the connection is gone
+			grant, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+			if err == nil {
+				return grant
+			}
+			if !errors.Is(err, driver.ErrUnreachable) {
+				t.Fatal(err)
+			}
+		}
+		t.Fatal("the server does not come back")
+		return driver.Grant{}
+	}
+	before := acquire()
+	if err := errors.Join(server.Kill(), server.Restart()); err != nil {
+		t.Fatal(err)
+	}
+	after := acquire() // the first number of all, as before
+	if err := store.Release(t.Context(), before); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release of a lock from before the restart: %v; want ErrNotHeld", err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{before}); errs == nil || !errors.Is(errs[0], driver.ErrNotHeld) {
+		t.Errorf("Renew of a lock from before the restart: %v; want ErrNotHeld", errs)
+	}
+	if err := store.Release(t.Context(), after); err != nil {
+		t.Errorf("Release of the lock that is held: %v", err)
+	}
+}
