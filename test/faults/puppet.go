@@ -27,6 +27,7 @@ type order struct {
 	Do   string        `json:"do"`
 	Name string        `json:"name,omitempty"`
 	TTL  time.Duration `json:"ttl,omitempty"`
+	Note string        `json:"note,omitempty"`
 
 	// For workers.
 	Worker int           `json:"worker,omitempty"`
@@ -99,7 +100,7 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 			return 0
 		case "lock":
 			var err error
-			if lease, err = client.Lock(ctx, o.Name, dlock.WithTTL(o.TTL)); err != nil {
+			if lease, err = client.Lock(ctx, o.Name, dlock.WithTTL(o.TTL), dlock.WithNote(o.Note)); err != nil {
 				a.Err = classify(err)
 			} else {
 				a.Token, looks = lease.Token(), lease.Context().Err
