@@ -185,7 +185,7 @@ func loseAcquiredWaiting(t *testing.T, r Rig) {
 	c := through.clientWith(t, r.impatient())
 	through.warm(t, c)
 	first := r.lock(t, r.client(t), "waited-for")
-	asked := p.OnRequest(mentions(askerNote), func(*proxy.Conn) {})
+	asked := p.OnRequest(mentions("waited-for"), func(*proxy.Conn) {})
 	done := make(chan attempt, 1)
 	go func() {
 		lease, err := c.Lock(t.Context(), "waited-for", dlock.WithTTL(r.TTL), dlock.WithNote(askerNote))
@@ -341,8 +341,9 @@ func (r Rig) holdRenewal(t *testing.T, name string) (*dlock.Lease, *proxy.Proxy)
 // hangingServer: Lock says so within the limit of a request.
 func hangingServer(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
+	c := through.clientWith(t, r.impatient()) // some stores make calls when they open
 	p.Hang(true)
-	c := through.clientWith(t, r.impatient())
+	p.Reset()
 	start := time.Now()
 	if lease, err := c.Lock(t.Context(), "hanging"); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Lock on a server that hangs: %v, %v", lease, err)
