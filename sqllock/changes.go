@@ -9,11 +9,15 @@ import (
 // changes tell that somebody, in whatever process, has written to the database.
 type changes struct {
 	events <-chan struct{} // nil where nothing can tell
+	pace   pacer           // when to look
 	stop   func()          // ends it and waits
 }
 
 // noChanges is for databases that cannot tell.
 func noChanges() changes { return changes{stop: func() {}} }
+
+// unseen is for servers that cannot tell.
+func unseen() changes { return changes{pace: &tempo{}, stop: func() {}} }
 
 // statInterval is between two looks at a file that the system does not watch
 // for us, or that is not there at the moment.

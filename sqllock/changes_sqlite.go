@@ -5,6 +5,13 @@ import (
 	"database/sql"
 )
 
+// follow looks when something was written.
+func (d sqlite) follow(s *Store) changes {
+	seen := d.changes(s.ctx, s.db)
+	seen.pace = &pace{told: seen.events != nil}
+	return seen
+}
+
 // changes follows the write-ahead log, or the database itself where there is
 // none: one of them is written by every commit.
 func (d sqlite) changes(ctx context.Context, db *sql.DB) changes {

@@ -9,7 +9,7 @@ import (
 // Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) (findings []driver.Finding, err error) {
 	err = s.read(ctx, "diagnose", func() (err error) {
-		findings, err = s.dialect.diagnose(ctx, s.db, s.tables)
+		findings, err = s.dialect.diagnose(ctx, s)
 		return err
 	})
 	return findings, err

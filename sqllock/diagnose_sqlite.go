@@ -8,12 +8,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-func (d sqlite) diagnose(ctx context.Context, db *sql.DB, t tables) ([]driver.Finding, error) {
+func (d sqlite) diagnose(ctx context.Context, s *Store) ([]driver.Finding, error) {
 	var findings []driver.Finding
 	for _, check := range []func(context.Context, *sql.DB, tables) (driver.Finding, error){
 		d.checkFile, d.checkJournal, d.checkSynchronous, d.checkTables, d.checkWritable,
 	} {
-		finding, err := check(ctx, db, t)
+		finding, err := check(ctx, s.db, s.tables)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (sqlite) checkTables(ctx context.Context, db *sql.DB, t tables) (driver.Fin
 // checkWritable writes without changing anything.
 func (d sqlite) checkWritable(ctx context.Context, db *sql.DB, t tables) (driver.Finding, error) {
 	finding := driver.Finding{Check: "writable", Level: driver.LevelOK, Message: "yes"}
-	_, err := db.ExecContext(ctx, d.expand(t, `UPDATE {meta} SET value = value WHERE key = 'floor'`))
+	_, err := db.ExecContext(ctx, t.expand(sqliteNow, `UPDATE {meta} SET value = value WHERE key = 'floor'`))
 	if err == nil {
 		return finding, nil
 	}

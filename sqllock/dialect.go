@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -13,24 +15,48 @@ type Dialect interface {
 	// String is the kind of store that Traits report.
 	String() string
 
+	profile() profile
+
 	// schema returns the statements that create the tables and leave alone
 	// those that exist.
 	schema(tables) []string
-	statements(tables) [statementCount]string
+	statements(tables) [statementCount]query
 
 	// classify says what a failed statement means.
 	classify(error) failure
 
-	// changes begins to look for commits of other processes.
-	changes(context.Context, *sql.DB) changes
-
 	// diagnose is Store.Diagnose.
-	diagnose(context.Context, *sql.DB, tables) ([]driver.Finding, error)
+	diagnose(context.Context, *Store) ([]driver.Finding, error)
 }
+
+// profile is how a store uses a kind of database.
+type profile struct {
+	writers  int            // how many write at once
+	readers  int            // how many read at once
+	prepares bool           // the store prepares statements, and so learns whether the tables are there
+	inserts  bool           // acquire also inserts a row that is missing
+	atomic   bool           // several statements of one writer cost less in a transaction
+	tx       *sql.TxOptions // of transactions
+	handover time.Duration  // see driver.Traits
+	take     takeFunc       // runs acquire or acquireFair
+	renew    renewFunc      // runs renew
+	check    checkFunc      // whether the server can be used; may be nil
+	follow   followFunc     // begins to learn what others do
+}
+
+type (
+	// takeFunc returns the token, zero if the attempt was refused.
+	takeFunc func(ctx context.Context, run runner, s statement, args ...any) (uint64, error)
+	// renewFunc returns which of the n in the list were renewed; nil is all.
+	renewFunc  func(ctx context.Context, run runner, list string, n int) (map[rowKey]bool, error)
+	checkFunc  func(ctx context.Context, db *sql.DB, t tables) error
+	followFunc func(s *Store) changes
+)
 
 // failure is what an error of the database means to the store.
 type failure struct {
 	retry   bool   // nothing happened, and trying again is worth it
+	missing bool   // a table is missing, or is not as expected
 	explain string // for people, where the driver's text says too little; may be empty
 }
 
@@ -39,30 +65,56 @@ type failure struct {
 type statement int
 
 const (
-	acquire     statement = iota // name, owner, ttl, holder -> token
+	acquire     statement = iota // name, owner, ttl, holder, token that the row must have or 0 -> token
 	acquireFair                  // the same, unless somebody else heads the queue
+	insertFree                   // name: a row that nobody holds, if there is none; unless acquire inserts
+	current                      // name, owner -> token, whether it is another owner's, holder, remaining
 	blocker                      // name, owner -> token, holder, remaining: of another owner's lock, or token 0 and remaining of the queue's head
 	renew                        // [[name, owner, token, ttl]] -> name, owner of each that was renewed
+	renewed                      // the same list -> name, owner of each that is held; unless renew answers
 	release                      // name, owner, token or 0
 	breakLock                    // name, token
 	list                         // first name, limit -> name, token, holder, since, remaining, waiters
 	enqueue                      // name, owner, ttl
-	leave                        // name, owner
+	leave                        // name, owner: because it was served
+	giveUp                       // name, owner
 	prune                        // name
-	look                         // [name], horizon -> of each that is free, or is within it: index, remaining or 0, head's owner and remaining or NULL
+	look                         // [name], horizon -> of each that is free, ends within the horizon or changed hands recently: index, remaining or 0, head's owner and remaining or NULL, whether recently
 	publish                      // [[name, owner]], ttl
 	unpublish                    // [[name, owner]]
 	sweepDue                     // interval -> whether the last sweep is as long ago
 	claimSweep                   // interval; changes nothing if it is not
-	sweepPage                    // after name, limit, age -> name, whether it may go
-	sweepLocks                   // [name], age -> token of each that went
-	sweepQueue                   // limit
+	sweepPage                    // after name, limit, age -> name, token, whether it may go
+	floor                        // -> the highest token that was swept
 	raiseFloor                   // token
+	sweepLocks                   // [name], age, highest token
+	sweepQueue                   // limit
 	statementCount
 )
 
+// recentMillis is how long ago a lock that changed hands recently did, for the
+// statement look.
+const recentMillis = "100"
+
+// expand puts the names of the tables and the clock into a text.
+func (t tables) expand(now, text string) string {
+	return strings.NewReplacer("{locks}", t.locks, "{queue}", t.queue, "{meta}", t.meta,
+		"{now}", now, "{recent}", recentMillis).Replace(text)
+}
+
+// expandAll is expand for several texts.
+func (t tables) expandAll(now string, texts []string) []string {
+	for i, text := range texts {
+		texts[i] = t.expand(now, text)
+	}
+	return texts
+}
+
 // tables are the names of the store's tables.
-type tables struct{ locks, queue, meta string }
+type tables struct {
+	locks, queue, meta string
+	wake               string // the channel on which PostgreSQL tells what became free
+}
 
 // maxPrefix leaves room for the rest of the name in every database.
 const maxPrefix = 40
@@ -80,7 +132,8 @@ func newTables(prefix string) (tables, error) {
 			return tables{}, fmt.Errorf("sqllock: table prefix %q: letters, digits and _ are allowed, and no digit at the start", prefix)
 		}
 	}
-	return tables{locks: prefix + "locks", queue: prefix + "queue", meta: prefix + "meta"}, nil
+	// Tables are the same whether their names are written large or small, and so is the channel.
+	return tables{locks: prefix + "locks", queue: prefix + "queue", meta: prefix + "meta", wake: strings.ToLower(prefix) + "wake"}, nil
 }
 
 // Schema returns the statements that create the tables of a store, for those

@@ -1,9 +1,231 @@
 package sqllock
 
-// MySQL is MySQL 8 or MariaDB 10.6, or newer. It is tested with
-// github.com/go-sql-driver/mysql.
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// MySQL is MySQL 8 or MariaDB 10.6, or newer. It is tested with MariaDB and
+// github.com/go-sql-driver/mysql, whatever the settings of the connection are:
+// time zone, character set and whether rows that were found count as changed.
 var MySQL Dialect = mysql{}
 
-type mysql struct{ sqlite }
+type mysql struct{}
 
 func (mysql) String() string { return "mysql" }
+
+// mysqlNow is the database's clock when the statement began, in UTC: local time
+// comes twice when summer ends. A statement that had to wait for a row takes a
+// lock for less time than was asked for, never for more.
+const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)`
+
+func (m mysql) profile() profile {
+	return profile{
+		writers: 4, readers: 1, prepares: true, handover: 2 * time.Millisecond,
+		// Otherwise a transaction locks the gaps between rows as well, and
+		// those who insert into them deadlock.
+		tx:   &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+		take: m.take, renew: m.renew, check: m.check, follow: func(*Store) changes { return unseen() },
+	}
+}
+
+func (mysql) schema(t tables) []string {
+	return t.expandAll(mysqlNow, []string{
+		// Names are bytes, since every collation takes some texts for equal.
+		// A released lock keeps its row for the sake of the token, with the
+		// time of its release as expires and no owner.
+		`CREATE TABLE IF NOT EXISTS {locks} (
+	name    VARBINARY(255) NOT NULL PRIMARY KEY,
+	token   BIGINT         NOT NULL,
+	owner   VARBINARY(32),
+	since   BIGINT         NOT NULL,
+	expires BIGINT         NOT NULL,
+	holder  MEDIUMBLOB     NOT NULL
+) ENGINE = InnoDB`,
+		// Who waits. Places of fair waiters count in the order of seq; the
+		// others are there to be seen.
+		`CREATE TABLE IF NOT EXISTS {queue} (
+	seq     BIGINT         NOT NULL PRIMARY KEY AUTO_INCREMENT,
+	name    VARBINARY(255) NOT NULL,
+	owner   VARBINARY(32)  NOT NULL,
+	fair    BOOLEAN        NOT NULL,
+	expires BIGINT         NOT NULL,
+	UNIQUE KEY waiter (name, owner),
+	KEY place (name, fair, seq)
+) ENGINE = InnoDB`,
+		// floor is the highest token whose row was swept, swept the time of
+		// the last sweep.
+		"CREATE TABLE IF NOT EXISTS {meta} (\n\t`key` VARBINARY(32) NOT NULL PRIMARY KEY,\n\tvalue BIGINT NOT NULL\n) ENGINE = InnoDB",
+		"INSERT IGNORE INTO {meta} (`key`, value) VALUES ('floor', 0), ('swept', 0)",
+	})
+}
+
+func (mysql) statements(t tables) (queries [statementCount]query) {
+	const (
+		mine = `owner = ?2 AND expires > {now}`
+		// Assignments are made from left to right: those that need the old
+		// owner and expiry come first. The token becomes the answer's insert
+		// id, which is zero if there was no row to update.
+		take = `UPDATE {locks} SET
+	token   = LAST_INSERT_ID(IF(` + mine + `, token, token + 1)),
+	since   = IF(` + mine + `, since, {now}),
+	owner   = ?2,
+	expires = {now} + ?3,
+	holder  = ?4
+WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 0 OR token = ?5)`
+		free    = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = ''`
+		held    = `owner IS NOT NULL AND expires > {now}`
+		head    = `FROM {queue} WHERE name = ?1 AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1`
+		isFloor = "`key` = 'floor'"
+		isSwept = "`key` = 'swept'"
+		// A time in the future is one from before the clock stepped back.
+		longAgo = `(value <= {now} - ?1 OR value > {now})`
+		// Lists are UTF-8 whatever the connection's character set is.
+		json   = `JSON_TABLE(CONVERT(CAST(?1 AS BINARY) USING utf8mb4), '$[*]' COLUMNS (`
+		text   = ` VARCHAR(255) CHARACTER SET utf8mb4 PATH `
+		grants = json + `name` + text + `'$[0]', owner` + text + `'$[1]', token BIGINT PATH '$[2]', ttl BIGINT PATH '$[3]')) AS g
+	ON l.name = CAST(g.name AS BINARY)`
+		granted = `l.owner = CAST(g.owner AS BINARY) AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}`
+		waiters = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
+		names   = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
+	)
+	texts := [statementCount]string{
+		acquire: take,
+		acquireFair: take + `
+	AND (COALESCE((SELECT owner ` + head + `), ?2) = ?2 OR ` + mine + `)`,
+		// The floor's row is locked until the new row is committed: whoever
+		// raises the floor, before deleting rows, waits for that.
+		insertFree: `INSERT IGNORE INTO {locks} (name, token, owner, since, expires, holder)
+SELECT ?1, value, NULL, {now}, {now}, '' FROM {meta} WHERE ` + isFloor + ` LOCK IN SHARE MODE`,
+		current: `SELECT token, COALESCE(owner <> ?2 AND expires > {now}, 0), holder, expires - {now} FROM {locks} WHERE name = ?1`,
+		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
+UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
+ORDER BY token DESC LIMIT 1`,
+		renew:     `UPDATE {locks} AS l JOIN ` + grants + ` SET l.expires = {now} + g.ttl WHERE ` + granted,
+		renewed:   `SELECT l.name, l.owner FROM {locks} AS l JOIN ` + grants + ` WHERE ` + granted,
+		release:   free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
+		breakLock: free + ` WHERE name = ?1 AND token = ?2 AND ` + held,
+		list: `SELECT name, token, holder, since, expires - {now},
+	(SELECT COUNT(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
+FROM {locks} AS l WHERE name >= ?1 AND ` + held + ` ORDER BY name LIMIT ?2`,
+		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
+ON DUPLICATE KEY UPDATE expires = {now} + ?3`,
+		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
+		giveUp: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
+		prune:  `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,
+		look: `SELECT n.position - 1, n.remaining, h.owner, h.expires - {now}, n.recent
+FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
+		IF(l.owner IS NULL, 0, GREATEST(l.expires - {now}, 0)) AS remaining,
+		COALESCE(l.since > {now} - {recent}, 0) AS recent
+	FROM ` + names + ` LEFT JOIN {locks} AS l ON l.name = CAST(n.name AS BINARY)
+	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since > {now} - {recent}) AS n
+LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
+	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)`,
+		publish: `INSERT INTO {queue} (name, owner, fair, expires)
+SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 0, {now} + ?2 FROM ` + waiters + `
+ON DUPLICATE KEY UPDATE expires = {now} + ?2`,
+		unpublish: `DELETE q FROM {queue} AS q JOIN ` + waiters + `
+	ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY) WHERE q.fair = 0`,
+		sweepDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE ` + isSwept,
+		claimSweep: `UPDATE {meta} SET value = {now} WHERE ` + isSwept + ` AND ` + longAgo,
+		sweepPage:  `SELECT name, token, expires <= {now} - ?3 FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2`,
+		floor:      `SELECT value FROM {meta} WHERE ` + isFloor,
+		raiseFloor: `UPDATE {meta} SET value = GREATEST(value, ?1) WHERE ` + isFloor,
+		sweepLocks: `DELETE l FROM {locks} AS l JOIN ` + names + ` ON l.name = CAST(n.name AS BINARY)
+WHERE l.expires <= {now} - ?2 AND l.token <= ?3`,
+		sweepQueue: `DELETE FROM {queue} WHERE expires <= {now} ORDER BY seq LIMIT ?1`,
+	}
+	for i, text := range texts {
+		queries[i] = positional(t.expand(mysqlNow, text))
+	}
+	return queries
+}
+
+// take runs an attempt. How many rows it changed is not asked: a row that was
+// found and is the same as before counts, or does not, as the connection was told.
+func (mysql) take(ctx context.Context, run runner, s statement, args ...any) (uint64, error) {
+	result, err := run.exec(ctx, s, args...)
+	if err != nil {
+		return 0, err
+	}
+	token, err := result.LastInsertId()
+	return uint64(token), err
+}
+
+// renew asks which of them are held if not all have changed, be it because one
+// was renewed twice within a millisecond.
+func (mysql) renew(ctx context.Context, run runner, list string, n int) (map[rowKey]bool, error) {
+	result, err := run.exec(ctx, renew, list)
+	if err != nil {
+		return nil, err
+	}
+	if changed, err := result.RowsAffected(); err != nil || changed == int64(n) {
+		return nil, err
+	}
+	return rowKeys(ctx, run, renewed, list)
+}
+
+// check refuses a server that cannot be written.
+func (mysql) check(ctx context.Context, db *sql.DB, _ tables) error {
+	var readOnly bool
+	if err := db.QueryRowContext(ctx, `SELECT @@global.read_only`).Scan(&readOnly); err != nil {
+		return err
+	}
+	if readOnly {
+		return fmt.Errorf("%w: read_only is on, as it is on a replica; connect to the primary server", errReadOnly)
+	}
+	return nil
+}
+
+// mysqlFailures are by the server's error numbers.
+var mysqlFailures = map[uint16]failure{
+	1213: {retry: true, explain: "deadlock with another transaction"},
+	1205: {retry: true, explain: "another transaction keeps a row locked"},
+	1020: {retry: true, explain: "another transaction has changed the row"},
+	1290: {explain: mysqlReadOnly},
+	1792: {explain: mysqlReadOnly},
+	1836: {explain: mysqlReadOnly},
+	1146: {missing: true, explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
+	1054: {missing: true, explain: "a table is not as expected: compare it with what sqllock.Schema returns"},
+	1044: {explain: mysqlDenied},
+	1142: {explain: mysqlDenied},
+	1143: {explain: mysqlDenied},
+	1665: {explain: "binlog_format is STATEMENT: set it to ROW or MIXED"},
+}
+
+const (
+	mysqlReadOnly = "the server is read-only: it may be a replica"
+	mysqlDenied   = "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns"
+)
+
+func (mysql) classify(err error) failure { return mysqlFailures[mysqlNumber(err)] }
+
+// mysqlNumber finds the server's error number, zero if there is none. The
+// driver has it in a field, so that only its type could be asked for, which
+// this package must not import.
+func mysqlNumber(err error) uint16 {
+	switch wrapper := err.(type) { // as errors.As goes through them
+	case nil:
+		return 0
+	case interface{ Unwrap() error }:
+		return mysqlNumber(wrapper.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range wrapper.Unwrap() {
+			if n := mysqlNumber(inner); n != 0 {
+				return n
+			}
+		}
+		return 0
+	}
+	value := reflect.Indirect(reflect.ValueOf(err))
+	if value.Kind() != reflect.Struct {
+		return 0
+	}
+	if field := value.FieldByName("Number"); field.Kind() == reflect.Uint16 {
+		return uint16(field.Uint())
+	}
+	return 0
+}

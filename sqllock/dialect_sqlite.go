@@ -1,9 +1,6 @@
 package sqllock
 
-import (
-	"errors"
-	"strings"
-)
+import "errors"
 
 // SQLite is a file that the processes of one machine share. It needs SQLite
 // 3.42 or newer and is tested with modernc.org/sqlite; see [SQLiteDSN].
@@ -17,13 +14,8 @@ func (sqlite) String() string { return "sqlite" }
 // the product exact where the fraction is not.
 const sqliteNow = `CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)`
 
-// expand puts the names of the tables and the clock into a text.
-func (sqlite) expand(t tables, text string) string {
-	return strings.NewReplacer("{locks}", t.locks, "{queue}", t.queue, "{meta}", t.meta, "{now}", sqliteNow).Replace(text)
-}
-
-func (d sqlite) schema(t tables) []string {
-	texts := []string{
+func (sqlite) schema(t tables) []string {
+	return t.expandAll(sqliteNow, []string{
 		// A released lock keeps its row for the sake of the token, with the
 		// time of its release as expires and no owner.
 		`CREATE TABLE IF NOT EXISTS {locks} (
@@ -53,14 +45,19 @@ func (d sqlite) schema(t tables) []string {
 	value INTEGER NOT NULL
 ) WITHOUT ROWID`,
 		`INSERT OR IGNORE INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0)`,
-	}
-	for i := range texts {
-		texts[i] = d.expand(t, texts[i])
-	}
-	return texts
+	})
 }
 
-func (d sqlite) statements(t tables) [statementCount]string {
+// sqlite admits one writer at a time, and a transaction saves waiting for the
+// disk.
+func (d sqlite) profile() profile {
+	return profile{
+		writers: 1, readers: 8, prepares: true, inserts: true, atomic: true,
+		take: takeReturning, renew: renewReturning, follow: d.follow,
+	}
+}
+
+func (sqlite) statements(t tables) (queries [statementCount]query) {
 	const (
 		insertLock = `INSERT INTO {locks} AS l (name, token, owner, since, expires, holder) `
 		newLock    = `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1, ?2, {now}, {now} + ?3, ?4`
@@ -71,7 +68,7 @@ func (d sqlite) statements(t tables) [statementCount]string {
 	owner   = excluded.owner,
 	expires = excluded.expires,
 	holder  = excluded.holder
-WHERE l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since
+WHERE (l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since) AND (?5 = 0 OR l.token = ?5)
 RETURNING token`
 		held = `owner IS NOT NULL AND expires > {now}`
 		head = `FROM {queue} WHERE name = ?1 AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1`
@@ -83,6 +80,7 @@ RETURNING token`
 		acquireFair: insertLock + `SELECT ` + newLock + `
 WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
    OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2 AND expires > {now})` + onConflict,
+		current: `SELECT token, coalesce(owner <> ?2 AND expires > {now}, 0), holder, expires - {now} FROM {locks} WHERE name = ?1`,
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
 UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `)
 ORDER BY token DESC LIMIT 1`,
@@ -99,14 +97,15 @@ WHERE name = ?1 AND token = ?2 AND ` + held,
 FROM {locks} WHERE name >= ?1 AND ` + held + ` ORDER BY name LIMIT ?2`,
 		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
 ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
-		leave: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
-		prune: `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,
+		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
+		giveUp: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
+		prune:  `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,
 		// The clock is read once, not for each name.
 		look: `WITH clock (now) AS MATERIALIZED (SELECT {now}), near AS MATERIALIZED (
 	SELECT j.key, j.value AS name, iif(l.owner IS NULL, 0, max(l.expires - now, 0)) AS remaining, now
 	FROM clock CROSS JOIN json_each(?1) AS j LEFT JOIN {locks} AS l ON l.name = j.value
 	WHERE l.owner IS NULL OR l.expires <= now + ?2)
-SELECT key, remaining, h.owner, h.expires - now
+SELECT key, remaining, h.owner, h.expires - now, 0
 FROM near LEFT JOIN {queue} AS h ON remaining = 0 AND h.seq = (
 	SELECT seq FROM {queue} AS q WHERE q.name = near.name AND fair = 1 AND expires > now ORDER BY seq LIMIT 1)`,
 		publish: `INSERT INTO {queue} (name, owner, fair, expires)
@@ -116,22 +115,23 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 WHERE fair = 0 AND (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
 		sweepDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE key = 'swept'`,
 		claimSweep: `UPDATE {meta} SET value = {now} WHERE key = 'swept' AND ` + longAgo,
-		sweepPage:  `SELECT name, expires <= {now} - ?3 FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2`,
+		sweepPage:  `SELECT name, token, expires <= {now} - ?3 FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2`,
 		sweepLocks: `DELETE FROM {locks}
-WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2
-RETURNING token`,
+WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2 AND token <= ?3`,
 		sweepQueue: `DELETE FROM {queue} WHERE seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1)`,
+		floor:      `SELECT value FROM {meta} WHERE key = 'floor'`,
 		raiseFloor: `UPDATE {meta} SET value = max(value, ?1) WHERE key = 'floor'`,
 	}
 	for i := range texts {
-		texts[i] = d.expand(t, texts[i])
+		queries[i].text = t.expand(sqliteNow, texts[i])
 	}
-	return texts
+	return queries
 }
 
 // The result codes of SQLite that mean something to the store; the upper bits
 // of an extended code only refine them.
 const (
+	sqliteError    = 1
 	sqliteBusy     = 5
 	sqliteLocked   = 6
 	sqliteReadOnly = 8
@@ -144,6 +144,7 @@ const (
 )
 
 var sqliteFailures = map[int]failure{
+	sqliteError:    {missing: true},
 	sqliteBusy:     {retry: true, explain: "another process keeps the database locked"},
 	sqliteLocked:   {retry: true, explain: "another connection keeps the database locked"},
 	sqliteProtocol: {retry: true, explain: "too many processes are opening the database"},

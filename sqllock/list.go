@@ -20,7 +20,8 @@ const afterName = "\x01"
 // List implements driver.Lister. The locks come in the order of their names.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		first := prefix
+		first := strings.ToValidUTF8(prefix, "\xff")
+		first, _, _ = strings.Cut(first, "\xff") // a part of a character is nothing that a database compares
 		for {
 			page, err := s.listPage(ctx, first)
 			if err != nil {
@@ -28,6 +29,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 				return
 			}
 			for _, info := range page {
+				if info.Name < prefix {
+					continue
+				}
 				if !strings.HasPrefix(info.Name, prefix) || !yield(info, nil) {
 					return
 				}
@@ -43,7 +47,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 func (s *Store) listPage(ctx context.Context, first string) (page []driver.Info, err error) {
 	err = s.read(ctx, "list", func() error {
 		page = page[:0]
-		return each(ctx, s.stmts[list], []any{first, listPage}, func(scan func(...any) error) error {
+		return s.each().each(ctx, list, []any{first, listPage}, func(scan func(...any) error) error {
 			var info driver.Info
 			var holder string
 			var since, left int64

@@ -23,7 +23,18 @@ const (
 	minGap    = time.Millisecond
 )
 
-// pace decides when to look at the database again.
+// pacer decides when to look at the database again.
+type pacer interface {
+	due() time.Time                                     // when to look
+	waiting() bool                                      // a change asks for a look that has not been made
+	changed(now time.Time)                              // somebody wrote
+	asked(now time.Time)                                // somebody in this process wants a look
+	looked(start, end time.Time, seen sight, err error) // a look was made
+	idle(now time.Time)                                 // there is nothing to look at
+}
+
+// pace is for a file, where whoever writes is seen at once and a look costs
+// this machine.
 type pace struct {
 	told    bool          // changes are told
 	next    time.Time     // when to look
@@ -34,6 +45,10 @@ type pace struct {
 	cost    time.Duration // what it took
 	debt    time.Duration // what looks took too much, as of last
 }
+
+func (p *pace) due() time.Time { return p.next }
+
+func (p *pace) waiting() bool { return p.pending }
 
 // changed: somebody wrote. The commit comes a little later, so that a look that
 // is not cheap waits for it.
@@ -57,7 +72,7 @@ func (p *pace) soon(now time.Time) {
 
 // looked: a look was made that took from start to end. An expiry that is not
 // zero deserves a look of its own.
-func (p *pace) looked(start, end time.Time, expiry time.Duration, err error) {
+func (p *pace) looked(start, end time.Time, seen sight, err error) {
 	p.pending = false
 	p.cost = end.Sub(start)
 	paid := end.Sub(p.last) / costShare
@@ -75,8 +90,8 @@ func (p *pace) looked(start, end time.Time, expiry time.Duration, err error) {
 		wait = min(wait, p.follow)
 		p.follow *= 2
 	}
-	if expiry > 0 {
-		wait = min(wait, expiry)
+	if seen.expiry > 0 {
+		wait = min(wait, seen.expiry)
 	}
 	p.next = end.Add(wait)
 	if p.next.Before(p.free) {

@@ -30,7 +30,7 @@ func looks(p *pace, lasts, cost time.Duration, changes ...time.Duration) (at []t
 		at = append(at, now.Sub(start))
 		begin := now
 		now = now.Add(cost)
-		p.looked(begin, now, 0, nil)
+		p.looked(begin, now, sight{}, nil)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestPaceOfABusyDatabase(t *testing.T) {
 	// A look that was kept waiting is no reason to let others wait.
 	p := &pace{told: true}
 	now := time.Now()
-	p.looked(now, now.Add(time.Minute), 0, nil)
+	p.looked(now, now.Add(time.Minute), sight{}, nil)
 	if wait := p.free.Sub(now.Add(time.Minute)); wait > 150*time.Millisecond {
 		t.Errorf("after a look that took a minute the next is not before %v", wait)
 	}
@@ -90,7 +90,7 @@ func TestPaceOfABusyDatabase(t *testing.T) {
 func TestPaceKeepsExpiries(t *testing.T) {
 	p := &pace{told: true}
 	now := time.Now()
-	p.looked(now, now, 40*time.Millisecond, nil)
+	p.looked(now, now, sight{expiry: 40 * time.Millisecond}, nil)
 	if wait := p.next.Sub(now); wait != 40*time.Millisecond {
 		t.Errorf("the next look is in %v, want it when a lock expires, in 40 ms", wait)
 	}

@@ -12,17 +12,17 @@ const linger = time.Second
 // poll looks at the watched names until nobody watches or the store is closed.
 // There is at most one per store.
 func (s *Store) poll() {
-	seen := s.dialect.changes(s.ctx, s.db)
+	seen := s.profile.follow(s)
 	defer seen.stop()
 	stopPresence := s.startPresence()
 	defer stopPresence()
-	pace := pace{told: seen.events != nil}
+	pace := seen.pace
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		names, encoded := s.watchers.watched()
 		events := seen.events
-		if len(names) == 0 || pace.pending {
+		if len(names) == 0 || pace.waiting() {
 			events = nil // a look would not come, or not come sooner
 		}
 		select {
@@ -36,15 +36,15 @@ func (s *Store) poll() {
 			now := time.Now()
 			switch {
 			case len(names) > 0:
-				expiry, err := s.look(names, encoded)
-				pace.looked(now, time.Now(), expiry, err)
+				seen, err := s.look(names, encoded)
+				pace.looked(now, time.Now(), seen, err)
 			case s.watchers.retire():
 				return
 			default:
 				pace.idle(now)
 			}
 		}
-		timer.Reset(time.Until(pace.next))
+		timer.Reset(time.Until(pace.due()))
 	}
 }
 
@@ -54,26 +54,38 @@ type state struct {
 	remaining int64 // of the lock; zero if it is free
 	head      sql.NullString
 	headLeft  sql.NullInt64
+	recent    bool // it was granted a moment ago
 }
 
-// look wakes those for whom trying is worth it, and returns how long it takes
-// until a lock or a place expires that somebody waits for; zero if none does
-// before there is another look anyway.
-func (s *Store) look(names []string, encoded string) (expiry time.Duration, err error) {
+// sight is what a look says about all names.
+type sight struct {
+	expiry time.Duration // until a lock or a place expires; zero if none does before there is another look anyway
+	moving bool          // a lock is free, or has just changed hands
+}
+
+// look wakes those for whom trying is worth it.
+func (s *Store) look(names []string, encoded string) (seen sight, err error) {
 	var states []state
-	err = each(s.ctx, s.stmts[look], []any{encoded, toldInterval.Milliseconds()}, func(scan func(...any) error) error {
+	select {
+	case s.reading <- struct{}{}:
+	case <-s.ctx.Done():
+		return sight{}, s.ctx.Err()
+	}
+	err = s.each().each(s.ctx, look, []any{encoded, toldInterval.Milliseconds()}, func(scan func(...any) error) error {
 		var st state
-		err := scan(&st.index, &st.remaining, &st.head, &st.headLeft)
+		err := scan(&st.index, &st.remaining, &st.head, &st.headLeft, &st.recent)
 		states = append(states, st)
 		return err
 	})
+	<-s.reading
 	if err != nil {
-		return 0, err
+		return sight{}, err
 	}
 	s.watchers.mu.Lock()
 	defer s.watchers.mu.Unlock()
 	for _, st := range states {
 		left := st.remaining
+		seen.moving = seen.moving || left == 0 || st.recent
 		if left == 0 {
 			left = st.headLeft.Int64
 			for _, w := range s.watchers.byName[names[st.index]] {
@@ -82,9 +94,9 @@ func (s *Store) look(names []string, encoded string) (expiry time.Duration, err 
 				}
 			}
 		}
-		if d := remaining(left); d > 0 && (expiry == 0 || d < expiry) {
-			expiry = d
+		if d := remaining(left); d > 0 && (seen.expiry == 0 || d < seen.expiry) {
+			seen.expiry = d
 		}
 	}
-	return expiry, nil
+	return seen, nil
 }

@@ -45,7 +45,7 @@ func (s *Store) startPresence() (stop func()) {
 // a list is incomplete until the next time.
 func (s *Store) publish(now time.Time) {
 	if here := s.watchers.unpublished(now); len(here) > 0 {
-		_, _ = s.change(s.ctx, "publish", publish, encode(here), presenceTTL.Milliseconds())
+		_, _ = s.changeAny(s.ctx, "publish", publish, encode(here), presenceTTL.Milliseconds())
 	}
 }
 
@@ -59,8 +59,14 @@ func (s *Store) unpublish() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), unpublishLimit)
 	defer cancel()
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+	case <-ctx.Done():
+		return
+	}
 	_ = s.persist(ctx, func() error {
-		_, err := s.stmts[unpublish].ExecContext(ctx, encode(gone))
+		_, err := s.each().exec(ctx, unpublish, encode(gone))
 		return err
 	})
 }

@@ -3,24 +3,28 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
 // acquireFair is Acquire in the order of arrival: it drops the places that
 // lapsed, takes the lock if nobody is ahead, and otherwise keeps or takes a place.
-// Many waiters share a transaction, or they would keep renewals waiting.
+// Many waiters share a transaction, or they would keep renewals waiting. None is
+// needed for one alone: what a crash leaves between two statements is a place
+// that lapses.
 func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	var token uint64
 	var held *driver.HeldError
-	err := s.together(ctx, "acquire", &job{atomic: true, run: func(ctx context.Context, use prepared) (err error) {
-		if _, err = use(prune).ExecContext(ctx, req.Name); err != nil {
+	err := s.together(ctx, "acquire", &job{name: req.Name, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) (err error) {
+		if _, err = run.exec(ctx, prune, req.Name); err != nil {
 			return err
 		}
-		if token, held, err = s.try(ctx, use, &req); err != nil || token != 0 || !req.Queue {
+		if token, held, err = s.try(ctx, run, &req); err != nil || token != 0 || !req.Queue {
 			return err
 		}
-		_, err = use(enqueue).ExecContext(ctx, req.Name, req.Owner.Hex(), millis(req.TTL))
+		_, err = run.exec(ctx, enqueue, req.Name, req.Owner.Hex(), millis(req.TTL))
 		return err
 	}})
 	switch {
@@ -34,11 +38,17 @@ func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Gra
 
 // AcquireAll implements driver.BatchAcquirer with one transaction.
 func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	order := make([]int, len(reqs))
+	for i := range order {
+		order[i] = i
+	}
+	// In the order in which all writers lock rows.
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(reqs[a].Name, reqs[b].Name) })
 	grants := make([]driver.Grant, len(reqs))
 	err := s.write(ctx, "acquire", func() error {
-		return s.inTx(ctx, func(tx *sql.Tx) error {
-			for i := range reqs {
-				token, held, err := s.try(ctx, s.preparedIn(ctx, tx), &reqs[i])
+		return s.inTx(ctx, func(run runner) error {
+			for _, i := range order {
+				token, held, err := s.try(ctx, run, &reqs[i])
 				if err != nil {
 					return err
 				}
@@ -56,23 +66,71 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	return grants, nil
 }
 
-// try makes one attempt, in a transaction. The token is zero where it was refused, and then
-// the error to return says why.
-func (s *Store) try(ctx context.Context, use prepared, req *driver.Request) (token uint64, held *driver.HeldError, err error) {
+// try makes attempts over one connection until it is granted or somebody is in
+// the way. The token is zero where it was refused, and then the error to return
+// says why.
+func (s *Store) try(ctx context.Context, run runner, req *driver.Request) (token uint64, held *driver.HeldError, err error) {
+	owner := req.Owner.Hex()
+	for range maxAttempts {
+		if token, held, err = s.tryOnce(ctx, run, req, owner); err != nil || held != nil {
+			return 0, held, err
+		}
+		if token != 0 {
+			break
+		}
+		if held, err = refusal(ctx, run, req.Name, owner); err != nil || held.Token != 0 || held.Remaining != 0 {
+			return 0, held, err
+		}
+		if s.profile.inserts {
+			continue
+		}
+		if _, err = run.exec(ctx, insertFree, req.Name); err != nil {
+			return 0, nil, err
+		}
+	}
+	if token == 0 {
+		return 0, &driver.HeldError{Name: req.Name}, nil
+	}
+	if req.Fair {
+		_, err = run.exec(ctx, leave, req.Name, owner)
+	}
+	return token, nil, err
+}
+
+// tryOnce makes one attempt. Both results are zero if it was refused for a
+// reason that is not known yet.
+func (s *Store) tryOnce(ctx context.Context, run runner, req *driver.Request, owner string) (token uint64, held *driver.HeldError, err error) {
 	stmt := acquire
 	if req.Fair {
 		stmt = acquireFair
 	}
-	owner := req.Owner.Hex()
-	token, err = attempt(use(stmt).QueryRowContext(ctx, req.Name, owner, millis(req.TTL), req.Holder.Encode()))
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case token == 0:
-		held, err = refusal(use(blocker).QueryRowContext(ctx, req.Name, owner), req.Name)
-		return 0, held, err
-	case req.Fair:
-		_, err = use(leave).ExecContext(ctx, req.Name, owner)
+	var version int64
+	if s.scheme == Version {
+		if version, held, err = readVersion(ctx, run, req.Name, owner); err != nil || held != nil {
+			return 0, held, err
+		}
 	}
+	token, err = s.profile.take(ctx, run, stmt, req.Name, owner, millis(req.TTL), req.Holder.Encode(), version)
 	return token, nil, err
 }
+
+// inTx runs fn in a transaction. With SQLite fn starts with a statement that
+// writes, which takes the write lock at once whatever kind of transaction the
+// driver begins. All statements use the context of the transaction: one that is
+// interrupted ends it, and none may run after it.
+func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
+	tx, err := s.db.BeginTx(ctx, s.profile.tx)
+	if err != nil {
+		return err
+	}
+	if err := fn(s.within(tx)); err != nil {
+		_ = tx.Rollback() // the first error is the one that tells
+		return err
+	}
+	return tx.Commit()
+}
+
+// each runs statements each on its own.
+func (s *Store) each() runner { return runner{queries: &s.queries, db: s.db} }
+
+func (s *Store) within(tx *sql.Tx) runner { return runner{queries: &s.queries, db: s.db, tx: tx} }

@@ -2,9 +2,9 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -16,7 +16,10 @@ const busyLimit = 10 * time.Second
 // busyPause is between two tries, on top of the database's own busy timeout.
 const busyPause = time.Millisecond
 
-// write runs fn, which writes, as the only writer of this store. A database
+// errReadOnly: the server does not take writes, so it cannot keep locks.
+var errReadOnly = errors.New("the server is read-only")
+
+// write runs fn, which writes, as one of the writers of this store. A database
 // that admits one writer at a time makes the others sleep between tries;
 // waiting here is over the moment the writer is done.
 func (s *Store) write(ctx context.Context, op string, fn func() error) error {
@@ -29,11 +32,8 @@ func (s *Store) write(ctx context.Context, op string, fn func() error) error {
 	}
 }
 
-// maxReaders is how many read at once. A pool without a limit would open a
-// connection for each of thousands of waiters.
-const maxReaders = 8
-
-// read runs fn, which reads.
+// read runs fn, which reads. There is a limit to how many do: a pool without one
+// would open a connection for each of thousands of waiters.
 func (s *Store) read(ctx context.Context, op string, fn func() error) error {
 	select {
 	case s.reading <- struct{}{}:
@@ -68,7 +68,7 @@ func (s *Store) persist(ctx context.Context, fn func() error) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(busyPause):
+		case <-time.After(busyPause + rand.N(busyPause)):
 		}
 		if err = fn(); err == nil {
 			return nil
@@ -86,27 +86,13 @@ func (s *Store) fail(ctx context.Context, op string, err error) error {
 		return driver.ErrClosed
 	case ctx.Err() != nil:
 		return fmt.Errorf("sqllock: %s: %w", op, context.Cause(ctx))
+	case errors.Is(err, errReadOnly):
+		return fmt.Errorf("sqllock: %s: %w", op, err)
 	}
 	if explain := s.dialect.classify(err).explain; explain != "" {
 		return fmt.Errorf("%w: %s: %s: %w", driver.ErrUnreachable, op, explain, err)
 	}
 	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, op, err)
-}
-
-// inTx runs fn in a transaction. fn starts with a statement that writes, which
-// takes the write lock at once whatever kind of transaction the driver begins,
-// and uses the context of the transaction for all of them: a statement that is
-// interrupted ends the transaction, and none may run after it.
-func (s *Store) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := fn(tx); err != nil {
-		_ = tx.Rollback() // the first error is the one that tells
-		return err
-	}
-	return tx.Commit()
 }
 
 // millis is ttl as the database counts it. It adds one, since the clock's own

@@ -10,8 +10,13 @@ import (
 )
 
 // The row scheme: a lock is a row under its name, taken by one statement that
-// inserts it or updates it if it is free, expired or the owner's already. The
-// row outlives the lock, so that its token goes on from where it was.
+// updates it if it is free, expired or the owner's already. The row outlives
+// the lock, so that its token goes on from where it was. The version scheme
+// adds that the row must be as it was read before.
+
+// maxAttempts is how often a lock is tried that was refused, or had another
+// version, and that nobody has when its holder is looked up.
+const maxAttempts = 4
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -19,21 +24,15 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		return s.acquireFair(ctx, req)
 	}
 	owner := req.Owner.Hex()
-	// An attempt keeps other writers out even if it is refused. Where the last
-	// one was, look first: those who try again and again then disturb nobody.
-	if s.refused.has(req.Name) {
+	// An attempt may keep other writers out even if it is refused. Where the
+	// last one was, look first: those who try again and again disturb nobody.
+	if s.refused.has(req.Name) && s.scheme == Row {
 		if err := s.blockedBy(ctx, req.Name, owner); err != nil {
 			return driver.Grant{}, err
 		}
 	}
-	// A lock that was refused and is free when its holder is looked up was
-	// released in between: try again, but not for ever.
-	for range 3 {
-		var token uint64
-		err := s.writeTogether(ctx, "acquire", func(ctx context.Context, use prepared) (err error) {
-			token, err = attempt(use(acquire).QueryRowContext(ctx, req.Name, owner, millis(req.TTL), req.Holder.Encode()))
-			return err
-		})
+	for range maxAttempts {
+		token, err := s.attempt(ctx, &req, owner)
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -45,15 +44,66 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		if err := s.blockedBy(ctx, req.Name, owner); err != nil {
 			return driver.Grant{}, err
 		}
+		// Either it was released in between, or there is no row yet.
+		if err := s.ensureRow(ctx, req.Name); err != nil {
+			return driver.Grant{}, err
+		}
 	}
 	return driver.Grant{}, &driver.HeldError{Name: req.Name}
+}
+
+// attempt makes one attempt, which is refused if the token is zero. With
+// versions, somebody else's lock is refused without writing.
+func (s *Store) attempt(ctx context.Context, req *driver.Request, owner string) (uint64, error) {
+	var version int64
+	if s.scheme == Version {
+		var held *driver.HeldError
+		err := s.read(ctx, "acquire", func() (err error) {
+			version, held, err = readVersion(ctx, s.each(), req.Name, owner)
+			return err
+		})
+		if err != nil || held != nil {
+			return 0, orHeld(err, held)
+		}
+	}
+	var token uint64
+	err := s.together(ctx, "acquire", &job{name: req.Name, run: func(ctx context.Context, run runner) (err error) {
+		token, err = s.profile.take(ctx, run, acquire, req.Name, owner, millis(req.TTL), req.Holder.Encode(), version)
+		return err
+	}})
+	if err != nil {
+		return 0, err // token may be written yet
+	}
+	return token, nil
+}
+
+func orHeld(err error, held *driver.HeldError) error {
+	if err != nil {
+		return err
+	}
+	return held
+}
+
+// readVersion reads a row's version, zero if there is none, or who has the lock.
+func readVersion(ctx context.Context, run runner, name, owner string) (version int64, held *driver.HeldError, err error) {
+	var taken bool
+	var holder string
+	var ms int64
+	err = run.one(ctx, current, []any{name, owner}, &version, &taken, &holder, &ms)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, nil, nil
+	case err != nil || !taken:
+		return version, nil, err
+	}
+	return 0, &driver.HeldError{Name: name, Token: uint64(version), Holder: driver.DecodeHolder(holder), Remaining: remaining(ms)}, nil
 }
 
 // blockedBy returns a HeldError if another owner has name, nil if nobody has.
 func (s *Store) blockedBy(ctx context.Context, name, owner string) error {
 	var held *driver.HeldError
 	err := s.read(ctx, "acquire", func() (err error) {
-		held, err = refusal(s.stmts[blocker].QueryRowContext(ctx, name, owner), name)
+		held, err = refusal(ctx, s.each(), name, owner)
 		return err
 	})
 	if err == nil && held.Token != 0 {
@@ -62,20 +112,29 @@ func (s *Store) blockedBy(ctx context.Context, name, owner string) error {
 	return err
 }
 
-// attempt reads the token of an attempt, zero if it was refused.
-func attempt(row *sql.Row) (token uint64, err error) {
-	if err = row.Scan(&token); errors.Is(err, sql.ErrNoRows) {
+// ensureRow makes sure that there is a row to update.
+func (s *Store) ensureRow(ctx context.Context, name string) error {
+	if s.profile.inserts {
+		return nil
+	}
+	_, err := s.change(ctx, "acquire", insertFree, name)
+	return err
+}
+
+// takeReturning is for databases that answer an update with its rows.
+func takeReturning(ctx context.Context, run runner, s statement, args ...any) (token uint64, err error) {
+	if err = run.one(ctx, s, args, &token); errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
 	return token, err
 }
 
 // refusal reads who has name, or whose turn it is if the token is zero.
-func refusal(row *sql.Row, name string) (*driver.HeldError, error) {
+func refusal(ctx context.Context, run runner, name, owner string) (*driver.HeldError, error) {
 	held := &driver.HeldError{Name: name}
 	var holder string
 	var ms int64
-	err := row.Scan(&held.Token, &holder, &ms)
+	err := run.one(ctx, blocker, []any{name, owner}, &held.Token, &holder, &ms)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
@@ -85,58 +144,6 @@ func refusal(row *sql.Row, name string) (*driver.HeldError, error) {
 
 func granted(req *driver.Request, token uint64) driver.Grant {
 	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL}
-}
-
-// renewChunk bounds how long one renewal keeps other writers waiting.
-const renewChunk = 1000
-
-// Renew implements driver.Store. Each thousand grants are one statement.
-func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
-	var errs []error
-	for start := 0; start < len(grants); start += renewChunk {
-		chunk := grants[start:min(start+renewChunk, len(grants))]
-		renewed, err := s.renewChunk(ctx, chunk)
-		if err == nil && len(renewed) == len(chunk) {
-			continue
-		}
-		if errs == nil {
-			errs = make([]error, len(grants))
-		}
-		for i, grant := range chunk {
-			switch {
-			case err != nil:
-				errs[start+i] = err
-			case !renewed[rowKey{grant.Name, grant.Owner.Hex()}]:
-				errs[start+i] = driver.ErrNotHeld
-			}
-		}
-	}
-	return errs
-}
-
-// rowKey tells rows apart in an answer: an owner is of one acquisition only.
-type rowKey struct{ name, owner string }
-
-func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) (map[rowKey]bool, error) {
-	rows := make([][4]any, len(grants))
-	for i, g := range grants {
-		rows[i] = [4]any{g.Name, g.Owner.Hex(), g.Token, millis(g.TTL)}
-	}
-	var renewed map[rowKey]bool
-	// Those who want a lock can wait for those who have one.
-	err := s.together(ctx, "renew", &job{urgent: true, run: func(ctx context.Context, use prepared) error {
-		renewed = make(map[rowKey]bool, len(grants))
-		return each(ctx, use(renew), []any{encode(rows)}, func(scan func(...any) error) error {
-			var key rowKey
-			err := scan(&key.name, &key.owner)
-			renewed[key] = true
-			return err
-		})
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return renewed, nil
 }
 
 // Release implements driver.Store.
@@ -151,7 +158,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		return nil
 	}
 	// Only an owner without the lock can have a place in the queue.
-	left, err := s.change(ctx, "release", leave, grant.Name, owner)
+	left, err := s.change(ctx, "release", giveUp, grant.Name, owner)
 	if err != nil {
 		return err
 	}
@@ -174,39 +181,27 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	return nil
 }
 
-// change runs a statement that writes and says whether it changed anything.
-func (s *Store) change(ctx context.Context, op string, stmt statement, args ...any) (bool, error) {
-	var rows int64
-	err := s.writeTogether(ctx, op, func(ctx context.Context, use prepared) error {
-		result, err := use(stmt).ExecContext(ctx, args...)
-		if err != nil {
-			return err
-		}
-		rows, err = result.RowsAffected()
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	return rows > 0, nil
+// change runs a statement about a name that writes, and says whether it changed
+// anything.
+func (s *Store) change(ctx context.Context, op string, stmt statement, name string, args ...any) (bool, error) {
+	return s.changeJob(ctx, op, name, stmt, append([]any{name}, args...)...)
 }
 
-// each runs a statement and calls fn for each row of the answer.
-func each(ctx context.Context, stmt *sql.Stmt, args []any, fn func(scan func(...any) error) error) error {
-	rows, err := stmt.QueryContext(ctx, args...)
+// changeAny is change for a statement about no name in particular.
+func (s *Store) changeAny(ctx context.Context, op string, stmt statement, args ...any) (bool, error) {
+	return s.changeJob(ctx, op, "", stmt, args...)
+}
+
+func (s *Store) changeJob(ctx context.Context, op, name string, stmt statement, args ...any) (bool, error) {
+	var changed bool
+	err := s.together(ctx, op, &job{name: name, run: func(ctx context.Context, run runner) (err error) {
+		changed, err = run.changed(ctx, stmt, args...)
+		return err
+	}})
 	if err != nil {
-		return err
+		return false, err // changed may be written yet
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := fn(rows.Scan); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	return rows.Close() // what a statement writes is committed here
+	return changed, nil
 }
 
 // encode returns v as a JSON list, the form in which statements take many rows.

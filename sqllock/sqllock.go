@@ -55,9 +55,11 @@ type Store struct {
 	db      *sql.DB
 	dialect Dialect
 	tables  tables
-	stmts   [statementCount]*sql.Stmt
+	scheme  Scheme
+	profile profile
+	queries [statementCount]query
 
-	writing  chan struct{} // holds one element while somebody writes
+	writing  chan struct{} // holds one for each who writes
 	reading  chan struct{} // holds one for each who reads
 	backlog  backlog       // what waits to write
 	refused  nameSet       // names whose last attempt was refused
@@ -82,21 +84,31 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opts.Scheme.bound() {
+		return nil, fmt.Errorf("sqllock: scheme %s lives as long as a connection: NewBound opens it", opts.Scheme)
+	}
+	profile := opts.Dialect.profile()
 	s := &Store{
 		db:       db,
 		dialect:  opts.Dialect,
 		tables:   tables,
-		writing:  make(chan struct{}, 1),
-		reading:  make(chan struct{}, maxReaders),
+		scheme:   opts.Scheme,
+		profile:  profile,
+		queries:  opts.Dialect.statements(tables),
+		writing:  make(chan struct{}, profile.writers),
+		reading:  make(chan struct{}, profile.readers),
 		watchers: newWatchers(),
 	}
-	// A database that cannot be written can still be listed and examined, so
-	// nothing is written where the tables exist, which preparing tells.
-	if err := s.prepare(ctx); err != nil {
+	// The program may lack the right to create tables, so nothing is written
+	// where they exist.
+	if err := s.open(ctx); err != nil {
+		if !s.dialect.classify(err).missing && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
 		if err := s.create(ctx); err != nil {
 			return nil, err
 		}
-		if err := s.prepare(ctx); err != nil {
+		if err := s.open(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -109,6 +121,7 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:           s.dialect.String(),
+		Handover:        s.profile.handover,
 		Fencing:         driver.FencingStrong,
 		Fair:            true,
 		WatchesExpiry:   true,
@@ -127,17 +140,19 @@ func (s *Store) Close() error {
 	s.watchers.close()
 	s.cancel()
 	s.work.Wait()
-	s.writing <- struct{}{} // whoever writes is done
-	defer func() { <-s.writing }()
+	for range cap(s.writing) {
+		s.writing <- struct{}{} // whoever writes is done
+		defer func() { <-s.writing }()
+	}
 	return s.closeStatements()
 }
 
 // create makes the tables that are missing.
 func (s *Store) create(ctx context.Context) error {
-	return s.read(ctx, "open", func() error {
-		return s.inTx(ctx, func(tx *sql.Tx) error {
+	return s.read(ctx, "create the tables", func() error {
+		return s.inTx(ctx, func(run runner) error {
 			for _, text := range s.dialect.schema(s.tables) {
-				if _, err := tx.ExecContext(ctx, text); err != nil {
+				if _, err := run.tx.ExecContext(ctx, text); err != nil {
 					return err
 				}
 			}
@@ -146,11 +161,35 @@ func (s *Store) create(ctx context.Context) error {
 	})
 }
 
+// open looks whether the server can be used and the tables are there.
+func (s *Store) open(ctx context.Context) error {
+	if s.profile.check != nil {
+		if err := s.read(ctx, "open", func() error { return s.profile.check(ctx, s.db, s.tables) }); err != nil {
+			return err
+		}
+	}
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	var least int64
+	err := s.read(ctx, "open", func() error { return s.each().one(ctx, floor, nil, &least) })
+	if err != nil {
+		return errors.Join(err, s.closeStatements())
+	}
+	return nil
+}
+
 func (s *Store) prepare(ctx context.Context) error {
-	texts := s.dialect.statements(s.tables)
-	for i, text := range texts {
+	if !s.profile.prepares {
+		return nil
+	}
+	for i := range s.queries {
+		q := &s.queries[i]
+		if q.text == "" {
+			continue
+		}
 		err := s.read(ctx, "open", func() (err error) {
-			s.stmts[i], err = s.db.PrepareContext(ctx, text)
+			q.stmt, err = s.db.PrepareContext(ctx, q.text)
 			return err
 		})
 		if err != nil {
@@ -162,9 +201,10 @@ func (s *Store) prepare(ctx context.Context) error {
 
 func (s *Store) closeStatements() error {
 	var errs []error
-	for _, stmt := range s.stmts {
-		if stmt != nil {
-			errs = append(errs, stmt.Close())
+	for i := range s.queries {
+		if q := &s.queries[i]; q.stmt != nil {
+			errs = append(errs, q.stmt.Close())
+			q.stmt = nil
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -2,8 +2,7 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
-	"errors"
+	"fmt"
 	"time"
 )
 
@@ -35,16 +34,16 @@ func (s *Store) sweepOnce(ctx context.Context) error {
 	const interval = int64(sweepInterval / time.Millisecond)
 	var due bool
 	err := s.read(ctx, "sweep", func() error {
-		return s.stmts[sweepDue].QueryRowContext(ctx, interval).Scan(&due)
+		return s.each().one(ctx, sweepDue, []any{interval}, &due)
 	})
 	if err != nil || !due {
 		return err
 	}
-	claimed, err := s.change(ctx, "sweep", claimSweep, interval)
+	claimed, err := s.changeAny(ctx, "sweep", claimSweep, interval)
 	if err != nil || !claimed {
 		return err
 	}
-	if _, err := s.change(ctx, "sweep", sweepQueue, sweepRows); err != nil {
+	if _, err := s.changeAny(ctx, "sweep", sweepQueue, sweepRows); err != nil {
 		return err
 	}
 	for after, more := "", true; more && err == nil; {
@@ -57,16 +56,18 @@ func (s *Store) sweepOnce(ctx context.Context) error {
 // first, so that a page with nothing to sweep keeps no writer waiting.
 func (s *Store) sweepPage(ctx context.Context, after string) (last string, more bool, err error) {
 	var old []string
+	var highest int64
 	rows := 0
 	const age = int64(sweepAge / time.Millisecond)
 	err = s.read(ctx, "sweep", func() error {
-		old, rows = nil, 0
-		return each(ctx, s.stmts[sweepPage], []any{after, sweepRows, age}, func(scan func(...any) error) error {
+		old, highest, rows = nil, 0, 0
+		return s.each().each(ctx, sweepPage, []any{after, sweepRows, age}, func(scan func(...any) error) error {
 			var unused bool
+			var token int64
 			rows++
-			err := scan(&last, &unused)
+			err := scan(&last, &token, &unused)
 			if unused {
-				old = append(old, last)
+				old, highest = append(old, last), max(highest, token)
 			}
 			return err
 		})
@@ -75,37 +76,26 @@ func (s *Store) sweepPage(ctx context.Context, after string) (last string, more 
 		return last, rows == sweepRows, err
 	}
 	err = s.write(ctx, "sweep", func() error {
-		return s.inTx(ctx, func(tx *sql.Tx) error { return s.deleteRows(ctx, tx, old, age) })
+		return s.inTx(ctx, func(run runner) error { return deleteRows(ctx, run, old, age, highest) })
 	})
 	return last, rows == sweepRows, err
 }
 
-// deleteRows deletes those rows that are old still, and makes sure that a lock
-// that comes back gets a higher token than it ever had: new rows start above
-// the floor.
-func (s *Store) deleteRows(ctx context.Context, tx *sql.Tx, names []string, age int64) error {
-	rows, err := tx.StmtContext(ctx, s.stmts[sweepLocks]).QueryContext(ctx, encode(names), age)
-	if err != nil {
+// deleteRows deletes those rows that are old still and have no higher token. It
+// raises the floor first, and so makes sure that a lock that comes back gets a
+// higher token than it ever had: new rows start above the floor, and whoever
+// inserts one meanwhile either was before, or waits and sees the new floor.
+func deleteRows(ctx context.Context, run runner, names []string, age, highest int64) error {
+	if _, err := run.exec(ctx, raiseFloor, highest); err != nil {
 		return err
 	}
-	defer rows.Close()
-	var highest int64
-	for rows.Next() {
-		var token int64
-		if err := rows.Scan(&token); err != nil {
-			return err
-		}
-		highest = max(highest, token)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	var raised int64
+	if err := run.one(ctx, floor, nil, &raised); err != nil {
 		return err
 	}
-	result, err := tx.StmtContext(ctx, s.stmts[raiseFloor]).ExecContext(ctx, highest)
-	if err != nil {
-		return err
+	if raised < highest {
+		return fmt.Errorf("the floor is %d after it was raised to %d", raised, highest)
 	}
-	if n, err := result.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(err, errors.New("the row of the floor is missing"))
-	}
-	return nil
+	_, err := run.exec(ctx, sweepLocks, encode(names), age, highest)
+	return err
 }

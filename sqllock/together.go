@@ -2,8 +2,8 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
@@ -12,13 +12,11 @@ import (
 // maxTogether bounds what one transaction does, and so how long it takes.
 const maxTogether = 100
 
-// prepared gives a statement to run, in a transaction or not.
-type prepared func(statement) *sql.Stmt
-
 // job is something to be written. It may be run again, and by another goroutine
 // than the one that wants it done.
 type job struct {
-	run    func(context.Context, prepared) error
+	name   string // of the lock it is about; empty if there are several
+	run    func(context.Context, runner) error
 	atomic bool          // more than one statement: it needs a transaction
 	urgent bool          // it goes before those that are not
 	done   chan struct{} // closed when it is over
@@ -61,14 +59,10 @@ func (b *backlog) take() []*job {
 	return taken
 }
 
-// writeTogether runs a job as write does, but those that wait for their turn at
-// the same time share a transaction, and with it the wait for the disk. It
-// returns when what was written is durable. If the context ends before, a job
-// that was begun may be done all the same, and what it sets must not be read.
-func (s *Store) writeTogether(ctx context.Context, op string, run func(context.Context, prepared) error) error {
-	return s.together(ctx, op, &job{run: run})
-}
-
+// together runs a job as write does, but those that wait for their turn at the
+// same time share a transaction, and with it the wait for the disk. It returns
+// when what was written is durable. If the context ends before, a job that was
+// begun may be done all the same, and what it sets must not be read.
 func (s *Store) together(ctx context.Context, op string, j *job) error {
 	j.done = make(chan struct{})
 	s.backlog.add(j)
@@ -112,24 +106,21 @@ func (s *Store) alone(ctx context.Context, j *job) error {
 	}
 	return s.persist(ctx, func() error {
 		if j.atomic {
-			return s.inTx(ctx, func(tx *sql.Tx) error { return j.run(ctx, s.preparedIn(ctx, tx)) })
+			return s.inTx(ctx, func(run runner) error { return j.run(ctx, run) })
 		}
-		return j.run(ctx, func(stmt statement) *sql.Stmt { return s.stmts[stmt] })
+		return j.run(ctx, s.each())
 	})
 }
 
-func (s *Store) preparedIn(ctx context.Context, tx *sql.Tx) prepared {
-	return func(stmt statement) *sql.Stmt { return tx.StmtContext(ctx, s.stmts[stmt]) }
-}
-
 // batch runs jobs in one transaction. If that fails each is run again alone:
-// what failed together was undone together.
+// what failed together was undone together. Rows are locked in the order of
+// their names, so that two processes do not wait for each other.
 func (s *Store) batch(batch []*job) {
+	slices.SortStableFunc(batch, func(a, b *job) int { return strings.Compare(a.name, b.name) })
 	err := s.persist(s.ctx, func() error {
-		return s.inTx(s.ctx, func(tx *sql.Tx) error {
-			use := s.preparedIn(s.ctx, tx)
+		return s.inTx(s.ctx, func(run runner) error {
 			for _, j := range batch {
-				if err := j.run(s.ctx, use); err != nil {
+				if err := j.run(s.ctx, run); err != nil {
 					return err
 				}
 			}
