@@ -8,7 +8,7 @@ import (
 
 // Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) (findings []driver.Finding, err error) {
-	err = s.read(ctx, "diagnose", func() (err error) {
+	err = s.perform(ctx, "diagnose", func() (err error) {
 		findings, err = s.dialect.diagnose(ctx, s)
 		return err
 	})

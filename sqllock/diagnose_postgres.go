@@ -2,10 +2,91 @@ package sqllock
 
 import (
 	"context"
+	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-func (p postgres) diagnose(ctx context.Context, s *Store) ([]driver.Finding, error) { return nil, nil }
-func (p postgres) follow(*Store) changes                                            { return unseen() }
-func (m mysql) diagnose(ctx context.Context, s *Store) ([]driver.Finding, error)    { return nil, nil }
+func (p postgres) diagnose(ctx context.Context, s *Store) ([]driver.Finding, error) {
+	return checks(ctx, s, p.checkServer, p.checkTables, checkRights, p.checkDurable, p.checkReplicas,
+		checkClock(postgresNow), p.checkWaiting)
+}
+
+func (postgres) checkServer(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "server"
+	var version string
+	var replica, readOnly bool
+	err := s.ask(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`,
+		&version, &replica, &readOnly)
+	switch {
+	case err != nil:
+		return driver.Finding{}, err
+	case replica:
+		return problem(name, "PostgreSQL %s is a replica, which cannot be written. Connect to the primary server.", version), nil
+	case readOnly:
+		return problem(name, "PostgreSQL %s: default_transaction_read_only is on.", version), nil
+	}
+	return fine(name, "PostgreSQL "+version), nil
+}
+
+func (p postgres) checkTables(ctx context.Context, s *Store) (driver.Finding, error) {
+	if err := p.checkColumns(ctx, s.db, s.tables); err != nil {
+		return s.explained("tables", err)
+	}
+	return checkFloor(ctx, s)
+}
+
+func (postgres) checkDurable(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "durability"
+	var commit string
+	var fsync bool
+	if err := s.ask(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')::boolean`, &commit, &fsync); err != nil {
+		return driver.Finding{}, err
+	}
+	switch {
+	case !fsync:
+		return warning(name, "fsync is off: a crash can damage the database. Set it to on."), nil
+	case commit == "off":
+		return warning(name, "synchronous_commit is off: a crash can undo the last locks and tokens. Set it to on."), nil
+	}
+	return fine(name, "what was confirmed survives a crash"), nil
+}
+
+func (postgres) checkReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "replication"
+	var replicas int
+	var waits bool
+	err := s.ask(ctx, `SELECT count(*), current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
+FROM pg_stat_replication`, &replicas, &waits)
+	switch {
+	case err != nil:
+		return driver.Finding{}, err
+	case replicas > 0 && !waits:
+		return warning(name, "%d replicas copy this server, and no commit waits for them: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas), nil
+	case replicas > 0:
+		return fine(name, "commits wait for a replica"), nil
+	}
+	return fine(name, "there is no replica"), nil
+}
+
+// listenLimit is how long the first echo may take.
+const listenLimit = 2 * echoLimit
+
+// checkWaiting listens as those who wait do.
+func (postgres) checkWaiting(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "waiting"
+	ctx, cancel := context.WithTimeout(ctx, listenLimit)
+	defer cancel()
+	l := newListener(s.db, s.tables.wake, func(string) {})
+	ended := make(chan error, 1)
+	var work sync.WaitGroup
+	work.Go(func() { ended <- l.listen(ctx) })
+	defer work.Wait()
+	defer cancel()
+	select {
+	case <-l.turned:
+		return fine(name, "who waits is told by LISTEN on one connection"), nil
+	case err := <-ended:
+		return warning(name, "who waits has to look, every %v to %v, since it cannot be told: %v.", minTempo, maxTempo, err), nil
+	}
+}

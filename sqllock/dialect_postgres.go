@@ -147,8 +147,8 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 	return queries
 }
 
-// check refuses a server that cannot be written, and says what is missing.
-func (postgres) check(ctx context.Context, db *sql.DB, t tables) error {
+// check refuses a server that cannot be written, and looks at the tables.
+func (p postgres) check(ctx context.Context, db *sql.DB, t tables) error {
 	var replica, readOnly bool
 	err := db.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&replica, &readOnly)
 	switch {
@@ -159,13 +159,15 @@ func (postgres) check(ctx context.Context, db *sql.DB, t tables) error {
 	case readOnly:
 		return fmt.Errorf("%w: default_transaction_read_only is on", errReadOnly)
 	}
-	const columns = `SELECT 1 FROM (SELECT name, token, owner, since, expires, holder FROM {locks} WHERE false) AS l,
+	return p.checkColumns(ctx, db, t)
+}
+
+// checkColumns fails if a table or a column is missing.
+func (postgres) checkColumns(ctx context.Context, db *sql.DB, t tables) error {
+	const columns = `SELECT count(*) FROM (SELECT name, token, owner, since, expires, holder FROM {locks} WHERE false) AS l,
 (SELECT seq, name, owner, fair, expires FROM {queue} WHERE false) AS q, (SELECT key, value FROM {meta} WHERE false) AS m`
-	var found int
-	if err := db.QueryRowContext(ctx, t.expand(postgresNow, columns)).Scan(&found); !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	return nil
+	var none int
+	return db.QueryRowContext(ctx, t.expand(postgresNow, columns)).Scan(&none)
 }
 
 // postgresFailures are by SQLSTATE. Those who create the same table at the same

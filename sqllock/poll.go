@@ -7,7 +7,7 @@ import (
 
 // linger is how long the poller stays when nobody watches any more, because
 // the next one often comes soon.
-const linger = time.Second
+const linger = 5 * time.Second
 
 // poll looks at the watched names until nobody watches or the store is closed.
 // There is at most one per store.
@@ -19,6 +19,7 @@ func (s *Store) poll() {
 	pace := seen.pace
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	lingering := false
 	for {
 		names, encoded := s.watchers.watched()
 		events := seen.events
@@ -36,11 +37,13 @@ func (s *Store) poll() {
 			now := time.Now()
 			switch {
 			case len(names) > 0:
+				lingering = false
 				seen, err := s.look(names, encoded)
 				pace.looked(now, time.Now(), seen, err)
-			case s.watchers.retire():
+			case lingering && s.watchers.retire():
 				return
 			default:
+				lingering = true
 				pace.idle(now)
 			}
 		}

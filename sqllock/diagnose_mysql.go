@@ -1,0 +1,86 @@
+package sqllock
+
+import (
+	"context"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+func (m mysql) diagnose(ctx context.Context, s *Store) ([]driver.Finding, error) {
+	return checks(ctx, s, m.checkServer, m.checkEngine, checkFloor, checkRights, m.checkDurable, m.checkReplicas,
+		checkClock(mysqlNow), m.checkWaiting)
+}
+
+func (mysql) checkServer(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "server"
+	var version string
+	var readOnly bool
+	if err := s.ask(ctx, `SELECT VERSION(), @@global.read_only`, &version, &readOnly); err != nil {
+		return driver.Finding{}, err
+	}
+	if readOnly {
+		return problem(name, "%s is read-only, as a replica is. Connect to the primary server.", version), nil
+	}
+	return fine(name, version), nil
+}
+
+// checkEngine: in other engines than InnoDB a statement that fails halfway is
+// not undone, and a crash can lose what was confirmed.
+func (mysql) checkEngine(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "engine"
+	rows, err := s.db.QueryContext(ctx, `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.locks, s.tables.queue, s.tables.meta)
+	if err != nil {
+		return driver.Finding{}, err
+	}
+	defer rows.Close()
+	var other []string
+	for rows.Next() {
+		var table, engine string
+		if err := rows.Scan(&table, &engine); err != nil {
+			return driver.Finding{}, err
+		}
+		if !strings.EqualFold(engine, "InnoDB") {
+			other = append(other, table+" ("+engine+")")
+		}
+	}
+	if len(other) > 0 {
+		return problem(name, "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", ")), rows.Err()
+	}
+	return fine(name, "InnoDB"), rows.Err()
+}
+
+func (mysql) checkDurable(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "durability"
+	var flush, sync int
+	var logs bool
+	if err := s.ask(ctx, `SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog`, &flush, &logs, &sync); err != nil {
+		return driver.Finding{}, err
+	}
+	switch {
+	case flush != 1:
+		return warning(name, "innodb_flush_log_at_trx_commit is %d: a crash can undo the last locks and tokens. Set it to 1.", flush), nil
+	case logs && sync != 1:
+		return warning(name, "sync_binlog is %d: a crash can leave replicas without the last locks and tokens. Set it to 1.", sync), nil
+	}
+	return fine(name, "what was confirmed survives a crash"), nil
+}
+
+// checkReplicas sees replicas only if the user may see the connections of
+// others.
+func (mysql) checkReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "replication"
+	var replicas int
+	if err := s.ask(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`, &replicas); err != nil {
+		return driver.Finding{}, err
+	}
+	if replicas > 0 {
+		return warning(name, "%d replicas copy this server. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), nil
+	}
+	return fine(name, "no replica is seen; one that is asynchronous could lose locks at a failover"), nil
+}
+
+func (mysql) checkWaiting(context.Context, *Store) (driver.Finding, error) {
+	return fine("waiting", "one connection looks for all who wait, every "+minTempo.String()+" to "+maxTempo.String()), nil
+}

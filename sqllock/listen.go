@@ -1,0 +1,201 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	dlock "github.com/dlock-go/dlock/driver"
+)
+
+const (
+	// minPool is the smallest pool that can spare a connection to listen on:
+	// one is for the store and one for what the program does beside.
+	minPool = 3
+
+	// An echo is a message to oneself. Where it does not come back, waiters
+	// poll: PgBouncer hands the connection that listens to others, a network may
+	// have dropped it without a word.
+	echoLimit    = 2 * time.Second
+	echoInterval = 30 * time.Second
+
+	// After a failure listening begins again, ever later.
+	minRelisten = 50 * time.Millisecond
+	maxRelisten = 30 * time.Second
+)
+
+// echoMark begins every echo and no name, since it is a control character.
+const echoMark = "\t"
+
+var (
+	errSmallPool = fmt.Errorf("the pool is limited to less than %d connections, so that none can be spared to listen on", minPool)
+	errDeaf      = errors.New("the driver cannot wait for messages (pgx can)")
+	errNoEcho    = errors.New("messages do not arrive, as behind PgBouncer in transaction mode")
+)
+
+// listener hears what became free, on one connection of its own.
+type listener struct {
+	db      *sql.DB
+	channel string
+	hear    func(name string) // is called for every name that became free
+	hears   atomic.Bool       // messages arrive
+	turned  chan struct{}     // hears has changed
+
+	mu   sync.Mutex
+	echo string        // what is expected
+	came chan struct{} // is closed when it comes
+	last error         // why it does not hear
+}
+
+func newListener(db *sql.DB, channel string, hear func(string)) *listener {
+	return &listener{db: db, channel: channel, hear: hear, turned: make(chan struct{}, 1)}
+}
+
+// run listens until the context ends, or it is clear that it cannot.
+func (l *listener) run(ctx context.Context) {
+	pause := minRelisten
+	for ctx.Err() == nil {
+		err := l.listen(ctx)
+		if l.set(false, err) {
+			pause = minRelisten
+		}
+		if errors.Is(err, errDeaf) || errors.Is(err, errSmallPool) {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+		pause = min(2*pause, maxRelisten)
+	}
+}
+
+// set says whether messages arrive, and returns whether they did before.
+func (l *listener) set(hears bool, err error) (before bool) {
+	l.mu.Lock()
+	l.last = err
+	l.mu.Unlock()
+	before = l.hears.Swap(hears)
+	if before != hears {
+		signal(l.turned)
+	}
+	return before
+}
+
+// reason is why messages do not arrive.
+func (l *listener) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// listen takes a connection and hears until it fails. The connection is not
+// given back: messages may be on their way to it.
+func (l *listener) listen(ctx context.Context) error {
+	if most := l.db.Stats().MaxOpenConnections; most > 0 && most < minPool {
+		return errSmallPool
+	}
+	conn, err := l.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var failed error
+	_ = conn.Raw(func(driverConn any) error {
+		if pgxMessages(driverConn) == nil {
+			failed = errDeaf
+		}
+		return nil
+	})
+	if failed != nil {
+		return failed
+	}
+	if _, err := conn.ExecContext(ctx, `LISTEN "`+l.channel+`"`); err != nil {
+		return err
+	}
+	var work sync.WaitGroup
+	work.Go(func() { cancel(l.verify(ctx)) })
+	_ = conn.Raw(func(driverConn any) error {
+		failed = l.receive(ctx, pgxMessages(driverConn))
+		return driver.ErrBadConn
+	})
+	cancel(nil)
+	work.Wait()
+	if cause := context.Cause(ctx); cause != nil && ctx.Err() != cause {
+		return cause
+	}
+	return failed
+}
+
+// receive passes on messages until there are no more.
+func (l *listener) receive(ctx context.Context, next func(context.Context) (message, error)) error {
+	for {
+		told, err := next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case told.channel != l.channel:
+		case strings.HasPrefix(told.payload, echoMark):
+			l.echoed(told.payload)
+		default:
+			l.hear(told.payload)
+		}
+	}
+}
+
+// verify sends an echo now and then until one does not come back.
+func (l *listener) verify(ctx context.Context) error {
+	for {
+		if err := l.shout(ctx); err != nil {
+			return err
+		}
+		l.set(true, nil)
+		timer := time.NewTimer(echoInterval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// shout sends an echo, over any connection, and waits for it.
+func (l *listener) shout(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, echoLimit, errNoEcho)
+	defer cancel()
+	came := make(chan struct{})
+	l.mu.Lock()
+	l.echo, l.came = echoMark+dlock.NewOwner().Hex(), came
+	echo := l.echo
+	l.mu.Unlock()
+	if _, err := l.db.ExecContext(ctx, `SELECT pg_notify($1::text, $2::text)`, l.channel, echo); err != nil {
+		return err
+	}
+	select {
+	case <-came:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// echoed is told of every echo, of others too.
+func (l *listener) echoed(payload string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if payload == l.echo {
+		l.echo = ""
+		close(l.came)
+	}
+}
