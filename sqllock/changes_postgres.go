@@ -9,7 +9,7 @@ import (
 // them. While that does not work they are looked at.
 func (postgres) follow(s *Store) changes {
 	ctx, cancel := context.WithCancel(s.ctx)
-	l := newListener(s.db, s.tables.wake, s.watchers.wake)
+	l := newListener(s, s.watchers.wake)
 	var work sync.WaitGroup
 	work.Go(func() { l.run(ctx) })
 	return changes{

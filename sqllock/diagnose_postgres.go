@@ -77,7 +77,7 @@ func (postgres) checkWaiting(ctx context.Context, s *Store) (driver.Finding, err
 	const name = "waiting"
 	ctx, cancel := context.WithTimeout(ctx, listenLimit)
 	defer cancel()
-	l := newListener(s.db, s.tables.wake, func(string) {})
+	l := newListener(s, func(string) {})
 	ended := make(chan error, 1)
 	var work sync.WaitGroup
 	work.Go(func() { ended <- l.listen(ctx) })

@@ -32,11 +32,12 @@ type Dialect interface {
 // profile is how a store uses a kind of database.
 type profile struct {
 	writers  int            // how many write at once
-	readers  int            // how many read at once
+	readers  int            // how many read at once; zero: readers are counted as writers
 	prepares bool           // the store prepares statements, and so learns whether the tables are there
 	inserts  bool           // acquire also inserts a row that is missing
 	atomic   bool           // several statements of one writer cost less in a transaction
 	tx       *sql.TxOptions // of transactions
+	begin    string         // begins a transaction, after that; may be empty
 	handover time.Duration  // see driver.Traits
 	take     takeFunc       // runs acquire or acquireFair
 	renew    renewFunc      // runs renew
@@ -52,6 +53,11 @@ type (
 	checkFunc  func(ctx context.Context, db *sql.DB, t tables) error
 	followFunc func(s *Store) changes
 )
+
+// serverSlots is how many connections to a server are used at once, besides one
+// that listens. A pool keeps two that are idle by default; a third would be
+// opened and closed again and again.
+const serverSlots = 2
 
 // failure is what an error of the database means to the store.
 type failure struct {

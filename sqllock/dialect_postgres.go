@@ -26,11 +26,13 @@ const postgresNow = `floor(extract(epoch FROM statement_timestamp()) * 1000)::bi
 
 func (p postgres) profile() profile {
 	return profile{
-		writers: 4, readers: 1, handover: time.Millisecond,
+		writers: serverSlots, handover: time.Millisecond,
 		// Each statement is right when it sees what was committed before it,
 		// whatever the program's own transactions need.
-		tx:   &sql.TxOptions{Isolation: sql.LevelReadCommitted},
-		take: takeReturning, renew: renewReturning, check: p.check, follow: p.follow,
+		tx: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+		// A process that is stopped in the middle must not keep rows locked.
+		begin: `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
+		take:  takeReturning, renew: renewReturning, check: p.check, follow: p.follow,
 	}
 }
 

@@ -43,6 +43,7 @@ var (
 type listener struct {
 	db      *sql.DB
 	channel string
+	tell    tellFunc          // sends a message, over any other connection
 	hear    func(name string) // is called for every name that became free
 	hears   atomic.Bool       // messages arrive
 	turned  chan struct{}     // hears has changed
@@ -53,8 +54,16 @@ type listener struct {
 	last error         // why it does not hear
 }
 
-func newListener(db *sql.DB, channel string, hear func(string)) *listener {
-	return &listener{db: db, channel: channel, hear: hear, turned: make(chan struct{}, 1)}
+type tellFunc func(ctx context.Context, channel, payload string) error
+
+func newListener(s *Store, hear func(string)) *listener {
+	tell := func(ctx context.Context, channel, payload string) error {
+		return s.read(ctx, "listen", func() error {
+			_, err := s.db.ExecContext(ctx, `SELECT pg_notify($1::text, $2::text)`, channel, payload)
+			return err
+		})
+	}
+	return &listener{db: s.db, channel: s.tables.wake, tell: tell, hear: hear, turned: make(chan struct{}, 1)}
 }
 
 // run listens until the context ends, or it is clear that it cannot.
@@ -179,7 +188,7 @@ func (l *listener) shout(ctx context.Context) error {
 	l.echo, l.came = echoMark+dlock.NewOwner().Hex(), came
 	echo := l.echo
 	l.mu.Unlock()
-	if _, err := l.db.ExecContext(ctx, `SELECT pg_notify($1::text, $2::text)`, l.channel, echo); err != nil {
+	if err := l.tell(ctx, l.channel, echo); err != nil {
 		return err
 	}
 	select {

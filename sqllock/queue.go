@@ -123,7 +123,13 @@ func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
 	if err != nil {
 		return err
 	}
-	if err := fn(s.within(tx)); err != nil {
+	if s.profile.begin != "" {
+		_, err = tx.ExecContext(ctx, s.profile.begin)
+	}
+	if err == nil {
+		err = fn(s.within(tx))
+	}
+	if err != nil {
 		_ = tx.Rollback() // the first error is the one that tells
 		return err
 	}

@@ -96,8 +96,11 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 		profile:  profile,
 		queries:  opts.Dialect.statements(tables),
 		writing:  make(chan struct{}, profile.writers),
-		reading:  make(chan struct{}, profile.readers),
 		watchers: newWatchers(),
+	}
+	s.reading = s.writing
+	if profile.readers > 0 {
+		s.reading = make(chan struct{}, profile.readers)
 	}
 	// The program may lack the right to create tables, so nothing is written
 	// where they exist.

@@ -117,10 +117,12 @@ func (s *Store) alone(ctx context.Context, j *job) error {
 // their names, so that two processes do not wait for each other.
 func (s *Store) batch(batch []*job) {
 	slices.SortStableFunc(batch, func(a, b *job) int { return strings.Compare(a.name, b.name) })
-	err := s.persist(s.ctx, func() error {
-		return s.inTx(s.ctx, func(run runner) error {
+	ctx, cancel := context.WithTimeout(s.ctx, busyLimit)
+	defer cancel()
+	err := s.persist(ctx, func() error {
+		return s.inTx(ctx, func(run runner) error {
 			for _, j := range batch {
-				if err := j.run(s.ctx, run); err != nil {
+				if err := j.run(ctx, run); err != nil {
 					return err
 				}
 			}
@@ -129,7 +131,7 @@ func (s *Store) batch(batch []*job) {
 	})
 	for _, j := range batch {
 		if err != nil {
-			j.err = s.alone(s.ctx, j)
+			j.err = s.alone(ctx, j)
 		}
 		close(j.done)
 	}
