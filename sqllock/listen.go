@@ -20,8 +20,7 @@ const (
 	minPool = 3
 
 	// An echo is a message to oneself. Where it does not come back, waiters
-	// poll: PgBouncer hands the connection that listens to others, a network may
-	// have dropped it without a word.
+	// poll: a network may have dropped the connection without a word.
 	echoLimit    = 2 * time.Second
 	echoInterval = 30 * time.Second
 
@@ -36,7 +35,8 @@ const echoMark = "\t"
 var (
 	errSmallPool = fmt.Errorf("the pool is limited to less than %d connections, so that none can be spared to listen on", minPool)
 	errDeaf      = errors.New("the driver cannot wait for messages (pgx can)")
-	errNoEcho    = errors.New("messages do not arrive, as behind PgBouncer in transaction mode")
+	errPooler    = errors.New("a pooler such as PgBouncer is in between, where the connection that listens may be given to others")
+	errNoEcho    = errors.New("messages do not arrive")
 )
 
 // listener hears what became free, on one connection of its own.
@@ -54,10 +54,12 @@ type listener struct {
 	last error         // why it does not hear
 }
 
-type tellFunc func(ctx context.Context, channel, payload string) error
+type tellFunc func(channel, payload string) error
 
 func newListener(s *Store, hear func(string)) *listener {
-	tell := func(ctx context.Context, channel, payload string) error {
+	tell := func(channel, payload string) error {
+		ctx, cancel := context.WithTimeout(s.ctx, echoLimit)
+		defer cancel()
 		return s.read(ctx, "listen", func() error {
 			_, err := s.db.ExecContext(ctx, `SELECT pg_notify($1::text, $2::text)`, channel, payload)
 			return err
@@ -74,7 +76,7 @@ func (l *listener) run(ctx context.Context) {
 		if l.set(false, err) {
 			pause = minRelisten
 		}
-		if errors.Is(err, errDeaf) || errors.Is(err, errSmallPool) {
+		if errors.Is(err, errDeaf) || errors.Is(err, errPooler) {
 			return
 		}
 		timer := time.NewTimer(pause)
@@ -117,39 +119,54 @@ func (l *listener) listen(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var failed error
-	_ = conn.Raw(func(driverConn any) error {
-		if pgxMessages(driverConn) == nil {
-			failed = errDeaf
-		}
-		return nil
-	})
-	if failed != nil {
-		return failed
+	if err := l.suitable(ctx, conn); err != nil {
+		return err
 	}
 	if _, err := conn.ExecContext(ctx, `LISTEN "`+l.channel+`"`); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { cancel(l.verify(ctx)) })
+	var failed error
 	_ = conn.Raw(func(driverConn any) error {
-		failed = l.receive(ctx, pgxMessages(driverConn))
+		failed = l.receive(ctx, driverConn)
 		return driver.ErrBadConn
 	})
-	cancel(nil)
+	cancel(failed)
 	work.Wait()
-	if cause := context.Cause(ctx); cause != nil && ctx.Err() != cause {
-		return cause
+	return context.Cause(ctx)
+}
+
+// suitable says why a connection cannot be listened on. It asks before it
+// listens: behind a pooler that would never end.
+func (l *listener) suitable(ctx context.Context, conn *sql.Conn) error {
+	var told, pid int64
+	err := conn.Raw(func(driverConn any) error {
+		pgx, ok := asPgx(driverConn)
+		if !ok {
+			return errDeaf
+		}
+		told = pgx.pid()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return failed
+	if err := conn.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		return err
+	}
+	if pid != told {
+		return errPooler
+	}
+	return nil
 }
 
 // receive passes on messages until there are no more.
-func (l *listener) receive(ctx context.Context, next func(context.Context) (message, error)) error {
+func (l *listener) receive(ctx context.Context, driverConn any) error {
+	conn, _ := asPgx(driverConn)
 	for {
-		told, err := next(ctx)
+		told, err := conn.next(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -188,7 +205,7 @@ func (l *listener) shout(ctx context.Context) error {
 	l.echo, l.came = echoMark+dlock.NewOwner().Hex(), came
 	echo := l.echo
 	l.mu.Unlock()
-	if err := l.tell(ctx, l.channel, echo); err != nil {
+	if err := l.tell(l.channel, echo); err != nil {
 		return err
 	}
 	select {

@@ -8,25 +8,55 @@ import (
 // message is what somebody told.
 type message struct{ channel, payload string }
 
-// pgxMessages finds how a connection of pgx waits for messages. They can only
-// be had from the driver itself, which this package must not import, hence
-// reflection: stdlib.Conn.Conn().WaitForNotification(ctx). It is nil for other
-// drivers.
-func pgxMessages(driverConn any) func(context.Context) (message, error) {
-	inner := reflect.ValueOf(driverConn).MethodByName("Conn")
-	if !inner.IsValid() || inner.Type().NumIn() != 0 || inner.Type().NumOut() != 1 {
-		return nil
+// pgxConn is what is needed of a connection of pgx to listen on it. It can only
+// be had from the driver itself, which this package must not import: hence
+// reflection, and all of it is here.
+type pgxConn struct {
+	conn reflect.Value // a *pgx.Conn
+}
+
+// asPgx returns the connection of pgx in what database/sql has from its driver,
+// false if that is another driver.
+func asPgx(driverConn any) (pgxConn, bool) {
+	conn, ok := call(reflect.ValueOf(driverConn).MethodByName("Conn"))
+	if !ok {
+		return pgxConn{}, false
 	}
-	method := inner.Call(nil)[0].MethodByName("WaitForNotification")
-	if !method.IsValid() || method.Type().NumIn() != 1 || method.Type().NumOut() != 2 {
-		return nil
+	wait := conn.MethodByName("WaitForNotification")
+	if !wait.IsValid() || wait.Type().NumIn() != 1 || wait.Type().NumOut() != 2 {
+		return pgxConn{}, false
 	}
-	return func(ctx context.Context) (message, error) {
-		answer := method.Call([]reflect.Value{reflect.ValueOf(ctx)})
-		if err, _ := answer[1].Interface().(error); err != nil {
-			return message{}, err
-		}
-		told := reflect.Indirect(answer[0])
-		return message{told.FieldByName("Channel").String(), told.FieldByName("Payload").String()}, nil
+	return pgxConn{conn}, true
+}
+
+// pid is the process of the server that this is a connection to, as was said
+// when it was made; zero if that is not known.
+func (c pgxConn) pid() int64 {
+	inner, ok := call(c.conn.MethodByName("PgConn"))
+	if !ok {
+		return 0
 	}
+	pid, ok := call(inner.MethodByName("PID"))
+	if !ok || !pid.CanUint() {
+		return 0
+	}
+	return int64(pid.Uint())
+}
+
+// next waits for a message.
+func (c pgxConn) next(ctx context.Context) (message, error) {
+	answer := c.conn.MethodByName("WaitForNotification").Call([]reflect.Value{reflect.ValueOf(ctx)})
+	if err, _ := answer[1].Interface().(error); err != nil {
+		return message{}, err
+	}
+	told := reflect.Indirect(answer[0])
+	return message{told.FieldByName("Channel").String(), told.FieldByName("Payload").String()}, nil
+}
+
+// call calls a method that takes nothing and returns one value, if it is there.
+func call(method reflect.Value) (result reflect.Value, ok bool) {
+	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
+		return reflect.Value{}, false
+	}
+	return method.Call(nil)[0], true
 }

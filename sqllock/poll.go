@@ -27,7 +27,7 @@ func (s *Store) poll() {
 			events = nil // a look would not come, or not come sooner
 		}
 		select {
-		case <-s.ctx.Done():
+		case <-s.closing:
 			return
 		case <-events:
 			pace.changed(time.Now())

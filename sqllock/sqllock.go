@@ -65,10 +65,11 @@ type Store struct {
 	refused  nameSet       // names whose last attempt was refused
 	watchers watchers
 
-	ctx    context.Context // of the background work; ends with Close
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-	closed atomic.Bool
+	closing chan struct{}   // is closed to end the background work
+	ctx     context.Context // of what it does; ends soon after
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	closed  atomic.Bool
 }
 
 // New returns a store in db and creates its tables where they are missing; see
@@ -95,6 +96,7 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 		scheme:   opts.Scheme,
 		profile:  profile,
 		queries:  opts.Dialect.statements(tables),
+		closing:  make(chan struct{}),
 		writing:  make(chan struct{}, profile.writers),
 		watchers: newWatchers(),
 	}
@@ -134,6 +136,9 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
+// closeGrace is how long Close lets background work go on that has begun.
+const closeGrace = 200 * time.Millisecond
+
 // Close implements driver.Store. It ends the background work and leaves the
 // *sql.DB open.
 func (s *Store) Close() error {
@@ -141,8 +146,12 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.watchers.close()
-	s.cancel()
+	close(s.closing)
+	// A statement that is interrupted costs its connection, so it may end.
+	timer := time.AfterFunc(closeGrace, s.cancel)
 	s.work.Wait()
+	timer.Stop()
+	s.cancel()
 	for range cap(s.writing) {
 		s.writing <- struct{}{} // whoever writes is done
 		defer func() { <-s.writing }()

@@ -21,7 +21,7 @@ func (s *Store) sweep() {
 	for {
 		_ = s.sweepOnce(s.ctx)
 		select {
-		case <-s.ctx.Done():
+		case <-s.closing:
 			return
 		case <-ticker.C:
 		}
