@@ -178,6 +178,7 @@ var postgresFailures = map[string]failure{
 	"40001": {retry: true, explain: "other transactions are in the way"},
 	"40P01": {retry: true, explain: "deadlock with another transaction"},
 	"55P03": {retry: true, explain: "another transaction keeps a row locked"},
+	"57P01": {retry: true, explain: "the server has ended the connection"}, // before the statement, or with it
 	"23505": {retry: true},
 	"42P07": {retry: true},
 	"42710": {retry: true},

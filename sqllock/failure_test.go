@@ -45,6 +45,7 @@ func TestFailures(t *testing.T) {
 		{MySQL, nil, failure{}},
 		{Postgres, &pgError{"40001"}, failure{retry: true}},
 		{Postgres, fmt.Errorf("wrapped: %w", &pgError{"40P01"}), failure{retry: true}},
+		{Postgres, &pgError{"57P01"}, failure{retry: true}},
 		{Postgres, &pgError{"42P01"}, failure{missing: true, explain: "sqllock.Schema"}},
 		{Postgres, &pgError{"42501"}, failure{explain: "sqllock.Schema"}},
 		{Postgres, &pgError{"25006"}, failure{explain: "read-only"}},
