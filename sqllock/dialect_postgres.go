@@ -22,7 +22,7 @@ func (postgres) String() string { return "postgres" }
 // postgresNow is the database's clock when the statement began. A statement
 // that had to wait for a row therefore takes a lock for less time than was
 // asked for, never for more, and all parts of it see the same time.
-const postgresNow = `floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint`
+const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bigint`
 
 func (p postgres) profile() profile {
 	return profile{

@@ -8,6 +8,17 @@
 //	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
 //	client := dlock.New(store, nil)
 //
+// MySQL, MariaDB and PostgreSQL make one between machines, in a database that
+// the program may already have:
+//
+//	db, err := sql.Open("pgx", "postgres://app@db/app") // github.com/jackc/pgx/v5/stdlib
+//	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.Postgres})
+//
+// A store uses two of the pool's connections at most, however many wait. With
+// PostgreSQL those who wait are told by LISTEN, on a third, where the pool allows
+// three and no pooler is in between; otherwise one of the two looks for all of
+// them, every 2 ms while locks change hands, every 100 ms while none does.
+//
 // A lock is one row under its name. Time is the database's own, so the clocks
 // of its clients do not matter. With SQLite that is the wall clock of the
 // machine: a step forward ends locks early, which the fencing token survives;

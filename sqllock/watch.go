@@ -12,7 +12,7 @@ import (
 
 // Watch implements driver.Watcher. All watches of a store share one look at
 // the database, made when somebody has written to it, when a lock expires, and
-// otherwise about once a second.
+// otherwise now and then; see pacer. PostgreSQL also tells which name is free.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("sqllock: watch: %w", context.Cause(ctx))
