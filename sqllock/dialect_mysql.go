@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -207,25 +208,35 @@ func (mysql) classify(err error) failure { return mysqlFailures[mysqlNumber(err)
 // driver has it in a field, so that only its type could be asked for, which
 // this package must not import.
 func mysqlNumber(err error) uint16 {
-	switch wrapper := err.(type) { // as errors.As goes through them
-	case nil:
+	if err == nil {
 		return 0
-	case interface{ Unwrap() error }:
-		return mysqlNumber(wrapper.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, inner := range wrapper.Unwrap() {
+	}
+	if n := numberField(err); n != 0 {
+		return n
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return mysqlNumber(inner)
+	}
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		for _, inner := range several.Unwrap() {
 			if n := mysqlNumber(inner); n != 0 {
 				return n
 			}
 		}
-		return 0
 	}
+	return 0
+}
+
+// numberField is the field of the driver's MySQLError.
+func numberField(err error) uint16 {
 	value := reflect.Indirect(reflect.ValueOf(err))
 	if value.Kind() != reflect.Struct {
 		return 0
 	}
-	if field := value.FieldByName("Number"); field.Kind() == reflect.Uint16 {
-		return uint16(field.Uint())
+	field := value.FieldByName("Number")
+	if field.Kind() != reflect.Uint16 {
+		return 0
 	}
-	return 0
+	return uint16(field.Uint())
 }

@@ -118,7 +118,7 @@ func (l *listener) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := l.suitable(ctx, conn); err != nil {
 		return err
 	}
