@@ -1,0 +1,123 @@
+package sqllock
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// boundDialect is a kind of database whose connections can hold locks.
+type boundDialect interface {
+	Dialect
+
+	// boundSchema returns the statements that create the source of tokens of
+	// Session and the table of ForUpdate.
+	boundSchema(tables) []string
+
+	// examine finds out what the server at the other end is. A server that
+	// cannot hold locks is an error that wraps driver.ErrUnsupported.
+	examine(context.Context, *sql.Conn, tables) (*boundServer, error)
+
+	// mark is the key of a lock of the server's own kind, list are many of
+	// them as one parameter of boundServer.look.
+	mark(sum [sha256.Size]byte) any
+	list(marks []any) string
+
+	// claimRow raises the token of a row that nobody has locked, so that it
+	// outlives everything that comes later, and then begins a transaction.
+	// sql.ErrNoRows says that there is no such row.
+	claimRow(context.Context, *sql.Conn, *boundServer, lockKey, driver.Holder) (token uint64, err error)
+
+	// pinRow locks the row in the transaction, takes its mark, and returns its
+	// token and what the server calls the session.
+	pinRow(context.Context, *sql.Conn, *boundServer, lockKey) (token uint64, id string, err error)
+
+	// boundFailure says what the error of a statement means.
+	boundFailure(error) boundFailure
+
+	// diagnoseBound is BoundStore.Diagnose.
+	diagnoseBound(context.Context, *sql.Conn) ([]driver.Finding, error)
+}
+
+// boundServer is a server as it was found, and the texts that it takes.
+type boundServer struct {
+	version   string
+	namespace string // what locks of the same name belong to: database or schema
+
+	// settings keep the server from closing a connection that idles, restore
+	// undoes them. Both are empty where that is not to be feared.
+	settings, restore []string
+
+	identity   string   // -> what the server calls the session
+	releaseAll []string // ends every lock of the session
+	look       string   // list of marks -> the numbers of those that are free, from 1
+
+	// Session:
+	acquire string // mark -> token, or 0 or NULL if refused; session
+	draw    string // sets the last insert ID to a new token, if acquire cannot; may be empty
+	release string // mark -> whether it was held
+
+	// ForUpdate:
+	insertRow string // row, name
+	readRow   string // row -> token, holder
+	unmark    string // with the mark in it; empty if the end of the transaction does it
+	table     string // the name of the table
+}
+
+// boundFailure is what an error means.
+type boundFailure int
+
+const (
+	otherFailure  boundFailure = iota
+	lockedFailure              // somebody else has locked the row
+	retryFailure               // nothing happened, and trying again is worth it
+	pooledFailure              // the session is not the one that it was
+)
+
+// shortTimeout is the longest idle timeout that is not left as it is.
+const shortTimeout = time.Minute
+
+// BoundSchema returns the statements that create what a [BoundStore] needs, for
+// those who run them by hand because the program may not. An empty prefix is
+// [DefaultTablePrefix].
+func BoundSchema(dialect Dialect, prefix string) ([]string, error) {
+	bound, ok := dialect.(boundDialect)
+	if !ok {
+		return nil, driver.ErrUnsupported
+	}
+	tables, err := newTables(prefix)
+	if err != nil {
+		return nil, err
+	}
+	return bound.boundSchema(tables), nil
+}
+
+// fence and bound are the names of what a BoundStore needs: the source of
+// tokens of Session, and the table of ForUpdate.
+func (t tables) fence() string { return t.prefixed("fence") }
+func (t tables) bound() string { return t.prefixed("bound") }
+
+func (t tables) prefixed(name string) string { return t.locks[:len(t.locks)-len("locks")] + name }
+
+// execAll runs statements one after another.
+func execAll(ctx context.Context, conn *sql.Conn, texts []string) error {
+	for _, text := range texts {
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sqlState returns the code of a PostgreSQL error, as every driver has it.
+func sqlState(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+	return ""
+}

@@ -1,0 +1,196 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+)
+
+const (
+	// rowTries is how often an attempt begins again because somebody was faster.
+	rowTries = 10
+	// pinTries is how often it looks whether those who are in the way of the
+	// last one who raised the token have gone.
+	pinTries = 10
+	// rowPause is about how long it takes them.
+	rowPause = 2 * time.Millisecond
+)
+
+var errFaster = errors.New("somebody else was faster")
+
+// takeRow holds a row by a transaction on a connection of its own.
+func (s *BoundStore) takeRow(ctx context.Context, b *bond) error {
+	l, token, err := s.openRow(ctx, b)
+	if err == nil && !s.hold(b, l, token) {
+		err = errLinkGone
+	}
+	if err != nil {
+		s.forget(b)
+	}
+	return err
+}
+
+func (s *BoundStore) openRow(ctx context.Context, b *bond) (*link, uint64, error) {
+	ctx, cancel := s.untilClosed(ctx)
+	defer cancel()
+	select {
+	case s.seats <- struct{}{}:
+		defer func() { <-s.seats }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
+	conn, err := s.connection(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	l := newLink(conn)
+	token, err := s.lockRow(ctx, l, b)
+	if err == nil {
+		l.proven.Store(time.Now().UnixNano())
+		err = s.adopt(l)
+	}
+	switch {
+	case err == nil:
+		return l, token, nil
+	case errors.Is(err, driver.ErrHeld) && s.restore(ctx, l) == nil:
+		l.giveBack()
+	default:
+		l.discard() // and whatever is locked
+	}
+	return nil, 0, err
+}
+
+// lockRow makes the attempt. The token is written and committed before the row
+// is locked for good, since what the lock guards may outlive the server, and
+// then the token must have.
+func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, error) {
+	if err := execAll(ctx, l.conn, s.server.settings); err != nil {
+		return 0, err
+	}
+	for range rowTries {
+		token, err := s.dialect.claimRow(ctx, l.conn, s.server, b.key, b.holder)
+		if err == nil {
+			err = s.pin(ctx, l, b, token)
+		}
+		if err == nil {
+			return token, nil
+		}
+		if _, rollback := l.conn.ExecContext(ctx, "ROLLBACK"); rollback != nil {
+			return 0, err
+		}
+		switch failure := s.dialect.boundFailure(err); {
+		case noRows(err):
+			if err := s.insertRow(ctx, l, b); err != nil {
+				return 0, err
+			}
+		case failure == lockedFailure:
+			return 0, s.rowHolder(ctx, l, b)
+		case failure == retryFailure, errors.Is(err, errFaster):
+			if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
+				return 0, err
+			}
+		default:
+			return 0, err
+		}
+	}
+	return 0, &driver.HeldError{Name: b.name}
+}
+
+// pin locks the row for good, unless somebody else has raised the token since.
+// Whoever is in the way of the one who raised it last does not stay: it finds
+// that it is not the last. So of those who come together one gets the lock.
+func (s *BoundStore) pin(ctx context.Context, l *link, b *bond, token uint64) error {
+	for try := 1; ; try++ {
+		now, id, err := s.dialect.pinRow(ctx, l.conn, s.server, b.key)
+		switch {
+		case err == nil && now == token:
+			l.id = id
+			return nil
+		case err == nil:
+			return errFaster
+		case s.dialect.boundFailure(err) != lockedFailure:
+			return err
+		case try == pinTries:
+			return err
+		}
+		if err := execAll(ctx, l.conn, []string{"ROLLBACK"}); err != nil {
+			return err
+		}
+		if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
+			return err
+		}
+		if err := execAll(ctx, l.conn, []string{"BEGIN"}); err != nil {
+			return err
+		}
+	}
+}
+
+// pauseFor lets time pass.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// insertRow makes the row of a name that is new. Whoever else does the same at
+// the same time may be first, and may hold it already.
+func (s *BoundStore) insertRow(ctx context.Context, l *link, b *bond) error {
+	_, err := l.conn.ExecContext(ctx, s.server.insertRow, b.key.row, []byte(b.name))
+	if err == nil {
+		return nil
+	}
+	switch s.dialect.boundFailure(err) {
+	case lockedFailure, retryFailure:
+		return nil // there is one
+	default:
+		return err
+	}
+}
+
+// rowHolder says who has a row that is locked, as far as it can be told. What is
+// there may be of one who wants it, like the one who asks, or has lost it.
+func (s *BoundStore) rowHolder(ctx context.Context, l *link, b *bond) error {
+	var token int64
+	var holder []byte
+	err := l.conn.QueryRowContext(ctx, s.server.readRow, b.key.row).Scan(&token, &holder)
+	if err != nil && !noRows(err) {
+		return err
+	}
+	return &driver.HeldError{Name: b.name, Token: uint64(token), Holder: driver.DecodeHolder(string(holder))}
+}
+
+// restore undoes what was set on a connection.
+func (s *BoundStore) restore(ctx context.Context, l *link) error {
+	return execAll(ctx, l.conn, s.server.restore)
+}
+
+// untieRow ends the transaction that held the row, and gives the connection back.
+func (s *BoundStore) untieRow(l *link, key lockKey) bool {
+	err := l.call(func(ctx context.Context) error {
+		// The mark first: whoever has the row finds the mark free.
+		if s.server.unmark != "" {
+			if _, err := l.conn.ExecContext(ctx, fmt.Sprintf(s.server.unmark, key.mark)); err != nil {
+				return err
+			}
+		}
+		if err := execAll(ctx, l.conn, []string{"ROLLBACK"}); err != nil {
+			return err
+		}
+		return s.restore(ctx, l)
+	})
+	if err != nil {
+		return false
+	}
+	s.drop(l)
+	l.giveBack()
+	return true
+}

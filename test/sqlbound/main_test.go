@@ -1,0 +1,24 @@
+package sqlbound
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/drivertest"
+)
+
+// What other processes need to know to open the same store.
+const (
+	kindEnv   = "DLOCK_TEST_BOUND_KIND"
+	addrEnv   = "DLOCK_TEST_BOUND_ADDR"
+	schemeEnv = "DLOCK_TEST_BOUND_SCHEME"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(drivertest.WorkEnv) != "" {
+		os.Exit(drivertest.Work(func(ctx context.Context) (driver.Store, error) { return openFromEnv(ctx) }))
+	}
+	os.Exit(m.Run())
+}

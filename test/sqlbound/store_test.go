@@ -1,0 +1,171 @@
+package sqlbound
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+// database is a kind of server with what tests need to know about it.
+type database struct {
+	kind    *servers.Kind
+	dialect sqllock.Dialect
+	driver  string
+	dsn     func(addr string) string
+	kill    string // ends a session, by its number
+	session string // the number of the session
+	holding string // counts locks that are held on the server, of whatever session
+}
+
+var databases = []database{
+	{
+		kind:    servers.MariaDB,
+		dialect: sqllock.MySQL,
+		driver:  "mysql",
+		dsn:     func(addr string) string { return "dlock:dlock@tcp(" + addr + ")/dlock" },
+		kill:    "KILL CONNECTION %s",
+		session: "SELECT CONNECTION_ID()",
+		// A lock that is held shows in no table without a plugin; those who
+		// use one keep the connection.
+		holding: "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'dlock'",
+	},
+	{
+		kind:    servers.Postgres,
+		dialect: sqllock.Postgres,
+		driver:  "pgx",
+		dsn:     func(addr string) string { return "postgres://postgres@" + addr + "/postgres?sslmode=disable" },
+		kill:    "SELECT pg_terminate_backend(%s)",
+		session: "SELECT pg_backend_pid()",
+		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
+	},
+}
+
+var schemes = []sqllock.Scheme{sqllock.ForUpdate, sqllock.Session}
+
+// setup is a server and a scheme to test on it.
+type setup struct {
+	database
+	scheme sqllock.Scheme
+	server *servers.Server
+}
+
+// each runs a test for every scheme on every server, each on a server of its own.
+func each(t *testing.T, test func(t *testing.T, s setup), args ...string) {
+	for _, db := range databases {
+		for _, scheme := range schemes {
+			t.Run(db.kind.Name+"/"+scheme.String(), func(t *testing.T) {
+				t.Parallel()
+				test(t, setup{db, scheme, servers.Run(t, db.kind, args...)})
+			})
+		}
+	}
+}
+
+// open is a pool of its own, as another program has it.
+func (s setup) open(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(s.driver, s.dsn(s.server.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// store is a store in that pool.
+func (s setup) store(t testing.TB, db *sql.DB) *sqllock.BoundStore {
+	t.Helper()
+	store, err := sqllock.NewBound(t.Context(), db, &sqllock.Options{Dialect: s.dialect, Scheme: s.scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return store
+}
+
+// owned is a store with a pool of its own.
+type owned struct {
+	*sqllock.BoundStore
+	db *sql.DB
+}
+
+func (s owned) Close() error { return errors.Join(s.BoundStore.Close(), s.db.Close()) }
+
+func openOwned(ctx context.Context, d database, addr string, scheme sqllock.Scheme) (driver.Store, error) {
+	db, err := sql.Open(d.driver, d.dsn(addr))
+	if err != nil {
+		return nil, err
+	}
+	store, err := sqllock.NewBound(ctx, db, &sqllock.Options{Dialect: d.dialect, Scheme: scheme})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return owned{store, db}, nil
+}
+
+// openFromEnv opens the store that a parent process uses.
+func openFromEnv(ctx context.Context) (driver.Store, error) {
+	scheme, err := sqllock.ParseScheme(os.Getenv(schemeEnv))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range databases {
+		if d.kind.Name == os.Getenv(kindEnv) {
+			return openOwned(ctx, d, os.Getenv(addrEnv), scheme)
+		}
+	}
+	return nil, fmt.Errorf("%s is not set", kindEnv)
+}
+
+// env is what openFromEnv needs.
+func (s setup) env() []string {
+	return append(os.Environ(), kindEnv+"="+s.kind.Name, addrEnv+"="+s.server.Addr(), schemeEnv+"="+s.scheme.String())
+}
+
+func request(name string) driver.Request {
+	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Holder: driver.Holder{Program: "sqlbound"}}
+}
+
+func mustAcquire(t testing.TB, store driver.Store, req driver.Request) driver.Grant {
+	t.Helper()
+	grant, err := store.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatalf("Acquire of %q: %v", req.Name, err)
+	}
+	return grant
+}
+
+func mustRelease(t testing.TB, store driver.Store, grant driver.Grant) {
+	t.Helper()
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Fatalf("Release of %q: %v", grant.Name, err)
+	}
+}
+
+// until waits for something, with a limit.
+func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(limit); !ok(); <-ticker.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
