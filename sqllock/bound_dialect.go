@@ -28,13 +28,15 @@ type boundDialect interface {
 	list(marks []any) string
 
 	// claimRow raises the token of a row that nobody has locked, so that it
-	// outlives everything that comes later, and then begins a transaction.
-	// sql.ErrNoRows says that there is no such row.
-	claimRow(context.Context, *sql.Conn, *boundServer, lockKey, driver.Holder) (token uint64, err error)
+	// outlives everything that comes later. It returns errRowLocked if somebody
+	// has, and errRowNew if it had to make the row first.
+	claimRow(context.Context, *sql.Conn, *boundServer, *bond) (token uint64, err error)
 
-	// pinRow locks the row in the transaction, takes its mark, and returns its
-	// token and what the server calls the session.
-	pinRow(context.Context, *sql.Conn, *boundServer, lockKey) (token uint64, id string, err error)
+	// pinRow begins a transaction, locks a row in it whose token is still that,
+	// takes its mark, and returns what the server calls the session. It returns
+	// errRowLocked or errFaster if it cannot, and leaves the rollback to the
+	// caller.
+	pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error)
 
 	// boundFailure says what the error of a statement means.
 	boundFailure(error) boundFailure
@@ -62,10 +64,10 @@ type boundServer struct {
 	release string // mark -> whether it was held
 
 	// ForUpdate:
-	insertRow string // row, name
-	readRow   string // row -> token, holder
-	unmark    string // with the mark in it; empty if the end of the transaction does it
-	table     string // the name of the table
+	readRow string // row -> token, holder
+	unmark  string // with the mark in it; empty if the end of the transaction does it
+	table   string // the name of the table
+	noWait  string // comes before a statement that is not to wait; may be empty
 }
 
 // boundFailure is what an error means.
@@ -73,7 +75,6 @@ type boundFailure int
 
 const (
 	otherFailure  boundFailure = iota
-	lockedFailure              // somebody else has locked the row
 	retryFailure               // nothing happened, and trying again is worth it
 	pooledFailure              // the session is not the one that it was
 )

@@ -86,7 +86,7 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1`,
 		acquire:    `SELECT IF(GET_LOCK(?, 0) = 1, NEXTVAL(` + t.fence() + `), 0), CONNECTION_ID()`,
 		release:    `SELECT RELEASE_LOCK(?)`,
-		insertRow:  `SET STATEMENT innodb_lock_wait_timeout = 0 FOR INSERT IGNORE INTO ` + t.bound() + ` (k, name, token) VALUES (?, ?, 0)`,
+		noWait:     `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
 		readRow:    `SELECT token, holder FROM ` + t.bound() + ` WHERE k = ?`,
 		unmark:     `DO RELEASE_LOCK('%s')`,
 		table:      t.bound(),
@@ -94,7 +94,7 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 	if !mariadb {
 		server.acquire = `SELECT IF(GET_LOCK(?, 0) = 1, 1, 0), CONNECTION_ID()`
 		server.draw = `INSERT INTO ` + t.fence() + ` (id, token) VALUES (1, LAST_INSERT_ID(1)) ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(token + 1)`
-		server.insertRow = strings.TrimPrefix(server.insertRow, `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `)
+		server.noWait = ""
 	}
 	d.addSettings(server, variables, mariadb)
 	return server, nil
@@ -157,39 +157,81 @@ func (mysql) list(marks []any) string {
 }
 
 // claimRow implements boundDialect. The texts have their values in them, in
-// hexadecimal digits, because parameters would double the round trips.
-func (mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, holder driver.Holder) (uint64, error) {
-	if err := execAll(ctx, conn, []string{`BEGIN`}); err != nil {
-		return 0, err
-	}
+// hexadecimal digits, because parameters would double the round trips. It looks
+// first whether there is a row, since to lock one that is not there would lock
+// the place of others.
+func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (uint64, error) {
 	var last int64
-	lock := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, server.table, key.row)
-	if err := conn.QueryRowContext(ctx, lock).Scan(&last); err != nil {
+	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, b.key.row)
+	err := conn.QueryRowContext(ctx, find).Scan(&last)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, d.insertRow(ctx, conn, server, b)
+	}
+	if err == nil {
+		err = execAll(ctx, conn, []string{`BEGIN`})
+	}
+	if err != nil {
 		return 0, err
 	}
-	raise := fmt.Sprintf(`UPDATE %s SET token = %d, holder = x'%x' WHERE k = '%s'`, server.table, last+1, holder.Encode(), key.row)
-	if err := execAll(ctx, conn, []string{raise, `COMMIT AND CHAIN`}); err != nil {
-		return 0, err
+	err = conn.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last)
+	if err == nil {
+		err = execAll(ctx, conn, []string{
+			fmt.Sprintf(`UPDATE %s SET token = %d, holder = x'%x' WHERE k = '%s'`, server.table, last+1, b.holder.Encode(), b.key.row),
+			`COMMIT`,
+		})
+	}
+	if err != nil {
+		return 0, errors.Join(d.locked(err), execAll(ctx, conn, []string{`ROLLBACK`}))
 	}
 	return uint64(last + 1), nil
 }
 
-// pinRow implements boundDialect. The one who had the mark before has given up
-// the row already, so the wait for the mark is short.
-func (mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey) (token uint64, id string, err error) {
-	lock := fmt.Sprintf(`SELECT token, CONNECTION_ID() FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, server.table, key.row)
-	if err := conn.QueryRowContext(ctx, lock).Scan(&token, &id); err != nil {
-		return 0, "", err
+// insertRow makes a row. Who else does the same at the same time may be faster,
+// and hold it already: MariaDB does not wait for that, and MySQL a second.
+func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) error {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token) VALUES ('%s', x'%x', 0)`,
+		server.noWait, server.table, b.key.row, b.name))
+	if n := mysqlNumber(err); err == nil || n == mysqlTimeout || n == mysqlDeadlock {
+		return errRowNew
 	}
-	return token, id, execAll(ctx, conn, []string{fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.mark)})
+	return err
+}
+
+// pinRow implements boundDialect. The one who had the mark before has given up
+// the row, so the wait for the mark is short.
+func (d mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
+	if err := execAll(ctx, conn, []string{`BEGIN`}); err != nil {
+		return "", err
+	}
+	var now uint64
+	lock := fmt.Sprintf(`SELECT token, CONNECTION_ID() FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, server.table, key.row)
+	if err := conn.QueryRowContext(ctx, lock).Scan(&now, &id); err != nil {
+		return "", d.locked(err)
+	}
+	if now != token {
+		return "", errFaster
+	}
+	return id, execAll(ctx, conn, []string{fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.mark)})
+}
+
+// The numbers of errors that mean something here.
+const (
+	mysqlTimeout  = 1205 // MariaDB's for NOWAIT, too
+	mysqlNoWait   = 3572
+	mysqlDeadlock = 1213
+)
+
+// locked recognizes the error of a row that somebody else has locked.
+func (mysql) locked(err error) error {
+	if n := mysqlNumber(err); n == mysqlTimeout || n == mysqlNoWait {
+		return errRowLocked
+	}
+	return err
 }
 
 // boundFailure implements boundDialect.
 func (mysql) boundFailure(err error) boundFailure {
-	switch mysqlNumber(err) {
-	case 1205, 3572: // of MariaDB, of MySQL
-		return lockedFailure
-	case 1213:
+	if mysqlNumber(err) == mysqlDeadlock {
 		return retryFailure
 	}
 	return otherFailure
@@ -198,16 +240,23 @@ func (mysql) boundFailure(err error) boundFailure {
 // mysqlNumber returns the number of an error of the server, zero for others. The
 // driver's type has it in a field, which this module has no name for.
 func mysqlNumber(err error) uint64 {
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.Indirect(reflect.ValueOf(err))
-		if v.Kind() != reflect.Struct {
-			continue
+	switch wrapper := err.(type) { //nolint:errorlint // this is what unwraps
+	case nil:
+		return 0
+	case interface{ Unwrap() []error }:
+		for _, err := range wrapper.Unwrap() {
+			if n := mysqlNumber(err); n != 0 {
+				return n
+			}
 		}
+		return 0
+	}
+	if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct {
 		if number := v.FieldByName("Number"); number.IsValid() && number.CanUint() {
 			return number.Uint()
 		}
 	}
-	return 0
+	return mysqlNumber(errors.Unwrap(err))
 }
 
 // diagnoseBound implements boundDialect.

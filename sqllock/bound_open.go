@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -140,6 +139,3 @@ func (s *BoundStore) rival(ctx context.Context) *sql.Conn {
 
 // isShort says whether a timeout of the server is one to be afraid of. Zero is none.
 func isShort(timeout time.Duration) bool { return timeout > 0 && timeout < shortTimeout }
-
-// noRows says that an error is the absence of a row.
-func noRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -82,11 +82,10 @@ func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 		look: `SELECT i FROM unnest(string_to_array($1, ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (
 	SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
-		acquire:   `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END, pg_backend_pid()::text`,
-		release:   `SELECT pg_advisory_unlock($1)::int`,
-		insertRow: `INSERT INTO ` + t.bound() + ` (k, name, token) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`,
-		readRow:   `SELECT token, holder FROM ` + t.bound() + ` WHERE k = $1`,
-		table:     t.bound(),
+		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END, pg_backend_pid()::text`,
+		release: `SELECT pg_advisory_unlock($1)::int`,
+		readRow: `SELECT token, holder FROM ` + t.bound() + ` WHERE k = $1`,
+		table:   t.bound(),
 	}
 	d.addSettings(server, settings)
 	return server, nil
@@ -122,31 +121,51 @@ func (postgres) list(marks []any) string {
 	return b.String()
 }
 
-// claimRow implements boundDialect.
-func (postgres) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, holder driver.Holder) (token uint64, err error) {
-	err = conn.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE NOWAIT)
+// claimRow implements boundDialect. Rows that are locked are skipped, because
+// not to wait for them is an error, which the server would write to its log.
+func (postgres) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (token uint64, err error) {
+	err = conn.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
 UPDATE `+server.table+` AS row SET token = row.token + 1, holder = $2 FROM free WHERE row.k = free.k RETURNING row.token`,
-		key.row, []byte(holder.Encode())).Scan(&token)
+		b.key.row, []byte(b.holder.Encode())).Scan(&token)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return token, err
+	}
+	inserted, err := conn.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`,
+		b.key.row, []byte(b.name))
 	if err != nil {
 		return 0, err
 	}
-	return token, execAll(ctx, conn, []string{`BEGIN`})
+	switch n, err := inserted.RowsAffected(); {
+	case err != nil:
+		return 0, err
+	case n == 1:
+		return 0, errRowNew
+	}
+	return 0, errRowLocked
 }
 
 // pinRow implements boundDialect. The one who had the mark before has given up
-// the row already, so the wait for the mark is short.
-func (postgres) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey) (token uint64, id string, err error) {
+// the row, so the wait for the mark is short.
+func (postgres) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
+	if err := execAll(ctx, conn, []string{`BEGIN ISOLATION LEVEL READ COMMITTED`}); err != nil {
+		return "", err
+	}
+	var now uint64
 	var marked string
-	err = conn.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+server.table+` WHERE k = $1 FOR UPDATE NOWAIT)
-SELECT token, pg_backend_pid()::text, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.mark).Scan(&token, &id, &marked)
-	return token, id, err
+	err = conn.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+SELECT token, pg_backend_pid()::text, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.mark).Scan(&now, &id, &marked)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", errRowLocked
+	case err == nil && now != token:
+		return "", errFaster
+	}
+	return id, err
 }
 
 // boundFailure implements boundDialect.
 func (postgres) boundFailure(err error) boundFailure {
 	switch sqlState(err) {
-	case "55P03":
-		return lockedFailure
 	case "40001", "40P01":
 		return retryFailure
 	case "26000", "42P05", "08P01": // a statement that this session has not prepared, or another has

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -20,7 +21,12 @@ const (
 	rowPause = 2 * time.Millisecond
 )
 
-var errFaster = errors.New("somebody else was faster")
+// Why a row was not locked.
+var (
+	errRowLocked = errors.New("somebody else has locked the row")
+	errRowNew    = errors.New("there was no such row, and there is now")
+	errFaster    = errors.New("somebody else was faster")
+)
 
 // takeRow holds a row by a transaction on a connection of its own.
 func (s *BoundStore) takeRow(ctx context.Context, b *bond) error {
@@ -72,22 +78,16 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 		return 0, err
 	}
 	for range rowTries {
-		token, err := s.dialect.claimRow(ctx, l.conn, s.server, b.key, b.holder)
+		token, err := s.dialect.claimRow(ctx, l.conn, s.server, b)
 		if err == nil {
 			err = s.pin(ctx, l, b, token)
 		}
 		if err == nil {
 			return token, nil
 		}
-		if _, rollback := l.conn.ExecContext(ctx, "ROLLBACK"); rollback != nil {
-			return 0, err
-		}
 		switch failure := s.dialect.boundFailure(err); {
-		case noRows(err):
-			if err := s.insertRow(ctx, l, b); err != nil {
-				return 0, err
-			}
-		case failure == lockedFailure:
+		case errors.Is(err, errRowNew):
+		case errors.Is(err, errRowLocked):
 			return 0, s.rowHolder(ctx, l, b)
 		case failure == retryFailure, errors.Is(err, errFaster):
 			if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
@@ -105,25 +105,18 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 // that it is not the last. So of those who come together one gets the lock.
 func (s *BoundStore) pin(ctx context.Context, l *link, b *bond, token uint64) error {
 	for try := 1; ; try++ {
-		now, id, err := s.dialect.pinRow(ctx, l.conn, s.server, b.key)
-		switch {
-		case err == nil && now == token:
+		id, err := s.dialect.pinRow(ctx, l.conn, s.server, b.key, token)
+		if err == nil {
 			l.id = id
 			return nil
-		case err == nil:
-			return errFaster
-		case s.dialect.boundFailure(err) != lockedFailure:
-			return err
-		case try == pinTries:
-			return err
 		}
-		if err := execAll(ctx, l.conn, []string{"ROLLBACK"}); err != nil {
+		if rollback := execAll(ctx, l.conn, []string{"ROLLBACK"}); rollback != nil {
+			return rollback
+		}
+		if try == pinTries || !errors.Is(err, errRowLocked) {
 			return err
 		}
 		if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
-			return err
-		}
-		if err := execAll(ctx, l.conn, []string{"BEGIN"}); err != nil {
 			return err
 		}
 	}
@@ -141,28 +134,13 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// insertRow makes the row of a name that is new. Whoever else does the same at
-// the same time may be first, and may hold it already.
-func (s *BoundStore) insertRow(ctx context.Context, l *link, b *bond) error {
-	_, err := l.conn.ExecContext(ctx, s.server.insertRow, b.key.row, []byte(b.name))
-	if err == nil {
-		return nil
-	}
-	switch s.dialect.boundFailure(err) {
-	case lockedFailure, retryFailure:
-		return nil // there is one
-	default:
-		return err
-	}
-}
-
 // rowHolder says who has a row that is locked, as far as it can be told. What is
 // there may be of one who wants it, like the one who asks, or has lost it.
 func (s *BoundStore) rowHolder(ctx context.Context, l *link, b *bond) error {
 	var token int64
 	var holder []byte
 	err := l.conn.QueryRowContext(ctx, s.server.readRow, b.key.row).Scan(&token, &holder)
-	if err != nil && !noRows(err) {
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	return &driver.HeldError{Name: b.name, Token: uint64(token), Holder: driver.DecodeHolder(string(holder))}

@@ -23,9 +23,10 @@ type database struct {
 	dialect sqllock.Dialect
 	driver  string
 	dsn     func(addr string) string
-	kill    string // ends a session, by its number
-	session string // the number of the session
-	holding string // counts locks that are held on the server, of whatever session
+	kill    string   // ends a session, by its number
+	session string   // the number of the session
+	room    []string // arguments of a server that lets many connect: forupdate needs a connection for each lock
+	holding string   // counts locks that are held on the server, of whatever session
 }
 
 var databases = []database{
@@ -36,6 +37,7 @@ var databases = []database{
 		dsn:     func(addr string) string { return "dlock:dlock@tcp(" + addr + ")/dlock" },
 		kill:    "KILL CONNECTION %s",
 		session: "SELECT CONNECTION_ID()",
+		room:    []string{"--max-connections=600"},
 		// A lock that is held shows in no table without a plugin; those who
 		// use one keep the connection.
 		holding: "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'dlock'",
@@ -47,6 +49,7 @@ var databases = []database{
 		dsn:     func(addr string) string { return "postgres://postgres@" + addr + "/postgres?sslmode=disable" },
 		kill:    "SELECT pg_terminate_backend(%s)",
 		session: "SELECT pg_backend_pid()",
+		room:    []string{"-c", "max_connections=600"},
 		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
 	},
 }
@@ -61,12 +64,12 @@ type setup struct {
 }
 
 // each runs a test for every scheme on every server, each on a server of its own.
-func each(t *testing.T, test func(t *testing.T, s setup), args ...string) {
+func each(t *testing.T, test func(t *testing.T, s setup)) {
 	for _, db := range databases {
 		for _, scheme := range schemes {
 			t.Run(db.kind.Name+"/"+scheme.String(), func(t *testing.T) {
 				t.Parallel()
-				test(t, setup{db, scheme, servers.Run(t, db.kind, args...)})
+				test(t, setup{db, scheme, servers.Run(t, db.kind, db.room...)})
 			})
 		}
 	}
@@ -168,4 +171,3 @@ func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
 		}
 	}
 }
-
