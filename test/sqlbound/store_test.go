@@ -24,8 +24,9 @@ type database struct {
 	driver  string
 	dsn     func(addr string) string
 	kill    string   // ends a session, by its number
-	session string   // the number of the session
+	others  string   // the numbers of all sessions but the one that asks
 	room    []string // arguments of a server that lets many connect: forupdate needs a connection for each lock
+	short   []string // arguments of a server that closes connections that idle
 	holding string   // counts locks that are held on the server, of whatever session
 }
 
@@ -36,8 +37,9 @@ var databases = []database{
 		driver:  "mysql",
 		dsn:     func(addr string) string { return "dlock:dlock@tcp(" + addr + ")/dlock" },
 		kill:    "KILL CONNECTION %s",
-		session: "SELECT CONNECTION_ID()",
+		others:  "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'dlock'",
 		room:    []string{"--max-connections=600"},
+		short:   []string{"--wait-timeout=1", "--idle-transaction-timeout=1"},
 		// A lock that is held shows in no table without a plugin; those who
 		// use one keep the connection.
 		holding: "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'dlock'",
@@ -48,8 +50,9 @@ var databases = []database{
 		driver:  "pgx",
 		dsn:     func(addr string) string { return "postgres://postgres@" + addr + "/postgres?sslmode=disable" },
 		kill:    "SELECT pg_terminate_backend(%s)",
-		session: "SELECT pg_backend_pid()",
+		others:  "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
 		room:    []string{"-c", "max_connections=600"},
+		short:   []string{"-c", "idle_in_transaction_session_timeout=700", "-c", "idle_session_timeout=700"},
 		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
 	},
 }
@@ -65,11 +68,16 @@ type setup struct {
 
 // each runs a test for every scheme on every server, each on a server of its own.
 func each(t *testing.T, test func(t *testing.T, s setup)) {
+	eachWith(t, func(d database) []string { return d.room }, test)
+}
+
+// eachWith is each on servers with other arguments.
+func eachWith(t *testing.T, args func(database) []string, test func(t *testing.T, s setup)) {
 	for _, db := range databases {
 		for _, scheme := range schemes {
 			t.Run(db.kind.Name+"/"+scheme.String(), func(t *testing.T) {
 				t.Parallel()
-				test(t, setup{db, scheme, servers.Run(t, db.kind, db.room...)})
+				test(t, setup{db, scheme, servers.Run(t, db.kind, args(db)...)})
 			})
 		}
 	}
@@ -170,4 +178,40 @@ func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
 			t.Fatalf("not within %v: %s", limit, what)
 		}
 	}
+}
+
+// killOthers ends all sessions but its own.
+func (s setup) killOthers(t testing.TB, admin *sql.DB) {
+	t.Helper()
+	conn, err := admin.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, id := range s.sessions(t, conn) {
+		if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(s.kill, id)); err != nil {
+			t.Logf("session %s: %v", id, err) // it may have ended by itself
+		}
+	}
+}
+
+// sessions are the numbers of all sessions but that of conn.
+func (s setup) sessions(t testing.TB, conn *sql.Conn) (ids []string) {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), s.others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return ids
 }

@@ -1,0 +1,140 @@
+package sqlbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+)
+
+// TestOneConnection: a pool of one is enough, or its error says that it is not.
+func TestOneConnection(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		db := s.open(t)
+		db.SetMaxOpenConns(1)
+		store := s.store(t, db)
+		first := mustAcquire(t, store, request("first"))
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		second, err := store.Acquire(ctx, request("second"))
+		if s.scheme == sqllock.ForUpdate {
+			if err == nil || !strings.Contains(err.Error(), "all 1 connections of the pool are in use; forupdate needs one per lock") {
+				t.Errorf("a second lock in a pool of one connection: %v", err)
+			}
+			mustRelease(t, store, first)
+			second = mustAcquire(t, store, request("second"))
+			mustRelease(t, store, second)
+			return
+		}
+		if err != nil {
+			t.Fatalf("a second lock on the same connection: %v", err)
+		}
+		rival := s.store(t, s.open(t))
+		waiting := dlock.New(store, nil)
+		defer waiting.Close()
+		other := mustAcquire(t, rival, request("other"))
+		got := make(chan error, 1)
+		go func() { got <- waiting.Do(t.Context(), "other", func(context.Context) error { return nil }) }()
+		mustRelease(t, rival, other)
+		if err := <-got; err != nil {
+			t.Errorf("waiting with a pool of one connection: %v", err)
+		}
+		mustRelease(t, store, second)
+		mustRelease(t, store, first)
+	})
+}
+
+// TestCloseReturnsEverything: no connection and no lock is left.
+func TestCloseReturnsEverything(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		db := s.open(t)
+		store, rival := s.store(t, db), s.store(t, s.open(t))
+		for i := range 10 {
+			mustAcquire(t, store, request(fmt.Sprint(i)))
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are in use after Close", n)
+		}
+		for i := range 10 {
+			mustRelease(t, rival, mustAcquire(t, rival, request(fmt.Sprint(i))))
+		}
+		if _, err := store.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Acquire after Close: %v", err)
+		}
+	})
+}
+
+// TestFirstContenders: 32 who open the store and want a name that nobody has had
+// before, all at once, get no errors, and one of them the lock.
+func TestFirstContenders(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		const contenders = 32
+		outcomes := make(chan error, contenders)
+		start := make(chan struct{})
+		var hold sync.WaitGroup
+		hold.Add(1)
+		for range contenders {
+			go func() {
+				<-start
+				store, err := openOwned(t.Context(), s.database, s.server.Addr(), s.scheme)
+				if err == nil {
+					_, err = store.Acquire(t.Context(), request("first"))
+				}
+				outcomes <- err
+				hold.Wait()
+				if store != nil {
+					_ = store.Close()
+				}
+			}()
+		}
+		close(start)
+		granted := 0
+		for range contenders {
+			switch err := <-outcomes; {
+			case err == nil:
+				granted++
+			case !errors.Is(err, driver.ErrHeld):
+				t.Errorf("a contender failed: %v", err)
+			}
+		}
+		hold.Done()
+		if granted != 1 {
+			t.Errorf("%d of %d contenders got the lock, want 1", granted, contenders)
+		}
+	})
+}
+
+// TestTokensSurviveCrash: a server that was killed grants larger tokens than before.
+func TestTokensSurviveCrash(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		last := uint64(0)
+		for range 3 {
+			db := s.open(t)
+			store := s.store(t, db)
+			for range 20 {
+				grant := mustAcquire(t, store, request("x"))
+				if grant.Token <= last {
+					t.Errorf("token %d was granted after %d", grant.Token, last)
+				}
+				last = grant.Token
+				mustRelease(t, store, grant)
+			}
+			if err := s.server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
