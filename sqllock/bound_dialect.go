@@ -27,6 +27,10 @@ type boundDialect interface {
 	mark(sum [sha256.Size]byte) any
 	list(marks []any) string
 
+	// calibrate returns what is to be added to tokens of Session that are drawn
+	// on this connection, so that they are larger than all before.
+	calibrate(context.Context, *sql.Conn, *boundServer) (shift uint64, err error)
+
 	// claimRow raises the token of a row that nobody has locked, so that it
 	// outlives everything that comes later. It returns errRowLocked if somebody
 	// has, and errRowNew if it had to make the row first.
@@ -60,7 +64,7 @@ type boundServer struct {
 
 	// Session:
 	acquire string // mark -> token, or 0 or NULL if refused; session
-	draw    string // sets the last insert ID to a new token, if acquire cannot; may be empty
+	fence   string // the name of what the tokens come from
 	release string // mark -> whether it was held
 
 	// ForUpdate:

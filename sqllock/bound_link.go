@@ -35,7 +35,9 @@ type link struct {
 	proven atomic.Int64 // when a statement that was answered was sent
 	dead   atomic.Bool
 
-	acquire, draw, release, look *sql.Stmt // of Session; draw may be nil
+	// Of Session:
+	acquire, release, look *sql.Stmt
+	shift                  uint64 // added to the tokens
 }
 
 func newLink(conn *sql.Conn) *link {

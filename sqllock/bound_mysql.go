@@ -15,15 +15,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// boundSchema implements boundDialect. Each of the two servers takes the
-// comments of the other for comments: MySQL has no sequences. A sequence is one for
-// all connections and writes once for a thousand tokens, of which a crash skips
-// the rest.
+// boundSchema implements boundDialect.
 func (mysql) boundSchema(t tables) []string {
 	return []string{
-		`CREATE /*M!100300 SEQUENCE */ /*!80000 TABLE */ IF NOT EXISTS ` + t.fence() +
-			` /*M!100300 START WITH 1 MINVALUE 1 INCREMENT BY 1 CACHE 1000 NOCYCLE ENGINE=InnoDB */` +
-			` /*!80000 (id TINYINT NOT NULL PRIMARY KEY, token BIGINT NOT NULL) ENGINE=InnoDB */`,
+		`CREATE TABLE IF NOT EXISTS ` + t.fence() + ` (
+	id TINYINT NOT NULL PRIMARY KEY,
+	seen BIGINT NOT NULL,
+	shift BIGINT NOT NULL
+) ENGINE=InnoDB`,
 		`CREATE TABLE IF NOT EXISTS ` + t.bound() + ` (
 	k CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
 	name VARBINARY(255) NOT NULL,
@@ -84,16 +83,15 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 		identity:   `SELECT CONNECTION_ID()`,
 		releaseAll: []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
 		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1`,
-		acquire:    `SELECT IF(GET_LOCK(?, 0) = 1, NEXTVAL(` + t.fence() + `), 0), CONNECTION_ID()`,
+		acquire:    `SELECT IF(GET_LOCK(?, 0) = 1, ` + mysqlDraw + `, 0), CONNECTION_ID()`,
 		release:    `SELECT RELEASE_LOCK(?)`,
 		noWait:     `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
 		readRow:    `SELECT token, holder FROM ` + t.bound() + ` WHERE k = ?`,
 		unmark:     `DO RELEASE_LOCK('%s')`,
 		table:      t.bound(),
+		fence:      t.fence(),
 	}
 	if !mariadb {
-		server.acquire = `SELECT IF(GET_LOCK(?, 0) = 1, 1, 0), CONNECTION_ID()`
-		server.draw = `INSERT INTO ` + t.fence() + ` (id, token) VALUES (1, LAST_INSERT_ID(1)) ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(token + 1)`
 		server.noWait = ""
 	}
 	d.addSettings(server, variables, mariadb)

@@ -121,6 +121,10 @@ func (postgres) list(marks []any) string {
 	return b.String()
 }
 
+// calibrate implements boundDialect. A sequence never goes back: it is written
+// before its numbers are handed out.
+func (postgres) calibrate(context.Context, *sql.Conn, *boundServer) (uint64, error) { return 0, nil }
+
 // claimRow implements boundDialect. Rows that are locked are skipped, because
 // not to wait for them is an error, which the server would write to its log.
 func (postgres) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (token uint64, err error) {

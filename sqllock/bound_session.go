@@ -68,9 +68,7 @@ func (s *BoundStore) newShared(ctx context.Context, conn *sql.Conn) (*link, erro
 	if l.look, err = conn.PrepareContext(ctx, s.server.look); err != nil {
 		return nil, err
 	}
-	if s.server.draw != "" {
-		l.draw, err = conn.PrepareContext(ctx, s.server.draw)
-	}
+	l.shift, err = s.dialect.calibrate(ctx, conn, s.server)
 	return l, err
 }
 
@@ -115,18 +113,10 @@ func (l *link) take(mark any) (token uint64, err error) {
 		return 0, err
 	case id != l.id:
 		return 0, errOtherSession
-	case drawn.Int64 == 0 || l.draw == nil:
-		return uint64(drawn.Int64), nil
+	case drawn.Int64 == 0:
+		return 0, nil
 	}
-	err = l.call(func(ctx context.Context) error {
-		result, err := l.draw.ExecContext(ctx)
-		if err != nil {
-			return err
-		}
-		drawn.Int64, err = result.LastInsertId()
-		return err
-	})
-	return uint64(drawn.Int64), err
+	return uint64(drawn.Int64) + l.shift, nil
 }
 
 // undo gives up what an attempt that failed may have taken. A link on which that
