@@ -103,20 +103,33 @@ func (s *BoundStore) findPooler(ctx context.Context, conn *sql.Conn, pooler pool
 		return err
 	}
 	for range poolerRounds {
-		rival := s.rival(ctx)
-		tied, err := pooler.tied(ctx, conn, key)
-		if rival != nil {
-			_, _ = rival.ExecContext(ctx, "ROLLBACK")
-			newLink(rival).giveBack()
-		}
-		if err == nil && !tied {
-			err = errPooler
-		}
-		if err != nil {
+		if err := s.crossCheck(ctx, conn, pooler, key); err != nil {
 			return err
 		}
 	}
 	return pooler.untie(ctx, conn, key)
+}
+
+// crossCheck looks once. A pooler with a single session for both connections lets
+// the first wait until the second has ended its transaction.
+func (s *BoundStore) crossCheck(ctx context.Context, conn *sql.Conn, pooler poolerFinder, key any) error {
+	rival := s.rival(ctx)
+	limited, cancel := context.WithTimeout(ctx, poolerLimit/2)
+	defer cancel()
+	tied, err := pooler.tied(limited, conn, key)
+	late := limited.Err() != nil
+	if rival == nil {
+		late = false
+	} else if _, err := rival.ExecContext(ctx, "ROLLBACK"); err != nil {
+		late = false
+		newLink(rival).discard()
+	} else {
+		newLink(rival).giveBack()
+	}
+	if late || err == nil && !tied {
+		return errPooler
+	}
+	return err
 }
 
 // rival is another connection that is in a transaction; nil if there is none.

@@ -12,6 +12,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/servers"
 )
 
 // TestOneConnection: a pool of one is enough, or its error says that it is not.
@@ -137,4 +138,40 @@ func TestTokensSurviveCrash(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTokensWithClockSetBack: they also rise if the server's clock was set back
+// before it was started again.
+func TestTokensWithClockSetBack(t *testing.T) {
+	for _, d := range databases {
+		for _, scheme := range schemes {
+			t.Run(d.kind.Name+"/"+scheme.String(), func(t *testing.T) {
+				t.Parallel()
+				s := setup{d, scheme, servers.Run(t, servers.WithClock(d.kind))}
+				last := uint64(0)
+				for _, offset := range []time.Duration{0, -time.Hour, -2 * time.Hour, time.Hour, -time.Hour} {
+					if err := s.server.SetClock(offset); err != nil {
+						t.Fatal(err)
+					}
+					if err := s.server.Kill(); err != nil {
+						t.Fatal(err)
+					}
+					if err := s.server.Restart(); err != nil {
+						t.Fatal(err)
+					}
+					one, two := s.store(t, s.open(t)), s.store(t, s.open(t))
+					for range 3 {
+						for _, store := range []*sqllock.BoundStore{one, two} {
+							grant := mustAcquire(t, store, request("x"))
+							if grant.Token <= last {
+								t.Errorf("token %d was granted after %d, with a clock that is off by %v", grant.Token, last, offset)
+							}
+							last = grant.Token
+							mustRelease(t, store, grant)
+						}
+					}
+				}
+			})
+		}
+	}
 }

@@ -215,3 +215,16 @@ func (s setup) sessions(t testing.TB, conn *sql.Conn) (ids []string) {
 	}
 	return ids
 }
+
+// questions counts what the server has been asked so far.
+func (s setup) questions(t testing.TB, admin *sql.DB) (n int64) {
+	t.Helper()
+	text := `SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'`
+	if s.driver == "pgx" {
+		text = `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`
+	}
+	if err := admin.QueryRowContext(t.Context(), text).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
