@@ -157,9 +157,24 @@ func (s *BoundStore) Close() error {
 		all.Go(func() { s.finish(l) })
 	}
 	all.Wait()
-	s.work.Wait()
+	s.awaitWork()
 	s.crew.Dismiss()
 	return nil
+}
+
+// awaitWork waits for all calls, but not for those that the server never answers.
+func (s *BoundStore) awaitWork() {
+	done := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(callLimit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // finish gives up everything on a link and the link itself.

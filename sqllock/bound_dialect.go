@@ -63,9 +63,9 @@ type boundServer struct {
 	look       string   // list of marks -> the numbers of those that are free, from 1
 
 	// Session:
-	acquire string // mark -> token, or 0 or NULL if refused; session
+	acquire string // mark -> token, or 0 or NULL if refused
 	fence   string // the name of what the tokens come from
-	release string // mark -> whether it was held
+	release string // mark
 
 	// ForUpdate:
 	readRow string // row -> token, holder

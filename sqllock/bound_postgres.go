@@ -82,8 +82,8 @@ func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 		look: `SELECT i FROM unnest(string_to_array($1, ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (
 	SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
-		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END, pg_backend_pid()::text`,
-		release: `SELECT pg_advisory_unlock($1)::int`,
+		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END`,
+		release: `SELECT pg_advisory_unlock($1)`,
 		readRow: `SELECT token, holder FROM ` + t.bound() + ` WHERE k = $1`,
 		table:   t.bound(),
 	}

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -86,7 +85,7 @@ func (s *BoundStore) takeSession(ctx context.Context, b *bond) error {
 		token, err := l.take(b.key.mark)
 		switch {
 		case err != nil:
-			s.undo(l, b.key, err)
+			s.undo(l, b.key)
 		case token == 0:
 			err = &driver.HeldError{Name: b.name}
 		case !s.hold(b, l, token):
@@ -99,48 +98,39 @@ func (s *BoundStore) takeSession(ctx context.Context, b *bond) error {
 	})
 }
 
-var errOtherSession = errors.New("the server has put the connection on another session")
+// uncancelled is the context of the two statements that have to be fast. With one
+// that can end, drivers and database/sql switch between goroutines several times
+// for each statement, which costs a third of its time. If the server does not
+// answer the link counts as lost all the same, and the statement, whose answer
+// nobody waits for any more, is left to the time limits of the network.
+var uncancelled = context.Background()
 
 // take makes the attempt; a token of zero is a refusal.
 func (l *link) take(mark any) (token uint64, err error) {
 	var drawn sql.NullInt64
-	var id string
-	err = l.call(func(ctx context.Context) error {
-		return l.acquire.QueryRowContext(ctx, mark).Scan(&drawn, &id)
+	err = l.call(func(context.Context) error {
+		return l.acquire.QueryRowContext(uncancelled, mark).Scan(&drawn)
 	})
-	switch {
-	case err != nil:
+	if err != nil || drawn.Int64 == 0 {
 		return 0, err
-	case id != l.id:
-		return 0, errOtherSession
-	case drawn.Int64 == 0:
-		return 0, nil
 	}
 	return uint64(drawn.Int64) + l.shift, nil
 }
 
 // undo gives up what an attempt that failed may have taken. A link on which that
 // is not possible either is gone, and what it took goes with it.
-func (s *BoundStore) undo(l *link, key lockKey, cause error) {
-	if errors.Is(cause, errOtherSession) {
-		s.lose(l)
-		return
-	}
-	if _, err := l.untie(key.mark); err != nil {
+func (s *BoundStore) undo(l *link, key lockKey) {
+	if !s.untieSession(l, key) {
 		s.lose(l)
 	}
 }
 
-// untie gives up a lock and says whether it was held.
-func (l *link) untie(mark any) (bool, error) {
-	var released sql.NullInt64
-	err := l.call(func(ctx context.Context) error {
-		return l.release.QueryRowContext(ctx, mark).Scan(&released)
-	})
-	return released.Int64 == 1, err
-}
-
+// untieSession gives up a lock. Whether the session is the one that had it is
+// for the keeper to find out.
 func (s *BoundStore) untieSession(l *link, key lockKey) bool {
-	released, err := l.untie(key.mark)
-	return err == nil && released
+	err := l.call(func(context.Context) error {
+		_, err := l.release.ExecContext(uncancelled, key.mark)
+		return err
+	})
+	return err == nil
 }
