@@ -160,15 +160,16 @@ func (s *BoundStore) untieRow(l *link, key lockKey) bool {
 				return err
 			}
 		}
-		if err := execAll(ctx, l.conn, []string{"ROLLBACK"}); err != nil {
-			return err
-		}
-		return s.restore(ctx, l)
+		return execAll(ctx, l.conn, []string{"ROLLBACK"})
 	})
 	if err != nil {
 		return false
 	}
 	s.drop(l)
+	if l.call(func(ctx context.Context) error { return s.restore(ctx, l) }) != nil {
+		l.discard()
+		return true
+	}
 	l.giveBack()
 	return true
 }

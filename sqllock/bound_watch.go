@@ -134,7 +134,7 @@ func (ws *boundWatchers) watched() (names []string, marks []any) {
 const (
 	minLook      = time.Millisecond
 	maxLook      = 100 * time.Millisecond
-	lookFraction = 8
+	lookFraction = 16
 	// lookRest is the part of the time that the server is left alone, in times
 	// of what a look takes.
 	lookRest = 2

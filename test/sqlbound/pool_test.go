@@ -175,3 +175,55 @@ func TestTokensWithClockSetBack(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalNamesHolder: with forupdate the row says who has it.
+func TestRefusalNamesHolder(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		store, rival := s.store(t, s.open(t)), s.store(t, s.open(t))
+		req := request("x")
+		req.Holder = driver.Holder{Host: "here", PID: 1, Program: "it's \"quoted\"", Note: "日本語"}
+		grant := mustAcquire(t, store, req)
+		var inside, outside *driver.HeldError
+		_, err := store.Acquire(t.Context(), request("x"))
+		if !errors.As(err, &inside) || inside.Token != grant.Token || inside.Holder != req.Holder || inside.Remaining <= 0 {
+			t.Errorf("the holder's own store says %+v, %v", inside, err)
+		}
+		_, err = rival.Acquire(t.Context(), request("x"))
+		if !errors.As(err, &outside) {
+			t.Fatalf("Acquire of a lock that is held: %v", err)
+		}
+		if s.scheme == sqllock.ForUpdate && (outside.Token != grant.Token || outside.Holder != req.Holder) {
+			t.Errorf("another store says %+v, want token %d of %v", outside, grant.Token, req.Holder)
+		}
+		mustRelease(t, store, grant)
+	})
+}
+
+// TestConnectionsGoBackAsTheyWere: what was set on a connection for the sake of a
+// lock is undone, and nothing is locked on it.
+func TestConnectionsGoBackAsTheyWere(t *testing.T) {
+	eachWith(t, func(d database) []string { return d.short }, func(t *testing.T, s setup) {
+		if s.scheme != sqllock.ForUpdate {
+			return // its connection never goes back
+		}
+		db := s.open(t)
+		db.SetMaxOpenConns(1)
+		text := "SELECT CONCAT(@@wait_timeout, @@idle_transaction_timeout)"
+		if s.driver == "pgx" {
+			text = "SELECT current_setting('idle_in_transaction_session_timeout') || current_setting('idle_session_timeout')"
+		}
+		look := func() (values string) {
+			t.Helper()
+			if err := db.QueryRowContext(t.Context(), text).Scan(&values); err != nil {
+				t.Fatal(err)
+			}
+			return values
+		}
+		before := look()
+		store := s.store(t, db)
+		mustRelease(t, store, mustAcquire(t, store, request("x")))
+		if after := look(); after != before {
+			t.Errorf("before %s, after %s", before, after)
+		}
+	})
+}
