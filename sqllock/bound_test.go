@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -89,5 +90,22 @@ func TestMySQLNumber(t *testing.T) {
 		if got := mysqlNumber(c.err); got != c.want {
 			t.Errorf("the number of %v is %d, want %d", c.err, got, c.want)
 		}
+	}
+}
+
+// TestLookPause: looks get rarer the longer nothing happens, within limits.
+func TestLookPause(t *testing.T) {
+	t.Parallel()
+	last, looks := time.Duration(0), 0
+	for quiet := time.Duration(0); quiet < time.Minute; looks++ {
+		pause := lookPause(quiet)
+		if pause < last || pause < minLook || pause > maxLook {
+			t.Fatalf("after %v the pause is %v, after %v", quiet, pause, last)
+		}
+		last = pause
+		quiet += pause
+	}
+	if looks > 1000 {
+		t.Errorf("%d looks in a minute in which nothing happens", looks)
 	}
 }

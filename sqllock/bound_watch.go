@@ -135,6 +135,10 @@ const (
 	minLook      = time.Millisecond
 	maxLook      = 100 * time.Millisecond
 	lookFraction = 16
+	// While it may be a busy lock that changes hands all the time, looks come
+	// often enough to see the pause that a process makes after its turn.
+	lookEager = 200 * time.Millisecond
+	eagerLook = 2 * minLook
 	// lookRest is the part of the time that the server is left alone, in times
 	// of what a look takes.
 	lookRest = 2
@@ -170,7 +174,7 @@ func (s *BoundStore) pollBound() {
 			s.watchers.wake(name)
 		}
 		free = now
-		pause := min(max(time.Since(moved)/lookFraction, minLook), maxLook)
+		pause := lookPause(time.Since(moved))
 		if failing {
 			pause = maxLook
 		}
@@ -187,6 +191,14 @@ func (s *BoundStore) pollBound() {
 			}
 		}
 	}
+}
+
+// lookPause is the time until the next look if nothing has happened for so long.
+func lookPause(quiet time.Duration) time.Duration {
+	if quiet < lookEager {
+		return min(max(quiet/lookFraction, minLook), eagerLook)
+	}
+	return min(eagerLook+(quiet-lookEager)/lookFraction, maxLook)
 }
 
 // lookAll returns which of the names are free.
