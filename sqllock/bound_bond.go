@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -121,7 +122,7 @@ func (s *BoundStore) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 		return driver.Grant{}, err
 	}
 	defer s.work.Done()
-	for {
+	for tries := 1; ; {
 		b, changed, err := s.claim(req)
 		switch {
 		case err != nil:
@@ -134,7 +135,12 @@ func (s *BoundStore) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 		case b.phase == held:
 			return s.again(ctx, b, req)
 		}
-		if err := s.take(ctx, b); err != nil {
+		err = s.take(ctx, b)
+		if errors.Is(s.fail(ctx, op, err), driver.ErrUnreachable) && !errors.Is(err, errPoolInUse) && tries < takeTries {
+			tries++
+			continue
+		}
+		if err != nil {
 			return driver.Grant{}, s.fail(ctx, op, err)
 		}
 		s.mu.Lock()
@@ -143,6 +149,10 @@ func (s *BoundStore) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 		return grant, nil
 	}
 }
+
+// takeTries is how often a connection that fails is replaced by a new one: it may
+// have ended unnoticed while nobody used it. What was taken on it ends with it.
+const takeTries = 2
 
 // claim decides among the owners of this store: a new bond that is to be taken,
 // one that the owner has already, or a change to wait for.

@@ -13,7 +13,20 @@ import (
 // boundDialect is a kind of database whose connections can hold locks.
 type boundDialect interface {
 	Dialect
+	boundExaminer
+	boundMarker
+	rowLocker
 
+	// calibrate returns what is to be added to tokens of Session that are drawn
+	// on this connection, so that they are larger than all before.
+	calibrate(context.Context, *sql.Conn, *boundServer) (shift uint64, err error)
+
+	// boundFailure says what the error of a statement means.
+	boundFailure(error) boundFailure
+}
+
+// boundExaminer knows what a server has to be like.
+type boundExaminer interface {
 	// boundSchema returns the statements that create the source of tokens of
 	// Session and the table of ForUpdate.
 	boundSchema(tables) []string
@@ -22,15 +35,19 @@ type boundDialect interface {
 	// cannot hold locks is an error that wraps driver.ErrUnsupported.
 	examine(context.Context, *sql.Conn, tables) (*boundServer, error)
 
-	// mark is the key of a lock of the server's own kind, list are many of
-	// them as one parameter of boundServer.look.
+	// diagnoseBound is BoundStore.Diagnose.
+	diagnoseBound(context.Context, *sql.Conn) ([]driver.Finding, error)
+}
+
+// boundMarker makes the keys of locks of the server's own kind: that of a name
+// whose hash is sum, and many of them as one parameter of boundServer.look.
+type boundMarker interface {
 	mark(sum [sha256.Size]byte) any
 	list(marks []any) string
+}
 
-	// calibrate returns what is to be added to tokens of Session that are drawn
-	// on this connection, so that they are larger than all before.
-	calibrate(context.Context, *sql.Conn, *boundServer) (shift uint64, err error)
-
+// rowLocker locks the rows of ForUpdate.
+type rowLocker interface {
 	// claimRow raises the token of a row that nobody has locked, so that it
 	// outlives everything that comes later. It returns errRowLocked if somebody
 	// has, and errRowNew if it had to make the row first.
@@ -41,12 +58,6 @@ type boundDialect interface {
 	// errRowLocked or errFaster if it cannot, and leaves the rollback to the
 	// caller.
 	pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error)
-
-	// boundFailure says what the error of a statement means.
-	boundFailure(error) boundFailure
-
-	// diagnoseBound is BoundStore.Diagnose.
-	diagnoseBound(context.Context, *sql.Conn) ([]driver.Finding, error)
 }
 
 // boundServer is a server as it was found, and the texts that it takes.

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// boundSchema implements boundDialect.
+// boundSchema implements boundExaminer.
 func (mysql) boundSchema(t tables) []string {
 	return []string{
 		`CREATE TABLE IF NOT EXISTS ` + t.fence() + ` (
@@ -54,7 +54,7 @@ func (mysql) variables(ctx context.Context, conn *sql.Conn) (map[string]string, 
 	return variables, rows.Err()
 }
 
-// examine implements boundDialect.
+// examine implements boundExaminer.
 func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
 	variables, err := d.variables(ctx, conn)
 	if err != nil {
@@ -134,14 +134,14 @@ func (mysql) addSettings(server *boundServer, variables map[string]string, maria
 	}
 }
 
-// mark implements boundDialect. GET_LOCK takes 64 characters, and whether their
+// mark implements boundMarker. GET_LOCK takes 64 characters, and whether their
 // case matters depends on the version: these are 46 without any.
 func (mysql) mark(sum [sha256.Size]byte) any {
 	const bytes = 20
 	return "dlock_" + hex.EncodeToString(sum[:bytes])
 }
 
-// list implements boundDialect.
+// list implements boundMarker.
 func (mysql) list(marks []any) string {
 	var b strings.Builder
 	separator := `["`
@@ -154,7 +154,7 @@ func (mysql) list(marks []any) string {
 	return b.String()
 }
 
-// claimRow implements boundDialect. The texts have their values in them, in
+// claimRow implements rowLocker. The texts have their values in them, in
 // hexadecimal digits, because parameters would double the round trips. It looks
 // first whether there is a row, since to lock one that is not there would lock
 // the place of others.
@@ -195,7 +195,7 @@ func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer,
 	return err
 }
 
-// pinRow implements boundDialect. The one who had the mark before has given up
+// pinRow implements rowLocker. The one who had the mark before has given up
 // the row, so the wait for the mark is short.
 func (d mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
 	if err := execAll(ctx, conn, []string{`BEGIN`}); err != nil {
@@ -257,7 +257,7 @@ func mysqlNumber(err error) uint64 {
 	return mysqlNumber(errors.Unwrap(err))
 }
 
-// diagnoseBound implements boundDialect.
+// diagnoseBound implements boundExaminer.
 func (d mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
 	variables, err := d.variables(ctx, conn)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// boundSchema implements boundDialect. The sequence has no cache, because
+// boundSchema implements boundExaminer. The sequence has no cache, because
 // that would belong to a session, and others would draw larger numbers before.
 func (postgres) boundSchema(t tables) []string {
 	return []string{
@@ -50,7 +50,7 @@ func (postgres) settings(ctx context.Context, conn *sql.Conn) (map[string]string
 	return settings, rows.Err()
 }
 
-// examine implements boundDialect.
+// examine implements boundExaminer.
 func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
 	settings, err := d.settings(ctx, conn)
 	if err != nil {
@@ -104,12 +104,12 @@ func (postgres) addSettings(server *boundServer, settings map[string]string) {
 	}
 }
 
-// mark implements boundDialect.
+// mark implements boundMarker.
 func (postgres) mark(sum [sha256.Size]byte) any {
-	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // all 64 bits are wanted
+	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// list implements boundDialect.
+// list implements boundMarker.
 func (postgres) list(marks []any) string {
 	var b strings.Builder
 	for i, mark := range marks {
@@ -125,7 +125,7 @@ func (postgres) list(marks []any) string {
 // before its numbers are handed out.
 func (postgres) calibrate(context.Context, *sql.Conn, *boundServer) (uint64, error) { return 0, nil }
 
-// claimRow implements boundDialect. Rows that are locked are skipped, because
+// claimRow implements rowLocker. Rows that are locked are skipped, because
 // not to wait for them is an error, which the server would write to its log.
 func (postgres) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (token uint64, err error) {
 	err = conn.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
@@ -148,7 +148,7 @@ UPDATE `+server.table+` AS row SET token = row.token + 1, holder = $2 FROM free 
 	return 0, errRowLocked
 }
 
-// pinRow implements boundDialect. The one who had the mark before has given up
+// pinRow implements rowLocker. The one who had the mark before has given up
 // the row, so the wait for the mark is short.
 func (postgres) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
 	if err := execAll(ctx, conn, []string{`BEGIN ISOLATION LEVEL READ COMMITTED`}); err != nil {
@@ -196,7 +196,7 @@ func (postgres) untie(ctx context.Context, conn *sql.Conn, _ any) error {
 	return execAll(ctx, conn, []string{`SET dlock.session = ''`})
 }
 
-// diagnoseBound implements boundDialect.
+// diagnoseBound implements boundExaminer.
 func (d postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
 	settings, err := d.settings(ctx, conn)
 	if err != nil {

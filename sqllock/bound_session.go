@@ -45,6 +45,9 @@ func (s *BoundStore) sharedLink(ctx context.Context) (*link, error) {
 func (s *BoundStore) currentLink() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.shared == nil || s.shared.dead.Load() {
+		return nil
+	}
 	return s.shared
 }
 

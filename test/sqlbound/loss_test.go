@@ -172,3 +172,19 @@ func TestIdleTimeouts(t *testing.T) {
 		mustRelease(t, store, grant)
 	})
 }
+
+// TestRestartWhileIdle: who held nothing does not notice that the server was
+// started again.
+func TestRestartWhileIdle(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		store := s.store(t, s.open(t))
+		mustRelease(t, store, mustAcquire(t, store, request("x")))
+		if err := s.server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, store, mustAcquire(t, store, request("x")))
+	})
+}

@@ -1,11 +1,9 @@
 package sqlbound
 
 import (
-	"context"
 	"os"
 	"testing"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
 )
 
@@ -18,7 +16,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(drivertest.WorkEnv) != "" {
-		os.Exit(drivertest.Work(func(ctx context.Context) (driver.Store, error) { return openFromEnv(ctx) }))
+		os.Exit(drivertest.Work(openFromEnv))
 	}
 	os.Exit(m.Run())
 }
