@@ -129,8 +129,8 @@ func execAll(ctx context.Context, conn *sql.Conn, texts []string) error {
 	return nil
 }
 
-// sqlState returns the code of a PostgreSQL error, as every driver has it.
-func sqlState(err error) string {
+// boundState returns the code of a PostgreSQL error, as every driver has it.
+func boundState(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {
 		return coded.SQLState()

@@ -189,7 +189,7 @@ func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer
 func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token) VALUES ('%s', x'%x', 0)`,
 		server.noWait, server.table, b.key.row, b.name))
-	if n := mysqlNumber(err); err == nil || n == mysqlTimeout || n == mysqlDeadlock {
+	if n := boundNumber(err); err == nil || n == mysqlTimeout || n == mysqlDeadlock {
 		return errRowNew
 	}
 	return err
@@ -221,7 +221,7 @@ const (
 
 // locked recognizes the error of a row that somebody else has locked.
 func (mysql) locked(err error) error {
-	if n := mysqlNumber(err); n == mysqlTimeout || n == mysqlNoWait {
+	if n := boundNumber(err); n == mysqlTimeout || n == mysqlNoWait {
 		return errRowLocked
 	}
 	return err
@@ -229,21 +229,21 @@ func (mysql) locked(err error) error {
 
 // boundFailure implements boundDialect.
 func (mysql) boundFailure(err error) boundFailure {
-	if mysqlNumber(err) == mysqlDeadlock {
+	if boundNumber(err) == mysqlDeadlock {
 		return retryFailure
 	}
 	return otherFailure
 }
 
-// mysqlNumber returns the number of an error of the server, zero for others. The
+// boundNumber returns the number of an error of the server, zero for others. The
 // driver's type has it in a field, which this module has no name for.
-func mysqlNumber(err error) uint64 {
+func boundNumber(err error) uint64 {
 	switch wrapper := err.(type) { //nolint:errorlint // this is what unwraps
 	case nil:
 		return 0
 	case interface{ Unwrap() []error }:
 		for _, err := range wrapper.Unwrap() {
-			if n := mysqlNumber(err); n != 0 {
+			if n := boundNumber(err); n != 0 {
 				return n
 			}
 		}
@@ -254,7 +254,7 @@ func mysqlNumber(err error) uint64 {
 			return number.Uint()
 		}
 	}
-	return mysqlNumber(errors.Unwrap(err))
+	return boundNumber(errors.Unwrap(err))
 }
 
 // diagnoseBound implements boundExaminer.

@@ -48,7 +48,7 @@ func (s *BoundStore) examine(ctx context.Context, conn *sql.Conn, t tables) erro
 // explain names the reason if an error is one that a pooler causes.
 func (s *BoundStore) explain(err error) error {
 	if s.dialect.boundFailure(err) == pooledFailure {
-		return fmt.Errorf("%w: %w", errPooler, err)
+		return fmt.Errorf("%w: %w", errSharedSession, err)
 	}
 	return err
 }
@@ -74,8 +74,8 @@ func (s *BoundStore) create(ctx context.Context, conn *sql.Conn, t tables) error
 	return fmt.Errorf("%s is missing and cannot be created: create it by hand, with the statements that BoundSchema returns: %w", name, err)
 }
 
-// errPooler is why a connection cannot hold locks.
-var errPooler = fmt.Errorf("%w: the connection leads to a pooler that shares sessions of the server between transactions, such as PgBouncer in transaction mode, where a lock would belong to nobody: connect to the server itself, use a pooler in session mode, or use scheme row",
+// errSharedSession is why a connection cannot hold locks.
+var errSharedSession = fmt.Errorf("%w: the connection leads to a pooler that shares sessions of the server between transactions, such as PgBouncer in transaction mode, where a lock would belong to nobody: connect to the server itself, use a pooler in session mode, or use scheme row",
 	driver.ErrUnsupported)
 
 // poolerFinder is a dialect that can be reached through such a pooler.
@@ -127,7 +127,7 @@ func (s *BoundStore) crossCheck(ctx context.Context, conn *sql.Conn, pooler pool
 		newLink(rival).giveBack()
 	}
 	if late || err == nil && !tied {
-		return errPooler
+		return errSharedSession
 	}
 	return err
 }

@@ -169,7 +169,7 @@ SELECT token, pg_backend_pid()::text, pg_advisory_xact_lock($2)::text FROM mine`
 
 // boundFailure implements boundDialect.
 func (postgres) boundFailure(err error) boundFailure {
-	switch sqlState(err) {
+	switch boundState(err) {
 	case "40001", "40P01":
 		return retryFailure
 	case "26000", "42P05", "08P01": // a statement that this session has not prepared, or another has

@@ -74,7 +74,7 @@ type serverError struct{ Number uint16 }
 
 func (e *serverError) Error() string { return fmt.Sprint("Error ", e.Number) }
 
-func TestMySQLNumber(t *testing.T) {
+func TestBoundNumber(t *testing.T) {
 	t.Parallel()
 	locked := &serverError{1205}
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestMySQLNumber(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", locked), 1205},
 		{errors.Join(errors.New("other"), fmt.Errorf("wrapped: %w", locked)), 1205},
 	} {
-		if got := mysqlNumber(c.err); got != c.want {
+		if got := boundNumber(c.err); got != c.want {
 			t.Errorf("the number of %v is %d, want %d", c.err, got, c.want)
 		}
 	}

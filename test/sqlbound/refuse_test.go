@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,34 +19,20 @@ import (
 // pgBouncer is a pooler in front of a server, in one of its modes.
 func pgBouncer(t *testing.T, postgres *servers.Server, mode string, connections int) *servers.Server {
 	t.Helper()
-	host, port, err := net.SplitHostPort(postgres.Addr())
-	if err != nil {
-		t.Fatal(err)
+	kind := *servers.PgBouncer(postgres, connections)
+	configure := kind.Configure
+	kind.Configure = func(in servers.Instance) error {
+		if err := configure(in); err != nil {
+			return err
+		}
+		file, err := os.OpenFile(filepath.Join(in.Dir, "pgbouncer.ini"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteString("pool_mode = " + mode + "\n") // the last one counts
+		return errors.Join(err, file.Close())
 	}
-	return servers.Run(t, &servers.Kind{
-		Name:   "pgbouncer",
-		Binary: "pgbouncer",
-		Args: func(in servers.Instance) []string {
-			file := filepath.Join(in.Dir, "pgbouncer.ini")
-			text := fmt.Sprintf(`[databases]
-* = host=%s port=%s user=postgres
-[pgbouncer]
-pool_mode = %s
-default_pool_size = %d
-listen_addr = %s
-listen_port = %d
-unix_socket_dir =
-auth_type = any
-ignore_startup_parameters = extra_float_digits
-`, host, port, mode, connections, in.Host, in.Port)
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Error(err)
-			}
-			return []string{file}
-		},
-		Probe: servers.Postgres.Probe,
-		URL:   servers.Postgres.URL,
-	})
+	return servers.Run(t, &kind)
 }
 
 // TestPooler: a pooler that shares sessions between transactions is refused,
