@@ -189,16 +189,22 @@ func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer
 func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token) VALUES ('%s', x'%x', 0)`,
 		server.noWait, server.table, b.key.row, b.name))
-	if n := boundNumber(err); err == nil || n == mysqlTimeout || n == mysqlDeadlock {
+	switch n := boundNumber(err); {
+	case err == nil:
 		return errRowNew
+	case n == mysqlTimeout, n == mysqlDeadlock:
+		return errFaster
 	}
 	return err
 }
 
 // pinRow implements rowLocker. The one who had the mark before has given up
 // the row, so the wait for the mark is short.
+//
+// With READ COMMITTED, since otherwise the lock of a row can become one of the
+// place beside it when InnoDB splits the page, and keep others from inserting.
 func (d mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
-	if err := execAll(ctx, conn, []string{`BEGIN`}); err != nil {
+	if err := execAll(ctx, conn, []string{`SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `BEGIN`}); err != nil {
 		return "", err
 	}
 	var now uint64

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// rowTries is how often an attempt begins again because somebody was faster.
-	rowTries = 10
+	// rowPatience is how long an attempt begins again because somebody was faster.
+	rowPatience = 2 * time.Second
 	// pinTries is how often it looks whether those who are in the way of the
 	// last one who raised the token have gone.
 	pinTries = 10
@@ -77,7 +77,7 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 	if err := execAll(ctx, l.conn, s.server.settings); err != nil {
 		return 0, err
 	}
-	for range rowTries {
+	for start := time.Now(); time.Since(start) < rowPatience; {
 		token, err := s.dialect.claimRow(ctx, l.conn, s.server, b)
 		if err == nil {
 			err = s.pin(ctx, l, b, token)
