@@ -227,3 +227,21 @@ func TestConnectionsGoBackAsTheyWere(t *testing.T) {
 		}
 	})
 }
+
+// TestNewNamesBesideHeldOnes: locks that are held keep nobody from names that are
+// new, also where their rows come to be beside each other.
+func TestNewNamesBesideHeldOnes(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		store, rival := s.store(t, s.open(t)), s.store(t, s.open(t))
+		note := strings.Repeat("x", 1000) // few rows fill a page
+		for i := range 500 {
+			req := request(fmt.Sprint("new ", i))
+			req.Holder.Note = note
+			grant := mustAcquire(t, rival, req)
+			mustRelease(t, rival, grant)
+			if i%10 == 0 {
+				mustAcquire(t, store, req)
+			}
+		}
+	})
+}
