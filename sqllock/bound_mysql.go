@@ -1,0 +1,290 @@
+package sqllock
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// boundSchema implements boundExaminer.
+func (mysql) boundSchema(t tables) []string {
+	return []string{
+		`CREATE TABLE IF NOT EXISTS ` + t.fence() + ` (
+	id TINYINT NOT NULL PRIMARY KEY,
+	seen BIGINT NOT NULL,
+	shift BIGINT NOT NULL
+) ENGINE=InnoDB`,
+		`CREATE TABLE IF NOT EXISTS ` + t.bound() + ` (
+	k CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+	name VARBINARY(255) NOT NULL,
+	token BIGINT NOT NULL,
+	holder BLOB
+) ENGINE=InnoDB`,
+	}
+}
+
+// mysqlVariables are what is asked of the server.
+const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'read_only', 'innodb_read_only', 'wait_timeout',
+'idle_transaction_timeout', 'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout',
+'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections')`
+
+func (mysql) variables(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx, mysqlVariables)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	variables := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		variables[strings.ToLower(name)] = value
+	}
+	return variables, rows.Err()
+}
+
+// examine implements boundExaminer.
+func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
+	variables, err := d.variables(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"read_only", "innodb_read_only"} {
+		if variables[name] == "ON" {
+			return nil, fmt.Errorf("%w: the server is read-only (%s is ON), so it is a replica or about to be one, and its locks keep nobody out elsewhere: connect to the primary",
+				driver.ErrUnsupported, name)
+		}
+	}
+	var database sql.NullString
+	if err := conn.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&database); err != nil {
+		return nil, err
+	}
+	if database.String == "" {
+		return nil, errors.New("the connection has no database selected")
+	}
+	mariadb := strings.Contains(variables["version"], "MariaDB")
+	if err := d.checkVersion(variables["version"], mariadb); err != nil {
+		return nil, err
+	}
+	server := &boundServer{
+		version:    variables["version"],
+		namespace:  database.String,
+		identity:   `SELECT CONNECTION_ID()`,
+		releaseAll: []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
+		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1`,
+		acquire:    `SELECT IF(GET_LOCK(?, 0) = 1, ` + mysqlDraw + `, 0)`,
+		release:    `DO RELEASE_LOCK(?)`,
+		noWait:     `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
+		readRow:    `SELECT token, holder FROM ` + t.bound() + ` WHERE k = ?`,
+		unmark:     `DO RELEASE_LOCK('%s')`,
+		table:      t.bound(),
+		fence:      t.fence(),
+	}
+	if !mariadb {
+		server.noWait = ""
+	}
+	d.addSettings(server, variables, mariadb)
+	return server, nil
+}
+
+// checkVersion refuses servers that lack something.
+func (mysql) checkVersion(version string, mariadb bool) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("the version %q is not understood: %w", version, err)
+	}
+	if least := 8; mariadb && (major < 10 || major == 10 && minor < 6) || !mariadb && major < least {
+		return fmt.Errorf("%w: version %s: MySQL 8 or MariaDB 10.6 is needed", driver.ErrUnsupported, version)
+	}
+	return nil
+}
+
+// addSettings keeps connections alive that idle. Others are used once a second,
+// which is enough for timeouts that are longer.
+func (mysql) addSettings(server *boundServer, variables map[string]string, mariadb bool) {
+	set := func(name, value string) {
+		server.settings = append(server.settings, fmt.Sprintf("SET SESSION %s = %s", name, value))
+		server.restore = append(server.restore, fmt.Sprintf("SET SESSION %s = %s", name, variables[name]))
+	}
+	seconds := func(name string) time.Duration {
+		n, _ := strconv.ParseInt(variables[name], 10, 64) // what is not there is no timeout
+		return time.Duration(n) * time.Second
+	}
+	if isShort(seconds("wait_timeout")) {
+		set("wait_timeout", "28800")
+	}
+	for _, name := range []string{"idle_transaction_timeout", "idle_write_transaction_timeout", "idle_readonly_transaction_timeout"} {
+		if isShort(seconds(name)) {
+			set(name, "0")
+		}
+	}
+	if !mariadb { // it cannot do without waiting for a row that somebody else inserts
+		set("innodb_lock_wait_timeout", "1")
+	}
+}
+
+// mark implements boundMarker. GET_LOCK takes 64 characters, and whether their
+// case matters depends on the version: these are 46 without any.
+func (mysql) mark(sum [sha256.Size]byte) any {
+	const bytes = 20
+	return "dlock_" + hex.EncodeToString(sum[:bytes])
+}
+
+// list implements boundMarker.
+func (mysql) list(marks []any) string {
+	var b strings.Builder
+	separator := `["`
+	for _, mark := range marks {
+		b.WriteString(separator)
+		b.WriteString(mark.(string))
+		separator = `","`
+	}
+	b.WriteString(`"]`)
+	return b.String()
+}
+
+// claimRow implements rowLocker. The texts have their values in them, in
+// hexadecimal digits, because parameters would double the round trips. It looks
+// first whether there is a row, since to lock one that is not there would lock
+// the place of others.
+func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (uint64, error) {
+	var last int64
+	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, b.key.row)
+	err := conn.QueryRowContext(ctx, find).Scan(&last)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, d.insertRow(ctx, conn, server, b)
+	}
+	if err == nil {
+		err = execAll(ctx, conn, []string{`BEGIN`})
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = conn.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last)
+	if err == nil {
+		err = execAll(ctx, conn, []string{
+			fmt.Sprintf(`UPDATE %s SET token = %d, holder = x'%x' WHERE k = '%s'`, server.table, last+1, b.holder.Encode(), b.key.row),
+			`COMMIT`,
+		})
+	}
+	if err != nil {
+		return 0, errors.Join(d.locked(err), execAll(ctx, conn, []string{`ROLLBACK`}))
+	}
+	return uint64(last + 1), nil
+}
+
+// insertRow makes a row. Who else does the same at the same time may be faster,
+// and hold it already: MariaDB does not wait for that, and MySQL a second.
+func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) error {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token) VALUES ('%s', x'%x', 0)`,
+		server.noWait, server.table, b.key.row, b.name))
+	switch n := boundNumber(err); {
+	case err == nil:
+		return errRowNew
+	case n == mysqlTimeout, n == mysqlDeadlock:
+		return errFaster
+	}
+	return err
+}
+
+// pinRow implements rowLocker. The one who had the mark before has given up
+// the row, so the wait for the mark is short.
+//
+// With READ COMMITTED, since otherwise the lock of a row can become one of the
+// place beside it when InnoDB splits the page, and keep others from inserting.
+func (d mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
+	if err := execAll(ctx, conn, []string{`SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `BEGIN`}); err != nil {
+		return "", err
+	}
+	var now uint64
+	lock := fmt.Sprintf(`SELECT token, CONNECTION_ID() FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, server.table, key.row)
+	if err := conn.QueryRowContext(ctx, lock).Scan(&now, &id); err != nil {
+		return "", d.locked(err)
+	}
+	if now != token {
+		return "", errFaster
+	}
+	return id, execAll(ctx, conn, []string{fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.mark)})
+}
+
+// The numbers of errors that mean something here.
+const (
+	mysqlTimeout  = 1205 // MariaDB's for NOWAIT, too
+	mysqlNoWait   = 3572
+	mysqlDeadlock = 1213
+)
+
+// locked recognizes the error of a row that somebody else has locked.
+func (mysql) locked(err error) error {
+	if n := boundNumber(err); n == mysqlTimeout || n == mysqlNoWait {
+		return errRowLocked
+	}
+	return err
+}
+
+// boundFailure implements boundDialect.
+func (mysql) boundFailure(err error) boundFailure {
+	if boundNumber(err) == mysqlDeadlock {
+		return retryFailure
+	}
+	return otherFailure
+}
+
+// boundNumber returns the number of an error of the server, zero for others. The
+// driver's type has it in a field, which this module has no name for.
+func boundNumber(err error) uint64 {
+	switch wrapper := err.(type) { //nolint:errorlint // this is what unwraps
+	case nil:
+		return 0
+	case interface{ Unwrap() []error }:
+		for _, err := range wrapper.Unwrap() {
+			if n := boundNumber(err); n != 0 {
+				return n
+			}
+		}
+		return 0
+	}
+	if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct {
+		if number := v.FieldByName("Number"); number.IsValid() && number.CanUint() {
+			return number.Uint()
+		}
+	}
+	return boundNumber(errors.Unwrap(err))
+}
+
+// diagnoseBound implements boundExaminer.
+func (d mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
+	variables, err := d.variables(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	findings := []driver.Finding{
+		{Check: "version", Level: driver.LevelOK, Message: variables["version"]},
+		{Check: "read_only", Level: driver.LevelOK, Message: "no"},
+		{Check: "durability", Level: driver.LevelOK, Message: "a token is on disk before it is granted"},
+		{Check: "wait_timeout", Level: driver.LevelOK, Message: variables["wait_timeout"] + " s; connections that hold locks are kept from it"},
+	}
+	if variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON" {
+		findings[1].Level, findings[1].Message = driver.LevelProblem, "The server has become read-only: its locks keep nobody out elsewhere. Connect to the primary."
+	}
+	if variables["innodb_flush_log_at_trx_commit"] != "1" {
+		findings[2].Level = driver.LevelWarning
+		findings[2].Message = "innodb_flush_log_at_trx_commit is " + variables["innodb_flush_log_at_trx_commit"] + ": after a crash tokens may be granted again. Set it to 1."
+	}
+	if variables["wsrep_on"] == "ON" {
+		findings = append(findings, driver.Finding{Check: "galera", Level: driver.LevelProblem,
+			Message: "The server is part of a Galera cluster, where locks hold on one node only. Let everybody connect to the same node, or use scheme row."})
+	}
+	return findings, nil
+}

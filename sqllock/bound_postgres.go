@@ -1,0 +1,229 @@
+package sqllock
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// boundSchema implements boundExaminer. The sequence has no cache, because
+// that would belong to a session, and others would draw larger numbers before.
+func (postgres) boundSchema(t tables) []string {
+	return []string{
+		`CREATE SEQUENCE IF NOT EXISTS ` + t.fence() + ` AS bigint CACHE 1`,
+		`CREATE TABLE IF NOT EXISTS ` + t.bound() + ` (
+	k text PRIMARY KEY,
+	name bytea NOT NULL,
+	token bigint NOT NULL,
+	holder bytea
+)`,
+	}
+}
+
+// postgresSettings are what is asked of the server. Times are in milliseconds.
+const postgresSettings = `SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num', 'transaction_read_only',
+'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', 'synchronous_commit', 'fsync', 'max_connections')`
+
+func (postgres) settings(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx, postgresSettings)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	settings := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		settings[name] = value
+	}
+	return settings, rows.Err()
+}
+
+// examine implements boundExaminer.
+func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
+	settings, err := d.settings(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	var schema sql.NullString
+	var replica bool
+	if err := conn.QueryRowContext(ctx, `SELECT current_schema(), pg_is_in_recovery()`).Scan(&schema, &replica); err != nil {
+		return nil, err
+	}
+	version, err := strconv.Atoi(settings["server_version_num"])
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the version is not understood: %w", err)
+	case version < 12_00_00:
+		return nil, fmt.Errorf("%w: version %s: PostgreSQL 12 is needed", driver.ErrUnsupported, settings["server_version"])
+	case replica:
+		return nil, fmt.Errorf("%w: the server is a replica, and its locks keep nobody out elsewhere: connect to the primary", driver.ErrUnsupported)
+	case settings["transaction_read_only"] == "on":
+		return nil, fmt.Errorf("%w: transactions are read-only (default_transaction_read_only)", driver.ErrUnsupported)
+	case schema.String == "":
+		return nil, errors.New("no schema in the search_path exists")
+	}
+	server := &boundServer{
+		version:    settings["server_version"],
+		namespace:  schema.String,
+		identity:   `SELECT pg_backend_pid()::text`,
+		releaseAll: []string{`ROLLBACK`, `SELECT pg_advisory_unlock_all()`},
+		look: `SELECT i FROM unnest(string_to_array($1, ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (
+	SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
+		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END`,
+		release: `SELECT pg_advisory_unlock($1)`,
+		readRow: `SELECT token, holder FROM ` + t.bound() + ` WHERE k = $1`,
+		table:   t.bound(),
+	}
+	d.addSettings(server, settings)
+	return server, nil
+}
+
+// addSettings keeps connections alive that idle. Others are used once a second,
+// which is enough for timeouts that are longer, but not for one that counts from
+// the beginning of a transaction.
+func (postgres) addSettings(server *boundServer, settings map[string]string) {
+	for _, name := range []string{"idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"} {
+		ms, _ := strconv.ParseInt(settings[name], 10, 64) // what is not there is no timeout
+		if isShort(time.Duration(ms)*time.Millisecond) || ms > 0 && name == "transaction_timeout" {
+			server.settings = append(server.settings, fmt.Sprintf("SET SESSION %s = 0", name))
+			server.restore = append(server.restore, fmt.Sprintf("SET SESSION %s = %d", name, ms))
+		}
+	}
+}
+
+// mark implements boundMarker.
+func (postgres) mark(sum [sha256.Size]byte) any {
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+// list implements boundMarker.
+func (postgres) list(marks []any) string {
+	var b strings.Builder
+	for i, mark := range marks {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatInt(mark.(int64), 10))
+	}
+	return b.String()
+}
+
+// calibrate implements boundDialect. A sequence never goes back: it is written
+// before its numbers are handed out.
+func (postgres) calibrate(context.Context, *sql.Conn, *boundServer) (uint64, error) { return 0, nil }
+
+// claimRow implements rowLocker. Rows that are locked are skipped, because
+// not to wait for them is an error, which the server would write to its log.
+func (postgres) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (token uint64, err error) {
+	err = conn.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+UPDATE `+server.table+` AS row SET token = row.token + 1, holder = $2 FROM free WHERE row.k = free.k RETURNING row.token`,
+		b.key.row, []byte(b.holder.Encode())).Scan(&token)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return token, err
+	}
+	inserted, err := conn.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`,
+		b.key.row, []byte(b.name))
+	if err != nil {
+		return 0, err
+	}
+	switch n, err := inserted.RowsAffected(); {
+	case err != nil:
+		return 0, err
+	case n == 1:
+		return 0, errRowNew
+	}
+	return 0, errRowLocked
+}
+
+// pinRow implements rowLocker. The one who had the mark before has given up
+// the row, so the wait for the mark is short.
+func (postgres) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
+	if err := execAll(ctx, conn, []string{`BEGIN ISOLATION LEVEL READ COMMITTED`}); err != nil {
+		return "", err
+	}
+	var now uint64
+	var marked string
+	err = conn.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+SELECT token, pg_backend_pid()::text, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.mark).Scan(&now, &id, &marked)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", errRowLocked
+	case err == nil && now != token:
+		return "", errFaster
+	}
+	return id, err
+}
+
+// boundFailure implements boundDialect.
+func (postgres) boundFailure(err error) boundFailure {
+	switch boundState(err) {
+	case "40001", "40P01":
+		return retryFailure
+	case "26000", "42P05", "08P01": // a statement that this session has not prepared, or another has
+		return pooledFailure
+	}
+	return otherFailure
+}
+
+// tie implements poolerFinder. A setting of the session lives as long as a lock
+// of the session would, and one that is left behind is in nobody's way.
+func (postgres) tie(ctx context.Context, conn *sql.Conn) (any, error) {
+	key := rand.Text()
+	var tied string
+	err := conn.QueryRowContext(ctx, `SELECT set_config('dlock.session', $1 || pg_backend_pid(), false)`, key).Scan(&tied)
+	return key, err
+}
+
+func (postgres) tied(ctx context.Context, conn *sql.Conn, key any) (tied bool, err error) {
+	err = conn.QueryRowContext(ctx, `SELECT coalesce(current_setting('dlock.session', true), '') = $1 || pg_backend_pid()`, key).Scan(&tied)
+	return tied, err
+}
+
+func (postgres) untie(ctx context.Context, conn *sql.Conn, _ any) error {
+	return execAll(ctx, conn, []string{`SET dlock.session = ''`})
+}
+
+// diagnoseBound implements boundExaminer.
+func (d postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
+	settings, err := d.settings(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	var replica bool
+	var replicas int
+	if err := conn.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), (SELECT count(*) FROM pg_stat_replication)`).Scan(&replica, &replicas); err != nil {
+		return nil, err
+	}
+	findings := []driver.Finding{
+		{Check: "version", Level: driver.LevelOK, Message: settings["server_version"]},
+		{Check: "read_only", Level: driver.LevelOK, Message: "no"},
+		{Check: "durability", Level: driver.LevelOK, Message: "a token is on disk before it is granted"},
+		{Check: "idle_timeouts", Level: driver.LevelOK, Message: "connections that hold locks are kept from them"},
+		{Check: "replication", Level: driver.LevelOK, Message: "none"},
+	}
+	if replica || settings["transaction_read_only"] == "on" {
+		findings[1].Level, findings[1].Message = driver.LevelProblem, "The server is a replica or read-only: its locks keep nobody out elsewhere. Connect to the primary."
+	}
+	if settings["synchronous_commit"] == "off" || settings["fsync"] == "off" {
+		findings[2].Level = driver.LevelWarning
+		findings[2].Message = fmt.Sprintf("synchronous_commit is %s and fsync is %s: after a crash tokens may be granted again. Set both to on.",
+			settings["synchronous_commit"], settings["fsync"])
+	}
+	if replicas > 0 {
+		findings[4].Message = fmt.Sprintf("%d replicas: a failover ends all locks at once, and tokens go on rising if it loses no write", replicas)
+	}
+	return findings, nil
+}

@@ -1,0 +1,111 @@
+package sqllock
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+func TestNewBoundRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		opts *Options
+		want string
+	}{
+		{nil, "Dialect is not set"},
+		{&Options{Dialect: SQLite, Scheme: Session}, "use scheme row"},
+		{&Options{Dialect: SQLite, Scheme: ForUpdate}, "use scheme row"},
+		{&Options{Dialect: Postgres}, "use New for row"},
+		{&Options{Dialect: MySQL, Scheme: Version}, "use New for version"},
+		{&Options{Dialect: MySQL, Scheme: Session, TablePrefix: "a-b"}, "table prefix"},
+	} {
+		_, err := NewBound(t.Context(), nil, c.opts)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("NewBound with %+v: want an error that says %q, got: %v", c.opts, c.want, err)
+		}
+		if c.opts != nil && c.opts.TablePrefix == "" && !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("NewBound with %+v: want ErrUnsupported, got: %v", c.opts, err)
+		}
+	}
+}
+
+// TestMarks: the server's names of locks have a length that it allows, and differ
+// in more than case.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	s := &BoundStore{dialect: mysql{}, domain: "session\x00dlock_locks\x00db\x00"}
+	seen := make(map[string]string)
+	for _, name := range []string{"a", "A", "a ", " a", strings.Repeat("x", 255), strings.Repeat("x", 254) + "X"} {
+		mark := s.key(name).mark.(string)
+		if len(mark) > 64 || mark != strings.ToLower(mark) {
+			t.Errorf("%q becomes %q", name, mark)
+		}
+		if other, used := seen[mark]; used {
+			t.Errorf("%q and %q are the same", name, other)
+		}
+		seen[mark] = name
+	}
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	var one, two [sha256.Size]byte
+	one[0], two[7] = 0xff, 1
+	for _, c := range []struct {
+		dialect boundDialect
+		want    string
+	}{
+		{mysql{}, `["dlock_ff00000000000000000000000000000000000000","dlock_0000000000000001000000000000000000000000"]`},
+		{postgres{}, "-72057594037927936,1"},
+	} {
+		if got := c.dialect.list([]any{c.dialect.mark(one), c.dialect.mark(two)}); got != c.want {
+			t.Errorf("%v: %s, want %s", c.dialect, got, c.want)
+		}
+	}
+}
+
+// serverError is what drivers of MySQL return.
+type serverError struct{ Number uint16 }
+
+func (e *serverError) Error() string { return fmt.Sprint("Error ", e.Number) }
+
+func TestBoundNumber(t *testing.T) {
+	t.Parallel()
+	locked := &serverError{1205}
+	for _, c := range []struct {
+		err  error
+		want uint64
+	}{
+		{nil, 0},
+		{errors.New("other"), 0},
+		{locked, 1205},
+		{fmt.Errorf("wrapped: %w", locked), 1205},
+		{errors.Join(errors.New("other"), fmt.Errorf("wrapped: %w", locked)), 1205},
+	} {
+		if got := boundNumber(c.err); got != c.want {
+			t.Errorf("the number of %v is %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// TestLookPause: looks get rarer the longer nothing happens, within limits.
+func TestLookPause(t *testing.T) {
+	t.Parallel()
+	last, looks := time.Duration(0), 0
+	for quiet := time.Duration(0); quiet < time.Minute; looks++ {
+		pause := lookPause(quiet)
+		if pause < last || pause < minLook || pause > maxLook {
+			t.Fatalf("after %v the pause is %v, after %v", quiet, pause, last)
+		}
+		last = pause
+		quiet += pause
+	}
+	if looks > 1000 {
+		t.Errorf("%d looks in a minute in which nothing happens", looks)
+	}
+}
