@@ -116,4 +116,4 @@ func explain(err error) string {
 	return packages.Replace(err.Error())
 }
 
-var packages = strings.NewReplacer("dlock: ", "", "redislock: ", "", "quorum: ", "")
+var packages = strings.NewReplacer("dlock: ", "", "redislock: ", "", "quorum: ", "", "sqllock: ", "")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -42,9 +43,12 @@ When nothing is held it prints nothing and the exit status is 0.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := strings.Join(args, "")
-			return a.withClient(cmd.Context(), func(client *dlock.Client, _ *openStore) error {
+			return a.withClient(cmd.Context(), func(client *dlock.Client, store *openStore) error {
 				var infos []driver.Info
 				for info, err := range client.Locks(cmd.Context(), prefix) {
+					if errors.Is(err, dlock.ErrUnsupported) {
+						return usagef("the locks of %s cannot be listed: %w", a.secrets.clean(store.display), err)
+					}
 					if err != nil {
 						return err
 					}

@@ -85,7 +85,7 @@ func (r *redactor) learnUserinfo(info string) {
 }
 
 // plainParameters are the parameters of store URLs whose values are no secret.
-var plainParameters = []string{"protocol", "scheme", "order"}
+var plainParameters = []string{"protocol", "scheme", "order", "table_prefix", "tls", "sslmode"}
 
 func (r *redactor) learnQuery(query string) {
 	for pair := range strings.FieldsFuncSeq(query, func(c rune) bool { return strings.ContainsRune("&;?#", c) }) {

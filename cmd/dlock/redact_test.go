@@ -45,6 +45,15 @@ var canaryURLs = []string{
 	"sqlite://./no/user:%43anary7birdSings@host/x.db",
 	"sqlite:///no/such/folder/x.db#" + canary,
 	"sqlite:user:" + canary + "@host",
+	"mysql://user:" + canary + "@127.0.0.1:1/db",
+	"mysql://user:" + canary + "@127.0.0.1:1/db?scheme=nosuch",
+	"mysql://user:p?" + canary + "@127.0.0.1:1/db",
+	"mysql://user:" + canary + "@/db?socket=/no/such/" + canary,
+	"mysql://127.0.0.1:1/db?password=" + canary,
+	"postgres://user:" + canary + "@127.0.0.1:1/db",
+	"postgres://user:" + canary + "@127.0.0.1:port/db",
+	"postgres://user:" + canary + "@127.0.0.1:1/db?sslmode=nosuch",
+	"postgres://127.0.0.1:1/db?password=" + canary + "&port=x",
 }
 
 // redactionCases are command lines with URL in all kinds of places.

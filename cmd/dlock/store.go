@@ -25,6 +25,10 @@ type storeKind struct {
 // more line here.
 var storeKinds = []storeKind{
 	{"sqlite", "sqlite:///path/file.db", "an SQLite file, for the processes of one machine", openSQLite},
+	{"mysql", "mysql://user:pass@host:port/db", "MySQL or MariaDB; ?scheme=row (default), version, forupdate, session", openMySQL},
+	{"mariadb", "mariadb://...", "the same", openMySQL},
+	{"postgres", "postgres://user:pass@host:port/db", "PostgreSQL; ?scheme= as for MySQL, ?table_prefix=dlock_", openPostgres},
+	{"postgresql", "postgresql://...", "the same", openPostgres},
 	{"redis", "redis://[user:pass@]host:port/db", "one Redis; ?protocol=redisson (default) or plain", openRedis},
 	{"rediss", "rediss://...", "the same with TLS; ?ca=FILE for an authority of your own", openRedis},
 	{"redis+sentinel", "redis+sentinel://host:port,.../name", "Redis with Sentinel; ?replicas=1 demands an acknowledgement", openRedis},

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sqlTargetOf reads a URL without opening anything.
+func sqlTargetOf(raw string) (*sqlTarget, error) {
+	from := splitStoreURL(raw)
+	if strings.HasPrefix(from.scheme, "postgres") {
+		return postgresTarget(from)
+	}
+	return mysqlTarget(from)
+}
+
+// TestSQLIdentity: all spellings of a store are one, and different stores are not.
+func TestSQLIdentity(t *testing.T) {
+	for _, variable := range []string{"PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGSERVICE"} {
+		t.Setenv(variable, "") // what the machine has must not matter
+	}
+	stores := [][]string{
+		{"mysql://h/db", "mysql://H:3306/db", "mariadb://ann:secret@h/db", "mysql://ann@h/db?scheme=row&tls=true", "MYSQL://h:/db?table_prefix=dlock_&timeout=3s"},
+		{"mysql://localhost/db", "mysql:///db", "mysql://:3306/db", "mysql://ann:secret@/db"},
+		{"mysql://h/other"},
+		{"mysql://h:3307/db"},
+		{"mysql://h/db?scheme=version"},
+		{"mysql://h/db?scheme=session", "mysql://h:3306/db?scheme=session"},
+		{"mysql://h/db?scheme=forupdate"},
+		{"mysql://h/db?table_prefix=mine_"},
+		{"mysql://[::1]/db", "mysql://ann:secret@[::1]:3306/db"},
+		{"mysql:///db?socket=/no/such/sock", "mysql://ann:secret@/db?socket=%2Fno%2Fsuch%2Fsock"},
+		{"postgres://h/db", "postgresql://H:5432/db", "postgres://ann:secret@h/db?sslmode=disable", "postgres://h/db?scheme=row", "postgres:///db?host=h", "postgres://h/?dbname=db"},
+		{"postgres://h/other"},
+		{"postgres://h:5433/db", "postgres://h/db?port=5433"},
+		{"postgres://h/db?scheme=session"},
+		{"postgres://h/db?table_prefix=mine_"},
+		{"postgres://[::1]/db", "postgres://ann:secret@[::1]:5432/db"},
+		{"postgres://a,b/db", "postgres://b:5432,a/db"},
+		{"postgres:///db?host=/no/such/folder", "postgres://ann:secret@%2Fno%2Fsuch%2Ffolder/db"},
+	}
+	seen := make(map[string]string)
+	for _, spellings := range stores {
+		first := ""
+		for _, raw := range spellings {
+			target, err := sqlTargetOf(raw)
+			if err != nil {
+				t.Fatalf("%s: %v", raw, err)
+			}
+			identity := target.fullIdentity()
+			if strings.Contains(identity+target.display(), "secret") {
+				t.Errorf("%s: the password is in %q or %q", raw, identity, target.display())
+			}
+			if first == "" {
+				first = identity
+			}
+			if identity != first {
+				t.Errorf("%s is %q, and %s is %q; want the same", spellings[0], first, raw, identity)
+			}
+			again, err := sqlTargetOf(target.display())
+			if err != nil || again.fullIdentity() != first {
+				t.Errorf("%s is shown as %s, which is not the same: %v", raw, target.display(), err)
+			}
+		}
+		if other, twice := seen[first]; twice {
+			t.Errorf("%s and %s are both %q", other, spellings[0], first)
+		}
+		seen[first] = spellings[0]
+	}
+}
+
+func TestSQLURLsThatCannotBe(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "ca.pem"), []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PGDATABASE", "")
+	for raw, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"mysql:h/db":                                  {exitUsage, "write mysql://user:password@host:port/database"},
+		"mysql://h":                                   {exitUsage, "name of the database is missing"},
+		"mysql://h/":                                  {exitUsage, "name of the database is missing"},
+		"postgres://h":                                {exitUsage, "name of the database is missing"},
+		"mysql://h/db?scheme=rows":                    {exitUsage, "there are row, version, forupdate and session"},
+		"postgres://h/db?scheme=":                     {exitUsage, "there are row, version, forupdate and session"},
+		"mysql://h/db?table_prefix=a-b":               {exitUsage, "letters, digits and _"},
+		"postgres://h/db?table_prefix=a%20b":          {exitUsage, "letters, digits and _"},
+		"mysql://a,b/db":                              {exitUsage, "several hosts"},
+		"mysql://::1/db":                              {exitUsage, "[::1]:port"},
+		"mysql://h:port/db":                           {exitUsage, "no number"},
+		"mysql://h:99999/db":                          {exitUsage, "no number"},
+		"postgres://h:99999/db":                       {exitUsage, "port"},
+		"mysql://u:Canary7birdSings?x@h/db":           {exitUsage, "%3F in a password"},
+		"postgres://u:Canary7birdSings?x@h/db":        {exitUsage, "%3F in a password"},
+		"mysql://u:100%zCanary7birdSings@h/db":        {exitUsage, "%25"},
+		"mysql://u:Canary7birdSings@h:/db?x":          {exitUsage, "key=value"},
+		"mysql://h/db?timeout=soon":                   {exitUsage, "duration"},
+		"mysql://h/db?tls=nosuch":                     {exitUsage, "unknown config name"},
+		"mysql://h/db?socket=/s":                      {exitUsage, "both a host and a socket"},
+		"mysql://h/db?ca=/no/such/file":               {exitUnavailable, "cannot be read"},
+		"mysql://h/db?ca=" + folder + "/ca.pem":       {exitUnavailable, "no certificate"},
+		"postgres://h/db?sslmode=nosuch":              {exitUsage, "sslmode"},
+		"postgres://h/db?default_query_exec_mode=x":   {exitUsage, "default_query_exec_mode"},
+		"postgres://u:Canary7birdSings@h/db?port=abc": {exitUsage, "port"},
+	} {
+		store, err := openStoreURL(t.Context(), raw)
+		if err == nil {
+			store.Close()
+			t.Errorf("%s is opened", raw)
+			continue
+		}
+		var own *statusError
+		if !errors.As(err, &own) || own.status != want.status || !strings.Contains(err.Error(), want.says) {
+			t.Errorf("%s: %v; want status %d and %q", raw, err, want.status, want.says)
+		}
+		if strings.Contains(err.Error(), canary) {
+			t.Errorf("%s: the password is in %v", raw, err)
+		}
+	}
+}
+
+// TestSQLCredentials: what is escaped in a URL reaches the driver as it was.
+func TestSQLCredentials(t *testing.T) {
+	const odd = `p@ss:/?#[]&= %ü'"\`
+	for _, raw := range []string{"mysql", "postgres"} {
+		u, err := parseSQL(splitStoreURL(raw + "://an%3An:p%40ss%3A%2F%3F%23%5B%5D%26%3D%20%25%C3%BC%27%22%5C@h/d%2Fb"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.user != "an:n" || u.password != odd || u.database != "d/b" || u.hosts != "h" {
+			t.Errorf("%s: %+v", raw, u)
+		}
+	}
+	plain, err := parseSQL(splitStoreURL("mysql://ann:a/b#c:d@h/db")) // sloppy, and unmistakable
+	if err != nil || plain.password != "a/b#c:d" || plain.hosts != "h" {
+		t.Errorf("%+v, %v", plain, err)
+	}
+}
