@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/command"
 	"github.com/dlock-go/dlock/test/faults"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -25,8 +26,6 @@ func TestMain(m *testing.M) {
 		os.Exit(faults.Play(open))
 	}
 	status := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built) // in a temporary folder anyway
-	}
+	command.Remove()
 	os.Exit(status)
 }
