@@ -23,7 +23,7 @@ var ServerClock = []Fault{
 // ClientClock is the wall clock of a client that is wrong, which cannot be done
 // to a Go program; so the server's is moved instead, and it is shown that no
 // client sends what it reads off its own. It is for rigs with SetClock, Addr and
-// At whose protocol is text.
+// At.
 var ClientClock = []Fault{
 	{"the clock of clients is an hour behind", func(t *testing.T, r Rig) { clientClock(t, r, time.Hour) }},
 	{"the clock of clients is an hour ahead", func(t *testing.T, r Rig) { clientClock(t, r, -time.Hour) }},
@@ -115,7 +115,7 @@ func clientClock(t *testing.T, r Rig, offset time.Duration) {
 	if len(sent) == 0 {
 		t.Fatal("nothing was sent through the proxy")
 	}
-	if own := times(sent, start, time.Now()); len(own) > 0 {
+	if own := append(times(sent, start, time.Now()), binaryTimes(sent, start, time.Now())...); len(own) > 0 {
 		t.Errorf("sent with the client's clock in it: %v", own)
 	}
 	servers := times(sent, start.Add(offset), time.Now().Add(offset))
