@@ -1,0 +1,102 @@
+package mysql
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/test/sqlrig"
+)
+
+// TestConformance and TestWaiting run before the parallel tests, the second of
+// them because it counts what the server does.
+func TestConformance(t *testing.T) {
+	for _, pool := range []string{"", "max_open=1"} {
+		sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Conform(t, database.URL(t, scheme, pool)) })
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	for _, scheme := range sqlrig.Schemes {
+		t.Run(scheme, func(t *testing.T) { database.WaitersAreCheap(t, "scheme="+scheme, 30) })
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Faults)
+}
+
+func TestClocks(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Clocks)
+}
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.History)
+}
+
+func TestWakeUp(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.WakeUp(t, database.URL(t, scheme)) })
+}
+
+func TestContention(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Contention)
+}
+
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Connections)
+}
+
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Restarts)
+}
+
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Failover)
+}
+
+func TestKilledConnections(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.KilledConnections(t, database.URL(t, scheme)) })
+}
+
+// TestWaitTimeout: the server ends connections that are idle for a second.
+func TestWaitTimeout(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
+		database.ImpatientServer(t, database.URL(t, scheme, database.Impatient))
+	})
+}
+
+func TestOneConnection(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.OneConnection(t, database.URL(t, scheme)) })
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Names(t, database.URL(t, scheme)) })
+}
+
+// TestDriverSettings: what an application sets for itself makes no difference.
+func TestDriverSettings(t *testing.T) {
+	t.Parallel()
+	for _, settings := range []string{
+		"clientFoundRows=true", "interpolateParams=true", "parseTime=true", "multiStatements=true", "columnsWithAlias=true",
+		"collation=utf8mb4_unicode_ci", "charset=latin1", "sql_mode=%27ANSI%27", "sql_mode=%27%27", "time_zone=%27-08:00%27",
+	} {
+		t.Run(settings, func(t *testing.T) {
+			t.Parallel()
+			raw := database.URL(t, settings)
+			for _, scheme := range sqlrig.Schemes {
+				database.OneConnection(t, sqlrig.With(raw, "scheme="+scheme))
+			}
+			database.Names(t, raw)
+		})
+	}
+}

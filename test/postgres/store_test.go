@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/sqlrig"
+)
+
+// TestConformance and TestWaiting run before the parallel tests, the second of
+// them because it counts what the server does.
+func TestConformance(t *testing.T) {
+	for _, pool := range []string{"", "max_open=1"} {
+		sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Conform(t, database.URL(t, scheme, pool)) })
+	}
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Conform(t, pooled(t, scheme)) })
+}
+
+// pooled is a store behind PgBouncer in transaction mode, on a server of its own.
+func pooled(t testing.TB, parameters ...string) string {
+	t.Helper()
+	server := servers.Run(t, servers.Postgres)
+	bouncer := servers.Run(t, servers.PgBouncer(server, 4))
+	parameters = append(parameters, "default_query_exec_mode=exec") // it knows no prepared statements
+	return sqlrig.At(database.On(t, server, parameters...), bouncer.Addr())
+}
+
+func TestWaiting(t *testing.T) {
+	for _, scheme := range sqlrig.Schemes {
+		t.Run(scheme, func(t *testing.T) { database.WaitersAreCheap(t, "scheme="+scheme, 10) })
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Faults)
+}
+
+func TestClocks(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Clocks)
+}
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.History)
+}
+
+func TestWakeUp(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.WakeUp(t, database.URL(t, scheme)) })
+}
+
+// TestPgBouncer: LISTEN has no meaning there, and who waits is told all the same.
+func TestPgBouncer(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
+		raw := pooled(t, scheme)
+		database.WakeUp(t, raw)
+		database.OneConnection(t, raw)
+		database.Command(t, raw)
+	})
+}
+
+func TestContention(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Contention)
+}
+
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Connections)
+}
+
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Restarts)
+}
+
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.Failover)
+}
+
+func TestKilledConnections(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.KilledConnections(t, database.URL(t, scheme)) })
+}
+
+// TestIdleSessionTimeout: the server ends connections that are idle for a second.
+func TestIdleSessionTimeout(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
+		database.ImpatientServer(t, database.URL(t, scheme, database.Impatient))
+	})
+}
+
+func TestOneConnection(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.OneConnection(t, database.URL(t, scheme)) })
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Names(t, database.URL(t, scheme)) })
+}
+
+// TestDriverSettings: what an application sets for itself makes no difference.
+func TestDriverSettings(t *testing.T) {
+	t.Parallel()
+	for _, settings := range []string{
+		"default_query_exec_mode=cache_statement", "default_query_exec_mode=cache_describe", "default_query_exec_mode=describe_exec",
+		"default_query_exec_mode=exec", "default_query_exec_mode=simple_protocol", "timezone=Asia/Tokyo", "client_encoding=UTF8",
+		"statement_timeout=10000", "standard_conforming_strings=on",
+	} {
+		t.Run(settings, func(t *testing.T) {
+			t.Parallel()
+			raw := database.URL(t, settings)
+			for _, scheme := range sqlrig.Schemes {
+				database.OneConnection(t, sqlrig.With(raw, "scheme="+scheme))
+			}
+			database.Names(t, raw)
+		})
+	}
+}

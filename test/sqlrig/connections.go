@@ -1,0 +1,135 @@
+package sqlrig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// KilledConnections: connections are killed again and again while many use them.
+// What is held stays held, what fails says that the outcome is unknown, nobody
+// is let in twice, and all is well when it is over.
+func (d *Database) KilledConnections(t *testing.T, raw string) {
+	t.Helper()
+	const names, goroutines = 3, 8
+	admin := d.DB(t, raw)
+	keeper := d.Client(t, raw)
+	kept, err := keeper.Lock(Within(t), "kept", dlock.WithTTL(FaultTTL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := []*dlock.Client{d.Client(t, raw), d.Client(t, raw)}
+	var inside [names]atomic.Int32
+	var failures, turns atomic.Int64
+	ctx := Within(t)
+	end := time.Now().Add(4 * time.Second)
+	var group sync.WaitGroup
+	for i := range goroutines {
+		group.Go(func() {
+			for time.Now().Before(end) {
+				name := i % names
+				lease, err := clients[i%len(clients)].Lock(ctx, fmt.Sprint("busy/", name), dlock.WithTTL(FaultTTL))
+				switch {
+				case err == nil:
+				case errors.Is(err, dlock.ErrUnreachable):
+					failures.Add(1)
+					continue
+				default:
+					t.Errorf("Lock: %v; want ErrUnreachable or nothing", err)
+					return
+				}
+				if n := inside[name].Add(1); n != 1 {
+					t.Errorf("%d have busy/%d", n, name)
+				}
+				turns.Add(1)
+				inside[name].Add(-1)
+				if err := lease.Unlock(ctx); err != nil && !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("Unlock: %v; want ErrUnreachable or nothing", err)
+				}
+			}
+		})
+	}
+	kills := 0
+	for time.Now().Before(end) {
+		if err := d.Kill(t.Context(), admin); err != nil {
+			t.Errorf("kill: %v", err)
+			break
+		}
+		kills++
+		<-time.After(50 * time.Millisecond)
+	}
+	group.Wait()
+	t.Logf("%d turns and %d failures in %d rounds of kills", turns.Load(), failures.Load(), kills)
+	if err := kept.Context().Err(); err != nil {
+		t.Errorf("a lock that is a row was lost with its connection: %v", context.Cause(kept.Context()))
+	}
+	if turns.Load() == 0 {
+		t.Error("nobody ever got a lock")
+	}
+	for name := range names {
+		lease, err := clients[0].Lock(Within(t), fmt.Sprint("busy/", name))
+		if err != nil {
+			t.Errorf("when it is over: %v", err)
+			continue
+		}
+		if err := lease.Unlock(Within(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := kept.Unlock(Within(t)); err != nil {
+		t.Errorf("Unlock of what was kept: %v", err)
+	}
+}
+
+// ImpatientServer: a server that drops idle connections costs nobody anything.
+func (d *Database) ImpatientServer(t *testing.T, raw string) {
+	t.Helper()
+	holder, waiter := d.Client(t, raw), d.Client(t, raw)
+	// The renewals are further apart than the server's patience is long.
+	lease, err := holder.Lock(Within(t), "x", dlock.WithTTL(6*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan error, 1)
+	go func() {
+		next, err := waiter.Lock(Within(t), "x")
+		if err == nil {
+			err = next.Unlock(t.Context())
+		}
+		granted <- err
+	}()
+	select {
+	case err := <-granted:
+		t.Fatalf("the waiter did not wait: %v", err)
+	case <-lease.Context().Done():
+		t.Fatalf("the lock was lost: %v", context.Cause(lease.Context()))
+	case <-time.After(7 * time.Second): // longer than what was granted first
+	}
+	start := time.Now()
+	if err := lease.Unlock(Within(t)); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	if err := <-granted; err != nil {
+		t.Errorf("the waiter: %v", err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the waiter had the lock %v after the release", took)
+	}
+	for range 3 { // connections that died in the pool
+		<-time.After(1500 * time.Millisecond)
+		again, err := holder.TryLock(Within(t), "y")
+		if err != nil {
+			t.Errorf("after a pause: %v", err)
+			continue
+		}
+		if err := again.Unlock(Within(t)); err != nil {
+			t.Error(err)
+		}
+	}
+}
