@@ -35,7 +35,7 @@ test: servers ## install what is missing, then check and test every module (as r
 	$(each) go vet -race ./...
 	$(each) go test -race -count=1 -p 1 -timeout 10m ./...
 	go test -count=1 -run TestSimulation . # 10,000 seeds; with the race detector only some
-	go run -race ./test/bench --only memory/solo,sqlite/handover,redis/solo,redis/handover --time 20ms
+	go run -race ./test/bench --only memory/solo,sqlite/handover,redis/solo,redis/handover,mysql/solo,postgres/handover --time 20ms
 
 .PHONY: interop
 interop: ## test together with clients in Java and Python (as root on Debian: nothing else to do)

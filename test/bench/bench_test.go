@@ -80,7 +80,7 @@ func TestSelection(t *testing.T) {
 			t.Errorf("--only %s selects %s, want %s", only, got, want)
 		}
 	}
-	if _, err := selection("oracle"); err == nil || !strings.Contains(err.Error(), "memory, sqlite, redis") {
+	if _, err := selection("oracle"); err == nil || !strings.Contains(err.Error(), "memory, sqlite, redis, mysql, postgres") {
 		t.Errorf("an unknown store gives %v, want the known ones", err)
 	}
 }

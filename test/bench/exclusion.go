@@ -56,7 +56,7 @@ func excludes(ctx context.Context, s subject, dir string) (err error) {
 	defer cancel()
 	if err := second.lock(brief); err == nil {
 		return fmt.Errorf("%w: two clients have one lock", errNotExclusive)
-	} else if brief.Err() == nil {
+	} else if brief.Err() == nil && !errors.Is(err, context.DeadlineExceeded) { // a connection may have run into it a moment before
 		return err
 	}
 	if err := first.unlock(ctx); err != nil {

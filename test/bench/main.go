@@ -1,6 +1,6 @@
 // Command bench measures dlock against the floor and against its peers.
 //
-//	go run ./test/bench [--only memory,sqlite,redis] [--time 3s] [--json FILE]
+//	go run ./test/bench [--only memory,sqlite,redis,mysql,postgres] [--time 3s] [--json FILE]
 //
 // A case is STORE/NAME. Every subject of a case runs in turn within one run, in
 // several rounds of changing order, and what is reported is the median of the
@@ -18,6 +18,12 @@
 //	/plain      our other protocol
 //	/pipelined  over go-redis's client that collects commands: AutoPipeline
 //	/redlock    over five independent servers
+//
+// and of SQL servers, where raw is the two statements of our row scheme, prepared:
+//
+//	/version, /session, /forupdate    our other schemes
+//	get_lock, advisory                the server's own locks, with a connection
+//	                                  for each goroutine, on which it waits
 //
 // Exclusion is checked before and while a subject is measured; a subject that
 // breaks it fails the run. The figures are explained in figures.go.

@@ -14,7 +14,8 @@ type served interface {
 	done(ctx context.Context) (work, error)
 	// listen looks at what they are asked from now on, until stop is called or
 	// it has seen enough. Stop may be called twice. It returns for each command
-	// which share of it clients asked for: the rest is what their scripts do.
+	// which share of it clients asked for: the rest is what their scripts do. It
+	// is nil where the servers cannot tell what they did.
 	listen(ctx context.Context) (stop func() (asked map[string]float64, err error), err error)
 	stop() error
 }
@@ -26,7 +27,7 @@ type work struct {
 }
 
 // meter tells what the servers did between begin and end. A nil one, for a
-// store that has none, tells nothing.
+// store that has none or whose servers cannot tell, tells nothing.
 type meter struct {
 	servers served
 	asked   func() (map[string]float64, error)
@@ -39,7 +40,7 @@ func (r round) meter(ctx context.Context) (*meter, error) {
 		return nil, nil
 	}
 	asked, err := r.servers.listen(ctx)
-	if err != nil {
+	if err != nil || asked == nil {
 		return nil, err
 	}
 	return &meter{servers: r.servers, asked: asked}, nil

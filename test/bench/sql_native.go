@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"hash/fnv"
+	"sync/atomic"
+)
+
+// nativeSQL is the server's own lock, as a program would use it: GET_LOCK, or an
+// advisory lock. Every goroutine has a connection, on which it waits.
+type nativeSQL struct {
+	db           *sql.DB
+	take, give   string
+	key          func(name string) any
+	commandCount atomic.Uint64
+}
+
+func openNativeSQL(kind *sqlKind) func(string) (func(context.Context) (client, error), error) {
+	return func(dir string) (func(context.Context) (client, error), error) {
+		return func(context.Context) (client, error) {
+			connector, err := kind.connector(dir)
+			if err != nil {
+				return nil, err
+			}
+			return &nativeSQL{db: newPool(connector), take: kind.nativeTake, give: kind.nativeGive, key: kind.nativeKey}, nil
+		}, nil
+	}
+}
+
+func (c *nativeSQL) worker(ctx context.Context, name string) (worker, error) {
+	w := &nativeWorker{nativeSQL: c, name: c.key(name)}
+	return w, w.connect(ctx)
+}
+
+func (c *nativeSQL) commands() (uint64, bool) { return c.commandCount.Load(), true }
+func (c *nativeSQL) close() error             { return c.db.Close() }
+
+type nativeWorker struct {
+	*nativeSQL
+	name       any
+	conn       *sql.Conn // nil after an error
+	lockStmt   *sql.Stmt
+	unlockStmt *sql.Stmt
+}
+
+func (w *nativeWorker) connect(ctx context.Context) (err error) {
+	if w.conn, err = w.db.Conn(ctx); err != nil {
+		return err
+	}
+	if w.lockStmt, err = w.conn.PrepareContext(ctx, w.nativeSQL.take); err != nil {
+		return err
+	}
+	w.unlockStmt, err = w.conn.PrepareContext(ctx, w.nativeSQL.give)
+	return err
+}
+
+func (w *nativeWorker) lock(ctx context.Context) error {
+	if w.conn == nil {
+		if err := w.connect(ctx); err != nil {
+			return err
+		}
+	}
+	return w.ask(ctx, w.lockStmt)
+}
+
+func (w *nativeWorker) unlock(ctx context.Context) error { return w.ask(ctx, w.unlockStmt) }
+
+func (w *nativeWorker) ask(ctx context.Context, stmt *sql.Stmt) error {
+	w.commandCount.Add(1)
+	var answer sql.NullBool
+	err := stmt.QueryRowContext(ctx, w.name).Scan(&answer)
+	switch {
+	case err != nil: // a wait that was cancelled: the connection goes with it
+		_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
+		w.conn = nil
+		return err
+	case !answer.Bool:
+		return errors.New("the server says no")
+	}
+	return nil
+}
+
+// hashed is a name as a number, which is all that an advisory lock can have.
+func hashed(name string) any {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return int64(h.Sum64())
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/servers"
+	"github.com/go-sql-driver/mysql"
+)
+
+var mariadb = &sqlKind{
+	dialect: sqllock.MySQL,
+	server:  servers.MariaDB,
+	// What a disk adds would hide what the subjects differ in.
+	args:       []string{"--innodb-flush-log-at-trx-commit=0", "--max-connections=400"},
+	connect:    connectMySQL,
+	empty:      []string{"DROP DATABASE IF EXISTS " + benchDatabase, "CREATE DATABASE " + benchDatabase},
+	pidFile:    "pid",
+	count:      "SHOW GLOBAL STATUS LIKE 'Questions'",
+	nativeTake: "SELECT GET_LOCK(?, 3600)",
+	nativeGive: "SELECT RELEASE_LOCK(?)",
+	nativeKey:  func(name string) any { return name },
+}
+
+var mysqlStore = store{
+	name:      "mysql",
+	open:      mariadb.open(sqllock.Row),
+	serve:     mariadb.serve,
+	processes: true,
+	held:      2_000,
+	subjects: []subject{
+		{name: "raw", open: openRawSQL(mariadb)},
+		{name: "get_lock", open: openNativeSQL(mariadb)},
+		direct("store", mariadb.open(sqllock.Row), millisecond).only("solo", "many"),
+		library("dlock", mariadb.open(sqllock.Row)),
+		library("dlock/version", mariadb.open(sqllock.Version)),
+		library("dlock/session", mariadb.open(sqllock.Session)),
+		library("dlock/forupdate", mariadb.open(sqllock.ForUpdate)),
+	},
+}
+
+func connectMySQL(addr, database string) (sqldriver.Connector, error) {
+	config := mysql.NewConfig()
+	config.User, config.Passwd, config.Net, config.Addr, config.DBName = "dlock", "dlock", "tcp", addr, database
+	config.Logger = &mysql.NopLogger{} // who gives up a wait breaks a connection
+	return mysql.NewConnector(config)
+}
+
+// newSQLStore opens a store of any scheme.
+func newSQLStore(ctx context.Context, db *sql.DB, opts *sqllock.Options) (driver.Store, error) {
+	if opts.Scheme == sqllock.ForUpdate || opts.Scheme == sqllock.Session {
+		return sqllock.NewBound(ctx, db, opts)
+	}
+	return sqllock.New(ctx, db, opts)
+}

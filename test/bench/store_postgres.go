@@ -1,0 +1,48 @@
+package main
+
+import (
+	"cmp"
+	sqldriver "database/sql/driver"
+
+	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/servers"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+var postgres = &sqlKind{
+	dialect: sqllock.Postgres,
+	server:  servers.Postgres,
+	// What a disk adds would hide what the subjects differ in.
+	args:       []string{"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "max_connections=400"},
+	connect:    connectPostgres,
+	empty:      []string{"DROP DATABASE IF EXISTS " + benchDatabase + " WITH (FORCE)", "CREATE DATABASE " + benchDatabase},
+	nativeTake: "SELECT pg_advisory_lock($1) IS NOT NULL",
+	nativeGive: "SELECT pg_advisory_unlock($1)",
+	nativeKey:  hashed,
+}
+
+var postgresStore = store{
+	name:      "postgres",
+	open:      postgres.open(sqllock.Row),
+	serve:     postgres.serve,
+	processes: true,
+	held:      2_000,
+	subjects: []subject{
+		{name: "raw", open: openRawSQL(postgres)},
+		{name: "advisory", open: openNativeSQL(postgres)},
+		direct("store", postgres.open(sqllock.Row), millisecond).only("solo", "many"),
+		library("dlock", postgres.open(sqllock.Row)),
+		library("dlock/version", postgres.open(sqllock.Version)),
+		library("dlock/session", postgres.open(sqllock.Session)),
+		library("dlock/forupdate", postgres.open(sqllock.ForUpdate)),
+	},
+}
+
+func connectPostgres(addr, database string) (sqldriver.Connector, error) {
+	config, err := pgx.ParseConfig("postgres://postgres@" + addr + "/" + cmp.Or(database, "postgres") + "?sslmode=disable")
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.GetConnector(*config), nil
+}
