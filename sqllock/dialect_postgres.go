@@ -179,6 +179,7 @@ var postgresFailures = map[string]failure{
 	"40P01": {retry: true, explain: "deadlock with another transaction"},
 	"55P03": {retry: true, explain: "another transaction keeps a row locked"},
 	"57P01": {retry: true, explain: "the server has ended the connection"}, // before the statement, or with it
+	"57P05": {retry: true, explain: "the server has ended the connection because it was idle"},
 	"23505": {retry: true},
 	"42P07": {retry: true},
 	"42710": {retry: true},

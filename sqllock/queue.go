@@ -133,8 +133,16 @@ func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
 		_ = tx.Rollback() // the first error is the one that tells
 		return err
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return &unsureError{err}
+	}
+	return nil
 }
+
+// unsureError says that a transaction may have been committed or not.
+type unsureError struct{ error }
+
+func (e *unsureError) Unwrap() error { return e.error }
 
 // each runs statements each on its own.
 func (s *Store) each() runner { return runner{queries: &s.queries, db: s.db} }

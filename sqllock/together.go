@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -129,8 +130,14 @@ func (s *Store) batch(batch []*job) {
 			return nil
 		})
 	})
+	// What may have been done is not done again: a release would find nothing, and
+	// report a loss that was none.
+	_, unsure := errors.AsType[*unsureError](err)
 	for _, j := range batch {
-		if err != nil {
+		switch {
+		case unsure:
+			j.err = err
+		case err != nil:
 			j.err = s.alone(ctx, j)
 		}
 		close(j.done)
