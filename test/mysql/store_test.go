@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/test/sqlrig"
 )
 
-// TestConformance and TestWaiting run before the parallel tests, the second of
-// them because it counts what the server does.
+// TestConformance, TestWaiting and TestFaults run before the parallel tests: the
+// second counts what the server does, and the others keep it busy enough.
 func TestConformance(t *testing.T) {
 	for _, pool := range []string{"", "max_open=1"} {
 		sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Conform(t, database.URL(t, scheme, pool)) })
@@ -21,7 +21,6 @@ func TestWaiting(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	t.Parallel()
 	sqlrig.EachScheme(t, database.Faults)
 }
 

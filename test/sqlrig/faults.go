@@ -16,7 +16,7 @@ import (
 )
 
 // FaultTTL is long enough for a machine that is busy.
-const FaultTTL = 2 * time.Second
+const FaultTTL = 2 * time.Second * Slowdown
 
 // Rig is the store of that URL, with what can be done to it.
 func (d *Database) Rig(t testing.TB, server *servers.Server, raw string) faults.Rig {
