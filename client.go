@@ -109,7 +109,7 @@ func (c *Client) limited(ctx context.Context, d time.Duration) (context.Context,
 // explain says of a call that failed because its time was up, and not the
 // caller's, that the store is to blame.
 func (c *Client) explain(caller, bounded context.Context, err error) error {
-	if err == nil || bounded.Err() == nil || caller.Err() != nil || errors.Is(err, ErrUnreachable) {
+	if err == nil || bounded.Err() == nil || errors.Is(err, ErrUnreachable) || deadline.Passed(caller) != nil {
 		return err
 	}
 	return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.limit, err)
