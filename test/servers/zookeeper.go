@@ -41,7 +41,7 @@ func zookeeperArgs(in Instance) []string {
 		"-Dzookeeper.jmx.log4j.disable=true",
 		"-Dznode.container.checkIntervalMs=1000",
 		"-cp", zookeeperJar + ":/usr/share/java/slf4j-simple.jar",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", zookeeperFile(in),
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package zookeeper
+
+const slowdown = 1

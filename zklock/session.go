@@ -1,0 +1,229 @@
+package zklock
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/go-zookeeper/zk"
+)
+
+// session is the connection to the servers, and what is known of it. The client
+// connects again by itself, and opens a new session when one has ended.
+type session struct {
+	conn    *zk.Conn
+	opts    *Options
+	ended   <-chan zk.Event // closed when the client has ended
+	timeout atomic.Int64    // of the session: what was asked for, then what was granted
+
+	link     sync.Mutex
+	last     net.Conn      // that was dialled
+	up       bool          // there is a session and a connection
+	changed  chan struct{} // closed when up changes
+	lastErr  error         // why the last connection failed
+	prepared atomic.Bool
+	first    sync.Mutex // held while it is prepared
+}
+
+func (s *session) init(opts *Options) {
+	s.opts = opts
+	s.changed = make(chan struct{})
+	s.timeout.Store(int64(opts.Timeout))
+}
+
+// silent drops the client's log: what matters comes back as an error.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// sendBuffer is enough for everything that is sent here, and for the watches that
+// the client sends again after a reconnection.
+const sendBuffer = 256 << 10
+
+func (s *session) connect(servers []string, config *tls.Config, handle func(zk.Event)) error {
+	dial := func(network, address string, limit time.Duration) (net.Conn, error) {
+		conn, err := dialServer(network, address, limit, config)
+		return s.dialled(conn, err)
+	}
+	var err error
+	s.conn, s.ended, err = zk.Connect(servers, s.opts.Timeout,
+		zk.WithDialer(dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(handle),
+		zk.WithLogger(silent{}), zk.WithMaxConnBufferSize(sendBuffer))
+	return err
+}
+
+func dialServer(network, address string, limit time.Duration, config *tls.Config) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: limit}
+	if config == nil {
+		return dialer.Dial(network, address)
+	}
+	return tls.DialWithDialer(&dialer, network, address, config)
+}
+
+// dialled takes note of a new connection. The one before is closed: the client
+// forgets it when its session has expired.
+func (s *session) dialled(conn net.Conn, err error) (net.Conn, error) {
+	s.link.Lock()
+	defer s.link.Unlock()
+	if s.last != nil {
+		_ = s.last.Close() // it is over either way
+		s.last = nil
+	}
+	if err != nil {
+		s.lastErr = err
+		return nil, err
+	}
+	s.last = &greeting{Conn: conn, session: s}
+	return s.last, nil
+}
+
+// refusedGreeting takes note that a server hung up on a new connection.
+func (s *session) refusedGreeting(err error) {
+	s.link.Lock()
+	defer s.link.Unlock()
+	s.lastErr = fmt.Errorf("a server accepts connections and no sessions (it has no quorum, hangs, or wants TLS): %w", err)
+}
+
+// sessionTimeout is the one that the server has granted.
+func (s *session) sessionTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
+
+// promise is how long a lock can be promised to last. The leader may have heard of
+// us half a tick later than we think, and the timeout is at least two ticks.
+func (s *session) promise(ttl time.Duration) time.Duration {
+	return min(ttl, s.sessionTimeout()*3/4)
+}
+
+// setUp takes note that there is a connection with a session, or none.
+func (s *session) setUp(up bool) {
+	s.link.Lock()
+	defer s.link.Unlock()
+	if s.up != up {
+		s.up = up
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+// connected waits for a connection with a session.
+func (s *session) connected(ctx context.Context) error {
+	for {
+		s.link.Lock()
+		up, changed, err := s.up, s.changed, s.lastErr
+		s.link.Unlock()
+		if up {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			cause := context.Cause(ctx)
+			if err == nil {
+				err = errors.New("no session with a server yet")
+			}
+			return fmt.Errorf("%w: %w (%w)", driver.ErrUnreachable, err, cause)
+		}
+	}
+}
+
+// prepare does what the first call needs, once: it authenticates and looks for the
+// root. Errors of it are told to everybody until it works.
+func (s *Store) prepare(ctx context.Context) error {
+	if s.prepared.Load() {
+		return nil
+	}
+	s.first.Lock()
+	defer s.first.Unlock()
+	if s.prepared.Load() {
+		return nil
+	}
+	if err := s.connected(ctx); err != nil {
+		return err
+	}
+	if user := s.opts.User; user != "" {
+		if err := s.conn.AddAuth("digest", []byte(user+":"+s.opts.Password)); err != nil {
+			return explain("authenticating", err)
+		}
+	}
+	if err := s.findRoot(); err != nil {
+		return err
+	}
+	s.prepared.Store(true)
+	return nil
+}
+
+func (s *Store) findRoot() error {
+	there, _, err := s.conn.Exists(s.rootPath())
+	switch {
+	case err != nil:
+		return explain("looking for the root", err)
+	case there:
+		return nil
+	case !s.opts.CreateRoot:
+		return fmt.Errorf("zklock: the root %s does not exist in ZooKeeper", s.rootPath())
+	}
+	path := ""
+	for segment := range strings.SplitSeq(s.root[1:], "/") {
+		path += "/" + segment
+		if _, err := s.conn.Create(path, nil, zk.FlagPersistent, s.acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return explain("creating the root "+path, err)
+		}
+	}
+	return nil
+}
+
+// hangUp ends the session and waits for the client's goroutines.
+func (s *session) hangUp() {
+	s.conn.Close()
+	s.link.Lock()
+	if s.last != nil {
+		_ = s.last.Close() // the server has ended the session, or cannot be reached
+	}
+	s.link.Unlock()
+	for range s.ended {
+	}
+}
+
+// hosts hands the client one server after the other. Unlike the client's own it
+// resolves names when they are dialled, because addresses change.
+type hosts struct {
+	mu   sync.Mutex
+	list []string
+	next int
+	last int // the one that worked
+}
+
+// Init implements zk.HostProvider.
+func (h *hosts) Init(servers []string) error {
+	h.list, h.last = servers, -1
+	return nil
+}
+
+// Len implements zk.HostProvider.
+func (h *hosts) Len() int { return len(h.list) }
+
+// Next implements zk.HostProvider.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.next
+	h.next = (h.next + 1) % len(h.list)
+	retryStart = at == h.last
+	if h.last < 0 {
+		h.last = at
+	}
+	return h.list[at], retryStart
+}
+
+// Connected implements zk.HostProvider.
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = (h.next + len(h.list) - 1) % len(h.list)
+}
