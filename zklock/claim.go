@@ -89,8 +89,12 @@ func (s *Store) keeps(c *claim) bool {
 // lastsLocked sets when the claim expires.
 func (s *Store) lastsLocked(c *claim, ttl time.Duration) {
 	c.deadline = time.Now().Add(ttl)
-	if c.timer == nil && !s.closed {
+	switch {
+	case s.closed:
+	case c.timer == nil:
 		c.timer = time.AfterFunc(ttl, func() { s.timeUp(c) })
+	case ttl <= 0: // otherwise the timer sees for itself that it is early
+		c.timer.Reset(0)
 	}
 }
 

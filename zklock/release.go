@@ -32,11 +32,21 @@ func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
 	lost, err := s.give(ctx, c)
 	switch {
 	case err != nil:
+		s.giveLater(c)
 		return explain("releasing a lock", err)
 	case !held || lost:
 		return driver.ErrNotHeld
 	}
 	return nil
+}
+
+// giveLater makes the claim expire now, so that it is given up as soon as a server
+// answers.
+func (s *Store) giveLater(c *claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.granted = false
+	s.lastsLocked(c, 0)
 }
 
 // give removes the claim's node, and tries again when the connection breaks. It says

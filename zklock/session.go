@@ -48,7 +48,10 @@ func (silent) Printf(string, ...any) {}
 const sendBuffer = 256 << 10
 
 func (s *session) connect(servers []string, config *tls.Config, handle func(zk.Event)) error {
+	started := make(chan struct{})
+	defer close(started)
 	dial := func(network, address string, limit time.Duration) (net.Conn, error) {
+		<-started // so that whoever is told of a session finds s.conn
 		conn, err := dialServer(network, address, limit, config)
 		return s.dialled(conn, err)
 	}
@@ -80,12 +83,12 @@ func (s *session) dialled(conn net.Conn, err error) (net.Conn, error) {
 		s.lastErr = err
 		return nil, err
 	}
-	s.last = &greeting{Conn: conn, session: s}
+	s.last = newLine(conn, s)
 	return s.last, nil
 }
 
-// refusedGreeting takes note that a server hung up on a new connection.
-func (s *session) refusedGreeting(err error) {
+// refused takes note that a server hung up on a new connection.
+func (s *session) refused(err error) {
 	s.link.Lock()
 	defer s.link.Unlock()
 	s.lastErr = fmt.Errorf("a server accepts connections and no sessions (it has no quorum, hangs, or wants TLS): %w", err)
@@ -193,37 +196,35 @@ func (s *session) hangUp() {
 // hosts hands the client one server after the other. Unlike the client's own it
 // resolves names when they are dialled, because addresses change.
 type hosts struct {
-	mu   sync.Mutex
-	list []string
-	next int
-	last int // the one that worked
+	mu    sync.Mutex
+	list  []string
+	next  int
+	tried int // since one worked
 }
 
 // Init implements zk.HostProvider.
 func (h *hosts) Init(servers []string) error {
-	h.list, h.last = servers, -1
+	h.list = servers
 	return nil
 }
 
 // Len implements zk.HostProvider.
 func (h *hosts) Len() int { return len(h.list) }
 
-// Next implements zk.HostProvider.
+// Next implements zk.HostProvider. The client pauses before a server that it has tried
+// before, but not before the first attempt to find the only one again.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := h.next
+	server = h.list[h.next]
 	h.next = (h.next + 1) % len(h.list)
-	retryStart = at == h.last
-	if h.last < 0 {
-		h.last = at
-	}
-	return h.list[at], retryStart
+	h.tried++
+	return server, h.tried > len(h.list) && h.tried%len(h.list) == 1%len(h.list)
 }
 
 // Connected implements zk.HostProvider.
 func (h *hosts) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.last = (h.next + len(h.list) - 1) % len(h.list)
+	h.tried = 0
 }

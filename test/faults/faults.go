@@ -31,6 +31,10 @@ type Rig struct {
 	Addr string
 	At   func(addr string) Rig
 
+	// Acquires finds the requests that acquire a lock of that name, for stores in
+	// which others come before them. Optional.
+	Acquires func(name string) func(request []byte) bool
+
 	// Delete makes the server forget a lock, Flush everything, as an operator
 	// might.
 	Delete func(ctx context.Context, name string) error
@@ -212,6 +216,14 @@ func (r Rig) proxied(t testing.TB) (Rig, *proxy.Proxy) {
 // waits for it, these are renewals.
 func mentions(name string) func(request []byte) bool {
 	return func(request []byte) bool { return bytes.Contains(request, []byte(name)) }
+}
+
+// acquires finds the requests that acquire a lock that nobody has yet.
+func (r Rig) acquires(name string) func(request []byte) bool {
+	if r.Acquires != nil {
+		return r.Acquires(name)
+	}
+	return mentions(name)
 }
 
 func unlock(t testing.TB, lease *dlock.Lease) {

@@ -136,8 +136,9 @@ func (r Rig) impatient() *dlock.Options {
 	return &dlock.Options{RequestTimeout: r.TTL / 3}
 }
 
-// loseAcquired: Lock says that the outcome is unknown, and undoes it. Asking
-// again with the same owner finds what is there already.
+// loseAcquired: Lock says that the outcome is unknown, and undoes it, unless the store
+// itself asks again in time. Asking again with the same owner finds what is there
+// already.
 func loseAcquired(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c, store := through.clientWith(t, r.impatient()), through.open(t)
@@ -310,8 +311,9 @@ func lateRenewal(t *testing.T, r Rig) {
 // lateRenewalOfNothing: it creates nothing.
 func lateRenewalOfNothing(t *testing.T, r Rig) {
 	lease, p := r.holdRenewal(t, "nobody's")
-	grant, _ := r.seize(t, r.open(t), "nobody's")
-	if err := r.open(t).Release(t.Context(), grant); err != nil {
+	store := r.open(t)
+	grant, _ := r.seize(t, store, "nobody's")
+	if err := store.Release(t.Context(), grant); err != nil {
 		t.Fatalf("Release: %v", err)
 	}
 	p.Deliver()
