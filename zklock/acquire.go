@@ -148,7 +148,7 @@ func (s *Store) create(c *claim, req *driver.Request) (position, error) {
 	about := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
 	node, flags := prefixOf(c.id), int32(zk.FlagEphemeralSequential)
 	if s.order == Unfair {
-		node, flags, about.ID = mark, zk.FlagEphemeral, c.id
+		node, flags, about.ID = single, zk.FlagEphemeral, c.id
 	}
 	live := s.liveSession()
 	c.doubt = true
@@ -157,7 +157,7 @@ func (s *Store) create(c *claim, req *driver.Request) (position, error) {
 	c.doubt = inDoubt(err)
 	switch {
 	case errors.Is(err, zk.ErrNodeExists):
-		return position{before: mark, head: mark}, nil
+		return position{before: single, head: single}, nil
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		s.parents.forget(c.parent)
 		return position{}, err
@@ -268,7 +268,7 @@ func (s *Store) find(c *claim, queue []string) (position, error) {
 		return position{}, errVanished
 	case s.order == Unfair && !granted && len(queue) > 1:
 		return position{before: queue[1], head: queue[1]}, nil
-	case i == 0:
+	case i == 0 || granted:
 		return position{first: true}, nil
 	}
 	return position{before: queue[i-1], head: queue[0]}, nil
@@ -324,7 +324,7 @@ func (s *Store) resolve(c *claim) error {
 
 // isMine says whether a node has the claim's ID, which is in its name or its data.
 func (s *Store) isMine(c *claim, node string) (stat *zk.Stat, mine bool, err error) {
-	if node != mark && !strings.HasPrefix(node, prefixOf(c.id)) {
+	if node != single && !strings.HasPrefix(node, prefixOf(c.id)) {
 		return nil, false, nil
 	}
 	data, stat, err := s.conn.Get(c.parent + "/" + node)
@@ -334,7 +334,7 @@ func (s *Store) isMine(c *claim, node string) (stat *zk.Stat, mine bool, err err
 	case err != nil:
 		return nil, false, err
 	}
-	return stat, node != mark || decode(data).ID == c.id, nil
+	return stat, node != single || decode(data).ID == c.id, nil
 }
 
 // call is Store.do with a result.

@@ -29,7 +29,7 @@
 //
 // With the order [Fair], the default, all waiters queue, whether they ask for a fair
 // lock or not. With [Unfair] nobody queues: everybody tries to create the node
-// "lock-", and whoever finds it there, or any node of a queue, waits until that is
+// lock-0, and whoever finds it there, or any node of a queue, waits until that is
 // gone. It is faster where processes take a lock again and again. The two orders
 // exclude each other, and Curator, but one that queues never lets the others pass.
 //

@@ -16,6 +16,10 @@ import (
 // nodes are ordered by.
 const mark = "lock-"
 
+// single is the node of the order Unfair. As text, and for those who compare numbers,
+// it comes before all others.
+const single = mark + "0"
+
 // newID returns a UUID, by which a node is found again if the answer to its creation
 // is lost. It is no secret, unlike the owner.
 func newID() string {
@@ -28,8 +32,7 @@ func newID() string {
 // prefixOf is how the name of the node with that ID begins, up to its number.
 func prefixOf(id string) string { return "_c_" + id + "-" + mark }
 
-// rank is what a node is ordered by, as text, as Curator does it. The only node of
-// the order Unfair has the empty rank, and comes before all others.
+// rank is what a node is ordered by, as text, as Curator does it.
 func rank(child string) (string, bool) {
 	at := strings.LastIndex(child, mark)
 	if at < 0 {

@@ -14,7 +14,7 @@ func TestQueueIsOrderedAsCuratorDoes(t *testing.T) {
 		"_c_ffffffff-2222-3333-4444-555555555555-lock-0000000003",
 		"_c_0123456789abcdef0123456789abcdef-lock-0000000007", // of go-zookeeper
 		"_c_aa-lock-bb-lock-0000000005",
-		"lock-",
+		single,
 	}
 	want := []string{children[5], children[2], children[4], children[3], children[1]}
 	if got := queueOf(children); !slices.Equal(got, want) {
@@ -30,7 +30,7 @@ func TestNumber(t *testing.T) {
 			t.Errorf("%q has the number %d, %v; want %d", node, got, ok, want)
 		}
 	}
-	for _, node := range []string{"lock-", "config"} {
+	for _, node := range []string{"lock-", "config", "lock-x"} {
 		if got, ok := number(node); ok {
 			t.Errorf("%q has the number %d", node, got)
 		}

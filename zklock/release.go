@@ -101,7 +101,7 @@ func (s *Store) remove(c *claim) (lost bool, err error) {
 // creates it writes to the container, whose version tells.
 func (s *Store) removeNode(parent, node string, token uint64, version int32) error {
 	path := parent + "/" + node
-	if node != mark {
+	if node != single {
 		return s.conn.Delete(path, anyVersion)
 	}
 	for {
