@@ -35,7 +35,11 @@ func (s *Store) began(id int64) {
 	s.mu.Lock()
 	s.live = id
 	waiters := s.waitersLocked()
+	watches := len(s.watches) > 0
 	s.mu.Unlock()
+	if watches {
+		s.expectWatches()
+	}
 	s.setUp(true)
 	wakeAll(waiters)
 }

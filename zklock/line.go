@@ -18,6 +18,8 @@ type line struct {
 
 	owed  atomic.Bool // something was sent, and nothing has come since
 	timer *time.Timer
+
+	watches watchesFirst
 }
 
 func newLine(conn net.Conn, s *session) *line {
@@ -42,6 +44,7 @@ func (l *line) Write(b []byte) (int, error) {
 	if !l.owed.Swap(true) {
 		l.timer.Reset(l.patience())
 	}
+	l.watches.sent(b)
 	return l.Conn.Write(b)
 }
 
@@ -53,6 +56,9 @@ func (l *line) Read(b []byte) (int, error) {
 	}
 	if !l.heard() {
 		l.hear(b[:n], err)
+	}
+	if n > 0 {
+		l.watches.wait()
 	}
 	return n, err
 }
@@ -81,4 +87,59 @@ func (l *line) hear(b []byte, err error) {
 	if ms := binary.BigEndian.Uint32(l.answer[8:]); ms > 0 {
 		l.session.timeout.Store(int64(time.Duration(ms) * time.Millisecond))
 	}
+}
+
+// watchesFirst makes the client hear nothing new on a connection before it has asked
+// for its watches again. It asks for what happened since the last answer that it has
+// seen, and reads which one that was without looking whether an answer is just coming:
+// what happened before that one would be missed.
+type watchesFirst struct {
+	due   atomic.Bool // the client has watches, and has not asked for them yet
+	early atomic.Bool // it has asked for something else before
+	asked chan struct{}
+}
+
+// Requests begin with their length, a number and what they ask for.
+const (
+	askedFor     = 8
+	opPing       = 11
+	opAuth       = 100
+	opSetWatches = 101
+)
+
+// expect is called when there is a session, before anything else is sent.
+func (w *watchesFirst) expect() {
+	w.asked = make(chan struct{})
+	w.due.Store(true)
+}
+
+// sent takes note of a request.
+func (w *watchesFirst) sent(request []byte) {
+	if !w.due.Load() || len(request) < askedFor+4 {
+		return
+	}
+	switch binary.BigEndian.Uint32(request[askedFor:]) {
+	case opSetWatches:
+		if w.due.Swap(false) {
+			close(w.asked)
+		}
+	case opPing, opAuth: // whose answers do not count
+	default:
+		w.early.Store(true)
+	}
+}
+
+// wait is called with an answer. There may be no watches after all, so that the
+// waiting is limited.
+func (w *watchesFirst) wait() {
+	if !w.early.Load() {
+		return
+	}
+	const limit = 50 * time.Millisecond
+	select {
+	case <-w.asked:
+	case <-time.After(limit):
+		w.due.Store(false)
+	}
+	w.early.Store(false)
 }

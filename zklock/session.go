@@ -24,7 +24,7 @@ type session struct {
 	timeout atomic.Int64    // of the session: what was asked for, then what was granted
 
 	link     sync.Mutex
-	last     net.Conn      // that was dialled
+	last     *line         // that was dialled
 	up       bool          // there is a session and a connection
 	changed  chan struct{} // closed when up changes
 	lastErr  error         // why the last connection failed
@@ -111,6 +111,15 @@ func (s *session) setUp(up bool) {
 		s.up = up
 		close(s.changed)
 		s.changed = make(chan struct{})
+	}
+}
+
+// expectWatches prepares the new connection for watches that are set again.
+func (s *session) expectWatches() {
+	s.link.Lock()
+	defer s.link.Unlock()
+	if s.last != nil {
+		s.last.watches.expect()
 	}
 }
 
