@@ -168,7 +168,7 @@ func (s *Store) create(c *claim, req *driver.Request) (position, error) {
 		c.doubt = true // it was created in another session than it seemed
 		return position{}, errVanished
 	}
-	if n, ok := number(path.Base(created)); ok && n < 0 {
+	if !orderly(path.Base(created)) {
 		return position{}, s.usedUp(c)
 	}
 	if parent.NumChildren == 1 {
@@ -215,7 +215,7 @@ func (s *Store) own(c *claim, node string, session int64, token uint64, version 
 	return true
 }
 
-// usedUp gives back a node whose number is beyond the last. The numbers begin again
+// usedUp gives back a node whose number says nothing about its place. The numbers begin again
 // with a new container, once this one is empty.
 func (s *Store) usedUp(c *claim) error {
 	if _, err := s.remove(c); err != nil {

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -47,18 +48,26 @@ func queueOf(children []string) []string {
 	slices.SortFunc(queue, func(a, b string) int {
 		rankA, _ := rank(a)
 		rankB, _ := rank(b)
-		return strings.Compare(rankA, rankB)
+		return cmp.Or(strings.Compare(rankA, rankB), strings.Compare(a, b))
 	})
 	return queue
 }
 
-// lastNumber is the largest that ZooKeeper gives out. The next one is negative, and
-// as text comes before all others.
+// lastNumber is the largest that ZooKeeper has. It gives it to everybody who comes
+// when it has arrived there, or goes on with negative ones, which as text come before
+// all others.
 const lastNumber = 1<<31 - 1
 
 // renumberAt is when a container is removed at the next opportunity, so that its
 // numbers begin again: early enough for a busy lock to find one.
 const renumberAt = lastNumber - 100_000_000
+
+// orderly says whether a node's number is one that only this node has, and larger than
+// all before.
+func orderly(node string) bool {
+	n, ok := number(node)
+	return ok && n >= 0 && n < lastNumber
+}
 
 // number is the one at the end of a node's name.
 func number(node string) (int64, bool) {

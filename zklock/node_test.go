@@ -37,6 +37,17 @@ func TestNumber(t *testing.T) {
 	}
 }
 
+func TestOrderly(t *testing.T) {
+	for node, want := range map[string]bool{
+		"_c_x-lock-0000000000": true, "_c_x-lock-2147483646": true, single: true,
+		"_c_x-lock-2147483647": false, "_c_x-lock--2147483648": false, "lock-": false,
+	} {
+		if got := orderly(node); got != want {
+			t.Errorf("that the number of %q tells its place is said to be %v", node, got)
+		}
+	}
+}
+
 func TestContent(t *testing.T) {
 	want := content{Holder: driver.Holder{Host: "h", PID: 1, Program: "p", Note: "n"}, ID: "x", TTL: 7}
 	if got := decode(want.encode()); got != want {
