@@ -99,10 +99,11 @@ func (s *Store) stand(ctx context.Context, c *claim, req *driver.Request) (at po
 			err = s.watchNode(c, c.parent+"/"+at.before)
 		}
 		switch {
-		case err == nil || !inDoubt(err):
-			if err == nil || !again(err) {
-				return at, err
-			}
+		case err == nil:
+			return at, nil
+		case again(err):
+		case !inDoubt(err):
+			return at, err
 		default:
 			if failed++; failed == attempts {
 				return at, err

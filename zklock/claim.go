@@ -44,7 +44,7 @@ type claimKey struct {
 
 func (c *claim) path() string { return c.parent + "/" + c.node }
 
-// enter begins an operation on a claim, which is created if make is true and
+// enter begins an operation on a claim, which is created if create is true and
 // otherwise may be nil. It ends with leave.
 func (s *Store) enter(key claimKey, create bool) *claim {
 	for {
@@ -79,11 +79,12 @@ func (s *Store) leave(c *claim) {
 	}
 }
 
-// keeps says whether the claim keeps its node when it is not its turn.
+// keeps says whether the claim keeps its node when it is not its turn. The node of the
+// order Unfair has no place in a queue.
 func (s *Store) keeps(c *claim) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return c.queued || len(c.waiters) > 0
+	return s.order == Fair && (c.queued || len(c.waiters) > 0)
 }
 
 // lastsLocked sets when the claim expires.

@@ -13,6 +13,8 @@ import (
 // over when everybody who has or waits for the lock has gone.
 var ErrNumbersUsedUp = errors.New("zklock: the sequence numbers of the lock are used up, and begin again when nobody has it or waits for it")
 
+var errNoRoot = errors.New("zklock: the root does not exist in ZooKeeper")
+
 // lasting are the answers that trying again does not change, and what they mean.
 var lasting = []struct {
 	err     error
@@ -31,7 +33,7 @@ func explain(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNumbersUsedUp),
+	case errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNumbersUsedUp), errors.Is(err, errNoRoot),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, zk.ErrClosing):
@@ -49,7 +51,7 @@ func explain(what string, err error) error {
 func inDoubt(err error) bool {
 	for _, answer := range []error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
-		zk.ErrNoChildrenForEphemerals, zk.ErrInvalidPath, zk.ErrBadArguments,
+		zk.ErrNoChildrenForEphemerals, zk.ErrInvalidPath, zk.ErrBadArguments, errNoRoot, ErrNumbersUsedUp,
 	} {
 		if errors.Is(err, answer) {
 			return false

@@ -20,6 +20,7 @@ func (s *Store) handle(event zk.Event) {
 		s.setUp(false)
 	case zk.StateDisconnected, zk.StateConnecting:
 		s.setUp(false)
+	default: // on the way to a session
 	}
 }
 

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -50,7 +49,7 @@ func (s *Store) createParent(parent string) error {
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
 		s.prepared.Store(false) // the root was there
-		return fmt.Errorf("zklock: the root %s does not exist in ZooKeeper", s.rootPath())
+		return s.noRoot()
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +29,8 @@ type session struct {
 	lastErr  error         // why the last connection failed
 	prepared atomic.Bool
 	first    sync.Mutex // held while it is prepared
+	// introduced says, guarded by first, that the user was told to the server.
+	introduced bool
 }
 
 func (s *session) init(opts *Options) {
@@ -135,13 +136,21 @@ func (s *session) connected(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			cause := context.Cause(ctx)
 			if err == nil {
-				err = errors.New("no session with a server yet")
+				err = errors.New("no session with a server yet, which does not answer")
 			}
-			return fmt.Errorf("%w: %w (%w)", driver.ErrUnreachable, err, cause)
+			return fmt.Errorf("%w: %w (%w)", driver.ErrUnreachable, err, context.Cause(ctx))
 		}
 	}
+}
+
+// interrupted is the error of a call whose context is done: the reason why there is
+// no connection, if there is none, says more.
+func (s *session) interrupted(ctx context.Context) error {
+	if err := s.connected(ctx); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // prepare does what the first call needs, once: it authenticates and looks for the
@@ -158,10 +167,11 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.connected(ctx); err != nil {
 		return err
 	}
-	if user := s.opts.User; user != "" {
+	if user := s.opts.User; user != "" && !s.introduced {
 		if err := s.conn.AddAuth("digest", []byte(user+":"+s.opts.Password)); err != nil {
 			return explain("authenticating", err)
 		}
+		s.introduced = true // the client does it again by itself
 	}
 	if err := s.findRoot(); err != nil {
 		return err
@@ -178,17 +188,21 @@ func (s *Store) findRoot() error {
 	case there:
 		return nil
 	case !s.opts.CreateRoot:
-		return fmt.Errorf("zklock: the root %s does not exist in ZooKeeper", s.rootPath())
+		return s.noRoot()
 	}
-	path := ""
-	for segment := range strings.SplitSeq(s.root[1:], "/") {
-		path += "/" + segment
+	for i := range s.root {
+		if end := i + 1; end < len(s.root) && s.root[end] != '/' {
+			continue
+		}
+		path := s.root[:i+1]
 		if _, err := s.conn.Create(path, nil, zk.FlagPersistent, s.acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return explain("creating the root "+path, err)
 		}
 	}
 	return nil
 }
+
+func (s *Store) noRoot() error { return fmt.Errorf("%w: %s", errNoRoot, s.rootPath()) }
 
 // hangUp ends the session and waits for the client's goroutines.
 func (s *session) hangUp() {

@@ -201,6 +201,9 @@ func (s *Store) do(ctx context.Context, f func(ctx context.Context) error) error
 		defer s.work.Done()
 		err := s.prepare(ctx)
 		if err == nil {
+			err = s.connected(ctx)
+		}
+		if err == nil {
 			err = f(ctx)
 		}
 		done <- err
@@ -209,7 +212,7 @@ func (s *Store) do(ctx context.Context, f func(ctx context.Context) error) error
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return s.interrupted(ctx)
 	}
 }
 

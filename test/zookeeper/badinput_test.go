@@ -19,7 +19,7 @@ func TestRootIsMissing(t *testing.T) {
 	conn := admin(t, server.Addr())
 	store := open(t, server.URL()+"/no/such/root")
 	_, err := store.Acquire(t.Context(), request("n"))
-	if err == nil || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "/no/such/root does not exist") {
+	if err == nil || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "the root does not exist in ZooKeeper: /no/such/root") {
 		t.Errorf("Acquire: %v; want that the root does not exist", err)
 	}
 	if there, _, err := conn.Exists("/no"); err != nil || there {
@@ -32,7 +32,7 @@ func TestRootIsMissing(t *testing.T) {
 	other := open(t, server.URL()+"/no")
 	release(t, other, acquire(t, other, request("n")))
 	eventually(t, "the root is empty", func() bool { return conn.Delete("/no", -1) == nil })
-	if _, err := other.Acquire(t.Context(), request("m")); err == nil || !strings.Contains(err.Error(), "/no does not exist") {
+	if _, err := other.Acquire(t.Context(), request("m")); err == nil || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "the root does not exist in ZooKeeper: /no") {
 		t.Errorf("Acquire without the root that was there: %v", err)
 	}
 }
@@ -109,13 +109,17 @@ func TestTimeoutIsNegotiated(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	redis := servers.Run(t, servers.Redis)
-	for _, url := range []string{"zookeeper://127.0.0.1:1", "zookeeper://no-such-host.invalid", "zookeeper://" + redis.Addr()} {
+	for url, reason := range map[string]string{
+		"zookeeper://127.0.0.1:1":          "refused",
+		"zookeeper://no-such-host.invalid": "no-such-host",
+		"zookeeper://" + redis.Addr():      "no session",
+	} {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()
 			c := client(t, open(t, url), &dlock.Options{RequestTimeout: 2 * time.Second})
 			start := time.Now()
-			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, driver.ErrUnreachable) {
-				t.Errorf("TryLock: %v; want that it cannot be reached", err)
+			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
+				t.Errorf("TryLock: %v; want that it cannot be reached, and %q", err, reason)
 			}
 			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("it took %v to say so", took)

@@ -136,6 +136,37 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 	refused(t, unfair, "q", "somebody queues")
 	release(t, fair, acquire(t, fair, queued))
 	release(t, unfair, acquire(t, unfair, request("q")))
+
+	// Waiters of both kinds get it, one after the other.
+	grant = acquire(t, fair, request("mixed"))
+	var waiters []<-chan outcome
+	for i, store := range []driver.Store{unfair, fair, unfair, fair} {
+		other := open(t, server.URL()+"?order="+[]string{"unfair", "fair"}[i%2])
+		waiters = append(waiters, lockLater(t, client(t, other, nil), "mixed"), lockLater(t, client(t, store, nil), "mixed"))
+	}
+	eventually(t, "they wait", func() bool { return watchCount(t, server) >= 3 })
+	release(t, fair, grant)
+	last := grant.Token
+	for range waiters {
+		var got outcome
+		eventually(t, "the next one's turn", func() bool {
+			for _, w := range waiters {
+				select {
+				case got = <-w:
+					return true
+				default:
+				}
+			}
+			return false
+		})
+		if got.err != nil || got.lease.Token() <= last {
+			t.Fatalf("the next one: %v; want a token larger than %d", got, last)
+		}
+		last = got.lease.Token()
+		if err := got.lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestGoZooKeeperLock: the client's own Lock, whose nodes Curator orders as well,

@@ -1,5 +1,0 @@
-//go:build !race
-
-package zookeeper
-
-const slowdown = 1
