@@ -12,9 +12,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// attempts is how often an operation is tried when the connection breaks under it.
-const attempts = 3
-
 // position is where a claim is in the queue.
 type position struct {
 	first  bool

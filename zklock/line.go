@@ -29,14 +29,13 @@ func newLine(conn net.Conn, s *session) *line {
 	return l
 }
 
-const (
-	minPatience = 500 * time.Millisecond
-	maxPatience = 5 * time.Second
-)
+// maxPatience is for sessions that last so long that there is no hurry.
+const maxPatience = 10 * time.Second
 
-// patience is how long to wait for an answer. Everything that is sent is answered.
+// patience is how long to wait for an answer. Everything that is sent is answered. It
+// leaves as much time again for another server before a lock is lost.
 func (l *line) patience() time.Duration {
-	return min(max(l.session.sessionTimeout()/6, minPatience), maxPatience)
+	return min(l.session.sessionTimeout()/4, maxPatience)
 }
 
 // Write implements net.Conn.

@@ -15,7 +15,10 @@ import (
 // List implements driver.Lister.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		names, err := call(ctx, s, func(context.Context) ([]string, error) { return s.names(prefix) })
+		names, err := call(ctx, s, func(ctx context.Context) (names []string, err error) {
+			err = s.persist(ctx, func() (err error) { names, err = s.names(prefix); return err })
+			return names, explain("listing locks", err)
+		})
 		if err != nil {
 			yield(driver.Info{}, err)
 			return
@@ -23,7 +26,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 		for len(names) > 0 {
 			some := names[:min(len(names), together)]
 			names = names[len(some):]
-			infos, err := call(ctx, s, func(context.Context) ([]driver.Info, error) { return s.describeAll(some) })
+			infos, err := call(ctx, s, func(ctx context.Context) (infos []driver.Info, err error) {
+				err = s.persist(ctx, func() (err error) { infos, err = s.describeAll(some); return err })
+				return infos, explain("listing locks", err)
+			})
 			if err != nil {
 				yield(driver.Info{}, err)
 				return
@@ -39,11 +45,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 
 // Look implements driver.Looker.
 func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error) {
-	info, err := call(ctx, s, func(context.Context) (driver.Info, error) {
-		if err := s.confirm(); err != nil {
-			return driver.Info{}, explain("looking for a lock", err)
-		}
-		return s.describe(name)
+	info, err := call(ctx, s, func(ctx context.Context) (info driver.Info, err error) {
+		err = s.persist(ctx, func() (err error) {
+			if err = s.confirm(); err == nil {
+				info, err = s.describe(name)
+			}
+			return err
+		})
+		return info, explain("looking for a lock", err)
 	})
 	return info, info.Name != "", err
 }
@@ -51,11 +60,11 @@ func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error
 // names are those that have a container, as far as the leader knows.
 func (s *Store) names(prefix string) ([]string, error) {
 	if err := s.confirm(); err != nil {
-		return nil, explain("listing locks", err)
+		return nil, err
 	}
 	segments, _, err := s.conn.Children(s.rootPath())
 	if err != nil {
-		return nil, explain("listing locks", err)
+		return nil, err
 	}
 	var names []string
 	for _, segment := range segments {
@@ -86,14 +95,14 @@ func (s *Store) describe(name string) (driver.Info, error) {
 			return driver.Info{}, nil
 		}
 		if err != nil {
-			return driver.Info{}, explain("looking for a lock", err)
+			return driver.Info{}, err
 		}
 		data, stat, err := s.conn.Get(parent + "/" + queue[0])
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			continue // the next one has it
 		case err != nil:
-			return driver.Info{}, explain("looking for a lock", err)
+			return driver.Info{}, err
 		}
 		about := decode(data)
 		return driver.Info{

@@ -52,26 +52,18 @@ func (s *Store) giveLater(c *claim) {
 // give removes the claim's node, and tries again when the connection breaks. It says
 // whether there was none to remove.
 func (s *Store) give(ctx context.Context, c *claim) (lost bool, err error) {
-	for failed := 0; ; {
-		if err := s.connected(ctx); err != nil {
-			return false, err
-		}
+	tries := 0
+	err = s.persist(ctx, func() (err error) {
+		tries++
 		if c.doubt {
 			err = s.resolve(c)
 		}
 		if err == nil {
 			lost, err = s.remove(c)
 		}
-		if err == nil {
-			return lost && failed == 0, nil
-		}
-		if failed++; failed == attempts || !inDoubt(err) {
-			return false, err
-		}
-		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-	}
+		return err
+	})
+	return lost && tries == 1, err // what an earlier try removed was there
 }
 
 // remove removes the claim's node, if it has one, and says whether there was none.

@@ -30,14 +30,7 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 	held := s.heldOf(grants)
 	errs := make([]error, len(grants))
 	if len(held) > 0 {
-		if err := s.connected(ctx); err != nil {
-			return nil, err
-		}
-		guarded := make(chan struct{})
-		go func() { s.guardAll(held, errs); close(guarded) }()
-		err := s.confirm()
-		<-guarded
-		if err != nil {
+		if err := s.persist(ctx, func() error { return s.confirmAll(held, errs) }); err != nil {
 			return nil, err
 		}
 	}
@@ -58,6 +51,16 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 		return nil, nil
 	}
 	return errs, nil
+}
+
+// confirmAll asks the leader for the session, and the server for nodes that are not
+// watched yet.
+func (s *Store) confirmAll(held map[int]*claim, errs []error) error {
+	guarded := make(chan struct{})
+	go func() { s.guardAll(held, errs); close(guarded) }()
+	err := s.confirm()
+	<-guarded
+	return err
 }
 
 // heldOf are the claims of the grants that are held, by their index.
@@ -95,9 +98,7 @@ func (s *Store) guardAll(held map[int]*claim, errs []error) {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			if err := s.guard(c, path, token); err != nil {
-				errs[i] = explain("renewing a lock", err)
-			}
+			errs[i] = explain("renewing a lock", s.guard(c, path, token))
 		})
 	}
 	all.Wait()

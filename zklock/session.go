@@ -153,6 +153,25 @@ func (s *session) interrupted(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// attempts is how often something is tried when the connection breaks under it.
+const attempts = 5
+
+// persist calls f, which may be done twice, again when the connection broke under it.
+func (s *session) persist(ctx context.Context, f func() error) error {
+	for failed := 1; ; failed++ {
+		if err := s.connected(ctx); err != nil {
+			return err
+		}
+		err := f()
+		if !inDoubt(err) || failed == attempts {
+			return err
+		}
+		if ctx.Err() != nil {
+			return s.interrupted(ctx)
+		}
+	}
+}
+
 // prepare does what the first call needs, once: it authenticates and looks for the
 // root. Errors of it are told to everybody until it works.
 func (s *Store) prepare(ctx context.Context) error {
@@ -173,8 +192,8 @@ func (s *Store) prepare(ctx context.Context) error {
 		}
 		s.introduced = true // the client does it again by itself
 	}
-	if err := s.findRoot(); err != nil {
-		return err
+	if err := s.persist(ctx, s.findRoot); err != nil {
+		return explain("looking for the root", err)
 	}
 	s.prepared.Store(true)
 	return nil
@@ -184,7 +203,7 @@ func (s *Store) findRoot() error {
 	there, _, err := s.conn.Exists(s.rootPath())
 	switch {
 	case err != nil:
-		return explain("looking for the root", err)
+		return err
 	case there:
 		return nil
 	case !s.opts.CreateRoot:
@@ -196,7 +215,7 @@ func (s *Store) findRoot() error {
 		}
 		path := s.root[:i+1]
 		if _, err := s.conn.Create(path, nil, zk.FlagPersistent, s.acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			return explain("creating the root "+path, err)
+			return fmt.Errorf("creating %s: %w", path, err)
 		}
 	}
 	return nil

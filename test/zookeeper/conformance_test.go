@@ -40,7 +40,7 @@ func conform(t *testing.T, url, rest string) {
 	drivertest.Run(t, drivertest.Config{
 		TTL:      kitTTL,
 		Session:  kitSession,
-		Parallel: 16,
+		Parallel: 8,
 		Open:     func(context.Context) (driver.Store, error) { return zklock.Open(url) },
 		Worker: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
