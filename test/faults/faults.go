@@ -35,6 +35,10 @@ type Rig struct {
 	// which others come before them. Optional.
 	Acquires func(name string) func(request []byte) bool
 
+	// AsksAgain says that the store itself asks again when an answer is lost, so
+	// that its callers may not notice.
+	AsksAgain bool
+
 	// Delete makes the server forget a lock, Flush everything, as an operator
 	// might.
 	Delete func(ctx context.Context, name string) error
