@@ -41,15 +41,19 @@ func (p *parents) prepare(s *Store, parent string) (data []byte, version int32, 
 	return nil, anyVersion, nil
 }
 
-// createParent creates the container of a lock.
+// createParent creates the container of a lock. The root may have gone: Curator makes
+// containers of all nodes above a lock, which ZooKeeper removes when they are empty.
 func (s *Store) createParent(parent string) error {
 	_, err := s.conn.CreateContainer(parent, nil, zk.FlagContainer, s.acl)
-	switch {
-	case errors.Is(err, zk.ErrNodeExists):
+	if errors.Is(err, zk.ErrNoNode) {
+		s.prepared.Store(false)
+		if err := s.findRoot(); err != nil {
+			return err
+		}
+		_, err = s.conn.CreateContainer(parent, nil, zk.FlagContainer, s.acl)
+	}
+	if errors.Is(err, zk.ErrNodeExists) {
 		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		s.prepared.Store(false) // the root was there
-		return s.noRoot()
 	}
 	return err
 }

@@ -34,7 +34,8 @@ const DefaultTimeout = 30 * time.Second
 type Options struct {
 	// Root is the path that the locks are below; default "/". It has to exist.
 	Root string
-	// CreateRoot creates the root, and all above it, where it does not exist.
+	// CreateRoot creates the root, and all above it, where it does not exist, or
+	// not any more: what Curator creates above a lock vanishes when it is empty.
 	CreateRoot bool
 
 	Order Order

@@ -37,6 +37,18 @@ func TestRootIsMissing(t *testing.T) {
 	}
 }
 
+// TestRootVanishes: one that is to be created is created again.
+func TestRootVanishes(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL()+"/a/b?create=true")
+	for range 2 {
+		release(t, store, acquire(t, store, request("n")))
+		eventually(t, "the root is removed", func() bool { return conn.Delete("/a/b", -1) == nil })
+	}
+}
+
 // TestRights: who may not create nodes, or has another password, is told so, gets
 // nothing and leaves nothing.
 func TestRights(t *testing.T) {
