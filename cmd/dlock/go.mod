@@ -43,4 +43,5 @@ replace github.com/dlock-go/dlock => ../..
 replace github.com/dlock-go/dlock/redislock => ../../redislock
 
 replace github.com/dlock-go/dlock/memcachelock => ../../memcachelock
+
 replace github.com/dlock-go/dlock/zklock => ../../zklock

@@ -31,10 +31,6 @@ type Rig struct {
 	Addr string
 	At   func(addr string) Rig
 
-	// Acquires finds the requests that acquire a lock of that name, for stores in
-	// which others come before them. Optional.
-	Acquires func(name string) func(request []byte) bool
-
 	// AsksAgain says that the store itself asks again when an answer is lost, so
 	// that its callers may not notice.
 	AsksAgain bool
@@ -220,14 +216,6 @@ func (r Rig) proxied(t testing.TB) (Rig, *proxy.Proxy) {
 // waits for it, these are renewals.
 func mentions(name string) func(request []byte) bool {
 	return func(request []byte) bool { return bytes.Contains(request, []byte(name)) }
-}
-
-// acquires finds the requests that acquire a lock that nobody has yet.
-func (r Rig) acquires(name string) func(request []byte) bool {
-	if r.Acquires != nil {
-		return r.Acquires(name)
-	}
-	return mentions(name)
 }
 
 func unlock(t testing.TB, lease *dlock.Lease) {
