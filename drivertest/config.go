@@ -23,6 +23,11 @@ type Config struct {
 	// is longer.
 	TTL time.Duration
 
+	// Session is how long the locks of a process that was killed may last, where
+	// that is not their TTL but, with Traits.SessionBound, the time in which the
+	// store notices that its session is over. Default: TTL.
+	Session time.Duration
+
 	// Worker returns a command that starts the test binary again, in such a
 	// way that it calls [Work]. Without it nothing is checked between
 	// processes, which is right only for a store that lives in one process.

@@ -46,8 +46,12 @@ var processClauses = []clause{
 			if err := victim.Process.Kill(); err != nil {
 				p.failf("cannot kill a worker: %v", err)
 			}
-			if !p.eventually(p.ttl+p.slack, func() bool { return shop.read().resumed }) {
-				p.failf("a process that held the lock was killed, and no other got it within %v", p.ttl+p.slack)
+			limit := p.ttl + p.slack
+			if p.traits.SessionBound { // its TTL died with its process
+				limit = max(p.ttl, p.Session) + p.slack
+			}
+			if !p.eventually(limit, func() bool { return shop.read().resumed }) {
+				p.failf("a process that held the lock was killed, and no other got it within %v", limit)
 			}
 			shop.dismiss()
 			shop.audit()

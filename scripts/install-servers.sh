@@ -16,6 +16,8 @@ need mariadb-client-core mariadb
 need postgresql '/usr/lib/postgresql/*/bin/postgres'
 need postgresql-client psql
 need pgbouncer pgbouncer /usr/sbin/pgbouncer
+need default-jre-headless java
+need zookeeper /usr/share/java/zookeeper.jar
 need faketime '/usr/lib/*/faketime/libfaketime.so.1'
 
 install_needed servers "make servers"

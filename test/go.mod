@@ -7,8 +7,10 @@ require (
 	github.com/bsm/redislock v0.9.4
 	github.com/dlock-go/dlock v0.0.0
 	github.com/dlock-go/dlock/redislock v0.0.0
+	github.com/dlock-go/dlock/zklock v0.0.0
 	github.com/go-redsync/redsync/v4 v4.18.0
 	github.com/go-sql-driver/mysql v1.10.1
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
@@ -43,3 +45,5 @@ replace github.com/dlock-go/dlock => ../
 replace github.com/dlock-go/dlock/redislock => ../redislock
 
 replace github.com/dlock-go/dlock/memcachelock => ../memcachelock
+
+replace github.com/dlock-go/dlock/zklock => ../zklock

@@ -25,7 +25,9 @@ require (
 require (
 	github.com/dlock-go/dlock/memcachelock v0.0.0
 	github.com/dlock-go/dlock/redislock v0.0.0
+	github.com/dlock-go/dlock/zklock v0.0.0
 	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
@@ -43,3 +45,5 @@ replace github.com/dlock-go/dlock => ../..
 replace github.com/dlock-go/dlock/redislock => ../../redislock
 
 replace github.com/dlock-go/dlock/memcachelock => ../../memcachelock
+
+replace github.com/dlock-go/dlock/zklock => ../../zklock

@@ -35,6 +35,7 @@ var storeKinds = []storeKind{
 	{"redis+cluster", "redis+cluster://host:port,...", "Redis Cluster", openRedis},
 	{"redlock", "redlock://host:port,host:port,...", "Redlock over an odd number of independent Redis servers", openRedlock},
 	{"memcached", "memcached://host:port", "a memcached, which may forget: for locks that only save work", openMemcached},
+	{"zookeeper", "zookeeper://[user:pass@]host:port,.../root", "ZooKeeper; ?order=fair (default) or unfair, ?timeout=30s", openZooKeeper},
 }
 
 // storeURL is a store URL that has been taken apart as far as all kinds share.

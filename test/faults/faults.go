@@ -31,6 +31,10 @@ type Rig struct {
 	Addr string
 	At   func(addr string) Rig
 
+	// AsksAgain says that the store itself asks again when an answer is lost, so
+	// that its callers may not notice.
+	AsksAgain bool
+
 	// Delete makes the server forget a lock, Flush everything, as an operator
 	// might.
 	Delete func(ctx context.Context, name string) error

@@ -15,6 +15,7 @@
 //	servers.RunSentinel(t, servers.SentinelOptions{})     // master, replicas, sentinels
 //	servers.RunCluster(t)                                 // masters with a replica each
 //	servers.RunRedisTLS(t)                                // with users who may not do everything
+//	servers.RunEnsemble(t)                                // three of ZooKeeper
 //	servers.Run(t, servers.WithClock(servers.Redis))      // then SetClock
 //	servers.RunMariaDBPair(t, servers.PairOptions{})      // primary and replica; then Promote
 //	servers.RunPostgresPair(t, servers.PairOptions{})

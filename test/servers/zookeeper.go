@@ -1,0 +1,108 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// zookeeperJar names the other libraries that it needs.
+const zookeeperJar = "/usr/share/java/zookeeper.jar"
+
+// zookeeperTick is the unit in which ZooKeeper counts time. A session ends within
+// one tick after its timeout.
+const zookeeperTick = 100 * time.Millisecond
+
+// ZooKeeper allows sessions from two ticks to a minute, and removes empty
+// containers soon. It does not wait for the disk, on which many servers at once
+// can stand still for longer than a session: what it has written survives its
+// process all the same.
+var ZooKeeper = &Kind{
+	Name:      "zookeeper",
+	Binary:    "java",
+	Configure: func(in Instance) error { return configureZooKeeper(in, "") },
+	Args:      zookeeperArgs,
+	Probe:     probeZooKeeper,
+	URL:       func(addr string) string { return "zookeeper://" + addr },
+}
+
+func zookeeperArgs(in Instance) []string {
+	return []string{
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-Dzookeeper.4lw.commands.whitelist=*",
+		"-Dzookeeper.admin.enableServer=false",
+		"-Dzookeeper.forceSync=no",
+		"-Dzookeeper.jmx.log4j.disable=true",
+		"-Dznode.container.checkIntervalMs=1000",
+		"-cp", zookeeperJar + ":/usr/share/java/slf4j-simple.jar",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", zookeeperFile(in),
+	}
+}
+
+func zookeeperFile(in Instance) string { return filepath.Join(in.Dir, "zoo.cfg") }
+
+// configureZooKeeper writes the configuration, with more lines for the members of
+// an ensemble.
+func configureZooKeeper(in Instance, more string) error {
+	if _, err := os.Stat(zookeeperJar); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("zookeeper is not installed (no %s): run `make servers` as root, which installs it from Debian's packages (%w)",
+			zookeeperJar, err)
+	}
+	return writeOwned(zookeeperFile(in), fmt.Sprintf(`tickTime=%d
+minSessionTimeout=%d
+maxSessionTimeout=60000
+dataDir=%s
+clientPortAddress=%s
+clientPort=%d
+maxClientCnxns=0
+%s`, zookeeperTick.Milliseconds(), 2*zookeeperTick.Milliseconds(), in.Data, in.Host, in.Port, more))
+}
+
+// probeZooKeeper asks whether the server serves clients: one that has no quorum
+// is there and does not.
+func probeZooKeeper(ctx context.Context, addr string) error {
+	answer, err := fourLetters(ctx, addr, "srvr")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(answer, "Mode: ") {
+		return fmt.Errorf("answer %q to srvr", strings.TrimSpace(answer))
+	}
+	return nil
+}
+
+// fourLetters asks one of ZooKeeper's questions of four letters.
+func fourLetters(ctx context.Context, addr, question string) (string, error) {
+	conn, err := dial(ctx, addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, question); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	return string(answer), err
+}
+
+// Monitor returns what ZooKeeper counts: zk_watch_count, zk_ephemerals_count...
+func (s *Server) Monitor(ctx context.Context) (map[string]string, error) {
+	answer, err := fourLetters(ctx, s.Addr(), "mntr")
+	if err != nil {
+		return nil, err
+	}
+	figures := make(map[string]string)
+	for line := range strings.Lines(answer) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			figures[name] = value
+		}
+	}
+	return figures, nil
+}

@@ -1,0 +1,51 @@
+package zookeeper
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/zklock"
+)
+
+// TestConformance runs the kit on one server, in both orders, and on an ensemble.
+func TestConformance(t *testing.T) {
+	t.Run("single", func(t *testing.T) {
+		t.Parallel()
+		url := servers.Run(t, servers.ZooKeeper).URL()
+		t.Run("fair", func(t *testing.T) { conform(t, url, "/fair?create=true") })
+		t.Run("unfair", func(t *testing.T) { conform(t, url, "/unfair?create=true&order=unfair") })
+	})
+	t.Run("ensemble", func(t *testing.T) {
+		t.Parallel()
+		conform(t, servers.RunEnsemble(t).URL(), "?order=fair")
+	})
+}
+
+const (
+	kitTTL = 800 * time.Millisecond
+	// kitSession promises more than the TTLs with which the kit tries again when the
+	// machine is busy, which are up to four times as long.
+	kitSession = 5 * time.Second
+)
+
+func conform(t *testing.T, url, rest string) {
+	t.Helper()
+	url += rest + "&timeout=" + kitSession.String()
+	drivertest.Run(t, drivertest.Config{
+		TTL:      kitTTL,
+		Session:  kitSession,
+		Parallel: 8,
+		Open:     func(context.Context) (driver.Store, error) { return zklock.Open(url) },
+		Worker: func() *exec.Cmd {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), urlEnv+"="+url)
+			return cmd
+		},
+	})
+}

@@ -1,0 +1,174 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+// quorumTimeout is the session's in tests in which servers die: longer than it takes
+// to elect a leader on a busy machine.
+const quorumTimeout = 12 * time.Second
+
+// TestRestart: locks, places and tokens survive a crash of the only server.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	url := server.URL() + "?timeout=" + quorumTimeout.String()
+	holder, waiting := client(t, open(t, url), nil), client(t, open(t, url), nil)
+	lease, err := holder.Lock(t.Context(), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := lockLater(t, waiting, "kept")
+	eventually(t, "it waits", func() bool { return watchCount(t, server) == 1 })
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client(t, open(t, url), nil).TryLock(t.Context(), "kept"); !errors.Is(err, dlock.ErrHeld) {
+		t.Errorf("TryLock after the restart: %v; want that it is held", err)
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Errorf("Unlock after the restart: %v", err)
+	}
+	got := happens(t, next, "the waiter's turn")
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if got.lease.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", got.lease.Token(), lease.Token())
+	}
+	if err := got.lease.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+type outcome struct {
+	lease *dlock.Lease
+	err   error
+}
+
+func lockLater(t testing.TB, c *dlock.Client, name string) <-chan outcome {
+	t.Helper()
+	done := make(chan outcome, 1)
+	go func() {
+		lease, err := c.Lock(t.Context(), name)
+		done <- outcome{lease, err}
+	}()
+	return done
+}
+
+// TestLeaderDies: the lock stays with its holder, whether the leader is killed or
+// hangs, and goes to the waiter when it is unlocked.
+func TestLeaderDies(t *testing.T) {
+	t.Parallel()
+	ensemble := servers.RunEnsemble(t)
+	url := ensemble.URL() + "?timeout=" + quorumTimeout.String()
+	for name, strike := range map[string]func(*servers.Server) error{
+		"killed": (*servers.Server).Kill,
+		"hangs":  (*servers.Server).Pause,
+	} {
+		holder, waiting := client(t, open(t, url), nil), client(t, open(t, url), nil)
+		lease, err := holder.Lock(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := lockLater(t, waiting, name)
+		leader, err := ensemble.Leader(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := strike(leader); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "another one leads", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			now, err := ensemble.Leader(ctx)
+			return err == nil && now != leader
+		})
+		if _, err := client(t, open(t, url), nil).TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("%s: TryLock with the new leader: %v; want that it is held", name, err)
+		}
+		select {
+		case got := <-next:
+			t.Fatalf("%s: somebody else has the lock too: %v", name, got)
+		default:
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Errorf("%s: Unlock: %v", name, err)
+		}
+		got := happens(t, next, "the waiter's turn")
+		if got.err != nil {
+			t.Fatalf("%s: the waiter: %v", name, got.err)
+		}
+		if got.lease.Token() <= lease.Token() {
+			t.Errorf("%s: token %d after %d", name, got.lease.Token(), lease.Token())
+		}
+		if err := got.lease.Unlock(t.Context()); err != nil {
+			t.Errorf("%s: Unlock: %v", name, err)
+		}
+		if name == "killed" {
+			err = leader.Restart()
+		} else {
+			err = leader.Resume()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := leader.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNoQuorum: nobody gets a lock, and whoever has one stops believing in time.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+	ensemble := servers.RunEnsemble(t)
+	const timeout = 4 * time.Second
+	url := ensemble.URL() + "?timeout=" + timeout.String()
+	lease, err := client(t, open(t, url), nil).Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for _, s := range ensemble.Members[:2] {
+		if err := s.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short := &dlock.Options{RequestTimeout: 2 * time.Second}
+	if _, err := client(t, open(t, url), short).TryLock(t.Context(), "m"); !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("TryLock without a quorum: %v; want that it cannot be reached", err)
+	}
+	happens(t, lease.Context().Done(), "the end of the lease")
+	if took := time.Since(start); took > timeout+time.Second {
+		t.Errorf("the lease ended %v after the quorum; the session's timeout is %v", took, timeout)
+	}
+	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+		t.Errorf("Unlock: %v; want that it was lost", err)
+	}
+	var restarts sync.WaitGroup
+	defer restarts.Wait()
+	for _, s := range ensemble.Members[:2] {
+		restarts.Go(func() { // neither is ready before the other
+			if err := s.Restart(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	store := open(t, url)
+	eventually(t, "a lock", func() bool {
+		grant, err := store.Acquire(t.Context(), request("again"))
+		return err == nil && store.Release(t.Context(), grant) == nil
+	})
+}

@@ -1,0 +1,214 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/proxy"
+	"github.com/dlock-go/dlock/test/servers"
+	"github.com/go-zookeeper/zk"
+)
+
+// throughProxy is a store behind a proxy, with a session that has begun.
+func throughProxy(t testing.TB, server *servers.Server, query string) (driver.Store, *proxy.Proxy) {
+	t.Helper()
+	p := proxy.Run(t, server.Addr())
+	store := open(t, "zookeeper://"+p.Addr()+query)
+	release(t, store, acquire(t, store, request("warm-up")))
+	return store, p
+}
+
+// TestLostAnswerToACreation: the node that was created is found again by its ID, and
+// no second one is created.
+func TestLostAnswerToACreation(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for _, order := range []string{"fair", "unfair"} {
+		store, p := throughProxy(t, server, "?order="+order)
+		name := "guid-" + order
+		lost := p.LoseReply(acquires(name), true)
+		grant := acquire(t, store, request(name))
+		happens(t, lost, "the lost answer")
+		children, _, err := conn.Children("/" + name)
+		if err != nil || len(children) != 1 {
+			t.Fatalf("%s: the nodes are %q, %v; want one", order, children, err)
+		}
+		_, stat, err := conn.Get("/" + name + "/" + children[0])
+		if err != nil || uint64(stat.Czxid) != grant.Token {
+			t.Errorf("%s: the token is %d, and the node's czxid %d, %v", order, grant.Token, stat.Czxid, err)
+		}
+		refused(t, open(t, server.URL()), name, "it was granted")
+		release(t, store, grant)
+		other := open(t, server.URL())
+		release(t, other, acquire(t, other, request(name)))
+	}
+}
+
+// TestNodeOfAnOldSession: a node that was created in a session that is over is never
+// taken for ours, though it has our ID and is still there.
+func TestNodeOfAnOldSession(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	const timeout = 2 * time.Second
+	store, p := throughProxy(t, server, "?timeout="+timeout.String())
+	req := request("old")
+	// The node is created, nobody hears of it, and the session ends meanwhile.
+	p.OnRequest(acquires("old"), func(*proxy.Conn) { p.Hold(proxy.Replies) })
+	ctx, cancel := context.WithTimeout(t.Context(), timeout/4)
+	defer cancel()
+	if _, err := store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire without an answer: %v", err)
+	}
+	children, _, err := conn.Children("/old")
+	if err != nil || len(children) != 1 {
+		t.Fatalf("the nodes are %q, %v; want one", children, err)
+	}
+	old := children[0]
+	p.Hold()
+	eventually(t, "the session ends", func() bool {
+		there, _, err := conn.Exists("/old/" + old)
+		return err == nil && !there
+	})
+	// One that looks the same, of a session that lives: of the test.
+	if _, err := conn.Create("/old/"+old, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	p.Deliver()
+	p.Reset()
+	grant, err := store.Acquire(t.Context(), req)
+	if err != nil && !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire in a new session: %v", err)
+	}
+	if there, stat, _ := conn.Exists("/old/" + old); there && err == nil && uint64(stat.Czxid) == grant.Token {
+		t.Errorf("the node of another session was taken for ours, with token %d", grant.Token)
+	}
+	_ = store.Release(t.Context(), driver.Grant{Name: "old", Owner: req.Owner})
+}
+
+// TestSessionEndsWhileHeldAndWaiting: the holder hears of it, the waiter goes on in a
+// new session, and both on the network's return.
+func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	for _, order := range []string{"fair", "unfair"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			const timeout = 2 * time.Second
+			query := fmt.Sprintf("/%s?create=true&order=%s&timeout=", order, order)
+			cut, p := throughProxy(t, server, query+timeout.String())
+			lost := make(chan struct{})
+			mine := request("mine")
+			mine.Lost = func() { close(lost) }
+			old := acquire(t, cut, mine)
+
+			other := open(t, server.URL()+query+"30s")
+			theirs := acquire(t, other, request("theirs"))
+			waited := make(chan error, 1)
+			waiter := client(t, cut, nil)
+			go func() {
+				lease, err := waiter.Lock(t.Context(), "theirs")
+				if err == nil {
+					err = lease.Unlock(t.Context())
+				}
+				waited <- err
+			}()
+			eventually(t, "it waits", func() bool {
+				figures, err := server.Monitor(t.Context())
+				return err == nil && figures["zk_watch_count"] != "0"
+			})
+
+			p.Hold()
+			var next driver.Grant
+			eventually(t, "the session ends", func() (free bool) {
+				var err error
+				next, err = other.Acquire(t.Context(), mineAgain)
+				return err == nil
+			})
+			if next.Token <= old.Token {
+				t.Errorf("token %d after %d", next.Token, old.Token)
+			}
+			p.Reset()
+			p.Deliver()
+			happens(t, lost, "the news that the session has ended")
+			if errs := cut.Renew(t.Context(), []driver.Grant{old}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
+				t.Errorf("Renew of what was lost: %v", errs)
+			}
+			if err := cut.Release(t.Context(), old); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Release of what was lost: %v", err)
+			}
+			release(t, other, theirs)
+			if err := happens(t, waited, "the waiter's turn"); err != nil {
+				t.Errorf("the waiter: %v", err)
+			}
+			release(t, other, next)
+		})
+	}
+}
+
+var mineAgain = request("mine")
+
+// TestOneNodeForManyWaiters: 10,000 goroutines that wait for one name in one process
+// have one node, or none, and one watch.
+func TestOneNodeForManyWaiters(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for order, nodes := range map[string]int{"fair": 2, "unfair": 1} {
+		holder := open(t, server.URL()+"?order="+order)
+		grant := acquire(t, holder, request(order))
+		c := dlock.New(open(t, server.URL()+"?order="+order), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		const waiters = 10_000
+		gone := make(chan error, waiters)
+		for range waiters {
+			go func() { _, err := c.Lock(ctx, order); gone <- err }()
+		}
+		eventually(t, "somebody waits", func() bool { return watchCount(t, server) == 1 })
+		most := 0
+		for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+			children, _, err := conn.Children("/" + order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, len(children))
+			if n := watchCount(t, server); n > 1 {
+				t.Fatalf("%s: %d watches for %d waiters", order, n, waiters)
+			}
+		}
+		if most > nodes {
+			t.Errorf("%s: %d nodes for a holder and %d waiters; want %d", order, most, waiters, nodes)
+		}
+		cancel()
+		for range waiters {
+			if err := happens(t, gone, "the end of a wait"); !errors.Is(err, context.Canceled) {
+				t.Fatalf("a cancelled wait: %v", err)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		release(t, holder, grant)
+		eventually(t, "no watch is left", func() bool { return watchCount(t, server) == 0 })
+	}
+}
+
+func watchCount(t testing.TB, server *servers.Server) int {
+	t.Helper()
+	figures, err := server.Monitor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(figures["zk_watch_count"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

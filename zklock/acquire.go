@@ -1,0 +1,351 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/go-zookeeper/zk"
+)
+
+// position is where a claim is in the queue.
+type position struct {
+	first  bool
+	before string // the node to wait for, if not first
+	head   string // the node of the one who has the lock
+}
+
+// errVanished says that a node is not there, though its session lives: somebody has
+// removed it.
+var errVanished = errors.New("zklock: the node was removed")
+
+// Acquire implements driver.Store.
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	return call(ctx, s, func(ctx context.Context) (driver.Grant, error) { return s.acquire(ctx, &req) })
+}
+
+func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant, error) {
+	c := s.enter(claimKey{req.Name, req.Owner}, true)
+	defer s.leave(c)
+	if ctx.Err() != nil {
+		return driver.Grant{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	c.queued = req.Fair && req.Queue
+	c.lost = req.Lost
+	if !c.granted {
+		s.lastsLocked(c, req.TTL)
+	}
+	s.mu.Unlock()
+	at, err := s.stand(ctx, c, req)
+	if err != nil {
+		return driver.Grant{}, explain("acquiring a lock", err)
+	}
+	if at.first {
+		return s.grant(c, req)
+	}
+	return driver.Grant{}, s.refuse(c, at)
+}
+
+// grant makes the claim the holder, if its session lives.
+func (s *Store) grant(c *claim, req *driver.Request) (driver.Grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.node == "" || c.session != s.live {
+		return driver.Grant{}, fmt.Errorf("%w: the session ended", driver.ErrUnreachable)
+	}
+	c.granted, c.queued = true, false
+	c.asked = req.TTL
+	s.lastsLocked(c, req.TTL)
+	return driver.Grant{Name: c.name, Owner: c.owner, Token: c.token, TTL: s.promise(req.TTL)}, nil
+}
+
+// refuse says who has the lock, and gives up the node if the claim does not wait.
+func (s *Store) refuse(c *claim, at position) error {
+	held := &driver.HeldError{Name: c.name}
+	removed := make(chan error, 1)
+	if s.keeps(c) {
+		removed <- nil
+	} else {
+		go func() { _, err := s.remove(c); removed <- err }()
+	}
+	data, stat, err := s.conn.Get(c.parent + "/" + at.head)
+	if err == nil {
+		about := decode(data)
+		held.Token, held.Holder, held.Remaining = uint64(stat.Czxid), about.Holder, about.ttl()
+	}
+	if err := <-removed; err != nil {
+		return explain("leaving the queue", err)
+	}
+	return held
+}
+
+// stand makes sure that the claim has a node, says where it is, and watches the one
+// before if somebody waits. It tries again when the connection breaks.
+func (s *Store) stand(ctx context.Context, c *claim, req *driver.Request) (at position, err error) {
+	for failed := 0; ; {
+		if err = s.connected(ctx); err != nil {
+			return at, err
+		}
+		at, err = s.place(c, req)
+		if err == nil && !at.first && s.watched(c) {
+			err = s.watchNode(c, c.parent+"/"+at.before)
+		}
+		switch {
+		case err == nil:
+			return at, nil
+		case again(err):
+		case !inDoubt(err):
+			return at, err
+		default:
+			if failed++; failed == attempts {
+				return at, err
+			}
+		}
+		if ctx.Err() != nil {
+			return at, context.Cause(ctx)
+		}
+	}
+}
+
+// again says whether an answer was about something that has changed meanwhile.
+func again(err error) bool {
+	return errors.Is(err, errVanished) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)
+}
+
+// place finds or creates the claim's node.
+func (s *Store) place(c *claim, req *driver.Request) (position, error) {
+	if c.doubt {
+		if err := s.resolve(c); err != nil {
+			return position{}, err
+		}
+	}
+	if s.hasNode(c) {
+		return s.look(c)
+	}
+	return s.create(c, req)
+}
+
+func (s *Store) hasNode(c *claim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.node != ""
+}
+
+// create creates the claim's node. Writing to the container in the same step tells
+// the node's czxid, which is when that was written, and whether others are there.
+func (s *Store) create(c *claim, req *driver.Request) (position, error) {
+	data, version, err := s.parents.prepare(s, c.parent)
+	if err != nil {
+		return position{}, err
+	}
+	about := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
+	node, flags := prefixOf(c.id), int32(zk.FlagEphemeralSequential)
+	if s.order == Unfair {
+		node, flags, about.ID = single, zk.FlagEphemeral, c.id
+	}
+	live := s.liveSession()
+	c.doubt = true
+	created, parent, err := s.createIn(c.parent, data, version, &zk.CreateRequest{
+		Path: c.parent + "/" + node, Data: about.encode(), Acl: s.acl, Flags: flags})
+	c.doubt = inDoubt(err)
+	switch {
+	case errors.Is(err, zk.ErrNodeExists):
+		return position{before: single, head: single}, nil
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		s.parents.forget(c.parent)
+		return position{}, err
+	case err != nil:
+		return position{}, err
+	}
+	if !s.own(c, path.Base(created), live, uint64(parent.Mzxid), parent.Version) {
+		c.doubt = true // it was created in another session than it seemed
+		return position{}, errVanished
+	}
+	if !orderly(path.Base(created)) {
+		return position{}, s.usedUp(c)
+	}
+	if parent.NumChildren == 1 {
+		return position{first: true}, nil
+	}
+	return s.lookHere(c)
+}
+
+// createIn creates a node in a container, and returns its path and what the
+// container is then.
+func (s *Store) createIn(parent string, data []byte, version int32, node *zk.CreateRequest) (string, *zk.Stat, error) {
+	answers, err := s.conn.Multi(node, &zk.SetDataRequest{Path: parent, Data: data, Version: version})
+	if err := firstError(answers, err); err != nil {
+		return "", nil, err
+	}
+	if len(answers) != 2 || answers[1].Stat == nil {
+		return "", nil, fmt.Errorf("zklock: %d answers to two requests", len(answers))
+	}
+	return answers[0].String, answers[1].Stat, nil
+}
+
+// firstError is why several operations, of which all or none happen, did not.
+func firstError(answers []zk.MultiResponse, err error) error {
+	if err != nil {
+		return err
+	}
+	for _, answer := range answers {
+		if answer.Error != nil {
+			return answer.Error
+		}
+	}
+	return nil
+}
+
+// own makes a node the claim's, if the session it was created in lives.
+func (s *Store) own(c *claim, node string, session int64, token uint64, version int32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if session == 0 || session != s.live {
+		return false
+	}
+	c.node, c.session, c.token, c.version = node, session, token, version
+	c.granted, c.leaving, c.guarded = false, false, false
+	return true
+}
+
+// usedUp gives back a node whose number says nothing about its place. The numbers begin again
+// with a new container, once this one is empty.
+func (s *Store) usedUp(c *claim) error {
+	if _, err := s.remove(c); err != nil {
+		return err
+	}
+	if err := s.conn.Delete(c.parent, -1); err == nil {
+		return errVanished // and begin again
+	}
+	return ErrNumbersUsedUp
+}
+
+// look finds the claim's node in the queue. That it is the first there says nothing
+// if the server that we are connected to has lost the leader; that the leader knows
+// our session does. That it is not may be old news, and is looked at again when the
+// server has heard from the leader.
+func (s *Store) look(c *claim) (position, error) {
+	confirmed := make(chan error, 1)
+	go func() { confirmed <- s.confirm() }()
+	at, err := s.lookHere(c)
+	if err := <-confirmed; err != nil {
+		return position{}, err
+	}
+	if err == nil && at.first {
+		return at, nil
+	}
+	return s.lookHere(c)
+}
+
+// lookHere looks at what the server knows, which is at least what we wrote.
+func (s *Store) lookHere(c *claim) (position, error) {
+	queue, err := s.queue(c.parent)
+	if err != nil {
+		return position{}, err
+	}
+	return s.find(c, queue)
+}
+
+// find looks for the claim's node in the queue. A node of the order Unfair comes
+// before all others, but only the one that found no others has the lock.
+func (s *Store) find(c *claim, queue []string) (position, error) {
+	s.mu.Lock()
+	node, granted := c.node, c.granted
+	i := slices.Index(queue, node)
+	if i < 0 {
+		s.vanishedLocked(c)
+	}
+	s.mu.Unlock()
+	switch {
+	case i < 0:
+		return position{}, errVanished
+	case s.order == Unfair && !granted && len(queue) > 1:
+		return position{before: queue[1], head: queue[1]}, nil
+	case i == 0 || granted:
+		return position{first: true}, nil
+	}
+	return position{before: queue[i-1], head: queue[0]}, nil
+}
+
+// queue lists the nodes of a lock in order.
+func (s *Store) queue(parent string) ([]string, error) {
+	children, _, err := s.conn.Children(parent)
+	if err != nil {
+		return nil, err
+	}
+	return queueOf(children), nil
+}
+
+// confirm asks the leader whether our session lives.
+func (s *Store) confirm() error {
+	_, err := s.conn.Sync(s.rootPath())
+	return err
+}
+
+// resolve finds out whether a node was created whose answer got lost. A node with
+// our ID that another session of ours left is not ours: it would go with that one.
+func (s *Store) resolve(c *claim) error {
+	live := s.liveSession()
+	if err := s.confirm(); err != nil {
+		return err
+	}
+	_, parent, err := s.conn.Exists(c.parent)
+	if err != nil {
+		return err
+	}
+	queue, err := s.queue(c.parent)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	for _, node := range queue {
+		stat, mine, err := s.isMine(c, node)
+		switch {
+		case err != nil:
+			return err
+		case !mine:
+			continue
+		case stat.EphemeralOwner == live && s.own(c, node, live, uint64(stat.Czxid), parent.Version):
+		default:
+			if err := s.removeNode(c.parent, node, uint64(stat.Czxid), parent.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+		}
+	}
+	c.doubt = false
+	return nil
+}
+
+// isMine says whether a node has the claim's ID, which is in its name or its data.
+func (s *Store) isMine(c *claim, node string) (stat *zk.Stat, mine bool, err error) {
+	if node != single && !strings.HasPrefix(node, prefixOf(c.id)) {
+		return nil, false, nil
+	}
+	data, stat, err := s.conn.Get(c.parent + "/" + node)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	return stat, node != single || decode(data).ID == c.id, nil
+}
+
+// call is Store.do with a result.
+func call[T any](ctx context.Context, s *Store, f func(ctx context.Context) (T, error)) (T, error) {
+	result := make(chan T, 1)
+	err := s.do(ctx, func(ctx context.Context) error {
+		t, err := f(ctx)
+		result <- t
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return <-result, nil
+}

@@ -1,0 +1,109 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/go-zookeeper/zk"
+)
+
+// Diagnose implements driver.Diagnoser.
+func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
+	return call(ctx, s, func(ctx context.Context) ([]driver.Finding, error) {
+		if err := s.connected(ctx); err != nil {
+			return nil, err
+		}
+		rights, err := s.checkRights()
+		if err != nil {
+			return nil, err
+		}
+		return []driver.Finding{rights, s.checkTimeout(), s.checkServers()}, nil
+	})
+}
+
+// checkRights does what a lock needs, and undoes it.
+func (s *Store) checkRights() (driver.Finding, error) {
+	f := driver.Finding{Check: "rights", Level: driver.LevelOK, Message: "Containers and nodes can be created and removed below " + s.rootPath() + "."}
+	parent := s.root + "/dlock-doctor-" + newID()
+	err := s.createParent(parent)
+	if err == nil {
+		var node string
+		if node, err = s.conn.Create(parent+"/"+prefixOf(newID()), nil, zk.FlagEphemeralSequential, s.acl); err == nil {
+			err = s.conn.Delete(node, anyVersion)
+		}
+		err = errors.Join(err, s.conn.Delete(parent, anyVersion))
+	}
+	if err == nil {
+		return f, nil
+	}
+	if err = explain("trying what a lock needs below "+s.rootPath(), err); errors.Is(err, driver.ErrUnreachable) {
+		return f, err
+	}
+	f.Level, f.Message = driver.LevelProblem, fmt.Sprintf("Locks cannot be taken: %v.", err)
+	return f, nil
+}
+
+func (s *Store) checkTimeout() driver.Finding {
+	f := driver.Finding{Check: "session_timeout", Level: driver.LevelOK}
+	asked, granted := s.opts.Timeout, s.sessionTimeout()
+	f.Message = fmt.Sprintf("The session's timeout is %v: a lock is promised for %v at most, and its end is noticed after the timeout when its process dies.",
+		granted, s.promise(driver.MaxTTL))
+	if asked != granted {
+		f.Level = driver.LevelWarning
+		f.Message = fmt.Sprintf("The server changed the session's timeout from %v to %v. ", asked, granted) + f.Message
+	}
+	return f
+}
+
+// checkServers asks the server that we are connected to what it is.
+func (s *Store) checkServers() driver.Finding {
+	f := driver.Finding{Check: "ensemble", Level: driver.LevelWarning}
+	if s.opts.TLS != nil {
+		f.Message = "Whether the server belongs to an ensemble cannot be asked over TLS."
+		return f
+	}
+	version, mode, err := askServer(s.conn.Server())
+	switch {
+	case err != nil || mode == "":
+		f.Message = "Whether the server belongs to an ensemble is unknown: it does not answer srvr."
+	case mode == "standalone":
+		f.Message = "ZooKeeper " + version + " runs on one server: locks survive its restart, but not the loss of its disk. Three servers survive the loss of one."
+	default:
+		f.Level = driver.LevelOK
+		f.Message = "ZooKeeper " + version + ", an ensemble: locks survive while a majority of its servers works."
+	}
+	return f
+}
+
+// askServer asks a server for its version, and for its part in an ensemble.
+func askServer(addr string) (version, mode string, err error) {
+	const limit = 2 * time.Second
+	conn, err := net.DialTimeout("tcp", addr, limit)
+	if err != nil {
+		return "", "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return "", "", err
+	}
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return "", "", err
+	}
+	answer, err := io.ReadAll(conn)
+	for line := range strings.Lines(string(answer)) {
+		field, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch field {
+		case "Zookeeper version":
+			version, _, _ = strings.Cut(value, "-")
+		case "Mode":
+			mode = value
+		}
+	}
+	return version, mode, err
+}

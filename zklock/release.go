@@ -1,0 +1,177 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/go-zookeeper/zk"
+)
+
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
+	return s.do(ctx, func(ctx context.Context) error { return s.release(ctx, &grant) })
+}
+
+func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
+	c := s.enter(claimKey{grant.Name, grant.Owner}, false)
+	if c == nil {
+		return driver.ErrNotHeld
+	}
+	defer s.leave(c)
+	s.mu.Lock()
+	held := c.granted && !c.overLocked() || c.doubt
+	if grant.Token != 0 && grant.Token != c.token {
+		s.mu.Unlock()
+		return driver.ErrNotHeld
+	}
+	c.queued, c.lost = false, nil
+	s.mu.Unlock()
+	lost, err := s.give(ctx, c)
+	switch {
+	case err != nil:
+		s.giveLater(c)
+		return explain("releasing a lock", err)
+	case !held || lost:
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// giveLater makes the claim expire now, so that it is given up as soon as a server
+// answers.
+func (s *Store) giveLater(c *claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.granted = false
+	s.lastsLocked(c, 0)
+}
+
+// give removes the claim's node, and tries again when the connection breaks. It says
+// whether there was none to remove.
+func (s *Store) give(ctx context.Context, c *claim) (lost bool, err error) {
+	tries := 0
+	err = s.persist(ctx, func() (err error) {
+		tries++
+		if c.doubt {
+			err = s.resolve(c)
+		}
+		if err == nil {
+			lost, err = s.remove(c)
+		}
+		return err
+	})
+	return lost && tries == 1, err // what an earlier try removed was there
+}
+
+// remove removes the claim's node, if it has one, and says whether there was none.
+func (s *Store) remove(c *claim) (lost bool, err error) {
+	s.mu.Lock()
+	node, token, version := c.node, c.token, c.version
+	c.leaving = true // so that its removal is no loss
+	s.mu.Unlock()
+	if node == "" {
+		return true, nil
+	}
+	err = s.removeNode(c.parent, node, token, version)
+	if lost = errors.Is(err, zk.ErrNoNode); err != nil && !lost {
+		return false, err
+	}
+	s.mu.Lock()
+	c.node, c.granted = "", false
+	s.mu.Unlock()
+	if n, ok := number(node); ok && n >= renumberAt {
+		_ = s.conn.Delete(c.parent, anyVersion) // only if nobody is there
+	}
+	return lost, nil
+}
+
+// removeNode removes a node if it is still the one with that token. The names of the
+// order Fair are used once. The one name of the order Unfair is not, but whoever
+// creates it writes to the container, whose version tells.
+func (s *Store) removeNode(parent, node string, token uint64, version int32) error {
+	path := parent + "/" + node
+	if node != single {
+		return s.conn.Delete(path, anyVersion)
+	}
+	for {
+		answers, err := s.conn.Multi(&zk.CheckVersionRequest{Path: parent, Version: version}, &zk.DeleteRequest{Path: path, Version: anyVersion})
+		if err = firstError(answers, err); !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+		_, container, err := s.conn.Exists(parent)
+		if err != nil {
+			return err
+		}
+		there, stat, err := s.conn.Exists(path)
+		switch {
+		case err != nil:
+			return err
+		case !there || uint64(stat.Czxid) != token:
+			return zk.ErrNoNode
+		}
+		version = container.Version
+	}
+}
+
+// expire gives up a claim whose time is over, however long that takes.
+func (s *Store) expire(ctx context.Context, c *claim) {
+	c.op.Lock()
+	defer s.leave(c)
+	s.mu.Lock()
+	over := c.overLocked()
+	if over {
+		c.granted, c.queued = false, false
+	} else {
+		s.lastsLocked(c, time.Until(c.deadline))
+	}
+	s.mu.Unlock()
+	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
+	for over && !c.gone && ctx.Err() == nil {
+		if _, err := s.give(ctx, c); err == nil {
+			return
+		}
+		select {
+		case <-time.After(pause.Next()):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Break implements driver.Breaker.
+func (s *Store) Break(ctx context.Context, name string, token uint64) error {
+	return s.do(ctx, func(context.Context) error {
+		err := s.breakLock(s.parentOf(name), token)
+		if errors.Is(err, zk.ErrNoNode) {
+			return driver.ErrNotHeld
+		}
+		return explain("breaking a lock", err)
+	})
+}
+
+func (s *Store) breakLock(parent string, token uint64) error {
+	if err := s.confirm(); err != nil {
+		return err
+	}
+	_, container, err := s.conn.Exists(parent)
+	if err != nil {
+		return err
+	}
+	queue, err := s.queue(parent)
+	if err != nil {
+		return err
+	}
+	if len(queue) == 0 {
+		return zk.ErrNoNode
+	}
+	there, stat, err := s.conn.Exists(parent + "/" + queue[0])
+	switch {
+	case err != nil:
+		return err
+	case !there || uint64(stat.Czxid) != token:
+		return zk.ErrNoNode
+	}
+	return s.removeNode(parent, queue[0], token, container.Version)
+}
