@@ -1,0 +1,122 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Diagnose implements driver.Diagnoser.
+func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := s.client.Get(ctx, s.queueOf("dlock"), clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
+		return nil, s.failure(ctx, err) // with a quorum, and with the permission to read
+	}
+	var findings []driver.Finding
+	for _, check := range []func(context.Context) driver.Finding{s.checkServers, s.checkMembers, s.checkAlarms} {
+		findings = append(findings, check(ctx))
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	return findings, nil
+}
+
+// hidden is a finding about what the user may not see, or what no server tells.
+func hidden(check string, err error) driver.Finding {
+	return driver.Finding{Check: check, Level: driver.LevelWarning, Message: "It cannot be seen: " + err.Error() + "."}
+}
+
+// checkServers asks every endpoint that the client knows.
+func (s *Store) checkServers(ctx context.Context) driver.Finding {
+	f := driver.Finding{Check: "version", Level: driver.LevelOK}
+	var versions, silent []string
+	for _, endpoint := range s.client.Endpoints() {
+		status, err := s.client.Status(ctx, endpoint)
+		if err != nil {
+			silent = append(silent, endpoint)
+			continue
+		}
+		versions = append(versions, status.Version)
+	}
+	if len(versions) == 0 {
+		return hidden("version", errors.New("no endpoint tells its status"))
+	}
+	slices.Sort(versions)
+	f.Message = "etcd " + strings.Join(slices.Compact(versions), ", ")
+	switch oldest := slices.MinFunc(versions, compareVersions); {
+	case compareVersions(oldest, "3.4") < 0:
+		f.Level = driver.LevelProblem
+		f.Message += " is too old: 3.4 is needed."
+	case compareVersions(oldest, "3.5") < 0:
+		f.Level = driver.LevelWarning
+		f.Message += " works, but is not maintained any more: 3.5 or newer is recommended."
+	}
+	if len(silent) > 0 {
+		if f.Level == driver.LevelOK {
+			f.Level = driver.LevelWarning
+		}
+		f.Message += fmt.Sprintf(" These endpoints do not answer: %s.", strings.Join(silent, ", "))
+	}
+	return f
+}
+
+// compareVersions compares as far as both go: 3.4.23 is a 3.4.
+func compareVersions(a, b string) int {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(as), len(bs)) {
+		x, _ := strconv.Atoi(as[i]) // not a number is old
+		y, _ := strconv.Atoi(bs[i])
+		if x != y {
+			return x - y
+		}
+	}
+	return 0
+}
+
+func (s *Store) checkMembers(ctx context.Context) driver.Finding {
+	reply, err := s.client.MemberList(ctx)
+	if err != nil {
+		return hidden("members", err)
+	}
+	voters := len(slices.DeleteFunc(reply.Members, func(m *pb.Member) bool { return m.IsLearner }))
+	f := driver.Finding{Check: "members", Level: driver.LevelOK}
+	switch {
+	case voters == 1:
+		f.Level = driver.LevelWarning
+		f.Message = "One member: locks survive its restart, and there are none while it is down. Three are usual."
+	case voters%2 == 0:
+		f.Level = driver.LevelWarning
+		f.Message = fmt.Sprintf("%d members bear the loss of no more than %d do: add one.", voters, voters-1)
+	default:
+		f.Message = fmt.Sprintf("%d members: locks survive the loss of %d.", voters, voters/2)
+	}
+	return f
+}
+
+func (s *Store) checkAlarms(ctx context.Context) driver.Finding {
+	reply, err := s.client.AlarmList(ctx)
+	if err != nil {
+		return hidden("alarms", err)
+	}
+	if len(reply.Alarms) == 0 {
+		return driver.Finding{Check: "alarms", Level: driver.LevelOK, Message: "No alarms."}
+	}
+	var alarms []string
+	for _, alarm := range reply.Alarms {
+		alarms = append(alarms, alarm.Alarm.String())
+	}
+	slices.Sort(alarms)
+	return driver.Finding{Check: "alarms", Level: driver.LevelProblem, Message: fmt.Sprintf(
+		"The alarm %s is raised: no lock can be taken. For NOSPACE compact and defragment, raise the quota, then disarm it.",
+		strings.Join(slices.Compact(alarms), ", "))}
+}

@@ -1,0 +1,234 @@
+package etcdlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// hold is what an owner has under a name: the lock, a place in the queue, or an
+// attempt whose outcome is not known. Its fields but turn are guarded by the mu of
+// the store.
+type hold struct {
+	identity
+	turn chan struct{} // full while somebody asks the server about it
+
+	lease    *lease // nil before it is bound to one
+	key      string
+	revision int64  // that created the key; zero if that is not known
+	before   string // the key before it in the queue, when it was last asked
+	held     bool
+	doubted  bool // an attempt went unanswered and may still be carried out
+	over     bool // another one with the same identity is to begin anew
+
+	ttl     time.Duration
+	expires time.Time // unless it comes again
+	lost    func()    // may be nil
+}
+
+// enter waits for those who ask about the hold already.
+func (h *hold) enter(ctx context.Context) error {
+	select {
+	case h.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (h *hold) leave() { <-h.turn }
+
+// open returns the hold of the one who asks, a new one if there is none, and
+// enters it.
+func (s *Store) open(ctx context.Context, id identity) (*hold, error) {
+	for {
+		s.mu.Lock()
+		h := s.holds[id]
+		if h == nil {
+			h = &hold{identity: id, turn: make(chan struct{}, 1)}
+			s.holds[id] = h
+		}
+		s.mu.Unlock()
+		if err := h.enter(ctx); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		over := h.over
+		s.mu.Unlock()
+		if !over {
+			return h, nil
+		}
+		h.leave()
+	}
+}
+
+// find is open for those who expect a hold; nil if there is none.
+func (s *Store) find(ctx context.Context, id identity) (*hold, error) {
+	s.mu.Lock()
+	h := s.holds[id]
+	s.mu.Unlock()
+	if h == nil {
+		return nil, nil
+	}
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.over {
+		h.leave()
+		return nil, nil
+	}
+	return h, nil
+}
+
+// bind gives the hold a key on a lease, if it has none, unless that gets no more
+// locks. Nobody but the one who is inside does so.
+func (s *Store) bind(h *hold, l *lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.lease == l {
+		return true
+	}
+	if l.retired {
+		return false
+	}
+	h.lease, h.key, h.revision, h.before = l, s.newKey(h.name, l), 0, ""
+	l.holds[h] = struct{}{}
+	s.keys[h.key] = h
+	return true
+}
+
+// unbind takes key and lease from a hold whose key is gone: whoever asks again
+// begins anew. It returns whom to tell. s.mu is held.
+func (s *Store) unbind(h *hold) (tell []func()) {
+	if h.held && h.lost != nil {
+		tell = append(tell, h.lost)
+	}
+	if waits := s.waiting[h.identity]; waits != nil && !h.held {
+		waits.wake()
+	}
+	s.free(h)
+	if h.held && len(h.turn) == 0 { // whoever is inside decides what comes next
+		s.end(h)
+	}
+	h.held = false
+	return tell
+}
+
+// free takes key and lease from a hold. s.mu is held.
+func (s *Store) free(h *hold) {
+	l := h.lease
+	if l == nil {
+		return
+	}
+	delete(s.keys, h.key)
+	delete(l.holds, h)
+	if h.doubted {
+		l.trash[h.key] = struct{}{}
+		s.retire(l)
+	}
+	h.lease, h.key, h.revision, h.before, h.doubted = nil, "", 0, "", false
+	s.settle(l)
+}
+
+// end forgets the hold. s.mu is held.
+func (s *Store) end(h *hold) {
+	h.over, h.held = true, false
+	if s.holds[h.identity] == h {
+		delete(s.holds, h.identity)
+	}
+}
+
+// drop forgets a hold and its key, which is gone or was never written.
+func (s *Store) drop(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(h)
+	s.free(h)
+}
+
+const (
+	// callLimit bounds every call. etcd itself gives up after about seven
+	// seconds.
+	callLimit = 10 * time.Second
+	// grace is how long a call goes on whose caller has gone, because its
+	// outcome decides whether there is something to undo.
+	grace = time.Second
+	// tryLimit is how long one member has to answer before another is asked.
+	tryLimit = 1500 * time.Millisecond
+)
+
+// try does something that may be done twice, and again if a member of several did
+// not answer in time: the client asks another one then.
+func (s *Store) try(ctx context.Context, do func(ctx context.Context) error) error {
+	for {
+		late, err := s.tryOnce(ctx, do)
+		if !late {
+			return err
+		}
+	}
+}
+
+// tryOnce says whether an answer that did not come in time may come from another
+// member.
+func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context) error) (late bool, err error) {
+	if len(s.client.Endpoints()) < 2 {
+		return false, do(ctx)
+	}
+	limited, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	err = do(limited)
+	return err != nil && limited.Err() != nil && ctx.Err() == nil, err
+}
+
+// carry does something for a hold that was entered, and leaves it. It returns when
+// the caller's context ends; what it does goes on for a moment.
+func carry[T any](caller context.Context, s *Store, h *hold, do func(ctx context.Context) T) (outcome T, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+	done := make(chan T, 1)
+	if !s.background(func() {
+		defer cancel()
+		defer h.leave()
+		done <- do(ctx)
+	}) {
+		cancel()
+		h.leave()
+		return outcome, driver.ErrClosed
+	}
+	select {
+	case outcome = <-done:
+		return outcome, nil
+	case <-caller.Done():
+		time.AfterFunc(grace, cancel)
+		return outcome, context.Cause(caller)
+	}
+}
+
+// deletesAtOnce is below what a server allows in a transaction.
+const deletesAtOnce = 100
+
+// deleteAll deletes keys, whoever created them.
+func (s *Store) deleteAll(ctx context.Context, keys []string) error {
+	for len(keys) > 0 {
+		n := min(len(keys), deletesAtOnce)
+		ops := make([]clientv3.Op, n)
+		for i, key := range keys[:n] {
+			ops[i] = clientv3.OpDelete(key)
+		}
+		if err := s.try(ctx, func(ctx context.Context) error {
+			_, err := s.client.Txn(ctx).Then(ops...).Commit()
+			return err
+		}); err != nil {
+			return s.explain(err)
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+func (s *Store) refusal(name string, first holderKey) *driver.HeldError {
+	return &driver.HeldError{Name: name, Token: uint64(first.revision), Holder: first.holder()}
+}

@@ -1,0 +1,131 @@
+package etcdlock
+
+import (
+	"context"
+
+	"github.com/dlock-go/dlock/driver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// handle is the key of a grant, by which a store releases what another acquired.
+type handle string
+
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	h, err := s.find(ctx, identity{grant.Name, grant.Owner})
+	if err != nil {
+		return err
+	}
+	if h == nil {
+		return s.releaseForeign(ctx, grant)
+	}
+	outcome, err := carry(ctx, s, h, func(ctx context.Context) error { return s.release(ctx, h, grant.Token) })
+	if err != nil {
+		return err
+	}
+	return outcome
+}
+
+// releaseForeign releases what another store of the same server acquired, or
+// this one and lost: the token belongs to one acquisition only.
+func (s *Store) releaseForeign(ctx context.Context, grant driver.Grant) error {
+	key, ok := grant.Handle.(handle)
+	if !ok || grant.Token == 0 {
+		return driver.ErrNotHeld
+	}
+	existed, err := s.deleteKey(ctx, string(key), int64(grant.Token))
+	if err != nil {
+		return s.failure(ctx, err)
+	}
+	if !existed {
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// release gives up what the hold has. Without an answer it stays as it is, is not
+// renewed any more, and is deleted when its time is over.
+func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
+	s.mu.Lock()
+	key, revision, held := h.key, h.revision, h.held
+	bound := h.lease != nil
+	s.mu.Unlock()
+	if token != 0 && held && uint64(revision) != token {
+		return driver.ErrNotHeld
+	}
+	if !bound {
+		s.drop(h)
+		return driver.ErrNotHeld
+	}
+	var existed bool
+	if _, err := s.tryOnce(ctx, func(ctx context.Context) (err error) {
+		existed, err = s.deleteKey(ctx, key, revision)
+		return err
+	}); err != nil {
+		return s.explain(err)
+	}
+	s.drop(h)
+	// A key of an attempt that went unanswered is the lock or a place: nobody
+	// has seen which.
+	if !existed || !held && revision != 0 {
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// deleteKey deletes a key that was created by that revision, by any if it is zero.
+func (s *Store) deleteKey(ctx context.Context, key string, revision int64) (existed bool, err error) {
+	if revision == 0 {
+		reply, err := s.client.Delete(ctx, key)
+		return err == nil && reply.Deleted > 0, err
+	}
+	reply, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
+		Then(clientv3.OpDelete(key)).Commit()
+	return err == nil && reply.Succeeded, err
+}
+
+// giveUpPlace leaves the queue, for one who stopped waiting without Release.
+func (s *Store) giveUpPlace(id identity) {
+	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+	defer cancel()
+	h, err := s.find(ctx, id)
+	if h == nil || err != nil {
+		return
+	}
+	defer h.leave()
+	s.mu.Lock()
+	waits := s.waiting[id] != nil // again
+	held := h.held
+	s.mu.Unlock()
+	if !held && !waits {
+		_ = s.release(ctx, h, 0) // the steward tries again
+	}
+}
+
+// Break implements driver.Breaker.
+func (s *Store) Break(ctx context.Context, name string, token uint64) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	reply, err := s.client.Get(ctx, s.queueOf(name), clientv3.WithFirstCreate()...)
+	if err != nil {
+		return s.failure(ctx, err)
+	}
+	first := readFirst(reply.Kvs)
+	if first.revision == 0 || uint64(first.revision) != token {
+		return driver.ErrNotHeld
+	}
+	// What is the first stays the first for as long as it exists.
+	existed, err := s.deleteKey(ctx, first.key, first.revision)
+	if err != nil {
+		return s.failure(ctx, err)
+	}
+	if !existed {
+		return driver.ErrNotHeld
+	}
+	return nil
+}

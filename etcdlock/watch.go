@@ -1,0 +1,253 @@
+package etcdlock
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// topic is the watch of one name's queue, which all who wait for it share. Its
+// fields but opened are guarded by the mu of the store.
+type topic struct {
+	name   string
+	cancel context.CancelFunc
+	opened chan struct{} // closed when nothing is missed any more, or when it failed
+
+	err   error // why it failed; it is not used any more then
+	subs  map[*subscription]struct{}
+	seen  int64     // the revision of the last deletion
+	since time.Time // without subscriptions
+}
+
+// subscription is one who waits.
+type subscription struct {
+	identity
+	topic *topic
+	queue bool // its place in the queue is given up by Release
+	wake  func()
+}
+
+// linger is how long a watch stays open that nobody needs: who wants a lock that
+// was just released often has to wait for it again.
+const linger = 2 * time.Second
+
+// Watch implements driver.Watcher. Who watches waits: its next attempts keep a
+// place in the queue until stop is called.
+func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	sub := &subscription{identity: identity{req.Name, req.Owner}, queue: req.Fair && req.Queue, wake: wake}
+	if !s.subscribe(sub) {
+		return nil, driver.ErrClosed
+	}
+	select {
+	case <-sub.topic.opened:
+	case <-ctx.Done():
+		s.unsubscribe(sub)
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	err = sub.topic.err
+	s.mu.Unlock()
+	if err != nil {
+		s.unsubscribe(sub)
+		return nil, err
+	}
+	return func() { s.unsubscribe(sub) }, nil
+}
+
+func (s *Store) subscribe(sub *subscription) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	t := s.topics[sub.name]
+	if t == nil {
+		t = &topic{name: sub.name, opened: make(chan struct{}), subs: make(map[*subscription]struct{})}
+		s.topics[sub.name] = t
+		ctx, cancel := context.WithCancel(s.ctx)
+		t.cancel = cancel
+		s.work.Go(func() { s.follow(ctx, t) })
+	}
+	sub.topic = t
+	t.subs[sub] = struct{}{}
+	s.waiting[sub.identity] = sub
+	if h := s.holds[sub.identity]; h != nil {
+		s.keep(h)
+	}
+	return true
+}
+
+// unsubscribe ends a subscription. Nothing wakes it any more, because that is done
+// under the same mutex.
+func (s *Store) unsubscribe(sub *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := sub.topic
+	if _, ok := t.subs[sub]; !ok {
+		return // stop was called twice
+	}
+	delete(t.subs, sub)
+	if len(t.subs) == 0 {
+		t.since = time.Now()
+		s.lookAt(t.since.Add(linger))
+	}
+	if s.waiting[sub.identity] != sub {
+		return
+	}
+	delete(s.waiting, sub.identity)
+	h := s.holds[sub.identity]
+	if h == nil || h.held {
+		return
+	}
+	if h.expires.IsZero() || h.expires.Before(time.Now()) {
+		h.expires = time.Now()
+	}
+	s.lookAt(h.expires)
+	if !sub.queue {
+		s.backgroundLocked(func() { s.giveUpPlace(sub.identity) })
+	}
+}
+
+// closeIdle closes the watches that nobody has needed for a while. s.mu is held.
+func (s *Store) closeIdle(now time.Time, next func(time.Time)) {
+	for name, t := range s.topics {
+		if len(t.subs) > 0 {
+			continue
+		}
+		if until := t.since.Add(linger); now.Before(until) {
+			next(until)
+			continue
+		}
+		delete(s.topics, name)
+		t.cancel()
+	}
+}
+
+const (
+	minReopen = 20 * time.Millisecond
+	maxReopen = time.Second
+)
+
+// follow keeps the watch open until it is cancelled. The client itself resumes one
+// whose connection broke, where it was. It ends when the server has no leader, so
+// that another one is asked, or no longer has the revision to resume at: then
+// everybody is woken when it is open again.
+func (s *Store) follow(ctx context.Context, t *topic) {
+	defer t.cancel()
+	for pause := minReopen; ; pause = min(2*pause, maxReopen) {
+		err := s.listen(ctx, t)
+		if ctx.Err() != nil {
+			s.fail(t, driver.ErrClosed)
+			return
+		}
+		if isCertain(err) && !t.isOpen() { // waiting does not change it
+			s.fail(t, s.explain(err))
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// listen opens the watch and wakes, until it ends.
+func (s *Store) listen(ctx context.Context, t *topic) (err error) {
+	inner, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	news := s.client.Watch(inner, s.queueOf(t.name), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	for reply := range news {
+		if err := reply.Err(); err != nil {
+			return refusalOf(err)
+		}
+		if reply.Created {
+			s.opened(t)
+		}
+		for _, event := range reply.Events {
+			s.deleted(t, string(event.Kv.Key), event.Kv.ModRevision)
+		}
+	}
+	return nil
+}
+
+// refusalOf finds the error that a server wraps into the reason why a watch ended.
+func refusalOf(err error) error {
+	if denied := rpctypes.ErrPermissionDenied; strings.Contains(err.Error(), denied.Error()) {
+		return denied
+	}
+	return err
+}
+
+// opened: nothing is missed from now on. What was before may have been.
+func (s *Store) opened(t *topic) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !t.isOpen() {
+		close(t.opened)
+		return
+	}
+	for sub := range t.subs {
+		sub.wake()
+	}
+}
+
+// isOpen says whether the watch was open once.
+func (t *topic) isOpen() bool {
+	select {
+	case <-t.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// fail ends a topic that is not followed any more, and tells those who are about
+// to subscribe.
+func (s *Store) fail(t *topic, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.err = err
+	if s.topics[t.name] == t {
+		delete(s.topics, t.name)
+	}
+	if !t.isOpen() {
+		close(t.opened)
+	}
+}
+
+// deleted wakes those for whom trying again is worth it: who comes next in the
+// queue, and who has no place in it.
+func (s *Store) deleted(t *topic, key string, revision int64) {
+	s.mu.Lock()
+	t.seen = max(t.seen, revision)
+	var tell []func()
+	if h := s.keys[key]; h != nil && h.revision != 0 && h.revision < revision && !h.over {
+		tell = s.unbindUnlessBusy(h)
+	}
+	for sub := range t.subs {
+		h := s.holds[sub.identity]
+		if h == nil || h.revision == 0 || h.before == "" || h.before == key {
+			sub.wake()
+		}
+	}
+	s.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+}
+
+// unbindUnlessBusy leaves a hold alone whose owner is just asking: it is perhaps
+// the one who deleted the key, and finds out otherwise. s.mu is held.
+func (s *Store) unbindUnlessBusy(h *hold) []func() {
+	if len(h.turn) > 0 {
+		return nil
+	}
+	return s.unbind(h)
+}
