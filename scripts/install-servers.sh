@@ -18,6 +18,8 @@ need postgresql-client psql
 need pgbouncer pgbouncer /usr/sbin/pgbouncer
 need default-jre-headless java
 need zookeeper /usr/share/java/zookeeper.jar
+need etcd-server etcd
+need etcd-client etcdctl
 need faketime '/usr/lib/*/faketime/libfaketime.so.1'
 
 install_needed servers "make servers"

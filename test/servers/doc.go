@@ -16,6 +16,8 @@
 //	servers.RunCluster(t)                                 // masters with a replica each
 //	servers.RunRedisTLS(t)                                // with users who may not do everything
 //	servers.RunEnsemble(t)                                // three of ZooKeeper
+//	servers.RunEtcdCluster(t, nil)                        // three of etcd
+//	servers.RunEtcdTLS(t)                                 // with certificates for clients
 //	servers.Run(t, servers.WithClock(servers.Redis))      // then SetClock
 //	servers.RunMariaDBPair(t, servers.PairOptions{})      // primary and replica; then Promote
 //	servers.RunPostgresPair(t, servers.PairOptions{})

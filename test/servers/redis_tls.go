@@ -140,16 +140,15 @@ const (
 	caFile          = "ca.pem"
 	certificateFile = "server.pem"
 	keyFile         = "server-key.pem"
+
+	clientCertificateFile = "client.pem"
+	clientKeyFile         = "client-key.pem"
 )
 
-// newCertificates makes an authority, which is forgotten, and a server's
-// certificate by it: the contents of the files that a server needs.
+// newCertificates makes an authority, which is forgotten, and certificates by it
+// for a server and for a client: the contents of the files that they need.
 func newCertificates() (map[string][]byte, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -167,25 +166,35 @@ func newCertificates() (map[string][]byte, error) {
 	server.DNSNames = []string{"localhost"}
 	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	server.KeyUsage = x509.KeyUsageDigitalSignature
-	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} // etcd is a client of itself
+	client := valid(3, "a client")
+	client.KeyUsage = x509.KeyUsageDigitalSignature
+	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 
 	caBytes, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
 	if err != nil {
 		return nil, err
 	}
-	serverBytes, err := x509.CreateCertificate(rand.Reader, server, ca, &key.PublicKey, caKey)
-	if err != nil {
-		return nil, err
+	files := map[string][]byte{caFile: pemOf("CERTIFICATE", caBytes)}
+	for _, of := range []struct {
+		template          *x509.Certificate
+		certFile, keyFile string
+	}{{server, certificateFile, keyFile}, {client, clientCertificateFile, clientKeyFile}} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		certBytes, err := x509.CreateCertificate(rand.Reader, of.template, ca, &key.PublicKey, caKey)
+		if err != nil {
+			return nil, err
+		}
+		keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			return nil, err
+		}
+		files[of.certFile], files[of.keyFile] = pemOf("CERTIFICATE", certBytes), pemOf("PRIVATE KEY", keyBytes)
 	}
-	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{
-		caFile:          pemOf("CERTIFICATE", caBytes),
-		certificateFile: pemOf("CERTIFICATE", serverBytes),
-		keyFile:         pemOf("PRIVATE KEY", keyBytes),
-	}, nil
+	return files, nil
 }
 
 func pemOf(kind string, content []byte) []byte {

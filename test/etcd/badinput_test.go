@@ -1,0 +1,254 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/proxy"
+	"github.com/dlock-go/dlock/test/servers"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// lockOnce opens a store by its URL, and locks and unlocks through it.
+func lockOnce(t *testing.T, url, name string) error {
+	t.Helper()
+	store, err := open(t.Context(), url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	client := dlock.New(store, &dlock.Options{RequestTimeout: 5 * time.Second})
+	defer client.Close()
+	lease, err := client.Lock(t.Context(), name)
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(t.Context())
+}
+
+// failsWith demands an error that says something, and does not give the password away.
+func failsWith(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v; want that it says %q", err, want)
+	}
+	if err != nil && strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("the password is in %v", err)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(raw.UserAdd(ctx, "root", "s3cr3t-root"))
+	must(raw.UserGrantRole(ctx, "root", "root"))
+	must(raw.RoleAdd(ctx, "app"))
+	must(raw.RoleGrantPermission(ctx, "app", "app/", clientv3.GetPrefixRangeEnd("app/"), clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(raw.UserAdd(ctx, "ann", "s3cr3t p@ss/w:rd%#?"))
+	must(raw.UserGrantRole(ctx, "ann", "app"))
+	must(raw.AuthEnable(ctx))
+	at := func(user, password, prefix string) string {
+		return "etcd://" + url.UserPassword(user, password).String() + "@" + server.Addr() + prefix
+	}
+	if err := lockOnce(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/app"), "orders"); err != nil {
+		t.Errorf("the right user: %v", err)
+	}
+	failsWith(t, lockOnce(t, at("ann", "s3cr3t-wrong", "/app"), "orders"), "wrong user or password")
+	failsWith(t, lockOnce(t, at("nobody", "s3cr3t", "/app"), "orders"), "wrong user or password")
+	failsWith(t, lockOnce(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/other"), "orders"), "permission")
+	failsWith(t, lockOnce(t, server.URL()+"/app", "orders"), "user")
+
+	store := newStore(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/app"))
+	if _, err := store.(driver.Diagnoser).Diagnose(ctx); err != nil {
+		t.Errorf("Diagnose by a user who may not see everything: %v", err)
+	}
+	_, err := newStore(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/other")).(driver.Watcher).Watch(ctx, request("orders"), func() {})
+	failsWith(t, err, "permission")
+
+	holder, waiter := dlock.New(store, nil), newClient(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/app"), longTTL)
+	lease := lockAnyhow(t, holder, "orders")
+	got := make(chan *dlock.Lease, 1)
+	go func() { got <- lockAnyhow(t, waiter, "orders") }()
+	eventually(t, "somebody waits", func() bool { return waiters(store, "orders") == 1 })
+	unlock(t, lease)
+	unlock(t, <-got)
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := servers.RunEtcdTLS(t)
+	if err := lockOnce(t, server.SecureURL(), "orders"); err != nil {
+		t.Errorf("with a certificate: %v", err)
+	}
+	for what, test := range map[string]struct{ query, says string }{
+		"no certificate":               {"tls=true&ca=" + url.QueryEscape(server.CAFile), "unreachable"},
+		"an unknown authority":         {"tls=true", "certificate"},
+		"no TLS":                       {"", "unreachable"},
+		"an authority that is no file": {"tls=true&ca=/no/such/file", "ca"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			failsWith(t, lockOnce(t, server.URL()+"?"+test.query, "orders"), test.says)
+		})
+	}
+}
+
+// TestNoSpace: who wants a lock is told why there is none, and leaves nothing
+// behind; what is held is kept, renewed and given back.
+func TestNoSpace(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd, "--quota-backend-bytes", "200000")
+	raw := rawClient(t, server.URL())
+	client := newClient(t, server.URL(), faultTTL)
+	kept := lockAnyhow(t, client, "kept")
+	fill := strings.Repeat("x", 10_000)
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = raw.Put(t.Context(), fmt.Sprint("fill", i), fill)
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("filling the server: %v", err)
+	}
+	rival := newClient(t, server.URL(), faultTTL)
+	_, err = rival.Lock(t.Context(), "refused")
+	failsWith(t, err, "no space")
+	_, err = client.Lock(t.Context(), "refused", dlock.WithFair())
+	failsWith(t, err, "no space")
+	if errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("it is worth trying again, says %v", err)
+	}
+	findings, err := newStore(t, server.URL()).(driver.Diagnoser).Diagnose(t.Context())
+	if err != nil || !hasProblem(findings, "alarms") {
+		t.Errorf("Diagnose finds %+v, %v", findings, err)
+	}
+	<-time.After(faultTTL + faultTTL/2)
+	if err := kept.Context().Err(); err != nil {
+		t.Errorf("a lock that is held is not kept: %v", err)
+	}
+	unlock(t, kept)
+	left, err := raw.Get(t.Context(), "refused/", clientv3.WithPrefix())
+	if err != nil || left.Count != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func hasProblem(findings []driver.Finding, check string) bool {
+	for _, f := range findings {
+		if f.Check == check && f.Level == driver.LevelProblem {
+			return true
+		}
+	}
+	return false
+}
+
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	for size, url := range map[string]string{
+		"One member": servers.Run(t, servers.Etcd).URL(),
+		"3 members":  servers.RunEtcdCluster(t, nil).URL(),
+	} {
+		findings, err := newStore(t, url).(driver.Diagnoser).Diagnose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("%+v", findings)
+		for _, want := range []string{"etcd 3.", size, "No alarms"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the diagnosis does not say %q: %s", want, text)
+			}
+		}
+	}
+}
+
+// TestNobodyThere: an address where nothing listens is said soon.
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	server, err := servers.Start(servers.Etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	err = lockOnce(t, server.URL(), "orders")
+	if !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("Lock: %v; want that the store is unreachable", err)
+	}
+	if took := time.Since(start); took > limit/2 {
+		t.Errorf("it took %v to say so", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	if _, err := open(ctx, "etcd://ann:s3cr3t@"+server.Addr()); err == nil {
+		t.Error("the password was checked by nobody")
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("Open returned %v after the end of its context", took)
+	}
+}
+
+// TestLateAttempt: an attempt without an answer that is carried out after its
+// owner gave up is undone, also if the lease goes on for other locks.
+func TestLateAttempt(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store := newStore(t, "etcd://"+p.Addr())
+	kept, err := store.Acquire(t.Context(), request("kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := p.LoseReply(func(sent []byte) bool { return strings.Contains(string(sent), "late/") }, true)
+	late := request("late")
+	if _, err := store.Acquire(t.Context(), late); err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire without an answer: %v", err)
+	}
+	<-lost
+	eventually(t, "the attempt is undone", func() bool {
+		err := store.Release(t.Context(), driver.Grant{Name: "late", Owner: late.Owner})
+		return err == nil || errors.Is(err, driver.ErrNotHeld)
+	})
+	held, err := raw.Get(t.Context(), "kept/", clientv3.WithPrefix())
+	if err != nil || len(held.Kvs) != 1 {
+		t.Fatalf("%v, %v", held, err)
+	}
+	id := held.Kvs[0].Lease
+	if _, err := raw.Put(t.Context(), "late/"+hex(id), "", clientv3.WithLease(clientv3.LeaseID(id))); err != nil {
+		t.Fatal(err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil {
+		t.Fatal(errs[0])
+	}
+	next, err := store.Acquire(t.Context(), request("late"))
+	if err != nil {
+		t.Fatalf("the late attempt was not undone by a renewal: %v", err)
+	}
+	for _, grant := range []driver.Grant{kept, next} {
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Errorf("Release(%q): %v", grant.Name, err)
+		}
+	}
+	eventually(t, "the lease of the late attempt ends with its last lock", func() bool {
+		reply, err := raw.TimeToLive(t.Context(), clientv3.LeaseID(id))
+		return err == nil && reply.TTL == -1
+	})
+}

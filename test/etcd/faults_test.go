@@ -1,0 +1,76 @@
+package etcd
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/faults"
+	"github.com/dlock-go/dlock/test/servers"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// faultTTL is long enough for a machine that is busy.
+const faultTTL = 3 * time.Second
+
+// rig is the store with that URL.
+func rig(url string) faults.Rig {
+	return faults.Rig{
+		TTL:  faultTTL,
+		Open: func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
+		Command: func() *exec.Cmd {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), urlEnv+"="+url)
+			return cmd
+		},
+	}
+}
+
+// serverRig is a rig on one server, with all that can be done to it.
+func serverRig(t testing.TB, server *servers.Server) faults.Rig {
+	t.Helper()
+	raw := rawClient(t, server.URL())
+	at := func(addr string) faults.Rig { return rig("etcd://" + addr) }
+	r := at(server.Addr())
+	r.Addr, r.At = server.Addr(), at
+	remove := func(ctx context.Context, prefix string) error {
+		_, err := raw.Delete(ctx, prefix, clientv3.WithPrefix())
+		return err
+	}
+	r.Delete = func(ctx context.Context, name string) error { return remove(ctx, name+"/") }
+	r.Flush = func(ctx context.Context) error { return remove(ctx, "") }
+	return r
+}
+
+func onServer(t testing.TB) faults.Rig {
+	t.Helper()
+	return serverRig(t, servers.Run(t, servers.Etcd))
+}
+
+// silent are the faults of a connection that stays open and says nothing any more.
+// All requests of a client share one, which is probed only after ten seconds: with
+// such a short TTL the lock is lost, in time, but it is.
+var silent = []string{
+	"a lost answer to an acquisition",
+	"a lost answer to an acquisition after a wait",
+	"a lost answer to a renewal",
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	network := slices.DeleteFunc(slices.Clone(faults.Network), func(f faults.Fault) bool { return slices.Contains(silent, f.Name) })
+	if len(network) != len(faults.Network)-len(silent) {
+		t.Fatalf("of the faults that do not apply, %s, some have other names now", strings.Join(silent, "; "))
+	}
+	faults.Run(t, onServer(t), slices.Concat(faults.Leases, faults.Fair, network))
+}
+
+func TestServerForgets(t *testing.T) {
+	t.Parallel()
+	faults.RunEach(t, onServer, faults.Lost)
+}

@@ -1,0 +1,29 @@
+// Package etcd tests etcdlock against real servers.
+package etcd
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/test/faults"
+)
+
+// urlEnv tells other processes where the server is.
+const urlEnv = "DLOCK_TEST_ETCD_STORE"
+
+func TestMain(m *testing.M) {
+	open := func(ctx context.Context) (driver.Store, error) { return open(ctx, os.Getenv(urlEnv)) }
+	switch {
+	case os.Getenv(drivertest.WorkEnv) != "":
+		os.Exit(drivertest.Work(open))
+	case os.Getenv(faults.PuppetEnv) != "":
+		os.Exit(faults.Play(open))
+	}
+	os.Exit(m.Run())
+}
+
+func open(ctx context.Context, url string) (driver.Store, error) { return etcdlock.Open(ctx, url) }

@@ -1,0 +1,72 @@
+package servers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+)
+
+// Etcd is one member that is a cluster of its own. What it has written survives
+// Kill, though it does not wait for the disk, on which many servers at once can
+// stand still for longer than a lease.
+var Etcd = &Kind{
+	Name:   "etcd",
+	Binary: "etcd",
+	Args: func(in Instance) []string {
+		peer := peerURL(busPort(in.Port))
+		return etcdArgs(in, "http", "dlock", peer, "dlock="+peer)
+	},
+	Probe: func(ctx context.Context, addr string) error {
+		return probeEtcd(ctx, http.DefaultClient, "http://"+addr)
+	},
+	URL: func(addr string) string { return "etcd://" + addr },
+}
+
+func peerURL(port int) string { return "http://127.0.0.1:" + strconv.Itoa(port) }
+
+// etcdArgs are those of the member with that name in a cluster of so many.
+func etcdArgs(in Instance, scheme, name, peer, cluster string) []string {
+	client := fmt.Sprintf("%s://%s:%d", scheme, in.Host, in.Port)
+	return []string{
+		"--name", name,
+		"--data-dir", filepath.Join(in.Data, "etcd"),
+		"--listen-client-urls", client,
+		"--advertise-client-urls", client,
+		"--listen-peer-urls", peer,
+		"--initial-advertise-peer-urls", peer,
+		"--initial-cluster", cluster,
+		"--initial-cluster-token", "dlock",
+		"--unsafe-no-fsync",
+		"--bcrypt-cost", "4", // passwords are checked fast
+		"--logger", "zap",
+		"--log-level", "warn",
+	}
+}
+
+// probeEtcd asks whether the member serves clients: one without a leader is there
+// and does not.
+func probeEtcd(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
+	if err != nil {
+		return err
+	}
+	request.Close = true
+	reply, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return err
+	}
+	var health struct{ Health string }
+	if err := json.Unmarshal(text, &health); err != nil || health.Health != "true" {
+		return fmt.Errorf("its health is %s", text)
+	}
+	return nil
+}

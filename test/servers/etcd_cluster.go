@@ -1,0 +1,95 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+const etcdClusterSize = 3
+
+// EtcdCluster is etcd on three servers, of which any two are enough.
+type EtcdCluster struct{ Members Group }
+
+// RunEtcdCluster starts an EtcdCluster for a test, and stops it when the test is
+// over. What peer returns is where the others find a member that listens at the
+// address it is given; nil is the address itself.
+func RunEtcdCluster(t testing.TB, peer func(addr string) string) *EtcdCluster {
+	t.Helper()
+	c, err := StartEtcdCluster(peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Members.stopAfter(t)
+	return c
+}
+
+// StartEtcdCluster starts an EtcdCluster and waits until it serves clients.
+func StartEtcdCluster(peer func(addr string) string) (*EtcdCluster, error) {
+	var list, listens, advertised []string
+	for i := range etcdClusterSize {
+		port, err := freePort("127.0.0.1")
+		if err != nil {
+			return nil, err
+		}
+		listens = append(listens, peerURL(port))
+		advertised = append(advertised, peerURL(port))
+		if peer != nil {
+			advertised[i] = "http://" + peer(strings.TrimPrefix(listens[i], "http://"))
+		}
+		list = append(list, etcdName(i)+"="+advertised[i])
+	}
+	members, err := startEach(etcdClusterSize, func(i int) (*Server, error) {
+		kind := *Etcd
+		kind.Args = func(in Instance) []string {
+			args := etcdArgs(in, "http", etcdName(i), listens[i], strings.Join(list, ","))
+			return append(args, "--initial-advertise-peer-urls", advertised[i])
+		}
+		return Start(&kind)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &EtcdCluster{members}, nil
+}
+
+func etcdName(i int) string { return fmt.Sprintf("member%d", i) }
+
+// URL is where clients find all members.
+func (c *EtcdCluster) URL() string { return Etcd.URL(c.Members.list()) }
+
+// Leader is the member that leads now.
+func (c *EtcdCluster) Leader(ctx context.Context) (leader *Server, err error) {
+	err = until(ctx, "a member leads", func(ctx context.Context) error {
+		for _, s := range c.Members.running() {
+			if leads, err := isEtcdLeader(ctx, s.Addr()); err == nil && leads {
+				leader = s
+				return nil
+			}
+		}
+		return fmt.Errorf("none says so")
+	})
+	return leader, err
+}
+
+func isEtcdLeader(ctx context.Context, addr string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), Context: ctx})
+	if err != nil {
+		return false, err
+	}
+	defer client.Close()
+	status, err := client.Status(ctx, addr)
+	if err != nil {
+		return false, err
+	}
+	return status.Leader == status.Header.MemberId && len(status.Errors) == 0, nil
+}
+
+// Stop stops all members.
+func (c *EtcdCluster) Stop() error { return c.Members.Stop() }
