@@ -21,8 +21,6 @@ require (
 	modernc.org/sqlite v1.60.1
 )
 
-require github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c
-
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c

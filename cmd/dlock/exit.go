@@ -116,4 +116,4 @@ func explain(err error) string {
 	return packages.Replace(err.Error())
 }
 
-var packages = strings.NewReplacer("dlock: ", "", "redislock: ", "", "quorum: ", "", "sqllock: ", "")
+var packages = strings.NewReplacer("dlock: ", "", "redislock: ", "", "etcdlock: ", "", "quorum: ", "", "sqllock: ", "")

@@ -36,6 +36,7 @@ var storeKinds = []storeKind{
 	{"redlock", "redlock://host:port,host:port,...", "Redlock over an odd number of independent Redis servers", openRedlock},
 	{"memcached", "memcached://host:port", "a memcached, which may forget: for locks that only save work", openMemcached},
 	{"zookeeper", "zookeeper://[user:pass@]host:port,.../root", "ZooKeeper; ?order=fair (default) or unfair, ?timeout=30s", openZooKeeper},
+	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE", openEtcd},
 }
 
 // storeURL is a store URL that has been taken apart as far as all kinds share.
