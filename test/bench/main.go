@@ -1,6 +1,6 @@
 // Command bench measures dlock against the floor and against its peers.
 //
-//	go run ./test/bench [--only memory,sqlite,redis,mysql,postgres] [--time 3s] [--json FILE]
+//	go run ./test/bench [--only memory,sqlite,redis,mysql,postgres,etcd] [--time 3s] [--json FILE]
 //
 // A case is STORE/NAME. Every subject of a case runs in turn within one run, in
 // several rounds of changing order, and what is reported is the median of the

@@ -26,7 +26,7 @@ type store struct {
 }
 
 // stores, in the order in which they are measured.
-var stores = []store{memory, sqlite, redisStore, memcachedStore, mysqlStore, postgresStore}
+var stores = []store{memory, sqlite, redisStore, memcachedStore, mysqlStore, postgresStore, etcdStore}
 
 // subject is something that locks.
 type subject struct {
