@@ -117,7 +117,7 @@ func (s *Store) Traits() driver.Traits {
 
 // closeLimit bounds what Close tells the server. What does not get through
 // expires.
-const closeLimit = 2 * time.Second
+const closeLimit = 3 * time.Second
 
 // Close gives up all locks that were acquired through the store, ends what it
 // started and waits for it. A client that was given to New stays open.
@@ -165,9 +165,19 @@ func (s *Store) usable(ctx context.Context) error {
 	return s.meet(ctx)
 }
 
+// reconnectLimit is how long a call waits for a connection that was lost.
+const reconnectLimit = 300 * time.Millisecond
+
 // meet finds out why there is no connection. The calls of etcd's client wait for
-// one and do not say; this one does, at once.
+// one and do not say; this one does, soon. A connection that failed before is
+// tried again now, and not when the client would.
 func (s *Store) meet(ctx context.Context) error {
+	if conn := s.client.ActiveConnection(); conn.GetState() == connectivity.TransientFailure {
+		conn.ResetConnectBackoff()
+		limited, cancel := context.WithTimeout(ctx, reconnectLimit)
+		defer cancel()
+		conn.WaitForStateChange(limited, connectivity.TransientFailure)
+	}
 	_, err := s.status.Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(false))
 	if status.Code(err) == codes.Unavailable || ctx.Err() != nil {
 		return s.failure(ctx, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -105,23 +107,43 @@ func (s *Store) isFresh(l *lease) (done bool, err error) {
 	return age < l.room(), nil
 }
 
-// grant asks for the lease. One that was granted unheard ends by itself.
+// grant asks for the lease, by a number of our own, so that it may be asked for
+// twice. One that was perhaps granted unheard is given back.
 func (s *Store) grant(ctx context.Context, l *lease) error {
+	id := rand.Int64N(math.MaxInt64-1) + 1
 	var sent time.Time
-	var reply *clientv3.LeaseGrantResponse
+	var ttl int64
 	err := s.try(ctx, func(ctx context.Context) (err error) {
 		sent = time.Now()
-		reply, err = s.client.Grant(ctx, l.seconds)
+		reply, err := s.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: l.seconds})
+		if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) { // thanks to the try before
+			ttl, err = s.keepAliveOnce(ctx, clientv3.LeaseID(id))
+			return err
+		}
+		ttl = reply.GetTTL()
 		return err
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.forgetLease(l)
+		if !isCertain(err) {
+			s.backgroundLocked(func() { s.giveBack(clientv3.LeaseID(id)) })
+		}
 		return s.explain(err)
 	}
-	l.id, l.ttl, l.refreshed = reply.ID, time.Duration(reply.TTL)*time.Second, sent
+	l.id, l.ttl, l.refreshed = clientv3.LeaseID(id), time.Duration(ttl)*time.Second, sent
 	return nil
+}
+
+// giveBack revokes a lease that is perhaps there. If that fails it expires.
+func (s *Store) giveBack(id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+	defer cancel()
+	_ = s.try(ctx, func(ctx context.Context) error {
+		_, err := s.client.Revoke(ctx, id)
+		return err
+	})
 }
 
 // keepAlive renews the lease, in one message and without the loop of the client,
@@ -209,7 +231,11 @@ func (s *Store) settle(l *lease) {
 
 // revoke ends a lease on the server. If that fails, nobody renews it.
 func (s *Store) revoke(ctx context.Context, l *lease) {
-	if _, err := s.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	err := s.try(ctx, func(ctx context.Context) error {
+		_, err := s.client.Revoke(ctx, l.id)
+		return err
+	})
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return
 	}
 	s.mu.Lock()

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -238,7 +237,7 @@ func TestMemberCutOff(t *testing.T) {
 // TestRestart: locks, tokens and waiters survive a crash of the server.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Etcd)
+	server := servers.Run(t, servers.Etcd, servers.EtcdSynced)
 	holder, rival := newClient(t, server.URL(), longTTL), newClient(t, server.URL(), longTTL)
 	lease := lockAnyhow(t, holder, "kept")
 	next := make(chan *dlock.Lease, 1)
@@ -255,10 +254,7 @@ func TestRestart(t *testing.T) {
 	if err := lease.Context().Err(); err != nil {
 		t.Errorf("the lease was lost: %v", err)
 	}
-	eventually(t, "Unlock", func() bool {
-		err := lease.Unlock(t.Context())
-		return err == nil || !strings.Contains(err.Error(), "unreachable")
-	})
+	unlock(t, lease)
 	select {
 	case got := <-next:
 		if got.Token() <= lease.Token() {

@@ -10,9 +10,11 @@ import (
 	"strconv"
 )
 
-// Etcd is one member that is a cluster of its own. What it has written survives
-// Kill, though it does not wait for the disk, on which many servers at once can
-// stand still for longer than a lease.
+// EtcdSynced is the argument of an Etcd whose data is to survive Kill.
+const EtcdSynced = "--unsafe-no-fsync=false"
+
+// Etcd is one member that is a cluster of its own. It does not wait for the disk,
+// on which many servers at once can stand still for longer than a lease.
 var Etcd = &Kind{
 	Name:   "etcd",
 	Binary: "etcd",
