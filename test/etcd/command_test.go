@@ -1,75 +1,41 @@
 package etcd
 
 import (
-	"bytes"
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/dlock-go/dlock/test/command"
 	"github.com/dlock-go/dlock/test/servers"
 )
-
-// buildDlock builds the command line.
-func buildDlock(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "dlock")
-	cmd := exec.Command("go", "build", "-o", path, ".")
-	cmd.Dir = "../../cmd/dlock"
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	return path
-}
 
 // TestCommand runs the command line on etcd.
 func TestCommand(t *testing.T) {
 	t.Parallel()
-	program := buildDlock(t)
 	server := servers.Run(t, servers.Etcd)
-	run := func(store string, args ...string) (status int, stdout, stderr string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), program, args...)
-		cmd.Env = append(os.Environ(), "DLOCK_STORE="+store)
-		var out, complaints bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &complaints
-		var exit *exec.ExitError
-		if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
-		return cmd.ProcessState.ExitCode(), out.String(), complaints.String()
-	}
 	url := server.URL() + "/jobs"
-	if status, _, stderr := run(url, "exec", "job", "--", "sh", "-c", "exit 7"); status != 7 || stderr != "" {
-		t.Errorf("exec of a command that exits with 7: %d, %s", status, stderr)
+	if out := command.Run(t, url, "exec", "job", "--", "sh", "-c", "exit 7"); out.Status != 7 || out.Stderr != "" {
+		t.Errorf("exec of a command that exits with 7: %+v", out)
 	}
-	client := newClient(t, url, longTTL)
-	lease := lockAnyhow(t, client, "job")
-	if status, _, stderr := run(url, "exec", "-n", "job", "--", "true"); status != 75 || !strings.Contains(stderr, "held by") {
-		t.Errorf("exec -n of a held lock: %d, %s", status, stderr)
+	lease := lockAnyhow(t, newClient(t, url, longTTL), "job")
+	if out := command.Run(t, url, "exec", "-n", "job", "--", "true"); out.Status != 75 || !strings.Contains(out.Stderr, "held by") {
+		t.Errorf("exec -n of a held lock: %+v", out)
 	}
-	if status, stdout, _ := run(url, "ls", "--json"); status != 0 || !strings.Contains(stdout, `"name":"job"`) {
-		t.Errorf("ls --json: %d, %s", status, stdout)
+	if out := command.Run(t, url, "ls", "--json"); out.Status != 0 || !strings.Contains(out.Stdout, `"name":"job"`) {
+		t.Errorf("ls --json: %+v", out)
 	}
 	unlock(t, lease)
-	if status, stdout, _ := run(url, "doctor", "--json"); status != 0 || !strings.Contains(stdout, `"fencing":"strong"`) {
-		t.Errorf("doctor: %d, %s", status, stdout)
+	if out := command.Run(t, url, "doctor", "--json"); out.Status != 0 || !strings.Contains(out.Stdout, `"fencing":"strong"`) {
+		t.Errorf("doctor: %+v", out)
 	}
-	for bad, want := range map[string]struct {
-		status int
-		says   string
-	}{
-		"etcd://":                  {64, "host is missing"},
-		url + "?other=1":           {64, "unknown parameter"},
-		"etcd://127.0.0.1:1":       {69, "connection refused"},
-		server.URL() + "?tls=true": {69, "unreachable"},
+	for bad, want := range map[string]command.Result{
+		"etcd://":                  {Status: 64, Stderr: "host is missing"},
+		url + "?other=1":           {Status: 64, Stderr: "unknown parameter"},
+		"etcd://127.0.0.1:1":       {Status: 69, Stderr: "connection refused"},
+		server.URL() + "?tls=true": {Status: 69, Stderr: "unreachable"},
 	} {
-		status, _, stderr := run(bad, "exec", "-w", "5s", "a", "--", "true")
-		if status != want.status || !strings.Contains(stderr, want.says) {
-			t.Errorf("%s: %d, %q; want %d and %q", bad, status, stderr, want.status, want.says)
+		out := command.Run(t, bad, "exec", "-w", "5s", "a", "--", "true")
+		if out.Status != want.Status || !strings.Contains(out.Stderr, want.Stderr) {
+			t.Errorf("%s: %+v; want %d and %q", bad, out, want.Status, want.Stderr)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
 	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/test/command"
 	"github.com/dlock-go/dlock/test/faults"
 )
 
@@ -23,7 +24,9 @@ func TestMain(m *testing.M) {
 	case os.Getenv(faults.PuppetEnv) != "":
 		os.Exit(faults.Play(open))
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	command.Remove()
+	os.Exit(status)
 }
 
 func open(ctx context.Context, url string) (driver.Store, error) { return etcdlock.Open(ctx, url) }
