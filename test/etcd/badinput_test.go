@@ -18,7 +18,7 @@ import (
 )
 
 // lockOnce opens a store by its URL, and locks and unlocks through it.
-func lockOnce(t *testing.T, url, name string) error {
+func lockOnce(t *testing.T, url string) error {
 	t.Helper()
 	store, err := open(t.Context(), url)
 	if err != nil {
@@ -27,7 +27,7 @@ func lockOnce(t *testing.T, url, name string) error {
 	defer store.Close()
 	client := dlock.New(store, &dlock.Options{RequestTimeout: 5 * time.Second})
 	defer client.Close()
-	lease, err := client.Lock(t.Context(), name)
+	lease, err := client.Lock(t.Context(), "orders")
 	if err != nil {
 		return err
 	}
@@ -66,13 +66,13 @@ func TestUsers(t *testing.T) {
 	at := func(user, password, prefix string) string {
 		return "etcd://" + url.UserPassword(user, password).String() + "@" + server.Addr() + prefix
 	}
-	if err := lockOnce(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/app"), "orders"); err != nil {
+	if err := lockOnce(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/app")); err != nil {
 		t.Errorf("the right user: %v", err)
 	}
-	failsWith(t, lockOnce(t, at("ann", "s3cr3t-wrong", "/app"), "orders"), "wrong user or password")
-	failsWith(t, lockOnce(t, at("nobody", "s3cr3t", "/app"), "orders"), "wrong user or password")
-	failsWith(t, lockOnce(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/other"), "orders"), "permission")
-	failsWith(t, lockOnce(t, server.URL()+"/app", "orders"), "user")
+	failsWith(t, lockOnce(t, at("ann", "s3cr3t-wrong", "/app")), "wrong user or password")
+	failsWith(t, lockOnce(t, at("nobody", "s3cr3t", "/app")), "wrong user or password")
+	failsWith(t, lockOnce(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/other")), "permission")
+	failsWith(t, lockOnce(t, server.URL()+"/app"), "user")
 
 	store := newStore(t, at("ann", "s3cr3t p@ss/w:rd%#?", "/app"))
 	if _, err := store.(driver.Diagnoser).Diagnose(ctx); err != nil {
@@ -93,7 +93,7 @@ func TestUsers(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := servers.RunEtcdTLS(t)
-	if err := lockOnce(t, server.SecureURL(), "orders"); err != nil {
+	if err := lockOnce(t, server.SecureURL()); err != nil {
 		t.Errorf("with a certificate: %v", err)
 	}
 	for what, test := range map[string]struct{ query, says string }{
@@ -104,7 +104,7 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			failsWith(t, lockOnce(t, server.URL()+"?"+test.query, "orders"), test.says)
+			failsWith(t, lockOnce(t, server.URL()+"?"+test.query), test.says)
 		})
 	}
 }
@@ -187,7 +187,7 @@ func TestNobodyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	err = lockOnce(t, server.URL(), "orders")
+	err = lockOnce(t, server.URL())
 	if !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Lock: %v; want that the store is unreachable", err)
 	}

@@ -35,10 +35,10 @@ func TestInterop(t *testing.T) {
 		"concurrency.Mutex": func(t testing.TB, key string) contender { return newMutex(t, server, key) },
 		"etcdctl lock":      func(_ testing.TB, key string) contender { return &etcdctl{server: server, key: key} },
 	} {
-		for how, opts := range map[string][]dlock.Option{"": nil, " fair": {dlock.WithFair()}} {
-			t.Run(kind+how, func(t *testing.T) {
+		for how, opts := range map[string][]dlock.Option{"unfair": nil, "fair": {dlock.WithFair()}} {
+			t.Run(kind+" "+how, func(t *testing.T) {
 				t.Parallel()
-				name := strings.ReplaceAll(kind+how, " ", "-")
+				name := strings.ReplaceAll(kind+"-"+how, " ", "-")
 				client := newClient(t, server.URL()+"/shop", longTTL)
 				other := start(t, "shop/"+name)
 				interoperate(t, client, name, other, opts)

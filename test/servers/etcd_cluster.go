@@ -83,7 +83,7 @@ func isEtcdLeader(ctx context.Context, addr string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }() // it has the answer, or none
 	status, err := client.Status(ctx, addr)
 	if err != nil {
 		return false, err
