@@ -52,7 +52,7 @@ func (s *Store) checkRights() (driver.Finding, error) {
 func (s *Store) checkTimeout() driver.Finding {
 	f := driver.Finding{Check: "session_timeout", Level: driver.LevelOK}
 	asked, granted := s.opts.Timeout, s.sessionTimeout()
-	f.Message = fmt.Sprintf("The session's timeout is %v: a lock is promised for %v at most, and its end is noticed after the timeout when its process dies.",
+	f.Message = fmt.Sprintf("The session's timeout is %v: a lock is promised for %v at a time, and is free after the timeout when its process dies.",
 		granted, s.promise(driver.MaxTTL))
 	if asked != granted {
 		f.Level = driver.LevelWarning

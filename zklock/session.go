@@ -124,8 +124,12 @@ func (s *session) expectWatches() {
 	}
 }
 
+// connectLimit is how long to wait for a connection where the caller sets no limit.
+const connectLimit = 5 * time.Second
+
 // connected waits for a connection with a session.
 func (s *session) connected(ctx context.Context) error {
+	var limit <-chan time.Time
 	for {
 		s.link.Lock()
 		up, changed, err := s.up, s.changed, s.lastErr
@@ -133,12 +137,17 @@ func (s *session) connected(ctx context.Context) error {
 		if up {
 			return nil
 		}
+		if limit == nil {
+			limit = time.After(connectLimit)
+		}
+		if err == nil {
+			err = errors.New("no session with a server yet, which does not answer")
+		}
 		select {
 		case <-changed:
+		case <-limit:
+			return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 		case <-ctx.Done():
-			if err == nil {
-				err = errors.New("no session with a server yet, which does not answer")
-			}
 			return fmt.Errorf("%w: %w (%w)", driver.ErrUnreachable, err, context.Cause(ctx))
 		}
 	}

@@ -129,6 +129,11 @@ func TestUnreachable(t *testing.T) {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()
 			c := client(t, open(t, url), &dlock.Options{RequestTimeout: 2 * time.Second})
+			for _, err := range open(t, url).List(t.Context(), "") { // without any limit
+				if !errors.Is(err, driver.ErrUnreachable) {
+					t.Errorf("List: %v; want that it cannot be reached", err)
+				}
+			}
 			start := time.Now()
 			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
 				t.Errorf("TryLock: %v; want that it cannot be reached, and %q", err, reason)
