@@ -23,19 +23,24 @@ help: ## list the targets
 build: ## build the command line into bin/dlock
 	cd cmd/dlock && go build -o ../../bin/dlock .
 
-# Everything with -race, also what does not need it: building SQLite twice would
-# take longer than all the rest. And -count=1, because the go command does not see
-# what a test depends on outside its module: servers, and the other modules. One
-# package at a time, because some of them keep all cores busy with servers.
+# -race where the library is, not where its servers are: these tests take long enough
+# without it, and building SQLite twice would take longer than all the rest. And
+# -count=1, because the go command does not see what a test depends on outside its
+# module: servers, and the other modules. One package at a time, because some of
+# them keep all cores busy with servers.
 .PHONY: test
 test: servers ## install what is missing, then check and test every module (as root on Debian: nothing else to do)
 	scripts/check-format.sh
 	$(each) go mod download
 	$(each) go mod tidy -diff
-	$(each) go vet -race ./...
-	$(each) go test -race -count=1 -p 1 -timeout 10m ./...
+	$(each) go vet ./...
+	$(each) "$(CURDIR)/scripts/test-module.sh"
 	go test -count=1 -run TestSimulation . # 10,000 seeds; with the race detector only some
-	go run -race ./test/bench --only memory/solo,sqlite/handover,redis/solo,redis/handover,mysql/solo,postgres/handover --time 20ms
+	go run ./test/bench --only memory/solo,sqlite/handover,redis/solo,redis/handover,mysql/solo,postgres/handover --time 20ms
+
+.PHONY: race
+race: servers ## everything with the race detector, which takes half an hour
+	$(each) go test -race -count=1 -p 1 -timeout 20m ./...
 
 .PHONY: interop
 interop: ## test together with clients in Java and Python (as root on Debian: nothing else to do)

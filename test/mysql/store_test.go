@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 
 func TestClocks(t *testing.T) {
 	t.Parallel()
-	sqlrig.EachScheme(t, database.Clocks)
+	sqlrig.OnRow(t, database.Clocks)
 }
 
 func TestHistory(t *testing.T) {
@@ -46,22 +46,22 @@ func TestContention(t *testing.T) {
 
 func TestConnections(t *testing.T) {
 	t.Parallel()
-	sqlrig.EachScheme(t, database.Connections)
+	sqlrig.OnRow(t, database.Connections)
 }
 
 func TestRestarts(t *testing.T) {
 	t.Parallel()
-	sqlrig.EachScheme(t, database.Restarts)
+	sqlrig.OnRow(t, database.Restarts)
 }
 
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	sqlrig.EachScheme(t, database.Failover)
+	sqlrig.OnRow(t, database.Failover)
 }
 
 func TestKilledConnections(t *testing.T) {
 	t.Parallel()
-	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.KilledConnections(t, database.URL(t, scheme)) })
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.KilledConnections(t, database.URL(t, scheme)) })
 }
 
 // TestWaitTimeout: the server ends connections that are idle for a second.

@@ -336,6 +336,13 @@ func EachScheme(t *testing.T, test func(t *testing.T, scheme string)) {
 	both.Wait()
 }
 
+// OnRow runs a test for the first of them alone: for what does not depend on how a lock
+// is taken.
+func OnRow(t *testing.T, test func(t *testing.T, scheme string)) {
+	t.Helper()
+	t.Run(Schemes[0], func(t *testing.T) { test(t, "scheme="+Schemes[0]) })
+}
+
 // Request is one by nobody in particular.
 func Request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: 30 * time.Second,
