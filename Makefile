@@ -26,8 +26,7 @@ build: ## build the command line into bin/dlock
 # -race where the library is, not where its servers are: these tests take long enough
 # without it, and building SQLite twice would take longer than all the rest. And
 # -count=1, because the go command does not see what a test depends on outside its
-# module: servers, and the other modules. One package at a time, because some of
-# them keep all cores busy with servers.
+# module: servers, and the other modules.
 .PHONY: test
 test: servers ## install what is missing, then check and test every module (as root on Debian: nothing else to do)
 	scripts/check-format.sh

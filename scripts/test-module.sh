@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# Tests the module of the current folder, with the race detector unless it is one of
-# those that start servers and processes.
+# Tests the module of the current folder. Those that start servers and processes are
+# tested without the race detector, and in the module test the packages that keep
+# all cores busy come one at a time.
 set -euo pipefail
 
-race=-race
+run() { go test -count=1 -timeout 10m "$@"; }
 case $(go list -m) in
-*/cmd/dlock | */test) race= ;;
+*/test)
+	busy='/test/(bench|mysql|postgres|redis|sqlbound)$'
+	mapfile -t others < <(go list ./... | grep -Ev "$busy")
+	mapfile -t alone < <(go list ./... | grep -E "$busy")
+	run -p 2 "${others[@]}"
+	run -p 1 "${alone[@]}"
+	;;
+*/cmd/dlock) run -p 1 ./... ;;
+*) run -race -p 1 ./... ;;
 esac
-exec go test $race -count=1 -p 1 -timeout 10m ./...

@@ -150,9 +150,10 @@ func (s *BoundStore) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	}
 }
 
-// takeTries is how often a connection that fails is replaced by a new one: it may
-// have ended unnoticed while nobody used it. What was taken on it ends with it.
-const takeTries = 2
+// takeTries is how often a connection that fails is replaced by another one: all that
+// the pool kept may have ended unnoticed while nobody used them. What was taken on
+// one ends with it.
+const takeTries = 5
 
 // claim decides among the owners of this store: a new bond that is to be taken,
 // one that the owner has already, or a change to wait for.
