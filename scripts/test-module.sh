@@ -7,7 +7,7 @@ set -euo pipefail
 run() { go test -count=1 -timeout 10m "$@"; }
 case $(go list -m) in
 */test)
-	busy='/test/(bench|mysql|postgres|redis|sqlbound)$'
+	busy='/test/(bench|mysql|postgres|redis|servers|sqlbound)$'
 	mapfile -t others < <(go list ./... | grep -Ev "$busy")
 	mapfile -t alone < <(go list ./... | grep -E "$busy")
 	run -p 2 "${others[@]}"
