@@ -51,6 +51,7 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 	signal.Notify(j.continued, syscall.SIGCONT)
 	defer signal.Stop(j.continued)
 
+	j.vigil = newVigil(l, j.patience)
 	if err := j.start(); err != nil {
 		return ending{}, err
 	}
@@ -61,8 +62,6 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 		j.terminal.lend(j.group)
 	}
 
-	j.vigil = newVigil(l, j.patience)
-	j.guard.extend(j.vigil.over)
 	beat := time.NewTicker(j.patience.beat)
 	defer beat.Stop()
 	lost := held.Done()
@@ -106,15 +105,18 @@ func (j *job) start() error {
 	if err != nil {
 		return failf(exitUnavailable, "cannot start the process that guards the command, nothing was run: %w", err)
 	}
-	process, err := os.StartProcess(j.path, j.args, &os.ProcAttr{Env: j.env, Files: j.files, Sys: childAttributes()})
+	process, err := j.startStarter()
 	if err != nil {
 		guard.dismiss()
 		return err
 	}
-	j.group = process.Pid
-	_ = process.Release() // reap waits for it, stops included
-	j.guard = guard
-	guard.watch(j.group)
+	guard.watch(process.pid)
+	guard.extend(j.vigil.over)
+	if err := process.become(); err != nil {
+		guard.dismiss()
+		return err
+	}
+	j.group, j.guard = process.pid, guard
 	return nil
 }
 

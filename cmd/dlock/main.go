@@ -7,8 +7,11 @@ import (
 )
 
 func main() {
-	if isGuard(os.Args) {
+	switch {
+	case isGuard(os.Args):
 		os.Exit(guard(os.Stdin))
+	case isStarter(os.Args):
+		os.Exit(starter(os.Args))
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -24,8 +24,11 @@ import (
 var dlockBinary string
 
 func TestMain(m *testing.M) {
-	if isGuard(os.Args) { // of an exec that a test ran in its own process
+	switch { // of an exec that a test ran in its own process
+	case isGuard(os.Args):
 		os.Exit(guard(os.Stdin))
+	case isStarter(os.Args):
+		os.Exit(starter(os.Args))
 	}
 	os.Exit(func() int {
 		folder, err := os.MkdirTemp("", "dlock-test")

@@ -55,6 +55,10 @@ func isGuard([]string) bool { return false }
 
 func guard(io.Reader) int { return 0 }
 
+func isStarter([]string) bool { return false }
+
+func starter([]string) int { return 0 }
+
 func isTerminal(*os.File) bool { return false }
 
 func uptime() time.Duration { return time.Since(started) }

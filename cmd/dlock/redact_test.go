@@ -9,9 +9,6 @@ import (
 	"testing"
 )
 
-// canary is a password that must never be seen again.
-const canary = "Canary7birdSings"
-
 // canaryURLs have the canary wherever a password could be, rightly or wrongly.
 var canaryURLs = []string{
 	"nosuch://user:" + canary + "@host/db",

@@ -91,7 +91,6 @@ func TestKilledDlockTakesTheGroupAlong(t *testing.T) {
 	b := newBench(t)
 	p := b.start("exec", "--ttl", "1s", "job", "--", "sh", "-c", family)
 	grandchild, child := p.pid(), p.pid()
-	<-time.After(200 * time.Millisecond) // the guard is told of the group just after the command has begun
 	p.signal(syscall.SIGKILL)
 	p.wait()
 	dead(t, "the command", child)
