@@ -48,7 +48,7 @@ func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant,
 	if at.first {
 		return s.grant(c, req)
 	}
-	return driver.Grant{}, s.refuse(c, at)
+	return driver.Grant{}, s.refuse(ctx, c, at)
 }
 
 // grant makes the claim the holder, if its session lives.
@@ -65,13 +65,13 @@ func (s *Store) grant(c *claim, req *driver.Request) (driver.Grant, error) {
 }
 
 // refuse says who has the lock, and gives up the node if the claim does not wait.
-func (s *Store) refuse(c *claim, at position) error {
+func (s *Store) refuse(ctx context.Context, c *claim, at position) error {
 	held := &driver.HeldError{Name: c.name}
 	removed := make(chan error, 1)
 	if s.keeps(c) {
 		removed <- nil
 	} else {
-		go func() { _, err := s.remove(c); removed <- err }()
+		go func() { _, err := s.give(ctx, c); removed <- err }()
 	}
 	data, stat, err := s.conn.Get(c.parent + "/" + at.head)
 	if err == nil {
@@ -79,6 +79,7 @@ func (s *Store) refuse(c *claim, at position) error {
 		held.Token, held.Holder, held.Remaining = uint64(stat.Czxid), about.Holder, about.ttl()
 	}
 	if err := <-removed; err != nil {
+		s.giveLater(c)
 		return explain("leaving the queue", err)
 	}
 	return held
@@ -87,29 +88,18 @@ func (s *Store) refuse(c *claim, at position) error {
 // stand makes sure that the claim has a node, says where it is, and watches the one
 // before if somebody waits. It tries again when the connection breaks.
 func (s *Store) stand(ctx context.Context, c *claim, req *driver.Request) (at position, err error) {
-	for failed := 0; ; {
-		if err = s.connected(ctx); err != nil {
-			return at, err
-		}
-		at, err = s.place(c, req)
-		if err == nil && !at.first && s.watched(c) {
-			err = s.watchNode(c, c.parent+"/"+at.before)
-		}
-		switch {
-		case err == nil:
-			return at, nil
-		case again(err):
-		case !inDoubt(err):
-			return at, err
-		default:
-			if failed++; failed == attempts {
-				return at, err
+	err = s.persist(ctx, func() (err error) {
+		for {
+			at, err = s.place(c, req)
+			if err == nil && !at.first && s.watched(c) {
+				err = s.watchNode(c, c.parent+"/"+at.before)
+			}
+			if !again(err) || ctx.Err() != nil {
+				return err
 			}
 		}
-		if ctx.Err() != nil {
-			return at, context.Cause(ctx)
-		}
-	}
+	})
+	return at, err
 }
 
 // again says whether an answer was about something that has changed meanwhile.

@@ -59,3 +59,13 @@ func inDoubt(err error) bool {
 	}
 	return err != nil
 }
+
+// broken says whether an operation failed because the connection did, or the session.
+func broken(err error) bool {
+	for _, end := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}

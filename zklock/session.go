@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -162,20 +163,30 @@ func (s *session) interrupted(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// attempts is how often something is tried when the connection breaks under it.
+// attempts is how often something is tried that the server answers with an error of
+// its own.
 const attempts = 5
 
-// persist calls f, which may be done twice, again when the connection broke under it.
+// persist calls f, which may be done twice, again when the connection broke under it,
+// until it could not be done within the time in which a connection must be found. A
+// connection may break many times in a row while servers elect a leader.
 func (s *session) persist(ctx context.Context, f func() error) error {
-	for failed := 1; ; failed++ {
+	pause := backoff.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
+	begin := time.Now()
+	for failed := 0; ; {
 		if err := s.connected(ctx); err != nil {
 			return err
 		}
 		err := f()
-		if !inDoubt(err) || failed == attempts {
+		if !broken(err) {
+			failed++
+		}
+		if !inDoubt(err) || failed == attempts || time.Since(begin) > connectLimit {
 			return err
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-time.After(pause.Next()):
+		case <-ctx.Done():
 			return s.interrupted(ctx)
 		}
 	}

@@ -89,21 +89,23 @@ func (s *Store) standToWatch(ctx context.Context, c *claim, req *driver.Request)
 	if s.order == Fair {
 		return s.stand(ctx, c, req)
 	}
-	for {
-		if err := s.connected(ctx); err != nil {
-			return position{}, err
+	var at position
+	err := s.persist(ctx, func() error {
+		for {
+			queue, err := s.queue(c.parent)
+			if errors.Is(err, zk.ErrNoNode) || err == nil && len(queue) == 0 {
+				at.first = true
+				return nil
+			}
+			if err == nil {
+				err = s.watchNode(c, c.parent+"/"+queue[0])
+			}
+			if !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
 		}
-		queue, err := s.queue(c.parent)
-		if errors.Is(err, zk.ErrNoNode) || err == nil && len(queue) == 0 {
-			return position{first: true}, nil
-		}
-		if err == nil {
-			err = s.watchNode(c, c.parent+"/"+queue[0])
-		}
-		if err == nil || !errors.Is(err, zk.ErrNoNode) {
-			return position{}, err
-		}
-	}
+	})
+	return at, err
 }
 
 func (s *Store) watched(c *claim) bool {

@@ -100,7 +100,7 @@ func TestLeaderDies(t *testing.T) {
 		}
 		select {
 		case got := <-next:
-			t.Fatalf("%s: somebody else has the lock too: %v", name, got)
+			t.Fatalf("%s: the waiter got %v, %v while the lock is held", name, got.lease, got.err)
 		default:
 		}
 		if err := lease.Unlock(t.Context()); err != nil {

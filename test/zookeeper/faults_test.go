@@ -47,6 +47,20 @@ func acquires(name string) func(request []byte) bool {
 	}
 }
 
+// removes finds the requests that remove a node of the order Fair, also behind another
+// request. Between what is asked for and the path is the path's length.
+func removes(name string) func(request []byte) bool {
+	const deletion, before = 2, 8
+	return func(request []byte) bool {
+		for i := range request {
+			if i >= before && bytes.HasPrefix(request[i:], []byte("/"+name+"/")) && binary.BigEndian.Uint32(request[i-before:]) == deletion {
+				return true
+			}
+		}
+		return false
+	}
+}
+
 // network are the faults of the network that fit. A waiter whose place is known
 // sends nothing that an answer could be lost of when it is its turn.
 func network(order string) []faults.Fault {

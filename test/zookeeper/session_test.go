@@ -1,10 +1,12 @@
 package zookeeper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +51,35 @@ func TestLostAnswerToACreation(t *testing.T) {
 		other := open(t, server.URL())
 		release(t, other, acquire(t, other, request(name)))
 	}
+}
+
+// TestConnectionBreaksUnderARefusal: whoever is refused hears that, and leaves no node
+// behind, however often the connection breaks.
+func TestConnectionBreaksUnderARefusal(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	holder := open(t, server.URL())
+	grant := acquire(t, holder, request("taken"))
+	store, p := throughProxy(t, server, "")
+	lost := p.LoseReply(removes("taken"), true)
+	refused(t, store, "taken", "the connection broke when the node was removed")
+	happens(t, lost, "the lost answer")
+
+	const breaks = 12
+	var broke atomic.Int32
+	for i := range int32(breaks) {
+		p.OnRequest(func(request []byte) bool { return broke.Load() == i && bytes.Contains(request, []byte("taken")) },
+			func(c *proxy.Conn) { broke.Add(1); c.Reset() })
+	}
+	refused(t, store, "taken", "the connection broke again and again")
+	if n := broke.Load(); n != breaks {
+		t.Errorf("the connection broke %d times; want %d", n, breaks)
+	}
+	if children, _, err := conn.Children("/taken"); err != nil || len(children) != 1 {
+		t.Errorf("the nodes are %q, %v; want the holder's", children, err)
+	}
+	release(t, holder, grant)
 }
 
 // TestNodeOfAnOldSession: a node that was created in a session that is over is never
