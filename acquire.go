@@ -124,6 +124,7 @@ func (h *hold) acquire(ctx context.Context) error {
 	w := wait{client: h.client, ctx: ctx, hold: h}
 	defer w.stop()
 	if !h.settings.fair {
+		h.alone = true
 		if err := w.enter(); err != nil {
 			return w.ended(err)
 		}
@@ -143,8 +144,12 @@ func (h *hold) acquire(ctx context.Context) error {
 	}
 }
 
-// attempt asks the store once, and returns when it did.
+// attempt asks the store once, and returns when it did, unless the one before has
+// handed the lock on.
 func (h *hold) attempt(ctx context.Context) (sent clock.Instant, err error) {
+	if p := h.takePassed(); p != nil {
+		return p.sent, h.granted(p.grant, p.sent)
+	}
 	c := h.client
 	req := h.attemptRequest()
 	bounded, cancel := c.bounded(ctx)

@@ -24,6 +24,7 @@ type Client struct {
 	traits  driver.Traits
 	watcher driver.Watcher       // nil if the store is none
 	batcher driver.BatchAcquirer // nil if the store is none
+	passer  driver.Passer        // nil if the store is none
 
 	ttl    time.Duration
 	limit  time.Duration // of one call to the store
@@ -63,6 +64,7 @@ func New(store driver.Store, opts *Options) *Client {
 	c.turn = turnOf(c.traits.Handover)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
+	c.passer, _ = store.(driver.Passer)
 	if c.ttl == 0 {
 		c.ttl = DefaultTTL
 	}

@@ -20,6 +20,7 @@ type hold struct {
 	name           string
 	settings       settings
 
+	alone  bool            // it is acquired by itself, so that it may be handed the lock
 	caller context.Context // whose values the lease's context has
 	outer  *hold           // the hold that the caller's context came from, or nil
 	first  Lease

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -14,8 +15,9 @@ import (
 // network stands between a client and a store, in virtual time: it delays,
 // drops, repeats and so reorders what passes, as its random source decides.
 type network struct {
-	inner full
-	rates rates
+	inner  full
+	passed *atomic.Int64 // counts the locks that were passed on; may be nil
+	rates  rates
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -29,6 +31,7 @@ type full interface {
 	driver.Store
 	driver.Watcher
 	driver.BatchAcquirer
+	driver.Passer
 	driver.Lister
 	driver.Breaker
 }
@@ -124,6 +127,20 @@ func (n *network) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driv
 	})
 	if err != nil {
 		return nil, err
+	}
+	return a.value, a.err
+}
+
+func (n *network) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+	a, err := pass(n, ctx, func(ctx context.Context) answer[driver.Grant] {
+		next, err := n.inner.Pass(ctx, grant, req)
+		if err == nil && n.passed != nil {
+			n.passed.Add(1)
+		}
+		return answer[driver.Grant]{next, err}
+	})
+	if err != nil {
+		return driver.Grant{}, err
 	}
 	return a.value, a.err
 }

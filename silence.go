@@ -10,6 +10,7 @@ import (
 type doorState struct {
 	turn    turn
 	silence silence
+	passed  *passed // the lock itself; nil if it was not handed on
 }
 
 // silence is a store that does not answer. Those who wait in a queue know of it

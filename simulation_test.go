@@ -31,8 +31,9 @@ var (
 func TestSimulation(t *testing.T) {
 	var seen tally
 	t.Cleanup(func() {
-		t.Logf("%d acquired, %d of them lost, %d refused, %d unreachable", seen.acquired.Load(), seen.lost.Load(), seen.refused.Load(), seen.unreachable.Load())
-		if *seeds >= 100 && (seen.acquired.Load() == 0 || seen.lost.Load() == 0 || seen.refused.Load() == 0 || seen.unreachable.Load() == 0) {
+		t.Logf("%d acquired, %d passed on, %d lost, %d refused, %d unreachable",
+			seen.acquired.Load(), seen.passed.Load(), seen.lost.Load(), seen.refused.Load(), seen.unreachable.Load())
+		if *seeds >= 100 && (seen.acquired.Load() == 0 || seen.passed.Load() == 0 || seen.lost.Load() == 0 || seen.refused.Load() == 0 || seen.unreachable.Load() == 0) {
 			t.Error("the simulation does not reach what it is for")
 		}
 	})
@@ -65,6 +66,7 @@ func TestSimulationFindsBrokenStores(t *testing.T) {
 		{"the lock expires at half its TTL", func(s full) full { return halfTTL{s} }, "two believe"},
 		{"trust is counted from the reply", func(s full) full { return trustFromReply{s} }, "two believe"},
 		{"a batch does not ask who has the names", func(s full) full { return batchTakes{s} }, "two believe"},
+		{"a lock is passed on with its token", func(s full) full { return passesToken{s} }, "token"},
 		{"release without asking who the owner is", func(s full) full { return releaseOfAnybody{s} }, "two believe"},
 		{"the token starts again", func(s full) full { return tokenResets{s} }, "token"},
 		{"the lock never expires", func(s full) full { return neverExpires{s} }, "for ever"},
@@ -128,6 +130,14 @@ func (s releaseOfAnybody) Release(ctx context.Context, grant driver.Grant) error
 	return s.full.Release(ctx, grant)
 }
 
+type passesToken struct{ full }
+
+func (s passesToken) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+	next, err := s.full.Pass(ctx, grant, req)
+	next.Token = grant.Token
+	return next, err
+}
+
 type tokenResets struct{ full }
 
 func (s tokenResets) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -154,7 +164,7 @@ func (s neverExpires) Acquire(ctx context.Context, req driver.Request) (driver.G
 func (s neverExpires) Renew(context.Context, []driver.Grant) []error { return nil }
 
 // tally counts what happened in all runs.
-type tally struct{ acquired, lost, refused, unreachable atomic.Int64 }
+type tally struct{ acquired, passed, lost, refused, unreachable atomic.Int64 }
 
 // simulation is one run.
 type simulation struct {
@@ -233,7 +243,7 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 		slow:        random.Float64() * 0.2,
 	}
 	for i := range 2 + random.IntN(2) {
-		n := &network{inner: store, rates: bad, random: rand.New(rand.NewPCG(seed, uint64(100+i)))}
+		n := &network{inner: store, passed: &seen.passed, rates: bad, random: rand.New(rand.NewPCG(seed, uint64(100+i)))}
 		c := dlock.New(n, &dlock.Options{TTL: simTTL, RequestTimeout: 700 * time.Millisecond})
 		networks, clients = append(networks, n), append(clients, c)
 		wg.Go(func() { trouble(n, rand.New(rand.NewPCG(seed, uint64(200+i)))) })
@@ -294,6 +304,9 @@ func (s *simulation) use(ctx context.Context, c *dlock.Client, random *rand.Rand
 			waiting, stop = context.WithTimeout(ctx, time.Duration(random.Int64N(int64(2*simTTL))))
 		}
 		hold := time.Duration(random.Int64N(int64(simTTL)))
+		if random.IntN(2) == 0 {
+			hold /= 1000 // short enough to be passed on
+		}
 		if random.IntN(5) == 0 {
 			s.holdAll(waiting, c, names, hold, opts)
 		} else {

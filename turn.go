@@ -28,6 +28,8 @@ const (
 	handoversLong = 10
 	maxTurn       = 250 * time.Millisecond
 	courtesy      = 3 * time.Millisecond // in which a process that was woken can ask
+	// maxPassing is for how long others cannot even try their luck.
+	maxPassing = 50 * time.Millisecond
 )
 
 // turnOf is the shortest turn on a store with such hand-overs.

@@ -50,11 +50,7 @@ func (h *hold) give(ctx context.Context) error {
 		case <-time.After(c.limit):
 		}
 	}
-	err := c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
-	if door := h.door.Load(); door != nil {
-		door.State.turn.left = c.clock.NoLaterThanNow()
-	}
-	h.leave()
+	err := h.giveToNext(ctx)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNotHeld):
@@ -90,6 +86,11 @@ const (
 //
 // It works although ctx is cancelled, and takes no longer than limit.
 func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.Instant, limit time.Duration) error {
+	return c.releaseAfter(0, ctx, grant, trusted, limit)
+}
+
+// releaseAfter is release after some attempts whose outcome is unknown.
+func (c *Client) releaseAfter(attempt int, ctx context.Context, grant driver.Grant, trusted clock.Instant, limit time.Duration) error {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -99,7 +100,8 @@ func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.
 		left = func() time.Duration { return time.Until(end) }
 	}
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
-	for attempt := 1; ; attempt++ {
+	for {
+		attempt++
 		bounded, cancel := c.limited(ctx, min(c.limit, left()))
 		// Whoever's time is up, it was given for the store to answer.
 		err := c.explain(ctx, bounded, c.store.Release(bounded, grant))

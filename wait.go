@@ -98,7 +98,7 @@ func (w *wait) enter() error {
 		h.leave()
 		return err
 	}
-	if c.life.ended.Load() {
+	if c.life.ended.Load() && w.state().passed == nil {
 		h.leave()
 		return ErrClosed
 	}
@@ -123,6 +123,12 @@ func (w *wait) queue(inside *hold) error {
 		return w.gaveUp(held)
 	}
 	w.hold.door.Store(door)
+	switch {
+	case door.State.passed != nil:
+		return nil
+	case w.ctx.Err() != nil:
+		return w.gaveUp(held)
+	}
 	if s := &door.State.silence; !s.patient(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {
 		return fmt.Errorf("locking %q: %w", w.hold.name, s.err)
 	}

@@ -35,6 +35,18 @@ type BatchAcquirer interface {
 	AcquireAll(ctx context.Context, reqs []Request) ([]Grant, error)
 }
 
+// Passer is implemented by stores that can give a lock from one owner to another
+// in one step. dlock does so among goroutines of one process, for a moment at a
+// time.
+type Passer interface {
+	// Pass is Release of grant and Acquire of req, which has the same name and
+	// another owner, as one atomic step: nobody can have the lock in between, and
+	// nobody need be woken. The new grant has a token and a TTL as if the lock had
+	// been free. [ErrNotHeld] says that grant's owner did not hold the lock with
+	// grant's token, and then nothing was changed.
+	Pass(ctx context.Context, grant Grant, req Request) (Grant, error)
+}
+
 // Lister is implemented by stores that can enumerate the locks that are held.
 type Lister interface {
 	// List yields the held locks whose names start with prefix, each once, in

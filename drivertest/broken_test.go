@@ -133,6 +133,16 @@ var brokenStores = []struct {
 	{"an attempt without Queue takes a place", "fair-no-queue",
 		func(m *memlock.Store) driver.Store { return alwaysQueues{m} }},
 
+	// Locks that are passed on: broken_pass_test.go.
+	{"both have what was passed on", "pass-owner",
+		func(m *memlock.Store) driver.Store { return copiesLock{m} }},
+	{"a lock is passed on with its token", "pass-token",
+		func(m *memlock.Store) driver.Store { return keepsToken{m} }},
+	{"a lock is passed on with its expiry", "pass-ttl",
+		func(m *memlock.Store) driver.Store { return keepsOldTTL{m} }},
+	{"a lock is passed on by whoever had it once", "pass-not-held",
+		func(m *memlock.Store) driver.Store { return passesAnyones{m} }},
+
 	// What members of a quorum need: broken_members_test.go.
 	{"the floor is ignored", "token-floor",
 		func(m *memlock.Store) driver.Store { return ignoresFloor{m} }},

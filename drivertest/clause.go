@@ -53,6 +53,7 @@ var clauses = slices.Concat(
 	listClauses,
 	breakClauses,
 	batchClauses,
+	passClauses,
 	memberClauses,
 	nameClauses,
 	clientClauses,
@@ -70,6 +71,7 @@ var (
 	needLooker  = need{"Looker", offers[driver.Looker]}
 	needBreaker = need{"Breaker", offers[driver.Breaker]}
 	needBatch   = need{"BatchAcquirer", offers[driver.BatchAcquirer]}
+	needPasser  = need{"Passer", offers[driver.Passer]}
 	needRaiser  = need{"TokenRaiser", offers[driver.TokenRaiser]}
 	needID      = need{"Identifier", offers[driver.Identifier]}
 

@@ -24,6 +24,7 @@ type scripts struct {
 	renew       *script
 	release     *script // also of unknown outcome, and places in the queue
 	releaseLean *script // by the exact mark; nil where commands alone can do it
+	pass        *script
 	raise       *script
 	breakLock   *script
 	inspect     *script
@@ -45,6 +46,7 @@ func newScripts(p Protocol, cluster bool) *scripts {
 		acquire:   with("acquire"),
 		renew:     with("renew"),
 		release:   with("release"),
+		pass:      with("pass"),
 		raise:     with("raise"),
 		breakLock: with("break"),
 		inspect:   newScript("common", name+"_inspect"),

@@ -61,7 +61,7 @@ func (g *Gate[T, S]) TryEnter(name string, who *T) (door *Door[T, S], inside *T)
 
 // Enter waits until who may go through the door of name, or until the context
 // is done; the error is then the context's cause, and the place in the queue
-// is given up at once.
+// is given up at once. Whoever is admitted in that very moment is inside.
 func (g *Gate[T, S]) Enter(ctx context.Context, name string, who *T) (*Door[T, S], error) {
 	g.mu.Lock()
 	d := g.door(name)
@@ -80,14 +80,11 @@ func (g *Gate[T, S]) Enter(ctx context.Context, name string, who *T) (*Door[T, S
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	admitted := t.admitted
-	if !admitted {
-		d.remove(t)
+	defer g.mu.Unlock()
+	if t.admitted {
+		return d, nil
 	}
-	g.mu.Unlock()
-	if admitted {
-		d.Leave()
-	}
+	d.remove(t)
 	return nil, context.Cause(ctx)
 }
 
@@ -114,6 +111,32 @@ func (d *Door[T, S]) Leave() {
 		}
 		return
 	}
+	d.admit(next)
+}
+
+// Next is who waits first; nil if nobody does. The caller is inside.
+func (d *Door[T, S]) Next() *T {
+	d.gate.mu.Lock()
+	defer d.gate.mu.Unlock()
+	if d.first == nil {
+		return nil
+	}
+	return d.first.who
+}
+
+// Hand is Leave if who is still the next one. Otherwise the caller stays inside.
+func (d *Door[T, S]) Hand(who *T) bool {
+	d.gate.mu.Lock()
+	defer d.gate.mu.Unlock()
+	next := d.first
+	if next == nil || next.who != who {
+		return false
+	}
+	d.admit(next)
+	return true
+}
+
+func (d *Door[T, S]) admit(next *ticket[T]) {
 	d.remove(next)
 	d.inside = next.who
 	next.admitted = true

@@ -162,3 +162,39 @@ func TestStateIsHandedOn(t *testing.T) {
 		door.Leave()
 	})
 }
+
+func TestHandOnlyToTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New[int, int]()
+		door, _ := g.TryEnter("a", new(int))
+		if door.Next() != nil {
+			t.Error("somebody waits at a door that nobody came to")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		first, second := new(int), new(int)
+		left := make(chan error, 1)
+		go func() { _, err := g.Enter(ctx, "a", first); left <- err }()
+		synctest.Wait()
+		admitted := make(chan *Door[int, int], 1)
+		go func() { d, _ := g.Enter(t.Context(), "a", second); admitted <- d }()
+		synctest.Wait()
+		if door.Next() != first {
+			t.Error("the next one is not who came first")
+		}
+		if door.Hand(second) {
+			t.Error("handed to who is not the next one")
+		}
+		cancel()
+		<-left
+		if door.Hand(first) {
+			t.Error("handed to who has left")
+		}
+		if !door.Hand(second) {
+			t.Error("not handed to the next one")
+		}
+		(<-admitted).Leave()
+		if g.Busy() != 0 {
+			t.Errorf("%d doors are busy", g.Busy())
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package drivertest
+
+import (
+	"errors"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var passClauses = []clause{
+	{
+		id:     "pass-owner",
+		demand: `Passer.Pass: "is Release of grant and Acquire of req", "as one atomic step"`,
+		needs:  []need{needPasser},
+		check: func(p *probe) {
+			a, b := p.open2()
+			old := a.take(p.name("x"), p.long)
+			req := p.request(old.Name, p.long)
+			grant := a.passed(old, req)
+			if grant.Name != req.Name || grant.Owner != req.Owner {
+				p.failf("Pass of %q: the grant is for %q, and not for the owner that asked", req.Name, grant.Name)
+			}
+			b.refused(grant.Name, "it was passed on")
+			a.notRenewed(old, "it was passed on")
+			a.notReleased(old, "it was passed on")
+			a.renewed(grant, "it got the lock from the one before")
+			if again := a.acquire(req); again.Token != grant.Token {
+				p.failf("its owner got token %d for asking again, and had %d", again.Token, grant.Token)
+			}
+			a.released(grant)
+			b.free(grant.Name, "it was released")
+		},
+	},
+	{
+		id:     "pass-token",
+		demand: `Passer.Pass: "The new grant has a token and a TTL as if the lock had been free": the token is larger`,
+		needs:  []need{needPasser, needFencing},
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			last := grant.Token
+			for range 3 {
+				grant = a.passed(grant, p.request(grant.Name, p.long))
+				p.rises(&last, grant.Token)
+			}
+			a.released(grant)
+			p.rises(&last, b.take(grant.Name, p.long).Token)
+		},
+	},
+	{
+		id:     "pass-ttl",
+		demand: `Passer.Pass: "The new grant has a token and a TTL as if the lock had been free": the TTL starts again`,
+		needs:  []need{needPasser},
+		check: func(p *probe) {
+			a, b := p.open2()
+			p.together(2, func(i int) {
+				if i == 0 {
+					shorter := a.passed(a.take(p.name("shorter"), p.long), p.request(p.name("shorter"), p.ttl))
+					b.soon(p.request(shorter.Name, p.ttl), p.ttl+p.slack, "its TTL is over, whatever that of the one before was")
+					return
+				}
+				longer := a.passed(a.take(p.name("longer"), p.ttl), p.request(p.name("longer"), p.long))
+				p.wait(p.ttl + p.slack)
+				b.refused(longer.Name, "its TTL is not over, though that of the one before is")
+				a.released(longer)
+			})
+		},
+	},
+	{
+		id:     "pass-not-held",
+		demand: `Passer.Pass: "[ErrNotHeld] says that grant's owner did not hold the lock with grant's token, and then nothing was changed."`,
+		needs:  []need{needPasser},
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			for _, wrong := range []driver.Grant{
+				{Name: grant.Name, Owner: grant.Owner, Token: grant.Token + 1, TTL: grant.TTL, Handle: grant.Handle},
+				{Name: grant.Name, Owner: driver.NewOwner(), Token: grant.Token, TTL: grant.TTL, Handle: grant.Handle},
+			} {
+				b.notPassed(wrong, "it is held by another owner or with another token")
+			}
+			a.renewed(grant, "it was passed on only by those who do not have it")
+			a.released(grant)
+			a.notPassed(grant, "it was released")
+			b.free(grant.Name, "what was released cannot be passed on")
+			next := b.take(grant.Name, p.long)
+			a.notPassed(grant, "somebody else has it")
+			b.renewed(next, "the one before must not touch it")
+		},
+	},
+}
+
+// passed demands that the lock of grant goes to the owner of req.
+func (c *peer) passed(grant driver.Grant, req driver.Request) driver.Grant {
+	c.giveBack(req)
+	next, err := c.Store.(driver.Passer).Pass(c.p.ctx, grant, req)
+	if err != nil {
+		c.p.failf("Pass of %q, which is held: %v", grant.Name, err)
+	}
+	return next
+}
+
+// notPassed demands that there is nothing to pass on.
+func (c *peer) notPassed(grant driver.Grant, because string) {
+	req := c.p.request(grant.Name, c.p.long)
+	c.giveBack(req)
+	if _, err := c.Store.(driver.Passer).Pass(c.p.ctx, grant, req); !errors.Is(err, driver.ErrNotHeld) {
+		c.p.failf("Pass of %q: want ErrNotHeld (%s), got: %v", grant.Name, because, err)
+	}
+}

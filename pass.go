@@ -1,0 +1,107 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/gate"
+)
+
+// passed is a lock that whoever was inside the door before has taken for the next
+// one, in the step in which it gave up its own: one call where there would be two,
+// and nobody else is woken in vain. A process does that until its turn is over.
+//
+// Its owner is new, and not the one that the next one asks the store with, because
+// of what is undone of a step of unknown outcome something may arrive late.
+type passed struct {
+	grant driver.Grant
+	sent  clock.Instant
+}
+
+// giveToNext gives the lock to the next one of this process who waits for it, or
+// back to the store, and leaves the door.
+func (h *hold) giveToNext(ctx context.Context) error {
+	c := h.client
+	door := h.door.Load()
+	if door == nil {
+		return c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
+	}
+	next := h.successor(door)
+	if next == nil {
+		err := c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
+		door.State.turn.left = c.clock.NoLaterThanNow()
+		h.leave()
+		return err
+	}
+	return h.pass(ctx, door, next)
+}
+
+// successor is who gets the lock without others having had a chance; nil if nobody.
+func (h *hold) successor(door *gate.Door[hold, doorState]) *hold {
+	c := h.client
+	if c.passer == nil || c.life.ended.Load() {
+		return nil
+	}
+	turn := &door.State.turn
+	turn.left = c.clock.NoLaterThanNow()
+	if turn.over(turn.left, c.turn) || turn.left-turn.began > maxPassing {
+		return nil
+	}
+	if next := door.Next(); next != nil && next.alone {
+		return next
+	}
+	return nil
+}
+
+// pass gives the lock to next.
+func (h *hold) pass(ctx context.Context, door *gate.Door[hold, doorState], next *hold) error {
+	c := h.client
+	req := next.attemptRequest()
+	req.Owner = driver.NewOwner()
+	bounded, cancel := c.bounded(context.WithoutCancel(ctx))
+	sent := c.clock.NoLaterThanNow()
+	grant, err := c.passer.Pass(bounded, h.Grant, req)
+	cancel()
+	door.State.turn.left = c.clock.NoLaterThanNow()
+	switch {
+	case err == nil:
+		door.State.passed = &passed{grant, sent}
+		h.door.Store(nil)
+		if !door.Hand(next) { // it waits no more
+			door.State.passed = nil
+			h.door.Store(door)
+			h.takeBack(grant)
+		}
+		return nil
+	case errors.Is(err, ErrNotHeld):
+		h.leave()
+		return err
+	}
+	// It may have happened, may still happen, or never.
+	err = c.releaseAfter(1, ctx, h.Grant, h.TrustedUntil(), c.limit)
+	h.takeBack(driver.Grant{Name: h.name, Owner: req.Owner})
+	return err
+}
+
+// takeBack gives a lock back that was passed to nobody, and then leaves the door, so
+// that the next one does not find it held by a ghost.
+func (h *hold) takeBack(grant driver.Grant) {
+	c := h.client
+	c.cleanups.Go(func() {
+		defer h.leave()
+		if err := c.release(context.Background(), grant, never, c.limit); err != nil && !errors.Is(err, ErrNotHeld) {
+			c.logger.Warn("dlock: a lock that was passed on could not be given back and is left to expire",
+				"name", grant.Name, "err", err)
+		}
+	})
+}
+
+// takePassed returns what the one before has handed on, once.
+func (h *hold) takePassed() (p *passed) {
+	if door := h.door.Load(); door != nil {
+		p, door.State.passed = door.State.passed, nil
+	}
+	return p
+}
