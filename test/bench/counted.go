@@ -9,7 +9,8 @@ import (
 )
 
 // counted passes calls on to a store and counts them. It hides the extensions
-// that no case uses, except Watcher, without which waiting is something else.
+// that no case uses, but not Watcher and Passer, without which waiting is something
+// else.
 type counted struct {
 	inner driver.Store
 	calls atomic.Uint64
@@ -35,10 +36,15 @@ func (c *counted) store() driver.Store {
 
 // always counts whatever the store is.
 func (c *counted) always() driver.Store {
-	if watcher, ok := c.inner.(driver.Watcher); ok {
-		return &countedWatcher{c, watcher}
+	watcher, ok := c.inner.(driver.Watcher)
+	if !ok {
+		return c
 	}
-	return c
+	watches := &countedWatcher{c, watcher}
+	if passer, ok := c.inner.(driver.Passer); ok {
+		return &countedPasser{watches, passer}
+	}
+	return watches
 }
 
 func (c *counted) commands() (uint64, bool) { return c.calls.Load(), !c.inner.Traits().Local }
@@ -85,4 +91,14 @@ type countedWatcher struct {
 func (c *countedWatcher) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
 	c.calls.Add(1)
 	return c.watcher.Watch(ctx, req, wake)
+}
+
+type countedPasser struct {
+	*countedWatcher
+	passer driver.Passer
+}
+
+func (c *countedPasser) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+	c.calls.Add(1)
+	return c.passer.Pass(ctx, grant, req)
 }
