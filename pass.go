@@ -80,7 +80,7 @@ func (h *hold) pass(ctx context.Context, door *gate.Door[hold, doorState], next 
 		return err
 	}
 	// It may have happened, may still happen, or never.
-	err = c.releaseAfter(1, ctx, h.Grant, h.TrustedUntil(), c.limit)
+	err = c.releaseAfter(ctx, 1, h.Grant, h.TrustedUntil(), c.limit)
 	h.takeBack(driver.Grant{Name: h.name, Owner: req.Owner})
 	return err
 }

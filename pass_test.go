@@ -53,7 +53,7 @@ type waiting struct {
 
 // passOn lets a client that has the lock unlock it while somebody else of the process
 // waits. It returns what each of them got.
-func passOn(t *testing.T, c *dlock.Client, ctx context.Context) (first *dlock.Lease, unlocked error, next waiting) {
+func passOn(t *testing.T, c *dlock.Client, ctx context.Context) (first *dlock.Lease, next waiting, unlocked error) {
 	t.Helper()
 	first = mustLock(t, c, t.Context(), "x")
 	done := make(chan waiting, 1)
@@ -63,7 +63,7 @@ func passOn(t *testing.T, c *dlock.Client, ctx context.Context) (first *dlock.Le
 	}()
 	synctest.Wait()
 	unlocked = first.Unlock(t.Context())
-	return first, unlocked, <-done
+	return first, <-done, unlocked
 }
 
 // TestPass: the next one of the process gets the lock in the step in which the one
@@ -73,7 +73,7 @@ func TestPass(t *testing.T) {
 		store := &passing{Store: inner}
 		c := dlock.New(store, nil)
 		defer c.Close()
-		first, unlocked, next := passOn(t, c, t.Context())
+		first, next, unlocked := passOn(t, c, t.Context())
 		if unlocked != nil || next.err != nil {
 			t.Fatalf("Unlock: %v, then Lock: %v", unlocked, next.err)
 		}
@@ -110,7 +110,7 @@ func TestPassToNobody(t *testing.T) {
 			cancel()
 			synctest.Wait()
 		}
-		_, unlocked, next := passOn(t, c, ctx)
+		_, next, unlocked := passOn(t, c, ctx)
 		if unlocked != nil || !errors.Is(next.err, context.Canceled) {
 			t.Errorf("Unlock: %v, then a Lock that was cancelled: %v", unlocked, next.err)
 		}
@@ -131,7 +131,7 @@ func TestPassOfUnknownOutcome(t *testing.T) {
 				c := dlock.New(&lostPass{inner, happens}, nil)
 				defer c.Close()
 				start := time.Now()
-				first, unlocked, next := passOn(t, c, t.Context())
+				first, next, unlocked := passOn(t, c, t.Context())
 				if unlocked != nil || next.err != nil {
 					t.Fatalf("Unlock: %v, then Lock: %v", unlocked, next.err)
 				}
@@ -174,7 +174,7 @@ func TestPassOfWhatWasLost(t *testing.T) {
 				}
 			}
 		}
-		_, unlocked, next := passOn(t, c, t.Context())
+		_, next, unlocked := passOn(t, c, t.Context())
 		if !errors.Is(unlocked, dlock.ErrNotHeld) {
 			t.Errorf("Unlock of what was lost: %v", unlocked)
 		}
@@ -195,7 +195,7 @@ func TestPassWhileClosing(t *testing.T) {
 			go func() { closed <- c.Close() }()
 			synctest.Wait()
 		}
-		_, unlocked, next := passOn(t, c, t.Context())
+		_, next, unlocked := passOn(t, c, t.Context())
 		if unlocked != nil {
 			t.Errorf("Unlock: %v", unlocked)
 		}

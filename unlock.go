@@ -86,11 +86,11 @@ const (
 //
 // It works although ctx is cancelled, and takes no longer than limit.
 func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.Instant, limit time.Duration) error {
-	return c.releaseAfter(0, ctx, grant, trusted, limit)
+	return c.releaseAfter(ctx, 0, grant, trusted, limit)
 }
 
 // releaseAfter is release after some attempts whose outcome is unknown.
-func (c *Client) releaseAfter(attempt int, ctx context.Context, grant driver.Grant, trusted clock.Instant, limit time.Duration) error {
+func (c *Client) releaseAfter(ctx context.Context, attempt int, grant driver.Grant, trusted clock.Instant, limit time.Duration) error {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}

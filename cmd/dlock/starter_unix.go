@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -36,7 +37,7 @@ func starter(args []string) int {
 	if _, err := io.ReadFull(os.NewFile(starterGo, "go"), make([]byte, 1)); err != nil {
 		return exitUnavailable // dlock is gone
 	}
-	err := syscall.Exec(args[1], args[2:], os.Environ())
+	err := syscall.Exec(args[1], args[2:], os.Environ()) //nolint:gosec // that is what it is for
 	number, _ := errors.AsType[syscall.Errno](err)
 	_, _ = io.WriteString(os.NewFile(starterFailed, "failed"), strconv.Itoa(int(number)))
 	return exitNotExecutable
@@ -68,7 +69,7 @@ func (j *job) startStarter() (*startedProcess, error) {
 	defer fateWrite.Close()
 	process, err := os.StartProcess(self, append([]string{starterName, j.path}, j.args...), &os.ProcAttr{
 		Env:   j.env,
-		Files: append(j.files[:len(j.files):len(j.files)], gateRead, fateWrite),
+		Files: append(slices.Clip(j.files), gateRead, fateWrite),
 		Sys:   childAttributes(),
 	})
 	if err != nil {
@@ -84,15 +85,12 @@ func (j *job) startStarter() (*startedProcess, error) {
 // become lets the process be the command. An error says that it could not, and is
 // gone.
 func (p *startedProcess) become() error {
-	_, err := p.gate.Write([]byte{1})
+	_, _ = p.gate.Write([]byte{1}) // if it was killed meanwhile, that is how the command ended
 	p.gate.Close()
-	text, readErr := io.ReadAll(p.fate) // ends when the process is the command, or dead
+	text, _ := io.ReadAll(p.fate) // ends when the process is the command, or dead
 	p.fate.Close()
-	if err != nil || readErr != nil || len(text) == 0 {
-		return nil // if it was killed, that is how the command ended
-	}
-	number, err := strconv.Atoi(string(text))
-	if err != nil {
+	number, _ := strconv.Atoi(string(text))
+	if number == 0 {
 		return nil
 	}
 	for {

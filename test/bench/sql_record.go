@@ -54,7 +54,7 @@ func (r *sqlRecorder) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // fullConn is what both drivers' connections can do and database/sql asks for.
-type fullConn interface {
+type fullConn interface { //nolint:interfacebloat // it is the drivers who decide
 	driver.Conn
 	driver.ConnBeginTx
 	driver.ConnPrepareContext

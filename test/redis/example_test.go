@@ -17,7 +17,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer server.Stop()
+	defer func() { _ = server.Stop() }()
 
 	ctx := context.Background()
 	store, err := redislock.Open(server.URL())

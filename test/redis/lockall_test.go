@@ -27,22 +27,8 @@ func TestLockAll(t *testing.T) {
 				apart := []string{"a" + protocol, "b" + protocol, "c" + protocol, "d" + protocol}
 				together := []string{"{" + protocol + "}a", "{" + protocol + "}b"}
 				if batcher, ok := store.(driver.BatchAcquirer); ok {
-					for kind, names := range map[string][]string{"apart": apart, "together": together} {
-						want := topology == "cluster" && kind == "apart"
-						reqs := make([]driver.Request, len(names))
-						for i, name := range names {
-							reqs[i] = driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
-						}
-						grants, err := batcher.AcquireAll(t.Context(), reqs)
-						if errors.Is(err, driver.ErrUnsupported) != want {
-							t.Errorf("AcquireAll of names that live %s: %v; unsupported should be %v", kind, err, want)
-						}
-						for _, grant := range grants {
-							if err := store.Release(t.Context(), grant); err != nil {
-								t.Error(err)
-							}
-						}
-					}
+					atOnce(t, store, batcher, apart, topology != "cluster")
+					atOnce(t, store, batcher, together, true)
 				}
 				for _, names := range [][]string{apart, together} {
 					held, err := rival.Lock(t.Context(), names[len(names)-1])
@@ -98,6 +84,24 @@ func TestManyNamesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := all.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// atOnce: these names can be taken in one step, or the store says that they cannot.
+func atOnce(t *testing.T, store driver.Store, batcher driver.BatchAcquirer, names []string, possible bool) {
+	t.Helper()
+	reqs := make([]driver.Request, len(names))
+	for i, name := range names {
+		reqs[i] = driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
+	}
+	grants, err := batcher.AcquireAll(t.Context(), reqs)
+	if possible != (err == nil) || errors.Is(err, driver.ErrUnsupported) == possible {
+		t.Errorf("AcquireAll of %q: %v; possible should be %v", names, err, possible)
+	}
+	for _, grant := range grants {
+		if err := store.Release(t.Context(), grant); err != nil {
 			t.Error(err)
 		}
 	}

@@ -24,11 +24,11 @@ type waiter struct {
 	done  chan struct{}
 }
 
-func waitFor(ctx context.Context, client *dlock.Client, name string, opts ...dlock.Option) *waiter {
+func waitFor(ctx context.Context, client *dlock.Client, name string) *waiter {
 	w := &waiter{done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.lease, w.err = client.Lock(ctx, name, opts...)
+		w.lease, w.err = client.Lock(ctx, name)
 		w.after = time.Now()
 	}()
 	return w
