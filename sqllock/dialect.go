@@ -79,6 +79,7 @@ const (
 	renew                        // [[name, owner, token, ttl]] -> name, owner of each that was renewed
 	renewed                      // the same list -> name, owner of each that is held; unless renew answers
 	release                      // name, owner, token or 0
+	pass                         // name, owner, token, the next owner, ttl, holder
 	breakLock                    // name, token
 	list                         // first name, limit -> name, token, holder, since, remaining, waiters
 	enqueue                      // name, owner, ttl

@@ -105,9 +105,11 @@ SELECT ?1, value, NULL, {now}, {now}, '' FROM {meta} WHERE ` + isFloor + ` LOCK 
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
 UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
 ORDER BY token DESC LIMIT 1`,
-		renew:     `UPDATE {locks} AS l JOIN ` + grants + ` SET l.expires = {now} + g.ttl WHERE ` + granted,
-		renewed:   `SELECT l.name, l.owner FROM {locks} AS l JOIN ` + grants + ` WHERE ` + granted,
-		release:   free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
+		renew:   `UPDATE {locks} AS l JOIN ` + grants + ` SET l.expires = {now} + g.ttl WHERE ` + granted,
+		renewed: `SELECT l.name, l.owner FROM {locks} AS l JOIN ` + grants + ` WHERE ` + granted,
+		release: free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
+		pass: `UPDATE {locks} SET token = token + 1, owner = ?4, since = {now}, expires = {now} + ?5, holder = ?6
+WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
 		breakLock: free + ` WHERE name = ?1 AND token = ?2 AND ` + held,
 		list: `SELECT name, token, holder, since, expires - {now},
 	(SELECT COUNT(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})

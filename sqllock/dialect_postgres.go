@@ -113,6 +113,8 @@ WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.toke
 RETURNING l.name, l.owner`,
 		release: tell(free + `
 WHERE name = ?1::text AND owner = ?2::text AND (?3::bigint = 0 OR token = ?3::bigint) AND expires > {now}`),
+		pass: `UPDATE {locks} SET token = token + 1, owner = ?4::text, since = {now}, expires = {now} + ?5::bigint, holder = ?6::text
+WHERE name = ?1::text AND owner = ?2::text AND token = ?3::bigint AND expires > {now}`,
 		breakLock: tell(free + ` WHERE name = ?1::text AND token = ?2::bigint AND ` + held),
 		list: `SELECT name, token, holder, since, expires - {now},
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})

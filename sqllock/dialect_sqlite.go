@@ -90,6 +90,8 @@ WHERE {locks}.name = g.name AND {locks}.owner = g.owner AND (g.token = 0 OR {loc
 RETURNING name, owner`,
 		release: `UPDATE {locks} SET owner = NULL, expires = {now}, holder = ''
 WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
+		pass: `UPDATE {locks} SET token = token + 1, owner = ?4, since = {now}, expires = {now} + ?5, holder = ?6
+WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
 		breakLock: `UPDATE {locks} SET owner = NULL, expires = {now}, holder = ''
 WHERE name = ?1 AND token = ?2 AND ` + held,
 		list: `SELECT name, token, holder, since, expires - {now},
