@@ -10,27 +10,20 @@ import (
 	"unicode"
 )
 
-// documents are the Markdown files below root, by their path from there.
-func documents(root string) (map[string]string, error) { return readAll(root, ".md") }
-
-// readAll reads the files below root whose names end like that, by their path.
-func readAll(root, ending string) (map[string]string, error) {
+// readAll reads the files whose names end like that, by their path.
+func readAll(files fs.FS, ending string) (map[string]string, error) {
 	found := make(map[string]string)
-	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, ".", func(at string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && at != root && isIgnored(entry.Name()):
-			return filepath.SkipDir
+		case entry.IsDir() && at != "." && isIgnored(entry.Name()):
+			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(at, ending):
 			return nil
 		}
-		text, err := os.ReadFile(at)
-		if err != nil {
-			return err
-		}
-		path, err := filepath.Rel(root, at)
-		found[filepath.ToSlash(path)] = string(text)
+		text, err := fs.ReadFile(files, at)
+		found[at] = string(text)
 		return err
 	})
 	return found, err

@@ -10,7 +10,7 @@ import (
 
 // TestLinksLeadSomewhere, in every document, to the heading if they name one.
 func TestLinksLeadSomewhere(t *testing.T) {
-	docs, err := documents(root)
+	docs, err := readAll(os.DirFS(root), ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +34,11 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 // TestSnippetsAreCode: what a document shows in Go is in a file that is compiled.
 func TestSnippetsAreCode(t *testing.T) {
-	docs, err := documents(root)
+	docs, err := readAll(os.DirFS(root), ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := readAll(root, ".go")
+	files, err := readAll(os.DirFS(root), ".go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestSnippetsAreCode(t *testing.T) {
 // TestVersionsAreThoseTested: docs/interop.md names every version that the tests
 // with other programs use.
 func TestVersionsAreThoseTested(t *testing.T) {
-	docs, err := documents(root)
+	docs, err := readAll(os.DirFS(root), ".md")
 	if err != nil {
 		t.Fatal(err)
 	}

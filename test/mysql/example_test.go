@@ -17,7 +17,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer server.Stop()
+	defer func() { _ = server.Stop() }()
 
 	ctx := context.Background()
 	db, err := sql.Open("mysql", "dlock:dlock@tcp("+server.Addr()+")/dlock")

@@ -18,7 +18,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer server.Stop()
+	defer func() { _ = server.Stop() }()
 
 	ctx := context.Background()
 	db, err := sql.Open("pgx", server.URL())

@@ -20,7 +20,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer server.Stop()
+	defer func() { _ = server.Stop() }()
 
 	ctx := context.Background()
 	store, err := redislock.Open(server.URL())
@@ -50,7 +50,7 @@ func Example_redlock() {
 		fmt.Println(err)
 		return
 	}
-	defer group.Stop()
+	defer func() { _ = group.Stop() }()
 	addrs := group.Addrs()
 
 	var members []driver.Store

@@ -23,7 +23,7 @@ func TestLeastPermissions(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "ACL SETUSER ") {
 			var words []any
-			for _, word := range strings.Fields(line) {
+			for word := range strings.FieldsSeq(line) {
 				words = append(words, strings.Trim(word, "'"))
 			}
 			rules = append(rules, words)
