@@ -52,7 +52,8 @@ func (s *Store) checkServers(ctx context.Context) driver.Finding {
 		return hidden("version", errors.New("no endpoint tells its status"))
 	}
 	slices.Sort(versions)
-	f.Message = "etcd " + strings.Join(slices.Compact(versions), ", ")
+	versions = slices.Compact(versions)
+	f.Message = "etcd " + strings.Join(versions, ", ")
 	switch oldest := slices.MinFunc(versions, compareVersions); {
 	case compareVersions(oldest, "3.4") < 0:
 		f.Level = driver.LevelProblem

@@ -10,6 +10,18 @@ import (
 	"github.com/dlock-go/dlock/fence"
 )
 
+// Names are checked before they become SQL.
+func ExampleNew() {
+	orders, err := fence.New(fence.Row{Dialect: fence.PostgreSQL, Table: "orders", Key: "id"})
+	fmt.Println(orders != nil, err)
+	_, err = fence.New(fence.Row{Dialect: fence.PostgreSQL, Table: "orders; DROP TABLE orders", Key: "id"})
+	fmt.Println(err)
+	_ = pay // which uses it
+	// Output:
+	// true <nil>
+	// fence: bad name "orders; DROP TABLE orders": letters, digits and _ are allowed, and no digit at the start
+}
+
 // pay is how an application writes a row under a lock.
 func pay(ctx context.Context, db *sql.DB, client *dlock.Client, orders *fence.Guard, id int) error {
 	lease, err := client.Lock(ctx, fmt.Sprintf("orders/%d", id))
@@ -25,16 +37,4 @@ func pay(ctx context.Context, db *sql.DB, client *dlock.Client, orders *fence.Gu
 		return fmt.Errorf("order %d was written by somebody else: %w", id, err)
 	}
 	return err
-}
-
-// Names are checked before they become SQL.
-func ExampleNew() {
-	_, err := fence.New(fence.Row{Dialect: fence.PostgreSQL, Table: "orders", Key: "id"})
-	fmt.Println(err)
-	_, err = fence.New(fence.Row{Dialect: fence.PostgreSQL, Table: "orders; DROP TABLE orders", Key: "id"})
-	fmt.Println(err)
-	_ = pay // which uses it
-	// Output:
-	// <nil>
-	// fence: bad name "orders; DROP TABLE orders": letters, digits and _ are allowed, and no digit at the start
 }

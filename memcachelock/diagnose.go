@@ -26,8 +26,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	return []driver.Finding{
 		checkVersion(stats["version"]),
 		checkCAS(settings["cas_enabled"]),
-		{Check: "persistence", Level: driver.LevelWarning, Message: "memcached keeps everything in memory: a restart frees all locks while " +
-			"their holders still believe in them. Good enough where two at once only waste work; check the fencing token where they do harm."},
+		checkPersistence(s.delay),
 		checkEviction(stats, settings),
 		checkClock(stats["time"], time.Now()),
 	}, nil
@@ -51,6 +50,17 @@ func checkCAS(enabled string) driver.Finding {
 		return driver.Finding{Check: "cas", Level: driver.LevelProblem, Message: "started with -C: nothing can be compared, and no lock is safe. Remove -C."}
 	}
 	return driver.Finding{Check: "cas", Level: driver.LevelOK, Message: "items can be compared before they are changed"}
+}
+
+func checkPersistence(delay time.Duration) driver.Finding {
+	f := driver.Finding{Check: "persistence", Level: driver.LevelWarning, Message: "memcached keeps everything in memory, and a restart frees all locks. " +
+		"After one no lock is given for as long as a TTL, so that nobody gets what another still believes in, if all who want a lock use the same TTL. " +
+		"Check the fencing token where two at once do harm."}
+	if delay < 0 {
+		f.Message = "memcached keeps everything in memory, and RestartDelay is negative: a restart gives locks away that their holders still believe in. " +
+			"Check the fencing token where two at once do harm."
+	}
+	return f
 }
 
 func checkEviction(stats, settings map[string]string) driver.Finding {

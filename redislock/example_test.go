@@ -46,6 +46,22 @@ func ExampleNew_sentinel() {
 	// false
 }
 
+// With Cluster, every lock is on the server that has its slot.
+func ExampleNew_cluster() {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"10.0.0.1:6379", "10.0.0.2:6379"}})
+	defer client.Close()
+	store, err := redislock.New(client, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+
+	fmt.Println(store.Traits().Fair)
+	// Output:
+	// true
+}
+
 // A URL says everything, and its errors contain no password.
 func ExampleOpen() {
 	store, err := redislock.Open("redis://app:secret@localhost:6379/0?protocol=plain")

@@ -173,6 +173,11 @@ func TestDiagnose(t *testing.T) {
 				t.Errorf("the diagnosis does not say %q: %s", want, text)
 			}
 		}
+		for _, f := range findings {
+			if f.Level == driver.LevelProblem {
+				t.Errorf("%s: nothing is wrong, and %s is a problem: %s", size, f.Check, f.Message)
+			}
+		}
 	}
 }
 

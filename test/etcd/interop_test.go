@@ -2,9 +2,12 @@ package etcd
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -175,6 +178,61 @@ func (e *etcdctl) unlock(t testing.TB) {
 		t.Errorf("ending etcdctl: %v", err)
 	}
 	_ = e.cmd.Wait() // its status is that it was told to end
+}
+
+// TestRevisionOfEtcdctlIsNoToken: what etcdctl tells its command is larger than the
+// token of who comes next, if it had to wait. What its key was created by is not.
+func TestRevisionOfEtcdctlIsNoToken(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	client := newClient(t, server.URL(), longTTL)
+	first := lockAnyhow(t, client, "orders")
+
+	ask := fmt.Sprintf("echo revision $ETCD_LOCK_REV; etcdctl --endpoints %s get $ETCD_LOCK_KEY -w fields", server.Addr())
+	cmd := exec.CommandContext(t.Context(), "etcdctl", "--endpoints", server.Addr(), "lock", "orders", "--", "sh", "-c", ask)
+	cmd.Env = []string{"ETCDCTL_API=3", "PATH=/usr/bin:/bin:/usr/local/bin"}
+	var output bytes.Buffer
+	cmd.Stdout = &output
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("etcdctl: %v (run `make servers` as root)", err)
+	}
+	eventually(t, "etcdctl waits", func() bool { return waitersOf(client, "orders") == 1 })
+	third := make(chan *dlock.Lease, 1)
+	go func() {
+		lease, err := client.Lock(t.Context(), "orders", dlock.WithFair())
+		if err != nil {
+			t.Errorf("Lock: %v", err)
+		}
+		third <- lease
+	}()
+	eventually(t, "dlock waits behind it", func() bool { return waitersOf(client, "orders") == 2 })
+	unlock(t, first)
+
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("etcdctl: %v", err)
+	}
+	revision, created := numberAfter(t, output.String(), "revision "), numberAfter(t, output.String(), `"CreateRevision" : `)
+	lease := <-third
+	if lease == nil {
+		t.FailNow()
+	}
+	next := int64(lease.Token())
+	unlock(t, lease)
+	if !(created < next && next < revision) {
+		t.Errorf("etcdctl's key was created by %d, it tells %d, and the next token is %d: docs/interop.md says otherwise", created, revision, next)
+	}
+}
+
+// numberAfter finds a number in what a program has written.
+func numberAfter(t testing.TB, text, label string) int64 {
+	t.Helper()
+	_, rest, _ := strings.Cut(text, label)
+	word, _, _ := strings.Cut(rest, "\n")
+	number, err := strconv.ParseInt(word, 10, 64)
+	if err != nil {
+		t.Fatalf("no number follows %q in %q", label, text)
+	}
+	return number
 }
 
 // TestNotStarved: where others queue all the time, dlock gets its turn.

@@ -6,11 +6,15 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock/test/examples"
 )
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(quiet{})
-	os.Exit(m.Run())
+	status := m.Run()
+	examples.Remove()
+	os.Exit(status)
 }
 
 // quiet drops what go-redis writes about servers that are dead on purpose.

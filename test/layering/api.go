@@ -15,6 +15,9 @@ import (
 	"strings"
 )
 
+// programs are the folders that nobody imports.
+var programs = []string{"cmd", "examples", "test"}
+
 // publicFolders are the folders below root with packages that others can import,
 // of whichever module.
 func publicFolders(root string) ([]string, error) {
@@ -27,8 +30,8 @@ func publicFolders(root string) ([]string, error) {
 			if isIgnored(entry.Name()) || entry.Name() == "internal" {
 				return filepath.SkipDir
 			}
-			if parent := filepath.Dir(at); parent == root && (entry.Name() == "cmd" || entry.Name() == "test") {
-				return filepath.SkipDir // nobody imports them
+			if parent := filepath.Dir(at); parent == root && slices.Contains(programs, entry.Name()) {
+				return filepath.SkipDir
 			}
 		}
 		if sources, err := filepath.Glob(filepath.Join(at, "*.go")); err != nil || len(sources) == 0 {

@@ -1,6 +1,7 @@
-// Package layering holds two promises about the whole repository that no
-// compiler checks: imports point down only, and the exported API of the root
-// module is the one that was reviewed, in the files of the folder api.
+// Package layering holds promises about the whole repository that no compiler
+// checks: imports point down only; the exported API is the one that was reviewed, in
+// the files of the folder api; a claim in a document names a test that exists, a
+// link leads somewhere, and what is shown in Go is compiled.
 //
 // After an intended change of the API:
 //

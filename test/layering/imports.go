@@ -54,6 +54,12 @@ var layers = []layer{
 		thirdParty: true,
 	},
 	{
+		name:       "examples",
+		folders:    []string{"examples"},
+		may:        []string{"driver", "fence", "dlock", "store", "client store"}, // what users have
+		thirdParty: true,
+	},
+	{
 		name:       "test",
 		folders:    []string{"test"},
 		may:        []string{"driver", "internal", "fence", "dlock", "kit", "store", "client store"},

@@ -19,7 +19,7 @@ func TestImportsPointDown(t *testing.T) {
 	for _, f := range files {
 		seen[f.folder] = true
 	}
-	for _, folder := range []string{".", "driver", "memlock", "cmd/dlock", "test/layering"} {
+	for _, folder := range []string{".", "driver", "memlock", "cmd/dlock", "examples/charge", "test/layering"} {
 		if !seen[folder] {
 			t.Fatalf("no Go file was found in %s: this test looks in the wrong place", folder)
 		}
@@ -61,6 +61,9 @@ func TestViolationsAreFound(t *testing.T) {
 		{"cmd/dlock", "main.go", module + "/cmd/dlock/internal/ui", ""},
 		{"cmd/dlock", "main.go", module + "/test/servers", "must not know the test layer"},
 		{"cmd/dlock", "main_test.go", module + "/test/servers", "must not know the test layer"},
+		{"examples/charge", "main.go", module + "/fence", ""},
+		{"examples/charge", "main.go", module + "/internal/clock", "must not know the internal layer"},
+		{"examples/charge", "main.go", module + "/test/servers", "must not know the test layer"},
 		{"test/bench", "main.go", module + "/test/servers", ""},
 		{"test/bench", "main.go", module + "/cmd/dlock", "must not know the command layer"},
 		{"newstore", "newstore.go", "context", "no layer has this folder"},

@@ -1,0 +1,170 @@
+// Command charge is a service that must not charge an order twice, however many
+// copies of it run and whatever happens to one of them. The lock in Redis keeps
+// two from doing the same work at once. It cannot stop one that was paused for
+// longer than its lease; the row in PostgreSQL, which remembers the largest token
+// that wrote it, can.
+//
+//	go run ./charge --redis redis://localhost:6379 --db postgres://app@localhost/shop --prices http://localhost:8081
+//	curl -X POST localhost:8080/orders/42/charge
+//
+// The tables:
+//
+//	CREATE TABLE orders (id INT PRIMARY KEY, paid BOOLEAN NOT NULL DEFAULT false, fence BIGINT NOT NULL DEFAULT 0);
+//	CREATE TABLE charges (order_id INT NOT NULL, amount INT NOT NULL);
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/redislock"
+	_ "github.com/jackc/pgx/v5/stdlib"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8080", "address to serve")
+	redis := flag.String("redis", "redis://localhost:6379", "where the locks are")
+	database := flag.String("db", "postgres://localhost/shop", "where the orders are")
+	prices := flag.String("prices", "http://localhost:8081", "the service that knows what an order costs")
+	ttl := flag.Duration("ttl", dlock.DefaultTTL, "how long the lock of a service that died stays")
+	flag.Parse()
+	if err := run(*listen, *redis, *database, *prices, *ttl); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(listen, redis, database, prices string, ttl time.Duration) error {
+	store, err := redislock.Open(redis)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	locks := dlock.New(store, &dlock.Options{TTL: ttl})
+	defer locks.Close()
+	db, err := sql.Open("pgx", database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	orders, err := fence.New(fence.Row{Dialect: fence.PostgreSQL, Table: "orders", Key: "id"})
+	if err != nil {
+		return err
+	}
+	return serve(listen, &shop{locks, db, orders, prices})
+}
+
+// serve answers until it is told to end, and then lets begun requests finish.
+func serve(listen string, s *shop) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening on", listener.Addr())
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{id}/charge", s.handleCharge)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) })
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+type shop struct {
+	locks  *dlock.Client
+	db     *sql.DB
+	orders *fence.Guard // of the table orders
+	prices string
+}
+
+// charge takes the money for an order, unless that was done before.
+func (s *shop) charge(ctx context.Context, order int) error {
+	lease, err := s.locks.Lock(ctx, fmt.Sprintf("orders/%d", order), dlock.WithWait(10*time.Second))
+	if err != nil {
+		return err
+	}
+	defer lease.Unlock(ctx) //nolint:errcheck // The row has said already whether the lock was lost.
+	err = s.chargeOnce(lease, order)
+	if err != nil && errors.Is(context.Cause(lease.Context()), dlock.ErrLost) {
+		return dlock.ErrLost // whatever it was that noticed
+	}
+	return err
+}
+
+func (s *shop) chargeOnce(lease *dlock.Lease, order int) error {
+	ctx := lease.Context() // done when the lock is not ours any more, so that nothing goes on for nobody
+	var paid bool
+	if err := s.db.QueryRowContext(ctx, "SELECT paid FROM orders WHERE id = $1", order).Scan(&paid); err != nil || paid {
+		return err
+	}
+	amount, err := s.price(ctx, order)
+	if err != nil {
+		return err
+	}
+	// Whoever was paused somewhere above comes here with a token that is too small.
+	return s.orders.Do(ctx, s.db, order, lease.Token(), func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO charges (order_id, amount) VALUES ($1, $2)", order, amount); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE orders SET paid = true WHERE id = $1", order)
+		return err
+	})
+}
+
+// price asks another service, which may take its time.
+//
+// A call that moves money would not be protected by the row, which is not asked:
+// such a service needs a key of its own to recognize what it has done already.
+func (s *shop) price(ctx context.Context, order int) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/%d", s.prices, order), nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 20))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text))
+}
+
+func (s *shop) handleCharge(w http.ResponseWriter, r *http.Request) {
+	order, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil {
+		http.Error(w, "the number of the order is none", http.StatusBadRequest)
+		return
+	}
+	switch err := s.charge(r.Context(), order); {
+	case err == nil:
+		fmt.Fprintln(w, "paid")
+	case errors.Is(err, sql.ErrNoRows):
+		http.Error(w, "no such order", http.StatusNotFound)
+	case errors.Is(err, fence.ErrStale), errors.Is(err, dlock.ErrLost):
+		http.Error(w, "the lock was lost: ask again", http.StatusConflict)
+	case errors.Is(err, dlock.ErrHeld):
+		http.Error(w, "the order is being charged: ask again", http.StatusConflict)
+	default:
+		log.Print(err)
+		http.Error(w, "not now: ask again", http.StatusServiceUnavailable)
+	}
+}

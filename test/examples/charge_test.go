@@ -1,0 +1,208 @@
+package examples
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+const (
+	// chargeTTL is how long the lock of a service that was paused stays.
+	chargeTTL = 2 * time.Second
+
+	limit = 30 * time.Second
+)
+
+// TestCharge: an order is charged once, however many services are asked to.
+func TestCharge(t *testing.T) {
+	t.Parallel()
+	shop := openShop(t)
+	close(shop.answer)
+	services := []*service{shop.start(t), shop.start(t), shop.start(t)}
+	const requests = 24
+	answers := make(chan string, requests)
+	for i := range requests {
+		go func() { answers <- services[i%len(services)].charge(t.Context(), 1) }()
+	}
+	for range requests {
+		if got := <-answers; got != "200 paid" {
+			t.Errorf("an answer is %q; want that it is paid", got)
+		}
+	}
+	if n := shop.charges(t, 1); n != 1 {
+		t.Errorf("the order was charged %d times", n)
+	}
+	if got := services[0].charge(t.Context(), 2); got != "404 no such order" {
+		t.Errorf("an order that does not exist: %q", got)
+	}
+}
+
+// TestChargeByAPausedService: a service that is paused until its lock is another's
+// charges nothing when it goes on.
+func TestChargeByAPausedService(t *testing.T) {
+	t.Parallel()
+	shop := openShop(t)
+	paused, other := shop.start(t), shop.start(t)
+	answer := make(chan string, 1)
+	go func() { answer <- paused.charge(t.Context(), 1) }()
+	select {
+	case <-shop.asked: // it has the lock, has seen that nobody has paid, and wants to know the price
+	case <-time.After(limit):
+		t.Fatal("the service does not ask for the price")
+	}
+	paused.signal(t, syscall.SIGSTOP)
+	close(shop.answer) // which it gets when it goes on
+	if got := other.charge(t.Context(), 1); got != "200 paid" {
+		t.Errorf("the other service answers %q", got)
+	}
+	paused.signal(t, syscall.SIGCONT)
+	select {
+	case got := <-answer:
+		if got != "409 the lock was lost: ask again" {
+			t.Errorf("the service that was paused answers %q", got)
+		}
+	case <-time.After(limit):
+		t.Fatal("the service that was paused does not answer")
+	}
+	if n := shop.charges(t, 1); n != 1 {
+		t.Errorf("the order was charged %d times", n)
+	}
+}
+
+// shop is what the services share.
+type shop struct {
+	redis, database, prices string
+	db                      *sql.DB
+	asked                   chan struct{} // gets a value for each question for a price
+	answer                  chan struct{} // closed when the first of them may be answered; the others are at once
+}
+
+func openShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{
+		redis:    servers.Run(t, servers.Redis).URL(),
+		database: servers.Run(t, servers.Postgres).URL(),
+		asked:    make(chan struct{}, 100),
+		answer:   make(chan struct{}),
+	}
+	db, err := sql.Open("pgx", s.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	s.db = db
+	for _, statement := range append(tables(t), "INSERT INTO orders (id) VALUES (1)") {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	var later atomic.Bool
+	prices := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.asked <- struct{}{}
+		if !later.Swap(true) {
+			<-s.answer
+		}
+		fmt.Fprint(w, "100")
+	}))
+	t.Cleanup(prices.Close)
+	s.prices = prices.URL
+	return s
+}
+
+// tables are the statements in the documentation of the example.
+func tables(t *testing.T) []string {
+	t.Helper()
+	source, err := os.ReadFile(Folder + "/charge/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var statements []string
+	for line := range strings.Lines(string(source)) {
+		if _, statement, found := strings.Cut(line, "//\tCREATE TABLE"); found {
+			statements = append(statements, "CREATE TABLE"+statement)
+		}
+	}
+	if len(statements) != 2 {
+		t.Fatalf("the example creates %d tables: %q", len(statements), statements)
+	}
+	return statements
+}
+
+func (s *shop) charges(t *testing.T, order int) (n int) {
+	t.Helper()
+	if err := s.db.QueryRowContext(t.Context(), "SELECT count(*) FROM charges WHERE order_id = $1", order).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// service is one process.
+type service struct {
+	cmd *exec.Cmd
+	url string
+}
+
+func (s *shop) start(t *testing.T) *service {
+	t.Helper()
+	cmd := Command(t, "charge", "--listen", "127.0.0.1:0", "--redis", s.redis, "--db", s.database, "--prices", s.prices, "--ttl", chargeTTL.String())
+	cmd.Stderr = os.Stderr
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // its status is that it was killed
+	})
+	line, err := bufio.NewReader(output).ReadString('\n')
+	address, found := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if !found {
+		t.Fatalf("the service says %q, %v", line, err)
+	}
+	return &service{cmd, "http://" + address}
+}
+
+func (s *service) signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// charge returns the status and the text of the answer.
+func (s *service) charge(ctx context.Context, order int) string {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/orders/%d/charge", s.url, order), nil)
+	if err != nil {
+		return err.Error()
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(text)))
+}

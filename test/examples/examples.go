@@ -1,0 +1,51 @@
+// Package examples runs the programs of the folder examples.
+package examples
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Folder is where the examples are, seen from a package of this module.
+const Folder = "../../examples"
+
+// built is the folder with the programs.
+var built string
+
+// programs builds all of them, once.
+var programs = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "dlock-examples-")
+	if err != nil {
+		return "", err
+	}
+	built = folder
+	cmd := exec.Command("go", "build", "-o", folder, "./...")
+	cmd.Dir = Folder
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", errors.Join(fmt.Errorf("building the examples: %w", err), errors.New(string(output)))
+	}
+	return folder, nil
+})
+
+// Remove removes what was built, when all tests are over.
+func Remove() {
+	if built != "" {
+		_ = os.RemoveAll(built) // in a temporary folder anyway
+	}
+}
+
+// Command is an example, not yet started. It is killed when the test is over.
+func Command(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	folder, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.CommandContext(t.Context(), filepath.Join(folder, name), args...)
+}

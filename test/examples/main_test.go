@@ -1,0 +1,15 @@
+package examples
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dlock-go/dlock/test/command"
+)
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	Remove()
+	command.Remove()
+	os.Exit(status)
+}
