@@ -20,6 +20,7 @@ need default-jre-headless java
 need zookeeper /usr/share/java/zookeeper.jar
 need etcd-server etcd
 need etcd-client etcdctl
+need nginx nginx /usr/sbin/nginx
 need faketime '/usr/lib/*/faketime/libfaketime.so.1'
 
 install_needed servers "make servers"

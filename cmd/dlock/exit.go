@@ -13,7 +13,7 @@ import (
 // what commands usually return.
 const (
 	exitOK            = 0
-	exitNo            = 1   // show: not held; break: not held with that token; doctor: a problem
+	exitNo            = 1   // show: not held; break: not held with that token; doctor: a problem; demo: with a lock it went wrong too
 	exitUsage         = 64  // EX_USAGE
 	exitUnavailable   = 69  // EX_UNAVAILABLE
 	exitNotAcquired   = 75  // EX_TEMPFAIL
@@ -26,7 +26,7 @@ const (
 const exitStatusHelp = `Exit status:
   The status of COMMAND passes through; 128+n when signal n ended it.
     1  the answer is no (show: not held; break: not held with that token;
-       doctor: found a problem)
+       doctor: found a problem; demo: it went wrong with a lock too)
    64  wrong usage
    69  the store cannot be reached or used
    75  the lock was not acquired (exec can choose another, -E)

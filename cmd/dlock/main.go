@@ -12,6 +12,8 @@ func main() {
 		os.Exit(guard(os.Stdin))
 	case isStarter(os.Args):
 		os.Exit(starter(os.Args))
+	case isDemoProcess(os.Args):
+		os.Exit(demoProcess(os.Args, os.Stdin, os.Stdout))
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

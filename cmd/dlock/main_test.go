@@ -179,9 +179,14 @@ func (b *bench) dlock(args ...string) result {
 
 func runToEnd(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
+	return runWithin(t, cmd, patient)
+}
+
+func runWithin(t *testing.T, cmd *exec.Cmd, most time.Duration) result {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	limit := time.AfterFunc(patient, func() { _ = cmd.Process.Kill() })
+	limit := time.AfterFunc(most, func() { _ = cmd.Process.Kill() })
 	defer limit.Stop()
 	var exit *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {

@@ -5,6 +5,7 @@ package main
 import (
 	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -58,6 +59,10 @@ func guard(io.Reader) int { return 0 }
 func isStarter([]string) bool { return false }
 
 func starter([]string) int { return 0 }
+
+func executable() (string, error) { return os.Executable() }
+
+func childAttributes() *syscall.SysProcAttr { return nil }
 
 func isTerminal(*os.File) bool { return false }
 

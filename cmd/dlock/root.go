@@ -21,7 +21,8 @@ Store URLs (--store, or else $` + storeVariable + `):
 ` + exitStatusHelp,
 		Example: `  dlock exec nightly -- ./backup.sh          # waits for its turn
   dlock exec -n nightly -- ./backup.sh       # or gives up at once, status 75
-  dlock ls                                   # who holds what`,
+  dlock ls                                   # who holds what
+  dlock demo oversell                        # what a lock is good for`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       readVersion().Version,
@@ -35,6 +36,7 @@ Store URLs (--store, or else $` + storeVariable + `):
 		a.showCommand(),
 		a.breakCommand(),
 		a.doctorCommand(),
+		a.demoCommand(),
 		a.versionCommand(),
 	)
 	return root

@@ -12,6 +12,25 @@ type column struct {
 	title string
 	right bool // aligned to the right: numbers
 	style style
+	// judge picks the style by what a cell says, instead of style. It may be nil.
+	judge func(cell string) style
+}
+
+func (c *column) styleOf(cell string) style {
+	if c.judge != nil {
+		return c.judge(cell)
+	}
+	return c.style
+}
+
+// expected judges cells that are to say something, green or red.
+func expected(want string) func(cell string) style {
+	return func(cell string) style {
+		if cell == want {
+			return green
+		}
+		return red
+	}
 }
 
 // table collects rows and prints them aligned. Cells must be harmless already.
@@ -36,7 +55,7 @@ func (t *table) print(w io.Writer, p painter) error {
 	var b strings.Builder
 	t.line(&b, titles, widths, func(int) style { return bold }, p)
 	for _, row := range t.rows {
-		t.line(&b, row, widths, func(i int) style { return t.columns[i].style }, p)
+		t.line(&b, row, widths, func(i int) style { return t.columns[i].styleOf(row[i]) }, p)
 	}
 	_, err := fmt.Fprint(w, b.String())
 	return outputFailed(err)

@@ -50,7 +50,7 @@ var layers = []layer{
 	{
 		name:       "command",
 		folders:    []string{"cmd"},
-		may:        []string{"driver", "internal", "dlock", "store", "client store"},
+		may:        []string{"driver", "internal", "fence", "dlock", "store", "client store"},
 		thirdParty: true,
 	},
 	{

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
+)
+
+var guardCaptions = map[oversell.Guard]string{
+	oversell.None:   "no lock",
+	oversell.Local:  "a mutex in\neach process",
+	oversell.Dlock:  "one lock for\nall processes",
+	oversell.Fenced: "the same, and the\nrow checks its token",
+}
+
+// timeline turns a result into a drawing. Its time begins with the first visit.
+func (s *oversellShow) timeline(r *oversell.Result) timeline.Run {
+	run := timeline.Run{
+		Name:    string(r.Guard),
+		Caption: guardCaptions[r.Guard],
+		Verdict: fmt.Sprintf("%s left\n%d sold of %d", strings.Replace(strconv.Itoa(r.FinalStock), "-", "\u2212", 1), r.Sold, s.flags.stock),
+		Bad:     r.FinalStock < 0,
+		Stock:   s.flags.stock,
+	}
+	begin, end := int64(0), int64(0)
+	for _, visits := range r.Visits {
+		for _, v := range visits {
+			if begin == 0 || v.From < begin {
+				begin = v.From
+			}
+			end = max(end, v.To)
+		}
+	}
+	since := func(at int64) time.Duration { return time.Duration(at - begin) }
+	for lane, visits := range r.Visits {
+		run.Lanes = append(run.Lanes, fmt.Sprintf("process %d", lane+1))
+		for _, v := range visits {
+			run.Spans = append(run.Spans, timeline.Span{Lane: lane, From: since(v.From), To: since(v.To), Label: visitLabel(lane, v, since)})
+			if v.Sold != 0 {
+				run.Sales = append(run.Sales, since(v.Sold))
+			}
+		}
+	}
+	slices.Sort(run.Sales)
+	run.Length = since(end)
+	return run
+}
+
+func visitLabel(lane int, v oversell.Visit, since func(int64) time.Duration) string {
+	what := "sold nothing"
+	if v.Sold != 0 {
+		what = "sold one"
+	}
+	label := fmt.Sprintf("process %d, %.3f s to %.3f s, %s", lane+1, since(v.From).Seconds(), since(v.To).Seconds(), what)
+	if v.Token != 0 {
+		label += fmt.Sprintf(", token %d", v.Token)
+	}
+	return label
+}
+
+// openFiles finds out that a file cannot be written before anything is run.
+func (s *oversellShow) openFiles() error {
+	if err := s.html.open(s.flags.html); err != nil {
+		return err
+	}
+	if err := s.svg.open(s.flags.svg); err != nil {
+		s.html.close()
+		return err
+	}
+	return nil
+}
+
+func (s *oversellShow) closeFiles() {
+	s.html.close()
+	s.svg.close()
+}
+
+// write writes the files that were asked for.
+func (s *oversellShow) write() error {
+	if err := s.svg.write(timeline.SVG(s.runs)); err != nil {
+		return err
+	}
+	header := make([]string, len(oversellColumns))
+	for i, c := range oversellColumns {
+		header[i] = strings.ToLower(c.title)
+	}
+	return s.html.write(timeline.HTML(timeline.Page{
+		Title: "dlock demo oversell",
+		Intro: []string{
+			fmt.Sprintf("%d clients sent %d requests each to %d processes that sell the same stock of %d. Each request reads the stock, thinks, and then writes it. A bar is the time that a request was inside, from before the read to after the write.",
+				s.flags.clients, s.flags.requests, s.flags.processes, s.flags.stock),
+			fmt.Sprintf("The stock is in %s, the locks are in %s.", s.database, s.store),
+		},
+		Header: header,
+		Marked: markedColumn,
+		Table:  s.rows,
+		Runs:   s.runs,
+	}))
+}

@@ -1,0 +1,110 @@
+package oversell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// load is many clients at once, each of which sends one request after the other.
+type load struct {
+	clients  int
+	requests int // of each client
+	dial     func(ctx context.Context) (net.Conn, error)
+	done     func(sold bool) // called after each request, by many goroutines
+}
+
+// tally is what the clients have seen.
+type tally struct {
+	sold, soldOut, refused int
+	waits                  []time.Duration // for the answers, sorted
+	elapsed                time.Duration
+}
+
+// run returns when all requests are answered, or the first one failed.
+func (l *load) run(ctx context.Context) (*tally, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: l.clients,
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) },
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	t := &tally{}
+	start := time.Now()
+	for range l.clients {
+		all.Go(func() {
+			for range l.requests {
+				status, wait, err := request(ctx, client)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				mu.Lock()
+				t.note(status, wait)
+				mu.Unlock()
+				l.done(status == statusSold)
+			}
+		})
+	}
+	all.Wait()
+	t.elapsed = time.Since(start)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	slices.Sort(t.waits)
+	return t, nil
+}
+
+// request buys one. It fails if the shop cannot say what became of it.
+func request(ctx context.Context, client *http.Client) (status int, wait time.Duration, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://shop/stock/reduce?id=%d", productID), nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	begun := time.Now()
+	answer, err := client.Do(r)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	wait = time.Since(begun)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case answer.StatusCode == statusSold, answer.StatusCode == statusSoldOut, answer.StatusCode == statusRefused:
+		return answer.StatusCode, wait, nil
+	}
+	return 0, 0, errors.New(strings.TrimSpace(string(text)))
+}
+
+func (t *tally) note(status int, wait time.Duration) {
+	t.waits = append(t.waits, wait)
+	switch status {
+	case statusSold:
+		t.sold++
+	case statusSoldOut:
+		t.soldOut++
+	default:
+		t.refused++
+	}
+}
+
+// percentile is the wait that p of 100 requests did not exceed.
+func (t *tally) percentile(p int) time.Duration {
+	if len(t.waits) == 0 {
+		return 0
+	}
+	return t.waits[min(len(t.waits)*p/100, len(t.waits)-1)]
+}

@@ -1,0 +1,141 @@
+package oversell
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// FindNginx returns the path of nginx.
+func FindNginx() (string, error) {
+	path, err := exec.LookPath("nginx")
+	if err != nil {
+		return "", errors.New("there is no nginx in the PATH (Debian has it in /usr/sbin): install it, or leave out --nginx for the built-in proxy")
+	}
+	return path, nil
+}
+
+// nginx is the balancer of the article.
+type nginx struct {
+	socket string
+	cmd    *exec.Cmd
+	ended  chan struct{}
+}
+
+// One process, so that there is one round robin. Nothing is sent twice: a sale that
+// was made and not answered would be made again.
+const nginxConfig = `daemon off;
+master_process off;
+pid "%[1]s/nginx.pid";
+error_log "%[1]s/error.log";
+events { worker_connections 1024; }
+http {
+	access_log off;
+	client_body_temp_path "%[1]s/body";
+	proxy_temp_path "%[1]s/proxy";
+	fastcgi_temp_path "%[1]s/fastcgi";
+	uwsgi_temp_path "%[1]s/uwsgi";
+	scgi_temp_path "%[1]s/scgi";
+	upstream shops {
+%[2]s		keepalive %[3]d;
+	}
+	server {
+		listen "unix:%[1]s/nginx.sock";
+		location / {
+			proxy_pass http://shops;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+			proxy_next_upstream off;
+		}
+	}
+}
+`
+
+// nginxLimit is how long nginx may take to begin and to end.
+const nginxLimit = 5 * time.Second
+
+// startNginx runs nginx on a socket in folder, which needs no free port.
+func startNginx(ctx context.Context, program, folder string, attributes *syscall.SysProcAttr, shops []string, clients int) (*nginx, error) {
+	var upstream strings.Builder
+	for _, shop := range shops {
+		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=0;\n", shop)
+	}
+	config := filepath.Join(folder, "nginx.conf")
+	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, folder, upstream.String(), clients), 0o600); err != nil {
+		return nil, err
+	}
+	var said bytes.Buffer
+	n := &nginx{
+		socket: filepath.Join(folder, "nginx.sock"),
+		cmd:    exec.Command(program, "-p", folder, "-c", config),
+		ended:  make(chan struct{}),
+	}
+	n.cmd.Stdout, n.cmd.Stderr = &said, &said
+	n.cmd.SysProcAttr = attributes
+	started := make(chan error)
+	go func() {
+		defer close(n.ended)
+		// It may be told to die with the thread that started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := n.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = n.cmd.Wait() // it was ended, or its log says why it has ended
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", program, err)
+	}
+	if err := n.ready(ctx); err != nil {
+		n.close()
+		log, _ := os.ReadFile(filepath.Join(folder, "error.log")) // if there is one
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()+string(log)))
+	}
+	return n, nil
+}
+
+// ready waits until nginx listens.
+func (n *nginx) ready(ctx context.Context) error {
+	limit := time.NewTimer(nginxLimit)
+	defer limit.Stop()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if conn, err := n.dial(ctx); err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-again.C:
+		case <-n.ended:
+			return errors.New("nginx has ended")
+		case <-limit.C:
+			return errors.New("nginx does not answer")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (n *nginx) dial(ctx context.Context) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "unix", n.socket)
+}
+
+func (n *nginx) close() {
+	_ = n.cmd.Process.Signal(syscall.SIGTERM) // or it is gone
+	select {
+	case <-n.ended:
+	case <-time.After(nginxLimit):
+		_ = n.cmd.Process.Kill()
+		<-n.ended
+	}
+}
