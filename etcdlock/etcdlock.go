@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -31,6 +32,7 @@ type Store struct {
 	leaser pb.LeaseClient
 	status pb.MaintenanceClient
 	prefix string
+	clock  *clock.Clock
 	owned  io.Closer // a client that Close closes; nil if it is the caller's
 
 	ctx    context.Context // of all that goes on in the background
@@ -83,6 +85,7 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 		leaser:    clientv3.RetryLeaseClient(client),
 		status:    pb.NewMaintenanceClient(client.ActiveConnection()),
 		prefix:    opts.Prefix,
+		clock:     clock.New(),
 		leases:    make(map[int64]*lease),
 		all:       make(map[*lease]struct{}),
 		holds:     make(map[identity]*hold),
@@ -104,6 +107,7 @@ func (s *Store) Traits() driver.Traits {
 		Store:            "etcd",
 		Fencing:          driver.FencingStrong,
 		Fair:             true,
+		Queues:           true,
 		WatchesExpiry:    true,
 		SessionBound:     true,
 		ReportsLoss:      true,
