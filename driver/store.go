@@ -80,7 +80,7 @@ type Request struct {
 	// place until then, but at most for TTL after the last attempt, so that a
 	// dead waiter blocks nobody for long. A fair attempt without Queue leaves
 	// no place behind and fails while anybody queues. Without Fair only stores
-	// with Traits.Queues see it, and keep a place in the same way, as they do
+	// with Traits.Queues see it: they may keep a place in the same way, and do
 	// for whoever watches.
 	Queue bool
 

@@ -13,7 +13,7 @@ type Traits struct {
 	// Fair says that Request.Fair is honoured.
 	Fair bool
 
-	// Queues says that whoever waits has a place in the store's queue, so that
+	// Queues says that whoever waits has a place in the store's queue, and that
 	// Request.Queue means something without Request.Fair too.
 	Queues bool
 

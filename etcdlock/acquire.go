@@ -144,7 +144,9 @@ func (s *Store) question(h *hold, req *driver.Request) (q question, ok bool) {
 	put := func(more ...clientv3.OpOption) clientv3.Op {
 		return clientv3.OpPut(h.key, req.Holder.Encode(), append(more, clientv3.WithLease(h.lease.id))...)
 	}
-	if req.Queue || s.waiting[h.identity] != nil {
+	// Where nobody has waited lately the lock is likely to be free, and a shorter
+	// question will do.
+	if s.waiting[h.identity] != nil || req.Queue && (req.Fair || s.topics[h.name] != nil) {
 		return enqueue(queue, h.key, put), true
 	}
 	return take(queue, h.key, put), true

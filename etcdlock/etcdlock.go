@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/crew"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -35,6 +36,7 @@ type Store struct {
 	clock  *clock.Clock
 	owned  io.Closer // a client that Close closes; nil if it is the caller's
 
+	crew   *crew.Crew
 	ctx    context.Context // of all that goes on in the background
 	cancel context.CancelFunc
 	work   sync.WaitGroup // begun only while not closed
@@ -62,6 +64,9 @@ type identity struct {
 	owner driver.Owner
 }
 
+// idleWorkers is how many goroutines stay for the next calls.
+const idleWorkers = 64
+
 // New returns a store over a client, which stays the caller's: Close does not
 // close it. A nil opts is fine. It makes no calls.
 //
@@ -86,6 +91,7 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 		status:    pb.NewMaintenanceClient(client.ActiveConnection()),
 		prefix:    opts.Prefix,
 		clock:     clock.New(),
+		crew:      crew.New(idleWorkers),
 		leases:    make(map[int64]*lease),
 		all:       make(map[*lease]struct{}),
 		holds:     make(map[identity]*hold),
@@ -132,6 +138,7 @@ func (s *Store) Close() error {
 		s.mu.Unlock()
 		s.cancel()
 		s.work.Wait()
+		s.crew.Dismiss()
 		s.revokeAll()
 		if s.owned != nil {
 			s.err = s.owned.Close()
@@ -200,6 +207,10 @@ func (s *Store) backgroundLocked(f func()) bool {
 	if s.closed {
 		return false
 	}
-	s.work.Go(f)
+	s.work.Add(1)
+	s.crew.Go(func() {
+		defer s.work.Done()
+		f()
+	})
 	return true
 }

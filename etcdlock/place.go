@@ -58,12 +58,13 @@ func (s *Store) known(h *hold, req *driver.Request) (outcome, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waits := s.waiting[h.identity]
-	if waits == nil || h.lease == nil || h.revision == 0 || h.held {
+	if waits == nil {
 		return outcome{}, false
 	}
 	first := waits.first
 	waits.first = false
 	switch {
+	case h.lease == nil || h.revision == 0 || h.held:
 	case h.place.isFirst() && !h.lease.gone && s.age(h.lease) < h.lease.room():
 		return outcome{grant: s.granted(h, req, answer{revision: h.revision})}, true
 	case first && !h.place.stale && len(h.place.ahead) > 0:

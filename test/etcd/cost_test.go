@@ -97,8 +97,8 @@ func TestHandoverIsCheap(t *testing.T) {
 	}
 }
 
-// TestPlaceWithoutFair: an attempt that is to be repeated leaves a place, which ends
-// with Release.
+// TestPlaceWithoutFair: where others have waited, an attempt that is to be repeated
+// leaves a place, which ends with Release.
 func TestPlaceWithoutFair(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, servers.Run(t, servers.Etcd).URL())
@@ -106,6 +106,11 @@ func TestPlaceWithoutFair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stop, err := store.(driver.Watcher).Watch(t.Context(), request("x"), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
 	next := request("x")
 	next.Queue = true
 	for range 2 {
