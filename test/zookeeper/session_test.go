@@ -233,13 +233,57 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 
 func watchCount(t testing.TB, server *servers.Server) int {
 	t.Helper()
+	return figure(t, server, "zk_watch_count")
+}
+
+// figure is one of those that the server counts. Asking for it is counted as a packet.
+func figure(t testing.TB, server *servers.Server, name string) int {
+	t.Helper()
 	figures, err := server.Monitor(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(figures["zk_watch_count"])
+	n, err := strconv.Atoi(figures[name])
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestHandoverIsCheap: who waits creates its node by the first attempt, looks who is
+// before it and watches, and has the lock when the watch says so, without asking.
+func TestHandoverIsCheap(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	clients := []*dlock.Client{client(t, open(t, server.URL()), nil), client(t, open(t, server.URL()), nil)}
+	lease, err := clients[0].Lock(t.Context(), "hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const turns = 40
+	before, asked := figure(t, server, "zk_packets_received"), 1
+	for i := range turns {
+		next := make(chan *dlock.Lease, 1)
+		go func() {
+			lease, err := clients[(i+1)%2].Lock(t.Context(), "hot")
+			if err != nil {
+				t.Errorf("Lock: %v", err)
+			}
+			next <- lease
+		}()
+		eventually(t, "the other one watches", func() bool { asked++; return watchCount(t, server) == 1 })
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if lease = happens(t, next, "the other one's turn"); lease == nil {
+			t.FailNow()
+		}
+	}
+	n := figure(t, server, "zk_packets_received") - before - asked
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if most := 5 * turns; n > most {
+		t.Errorf("%d requests for %d turns; want %d at most", n, turns, most)
+	}
 }
