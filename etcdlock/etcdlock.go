@@ -71,7 +71,7 @@ const idleWorkers = 64
 // close it. A nil opts is fine. It makes no calls.
 //
 // A client notices a connection that died in silence only if its
-// DialKeepAliveTime is set; ten seconds are good.
+// DialKeepAliveTime is set; ten seconds are good, and the least that gRPC does.
 func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("etcdlock: no client")
