@@ -51,10 +51,11 @@ type Store struct {
 	keys      map[string]*hold // whose key it is, or was a moment ago
 	topics    map[string]*topic
 	waiting   map[identity]*subscription
-	numbered  uint64        // keys that needed a number so far
-	tending   bool          // the steward runs
-	tendAt    time.Time     // when it looks next
-	attention chan struct{} // makes it look now
+	numbered  uint64           // keys that needed a number so far
+	naming    clientv3.LeaseID // of the cluster's name, if this store gave it; zero otherwise
+	tending   bool             // the steward runs
+	tendAt    time.Time        // when it looks next
+	attention chan struct{}    // makes it look now
 }
 
 // identity is who asked for what. An owner asks for one name only, but nothing
@@ -157,6 +158,9 @@ func (s *Store) revokeAll() {
 		if l.id != 0 {
 			all.Go(func() { s.revoke(ctx, l) })
 		}
+	}
+	if id := s.naming; id != 0 {
+		all.Go(func() { _, _ = s.client.Revoke(ctx, id) }) // it expires otherwise
 	}
 	s.mu.Unlock()
 	all.Wait()
