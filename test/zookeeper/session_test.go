@@ -204,7 +204,10 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 		}
 		eventually(t, "somebody waits", func() bool { return watchCount(t, server) == 1 })
 		most := 0
-		for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+		look := time.NewTicker(20 * time.Millisecond)
+		defer look.Stop()
+		for range 25 { // in which nothing is to change
+			<-look.C
 			children, _, err := conn.Children("/" + order)
 			if err != nil {
 				t.Fatal(err)
