@@ -69,15 +69,15 @@ func Parse(raw string, schemes ...Scheme) (*URL, error) {
 }
 
 func list(schemes []Scheme) string {
-	text := schemes[0].Name + "://"
-	for i, s := range schemes[1:] {
-		separator := ", "
-		if i == len(schemes)-2 {
-			separator = " or "
-		}
-		text += separator + s.Name + "://"
+	var names []string
+	for _, s := range schemes {
+		names = append(names, s.Name+"://")
 	}
-	return text
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // parseQuery reads the parameters. A name that none can have is not repeated by

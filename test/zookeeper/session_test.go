@@ -14,11 +14,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/zklock"
 	"github.com/go-zookeeper/zk"
 )
 
 // throughProxy is a store behind a proxy, with a session that has begun.
-func throughProxy(t testing.TB, server *servers.Server, query string) (driver.Store, *proxy.Proxy) {
+func throughProxy(t testing.TB, server *servers.Server, query string) (*zklock.Store, *proxy.Proxy) {
 	t.Helper()
 	p := proxy.Run(t, server.Addr())
 	store := open(t, "zookeeper://"+p.Addr()+query)
@@ -124,6 +125,23 @@ func TestNodeOfAnOldSession(t *testing.T) {
 	_ = store.Release(t.Context(), driver.Grant{Name: "old", Owner: req.Owner})
 }
 
+// watching is a store that tells when somebody watches.
+type watching struct {
+	*zklock.Store
+	begun chan<- struct{}
+}
+
+func (w watching) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
+	stop, err := w.Store.Watch(ctx, req, wake)
+	if err == nil {
+		select {
+		case w.begun <- struct{}{}:
+		default: // it is known already
+		}
+	}
+	return stop, err
+}
+
 // TestSessionEndsWhileHeldAndWaiting: the holder hears of it, the waiter goes on in a
 // new session, and both on the network's return.
 func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
@@ -143,7 +161,8 @@ func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
 			other := open(t, server.URL()+query+"30s")
 			theirs := acquire(t, other, request("theirs"))
 			waited := make(chan error, 1)
-			waiter := client(t, cut, nil)
+			watches := make(chan struct{}, 1)
+			waiter := client(t, watching{cut, watches}, nil)
 			go func() {
 				lease, err := waiter.Lock(t.Context(), "theirs")
 				if err == nil {
@@ -151,10 +170,7 @@ func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
 				}
 				waited <- err
 			}()
-			eventually(t, "it waits", func() bool {
-				figures, err := server.Monitor(t.Context())
-				return err == nil && figures["zk_watch_count"] != "0"
-			})
+			happens(t, watches, "the waiter's watch")
 
 			p.Hold()
 			var next driver.Grant
