@@ -217,7 +217,7 @@ func (h *hold) beginReported() error {
 // the lock held by a ghost.
 func (h *hold) abandon(err error) {
 	c := h.client
-	if !h.settings.fair && errors.Is(err, ErrHeld) {
+	if !h.queues() && errors.Is(err, ErrHeld) {
 		h.leave()
 		return
 	}

@@ -66,8 +66,13 @@ func (h *hold) request() driver.Request {
 		TTL:    h.settings.ttl,
 		Holder: h.holder(),
 		Fair:   h.settings.fair,
-		Queue:  h.settings.fair && h.settings.waits(),
+		Queue:  h.queues(),
 	}
+}
+
+// queues says that attempts which are refused leave a place in the store's queue.
+func (h *hold) queues() bool {
+	return (h.settings.fair || h.client.traits.Queues) && h.settings.waits()
 }
 
 // attemptRequest is the request of a new attempt.

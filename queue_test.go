@@ -177,6 +177,72 @@ func TestFairAcrossClients(t *testing.T) {
 	})
 }
 
+// queueing is a store in which everybody who waits has a place.
+type queueing struct{ *memlock.Store }
+
+func (s queueing) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Queues = true
+	return traits
+}
+
+func (s queueing) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	req.Fair = true
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s queueing) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
+	req.Fair = true
+	return s.Store.Watch(ctx, req, wake)
+}
+
+// TestQueuesWithoutFair: in such a store who waits keeps the place of its first attempt,
+// who gives up leaves it, and who only tries takes none.
+func TestQueuesWithoutFair(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := queueing{inner}
+		holder, c := dlock.New(store, nil), dlock.New(store, nil)
+		defer holder.Close()
+		defer c.Close()
+		places := func() int {
+			info, _, err := holder.Find(t.Context(), "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.Waiters
+		}
+		lease := mustLock(t, holder, t.Context(), "x")
+		if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrHeld) {
+			t.Fatalf("TryLock: %v", err)
+		}
+		if n := places(); n != 0 {
+			t.Errorf("who only tried has %d places", n)
+		}
+		for what, opts := range map[string][]dlock.Option{"a limit": {dlock.WithWait(time.Second)}, "a context": nil} {
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan error, 1)
+			go func() { _, err := c.Lock(ctx, "x", opts...); gone <- err }()
+			synctest.Wait()
+			if n := places(); n != 1 {
+				t.Errorf("who waits with %s has %d places", what, n)
+			}
+			if opts == nil {
+				cancel()
+			}
+			if err := <-gone; !errors.Is(err, dlock.ErrHeld) {
+				t.Errorf("who waited with %s: %v", what, err)
+			}
+			cancel()
+			synctest.Wait()
+			if n := places(); n != 0 {
+				t.Errorf("who gave up by %s left %d places", what, n)
+			}
+		}
+		mustUnlock(t, lease)
+		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
+	})
+}
+
 // polled is a store that cannot push.
 type polled struct{ driver.Store }
 

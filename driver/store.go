@@ -79,7 +79,9 @@ type Request struct {
 	// is granted or gives up with Release. A fair store keeps the owner's
 	// place until then, but at most for TTL after the last attempt, so that a
 	// dead waiter blocks nobody for long. A fair attempt without Queue leaves
-	// no place behind and fails while anybody queues.
+	// no place behind and fails while anybody queues. Without Fair only stores
+	// with Traits.Queues see it: they may keep a place in the same way, and do
+	// for whoever watches.
 	Queue bool
 
 	// Floor asks for a token that is at least that. Zero asks for nothing. A

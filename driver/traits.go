@@ -13,6 +13,10 @@ type Traits struct {
 	// Fair says that Request.Fair is honoured.
 	Fair bool
 
+	// Queues says that whoever waits has a place in the store's queue, and that
+	// Request.Queue means something without Request.Fair too.
+	Queues bool
+
 	// WatchesExpiry says that a Watch also wakes when the lock expires, so
 	// that a waiter need not try by itself at that moment.
 	WatchesExpiry bool

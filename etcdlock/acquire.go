@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,6 +22,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	h, err := s.open(ctx, identity{req.Name, req.Owner})
 	if err != nil {
 		return driver.Grant{}, err
+	}
+	if o, known := s.known(h, &req); known {
+		h.leave()
+		return o.grant, o.err
 	}
 	o, err := carry(ctx, s, h, func(ctx context.Context) outcome { return s.attempt(ctx, h, &req) })
 	if err != nil {
@@ -40,6 +45,9 @@ func (s *Store) attempt(ctx context.Context, h *hold, req *driver.Request) outco
 		l, err := s.bound(ctx, h, req.TTL)
 		if err != nil {
 			return outcome{err: s.failed(h, req, err)}
+		}
+		if o, known := s.known(h, req); known { // now that the lease was renewed
+			return o
 		}
 		asks, ok := s.question(h, req)
 		if !ok { // the lease has ended just now
@@ -101,7 +109,8 @@ type answer struct {
 	revision int64     // that created the own key; zero if there is none
 	seen     int64     // the revision at which this was so
 	first    holderKey // the key that has the lock
-	before   string    // the key before the own; empty if there is none or that is not known
+	ahead    []string  // the keys before the own, the nearest first
+	all      bool      // they are all that there are
 }
 
 // holderKey is a key that has the lock.
@@ -128,31 +137,44 @@ func (s *Store) question(h *hold, req *driver.Request) (q question, ok bool) {
 	if h.lease == nil {
 		return q, false
 	}
-	waits := req.Fair && req.Queue || s.waiting[h.identity] != nil
 	queue := s.queueOf(h.name)
-	switch put := clientv3.OpPut(h.key, req.Holder.Encode(), clientv3.WithLease(h.lease.id)); {
-	case h.revision != 0:
+	if h.revision != 0 {
 		return confirm(queue, h.key, h.revision), true
-	case waits:
-		return enqueue(queue, h.key, put), true
-	default:
-		return take(queue, h.key, put), true
 	}
+	put := func(more ...clientv3.OpOption) clientv3.Op {
+		return clientv3.OpPut(h.key, req.Holder.Encode(), append(more, clientv3.WithLease(h.lease.id))...)
+	}
+	// Where nobody has waited lately the lock is likely to be free, and a shorter
+	// question will do.
+	if s.waiting[h.identity] != nil || req.Queue && (req.Fair || s.topics[h.name] != nil) {
+		return enqueue(queue, h.key, put), true
+	}
+	return take(queue, h.key, put), true
+}
+
+// isFree is the condition that nobody has or wants the lock.
+func isFree(queue string) []clientv3.Cmp {
+	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(queue).WithPrefix(), "=", 0)}
+}
+
+// taken is the answer when the lock was free.
+func taken(key string, reply *clientv3.TxnResponse) answer {
+	revision := reply.Header.Revision
+	return answer{revision: revision, seen: revision, first: holderKey{key: key, revision: revision}}
 }
 
 // take takes the lock only if nobody has or wants it, and leaves nothing behind
 // otherwise.
-func take(queue, key string, put clientv3.Op) question {
+func take(queue, key string, put func(...clientv3.OpOption) clientv3.Op) question {
 	return question{
-		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(queue).WithPrefix(), "=", 0)},
-		then:       []clientv3.Op{put},
+		conditions: isFree(queue),
+		then:       []clientv3.Op{put()},
 		otherwise:  []clientv3.Op{clientv3.OpGet(queue, clientv3.WithFirstCreate()...)},
 		read: func(reply *clientv3.TxnResponse) answer {
-			revision := reply.Header.Revision
 			if reply.Succeeded {
-				return answer{revision: revision, seen: revision, first: holderKey{key: key, revision: revision}}
+				return taken(key, reply)
 			}
-			a := answer{seen: revision, first: readFirst(reply.Responses[0].GetResponseRange().Kvs)}
+			a := answer{seen: reply.Header.Revision, first: readFirst(reply.Responses[0].GetResponseRange().Kvs)}
 			if a.first.key == key { // of an attempt that went unanswered
 				a.revision = a.first.revision
 			}
@@ -161,45 +183,61 @@ func take(queue, key string, put clientv3.Op) question {
 	}
 }
 
-// enqueue takes a place in the queue, whose first is the lock, or finds the one
-// that an attempt took which went unanswered.
-func enqueue(queue, key string, put clientv3.Op) question {
-	newest := clientv3.OpGet(queue, clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(2))
-	first := clientv3.OpGet(queue, clientv3.WithFirstCreate()...)
+// knownAhead is how many keys before its own a hold remembers. Who has more before
+// it asks again when the nearest is gone.
+const knownAhead = 8
+
+// newest are the keys of the queue that were created last, or those before a revision.
+func newest(queue string, limit int64, opts ...clientv3.OpOption) clientv3.Op {
+	return clientv3.OpGet(queue, append(opts, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(limit))...)
+}
+
+// enqueue takes the lock if nobody has or wants it, and otherwise a place in the
+// queue, or finds the one that an attempt took which went unanswered.
+func enqueue(queue, key string, put func(...clientv3.OpOption) clientv3.Op) question {
 	return question{
-		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
-		then:       []clientv3.Op{put, first, newest},
-		otherwise:  []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly()), first},
+		conditions: isFree(queue),
+		then:       []clientv3.Op{put()},
+		otherwise:  []clientv3.Op{put(clientv3.WithPrevKV()), clientv3.OpGet(queue, clientv3.WithFirstCreate()...), newest(queue, 1+knownAhead)},
 		read: func(reply *clientv3.TxnResponse) answer {
+			if reply.Succeeded {
+				return taken(key, reply)
+			}
 			a := answer{seen: reply.Header.Revision, first: readFirst(reply.Responses[1].GetResponseRange().Kvs)}
-			if !reply.Succeeded {
-				a.revision = reply.Responses[0].GetResponseRange().Kvs[0].CreateRevision
+			if before := reply.Responses[0].GetResponsePut().PrevKv; before != nil {
+				a.revision = before.CreateRevision
 				return a
 			}
 			a.revision = reply.Header.Revision
-			if kvs := reply.Responses[2].GetResponseRange().Kvs; len(kvs) == 2 {
-				a.before = string(kvs[1].Key)
-			}
+			a.readAhead(reply.Responses[2].GetResponseRange(), a.revision)
 			return a
 		},
+	}
+}
+
+// readAhead reads the keys of the queue that were created before a revision.
+func (a *answer) readAhead(found *pb.RangeResponse, revision int64) {
+	a.all = !found.More
+	for _, kv := range found.Kvs {
+		if kv.CreateRevision < revision {
+			a.ahead = append(a.ahead, string(kv.Key))
+		}
 	}
 }
 
 // confirm looks whether a place in the queue is the first by now. It writes
 // nothing.
 func confirm(queue, key string, revision int64) question {
-	before := append(clientv3.WithLastCreate(), clientv3.WithKeysOnly(), clientv3.WithMaxCreateRev(revision-1))
 	return question{
 		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", revision)},
-		then:       []clientv3.Op{clientv3.OpGet(queue, clientv3.WithFirstCreate()...), clientv3.OpGet(queue, before...)},
+		then:       []clientv3.Op{clientv3.OpGet(queue, clientv3.WithFirstCreate()...), newest(queue, knownAhead, clientv3.WithMaxCreateRev(revision-1))},
 		read: func(reply *clientv3.TxnResponse) answer {
 			if !reply.Succeeded {
 				return answer{seen: reply.Header.Revision}
 			}
 			a := answer{revision: revision, seen: reply.Header.Revision, first: readFirst(reply.Responses[0].GetResponseRange().Kvs)}
-			if kvs := reply.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
-				a.before = string(kvs[0].Key)
-			}
+			a.readAhead(reply.Responses[1].GetResponseRange(), revision)
 			return a
 		},
 	}
@@ -244,11 +282,12 @@ func (s *Store) granted(h *hold, req *driver.Request, a answer) driver.Grant {
 
 // queued notes that the hold has a place. s.mu is held.
 func (s *Store) queued(h *hold, req *driver.Request, a answer) {
-	h.held, h.revision, h.before = false, a.revision, a.before
+	h.held, h.revision = false, a.revision
+	h.place = newPlace(a)
 	s.expireAt(h, time.Now().Add(req.TTL))
 	s.keep(h)
-	// The key before it may have gone between the answer and this moment.
-	if waits := s.waiting[h.identity]; waits != nil && waits.topic.seen > a.seen {
+	// A key before it may have gone between the answer and this moment.
+	if waits := s.waiting[h.identity]; waits != nil && !h.place.followed(waits.topic) {
 		waits.wake()
 	}
 }

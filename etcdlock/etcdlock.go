@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/crew"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -31,8 +33,10 @@ type Store struct {
 	leaser pb.LeaseClient
 	status pb.MaintenanceClient
 	prefix string
+	clock  *clock.Clock
 	owned  io.Closer // a client that Close closes; nil if it is the caller's
 
+	crew   *crew.Crew
 	ctx    context.Context // of all that goes on in the background
 	cancel context.CancelFunc
 	work   sync.WaitGroup // begun only while not closed
@@ -47,10 +51,11 @@ type Store struct {
 	keys      map[string]*hold // whose key it is, or was a moment ago
 	topics    map[string]*topic
 	waiting   map[identity]*subscription
-	numbered  uint64        // keys that needed a number so far
-	tending   bool          // the steward runs
-	tendAt    time.Time     // when it looks next
-	attention chan struct{} // makes it look now
+	numbered  uint64           // keys that needed a number so far
+	naming    clientv3.LeaseID // of the cluster's name, if this store gave it; zero otherwise
+	tending   bool             // the steward runs
+	tendAt    time.Time        // when it looks next
+	attention chan struct{}    // makes it look now
 }
 
 // identity is who asked for what. An owner asks for one name only, but nothing
@@ -60,11 +65,14 @@ type identity struct {
 	owner driver.Owner
 }
 
+// idleWorkers is how many goroutines stay for the next calls.
+const idleWorkers = 64
+
 // New returns a store over a client, which stays the caller's: Close does not
 // close it. A nil opts is fine. It makes no calls.
 //
 // A client notices a connection that died in silence only if its
-// DialKeepAliveTime is set; ten seconds are good.
+// DialKeepAliveTime is set; ten seconds are good, and the least that gRPC does.
 func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("etcdlock: no client")
@@ -83,6 +91,8 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 		leaser:    clientv3.RetryLeaseClient(client),
 		status:    pb.NewMaintenanceClient(client.ActiveConnection()),
 		prefix:    opts.Prefix,
+		clock:     clock.New(),
+		crew:      crew.New(idleWorkers),
 		leases:    make(map[int64]*lease),
 		all:       make(map[*lease]struct{}),
 		holds:     make(map[identity]*hold),
@@ -104,6 +114,7 @@ func (s *Store) Traits() driver.Traits {
 		Store:            "etcd",
 		Fencing:          driver.FencingStrong,
 		Fair:             true,
+		Queues:           true,
 		WatchesExpiry:    true,
 		SessionBound:     true,
 		ReportsLoss:      true,
@@ -128,6 +139,7 @@ func (s *Store) Close() error {
 		s.mu.Unlock()
 		s.cancel()
 		s.work.Wait()
+		s.crew.Dismiss()
 		s.revokeAll()
 		if s.owned != nil {
 			s.err = s.owned.Close()
@@ -146,6 +158,9 @@ func (s *Store) revokeAll() {
 		if l.id != 0 {
 			all.Go(func() { s.revoke(ctx, l) })
 		}
+	}
+	if id := s.naming; id != 0 {
+		all.Go(func() { _, _ = s.client.Revoke(ctx, id) }) // it expires otherwise
 	}
 	s.mu.Unlock()
 	all.Wait()
@@ -196,6 +211,10 @@ func (s *Store) backgroundLocked(f func()) bool {
 	if s.closed {
 		return false
 	}
-	s.work.Go(f)
+	s.work.Add(1)
+	s.crew.Go(func() {
+		defer s.work.Done()
+		f()
+	})
 	return true
 }

@@ -17,8 +17,8 @@ type hold struct {
 
 	lease    *lease // nil before it is bound to one
 	key      string
-	revision int64  // that created the key; zero if that is not known
-	before   string // the key before it in the queue, when it was last asked
+	revision int64 // that created the key; zero if that is not known
+	place    place
 	held     bool
 	doubted  bool // an attempt went unanswered and may still be carried out
 	over     bool // another one with the same identity is to begin anew
@@ -95,7 +95,7 @@ func (s *Store) bind(h *hold, l *lease) bool {
 	if l.retired {
 		return false
 	}
-	h.lease, h.key, h.revision, h.before = l, s.newKey(h.name, l), 0, ""
+	h.lease, h.key, h.revision, h.place = l, s.newKey(h.name, l), 0, place{}
 	l.holds[h] = struct{}{}
 	s.keys[h.key] = h
 	return true
@@ -130,7 +130,7 @@ func (s *Store) free(h *hold) {
 		l.trash[h.key] = struct{}{}
 		s.retire(l)
 	}
-	h.lease, h.key, h.revision, h.before, h.doubted = nil, "", 0, "", false
+	h.lease, h.key, h.revision, h.place, h.doubted = nil, "", 0, place{}, false
 	s.settle(l)
 }
 

@@ -2,9 +2,7 @@ package etcdlock
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -154,16 +152,4 @@ func (s *Store) countdown() func(ctx context.Context, id int64) (time.Duration, 
 		known[id] = time.Duration(reply.TTL) * time.Second
 		return known[id], nil
 	}
-}
-
-// Identify implements driver.Identifier: all members of a cluster are one.
-func (s *Store) Identify(ctx context.Context) (string, error) {
-	if err := s.usable(ctx); err != nil {
-		return "", err
-	}
-	reply, err := s.client.Get(ctx, strings.TrimSuffix(s.queueOf("dlock"), "/"), clientv3.WithCountOnly())
-	if err != nil {
-		return "", s.failure(ctx, err)
-	}
-	return fmt.Sprintf("%x", reply.Header.ClusterId), nil
 }

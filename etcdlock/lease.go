@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -27,6 +28,7 @@ type lease struct {
 	id        clientv3.LeaseID // zero until it is granted
 	ttl       time.Duration    // as granted
 	refreshed time.Time        // when the last message that renewed it was sent
+	sent      clock.Instant    // the same on a clock that counts suspension
 	again     time.Time        // not before this is the steward to try again
 
 	roused time.Time // when those who wait on it were last told to ask
@@ -99,22 +101,24 @@ func (s *Store) isFresh(l *lease) (done bool, err error) {
 	if l.id == 0 {
 		return false, nil
 	}
-	age := time.Since(l.refreshed)
-	if age > l.ttl && len(l.holds) == 0 {
+	if s.age(l) > l.ttl && len(l.holds) == 0 {
 		s.forgetLease(l) // it has ended, or does so soon
 		return true, errLeaseGone
 	}
-	return age < l.room(), nil
+	return s.age(l) < l.room(), nil
 }
+
+// age is how long ago the lease was renewed. s.mu is held.
+func (s *Store) age(l *lease) time.Duration { return s.clock.Now() - l.sent }
 
 // grant asks for the lease, by a number of our own, so that it may be asked for
 // twice. One that was perhaps granted unheard is given back.
 func (s *Store) grant(ctx context.Context, l *lease) error {
 	id := rand.Int64N(math.MaxInt64-1) + 1
-	var sent time.Time
+	var sent clock.Instant
 	var ttl int64
 	err := s.try(ctx, func(ctx context.Context) (err error) {
-		sent = time.Now()
+		sent = s.clock.NoLaterThanNow()
 		reply, err := s.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: l.seconds})
 		if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) { // thanks to the try before
 			ttl, err = s.keepAliveOnce(ctx, clientv3.LeaseID(id))
@@ -132,8 +136,15 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 		}
 		return s.explain(err)
 	}
-	l.id, l.ttl, l.refreshed = clientv3.LeaseID(id), time.Duration(ttl)*time.Second, sent
+	l.id = clientv3.LeaseID(id)
+	s.renewed(l, ttl, sent)
 	return nil
+}
+
+// renewed takes note of a lease that lasts so many seconds from then on. s.mu is held.
+func (s *Store) renewed(l *lease, ttl int64, sent clock.Instant) {
+	l.ttl, l.sent = time.Duration(ttl)*time.Second, sent
+	l.refreshed = time.Now().Add(-s.age(l))
 }
 
 // giveBack revokes a lease that is perhaps there. If that fails it expires.
@@ -149,16 +160,16 @@ func (s *Store) giveBack(id clientv3.LeaseID) {
 // keepAlive renews the lease, in one message and without the loop of the client,
 // which does not pause while there is no connection.
 func (s *Store) keepAlive(ctx context.Context, l *lease) error {
-	var sent time.Time
+	var sent clock.Instant
 	var ttl int64
 	err := s.try(ctx, func(ctx context.Context) (err error) {
-		sent = time.Now()
+		sent = s.clock.NoLaterThanNow()
 		ttl, err = s.keepAliveOnce(ctx, l.id)
 		return err
 	})
 	if err == nil && ttl > 0 {
 		s.mu.Lock()
-		l.refreshed, l.ttl = sent, time.Duration(ttl)*time.Second
+		s.renewed(l, ttl, sent)
 		s.mu.Unlock()
 		return nil
 	}

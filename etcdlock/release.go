@@ -60,13 +60,15 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 		s.drop(h)
 		return driver.ErrNotHeld
 	}
-	var existed bool
-	if _, err := s.tryOnce(ctx, func(ctx context.Context) (err error) {
+	tries, existed := 0, false
+	if err := s.try(ctx, func(ctx context.Context) (err error) {
+		tries++
 		existed, err = s.deleteKey(ctx, key, revision)
 		return err
 	}); err != nil {
 		return s.explain(err)
 	}
+	existed = existed || tries > 1 // what a try deleted that was not answered in time was there
 	s.drop(h)
 	// A key of an attempt that went unanswered is the lock or a place: nobody
 	// has seen which.

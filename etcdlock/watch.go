@@ -19,6 +19,7 @@ type topic struct {
 
 	err   error // why it failed; it is not used any more then
 	subs  map[*subscription]struct{}
+	from  int64     // the revision after which it tells everything; zero before it is open
 	seen  int64     // the revision of the last deletion
 	since time.Time // without subscriptions
 }
@@ -28,6 +29,7 @@ type subscription struct {
 	identity
 	topic *topic
 	queue bool // its place in the queue is given up by Release
+	first bool // it has not asked since it subscribed
 	wake  func()
 }
 
@@ -41,7 +43,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	sub := &subscription{identity: identity{req.Name, req.Owner}, queue: req.Fair && req.Queue, wake: wake}
+	sub := &subscription{identity: identity{req.Name, req.Owner}, queue: req.Queue, first: true, wake: wake}
 	if !s.subscribe(sub) {
 		return nil, driver.ErrClosed
 	}
@@ -53,6 +55,9 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	}
 	s.mu.Lock()
 	err = sub.topic.err
+	if h := s.holds[sub.identity]; h != nil && err == nil {
+		h.place.followed(sub.topic)
+	}
 	s.mu.Unlock()
 	if err != nil {
 		s.unsubscribe(sub)
@@ -168,7 +173,7 @@ func (s *Store) listen(ctx context.Context, t *topic) (err error) {
 			return refusalOf(err)
 		}
 		if reply.Created {
-			s.opened(t)
+			s.opened(t, reply.Header.Revision)
 		}
 		for _, event := range reply.Events {
 			s.deleted(t, string(event.Kv.Key), event.Kv.ModRevision)
@@ -185,15 +190,19 @@ func refusalOf(err error) error {
 	return err
 }
 
-// opened: nothing is missed from now on. What was before may have been.
-func (s *Store) opened(t *topic) {
+// opened: nothing is missed after that revision. What was before may have been.
+func (s *Store) opened(t *topic, revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	t.from = revision
 	if !t.isOpen() {
 		close(t.opened)
 		return
 	}
 	for sub := range t.subs {
+		if h := s.holds[sub.identity]; h != nil {
+			h.place.stale = true
+		}
 		sub.wake()
 	}
 }
@@ -233,7 +242,7 @@ func (s *Store) deleted(t *topic, key string, revision int64) {
 	}
 	for sub := range t.subs {
 		h := s.holds[sub.identity]
-		if h == nil || h.revision == 0 || h.before == "" || h.before == key {
+		if h == nil || h.revision == 0 || h.place.deleted(key, revision) {
 			sub.wake()
 		}
 	}

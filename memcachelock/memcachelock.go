@@ -33,6 +33,7 @@ type Store struct {
 	pool    pool
 	delay   time.Duration
 	watches watches
+	naming  naming
 
 	ctx    context.Context // of the background work; ends with Close
 	cancel context.CancelFunc
@@ -81,6 +82,7 @@ func (s *Store) Close() error {
 	}
 	s.cancel()
 	s.work.Wait()
+	s.unname()
 	s.pool.close()
 	return nil
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the servers that the tests run against, and the C compiler that Go's
-# race detector needs, from Debian's packages, where they are missing. Nothing is
-# configured and no service is started: the tests start their own processes on
-# free ports in temporary folders.
+# race detector needs, from Debian's packages, where they are missing, and builds the
+# one that Debian has only in an old version. Nothing is configured and no service is
+# started: the tests start their own processes on free ports in temporary folders.
 set -euo pipefail
 . "$(dirname "$0")/packages.sh"
 
@@ -24,3 +24,4 @@ need nginx nginx /usr/sbin/nginx
 need faketime '/usr/lib/*/faketime/libfaketime.so.1'
 
 install_needed servers "make servers"
+"$(dirname "$0")/build-etcd.sh"

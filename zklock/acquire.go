@@ -12,13 +12,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// position is where a claim is in the queue.
-type position struct {
-	first  bool
-	before string // the node to wait for, if not first
-	head   string // the node of the one who has the lock
-}
-
 // errVanished says that a node is not there, though its session lives: somebody has
 // removed it.
 var errVanished = errors.New("zklock: the node was removed")
@@ -35,7 +28,7 @@ func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant,
 		return driver.Grant{}, context.Cause(ctx)
 	}
 	s.mu.Lock()
-	c.queued = req.Fair && req.Queue
+	c.queued = req.Queue
 	c.lost = req.Lost
 	if !c.granted {
 		s.lastsLocked(c, req.TTL)
@@ -45,44 +38,68 @@ func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant,
 	if err != nil {
 		return driver.Grant{}, explain("acquiring a lock", err)
 	}
+	s.asked(c)
 	if at.first {
-		return s.grant(c, req)
+		return s.grant(c, req, at)
 	}
 	return driver.Grant{}, s.refuse(ctx, c, at)
 }
 
 // grant makes the claim the holder, if its session lives.
-func (s *Store) grant(c *claim, req *driver.Request) (driver.Grant, error) {
+func (s *Store) grant(c *claim, req *driver.Request, at position) (driver.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.node == "" || c.session != s.live {
 		return driver.Grant{}, fmt.Errorf("%w: the session ended", driver.ErrUnreachable)
 	}
 	c.granted, c.queued = true, false
+	c.at = position{}
 	c.asked = req.TTL
 	s.lastsLocked(c, req.TTL)
-	return driver.Grant{Name: c.name, Owner: c.owner, Token: c.token, TTL: s.promise(req.TTL)}, nil
+	return driver.Grant{Name: c.name, Owner: c.owner, Token: c.token, TTL: s.promise(req.TTL, at.age)}, nil
 }
 
 // refuse says who has the lock, and gives up the node if the claim does not wait.
 func (s *Store) refuse(ctx context.Context, c *claim, at position) error {
-	held := &driver.HeldError{Name: c.name}
 	removed := make(chan error, 1)
 	if s.keeps(c) {
 		removed <- nil
 	} else {
 		go func() { _, err := s.give(ctx, c); removed <- err }()
 	}
-	data, stat, err := s.conn.Get(c.parent + "/" + at.head)
-	if err == nil {
-		about := decode(data)
-		held.Token, held.Holder, held.Remaining = uint64(stat.Czxid), about.Holder, about.ttl()
-	}
+	held := s.holderAt(c, at)
 	if err := <-removed; err != nil {
 		s.giveLater(c)
 		return explain("leaving the queue", err)
 	}
+	return &held
+}
+
+// holderAt says who has the lock, as far as that can be told.
+func (s *Store) holderAt(c *claim, at position) driver.HeldError {
+	if c.blocked == at.head && at.head != single { // whose name is used once
+		return c.blocker
+	}
+	held := driver.HeldError{Name: c.name}
+	data, stat, err := s.read(c, at)
+	if err == nil {
+		about := decode(data)
+		held.Token, held.Holder, held.Remaining = uint64(stat.Czxid), about.Holder, about.ttl()
+		c.blocked, c.blocker = at.head, held
+	}
 	return held
+}
+
+// read reads the node of the one who has the lock. Who is going to wait for it has it
+// watched in the same step.
+func (s *Store) read(c *claim, at position) (data []byte, stat *zk.Stat, err error) {
+	node := c.parent + "/" + at.head
+	if s.keeps(c) && slices.Contains(at.ahead, at.head) {
+		if data, stat, err = s.watchNode(c, node); stat != nil || err != nil {
+			return data, stat, err
+		}
+	}
+	return s.conn.Get(node)
 }
 
 // stand makes sure that the claim has a node, says where it is, and watches the one
@@ -92,7 +109,7 @@ func (s *Store) stand(ctx context.Context, c *claim, req *driver.Request) (at po
 		for {
 			at, err = s.place(c, req)
 			if err == nil && !at.first && s.watched(c) {
-				err = s.watchNode(c, c.parent+"/"+at.before)
+				err = s.watchAhead(c, at)
 			}
 			if !again(err) || ctx.Err() != nil {
 				return err
@@ -115,6 +132,9 @@ func (s *Store) place(c *claim, req *driver.Request) (position, error) {
 		}
 	}
 	if s.hasNode(c) {
+		if at, ok := s.told(c); ok {
+			return at, nil
+		}
 		return s.look(c)
 	}
 	return s.create(c, req)
@@ -138,14 +158,14 @@ func (s *Store) create(c *claim, req *driver.Request) (position, error) {
 	if s.order == Unfair {
 		node, flags, about.ID = single, zk.FlagEphemeral, c.id
 	}
-	live := s.liveSession()
+	live, sent := s.liveSession(), s.clock.NoLaterThanNow()
 	c.doubt = true
 	created, parent, err := s.createIn(c.parent, data, version, &zk.CreateRequest{
 		Path: c.parent + "/" + node, Data: about.encode(), Acl: s.acl, Flags: flags})
 	c.doubt = inDoubt(err)
 	switch {
 	case errors.Is(err, zk.ErrNodeExists):
-		return position{before: single, head: single}, nil
+		return position{ahead: []string{single}, head: single}, nil
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		s.parents.forget(c.parent)
 		return position{}, err
@@ -156,6 +176,7 @@ func (s *Store) create(c *claim, req *driver.Request) (position, error) {
 		c.doubt = true // it was created in another session than it seemed
 		return position{}, errVanished
 	}
+	s.vouch(live, sent)
 	if !orderly(path.Base(created)) {
 		return position{}, s.usedUp(c)
 	}
@@ -200,6 +221,7 @@ func (s *Store) own(c *claim, node string, session int64, token uint64, version 
 	}
 	c.node, c.session, c.token, c.version = node, session, token, version
 	c.granted, c.leaving, c.guarded = false, false, false
+	c.at = position{}
 	return true
 }
 
@@ -245,21 +267,19 @@ func (s *Store) lookHere(c *claim) (position, error) {
 // before all others, but only the one that found no others has the lock.
 func (s *Store) find(c *claim, queue []string) (position, error) {
 	s.mu.Lock()
-	node, granted := c.node, c.granted
-	i := slices.Index(queue, node)
-	if i < 0 {
-		s.vanishedLocked(c)
-	}
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	i := slices.Index(queue, c.node)
 	switch {
 	case i < 0:
+		s.vanishedLocked(c)
 		return position{}, errVanished
-	case s.order == Unfair && !granted && len(queue) > 1:
-		return position{before: queue[1], head: queue[1]}, nil
-	case i == 0 || granted:
+	case s.order == Unfair && !c.granted && len(queue) > 1:
+		return position{ahead: queue[1:2], head: queue[1]}, nil
+	case i == 0 || c.granted:
 		return position{first: true}, nil
 	}
-	return position{before: queue[i-1], head: queue[0]}, nil
+	c.at = positionOf(queue, i)
+	return c.at.clone(), nil
 }
 
 // queue lists the nodes of a lock in order.
@@ -273,7 +293,11 @@ func (s *Store) queue(parent string) ([]string, error) {
 
 // confirm asks the leader whether our session lives.
 func (s *Store) confirm() error {
+	live, sent := s.liveSession(), s.clock.NoLaterThanNow()
 	_, err := s.conn.Sync(s.rootPath())
+	if err == nil {
+		s.vouch(live, sent)
+	}
 	return err
 }
 

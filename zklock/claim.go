@@ -19,6 +19,9 @@ type claim struct {
 	op    sync.Mutex
 	gone  bool // it is not in the table any more
 	doubt bool // a node may have been created, and the answer got lost
+	// blocked is the node of the one who had the lock, and blocker what it said.
+	blocked string
+	blocker driver.HeldError
 
 	// The rest is guarded by Store.mu.
 	node     string // its name in the container; empty if there is none
@@ -34,7 +37,9 @@ type claim struct {
 	timer    *time.Timer
 	lost     func()
 	waiters  map[*waiter]struct{}
-	watching string // the path that waiters watch; empty if none
+	watching map[string]struct{} // the paths that waiters watch
+	at       position            // as far as it is known
+	unasked  bool                // there was no attempt since somebody began to watch
 }
 
 type claimKey struct {
@@ -74,7 +79,7 @@ func (s *Store) leave(c *claim) {
 	if !c.gone && c.node == "" && !c.doubt && len(c.waiters) == 0 {
 		c.gone = true
 		c.stopTimerLocked()
-		s.unwatchLocked(c)
+		s.unwatchAllLocked(c)
 		delete(s.claims, c.claimKey)
 	}
 }

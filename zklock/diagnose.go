@@ -53,7 +53,7 @@ func (s *Store) checkTimeout() driver.Finding {
 	f := driver.Finding{Check: "session_timeout", Level: driver.LevelOK}
 	asked, granted := s.opts.Timeout, s.sessionTimeout()
 	f.Message = fmt.Sprintf("The session's timeout is %v: a lock is promised for %v at a time, and is free after the timeout when its process dies.",
-		granted, s.promise(driver.MaxTTL))
+		granted, s.promise(driver.MaxTTL, 0))
 	if asked != granted {
 		f.Level = driver.LevelWarning
 		f.Message = fmt.Sprintf("The server changed the session's timeout from %v to %v. ", asked, granted) + f.Message

@@ -15,7 +15,7 @@
 // The lock NAME below the root /locks is the container /locks/NAME, and whoever has
 // it or waits for it has an ephemeral sequential node in it,
 // _c_UUID-lock-0000000042. Whose number is the lowest has the lock, and everybody
-// watches the one before: the layout of Curator's InterProcessMutex, which excludes
+// watches the one before, or the three before: the layout of Curator's InterProcessMutex, which excludes
 // dlock on the same path, is excluded and woken by it, and so does the Lock of
 // go-zookeeper. The token is the node's czxid. Its data are the holder's description
 // for people. ZooKeeper removes containers that are empty.

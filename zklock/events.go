@@ -55,7 +55,7 @@ func (s *Store) sessionEnded() {
 		if f := s.vanishedLocked(c); f != nil {
 			lost = append(lost, f)
 		}
-		c.watching = ""
+		clear(c.watching)
 	}
 	waiters := s.waitersLocked()
 	s.mu.Unlock()
@@ -92,6 +92,7 @@ func (s *Store) vanishedLocked(c *claim) (lost func()) {
 		lost, c.lost = c.lost, nil
 	}
 	c.node, c.granted, c.guarded = "", false, false
+	c.at = position{}
 	return lost
 }
 
@@ -113,8 +114,9 @@ func (s *Store) fire(event zk.Event) {
 	}
 	var waiters []*waiter
 	for c := range n.claims {
-		c.watching = ""
-		waiters = append(waiters, c.listLocked()...)
+		if c.removedLocked(event) {
+			waiters = append(waiters, c.listLocked()...)
+		}
 	}
 	s.mu.Unlock()
 	if lost != nil {

@@ -99,10 +99,11 @@ func (s *session) refused(err error) {
 // sessionTimeout is the one that the server has granted.
 func (s *session) sessionTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
 
-// promise is how long a lock can be promised to last. The leader may have heard of
-// us half a tick later than we think, and the timeout is at least two ticks.
-func (s *session) promise(ttl time.Duration) time.Duration {
-	return min(ttl, s.sessionTimeout()*3/4)
+// promise is how long a lock can be promised to last in a session that the leader knew
+// so long ago. It may have heard of us half a tick later than we think, and the timeout is
+// at least two ticks.
+func (s *session) promise(ttl, age time.Duration) time.Duration {
+	return min(ttl, s.sessionTimeout()*3/4-age)
 }
 
 // setUp takes note that there is a connection with a session, or none.

@@ -1,17 +1,12 @@
 package zklock
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/storeurl"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -36,138 +31,49 @@ func Open(rawURL string) (*Store, error) {
 
 var errURL = errors.New("zklock: bad URL")
 
-// parseURL takes a URL apart by hand: the errors of package net/url quote their
-// input, and it does not know lists of hosts.
 func parseURL(raw string) (servers []string, opts *Options, err error) {
-	scheme, rest, found := strings.Cut(raw, "://")
-	if !found || !strings.EqualFold(scheme, "zookeeper") {
-		return nil, nil, fmt.Errorf("%w: it does not begin with zookeeper://", errURL)
-	}
-	rest, query, _ := strings.Cut(rest, "?")
-	if strings.Contains(query, "@") {
-		// The '?' may be one of the password. Guessing would show it, or send
-		// it to another host.
-		return nil, nil, fmt.Errorf("%w: an '@' follows the '?': write '?' as %%3F in a password, and '@' as %%40 in a parameter", errURL)
-	}
-	opts = &Options{}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		if err := opts.parseUser(rest[:at]); err != nil {
-			return nil, nil, err
-		}
-		rest = rest[at+1:]
-	}
-	hosts, root, _ := strings.Cut(rest, "/")
-	if servers, err = parseHosts(hosts); err != nil {
-		return nil, nil, err
-	}
-	if opts.Root, err = url.PathUnescape(root); err != nil {
-		return nil, nil, fmt.Errorf("%w: the root has a '%%' that is not followed by two hexadecimal digits", errURL)
-	}
-	return servers, opts, opts.parseQuery(query)
-}
-
-func (o *Options) parseUser(info string) error {
-	user, password, _ := strings.Cut(info, ":")
-	var err error
-	if o.User, err = url.PathUnescape(user); err == nil {
-		o.Password, err = url.PathUnescape(password)
+	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "zookeeper", Port: strconv.Itoa(zk.DefaultPort)})
+	if err == nil {
+		opts = &Options{Root: u.Path, User: u.User, Password: u.Password}
+		err = opts.take(u)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: the user or the password has a '%%' that is not followed by two hexadecimal digits", errURL)
+		return nil, nil, fmt.Errorf("%w: %w", errURL, err)
 	}
-	return nil
+	return u.Hosts, opts, nil
 }
 
-func parseHosts(list string) (servers []string, err error) {
-	for host := range strings.SplitSeq(list, ",") {
-		if host == "" {
-			return nil, fmt.Errorf("%w: a host is missing", errURL)
-		}
-		if end := strings.LastIndexByte(host, ']'); strings.LastIndexByte(host, ':') <= end {
-			host += ":" + strconv.Itoa(zk.DefaultPort)
-		}
-		_, port, err := net.SplitHostPort(host)
-		if err == nil {
-			_, err = strconv.ParseUint(port, 10, 16)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: a host is not followed by a port that is a number; a password is followed by '@'", errURL)
-		}
-		servers = append(servers, host)
-	}
-	return servers, nil
-}
-
-func (o *Options) parseQuery(text string) error {
-	query, err := url.ParseQuery(text)
+// take takes the parameters.
+func (o *Options) take(u *storeurl.URL) error {
+	order, err := u.TakeOne("order", "fair", "unfair")
 	if err != nil {
-		return fmt.Errorf("%w: what follows the '?' cannot be read", errURL)
+		return err
 	}
-	files := make(map[string]string)
-	secure := false
-	for name := range query {
-		value := query.Get(name)
-		switch name {
-		case "order":
-			err = oneOf(name, value, map[string]func(){"fair": func() {}, "unfair": func() { o.Order = Unfair }})
-		case "timeout":
-			if o.Timeout, err = time.ParseDuration(value); err != nil || o.Timeout <= 0 {
-				err = fmt.Errorf("%w: timeout is %q, not a duration such as 10s", errURL, value)
-			}
-		case "create":
-			err = oneOf(name, value, map[string]func(){"true": func() { o.CreateRoot = true }, "false": func() {}})
-		case "acl":
-			err = oneOf(name, value, map[string]func(){"world": func() {}, "creator": func() { o.ACL = zk.AuthACL(zk.PermAll) }})
-		case "tls":
-			err = oneOf(name, value, map[string]func(){"true": func() { secure = true }, "false": func() {}})
-		case "ca", "cert", "key":
-			files[name] = value
-		default: // its name may be a part of a password
-			err = fmt.Errorf("%w: a parameter is none of order, timeout, create, acl, tls, ca, cert and key", errURL)
+	if order == "unfair" {
+		o.Order = Unfair
+	}
+	create, err := u.TakeOne("create", "true", "false")
+	if err != nil {
+		return err
+	}
+	o.CreateRoot = create == "true"
+	acl, err := u.TakeOne("acl", "world", "creator")
+	if err != nil {
+		return err
+	}
+	if acl == "creator" {
+		if o.User == "" {
+			return errors.New("acl=creator needs a user")
 		}
-		if err != nil {
-			return err
+		o.ACL = zk.AuthACL(zk.PermAll)
+	}
+	if timeout := u.Take("timeout"); timeout != "" {
+		if o.Timeout, err = time.ParseDuration(timeout); err != nil || o.Timeout <= 0 {
+			return fmt.Errorf("timeout is %q, not a duration such as 10s", timeout)
 		}
 	}
-	switch {
-	case o.ACL != nil && o.User == "":
-		return fmt.Errorf("%w: acl=creator needs a user", errURL)
-	case !secure && len(files) > 0:
-		return fmt.Errorf("%w: ca, cert and key need tls=true", errURL)
-	case secure:
-		o.TLS, err = loadTLS(files)
+	if o.TLS, err = u.TakeTLS(false); err != nil {
+		return err
 	}
-	return err
-}
-
-// oneOf does what belongs to a word.
-func oneOf(name, value string, words map[string]func()) error {
-	do, ok := words[value]
-	if !ok {
-		return fmt.Errorf("%w: %s is %q", errURL, name, value)
-	}
-	do()
-	return nil
-}
-
-func loadTLS(files map[string]string) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file := files["ca"]; file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("%w: ca: %w", errURL, err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%w: ca: no certificate in %s", errURL, file)
-		}
-	}
-	if files["cert"] != "" || files["key"] != "" {
-		pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])
-		if err != nil {
-			return nil, fmt.Errorf("%w: cert and key: %w", errURL, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
+	return u.Done("order, timeout, create, acl, tls, ca, cert and key")
 }

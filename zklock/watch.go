@@ -72,6 +72,7 @@ func (s *Store) watch(ctx context.Context, req *driver.Request, w *waiter) error
 		c.waiters = make(map[*waiter]struct{})
 	}
 	c.waiters[w] = struct{}{}
+	c.unasked = true
 	s.mu.Unlock()
 	at, err := s.standToWatch(ctx, c, req)
 	if err != nil {
@@ -98,7 +99,7 @@ func (s *Store) standToWatch(ctx context.Context, c *claim, req *driver.Request)
 				return nil
 			}
 			if err == nil {
-				err = s.watchNode(c, c.parent+"/"+queue[0])
+				_, _, err = s.watchNode(c, c.parent+"/"+queue[0])
 			}
 			if !errors.Is(err, zk.ErrNoNode) {
 				return err
@@ -115,41 +116,45 @@ func (s *Store) watched(c *claim) bool {
 }
 
 // watchNode makes the server tell when a node is removed. ErrNoNode says that it is
-// not there any more. One that is watched already is not asked for again: the client
-// would remember each time.
-func (s *Store) watchNode(c *claim, path string) error {
+// not there any more. One that is watched already is not asked for again, and returned
+// is nothing then: the client would remember each time.
+func (s *Store) watchNode(c *claim, path string) (data []byte, stat *zk.Stat, err error) {
 	s.mu.Lock()
-	if c.watching != path {
-		s.unwatchLocked(c)
-		c.watching = path
+	if c.watching == nil {
+		c.watching = make(map[string]struct{})
 	}
+	c.watching[path] = struct{}{}
 	n := s.watchedNodeLocked(path)
 	n.claims[c] = struct{}{}
 	armed := n.armed
 	s.mu.Unlock()
 	if armed {
-		return nil
+		return nil, nil, nil
 	}
-	_, _, _, err := s.conn.GetW(path)
+	data, stat, _, err = s.conn.GetW(path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.unwatchLocked(c)
-		return err
+		s.unwatchLocked(c, path)
+		return nil, nil, err
 	}
 	n.armed = true
-	return nil
+	return data, stat, nil
 }
 
-// unwatchLocked makes the claim watch nothing. What the server was asked to tell, it
-// will tell: there is no way to take that back.
-func (s *Store) unwatchLocked(c *claim) {
-	n := s.watches[c.watching]
-	c.watching = ""
-	if n == nil {
-		return
+// unwatchLocked makes the claim not watch a node any more. What the server was asked to
+// tell, it will tell: there is no way to take that back.
+func (s *Store) unwatchLocked(c *claim, path string) {
+	delete(c.watching, path)
+	if n := s.watches[path]; n != nil {
+		delete(n.claims, c)
 	}
-	delete(n.claims, c)
+}
+
+func (s *Store) unwatchAllLocked(c *claim) {
+	for path := range c.watching {
+		s.unwatchLocked(c, path)
+	}
 }
 
 // stopLimit is how long stop waits until a place is given up, which goes on later.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/crew"
 	"github.com/go-zookeeper/zk"
 )
@@ -66,6 +67,7 @@ type Store struct {
 
 	parents parents
 	crew    *crew.Crew
+	clock   *clock.Clock
 	ctx     context.Context // done when the store is closed
 	cancel  context.CancelCauseFunc
 	once    sync.Once
@@ -73,6 +75,7 @@ type Store struct {
 	mu      sync.Mutex
 	closed  bool
 	live    int64          // the session; zero if there is none
+	vouched vouched        // when the leader last knew it
 	work    sync.WaitGroup // whoever begins does so with mu
 	claims  map[claimKey]*claim
 	watches map[string]*watchedNode // by path
@@ -111,6 +114,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 		order:   o.Order,
 		acl:     o.ACL,
 		crew:    crew.New(idleWorkers),
+		clock:   clock.New(),
 		claims:  make(map[claimKey]*claim),
 		watches: make(map[string]*watchedNode),
 	}
@@ -148,6 +152,7 @@ func (s *Store) Traits() driver.Traits {
 		Store:            "zookeeper",
 		Fencing:          driver.FencingStrong,
 		Fair:             s.order == Fair,
+		Queues:           s.order == Fair,
 		WatchesExpiry:    true,
 		SessionBound:     true,
 		ReportsLoss:      true,

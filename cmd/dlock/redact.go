@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -87,13 +88,28 @@ func (r *redactor) learnUserinfo(info string) {
 // plainParameters are the parameters of store URLs whose values are no secret.
 var plainParameters = []string{"protocol", "scheme", "order", "table_prefix", "tls", "sslmode"}
 
+// isPlain says whether a parameter's value is no secret, because of its name or, where
+// the name does not settle it, because it is just what belongs there.
+func isPlain(key, value string) bool {
+	switch key {
+	case "timeout":
+		_, err := time.ParseDuration(value)
+		return err == nil
+	case "create":
+		return value == "true" || value == "false"
+	case "acl":
+		return value == "world" || value == "creator"
+	}
+	return slices.Contains(plainParameters, key)
+}
+
 func (r *redactor) learnQuery(query string) {
 	for pair := range strings.FieldsFuncSeq(query, func(c rune) bool { return strings.ContainsRune("&;?#", c) }) {
 		key, value, found := strings.Cut(pair, "=")
 		switch {
 		case !found:
 			r.add(pair)
-		case !slices.Contains(plainParameters, key):
+		case !isPlain(key, value):
 			r.add(value)
 		}
 	}

@@ -139,6 +139,9 @@ func TestRedactorCleansWhatDriversSay(t *testing.T) {
 		{"redis://joe:ab@db/1", "user joe password ab abort", "user joe password xxxxx abort"},
 		{"redis://db/1?protocol=plain", "protocol plain is fine", "protocol plain is fine"},
 		{"postgres://db/x?password=pass1234", "password=pass1234", "password=xxxxx"},
+		{"zookeeper://zk/locks?timeout=10s&create=true&acl=world", "timeout 10s, true, world", "timeout 10s, true, world"},
+		{"zookeeper://zk/locks?timeout=s3cr3t", "timeout s3cr3t", "timeout xxxxx"},
+		{"zookeeper://joe:pw?timeout=10s@zk", "pw?timeout=10s", "xxxxx"},
 		{"redis://db:6379/1", "dial db:6379", "dial db:6379"},
 	} {
 		if got := newRedactor(c.url, nil).clean(c.text); got != c.want {

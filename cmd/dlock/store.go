@@ -39,14 +39,6 @@ var storeKinds = []storeKind{
 	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE", openEtcd},
 }
 
-// storeURL is a store URL that has been taken apart as far as all kinds share.
-// It is not a net/url.URL, whose errors quote their input, password included.
-type storeURL struct {
-	scheme string
-	rest   string // what follows "scheme:", up to the query
-	query  string // what follows "?"
-}
-
 // openStore is a store in use.
 type openStore struct {
 	driver.Store
@@ -89,16 +81,6 @@ func openStoreURL(ctx context.Context, raw string) (*openStore, error) {
 	}
 	// The URL is not repeated: it is unknown which part of it is a password.
 	return nil, usagef("unknown kind of store URL; known are:\n%s", storeList())
-}
-
-// splitStoreURL never fails: what is no URL has a scheme that no store has.
-func splitStoreURL(raw string) storeURL {
-	if raw == "" {
-		return storeURL{scheme: "sqlite"}
-	}
-	scheme, rest, _ := strings.Cut(raw, ":")
-	rest, query, _ := strings.Cut(rest, "?")
-	return storeURL{scheme: strings.ToLower(scheme), rest: rest, query: query}
 }
 
 func storeList() string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,11 +18,7 @@ import (
 // openRedis opens the URLs of one server, of Sentinel and of Cluster.
 func openRedis(_ context.Context, from storeURL) (*openStore, error) {
 	quietRedis()
-	raw := from.scheme + ":" + from.rest
-	if from.query != "" {
-		raw += "?" + from.query
-	}
-	store, err := redislock.Open(raw)
+	store, err := redislock.Open(from.whole())
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
@@ -37,11 +32,8 @@ func quietRedis() { redis.SetLogger(&logging.VoidLogger{}) }
 
 // redisPlace is where the locks are, and in which protocol, without secrets.
 func redisPlace(from storeURL) string {
-	rest := from.rest
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		rest = rest[at+1:]
-	}
-	place := strings.TrimSuffix(strings.TrimPrefix(rest, "//"), "/")
+	hosts, path := from.place()
+	place := strings.TrimSuffix(hosts+"/"+path, "/")
 	if strings.HasPrefix(from.scheme, "rediss") || from.scheme == "redis" {
 		place = strings.TrimSuffix(place, "/0")
 	}
@@ -55,17 +47,7 @@ func redisPlace(from storeURL) string {
 // redisIdentity is the same for all spellings of a store: without what has a
 // default, and whatever the order of the hosts.
 func redisIdentity(from storeURL) string {
-	rest := strings.TrimPrefix(from.rest, "//")
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		rest = rest[at+1:]
-	}
-	list, path, _ := strings.Cut(rest, "/")
-	hosts := strings.Split(strings.ToLower(list), ",")
-	for i, host := range hosts {
-		host = strings.TrimSuffix(host, ":"+defaultRedisPort(from.scheme))
-		hosts[i] = cmp.Or(host, "localhost")
-	}
-	slices.Sort(hosts)
+	hosts, path := from.place()
 	// A query that cannot be read was refused before.
 	query, _ := url.ParseQuery(from.query)
 	master, db := "", cmp.Or(query.Get("db"), path)
@@ -76,7 +58,7 @@ func redisIdentity(from storeURL) string {
 		db = strconv.Itoa(number) // 00 is 0
 	}
 	protocol := cmp.Or(query.Get("protocol"), "redisson")
-	return strings.Join([]string{strings.Join(slices.Compact(hosts), ","), master, db, protocol}, "/")
+	return strings.Join([]string{sameHosts(hosts, defaultRedisPort(from.scheme)), master, db, protocol}, "/")
 }
 
 func defaultRedisPort(scheme string) string {

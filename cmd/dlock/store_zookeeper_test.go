@@ -5,42 +5,15 @@ import (
 	"testing"
 )
 
-// TestZooKeeperIdentity: all spellings of a store are one, and different stores are not.
 func TestZooKeeperIdentity(t *testing.T) {
-	stores := [][]string{
+	checkIdentities(t, [][]string{
 		{"zookeeper://h", "zookeeper://h:2181", "zookeeper://H/", "ZOOKEEPER://ann:secret@h?timeout=10s", "zookeeper://h?order=unfair", "zookeeper://h,h:2181"},
 		{"zookeeper://h:2182"},
 		{"zookeeper://h/locks", "zookeeper://h/locks/", "zookeeper://u:secret@h:2181/locks?order=fair&create=true"},
 		{"zookeeper://a,b/locks", "zookeeper://b:2181,a/locks"},
 		{"zookeeper://h/locks/orders"},
 		{"zookeeper://[::1]", "zookeeper://[::1]:2181"},
-	}
-	seen := make(map[string]string)
-	for _, spellings := range stores {
-		first := ""
-		for _, raw := range spellings {
-			store, err := openStoreURL(t.Context(), raw)
-			if err != nil {
-				t.Fatalf("%s: %v", raw, err)
-			}
-			if err := store.Close(); err != nil {
-				t.Error(err)
-			}
-			if strings.Contains(store.identity+store.display, "secret") {
-				t.Errorf("%s: the password is in %q or %q", raw, store.identity, store.display)
-			}
-			if first == "" {
-				first = store.identity
-			}
-			if store.identity != first {
-				t.Errorf("%s is %q, and %s is %q; want the same", spellings[0], first, raw, store.identity)
-			}
-		}
-		if other, twice := seen[first]; twice {
-			t.Errorf("%s and %s are both %q", other, spellings[0], first)
-		}
-		seen[first] = spellings[0]
-	}
+	})
 }
 
 func TestBadZooKeeperURLs(t *testing.T) {

@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +39,8 @@ func TestEveryCaseRuns(t *testing.T) {
 		}
 		j.store.held = min(j.store.held, 1000)
 		j.kind.rounds = 1
+		// What is not Go needs more than the tests install; see interop/curator/run.
+		j.store.subjects = slices.DeleteFunc(slices.Clone(j.store.subjects), func(s subject) bool { return s.foreign != nil })
 		t.Run(j.name(), func(t *testing.T) {
 			results, err := j.run(t.Context(), 20*time.Millisecond)
 			if err != nil {
@@ -62,6 +68,17 @@ func TestEveryCaseRuns(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAbsentSubject: what cannot run here does not keep the others from it.
+func TestAbsentSubject(t *testing.T) {
+	absent := subject{name: "absent", foreign: func(context.Context, string) (*exec.Cmd, error) {
+		return nil, errors.New("there is none")
+	}}
+	j := job{store{name: "memory", subjects: append(slices.Clone(memory.subjects), absent)}, solo}
+	if all, present := len(j.subjects()), len(j.present(t.Context())); present != all-1 {
+		t.Errorf("%d of %d subjects can run, of which one cannot", present, all)
 	}
 }
 

@@ -43,10 +43,7 @@ func compete(ctx context.Context, r round) (f figures, err error) {
 		return nil, err
 	}
 	defer m.close()
-	if err := m.begin(ctx); err != nil {
-		return nil, err
-	}
-	reports, s, err := contend(ctx, r)
+	reports, s, err := contend(ctx, r, m)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +133,7 @@ func takeTurns(ctx context.Context, w worker, goroutine int, s span) ([]turn, er
 }
 
 // contendInClients lets clients of this process stand for processes.
-func contendInClients(ctx context.Context, r round) (reports []report, s span, err error) {
+func contendInClients(ctx context.Context, r round, m *meter) (reports []report, s span, err error) {
 	clients, err := connect(ctx, r.subject, r.dir, handoverProcesses)
 	if err != nil {
 		return nil, s, err
@@ -144,6 +141,9 @@ func contendInClients(ctx context.Context, r round) (reports []report, s span, e
 	defer func() { err = errors.Join(err, closeAll(clients)) }()
 	reports = make([]report, len(clients))
 	failures := make([]error, len(clients))
+	if err := m.begin(ctx); err != nil {
+		return nil, s, err
+	}
 	s = spanFor(r.window)
 	var group sync.WaitGroup
 	for i, c := range clients {

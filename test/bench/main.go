@@ -1,6 +1,6 @@
 // Command bench measures dlock against the floor and against its peers.
 //
-//	go run ./test/bench [--only memory,sqlite,redis,mysql,postgres,etcd] [--time 3s] [--json FILE]
+//	go run ./test/bench [--only memory,sqlite,redis,memcached,mysql,postgres,etcd,zookeeper] [--time 3s] [--json FILE]
 //
 // A case is STORE/NAME. Every subject of a case runs in turn within one run, in
 // several rounds of changing order, and what is reported is the median of the
@@ -24,6 +24,8 @@
 //	/version, /session, /forupdate    our other schemes
 //	get_lock, advisory                the server's own locks, with a connection
 //	                                  for each goroutine, on which it waits
+//
+// Java's curator, on ZooKeeper, is built with Maven, and skipped where that cannot be.
 //
 // Exclusion is checked before and while a subject is measured; a subject that
 // breaks it fails the run. The figures are explained in figures.go.

@@ -31,8 +31,9 @@ func monotonic() time.Duration {
 }
 
 // contendInProcesses runs this program several times. Each says when it is
-// connected, is then told the span, and reports in the end.
-func contendInProcesses(ctx context.Context, r round) (reports []report, s span, err error) {
+// connected, is then told the span, and reports in the end. What they need to get
+// ready is not counted.
+func contendInProcesses(ctx context.Context, r round, m *meter) (reports []report, s span, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all []*participant
@@ -56,6 +57,9 @@ func contendInProcesses(ctx context.Context, r round) (reports []report, s span,
 		if err := p.hear.Decode(&connected); err != nil {
 			return nil, s, fmt.Errorf("a process did not get ready: %w", err)
 		}
+	}
+	if err := m.begin(ctx); err != nil {
+		return nil, s, err
 	}
 	s = spanFor(r.window)
 	for _, p := range all {
@@ -132,16 +136,14 @@ func (p *participant) end() error {
 }
 
 func startParticipant(ctx context.Context, r round) (*participant, error) {
-	program, err := os.Executable()
+	command := r.self
+	if r.subject.foreign != nil {
+		command = r.subject.foreign
+	}
+	cmd, err := command(ctx, r.dir)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(assignment{r.store.name, r.subject.name, r.dir})
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), participantVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	input, err := cmd.StdinPipe()
@@ -156,4 +158,19 @@ func startParticipant(ctx context.Context, r round) (*participant, error) {
 		return nil, err
 	}
 	return &participant{cmd, json.NewEncoder(input), json.NewDecoder(output)}, nil
+}
+
+// self is this program as a process of handover.
+func (r round) self(ctx context.Context, dir string) (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(assignment{r.store.name, r.subject.name, dir})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), participantVariable+"="+string(text))
+	return cmd, nil
 }

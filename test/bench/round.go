@@ -41,7 +41,7 @@ const stuckLimit = 2 * time.Minute
 // run measures all subjects in turn, starting with another one in each round,
 // so that none always runs on the machine that its predecessor warmed or wore.
 func (j job) run(ctx context.Context, budget time.Duration) (results []result, err error) {
-	subjects := j.subjects()
+	subjects := j.present(ctx)
 	var servers served
 	if j.store.serve != nil {
 		if servers, err = j.store.serve(ctx); err != nil {
@@ -76,6 +76,20 @@ func (j job) subjects() []subject {
 	})
 }
 
+// present are the subjects that can be measured here. It says which are not, and why.
+func (j job) present(ctx context.Context) []subject {
+	return slices.DeleteFunc(j.subjects(), func(s subject) bool {
+		if s.foreign == nil {
+			return false
+		}
+		_, err := s.foreign(ctx, "")
+		if err != nil {
+			fmt.Printf("%s: skipped: %s: %v\n", j.name(), s.name, err)
+		}
+		return err != nil
+	})
+}
+
 func (j job) round(ctx context.Context, s subject, servers served, budget time.Duration) (f figures, err error) {
 	dir, err := os.MkdirTemp("", "dlock-bench-")
 	if err != nil {
@@ -89,8 +103,10 @@ func (j job) round(ctx context.Context, s subject, servers served, budget time.D
 			return nil, err
 		}
 	}
-	if err := excludes(ctx, s, dir); err != nil {
-		return nil, err
+	if s.open != nil {
+		if err := excludes(ctx, s, dir); err != nil {
+			return nil, err
+		}
 	}
 	runtime.GC() // nobody pays for the garbage of the one before
 	return j.kind.run(ctx, round{

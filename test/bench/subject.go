@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os/exec"
 )
 
 // store is a place for locks, with the subjects that lock in it. One file
@@ -26,7 +27,7 @@ type store struct {
 }
 
 // stores, in the order in which they are measured.
-var stores = []store{memory, sqlite, redisStore, memcachedStore, mysqlStore, postgresStore, etcdStore}
+var stores = []store{memory, sqlite, redisStore, memcachedStore, mysqlStore, postgresStore, etcdStore, zookeeperStore}
 
 // subject is something that locks.
 type subject struct {
@@ -38,6 +39,11 @@ type subject struct {
 	// open returns a function that makes clients which share one state, each
 	// as a process of its own would have it.
 	open func(dir string) (connect func(context.Context) (client, error), err error)
+
+	// foreign, in place of open, is the program of a subject in another language,
+	// which is a process of handover and does what participate does. An error says
+	// why there is none here: the subject is skipped then.
+	foreign func(ctx context.Context, dir string) (*exec.Cmd, error)
 }
 
 // only restricts a subject to some cases.

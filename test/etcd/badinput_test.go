@@ -137,7 +137,10 @@ func TestNoSpace(t *testing.T) {
 	if err != nil || !hasProblem(findings, "alarms") {
 		t.Errorf("Diagnose finds %+v, %v", findings, err)
 	}
-	<-time.After(faultTTL + faultTTL/2)
+	renewals, start := requests(t, server, "LeaseKeepAlive"), time.Now()
+	eventually(t, "it is renewed for longer than its TTL", func() bool {
+		return requests(t, server, "LeaseKeepAlive") > renewals && time.Since(start) > faultTTL
+	})
 	if err := kept.Context().Err(); err != nil {
 		t.Errorf("a lock that is held is not kept: %v", err)
 	}

@@ -82,12 +82,13 @@ func refused(t testing.TB, client *dlock.Client, name, why string) {
 // eventually polls a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
-		if ok() {
-			return
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, limit)
 		}
 	}
-	t.Fatalf("%s: not within %v", what, limit)
 }
 
 // longTTL outlasts an election on a machine that is busy.

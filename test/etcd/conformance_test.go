@@ -17,10 +17,12 @@ import (
 // kitTTL is the shortest that etcd grants.
 const kitTTL = 2 * time.Second
 
-// TestConformance runs the kit on a single server and on a cluster.
+// TestConformance runs the kit on a single server, also on an old one, and on a
+// cluster.
 func TestConformance(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) string{
 		"single":  func(t testing.TB) string { return servers.URL(t, servers.Etcd) },
+		"debian":  func(t testing.TB) string { return servers.URL(t, servers.EtcdDebian) },
 		"cluster": func(t testing.TB) string { return servers.RunEtcdCluster(t, nil).URL() },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -69,6 +70,68 @@ func TestRoundTrips(t *testing.T) {
 	}
 	if n := requests(t, server, "LeaseGrant"); n != 1 {
 		t.Errorf("%v leases for one client", n)
+	}
+}
+
+// TestHandoverIsCheap: who waits takes its place by one transaction, and has the lock
+// when the watch says that it is its turn, without asking.
+func TestHandoverIsCheap(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	observer := newStore(t, server.URL())
+	clients := []*dlock.Client{newClient(t, server.URL(), time.Minute), newClient(t, server.URL(), time.Minute)}
+	lease := lockAnyhow(t, clients[0], "hot")
+	const turns = 40
+	txns := requests(t, server, "Txn")
+	for i := range turns {
+		next := make(chan *dlock.Lease, 1)
+		go func() { next <- lockAnyhow(t, clients[(i+1)%2], "hot") }()
+		eventually(t, "the other one waits", func() bool { return waiters(observer, "hot") == 1 })
+		unlock(t, lease)
+		lease = <-next
+	}
+	unlock(t, lease)
+	// Who has just begun to watch asks once more.
+	if n, most := requests(t, server, "Txn")-txns, float64(2*turns+turns/4); n > most {
+		t.Errorf("%v transactions for %d turns; want %v at most", n, turns, most)
+	}
+}
+
+// TestPlaceWithoutFair: where others have waited, an attempt that is to be repeated
+// leaves a place, which ends with Release.
+func TestPlaceWithoutFair(t *testing.T) {
+	t.Parallel()
+	store := newStore(t, servers.Run(t, servers.Etcd).URL())
+	held, err := store.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, err := store.(driver.Watcher).Watch(t.Context(), request("x"), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	next := request("x")
+	next.Queue = true
+	for range 2 {
+		if _, err := store.Acquire(t.Context(), next); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Acquire of what another one has: %v", err)
+		}
+	}
+	if n := waiters(store, "x"); n != 1 {
+		t.Errorf("%d wait; want 1", n)
+	}
+	if err := store.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("somebody who came later: %v; want that it is the turn of the one who waits", err)
+	}
+	if err := store.Release(t.Context(), driver.Grant{Name: "x", Owner: next.Owner}); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("giving up a place: %v; want that the lock was not held", err)
+	}
+	if _, err := store.Acquire(t.Context(), request("x")); err != nil {
+		t.Errorf("a lock that nobody has or waits for: %v", err)
 	}
 }
 

@@ -30,10 +30,20 @@ type contender interface {
 	unlock(t testing.TB)
 }
 
-// TestInterop: others exclude dlock, are excluded by it, and they wake each other.
+// TestInterop: others exclude dlock, are excluded by it, and they wake each other,
+// with a current server and etcdctl and with old ones.
 func TestInterop(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Etcd)
+	for _, kind := range []*servers.Kind{servers.Etcd, servers.EtcdDebian} {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			interoperateOn(t, servers.Run(t, kind))
+		})
+	}
+}
+
+func interoperateOn(t *testing.T, server *servers.Server) {
+	t.Helper()
 	for kind, start := range map[string]func(t testing.TB, key string) contender{
 		"concurrency.Mutex": func(t testing.TB, key string) contender { return newMutex(t, server, key) },
 		"etcdctl lock":      func(_ testing.TB, key string) contender { return &etcdctl{server: server, key: key} },
@@ -155,7 +165,7 @@ type etcdctl struct {
 
 func (e *etcdctl) lock(t testing.TB) {
 	t.Helper()
-	cmd := exec.Command("etcdctl", "--endpoints", e.server.Addr(), "lock", e.key)
+	cmd := exec.Command(e.server.Etcdctl(), "--endpoints", e.server.Addr(), "lock", e.key)
 	cmd.Env = []string{"ETCDCTL_API=3", "PATH=/usr/bin:/bin:/usr/local/bin"}
 	output, err := cmd.StdoutPipe()
 	if err == nil {

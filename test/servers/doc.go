@@ -16,7 +16,7 @@
 //	servers.RunCluster(t)                                 // masters with a replica each
 //	servers.RunRedisTLS(t)                                // with users who may not do everything
 //	servers.RunEnsemble(t)                                // three of ZooKeeper
-//	servers.RunEtcdCluster(t, nil)                        // three of etcd
+//	servers.RunEtcdCluster(t, nil)                        // three of etcd, of a current version
 //	servers.RunEtcdTLS(t)                                 // with certificates for clients
 //	servers.Run(t, servers.WithClock(servers.Redis))      // then SetClock
 //	servers.RunMariaDBPair(t, servers.PairOptions{})      // primary and replica; then Promote
@@ -26,6 +26,8 @@
 // Databases have an administrator, for users who may do less than that of URL:
 //
 //	mariadb.SQL(ctx, "CREATE USER 'little'@'%' ..."); mariadb.URLAs("little", "...")
+//
+// Etcd is built from its module by scripts/build-etcd.sh, and EtcdDebian is Debian's.
 //
 // A test that only needs an address takes it from [URL], which honours
 // DLOCK_TEST_REDIS=redis://... and the like.

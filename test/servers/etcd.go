@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -13,11 +14,12 @@ import (
 // EtcdSynced is the argument of an Etcd whose data is to survive Kill.
 const EtcdSynced = "--unsafe-no-fsync=false"
 
-// Etcd is one member that is a cluster of its own. It does not wait for the disk,
-// on which many servers at once can stand still for longer than a lease.
+// Etcd is one member that is a cluster of its own, of the version that is named in
+// testdata/etcd. It does not wait for the disk, on which many servers at once can
+// stand still for longer than a lease.
 var Etcd = &Kind{
 	Name:   "etcd",
-	Binary: "etcd",
+	Binary: filepath.Join(etcdFolder(), "etcd"),
 	Args: func(in Instance) []string {
 		peer := peerURL(busPort(in.Port))
 		return etcdArgs(in, "http", "dlock", peer, "dlock="+peer)
@@ -27,6 +29,29 @@ var Etcd = &Kind{
 	},
 	URL: func(addr string) string { return "etcd://" + addr },
 }
+
+// EtcdDebian is the same of Debian's version, which is several years older.
+var EtcdDebian = func() *Kind {
+	kind := *Etcd
+	kind.Name, kind.Binary = "etcddebian", "etcd"
+	return &kind
+}()
+
+// etcdFolder is where scripts/build-etcd.sh puts etcd and etcdctl: not into root's
+// own folders, because servers do not run as root.
+func etcdFolder() string {
+	cache := "/var/cache"
+	if os.Geteuid() != 0 {
+		var err error
+		if cache, err = os.UserCacheDir(); err != nil {
+			cache = os.TempDir() // where it is not found
+		}
+	}
+	return filepath.Join(cache, "dlock-test", "etcd")
+}
+
+// Etcdctl is the program that belongs to an Etcd or an EtcdDebian.
+func (s *Server) Etcdctl() string { return filepath.Join(filepath.Dir(s.in.Binary), "etcdctl") }
 
 func peerURL(port int) string { return "http://127.0.0.1:" + strconv.Itoa(port) }
 

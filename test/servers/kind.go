@@ -95,6 +95,6 @@ func (k *Kind) locate() (string, error) {
 }
 
 func (k *Kind) notInstalled() error {
-	return fmt.Errorf("%s is not installed (no %s): run `make servers` as root, which installs it from Debian's packages, or set %s to the URL of a running one",
+	return fmt.Errorf("%s is not installed (no %s): run `make servers` as root, which installs it, or set %s to the URL of a running one",
 		k.Name, k.Binary, k.Variable())
 }

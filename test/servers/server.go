@@ -54,6 +54,9 @@ func (s *Server) Addr() string { return net.JoinHostPort(s.in.Host, strconv.Itoa
 // URL is the address in the form that dlock's stores take.
 func (s *Server) URL() string { return s.kind.URL(s.Addr()) }
 
+// PID is the number of its main process, which changes with every restart.
+func (s *Server) PID() int { return s.proc.pid }
+
 // Dir is the server's folder, which Stop removes.
 func (s *Server) Dir() string { return s.in.Dir }
 

@@ -14,11 +14,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/zklock"
 	"github.com/go-zookeeper/zk"
 )
 
 // throughProxy is a store behind a proxy, with a session that has begun.
-func throughProxy(t testing.TB, server *servers.Server, query string) (driver.Store, *proxy.Proxy) {
+func throughProxy(t testing.TB, server *servers.Server, query string) (*zklock.Store, *proxy.Proxy) {
 	t.Helper()
 	p := proxy.Run(t, server.Addr())
 	store := open(t, "zookeeper://"+p.Addr()+query)
@@ -124,6 +125,23 @@ func TestNodeOfAnOldSession(t *testing.T) {
 	_ = store.Release(t.Context(), driver.Grant{Name: "old", Owner: req.Owner})
 }
 
+// watching is a store that tells when somebody watches.
+type watching struct {
+	*zklock.Store
+	begun chan<- struct{}
+}
+
+func (w watching) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
+	stop, err := w.Store.Watch(ctx, req, wake)
+	if err == nil {
+		select {
+		case w.begun <- struct{}{}:
+		default: // it is known already
+		}
+	}
+	return stop, err
+}
+
 // TestSessionEndsWhileHeldAndWaiting: the holder hears of it, the waiter goes on in a
 // new session, and both on the network's return.
 func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
@@ -143,7 +161,8 @@ func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
 			other := open(t, server.URL()+query+"30s")
 			theirs := acquire(t, other, request("theirs"))
 			waited := make(chan error, 1)
-			waiter := client(t, cut, nil)
+			watches := make(chan struct{}, 1)
+			waiter := client(t, watching{cut, watches}, nil)
 			go func() {
 				lease, err := waiter.Lock(t.Context(), "theirs")
 				if err == nil {
@@ -151,10 +170,7 @@ func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
 				}
 				waited <- err
 			}()
-			eventually(t, "it waits", func() bool {
-				figures, err := server.Monitor(t.Context())
-				return err == nil && figures["zk_watch_count"] != "0"
-			})
+			happens(t, watches, "the waiter's watch")
 
 			p.Hold()
 			var next driver.Grant
@@ -204,7 +220,10 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 		}
 		eventually(t, "somebody waits", func() bool { return watchCount(t, server) == 1 })
 		most := 0
-		for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+		look := time.NewTicker(20 * time.Millisecond)
+		defer look.Stop()
+		for range 25 { // in which nothing is to change
+			<-look.C
 			children, _, err := conn.Children("/" + order)
 			if err != nil {
 				t.Fatal(err)
@@ -233,13 +252,57 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 
 func watchCount(t testing.TB, server *servers.Server) int {
 	t.Helper()
+	return figure(t, server, "zk_watch_count")
+}
+
+// figure is one of those that the server counts. Asking for it is counted as a packet.
+func figure(t testing.TB, server *servers.Server, name string) int {
+	t.Helper()
 	figures, err := server.Monitor(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(figures["zk_watch_count"])
+	n, err := strconv.Atoi(figures[name])
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestHandoverIsCheap: who waits creates its node by the first attempt, looks who is
+// before it and watches, and has the lock when the watch says so, without asking.
+func TestHandoverIsCheap(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	clients := []*dlock.Client{client(t, open(t, server.URL()), nil), client(t, open(t, server.URL()), nil)}
+	lease, err := clients[0].Lock(t.Context(), "hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const turns = 40
+	before, asked := figure(t, server, "zk_packets_received"), 1
+	for i := range turns {
+		next := make(chan *dlock.Lease, 1)
+		go func() {
+			lease, err := clients[(i+1)%2].Lock(t.Context(), "hot")
+			if err != nil {
+				t.Errorf("Lock: %v", err)
+			}
+			next <- lease
+		}()
+		eventually(t, "the other one watches", func() bool { asked++; return watchCount(t, server) == 1 })
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if lease = happens(t, next, "the other one's turn"); lease == nil {
+			t.FailNow()
+		}
+	}
+	n := figure(t, server, "zk_packets_received") - before - asked
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if most := 5 * turns; n > most {
+		t.Errorf("%d requests for %d turns; want %d at most", n, turns, most)
+	}
 }

@@ -1,0 +1,190 @@
+// Package storeurl takes the URLs of stores apart, by hand: the errors of package
+// net/url quote their input, which may be a password, and it does not know lists of
+// hosts. No error of this package quotes anything but a parameter's value.
+package storeurl
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// URL is scheme://user:password@host:port,host:port/path?parameters.
+type URL struct {
+	Scheme         string // in lower case
+	User, Password string
+	Hosts          []string // at least one, each with a port
+	Path           string   // what follows the '/' after the hosts, decoded
+
+	query url.Values
+}
+
+// Scheme is one that a store knows, with the port where none is given.
+type Scheme struct{ Name, Port string }
+
+// Parse reads a URL with one of the schemes.
+func Parse(raw string, schemes ...Scheme) (*URL, error) {
+	u := &URL{}
+	name, rest, found := strings.Cut(raw, "://")
+	port := ""
+	for _, s := range schemes {
+		if found && strings.EqualFold(name, s.Name) {
+			u.Scheme, port = s.Name, s.Port
+		}
+	}
+	if port == "" {
+		return nil, fmt.Errorf("it does not begin with %s", list(schemes))
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	if strings.Contains(query, "@") {
+		// The '?' may be one of the password. Guessing would show it, or send
+		// it to another host.
+		return nil, errors.New("an '@' follows the '?': write '?' as %3F in a password, and '@' as %40 in a parameter")
+	}
+	if err := u.parseQuery(query); err != nil {
+		return nil, err
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		if err := u.parseUser(rest[:at]); err != nil {
+			return nil, err
+		}
+		rest = rest[at+1:]
+	}
+	hosts, path, _ := strings.Cut(rest, "/")
+	if err := u.parseHosts(hosts, port); err != nil {
+		return nil, err
+	}
+	var err error
+	if u.Path, err = url.PathUnescape(path); err != nil {
+		return nil, errors.New("what follows the hosts has a '%' that is not followed by two hexadecimal digits")
+	}
+	return u, nil
+}
+
+func list(schemes []Scheme) string {
+	var names []string
+	for _, s := range schemes {
+		names = append(names, s.Name+"://")
+	}
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// parseQuery reads the parameters. A name that none can have is not repeated by
+// later errors, because it may be a part of a password.
+func (u *URL) parseQuery(text string) (err error) {
+	if u.query, err = url.ParseQuery(text); err != nil {
+		return errors.New("what follows the '?' cannot be read")
+	}
+	for name := range u.query {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			return errors.New("a parameter's name has other characters than a-z and '_'")
+		}
+	}
+	return nil
+}
+
+func (u *URL) parseUser(info string) error {
+	user, password, _ := strings.Cut(info, ":")
+	var err error
+	if u.User, err = url.PathUnescape(user); err == nil {
+		u.Password, err = url.PathUnescape(password)
+	}
+	if err != nil {
+		return errors.New("the user or the password has a '%' that is not followed by two hexadecimal digits")
+	}
+	return nil
+}
+
+func (u *URL) parseHosts(list, defaultPort string) error {
+	for host := range strings.SplitSeq(list, ",") {
+		if host == "" {
+			return errors.New("a host is missing")
+		}
+		if end := strings.LastIndexByte(host, ']'); strings.LastIndexByte(host, ':') <= end {
+			host += ":" + defaultPort
+		}
+		_, port, err := net.SplitHostPort(host)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			return errors.New("a host is not followed by a port that is a number; a password is followed by '@'")
+		}
+		u.Hosts = append(u.Hosts, host)
+	}
+	return nil
+}
+
+// Take removes a parameter and returns its value.
+func (u *URL) Take(name string) string {
+	value := u.query.Get(name)
+	u.query.Del(name)
+	return value
+}
+
+// TakeOne is Take for a parameter that is one of some words, or not given.
+func (u *URL) TakeOne(name string, words ...string) (string, error) {
+	value := u.Take(name)
+	if value != "" && !slices.Contains(words, value) {
+		return "", fmt.Errorf("%s is %q, not %s", name, value, strings.Join(words, " or "))
+	}
+	return value, nil
+}
+
+// Rest are the parameters that were not taken.
+func (u *URL) Rest() url.Values { return u.query }
+
+// Done refuses parameters that were not taken. It says which there are, and not which
+// was given: that may be a part of a password.
+func (u *URL) Done(known string) error {
+	if len(u.query) > 0 {
+		return fmt.Errorf("unknown parameter; known are %s", known)
+	}
+	return nil
+}
+
+// TakeTLS takes the parameters tls, ca, cert and key, with files in PEM. It returns nil
+// where TLS is not wanted, which wanted makes it without tls=true.
+func (u *URL) TakeTLS(wanted bool) (*tls.Config, error) {
+	ca, cert, key := u.Take("ca"), u.Take("cert"), u.Take("key")
+	asked, err := u.TakeOne("tls", "true", "false")
+	switch {
+	case err != nil:
+		return nil, err
+	case wanted || asked == "true":
+	case ca != "" || cert != "" || key != "":
+		return nil, errors.New("ca, cert and key are for TLS: add tls=true")
+	default:
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca: there is no certificate in %s", ca)
+		}
+	}
+	if cert != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("cert and key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

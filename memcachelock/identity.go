@@ -1,0 +1,71 @@
+package memcachelock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// nameKey is the item with the server's name. It begins unlike those of locks.
+const nameKey = "dlock-server"
+
+// nameTTL is how long it stays if the one who gave it is killed.
+const nameTTL = 24 * time.Hour
+
+// naming remembers the item with the server's name, if this store wrote it.
+type naming struct {
+	mu  sync.Mutex
+	cas uint64
+}
+
+// Identify implements driver.Identifier. A memcached has no name of its own, and what
+// it tells of itself, two of them may have in common. So the first who asks gives it one,
+// at random, which ends with that store.
+func (s *Store) Identify(ctx context.Context) (name string, err error) {
+	err = s.call(ctx, func(c *conn) error {
+		for range attempts {
+			name = driver.NewOwner().Hex()
+			c.writeAdd(nameKey, name, seconds(nameTTL))
+			a, err := c.ask()
+			if err != nil {
+				return err
+			}
+			if a.done() {
+				s.naming.mu.Lock()
+				defer s.naming.mu.Unlock()
+				s.naming.cas = a.cas()
+				return nil
+			}
+			f, err := c.get(nameKey)
+			if err != nil {
+				return err
+			}
+			if f != nil {
+				name = f.mark
+				return nil
+			}
+		}
+		return refusal("its name comes and goes")
+	})
+	return name, err
+}
+
+// unnameLimit bounds what Close tells the server.
+const unnameLimit = 500 * time.Millisecond
+
+// unname deletes the name that this store gave, if it can be done.
+func (s *Store) unname() {
+	s.naming.mu.Lock()
+	defer s.naming.mu.Unlock()
+	if s.naming.cas == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), unnameLimit)
+	defer cancel()
+	_ = s.pool.with(ctx, func(c *conn) error { // it expires otherwise
+		_, err := c.delete(nameKey, s.naming.cas)
+		return err
+	})
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// curatorSubject is Java's InterProcessMutex. Every process warms up before it takes
+// part, so that what is measured is compiled.
+var curatorSubject = subject{name: "curator", foreign: func(ctx context.Context, dir string) (*exec.Cmd, error) {
+	classpath, err := curatorClasspath()
+	if err != nil || dir == "" {
+		return nil, err
+	}
+	addr, err := zookeeperAddr(dir)
+	if err != nil {
+		return nil, err
+	}
+	return exec.CommandContext(ctx, "java", "-Xmx128m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+		"-cp", classpath, "dlock.interop.Contender", addr, "/bench-handover", strconv.Itoa(handoverGoroutines),
+		strconv.FormatInt(handoverHold.Nanoseconds(), 10), strconv.FormatInt(handoverPause.Nanoseconds(), 10)), nil
+}}
+
+// curatorClasspath builds the Java side, once.
+var curatorClasspath = sync.OnceValues(func() (string, error) {
+	for _, program := range []string{"java", "javac", "mvn"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return "", fmt.Errorf("there is no %s", program)
+		}
+	}
+	_, here, _, ok := runtime.Caller(0)
+	if !ok {
+		return "", errors.New("where its sources are is not known")
+	}
+	cmd := exec.Command(filepath.Join(filepath.Dir(here), "../interop/curator/build"))
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	output, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("building it: %w: %s", err, complaints.String())
+	}
+	folder := strings.TrimSpace(string(output))
+	libraries, err := os.ReadFile(filepath.Join(folder, "classpath"))
+	return filepath.Join(folder, "classes") + string(filepath.ListSeparator) + string(libraries), err
+})
