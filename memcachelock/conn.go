@@ -150,13 +150,13 @@ func (p *pool) with(ctx context.Context, fn func(*conn) error) error {
 // broken says whether a connection cannot be used after an error: it may have
 // answers in it that nobody waits for.
 func broken(err error) bool {
-	return err != nil && !errors.Is(err, refused) && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrNotHeld)
+	return err != nil && !errors.Is(err, errRefused) && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrNotHeld)
 }
 
 // midway is for an error in the middle of many answers: those that follow it are not
 // read, so that it breaks the connection whatever it is.
 func midway(err error) error {
-	if errors.Is(err, refused) {
+	if errors.Is(err, errRefused) {
 		return fmt.Errorf("%w: %s", driver.ErrUnreachable, err.Error())
 	}
 	return err

@@ -1,24 +1,26 @@
 package memcachelock_test
 
 import (
-	"context"
-	"log"
+	"fmt"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/memcachelock"
 )
 
+// What is at stake may be done twice now and then: the server forgets what it has no
+// memory for.
 func Example() {
 	store, err := memcachelock.New("localhost:11211", nil)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	client := dlock.New(store, nil)
-	err = client.Do(context.Background(), "warm the cache", func(context.Context) error {
-		// Only one process at a time does this.
-		return nil
-	})
-	if err != nil {
-		log.Print(err)
-	}
+	defer store.Close()
+	locks := dlock.New(store, nil)
+	defer locks.Close()
+
+	traits := locks.Traits()
+	fmt.Println(traits.Store, traits.Fencing, traits.SurvivesRestart)
+	// Output:
+	// memcached clock-bound false
 }

@@ -136,10 +136,10 @@ const maxValue = 1 << 20
 // errAnswer: whatever is there, it is no memcached that is new enough.
 var errAnswer = fmt.Errorf("%w: memcachelock: not an answer of memcached 1.6 or newer", driver.ErrUnreachable)
 
-// refused is an answer after which the connection can be used again.
-var refused = errors.New("memcached refused")
+// errRefused is an answer after which the connection can be used again.
+var errRefused = errors.New("memcached refused")
 
 // refusal is an error that the server reports.
 func refusal(text string) error {
-	return fmt.Errorf("%w: memcachelock: %w: %s", driver.ErrUnreachable, refused, text)
+	return fmt.Errorf("%w: memcachelock: %w: %s", driver.ErrUnreachable, errRefused, text)
 }
