@@ -3,6 +3,7 @@ package etcd
 
 import (
 	"context"
+	"flag"
 	"os"
 	"testing"
 
@@ -16,6 +17,9 @@ import (
 // urlEnv tells other processes where the server is.
 const urlEnv = "DLOCK_TEST_ETCD_STORE"
 
+// atOnce is how many tests run at the same time. They wait more than they compute.
+const atOnce = "4"
+
 func TestMain(m *testing.M) {
 	open := func(ctx context.Context) (driver.Store, error) { return open(ctx, os.Getenv(urlEnv)) }
 	switch {
@@ -23,6 +27,10 @@ func TestMain(m *testing.M) {
 		os.Exit(drivertest.Work(open))
 	case os.Getenv(faults.PuppetEnv) != "":
 		os.Exit(faults.Play(open))
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		panic(err)
 	}
 	status := m.Run()
 	command.Remove()
