@@ -34,7 +34,7 @@ func (s *BoundStore) Diagnose(ctx context.Context) (findings []driver.Finding, e
 	}
 	var found []driver.Finding // not findings, which the caller may have by then
 	if err := s.perform(ctx, l, func() error {
-		return l.call(func(ctx context.Context) (err error) {
+		return s.ask(l, func(ctx context.Context) (err error) {
 			found, err = s.dialect.diagnoseBound(ctx, l.conn)
 			return err
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/faults"
 )
 
 // What other processes need to know to open the same store.
@@ -15,8 +16,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(drivertest.WorkEnv) != "" {
+	switch {
+	case os.Getenv(drivertest.WorkEnv) != "":
 		os.Exit(drivertest.Work(openFromEnv))
+	case os.Getenv(faults.PuppetEnv) != "":
+		os.Exit(faults.Play(openFromEnv))
 	}
 	os.Exit(m.Run())
 }
