@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	// rowPatience is how long an attempt begins again because somebody was faster.
+	// rowPatience is how long an attempt begins again because somebody was faster,
+	// and waits for those to go who cannot stay.
 	rowPatience = 2 * time.Second
-	// pinTries is how often it looks whether those who are in the way of the
-	// last one who raised the token have gone.
-	pinTries = 10
 	// rowPause is about how long it takes them.
 	rowPause = 2 * time.Millisecond
 )
@@ -102,9 +100,10 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 
 // pin locks the row for good, unless somebody else has raised the token since.
 // Whoever is in the way of the one who raised it last does not stay: it finds
-// that it is not the last. So of those who come together one gets the lock.
+// that it is not the last. So of those who come together one gets the lock, also
+// where the others are slow to leave.
 func (s *BoundStore) pin(ctx context.Context, l *link, b *bond, token uint64) error {
-	for try := 1; ; try++ {
+	for start := time.Now(); ; {
 		id, err := s.dialect.pinRow(ctx, l.conn, s.server, b.key, token)
 		if err == nil {
 			l.id = id
@@ -113,8 +112,13 @@ func (s *BoundStore) pin(ctx context.Context, l *link, b *bond, token uint64) er
 		if rollback := execAll(ctx, l.conn, []string{"ROLLBACK"}); rollback != nil {
 			return rollback
 		}
-		if try == pinTries || !errors.Is(err, errRowLocked) {
+		if !errors.Is(err, errRowLocked) || time.Since(start) > rowPatience {
 			return err
+		}
+		if last, _, err := s.readRow(ctx, l, b); err != nil {
+			return err
+		} else if last != token {
+			return errFaster
 		}
 		if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
 			return err
@@ -137,13 +141,22 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 // rowHolder says who has a row that is locked, as far as it can be told. What is
 // there may be of one who wants it, like the one who asks, or has lost it.
 func (s *BoundStore) rowHolder(ctx context.Context, l *link, b *bond) error {
-	var token int64
-	var holder []byte
-	err := l.conn.QueryRowContext(ctx, s.server.readRow, b.key.row).Scan(&token, &holder)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	token, holder, err := s.readRow(ctx, l, b)
+	if err != nil {
 		return err
 	}
-	return &driver.HeldError{Name: b.name, Token: uint64(token), Holder: driver.DecodeHolder(string(holder))}
+	return &driver.HeldError{Name: b.name, Token: token, Holder: holder}
+}
+
+// readRow looks at a row that somebody may have locked. All is zero if there is
+// none.
+func (s *BoundStore) readRow(ctx context.Context, l *link, b *bond) (token uint64, holder driver.Holder, err error) {
+	var encoded []byte
+	err = l.conn.QueryRowContext(ctx, s.server.readRow, b.key.row).Scan(&token, &encoded)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, driver.Holder{}, err
+	}
+	return token, driver.DecodeHolder(string(encoded)), nil
 }
 
 // restore undoes what was set on a connection.

@@ -39,8 +39,10 @@ func (s setup) rig(t testing.TB) faults.Rig {
 	t.Helper()
 	admin := s.open(t)
 	return faults.Rig{
-		TTL:  2 * time.Second,
-		Open: func(ctx context.Context) (driver.Store, error) { return openOwned(ctx, s.database, s.server.Addr(), s.scheme) },
+		TTL: 2 * time.Second,
+		Open: func(ctx context.Context) (driver.Store, error) {
+			return openOwned(ctx, s.database, s.server.Addr(), s.scheme)
+		},
 		Command: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = s.env()
