@@ -27,8 +27,10 @@ func (mysql) boundSchema(t tables) []string {
 	k CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
 	name VARBINARY(255) NOT NULL,
 	token BIGINT NOT NULL,
+	used BIGINT NOT NULL,
 	holder BLOB
 ) ENGINE=InnoDB`,
+		t.expand(mysqlNow, `INSERT IGNORE INTO {bound} (k, name, token, used) VALUES ('`+floorKey+`', '', 0, {now})`),
 	}
 }
 
@@ -86,7 +88,9 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 		acquire:    `SELECT IF(GET_LOCK(?, 0) = 1, ` + mysqlDraw + `, 0)`,
 		release:    `DO RELEASE_LOCK(?)`,
 		noWait:     `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
-		readRow:    `SELECT token, holder FROM ` + t.bound() + ` WHERE k = ?`,
+		readRow:    t.expand(mysqlNow, `SELECT token, holder, used <= {now} - `+sweepMillis+` FROM {bound} WHERE k = ?`),
+		now:        mysqlNow,
+		sweep:      newBoundSweep(t, mysqlNow, `LOCK IN SHARE MODE`, positional),
 		unmark:     `DO RELEASE_LOCK('%s')`,
 		table:      t.bound(),
 		fence:      t.fence(),
@@ -129,7 +133,11 @@ func (mysql) addSettings(server *boundServer, variables map[string]string, maria
 			set(name, "0")
 		}
 	}
-	if !mariadb { // it cannot do without waiting for a row that somebody else inserts
+	if mariadb {
+		const name = "idle_write_transaction_timeout"
+		server.sweep.guarded = []string{"SET SESSION " + name + " = 2"}
+		server.sweep.restore = []string{"SET SESSION " + name + " = " + variables[name]}
+	} else { // it cannot do without waiting for a row that somebody else inserts
 		set("innodb_lock_wait_timeout", "1")
 	}
 }
@@ -174,7 +182,7 @@ func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer
 	err = conn.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last)
 	if err == nil {
 		err = execAll(ctx, conn, []string{
-			fmt.Sprintf(`UPDATE %s SET token = %d, holder = x'%x' WHERE k = '%s'`, server.table, last+1, b.holder.Encode(), b.key.row),
+			fmt.Sprintf(`UPDATE %s SET token = %d, used = %s, holder = x'%x' WHERE k = '%s'`, server.table, last+1, server.now, b.holder.Encode(), b.key.row),
 			`COMMIT`,
 		})
 	}
@@ -184,11 +192,14 @@ func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer
 	return uint64(last + 1), nil
 }
 
-// insertRow makes a row. Who else does the same at the same time may be faster,
-// and hold it already: MariaDB does not wait for that, and MySQL a second.
+// insertRow makes a row, whose token begins at the floor. Who else does the same
+// at the same time may be faster, and hold it already: MariaDB does not wait for
+// that, and MySQL a second. The floor is locked until the new row is committed:
+// whoever raises it, before deleting rows, waits for that.
 func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) error {
-	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token) VALUES ('%s', x'%x', 0)`,
-		server.noWait, server.table, b.key.row, b.name))
+	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token, used)
+SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE MODE), 0), %s`,
+		server.noWait, server.table, b.key.row, b.name, server.table, floorKey, server.now))
 	switch n := boundNumber(err); {
 	case err == nil:
 		return errRowNew
@@ -225,10 +236,13 @@ const (
 	mysqlDeadlock = 1213
 )
 
-// locked recognizes the error of a row that somebody else has locked.
+// locked recognizes the error of a row that somebody else has locked, or swept.
 func (mysql) locked(err error) error {
-	if n := boundNumber(err); n == mysqlTimeout || n == mysqlNoWait {
+	switch n := boundNumber(err); {
+	case n == mysqlTimeout, n == mysqlNoWait:
 		return errRowLocked
+	case errors.Is(err, sql.ErrNoRows):
+		return errFaster
 	}
 	return err
 }

@@ -24,8 +24,10 @@ func (postgres) boundSchema(t tables) []string {
 	k text PRIMARY KEY,
 	name bytea NOT NULL,
 	token bigint NOT NULL,
+	used bigint NOT NULL,
 	holder bytea
 )`,
+		t.expand(postgresNow, `INSERT INTO {bound} (k, name, token, used) VALUES ('`+floorKey+`', '', 0, {now}) ON CONFLICT DO NOTHING`),
 	}
 }
 
@@ -84,9 +86,13 @@ func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
 		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END`,
 		release: `SELECT pg_advisory_unlock($1)`,
-		readRow: `SELECT token, holder FROM ` + t.bound() + ` WHERE k = $1`,
+		readRow: t.expand(postgresNow, `SELECT token, holder, used <= {now} - `+sweepMillis+` FROM {bound} WHERE k = $1`),
+		now:     postgresNow,
+		sweep:   newBoundSweep(t, postgresNow, `FOR SHARE`, dollars),
 		table:   t.bound(),
 	}
+	server.sweep.guarded = []string{`SET SESSION idle_in_transaction_session_timeout = '2s'`}
+	server.sweep.restore = []string{`SET SESSION idle_in_transaction_session_timeout = ` + settings["idle_in_transaction_session_timeout"]}
 	d.addSettings(server, settings)
 	return server, nil
 }
@@ -129,12 +135,15 @@ func (postgres) calibrate(context.Context, *sql.Conn, *boundServer) (uint64, err
 // not to wait for them is an error, which the server would write to its log.
 func (postgres) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (token uint64, err error) {
 	err = conn.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
-UPDATE `+server.table+` AS row SET token = row.token + 1, holder = $2 FROM free WHERE row.k = free.k RETURNING row.token`,
+UPDATE `+server.table+` AS row SET token = row.token + 1, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k RETURNING row.token`,
 		b.key.row, []byte(b.holder.Encode())).Scan(&token)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, err
 	}
-	inserted, err := conn.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`,
+	// The floor is locked until the new row is committed: whoever raises it,
+	// before deleting rows, waits for that.
+	inserted, err := conn.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token, used)
+SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+server.now+` ON CONFLICT DO NOTHING`,
 		b.key.row, []byte(b.name))
 	if err != nil {
 		return 0, err

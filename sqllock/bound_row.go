@@ -75,6 +75,7 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 	if err := execAll(ctx, l.conn, s.server.settings); err != nil {
 		return 0, err
 	}
+	awaited := false
 	for start := time.Now(); time.Since(start) < rowPatience; {
 		token, err := s.dialect.claimRow(ctx, l.conn, s.server, b)
 		if err == nil {
@@ -86,7 +87,15 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 		switch failure := s.dialect.boundFailure(err); {
 		case errors.Is(err, errRowNew):
 		case errors.Is(err, errRowLocked):
-			return 0, s.rowHolder(ctx, l, b)
+			held, old, err := s.rowHolder(ctx, l, b)
+			if err != nil || awaited || !old {
+				return 0, orHeld(err, held)
+			}
+			// Perhaps nobody has it, and it is being swept.
+			if err := s.awaitSweep(ctx, l); err != nil {
+				return 0, err
+			}
+			awaited = true
 		case failure == retryFailure, errors.Is(err, errFaster):
 			if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
 				return 0, err
@@ -115,9 +124,9 @@ func (s *BoundStore) pin(ctx context.Context, l *link, b *bond, token uint64) er
 		if !errors.Is(err, errRowLocked) || time.Since(start) > rowPatience {
 			return err
 		}
-		if last, _, err := s.readRow(ctx, l, b); err != nil {
+		if held, _, err := s.rowHolder(ctx, l, b); err != nil {
 			return err
-		} else if last != token {
+		} else if held.Token != token {
 			return errFaster
 		}
 		if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
@@ -138,25 +147,20 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// rowHolder says who has a row that is locked, as far as it can be told. What is
-// there may be of one who wants it, like the one who asks, or has lost it.
-func (s *BoundStore) rowHolder(ctx context.Context, l *link, b *bond) error {
-	token, holder, err := s.readRow(ctx, l, b)
+// rowHolder says who has a row that is locked, as far as it can be told, and
+// whether the row is old enough to be swept, or gone. What is there may be of one
+// who wants it, like the one who asks, or has lost it.
+func (s *BoundStore) rowHolder(ctx context.Context, l *link, b *bond) (held *driver.HeldError, old bool, err error) {
+	var token uint64
+	var holder []byte
+	err = l.conn.QueryRowContext(ctx, s.server.readRow, b.key.row).Scan(&token, &holder, &old)
+	if errors.Is(err, sql.ErrNoRows) {
+		old, err = true, nil // it was swept just now
+	}
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	return &driver.HeldError{Name: b.name, Token: token, Holder: holder}
-}
-
-// readRow looks at a row that somebody may have locked. All is zero if there is
-// none.
-func (s *BoundStore) readRow(ctx context.Context, l *link, b *bond) (token uint64, holder driver.Holder, err error) {
-	var encoded []byte
-	err = l.conn.QueryRowContext(ctx, s.server.readRow, b.key.row).Scan(&token, &encoded)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, driver.Holder{}, err
-	}
-	return token, driver.DecodeHolder(string(encoded)), nil
+	return &driver.HeldError{Name: b.name, Token: token, Holder: driver.DecodeHolder(string(holder))}, old, nil
 }
 
 // restore undoes what was set on a connection.
