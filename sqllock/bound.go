@@ -43,6 +43,7 @@ type BoundStore struct {
 	kick     chan struct{} // asks the keeper to look
 	watchers boundWatchers
 	sweeps   bool // ForUpdate: to sweep was due when the store was opened
+	sought   bool // whether it could be found out if there is a pooler
 
 	mu     sync.Mutex
 	bonds  map[string]*bond

@@ -283,22 +283,23 @@ func (d mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Find
 	if err != nil {
 		return nil, err
 	}
+	var replicas int // as far as the user may see the connections of others
+	if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`).Scan(&replicas); err != nil {
+		return nil, err
+	}
 	findings := []driver.Finding{
-		{Check: "version", Level: driver.LevelOK, Message: variables["version"]},
-		{Check: "read_only", Level: driver.LevelOK, Message: "no"},
-		{Check: "durability", Level: driver.LevelOK, Message: "a token is on disk before it is granted"},
-		{Check: "wait_timeout", Level: driver.LevelOK, Message: variables["wait_timeout"] + " s; connections that hold locks are kept from it"},
+		fine("version", variables["version"]),
+		boundReadOnly(variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON"),
+		fine("durability", durableTokens),
+		fine("wait_timeout", variables["wait_timeout"]+" s; connections that hold locks are kept from it"),
+		boundReplicas(replicas, false),
 	}
-	if variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON" {
-		findings[1].Level, findings[1].Message = driver.LevelProblem, "The server has become read-only: its locks keep nobody out elsewhere. Connect to the primary."
-	}
-	if variables["innodb_flush_log_at_trx_commit"] != "1" {
-		findings[2].Level = driver.LevelWarning
-		findings[2].Message = "innodb_flush_log_at_trx_commit is " + variables["innodb_flush_log_at_trx_commit"] + ": after a crash tokens may be granted again. Set it to 1."
+	if flush := variables["innodb_flush_log_at_trx_commit"]; flush != "1" {
+		findings[2] = warning("durability", "innodb_flush_log_at_trx_commit is %s: after a crash tokens may be granted again. Set it to 1.", flush)
 	}
 	if variables["wsrep_on"] == "ON" {
-		findings = append(findings, driver.Finding{Check: "galera", Level: driver.LevelProblem,
-			Message: "The server is part of a Galera cluster, where locks hold on one node only. Let everybody connect to the same node, or use scheme row."})
+		findings = append(findings, problem("galera",
+			"The server is part of a Galera cluster, where locks hold on one node only. Let everybody connect to the same node, or use scheme row."))
 	}
 	return findings, nil
 }

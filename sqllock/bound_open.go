@@ -126,6 +126,7 @@ func (s *BoundStore) findPooler(ctx context.Context, conn *sql.Conn, pooler pool
 // the first wait until the second has ended its transaction.
 func (s *BoundStore) crossCheck(ctx context.Context, conn *sql.Conn, pooler poolerFinder, key any) error {
 	rival := s.rival(ctx)
+	s.sought = rival != nil
 	limited, cancel := context.WithTimeout(ctx, poolerLimit/2)
 	defer cancel()
 	tied, err := pooler.tied(limited, conn, key)

@@ -211,28 +211,23 @@ func (d postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.F
 	if err != nil {
 		return nil, err
 	}
-	var replica bool
+	var replica, waits bool
 	var replicas int
-	if err := conn.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), (SELECT count(*) FROM pg_stat_replication)`).Scan(&replica, &replicas); err != nil {
+	err = conn.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), (SELECT count(*) FROM pg_stat_replication),
+	current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')`).Scan(&replica, &replicas, &waits)
+	if err != nil {
 		return nil, err
 	}
 	findings := []driver.Finding{
-		{Check: "version", Level: driver.LevelOK, Message: settings["server_version"]},
-		{Check: "read_only", Level: driver.LevelOK, Message: "no"},
-		{Check: "durability", Level: driver.LevelOK, Message: "a token is on disk before it is granted"},
-		{Check: "idle_timeouts", Level: driver.LevelOK, Message: "connections that hold locks are kept from them"},
-		{Check: "replication", Level: driver.LevelOK, Message: "none"},
-	}
-	if replica || settings["transaction_read_only"] == "on" {
-		findings[1].Level, findings[1].Message = driver.LevelProblem, "The server is a replica or read-only: its locks keep nobody out elsewhere. Connect to the primary."
+		fine("version", settings["server_version"]),
+		boundReadOnly(replica || settings["transaction_read_only"] == "on"),
+		fine("durability", durableTokens),
+		fine("idle_timeouts", "connections that hold locks are kept from them"),
+		boundReplicas(replicas, waits),
 	}
 	if settings["synchronous_commit"] == "off" || settings["fsync"] == "off" {
-		findings[2].Level = driver.LevelWarning
-		findings[2].Message = fmt.Sprintf("synchronous_commit is %s and fsync is %s: after a crash tokens may be granted again. Set both to on.",
+		findings[2] = warning("durability", "synchronous_commit is %s and fsync is %s: after a crash tokens may be granted again. Set both to on.",
 			settings["synchronous_commit"], settings["fsync"])
-	}
-	if replicas > 0 {
-		findings[4].Message = fmt.Sprintf("%d replicas: a failover ends all locks at once, and tokens go on rising if it loses no write", replicas)
 	}
 	return findings, nil
 }
