@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 			TTL:      time.Second,
 			Parallel: 3,
 			Open: func(ctx context.Context) (driver.Store, error) {
-				return openOwned(ctx, s.database, s.server.Addr(), s.scheme)
+				return s.openOwned(ctx)
 			},
 			Worker: func() *exec.Cmd {
 				cmd := exec.Command(os.Args[0])

@@ -57,7 +57,7 @@ func TestDiagnoseReplication(t *testing.T) {
 			t.Parallel()
 			primary := pair(t, servers.PairOptions{}).Primary
 			for _, scheme := range schemes {
-				s := setup{databases[i], scheme, primary}
+				s := databases[i].alone(scheme, primary)
 				says(t, finding(t, s.store(t, s.open(t)), "replication"), driver.LevelWarning, "1 replicas copy this server")
 			}
 		})

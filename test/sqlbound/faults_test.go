@@ -17,13 +17,13 @@ func TestFaults(t *testing.T) {
 	eachFault(t, faults.Bound)
 }
 
-// TestContention: 32 contenders on an empty server, and many for several names.
+// TestContention: 32 contenders in an empty database, and many for several names.
 func TestContention(t *testing.T) {
 	eachFault(t, faults.Contention)
 }
 
-// eachFault tries faults with every scheme on every server, each on a server of
-// its own: others would notice.
+// eachFault tries faults with every scheme on every server, each in a database of
+// its own, to which connections are killed.
 func eachFault(t *testing.T, list []faults.Fault) {
 	t.Helper()
 	for _, fault := range list {
@@ -41,7 +41,7 @@ func (s setup) rig(t testing.TB) faults.Rig {
 	return faults.Rig{
 		TTL: 2 * time.Second,
 		Open: func(ctx context.Context) (driver.Store, error) {
-			return openOwned(ctx, s.database, s.server.Addr(), s.scheme)
+			return s.openOwned(ctx)
 		},
 		Command: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])

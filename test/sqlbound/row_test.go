@@ -7,7 +7,6 @@ import (
 
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/proxy"
-	"github.com/dlock-go/dlock/test/servers"
 )
 
 // TestSlowToLeave: who has raised the token of a row last gets it, however long
@@ -16,9 +15,9 @@ func TestSlowToLeave(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()
-			s := setup{d, sqllock.ForUpdate, servers.Run(t, d.kind)}
+			s := d.among(t, sqllock.ForUpdate)
 			p := proxy.Run(t, s.server.Addr())
-			store, err := openOwned(t.Context(), d, p.Addr(), s.scheme)
+			store, err := s.openAt(t.Context(), p.Addr())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ func eachSwept(t *testing.T, test func(t *testing.T, s setup, db *sql.DB, age fu
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()
-			s := setup{d, sqllock.ForUpdate, servers.Run(t, servers.WithClock(d.kind))}
+			s := d.alone(sqllock.ForUpdate, servers.Run(t, servers.WithClock(d.kind)))
 			offset := time.Duration(0)
 			test(t, s, s.open(t), func() {
 				t.Helper()
@@ -125,7 +125,7 @@ func TestTokensRiseAcrossSweeps(t *testing.T) {
 			const floor, swept = "SELECT token FROM dlock_bound WHERE k = 'floor'", "SELECT used FROM dlock_bound WHERE k = 'floor'"
 			before, last := number(t, db, floor), number(t, db, swept)
 			age()
-			sweeper, err := openOwned(t.Context(), s.database, s.server.Addr(), s.scheme)
+			sweeper, err := s.openOwned(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
