@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -130,13 +129,4 @@ func execAll(ctx context.Context, conn *sql.Conn, texts []string) error {
 		}
 	}
 	return nil
-}
-
-// boundState returns the code of a PostgreSQL error, as every driver has it.
-func boundState(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-	return ""
 }

@@ -22,15 +22,7 @@ const (
 func (s *BoundStore) hurryLocked(then time.Time) {
 	if then.Before(s.patrol) {
 		s.patrol = then
-		signalBound(s.kick)
-	}
-}
-
-// signalBound sends unless a signal is on its way already.
-func signalBound(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		signal(s.kick)
 	}
 }
 

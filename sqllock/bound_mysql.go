@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -57,8 +56,8 @@ func (mysql) variables(ctx context.Context, conn *sql.Conn) (map[string]string, 
 }
 
 // examine implements boundExaminer.
-func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
-	variables, err := d.variables(ctx, conn)
+func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
+	variables, err := m.variables(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +75,7 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 		return nil, errors.New("the connection has no database selected")
 	}
 	mariadb := strings.Contains(variables["version"], "MariaDB")
-	if err := d.checkVersion(variables["version"], mariadb); err != nil {
+	if err := m.checkVersion(variables["version"], mariadb); err != nil {
 		return nil, err
 	}
 	server := &boundServer{
@@ -98,7 +97,7 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 	if !mariadb {
 		server.noWait = ""
 	}
-	d.addSettings(server, variables, mariadb)
+	m.addSettings(server, variables, mariadb)
 	return server, nil
 }
 
@@ -166,12 +165,12 @@ func (mysql) list(marks []any) string {
 // hexadecimal digits, because parameters would double the round trips. It looks
 // first whether there is a row, since to lock one that is not there would lock
 // the place of others.
-func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (uint64, error) {
+func (m mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (uint64, error) {
 	var last int64
 	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, b.key.row)
 	err := conn.QueryRowContext(ctx, find).Scan(&last)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, d.insertRow(ctx, conn, server, b)
+		return 0, m.insertRow(ctx, conn, server, b)
 	}
 	if err == nil {
 		err = execAll(ctx, conn, []string{`BEGIN`})
@@ -187,7 +186,7 @@ func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer
 		})
 	}
 	if err != nil {
-		return 0, errors.Join(d.locked(err), execAll(ctx, conn, []string{`ROLLBACK`}))
+		return 0, errors.Join(m.locked(err), execAll(ctx, conn, []string{`ROLLBACK`}))
 	}
 	return uint64(last + 1), nil
 }
@@ -200,7 +199,7 @@ func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer,
 	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token, used)
 SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE MODE), 0), %s`,
 		server.noWait, server.table, b.key.row, b.name, server.table, floorKey, server.now))
-	switch n := boundNumber(err); {
+	switch n := mysqlNumber(err); {
 	case err == nil:
 		return errRowNew
 	case n == mysqlTimeout, n == mysqlDeadlock:
@@ -214,14 +213,14 @@ SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE 
 //
 // With READ COMMITTED, since otherwise the lock of a row can become one of the
 // place beside it when InnoDB splits the page, and keep others from inserting.
-func (d mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
+func (m mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
 	if err := execAll(ctx, conn, []string{`SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `BEGIN`}); err != nil {
 		return "", err
 	}
 	var now uint64
 	lock := fmt.Sprintf(`SELECT token, CONNECTION_ID() FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, server.table, key.row)
 	if err := conn.QueryRowContext(ctx, lock).Scan(&now, &id); err != nil {
-		return "", d.locked(err)
+		return "", m.locked(err)
 	}
 	if now != token {
 		return "", errFaster
@@ -238,7 +237,7 @@ const (
 
 // locked recognizes the error of a row that somebody else has locked, or swept.
 func (mysql) locked(err error) error {
-	switch n := boundNumber(err); {
+	switch n := mysqlNumber(err); {
 	case n == mysqlTimeout, n == mysqlNoWait:
 		return errRowLocked
 	case errors.Is(err, sql.ErrNoRows):
@@ -249,37 +248,15 @@ func (mysql) locked(err error) error {
 
 // boundFailure implements boundDialect.
 func (mysql) boundFailure(err error) boundFailure {
-	if boundNumber(err) == mysqlDeadlock {
+	if mysqlNumber(err) == mysqlDeadlock {
 		return retryFailure
 	}
 	return otherFailure
 }
 
-// boundNumber returns the number of an error of the server, zero for others. The
-// driver's type has it in a field, which this module has no name for.
-func boundNumber(err error) uint64 {
-	switch wrapper := err.(type) { //nolint:errorlint // this is what unwraps
-	case nil:
-		return 0
-	case interface{ Unwrap() []error }:
-		for _, err := range wrapper.Unwrap() {
-			if n := boundNumber(err); n != 0 {
-				return n
-			}
-		}
-		return 0
-	}
-	if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct {
-		if number := v.FieldByName("Number"); number.IsValid() && number.CanUint() {
-			return number.Uint()
-		}
-	}
-	return boundNumber(errors.Unwrap(err))
-}
-
 // diagnoseBound implements boundExaminer.
-func (d mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	variables, err := d.variables(ctx, conn)
+func (m mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
+	variables, err := m.variables(ctx, conn)
 	if err != nil {
 		return nil, err
 	}

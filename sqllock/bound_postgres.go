@@ -53,8 +53,8 @@ func (postgres) settings(ctx context.Context, conn *sql.Conn) (map[string]string
 }
 
 // examine implements boundExaminer.
-func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
-	settings, err := d.settings(ctx, conn)
+func (p postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
+	settings, err := p.settings(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 	}
 	server.sweep.guarded = []string{`SET SESSION idle_in_transaction_session_timeout = '2s'`}
 	server.sweep.restore = []string{`SET SESSION idle_in_transaction_session_timeout = ` + settings["idle_in_transaction_session_timeout"]}
-	d.addSettings(server, settings)
+	p.addSettings(server, settings)
 	return server, nil
 }
 
@@ -178,7 +178,7 @@ SELECT token, pg_backend_pid()::text, pg_advisory_xact_lock($2)::text FROM mine`
 
 // boundFailure implements boundDialect.
 func (postgres) boundFailure(err error) boundFailure {
-	switch boundState(err) {
+	switch sqlState(err) {
 	case "40001", "40P01":
 		return retryFailure
 	case "26000", "42P05", "08P01": // a statement that this session has not prepared, or another has
@@ -206,8 +206,8 @@ func (postgres) untie(ctx context.Context, conn *sql.Conn, _ any) error {
 }
 
 // diagnoseBound implements boundExaminer.
-func (d postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	settings, err := d.settings(ctx, conn)
+func (p postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
+	settings, err := p.settings(ctx, conn)
 	if err != nil {
 		return nil, err
 	}

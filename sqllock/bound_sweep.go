@@ -191,7 +191,7 @@ func (s *BoundStore) deleteOld(ctx context.Context, conn *sql.Conn, after, last 
 	if err != nil {
 		return err
 	}
-	defer remove.Close()
+	defer func() { _ = remove.Close() }() // it ends with the transaction
 	for _, key := range keys {
 		if _, err := remove.ExecContext(ctx, key); err != nil {
 			return err

@@ -63,7 +63,7 @@ func (ws *boundWatchers) add(w *boundWatch, poll func()) bool {
 		ws.polling = true
 		poll()
 	}
-	signalBound(ws.kick)
+	signal(ws.kick)
 	return true
 }
 

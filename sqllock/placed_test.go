@@ -18,7 +18,7 @@ func TestPlaced(t *testing.T) {
 		p.add("a", 10*time.Second)
 		p.add("b", 10*time.Second)
 		for range 19 {
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			if !p.has("a") {
 				t.Fatal("a young place is not known")
 			}
@@ -27,7 +27,7 @@ func TestPlaced(t *testing.T) {
 		if p.has("b") {
 			t.Error("a place is known that was given up")
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 		if p.has("a") {
 			t.Error("a place that has to be kept counts as young")
 		}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/faults"
 )
 
@@ -39,10 +38,8 @@ func (s setup) rig(t testing.TB) faults.Rig {
 	t.Helper()
 	admin := s.open(t)
 	return faults.Rig{
-		TTL: 2 * time.Second,
-		Open: func(ctx context.Context) (driver.Store, error) {
-			return s.openOwned(ctx)
-		},
+		TTL:  2 * time.Second,
+		Open: s.openOwned,
 		Command: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = s.env()

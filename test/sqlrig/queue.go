@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Places: who comes twice has one place, who comes often keeps it, and who gave it
-// up or let it lapse begins anew.
+// Places shows that who comes twice has one place, who comes often keeps it, and
+// who gave it up or let it lapse begins anew.
 func (d *Database) Places(t *testing.T, raw string) {
 	t.Helper()
 	store := d.Opened(t, raw)

@@ -18,10 +18,10 @@ const (
 	maxConnections = 3
 )
 
-// WaitersAreCheap: a process with 1,000 goroutines that wait for 1,000 names uses
-// three connections at most and so many statements a second, and each of them is
-// told of a release long before the lock would have expired. The server must have
-// nothing else to do.
+// WaitersAreCheap shows that a process with 1,000 goroutines that wait for 1,000
+// names uses three connections at most and so many statements a second, and each
+// of them is told of a release long before the lock would have expired. The server
+// must have nothing else to do.
 func (d *Database) WaitersAreCheap(t *testing.T, parameters string, perSecond float64) {
 	t.Helper()
 	raw := d.URL(t, parameters)
@@ -135,8 +135,8 @@ func waiters(t testing.TB, c *dlock.Client, prefix string) (n int) {
 	return n
 }
 
-// WakeUp: whoever waits is told of a release by another process's store long
-// before the lock would have expired, also after all connections were lost.
+// WakeUp shows that whoever waits is told of a release by another process's store
+// long before the lock would have expired, also after all connections were lost.
 func (d *Database) WakeUp(t *testing.T, raw string) {
 	t.Helper()
 	holder, waiter := d.Client(t, raw), d.Client(t, raw)
