@@ -42,6 +42,8 @@ type BoundStore struct {
 	seats    chan struct{} // holds one for each attempt that has a connection of its own
 	kick     chan struct{} // asks the keeper to look
 	watchers boundWatchers
+	sweeps   bool // ForUpdate: to sweep was due when the store was opened
+	sought   bool // whether it could be found out if there is a pooler
 
 	mu     sync.Mutex
 	bonds  map[string]*bond
@@ -108,6 +110,9 @@ func NewBound(ctx context.Context, db *sql.DB, opts *Options) (*BoundStore, erro
 	s.domain = strings.Join([]string{s.scheme.String(), strings.ToLower(tables.locks), s.server.namespace, ""}, "\x00")
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work.Go(s.keep)
+	if s.scheme == ForUpdate {
+		s.work.Go(s.sweepBound)
+	}
 	return s, nil
 }
 

@@ -23,7 +23,7 @@ func (s *BoundStore) Diagnose(ctx context.Context) (findings []driver.Finding, e
 		if findings, err = s.dialect.diagnoseBound(ctx, conn); err != nil {
 			return nil, s.fail(ctx, op, err)
 		}
-		return append(findings, s.poolFinding()), nil
+		return append(findings, s.connectionFindings()...), nil
 	}
 	l, err := s.sharedLink(ctx)
 	if err == nil {
@@ -34,14 +34,57 @@ func (s *BoundStore) Diagnose(ctx context.Context) (findings []driver.Finding, e
 	}
 	var found []driver.Finding // not findings, which the caller may have by then
 	if err := s.perform(ctx, l, func() error {
-		return l.call(func(ctx context.Context) (err error) {
+		return s.ask(l, func(ctx context.Context) (err error) {
 			found, err = s.dialect.diagnoseBound(ctx, l.conn)
 			return err
 		})
 	}); err != nil {
 		return nil, s.fail(ctx, op, err)
 	}
-	return append(found, s.poolFinding()), nil
+	return append(found, s.connectionFindings()...), nil
+}
+
+const (
+	durableTokens = "a token is on disk before it is granted"
+	poolerDanger  = "One that uses other sessions of the server for later statements frees locks whose holders still believe in them: connect to the server itself."
+)
+
+func boundReadOnly(yes bool) driver.Finding {
+	const name = "read_only"
+	if yes {
+		return problem(name, "The server is read-only, as a replica is: its locks keep nobody out elsewhere. Connect to the primary.")
+	}
+	return fine(name, "no")
+}
+
+// boundReplicas says what a failover to one of so many replicas means, for one of
+// which each commit may wait.
+func boundReplicas(replicas int, waits bool) driver.Finding {
+	const name, ends = "replication", "A failover to one ends all locks at once"
+	switch {
+	case replicas == 0:
+		return fine(name, "no replica is seen. "+ends+", and if it is asynchronous can lose the last tokens.")
+	case waits:
+		return fine(name, fmt.Sprintf("%d replicas copy this server, and commits wait for one. %s.", replicas, ends))
+	}
+	return warning(name, "%d replicas copy this server. %s, and unless each commit waits for one it can lose the last tokens.", replicas, ends)
+}
+
+// connectionFindings are about what is between this program and the server.
+func (s *BoundStore) connectionFindings() []driver.Finding {
+	return []driver.Finding{s.poolFinding(), s.poolerFinding()}
+}
+
+// poolerFinding says what a pooler that was not noticed would do.
+func (s *BoundStore) poolerFinding() driver.Finding {
+	const name = "pooler"
+	switch _, sought := s.dialect.(poolerFinder); {
+	case !sought:
+		return fine(name, "a proxy, such as ProxySQL or MaxScale, is not noticed. "+poolerDanger)
+	case !s.sought:
+		return warning(name, "with a single connection it cannot be told whether there is one, such as PgBouncer in transaction mode. %s", poolerDanger)
+	}
+	return fine(name, "none that shares sessions was seen when the store was opened. "+poolerDanger)
 }
 
 // poolFinding says how many connections there are for locks.

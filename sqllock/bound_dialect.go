@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -28,7 +27,7 @@ type boundDialect interface {
 // boundExaminer knows what a server has to be like.
 type boundExaminer interface {
 	// boundSchema returns the statements that create the source of tokens of
-	// Session and the table of ForUpdate.
+	// Session, the table of ForUpdate, and the floor in it.
 	boundSchema(tables) []string
 
 	// examine finds out what the server at the other end is. A server that
@@ -50,7 +49,8 @@ type boundMarker interface {
 type rowLocker interface {
 	// claimRow raises the token of a row that nobody has locked, so that it
 	// outlives everything that comes later. It returns errRowLocked if somebody
-	// has, and errRowNew if it had to make the row first.
+	// has, errRowNew if it had to make the row first, and errFaster if it was swept
+	// just now.
 	claimRow(context.Context, *sql.Conn, *boundServer, *bond) (token uint64, err error)
 
 	// pinRow begins a transaction, locks a row in it whose token is still that,
@@ -79,10 +79,12 @@ type boundServer struct {
 	release string // mark
 
 	// ForUpdate:
-	readRow string // row -> token, holder
+	readRow string // row -> token, holder, whether it may be swept
 	unmark  string // with the mark in it; empty if the end of the transaction does it
 	table   string // the name of the table
 	noWait  string // comes before a statement that is not to wait; may be empty
+	now     string // the time in milliseconds
+	sweep   boundSweep
 }
 
 // boundFailure is what an error means.
@@ -127,13 +129,4 @@ func execAll(ctx context.Context, conn *sql.Conn, texts []string) error {
 		}
 	}
 	return nil
-}
-
-// boundState returns the code of a PostgreSQL error, as every driver has it.
-func boundState(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-	return ""
 }

@@ -22,15 +22,7 @@ const (
 func (s *BoundStore) hurryLocked(then time.Time) {
 	if then.Before(s.patrol) {
 		s.patrol = then
-		signalBound(s.kick)
-	}
-}
-
-// signalBound sends unless a signal is on its way already.
-func signalBound(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		signal(s.kick)
 	}
 }
 
@@ -110,21 +102,35 @@ func (s *BoundStore) probe(ctx context.Context, l *link) error {
 		}
 		return err
 	}
-	return s.perform(ctx, l, func() error {
-		// Once more, because somebody may have cut off the statement and not
-		// the connection.
-		for range 2 {
-			var id string
-			err := l.call(func(ctx context.Context) error {
-				return l.conn.QueryRowContext(ctx, s.server.identity).Scan(&id)
-			})
-			if err == nil && id == l.id {
-				return nil
-			}
+	return s.perform(ctx, l, func() error { return s.verify(l) })
+}
+
+// verify is probe for whoever uses the link already.
+func (s *BoundStore) verify(l *link) error {
+	// Once more, because somebody may have cut off the statement and not the
+	// connection.
+	for range 2 {
+		var id string
+		err := l.call(func(ctx context.Context) error {
+			return l.conn.QueryRowContext(ctx, s.server.identity).Scan(&id)
+		})
+		if err == nil && id == l.id {
+			return nil
 		}
-		s.lose(l)
-		return driver.ErrNotHeld
-	})
+	}
+	s.lose(l)
+	return driver.ErrNotHeld
+}
+
+// ask sends something that changes nothing over a link that was entered. A link
+// that fails is verified at once: the keeper would leave one without locks alone
+// for long, and those who wait for others to unlock depend on it.
+func (s *BoundStore) ask(l *link, send func(context.Context) error) error {
+	err := l.call(send)
+	if err != nil {
+		_ = s.verify(l) // what it finds it does
+	}
+	return err
 }
 
 // confirm starts the TTL of each grant again whose connection is alive.

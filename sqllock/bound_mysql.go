@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -27,8 +26,10 @@ func (mysql) boundSchema(t tables) []string {
 	k CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
 	name VARBINARY(255) NOT NULL,
 	token BIGINT NOT NULL,
+	used BIGINT NOT NULL,
 	holder BLOB
 ) ENGINE=InnoDB`,
+		t.expand(mysqlNow, `INSERT IGNORE INTO {bound} (k, name, token, used) VALUES ('`+floorKey+`', '', 0, {now})`),
 	}
 }
 
@@ -55,8 +56,8 @@ func (mysql) variables(ctx context.Context, conn *sql.Conn) (map[string]string, 
 }
 
 // examine implements boundExaminer.
-func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
-	variables, err := d.variables(ctx, conn)
+func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
+	variables, err := m.variables(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 		return nil, errors.New("the connection has no database selected")
 	}
 	mariadb := strings.Contains(variables["version"], "MariaDB")
-	if err := d.checkVersion(variables["version"], mariadb); err != nil {
+	if err := m.checkVersion(variables["version"], mariadb); err != nil {
 		return nil, err
 	}
 	server := &boundServer{
@@ -86,7 +87,9 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 		acquire:    `SELECT IF(GET_LOCK(?, 0) = 1, ` + mysqlDraw + `, 0)`,
 		release:    `DO RELEASE_LOCK(?)`,
 		noWait:     `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
-		readRow:    `SELECT token, holder FROM ` + t.bound() + ` WHERE k = ?`,
+		readRow:    t.expand(mysqlNow, `SELECT token, holder, used <= {now} - `+sweepMillis+` FROM {bound} WHERE k = ?`),
+		now:        mysqlNow,
+		sweep:      newBoundSweep(t, mysqlNow, `LOCK IN SHARE MODE`, positional),
 		unmark:     `DO RELEASE_LOCK('%s')`,
 		table:      t.bound(),
 		fence:      t.fence(),
@@ -94,7 +97,7 @@ func (d mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 	if !mariadb {
 		server.noWait = ""
 	}
-	d.addSettings(server, variables, mariadb)
+	m.addSettings(server, variables, mariadb)
 	return server, nil
 }
 
@@ -129,7 +132,11 @@ func (mysql) addSettings(server *boundServer, variables map[string]string, maria
 			set(name, "0")
 		}
 	}
-	if !mariadb { // it cannot do without waiting for a row that somebody else inserts
+	if mariadb {
+		const name = "idle_write_transaction_timeout"
+		server.sweep.guarded = []string{"SET SESSION " + name + " = 2"}
+		server.sweep.restore = []string{"SET SESSION " + name + " = " + variables[name]}
+	} else { // it cannot do without waiting for a row that somebody else inserts
 		set("innodb_lock_wait_timeout", "1")
 	}
 }
@@ -158,12 +165,12 @@ func (mysql) list(marks []any) string {
 // hexadecimal digits, because parameters would double the round trips. It looks
 // first whether there is a row, since to lock one that is not there would lock
 // the place of others.
-func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (uint64, error) {
+func (m mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (uint64, error) {
 	var last int64
 	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, b.key.row)
 	err := conn.QueryRowContext(ctx, find).Scan(&last)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, d.insertRow(ctx, conn, server, b)
+		return 0, m.insertRow(ctx, conn, server, b)
 	}
 	if err == nil {
 		err = execAll(ctx, conn, []string{`BEGIN`})
@@ -174,22 +181,25 @@ func (d mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer
 	err = conn.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last)
 	if err == nil {
 		err = execAll(ctx, conn, []string{
-			fmt.Sprintf(`UPDATE %s SET token = %d, holder = x'%x' WHERE k = '%s'`, server.table, last+1, b.holder.Encode(), b.key.row),
+			fmt.Sprintf(`UPDATE %s SET token = %d, used = %s, holder = x'%x' WHERE k = '%s'`, server.table, last+1, server.now, b.holder.Encode(), b.key.row),
 			`COMMIT`,
 		})
 	}
 	if err != nil {
-		return 0, errors.Join(d.locked(err), execAll(ctx, conn, []string{`ROLLBACK`}))
+		return 0, errors.Join(m.locked(err), execAll(ctx, conn, []string{`ROLLBACK`}))
 	}
 	return uint64(last + 1), nil
 }
 
-// insertRow makes a row. Who else does the same at the same time may be faster,
-// and hold it already: MariaDB does not wait for that, and MySQL a second.
+// insertRow makes a row, whose token begins at the floor. Who else does the same
+// at the same time may be faster, and hold it already: MariaDB does not wait for
+// that, and MySQL a second. The floor is locked until the new row is committed:
+// whoever raises it, before deleting rows, waits for that.
 func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) error {
-	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token) VALUES ('%s', x'%x', 0)`,
-		server.noWait, server.table, b.key.row, b.name))
-	switch n := boundNumber(err); {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token, used)
+SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE MODE), 0), %s`,
+		server.noWait, server.table, b.key.row, b.name, server.table, floorKey, server.now))
+	switch n := mysqlNumber(err); {
 	case err == nil:
 		return errRowNew
 	case n == mysqlTimeout, n == mysqlDeadlock:
@@ -203,14 +213,14 @@ func (mysql) insertRow(ctx context.Context, conn *sql.Conn, server *boundServer,
 //
 // With READ COMMITTED, since otherwise the lock of a row can become one of the
 // place beside it when InnoDB splits the page, and keep others from inserting.
-func (d mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
+func (m mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
 	if err := execAll(ctx, conn, []string{`SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `BEGIN`}); err != nil {
 		return "", err
 	}
 	var now uint64
 	lock := fmt.Sprintf(`SELECT token, CONNECTION_ID() FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, server.table, key.row)
 	if err := conn.QueryRowContext(ctx, lock).Scan(&now, &id); err != nil {
-		return "", d.locked(err)
+		return "", m.locked(err)
 	}
 	if now != token {
 		return "", errFaster
@@ -225,66 +235,48 @@ const (
 	mysqlDeadlock = 1213
 )
 
-// locked recognizes the error of a row that somebody else has locked.
+// locked recognizes the error of a row that somebody else has locked, or swept.
 func (mysql) locked(err error) error {
-	if n := boundNumber(err); n == mysqlTimeout || n == mysqlNoWait {
+	switch n := mysqlNumber(err); {
+	case n == mysqlTimeout, n == mysqlNoWait:
 		return errRowLocked
+	case errors.Is(err, sql.ErrNoRows):
+		return errFaster
 	}
 	return err
 }
 
 // boundFailure implements boundDialect.
 func (mysql) boundFailure(err error) boundFailure {
-	if boundNumber(err) == mysqlDeadlock {
+	if mysqlNumber(err) == mysqlDeadlock {
 		return retryFailure
 	}
 	return otherFailure
 }
 
-// boundNumber returns the number of an error of the server, zero for others. The
-// driver's type has it in a field, which this module has no name for.
-func boundNumber(err error) uint64 {
-	switch wrapper := err.(type) { //nolint:errorlint // this is what unwraps
-	case nil:
-		return 0
-	case interface{ Unwrap() []error }:
-		for _, err := range wrapper.Unwrap() {
-			if n := boundNumber(err); n != 0 {
-				return n
-			}
-		}
-		return 0
-	}
-	if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct {
-		if number := v.FieldByName("Number"); number.IsValid() && number.CanUint() {
-			return number.Uint()
-		}
-	}
-	return boundNumber(errors.Unwrap(err))
-}
-
 // diagnoseBound implements boundExaminer.
-func (d mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	variables, err := d.variables(ctx, conn)
+func (m mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
+	variables, err := m.variables(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
+	var replicas int // as far as the user may see the connections of others
+	if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`).Scan(&replicas); err != nil {
+		return nil, err
+	}
 	findings := []driver.Finding{
-		{Check: "version", Level: driver.LevelOK, Message: variables["version"]},
-		{Check: "read_only", Level: driver.LevelOK, Message: "no"},
-		{Check: "durability", Level: driver.LevelOK, Message: "a token is on disk before it is granted"},
-		{Check: "wait_timeout", Level: driver.LevelOK, Message: variables["wait_timeout"] + " s; connections that hold locks are kept from it"},
+		fine("version", variables["version"]),
+		boundReadOnly(variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON"),
+		fine("durability", durableTokens),
+		fine("wait_timeout", variables["wait_timeout"]+" s; connections that hold locks are kept from it"),
+		boundReplicas(replicas, false),
 	}
-	if variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON" {
-		findings[1].Level, findings[1].Message = driver.LevelProblem, "The server has become read-only: its locks keep nobody out elsewhere. Connect to the primary."
-	}
-	if variables["innodb_flush_log_at_trx_commit"] != "1" {
-		findings[2].Level = driver.LevelWarning
-		findings[2].Message = "innodb_flush_log_at_trx_commit is " + variables["innodb_flush_log_at_trx_commit"] + ": after a crash tokens may be granted again. Set it to 1."
+	if flush := variables["innodb_flush_log_at_trx_commit"]; flush != "1" {
+		findings[2] = warning("durability", "innodb_flush_log_at_trx_commit is %s: after a crash tokens may be granted again. Set it to 1.", flush)
 	}
 	if variables["wsrep_on"] == "ON" {
-		findings = append(findings, driver.Finding{Check: "galera", Level: driver.LevelProblem,
-			Message: "The server is part of a Galera cluster, where locks hold on one node only. Let everybody connect to the same node, or use scheme row."})
+		findings = append(findings, problem("galera",
+			"The server is part of a Galera cluster, where locks hold on one node only. Let everybody connect to the same node, or use scheme row."))
 	}
 	return findings, nil
 }

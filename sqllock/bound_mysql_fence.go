@@ -33,8 +33,8 @@ const (
 
 // calibrate implements boundDialect. The number is drawn while the row is
 // locked, so that those who come together come in the order of their numbers.
-func (d mysql) calibrate(ctx context.Context, conn *sql.Conn, server *boundServer) (shift uint64, err error) {
-	if err := d.awaitStart(ctx, conn); err != nil {
+func (m mysql) calibrate(ctx context.Context, conn *sql.Conn, server *boundServer) (shift uint64, err error) {
+	if err := m.awaitStart(ctx, conn); err != nil {
 		return 0, err
 	}
 	if err := execAll(ctx, conn, []string{`INSERT IGNORE INTO ` + server.fence + ` (id, seen, shift) VALUES (1, 0, 0)`, `BEGIN`}); err != nil {

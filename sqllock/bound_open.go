@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,10 +57,21 @@ func (s *BoundStore) explain(err error) error {
 // create makes what the scheme needs, where it is missing.
 func (s *BoundStore) create(ctx context.Context, conn *sql.Conn, t tables) error {
 	schema := s.dialect.boundSchema(t)
-	name, text := t.fence(), schema[0]
-	if s.scheme == ForUpdate {
-		name, text = t.bound(), schema[1]
+	if s.scheme == Session {
+		return s.createTable(ctx, conn, t.fence(), schema[0])
 	}
+	if err := s.createTable(ctx, conn, t.bound(), schema[1]); err != nil {
+		return err
+	}
+	due, err := s.sweepDue(ctx, conn)
+	if errors.Is(err, sql.ErrNoRows) {
+		_, err = conn.ExecContext(ctx, schema[2])
+	}
+	s.sweeps = due
+	return err
+}
+
+func (s *BoundStore) createTable(ctx context.Context, conn *sql.Conn, name, text string) error {
 	exists := func() error {
 		_, err := conn.ExecContext(ctx, "SELECT 1 FROM "+name+" WHERE 1 = 0")
 		return err
@@ -114,6 +126,7 @@ func (s *BoundStore) findPooler(ctx context.Context, conn *sql.Conn, pooler pool
 // the first wait until the second has ended its transaction.
 func (s *BoundStore) crossCheck(ctx context.Context, conn *sql.Conn, pooler poolerFinder, key any) error {
 	rival := s.rival(ctx)
+	s.sought = rival != nil
 	limited, cancel := context.WithTimeout(ctx, poolerLimit/2)
 	defer cancel()
 	tied, err := pooler.tied(limited, conn, key)

@@ -24,8 +24,10 @@ func (postgres) boundSchema(t tables) []string {
 	k text PRIMARY KEY,
 	name bytea NOT NULL,
 	token bigint NOT NULL,
+	used bigint NOT NULL,
 	holder bytea
 )`,
+		t.expand(postgresNow, `INSERT INTO {bound} (k, name, token, used) VALUES ('`+floorKey+`', '', 0, {now}) ON CONFLICT DO NOTHING`),
 	}
 }
 
@@ -51,8 +53,8 @@ func (postgres) settings(ctx context.Context, conn *sql.Conn) (map[string]string
 }
 
 // examine implements boundExaminer.
-func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
-	settings, err := d.settings(ctx, conn)
+func (p postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
+	settings, err := p.settings(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +86,14 @@ func (d postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
 		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END`,
 		release: `SELECT pg_advisory_unlock($1)`,
-		readRow: `SELECT token, holder FROM ` + t.bound() + ` WHERE k = $1`,
+		readRow: t.expand(postgresNow, `SELECT token, holder, used <= {now} - `+sweepMillis+` FROM {bound} WHERE k = $1`),
+		now:     postgresNow,
+		sweep:   newBoundSweep(t, postgresNow, `FOR SHARE`, dollars),
 		table:   t.bound(),
 	}
-	d.addSettings(server, settings)
+	server.sweep.guarded = []string{`SET SESSION idle_in_transaction_session_timeout = '2s'`}
+	server.sweep.restore = []string{`SET SESSION idle_in_transaction_session_timeout = ` + settings["idle_in_transaction_session_timeout"]}
+	p.addSettings(server, settings)
 	return server, nil
 }
 
@@ -129,12 +135,15 @@ func (postgres) calibrate(context.Context, *sql.Conn, *boundServer) (uint64, err
 // not to wait for them is an error, which the server would write to its log.
 func (postgres) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer, b *bond) (token uint64, err error) {
 	err = conn.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
-UPDATE `+server.table+` AS row SET token = row.token + 1, holder = $2 FROM free WHERE row.k = free.k RETURNING row.token`,
+UPDATE `+server.table+` AS row SET token = row.token + 1, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k RETURNING row.token`,
 		b.key.row, []byte(b.holder.Encode())).Scan(&token)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, err
 	}
-	inserted, err := conn.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`,
+	// The floor is locked until the new row is committed: whoever raises it,
+	// before deleting rows, waits for that.
+	inserted, err := conn.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token, used)
+SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+server.now+` ON CONFLICT DO NOTHING`,
 		b.key.row, []byte(b.name))
 	if err != nil {
 		return 0, err
@@ -169,7 +178,7 @@ SELECT token, pg_backend_pid()::text, pg_advisory_xact_lock($2)::text FROM mine`
 
 // boundFailure implements boundDialect.
 func (postgres) boundFailure(err error) boundFailure {
-	switch boundState(err) {
+	switch sqlState(err) {
 	case "40001", "40P01":
 		return retryFailure
 	case "26000", "42P05", "08P01": // a statement that this session has not prepared, or another has
@@ -197,33 +206,28 @@ func (postgres) untie(ctx context.Context, conn *sql.Conn, _ any) error {
 }
 
 // diagnoseBound implements boundExaminer.
-func (d postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	settings, err := d.settings(ctx, conn)
+func (p postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
+	settings, err := p.settings(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	var replica bool
+	var replica, waits bool
 	var replicas int
-	if err := conn.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), (SELECT count(*) FROM pg_stat_replication)`).Scan(&replica, &replicas); err != nil {
+	err = conn.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), (SELECT count(*) FROM pg_stat_replication),
+	current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')`).Scan(&replica, &replicas, &waits)
+	if err != nil {
 		return nil, err
 	}
 	findings := []driver.Finding{
-		{Check: "version", Level: driver.LevelOK, Message: settings["server_version"]},
-		{Check: "read_only", Level: driver.LevelOK, Message: "no"},
-		{Check: "durability", Level: driver.LevelOK, Message: "a token is on disk before it is granted"},
-		{Check: "idle_timeouts", Level: driver.LevelOK, Message: "connections that hold locks are kept from them"},
-		{Check: "replication", Level: driver.LevelOK, Message: "none"},
-	}
-	if replica || settings["transaction_read_only"] == "on" {
-		findings[1].Level, findings[1].Message = driver.LevelProblem, "The server is a replica or read-only: its locks keep nobody out elsewhere. Connect to the primary."
+		fine("version", settings["server_version"]),
+		boundReadOnly(replica || settings["transaction_read_only"] == "on"),
+		fine("durability", durableTokens),
+		fine("idle_timeouts", "connections that hold locks are kept from them"),
+		boundReplicas(replicas, waits),
 	}
 	if settings["synchronous_commit"] == "off" || settings["fsync"] == "off" {
-		findings[2].Level = driver.LevelWarning
-		findings[2].Message = fmt.Sprintf("synchronous_commit is %s and fsync is %s: after a crash tokens may be granted again. Set both to on.",
+		findings[2] = warning("durability", "synchronous_commit is %s and fsync is %s: after a crash tokens may be granted again. Set both to on.",
 			settings["synchronous_commit"], settings["fsync"])
-	}
-	if replicas > 0 {
-		findings[4].Message = fmt.Sprintf("%d replicas: a failover ends all locks at once, and tokens go on rising if it loses no write", replicas)
 	}
 	return findings, nil
 }

@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	// rowPatience is how long an attempt begins again because somebody was faster.
+	// rowPatience is how long an attempt begins again because somebody was faster,
+	// and waits for those to go who cannot stay.
 	rowPatience = 2 * time.Second
-	// pinTries is how often it looks whether those who are in the way of the
-	// last one who raised the token have gone.
-	pinTries = 10
 	// rowPause is about how long it takes them.
 	rowPause = 2 * time.Millisecond
 )
@@ -77,6 +75,7 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 	if err := execAll(ctx, l.conn, s.server.settings); err != nil {
 		return 0, err
 	}
+	awaited := false
 	for start := time.Now(); time.Since(start) < rowPatience; {
 		token, err := s.dialect.claimRow(ctx, l.conn, s.server, b)
 		if err == nil {
@@ -88,7 +87,15 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 		switch failure := s.dialect.boundFailure(err); {
 		case errors.Is(err, errRowNew):
 		case errors.Is(err, errRowLocked):
-			return 0, s.rowHolder(ctx, l, b)
+			held, old, err := s.rowHolder(ctx, l, b)
+			if err != nil || awaited || !old {
+				return 0, orHeld(err, held)
+			}
+			// Perhaps nobody has it, and it is being swept.
+			if err := s.awaitSweep(ctx, l); err != nil {
+				return 0, err
+			}
+			awaited = true
 		case failure == retryFailure, errors.Is(err, errFaster):
 			if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
 				return 0, err
@@ -102,9 +109,10 @@ func (s *BoundStore) lockRow(ctx context.Context, l *link, b *bond) (uint64, err
 
 // pin locks the row for good, unless somebody else has raised the token since.
 // Whoever is in the way of the one who raised it last does not stay: it finds
-// that it is not the last. So of those who come together one gets the lock.
+// that it is not the last. So of those who come together one gets the lock, also
+// where the others are slow to leave.
 func (s *BoundStore) pin(ctx context.Context, l *link, b *bond, token uint64) error {
-	for try := 1; ; try++ {
+	for start := time.Now(); ; {
 		id, err := s.dialect.pinRow(ctx, l.conn, s.server, b.key, token)
 		if err == nil {
 			l.id = id
@@ -113,8 +121,13 @@ func (s *BoundStore) pin(ctx context.Context, l *link, b *bond, token uint64) er
 		if rollback := execAll(ctx, l.conn, []string{"ROLLBACK"}); rollback != nil {
 			return rollback
 		}
-		if try == pinTries || !errors.Is(err, errRowLocked) {
+		if !errors.Is(err, errRowLocked) || time.Since(start) > rowPatience {
 			return err
+		}
+		if held, _, err := s.rowHolder(ctx, l, b); err != nil {
+			return err
+		} else if held.Token != token {
+			return errFaster
 		}
 		if err := pauseFor(ctx, backoff.Jitter(rowPause)); err != nil {
 			return err
@@ -134,16 +147,20 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// rowHolder says who has a row that is locked, as far as it can be told. What is
-// there may be of one who wants it, like the one who asks, or has lost it.
-func (s *BoundStore) rowHolder(ctx context.Context, l *link, b *bond) error {
-	var token int64
+// rowHolder says who has a row that is locked, as far as it can be told, and
+// whether the row is old enough to be swept, or gone. What is there may be of one
+// who wants it, like the one who asks, or has lost it.
+func (s *BoundStore) rowHolder(ctx context.Context, l *link, b *bond) (held *driver.HeldError, old bool, err error) {
+	var token uint64
 	var holder []byte
-	err := l.conn.QueryRowContext(ctx, s.server.readRow, b.key.row).Scan(&token, &holder)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
+	err = l.conn.QueryRowContext(ctx, s.server.readRow, b.key.row).Scan(&token, &holder, &old)
+	if errors.Is(err, sql.ErrNoRows) {
+		old, err = true, nil // it was swept just now
 	}
-	return &driver.HeldError{Name: b.name, Token: uint64(token), Holder: driver.DecodeHolder(string(holder))}
+	if err != nil {
+		return nil, false, err
+	}
+	return &driver.HeldError{Name: b.name, Token: token, Holder: driver.DecodeHolder(string(holder))}, old, nil
 }
 
 // restore undoes what was set on a connection.

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -65,30 +64,6 @@ func TestLists(t *testing.T) {
 	} {
 		if got := c.dialect.list([]any{c.dialect.mark(one), c.dialect.mark(two)}); got != c.want {
 			t.Errorf("%v: %s, want %s", c.dialect, got, c.want)
-		}
-	}
-}
-
-// serverError is what drivers of MySQL return.
-type serverError struct{ Number uint16 }
-
-func (e *serverError) Error() string { return fmt.Sprint("Error ", e.Number) }
-
-func TestBoundNumber(t *testing.T) {
-	t.Parallel()
-	locked := &serverError{1205}
-	for _, c := range []struct {
-		err  error
-		want uint64
-	}{
-		{nil, 0},
-		{errors.New("other"), 0},
-		{locked, 1205},
-		{fmt.Errorf("wrapped: %w", locked), 1205},
-		{errors.Join(errors.New("other"), fmt.Errorf("wrapped: %w", locked)), 1205},
-	} {
-		if got := boundNumber(c.err); got != c.want {
-			t.Errorf("the number of %v is %d, want %d", c.err, got, c.want)
 		}
 	}
 }

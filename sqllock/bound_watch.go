@@ -63,7 +63,7 @@ func (ws *boundWatchers) add(w *boundWatch, poll func()) bool {
 		ws.polling = true
 		poll()
 	}
-	signalBound(ws.kick)
+	signal(ws.kick)
 	return true
 }
 
@@ -241,7 +241,7 @@ func (s *BoundStore) lookMarks(marks []any) (numbers []int, err error) {
 		return nil, err
 	}
 	defer l.leave()
-	err = l.call(func(ctx context.Context) error {
+	err = s.ask(l, func(ctx context.Context) error {
 		rows, err := l.look.QueryContext(ctx, list)
 		if err != nil {
 			return err

@@ -105,7 +105,7 @@ const recentMillis = "100"
 
 // expand puts the names of the tables and the clock into a text.
 func (t tables) expand(now, text string) string {
-	return strings.NewReplacer("{locks}", t.locks, "{queue}", t.queue, "{meta}", t.meta,
+	return strings.NewReplacer("{locks}", t.locks, "{queue}", t.queue, "{meta}", t.meta, "{bound}", t.bound(),
 		"{now}", now, "{recent}", recentMillis).Replace(text)
 }
 

@@ -193,10 +193,13 @@ var postgresFailures = map[string]failure{
 	"42P05": {explain: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 }
 
-func (postgres) classify(err error) failure {
+func (postgres) classify(err error) failure { return postgresFailures[sqlState(err)] }
+
+// sqlState returns the code of a PostgreSQL error, as every driver has it.
+func sqlState(err error) string {
 	var coded interface{ SQLState() string }
-	if !errors.As(err, &coded) {
-		return failure{}
+	if errors.As(err, &coded) {
+		return coded.SQLState()
 	}
-	return postgresFailures[coded.SQLState()]
+	return ""
 }

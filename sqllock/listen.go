@@ -51,7 +51,6 @@ type listener struct {
 	mu   sync.Mutex
 	echo string        // what is expected
 	came chan struct{} // is closed when it comes
-	last error         // why it does not hear
 }
 
 type tellFunc func(channel, payload string) error
@@ -73,7 +72,7 @@ func (l *listener) run(ctx context.Context) {
 	pause := minRelisten
 	for ctx.Err() == nil {
 		err := l.listen(ctx)
-		if l.set(false, err) {
+		if l.set(false) {
 			pause = minRelisten
 		}
 		if errors.Is(err, errDeaf) || errors.Is(err, errPooler) {
@@ -90,22 +89,12 @@ func (l *listener) run(ctx context.Context) {
 }
 
 // set says whether messages arrive, and returns whether they did before.
-func (l *listener) set(hears bool, err error) (before bool) {
-	l.mu.Lock()
-	l.last = err
-	l.mu.Unlock()
+func (l *listener) set(hears bool) (before bool) {
 	before = l.hears.Swap(hears)
 	if before != hears {
 		signal(l.turned)
 	}
 	return before
-}
-
-// reason is why messages do not arrive.
-func (l *listener) reason() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
 }
 
 // listen takes a connection and hears until it fails. The connection is not
@@ -185,7 +174,7 @@ func (l *listener) verify(ctx context.Context) error {
 		if err := l.shout(ctx); err != nil {
 			return err
 		}
-		l.set(true, nil)
+		l.set(true)
 		timer := time.NewTimer(echoInterval)
 		select {
 		case <-ctx.Done():

@@ -46,7 +46,7 @@ func (c pgxConn) pid() int64 {
 // next waits for a message.
 func (c pgxConn) next(ctx context.Context) (message, error) {
 	answer := c.conn.MethodByName("WaitForNotification").Call([]reflect.Value{reflect.ValueOf(ctx)})
-	if err, _ := answer[1].Interface().(error); err != nil {
+	if err, _ := reflect.TypeAssert[error](answer[1]); err != nil {
 		return message{}, err
 	}
 	told := reflect.Indirect(answer[0])

@@ -93,6 +93,9 @@ func (s *Store) look(names []string, encoded string) (seen sight, err error) {
 			left = st.headLeft.Int64
 			for _, w := range s.watchers.byName[names[st.index]] {
 				if !w.fair || !st.head.Valid || st.head.String == w.owner {
+					if w.fair { // whose turn it is, so that it need not look again
+						s.refused.remove(w.name)
+					}
 					w.wake()
 				}
 			}

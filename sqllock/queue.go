@@ -3,37 +3,72 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// acquireFair is Acquire in the order of arrival: it drops the places that
-// lapsed, takes the lock if nobody is ahead, and otherwise keeps or takes a place.
-// Many waiters share a transaction, or they would keep renewals waiting. None is
-// needed for one alone: what a crash leaves between two statements is a place
-// that lapses.
+// acquireFair is Acquire in the order of arrival: it takes the lock if nobody is
+// ahead, and otherwise keeps or takes a place. Many waiters share a transaction, or
+// they would keep renewals waiting. None is needed for one alone: what a crash
+// leaves between two statements is a place that lapses.
 func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	owner := req.Owner.Hex()
+	if s.refused.has(req.Name) { // to look first disturbs nobody
+		if err := s.blockedBy(ctx, req.Name, owner); err != nil {
+			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
+		}
+	}
 	var token uint64
 	var held *driver.HeldError
+	queues := req.Queue && !s.placed.has(owner)
 	err := s.together(ctx, "acquire", &job{name: req.Name, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) (err error) {
-		if _, err = run.exec(ctx, prune, req.Name); err != nil {
+		if token, held, err = s.try(ctx, run, &req); err != nil || token != 0 || !queues {
 			return err
 		}
-		if token, held, err = s.try(ctx, run, &req); err != nil || token != 0 || !req.Queue {
-			return err
-		}
-		_, err = run.exec(ctx, enqueue, req.Name, req.Owner.Hex(), millis(req.TTL))
-		return err
+		return takePlace(ctx, run, &req)
 	}})
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
-	case token == 0:
-		return driver.Grant{}, held
+	case token != 0:
+		s.refused.remove(req.Name)
+		s.placed.remove(owner)
+		return granted(&req, token), nil
 	}
-	return granted(&req, token), nil
+	s.refused.add(req.Name)
+	if queues {
+		s.placed.add(owner, req.TTL)
+	}
+	return driver.Grant{}, held
+}
+
+// afterRefusal takes a place for one who was refused, if it wants one.
+func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal error) error {
+	owner := req.Owner.Hex()
+	if !errors.Is(refusal, driver.ErrHeld) || !req.Queue || s.placed.has(owner) {
+		return refusal
+	}
+	err := s.together(ctx, "acquire", &job{name: req.Name, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) error {
+		return takePlace(ctx, run, req)
+	}})
+	if err != nil {
+		return err
+	}
+	s.placed.add(owner, req.TTL)
+	return refusal
+}
+
+// takePlace takes or keeps a place. Those that lapsed are dropped first: who comes
+// back too late begins anew.
+func takePlace(ctx context.Context, run runner, req *driver.Request) error {
+	if _, err := run.exec(ctx, prune, req.Name); err != nil {
+		return err
+	}
+	_, err := run.exec(ctx, enqueue, req.Name, req.Owner.Hex(), millis(req.TTL))
+	return err
 }
 
 // AcquireAll implements driver.BatchAcquirer with one transaction.

@@ -157,6 +157,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		s.watchers.wake(grant.Name)
 		return nil
 	}
+	s.placed.remove(owner)
 	// Only an owner without the lock can have a place in the queue.
 	left, err := s.change(ctx, "release", giveUp, grant.Name, owner)
 	if err != nil {

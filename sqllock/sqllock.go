@@ -74,6 +74,7 @@ type Store struct {
 	reading  chan struct{} // holds one for each who reads
 	backlog  backlog       // what waits to write
 	refused  nameSet       // names whose last attempt was refused
+	placed   placed        // owners whose place in a queue is young
 	watchers watchers
 
 	closing chan struct{}   // is closed to end the background work

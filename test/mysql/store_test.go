@@ -99,3 +99,8 @@ func TestDriverSettings(t *testing.T) {
 		})
 	}
 }
+
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Places(t, database.URL(t, scheme)) })
+}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
 )
 
@@ -19,9 +18,7 @@ func TestConformance(t *testing.T) {
 		drivertest.Run(t, drivertest.Config{
 			TTL:      time.Second,
 			Parallel: 3,
-			Open: func(ctx context.Context) (driver.Store, error) {
-				return openOwned(ctx, s.database, s.server.Addr(), s.scheme)
-			},
+			Open:     s.openOwned,
 			Worker: func() *exec.Cmd {
 				cmd := exec.Command(os.Args[0])
 				cmd.Env = s.env()

@@ -85,7 +85,7 @@ func TestReleaseOnKilledConnection(t *testing.T) {
 // TestSilentServer: a server that does not answer keeps nobody past the end of a
 // context, and after some seconds its locks count as lost.
 func TestSilentServer(t *testing.T) {
-	each(t, func(t *testing.T, s setup) {
+	eachAlone(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
 		lost := make(chan struct{})
 		req := request("x")
@@ -189,7 +189,7 @@ func TestIdleTimeouts(t *testing.T) {
 // TestRestartWhileIdle: who held nothing does not notice that the server was
 // started again.
 func TestRestartWhileIdle(t *testing.T) {
-	each(t, func(t *testing.T, s setup) {
+	eachAlone(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
 		mustRelease(t, store, mustAcquire(t, store, request("x")))
 		if err := s.server.Kill(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -75,49 +74,9 @@ func TestCloseReturnsEverything(t *testing.T) {
 	})
 }
 
-// TestFirstContenders: 32 who open the store and want a name that nobody has had
-// before, all at once, get no errors, and one of them the lock.
-func TestFirstContenders(t *testing.T) {
-	each(t, func(t *testing.T, s setup) {
-		const contenders = 32
-		outcomes := make(chan error, contenders)
-		start := make(chan struct{})
-		var hold sync.WaitGroup
-		hold.Add(1)
-		for range contenders {
-			go func() {
-				<-start
-				store, err := openOwned(t.Context(), s.database, s.server.Addr(), s.scheme)
-				if err == nil {
-					_, err = store.Acquire(t.Context(), request("first"))
-				}
-				outcomes <- err
-				hold.Wait()
-				if store != nil {
-					_ = store.Close()
-				}
-			}()
-		}
-		close(start)
-		granted := 0
-		for range contenders {
-			switch err := <-outcomes; {
-			case err == nil:
-				granted++
-			case !errors.Is(err, driver.ErrHeld):
-				t.Errorf("a contender failed: %v", err)
-			}
-		}
-		hold.Done()
-		if granted != 1 {
-			t.Errorf("%d of %d contenders got the lock, want 1", granted, contenders)
-		}
-	})
-}
-
 // TestTokensSurviveCrash: a server that was killed grants larger tokens than before.
 func TestTokensSurviveCrash(t *testing.T) {
-	each(t, func(t *testing.T, s setup) {
+	eachAlone(t, func(t *testing.T, s setup) {
 		last := uint64(0)
 		for range 3 {
 			db := s.open(t)
@@ -147,7 +106,7 @@ func TestTokensWithClockSetBack(t *testing.T) {
 		for _, scheme := range schemes {
 			t.Run(d.kind.Name+"/"+scheme.String(), func(t *testing.T) {
 				t.Parallel()
-				s := setup{d, scheme, servers.Run(t, servers.WithClock(d.kind))}
+				s := d.alone(scheme, servers.Run(t, servers.WithClock(d.kind)))
 				last := uint64(0)
 				for _, offset := range []time.Duration{0, -time.Hour, -2 * time.Hour, time.Hour, -time.Hour} {
 					if err := s.server.SetClock(offset); err != nil {

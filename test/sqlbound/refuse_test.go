@@ -50,7 +50,7 @@ func TestPooler(t *testing.T) {
 						t.Fatal(err)
 					}
 					bouncer := pgBouncer(t, postgres, pool, size)
-					db, err := sql.Open("pgx", databases[1].dsn(bouncer.Addr())+"&default_query_exec_mode="+manner)
+					db, err := sql.Open("pgx", databases[1].dsn(bouncer.Addr(), databases[1].home)+"&default_query_exec_mode="+manner)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -98,12 +98,13 @@ func TestWithoutDDL(t *testing.T) {
 				}
 			}
 		}
-		dsn := "plain:plain@tcp(" + s.server.Addr() + ")/dlock"
+		user := "plain_" + s.name
+		dsn := user + ":plain@tcp(" + s.server.Addr() + ")/" + s.name
 		if s.driver == "pgx" {
-			dsn = "postgres://plain@" + s.server.Addr() + "/postgres?sslmode=disable"
-			exec("CREATE ROLE plain LOGIN", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+			dsn = "postgres://" + user + "@" + s.server.Addr() + "/" + s.name + "?sslmode=disable"
+			exec("CREATE ROLE "+user+" LOGIN", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 		} else {
-			exec("CREATE USER plain IDENTIFIED BY 'plain'", "CREATE TABLE unrelated (a INT)", "GRANT SELECT ON dlock.unrelated TO plain")
+			exec("CREATE USER "+user+" IDENTIFIED BY 'plain'", "CREATE TABLE unrelated (a INT)", "GRANT SELECT ON unrelated TO "+user)
 		}
 		db, err := sql.Open(s.driver, dsn)
 		if err != nil {
@@ -120,9 +121,9 @@ func TestWithoutDDL(t *testing.T) {
 		}
 		exec(schema...)
 		if s.driver == "pgx" {
-			exec("GRANT USAGE ON SEQUENCE mine_fence TO plain", "GRANT SELECT ON SEQUENCE mine_fence TO plain", "GRANT SELECT, INSERT, UPDATE ON mine_bound TO plain")
+			exec("GRANT USAGE, SELECT ON SEQUENCE mine_fence TO "+user, "GRANT SELECT, INSERT, UPDATE ON mine_bound TO "+user)
 		} else {
-			exec("GRANT SELECT, INSERT, UPDATE ON dlock.mine_fence TO plain", "GRANT SELECT, INSERT, UPDATE ON dlock.mine_bound TO plain")
+			exec("GRANT SELECT, INSERT, UPDATE ON mine_fence TO "+user, "GRANT SELECT, INSERT, UPDATE ON mine_bound TO "+user)
 		}
 		store, err := sqllock.NewBound(t.Context(), db, opts)
 		if err != nil {

@@ -22,12 +22,14 @@ type database struct {
 	kind    *servers.Kind
 	dialect sqllock.Dialect
 	driver  string
-	dsn     func(addr string) string
+	home    string // the database that every server has
+	dsn     func(addr, database string) string
+	shared  *sharedServer
 	kill    string   // ends a session, by its number
-	others  string   // the numbers of all sessions but the one that asks
+	others  string   // the numbers of all sessions in the database but the one that asks
 	room    []string // arguments of a server that lets many connect: forupdate needs a connection for each lock
 	short   []string // arguments of a server that closes connections that idle
-	holding string   // counts locks that are held on the server, of whatever session
+	holding string   // counts locks that are held in the database, of whatever session
 }
 
 var databases = []database{
@@ -35,49 +37,86 @@ var databases = []database{
 		kind:    servers.MariaDB,
 		dialect: sqllock.MySQL,
 		driver:  "mysql",
-		dsn:     func(addr string) string { return "dlock:dlock@tcp(" + addr + ")/dlock" },
+		home:    "dlock",
+		dsn:     func(addr, database string) string { return "dlock:dlock@tcp(" + addr + ")/" + database },
+		shared:  new(sharedServer),
 		kill:    "KILL CONNECTION %s",
-		others:  "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'dlock'",
+		others:  "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()",
 		room:    []string{"--max-connections=600"},
 		short:   []string{"--wait-timeout=1", "--idle-transaction-timeout=1"},
 		// A lock that is held shows in no table without a plugin; those who
 		// use one keep the connection.
-		holding: "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'dlock'",
+		holding: "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()",
 	},
 	{
 		kind:    servers.Postgres,
 		dialect: sqllock.Postgres,
 		driver:  "pgx",
-		dsn:     func(addr string) string { return "postgres://postgres@" + addr + "/postgres?sslmode=disable" },
+		home:    "postgres",
+		dsn: func(addr, database string) string {
+			return "postgres://postgres@" + addr + "/" + database + "?sslmode=disable"
+		},
+		shared:  new(sharedServer),
 		kill:    "SELECT pg_terminate_backend(%s)",
-		others:  "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
+		others:  "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()",
 		room:    []string{"-c", "max_connections=600"},
 		short:   []string{"-c", "idle_in_transaction_session_timeout=700", "-c", "idle_session_timeout=700"},
-		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
+		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
 	},
 }
 
 var schemes = []sqllock.Scheme{sqllock.ForUpdate, sqllock.Session}
 
-// setup is a server and a scheme to test on it.
+// setup is a database on a server, and a scheme to test in it.
 type setup struct {
 	database
 	scheme sqllock.Scheme
 	server *servers.Server
+	name   string // of the database
 }
 
-// each runs a test for every scheme on every server, each on a server of its own.
+// alone is the database that a server of the test's own has.
+func (d database) alone(scheme sqllock.Scheme, server *servers.Server) setup {
+	return setup{d, scheme, server, d.home}
+}
+
+// among is a database of the test's own on the server that all share.
+func (d database) among(t testing.TB, scheme sqllock.Scheme) setup {
+	t.Helper()
+	server, err := d.shared.start(d.kind, d.room...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("test%d", d.shared.count.Add(1))
+	if _, err := d.alone(scheme, server).open(t).ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return setup{d, scheme, server, name}
+}
+
+// each runs a test for every scheme on every server, each in a database of its own.
 func each(t *testing.T, test func(t *testing.T, s setup)) {
+	eachSetup(t, database.among, test)
+}
+
+// eachAlone is each on servers of their own, for what others would notice.
+func eachAlone(t *testing.T, test func(t *testing.T, s setup)) {
 	eachWith(t, func(d database) []string { return d.room }, test)
 }
 
-// eachWith is each on servers with other arguments.
+// eachWith is eachAlone with other arguments for the servers.
 func eachWith(t *testing.T, args func(database) []string, test func(t *testing.T, s setup)) {
-	for _, db := range databases {
+	eachSetup(t, func(d database, t testing.TB, scheme sqllock.Scheme) setup {
+		return d.alone(scheme, servers.Run(t, d.kind, args(d)...))
+	}, test)
+}
+
+func eachSetup(t *testing.T, prepare func(database, testing.TB, sqllock.Scheme) setup, test func(t *testing.T, s setup)) {
+	for _, d := range databases {
 		for _, scheme := range schemes {
-			t.Run(db.kind.Name+"/"+scheme.String(), func(t *testing.T) {
+			t.Run(d.kind.Name+"/"+scheme.String(), func(t *testing.T) {
 				t.Parallel()
-				test(t, setup{db, scheme, servers.Run(t, db.kind, args(db)...)})
+				test(t, prepare(d, t, scheme))
 			})
 		}
 	}
@@ -86,7 +125,7 @@ func eachWith(t *testing.T, args func(database) []string, test func(t *testing.T
 // open is a pool of its own, as another program has it.
 func (s setup) open(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(s.driver, s.dsn(s.server.Addr()))
+	db, err := sql.Open(s.driver, s.dsn(s.server.Addr(), s.name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +156,18 @@ type owned struct {
 
 func (s owned) Close() error { return errors.Join(s.BoundStore.Close(), s.db.Close()) }
 
-func openOwned(ctx context.Context, d database, addr string, scheme sqllock.Scheme) (driver.Store, error) {
-	db, err := sql.Open(d.driver, d.dsn(addr))
+// openOwned opens the store as another program would.
+func (s setup) openOwned(ctx context.Context) (driver.Store, error) {
+	return s.openAt(ctx, s.server.Addr())
+}
+
+// openAt is openOwned at another address.
+func (s setup) openAt(ctx context.Context, addr string) (driver.Store, error) {
+	return openDSN(ctx, s.database, s.dsn(addr, s.name), s.scheme)
+}
+
+func openDSN(ctx context.Context, d database, dsn string, scheme sqllock.Scheme) (driver.Store, error) {
+	db, err := sql.Open(d.driver, dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +186,7 @@ func openFromEnv(ctx context.Context) (driver.Store, error) {
 	}
 	for _, d := range databases {
 		if d.kind.Name == os.Getenv(kindEnv) {
-			return openOwned(ctx, d, os.Getenv(addrEnv), scheme)
+			return openDSN(ctx, d, os.Getenv(dsnEnv), scheme)
 		}
 	}
 	return nil, fmt.Errorf("%s is not set", kindEnv)
@@ -145,7 +194,7 @@ func openFromEnv(ctx context.Context) (driver.Store, error) {
 
 // env is what openFromEnv needs.
 func (s setup) env() []string {
-	return append(os.Environ(), kindEnv+"="+s.kind.Name, addrEnv+"="+s.server.Addr(), schemeEnv+"="+s.scheme.String())
+	return append(os.Environ(), kindEnv+"="+s.kind.Name, dsnEnv+"="+s.dsn(s.server.Addr(), s.name), schemeEnv+"="+s.scheme.String())
 }
 
 func request(name string) driver.Request {
@@ -180,7 +229,7 @@ func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	}
 }
 
-// killOthers ends all sessions but its own.
+// killOthers ends all sessions in the database but its own.
 func (s setup) killOthers(t testing.TB, admin *sql.DB) {
 	t.Helper()
 	conn, err := admin.Conn(t.Context())
@@ -195,7 +244,7 @@ func (s setup) killOthers(t testing.TB, admin *sql.DB) {
 	}
 }
 
-// sessions are the numbers of all sessions but that of conn.
+// sessions are the numbers of all sessions in the database but that of conn.
 func (s setup) sessions(t testing.TB, conn *sql.Conn) (ids []string) {
 	t.Helper()
 	rows, err := conn.QueryContext(t.Context(), s.others)

@@ -14,7 +14,7 @@ import (
 // TestManyWaiters: a thousand goroutines that wait cost three connections and a
 // few queries, and all of them get their lock soon after it is free.
 func TestManyWaiters(t *testing.T) {
-	each(t, func(t *testing.T, s setup) {
+	eachAlone(t, func(t *testing.T, s setup) {
 		const waiters = 1000
 		names := waiters
 		if s.scheme == sqllock.ForUpdate {

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// KilledConnections: connections are killed again and again while many use them.
+// KilledConnections kills connections again and again while many use them.
 // What is held stays held, what fails says that the outcome is unknown, nobody
 // is let in twice, and all is well when it is over.
 func (d *Database) KilledConnections(t *testing.T, raw string) {
@@ -87,7 +87,8 @@ func (d *Database) KilledConnections(t *testing.T, raw string) {
 	}
 }
 
-// ImpatientServer: a server that drops idle connections costs nobody anything.
+// ImpatientServer shows that a server that drops idle connections costs nobody
+// anything.
 func (d *Database) ImpatientServer(t *testing.T, raw string) {
 	t.Helper()
 	holder, waiter := d.Client(t, raw), d.Client(t, raw)

@@ -16,7 +16,7 @@ var OddNames = []string{
 	strings.Repeat("x", driver.MaxNameBytes), strings.Repeat("x", driver.MaxNameBytes-1), strings.Repeat("🔒", driver.MaxNameBytes/4), strings.Repeat("名", driver.MaxNameBytes/3),
 }
 
-// Names: each is a lock of its own, and is listed as it is.
+// Names shows that each is a lock of its own, and is listed as it is.
 func (d *Database) Names(t *testing.T, raw string) {
 	t.Helper()
 	store, rival := d.Opened(t, raw), d.Opened(t, raw)

@@ -2,5 +2,5 @@
 
 package sqlrig
 
-// Slowdown: the race detector makes everything slower.
+// Slowdown is how much slower the race detector makes everything.
 const Slowdown = 1

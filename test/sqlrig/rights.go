@@ -16,9 +16,9 @@ import (
 // Rights are all that a store needs, once somebody else has created its tables.
 var Rights = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
-// LeastRights: a user with these rights and no others can do everything, and one
-// that lacks any of them cannot. Who may not create tables is told that they
-// are missing.
+// LeastRights shows that a user with these rights and no others can do everything,
+// and one that lacks any of them cannot. Who may not create tables is told that
+// they are missing.
 func (d *Database) LeastRights(t *testing.T, parameters string) {
 	t.Helper()
 	raw := d.URL(t, parameters)
@@ -72,7 +72,7 @@ func (d *Database) useEverything(t *testing.T, raw string) error {
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
+	defer func() { _ = opened.Close() }() // after what it is about
 	store := opened.(owning).Store
 	steps := map[string]func() error{
 		"acquire": func() error { return acquireAndRelease(ctx, store) },
@@ -177,7 +177,7 @@ func (d *Database) Refused(t *testing.T, raw, says string) {
 	t.Helper()
 	store, err := d.Store(Within(t), raw)
 	if err == nil {
-		defer store.Close()
+		defer func() { _ = store.Close() }() // after what it is about
 		_, err = store.Acquire(Within(t), Request("x"))
 	}
 	if err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), says) {
@@ -185,8 +185,8 @@ func (d *Database) Refused(t *testing.T, raw, says string) {
 	}
 }
 
-// Prefixes: those that are no name of a table are refused, and different ones
-// know nothing of each other.
+// Prefixes shows that those that are no name of a table are refused, and different
+// ones know nothing of each other.
 func (d *Database) Prefixes(t *testing.T, raw string) {
 	t.Helper()
 	db := d.DB(t, raw)

@@ -18,10 +18,10 @@ const (
 	maxConnections = 3
 )
 
-// WaitersAreCheap: a process with 1,000 goroutines that wait for 1,000 names uses
-// three connections at most and so many statements a second, and each of them is
-// told of a release long before the lock would have expired. The server must have
-// nothing else to do.
+// WaitersAreCheap shows that a process with 1,000 goroutines that wait for 1,000
+// names uses three connections at most and so many statements a second, and each
+// of them is told of a release long before the lock would have expired. The server
+// must have nothing else to do.
 func (d *Database) WaitersAreCheap(t *testing.T, parameters string, perSecond float64) {
 	t.Helper()
 	raw := d.URL(t, parameters)
@@ -66,25 +66,8 @@ func (d *Database) WaitersAreCheap(t *testing.T, parameters string, perSecond fl
 	// When others see that all of them wait, the first attempts are over.
 	Eventually(t, "all waiters are seen", func() bool { return waiters(t, holder, "") == waitedNames })
 
-	// What follows that they came, and what the server counts late.
-	<-time.After(2 * time.Second)
-
-	const looks, window = 10, 4 * time.Second
-	before := d.statements(t, admin)
-	most := 0
-	for range looks {
-		n, err := d.CountConnections(t.Context(), admin, user)
-		if err != nil {
-			t.Fatal(err)
-		}
-		most = max(most, n)
-		<-time.After(window / looks)
-	}
-	rate := float64(d.statements(t, admin)-before-looks-1) / window.Seconds()
-	t.Logf("%d waiters for as many names: %d connections, %.1f statements a second", waitedNames, most, rate)
-	if most > maxConnections {
-		t.Errorf("%d connections for %d waiters, want %d at most", most, waitedNames, maxConnections)
-	}
+	<-time.After(2 * time.Second) // for what follows that they came
+	rate := d.calmRate(t, admin, user, perSecond)
 	if rate > perSecond {
 		t.Errorf("%.1f statements a second for %d waiters, want %.1f at most", rate, waitedNames, perSecond)
 	}
@@ -100,6 +83,35 @@ func (d *Database) WaitersAreCheap(t *testing.T, parameters string, perSecond fl
 		}
 	}
 	t.Logf("three of them had their locks %v after all %d were released", time.Since(start), waitedNames)
+}
+
+// calmRate is how many statements a second there are while everybody waits. A
+// server may count late: PostgreSQL lets a connection that idles wait for ten
+// seconds until it tells what it did. So there is more than one chance, and what
+// waiters do all the time would show in each.
+func (d *Database) calmRate(t testing.TB, admin *sql.DB, user string, perSecond float64) (rate float64) {
+	t.Helper()
+	const chances, looks, window = 4, 10, 4 * time.Second
+	for range chances {
+		before, most := d.statements(t, admin), 0
+		for range looks {
+			n, err := d.CountConnections(t.Context(), admin, user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, n)
+			<-time.After(window / looks)
+		}
+		rate = float64(d.statements(t, admin)-before-looks-1) / window.Seconds()
+		t.Logf("%d waiters for as many names: %d connections, %.1f statements a second", waitedNames, most, rate)
+		if most > maxConnections {
+			t.Errorf("%d connections for %d waiters, want %d at most", most, waitedNames, maxConnections)
+		}
+		if rate <= perSecond {
+			break
+		}
+	}
+	return rate
 }
 
 func (d *Database) statements(t testing.TB, admin *sql.DB) int64 {
@@ -123,8 +135,8 @@ func waiters(t testing.TB, c *dlock.Client, prefix string) (n int) {
 	return n
 }
 
-// WakeUp: whoever waits is told of a release by another process's store long
-// before the lock would have expired, also after all connections were lost.
+// WakeUp shows that whoever waits is told of a release by another process's store
+// long before the lock would have expired, also after all connections were lost.
 func (d *Database) WakeUp(t *testing.T, raw string) {
 	t.Helper()
 	holder, waiter := d.Client(t, raw), d.Client(t, raw)
