@@ -45,7 +45,7 @@ func (d *Database) Rig(t testing.TB, server *servers.Server, raw string) faults.
 // by hand.
 func (d *Database) Faults(t *testing.T, parameters string) {
 	t.Helper()
-	list := slices.Concat(faults.Leases, faults.Fair, faults.Network)
+	list := slices.Concat(faults.Leases, faults.Fair, faults.Network, faults.Passing)
 	for _, lost := range faults.Lost {
 		if lost.Name == "a lock that is deleted while it is held" {
 			list = append(list, lost)
