@@ -53,8 +53,8 @@ func TestEveryCaseRuns(t *testing.T) {
 				if rate, ok := r.figures[pairsPerS]; ok && rate <= 0 {
 					t.Errorf("%s reached %v pairs a second", r.subject, rate)
 				}
-				if sent, ok := r.figures[perPair]; ok && sent < 2 {
-					t.Errorf("%s sent %v commands a pair, want 2 at least", r.subject, sent)
+				if sent, ok := r.figures[perPair]; ok && sent < 1 { // two, or one that passes the lock on
+					t.Errorf("%s sent %v commands a pair, want 1 at least", r.subject, sent)
 				}
 			}
 			switch f := results[0].figures; j.kind.name {
