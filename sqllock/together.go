@@ -67,6 +67,7 @@ func (b *backlog) take() []*job {
 func (s *Store) together(ctx context.Context, op string, j *job) error {
 	j.done = make(chan struct{})
 	s.backlog.add(j)
+	writing := s.writing
 	for {
 		select {
 		case <-j.done:
@@ -74,11 +75,12 @@ func (s *Store) together(ctx context.Context, op string, j *job) error {
 		case <-ctx.Done():
 			s.backlog.drop(j)
 			return s.fail(ctx, op, ctx.Err())
-		case s.writing <- struct{}{}:
+		case writing <- struct{}{}:
 		}
 		switch batch := s.backlog.take(); {
-		case len(batch) == 0: // another one did it
+		case len(batch) == 0: // another one does it
 			<-s.writing
+			writing = nil // or there would be no end of trying where two can write
 		case len(batch) == 1 && batch[0] == j:
 			err := s.alone(ctx, j)
 			<-s.writing

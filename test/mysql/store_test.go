@@ -20,6 +20,14 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
+// TestPatientWriters comes before the parallel tests too: it looks at what the process
+// uses.
+func TestPatientWriters(t *testing.T) {
+	for _, scheme := range sqlrig.Schemes {
+		t.Run(scheme, func(t *testing.T) { database.PatientWriters(t, database.URL(t, "scheme="+scheme)) })
+	}
+}
+
 func TestFaults(t *testing.T) {
 	sqlrig.EachScheme(t, database.Faults)
 }
