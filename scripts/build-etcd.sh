@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds etcd and etcdctl of the version that test/servers/testdata/etcd names, once,
-# into the folder where test/servers looks for them.
+# Builds etcd and etcdctl of the version that etcd.mod names, once, into the folder
+# where test/servers looks for them.
 set -euo pipefail
-cd "$(dirname "$0")/../test/servers/testdata/etcd"
+cd "$(dirname "$0")/../test" # with the requirements of etcd.mod in the place of its own
 
 if [ "$(id -u)" -eq 0 ]; then
 	cache=/var/cache # where the servers' user can read it
@@ -11,7 +11,8 @@ else
 fi
 folder=$cache/dlock-test/etcd
 export GOWORK=off
-version=$(go list -m -f '{{.Version}}' go.etcd.io/etcd/server/v3)
+mod=-modfile=../scripts/etcd.mod
+version=$(go list "$mod" -m -f '{{.Version}}' go.etcd.io/etcd/server/v3)
 if "$folder/etcd" --version 2>/dev/null | grep -qxF "etcd Version: ${version#v}"; then
 	echo "etcd: $version is built"
 	exit 0
@@ -20,7 +21,7 @@ echo "etcd: building $version, which takes some minutes"
 mkdir -p "$folder"
 new=$(mktemp -d "$folder/new.XXXXXX")
 trap 'rm -rf "$new"' EXIT
-go build -o "$new/" go.etcd.io/etcd/server/v3 go.etcd.io/etcd/etcdctl/v3
+go build "$mod" -o "$new/" go.etcd.io/etcd/server/v3 go.etcd.io/etcd/etcdctl/v3
 mv "$new/etcdctl" "$folder/etcdctl"
 mv "$new/server" "$folder/etcd" # the last, since it tells that all is there
 echo "etcd: done"

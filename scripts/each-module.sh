@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export GOWORK=off
-mapfile -t folders < <(find . -name go.mod -not -path '*/.*' -not -path '*/testdata/*' -printf '%h\n' | sort)
+mapfile -t folders < <(find . -name go.mod -not -path '*/.*' -printf '%h\n' | sort)
 failed=()
 for folder in "${folders[@]}"; do
 	echo "== $folder: $*"

@@ -15,7 +15,7 @@ import (
 const EtcdSynced = "--unsafe-no-fsync=false"
 
 // Etcd is one member that is a cluster of its own, of the version that is named in
-// testdata/etcd. It does not wait for the disk, on which many servers at once can
+// scripts/etcd.mod. It does not wait for the disk, on which many servers at once can
 // stand still for longer than a lease.
 var Etcd = &Kind{
 	Name:   "etcd",

@@ -1,6 +1,7 @@
-// The etcd that the tests run against beside Debian's, and its etcdctl. A module of its
-// own, so that nothing else has a server among its requirements.
-module github.com/dlock-go/dlock/test/servers/testdata/etcd
+// The etcd that the tests run against beside Debian's, and its etcdctl, for
+// build-etcd.sh. A file of its own, so that nothing else has a server among its
+// requirements.
+module github.com/dlock-go/dlock/test/etcd-server
 
 go 1.26.0
 
