@@ -31,7 +31,7 @@ type Client struct {
 	holder driver.Holder
 	hooks  Hooks
 	logger *slog.Logger
-	turn   time.Duration // the shortest that this process keeps a lock that many of it want
+	way    time.Duration // for how long this process lets another one have a lock first
 
 	clock *clock.Clock
 	gate  *gate.Gate[hold, doorState]
@@ -61,7 +61,7 @@ func New(store driver.Store, opts *Options) *Client {
 		gate:   gate.New[hold, doorState](),
 		life:   newLife(),
 	}
-	c.turn = turnOf(c.traits.Handover)
+	c.way = wayOf(c.traits.Handover)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.passer, _ = store.(driver.Passer)

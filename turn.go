@@ -3,6 +3,7 @@ package dlock
 import (
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/clock"
 )
@@ -17,50 +18,43 @@ type turn struct {
 	left    clock.Instant // when it last gave it back
 	length  time.Duration // of a turn
 	yielded bool          // a pause was made, and how it ended is not known yet
+	rivals  rivals
 }
 
 const (
-	// minTurn is for stores that do not say how long a hand-over takes. It is
-	// shorter where it takes less, but not so short that handing over is what
-	// takes most of the time.
-	minTurn       = 10 * time.Millisecond
-	shortestTurn  = 3 * time.Millisecond
-	handoversLong = 10
-	maxTurn       = 250 * time.Millisecond
-	courtesy      = 3 * time.Millisecond // in which a process that was woken can ask
+	// minTurn is so long that handing over is not what takes most of the time.
+	minTurn  = 7 * time.Millisecond
+	maxTurn  = 250 * time.Millisecond
+	courtesy = 3 * time.Millisecond // in which a process that was woken can ask
 	// maxPassing is for how long others cannot even try their luck.
 	maxPassing = 50 * time.Millisecond
 )
 
-// turnOf is the shortest turn on a store with such hand-overs.
-func turnOf(handover time.Duration) time.Duration {
-	if handover <= 0 {
-		return minTurn
-	}
-	return min(max(handoversLong*handover, shortestTurn), minTurn)
-}
-
 // over says whether it is time to let others have the lock.
-func (t *turn) over(now clock.Instant, shortest time.Duration) bool {
+func (t *turn) over(now clock.Instant) bool {
 	if now-t.left > courtesy { // they could have had it
 		t.began = 0
 	}
-	return t.began != 0 && now-t.began >= max(t.length, shortest)
+	return t.began != 0 && now-t.began >= max(t.length, minTurn)
 }
 
 // taken: this process has the lock.
-func (t *turn) taken(now clock.Instant, shortest time.Duration) {
-	if t.yielded { // for nothing
-		t.length = min(2*max(t.length, shortest), maxTurn)
-		t.began, t.yielded = now, false
+func (t *turn) taken(now clock.Instant) {
+	if t.yielded { // for nothing, unless others were quick
+		if t.rivals.none() {
+			t.length = min(2*max(t.length, minTurn), maxTurn)
+		}
+		t.began, t.yielded = 0, false
 	}
 	if t.began == 0 {
 		t.began = now
+		t.rivals.had()
 	}
 }
 
 // refused: another process has the lock.
-func (t *turn) refused() {
+func (t *turn) refused(by driver.Holder) {
+	t.rivals.saw(by)
 	if t.yielded {
 		t.length = 0
 	}
@@ -69,9 +63,13 @@ func (t *turn) refused() {
 
 // yield pauses if the turn of this process is over.
 func (w *wait) yield(t *turn) error {
-	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow(), w.client.turn) {
+	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow()) {
 		return nil
 	}
 	t.yielded = true
-	return w.sleep(backoff.Jitter(courtesy), nil)
+	pause := courtesy
+	if !t.rivals.none() {
+		pause = w.client.way // they are there and need no more
+	}
+	return w.sleep(backoff.Jitter(pause), nil)
 }

@@ -150,7 +150,7 @@ func (w *wait) after(err error) error {
 	held, refused := errors.AsType[*driver.HeldError](err)
 	if refused {
 		state.silence = silence{}
-		state.turn.refused()
+		state.turn.refused(held.Holder)
 		w.hold.blocked.Store(held)
 	}
 	now := w.client.clock.NoLaterThanNow()
@@ -183,7 +183,10 @@ func (w *wait) afterRefusal(held *driver.HeldError) error {
 		return w.sleep(min(w.pollDelay(held), backoff.Jitter(maxSilentPoll)), held)
 	}
 	if w.watched == w.hold.name {
-		return w.sleep(w.watchDelay(held), held)
+		if err := w.sleep(w.watchDelay(held), held); err != nil {
+			return err
+		}
+		return w.giveWay(held)
 	}
 	if w.unwatch != nil { // of several names another one is in the way now
 		w.unwatch()

@@ -123,12 +123,10 @@ const maxConns = 16
 // with calls fn with a connection. One that fn fails on is closed, unless it was the
 // server that refused something, or fn just did not like the answer.
 func (p *pool) with(ctx context.Context, fn func(*conn) error) error {
-	select {
-	case p.busy <- struct{}{}:
-		defer func() { <-p.busy }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := p.begin(ctx); err != nil {
+		return err
 	}
+	defer func() { <-p.busy }()
 	c, err := p.take(ctx)
 	if err != nil {
 		return err
@@ -145,6 +143,22 @@ func (p *pool) with(ctx context.Context, fn func(*conn) error) error {
 		return fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
 	}
 	return err
+}
+
+// begin waits until there may be one connection more in use. It asks the context for
+// Done only if it has to: that starts a timer.
+func (p *pool) begin(ctx context.Context) error {
+	select {
+	case p.busy <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case p.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // broken says whether a connection cannot be used after an error: it may have

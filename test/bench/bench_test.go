@@ -127,15 +127,15 @@ func TestJSONHasEveryFixedFigure(t *testing.T) {
 func TestTableComparesWithFloorAndPeer(t *testing.T) {
 	var out bytes.Buffer
 	err := printTable(&out, []result{
-		{"redis/solo", "raw", figures{pairsPerS: 300}, nil},
-		{"redis/solo", "dlock", figures{pairsPerS: 100, lowestRate: 90, bestRate: 110}, []figures{{pairsPerS: 90}, {pairsPerS: 110}, {pairsPerS: 100}}},
+		{"redis/solo", "raw", figures{pairsPerS: 300, p50: 2}, []figures{{pairsPerS: 270, p50: 2}, {pairsPerS: 440, p50: 2}, {pairsPerS: 250, p50: 2}}},
+		{"redis/solo", "dlock", figures{pairsPerS: 100, p50: 6, lowestRate: 90, bestRate: 110}, []figures{{pairsPerS: 90, p50: 6}, {pairsPerS: 110, p50: 7}, {pairsPerS: 100, p50: 5}}},
 		{"redis/solo", "redsync", figures{pairsPerS: 50}, []figures{{pairsPerS: 30}, {pairsPerS: 50}, {pairsPerS: 80}}},
 		{"redis/solo", "redsync/redlock", figures{pairsPerS: 1000}, nil},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"redis/solo", "90..110", "3.00x", "0.50x", "the rate is 2.20 of redsync's\n"} {
+	for _, want := range []string{"redis/solo", "90..110", "3.00x", "0.45x", "the rate is 2.20 of redsync's; p50 is 3.00 of raw's\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not show %q:\n%s", want, out.String())
 		}

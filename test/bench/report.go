@@ -58,9 +58,9 @@ func printTable(w io.Writer, results []result) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "%s\tpairs/s\tspread\tvs floor\tvs peer\tp50 us\tp99 us\tp99 wait ms\tjain\tcmds/pair\t\n", results[0].kase)
-	floor := rateOf(results, func(s string) bool { return s == "raw" })
+	floor := fastest(results, isFloor)
 	for _, r := range results {
-		peer := rateOf(results, r.isRivalOf)
+		peer := fastest(results, r.isRivalOf)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.subject,
 			r.show(pairsPerS), r.spread(), r.times(floor), r.times(peer),
 			r.show(p50), r.show(p99), r.show(p99Wait), r.show(jain), r.show(perPair))
@@ -88,6 +88,8 @@ func printTable(w io.Writer, results []result) error {
 	return err
 }
 
+func isFloor(subject string) bool { return subject == "raw" }
+
 // isPeer is true for other people's libraries.
 func isPeer(subject string) bool {
 	name, _, _ := strings.Cut(subject, "/")
@@ -113,10 +115,11 @@ func (r result) compared(results []result) string {
 	for _, other := range results {
 		name, sort, _ := strings.Cut(other.subject, "/")
 		ours := sort == variant && (name == "bare" || name == "store") || other.subject == "bare/pipelined" && variant == ""
-		if ours || r.isRivalOf(other.subject) {
+		rival := r.isRivalOf(other.subject)
+		if ours || rival {
 			rates = append(rates, fmt.Sprintf("%.2f of %s's", r.ratio(other, pairsPerS), other.subject))
 		}
-		if ours {
+		if (ours || rival || isFloor(other.subject)) && other.figures[p50] > 0 {
 			medians = append(medians, fmt.Sprintf("%.2f of %s's", r.ratio(other, p50), other.subject))
 		}
 	}
@@ -142,23 +145,26 @@ func (r result) ratio(other result, figure string) float64 {
 	return median(ratios)[figure]
 }
 
-// rateOf returns the best rate among some subjects; zero if there is none.
-func rateOf(results []result, match func(subject string) bool) (best float64) {
-	for _, r := range results {
-		if match(r.subject) {
-			best = max(best, r.figures[pairsPerS])
+// fastest returns the one with the best rate among some subjects, or nil.
+func fastest(results []result, match func(subject string) bool) (best *result) {
+	for i, r := range results {
+		if match(r.subject) && (best == nil || r.figures[pairsPerS] > best.figures[pairsPerS]) {
+			best = &results[i]
 		}
 	}
 	return best
 }
 
-// times is how much longer a pair takes than with another rate.
-func (r result) times(other float64) string {
-	rate := r.figures[pairsPerS]
-	if rate == 0 || other == 0 {
+// times is how much longer a pair takes than that of another.
+func (r result) times(other *result) string {
+	if other == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.2fx", other/rate)
+	rate := r.ratio(*other, pairsPerS)
+	if rate == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", 1/rate)
 }
 
 // spread is how far the rounds were apart.
