@@ -28,14 +28,19 @@ func (h *hold) giveToNext(ctx context.Context) error {
 	if door == nil {
 		return c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
 	}
-	next := h.successor(door)
-	if next == nil {
-		err := c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
-		door.State.turn.left = c.clock.NoLaterThanNow()
-		h.leave()
-		return err
+	if next := h.successor(door); next != nil {
+		return h.pass(ctx, door, next)
 	}
-	return h.pass(ctx, door, next)
+	return h.giveBack(ctx, door)
+}
+
+// giveBack gives the lock to the store, for anybody to have.
+func (h *hold) giveBack(ctx context.Context, door *gate.Door[hold, doorState]) error {
+	c := h.client
+	err := c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
+	door.State.turn.left = c.clock.NoLaterThanNow()
+	h.leave()
+	return err
 }
 
 // successor is who gets the lock without others having had a chance; nil if nobody.
@@ -46,7 +51,7 @@ func (h *hold) successor(door *gate.Door[hold, doorState]) *hold {
 	}
 	turn := &door.State.turn
 	turn.left = c.clock.NoLaterThanNow()
-	if turn.over(turn.left) || turn.left-turn.began > maxPassing {
+	if turn.over(turn.left, c.turn) || turn.left-turn.began > maxPassing {
 		return nil
 	}
 	if next := door.Next(); next != nil && next.alone {
@@ -78,6 +83,8 @@ func (h *hold) pass(ctx context.Context, door *gate.Door[hold, doorState], next 
 	case errors.Is(err, ErrNotHeld):
 		h.leave()
 		return err
+	case errors.Is(err, ErrUnsupported):
+		return h.giveBack(ctx, door)
 	}
 	// It may have happened, may still happen, or never.
 	err = c.releaseAfter(ctx, 1, h.Grant, h.TrustedUntil(), c.limit)

@@ -22,27 +22,40 @@ type turn struct {
 }
 
 const (
-	// minTurn is so long that handing over is not what takes most of the time.
-	minTurn  = 7 * time.Millisecond
+	// A turn is so many hand-overs long at first that these do not take most of the
+	// time, and no longer than others should have to wait for it.
+	handoversLong = 20
+	shortestTurn  = 7 * time.Millisecond
+	usualTurn     = 10 * time.Millisecond // where the store does not say how long they take
+	longTurn      = 20 * time.Millisecond
+	// maxTurn is for a process that is alone.
 	maxTurn  = 250 * time.Millisecond
 	courtesy = 3 * time.Millisecond // in which a process that was woken can ask
 	// maxPassing is for how long others cannot even try their luck.
 	maxPassing = 50 * time.Millisecond
 )
 
+// turnOf is how long a turn is at first on a store with such hand-overs.
+func turnOf(handover time.Duration) time.Duration {
+	if handover <= 0 {
+		return usualTurn
+	}
+	return min(max(handoversLong*handover, shortestTurn), longTurn)
+}
+
 // over says whether it is time to let others have the lock.
-func (t *turn) over(now clock.Instant) bool {
+func (t *turn) over(now clock.Instant, least time.Duration) bool {
 	if now-t.left > courtesy { // they could have had it
 		t.began = 0
 	}
-	return t.began != 0 && now-t.began >= max(t.length, minTurn)
+	return t.began != 0 && now-t.began >= max(t.length, least)
 }
 
 // taken: this process has the lock.
-func (t *turn) taken(now clock.Instant) {
+func (t *turn) taken(now clock.Instant, least time.Duration) {
 	if t.yielded { // for nothing, unless others were quick
 		if t.rivals.none() {
-			t.length = min(2*max(t.length, minTurn), maxTurn)
+			t.length = min(2*max(t.length, least), maxTurn)
 		}
 		t.began, t.yielded = 0, false
 	}
@@ -63,7 +76,7 @@ func (t *turn) refused(by driver.Holder) {
 
 // yield pauses if the turn of this process is over.
 func (w *wait) yield(t *turn) error {
-	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow()) {
+	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow(), w.client.turn) {
 		return nil
 	}
 	t.yielded = true

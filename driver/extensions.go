@@ -44,6 +44,8 @@ type Passer interface {
 	// nobody need be woken. The new grant has a token and a TTL as if the lock had
 	// been free. [ErrNotHeld] says that grant's owner did not hold the lock with
 	// grant's token, and then nothing was changed.
+	// A store that cannot, as it was set up, returns an error that wraps
+	// [ErrUnsupported] and has done nothing.
 	Pass(ctx context.Context, grant Grant, req Request) (Grant, error)
 }
 

@@ -71,7 +71,7 @@ var (
 	needLooker  = need{"Looker", offers[driver.Looker]}
 	needBreaker = need{"Breaker", offers[driver.Breaker]}
 	needBatch   = need{"BatchAcquirer", offers[driver.BatchAcquirer]}
-	needPasser  = need{"Passer", offers[driver.Passer]}
+	needPasser  = need{"Passer", passes}
 	needRaiser  = need{"TokenRaiser", offers[driver.TokenRaiser]}
 	needID      = need{"Identifier", offers[driver.Identifier]}
 

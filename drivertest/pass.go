@@ -1,7 +1,9 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -87,6 +89,18 @@ var passClauses = []clause{
 			b.renewed(next, "the one before must not touch it")
 		},
 	},
+}
+
+// passes says whether the store, as it was set up, can pass a lock on.
+func passes(t *terms) bool {
+	passer, ok := t.store.(driver.Passer)
+	if !ok {
+		return false
+	}
+	const name = "drivertest/passes" // held by nobody
+	grant := driver.Grant{Name: name, Owner: driver.NewOwner(), Token: 1, TTL: time.Minute}
+	_, err := passer.Pass(context.Background(), grant, driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+	return !errors.Is(err, driver.ErrUnsupported)
 }
 
 // passed demands that the lock of grant goes to the owner of req.

@@ -75,6 +75,7 @@ type boundServer struct {
 
 	// Session:
 	acquire string // mark -> token, or 0 or NULL if refused
+	draw    string // -> token
 	fence   string // the name of what the tokens come from
 	release string // mark
 

@@ -36,8 +36,8 @@ type link struct {
 	dead   atomic.Bool
 
 	// Of Session:
-	acquire, release, look *sql.Stmt
-	shift                  uint64 // added to the tokens
+	acquire, draw, release, look *sql.Stmt
+	shift                        uint64 // added to the tokens
 }
 
 func newLink(conn *sql.Conn) *link {

@@ -85,6 +85,7 @@ func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 		releaseAll: []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
 		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1`,
 		acquire:    `SELECT IF(GET_LOCK(?, 0) = 1, ` + mysqlDraw + `, 0)`,
+		draw:       `SELECT ` + mysqlDraw,
 		release:    `DO RELEASE_LOCK(?)`,
 		noWait:     `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
 		readRow:    t.expand(mysqlNow, `SELECT token, holder, used <= {now} - `+sweepMillis+` FROM {bound} WHERE k = ?`),

@@ -85,6 +85,7 @@ func (p postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 	SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
 		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END`,
+		draw:    `SELECT nextval('` + t.fence() + `')`,
 		release: `SELECT pg_advisory_unlock($1)`,
 		readRow: t.expand(postgresNow, `SELECT token, holder, used <= {now} - `+sweepMillis+` FROM {bound} WHERE k = $1`),
 		now:     postgresNow,

@@ -64,6 +64,9 @@ func (s *BoundStore) newShared(ctx context.Context, conn *sql.Conn) (*link, erro
 	if l.acquire, err = conn.PrepareContext(ctx, s.server.acquire); err != nil {
 		return nil, err
 	}
+	if l.draw, err = conn.PrepareContext(ctx, s.server.draw); err != nil {
+		return nil, err
+	}
 	if l.release, err = conn.PrepareContext(ctx, s.server.release); err != nil {
 		return nil, err
 	}
@@ -118,6 +121,12 @@ func (l *link) take(mark any) (token uint64, err error) {
 		return 0, err
 	}
 	return uint64(drawn.Int64) + l.shift, nil
+}
+
+// token draws a token for a lock that the link has already.
+func (l *link) token() (token uint64, err error) {
+	err = l.call(func(context.Context) error { return l.draw.QueryRowContext(uncancelled).Scan(&token) })
+	return token + l.shift, err
 }
 
 // undo gives up what an attempt that failed may have taken. A link on which that

@@ -21,6 +21,11 @@ var Passing = []Fault{
 	{"connections that break while a lock is passed on", breakWhilePassing},
 }
 
+// PassingBound is the same for stores whose locks end with their connection.
+var PassingBound = []Fault{
+	{"connections that are killed while a lock is passed on", killWhilePassing},
+}
+
 // countingPasser counts the locks that are passed on.
 type countingPasser struct {
 	driver.Store
@@ -133,12 +138,28 @@ func breakWhilePassing(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c, store := through.passingClient(t)
 	through.warm(t, c)
-	r.grants(t, "in-a-row", "nobody has it yet")
-	const goroutines, breaks = 8, 20
-	var inside, turns atomic.Int64
-	var last uint64 // belongs to whoever has the lock
+	const name = "in-a-row"
+	r.grants(t, name, "nobody has it yet")
+	r.relay(t, c, store, name, false, func() {
+		happens(t, p.OnRequest(mentions(name), (*proxy.Conn).Reset), "a broken connection")
+	})
+}
+
+// killWhilePassing is breakWhilePassing for locks that end with their connection.
+func killWhilePassing(t *testing.T, r Rig) {
+	c, store := r.passingClient(t)
+	r.relay(t, c, store, "in-a-row", true, func() { r.killConnections(t) })
+}
+
+// relay lets goroutines of one client have a lock in turn, while something is
+// disturbed again and again, by which it may be lost, or not.
+func (r Rig) relay(t *testing.T, c *dlock.Client, store *countingPasser, name string, loses bool, disturb func()) {
+	t.Helper()
+	const goroutines, disturbances = 8, 20
+	var turns atomic.Int64
 	stop := make(chan struct{})
 	var all sync.WaitGroup
+	run := &runner{t: t, client: c, name: name, ttl: r.TTL, loses: loses}
 	for range goroutines {
 		all.Go(func() {
 			for {
@@ -147,43 +168,65 @@ func breakWhilePassing(t *testing.T, r Rig) {
 					return
 				default:
 				}
-				lease, err := c.Lock(t.Context(), "in-a-row", dlock.WithTTL(r.TTL))
-				if err != nil {
-					if !errors.Is(err, dlock.ErrUnreachable) {
-						t.Errorf("Lock: %v", err)
-					}
-					continue
-				}
-				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d have the lock", n)
-				}
-				if token := lease.Token(); token <= last {
-					t.Errorf("token %d after %d", token, last)
-				}
-				last = lease.Token()
-				turns.Add(1)
-				inside.Add(-1)
-				if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, dlock.ErrUnreachable) {
-					t.Errorf("Unlock: %v", err)
+				if run.once() {
+					turns.Add(1)
 				}
 			}
 		})
 	}
-	for range breaks {
+	for range disturbances {
 		before := turns.Load()
-		broke := p.OnRequest(mentions("in-a-row"), (*proxy.Conn).Reset)
-		happens(t, broke, "a broken connection")
+		disturb()
 		for deadline := time.Now().Add(limit); turns.Load() == before; wait(t, time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("nobody had the lock for %v after a connection broke", limit)
+				t.Fatalf("nobody had the lock for %v after it was disturbed", limit)
 			}
 		}
 	}
 	close(stop)
 	all.Wait()
-	t.Logf("%d turns, %d passed on, %d broken connections", turns.Load(), store.passes.Load(), breaks)
+	t.Logf("%d turns, %d passed on, disturbed %d times", turns.Load(), store.passes.Load(), disturbances)
 	if store.passes.Load() == 0 {
 		t.Error("nothing was passed on")
 	}
-	unlock(t, r.lock(t, r.client(t), "in-a-row"))
+	unlock(t, r.lock(t, r.client(t), name))
+}
+
+// runner is one of those who have a lock in turn.
+type runner struct {
+	t      *testing.T
+	client *dlock.Client
+	name   string
+	ttl    time.Duration
+	loses  bool // the lock now and then
+	inside atomic.Int64
+	last   atomic.Uint64 // the largest token so far
+}
+
+// once has the lock once, and says whether it had.
+func (r *runner) once() bool {
+	lease, err := r.client.Lock(r.t.Context(), r.name, dlock.WithTTL(r.ttl))
+	if err != nil {
+		if !errors.Is(err, dlock.ErrUnreachable) {
+			r.t.Errorf("Lock: %v", err)
+		}
+		return false
+	}
+	n := r.inside.Add(1)
+	token, last := lease.Token(), r.last.Load()
+	if lease.Context().Err() == nil { // then nobody else has had it meanwhile
+		if n != 1 {
+			r.t.Errorf("%d have the lock", n)
+		}
+		if token <= last {
+			r.t.Errorf("token %d after %d", token, last)
+		}
+	}
+	r.last.Store(max(token, last))
+	r.inside.Add(-1)
+	err = lease.Unlock(r.t.Context())
+	if lost := r.loses && errors.Is(err, dlock.ErrNotHeld); err != nil && !lost && !errors.Is(err, dlock.ErrUnreachable) {
+		r.t.Errorf("Unlock: %v", err)
+	}
+	return true
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/faults"
 )
 
@@ -14,6 +15,17 @@ import (
 // connections.
 func TestFaults(t *testing.T) {
 	eachFault(t, faults.Bound)
+}
+
+// TestPassing: within a process a lock goes from hand to hand while its connection is
+// killed. ForUpdate passes nothing on.
+func TestPassing(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			faults.RunEach(t, func(t testing.TB) faults.Rig { return d.among(t, sqllock.Session).rig(t) }, faults.PassingBound)
+		})
+	}
 }
 
 // TestContention: 32 contenders in an empty database, and many for several names.
