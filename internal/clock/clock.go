@@ -17,6 +17,8 @@ type Clock struct {
 	start     time.Time
 	suspended func() time.Duration // total time the machine has slept
 	base      time.Duration        // suspended() at start
+	boottime  func() time.Duration // a clock that counts it, read in one call; nil if there is none
+	booted    time.Duration        // boottime() at start, or a little before
 	known     atomic.Int64         // time slept since start, as far as it was looked at
 	looked    atomic.Int64         // when that was, without the time slept
 }
@@ -29,28 +31,41 @@ const noise = 10 * time.Millisecond
 const fresh = 100 * time.Millisecond
 
 // New returns a clock that starts now.
-func New() *Clock { return newClock(suspended) }
+func New() *Clock { return newClock(suspended, boottime) }
 
-func newClock(suspended func() time.Duration) *Clock {
-	return &Clock{start: time.Now(), suspended: suspended, base: suspended()}
+func newClock(suspended, boottime func() time.Duration) *Clock {
+	c := &Clock{start: time.Now(), suspended: suspended, base: suspended(), boottime: boottime}
+	if boottime != nil {
+		c.booted = boottime() - time.Since(c.start) - (suspended() - c.base)
+	}
+	return c
 }
 
 // Now returns the exact instant.
 func (c *Clock) Now() Instant {
-	slept := int64(c.suspended() - c.base)
+	awake := time.Since(c.start)
+	known := c.known.Load()
+	if c.boottime == nil || c.boottime()-c.booted-awake > time.Duration(known)+noise {
+		// It has slept, or this thread was interrupted between the two readings.
+		known = c.look()
+		awake = time.Since(c.start)
+	}
+	c.looked.Store(int64(awake))
+	return awake + time.Duration(known)
+}
+
+// look finds out for how long the machine has slept since start.
+func (c *Clock) look() (slept int64) {
+	slept = int64(c.suspended() - c.base)
 	for {
 		known := c.known.Load()
 		if slept < known+int64(noise) {
-			slept = known // never backwards
-			break
+			return known // never backwards
 		}
 		if c.known.CompareAndSwap(known, slept) {
-			break
+			return slept
 		}
 	}
-	awake := time.Since(c.start)
-	c.looked.Store(int64(awake))
-	return awake + time.Duration(slept)
 }
 
 // NoLaterThanNow returns an instant that lies before the exact one if the machine

@@ -8,7 +8,7 @@ import (
 
 func TestSuspendedTimeCounts(t *testing.T) {
 	slept := 7 * time.Hour // before the clock started: does not count
-	c := newClock(func() time.Duration { return slept })
+	c := newClock(func() time.Duration { return slept }, nil)
 	before := c.Now()
 	slept += time.Hour
 	if early := c.NoLaterThanNow() - before; early >= time.Hour {
@@ -26,7 +26,7 @@ func TestSuspendedTimeCounts(t *testing.T) {
 func TestSleepIsNoticedByTheCheapReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slept := time.Duration(0)
-		c := newClock(func() time.Duration { return slept })
+		c := newClock(func() time.Duration { return slept }, nil)
 		before := c.Now()
 		time.Sleep(time.Second) // awake and idle
 		slept = time.Hour
@@ -38,7 +38,7 @@ func TestSleepIsNoticedByTheCheapReading(t *testing.T) {
 
 func TestNeverBackwards(t *testing.T) {
 	slept := time.Hour
-	c := newClock(func() time.Duration { return slept })
+	c := newClock(func() time.Duration { return slept }, nil)
 	slept += time.Hour
 	before := c.Now()
 	slept -= time.Minute
@@ -56,4 +56,38 @@ func TestFollowsVirtualTime(t *testing.T) {
 			t.Errorf("an hour of virtual time counted as %v", passed)
 		}
 	})
+}
+
+// TestOneReading: as long as the machine does not sleep it is asked for one clock
+// only, and once it does, Now counts it all the same.
+func TestOneReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up, slept, looks := time.Now(), 7*time.Hour, 0
+		c := newClock(func() time.Duration { looks++; return slept }, func() time.Duration { return time.Since(up) + slept })
+		looks = 0
+		before := c.Now()
+		time.Sleep(time.Minute)
+		if passed := c.Now() - before; passed != time.Minute || looks != 0 {
+			t.Errorf("a minute counted as %v, with %d looks at the suspended time", passed, looks)
+		}
+		for range 3 {
+			slept += time.Hour
+			before = c.Now()
+			time.Sleep(time.Minute)
+			if passed := c.Now() - before; passed != time.Minute {
+				t.Errorf("a minute after a sleep counted as %v", passed)
+			}
+		}
+		if passed := before - c.start.Sub(up); passed != 3*time.Hour+3*time.Minute {
+			t.Errorf("three hours of sleep and three minutes counted as %v", passed)
+		}
+	})
+}
+
+// BenchmarkNow is what a lease pays to know that its grant came in time.
+func BenchmarkNow(b *testing.B) {
+	c := New()
+	for b.Loop() {
+		c.Now()
+	}
 }

@@ -25,6 +25,9 @@ func suspended() time.Duration {
 	}
 }
 
+// boottime is the clock that does not stop while the machine is suspended.
+func boottime() time.Duration { return read(clockBoottime) }
+
 func read(id uintptr) time.Duration {
 	var ts syscall.Timespec
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
