@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -33,55 +31,21 @@ type boundWatch struct {
 	wake func()
 }
 
+func (w *boundWatch) subject() string { return w.name }
+
 // boundWatchers are all who want to be woken.
 type boundWatchers struct {
-	mu      sync.Mutex
-	byName  map[string][]*boundWatch
-	marks   []any    // of the names that are watched; nil if they must be collected anew
-	names   []string // in the same order
-	polling bool
-	closed  bool
-	kick    chan struct{} // says that somebody has come
+	audience[*boundWatch]
+	marks []any // of the names that are watched, in their order
 }
 
-func newBoundWatchers() boundWatchers {
-	return boundWatchers{byName: make(map[string][]*boundWatch), kick: make(chan struct{}, 1)}
-}
-
-// add begins a watch, and the polling with the first. It is false after close.
-func (ws *boundWatchers) add(w *boundWatch, poll func()) bool {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.closed {
-		return false
-	}
-	if len(ws.byName[w.name]) == 0 {
-		ws.marks = nil
-	}
-	ws.byName[w.name] = append(ws.byName[w.name], w)
-	if !ws.polling {
-		ws.polling = true
-		poll()
-	}
-	signal(ws.kick)
-	return true
-}
+func newBoundWatchers() boundWatchers { return boundWatchers{audience: newAudience[*boundWatch]()} }
 
 // remove ends a watch. Calling it twice is fine.
 func (ws *boundWatchers) remove(w *boundWatch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	all := ws.byName[w.name]
-	i := slices.Index(all, w)
-	switch {
-	case i < 0:
-		return
-	case len(all) == 1:
-		delete(ws.byName, w.name)
-		ws.marks = nil
-	default:
-		ws.byName[w.name] = slices.Delete(all, i, i+1)
-	}
+	ws.removeLocked(w)
 }
 
 // wake wakes who waits for name.
@@ -106,9 +70,7 @@ func (ws *boundWatchers) wakeAll() {
 func (ws *boundWatchers) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.closed = true
-	clear(ws.byName)
-	ws.marks = nil
+	ws.closeLocked()
 }
 
 // watched returns the names that are watched and their marks. If there are none
@@ -116,18 +78,15 @@ func (ws *boundWatchers) close() {
 func (ws *boundWatchers) watched() (names []string, marks []any) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if len(ws.byName) == 0 {
-		ws.polling = false
-		return nil, nil
-	}
-	if ws.marks == nil {
-		ws.names = make([]string, 0, len(ws.byName))
-		for name, all := range ws.byName {
-			ws.names = append(ws.names, name)
-			ws.marks = append(ws.marks, all[0].mark)
+	names, anew := ws.collectLocked()
+	if anew {
+		ws.marks = make([]any, 0, len(names))
+		for _, name := range names {
+			ws.marks = append(ws.marks, ws.byName[name][0].mark)
 		}
 	}
-	return ws.names, ws.marks
+	ws.polling = len(names) > 0
+	return names, ws.marks
 }
 
 // The time between two looks follows how long nothing has happened.

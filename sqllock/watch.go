@@ -3,8 +3,6 @@ package sqllock
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -33,58 +31,25 @@ type watch struct {
 	published   time.Time // when others could last be told that it waits; zero if never
 }
 
+func (w *watch) subject() string { return w.name }
+
 // watchers are all who want to be woken.
 type watchers struct {
-	mu      sync.Mutex
-	byName  map[string][]*watch
-	names   []string    // the keys of byName; nil if they must be collected anew
-	encoded string      // names as a JSON list
-	gone    [][2]string // name and owner of watches that ended after they were published
-	polling bool
-	closed  bool
-	kick    chan struct{} // asks the poller to look
+	audience[*watch]
+	encoded string        // the names as a JSON list
+	gone    [][2]string   // name and owner of watches that ended after they were published
 	left    chan struct{} // says that there is somebody in gone
 }
 
 func newWatchers() watchers {
-	return watchers{byName: make(map[string][]*watch), kick: make(chan struct{}, 1), left: make(chan struct{}, 1)}
-}
-
-// add begins a watch, and the polling with the first. It is false after close.
-func (ws *watchers) add(w *watch, poll func()) bool {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.closed {
-		return false
-	}
-	if len(ws.byName[w.name]) == 0 {
-		ws.names = nil
-	}
-	ws.byName[w.name] = append(ws.byName[w.name], w)
-	if !ws.polling {
-		ws.polling = true
-		poll()
-	}
-	signal(ws.kick)
-	return true
+	return watchers{audience: newAudience[*watch](), left: make(chan struct{}, 1)}
 }
 
 // remove ends a watch. Calling it twice is fine.
 func (ws *watchers) remove(w *watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	all := ws.byName[w.name]
-	i := slices.Index(all, w)
-	switch {
-	case i < 0:
-		return
-	case len(all) == 1:
-		delete(ws.byName, w.name)
-		ws.names = nil
-	default:
-		ws.byName[w.name] = slices.Delete(all, i, i+1)
-	}
-	if !w.published.IsZero() {
+	if ws.removeLocked(w) && !w.published.IsZero() {
 		ws.gone = append(ws.gone, [2]string{w.name, w.owner})
 		signal(ws.left)
 	}
@@ -104,41 +69,28 @@ func (ws *watchers) wake(name string) {
 	}
 }
 
-// signal sends unless a signal is on its way already.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 func (ws *watchers) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.closed = true
-	for name, all := range ws.byName {
+	for _, all := range ws.byName {
 		for _, w := range all {
 			if !w.published.IsZero() {
 				ws.gone = append(ws.gone, [2]string{w.name, w.owner})
 			}
 		}
-		delete(ws.byName, name)
 	}
-	ws.names = nil
+	ws.closeLocked()
 }
 
 // watched returns the names that are watched, and as a JSON list.
 func (ws *watchers) watched() ([]string, string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.names == nil && len(ws.byName) > 0 {
-		ws.names = make([]string, 0, len(ws.byName))
-		for name := range ws.byName {
-			ws.names = append(ws.names, name)
-		}
-		ws.encoded = encode(ws.names)
+	names, anew := ws.collectLocked()
+	if anew {
+		ws.encoded = encode(names)
 	}
-	return ws.names, ws.encoded
+	return names, ws.encoded
 }
 
 // retire ends the polling unless somebody needs it.
