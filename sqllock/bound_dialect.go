@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -130,4 +131,22 @@ func execAll(ctx context.Context, conn *sql.Conn, texts []string) error {
 		}
 	}
 	return nil
+}
+
+// readSettings returns what a query tells of the server, by name in lower case.
+func readSettings(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	settings := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		settings[strings.ToLower(name)] = value
+	}
+	return settings, rows.Err()
 }

@@ -38,26 +38,9 @@ const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version'
 'idle_transaction_timeout', 'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout',
 'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections')`
 
-func (mysql) variables(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
-	rows, err := conn.QueryContext(ctx, mysqlVariables)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	variables := make(map[string]string)
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		variables[strings.ToLower(name)] = value
-	}
-	return variables, rows.Err()
-}
-
 // examine implements boundExaminer.
 func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
-	variables, err := m.variables(ctx, conn)
+	variables, err := readSettings(ctx, conn, mysqlVariables)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +240,7 @@ func (mysql) boundFailure(err error) boundFailure {
 
 // diagnoseBound implements boundExaminer.
 func (m mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	variables, err := m.variables(ctx, conn)
+	variables, err := readSettings(ctx, conn, mysqlVariables)
 	if err != nil {
 		return nil, err
 	}

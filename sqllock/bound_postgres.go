@@ -35,26 +35,9 @@ func (postgres) boundSchema(t tables) []string {
 const postgresSettings = `SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num', 'transaction_read_only',
 'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', 'synchronous_commit', 'fsync', 'max_connections')`
 
-func (postgres) settings(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
-	rows, err := conn.QueryContext(ctx, postgresSettings)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	settings := make(map[string]string)
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		settings[name] = value
-	}
-	return settings, rows.Err()
-}
-
 // examine implements boundExaminer.
 func (p postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
-	settings, err := p.settings(ctx, conn)
+	settings, err := readSettings(ctx, conn, postgresSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +191,7 @@ func (postgres) untie(ctx context.Context, conn *sql.Conn, _ any) error {
 
 // diagnoseBound implements boundExaminer.
 func (p postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	settings, err := p.settings(ctx, conn)
+	settings, err := readSettings(ctx, conn, postgresSettings)
 	if err != nil {
 		return nil, err
 	}
