@@ -182,7 +182,7 @@ func (h *hold) granted(grant driver.Grant, sent clock.Instant) error {
 func (h *hold) begin(sent clock.Instant) error {
 	c := h.client
 	if door := h.door.Load(); door != nil {
-		door.State.turn.taken(sent, c.turn)
+		door.State.turn.taken(sent, &c.rhythm)
 		door.State.silence = silence{}
 	}
 	c.dog.Watch(&h.Lease, sent)

@@ -31,8 +31,7 @@ type Client struct {
 	holder driver.Holder
 	hooks  Hooks
 	logger *slog.Logger
-	turn   time.Duration // how long this process keeps a lock that many of it want, at least
-	way    time.Duration // for how long this process lets another one have a lock first
+	rhythm rhythm // of processes that want the same lock
 
 	clock *clock.Clock
 	gate  *gate.Gate[hold, doorState]
@@ -62,7 +61,7 @@ func New(store driver.Store, opts *Options) *Client {
 		gate:   gate.New[hold, doorState](),
 		life:   newLife(),
 	}
-	c.turn, c.way = turnOf(c.traits.Handover), wayOf(c.traits.Handover)
+	c.rhythm = rhythmOf(c.traits.Handover)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.passer, _ = store.(driver.Passer)

@@ -51,7 +51,7 @@ func (h *hold) successor(door *gate.Door[hold, doorState]) *hold {
 	}
 	turn := &door.State.turn
 	turn.left = c.clock.NoLaterThanNow()
-	if turn.over(turn.left, c.turn) || turn.left-turn.began > maxPassing {
+	if turn.over(turn.left, &c.rhythm) || turn.left-turn.began > maxPassing {
 		return nil
 	}
 	if next := door.Next(); next != nil && next.alone {

@@ -2,7 +2,6 @@ package dlock
 
 import (
 	"math/rand/v2"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
@@ -30,10 +29,6 @@ const (
 	// unknown is one in how many times it lets those come first that it does not know
 	// of, because they never were.
 	unknown = 16
-	// A process that is woken lets another one come first for at least as long as the
-	// shortest sleep lasts, and no longer than it is worth.
-	minWay = time.Millisecond
-	maxWay = 5 * time.Millisecond
 )
 
 // saw: another process has the lock. Those that do not say who they are count as one.
@@ -78,16 +73,12 @@ func (r *rivals) first() bool {
 	return true
 }
 
-// wayOf is for how long others may come first on a store with such hand-overs.
-func wayOf(handover time.Duration) time.Duration {
-	return min(max(2*handover, minWay), maxWay)
-}
-
 // giveWay pauses before an attempt of a waiter that was woken, if it is the turn of
 // others.
 func (w *wait) giveWay(held *driver.HeldError) error {
-	if w.hold.queues() || w.state().turn.rivals.first() && rand.N(unknown) != 0 {
+	way := w.client.rhythm.way
+	if way == 0 || w.hold.queues() || w.state().turn.rivals.first() && rand.N(unknown) != 0 {
 		return nil
 	}
-	return w.sleep(backoff.Jitter(w.client.way), held)
+	return w.sleep(backoff.Jitter(way), held)
 }

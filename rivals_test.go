@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/memlock"
 )
 
@@ -35,6 +36,38 @@ func (p *place) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 	return p.Store.Pass(ctx, grant, req)
 }
 
+// lookout is a place on a store that wakes nobody: who waits looks now and then.
+type lookout struct{ *place }
+
+const pollInterval = 60 * time.Millisecond
+
+func (p *lookout) Traits() driver.Traits {
+	traits := p.place.Traits()
+	traits.Handover = pollInterval / 2
+	return traits
+}
+
+func (p *lookout) Watch(_ context.Context, req driver.Request, wake func()) (func(), error) {
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(backoff.Jitter(pollInterval)):
+			}
+			held := false
+			for range p.List(context.Background(), req.Name) {
+				held = true
+			}
+			if !held {
+				wake()
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) }), nil
+}
+
 // contention is what processes get of a lock that all of them want all the time.
 // A goroutine has the lock for 1 ms, and wants it again 1 ms later.
 type contention struct {
@@ -44,15 +77,14 @@ type contention struct {
 
 // compete lets processes with goroutines contend. The nearer ones are always sooner;
 // each stays until its time is over.
-func compete(t *testing.T, store *memlock.Store, stay []time.Duration, holder func(process int) driver.Holder) contention {
+func compete(t *testing.T, stay []time.Duration, open func(process int) driver.Store) contention {
 	const goroutines = 3
 	got := contention{make([]int, len(stay)), make([]time.Duration, len(stay))}
 	start := time.Now()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i, stays := range stay {
-		latency := 100*time.Microsecond + time.Duration(i)*50*time.Microsecond
-		c := dlock.New(&place{store, holder(i), latency}, nil)
+		c := dlock.New(open(i), nil)
 		defer c.Close()
 		for range goroutines {
 			all.Go(func() {
@@ -74,14 +106,18 @@ func compete(t *testing.T, store *memlock.Store, stay []time.Duration, holder fu
 	return got
 }
 
-func byPID(process int) driver.Holder { return driver.Holder{Host: "here", PID: 100 + process} }
+// placeOf is the place of a process: the later it comes the farther away.
+func placeOf(store *memlock.Store, process int) *place {
+	latency := 100*time.Microsecond + time.Duration(process)*50*time.Microsecond
+	return &place{store, driver.Holder{Host: "here", PID: 100 + process}, latency}
+}
 
 // TestProcessesTakeTurns: where the store always serves the same ones first, the
 // others have their share all the same.
 func TestProcessesTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		const lasts = 10 * time.Second
-		got := compete(t, store, []time.Duration{lasts, lasts, lasts, lasts}, byPID)
+		got := compete(t, []time.Duration{lasts, lasts, lasts, lasts}, func(process int) driver.Store { return placeOf(store, process) })
 		total := 0
 		for _, n := range got.served {
 			total += n
@@ -105,7 +141,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 func TestNobodyWaitsForWhoLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		const lasts = 10 * time.Second
-		got := compete(t, store, []time.Duration{lasts, time.Second, time.Second, time.Second}, byPID)
+		got := compete(t, []time.Duration{lasts, time.Second, time.Second, time.Second}, func(process int) driver.Store { return placeOf(store, process) })
 		if least := int(lasts/time.Millisecond) * 8 / 10; got.served[0] < least {
 			t.Errorf("the one that stayed had the lock %d times; want at least %d", got.served[0], least)
 		}
@@ -116,11 +152,39 @@ func TestNobodyWaitsForWhoLeft(t *testing.T) {
 func TestTurnsOfTheUnnamed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		const lasts = 5 * time.Second
-		got := compete(t, store, []time.Duration{lasts, lasts}, func(int) driver.Holder { return driver.Holder{} })
+		got := compete(t, []time.Duration{lasts, lasts}, func(process int) driver.Store {
+			unnamed := placeOf(store, process)
+			unnamed.holder = driver.Holder{}
+			return unnamed
+		})
 		for i, n := range got.served {
 			if least := int(lasts/time.Millisecond) * 3 / 10; n < least {
 				t.Errorf("process %d had the lock %d times; want at least %d", i, n, least)
 			}
+		}
+	})
+}
+
+// TestPollersHaveTheirTurn: a process pauses for as long as those need who only look
+// now and then.
+func TestPollersHaveTheirTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		const lasts = time.Minute
+		got := compete(t, []time.Duration{lasts, lasts, lasts}, func(process int) driver.Store { return &lookout{placeOf(store, process)} })
+		total := 0
+		for _, n := range got.served {
+			total += n
+		}
+		for i, n := range got.served {
+			if n < total/6 {
+				t.Errorf("process %d had the lock %d times of %d", i, n, total)
+			}
+			if got.longest[i] > lasts/6 {
+				t.Errorf("somebody in process %d waited %v", i, got.longest[i])
+			}
+		}
+		if least := int(lasts/time.Millisecond) * 7 / 10; total < least {
+			t.Errorf("the lock was had %d times in %v; want at least %d", total, lasts, least)
 		}
 	})
 }

@@ -21,41 +21,50 @@ type turn struct {
 	rivals  rivals
 }
 
-const (
-	// A turn is so many hand-overs long at first that these do not take most of the
-	// time, and no longer than others should have to wait for it.
-	handoversLong = 20
-	shortestTurn  = 7 * time.Millisecond
-	usualTurn     = 10 * time.Millisecond // where the store does not say how long they take
-	longTurn      = 20 * time.Millisecond
-	// maxTurn is for a process that is alone.
-	maxTurn  = 250 * time.Millisecond
-	courtesy = 3 * time.Millisecond // in which a process that was woken can ask
-	// maxPassing is for how long others cannot even try their luck.
-	maxPassing = 50 * time.Millisecond
-)
+// maxPassing is for how long others cannot even try their luck.
+const maxPassing = 50 * time.Millisecond
 
-// turnOf is how long a turn is at first on a store with such hand-overs.
-func turnOf(handover time.Duration) time.Duration {
-	if handover <= 0 {
-		return usualTurn
+// rhythm is how long turns are, and what is between them.
+type rhythm struct {
+	turn    time.Duration // so long at first that handing over does not take most of the time
+	longest time.Duration // turn of a process that is alone
+	pause   time.Duration // after a turn, in which others that wait can ask
+	way     time.Duration // for how long one that is woken lets others ask first; zero if not
+}
+
+// rhythmOf is the rhythm of a store with such hand-overs.
+func rhythmOf(handover time.Duration) rhythm {
+	const (
+		ms   = time.Millisecond
+		slow = 5 * ms // where nobody is woken: processes look now and then, in any order
+	)
+	switch {
+	case handover <= 0: // it does not say
+		return rhythm{turn: 10 * ms, longest: 250 * ms, pause: 3 * ms, way: ms}
+	case handover > slow:
+		return rhythm{turn: 10 * handover, longest: 80 * handover, pause: handover}
 	}
-	return min(max(handoversLong*handover, shortestTurn), longTurn)
+	return rhythm{
+		turn:    min(max(20*handover, 7*ms), 20*ms),
+		longest: 250 * ms,
+		pause:   max(2*handover, 3*ms),
+		way:     max(2*handover, ms), // less than a millisecond cannot be slept
+	}
 }
 
 // over says whether it is time to let others have the lock.
-func (t *turn) over(now clock.Instant, least time.Duration) bool {
-	if now-t.left > courtesy { // they could have had it
+func (t *turn) over(now clock.Instant, r *rhythm) bool {
+	if now-t.left > r.pause { // they could have had it
 		t.began = 0
 	}
-	return t.began != 0 && now-t.began >= max(t.length, least)
+	return t.began != 0 && now-t.began >= max(t.length, r.turn)
 }
 
 // taken: this process has the lock.
-func (t *turn) taken(now clock.Instant, least time.Duration) {
+func (t *turn) taken(now clock.Instant, r *rhythm) {
 	if t.yielded { // for nothing, unless others were quick
 		if t.rivals.none() {
-			t.length = min(2*max(t.length, least), maxTurn)
+			t.length = min(2*max(t.length, r.turn), r.longest)
 		}
 		t.began, t.yielded = 0, false
 	}
@@ -76,13 +85,14 @@ func (t *turn) refused(by driver.Holder) {
 
 // yield pauses if the turn of this process is over.
 func (w *wait) yield(t *turn) error {
-	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow(), w.client.turn) {
+	r := &w.client.rhythm
+	if t.began == 0 || !w.hold.settings.waits() || !t.over(w.client.clock.NoLaterThanNow(), r) {
 		return nil
 	}
 	t.yielded = true
-	pause := courtesy
-	if !t.rivals.none() {
-		pause = w.client.way // they are there and need no more
+	pause := r.pause
+	if r.way != 0 && !t.rivals.none() {
+		pause = r.way // they are there, and need no more
 	}
 	return w.sleep(backoff.Jitter(pause), nil)
 }

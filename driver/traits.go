@@ -40,9 +40,10 @@ type Traits struct {
 	Local bool
 
 	// Handover is about how long it takes from a release until a waiter in another
-	// process has the lock. A process keeps a lock that many of its goroutines want
-	// for some times as long, and then lets others have it first for about as
-	// long. Zero is unknown.
+	// process has the lock: with a store that wakes nobody, half the time between
+	// two looks. A process keeps a lock that many of its goroutines want for some
+	// times as long, and then lets others have it first for about as long. Zero is
+	// unknown.
 	Handover time.Duration
 
 	// MinTTL and MaxTTL limit Request.TTL. MaxTTL zero means the package's MaxTTL.
