@@ -303,7 +303,7 @@ func (d *Database) leftovers(ctx context.Context, db *sql.DB) (left []string, er
 // worker starts the test binary again with a store.
 func worker(raw string) func() *exec.Cmd {
 	return func() *exec.Cmd {
-		cmd := exec.Command(os.Args[0])
+		cmd := exec.Command(os.Args[0]) //nolint:gosec // it is this program itself
 		cmd.Env = append(os.Environ(), URLEnv+"="+raw)
 		return cmd
 	}
