@@ -2,6 +2,7 @@ package dlock
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
@@ -26,9 +27,10 @@ const (
 	maxRivals = 16
 	// maxMissed is after how many times a rival seems not to want the lock any more.
 	maxMissed = 4
-	// unknown is one in how many times it lets those come first that it does not know
-	// of, because they never were.
-	unknown = 16
+	// unknown is one in how many times a process that had the lock just recently lets
+	// those come first that it does not know of, because they never were.
+	unknown  = 16
+	recently = 250 * time.Millisecond
 )
 
 // saw: another process has the lock. Those that do not say who they are count as one.
@@ -77,8 +79,15 @@ func (r *rivals) first() bool {
 // others.
 func (w *wait) giveWay(held *driver.HeldError) error {
 	way := w.client.rhythm.way
-	if way == 0 || w.hold.queues() || w.state().turn.rivals.first() && rand.N(unknown) != 0 {
+	if way == 0 || w.hold.queues() {
 		return nil
+	}
+	t := &w.state().turn
+	if t.rivals.first() {
+		had := t.left != 0 && w.client.clock.NoLaterThanNow()-t.left < recently
+		if !had || rand.N(unknown) != 0 {
+			return nil
+		}
 	}
 	return w.sleep(backoff.Jitter(way), held)
 }

@@ -188,3 +188,31 @@ func TestPollersHaveTheirTurn(t *testing.T) {
 		}
 	})
 }
+
+// TestWhoJustWaitsIsServedAtOnce: giving way is for those who had the lock themselves.
+func TestWhoJustWaitsIsServedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		holder := dlock.New(placeOf(store, 0), nil)
+		defer holder.Close()
+		waiter := dlock.New(placeOf(store, 1), nil)
+		defer waiter.Close()
+		const way = 500 * time.Microsecond // less than it is
+		for range 100 {
+			lease := mustLock(t, holder, t.Context(), "x")
+			var got time.Duration
+			var all sync.WaitGroup
+			all.Go(func() {
+				lease := mustLock(t, waiter, t.Context(), "x")
+				got = time.Duration(time.Now().UnixNano())
+				mustUnlock(t, lease)
+			})
+			time.Sleep(time.Second)
+			released := time.Duration(time.Now().UnixNano())
+			mustUnlock(t, lease)
+			all.Wait()
+			if got-released > way {
+				t.Fatalf("the one who waits has the lock %v after it was released", got-released)
+			}
+		}
+	})
+}
