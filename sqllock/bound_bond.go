@@ -252,15 +252,18 @@ func (s *BoundStore) giveUp(ctx context.Context, b *bond) error {
 	if err := l.enter(ctx); err != nil {
 		return s.stay(b, err)
 	}
-	return s.perform(ctx, l, func() error {
-		if !s.untie(l, b) {
-			s.lose(l)
-			s.settle(b)
-			return fmt.Errorf("%w: %w", driver.ErrNotHeld, errLinkGone)
-		}
+	return s.perform(ctx, l, func() error { return s.cut(l, b) })
+}
+
+// cut is giveUp for whoever uses the link already.
+func (s *BoundStore) cut(l *link, b *bond) error {
+	if !s.untie(l, b) {
+		s.lose(l)
 		s.settle(b)
-		return nil
-	})
+		return fmt.Errorf("%w: %w", driver.ErrNotHeld, errLinkGone)
+	}
+	s.settle(b)
+	return nil
 }
 
 // untie gives up the server's lock. It is false if that was not there.

@@ -43,12 +43,21 @@ func (s *BoundStore) passBond(ctx context.Context, b *bond, req driver.Request) 
 	var token uint64
 	err := s.perform(ctx, l, func() (err error) {
 		token, err = l.token()
-		if err != nil || !s.replace(b, req, token) {
-			s.lose(l)
-			s.settle(b)
-			return fmt.Errorf("%w: %w", driver.ErrNotHeld, errLinkGone)
+		switch {
+		case err != nil && s.verify(l) != nil: // it is lost
+		case ctx.Err() != nil: // nobody would know of the new owner any more
+			if err := s.cut(l, b); err != nil {
+				return err
+			}
+			return context.Cause(ctx)
+		case err != nil: // the server has no token, but the lock is held as before
+			return s.stay(b, err)
+		case s.replace(b, req, token):
+			return nil
 		}
-		return nil
+		s.lose(l)
+		s.settle(b)
+		return fmt.Errorf("%w: %w", driver.ErrNotHeld, errLinkGone)
 	})
 	if err != nil { // the job may still run
 		return driver.Grant{}, err
