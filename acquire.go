@@ -175,7 +175,17 @@ func (h *hold) granted(grant driver.Grant, sent clock.Instant) error {
 	if !c.traits.Local && c.clock.Now() >= sent+grant.TTL-h.Margin {
 		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)
 	}
+	if c.traits.ReportsLoss && h.lostAlready() {
+		return fmt.Errorf("%w: %w before it was had", ErrUnreachable, errReported)
+	}
 	return nil
+}
+
+// lostAlready says whether the last attempt's grant was reported lost.
+func (h *hold) lostAlready() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reported
 }
 
 // begin starts the lease. It fails only for good: the hold cannot begin again.

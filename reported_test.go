@@ -74,3 +74,35 @@ func TestReportedLossOfAnEarlierAttempt(t *testing.T) {
 		mustUnlock(t, lease)
 	})
 }
+
+// losing is a store that loses a lock while it is passed on, and then knows it.
+type losing struct{ reporting }
+
+func (s *losing) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+	next, err := s.Store.Pass(ctx, grant, req)
+	if err == nil {
+		err = s.Store.Release(ctx, next)
+		req.Lost()
+	}
+	return next, err
+}
+
+// TestPassedLockIsLostBeforeItBegins: who waits for a lock that was lost on the way
+// asks for it again.
+func TestPassedLockIsLostBeforeItBegins(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		c := dlock.New(&losing{reporting{Store: inner}}, nil)
+		defer c.Close()
+		_, next, err := passOn(t, c, t.Context())
+		if err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		if next.err != nil {
+			t.Fatalf("Lock: %v", next.err)
+		}
+		if err := next.lease.Context().Err(); err != nil {
+			t.Errorf("the lease is over: %v", err)
+		}
+		mustUnlock(t, next.lease)
+	})
+}
