@@ -123,7 +123,7 @@ func (s *BoundStore) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	}
 	defer s.work.Done()
 	for tries := 1; ; {
-		b, changed, err := s.claim(req)
+		b, fresh, changed, err := s.claim(req)
 		switch {
 		case err != nil:
 			return driver.Grant{}, err
@@ -132,7 +132,7 @@ func (s *BoundStore) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 				return driver.Grant{}, s.fail(ctx, op, err)
 			}
 			continue
-		case b.phase == held:
+		case !fresh:
 			return s.again(ctx, b, req)
 		}
 		err = s.take(ctx, b)
@@ -155,30 +155,30 @@ func (s *BoundStore) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 // one ends with it.
 const takeTries = 5
 
-// claim decides among the owners of this store: a new bond that is to be taken,
+// claim decides among the owners of this store: a fresh bond that is to be taken,
 // one that the owner has already, or a change to wait for.
-func (s *BoundStore) claim(req driver.Request) (*bond, <-chan struct{}, error) {
+func (s *BoundStore) claim(req driver.Request) (b *bond, fresh bool, changed <-chan struct{}, err error) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.bonds[req.Name]
+	b = s.bonds[req.Name]
 	switch {
 	case s.closed:
-		return nil, nil, driver.ErrClosed
+		return nil, false, nil, driver.ErrClosed
 	case b == nil:
 		b = &bond{name: req.Name, owner: req.Owner, ttl: req.TTL, holder: req.Holder, lost: req.Lost}
 		s.bonds[req.Name] = b
-		return b, nil, nil
+		return b, true, nil, nil
 	case b.phase == held && !now.Before(b.deadline):
-		changed := b.changedLocked()
+		changed = b.changedLocked()
 		s.expireLocked(b)
-		return nil, changed, nil
+		return nil, false, changed, nil
 	case b.owner != req.Owner:
-		return nil, nil, b.heldError(now)
+		return nil, false, nil, b.heldError(now)
 	case b.phase != held:
-		return nil, b.changedLocked(), nil
+		return nil, false, b.changedLocked(), nil
 	}
-	return b, nil, nil
+	return b, false, nil, nil
 }
 
 // take asks the server for a new bond.

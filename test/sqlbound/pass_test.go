@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,4 +129,31 @@ func TestPassNobodyWaitsFor(t *testing.T) {
 		_, err := elsewhere.Acquire(t.Context(), request("x"))
 		return err == nil
 	})
+}
+
+// TestAcquireAgainWhileReleasing: an owner that asks again for what is being released
+// does not take it twice, of which the server would keep one.
+func TestAcquireAgainWhileReleasing(t *testing.T) {
+	t.Parallel()
+	s := sessionOnPostgres(t)
+	store, admin := s.store(t, s.open(t)), s.open(t)
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		req := request("x")
+		mustAcquire(t, store, req)
+		release := func() { _ = store.Release(t.Context(), driver.Grant{Name: "x", Owner: req.Owner}) }
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() { _, _ = store.Acquire(t.Context(), req) })
+			all.Go(release)
+		}
+		all.Wait()
+		release()
+		var n int
+		if err := admin.QueryRowContext(t.Context(), s.holding).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n != 0 {
+			t.Fatalf("%d locks are held on the server after everything was released", n)
+		}
+	}
 }
