@@ -94,6 +94,9 @@ func (s *BoundStore) takeSession(ctx context.Context, b *bond) error {
 			s.undo(l, b.key)
 		case token == 0:
 			err = &driver.HeldError{Name: b.name}
+		case ctx.Err() != nil: // nobody waits for it, or may come to release it
+			s.undo(l, b.key)
+			err = context.Cause(ctx)
 		case !s.hold(b, l, token):
 			err = errLinkGone
 		default:

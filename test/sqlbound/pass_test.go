@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 )
@@ -35,50 +34,8 @@ func order(t *testing.T, on interface {
 	}
 }
 
-// TestPassWithoutToken: a lock that cannot be passed on, because the server has no
-// token for it, is given back, and other locks on the connection stay.
-func TestPassWithoutToken(t *testing.T) {
-	t.Parallel()
-	s := sessionOnPostgres(t)
-	store, admin := s.store(t, s.open(t)), s.open(t)
-	lost := make(chan struct{}, 1)
-	other := request("other")
-	other.Lost = func() { lost <- struct{}{} }
-	kept := mustAcquire(t, store, other)
-	client := dlock.New(store, nil)
-	defer client.Close()
-	lease, err := client.Lock(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := make(chan error, 1)
-	go func() {
-		lease, err := client.Lock(t.Context(), "x")
-		if err == nil {
-			err = lease.Unlock(t.Context())
-		}
-		next <- err
-	}()
-	time.Sleep(5 * time.Millisecond) // it waits for the door, within the turn
-	order(t, admin, "ALTER SEQUENCE dlock_fence RENAME TO elsewhere")
-	if err := lease.Unlock(t.Context()); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
-	order(t, admin, "ALTER SEQUENCE elsewhere RENAME TO dlock_fence")
-	if err := <-next; err != nil && !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("the next one: %v", err)
-	}
-	select {
-	case <-lost:
-		t.Error("another lock of the store was lost")
-	default:
-	}
-	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil {
-		t.Errorf("Renew of another lock: %v", errs[0])
-	}
-}
-
-// TestPassRefused is the same for the store alone.
+// TestPassRefused: a lock that cannot be passed on, because the server has no token for
+// it, is held as before, and other locks on the connection stay.
 func TestPassRefused(t *testing.T) {
 	t.Parallel()
 	s := sessionOnPostgres(t)
@@ -97,6 +54,40 @@ func TestPassRefused(t *testing.T) {
 	}
 }
 
+// stalled keeps tokens from being drawn until the rest of the test calls resume.
+func stalled(t *testing.T, admin *sql.DB) (resume func()) {
+	t.Helper()
+	tx, err := admin.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order(t, tx, "ALTER SEQUENCE dlock_fence RENAME TO elsewhere")
+	return func() {
+		t.Helper()
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// briefly is a context of somebody who does not wait for long.
+func briefly(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// becomesFree demands that somebody else can have the lock, long before its TTL is over.
+func (s setup) becomesFree(t *testing.T) {
+	t.Helper()
+	elsewhere := s.store(t, s.open(t))
+	until(t, 5*time.Second, "the lock is free", func() bool {
+		_, err := elsewhere.Acquire(t.Context(), request("x"))
+		return err == nil
+	})
+}
+
 // TestPassNobodyWaitsFor: a lock whose passing on took longer than anybody waits for
 // it is not left to somebody who does not know.
 func TestPassNobodyWaitsFor(t *testing.T) {
@@ -104,31 +95,32 @@ func TestPassNobodyWaitsFor(t *testing.T) {
 	s := sessionOnPostgres(t)
 	store, admin := s.store(t, s.open(t)), s.open(t)
 	grant := mustAcquire(t, store, request("x"))
-	tx, err := admin.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	order(t, tx, "ALTER SEQUENCE dlock_fence RENAME TO elsewhere") // nobody draws meanwhile
+	resume := stalled(t, admin)
 	next := request("x")
-	short := func() context.Context {
-		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-		t.Cleanup(cancel)
-		return ctx
-	}
-	if _, err := store.Pass(short(), grant, next); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := store.Pass(briefly(t), grant, next); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Pass while no token can be drawn: %v", err)
 	}
 	// What a client does about a step of unknown outcome.
-	t.Logf("Release by the one before: %v", store.Release(short(), grant))
-	t.Logf("Release by the next one: %v", store.Release(short(), driver.Grant{Name: "x", Owner: next.Owner}))
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
+	t.Logf("Release by the one before: %v", store.Release(briefly(t), grant))
+	t.Logf("Release by the next one: %v", store.Release(briefly(t), driver.Grant{Name: "x", Owner: next.Owner}))
+	resume()
+	s.becomesFree(t)
+}
+
+// TestAcquireNobodyWaitsFor is the same for a lock that was free.
+func TestAcquireNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	s := sessionOnPostgres(t)
+	store, admin := s.store(t, s.open(t)), s.open(t)
+	mustRelease(t, store, mustAcquire(t, store, request("x"))) // now it is connected
+	resume := stalled(t, admin)
+	req := request("x")
+	if _, err := store.Acquire(briefly(t), req); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Acquire while no token can be drawn: %v", err)
 	}
-	elsewhere := s.store(t, s.open(t))
-	until(t, 5*time.Second, "the lock is free", func() bool {
-		_, err := elsewhere.Acquire(t.Context(), request("x"))
-		return err == nil
-	})
+	t.Logf("Release of what may have been acquired: %v", store.Release(briefly(t), driver.Grant{Name: "x", Owner: req.Owner}))
+	resume()
+	s.becomesFree(t)
 }
 
 // TestAcquireAgainWhileReleasing: an owner that asks again for what is being released
