@@ -24,7 +24,7 @@ type rival struct {
 
 const (
 	// maxRivals is for how many taking turns is worth it.
-	maxRivals = 16
+	maxRivals = 64
 	// maxMissed is after how many times a rival seems not to want the lock any more.
 	maxMissed = 4
 	// unknown is one in how many times a process that had the lock just recently lets

@@ -2,6 +2,8 @@ package dlock_test
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -108,32 +110,36 @@ func compete(t *testing.T, stay []time.Duration, open func(process int) driver.S
 
 // placeOf is the place of a process: the later it comes the farther away.
 func placeOf(store *memlock.Store, process int) *place {
-	latency := 100*time.Microsecond + time.Duration(process)*50*time.Microsecond
+	latency := 100*time.Microsecond + time.Duration(process)*20*time.Microsecond
 	return &place{store, driver.Holder{Host: "here", PID: 100 + process}, latency}
 }
 
 // TestProcessesTakeTurns: where the store always serves the same ones first, the
 // others have their share all the same.
 func TestProcessesTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		const lasts = 10 * time.Second
-		got := compete(t, []time.Duration{lasts, lasts, lasts, lasts}, func(process int) driver.Store { return placeOf(store, process) })
-		total := 0
-		for _, n := range got.served {
-			total += n
-		}
-		for i, n := range got.served {
-			if n < total/8 {
-				t.Errorf("process %d had the lock %d times of %d", i, n, total)
-			}
-			if got.longest[i] > lasts/2 { // it takes a while to know each other
-				t.Errorf("somebody in process %d waited %v", i, got.longest[i])
-			}
-		}
-		if least := int(lasts/time.Millisecond) * 8 / 10; total < least {
-			t.Errorf("the lock was had %d times in %v; want at least %d", total, lasts, least)
-		}
-	})
+	for _, processes := range []int{4, 24} {
+		t.Run(strconv.Itoa(processes), func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				const lasts = time.Minute
+				got := compete(t, slices.Repeat([]time.Duration{lasts}, processes), func(process int) driver.Store { return placeOf(store, process) })
+				total := 0
+				for _, n := range got.served {
+					total += n
+				}
+				for i, n := range got.served {
+					if n < total/processes/2 {
+						t.Errorf("process %d had the lock %d times of %d", i, n, total)
+					}
+					if got.longest[i] > lasts/2 { // it takes a while to know each other
+						t.Errorf("somebody in process %d waited %v", i, got.longest[i])
+					}
+				}
+				if least := int(lasts/time.Millisecond) * 7 / 10; total < least {
+					t.Errorf("the lock was had %d times in %v; want at least %d", total, lasts, least)
+				}
+			})
+		})
+	}
 }
 
 // TestNobodyWaitsForWhoLeft: who does not want the lock any more keeps nobody from
