@@ -288,6 +288,28 @@ func (b *bench) stock(table string) *oversell.Stock {
 	return stock
 }
 
+// TestStockIsCreatedOrNot: a signal while the table is created does not leave one that
+// nobody drops.
+func TestStockIsCreatedOrNot(t *testing.T) {
+	db, err := openDemoDatabase(t.Context(), "", t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	stock, err := oversell.OpenStock(db.DB, fence.SQLite, "interrupted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := stock.Create(interrupted); err != nil {
+		t.Errorf("Create: %v", err)
+	}
+	if err := stock.Drop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // shop starts the process of a shop, and returns its address.
 func (b *bench) shop(order shopOrder) (address string) {
 	b.t.Helper()

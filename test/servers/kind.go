@@ -27,6 +27,10 @@ type Kind struct {
 	// and writes its log to stdout or stderr.
 	Args func(in Instance) []string
 
+	// oneThread are more of them, for a server that has to do everything in one
+	// thread because its clock is moved. Optional.
+	oneThread []string
+
 	// Env is added to the environment of the program. Optional.
 	Env func(in Instance) []string
 

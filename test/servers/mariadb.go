@@ -43,8 +43,9 @@ REVOKE READ ONLY ADMIN ON *.* FROM 'dlock'@'%';
 			"--innodb-log-file-size=16M",
 		}
 	},
-	Probe: probeMySQL,
-	URL:   func(addr string) string { return "mysql://dlock:dlock@" + addr + "/dlock" },
+	oneThread: []string{"--thread-handling=pool-of-threads", "--thread-pool-size=1", "--thread-pool-stall-limit=60000"},
+	Probe:     probeMySQL,
+	URL:       func(addr string) string { return "mysql://dlock:dlock@" + addr + "/dlock" },
 	SQL: func(in Instance, statements string) Command {
 		return Command{
 			"mariadb", "--no-defaults", "--socket=" + socket(in), "--user=root",

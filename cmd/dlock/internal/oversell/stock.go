@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/fence"
 )
@@ -59,9 +60,15 @@ func OpenStock(db *sql.DB, dialect fence.Dialect, table string) (*Stock, error) 
 	}, nil
 }
 
+// createLimit is how long a database may take to create a table.
+const createLimit = 10 * time.Second
+
 // Create creates the table with one product. It fails if there is such a table, so
-// that nobody's is ever used or dropped.
+// that nobody's is ever used or dropped. Nothing interrupts it, because then nobody
+// would know whether there is a table to drop.
 func (s *Stock) Create(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
+	defer cancel()
 	if _, err := s.db.ExecContext(ctx, "CREATE TABLE "+s.table+
 		" (id BIGINT PRIMARY KEY, product_name VARCHAR(100) NOT NULL, stock BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)"); err != nil {
 		return fmt.Errorf("create the table %s: %w", s.table, err)
