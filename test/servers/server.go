@@ -111,7 +111,12 @@ func (s *Server) Kill() error {
 
 // Pause stops the server with SIGSTOP: connections stay open and nothing
 // answers, until Resume.
-func (s *Server) Pause() error { return s.signalRunning("pausing", syscall.SIGSTOP) }
+func (s *Server) Pause() error {
+	if err := s.signalRunning("pausing", syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return s.proc.awaitStop()
+}
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() error { return s.signalRunning("resuming", syscall.SIGCONT) }
