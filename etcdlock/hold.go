@@ -20,7 +20,7 @@ type hold struct {
 	revision int64 // that created the key; zero if that is not known
 	place    place
 	held     bool
-	doubted  bool // an attempt went unanswered and may still be carried out
+	doubted  bool // an attempt to write or delete the key went unanswered and may still be carried out
 	over     bool // another one with the same identity is to begin anew
 
 	ttl     time.Duration
@@ -210,7 +210,8 @@ func carry[T any](caller context.Context, s *Store, h *hold, do func(ctx context
 // deletesAtOnce is below what a server allows in a transaction.
 const deletesAtOnce = 100
 
-// deleteAll deletes keys, whoever created them.
+// deleteAll deletes keys, whoever created them. After an error some of them may still be
+// deleted later.
 func (s *Store) deleteAll(ctx context.Context, keys []string) error {
 	for len(keys) > 0 {
 		n := min(len(keys), deletesAtOnce)
@@ -218,7 +219,7 @@ func (s *Store) deleteAll(ctx context.Context, keys []string) error {
 		for i, key := range keys[:n] {
 			ops[i] = clientv3.OpDelete(key)
 		}
-		if err := s.try(ctx, func(ctx context.Context) error {
+		if _, err := s.tryOnce(ctx, func(ctx context.Context) error {
 			_, err := s.client.Txn(ctx).Then(ops...).Commit()
 			return err
 		}); err != nil {

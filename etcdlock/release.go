@@ -60,12 +60,18 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 		s.drop(h)
 		return driver.ErrNotHeld
 	}
+	// Whatever has that key is this hold's: see doubtKey.
 	tries, existed := 0, false
-	if err := s.try(ctx, func(ctx context.Context) (err error) {
+	err := s.try(ctx, func(ctx context.Context) error {
 		tries++
-		existed, err = s.deleteKey(ctx, key, revision)
+		reply, err := s.client.Delete(ctx, key)
+		existed = err == nil && reply.Deleted > 0
 		return err
-	}); err != nil {
+	})
+	if tries > 1 || err != nil && !isCertain(err) {
+		s.doubtKey(h, key)
+	}
+	if err != nil {
 		return s.explain(err)
 	}
 	existed = existed || tries > 1 // what a try deleted that was not answered in time was there
@@ -78,12 +84,18 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	return nil
 }
 
-// deleteKey deletes a key that was created by that revision, by any if it is zero.
-func (s *Store) deleteKey(ctx context.Context, key string, revision int64) (existed bool, err error) {
-	if revision == 0 {
-		reply, err := s.client.Delete(ctx, key)
-		return err == nil && reply.Deleted > 0, err
+// doubtKey makes nobody else get the key: what was to delete it, and went unanswered,
+// may still do so.
+func (s *Store) doubtKey(h *hold, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.lease != nil && h.key == key {
+		h.doubted = true
 	}
+}
+
+// deleteKey deletes a key that was created by that revision.
+func (s *Store) deleteKey(ctx context.Context, key string, revision int64) (existed bool, err error) {
 	reply, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
 		Then(clientv3.OpDelete(key)).Commit()

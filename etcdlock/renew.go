@@ -140,7 +140,7 @@ func (r *renewal) found(i int, revision int64) {
 	case revision != h.revision:
 		r.errs[i] = driver.ErrNotHeld
 		h.lost = nil // the answer says it
-		tell = s.unbind(h)
+		tell = s.unbindUnlessBusy(h)
 	default:
 		s.expireAt(h, time.Now().Add(h.ttl))
 	}

@@ -253,7 +253,8 @@ func (s *Store) deleted(t *topic, key string, revision int64) {
 }
 
 // unbindUnlessBusy leaves a hold alone whose owner is just asking: it is perhaps
-// the one who deleted the key, and finds out otherwise. s.mu is held.
+// the one who deleted the key, and finds out otherwise. Nobody else gets the key until
+// then. s.mu is held.
 func (s *Store) unbindUnlessBusy(h *hold) []func() {
 	if len(h.turn) > 0 {
 		return nil

@@ -33,52 +33,102 @@ func (t *tally) total() (n uint64) {
 
 // measure warms the subject up and then drives the load for the window.
 func (l load) measure(ctx context.Context, r round) (f figures, err error) {
+	run, err := l.open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, run.client.close()) }()
+	f, err = run.counted(ctx, r.window)
+	if err != nil {
+		return nil, err
+	}
+	return f, run.summary(f)
+}
+
+// running is a load on a subject that is open and warm.
+type running struct {
+	load
+	round   round
+	client  client
+	workers []worker
+	every   uint64 // of how many pairs one has its time taken
+	tally   tally  // of all that was driven
+}
+
+// open opens the subject and warms it up.
+func (l load) open(ctx context.Context, r round) (_ *running, err error) {
 	clients, err := connect(ctx, r.subject, r.dir, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, closeAll(clients)) }()
-	workers := make([]worker, l.goroutines)
-	for i := range workers {
-		if workers[i], err = clients[0].worker(ctx, l.name(i)); err != nil {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(clients))
+		}
+	}()
+	run := &running{load: l, round: r, client: clients[0], workers: make([]worker, l.goroutines)}
+	for i := range run.workers {
+		if run.workers[i], err = run.client.worker(ctx, l.name(i)); err != nil {
 			return nil, err
 		}
 	}
-	warm, err := l.drive(ctx, workers, r.window/5, 1)
+	warm, err := l.drive(ctx, run.workers, r.window/5, 1)
 	if err != nil {
 		return nil, err
 	}
-	m, err := l.sample(ctx, r, workers)
+	run.every = sampling(warm)
+	run.tally.shares = make([]uint64, l.goroutines)
+	return run, nil
+}
+
+// drive drives the load once more.
+func (run *running) drive(ctx context.Context, window time.Duration) error {
+	t, err := run.load.drive(ctx, run.workers, window, run.every)
+	all := &run.tally
+	all.elapsed += t.elapsed
+	for i, n := range t.shares {
+		all.shares[i] += n
+	}
+	all.pairs, all.waits = append(all.pairs, t.pairs...), append(all.waits, t.waits...)
+	return err
+}
+
+// counted drives the load, and counts what that costs the servers.
+func (run *running) counted(ctx context.Context, window time.Duration) (figures, error) {
+	m, err := run.sample(ctx, run.round, run.workers)
 	if err != nil {
 		return nil, err
 	}
 	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
-	before, countable := clients[0].commands()
-	t, err := l.drive(ctx, workers, r.window, sampling(warm))
-	if err != nil {
+	before, countable := run.client.commands()
+	pairs := run.tally.total()
+	if err := run.drive(ctx, window); err != nil {
 		return nil, err
 	}
-	f = figures{
-		pairsPerS: float64(t.total()) / t.elapsed.Seconds(),
-		p50:       micros(percentile(t.pairs, 50)),
-		p99:       micros(percentile(t.pairs, 99)),
+	pairs = run.tally.total() - pairs
+	f := make(figures)
+	if after, _ := run.client.commands(); countable {
+		f[perPair] = float64(after-before) / float64(pairs)
 	}
-	if after, _ := clients[0].commands(); countable {
-		f[perPair] = float64(after-before) / float64(t.total())
-	}
-	if err := m.perPair(ctx, f, t.total()); err != nil {
-		return nil, err
-	}
-	if l.goroutines > 1 {
+	return f, m.perPair(ctx, f, pairs)
+}
+
+// summary adds what all the driving gave.
+func (run *running) summary(f figures) error {
+	t := &run.tally
+	f[pairsPerS] = float64(t.total()) / t.elapsed.Seconds()
+	f[p50] = micros(percentile(t.pairs, 50))
+	f[p99] = micros(percentile(t.pairs, 99))
+	if run.goroutines > 1 {
 		f[jain] = jainIndex(t.shares)
 	}
-	if l.shared != nil {
+	if run.shared != nil {
 		f[p99Wait] = millis(percentile(t.waits, 99))
-		err = l.shared.check()
+		return run.shared.check()
 	}
-	return f, err
+	return nil
 }
 
 // sample drives the load for a moment, in which the meter looks at it.

@@ -20,6 +20,9 @@ type kind struct {
 
 	// run measures a subject in one round.
 	run func(ctx context.Context, r round) (figures, error)
+
+	// abreast, in place of run, measures all subjects of a round at once.
+	abreast func(ctx context.Context, rounds []round) ([]figures, error)
 }
 
 // kinds, in the order in which they are measured.
@@ -51,16 +54,13 @@ func (j job) run(ctx context.Context, budget time.Duration) (results []result, e
 	}
 	measured := make([][]figures, len(subjects))
 	for n := range j.kind.rounds {
-		for i := range subjects {
-			at := (i + n) % len(subjects)
-			if (n/len(subjects))%2 == 1 { // and sometimes backwards
-				at = len(subjects) - 1 - at
-			}
-			f, err := j.round(ctx, subjects[at], servers, budget)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", subjects[at].name, err)
-			}
-			measured[at] = append(measured[at], f)
+		order := turns(n, len(subjects))
+		figures, err := j.measure(ctx, order, subjects, servers, budget)
+		if err != nil {
+			return nil, err
+		}
+		for i, at := range order {
+			measured[at] = append(measured[at], figures[i])
 		}
 	}
 	for i, s := range subjects {
@@ -90,27 +90,76 @@ func (j job) present(ctx context.Context) []subject {
 	})
 }
 
-func (j job) round(ctx context.Context, s subject, servers served, budget time.Duration) (f figures, err error) {
-	dir, err := os.MkdirTemp("", "dlock-bench-")
-	if err != nil {
-		return nil, err
+// turns is the order in which so many subjects have their turns in the n-th round.
+func turns(n, subjects int) []int {
+	order := make([]int, subjects)
+	for i := range order {
+		order[i] = (i + n) % subjects
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, budget+stuckLimit, errors.New("the round is stuck"))
+	if (n/subjects)%2 == 1 { // and sometimes backwards
+		slices.Reverse(order)
+	}
+	return order
+}
+
+// measure is one round of all subjects, in that order.
+func (j job) measure(ctx context.Context, order []int, subjects []subject, servers served, budget time.Duration) (all []figures, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(len(order))*(budget+stuckLimit), errors.New("the round is stuck"))
 	defer cancel()
-	if servers != nil {
-		if err := servers.prepare(ctx, dir); err != nil {
-			return nil, err
+	var rounds []round
+	defer func() {
+		for _, r := range rounds {
+			err = errors.Join(err, os.RemoveAll(r.dir))
+		}
+	}()
+	for _, at := range order {
+		r, err := j.round(subjects[at], servers, budget)
+		if err != nil {
+			return nil, r.failed(err)
+		}
+		rounds = append(rounds, r)
+	}
+	for _, r := range rounds {
+		if err := r.prepare(ctx); err != nil {
+			return nil, r.failed(err)
+		}
+		if j.kind.abreast != nil {
+			continue
+		}
+		f, err := j.kind.run(ctx, r)
+		if err != nil {
+			return nil, r.failed(err)
+		}
+		all = append(all, f)
+	}
+	if j.kind.abreast != nil {
+		return j.kind.abreast(ctx, rounds)
+	}
+	return all, nil
+}
+
+func (j job) round(s subject, servers served, budget time.Duration) (round, error) {
+	dir, err := os.MkdirTemp("", "dlock-bench-")
+	return round{
+		store: j.store, subject: s, servers: servers, dir: dir,
+		window: budget / time.Duration(j.kind.rounds), budget: budget,
+	}, err
+}
+
+func (r round) failed(err error) error { return fmt.Errorf("%s: %w", r.subject.name, err) }
+
+// prepare empties the servers, and checks that the subject locks.
+func (r round) prepare(ctx context.Context) error {
+	if r.servers != nil {
+		if err := r.servers.prepare(ctx, r.dir); err != nil {
+			return err
 		}
 	}
-	if s.open != nil {
-		if err := excludes(ctx, s, dir); err != nil {
-			return nil, err
+	if r.subject.open != nil {
+		if err := excludes(ctx, r.subject, r.dir); err != nil {
+			return err
 		}
 	}
 	runtime.GC() // nobody pays for the garbage of the one before
-	return j.kind.run(ctx, round{
-		store: j.store, subject: s, servers: servers, dir: dir,
-		window: budget / time.Duration(j.kind.rounds), budget: budget,
-	})
+	return nil
 }

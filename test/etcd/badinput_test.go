@@ -260,3 +260,44 @@ func TestLateAttempt(t *testing.T) {
 		return err == nil && reply.TTL == -1
 	})
 }
+
+// TestLateRelease: an unlock without an answer that is carried out later, or once more,
+// deletes nobody else's lock, also if the lease goes on.
+func TestLateRelease(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store := newStore(t, "etcd://"+p.Addr())
+	first, err := store.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := raw.Get(t.Context(), "x/", clientv3.WithPrefix())
+	if err != nil || len(before.Kvs) != 1 {
+		t.Fatalf("%v, %v", before, err)
+	}
+	key := string(before.Kvs[0].Key)
+	lost := p.LoseReply(func(sent []byte) bool { return strings.Contains(string(sent), key) }, true)
+	if err := store.Release(t.Context(), first); err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("Release without an answer: %v", err)
+	}
+	<-lost
+	eventually(t, "it is released", func() bool {
+		err := store.Release(t.Context(), first)
+		return err == nil || errors.Is(err, driver.ErrNotHeld)
+	})
+	second, err := store.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw.Delete(t.Context(), key); err != nil { // what comes late
+		t.Fatal(err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{second}); errs != nil {
+		t.Errorf("after the late unlock: %v", errs[0])
+	}
+	if err := store.Release(t.Context(), second); err != nil {
+		t.Error(err)
+	}
+}

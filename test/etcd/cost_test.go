@@ -49,8 +49,8 @@ func requests(t testing.TB, server *servers.Server, method string) float64 {
 	return metric(t, server, "grpc_server_started_total", `grpc_method="`+method+`"`)
 }
 
-// TestRoundTrips: a pair is two transactions, and nothing else but a message now
-// and then that renews the lease.
+// TestRoundTrips: a pair is a transaction and a deletion, and nothing else but a message
+// now and then that renews the lease.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -58,12 +58,12 @@ func TestRoundTrips(t *testing.T) {
 	unlock(t, lockAnyhow(t, client, "warm-up"))
 	const pairs = 50
 	start := time.Now()
-	txns, kept := requests(t, server, "Txn"), requests(t, server, "LeaseKeepAlive")
+	txns, deletes, kept := requests(t, server, "Txn"), requests(t, server, "DeleteRange"), requests(t, server, "LeaseKeepAlive")
 	for i := range pairs {
 		unlock(t, lockAnyhow(t, client, fmt.Sprint("name ", i)))
 	}
-	if n := requests(t, server, "Txn") - txns; n != 2*pairs {
-		t.Errorf("%v transactions for %d pairs", n, pairs)
+	if n, d := requests(t, server, "Txn")-txns, requests(t, server, "DeleteRange")-deletes; n != pairs || d != pairs {
+		t.Errorf("%v transactions and %v deletions for %d pairs", n, d, pairs)
 	}
 	if n, most := requests(t, server, "LeaseKeepAlive")-kept, 1+time.Since(start).Seconds(); n > most {
 		t.Errorf("%v renewals of the lease in %v", n, time.Since(start))
@@ -92,7 +92,7 @@ func TestHandoverIsCheap(t *testing.T) {
 	}
 	unlock(t, lease)
 	// Who has just begun to watch asks once more.
-	if n, most := requests(t, server, "Txn")-txns, float64(2*turns+turns/4); n > most {
+	if n, most := requests(t, server, "Txn")-txns, float64(turns+turns/4); n > most {
 		t.Errorf("%v transactions for %d turns; want %v at most", n, turns, most)
 	}
 }

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// slice is how long a subject runs before it is another one's turn. What disturbs the
+// machine for longer than that disturbs all of them alike.
+const slice = 25 * time.Millisecond
+
+// measureAbreast measures loads that are all open at once, in slices in turn.
+func measureAbreast(ctx context.Context, rounds []round, loadOf func(round) load) (results []figures, err error) {
+	var all []*running
+	defer func() {
+		for _, run := range all {
+			err = errors.Join(err, run.client.close())
+		}
+	}()
+	for _, r := range rounds {
+		run, err := loadOf(r).open(ctx, r)
+		if err != nil {
+			return nil, r.failed(err)
+		}
+		all = append(all, run)
+		f, err := run.counted(ctx, r.window/4)
+		if err != nil {
+			return nil, r.failed(err)
+		}
+		results = append(results, f)
+		run.tally = tally{shares: make([]uint64, len(run.workers))}
+	}
+	for n, left := 0, rounds[0].window; left > 0; n, left = n+1, left-slice {
+		for i := range all {
+			run := all[(i+n)%len(all)]
+			if err := run.drive(ctx, min(slice, left)); err != nil {
+				return nil, run.round.failed(err)
+			}
+		}
+	}
+	for i, run := range all {
+		if err := run.summary(results[i]); err != nil {
+			return nil, run.round.failed(err)
+		}
+	}
+	return results, nil
+}
