@@ -43,19 +43,21 @@ type Store struct {
 	once   sync.Once
 	err    error // of Close
 
-	mu        sync.Mutex
-	closed    bool
-	leases    map[int64]*lease // for new locks, by TTL in seconds
-	all       map[*lease]struct{}
-	holds     map[identity]*hold
-	keys      map[string]*hold // whose key it is, or was a moment ago
-	topics    map[string]*topic
-	waiting   map[identity]*subscription
-	numbered  uint64           // keys that needed a number so far
-	naming    clientv3.LeaseID // of the cluster's name, if this store gave it; zero otherwise
-	tending   bool             // the steward runs
-	tendAt    time.Time        // when it looks next
-	attention chan struct{}    // makes it look now
+	mu         sync.Mutex
+	closed     bool
+	calls      context.Context // of those that began since then
+	callsSince time.Time
+	leases     map[int64]*lease // for new locks, by TTL in seconds
+	all        map[*lease]struct{}
+	holds      map[identity]*hold
+	keys       map[string]*hold // whose key it is, or was a moment ago
+	topics     map[string]*topic
+	waiting    map[identity]*subscription
+	numbered   uint64           // keys that needed a number so far
+	naming     clientv3.LeaseID // of the cluster's name, if this store gave it; zero otherwise
+	tending    bool             // the steward runs
+	tendAt     time.Time        // when it looks next
+	attention  chan struct{}    // makes it look now
 }
 
 // identity is who asked for what. An owner asks for one name only, but nothing

@@ -154,9 +154,6 @@ const (
 	// callLimit bounds every call. etcd itself gives up after about seven
 	// seconds.
 	callLimit = 10 * time.Second
-	// grace is how long a call goes on whose caller has gone, because its
-	// outcome decides whether there is something to undo.
-	grace = time.Second
 	// tryLimit is how long one member has to answer before another is asked.
 	tryLimit = 1500 * time.Millisecond
 )
@@ -185,16 +182,18 @@ func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context) error)
 }
 
 // carry does something for a hold that was entered, and leaves it. It returns when
-// the caller's context ends; what it does goes on for a moment.
+// the caller's context ends; what it does goes on, because its outcome decides whether
+// there is something to undo.
 func carry[T any](caller context.Context, s *Store, h *hold, do func(ctx context.Context) T) (outcome T, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	done := make(chan T, 1)
-	if !s.background(func() {
-		defer cancel()
+	s.mu.Lock()
+	ctx := s.callContext()
+	begun := s.backgroundLocked(func() {
 		defer h.leave()
 		done <- do(ctx)
-	}) {
-		cancel()
+	})
+	s.mu.Unlock()
+	if !begun {
 		h.leave()
 		return outcome, driver.ErrClosed
 	}
@@ -202,9 +201,20 @@ func carry[T any](caller context.Context, s *Store, h *hold, do func(ctx context
 	case outcome = <-done:
 		return outcome, nil
 	case <-caller.Done():
-		time.AfterFunc(grace, cancel)
 		return outcome, context.Cause(caller)
 	}
+}
+
+// callContext ends after callLimit, or a little later: the calls that begin within the
+// same second share one, because to make and end one for each is a good part of what a
+// call costs. It says no deadline, of which the server would keep track too. s.mu is held.
+func (s *Store) callContext() context.Context {
+	if now := time.Now(); s.calls == nil || now.Sub(s.callsSince) > time.Second {
+		ctx, cancel := context.WithCancel(s.ctx)
+		time.AfterFunc(callLimit+time.Second, cancel)
+		s.calls, s.callsSince = ctx, now
+	}
+	return s.calls
 }
 
 // deletesAtOnce is below what a server allows in a transaction.
