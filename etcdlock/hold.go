@@ -9,11 +9,12 @@ import (
 )
 
 // hold is what an owner has under a name: the lock, a place in the queue, or an
-// attempt whose outcome is not known. Its fields but turn are guarded by the mu of
-// the store.
+// attempt whose outcome is not known. Its fields but queue and turn are guarded by the
+// mu of the store.
 type hold struct {
 	identity
-	turn chan struct{} // full while somebody asks the server about it
+	queue string        // what all keys of the name begin with
+	turn  chan struct{} // full while somebody asks the server about it
 
 	lease    *lease // nil before it is bound to one
 	key      string
@@ -47,7 +48,7 @@ func (s *Store) open(ctx context.Context, id identity) (*hold, error) {
 		s.mu.Lock()
 		h := s.holds[id]
 		if h == nil {
-			h = &hold{identity: id, turn: make(chan struct{}, 1)}
+			h = &hold{identity: id, queue: s.queueOf(id.name), turn: make(chan struct{}, 1)}
 			s.holds[id] = h
 		}
 		s.mu.Unlock()
@@ -95,7 +96,7 @@ func (s *Store) bind(h *hold, l *lease) bool {
 	if l.retired {
 		return false
 	}
-	h.lease, h.key, h.revision, h.place = l, s.newKey(h.name, l), 0, place{}
+	h.lease, h.key, h.revision, h.place = l, s.newKey(h.queue, l), 0, place{}
 	l.holds[h] = struct{}{}
 	s.keys[h.key] = h
 	return true

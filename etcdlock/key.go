@@ -19,8 +19,8 @@ func (s *Store) queueOf(name string) string { return s.prefix + escaper.Replace(
 // newKey returns a key for one who wants the lock: the one that etcd's own
 // package would use, or if another of this store has that, one with a number.
 // s.mu is held.
-func (s *Store) newKey(name string, l *lease) string {
-	key := s.queueOf(name) + strconv.FormatInt(int64(l.id), 16)
+func (s *Store) newKey(queue string, l *lease) string {
+	key := queue + strconv.FormatInt(int64(l.id), 16)
 	if _, doubted := l.trash[key]; s.keys[key] == nil && !doubted {
 		return key
 	}

@@ -6,12 +6,9 @@ import (
 	"time"
 )
 
-// slice is how long a subject runs before it is another one's turn. What disturbs the
-// machine for longer than that disturbs all of them alike.
-const slice = 25 * time.Millisecond
-
-// measureAbreast measures loads that are all open at once, in slices in turn.
-func measureAbreast(ctx context.Context, rounds []round, loadOf func(round) load) (results []figures, err error) {
+// measureAbreast measures loads that are all open at once, in slices in turn. What
+// disturbs the machine for longer than a slice disturbs all of them alike.
+func measureAbreast(ctx context.Context, rounds []round, slice time.Duration, loadOf func(round) load) (results []figures, err error) {
 	var all []*running
 	defer func() {
 		for _, run := range all {
