@@ -94,15 +94,12 @@ func (c *Client) releaseAfter(ctx context.Context, attempt int, grant driver.Gra
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	left := func() time.Duration { return limit } // a store in this process takes no time
-	if !c.traits.Local {
-		end := time.Now().Add(limit)
-		left = func() time.Duration { return time.Until(end) }
-	}
+	began := c.clock.NoLaterThanNow()
+	left := limit
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
 	for {
 		attempt++
-		bounded, cancel := c.limited(ctx, min(c.limit, left()))
+		bounded, cancel := c.limited(ctx, min(c.limit, left))
 		// Whoever's time is up, it was given for the store to answer.
 		err := c.explain(ctx, bounded, c.store.Release(bounded, grant))
 		cancel()
@@ -114,7 +111,9 @@ func (c *Client) releaseAfter(ctx context.Context, attempt int, grant driver.Gra
 				return nil
 			}
 			return err
-		case attempt == releaseAttempts || left() <= 0:
+		}
+		left = limit - (c.clock.Now() - began)
+		if attempt == releaseAttempts || left <= 0 {
 			return err
 		}
 		<-time.After(delay.Next())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 )
@@ -49,9 +50,23 @@ func printable(s string) string {
 
 // Encode returns the holder as one line of JSON, the form in which stores keep it.
 func (h Holder) Encode() string {
+	if last := lastEncoded.Load(); last != nil && last.holder == h {
+		return last.text
+	}
 	b, _ := json.Marshal(h) // strings and an int: cannot fail
-	return string(b)
+	text := string(b)
+	lastEncoded.Store(&encoded{h, text})
+	return text
 }
+
+// encoded is what Encode returned for a holder.
+type encoded struct {
+	holder Holder
+	text   string
+}
+
+// lastEncoded is the last of them: most of the time a process asks as the same one.
+var lastEncoded atomic.Pointer[encoded]
 
 // DecodeHolder reads what Encode wrote. Text from elsewhere becomes the note,
 // since another program's holder is better shown raw than hidden.

@@ -142,7 +142,7 @@ func (s *Store) question(h *hold, req *driver.Request) (q question, ok bool) {
 		return confirm(queue, h.key, h.revision), true
 	}
 	put := func(more ...clientv3.OpOption) clientv3.Op {
-		return clientv3.OpPut(h.key, s.encode(&req.Holder), append(more, clientv3.WithLease(h.lease.id))...)
+		return clientv3.OpPut(h.key, req.Holder.Encode(), append(more, clientv3.WithLease(h.lease.id))...)
 	}
 	// Where nobody has waited lately the lock is likely to be free, and a shorter
 	// question will do.
@@ -150,15 +150,6 @@ func (s *Store) question(h *hold, req *driver.Request) (q question, ok bool) {
 		return enqueue(queue, h.key, put), true
 	}
 	return take(queue, h.key, put), true
-}
-
-// encode is Holder.Encode, which for most requests is what it was for the last one. s.mu
-// is held.
-func (s *Store) encode(holder *driver.Holder) string {
-	if s.encoded == "" || s.holder != *holder {
-		s.holder, s.encoded = *holder, holder.Encode()
-	}
-	return s.encoded
 }
 
 // isFree is the condition that nobody has or wants the lock.

@@ -58,8 +58,6 @@ type Store struct {
 	tending    bool             // the steward runs
 	tendAt     time.Time        // when it looks next
 	attention  chan struct{}    // makes it look now
-	holder     driver.Holder    // of the last request that was encoded
-	encoded    string
 }
 
 // identity is who asked for what. An owner asks for one name only, but nothing

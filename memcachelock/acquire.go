@@ -64,7 +64,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.G
 
 // acquire tries once. The grant is zero if the lock was held, and then was not.
 func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
-	key, sent := keyOf(req.Name), time.Now()
+	key, sent := keyOf(req.Name), c.began
 	c.writeAdd(key, markOf(req.Owner, 0, req.Holder), seconds(req.TTL))
 	a, err := c.ask()
 	switch {
@@ -91,7 +91,7 @@ func (c *conn) acquireHeld(key string, req *driver.Request) (driver.Grant, error
 	case !f.mine(req.Owner):
 		return driver.Grant{}, c.held(req.Name, f)
 	}
-	token, sent := f.token(c.started), time.Now()
+	token, sent := f.token(c.started), c.began
 	c.writeSwap(key, markOf(req.Owner, token, req.Holder), seconds(req.TTL), f.cas)
 	a, err := c.ask()
 	if err != nil || !a.done() {

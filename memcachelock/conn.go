@@ -23,11 +23,14 @@ type conn struct {
 	bw     *bufio.Writer
 	out    []byte    // what is written next; only its room is kept
 	dialed time.Time // when it was open
-	used   time.Time // when it last worked
+	used   time.Time // when the last call that worked began
 
-	// ctx and until limit the call that uses it.
+	// The call that uses it began then, and is limited by ctx and until.
+	began time.Time
 	ctx   context.Context
 	until time.Time
+	// Until when reading and writing may wait, as the network was told.
+	reads, writes time.Time
 
 	// uptime is how long the server had been running when it was dialed, at least.
 	uptime time.Duration
@@ -45,7 +48,8 @@ func (c *conn) write(b []byte) {
 func (c *conn) flush() error { return c.bw.Flush() }
 
 // patience is how late a call may notice that its context is done. To be told would
-// cost more than the call itself.
+// cost more than the call itself. It may also be half of that: to tell the network costs
+// something too, and is not done for every call.
 const patience = 10 * time.Millisecond
 
 // await waits until there is something to read, for as long as the caller wants it.
@@ -53,12 +57,13 @@ func (c *conn) await() error {
 	if c.in.Buffered() > 0 {
 		return nil
 	}
-	for {
-		now := time.Now()
+	for now := c.began; ; now = time.Now() {
 		if !now.Before(c.until) {
 			return os.ErrDeadlineExceeded
 		}
-		_ = c.net.SetReadDeadline(now.Add(patience)) // a connection that is broken says so below
+		if left := c.reads.Sub(now); left < patience/2 || left > patience {
+			c.readUntil(now.Add(patience))
+		}
 		_, err := c.in.Peek(1)
 		switch {
 		case err == nil:
@@ -76,16 +81,31 @@ func (c *conn) awaitRest() error {
 	if here, _ := c.in.Peek(c.in.Buffered()); bytes.HasSuffix(here, []byte("\n")) {
 		return nil
 	}
-	return c.net.SetReadDeadline(c.until)
+	c.readUntil(c.until)
+	return nil
 }
 
-// limit makes the connection the caller's for one call.
-func (c *conn) limit(ctx context.Context, timeout time.Duration) {
-	c.ctx, c.until = ctx, time.Now().Add(timeout)
+// A connection that is broken says so when it is used.
+func (c *conn) readUntil(t time.Time) {
+	c.reads = t
+	_ = c.net.SetReadDeadline(t)
+}
+
+func (c *conn) writeUntil(t time.Time) {
+	c.writes = t
+	_ = c.net.SetWriteDeadline(t)
+}
+
+// limit makes the connection the caller's for one call that begins now.
+func (c *conn) limit(ctx context.Context, now time.Time, timeout time.Duration) {
+	c.began, c.ctx, c.until = now, ctx, now.Add(timeout)
 	if earlier, ok := ctx.Deadline(); ok && earlier.Before(c.until) {
 		c.until = earlier
 	}
-	_ = c.net.SetWriteDeadline(c.until) // a connection that is broken says so below
+	// What is to be written is short, and waits only for a server that reads nothing.
+	if left := c.writes.Sub(now); left < timeout/2 || c.writes.After(c.until) {
+		c.writeUntil(c.until)
+	}
 }
 
 // ask sends one command that was written and reads its answer.
@@ -127,11 +147,12 @@ func (p *pool) with(ctx context.Context, fn func(*conn) error) error {
 		return err
 	}
 	defer func() { <-p.busy }()
-	c, err := p.take(ctx)
+	now := time.Now() // once for all: looking at the clock is a good part of what a call costs here
+	c, err := p.take(ctx, now)
 	if err != nil {
 		return err
 	}
-	c.limit(ctx, p.timeout)
+	c.limit(ctx, now, p.timeout)
 	err = fn(c)
 	c.ctx = nil
 	if !broken(err) {
@@ -177,7 +198,7 @@ func midway(err error) error {
 }
 
 // take returns an idle connection, or a new one.
-func (p *pool) take(ctx context.Context) (*conn, error) {
+func (p *pool) take(ctx context.Context, now time.Time) (*conn, error) {
 	for {
 		p.mu.Lock()
 		n := len(p.idle)
@@ -188,7 +209,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 		c := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		if time.Since(c.used) < trusted || alive(c.net) {
+		if now.Sub(c.used) < trusted || alive(c.net) {
 			return c, nil
 		}
 		_ = c.net.Close()
@@ -200,7 +221,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 const trusted = 100 * time.Millisecond
 
 func (p *pool) put(c *conn) {
-	c.used = time.Now()
+	c.used = c.began
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -228,7 +249,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		return nil, fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
 	}
 	c := &conn{net: n, in: bufio.NewReader(n), bw: bufio.NewWriter(n)}
-	c.limit(ctx, p.timeout)
+	c.limit(ctx, time.Now(), p.timeout)
 	stats, err := c.stats("")
 	if err == nil {
 		c.started, c.uptime, err = started(stats)
