@@ -40,7 +40,7 @@ var curatorClasspath = sync.OnceValues(func() (string, error) {
 	if !ok {
 		return "", errors.New("where its sources are is not known")
 	}
-	cmd := exec.Command(filepath.Join(filepath.Dir(here), "../interop/curator/build"))
+	cmd := exec.Command(filepath.Join(filepath.Dir(here), "../../scripts/build-java.sh"), "curator")
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	output, err := cmd.Output()

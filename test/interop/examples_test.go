@@ -67,7 +67,7 @@ func TestCuratorExample(t *testing.T) {
 		t.Run(filepath.Base(build), func(t *testing.T) {
 			t.Parallel()
 			server := servers.Run(t, servers.ZooKeeper)
-			conn, _, err := zk.Connect([]string{server.Addr()}, curatorLimit, zk.WithLogInfo(false))
+			conn, _, err := zk.Connect([]string{server.Addr()}, javaLimit, zk.WithLogInfo(false))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestCuratorExample(t *testing.T) {
 			if _, err := conn.Create("/stock-of-7", []byte("3"), zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)
 			}
-			java := startCurator(t, build, server.Addr(), "/locks/stock/7")
+			java := startPuppet(t, build, "dlock.interop.Curator", server.Addr(), "/locks/stock/7")
 			java.do("lock", "locked")
 			example := startExample(t, "curator", "--zookeeper", server.Addr())
 			eventually(t, "the example waits", func() (bool, error) {

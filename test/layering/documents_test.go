@@ -68,6 +68,7 @@ func TestVersionsAreThoseTested(t *testing.T) {
 	for file, version := range map[string]*regexp.Regexp{
 		"test/interop/redisson/run":             regexp.MustCompile(`versions=\((\S+) (\S+)\)`),
 		"test/interop/curator/run":              regexp.MustCompile(`versions=\((\S+) (\S+)\)`),
+		"test/interop/jetcd/pom.xml":            regexp.MustCompile(`<jetcd.version>(\S+)</`),
 		"test/interop/redispy/requirements.txt": regexp.MustCompile(`redis==(\S+)`),
 		"test/go.mod": regexp.MustCompile(`(?s)bsm/redislock v(\S+).*redsync/v4 v(\S+).*` +
 			`go-zookeeper/zk v(\S+).*etcd/client/v3 v(\S+)`),

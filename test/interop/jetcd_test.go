@@ -1,0 +1,106 @@
+//go:build interop
+
+package interop
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/test/servers"
+)
+
+// jetcdEnv is the folder with a build of the Java side.
+const jetcdEnv = "DLOCK_TEST_JETCD"
+
+// jetcdSeconds is how long the lock of a Java that is killed lasts.
+const jetcdSeconds = "5"
+
+// TestJetcd: the lock of jetcd, which is that of the server, and dlock exclude each
+// other, wake each other and are served in the order of arrival, with a current server
+// and with an old one.
+func TestJetcd(t *testing.T) {
+	build := os.Getenv(jetcdEnv)
+	if build == "" {
+		t.Fatalf("%s is not set: run test/interop/jetcd/run", jetcdEnv)
+	}
+	for _, kind := range []*servers.Kind{servers.Etcd, servers.EtcdDebian} {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Run(t, kind)
+			store, err := etcdlock.Open(t.Context(), server.URL()+"/shop")
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks := dlock.New(store, nil)
+			t.Cleanup(func() {
+				if err := locks.Close(); err != nil {
+					t.Error(err)
+				}
+				_ = store.Close()
+			})
+			start := func() *puppet {
+				return startPuppet(t, build, "dlock.interop.Jetcd", server.Addr(), "shop/shared", jetcdSeconds)
+			}
+			java := start()
+			jetcdExcludes(t, java, locks)
+			javaIsWoken(t, java, locks)
+			javaWakes(t, java, locks)
+			javaQueues(t, java, start(), locks)
+			jetcdIsBroken(t, java, locks)
+			jetcdDies(t, java, locks)
+		})
+	}
+}
+
+func jetcdExcludes(t *testing.T, java *puppet, locks *dlock.Client) {
+	t.Helper()
+	java.do("lock", "locked")
+	held, err := lockError(locks.TryLock(t.Context(), "shared"))
+	if held == nil || held.Token == 0 {
+		t.Errorf("TryLock of what Java has: %v; want that it is held by somebody with a token", err)
+	}
+	if token := tokenOf(t, locks); held != nil && token != held.Token {
+		t.Errorf("Find tells token %d, and TryLock %d", token, held.Token)
+	}
+	java.send("key")
+	if key := java.answer(); !strings.HasPrefix(key, "shop/shared/") {
+		t.Errorf("Java has the key %q", key)
+	}
+	java.do("unlock", "unlocked")
+}
+
+// jetcdIsBroken: what Java has can be taken from it, and its unlock touches nothing then.
+func jetcdIsBroken(t *testing.T, java *puppet, locks *dlock.Client) {
+	t.Helper()
+	java.do("lock", "locked")
+	if err := locks.Break(t.Context(), "shared", tokenOf(t, locks)); err != nil {
+		t.Error(err)
+	}
+	lease := mustLock(t, locks)
+	java.do("unlock", "unlocked")
+	if token := tokenOf(t, locks); token != lease.Token() {
+		t.Errorf("after Java's unlock the holder has token %d; want %d", token, lease.Token())
+	}
+	unlock(t, lease)
+}
+
+// jetcdDies: what Java had is free when its lease is over, and not before.
+func jetcdDies(t *testing.T, java *puppet, locks *dlock.Client) {
+	t.Helper()
+	java.do("lock", "locked")
+	token := tokenOf(t, locks)
+	if err := java.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockError(locks.TryLock(t.Context(), "shared")); err == nil {
+		t.Error("the lock of a Java that was just killed is free")
+	}
+	lease := mustLock(t, locks)
+	if lease.Token() <= token {
+		t.Errorf("token %d after Java's %d", lease.Token(), token)
+	}
+	unlock(t, lease)
+}
