@@ -4,7 +4,8 @@
 //
 // A case is STORE/NAME. Every subject of a case runs in turn within one run, in
 // several rounds of changing order, and what is reported is the median of the
-// rounds. Subjects:
+// rounds. In the cases solo and many all subjects of a round are open at once, and
+// have their turns in slices of a fraction of a second. Subjects:
 //
 //	raw    the floor: the barest commands that could do it, with no token and no
 //	       wake-up; who waits tries again
