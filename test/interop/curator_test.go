@@ -35,14 +35,9 @@ func TestCurator(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				locks := dlock.New(store, nil)
-				t.Cleanup(func() {
-					if err := locks.Close(); err != nil {
-						t.Error(err)
-					}
-					_ = store.Close()
-				})
-				start := func() *puppet {
+				t.Cleanup(func() { _ = store.Close() })
+				locks := newClient(t, store)
+				start := func() puppet {
 					return startPuppet(t, build, "dlock.interop.Curator", server.Addr(), "/locks/shared")
 				}
 				java := start()
@@ -58,7 +53,7 @@ func TestCurator(t *testing.T) {
 	}
 }
 
-func curatorExcludes(t *testing.T, java *puppet, locks *dlock.Client) {
+func curatorExcludes(t *testing.T, java puppet, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	held, err := lockError(locks.TryLock(t.Context(), "shared"))
@@ -72,8 +67,7 @@ func curatorExcludes(t *testing.T, java *puppet, locks *dlock.Client) {
 	java.do("unlock", "unlocked")
 	lease := mustLock(t, locks)
 	java.do("try", "refused")
-	java.send("data")
-	if got := java.answer(); !strings.Contains(got, `"pid":`+fmt.Sprint(os.Getpid())) {
+	if got := java.answer("data"); !strings.Contains(got, `"pid":`+fmt.Sprint(os.Getpid())) {
 		t.Errorf("Java reads %q in the node of the holder", got)
 	}
 	unlock(t, lease)
@@ -82,12 +76,10 @@ func curatorExcludes(t *testing.T, java *puppet, locks *dlock.Client) {
 }
 
 // curatorDies: what Java had is free when its session is over.
-func curatorDies(t *testing.T, java *puppet, locks *dlock.Client) {
+func curatorDies(t *testing.T, java puppet, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
-	if err := java.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	java.Kill(t)
 	if err := locks.Break(t.Context(), "shared", tokenOf(t, locks)); err != nil { // its session lasts a minute
 		t.Error(err)
 	}

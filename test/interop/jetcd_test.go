@@ -34,14 +34,9 @@ func TestJetcd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			locks := dlock.New(store, nil)
-			t.Cleanup(func() {
-				if err := locks.Close(); err != nil {
-					t.Error(err)
-				}
-				_ = store.Close()
-			})
-			start := func() *puppet {
+			t.Cleanup(func() { _ = store.Close() })
+			locks := newClient(t, store)
+			start := func() puppet {
 				return startPuppet(t, build, "dlock.interop.Jetcd", server.Addr(), "shop/shared", jetcdSeconds)
 			}
 			java := start()
@@ -55,7 +50,7 @@ func TestJetcd(t *testing.T) {
 	}
 }
 
-func jetcdExcludes(t *testing.T, java *puppet, locks *dlock.Client) {
+func jetcdExcludes(t *testing.T, java puppet, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	held, err := lockError(locks.TryLock(t.Context(), "shared"))
@@ -65,15 +60,14 @@ func jetcdExcludes(t *testing.T, java *puppet, locks *dlock.Client) {
 	if token := tokenOf(t, locks); held != nil && token != held.Token {
 		t.Errorf("Find tells token %d, and TryLock %d", token, held.Token)
 	}
-	java.send("key")
-	if key := java.answer(); !strings.HasPrefix(key, "shop/shared/") {
+	if key := java.answer("key"); !strings.HasPrefix(key, "shop/shared/") {
 		t.Errorf("Java has the key %q", key)
 	}
 	java.do("unlock", "unlocked")
 }
 
 // jetcdIsBroken: what Java has can be taken from it, and its unlock touches nothing then.
-func jetcdIsBroken(t *testing.T, java *puppet, locks *dlock.Client) {
+func jetcdIsBroken(t *testing.T, java puppet, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	if err := locks.Break(t.Context(), "shared", tokenOf(t, locks)); err != nil {
@@ -88,13 +82,11 @@ func jetcdIsBroken(t *testing.T, java *puppet, locks *dlock.Client) {
 }
 
 // jetcdDies: what Java had is free when its lease is over, and not before.
-func jetcdDies(t *testing.T, java *puppet, locks *dlock.Client) {
+func jetcdDies(t *testing.T, java puppet, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	token := tokenOf(t, locks)
-	if err := java.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	java.Kill(t)
 	if _, err := lockError(locks.TryLock(t.Context(), "shared")); err == nil {
 		t.Error("the lock of a Java that was just killed is free")
 	}

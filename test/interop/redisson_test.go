@@ -5,7 +5,6 @@ package interop
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -121,15 +120,7 @@ func share(t testing.TB, build, url string, client redis.UniversalClient, all ..
 
 func startJava(t testing.TB, build, url string) *child.Process {
 	t.Helper()
-	classpath, err := os.ReadFile(filepath.Join(build, "classpath"))
-	if err != nil {
-		t.Fatalf("%s is no build of the Java side: %v", build, err)
-	}
-	return child.Start(t, exec.Command("java",
-		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", // it starts sooner
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-		"-cp", filepath.Join(build, "classes")+string(filepath.ListSeparator)+string(classpath),
-		"dlock.interop.Puppet", url, fmt.Sprint(javaWatchdog.Milliseconds())))
+	return child.Start(t, javaCommand(t, build, "dlock.interop.Puppet", url, fmt.Sprint(javaWatchdog.Milliseconds())))
 }
 
 // javaThread is a thread of Java that does things to one lock.

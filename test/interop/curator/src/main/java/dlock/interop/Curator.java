@@ -8,7 +8,7 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryOneTime;
 
-/** Obeys orders about one InterProcessMutex: a line each on standard input, and a line each in answer. */
+/** Obeys orders about one InterProcessMutex, a line each, as test/child gives them. */
 public final class Curator {
     private Curator() {}
 
@@ -18,9 +18,10 @@ public final class Curator {
             client.blockUntilConnected();
             InterProcessMutex mutex = new InterProcessMutex(client, args[1]);
             BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
-            System.out.println("ready");
+            System.out.println("main ready");
             for (String order = orders.readLine(); order != null; order = orders.readLine()) {
-                System.out.println(obey(client, mutex, order));
+                String[] words = order.split(" ", 2); // who is asked, and what for
+                System.out.println(words[0] + " " + obey(client, mutex, words[1]));
             }
         }
     }

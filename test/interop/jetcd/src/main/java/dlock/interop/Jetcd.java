@@ -9,7 +9,7 @@ import io.grpc.stub.StreamObserver;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 
-/** Obeys orders about one lock of etcd: a line each on standard input, and a line each in answer. */
+/** Obeys orders about one lock of etcd, a line each, as test/child gives them. */
 public final class Jetcd {
     private final Client client;
     private final ByteSequence name;
@@ -28,9 +28,10 @@ public final class Jetcd {
         try (Client client = Client.builder().endpoints("http://" + args[0]).build()) {
             Jetcd lock = new Jetcd(client, args[1], Long.parseLong(args[2]));
             BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
-            System.out.println("ready");
+            System.out.println("main ready");
             for (String order = orders.readLine(); order != null; order = orders.readLine()) {
-                System.out.println(lock.obey(order));
+                String[] words = order.split(" ", 2); // who is asked, and what for
+                System.out.println(words[0] + " " + lock.obey(words[1]));
             }
         }
     }
