@@ -19,7 +19,7 @@ func TestKeysAreTakenApart(t *testing.T) {
 		"shop":     "shop/shop/1f",
 		"../a\\ 锁": "shop/..%2Fa\\ 锁/1f",
 	} {
-		key := s.newKey(name, l)
+		key := s.newKey(s.queueOf(name), l)
 		if key != want {
 			t.Errorf("the key of %q is %q; want %q", name, key, want)
 		}
@@ -37,7 +37,7 @@ func TestKeyIsUsedOnce(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 3 {
 		for _, name := range []string{"a", "b"} {
-			key := s.newKey(name, l)
+			key := s.newKey(s.queueOf(name), l)
 			if !strings.HasPrefix(key, name+"/1f-") || seen[key] {
 				t.Errorf("the key %q of %q is used already", key, name)
 			}
