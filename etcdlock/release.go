@@ -15,8 +15,10 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	h, err := s.find(ctx, identity{grant.Name, grant.Owner})
+	id := identity{grant.Name, grant.Owner}
+	h, err := s.find(ctx, id)
 	if err != nil {
+		s.background(func() { s.releaseLate(id, grant.Token) })
 		return err
 	}
 	if h == nil {
@@ -27,6 +29,19 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		return err
 	}
 	return outcome
+}
+
+// releaseLate releases what an attempt gets that is still under way, for one who did not
+// wait for its end: nobody else would.
+func (s *Store) releaseLate(id identity, token uint64) {
+	ctx, cancel := context.WithTimeout(s.ctx, 2*callLimit) // for what is under way, and then for this
+	defer cancel()
+	h, err := s.find(ctx, id)
+	if h == nil || err != nil {
+		return
+	}
+	defer h.leave()
+	_ = s.release(ctx, h, token) // else it expires
 }
 
 // releaseForeign releases what another store of the same server acquired, or
@@ -52,6 +67,10 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	s.mu.Lock()
 	key, revision, held := h.key, h.revision, h.held
 	bound := h.lease != nil
+	var opts []clientv3.OpOption
+	if h.doubted && revision != 0 { // what was written late has the same key, and is not what was granted
+		opts = append(opts, clientv3.WithPrevKV())
+	}
 	s.mu.Unlock()
 	if token != 0 && held && uint64(revision) != token {
 		return driver.ErrNotHeld
@@ -64,8 +83,8 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	tries, existed := 0, false
 	err := s.try(ctx, func(ctx context.Context) error {
 		tries++
-		reply, err := s.client.Delete(ctx, key)
-		existed = err == nil && reply.Deleted > 0
+		reply, err := s.client.Delete(ctx, key, opts...)
+		existed = err == nil && reply.Deleted > 0 && (opts == nil || reply.PrevKvs[0].CreateRevision == revision)
 		return err
 	})
 	if tries > 1 || err != nil && !isCertain(err) {

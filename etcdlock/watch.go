@@ -238,6 +238,7 @@ func (s *Store) deleted(t *topic, key string, revision int64) {
 	t.seen = max(t.seen, revision)
 	var tell []func()
 	if h := s.keys[key]; h != nil && h.revision != 0 && h.revision < revision && !h.over {
+		h.place.stale = true // whatever is before it, it is not the first
 		tell = s.unbindUnlessBusy(h)
 	}
 	for sub := range t.subs {

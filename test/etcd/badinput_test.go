@@ -301,3 +301,78 @@ func TestLateRelease(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUndoneWhileItHangs: an attempt that was given up while the server was silent is
+// undone when the server answers again, also if who gave it up did not wait for that.
+func TestUndoneWhileItHangs(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	store, rival := newStore(t, server.URL()), newStore(t, server.URL())
+	kept, err := store.Acquire(t.Context(), request("kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	given := request("given up")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := store.Acquire(ctx, given); err == nil {
+		t.Fatal("a server that is stopped granted a lock")
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := store.Release(ctx, driver.Grant{Name: given.Name, Owner: given.Owner}); err == nil {
+		t.Fatal("a server that is stopped released a lock")
+	}
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil { // what was sent before was carried out
+		t.Fatal(errs[0])
+	}
+	eventually(t, "nobody has the lock", func() bool {
+		grant, err := rival.Acquire(t.Context(), request("given up"))
+		return err == nil && rival.Release(t.Context(), grant) == nil
+	})
+}
+
+// TestBrokenAndWritten: a lock that was broken is not said to be released because an
+// attempt of it was carried out late.
+func TestBrokenAndWritten(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store := newStore(t, "etcd://"+p.Addr())
+	if _, err := store.Acquire(t.Context(), request("kept")); err != nil {
+		t.Fatal(err)
+	}
+	lost := p.LoseReply(func(sent []byte) bool { return strings.Contains(string(sent), "x/") }, true)
+	req := request("x")
+	if _, err := store.Acquire(t.Context(), req); err == nil {
+		t.Fatal("granted without an answer")
+	}
+	<-lost
+	var grant driver.Grant
+	eventually(t, "it is granted", func() (ok bool) {
+		var err error
+		grant, err = store.Acquire(t.Context(), req)
+		return err == nil
+	})
+	there, err := raw.Get(t.Context(), "x/", clientv3.WithPrefix())
+	if err != nil || len(there.Kvs) != 1 {
+		t.Fatalf("%v, %v", there, err)
+	}
+	if err := newStore(t, server.URL()).(driver.Breaker).Break(t.Context(), "x", grant.Token); err != nil {
+		t.Fatal(err)
+	}
+	kv := there.Kvs[0]
+	if _, err := raw.Put(t.Context(), string(kv.Key), "", clientv3.WithLease(clientv3.LeaseID(kv.Lease))); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release of a lock that was broken: %v", err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // limit is for what must happen, however long it takes.
@@ -310,5 +311,71 @@ func TestLeaseRevoked(t *testing.T) {
 		unlock(t, lease)
 	case <-time.After(limit):
 		t.Error("the waiter whose lease was revoked never got the lock")
+	}
+}
+
+// TestPlaceDeleted: who waits and whose key is deleted while it is just asking does not
+// take the end of those before it for its turn.
+func TestPlaceDeleted(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store, other := newStore(t, "etcd://"+p.Addr()), newStore(t, server.URL())
+	before, err := other.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := request("x")
+	req.Queue = true
+	woken := make(chan struct{}, 1)
+	stop, err := store.(driver.Watcher).Watch(t.Context(), req, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	start := time.Now()
+	for range 2 {
+		if _, err := store.Acquire(t.Context(), req); err == nil {
+			t.Fatal("granted twice")
+		}
+	}
+	place, err := raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
+	if err != nil || len(place.Kvs) != 1 || uint64(place.Kvs[0].CreateRevision) == before.Token {
+		t.Fatalf("%v, %v", place, err)
+	}
+	eventually(t, "the lease has to be renewed before it is relied on", func() bool { return time.Since(start) > 1100*time.Millisecond })
+	p.Hold(proxy.Requests)
+	type result struct {
+		grant driver.Grant
+		err   error
+	}
+	got := make(chan result, 1)
+	go func() {
+		grant, err := store.Acquire(t.Context(), req)
+		got <- result{grant, err}
+	}()
+	if !p.Held(proxy.Requests, limit) {
+		t.Fatal("it does not ask")
+	}
+	if _, err := raw.Delete(t.Context(), string(place.Kvs[0].Key)); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Release(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	rival, err := other.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-woken // the watch has told it
+	p.Deliver()
+	if r := <-got; r.err == nil {
+		t.Errorf("token %d was granted while another has the lock with token %d", r.grant.Token, rival.Token)
 	}
 }
