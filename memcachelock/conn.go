@@ -209,7 +209,11 @@ func (p *pool) take(ctx context.Context, now time.Time) (*conn, error) {
 		c := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		if now.Sub(c.used) < trusted || alive(c.net) {
+		if now.Sub(c.used) < trusted {
+			return c, nil
+		}
+		c.readUntil(now.Add(patience)) // one that has passed makes every connection look dead
+		if alive(c.net) {
 			return c, nil
 		}
 		_ = c.net.Close()

@@ -124,6 +124,9 @@ func (c *conn) readValue(fields []string) (string, error) {
 		return "", fmt.Errorf("%w: a value of length %q", errAnswer, fields[1])
 	}
 	value := make([]byte, n+2)
+	if c.in.Buffered() < len(value) { // await has seen the end of a line, and took it for all
+		c.readUntil(c.until)
+	}
 	if _, err := io.ReadFull(c.in, value); err != nil {
 		return "", err
 	}

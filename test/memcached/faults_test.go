@@ -1,9 +1,11 @@
 package memcached
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -218,5 +220,66 @@ func TestNumbersBeginAgain(t *testing.T) {
 	}
 	if err := store.Release(t.Context(), after); err != nil {
 		t.Errorf("Release of the lock that is held: %v", err)
+	}
+}
+
+// TestIdleConnection: a connection that nobody used for a while is used again.
+func TestIdleConnection(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	store, err := open(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	look := func() {
+		t.Helper()
+		if _, _, err := store.(driver.Looker).Look(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	before := stat(t, addr, "total_connections")
+	for range 3 {
+		<-time.After(200 * time.Millisecond)
+		look()
+	}
+	if n := stat(t, addr, "total_connections") - before; n != 1 { // that of stat
+		t.Errorf("%d connections were opened; want none", n-1)
+	}
+}
+
+// TestAnswerInPieces: the value of an item may come later than the line before it.
+func TestAnswerInPieces(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			switch command, _, _ := strings.Cut(lines.Text(), " "); command {
+			case "stats":
+				fmt.Fprintf(conn, "STAT time %d\r\nSTAT uptime 1000\r\nEND\r\n", time.Now().Unix())
+			case "mg":
+				fmt.Fprint(conn, "VA 5 c7 t9\r\n")
+				<-time.After(50 * time.Millisecond)
+				fmt.Fprint(conn, "other\r\n")
+			}
+		}
+	}()
+	store, err := open(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, held, err := store.(driver.Looker).Look(t.Context(), "a"); !held || err != nil {
+		t.Errorf("Look: held %v, %v", held, err)
 	}
 }
