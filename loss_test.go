@@ -216,8 +216,12 @@ func TestUnlockWithoutAnAnswer(t *testing.T) {
 		c := dlock.New(mute{store}, nil)
 		defer c.Close()
 		lease := mustLock(t, c, t.Context(), "x")
+		start := time.Now()
 		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
 			t.Errorf("Unlock: %v; want that the store did not answer", err)
+		}
+		if took := time.Since(start); took > 2*dlock.DefaultRequestTimeout {
+			t.Errorf("Unlock took %v; want the time of two requests at most", took)
 		}
 		time.Sleep(time.Minute) // it expires
 	})

@@ -112,10 +112,11 @@ func (c *Client) releaseAfter(ctx context.Context, attempt int, grant driver.Gra
 			}
 			return err
 		}
-		left = limit - (c.clock.Now() - began)
+		pause := delay.Next()
+		left = limit - (c.clock.Now() - began) - pause
 		if attempt == releaseAttempts || left <= 0 {
 			return err
 		}
-		<-time.After(delay.Next())
+		<-time.After(pause)
 	}
 }
