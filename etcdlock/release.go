@@ -79,7 +79,7 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 		s.drop(h)
 		return driver.ErrNotHeld
 	}
-	// Whatever has that key is this hold's: see doubtKey.
+	// Nobody else has that key: see doubtKey.
 	tries, existed := 0, false
 	err := s.try(ctx, func(ctx context.Context) error {
 		tries++
@@ -123,7 +123,7 @@ func (s *Store) deleteKey(ctx context.Context, key string, revision int64) (exis
 
 // giveUpPlace leaves the queue, for one who stopped waiting without Release.
 func (s *Store) giveUpPlace(id identity) {
-	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+	ctx, cancel := context.WithTimeout(s.ctx, 2*callLimit) // for what is under way, and then for this
 	defer cancel()
 	h, err := s.find(ctx, id)
 	if h == nil || err != nil {

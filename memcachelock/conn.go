@@ -48,8 +48,8 @@ func (c *conn) write(b []byte) {
 func (c *conn) flush() error { return c.bw.Flush() }
 
 // patience is how late a call may notice that its context is done. To be told would
-// cost more than the call itself. It may also be half of that: to tell the network costs
-// something too, and is not done for every call.
+// cost more than the call itself. To set a deadline costs something too: one that is at
+// least half as far away is left as it is.
 const patience = 10 * time.Millisecond
 
 // await waits until there is something to read, for as long as the caller wants it.
@@ -98,6 +98,9 @@ func (c *conn) writeUntil(t time.Time) {
 
 // limit makes the connection the caller's for one call that begins now.
 func (c *conn) limit(ctx context.Context, now time.Time, timeout time.Duration) {
+	if !now.After(c.dialed) { // what it stores now is younger than the connection: see handle.known
+		now = time.Now()
+	}
 	c.began, c.ctx, c.until = now, ctx, now.Add(timeout)
 	if earlier, ok := ctx.Deadline(); ok && earlier.Before(c.until) {
 		c.until = earlier

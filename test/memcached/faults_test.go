@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -249,37 +250,88 @@ func TestIdleConnection(t *testing.T) {
 	}
 }
 
-// TestAnswerInPieces: the value of an item may come later than the line before it.
-func TestAnswerInPieces(t *testing.T) {
-	t.Parallel()
+// slowValues is a network on which a value comes later than the line before it. It
+// returns its address.
+func slowValues(t *testing.T, server string) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	go func() {
-		conn, err := listener.Accept()
+	t.Cleanup(func() { _ = listener.Close() })
+	relay := func(client net.Conn) {
+		defer client.Close()
+		conn, err := net.Dial("tcp", server)
 		if err != nil {
+			t.Error(err)
 			return
 		}
 		defer conn.Close()
-		for lines := bufio.NewScanner(conn); lines.Scan(); {
-			switch command, _, _ := strings.Cut(lines.Text(), " "); command {
-			case "stats":
-				fmt.Fprintf(conn, "STAT time %d\r\nSTAT uptime 1000\r\nEND\r\n", time.Now().Unix())
-			case "mg":
-				fmt.Fprint(conn, "VA 5 c7 t9\r\n")
+		go func() { _, _ = io.Copy(conn, client) }() // until one of them hangs up
+		for in := bufio.NewReader(conn); ; {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(client, line)
+			if strings.HasPrefix(line, "VA ") {
 				<-time.After(50 * time.Millisecond)
-				fmt.Fprint(conn, "other\r\n")
 			}
 		}
+	}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go relay(client)
+		}
 	}()
-	store, err := open(listener.Addr().String())
+	return listener.Addr().String()
+}
+
+// TestAnswerInPieces: the value of an item may come later than the line before it.
+func TestAnswerInPieces(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	store, err := open(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, held, err := store.(driver.Looker).Look(t.Context(), "a"); !held || err != nil {
-		t.Errorf("Look: held %v, %v", held, err)
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, err := open(slowValues(t, addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	info, held, err := slow.(driver.Looker).Look(t.Context(), "a")
+	if err != nil || !held || info.Token != grant.Token {
+		t.Errorf("Look: %+v, held %v, %v; want token %d", info, held, err, grant.Token)
+	}
+}
+
+// TestFirstPair: on a connection that is new a pair is two requests, as on others.
+func TestFirstPair(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	store, err := open(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Fatal(err)
+	}
+	if n := stat(t, addr, "cmd_get"); n != 0 {
+		t.Errorf("the item was read %d times before it was deleted", n)
 	}
 }
