@@ -203,10 +203,10 @@ func (s *Store) meet(ctx context.Context) error {
 }
 
 // background runs f, unless the store is closed. Close waits for it.
-func (s *Store) background(f func()) bool {
+func (s *Store) background(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.backgroundLocked(f)
+	s.backgroundLocked(f)
 }
 
 func (s *Store) backgroundLocked(f func()) bool {
