@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -172,7 +173,7 @@ func (s *Store) create(c *claim, req *driver.Request) (position, error) {
 	case err != nil:
 		return position{}, err
 	}
-	if !s.own(c, path.Base(created), live, uint64(parent.Mzxid), parent.Version) {
+	if !s.own(c, path.Base(created), live, uint64(parent.Mzxid), parent.Version, sent) {
 		c.doubt = true // it was created in another session than it seemed
 		return position{}, errVanished
 	}
@@ -212,14 +213,15 @@ func firstError(answers []zk.MultiResponse, err error) error {
 	return nil
 }
 
-// own makes a node the claim's, if the session it was created in lives.
-func (s *Store) own(c *claim, node string, session int64, token uint64, version int32) bool {
+// own makes a node the claim's, which was there after that instant, if the session it
+// was created in lives.
+func (s *Store) own(c *claim, node string, session int64, token uint64, version int32, seen clock.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if session == 0 || session != s.live {
 		return false
 	}
-	c.node, c.session, c.token, c.version = node, session, token, version
+	c.node, c.session, c.token, c.version, c.seen = node, session, token, version, seen
 	c.granted, c.leaving, c.guarded = false, false, false
 	c.at = position{}
 	return true
@@ -256,23 +258,26 @@ func (s *Store) look(c *claim) (position, error) {
 
 // lookHere looks at what the server knows, which is at least what we wrote.
 func (s *Store) lookHere(c *claim) (position, error) {
+	asked := s.clock.NoLaterThanNow()
 	queue, err := s.queue(c.parent)
 	if err != nil {
 		return position{}, err
 	}
-	return s.find(c, queue)
+	return s.find(c, queue, asked)
 }
 
-// find looks for the claim's node in the queue. A node of the order Unfair comes
+// find looks for the claim's node in the queue, as it was after that instant. A node of the order Unfair comes
 // before all others, but only the one that found no others has the lock.
-func (s *Store) find(c *claim, queue []string) (position, error) {
+func (s *Store) find(c *claim, queue []string, asked clock.Instant) (position, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.Index(queue, c.node)
-	switch {
-	case i < 0:
+	if i < 0 {
 		s.vanishedLocked(c)
 		return position{}, errVanished
+	}
+	c.seen = asked
+	switch {
 	case s.order == Unfair && !c.granted && len(queue) > 1:
 		return position{ahead: queue[1:2], head: queue[1]}, nil
 	case i == 0 || c.granted:
@@ -304,7 +309,7 @@ func (s *Store) confirm() error {
 // resolve finds out whether a node was created whose answer got lost. A node with
 // our ID that another session of ours left is not ours: it would go with that one.
 func (s *Store) resolve(c *claim) error {
-	live := s.liveSession()
+	live, asked := s.liveSession(), s.clock.NoLaterThanNow()
 	if err := s.confirm(); err != nil {
 		return err
 	}
@@ -323,7 +328,7 @@ func (s *Store) resolve(c *claim) error {
 			return err
 		case !mine:
 			continue
-		case stat.EphemeralOwner == live && s.own(c, node, live, uint64(stat.Czxid), parent.Version):
+		case stat.EphemeralOwner == live && s.own(c, node, live, uint64(stat.Czxid), parent.Version, asked):
 		default:
 			if err := s.removeNode(c.parent, node, uint64(stat.Czxid), parent.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err

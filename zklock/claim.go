@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
 )
 
 // claim is what one owner has or wants under one name: a node, or the doubt whether
@@ -27,7 +28,8 @@ type claim struct {
 	node     string // its name in the container; empty if there is none
 	session  int64  // that the node belongs to
 	token    uint64
-	version  int32 // of the container when the node was created
+	version  int32         // of the container when the node was created
+	seen     clock.Instant // after which the node was there
 	granted  bool
 	leaving  bool          // the node is being removed
 	guarded  bool          // its removal by others would be noticed

@@ -13,7 +13,7 @@ import (
 // before it are only removed.
 type position struct {
 	first bool
-	age   time.Duration // since when that is known of the session, if it was not asked just now
+	age   time.Duration // since when that is known of session and node, if it was not asked just now
 
 	ahead []string // the nodes to wait for, if not first: all before it or, if these are many, the nearest
 	all   bool     // they are all
@@ -54,8 +54,9 @@ func (p *position) gone(node string) bool {
 }
 
 // told is what is known of a claim's position without asking: that it is the first,
-// because the watches said so, in a session that the leader knew a moment ago; or, until
-// the first attempt after it began to watch, what was before it then.
+// because the watches said so, in a session that the leader knew a moment ago, and with a
+// node that was there a moment ago, which nobody watches; or, until the first attempt after
+// it began to watch, what was before it then.
 func (s *Store) told(c *claim) (position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,6 +65,7 @@ func (s *Store) told(c *claim) (position, bool) {
 		return position{}, false
 	case c.at.first:
 		age, known := s.vouchedLocked()
+		age = max(age, s.clock.Now()-c.seen)
 		return position{first: true, age: age}, known && age < s.sessionTimeout()/16
 	}
 	return c.at.clone(), c.unasked && len(c.at.ahead) > 0

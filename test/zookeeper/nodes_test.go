@@ -248,3 +248,61 @@ func TestBreakIsNoticed(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceRemoved: who has waited for a while, and whose node was removed meanwhile, does
+// not take the end of those before it for its turn.
+func TestPlaceRemoved(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	const timeout = 4 * time.Second
+	store, other := open(t, server.URL()+"?timeout="+timeout.String()), open(t, server.URL())
+	before := acquire(t, other, request("x"))
+	req := request("x")
+	req.Queue = true
+	woken := make(chan struct{}, 1)
+	stop, err := store.Watch(t.Context(), req, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	start := time.Now()
+	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire of what another has: %v", err)
+	}
+	nodes, _, err := conn.Children("/x")
+	if err != nil || len(nodes) != 2 {
+		t.Fatalf("%q, %v", nodes, err)
+	}
+	for _, node := range nodes {
+		_, stat, err := conn.Exists("/x/" + node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uint64(stat.Czxid) != before.Token {
+			if err := conn.Delete("/x/"+node, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, "it has waited for a while", func() bool { return time.Since(start) > timeout/16 })
+	release(t, store, acquire(t, store, request("y"))) // so that its session is known to live
+	release(t, other, before)
+	rival := acquire(t, other, request("x"))
+	happens(t, woken, "the wake-up")
+	grant, err := store.Acquire(t.Context(), req)
+	if err == nil {
+		t.Fatalf("token %d was granted while another has the lock with token %d", grant.Token, rival.Token)
+	}
+	release(t, other, rival)
+	happens(t, woken, "the wake-up")
+	if grant = acquire(t, store, req); grant.Token <= rival.Token {
+		t.Errorf("token %d after %d", grant.Token, rival.Token)
+	}
+	release(t, store, grant)
+}
