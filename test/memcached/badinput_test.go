@@ -39,14 +39,7 @@ func refused(t *testing.T, addr, text string) {
 
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, listener.Addr().String(), "refused")
+	refused(t, "127.0.0.1:1", "refused") // a port that no other test gets by chance
 }
 
 func TestSomethingElseThere(t *testing.T) {
