@@ -34,6 +34,14 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 // releaseLate releases what an attempt gets that is still under way, for one who did not
 // wait for its end: nobody else would.
 func (s *Store) releaseLate(id identity, token uint64) {
+	s.afterwards(id, func(ctx context.Context, h *hold) {
+		_ = s.release(ctx, h, token) // else it expires
+	})
+}
+
+// afterwards does something for a hold, if there is one, when whoever asks about it has
+// left.
+func (s *Store) afterwards(id identity, do func(ctx context.Context, h *hold)) {
 	ctx, cancel := context.WithTimeout(s.ctx, 2*callLimit) // for what is under way, and then for this
 	defer cancel()
 	h, err := s.find(ctx, id)
@@ -41,7 +49,7 @@ func (s *Store) releaseLate(id identity, token uint64) {
 		return
 	}
 	defer h.leave()
-	_ = s.release(ctx, h, token) // else it expires
+	do(ctx, h)
 }
 
 // releaseForeign releases what another store of the same server acquired, or
@@ -123,20 +131,15 @@ func (s *Store) deleteKey(ctx context.Context, key string, revision int64) (exis
 
 // giveUpPlace leaves the queue, for one who stopped waiting without Release.
 func (s *Store) giveUpPlace(id identity) {
-	ctx, cancel := context.WithTimeout(s.ctx, 2*callLimit) // for what is under way, and then for this
-	defer cancel()
-	h, err := s.find(ctx, id)
-	if h == nil || err != nil {
-		return
-	}
-	defer h.leave()
-	s.mu.Lock()
-	waits := s.waiting[id] != nil // again
-	held := h.held
-	s.mu.Unlock()
-	if !held && !waits {
-		_ = s.release(ctx, h, 0) // the steward tries again
-	}
+	s.afterwards(id, func(ctx context.Context, h *hold) {
+		s.mu.Lock()
+		waits := s.waiting[id] != nil // again
+		held := h.held
+		s.mu.Unlock()
+		if !held && !waits {
+			_ = s.release(ctx, h, 0) // the steward tries again
+		}
+	})
 }
 
 // Break implements driver.Breaker.

@@ -228,11 +228,7 @@ func TestNumbersBeginAgain(t *testing.T) {
 func TestIdleConnection(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
-	store, err := open(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := openNow(t, addr)
 	look := func() {
 		t.Helper()
 		if _, _, err := store.(driver.Looker).Look(t.Context(), "a"); err != nil {
@@ -248,6 +244,27 @@ func TestIdleConnection(t *testing.T) {
 	if n := stat(t, addr, "total_connections") - before; n != 1 { // that of stat
 		t.Errorf("%d connections were opened; want none", n-1)
 	}
+}
+
+// openNow opens a store for the time of the test.
+func openNow(t *testing.T, addr string) driver.Store {
+	t.Helper()
+	store, err := open(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// take acquires a lock that is free.
+func take(t *testing.T, store driver.Store, name string) driver.Grant {
+	t.Helper()
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grant
 }
 
 // slowValues is a network on which a value comes later than the line before it. It
@@ -295,20 +312,8 @@ func slowValues(t *testing.T, server string) string {
 func TestAnswerInPieces(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
-	store, err := open(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	grant, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow, err := open(slowValues(t, addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.Close()
+	grant := take(t, openNow(t, addr), "a")
+	slow := openNow(t, slowValues(t, addr))
 	info, held, err := slow.(driver.Looker).Look(t.Context(), "a")
 	if err != nil || !held || info.Token != grant.Token {
 		t.Errorf("Look: %+v, held %v, %v; want token %d", info, held, err, grant.Token)
@@ -319,16 +324,8 @@ func TestAnswerInPieces(t *testing.T) {
 func TestFirstPair(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
-	store, err := open(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	grant, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Release(t.Context(), grant); err != nil {
+	store := openNow(t, addr)
+	if err := store.Release(t.Context(), take(t, store, "a")); err != nil {
 		t.Fatal(err)
 	}
 	if n := stat(t, addr, "cmd_get"); n != 0 {
