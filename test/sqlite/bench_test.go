@@ -54,6 +54,17 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
+// BenchmarkHandOver is a lock that goes from one process to another which waits for it.
+func BenchmarkHandOver(b *testing.B) {
+	path := tempFile(b)
+	store, other := openStore(b, path), startProcess(b, "puppet", path)
+	var took []time.Duration
+	for b.Loop() {
+		took = append(took, handOver(b, store, other))
+	}
+	b.ReportMetric(float64(median(took).Nanoseconds()), "ns/p50")
+}
+
 func median(all []time.Duration) time.Duration {
 	if len(all) == 0 {
 		return 0
