@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -18,9 +19,15 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 )
 
-// onlyByLooking is the median of wake-ups that nothing but the look once a second
-// brings about.
-const onlyByLooking = 500 * time.Millisecond
+// mostAreTold fails if more than a fifth of the wake-ups came so late that only the
+// look once a second can have brought them about.
+func mostAreTold(t *testing.T, took []time.Duration) {
+	t.Helper()
+	slices.Sort(took)
+	if took[len(took)*4/5] > 500*time.Millisecond {
+		t.Errorf("wake-ups take %v", took)
+	}
+}
 
 // process is the test binary in one of its roles. It answers lines by lines.
 type process struct {
@@ -136,9 +143,7 @@ func TestHandOver(t *testing.T) {
 	for range 21 {
 		took = append(took, handOver(t, store, other))
 	}
-	if median(took) > onlyByLooking {
-		t.Errorf("hand-overs take %v", took)
-	}
+	mostAreTold(t, took)
 }
 
 const contendersPerProcess = 8
@@ -271,9 +276,7 @@ func TestWALIsRecreated(t *testing.T) {
 		took = append(took, time.Since(start))
 		stop()
 	}
-	if median(took) > onlyByLooking {
-		t.Errorf("wake-ups take %v", took)
-	}
+	mostAreTold(t, took)
 }
 
 // watch watches as a client does; the channel says that trying is worth it.
