@@ -18,6 +18,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dlock-go/dlock/test/pause"
 	"github.com/dlock-go/dlock/test/servers"
 )
 
@@ -65,7 +66,9 @@ func TestChargeByAPausedService(t *testing.T) {
 	case <-time.After(limit):
 		t.Fatal("the service does not ask for the price")
 	}
-	paused.signal(t, syscall.SIGSTOP)
+	if err := pause.Process(paused.cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
 	close(shop.answer) // which it gets when it goes on
 	if got := other.charge(t.Context(), 1); got != "200 paid" {
 		t.Errorf("the other service answers %q", got)

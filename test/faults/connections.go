@@ -133,7 +133,7 @@ func pauseBoundHolder(t *testing.T, r Rig) {
 	holder, store := r.puppet(t), r.open(t)
 	token := holder.mustLock("bound and paused", r.TTL)
 	holder.send(order{Do: "believe"})
-	holder.signal(syscall.SIGSTOP)
+	holder.pause()
 	wait(t, 2*r.TTL)
 	r.refuses(t, "bound and paused", "the holder has its connection still")
 	holder.signal(syscall.SIGCONT)

@@ -56,7 +56,7 @@ func pauseHolder(t *testing.T, r Rig) {
 		t.Fatal("the holder may not write")
 	}
 	holder.send(order{Do: "believe"}) // looks at its lease all the time
-	holder.signal(syscall.SIGSTOP)
+	holder.pause()
 	lease := r.lock(t, rival, "paused")
 	granted := monotonic()
 	if !resource.write(lease.Token()) {
@@ -82,7 +82,7 @@ func pauseHolder(t *testing.T, r Rig) {
 func pauseInsideDo(t *testing.T, r Rig) {
 	holder, rival := r.puppet(t), r.client(t)
 	holder.must(order{Do: "do", Name: "inside", TTL: r.TTL})
-	holder.signal(syscall.SIGSTOP)
+	holder.pause()
 	lease := r.lock(t, rival, "inside")
 	wait(t, 2*r.TTL)
 	holder.send(order{Do: "check"})
@@ -102,7 +102,7 @@ func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
 	if checked := holder.do(order{Do: "check"}); checked.Err != "" || !resource.write(token) {
 		t.Fatalf("the holder may not write: %+v", checked)
 	}
-	holder.signal(syscall.SIGSTOP) // it has looked, and is about to write
+	holder.pause() // it has looked, and is about to write
 	holder.send(order{Do: "write"})
 	lease := r.lock(t, rival, "fenced")
 	if !resource.write(lease.Token()) {

@@ -89,7 +89,7 @@ func pauseDuringReply(t *testing.T, r Rig) {
 		t.Fatal("the server does not answer")
 	}
 	r.refuses(t, "reply", "it was granted to the process that does not know it yet")
-	puppet.signal(syscall.SIGSTOP)
+	puppet.pause()
 	p.Deliver()
 	lease := r.lock(t, rival, "reply")
 	puppet.signal(syscall.SIGCONT)

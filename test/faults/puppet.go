@@ -10,13 +10,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/pause"
 )
 
 // PuppetEnv makes the test binary a puppet: TestMain calls [Play] if it is set.
@@ -244,36 +244,18 @@ func (p *puppet) must(o order) answer {
 	}
 }
 
-// signal returns when SIGSTOP has taken effect, for which the kernel takes its
-// time.
+func (p *puppet) pause() {
+	p.t.Helper()
+	if err := pause.Process(p.cmd.Process.Pid); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 func (p *puppet) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatalf("%v: %v", s, err)
 	}
-	for s == syscall.SIGSTOP && !stopped(p.t, p.cmd.Process.Pid) {
-		wait(p.t, time.Millisecond)
-	}
-}
-
-// stopped says whether all threads of a process are.
-func stopped(t testing.TB, pid int) bool {
-	t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(threads) == 0 {
-		t.Fatalf("process %d has no threads: %v", pid, err)
-	}
-	for _, thread := range threads {
-		stat, err := os.ReadFile(thread)
-		if err != nil {
-			continue // it has ended
-		}
-		// "pid (name) state ...", and the name may be anything
-		if _, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" ")); state[0] != 'T' {
-			return false
-		}
-	}
-	return true
 }
 
 // kill ends the process without a chance to clean up.

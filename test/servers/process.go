@@ -5,13 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // process is a server's main process while it runs.
@@ -115,37 +112,4 @@ func startFromLastingThread(cmd *exec.Cmd) error {
 	result := make(chan error)
 	starts() <- func() { result <- cmd.Start() }
 	return <-result
-}
-
-// pauseLimit is how long a thread may go on after SIGSTOP: until it is interrupted.
-const pauseLimit = 5 * time.Second
-
-// awaitStop waits until no thread of a process that was sent SIGSTOP runs any more: on
-// a busy machine one may go on for a while, and answer.
-func (p *process) awaitStop() error {
-	for end := time.Now().Add(pauseLimit); ; <-time.After(time.Millisecond) {
-		running, err := p.running()
-		if err != nil || running == 0 {
-			return err
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%d threads of process %d do not stop", running, p.pid)
-		}
-	}
-}
-
-// running counts the threads that are not stopped. The state of a thread comes after
-// its name, which is in parentheses.
-func (p *process) running() (n int, err error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid))
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		if _, state, found := strings.Cut(string(stat), ") "); !found || !strings.HasPrefix(state, "T") {
-			n++
-		}
-	}
-	return n, err
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/dlock-go/dlock/test/pause"
 )
 
 const (
@@ -115,7 +117,7 @@ func (s *Server) Pause() error {
 	if err := s.signalRunning("pausing", syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return s.proc.awaitStop()
+	return pause.Await(s.proc.pid)
 }
 
 // Resume lets a paused server go on.
