@@ -34,41 +34,63 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (c *conn) renew(grants []driver.Grant, errs []error) error {
-	for i := range grants {
+	all := make([]int, len(grants))
+	for i := range all {
+		all[i] = i
+	}
+	var swaps []int // those that are to be stored again
+	sent := time.Now()
+	err := c.look(grants, all, errs, func(i int, f *found) {
+		swaps = append(swaps, i)
+		c.writeSwap(keyOf(grants[i].Name), markOf(grants[i].Owner, grants[i].Token, f.holder()), seconds(grants[i].TTL), f.cas)
+	})
+	if err == nil {
+		err = c.flush()
+	}
+	if err != nil {
+		return err
+	}
+	refused, err := c.readSwaps(grants, swaps, errs, sent)
+	if err != nil || len(refused) == 0 {
+		return err
+	}
+	// What the server had no memory to store again, it has dropped.
+	return c.look(grants, refused, errs, func(int, *found) {})
+}
+
+// look says for which of the grants there is no lock, and does something for the others.
+func (c *conn) look(grants []driver.Grant, which []int, errs []error, there func(i int, f *found)) error {
+	for _, i := range which {
 		c.writeGet(keyOf(grants[i].Name), true)
 	}
 	if err := c.flush(); err != nil {
 		return err
 	}
-	var swaps []int // those that are to be stored again
-	sent := time.Now()
-	for i := range grants {
+	for _, i := range which {
 		a, err := c.read()
 		if err != nil {
 			return midway(err)
 		}
-		f, grant := &found{mark: a.value, cas: a.cas()}, &grants[i]
-		if !a.done() || !f.mine(grant.Owner) || f.token(c.started) != grant.Token {
+		f := &found{mark: a.value, cas: a.cas()}
+		if !a.done() || !f.mine(grants[i].Owner) || f.token(c.started) != grants[i].Token {
 			errs[i] = driver.ErrNotHeld
 			continue
 		}
-		swaps = append(swaps, i)
-		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), seconds(grant.TTL), f.cas)
+		there(i, f)
 	}
-	if err := c.flush(); err != nil {
-		return err
-	}
-	return c.readSwaps(grants, swaps, errs, sent)
+	return nil
 }
 
-func (c *conn) readSwaps(grants []driver.Grant, swaps []int, errs []error, sent time.Time) error {
+// readSwaps returns those that the server refused to store.
+func (c *conn) readSwaps(grants []driver.Grant, swaps []int, errs []error, sent time.Time) (refused []int, err error) {
 	for _, i := range swaps {
 		a, err := c.read()
 		switch {
 		case err != nil && broken(err):
-			return err
+			return nil, err
 		case err != nil:
 			errs[i] = err
+			refused = append(refused, i)
 		case a.code == "EX": // somebody changed it just now: who, the next renewal tells
 			errs[i] = refusal("the lock was changed meanwhile")
 		case !a.done():
@@ -79,5 +101,5 @@ func (c *conn) readSwaps(grants []driver.Grant, swaps []int, errs []error, sent 
 			}
 		}
 	}
-	return nil
+	return refused, nil
 }

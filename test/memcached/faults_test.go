@@ -128,11 +128,9 @@ func TestFull(t *testing.T) {
 	if _, taken, err := store.(driver.Looker).Look(t.Context(), "refused"); taken || err != nil {
 		t.Errorf("after an Acquire that failed: held %v, %v", taken, err)
 	}
-	if errs := store.Renew(t.Context(), []driver.Grant{held}); errs == nil || !full(errs[0]) {
-		t.Errorf("Renew on a full server: %v; want that it is out of memory", errs)
-	}
+	// The server drops what it has no memory to store again.
 	if errs := store.Renew(t.Context(), []driver.Grant{held}); errs == nil || !errors.Is(errs[0], driver.ErrNotHeld) {
-		t.Errorf("Renew of a lock that was dropped: %v; want ErrNotHeld", errs)
+		t.Errorf("Renew on a full server: %v; want ErrNotHeld", errs)
 	}
 }
 
