@@ -26,10 +26,10 @@ func (l *Lease) Name() string { return l.hold.name }
 // depends on the store: see Traits.
 func (l *Lease) Token() uint64 { return l.hold.Grant.Token }
 
-// Context returns a context that is done the moment the lock is not ours: with
-// the cause [ErrLost] when it was lost, which is decided here and in time, even
-// if the store cannot be reached; with [ErrReleased] when it was unlocked. It
-// has the values of the context that was given to Lock, but neither its deadline
+// Context returns a context that is done with the cause [ErrLost] before the lease
+// is over, which is decided here and in time, even if the store cannot be reached,
+// or when a renewal finds that the lock is gone; and with [ErrReleased] when it was
+// unlocked. It has the values of the context that was given to Lock, but neither its deadline
 // nor its cancellation.
 //
 // Its Err looks at the clock, so that a program that was stopped for longer

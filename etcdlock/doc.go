@@ -23,7 +23,7 @@
 //
 // All locks of a store with the same TTL share one etcd lease, so that one
 // message renews all of them. The lease outlives no crash of the process by more
-// than the TTL. A lock that is not renewed while others are ends nevertheless when
+// than the TTL, in whole seconds, and a moment. A lock that is not renewed while others are ends nevertheless when
 // its own time is over: the store then deletes it. Close gives all locks up.
 //
 // Whoever waits has a key in the queue, unless it only tried once: Lock without

@@ -42,8 +42,8 @@
 // locks that it forgot are over before it votes again. That is called a delayed
 // restart, and nothing but whoever starts the member can do it. The second holder
 // still has the larger token, as long as a majority knows the last one (usually all
-// members do), or if the members take their tokens from clocks, as Redis does here:
-// a resource that checks it is safe.
+// members do), or if the members take their tokens from clocks that agree, as Redis
+// does here: a resource that checks it is safe.
 //
 // The members count time, each with its own clock. A clock that is set forward ends
 // locks early there; on a majority of members that makes a second holder too.

@@ -15,7 +15,7 @@ func (a *app) breakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break NAME --token N",
 		Short: "Take a lock from its holder",
-		Long: `Take NAME from the holder that has it with token N, which "dlock ls" shows. The
+		Long: `Take NAME from the holder that has it with token N, which "dlock ls" or "dlock show" shows. The
 token makes sure that it hits this holder and nobody who came after it.
 
 The holder learns of it at its next renewal, within a third of its TTL: a
@@ -30,7 +30,7 @@ The exit status is 1 if the lock is not held with that token.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if !cmd.Flags().Changed("token") {
-				return usagef("break needs --token N: it says which holder to take the lock from, see 'dlock ls'")
+				return usagef("break needs --token N: it says which holder to take the lock from, see 'dlock show NAME'")
 			}
 			if err := driver.CheckName(name); err != nil {
 				return classify(err)

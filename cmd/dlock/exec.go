@@ -48,7 +48,8 @@ The lock
   the status when only the release finds the lock lost.
   If dlock itself is killed, or stopped until the lease is over, the group is killed
   too. Processes that leave the group (daemons, jobs of an interactive shell) or
-  change their user are out of reach.
+  change their user are out of reach. On systems without process groups only the
+  command itself is ended, and nothing ends it if dlock is killed.
 
 Ctrl-C while waiting gives up the place in the queue and exits with 130. Ctrl-Z
 stops the command and dlock, and with it the renewal: continued within a third of

@@ -1,4 +1,4 @@
-// Command hello holds a lock that all processes of the machine respect, for a moment.
+// Command hello holds a lock, for a moment, that all who open the same file respect.
 //
 //	go run ./hello
 package main
@@ -30,7 +30,7 @@ func main() {
 	defer client.Close()
 
 	err = client.Do(ctx, "orders/42", func(ctx context.Context) error {
-		fmt.Println("charging order 42") // ctx is done the moment the lock is not ours
+		fmt.Println("charging order 42") // ctx is done before the lease is over
 		return nil
 	})
 	if err != nil {
