@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/quorum"
@@ -76,7 +77,7 @@ func openRedlock(_ context.Context, from storeURL) (*openStore, error) {
 	if !ok {
 		return nil, usagef("write redlock://host:port,host:port,host:port")
 	}
-	query, err := redlockQuery(from.query)
+	query, limit, err := redlockQuery(from.query)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func openRedlock(_ context.Context, from storeURL) (*openStore, error) {
 		}
 		members = append(members, member)
 	}
-	store, err := quorum.New(members, &quorum.Options{Names: names})
+	store, err := quorum.New(members, &quorum.Options{Names: names, MemberTimeout: limit})
 	if err != nil {
 		_ = closeMembers()
 		return nil, usagef("%w", err)
@@ -116,19 +117,26 @@ func openRedlock(_ context.Context, from storeURL) (*openStore, error) {
 	return &openStore{Store: store, identity: "redlock:" + redisIdentity(from), display: "redlock://" + place, closeMore: closeMembers}, nil
 }
 
-// redlockQuery are the parameters of each member.
-func redlockQuery(text string) (url.Values, error) {
+// redlockQuery are the parameters of each member, and how long one may take to answer;
+// zero is the default.
+func redlockQuery(text string) (query url.Values, limit time.Duration, err error) {
 	if strings.Contains(text, "@") {
 		// The '?' may be one of the password.
-		return nil, usagef("an '@' follows the '?' of the store URL: write '?' as %%3F in a password, and '@' as %%40 in a parameter")
+		return nil, 0, usagef("an '@' follows the '?' of the store URL: write '?' as %%3F in a password, and '@' as %%40 in a parameter")
 	}
-	query, err := url.ParseQuery(text)
+	query, err = url.ParseQuery(text)
 	if err != nil {
-		return nil, usagef("what follows the '?' of the store URL cannot be read")
+		return nil, 0, usagef("what follows the '?' of the store URL cannot be read")
 	}
 	if protocol := query.Get("protocol"); protocol != "" && protocol != "plain" {
-		return nil, usagef("redlock:// speaks the plain protocol only, and not %s", protocol)
+		return nil, 0, usagef("redlock:// speaks the plain protocol only, and not %s", protocol)
 	}
 	query.Set("protocol", "plain")
-	return query, nil
+	if text := query.Get("member_timeout"); text != "" {
+		if limit, err = time.ParseDuration(text); err != nil || limit <= 0 {
+			return nil, 0, usagef("member_timeout=%s is not a duration such as 200ms", text)
+		}
+	}
+	query.Del("member_timeout")
+	return query, limit, nil
 }

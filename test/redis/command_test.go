@@ -17,6 +17,9 @@ func TestCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := start(t).url
+			if name == "redlock" {
+				url += "?member_timeout=" + memberTimeout.String()
+			}
 			if out := command.Run(t, url, "exec", "job", "--", "sh", "-c", "exit 7"); out.Status != 7 || out.Stderr != "" {
 				t.Errorf("exec of a command that exits with 7: %+v", out)
 			}
@@ -66,6 +69,7 @@ func TestCommandWithBadInput(t *testing.T) {
 		"redlock://" + at + "," + at:              {Status: 64, Stderr: "tolerate no failure"},
 		"redlock://a:1,b:2,c:3,d:4":               {Status: 64, Stderr: "leave one out"},
 		"redlock://a,b,c?protocol=redisson":       {Status: 64, Stderr: "plain protocol only"},
+		"redlock://a,b,c?member_timeout=soon":     {Status: 64, Stderr: "not a duration"},
 		"redlock://" + at + "," + at + "," + at:   {Status: 69, Stderr: "same server"},
 		"redlock://127.0.0.1:1,127.0.0.1:2," + at: {Status: 69, Stderr: "2 of 3"},
 	} {

@@ -17,7 +17,7 @@ import (
 
 const (
 	readyLimit = 60 * time.Second // a loaded machine is no reason to fail
-	stopLimit  = 20 * time.Second
+	stopLimit  = time.Minute      // a last checkpoint takes its time on a busy machine
 	killLimit  = 10 * time.Second
 	pollEvery  = 5 * time.Millisecond
 )
