@@ -38,6 +38,7 @@ type profile struct {
 	atomic   bool           // several statements of one writer cost less in a transaction
 	tx       *sql.TxOptions // of transactions
 	begin    string         // begins a transaction, after that; may be empty
+	deaf     bool           // the driver ends a transaction whatever its context says
 	handover time.Duration  // see driver.Traits
 	take     takeFunc       // runs acquire or acquireFair
 	renew    renewFunc      // runs renew

@@ -25,7 +25,7 @@ const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UT
 
 func (m mysql) profile() profile {
 	return profile{
-		writers: serverSlots, prepares: true, handover: 2 * time.Millisecond,
+		writers: serverSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
 		// Otherwise a transaction locks the gaps between rows as well, and
 		// those who insert into them deadlock.
 		tx:   &sql.TxOptions{Isolation: sql.LevelReadCommitted},

@@ -69,12 +69,14 @@ type sight struct {
 // look wakes those for whom trying is worth it.
 func (s *Store) look(names []string, encoded string) (seen sight, err error) {
 	var states []state
+	ctx, cancel := s.background()
+	defer cancel()
 	select {
 	case s.reading <- struct{}{}:
-	case <-s.ctx.Done():
-		return sight{}, s.ctx.Err()
+	case <-ctx.Done():
+		return sight{}, ctx.Err()
 	}
-	err = s.each().each(s.ctx, look, []any{encoded, toldInterval.Milliseconds()}, func(scan func(...any) error) error {
+	err = s.each().each(ctx, look, []any{encoded, toldInterval.Milliseconds()}, func(scan func(...any) error) error {
 		var st state
 		err := scan(&st.index, &st.remaining, &st.head, &st.headLeft, &st.recent)
 		states = append(states, st)

@@ -12,7 +12,6 @@ const (
 	presenceAfter   = 250 * time.Millisecond
 	presenceTTL     = 30 * time.Second
 	presenceRefresh = 10 * time.Second
-	unpublishLimit  = 5 * time.Second
 )
 
 // startPresence publishes who waits until stop is called, which withdraws what
@@ -45,7 +44,9 @@ func (s *Store) startPresence() (stop func()) {
 // a list is incomplete until the next time.
 func (s *Store) publish(now time.Time) {
 	if here := s.watchers.unpublished(now); len(here) > 0 {
-		_, _ = s.changeAny(s.ctx, "publish", publish, encode(here), presenceTTL.Milliseconds())
+		ctx, cancel := s.background()
+		defer cancel()
+		_, _ = s.changeAny(ctx, "publish", publish, encode(here), presenceTTL.Milliseconds())
 	}
 }
 
@@ -57,7 +58,7 @@ func (s *Store) unpublish() {
 	if len(gone) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), unpublishLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
 	defer cancel()
 	select {
 	case s.writing <- struct{}{}:

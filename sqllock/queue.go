@@ -165,13 +165,30 @@ func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
 		err = fn(s.within(tx))
 	}
 	if err != nil {
-		_ = tx.Rollback() // the first error is the one that tells
+		_ = s.finish(ctx, tx.Rollback) // the first error is the one that tells
 		return err
 	}
-	if err := tx.Commit(); err != nil {
+	if err := s.finish(ctx, tx.Commit); err != nil {
 		return &unsureError{err}
 	}
 	return nil
+}
+
+// finish ends a transaction. A driver may not look at its context here: then whoever
+// waits for a server that is silent leaves, and the connection is lost when TCP gives
+// it up.
+func (s *Store) finish(ctx context.Context, end func() error) error {
+	if !s.profile.deaf {
+		return end()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- end() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // unsureError says that a transaction may have been committed or not.

@@ -13,6 +13,16 @@ import (
 // busyLimit is how long a call goes on trying a database that is locked.
 const busyLimit = 10 * time.Second
 
+// backgroundLimit is how long something may take that nobody waits for. Over a
+// connection that died in silence it would never end, and keep its slot from those
+// who do.
+const backgroundLimit = 5 * time.Second
+
+// background is the context of one step of what nobody waits for.
+func (s *Store) background() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, backgroundLimit)
+}
+
 // busyPause is between two tries, on top of the database's own busy timeout.
 const busyPause = time.Millisecond
 

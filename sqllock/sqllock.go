@@ -164,11 +164,23 @@ func (s *Store) Close() error {
 	s.work.Wait()
 	timer.Stop()
 	s.cancel()
-	for range cap(s.writing) {
-		s.writing <- struct{}{} // whoever writes is done
-		defer func() { <-s.writing }()
+	defer occupy(s.writing)()
+	if s.reading != s.writing {
+		defer occupy(s.reading)()
 	}
 	return s.closeStatements()
+}
+
+// occupy takes all slots, when whoever used one is done, until leave is called.
+func occupy(slots chan struct{}) (leave func()) {
+	for range cap(slots) {
+		slots <- struct{}{}
+	}
+	return func() {
+		for range cap(slots) {
+			<-slots
+		}
+	}
 }
 
 // create makes the tables that are missing.

@@ -19,7 +19,7 @@ func (s *Store) sweep() {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {
-		_ = s.sweepOnce(s.ctx)
+		_ = s.sweepOnce()
 		select {
 		case <-s.closing:
 			return
@@ -30,31 +30,36 @@ func (s *Store) sweep() {
 
 // sweepOnce sweeps everything, unless another store has done it within the
 // interval.
-func (s *Store) sweepOnce(ctx context.Context) error {
-	const interval = int64(sweepInterval / time.Millisecond)
-	var due bool
-	err := s.read(ctx, "sweep", func() error {
-		return s.each().one(ctx, sweepDue, []any{interval}, &due)
-	})
-	if err != nil || !due {
-		return err
-	}
-	claimed, err := s.changeAny(ctx, "sweep", claimSweep, interval)
-	if err != nil || !claimed {
-		return err
-	}
-	if _, err := s.changeAny(ctx, "sweep", sweepQueue, sweepRows); err != nil {
-		return err
-	}
-	for after, more := "", true; more && err == nil; {
-		after, more, err = s.sweepPage(ctx, after)
+func (s *Store) sweepOnce() error {
+	claimed, err := s.claimSweep()
+	for after, more := "", claimed; more && err == nil; {
+		after, more, err = s.sweepPage(after)
 	}
 	return err
 }
 
+// claimSweep begins a sweep if one is due, with the queue.
+func (s *Store) claimSweep() (claimed bool, err error) {
+	ctx, cancel := s.background()
+	defer cancel()
+	const interval = int64(sweepInterval / time.Millisecond)
+	err = s.read(ctx, "sweep", func() error {
+		return s.each().one(ctx, sweepDue, []any{interval}, &claimed)
+	})
+	if err == nil && claimed {
+		claimed, err = s.changeAny(ctx, "sweep", claimSweep, interval)
+	}
+	if err == nil && claimed {
+		_, err = s.changeAny(ctx, "sweep", sweepQueue, sweepRows)
+	}
+	return claimed, err
+}
+
 // sweepPage sweeps the page of names that begins after the one given. It reads
 // first, so that a page with nothing to sweep keeps no writer waiting.
-func (s *Store) sweepPage(ctx context.Context, after string) (last string, more bool, err error) {
+func (s *Store) sweepPage(after string) (last string, more bool, err error) {
+	ctx, cancel := s.background()
+	defer cancel()
 	var old []string
 	var highest int64
 	rows := 0

@@ -67,6 +67,16 @@ func TestFailover(t *testing.T) {
 	sqlrig.OnRow(t, database.Failover)
 }
 
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.SilentConnections(t, database.URL(t, scheme)) })
+}
+
+func TestLostCommit(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.LostCommit(t, database.URL(t, scheme)) })
+}
+
 func TestKilledConnections(t *testing.T) {
 	t.Parallel()
 	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.KilledConnections(t, database.URL(t, scheme)) })

@@ -84,6 +84,17 @@ func (p *Proxy) Deliver() { p.change(func() { p.held = [2]bool{} }) }
 // them, until a Reset ends them.
 func (p *Proxy) Hang(hangs bool) { p.change(func() { p.hangs = hangs }) }
 
+// Silence lets nothing pass any more on the connections there are, as a router does
+// that has forgotten them. New ones work.
+func (p *Proxy) Silence() {
+	all := p.all()
+	p.change(func() {
+		for _, c := range all {
+			c.silent = true
+		}
+	})
+}
+
 // Delay makes everything that is sent from now on arrive that much later.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 

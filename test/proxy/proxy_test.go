@@ -241,6 +241,22 @@ func TestOnRequest(t *testing.T) {
 	c.hears("now")
 }
 
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	server := startEcho(t)
+	p := proxy.Run(t, server.addr)
+	old := dial(t, p.Addr())
+	old.says("hello")
+	old.hears("hello")
+	server.hears(t, "hello")
+	p.Silence()
+	old.says("anybody there?")
+	server.hearsNothing(t)
+	other := dial(t, p.Addr())
+	other.says("yes")
+	other.hears("yes")
+}
+
 func TestLoseReply(t *testing.T) {
 	t.Parallel()
 	server := startEcho(t)

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/proxy"
 )
 
 // KilledConnections kills connections again and again while many use them.
@@ -133,4 +138,81 @@ func (d *Database) ImpatientServer(t *testing.T, raw string) {
 			t.Error(err)
 		}
 	}
+}
+
+// SilentConnections shows that connections that die in silence, as those do that a
+// router has forgotten, keep nobody waiting for longer than some seconds.
+func (d *Database) SilentConnections(t *testing.T, raw string) {
+	t.Helper()
+	network, admin := proxy.Run(t, host(t, raw)), d.DB(t, raw)
+	holder := d.Client(t, raw)
+	waiter := dlock.New(d.Opened(t, At(raw, network.Addr())), &dlock.Options{RequestTimeout: time.Second})
+	defer waiter.Close()
+	lease, err := holder.Lock(Within(t), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan error, 1)
+	go func() {
+		next, err := waiter.Lock(Within(t), "x")
+		if err == nil {
+			err = next.Unlock(t.Context())
+		}
+		granted <- err
+	}()
+	Eventually(t, "it is seen to wait", func() bool {
+		left, err := d.leftovers(t.Context(), admin)
+		return err == nil && slices.Contains(left, `place "x"`)
+	})
+	network.Silence()
+	if err := lease.Unlock(Within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-granted; err != nil {
+		t.Errorf("the waiter: %v", err)
+	}
+}
+
+// LostCommit shows that whoever acquires several locks does not wait for longer than
+// its context for a server that falls silent just as they are committed.
+func (d *Database) LostCommit(t *testing.T, raw string) {
+	t.Helper()
+	network := proxy.Run(t, host(t, raw))
+	store := d.Opened(t, At(raw, network.Addr()))
+	lost := network.LoseReply(regexp.MustCompile(`(?i)\bcommit\b`).Match, false)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	given := make(chan error, 1)
+	go func() {
+		_, err := store.AcquireAll(ctx, []driver.Request{Request("a"), Request("b")})
+		given <- err
+	}()
+	select {
+	case <-lost:
+	case err := <-given:
+		t.Fatalf("AcquireAll, before the commit was answered: %v", err)
+	case <-time.After(limit):
+		t.Fatal("nothing is committed")
+	}
+	enough := errors.New("enough")
+	cancel(enough)
+	select {
+	case err := <-given:
+		if !errors.Is(err, enough) {
+			t.Errorf("AcquireAll: %v; want that its context has ended", err)
+		}
+	case <-time.After(limit):
+		t.Error("AcquireAll goes on although its context has ended")
+		network.Reset()
+		<-given
+	}
+}
+
+// host is where the server of a URL is.
+func host(t testing.TB, raw string) string {
+	t.Helper()
+	at, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.Host
 }
