@@ -43,7 +43,8 @@ type Row struct {
 	// Table is its name, or that of its schema, a dot, and its name.
 	Table string
 	// Key is the column by which a row is found: the primary key, or another one
-	// of which no two rows have the same value.
+	// of which no two rows have the same value. That two have is noticed only when
+	// a token moves both.
 	Key string
 	// Column remembers the largest token: an integer of 64 bits. NULL is no
 	// token, like 0. Default "fence".
