@@ -310,38 +310,3 @@ func TestClosed(t *testing.T) {
 	var stats sql.DBStats
 	eventually(t, "nothing is in use", func() bool { stats = db.Stats(); return stats.InUse == 0 })
 }
-
-// TestCloseWhileRead: a store that is closed lets those end who read.
-func TestCloseWhileRead(t *testing.T) {
-	t.Parallel()
-	db := openDB(t, tempFile(t))
-	for range 100 {
-		store, err := sqllock.New(t.Context(), db, &sqllock.Options{Dialect: sqllock.SQLite})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var readers sync.WaitGroup
-		reading := make(chan struct{}, 8)
-		for range cap(reading) {
-			readers.Go(func() {
-				for {
-					for _, err := range store.List(t.Context(), "") {
-						if !errors.Is(err, driver.ErrClosed) {
-							t.Errorf("List while the store is closed: %v; want ErrClosed or nothing", err)
-						}
-						return
-					}
-					select {
-					case reading <- struct{}{}:
-					default:
-					}
-				}
-			})
-		}
-		<-reading
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-		readers.Wait()
-	}
-}
