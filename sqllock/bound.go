@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -106,8 +105,6 @@ func NewBound(ctx context.Context, db *sql.DB, opts *Options) (*BoundStore, erro
 	if err := s.open(ctx, tables); err != nil {
 		return nil, err
 	}
-	// Unquoted names of tables are the same in upper and lower case.
-	s.domain = strings.Join([]string{s.scheme.String(), strings.ToLower(tables.locks), s.server.namespace, ""}, "\x00")
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work.Go(s.keep)
 	if s.scheme == ForUpdate {

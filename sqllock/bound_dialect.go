@@ -35,6 +35,10 @@ type boundExaminer interface {
 	// cannot hold locks is an error that wraps driver.ErrUnsupported.
 	examine(context.Context, *sql.Conn, tables) (*boundServer, error)
 
+	// home is what locks of the same name belong to: the database or schema that
+	// a table, or the source of tokens, was found in.
+	home(ctx context.Context, conn *sql.Conn, table string) (string, error)
+
 	// diagnoseBound is BoundStore.Diagnose.
 	diagnoseBound(context.Context, *sql.Conn) ([]driver.Finding, error)
 }
@@ -63,8 +67,7 @@ type rowLocker interface {
 
 // boundServer is a server as it was found, and the texts that it takes.
 type boundServer struct {
-	version   string
-	namespace string // what locks of the same name belong to: database or schema
+	version string
 
 	// settings keep the server from closing a connection that idles, restore
 	// undoes them. Both are empty where that is not to be feared.

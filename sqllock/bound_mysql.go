@@ -50,12 +50,8 @@ func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 				driver.ErrUnsupported, name)
 		}
 	}
-	var database sql.NullString
-	if err := conn.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&database); err != nil {
+	if _, err := m.home(ctx, conn, ""); err != nil {
 		return nil, err
-	}
-	if database.String == "" {
-		return nil, errors.New("the connection has no database selected")
 	}
 	mariadb := strings.Contains(variables["version"], "MariaDB")
 	if err := m.checkVersion(variables["version"], mariadb); err != nil {
@@ -63,7 +59,6 @@ func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 	}
 	server := &boundServer{
 		version:    variables["version"],
-		namespace:  database.String,
 		identity:   `SELECT CONNECTION_ID()`,
 		releaseAll: []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
 		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1`,
@@ -83,6 +78,19 @@ func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 	}
 	m.addSettings(server, variables, mariadb)
 	return server, nil
+}
+
+// home implements boundExaminer. It is the database that is selected, since tables
+// are not looked for in any other.
+func (mysql) home(ctx context.Context, conn *sql.Conn, _ string) (string, error) {
+	var database sql.NullString
+	if err := conn.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&database); err != nil {
+		return "", err
+	}
+	if database.String == "" {
+		return "", errors.New("the connection has no database selected")
+	}
+	return database.String, nil
 }
 
 // checkVersion refuses servers that lack something.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -43,7 +44,17 @@ func (s *BoundStore) examine(ctx context.Context, conn *sql.Conn, t tables) erro
 			return s.explain(err)
 		}
 	}
-	return s.create(ctx, conn, t)
+	if err := s.create(ctx, conn, t); err != nil {
+		return err
+	}
+	table := t.fence()
+	if s.scheme == ForUpdate {
+		table = t.bound()
+	}
+	home, err := s.dialect.home(ctx, conn, table)
+	// Unquoted names of tables are the same in upper and lower case.
+	s.domain = strings.Join([]string{s.scheme.String(), strings.ToLower(t.locks), home, ""}, "\x00")
+	return err
 }
 
 // explain names the reason if an error is one that a pooler causes.

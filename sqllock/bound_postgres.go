@@ -61,7 +61,6 @@ func (p postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 	}
 	server := &boundServer{
 		version:    settings["server_version"],
-		namespace:  schema.String,
 		identity:   `SELECT pg_backend_pid()::text`,
 		releaseAll: []string{`ROLLBACK`, `SELECT pg_advisory_unlock_all()`},
 		look: `SELECT i FROM unnest(string_to_array($1, ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (
@@ -79,6 +78,14 @@ func (p postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 	server.sweep.restore = []string{`SET SESSION idle_in_transaction_session_timeout = ` + settings["idle_in_transaction_session_timeout"]}
 	p.addSettings(server, settings)
 	return server, nil
+}
+
+// home implements boundExaminer. It is the schema that the table was found in,
+// which need not be the first of the search_path: programs that find the same
+// table on different paths share its locks.
+func (postgres) home(ctx context.Context, conn *sql.Conn, table string) (schema string, err error) {
+	err = conn.QueryRowContext(ctx, `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('`+table+`')`).Scan(&schema)
+	return schema, err
 }
 
 // addSettings keeps connections alive that idle. Others are used once a second,

@@ -15,13 +15,7 @@ import (
 // sessionOnPostgres is the one store of which tests can keep a token from being drawn.
 func sessionOnPostgres(t *testing.T) setup {
 	t.Helper()
-	for _, d := range databases {
-		if d.dialect == sqllock.Postgres {
-			return d.among(t, sqllock.Session)
-		}
-	}
-	t.Fatal("no PostgreSQL")
-	return setup{}
+	return onPostgres(t, sqllock.Session)
 }
 
 // order runs a statement of the administrator.

@@ -94,6 +94,18 @@ func (d database) among(t testing.TB, scheme sqllock.Scheme) setup {
 	return setup{d, scheme, server, name}
 }
 
+// onPostgres is a database of the test's own on the PostgreSQL that all share.
+func onPostgres(t *testing.T, scheme sqllock.Scheme) setup {
+	t.Helper()
+	for _, d := range databases {
+		if d.dialect == sqllock.Postgres {
+			return d.among(t, scheme)
+		}
+	}
+	t.Fatal("no PostgreSQL")
+	return setup{}
+}
+
 // each runs a test for every scheme on every server, each in a database of its own.
 func each(t *testing.T, test func(t *testing.T, s setup)) {
 	eachSetup(t, database.among, test)
