@@ -29,7 +29,7 @@ type bond struct {
 	// Under the store's mutex:
 	phase    phase
 	token    uint64
-	link     *link // nil until it is held
+	link     *link // that it is on or being asked for on; nil if there is none yet
 	ttl      time.Duration
 	deadline time.Time // when the store gives it up by itself
 	holder   driver.Holder
@@ -64,6 +64,18 @@ func (s *BoundStore) extendLocked(b *bond, ttl time.Duration) {
 	now := time.Now()
 	b.ttl, b.deadline = ttl, now.Add(ttl)
 	s.hurryLocked(b.deadline)
+}
+
+// bind notes on which link the server is asked, so that the attempt is over when
+// that is lost, whether its answer comes or not. It is false if it was lost already.
+func (s *BoundStore) bind(b *bond, l *link) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.dead.Load() {
+		return false
+	}
+	b.link = l
+	return true
 }
 
 // hold notes that the server has granted the lock on that link. It is false if

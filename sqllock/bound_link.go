@@ -159,7 +159,7 @@ func (s *BoundStore) dropLocked(l *link) {
 	}
 }
 
-// takeBonds takes the locks of a link out of the store's books.
+// takeBonds returns the locks of a link, and the attempts on it.
 func (s *BoundStore) takeBonds(l *link) (bonds []*bond) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *BoundStore) takeBonds(l *link) (bonds []*bond) {
 	return bonds
 }
 
-// lose declares a link dead, and with it all its locks. It may be called while
+// lose declares a link dead, and with it all its locks and attempts. It may be called while
 // a statement is under way, from what s.work counts.
 func (s *BoundStore) lose(l *link) {
 	if l.dead.Swap(true) {
@@ -180,12 +180,15 @@ func (s *BoundStore) lose(l *link) {
 	l.cancel()
 	s.drop(l)
 	for _, b := range s.takeBonds(l) {
+		var report func()
 		s.mu.Lock()
-		report := b.phase == held && b.lost != nil
+		if b.phase == held {
+			report = b.lost
+		}
 		b.phase = leaving
 		s.mu.Unlock()
-		if report {
-			b.lost()
+		if report != nil {
+			report()
 		}
 		s.settle(b)
 	}

@@ -80,6 +80,9 @@ func (s *BoundStore) newShared(ctx context.Context, conn *sql.Conn) (*link, erro
 // takeSession asks for a lock of the server's own kind.
 func (s *BoundStore) takeSession(ctx context.Context, b *bond) error {
 	l, err := s.sharedLink(ctx)
+	if err == nil && !s.bind(b, l) {
+		err = errLinkGone
+	}
 	if err == nil {
 		err = l.enter(ctx)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/proxy"
 )
 
 // TestKilledConnection: the end of the connection is the end of its locks, and
@@ -134,6 +136,49 @@ func TestSilentServer(t *testing.T) {
 			return err == nil
 		})
 	})
+}
+
+// TestSilentAttempt: an attempt that is never answered is over when its connection is
+// given up, and keeps nobody of its process from the name.
+func TestSilentAttempt(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := d.among(t, sqllock.Session)
+			p := proxy.Run(t, s.server.Addr())
+			store, err := s.openAt(t.Context(), p.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			silent := make(chan struct{})
+			defer close(silent)
+			cut, cancel := context.WithCancel(t.Context())
+			p.OnRequest(d.attempts, func(*proxy.Conn) {
+				cancel()
+				<-silent
+			})
+			first := request("x")
+			if _, err := store.Acquire(cut, first); !errors.Is(err, context.Canceled) {
+				t.Fatalf("Acquire over a silent connection: %v", err)
+			}
+			had := func(name string) func() bool {
+				return func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					_, err := store.Acquire(ctx, request(name))
+					return err == nil
+				}
+			}
+			until(t, 30*time.Second, "another name can be had, over a new connection", had("y"))
+			limited, done := context.WithTimeout(t.Context(), 5*time.Second)
+			defer done()
+			if err := store.Release(limited, driver.Grant{Name: "x", Owner: first.Owner}); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Release of what was never had: want ErrNotHeld, got: %v", err)
+			}
+			until(t, 5*time.Second, "the name can be had by another owner", had("x"))
+		})
+	}
 }
 
 // TestCancelledAttemptsLeaveOthersAlone: who has no time to wait for an answer

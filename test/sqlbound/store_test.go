@@ -1,6 +1,7 @@
 package sqlbound
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -30,6 +31,10 @@ type database struct {
 	room    []string // arguments of a server that lets many connect: forupdate needs a connection for each lock
 	short   []string // arguments of a server that closes connections that idle
 	holding string   // counts locks that are held in the database, of whatever session
+
+	// attempts says whether a request asks for a lock of the scheme session, or
+	// gives one up: it is prepared, so that the text is not in it.
+	attempts func(request []byte) bool
 }
 
 var databases = []database{
@@ -47,6 +52,8 @@ var databases = []database{
 		// A lock that is held shows in no table without a plugin; those who
 		// use one keep the connection.
 		holding: "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()",
+		// The mark is in it.
+		attempts: func(request []byte) bool { return bytes.Contains(request, []byte("dlock_")) },
 	},
 	{
 		kind:    servers.Postgres,
@@ -62,6 +69,8 @@ var databases = []database{
 		room:    []string{"-c", "max_connections=600"},
 		short:   []string{"-c", "idle_in_transaction_session_timeout=700", "-c", "idle_session_timeout=700"},
 		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+		// It has one parameter, of eight bytes.
+		attempts: func(request []byte) bool { return bytes.Contains(request, []byte{0, 1, 0, 0, 0, 8}) },
 	},
 }
 
