@@ -45,7 +45,7 @@ func (s *BoundStore) Diagnose(ctx context.Context) (findings []driver.Finding, e
 }
 
 const (
-	durableTokens = "a token is on disk before it is granted"
+	durableTokens = "tokens go on rising after a crash"
 	poolerDanger  = "One that uses other sessions of the server for later statements frees locks whose holders still believe in them: connect to the server itself."
 )
 

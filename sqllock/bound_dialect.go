@@ -78,10 +78,11 @@ type boundServer struct {
 	look       string   // list of marks -> the numbers of those that are free, from 1
 
 	// Session:
-	acquire string // mark -> token, or 0 or NULL if refused
-	draw    string // -> token
-	fence   string // the name of what the tokens come from
-	release string // mark
+	acquire string   // mark -> token, or 0 or NULL if refused
+	draw    string   // -> token
+	fence   string   // the name of what the tokens come from
+	leap    []string // makes tokens larger than all before; may be empty
+	release string   // mark
 
 	// ForUpdate:
 	readRow string // row -> token, holder, whether it may be swept

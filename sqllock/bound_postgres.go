@@ -59,6 +59,10 @@ func (p postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 	case schema.String == "":
 		return nil, errors.New("no schema in the search_path exists")
 	}
+	connections, err := strconv.Atoi(settings["max_connections"])
+	if err != nil {
+		return nil, fmt.Errorf("max_connections is not understood: %w", err)
+	}
 	server := &boundServer{
 		version:    settings["server_version"],
 		identity:   `SELECT pg_backend_pid()::text`,
@@ -68,6 +72,7 @@ func (p postgres) examine(ctx context.Context, conn *sql.Conn, t tables) (*bound
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
 		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.fence() + `') END`,
 		draw:    `SELECT nextval('` + t.fence() + `')`,
+		leap:    postgresLeap(t.fence(), connections),
 		release: `SELECT pg_advisory_unlock($1)`,
 		readRow: t.expand(postgresNow, `SELECT token, holder, used <= {now} - `+sweepMillis+` FROM {bound} WHERE k = $1`),
 		now:     postgresNow,
@@ -117,10 +122,6 @@ func (postgres) list(marks []any) string {
 	}
 	return b.String()
 }
-
-// calibrate implements boundDialect. A sequence never goes back: it is written
-// before its numbers are handed out.
-func (postgres) calibrate(context.Context, *sql.Conn, *boundServer) (uint64, error) { return 0, nil }
 
 // claimRow implements rowLocker. Rows that are locked are skipped, because
 // not to wait for them is an error, which the server would write to its log.

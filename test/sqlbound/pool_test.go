@@ -99,6 +99,67 @@ func TestTokensSurviveCrash(t *testing.T) {
 	})
 }
 
+// TestTokensNotYetOnDisk: a token that was granted before the server had written the
+// sequence is not granted again after a crash.
+func TestTokensNotYetOnDisk(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		if d.dialect != sqllock.Postgres {
+			continue
+		}
+		// Nobody writes to the disk but those whose transactions end.
+		s := d.alone(sqllock.Session, servers.Run(t, d.kind, "-c", "wal_writer_delay=10s", "-c", "autovacuum=off"))
+		stores := []*sqllock.BoundStore{s.store(t, s.open(t)), s.store(t, s.open(t))}
+		last := uint64(0)
+		rises := func(store *sqllock.BoundStore) {
+			t.Helper()
+			grant := mustAcquire(t, store, request("x"))
+			if grant.Token <= last {
+				t.Errorf("token %d was granted after %d", grant.Token, last)
+			}
+			last = grant.Token
+			mustRelease(t, store, grant)
+		}
+		for range 2 {
+			for _, store := range stores {
+				rises(store)
+			}
+			tx, err := s.open(t).BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			order(t, tx, "SELECT nextval('dlock_fence') FROM generate_series(1, 100)")
+			for _, store := range stores {
+				rises(store)
+			}
+			if err := s.server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, store := range stores {
+			rises(store)
+		}
+	}
+}
+
+// TestNumbersAreKept: numbers are thrown away by the first who connects, and by nobody
+// while others draw tokens.
+func TestNumbersAreKept(t *testing.T) {
+	t.Parallel()
+	s := sessionOnPostgres(t)
+	store := s.store(t, s.open(t))
+	before := mustAcquire(t, store, request("x"))
+	for range 5 {
+		s.store(t, s.open(t))
+	}
+	if after := mustAcquire(t, store, request("y")); after.Token != before.Token+1 {
+		t.Errorf("token %d was granted after %d, and nothing but stores that were opened is between", after.Token, before.Token)
+	}
+}
+
 // TestTokensWithClockSetBack: they also rise if the server's clock was set back
 // before it was started again.
 func TestTokensWithClockSetBack(t *testing.T) {

@@ -63,12 +63,13 @@ var databases = []database{
 		dsn: func(addr, database string) string {
 			return "postgres://postgres@" + addr + "/" + database + "?sslmode=disable"
 		},
-		shared:  new(sharedServer),
-		kill:    "SELECT pg_terminate_backend(%s)",
-		others:  "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()",
-		room:    []string{"-c", "max_connections=600"},
-		short:   []string{"-c", "idle_in_transaction_session_timeout=700", "-c", "idle_session_timeout=700"},
-		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+		shared: new(sharedServer),
+		kill:   "SELECT pg_terminate_backend(%s)",
+		others: "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()",
+		room:   []string{"-c", "max_connections=600"},
+		short:  []string{"-c", "idle_in_transaction_session_timeout=700", "-c", "idle_session_timeout=700"},
+		// One that is shared is held by every store of the scheme session.
+		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
 		// It has one parameter, of eight bytes.
 		attempts: func(request []byte) bool { return bytes.Contains(request, []byte{0, 1, 0, 0, 0, 8}) },
 	},
