@@ -73,13 +73,13 @@ type boundServer struct {
 	// undoes them. Both are empty where that is not to be feared.
 	settings, restore []string
 
-	identity   string   // -> what the server calls the session
+	identity   string   // -> what the server calls the session, or readOnlySession
 	releaseAll []string // ends every lock of the session
 	look       string   // list of marks -> the numbers of those that are free, from 1
 
 	// Session:
-	acquire string   // mark -> token, or 0 or NULL if refused
-	draw    string   // -> token
+	acquire string   // mark -> token, 0 or NULL if refused, or readOnlyToken
+	draw    string   // -> token, or readOnlyToken
 	fence   string   // the name of what the tokens come from
 	leap    []string // makes tokens larger than all before; may be empty
 	release string   // mark
@@ -92,6 +92,13 @@ type boundServer struct {
 	now     string // the time in milliseconds
 	sweep   boundSweep
 }
+
+// What a server answers that has become read-only since the store was opened: its
+// locks keep nobody out any more.
+const (
+	readOnlySession = "0" // in place of what it calls the session
+	readOnlyToken   = -1
+)
 
 // boundFailure is what an error means.
 type boundFailure int

@@ -38,6 +38,14 @@ const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version'
 'idle_transaction_timeout', 'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout',
 'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections')`
 
+// A server that was the primary and becomes a replica is made read-only, and keeps
+// connections and their locks. So this is looked at whenever a lock is asked for or
+// looked after.
+const (
+	mysqlWritable = `CONCAT(@@global.read_only) IN ('0', 'OFF')` // whether it is a number or a word
+	mysqlSession  = `IF(` + mysqlWritable + `, CONNECTION_ID(), ` + readOnlySession + `)`
+)
+
 // examine implements boundExaminer.
 func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundServer, error) {
 	variables, err := readSettings(ctx, conn, mysqlVariables)
@@ -59,11 +67,11 @@ func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 	}
 	server := &boundServer{
 		version:    variables["version"],
-		identity:   `SELECT CONNECTION_ID()`,
+		identity:   `SELECT ` + mysqlSession,
 		releaseAll: []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
 		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1`,
-		acquire:    `SELECT IF(GET_LOCK(?, 0) = 1, ` + mysqlDraw + `, 0)`,
-		draw:       `SELECT ` + mysqlDraw,
+		acquire:    fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
+		draw:       fmt.Sprintf(`SELECT IF(%s, %s, %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
 		release:    `DO RELEASE_LOCK(?)`,
 		noWait:     `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
 		readRow:    t.expand(mysqlNow, `SELECT token, holder, used <= {now} - `+sweepMillis+` FROM {bound} WHERE k = ?`),
@@ -210,12 +218,15 @@ func (m mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, 
 		return "", err
 	}
 	var now uint64
-	lock := fmt.Sprintf(`SELECT token, CONNECTION_ID() FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, server.table, key.row)
+	lock := fmt.Sprintf(`SELECT token, %s FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, mysqlSession, server.table, key.row)
 	if err := conn.QueryRowContext(ctx, lock).Scan(&now, &id); err != nil {
 		return "", m.locked(err)
 	}
-	if now != token {
+	switch {
+	case now != token:
 		return "", errFaster
+	case id == readOnlySession:
+		return "", errReadOnly
 	}
 	return id, execAll(ctx, conn, []string{fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.mark)})
 }

@@ -21,7 +21,7 @@ import (
 //     is added to all numbers from then on, and kept in the same row.
 
 // mysqlDraw draws a number. The highest byte is the server's, and of no use.
-const mysqlDraw = `(UUID_SHORT() & 0xffffffffffffff)`
+const mysqlDraw = `CAST(UUID_SHORT() & 0xffffffffffffff AS SIGNED)`
 
 const (
 	// mysqlLeap is larger than the count of numbers that any server draws.

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -58,6 +59,9 @@ func (s *BoundStore) newShared(ctx context.Context, conn *sql.Conn) (*link, erro
 		return nil, err
 	}
 	err := conn.QueryRowContext(ctx, s.server.identity).Scan(&l.id)
+	if err == nil && l.id == readOnlySession {
+		err = errReadOnly
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +97,8 @@ func (s *BoundStore) takeSession(ctx context.Context, b *bond) error {
 	return s.perform(ctx, l, func() error {
 		token, err := l.take(b.key.mark)
 		switch {
+		case errors.Is(err, errReadOnly): // another connection may lead to another server
+			s.lose(l)
 		case err != nil:
 			s.undo(l, b.key)
 		case token == 0:
@@ -119,20 +125,27 @@ var uncancelled = context.Background()
 
 // take makes the attempt; a token of zero is a refusal.
 func (l *link) take(mark any) (token uint64, err error) {
-	var drawn sql.NullInt64
-	err = l.call(func(context.Context) error {
-		return l.acquire.QueryRowContext(uncancelled, mark).Scan(&drawn)
-	})
-	if err != nil || drawn.Int64 == 0 {
-		return 0, err
-	}
-	return uint64(drawn.Int64) + l.shift, nil
+	return l.drawn(func() *sql.Row { return l.acquire.QueryRowContext(uncancelled, mark) })
 }
 
 // token draws a token for a lock that the link has already.
 func (l *link) token() (token uint64, err error) {
-	err = l.call(func(context.Context) error { return l.draw.QueryRowContext(uncancelled).Scan(&token) })
-	return token + l.shift, err
+	return l.drawn(func() *sql.Row { return l.draw.QueryRowContext(uncancelled) })
+}
+
+// drawn sends a statement that answers with a token.
+func (l *link) drawn(send func() *sql.Row) (token uint64, err error) {
+	var answer sql.NullInt64
+	err = l.call(func(context.Context) error { return send().Scan(&answer) })
+	switch {
+	case err != nil:
+		return 0, err
+	case answer.Int64 == readOnlyToken:
+		return 0, errReadOnly
+	case answer.Int64 == 0:
+		return 0, nil
+	}
+	return uint64(answer.Int64) + l.shift, nil
 }
 
 // undo gives up what an attempt that failed may have taken. A link on which that

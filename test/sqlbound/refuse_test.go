@@ -85,6 +85,48 @@ func TestReadOnly(t *testing.T) {
 	})
 }
 
+// TestDemoted: a server that becomes read-only, as a primary does that is to be a
+// replica, grants nothing more, and those who hold a lock there lose it, although their
+// connections stay.
+func TestDemoted(t *testing.T) {
+	for _, d := range databases {
+		if d.dialect != sqllock.MySQL {
+			continue // PostgreSQL has to be started again for it, which ends all connections
+		}
+		for _, scheme := range schemes {
+			t.Run(scheme.String(), func(t *testing.T) {
+				t.Parallel()
+				s := d.alone(scheme, servers.Run(t, d.kind))
+				store, holder, idle := s.store(t, s.open(t)), s.store(t, s.open(t)), s.store(t, s.open(t))
+				mustRelease(t, store, mustAcquire(t, store, request("new"))) // so that there is a row
+				lost := make(chan struct{})
+				req := request("left alone")
+				req.Lost = func() { close(lost) }
+				mustAcquire(t, idle, req)
+				grant := mustAcquire(t, holder, request("x"))
+				if _, err := s.server.SQL(t.Context(), "SET GLOBAL read_only = 1"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := store.Acquire(t.Context(), request("new")); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "read-only") {
+					t.Errorf("Acquire from a server that is read-only now: %v", err)
+				}
+				if errs := holder.Renew(t.Context(), []driver.Grant{grant}); errs == nil || !errors.Is(errs[0], driver.ErrNotHeld) {
+					t.Errorf("Renew on a server that is read-only now: want ErrNotHeld, got: %v", errs)
+				}
+				select {
+				case <-lost:
+				case <-time.After(10 * time.Second):
+					t.Error("who holds a lock on a server that is read-only now is not told")
+				}
+				if _, err := s.server.SQL(t.Context(), "SET GLOBAL read_only = 0"); err != nil {
+					t.Fatal(err)
+				}
+				mustRelease(t, store, mustAcquire(t, store, request("new")))
+			})
+		}
+	}
+}
+
 // TestWithoutDDL: who may not create tables can use those that exist, and is
 // told what to do where there are none.
 func TestWithoutDDL(t *testing.T) {
