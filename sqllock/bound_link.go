@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -84,7 +83,7 @@ func (l *link) call(send func(context.Context) error) error {
 func (l *link) discard() {
 	l.dead.Store(true)
 	l.cancel()
-	_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+	_ = l.conn.Raw(endConn)
 	_ = l.conn.Close() // says that it is closed already
 }
 

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	dlock "github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver"
 )
 
 const (
@@ -120,7 +119,7 @@ func (l *listener) listen(ctx context.Context) error {
 	var failed error
 	_ = conn.Raw(func(driverConn any) error {
 		failed = l.receive(ctx, driverConn)
-		return driver.ErrBadConn
+		return endConn(driverConn)
 	})
 	cancel(failed)
 	work.Wait()
@@ -191,7 +190,7 @@ func (l *listener) shout(ctx context.Context) error {
 	defer cancel()
 	came := make(chan struct{})
 	l.mu.Lock()
-	l.echo, l.came = echoMark+dlock.NewOwner().Hex(), came
+	l.echo, l.came = echoMark+driver.NewOwner().Hex(), came
 	echo := l.echo
 	l.mu.Unlock()
 	if err := l.tell(l.channel, echo); err != nil {

@@ -2,14 +2,15 @@ package sqllock
 
 import (
 	"context"
+	"database/sql/driver"
 	"reflect"
 )
 
 // message is what somebody told.
 type message struct{ channel, payload string }
 
-// pgxConn is what is needed of a connection of pgx to listen on it. It can only
-// be had from the driver itself, which this package must not import: hence
+// pgxConn is what is needed of a connection of pgx to listen on it, and to close it.
+// It can only be had from the driver itself, which this package must not import: hence
 // reflection, and all of it is here.
 type pgxConn struct {
 	conn reflect.Value // a *pgx.Conn
@@ -51,6 +52,25 @@ func (c pgxConn) next(ctx context.Context) (message, error) {
 	}
 	told := reflect.Indirect(answer[0])
 	return message{told.FieldByName("Channel").String(), told.FieldByName("Payload").String()}, nil
+}
+
+// end closes the connection.
+func (c pgxConn) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	if end := c.conn.MethodByName("Close"); end.IsValid() && end.Type().NumIn() == 1 {
+		end.Call([]reflect.Value{reflect.ValueOf(ctx)}) // what it returns says that it was not closed in an orderly way
+	}
+}
+
+// endConn closes the connection beneath one of database/sql, for which it is used
+// inside of Raw. To call it bad closes it where database/sql opened it, but one that
+// came from a pool of pgx would go back there, with its session as it is.
+func endConn(driverConn any) error {
+	if pgx, ok := asPgx(driverConn); ok {
+		pgx.end()
+	}
+	return driver.ErrBadConn
 }
 
 // call calls a method that takes nothing and returns one value, if it is there.

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"testing"
 )
@@ -9,9 +10,12 @@ import (
 // The types are like those of pgx, as far as they matter.
 type (
 	likeStdlibConn struct{ conn *likePgxConn }
-	likePgxConn    struct{ err error }
-	likePgConn     struct{}
-	likeMessage    struct {
+	likePgxConn    struct {
+		err   error
+		ended bool
+	}
+	likePgConn  struct{}
+	likeMessage struct {
 		PID              uint32
 		Channel, Payload string
 	}
@@ -26,6 +30,11 @@ func (c *likePgxConn) WaitForNotification(context.Context) (*likeMessage, error)
 		return nil, c.err
 	}
 	return &likeMessage{7, "channel", "name"}, nil
+}
+
+func (c *likePgxConn) Close(context.Context) error {
+	c.ended = true
+	return nil
 }
 
 func (c *likePgConn) PID() uint32 { return 4711 }
@@ -44,13 +53,20 @@ func TestPgx(t *testing.T) {
 		t.Errorf("the message is %+v, %v", got, err)
 	}
 	broken := errors.New("the connection is gone")
-	conn, _ = asPgx(&likeStdlibConn{&likePgxConn{broken}})
+	conn, _ = asPgx(&likeStdlibConn{&likePgxConn{err: broken}})
 	if _, err := conn.next(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("waiting says %v, want %v", err, broken)
+	}
+	inner := &likePgxConn{}
+	if err := endConn(&likeStdlibConn{inner}); !errors.Is(err, driver.ErrBadConn) || !inner.ended {
+		t.Errorf("the connection is ended: %v, %v", inner.ended, err)
 	}
 	for _, other := range []any{otherConn{}, struct{}{}, 7} {
 		if _, ok := asPgx(other); ok {
 			t.Errorf("%T is taken for a connection of pgx", other)
+		}
+		if err := endConn(other); !errors.Is(err, driver.ErrBadConn) {
+			t.Errorf("%T is ended with %v, want ErrBadConn", other, err)
 		}
 	}
 }
