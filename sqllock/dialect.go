@@ -39,6 +39,8 @@ type profile struct {
 	tx       *sql.TxOptions // of transactions
 	begin    string         // begins a transaction, after that; may be empty
 	deaf     bool           // the driver ends a transaction whatever its context says
+	guard    string         // comes before a transaction, see Store.begin; may be empty
+	unguard  string         // comes after it
 	handover time.Duration  // see driver.Traits
 	take     takeFunc       // runs acquire or acquireFair
 	renew    renewFunc      // runs renew

@@ -26,12 +26,30 @@ const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UT
 func (m mysql) profile() profile {
 	return profile{
 		writers: serverSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
-		// Otherwise a transaction locks the gaps between rows as well, and
-		// those who insert into them deadlock.
-		tx:   &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+		guard: mysqlGuard, unguard: mysqlUnguard,
 		take: m.take, renew: m.renew, check: m.check, follow: func(*Store) changes { return unseen() },
 	}
 }
+
+// mysqlGuard makes the server end the connection of a process that is silent for
+// two seconds in the middle of a transaction. MariaDB, which reads the first
+// comment, has a timeout for that, by what the transaction has done so far; MySQL,
+// which reads the second, has one only for all silence.
+//
+// It also makes the next transaction READ COMMITTED, without a round trip of its
+// own. Otherwise it locks the gaps between rows as well, and those who insert into
+// them deadlock.
+const (
+	mysqlGuard = `SET /*M! @dlock_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = 2,
+	@dlock_idle_write = @@idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 2,
+	@dlock_idle_readonly = @@idle_readonly_transaction_timeout, SESSION idle_readonly_transaction_timeout = 2,
+	@@tx_isolation = 'READ-COMMITTED' */
+/*!80000 @dlock_idle = @@wait_timeout, SESSION wait_timeout = 2, @@transaction_isolation = 'READ-COMMITTED' */`
+	mysqlUnguard = `SET /*M! SESSION idle_transaction_timeout = @dlock_idle,
+	SESSION idle_write_transaction_timeout = @dlock_idle_write,
+	SESSION idle_readonly_transaction_timeout = @dlock_idle_readonly */
+/*!80000 SESSION wait_timeout = @dlock_idle */`
+)
 
 func (mysql) schema(t tables) []string {
 	return t.expandAll(mysqlNow, []string{

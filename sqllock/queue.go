@@ -154,9 +154,15 @@ func (s *Store) tryOnce(ctx context.Context, run runner, req *driver.Request, ow
 // driver begins. All statements use the context of the transaction: one that is
 // interrupted ends it, and none may run after it.
 func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
-	tx, err := s.db.BeginTx(ctx, s.profile.tx)
+	tx, release, err := s.begin(ctx)
 	if err != nil {
 		return err
+	}
+	finish := func(end func() error) error {
+		return s.finish(ctx, func() error {
+			defer release()
+			return end()
+		})
 	}
 	if s.profile.begin != "" {
 		_, err = tx.ExecContext(ctx, s.profile.begin)
@@ -165,10 +171,10 @@ func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
 		err = fn(s.within(tx))
 	}
 	if err != nil {
-		_ = s.finish(ctx, tx.Rollback) // the first error is the one that tells
+		_ = finish(tx.Rollback) // the first error is the one that tells
 		return err
 	}
-	if err := s.finish(ctx, tx.Commit); err != nil {
+	if err := finish(tx.Commit); err != nil {
 		return &unsureError{err}
 	}
 	return nil

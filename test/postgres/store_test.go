@@ -145,3 +145,9 @@ func TestPlaces(t *testing.T) {
 	t.Parallel()
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Places(t, database.URL(t, scheme)) })
 }
+
+// TestVanishedClient: a machine falls silent in the middle of a transaction.
+func TestVanishedClient(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.VanishedClient(t, database.URL(t, scheme)) })
+}
