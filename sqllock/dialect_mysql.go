@@ -103,10 +103,13 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		// A time in the future is one from before the clock stepped back.
 		longAgo = `(value <= {now} - ?1 OR value > {now})`
 		// Lists are UTF-8 whatever the connection's character set is.
-		json   = `JSON_TABLE(CONVERT(CAST(?1 AS BINARY) USING utf8mb4), '$[*]' COLUMNS (`
-		text   = ` VARCHAR(255) CHARACTER SET utf8mb4 PATH `
-		grants = json + `name` + text + `'$[0]', owner` + text + `'$[1]', token BIGINT PATH '$[2]', ttl BIGINT PATH '$[3]')) AS g
-	ON l.name = CAST(g.name AS BINARY)`
+		json = `JSON_TABLE(CONVERT(CAST(?1 AS BINARY) USING utf8mb4), '$[*]' COLUMNS (`
+		text = ` VARCHAR(255) CHARACTER SET utf8mb4 PATH `
+		// What a list is joined with is looked up row by row: where there are few
+		// rows the server would rather read them all, and lock them all.
+		eachLock = ` STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = `
+		grants   = json + `name` + text + `'$[0]', owner` + text + `'$[1]', token BIGINT PATH '$[2]', ttl BIGINT PATH '$[3]')) AS g` +
+			eachLock + `CAST(g.name AS BINARY)`
 		granted = `l.owner = CAST(g.owner AS BINARY) AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}`
 		waiters = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
 		names   = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
@@ -123,8 +126,8 @@ SELECT ?1, value, NULL, {now}, {now}, '' FROM {meta} WHERE ` + isFloor + ` LOCK 
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
 UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
 ORDER BY token DESC LIMIT 1`,
-		renew:   `UPDATE {locks} AS l JOIN ` + grants + ` SET l.expires = {now} + g.ttl WHERE ` + granted,
-		renewed: `SELECT l.name, l.owner FROM {locks} AS l JOIN ` + grants + ` WHERE ` + granted,
+		renew:   `UPDATE ` + grants + ` SET l.expires = {now} + g.ttl WHERE ` + granted,
+		renewed: `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted,
 		release: free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
 		pass: `UPDATE {locks} SET token = token + 1, owner = ?4, since = {now}, expires = {now} + ?5, holder = ?6
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
@@ -148,14 +151,14 @@ LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
 		publish: `INSERT INTO {queue} (name, owner, fair, expires)
 SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 0, {now} + ?2 FROM ` + waiters + `
 ON DUPLICATE KEY UPDATE expires = {now} + ?2`,
-		unpublish: `DELETE q FROM {queue} AS q JOIN ` + waiters + `
+		unpublish: `DELETE q FROM ` + waiters + ` STRAIGHT_JOIN {queue} AS q FORCE INDEX (waiter)
 	ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY) WHERE q.fair = 0`,
 		sweepDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE ` + isSwept,
 		claimSweep: `UPDATE {meta} SET value = {now} WHERE ` + isSwept + ` AND ` + longAgo,
 		sweepPage:  `SELECT name, token, expires <= {now} - ?3 FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2`,
 		floor:      `SELECT value FROM {meta} WHERE ` + isFloor,
 		raiseFloor: `UPDATE {meta} SET value = GREATEST(value, ?1) WHERE ` + isFloor,
-		sweepLocks: `DELETE l FROM {locks} AS l JOIN ` + names + ` ON l.name = CAST(n.name AS BINARY)
+		sweepLocks: `DELETE l FROM ` + names + eachLock + `CAST(n.name AS BINARY)
 WHERE l.expires <= {now} - ?2 AND l.token <= ?3`,
 		sweepQueue: `DELETE FROM {queue} WHERE expires <= {now} ORDER BY seq LIMIT ?1`,
 	}
