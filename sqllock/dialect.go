@@ -33,6 +33,7 @@ type Dialect interface {
 type profile struct {
 	writers  int            // how many write at once
 	readers  int            // how many read at once; zero: readers are counted as writers
+	renewers int            // how many more renew at once; zero: renewals share transactions with other writers
 	prepares bool           // the store prepares statements, and so learns whether the tables are there
 	inserts  bool           // acquire also inserts a row that is missing
 	atomic   bool           // several statements of one writer cost less in a transaction
@@ -61,6 +62,9 @@ type (
 // that listens. A pool keeps two that are idle by default; a third would be
 // opened and closed again and again.
 const serverSlots = 2
+
+// spareSlots is how many more are used for renewals, while all the others are.
+const spareSlots = 1
 
 // failure is what an error of the database means to the store.
 type failure struct {

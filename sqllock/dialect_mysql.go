@@ -25,7 +25,7 @@ const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UT
 
 func (m mysql) profile() profile {
 	return profile{
-		writers: serverSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
+		writers: serverSlots, renewers: spareSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
 		guard: mysqlGuard, unguard: mysqlUnguard,
 		take: m.take, renew: m.renew, check: m.check, follow: func(*Store) changes { return unseen() },
 	}

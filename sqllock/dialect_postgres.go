@@ -26,7 +26,7 @@ const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bi
 
 func (p postgres) profile() profile {
 	return profile{
-		writers: serverSlots, handover: time.Millisecond,
+		writers: serverSlots, renewers: spareSlots, handover: time.Millisecond,
 		// Each statement is right when it sees what was committed before it,
 		// whatever the program's own transactions need.
 		tx: &sql.TxOptions{Isolation: sql.LevelReadCommitted},

@@ -49,15 +49,40 @@ func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) (map[rowK
 	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
 	list := encode(rows)
 	var renewed map[rowKey]bool
-	// Those who want a lock can wait for those who have one.
-	err := s.together(ctx, "renew", &job{urgent: true, run: func(ctx context.Context, run runner) (err error) {
+	err := s.renewSoon(ctx, func(ctx context.Context, run runner) (err error) {
 		renewed, err = s.profile.renew(ctx, run, list, len(grants))
 		return err
-	}})
+	})
 	if err != nil {
 		return nil, err // renewed may be written yet
 	}
 	return renewed, nil
+}
+
+// renewSoon runs a renewal. Those who want a lock can wait for those who have one,
+// but not the other way round: they may be waiting for a row that somebody else
+// keeps locked. So a server has a connection to spare for renewals, if its others
+// are in use.
+func (s *Store) renewSoon(ctx context.Context, run func(context.Context, runner) error) error {
+	if s.profile.renewers == 0 {
+		return s.together(ctx, "renew", &job{urgent: true, run: run})
+	}
+	var slots chan struct{}
+	select {
+	case s.writing <- struct{}{}:
+		slots = s.writing
+	default:
+		select {
+		case s.writing <- struct{}{}:
+			slots = s.writing
+		case s.renewing <- struct{}{}:
+			slots = s.renewing
+		case <-ctx.Done():
+			return s.fail(ctx, "renew", ctx.Err())
+		}
+	}
+	defer func() { <-slots }()
+	return s.perform(ctx, "renew", func() error { return run(ctx, s.each()) })
 }
 
 // renewReturning is for databases that answer an update with its rows.

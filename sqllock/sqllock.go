@@ -14,10 +14,11 @@
 //	db, err := sql.Open("pgx", "postgres://app@db/app") // github.com/jackc/pgx/v5/stdlib
 //	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.Postgres})
 //
-// A store uses two of the pool's connections at most, however many wait. With
-// PostgreSQL those who wait are told by LISTEN, on a third, where the pool allows
-// three and no pooler is in between; otherwise one of the two looks for all of
-// them, every 2 ms while locks change hands, every 100 ms while none does.
+// A store uses two of the pool's connections at most, however many wait, and a
+// third to renew locks while both are busy, if the pool allows it. With PostgreSQL
+// those who wait are told by LISTEN, on one more, where the pool allows three and
+// no pooler is in between; otherwise one of the two looks for all of them, every
+// 2 ms while locks change hands, every 100 ms while none does.
 //
 // A lock is one row under its name. Time is the database's own, so the clocks
 // of its clients do not matter. With SQLite that is the wall clock of the
@@ -72,6 +73,7 @@ type Store struct {
 
 	writing  chan struct{} // holds one for each who writes
 	reading  chan struct{} // holds one for each who reads
+	renewing chan struct{} // holds one for each who renews while all writers are busy
 	backlog  backlog       // what waits to write
 	refused  nameSet       // names whose last attempt was refused
 	placed   placed        // owners whose place in a queue is young
@@ -110,6 +112,7 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 		queries:  opts.Dialect.statements(tables),
 		closing:  make(chan struct{}),
 		writing:  make(chan struct{}, profile.writers),
+		renewing: make(chan struct{}, profile.renewers),
 		watchers: newWatchers(),
 	}
 	s.reading = s.writing
@@ -168,6 +171,7 @@ func (s *Store) Close() error {
 	if s.reading != s.writing {
 		defer occupy(s.reading)()
 	}
+	defer occupy(s.renewing)()
 	return s.closeStatements()
 }
 

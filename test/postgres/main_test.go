@@ -28,6 +28,7 @@ var database = &sqlrig.Database{
 	Free:             `UPDATE dlock_locks SET owner = NULL WHERE name = $1`,
 	CountConnections: connections,
 	Statements:       statements,
+	Blocked:          `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`,
 	Kill:             kill,
 	CreateUser: func(ctx context.Context, admin *sql.DB, user, password string) error {
 		_, err := admin.ExecContext(ctx, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD '%s'`, user, password))

@@ -151,3 +151,9 @@ func TestVanishedClient(t *testing.T) {
 	t.Parallel()
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.VanishedClient(t, database.URL(t, scheme)) })
 }
+
+// TestRenewalsComeThrough: what waits to be written does not keep renewals waiting.
+func TestRenewalsComeThrough(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.RenewalsComeThrough(t, database.URL(t, scheme)) })
+}

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // PatientWriters checks that a process whose writes all wait, here because an
@@ -21,21 +23,7 @@ func (d *Database) PatientWriters(t *testing.T, raw string) {
 			t.Error(err)
 		}
 	})
-	grant, err := store.Acquire(Within(t), Request("locked"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Release(Within(t), grant); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := d.DB(t, raw).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var token int64
-	if err := tx.QueryRowContext(t.Context(), "SELECT token FROM dlock_locks WHERE name = 'locked' FOR UPDATE").Scan(&token); err != nil {
-		t.Fatal(err)
-	}
+	unlock := d.lockRows(t, raw, store, "locked")
 	// The first ones write each for itself, and have given up when the others, who
 	// have come meanwhile, write together.
 	const first, writers, limit = 2, 4, time.Second
@@ -58,8 +46,70 @@ func (d *Database) PatientWriters(t *testing.T, raw string) {
 	if used := processorTime(t) - before; used > limit/4 {
 		t.Errorf("%d writers that waited for %v used a processor for %v", writers, limit, used)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Error(err)
+	unlock()
+}
+
+// RenewalsComeThrough shows that a lock can be renewed while everything else that
+// the process writes waits for rows that somebody keeps locked.
+func (d *Database) RenewalsComeThrough(t *testing.T, raw string) {
+	t.Helper()
+	store := d.Opened(t, raw)
+	kept, err := store.Acquire(Within(t), Request("kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := []string{"x", "y"} // as many as write at once
+	unlock := d.lockRows(t, raw, store, wanted...)
+	admin := d.DB(t, raw)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer unlock()
+	for i, name := range wanted { // one after the other, or they would write together
+		all.Go(func() {
+			if _, err := store.Acquire(Within(t), Request(name)); err != nil {
+				t.Errorf("Acquire(%q) when its row is free again: %v", name, err)
+			}
+		})
+		Eventually(t, "a writer waits for a row", func() bool {
+			var n int
+			if err := admin.QueryRowContext(t.Context(), d.Blocked).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n == i+1
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if errs := store.Renew(ctx, []driver.Grant{kept}); errs != nil {
+		t.Errorf("Renew of a lock whose row nobody keeps locked: %v", errs[0])
+	}
+}
+
+// lockRows makes rows of locks that nobody has, and locks them as an administrator
+// might, until unlock is called.
+func (d *Database) lockRows(t *testing.T, raw string, store driver.Store, names ...string) (unlock func()) {
+	t.Helper()
+	tx, err := d.DB(t, raw).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		grant, err := store.Acquire(Within(t), Request(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Release(Within(t), grant); err != nil {
+			t.Fatal(err)
+		}
+		var token int64
+		if err := tx.QueryRowContext(t.Context(), "SELECT token FROM dlock_locks WHERE name = '"+name+"' FOR UPDATE").Scan(&token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -53,6 +53,9 @@ type Database struct {
 	CountConnections func(ctx context.Context, admin *sql.DB, user string) (int, error)
 	Statements       func(ctx context.Context, admin *sql.DB) (int64, error)
 
+	// Blocked counts the statements in the admin's database that wait for a row.
+	Blocked string
+
 	// Kill ends all connections to the admin's database but its own.
 	Kill func(ctx context.Context, admin *sql.DB) error
 
