@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // MySQL is MySQL 8 or MariaDB 10.6, or newer. It is tested with MariaDB and
@@ -192,14 +194,20 @@ func (mysql) renew(ctx context.Context, run runner, list string, n int) (map[row
 	return rowKeys(ctx, run, renewed, list)
 }
 
-// check refuses a server that cannot be written.
+// check refuses a server that cannot be written, and connections with settings
+// that cannot be used.
 func (mysql) check(ctx context.Context, db *sql.DB, _ tables) error {
-	var readOnly bool
-	if err := db.QueryRowContext(ctx, `SELECT @@global.read_only`).Scan(&readOnly); err != nil {
+	var readOnly, autocommit, safeUpdates bool
+	err := db.QueryRowContext(ctx, `SELECT @@global.read_only, @@autocommit, @@sql_safe_updates`).Scan(&readOnly, &autocommit, &safeUpdates)
+	switch {
+	case err != nil:
 		return err
-	}
-	if readOnly {
+	case readOnly:
 		return fmt.Errorf("%w: read_only is on, as it is on a replica; connect to the primary server", errReadOnly)
+	case !autocommit:
+		return fmt.Errorf("%w: autocommit is off, so that a lock would be granted and never committed; leave it on for the connections of the store", driver.ErrUnsupported)
+	case safeUpdates:
+		return fmt.Errorf("%w: sql_safe_updates is on, so that no lock could be renewed; leave it off for the connections of the store", driver.ErrUnsupported)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (s *Store) fail(ctx context.Context, op string, err error) error {
 		return driver.ErrClosed
 	case ctx.Err() != nil:
 		return fmt.Errorf("sqllock: %s: %w", op, context.Cause(ctx))
-	case errors.Is(err, errReadOnly):
+	case errors.Is(err, errReadOnly), errors.Is(err, driver.ErrUnsupported):
 		return fmt.Errorf("sqllock: %s: %w", op, err)
 	}
 	if explain := s.dialect.classify(err).explain; explain != "" {

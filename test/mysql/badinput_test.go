@@ -48,6 +48,16 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// TestUnfitSettings: what the store cannot work with is refused before a lock is granted.
+func TestUnfitSettings(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
+		raw := database.URL(t, scheme)
+		database.Refused(t, sqlrig.With(raw, "autocommit=0"), "autocommit is off")
+		database.Refused(t, sqlrig.With(raw, "sql_safe_updates=1"), "sql_safe_updates is on")
+	})
+}
+
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []string{"row", "version", "forupdate", "session"} {
@@ -91,6 +101,7 @@ func TestCommandWithBadInput(t *testing.T) {
 	sqlrig.CommandRefuses(t, map[string]command.Result{
 		"mysql://":                                         {Status: 64, Stderr: "database is missing"},
 		sqlrig.With(raw, "scheme=xyz"):                     {Status: 64, Stderr: "row, version, forupdate and session"},
+		sqlrig.With(raw, "autocommit=0"):                   {Status: 69, Stderr: "autocommit is off"},
 		sqlrig.With(raw, "table_prefix=a-b"):               {Status: 64, Stderr: "letters, digits and _"},
 		sqlrig.As(t, raw, "dlock", sqlrig.Canary):          {Status: 69, Stderr: "Access denied"},
 		"mysql://u:" + sqlrig.Canary + "@127.0.0.1:1/x":    {Status: 69, Stderr: "connection refused"},
