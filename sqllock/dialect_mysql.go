@@ -97,7 +97,10 @@ func (mysql) statements(t tables) (queries [statementCount]query) {
 	expires = {now} + ?3,
 	holder  = ?4
 WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 0 OR token = ?5)`
-		free    = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = ''`
+		// No empty text: MariaDB takes it for NULL in mode EMPTY_STRING_IS_NULL.
+		nobody  = `'{}'`
+		from    = `COALESCE(?1, x'00')`
+		free    = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = ` + nobody
 		held    = `owner IS NOT NULL AND expires > {now}`
 		head    = `FROM {queue} WHERE name = ?1 AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1`
 		isFloor = "`key` = 'floor'"
@@ -123,10 +126,10 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		// The floor's row is locked until the new row is committed: whoever
 		// raises the floor, before deleting rows, waits for that.
 		insertFree: `INSERT IGNORE INTO {locks} (name, token, owner, since, expires, holder)
-SELECT ?1, value, NULL, {now}, {now}, '' FROM {meta} WHERE ` + isFloor + ` LOCK IN SHARE MODE`,
+SELECT ?1, value, NULL, {now}, {now}, ` + nobody + ` FROM {meta} WHERE ` + isFloor + ` LOCK IN SHARE MODE`,
 		current: `SELECT token, COALESCE(owner <> ?2 AND expires > {now}, 0), holder, expires - {now} FROM {locks} WHERE name = ?1`,
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
-UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
+UNION ALL SELECT 0, ` + nobody + `, remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
 ORDER BY token DESC LIMIT 1`,
 		renew:   `UPDATE ` + grants + ` SET l.expires = {now} + g.ttl WHERE ` + granted,
 		renewed: `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted,
@@ -136,7 +139,7 @@ WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
 		breakLock: free + ` WHERE name = ?1 AND token = ?2 AND ` + held,
 		list: `SELECT name, token, holder, since, expires - {now},
 	(SELECT COUNT(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
-FROM {locks} AS l WHERE name >= ?1 AND ` + held + ` ORDER BY name LIMIT ?2`,
+FROM {locks} AS l WHERE name >= ` + from + ` AND ` + held + ` ORDER BY name LIMIT ?2`,
 		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
 ON DUPLICATE KEY UPDATE expires = {now} + ?3`,
 		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
@@ -157,7 +160,7 @@ ON DUPLICATE KEY UPDATE expires = {now} + ?2`,
 	ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY) WHERE q.fair = 0`,
 		sweepDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE ` + isSwept,
 		claimSweep: `UPDATE {meta} SET value = {now} WHERE ` + isSwept + ` AND ` + longAgo,
-		sweepPage:  `SELECT name, token, expires <= {now} - ?3 FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2`,
+		sweepPage:  `SELECT name, token, expires <= {now} - ?3 FROM {locks} WHERE name > ` + from + ` ORDER BY name LIMIT ?2`,
 		floor:      `SELECT value FROM {meta} WHERE ` + isFloor,
 		raiseFloor: `UPDATE {meta} SET value = GREATEST(value, ?1) WHERE ` + isFloor,
 		sweepLocks: `DELETE l FROM ` + names + eachLock + `CAST(n.name AS BINARY)

@@ -35,7 +35,7 @@ func TestRenewalAmongFewRows(t *testing.T) {
 
 func TestSweepAmongFewRows(t *testing.T) {
 	t.Parallel()
-	raw := database.URL(t)
+	raw := database.URL(t, emptyIsNull) // where the first name that is looked for is no empty one
 	admin := database.DB(t, raw)
 	tables, err := sqllock.Schema(sqllock.MySQL, "")
 	if err != nil {

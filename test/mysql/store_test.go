@@ -100,12 +100,16 @@ func TestNames(t *testing.T) {
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Names(t, database.URL(t, scheme)) })
 }
 
+// emptyIsNull is a mode of MariaDB in which an empty text is NULL.
+const emptyIsNull = "sql_mode=%27STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL%27"
+
 // TestDriverSettings: what an application sets for itself makes no difference.
 func TestDriverSettings(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []string{
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true", "multiStatements=true", "columnsWithAlias=true",
 		"collation=utf8mb4_unicode_ci", "charset=latin1", "sql_mode=%27ANSI%27", "sql_mode=%27%27", "time_zone=%27-08:00%27",
+		emptyIsNull,
 	} {
 		t.Run(settings, func(t *testing.T) {
 			t.Parallel()
