@@ -172,7 +172,14 @@ func (s *Store) Close() error {
 		defer occupy(s.reading)()
 	}
 	defer occupy(s.renewing)()
-	return s.closeStatements()
+	closed := make(chan error, 1)
+	go func() { closed <- s.closeStatements() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(backgroundLimit): // for the answer to a transaction that was left, see finish
+		return nil
+	}
 }
 
 // occupy takes all slots, when whoever used one is done, until leave is called.
