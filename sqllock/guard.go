@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 )
 
 // begin begins a transaction; release is to be called when it is over.
@@ -24,7 +23,7 @@ func (s *Store) begin(ctx context.Context) (tx *sql.Tx, release func(), err erro
 	}
 	release = func() {
 		if _, err := conn.ExecContext(ctx, s.profile.unguard); err != nil {
-			_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn }) // which closes it
+			_ = conn.Raw(endConn)
 		}
 		_ = conn.Close() // it may be closed already
 	}
