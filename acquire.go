@@ -47,7 +47,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 		return err
 	}
 	inner, cancel := context.WithCancelCause(lease.Context())
-	held := &leaseContext{inner, lease.hold}
+	held := &doContext{inner, lease.Context()}
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer func() { // also when fn panics
 		stop()
@@ -110,7 +110,7 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 	}
 	outer := c.innermost(ctx)
 	if h := outer.find(name); h != nil {
-		return h.reenter()
+		return h.reenter(ctx)
 	}
 	h := c.newHold(ctx, name, s, outer)
 	if err := h.acquire(ctx); err != nil {
@@ -226,6 +226,9 @@ func (h *hold) beginReported() error {
 // queue. The next one in this process comes after it, so that it does not find
 // the lock held by a ghost.
 func (h *hold) abandon(err error) {
+	if errors.Is(h.over(), ErrClosed) {
+		return // it had begun: who ended it gives it back
+	}
 	c := h.client
 	if !h.queues() && errors.Is(err, ErrHeld) {
 		h.leave()

@@ -71,6 +71,7 @@ func New(store driver.Store, opts *Options) *Client {
 	if c.limit <= 0 {
 		c.limit = DefaultRequestTimeout
 	}
+	c.limit = min(c.limit, driver.MaxTTL) // twice as long is a time, too
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -128,4 +129,38 @@ func TestCloseRacingWithEverything(t *testing.T) {
 			t.Fatalf("left: %+v", info)
 		}
 	}
+}
+
+// TestCloseWhileListing: whoever looks at what is held does not keep the client open.
+func TestCloseWhileListing(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		mustLock(t, c, t.Context(), "x")
+		mustLock(t, c, t.Context(), "y")
+		var seen []error
+		for _, err := range c.Locks(t.Context(), "") {
+			seen = append(seen, err)
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(seen) != 2 || seen[0] != nil || !errors.Is(seen[1], dlock.ErrClosed) {
+			t.Errorf("Locks, when the client is closed after the first: %v", seen)
+		}
+	})
+}
+
+// TestNoLimit: the longest time there is does not become one in the past.
+func TestNoLimit(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&place{Store: store}, &dlock.Options{RequestTimeout: math.MaxInt64})
+		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
+		mustLock(t, c, t.Context(), "x")
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		other := dlock.New(store, nil)
+		defer other.Close()
+		mustUnlock(t, mustLock(t, other, t.Context(), "x", dlock.WithWait(0)))
+	})
 }

@@ -9,6 +9,19 @@ type leaseContext struct {
 	hold *hold
 }
 
+// doContext is a context derived from a lease's, which it lets doubt before it answers.
+type doContext struct {
+	context.Context
+	held context.Context
+}
+
+func (c *doContext) Err() error {
+	if c.Context.Err() == nil {
+		_ = c.held.Err() // which ends this one too
+	}
+	return c.Context.Err()
+}
+
 // holdKey finds the innermost hold of a client in a context.
 type holdKey struct{ client *Client }
 

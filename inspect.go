@@ -22,12 +22,18 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 			yield(driver.Info{}, err)
 			return
 		}
-		defer c.life.end()
+		// What the caller does with it may take long, or be Close.
 		for info, err := range lister.List(ctx, prefix) {
+			c.life.end()
 			if !yield(info, err) {
 				return
 			}
+			if err := c.life.begin(); err != nil {
+				yield(driver.Info{}, err)
+				return
+			}
 		}
+		c.life.end()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // succeeds returns its own, also when it re-entered.
 type Lease struct {
 	hold   *hold
+	again  *reentry // nil for the first lease of a hold
 	unlock sync.Once
 	result error // of the unlock
 }
@@ -29,13 +30,19 @@ func (l *Lease) Token() uint64 { return l.hold.Grant.Token }
 // Context returns a context that is done with the cause [ErrLost] before the lease
 // is over, which is decided here and in time, even if the store cannot be reached,
 // or when a renewal finds that the lock is gone; and with [ErrReleased] when it was
-// unlocked. It has the values of the context that was given to Lock, but neither its deadline
-// nor its cancellation.
+// unlocked: that of a lease that re-entered with its own Unlock, the first one's with
+// the last. It has the values of the context that was given to Lock, but neither its
+// deadline nor its cancellation.
 //
 // Its Err looks at the clock, so that a program that was stopped for longer
 // than the lease lasts finds out before it does anything else. A context that
 // is derived from it does not: it ends a moment later, when the watchdog has run.
-func (l *Lease) Context() context.Context { return l.hold.context() }
+func (l *Lease) Context() context.Context {
+	if l.again != nil {
+		return l.again.context(l.hold)
+	}
+	return l.hold.context()
+}
 
 // Remaining returns for how long the lease will be believed in if no renewal
 // succeeds any more: the time after which its context is done. It is zero when
@@ -48,11 +55,17 @@ func (l *Lease) Remaining() time.Duration {
 }
 
 // Unlock gives the lock back. It works with a cancelled context, takes bounded
-// time, and may be called twice: the second call returns what the first did. If the lock was lost before, the error wraps
-// [ErrNotHeld]: somebody else may have held it meanwhile. If the store cannot be
-// reached, the error wraps [ErrUnreachable], and the lock expires by itself.
+// time, and may be called twice: the second call returns what the first did. If the
+// lock was lost before, the error wraps [ErrNotHeld]: somebody else may have held it
+// meanwhile. If the store cannot be reached, the error wraps [ErrUnreachable], and the
+// lock expires by itself.
 func (l *Lease) Unlock(ctx context.Context) error {
-	l.unlock.Do(func() { l.result = l.hold.unlock(ctx) })
+	l.unlock.Do(func() {
+		if l.again != nil {
+			l.again.end()
+		}
+		l.result = l.hold.unlock(ctx)
+	})
 	return l.result
 }
 

@@ -9,7 +9,7 @@ import (
 // Leases are the leases of one [Client.LockAll]. They are safe for concurrent use.
 type Leases struct {
 	leases    []*Lease        // in the order of their names
-	innermost *hold           // around which all others are
+	innermost *hold           // of those that were not re-entered; nil if all were
 	caller    context.Context // that LockAll was given
 
 	once sync.Once
@@ -71,7 +71,7 @@ func (l *Leases) Context() context.Context {
 // base is the context in which all names are found.
 func (l *Leases) base() context.Context {
 	if l.innermost == nil {
-		return context.WithoutCancel(l.caller) // every name was re-entered
+		return context.WithoutCancel(l.caller)
 	}
 	return l.innermost.context()
 }

@@ -51,7 +51,7 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 	inner := outer
 	for _, name := range names {
 		if h := outer.find(name); h != nil {
-			lease, err := h.reenter()
+			lease, err := h.reenter(ctx)
 			if err != nil {
 				return nil, errors.Join(err, set.undo())
 			}
@@ -67,8 +67,8 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 	}
 	for _, h := range fresh {
 		set.leases = append(set.leases, &h.first)
+		set.innermost = h
 	}
-	set.innermost = inner
 	slices.SortFunc(set.leases, byName)
 	return set, nil
 }

@@ -100,3 +100,95 @@ func TestLeaseContextReachesItsChildren(t *testing.T) {
 		_ = lease.Unlock(t.Context())
 	})
 }
+
+// Inside of a lock that was re-entered all are known that are held around it, and the
+// values of the context that it was given.
+func TestReentryKeepsWhatIsAround(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		type key struct{}
+		outer := mustLock(t, c, t.Context(), "x")
+		between := mustLock(t, c, outer.Context(), "y")
+		again := mustLock(t, c, context.WithValue(between.Context(), key{}, "here"), "x")
+		if got := again.Context().Value(key{}); got != "here" {
+			t.Errorf("the value of the context given is %v", got)
+		}
+		inside := mustLock(t, c, again.Context(), "y", dlock.WithWait(0))
+		for _, lease := range []*dlock.Lease{inside, again, between, outer} {
+			mustUnlock(t, lease)
+		}
+		err := c.Do(t.Context(), "x", func(ctx context.Context) error {
+			return c.Do(ctx, "y", func(ctx context.Context) error {
+				return c.Do(ctx, "x", func(ctx context.Context) error {
+					return c.Do(ctx, "y", func(context.Context) error { return nil }, dlock.WithWait(0))
+				})
+			})
+		})
+		if err != nil {
+			t.Errorf("Do inside of Do: %v", err)
+		}
+	})
+}
+
+// A lease that re-entered has a context of its own, which ends with it, or with the lock.
+func TestContextOfAReentry(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		outer := mustLock(t, c, t.Context(), "x", dlock.WithFixedTTL(time.Minute))
+		first, second := mustLock(t, c, outer.Context(), "x"), mustLock(t, c, outer.Context(), "x")
+		unseen := mustLock(t, c, outer.Context(), "x")
+		ended := first.Context()
+		mustUnlock(t, first)
+		mustUnlock(t, unseen)
+		for _, ctx := range []context.Context{ended, unseen.Context()} {
+			if ctx.Err() == nil || !errors.Is(context.Cause(ctx), dlock.ErrReleased) {
+				t.Errorf("the context of a re-entry that was unlocked: %v, %v", ctx.Err(), context.Cause(ctx))
+			}
+		}
+		if err := errors.Join(outer.Context().Err(), second.Context().Err()); err != nil {
+			t.Errorf("the others': %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		if ctx := second.Context(); ctx.Err() == nil || !errors.Is(context.Cause(ctx), dlock.ErrLost) {
+			t.Errorf("the context of a re-entry of a lock that was lost: %v, %v", ctx.Err(), context.Cause(ctx))
+		}
+		_, _ = second.Unlock(t.Context()), outer.Unlock(t.Context())
+		synctest.Wait()
+	})
+}
+
+// A set of which every name was re-entered ends with itself, not with what is around it.
+func TestSetOfReentries(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		outer := mustLock(t, c, t.Context(), "x")
+		between := mustLock(t, c, outer.Context(), "y")
+		lockAll := func() *dlock.Leases {
+			set, err := c.LockAll(between.Context(), []string{"x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return set
+		}
+		ended, goesOn := lockAll(), lockAll()
+		ctx, other := ended.Context(), goesOn.Context()
+		if err := ended.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), dlock.ErrReleased) {
+			t.Errorf("the context of a set that was unlocked: %v, %v", ctx.Err(), context.Cause(ctx))
+		}
+		mustUnlock(t, between)
+		synctest.Wait()
+		if other.Err() != nil {
+			t.Errorf("the context of a set ended with another lock: %v", context.Cause(other))
+		}
+		if err := goesOn.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		mustUnlock(t, outer)
+	})
+}
