@@ -36,7 +36,7 @@ func (mysql) boundSchema(t tables) []string {
 // mysqlVariables are what is asked of the server.
 const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'read_only', 'innodb_read_only', 'wait_timeout',
 'idle_transaction_timeout', 'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout',
-'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections')`
+'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections', 'autocommit')`
 
 // A server that was the primary and becomes a replica is made read-only, and keeps
 // connections and their locks. So this is looked at whenever a lock is asked for or
@@ -57,6 +57,9 @@ func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 			return nil, fmt.Errorf("%w: the server is read-only (%s is ON), so it is a replica or about to be one, and its locks keep nobody out elsewhere: connect to the primary",
 				driver.ErrUnsupported, name)
 		}
+	}
+	if variables["autocommit"] == "OFF" {
+		return nil, fmt.Errorf("%w: autocommit is off, so that what was written would never be committed; leave it on for the connections of the store", driver.ErrUnsupported)
 	}
 	if _, err := m.home(ctx, conn, ""); err != nil {
 		return nil, err

@@ -85,6 +85,19 @@ func TestReadOnly(t *testing.T) {
 	})
 }
 
+// TestAutocommitOff: connections that commit nothing by themselves are refused.
+func TestAutocommitOff(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		if s.dialect != sqllock.MySQL {
+			return // PostgreSQL has no such setting
+		}
+		_, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?autocommit=0", s.scheme)
+		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "autocommit is off") {
+			t.Errorf("autocommit=0: %v", err)
+		}
+	})
+}
+
 // TestDemoted: a server that becomes read-only, as a primary does that is to be a
 // replica, grants nothing more, and those who hold a lock there lose it, although their
 // connections stay.
