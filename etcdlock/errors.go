@@ -9,37 +9,40 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// lasting are the answers that trying again does not change, and what they mean.
-// After each of them nothing has happened.
-var lasting = []struct {
+// answers are those after which nothing has happened, and what they mean. Some of them
+// pass by themselves, so that it is worth to try again; the others last.
+var answers = []struct {
 	err     error
 	meaning string
+	passes  bool
 }{
-	{rpctypes.ErrNoSpace, "the server has no space left (alarm NOSPACE): compact and defragment it, raise its quota, then disarm the alarm"},
-	{rpctypes.ErrCorrupt, "the server found that its data is corrupt (alarm CORRUPT)"},
-	{rpctypes.ErrAuthFailed, "wrong user or password"},
-	{rpctypes.ErrUserEmpty, "the server wants a user and a password, or a client certificate"},
-	{rpctypes.ErrPermissionDenied, "the user lacks a permission: dlock needs to read and write all keys that begin with the prefix"},
-	{rpctypes.ErrInvalidAuthToken, "the server does not accept the token of the user any more"},
-	{rpctypes.ErrAuthOldRevision, "the permissions of the user have just changed"},
-	{rpctypes.ErrLeaseTTLTooLarge, "the TTL is longer than the server allows"},
-	{rpctypes.ErrRequestTooLarge, "the description of the holder is larger than the server allows"},
-	{rpctypes.ErrTooManyRequests, "the server is overloaded"},
-	{rpctypes.ErrNotCapable, "the server is too old"},
+	{err: rpctypes.ErrNoSpace, meaning: "the server has no space left (alarm NOSPACE): compact and defragment it, raise its quota, then disarm the alarm"},
+	{err: rpctypes.ErrCorrupt, meaning: "the server found that its data is corrupt (alarm CORRUPT)"},
+	{err: rpctypes.ErrAuthFailed, meaning: "wrong user or password"},
+	{err: rpctypes.ErrUserEmpty, meaning: "the server wants a user and a password, or a client certificate"},
+	{err: rpctypes.ErrPermissionDenied, meaning: "the user lacks a permission: dlock needs to read and write all keys that begin with the prefix"},
+	{err: rpctypes.ErrInvalidAuthToken, meaning: "the server does not accept the token of the user any more", passes: true},
+	{err: rpctypes.ErrAuthOldRevision, meaning: "the permissions of the user have just changed", passes: true},
+	{err: rpctypes.ErrLeaseTTLTooLarge, meaning: "the TTL is longer than the server allows"},
+	{err: rpctypes.ErrRequestTooLarge, meaning: "the description of the holder is larger than the server allows"},
+	{err: rpctypes.ErrTooManyRequests, meaning: "the server is overloaded", passes: true},
+	{err: rpctypes.ErrNotCapable, meaning: "the server is too old"},
 }
 
 // isCertain says that an error is an answer, after which nothing has happened and
 // nothing will.
 func isCertain(err error) bool {
-	if err == nil {
-		return false
-	}
-	for _, answer := range lasting {
-		if errors.Is(rpctypes.Error(err), answer.err) || errors.Is(err, answer.err) {
+	for _, answer := range answers {
+		if isAnswer(err, answer.err) {
 			return true
 		}
 	}
 	return false
+}
+
+// isAnswer says whether an error is that answer, as the client or as gRPC tells it.
+func isAnswer(err, answer error) bool {
+	return err != nil && (errors.Is(rpctypes.Error(err), answer) || errors.Is(err, answer))
 }
 
 // explain says what an error of the client means. It is not for the end of a
@@ -55,8 +58,12 @@ func (s *Store) explain(err error) error {
 }
 
 func explainError(err error) error {
-	for _, answer := range lasting {
-		if errors.Is(rpctypes.Error(err), answer.err) || errors.Is(err, answer.err) {
+	for _, answer := range answers {
+		switch {
+		case !isAnswer(err, answer.err):
+		case answer.passes:
+			return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, answer.meaning, err)
+		default:
 			return fmt.Errorf("etcdlock: %s: %w", answer.meaning, err)
 		}
 	}
