@@ -40,6 +40,11 @@ func isCertain(err error) bool {
 	return false
 }
 
+// lasts says that an error is an answer that trying again does not change.
+func lasts(err error) bool {
+	return isCertain(err) && !errors.Is(explainError(err), driver.ErrUnreachable)
+}
+
 // isAnswer says whether an error is that answer, as the client or as gRPC tells it.
 func isAnswer(err, answer error) bool {
 	return err != nil && (errors.Is(rpctypes.Error(err), answer) || errors.Is(err, answer))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -34,7 +35,8 @@ type Store struct {
 	status pb.MaintenanceClient
 	prefix string
 	clock  *clock.Clock
-	owned  io.Closer // a client that Close closes; nil if it is the caller's
+	stream atomic.Uint64 // in which watches are opened: see inStream
+	owned  io.Closer     // a client that Close closes; nil if it is the caller's
 
 	crew   *crew.Crew
 	ctx    context.Context // of all that goes on in the background

@@ -2,12 +2,14 @@ package etcdlock
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 )
 
 // topic is the watch of one name's queue, which all who wait for it share. Its
@@ -152,7 +154,7 @@ func (s *Store) follow(ctx context.Context, t *topic) {
 			s.fail(t, driver.ErrClosed)
 			return
 		}
-		if isCertain(err) && !t.isOpen() { // waiting does not change it
+		if lasts(err) && !t.isOpen() {
 			s.fail(t, s.explain(err))
 			return
 		}
@@ -165,12 +167,13 @@ func (s *Store) follow(ctx context.Context, t *topic) {
 
 // listen opens the watch and wakes, until it ends.
 func (s *Store) listen(ctx context.Context, t *topic) (err error) {
-	inner, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	stream := s.stream.Load()
+	inner, cancel := context.WithCancel(clientv3.WithRequireLeader(inStream(ctx, stream)))
 	defer cancel()
 	news := s.client.Watch(inner, s.queueOf(t.name), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
 	for reply := range news {
 		if err := reply.Err(); err != nil {
-			return refusalOf(err)
+			return s.ended(stream, err)
 		}
 		if reply.Created {
 			s.opened(t, reply.Header.Revision)
@@ -182,10 +185,26 @@ func (s *Store) listen(ctx context.Context, t *topic) (err error) {
 	return nil
 }
 
-// refusalOf finds the error that a server wraps into the reason why a watch ended.
-func refusalOf(err error) error {
-	if denied := rpctypes.ErrPermissionDenied; strings.Contains(err.Error(), denied.Error()) {
-		return denied
+// inStream makes the client open a watch in the stream with that number. It shares one
+// between all watches with the same metadata, for as long as any of them is open. The
+// user's token is that with which the stream was opened, and nobody uses it again, so
+// that it expires, and the server refuses all later watches in that stream.
+func inStream(ctx context.Context, number uint64) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "dlock-watches", strconv.FormatUint(number, 10))
+}
+
+// refusals are the answers to a watch that are about the user as the token of its stream
+// tells it, so that another stream may not be refused.
+var refusals = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty}
+
+// ended says why a watch in that stream ended: the server wraps a refusal into the reason.
+// After one, watches are opened in another stream.
+func (s *Store) ended(stream uint64, err error) error {
+	for _, refusal := range refusals {
+		if strings.Contains(err.Error(), refusal.Error()) {
+			s.stream.CompareAndSwap(stream, stream+1)
+			return refusal
+		}
 	}
 	return err
 }
