@@ -107,11 +107,12 @@ func (s *Store) guardAll(held map[int]*claim, errs []error) {
 // guard watches the node of a holder.
 func (s *Store) guard(c *claim, path string, token uint64) error {
 	s.mu.Lock()
-	s.watchedNodeLocked(path).owner = c
+	n := s.watchedNodeLocked(path)
 	s.mu.Unlock()
 	_, stat, _, err := s.conn.GetW(path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.forgetUnusedLocked(path)
 	mine := c.node != "" && c.path() == path && c.token == token
 	switch {
 	case errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) != token:
@@ -122,6 +123,8 @@ func (s *Store) guard(c *claim, path string, token uint64) error {
 	case err != nil:
 		return err
 	}
-	c.guarded = mine
+	if mine && s.watches[path] == n { // otherwise something has happened to it already
+		n.owner, c.guarded = c, true
+	}
 	return nil
 }

@@ -148,6 +148,15 @@ func (s *Store) unwatchLocked(c *claim, path string) {
 	delete(c.watching, path)
 	if n := s.watches[path]; n != nil {
 		delete(n.claims, c)
+		s.forgetUnusedLocked(path)
+	}
+}
+
+// forgetUnusedLocked forgets a node of which nobody is told and that nobody waits for.
+// Names are used once: it would stay for as long as the session.
+func (s *Store) forgetUnusedLocked(path string) {
+	if n := s.watches[path]; n != nil && !n.armed && n.owner == nil && len(n.claims) == 0 {
+		delete(s.watches, path)
 	}
 }
 
