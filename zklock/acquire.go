@@ -222,7 +222,7 @@ func (s *Store) own(c *claim, node string, session int64, token uint64, version 
 		return false
 	}
 	c.node, c.session, c.token, c.version, c.seen = node, session, token, version, seen
-	c.granted, c.leaving, c.guarded = false, false, false
+	c.granted, c.leaving, c.guarded = false, false, 0
 	c.at = position{}
 	return true
 }

@@ -32,7 +32,7 @@ type claim struct {
 	seen     clock.Instant // after which the node was there
 	granted  bool
 	leaving  bool          // the node is being removed
-	guarded  bool          // its removal by others would be noticed
+	guarded  uint64        // the connection in which its removal by others is told; zero if in none
 	queued   bool          // the place is kept without a watch
 	asked    time.Duration // the TTL that was asked for
 	deadline time.Time     // when the lock or the place expires

@@ -25,7 +25,7 @@ func (s *Store) handle(event zk.Event) {
 }
 
 // began takes note of a session, new or found again, and wakes everybody: something
-// may have been missed.
+// may have been missed. For the same reason holders look after their nodes again.
 func (s *Store) began(id int64) {
 	s.mu.Lock()
 	old := s.live
@@ -35,6 +35,7 @@ func (s *Store) began(id int64) {
 	}
 	s.mu.Lock()
 	s.live = id
+	s.connection++
 	waiters := s.waitersLocked()
 	watches := len(s.watches) > 0
 	s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *Store) vanishedLocked(c *claim) (lost func()) {
 	if c.granted && !c.leaving && c.node != "" {
 		lost, c.lost = c.lost, nil
 	}
-	c.node, c.granted, c.guarded = "", false, false
+	c.node, c.granted, c.guarded = "", false, 0
 	c.at = position{}
 	return lost
 }
@@ -107,7 +108,7 @@ func (s *Store) fire(event zk.Event) {
 	delete(s.watches, event.Path)
 	var lost func()
 	if c := n.owner; c != nil && c.node != "" && c.path() == event.Path {
-		c.guarded = false
+		c.guarded = 0
 		if event.Type == zk.EventNodeDeleted && !c.leaving {
 			lost = s.vanishedLocked(c)
 		}

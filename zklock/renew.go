@@ -11,7 +11,9 @@ import (
 
 // Renew implements driver.Store. The session is what is renewed, for all grants at
 // once. That a node was removed by somebody else is noticed by a watch, which the
-// first renewal of a grant sets.
+// first renewal of a grant sets. The first one on another connection looks again: the
+// client sets its watches anew, and a server that is asked late does not tell that a node
+// with the same name has taken the place of another.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) == 0 {
 		return nil
@@ -54,13 +56,24 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 }
 
 // confirmAll asks the leader for the session, and the server for nodes that are not
-// watched yet.
+// watched yet, both on the same connection.
 func (s *Store) confirmAll(held map[int]*claim, errs []error) error {
-	guarded := make(chan struct{})
-	go func() { s.guardAll(held, errs); close(guarded) }()
-	err := s.confirm()
-	<-guarded
-	return err
+	for {
+		before := s.currentConnection()
+		guarded := make(chan struct{})
+		go func() { s.guardAll(held, errs); close(guarded) }()
+		err := s.confirm()
+		<-guarded
+		if err != nil || s.currentConnection() == before {
+			return err
+		}
+	}
+}
+
+func (s *Store) currentConnection() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connection
 }
 
 // heldOf are the claims of the grants that are held, by their index.
@@ -90,7 +103,7 @@ func (s *Store) guardAll(held map[int]*claim, errs []error) {
 	places := make(chan struct{}, together)
 	for i, c := range held {
 		s.mu.Lock()
-		guarded, path, token := c.guarded, c.path(), c.token
+		guarded, path, token := c.guarded == s.connection, c.path(), c.token
 		s.mu.Unlock()
 		if guarded {
 			continue
@@ -107,7 +120,7 @@ func (s *Store) guardAll(held map[int]*claim, errs []error) {
 // guard watches the node of a holder.
 func (s *Store) guard(c *claim, path string, token uint64) error {
 	s.mu.Lock()
-	n := s.watchedNodeLocked(path)
+	n, connection := s.watchedNodeLocked(path), s.connection
 	s.mu.Unlock()
 	_, stat, _, err := s.conn.GetW(path)
 	s.mu.Lock()
@@ -124,7 +137,7 @@ func (s *Store) guard(c *claim, path string, token uint64) error {
 		return err
 	}
 	if mine && s.watches[path] == n { // otherwise something has happened to it already
-		n.owner, c.guarded = c, true
+		n.owner, c.guarded = c, connection
 	}
 	return nil
 }

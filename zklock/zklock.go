@@ -72,13 +72,14 @@ type Store struct {
 	cancel  context.CancelCauseFunc
 	once    sync.Once
 
-	mu      sync.Mutex
-	closed  bool
-	live    int64          // the session; zero if there is none
-	vouched vouched        // when the leader last knew it
-	work    sync.WaitGroup // whoever begins does so with mu
-	claims  map[claimKey]*claim
-	watches map[string]*watchedNode // by path
+	mu         sync.Mutex
+	closed     bool
+	live       int64          // the session; zero if there is none
+	connection uint64         // counts those that had a session
+	vouched    vouched        // when the leader last knew it
+	work       sync.WaitGroup // whoever begins does so with mu
+	claims     map[claimKey]*claim
+	watches    map[string]*watchedNode // by path
 }
 
 // idleWorkers is how many goroutines stay for the next calls.
