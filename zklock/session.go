@@ -20,6 +20,7 @@ import (
 type session struct {
 	conn    *zk.Conn
 	opts    *Options
+	closing <-chan struct{} // closed when Close begins
 	ended   <-chan zk.Event // closed when the client has ended
 	timeout atomic.Int64    // of the session: what was asked for, then what was granted
 
@@ -34,8 +35,8 @@ type session struct {
 	introduced bool
 }
 
-func (s *session) init(opts *Options) {
-	s.opts = opts
+func (s *session) init(opts *Options, closing <-chan struct{}) {
+	s.opts, s.closing = opts, closing
 	s.changed = make(chan struct{})
 	s.timeout.Store(int64(opts.Timeout))
 }
@@ -147,6 +148,8 @@ func (s *session) connected(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
+		case <-s.closing:
+			return driver.ErrClosed
 		case <-limit:
 			return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 		case <-ctx.Done():
@@ -187,6 +190,8 @@ func (s *session) persist(ctx context.Context, f func() error) error {
 		}
 		select {
 		case <-time.After(pause.Next()):
+		case <-s.closing:
+			return driver.ErrClosed
 		case <-ctx.Done():
 			return s.interrupted(ctx)
 		}

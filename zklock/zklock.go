@@ -120,7 +120,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 		watches: make(map[string]*watchedNode),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.session.init(&o)
+	s.session.init(&o, s.ctx.Done())
 	if err := s.connect(servers, o.TLS, s.handle); err != nil {
 		return nil, fmt.Errorf("zklock: %w", err)
 	}

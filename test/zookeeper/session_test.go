@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -304,5 +305,49 @@ func TestHandoverIsCheap(t *testing.T) {
 	}
 	if most := 5 * turns; n > most {
 		t.Errorf("%d requests for %d turns; want %d at most", n, turns, most)
+	}
+}
+
+// begun is a context that tells when somebody waits for its end.
+type begun struct {
+	context.Context
+	tell func()
+}
+
+func (b begun) Done() <-chan struct{} {
+	b.tell()
+	return b.Context.Done()
+}
+
+// TestCloseEndsCalls: a call that waits for a connection or for an answer is over when the
+// store is closed, and says that.
+func TestCloseEndsCalls(t *testing.T) {
+	t.Parallel()
+	silent, p := throughProxy(t, servers.Run(t, servers.ZooKeeper), "")
+	p.Hold(proxy.Replies)
+	for why, store := range map[string]*zklock.Store{
+		"nobody is there": open(t, "zookeeper://127.0.0.1:1"),
+		"nobody answers":  silent,
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			waits := make(chan struct{})
+			ctx := begun{t.Context(), sync.OnceFunc(func() { close(waits) })}
+			result := make(chan error, 1)
+			go func() {
+				_, err := store.Acquire(ctx, request("x"))
+				result <- err
+			}()
+			happens(t, waits, "the call")
+			if store == silent && !p.Held(proxy.Replies, limit) {
+				t.Fatal("nothing was asked")
+			}
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := happens(t, result, "its end"); !errors.Is(err, driver.ErrClosed) {
+				t.Errorf("Acquire: %v; want that the store is closed", err)
+			}
+		})
 	}
 }
