@@ -52,11 +52,9 @@ func (c *conn) flush() error { return c.bw.Flush() }
 // least half as far away is left as it is.
 const patience = 10 * time.Millisecond
 
-// await waits until there is something to read, for as long as the caller wants it.
-func (c *conn) await() error {
-	if c.in.Buffered() > 0 {
-		return nil
-	}
+// wait waits until there is more to read than now, for as long as the caller wants it.
+func (c *conn) wait() error {
+	here := c.in.Buffered()
 	for now := c.began; ; now = time.Now() {
 		if !now.Before(c.until) {
 			return os.ErrDeadlineExceeded
@@ -64,10 +62,10 @@ func (c *conn) await() error {
 		if left := c.reads.Sub(now); left < patience/2 || left > patience {
 			c.readUntil(now.Add(patience))
 		}
-		_, err := c.in.Peek(1)
+		_, err := c.in.Peek(here + 1)
 		switch {
 		case err == nil:
-			return c.awaitRest()
+			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case c.ctx.Err() != nil:
@@ -76,13 +74,34 @@ func (c *conn) await() error {
 	}
 }
 
-// awaitRest gives what is still on its way the time that the caller has.
-func (c *conn) awaitRest() error {
-	if here, _ := c.in.Peek(c.in.Buffered()); bytes.HasSuffix(here, []byte("\n")) {
-		return nil
+// readLine returns the next line, without its end. It is gone with the next read.
+func (c *conn) readLine() ([]byte, error) {
+	for {
+		here, _ := c.in.Peek(c.in.Buffered())
+		if end := bytes.IndexByte(here, '\n'); end >= 0 {
+			_, _ = c.in.Discard(end + 1)
+			return bytes.TrimSuffix(here[:end], []byte("\r")), nil
+		}
+		if err := c.wait(); err != nil {
+			return nil, err
+		}
 	}
-	c.readUntil(c.until)
-	return nil
+}
+
+// readBytes returns the next n bytes.
+func (c *conn) readBytes(n int) (string, error) {
+	var b strings.Builder
+	for b.Grow(n); b.Len() < n; {
+		if c.in.Buffered() == 0 {
+			if err := c.wait(); err != nil {
+				return "", err
+			}
+		}
+		here, _ := c.in.Peek(min(c.in.Buffered(), n-b.Len()))
+		b.Write(here)
+		_, _ = c.in.Discard(len(here))
+	}
+	return b.String(), nil
 }
 
 // A connection that is broken says so when it is used.
@@ -280,19 +299,16 @@ func (c *conn) stats(kind string) (map[string]string, error) {
 	}
 	stats := make(map[string]string)
 	for {
-		if err := c.await(); err != nil {
-			return nil, err
-		}
-		line, err := c.in.ReadString('\n')
+		line, err := c.readLine()
 		if err != nil {
 			return nil, err
 		}
-		fields := strings.SplitN(strings.TrimRight(line, "\r\n"), " ", 3)
+		fields := strings.SplitN(string(line), " ", 3)
 		switch {
 		case fields[0] == "END":
 			return stats, nil
 		case fields[0] != "STAT" || len(fields) < 2:
-			return nil, fmt.Errorf("%w: %q", errAnswer, strings.TrimSpace(line))
+			return nil, fmt.Errorf("%w: %q", errAnswer, line)
 		case len(fields) == 3:
 			stats[fields[1]] = fields[2]
 		}

@@ -1,10 +1,8 @@
 package memcachelock
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -89,14 +87,11 @@ func (a *answer) left() int64 {
 
 // read reads the next answer.
 func (c *conn) read() (a answer, err error) {
-	if err := c.await(); err != nil {
-		return a, err
-	}
-	line, err := c.in.ReadSlice('\n')
+	line, err := c.readLine()
 	if err != nil {
 		return a, err
 	}
-	text := string(bytes.TrimRight(line, "\r\n"))
+	text := string(line)
 	fields := strings.Fields(text)
 	if len(fields) == 0 {
 		return a, fmt.Errorf("%w: an empty line", errAnswer)
@@ -123,14 +118,11 @@ func (c *conn) readValue(fields []string) (string, error) {
 	if err != nil || n < 0 || n > maxValue {
 		return "", fmt.Errorf("%w: a value of length %q", errAnswer, fields[1])
 	}
-	value := make([]byte, n+2)
-	if c.in.Buffered() < len(value) { // await has seen the end of a line, and took it for all
-		c.readUntil(c.until)
-	}
-	if _, err := io.ReadFull(c.in, value); err != nil {
+	value, err := c.readBytes(n + len("\r\n"))
+	if err != nil {
 		return "", err
 	}
-	return string(value[:n]), nil
+	return value[:n], nil
 }
 
 // maxValue is more than any lock has.

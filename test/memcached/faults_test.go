@@ -265,16 +265,16 @@ func take(t *testing.T, store driver.Store, name string) driver.Grant {
 	return grant
 }
 
-// slowValues is a network on which a value comes later than the line before it. It
-// returns its address.
-func slowValues(t *testing.T, server string) string {
+// relay is a network before the server that passes every line of an answer on as it
+// likes. It returns its address.
+func relay(t *testing.T, server string, pass func(client io.Writer, line string)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	relay := func(client net.Conn) {
+	serve := func(client net.Conn) {
 		defer client.Close()
 		conn, err := net.Dial("tcp", server)
 		if err != nil {
@@ -288,10 +288,7 @@ func slowValues(t *testing.T, server string) string {
 			if err != nil {
 				return
 			}
-			_, _ = io.WriteString(client, line)
-			if strings.HasPrefix(line, "VA ") {
-				<-time.After(50 * time.Millisecond)
-			}
+			pass(client, line)
 		}
 	}
 	go func() {
@@ -300,7 +297,7 @@ func slowValues(t *testing.T, server string) string {
 			if err != nil {
 				return
 			}
-			go relay(client)
+			go serve(client)
 		}
 	}()
 	return listener.Addr().String()
@@ -311,10 +308,67 @@ func TestAnswerInPieces(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	grant := take(t, openNow(t, addr), "a")
-	slow := openNow(t, slowValues(t, addr))
+	slow := openNow(t, relay(t, addr, func(client io.Writer, line string) {
+		_, _ = io.WriteString(client, line)
+		if strings.HasPrefix(line, "VA ") {
+			<-time.After(50 * time.Millisecond)
+		}
+	}))
 	info, held, err := slow.(driver.Looker).Look(t.Context(), "a")
 	if err != nil || !held || info.Token != grant.Token {
 		t.Errorf("Look: %+v, held %v, %v; want token %d", info, held, err, grant.Token)
+	}
+}
+
+// TestHalfAnswer: a call whose answer does not come to its end is over when its context
+// is, and keeps nobody from closing the store.
+func TestHalfAnswer(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	take(t, openNow(t, addr), "a")
+	stats := func(line string) bool { return strings.HasPrefix(line, "STAT") || strings.HasPrefix(line, "END") }
+	for name, pass := range map[string]func(client io.Writer, line string){
+		"half a line": func(client io.Writer, line string) {
+			if !stats(line) {
+				line = line[:len(line)/2]
+			}
+			_, _ = io.WriteString(client, line)
+		},
+		"half a value": func(client io.Writer, line string) {
+			if !stats(line) && !strings.HasPrefix(line, "VA ") {
+				line = line[:len(line)/2]
+			}
+			_, _ = io.WriteString(client, line)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const timeout = time.Minute
+			store, err := memcachelock.New(relay(t, addr, pass), &memcachelock.Options{RestartDelay: -1, Timeout: timeout})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			if _, _, err := store.Look(ctx, "a"); !errors.Is(err, context.Canceled) {
+				t.Errorf("Look: %v; want that it was cancelled", err)
+			}
+			if took := time.Since(begin); took > timeout/2 {
+				t.Errorf("it was cancelled after 100 ms, and ended after %v", took)
+			}
+			begin = time.Now()
+			if _, err := store.Watch(t.Context(), driver.Request{Name: "a"}, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(200 * time.Millisecond) // so that it has asked
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(begin); took > timeout/2 {
+				t.Errorf("Close took %v", took)
+			}
+		})
 	}
 }
 
