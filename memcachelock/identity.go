@@ -16,8 +16,8 @@ const nameTTL = 24 * time.Hour
 
 // naming remembers the item with the server's name, if this store wrote it.
 type naming struct {
-	mu  sync.Mutex
-	cas uint64
+	mu   sync.Mutex
+	name string
 }
 
 // Identify implements driver.Identifier. A memcached has no name of its own, and what
@@ -35,7 +35,7 @@ func (s *Store) Identify(ctx context.Context) (name string, err error) {
 			if a.done() {
 				s.naming.mu.Lock()
 				defer s.naming.mu.Unlock()
-				s.naming.cas = a.cas()
+				s.naming.name = name
 				return nil
 			}
 			f, err := c.get(nameKey)
@@ -55,17 +55,22 @@ func (s *Store) Identify(ctx context.Context) (name string, err error) {
 // unnameLimit bounds what Close tells the server.
 const unnameLimit = 500 * time.Millisecond
 
-// unname deletes the name that this store gave, if it can be done.
+// unname deletes the name that this store gave, if it can be done. It looks first: a
+// server that has restarted since may have another name, under the same number.
 func (s *Store) unname() {
 	s.naming.mu.Lock()
 	defer s.naming.mu.Unlock()
-	if s.naming.cas == 0 {
+	if s.naming.name == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), unnameLimit)
 	defer cancel()
 	_ = s.pool.with(ctx, func(c *conn) error { // it expires otherwise
-		_, err := c.delete(nameKey, s.naming.cas)
+		f, err := c.get(nameKey)
+		if err != nil || f == nil || f.mark != s.naming.name {
+			return err
+		}
+		_, err = c.delete(nameKey, f.cas)
 		return err
 	})
 }

@@ -60,6 +60,37 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
+// TestNameOfAnother: a store that gave the server a name does not take the one away
+// that another gave it after a restart.
+func TestNameOfAnother(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached)
+	first, second := openNow(t, server.Addr()), openNow(t, server.Addr())
+	identify := func(store driver.Store) string {
+		t.Helper()
+		name, err := store.(driver.Identifier).Identify(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	identify(first)
+	if err := errors.Join(server.Kill(), server.Restart()); err != nil {
+		t.Fatal(err)
+	}
+	name := identify(second) // the first number of all, as before
+	eventually(t, "the first store has a connection again", func() bool {
+		_, _, err := first.(driver.Looker).Look(t.Context(), "a")
+		return err == nil
+	})
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now := identify(openNow(t, server.Addr())); now != name {
+		t.Errorf("the server's name is %s, and was %s", now, name)
+	}
+}
+
 func closeAll(stores []driver.Store) error {
 	var errs []error
 	for _, store := range stores {
