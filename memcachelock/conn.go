@@ -32,7 +32,7 @@ type conn struct {
 	// Until when reading and writing may wait, as the network was told.
 	reads, writes time.Time
 
-	// uptime is how long the server had been running when it was dialed, at least.
+	// uptime is how long the server said that it had been running when it was dialed.
 	uptime time.Duration
 	// started is when the server started, in microseconds by its clock. It is the
 	// same for all clients of that server.
@@ -335,5 +335,9 @@ func (c *conn) young(delay, ttl time.Duration) time.Duration {
 	case delay == 0:
 		delay = ttl
 	}
-	return max(0, delay+early-c.uptime-time.Since(c.dialed))
+	return max(0, delay+boast-c.uptime-time.Since(c.dialed))
 }
+
+// boast is how much older than it is a server may say to be: it begins at two seconds,
+// and counts the one in which it started.
+const boast = 3 * time.Second

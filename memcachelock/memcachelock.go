@@ -21,7 +21,8 @@ type Options struct {
 	// RestartDelay is how long a server that has just started gives no locks,
 	// because it does not know who held them before. Zero is as long as the TTL
 	// that is asked for, which is right if everybody uses the same TTL for a
-	// lock. Negative is not at all: then a restart breaks locks.
+	// lock. Negative is not at all: then a restart breaks locks. With less than a
+	// second a token may also be given again, if the server restarts twice in one.
 	RestartDelay time.Duration
 }
 

@@ -182,6 +182,51 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRestartAtOnce: however soon the server is back, it gives no lock before one that
+// nobody renews is over, and the tokens rise also with the shortest TTL.
+func TestRestartAtOnce(t *testing.T) {
+	t.Parallel()
+	restarted := func(t *testing.T, ttl time.Duration, times int) {
+		t.Helper()
+		server := servers.Run(t, servers.Memcached)
+		lock := func(opts *memcachelock.Options) *dlock.Lease {
+			t.Helper()
+			store, err := memcachelock.New(server.Addr(), opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := dlock.New(store, nil)
+			t.Cleanup(func() { _ = errors.Join(client.Close(), store.Close()) })
+			lease, err := client.Lock(t.Context(), "a", dlock.WithFixedTTL(ttl))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		for before := lock(&memcachelock.Options{RestartDelay: time.Second}); times > 0; times-- {
+			if err := errors.Join(server.Kill(), server.Restart()); err != nil {
+				t.Fatal(err)
+			}
+			after := lock(nil)
+			if before.Context().Err() == nil {
+				t.Error("two believe in the lock")
+			}
+			if after.Token() <= before.Token() {
+				t.Errorf("token %d after %d", after.Token(), before.Token())
+			}
+			before = after
+		}
+	}
+	t.Run("one holder", func(t *testing.T) {
+		t.Parallel()
+		restarted(t, 3*time.Second, 1)
+	})
+	t.Run("tokens", func(t *testing.T) {
+		t.Parallel()
+		restarted(t, time.Second, 2)
+	})
+}
+
 // TestNumbersBeginAgain: after a restart the lock of another owner may have the very
 // number that the first one's had. A release of the first does not touch it.
 func TestNumbersBeginAgain(t *testing.T) {
