@@ -3,7 +3,7 @@ package memcachelock
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -12,92 +12,71 @@ import (
 // handle is what a grant carries: how its item can be deleted in one step.
 type handle struct {
 	token uint64
-
-	mu   sync.Mutex
-	cas  uint64
-	sent time.Time // before it got that number
-}
-
-// is notes the number that the item got after that time.
-func (h *handle) is(cas uint64, sent time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.cas, h.sent = cas, sent
+	sent  time.Time     // before the lock was stored
+	cas   atomic.Uint64 // the number that it got; zero when it has another one
 }
 
 // known returns the number by which the item can be deleted over c, or zero. After a
 // restart the numbers begin again, and that one may be another's lock: but a
 // connection that is older than the number would not have survived it.
 func (h *handle) known(c *conn) uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if c.dialed.Before(h.sent) {
-		return h.cas
+		return h.cas.Load()
 	}
 	return 0
 }
 
 var errNoCAS = fmt.Errorf("%w: memcachelock: this memcached was started with -C and cannot compare", driver.ErrUnreachable)
 
-// Acquire makes one attempt, in one round trip unless the lock is held.
+// Acquire makes one attempt, in one round trip.
 //
 // The token is the time at which the server started, and the number of the item in
 // the order of all that it stored: less than the time of its next start, as
 // long as it stores less than a million items a second and its clock is not set
 // back.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.Grant, err error) {
-	err = s.call(ctx, func(c *conn) error {
+	err = s.call(ctx, func(c *conn) (err error) {
 		if left := c.young(s.delay, req.TTL); left > 0 {
 			return &driver.HeldError{Name: req.Name, Remaining: left,
 				Holder: driver.Holder{Note: "unknown, because memcached has just started"}}
 		}
-		for range attempts {
-			var err error
-			if grant, err = c.acquire(&req); err != nil || grant.Token != 0 {
-				return err
-			}
-		}
-		return &driver.HeldError{Name: req.Name} // those who have it come and go
+		grant, err = c.acquire(&req)
+		return err
 	})
 	return grant, err
 }
 
-// acquire tries once. The grant is zero if the lock was held, and then was not.
+// acquire stores the lock, and looks what is there then: only if that is what was
+// stored, it is granted, with the number that it has. A lock that the owner has already is
+// stored again.
 func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 	key, sent := keyOf(req.Name), c.began
-	c.writeAdd(key, markOf(req.Owner, 0, req.Holder), seconds(req.TTL))
-	a, err := c.ask()
-	switch {
-	case err != nil:
-		return driver.Grant{}, err
-	case !a.done():
-		return c.acquireHeld(key, req)
-	case a.cas() == 0:
-		return driver.Grant{}, errNoCAS
+	var token, cas uint64 // of the lock, if it is there and the owner's
+	for range attempts {
+		mark := markOf(req.Owner, token, req.Holder)
+		stored, f, err := c.put(key, mark, seconds(req.TTL), cas)
+		switch {
+		case f != nil && !f.mine(req.Owner): // it is held, also if there was no memory to try
+			return driver.Grant{}, c.held(req.Name, f)
+		case err != nil:
+			return driver.Grant{}, err
+		case f == nil: // whoever had it left, or it was forgotten just now
+			token, cas = 0, 0
+		case f.cas == 0:
+			return driver.Grant{}, errNoCAS
+		case stored && f.mark == mark:
+			return granted(req, f.token(c.started), f.cas, sent), nil
+		default:
+			token, cas = f.token(c.started), f.cas
+		}
 	}
-	return granted(req, c.started+a.cas(), a.cas(), sent), nil
+	return driver.Grant{}, &driver.HeldError{Name: req.Name} // those who have it come and go
 }
 
 func granted(req *driver.Request, token, cas uint64, sent time.Time) driver.Grant {
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL, Handle: &handle{token: token, cas: cas, sent: sent}}
-}
-
-// acquireHeld is for a lock that is held: by this owner, or by another one.
-func (c *conn) acquireHeld(key string, req *driver.Request) (driver.Grant, error) {
-	f, err := c.get(key)
-	switch {
-	case err != nil || f == nil:
-		return driver.Grant{}, err
-	case !f.mine(req.Owner):
-		return driver.Grant{}, c.held(req.Name, f)
-	}
-	token, sent := f.token(c.started), c.began
-	c.writeSwap(key, markOf(req.Owner, token, req.Holder), seconds(req.TTL), f.cas)
-	a, err := c.ask()
-	if err != nil || !a.done() {
-		return driver.Grant{}, err
-	}
-	return granted(req, token, a.cas(), sent), nil
+	h := &handle{token: token, sent: sent}
+	h.cas.Store(cas)
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL, Handle: h}
 }
 
 // held describes who has the lock. What another program wrote is its secret.
@@ -112,7 +91,7 @@ func (c *conn) held(name string, f *found) *driver.HeldError {
 	return held
 }
 
-// Release gives up a lock, in one round trip.
+// Release gives up a lock: in one round trip, unless it was renewed.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	key := keyOf(grant.Name)
 	err := s.call(ctx, func(c *conn) error {
@@ -135,7 +114,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 func (c *conn) delete(key string, cas uint64) (done bool, err error) {
 	c.writeDelete(key, cas)
 	a, err := c.ask()
-	return err == nil && a.done(), err
+	return a.done, err
 }
 
 // releaseFound looks first whose lock it is.

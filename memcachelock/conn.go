@@ -142,10 +142,31 @@ func (c *conn) ask() (answer, error) {
 func (c *conn) get(key string) (*found, error) {
 	c.writeGet(key, true)
 	a, err := c.ask()
-	if err != nil || !a.done() {
-		return nil, err
+	return a.found(), err
+}
+
+// put stores an item unless there is one; with a number, if the one that is there has
+// it. It returns in the same round trip the item that is there then, nil if there is none,
+// also if the server refused to store.
+func (c *conn) put(key, value string, seconds int64, cas uint64) (stored bool, f *found, err error) {
+	if len(value) > maxValue {
+		return false, nil, refusal("the description of the holder is too long")
 	}
-	return &found{mark: a.value, cas: a.cas(), left: a.left()}, nil
+	if cas == 0 {
+		c.writeAdd(key, value, seconds)
+	} else {
+		c.writeSwap(key, value, seconds, cas)
+	}
+	c.writeGet(key, true)
+	a, refused := c.ask()
+	if broken(refused) {
+		return false, nil, refused
+	}
+	item, err := c.read()
+	if err != nil {
+		return false, nil, err
+	}
+	return a.done, item.found(), refused
 }
 
 // pool keeps connections that nobody uses at the moment.

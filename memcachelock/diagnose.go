@@ -64,7 +64,7 @@ func checkPersistence(delay time.Duration) driver.Finding {
 }
 
 func checkEviction(stats, settings map[string]string) driver.Finding {
-	f := driver.Finding{Check: "eviction", Level: driver.LevelOK, Message: "the server refuses to store when it is full (-M), and evicts no lock; one that is renewed while it is full is lost"}
+	f := driver.Finding{Check: "eviction", Level: driver.LevelOK, Message: "the server refuses to store when it is full (-M), and evicts no lock; none can be renewed while it is full"}
 	if settings["evictions"] != "off" {
 		f.Level = driver.LevelWarning
 		f.Message = fmt.Sprintf("any lock can be evicted when the memory is full (%s items were so far). "+

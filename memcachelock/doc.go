@@ -15,8 +15,8 @@
 // A lock is one item under its name. It lasts up to three seconds longer than its
 // TTL, because memcached counts in whole seconds and may be early by one.
 //
-// The store talks to memcached 1.6 or newer, over connections of its own, by the meta
-// commands, which alone can delete an item only if nobody has changed it. There
+// The store talks to memcached 1.6 or newer, over connections of its own, and needs the
+// meta commands, which alone can delete an item only if nobody has changed it. There
 // must be no proxy in between that outlives the server: that a connection is older
 // than a lock is how the store knows that the server has not restarted since.
 package memcachelock

@@ -20,31 +20,29 @@ type naming struct {
 	name string
 }
 
+func (n *naming) gave(name string, mine bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if mine {
+		n.name = name
+	}
+}
+
 // Identify implements driver.Identifier. A memcached has no name of its own, and what
 // it tells of itself, two of them may have in common. So the first who asks gives it one,
 // at random, which ends with that store.
 func (s *Store) Identify(ctx context.Context) (name string, err error) {
 	err = s.call(ctx, func(c *conn) error {
 		for range attempts {
-			name = driver.NewOwner().Hex()
-			c.writeAdd(nameKey, name, seconds(nameTTL))
-			a, err := c.ask()
-			if err != nil {
-				return err
-			}
-			if a.done() {
-				s.naming.mu.Lock()
-				defer s.naming.mu.Unlock()
-				s.naming.name = name
-				return nil
-			}
-			f, err := c.get(nameKey)
-			if err != nil {
-				return err
-			}
-			if f != nil {
+			mine := driver.NewOwner().Hex()
+			_, f, err := c.put(nameKey, mine, seconds(nameTTL), 0)
+			switch {
+			case f != nil:
 				name = f.mark
+				s.naming.gave(name, name == mine)
 				return nil
+			case err != nil:
+				return err
 			}
 		}
 		return refusal("its name comes and goes")

@@ -21,6 +21,14 @@ type found struct {
 	left int64 // seconds until it expires; negative if it does not
 }
 
+// found is the item that the answer is, or nil.
+func (a *answer) found() *found {
+	if !a.done {
+		return nil
+	}
+	return &found{mark: a.value, cas: a.cas, left: a.left}
+}
+
 // mine says whether the item is that owner's lock.
 func (f *found) mine(owner driver.Owner) bool {
 	return strings.HasPrefix(f.mark, owner.Hex()+":")

@@ -1,38 +1,44 @@
 package memcachelock
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The meta commands that the store needs. Each is a request that is only written, and
+// The commands that the store needs. Each is a request that is only written, and
 // an answer that is only read, so that many can be under way at once.
+//
+// What is stored is stored by the classic commands. When memcached has no memory for an
+// item, or finds it too large, the meta command deletes what is under the key, also if it
+// was only to add: that would be the lock of somebody else.
 
 // writeAdd stores the item unless there is one.
-func (c *conn) writeAdd(key, value string, seconds int64) { c.writeSet(key, value, seconds, " ME") }
+func (c *conn) writeAdd(key, value string, seconds int64) {
+	c.writeStore("add ", key, value, seconds, 0)
+}
 
 // writeSwap stores the item if it has not been changed.
 func (c *conn) writeSwap(key, value string, seconds int64, cas uint64) {
-	c.writeSet(key, value, seconds, " C"+strconv.FormatUint(cas, 10))
+	c.writeStore("cas ", key, value, seconds, cas)
 }
 
-func (c *conn) writeSet(key, value string, seconds int64, how string) {
-	b := c.out[:0]
-	b = append(b, "ms "...)
-	b = append(b, key...)
+func (c *conn) writeStore(verb, key, value string, seconds int64, cas uint64) {
+	b := append(append(c.out[:0], verb...), key...)
+	b = append(b, " 0 "...)
+	b = strconv.AppendInt(b, seconds, 10)
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, int64(len(value)), 10)
-	b = append(b, how...)
-	b = append(b, " T"...)
-	b = strconv.AppendInt(b, seconds, 10)
-	b = append(b, " c\r\n"...)
-	b = append(b, value...)
+	if cas != 0 {
+		b = append(b, ' ')
+		b = strconv.AppendUint(b, cas, 10)
+	}
 	b = append(b, "\r\n"...)
-	c.write(b)
+	b = append(b, value...)
+	c.write(append(b, "\r\n"...))
 }
 
 // writeDelete deletes the item if it has not been changed.
@@ -51,78 +57,65 @@ func (c *conn) writeGet(key string, value bool) {
 	c.write(append(b, "\r\n"...))
 }
 
-// answer is what a meta command was answered.
+// answer is what a command was answered.
 type answer struct {
-	code  string // HD, VA, EN, NF, NS, EX
-	flags []string
-	value string
-}
-
-// done says that it was stored or deleted, or is there.
-func (a *answer) done() bool { return a.code == "HD" || a.code == "VA" }
-
-// cas is the number that the item has in the order of all that was ever stored.
-func (a *answer) cas() uint64 {
-	for _, flag := range a.flags {
-		if number, ok := strings.CutPrefix(flag, "c"); ok {
-			n, _ := strconv.ParseUint(number, 10, 64) // zero is refused by who asks
-			return n
-		}
-	}
-	return 0
-}
-
-// left is for how many seconds the item will be there; -1 for ever.
-func (a *answer) left() int64 {
-	for _, flag := range a.flags {
-		if number, ok := strings.CutPrefix(flag, "t"); ok {
-			n, err := strconv.ParseInt(number, 10, 64)
-			if err == nil {
-				return n
-			}
-		}
-	}
-	return -1
+	done    bool   // it was stored or deleted, or is there
+	changed bool   // it was not, because the item has another number
+	cas     uint64 // the number of the item in the order of all that was ever stored; zero is refused by who asks
+	left    int64  // for how many seconds the item will be there; -1 for ever
+	value   string
 }
 
 // read reads the next answer.
-func (c *conn) read() (a answer, err error) {
+func (c *conn) read() (answer, error) {
 	line, err := c.readLine()
 	if err != nil {
-		return a, err
+		return answer{}, err
 	}
-	text := string(line)
-	fields := strings.Fields(text)
-	if len(fields) == 0 {
-		return a, fmt.Errorf("%w: an empty line", errAnswer)
-	}
-	switch a.code = fields[0]; a.code {
-	case "HD", "EN", "NF", "NS", "EX":
-		a.flags = fields[1:]
+	code, rest, _ := bytes.Cut(line, []byte(" "))
+	switch string(code) {
+	case "HD", "STORED":
+		return answer{done: true}, nil
 	case "VA":
-		a.flags = fields[min(2, len(fields)):]
-		a.value, err = c.readValue(fields)
+		return c.readItem(rest)
+	case "EX", "EXISTS":
+		return answer{changed: true}, nil
+	case "EN", "NF", "NS", "NOT_STORED", "NOT_FOUND":
+		return answer{}, nil
 	case "SERVER_ERROR":
-		return a, refusal(strings.TrimPrefix(text, "SERVER_ERROR "))
-	default:
-		return a, fmt.Errorf("%w: %q", errAnswer, text)
+		return answer{}, refusal(string(rest))
 	}
-	return a, err
+	return answer{}, fmt.Errorf("%w: %q", errAnswer, line)
 }
 
-func (c *conn) readValue(fields []string) (string, error) {
-	if len(fields) < 2 {
-		return "", fmt.Errorf("%w: a value without a length", errAnswer)
-	}
-	n, err := strconv.Atoi(fields[1])
+// readItem reads an item whose line begins with its length.
+func (c *conn) readItem(line []byte) (answer, error) {
+	a := answer{done: true, left: -1}
+	length, flags, _ := bytes.Cut(line, []byte(" "))
+	n, err := strconv.Atoi(string(length))
 	if err != nil || n < 0 || n > maxValue {
-		return "", fmt.Errorf("%w: a value of length %q", errAnswer, fields[1])
+		return a, fmt.Errorf("%w: a value of length %q", errAnswer, length)
+	}
+	for len(flags) > 0 {
+		var flag []byte
+		flag, flags, _ = bytes.Cut(flags, []byte(" "))
+		switch {
+		case len(flag) == 0:
+		case flag[0] == 'c':
+			a.cas, err = strconv.ParseUint(string(flag[1:]), 10, 64)
+		case flag[0] == 't':
+			a.left, err = strconv.ParseInt(string(flag[1:]), 10, 64)
+		}
+		if err != nil {
+			return a, fmt.Errorf("%w: a value with %q", errAnswer, flag)
+		}
 	}
 	value, err := c.readBytes(n + len("\r\n"))
 	if err != nil {
-		return "", err
+		return a, err
 	}
-	return value[:n], nil
+	a.value = value[:n]
+	return a, nil
 }
 
 // maxValue is more than any lock has.

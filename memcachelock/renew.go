@@ -2,7 +2,6 @@ package memcachelock
 
 import (
 	"context"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -34,72 +33,49 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (c *conn) renew(grants []driver.Grant, errs []error) error {
-	all := make([]int, len(grants))
-	for i := range all {
-		all[i] = i
-	}
-	var swaps []int // those that are to be stored again
-	sent := time.Now()
-	err := c.look(grants, all, errs, func(i int, f *found) {
-		swaps = append(swaps, i)
-		c.writeSwap(keyOf(grants[i].Name), markOf(grants[i].Owner, grants[i].Token, f.holder()), seconds(grants[i].TTL), f.cas)
-	})
-	if err == nil {
-		err = c.flush()
-	}
-	if err != nil {
-		return err
-	}
-	refused, err := c.readSwaps(grants, swaps, errs, sent)
-	if err != nil || len(refused) == 0 {
-		return err
-	}
-	// What the server had no memory to store again, it has dropped.
-	return c.look(grants, refused, errs, func(int, *found) {})
-}
-
-// look says for which of the grants there is no lock, and does something for the others.
-func (c *conn) look(grants []driver.Grant, which []int, errs []error, there func(i int, f *found)) error {
-	for _, i := range which {
-		c.writeGet(keyOf(grants[i].Name), true)
+	for _, grant := range grants {
+		c.writeGet(keyOf(grant.Name), true)
 	}
 	if err := c.flush(); err != nil {
 		return err
 	}
-	for _, i := range which {
+	var swaps []int // those that are to be stored again
+	for i, grant := range grants {
 		a, err := c.read()
 		if err != nil {
 			return midway(err)
 		}
-		f := &found{mark: a.value, cas: a.cas()}
-		if !a.done() || !f.mine(grants[i].Owner) || f.token(c.started) != grants[i].Token {
+		f := a.found()
+		if f == nil || !f.mine(grant.Owner) || f.token(c.started) != grant.Token {
 			errs[i] = driver.ErrNotHeld
 			continue
 		}
-		there(i, f)
+		swaps = append(swaps, i)
+		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), seconds(grant.TTL), f.cas)
 	}
-	return nil
+	if err := c.flush(); err != nil {
+		return err
+	}
+	return c.readSwaps(grants, swaps, errs)
 }
 
-// readSwaps returns those that the server refused to store.
-func (c *conn) readSwaps(grants []driver.Grant, swaps []int, errs []error, sent time.Time) (refused []int, err error) {
+func (c *conn) readSwaps(grants []driver.Grant, swaps []int, errs []error) error {
 	for _, i := range swaps {
 		a, err := c.read()
 		switch {
-		case err != nil && broken(err):
-			return nil, err
-		case err != nil:
+		case broken(err):
+			return err
+		case err != nil: // the server refused to store it: it is there as it was
 			errs[i] = err
-			refused = append(refused, i)
-		case a.code == "EX": // somebody changed it just now: who, the next renewal tells
+		case a.changed: // somebody changed it just now: who, the next renewal tells
 			errs[i] = refusal("the lock was changed meanwhile")
-		case !a.done():
+		case !a.done:
 			errs[i] = driver.ErrNotHeld
 		default:
 			if h, ok := grants[i].Handle.(*handle); ok {
-				h.is(a.cas(), sent)
+				h.cas.Store(0)
 			}
 		}
 	}
-	return refused, nil
+	return nil
 }

@@ -137,7 +137,7 @@ func (c *conn) free(names []string) (free []string, err error) {
 		if err != nil {
 			return nil, midway(err)
 		}
-		if !a.done() {
+		if !a.done {
 			free = append(free, name)
 		}
 	}

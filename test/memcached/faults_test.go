@@ -98,39 +98,79 @@ func TestServerForgets(t *testing.T) {
 	faults.RunEach(t, onServer("-m", "2"), faults.Evicted)
 }
 
+// full is the error of a server that has no memory left.
+func full(err error) bool {
+	return errors.Is(err, driver.ErrUnreachable) && strings.Contains(err.Error(), "memory")
+}
+
 // TestFull: who asks a full server that evicts nothing is told so, and gets nothing. A
-// lock that is held is lost when it is renewed, because memcached drops what it has no
-// memory to change: its holder is told.
+// lock that is held stays: it cannot be renewed, and is lost in time if there is no memory
+// until then.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	r := onServer("-m", "2", "-M")(t)
-	store, err := open(r.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	acquire := func(name string) (driver.Grant, error) {
-		return store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
-	}
-	held, err := acquire("held")
+	store := openNow(t, r.Addr)
+	held := take(t, store, "held")
+	client := dlock.New(store, nil)
+	defer client.Close()
+	short, err := client.Lock(t.Context(), "short", dlock.WithTTL(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	full := func(err error) bool {
-		return errors.Is(err, driver.ErrUnreachable) && strings.Contains(err.Error(), "memory")
+	other := openNow(t, r.Addr)
+	ask := func(name string) error {
+		_, err := other.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+		return err
 	}
-	if _, err := acquire("refused"); !full(err) {
+	if err := ask("refused"); !full(err) {
 		t.Errorf("Acquire on a full server: %v; want that it is out of memory", err)
 	}
 	if _, taken, err := store.(driver.Looker).Look(t.Context(), "refused"); taken || err != nil {
 		t.Errorf("after an Acquire that failed: held %v, %v", taken, err)
 	}
-	// The server drops what it has no memory to store again.
-	if errs := store.Renew(t.Context(), []driver.Grant{held}); errs == nil || !errors.Is(errs[0], driver.ErrNotHeld) {
-		t.Errorf("Renew on a full server: %v; want ErrNotHeld", errs)
+	for range 2 { // the first must not delete what the second finds
+		if err := ask("held"); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("Acquire of what is held, on a full server: %v; want ErrHeld", err)
+		}
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{held}); errs == nil || !full(errs[0]) {
+		t.Errorf("Renew on a full server: %v; want that it is out of memory", errs)
+	}
+	if err := store.Release(t.Context(), held); err != nil {
+		t.Errorf("Release on a full server: %v", err)
+	}
+	<-short.Context().Done()
+	if err := ask("short"); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire when a lease that could not be renewed is over: %v; want that it is still held", err)
+	}
+}
+
+// TestTooLarge: who asks with a description that the server has no room for gets nothing,
+// and takes nothing away.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	store := openNow(t, servers.Run(t, servers.Memcached, "-I", "512k").Addr())
+	ask := func(size int) error {
+		_, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute,
+			Holder: driver.Holder{Note: strings.Repeat("x", size)}})
+		return err
+	}
+	for size, want := range map[int]string{600_000: "too large", 2_000_000: "too long"} {
+		if err := ask(size); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Acquire with a note of %d bytes: %.200v; want that it is %s", size, err, want)
+		}
+	}
+	held := take(t, store, "a")
+	for range 2 { // the first must not delete what the second finds
+		if err := ask(600_000); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("Acquire of what is held, with a long note: %.200v; want ErrHeld", err)
+		}
+	}
+	if err := store.Release(t.Context(), held); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -417,7 +457,8 @@ func TestHalfAnswer(t *testing.T) {
 	}
 }
 
-// TestFirstPair: on a connection that is new a pair is two requests, as on others.
+// TestFirstPair: on a connection that is new a pair is two round trips, as on others: the
+// item is read when it is stored, and not again before it is deleted.
 func TestFirstPair(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
@@ -425,7 +466,7 @@ func TestFirstPair(t *testing.T) {
 	if err := store.Release(t.Context(), take(t, store, "a")); err != nil {
 		t.Fatal(err)
 	}
-	if n := stat(t, addr, "cmd_get"); n != 0 {
-		t.Errorf("the item was read %d times before it was deleted", n)
+	if n := stat(t, addr, "cmd_get"); n != 1 {
+		t.Errorf("the item was read %d times; want once", n)
 	}
 }
