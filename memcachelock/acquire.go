@@ -48,27 +48,36 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.G
 
 // acquire stores the lock, and looks what is there then: only if that is what was
 // stored, it is granted, with the number that it has. A lock that the owner has already is
-// stored again.
+// stored again, and so is one that would end too soon.
 func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
-	key, sent := keyOf(req.Name), c.began
+	key, now := keyOf(req.Name), c.began
 	var token, cas uint64 // of the lock, if it is there and the owner's
 	for range attempts {
-		mark := markOf(req.Owner, token, req.Holder)
-		stored, f, err := c.put(key, mark, seconds(req.TTL), cas)
+		mark, end := markOf(req.Owner, token, req.Holder), c.clock.end(now, req.TTL)
+		stored, f, err := c.put(key, mark, end, cas)
+		if stored && f != nil && f.mark == mark {
+			c.clock.hear(end-f.left, now)
+		}
 		switch {
 		case f != nil && !f.mine(req.Owner): // it is held, also if there was no memory to try
 			return driver.Grant{}, c.held(req.Name, f)
 		case err != nil:
 			return driver.Grant{}, err
-		case f == nil: // whoever had it left, or it was forgotten just now
+		case f == nil && stored: // it was forgotten just now, or over before it was there
+			token, cas = 0, 0
+			if _, _, err := c.askTime(); err != nil {
+				return driver.Grant{}, err
+			}
+		case f == nil: // whoever had it left
 			token, cas = 0, 0
 		case f.cas == 0:
 			return driver.Grant{}, errNoCAS
-		case stored && f.mark == mark:
-			return granted(req, f.token(c.started), f.cas, sent), nil
+		case stored && f.mark == mark && end >= c.clock.end(now, req.TTL):
+			return granted(req, f.token(c.started), f.cas, now), nil
 		default:
 			token, cas = f.token(c.started), f.cas
 		}
+		now = time.Now()
 	}
 	return driver.Grant{}, &driver.HeldError{Name: req.Name} // those who have it come and go
 }

@@ -32,6 +32,7 @@ type conn struct {
 	// Until when reading and writing may wait, as the network was told.
 	reads, writes time.Time
 
+	clock clock
 	// uptime is how long the server said that it had been running when it was dialed.
 	uptime time.Duration
 	// started is when the server started, in microseconds by its clock. It is the
@@ -148,14 +149,14 @@ func (c *conn) get(key string) (*found, error) {
 // put stores an item unless there is one; with a number, if the one that is there has
 // it. It returns in the same round trip the item that is there then, nil if there is none,
 // also if the server refused to store.
-func (c *conn) put(key, value string, seconds int64, cas uint64) (stored bool, f *found, err error) {
+func (c *conn) put(key, value string, end int64, cas uint64) (stored bool, f *found, err error) {
 	if len(value) > maxValue {
 		return false, nil, refusal("the description of the holder is too long")
 	}
 	if cas == 0 {
-		c.writeAdd(key, value, seconds)
+		c.writeAdd(key, value, end)
 	} else {
-		c.writeSwap(key, value, seconds, cas)
+		c.writeSwap(key, value, end, cas)
 	}
 	c.writeGet(key, true)
 	a, refused := c.ask()
@@ -252,6 +253,10 @@ func (p *pool) take(ctx context.Context, now time.Time) (*conn, error) {
 		c := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
+		if now.Sub(c.dialed) > lifetime {
+			_ = c.net.Close()
+			continue
+		}
 		if now.Sub(c.used) < trusted {
 			return c, nil
 		}
@@ -266,6 +271,10 @@ func (p *pool) take(ctx context.Context, now time.Time) (*conn, error) {
 // trusted is how long a connection that worked is not looked at before it is used
 // again.
 const trusted = 100 * time.Millisecond
+
+// lifetime is how long a connection is used. Its clock is only ever set forward, and where
+// this machine's runs faster than the server's, it would be ahead of that in the end.
+const lifetime = 5 * time.Minute
 
 func (p *pool) put(c *conn) {
 	c.used = c.began
@@ -297,11 +306,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	}
 	c := &conn{net: n, in: bufio.NewReader(n), bw: bufio.NewWriter(n)}
 	c.limit(ctx, time.Now(), p.timeout)
-	stats, err := c.stats("")
-	if err == nil {
-		c.started, c.uptime, err = started(stats)
-		c.dialed = time.Now()
-	}
+	now, uptime, err := c.askTime()
 	if err != nil {
 		_ = n.Close()
 		if errors.Is(err, driver.ErrUnreachable) {
@@ -309,7 +314,31 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		}
 		return nil, fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
 	}
+	c.dialed = time.Now()
+	c.started, c.uptime = uint64(now-uptime)*1_000_000, time.Duration(uptime)*time.Second
 	return c, nil
+}
+
+// prompt is how fast an answer is that tells the time. When another was given, nobody
+// knows: it is asked for again, but not for ever on a slow network.
+const prompt = 500 * time.Millisecond
+
+// askTime asks the server for its time, and for how long it is running.
+func (c *conn) askTime() (now, uptime int64, err error) {
+	for try := 1; ; try++ {
+		asked := time.Now()
+		stats, err := c.stats("")
+		if err != nil {
+			return 0, 0, err
+		}
+		if now, uptime, err = times(stats); err != nil {
+			return 0, 0, err
+		}
+		if time.Since(asked) < prompt || try == attempts {
+			c.clock.hear(now, asked)
+			return now, uptime, nil
+		}
+	}
 }
 
 // stats asks for the server's figures: all, or those of a kind.
@@ -336,15 +365,15 @@ func (c *conn) stats(kind string) (map[string]string, error) {
 	}
 }
 
-// started is when the server started, and how long ago. The figures are counted by one
-// clock of the server, so that their difference is always the same.
-func started(stats map[string]string) (at uint64, ago time.Duration, err error) {
-	now, err := strconv.ParseInt(stats["time"], 10, 64)
+// times are the server's time, and for how long it is running, in seconds. They are counted
+// by one clock, so that their difference is always the same.
+func times(stats map[string]string) (now, uptime int64, err error) {
+	now, err = strconv.ParseInt(stats["time"], 10, 64)
 	uptime, err2 := strconv.ParseInt(stats["uptime"], 10, 64)
-	if err != nil || err2 != nil || now <= uptime || uptime < 0 {
+	if err != nil || err2 != nil || now-uptime <= int64(maxTTL/time.Second) || uptime < 0 {
 		return 0, 0, fmt.Errorf("%w: it does not tell its time", errAnswer)
 	}
-	return uint64(now-uptime) * 1_000_000, time.Duration(uptime) * time.Second, nil
+	return now, uptime, nil
 }
 
 // young returns for how long the server is too young to give a lock, zero if it is

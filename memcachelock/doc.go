@@ -12,8 +12,8 @@
 // It also forgets everything when it restarts. A server that has been running for
 // less than the TTL therefore gives no lock: see Options.RestartDelay.
 //
-// A lock is one item under its name. It lasts up to three seconds longer than its
-// TTL, because memcached counts in whole seconds and may be early by one.
+// A lock is one item under its name. It lasts up to five seconds longer than its
+// TTL, because memcached counts in whole seconds, and its clock may be late by two.
 //
 // The store talks to memcached 1.6 or newer, over connections of its own, and needs the
 // meta commands, which alone can delete an item only if nobody has changed it. There

@@ -35,7 +35,7 @@ func (s *Store) Identify(ctx context.Context) (name string, err error) {
 	err = s.call(ctx, func(c *conn) error {
 		for range attempts {
 			mine := driver.NewOwner().Hex()
-			_, f, err := c.put(nameKey, mine, seconds(nameTTL), 0)
+			_, f, err := c.put(nameKey, mine, c.clock.end(c.began, nameTTL), 0)
 			switch {
 			case f != nil:
 				name = f.mark

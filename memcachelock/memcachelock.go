@@ -72,7 +72,7 @@ func (s *Store) Traits() driver.Traits {
 		Handover:      pollInterval / 2,
 		MinTTL:        time.Second,
 		MaxTTL:        maxTTL,
-		Granularity:   3 * time.Second, // see seconds
+		Granularity:   5 * time.Second, // what clock.end adds, a second until it is noticed, and half of one for the network
 	}
 }
 
@@ -117,15 +117,6 @@ func (s *Store) call(ctx context.Context, fn func(*conn) error) error {
 	return err
 }
 
-const (
-	// maxTTL is what memcached takes for a time span. What is longer it takes for
-	// a date.
-	maxTTL = 30*24*time.Hour - time.Minute
-	// early is how much too early memcached may end an item.
-	early = time.Second
-)
-
-// seconds is a TTL as memcached counts it: never too short.
-func seconds(ttl time.Duration) int64 {
-	return int64((ttl + early + time.Second - 1) / time.Second)
-}
+// maxTTL is more than anybody needs. What is longer by a minute some of memcached's
+// commands take for a date.
+const maxTTL = 30*24*time.Hour - time.Minute

@@ -16,20 +16,20 @@ import (
 // item, or finds it too large, the meta command deletes what is under the key, also if it
 // was only to add: that would be the lock of somebody else.
 
-// writeAdd stores the item unless there is one.
-func (c *conn) writeAdd(key, value string, seconds int64) {
-	c.writeStore("add ", key, value, seconds, 0)
+// writeAdd stores the item until that second of the server's clock, unless there is one.
+func (c *conn) writeAdd(key, value string, end int64) {
+	c.writeStore("add ", key, value, end, 0)
 }
 
 // writeSwap stores the item if it has not been changed.
-func (c *conn) writeSwap(key, value string, seconds int64, cas uint64) {
-	c.writeStore("cas ", key, value, seconds, cas)
+func (c *conn) writeSwap(key, value string, end int64, cas uint64) {
+	c.writeStore("cas ", key, value, end, cas)
 }
 
-func (c *conn) writeStore(verb, key, value string, seconds int64, cas uint64) {
+func (c *conn) writeStore(verb, key, value string, end int64, cas uint64) {
 	b := append(append(c.out[:0], verb...), key...)
 	b = append(b, " 0 "...)
-	b = strconv.AppendInt(b, seconds, 10)
+	b = strconv.AppendInt(b, end, 10)
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, int64(len(value)), 10)
 	if cas != 0 {

@@ -2,6 +2,7 @@ package memcachelock
 
 import (
 	"context"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -10,9 +11,9 @@ import (
 // fit into what the connection keeps.
 const renewChunk = 200
 
-// Renew implements driver.Store, with two round trips for some hundred locks: it looks
-// which are still their owners', and stores these again if they have not changed
-// since.
+// Renew implements driver.Store, with three round trips for some hundred locks: it asks for
+// the time, in case this machine slept, looks which are still their owners', and stores
+// these again if they have not changed since.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	failed := false
@@ -33,6 +34,9 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (c *conn) renew(grants []driver.Grant, errs []error) error {
+	if _, _, err := c.askTime(); err != nil {
+		return err
+	}
 	for _, grant := range grants {
 		c.writeGet(keyOf(grant.Name), true)
 	}
@@ -40,6 +44,7 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 		return err
 	}
 	var swaps []int // those that are to be stored again
+	now := time.Now()
 	for i, grant := range grants {
 		a, err := c.read()
 		if err != nil {
@@ -51,7 +56,7 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 			continue
 		}
 		swaps = append(swaps, i)
-		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), seconds(grant.TTL), f.cas)
+		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), c.clock.end(now, grant.TTL), f.cas)
 	}
 	if err := c.flush(); err != nil {
 		return err
