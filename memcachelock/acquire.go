@@ -52,6 +52,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.G
 func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 	key, now := keyOf(req.Name), c.began
 	var token, cas uint64 // of the lock, if it is there and the owner's
+	var failure error     // if this was the last attempt
 	for range attempts {
 		mark, end := markOf(req.Owner, token, req.Holder), c.clock.end(now, req.TTL)
 		stored, f, err := c.put(key, mark, end, cas)
@@ -64,22 +65,22 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 		case err != nil:
 			return driver.Grant{}, err
 		case f == nil && stored: // it was forgotten just now, or over before it was there
-			token, cas = 0, 0
+			token, cas, failure = 0, 0, refusal("what was stored is gone at once")
 			if _, _, err := c.askTime(); err != nil {
 				return driver.Grant{}, err
 			}
 		case f == nil: // whoever had it left
-			token, cas = 0, 0
+			token, cas, failure = 0, 0, &driver.HeldError{Name: req.Name}
 		case f.cas == 0:
 			return driver.Grant{}, errNoCAS
 		case stored && f.mark == mark && end >= c.clock.end(now, req.TTL):
 			return granted(req, f.token(c.started), f.cas, now), nil
 		default:
-			token, cas = f.token(c.started), f.cas
+			token, cas, failure = f.token(c.started), f.cas, refusal("the lock is changed again and again")
 		}
 		now = time.Now()
 	}
-	return driver.Grant{}, &driver.HeldError{Name: req.Name} // those who have it come and go
+	return driver.Grant{}, failure
 }
 
 func granted(req *driver.Request, token, cas uint64, sent time.Time) driver.Grant {

@@ -188,3 +188,20 @@ func TestTimeReadTooLow(t *testing.T) {
 		})
 	}
 }
+
+// TestGoneAtOnce: on a server whose clock is ahead of what it tells, an acquisition fails
+// with a clear error.
+func TestGoneAtOnce(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	refused(t, relay(t, addr, func(client io.Writer, line string) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "STAT time "); ok {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				t.Error(err)
+			}
+			line = fmt.Sprintf("STAT time %d\r\n", n-1000)
+		}
+		_, _ = io.WriteString(client, line)
+	}), "gone at once")
+}
