@@ -20,12 +20,10 @@ type naming struct {
 	name string
 }
 
-func (n *naming) gave(name string, mine bool) {
+func (n *naming) gave(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if mine {
-		n.name = name
-	}
+	n.name = name
 }
 
 // Identify implements driver.Identifier. A memcached has no name of its own, and what
@@ -38,8 +36,9 @@ func (s *Store) Identify(ctx context.Context) (name string, err error) {
 			_, f, err := c.put(nameKey, mine, c.clock.end(c.began, nameTTL), 0)
 			switch {
 			case f != nil:
-				name = f.mark
-				s.naming.gave(name, name == mine)
+				if name = f.mark; name == mine {
+					s.naming.gave(name)
+				}
 				return nil
 			case err != nil:
 				return err
