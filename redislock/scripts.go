@@ -19,7 +19,7 @@ type script struct {
 // scripts are the operations of one protocol.
 type scripts struct {
 	acquire     *script // one or several names, and the server's clock
-	acquireLean *script // one name, with an estimate of the clock; nil where there is a better way
+	acquireLean *script // one name, with an estimate of the clock; nil where there is a better way, or no one clock
 	acquireFair *script // nil where there is no queue
 	renew       *script
 	release     *script // also of unknown outcome, and places in the queue
@@ -52,8 +52,10 @@ func newScripts(p Protocol, cluster bool) *scripts {
 		inspect:   newScript("common", name+"_inspect"),
 	}
 	if p == Redisson {
-		s.acquireLean = newScript("redisson_acquire")
 		s.acquireFair = with("fair_acquire")
+	}
+	if p == Redisson && !cluster {
+		s.acquireLean = newScript("redisson_acquire")
 	}
 	if p == Plain || cluster {
 		s.releaseLean = newScript(publish, name+"_release")

@@ -3,10 +3,12 @@ package redis
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -110,6 +112,78 @@ func TestTokensRise(t *testing.T) {
 			rises(t, &last, taker(t, late, name)(), "after a flush, by a clock that is ahead")
 		})
 	}
+}
+
+// TestTokensOfMastersWhoseClocksDiffer: what one master of a cluster says of the time
+// plays no part in the tokens of another, which must rise when it has lost its data.
+func TestTokensOfMastersWhoseClocksDiffer(t *testing.T) {
+	t.Parallel()
+	ahead, right := servers.Run(t, withClock(), inMemory...), servers.Run(t, withClock(), inMemory...)
+	if err := ahead.SetClock(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		of := redislock.Redisson
+		if protocol == "plain" {
+			of = redislock.Plain
+		}
+		open := func() (*redislock.Store, *redis.ClusterClient) {
+			client := halves(t, ahead, right)
+			store, err := redislock.New(client, &redislock.Options{Protocol: of})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { store.Close() })
+			return store, client
+		}
+		store, client := open()
+		other := taker(t, store, nameOn(t, client, ahead, protocol))
+		name := nameOn(t, client, right, protocol)
+		take := taker(t, store, name)
+		var last uint64
+		for range 3 {
+			other()
+			rises(t, &last, take(), "while another master's clock is ahead")
+		}
+		counters := clients(t, right.Addr())[0]
+		for _, prefix := range []string{"redisson_lock_token:", "dlock:token:"} {
+			if err := counters.Del(t.Context(), prefix+"{"+name+"}").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fresh, _ := open()
+		rises(t, &last, taker(t, fresh, name)(), "after the counter was lost")
+	})
+}
+
+// halves is a client of Cluster for two servers, each with half of the slots.
+func halves(t *testing.T, first, second *servers.Server) *redis.ClusterClient {
+	t.Helper()
+	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{
+			{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: first.Addr()}}},
+			{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: second.Addr()}}},
+		}, nil
+	}})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// nameOn returns a name with that prefix whose lock is on the server.
+func nameOn(t *testing.T, client *redis.ClusterClient, server *servers.Server, prefix string) string {
+	t.Helper()
+	for i := range 1000 {
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		node, err := client.MasterForKey(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(server.Addr(), node.Options().Addr) { // of halves it knows the ports only
+			return name
+		}
+	}
+	t.Fatalf("no name is on %s", server.Addr())
+	return ""
 }
 
 // increment draws a token as another program does.
