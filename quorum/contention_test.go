@@ -209,6 +209,79 @@ func TestWakeUp(t *testing.T) {
 	}
 }
 
+// queueing is a member in which whoever watches stands in a queue, as one of fair
+// ZooKeeper does. Nobody is granted the lock while another one stands there.
+type queueing struct{ link }
+
+func (q queueing) Traits() driver.Traits {
+	t := q.link.Traits()
+	t.Queues = true
+	return t
+}
+
+func (q queueing) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	req.Fair = true
+	return q.link.Acquire(ctx, req)
+}
+
+func (q queueing) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
+	req.Fair, req.Queue = true, true
+	if _, err := q.server.Acquire(ctx, req); err != nil && !errors.Is(err, driver.ErrHeld) {
+		return nil, err
+	}
+	stop, err := q.link.Watch(ctx, req, wake)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		stop()
+		_ = q.server.Release(context.Background(), driver.Grant{Name: req.Name, Owner: req.Owner}) // its place
+	}, nil
+}
+
+// TestMembersThatQueue: whoever waits must not stand in their queues, in which its
+// own votes, that have other owners, would come after it.
+func TestMembersThatQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(3)
+		client := func() *dlock.Client {
+			members := make([]driver.Store, len(all))
+			for i, c := range all {
+				members[i] = queueing{link{c}}
+			}
+			s, err := quorum.New(members, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Traits().Queues {
+				t.Error("a quorum has a queue")
+			}
+			t.Cleanup(func() { s.Close() })
+			return dlock.New(s, nil)
+		}
+		holder, waiting := client(), client()
+		defer holder.Close()
+		defer waiting.Close()
+		lease, err := holder.Lock(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- waiting.Do(t.Context(), "x", noop, dlock.WithWait(time.Minute)) }()
+		_ = pause(t.Context(), 2*time.Second)
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := <-done; err != nil {
+			t.Errorf("who waits for a lock that was released: %v", err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("it took %v after the release", took)
+		}
+	})
+}
+
 // TestLateSubscription: what a member did before it was watched is unknown, and
 // counts as a release.
 func TestLateSubscription(t *testing.T) {

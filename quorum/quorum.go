@@ -161,7 +161,7 @@ func traits(members []*member, timeout time.Duration) (t driver.Traits, raises b
 	t.SplitVotes = true
 	// Order among those who wait would need a queue that the members agree on,
 	// and the others are promises of single servers.
-	t.Fair, t.WatchesExpiry, t.ReportsLoss, t.Local = false, false, false, false
+	t.Fair, t.Queues, t.WatchesExpiry, t.ReportsLoss, t.Local = false, false, false, false, false
 	return t, raises
 }
 

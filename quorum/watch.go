@@ -73,12 +73,13 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	return nil, fmt.Errorf("waiting cannot be watched: %w", s.unreachable(watched, errs))
 }
 
-var errNoWatcher = fmt.Errorf("%w: it cannot tell when a lock is released", driver.ErrUnsupported)
+var errNoWatcher = fmt.Errorf("%w: it cannot tell when a lock is released, or only who queues for it", driver.ErrUnsupported)
 
-// subscribe watches one member.
+// subscribe watches one member. Where whoever watches stands in a queue, its own votes
+// would come after it, because they have other owners.
 func (w *watch) subscribe(ctx context.Context, m *member, req driver.Request) error {
 	watcher, ok := m.store.(driver.Watcher)
-	if !ok {
+	if !ok || m.store.Traits().Queues {
 		return errNoWatcher
 	}
 	var stop func()
