@@ -129,13 +129,12 @@ func (n *nodes) sender(node *redis.Client, configure func(*sender)) (*sender, er
 	return s, nil
 }
 
-func (n *nodes) close() {
+// close lets no more senders be made, and returns those there are.
+func (n *nodes) close() []*sender {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.closed = true
 	senders := slices.AppendSeq(n.retired, maps.Values(n.senders))
 	n.senders, n.retired = nil, nil
-	n.mu.Unlock()
-	for _, s := range senders {
-		s.close()
-	}
+	return senders
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -136,19 +137,18 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close ends what the store started and waits for it. A client that was given to
-// New stays open.
+// Close ends what the store started and waits for it, but not for long if the server
+// does not answer. A client that was given to New stays open.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.news.close()
-	s.sender.close()
+	senders := slices.Concat([]*sender{s.sender}, s.nodes.close(), s.readers.close())
 	if s.acked != nil {
-		s.acked.close()
+		senders = append(senders, s.acked)
 	}
-	s.nodes.close()
-	s.readers.close()
+	closeSenders(senders)
 	if s.owned == nil {
 		return nil
 	}

@@ -321,13 +321,32 @@ func (s *sender) hurry() {
 	}
 }
 
-// close waits for the calls that are under way.
-func (s *sender) close() {
+// closeSenders ends them, and waits for the calls that are under way. Nothing can
+// interrupt one to a server which does not answer: it is left to the client's timeout.
+// If that has none it ends when the client is closed.
+func closeSenders(senders []*sender) {
+	for _, s := range senders {
+		s.shut()
+	}
+	ended := make(chan struct{})
+	go func() {
+		for _, s := range senders {
+			s.running.Wait()
+			s.sweeper.Stop() // not before: callers may want to leave
+		}
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTimeout):
+	}
+}
+
+// shut lets no further calls in.
+func (s *sender) shut() {
 	s.mu.Lock()
 	s.closed = true
 	s.late.Stop()
 	s.mu.Unlock()
-	s.running.Wait()
 	s.crew.Dismiss()
-	s.sweeper.Stop()
 }

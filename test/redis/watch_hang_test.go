@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -9,8 +10,10 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
+	"github.com/redis/go-redis/v9"
 )
 
 // promptly is short compared with the client's timeouts, of 3 and 5 s.
@@ -75,6 +78,36 @@ func watchInVain(t *testing.T, store driver.Store) {
 		})
 	}
 	all.Wait()
+}
+
+// TestCloseBesideASilentServer: also if the client waits for ever for an answer.
+func TestCloseBesideASilentServer(t *testing.T) {
+	t.Parallel()
+	p := proxy.Run(t, servers.Run(t, servers.Redis, inMemory...).Addr())
+	client := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: -1})
+	t.Cleanup(func() { client.Close() })
+	store, err := redislock.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taker(t, store, "before")()
+	p.Silence()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = store.Acquire(ctx, driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Acquire: %v; want that the context is done", err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- store.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Close waits for a server that does not answer")
+	}
 }
 
 func closePromptly(t *testing.T, store driver.Store) {
