@@ -120,10 +120,6 @@ var (
 // counter, or it was lost, only the server's clock knows what came before: that is
 // what the second member tells, which is added with the first and never changes.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder *holderText, now uint64) (uint64, error) {
-	sender, err := s.senderFor(ctx, key)
-	if err != nil {
-		return 0, err
-	}
 	proposed, counter := max(now, req.Floor), s.counterOf(key)
 	mark := markPrefix(req.Owner, proposed) + holder.text
 	t := [...]redis.Cmder{
@@ -132,7 +128,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 		command{redis.NewCmd(ctx, "set", key, mark, "NX", "PX", millis(req.TTL))},
 		command{redis.NewCmd(ctx, exec...)},
 	}
-	err = sender.do(ctx, t[:]...)
+	err := s.acked.all.do(ctx, t[:]...) // in a cluster it is a script
 	if !returned(err) {
 		s.doubts.add(req.Owner, proposed, req.TTL)
 		return 0, err

@@ -57,7 +57,7 @@ func (s *Store) evalInspect(ctx context.Context, keys []string) ([]any, error) {
 			}
 			commands[n] = build(ctx, s.inspectedWith(keys[i]), nil)
 		}
-		if err := ask(ctx, s.sender, commands...); err != nil {
+		if err := ask(ctx, s.route.all, commands...); err != nil {
 			return nil, err
 		}
 		var again []int
@@ -129,7 +129,7 @@ func (s *Store) countListeners(ctx context.Context, infos []driver.Info) {
 		return
 	}
 	cmd := command{redis.NewCmd(ctx, args...)}
-	if askOne(ctx, s.sender, cmd) != nil {
+	if askOne(ctx, s.route.all, cmd) != nil {
 		return // unknown, as for stores that cannot tell
 	}
 	counts, _ := cmd.Val().([]any) // channel, number, channel, number ...

@@ -38,7 +38,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 		return s.identifyCluster(ctx)
 	}
 	cmd := command{redis.NewCmd(ctx, "info", "server")}
-	if err := askOne(ctx, s.sender, cmd); err != nil {
+	if err := askOne(ctx, s.route.all, cmd); err != nil {
 		return "", err
 	}
 	text, _ := cmd.Val().(string)
@@ -53,7 +53,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 // the servers of a cluster have for ever.
 func (s *Store) identifyCluster(ctx context.Context) (string, error) {
 	cmd := command{redis.NewCmd(ctx, "cluster", "nodes")}
-	if err := askOne(ctx, s.sender, cmd); err != nil {
+	if err := askOne(ctx, s.route.all, cmd); err != nil {
 		return "", err
 	}
 	nodes, _ := cmd.Val().(string)

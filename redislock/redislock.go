@@ -1,11 +1,11 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -61,17 +61,13 @@ var ErrNotReplicated = errors.New("redislock: not acknowledged by enough replica
 
 // Store keeps locks in Redis. Create one with [New].
 type Store struct {
-	client   redis.UniversalClient
 	cluster  bool
 	protocol Protocol
 	scripts  *scripts
 	replicas int
-	timeout  time.Duration
 
-	sender  *sender
-	acked   *sender // for what replicas have to acknowledge; nil if nothing, or in a cluster
-	nodes   nodes
-	readers nodes // for what replicas need not acknowledge
+	route   *route
+	acked   *route // for what replicas have to acknowledge; the same if that is nothing
 	clock   serverClock
 	holders holderCache
 	news    news
@@ -102,23 +98,19 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("redislock: Replicas (%d) and ReplicaTimeout (%v) cannot be negative", opts.Replicas, opts.ReplicaTimeout)
 	}
 	s := &Store{
-		client:   client,
 		cluster:  cluster,
 		protocol: opts.Protocol,
 		scripts:  newScripts(opts.Protocol, cluster),
 		replicas: opts.Replicas,
-		timeout:  opts.ReplicaTimeout,
-		sender:   newSender(client),
+		route:    newRoute(client, 0, 0),
 	}
-	if s.timeout == 0 {
-		s.timeout = DefaultReplicaTimeout
-	}
-	if limit := s.sender.readTimeout; s.replicas > 0 && limit > 0 && s.timeout >= limit {
-		return nil, fmt.Errorf("redislock: ReplicaTimeout (%v) has to be shorter than the client's ReadTimeout (%v)", s.timeout, limit)
-	}
-	if s.replicas > 0 && !cluster {
-		s.acked = newSender(client)
-		s.acked.replicas, s.acked.ackTimeout = s.replicas, s.timeout
+	s.acked = s.route
+	if s.replicas > 0 {
+		timeout := cmp.Or(opts.ReplicaTimeout, DefaultReplicaTimeout)
+		if limit := s.route.all.readTimeout; limit > 0 && timeout >= limit {
+			return nil, fmt.Errorf("redislock: ReplicaTimeout (%v) has to be shorter than the client's ReadTimeout (%v)", timeout, limit)
+		}
+		s.acked = newRoute(client, s.replicas, timeout)
 	}
 	s.news.init(client)
 	return s, nil
@@ -144,9 +136,9 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.news.close()
-	senders := slices.Concat([]*sender{s.sender}, s.nodes.close(), s.readers.close())
-	if s.acked != nil {
-		senders = append(senders, s.acked)
+	senders := s.route.close()
+	if s.acked != s.route {
+		senders = append(senders, s.acked.close()...)
 	}
 	closeSenders(senders)
 	if s.owned == nil {

@@ -61,7 +61,7 @@ func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant)
 func (s *Store) releaseField(ctx context.Context, key, mark, channel string) (any, error) {
 	deleted := command{redis.NewCmd(ctx, "hdel", key, mark)}
 	told := command{redis.NewCmd(ctx, "publish", channel, "0")} // who may not publish can unlock all the same
-	if err := s.sender.do(ctx, deleted, told); err != nil {
+	if err := s.route.all.do(ctx, deleted, told); err != nil {
 		return nil, err
 	}
 	return deleted.Val(), explain(deleted.Err())

@@ -14,8 +14,8 @@ import (
 // while it runs.
 const maxRenewals = 200
 
-// Renew starts the TTLs again, 200 locks with one command, all commands in one
-// round trip.
+// Renew starts the TTLs again, 200 locks with one command, all commands to a server
+// in one round trip.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if err := s.usable(ctx); err != nil {
 		return all(grants, err)
@@ -26,7 +26,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	renewals := s.renewals(grants)
 	errs := make([]error, len(grants))
 	failed := false
-	s.sendRenewals(ctx, renewals)
+	s.acked.sendRenewals(ctx, renewals, s.scripts.renew)
 	for _, r := range renewals {
 		failed = r.report(errs) || failed
 	}
@@ -78,46 +78,54 @@ func (s *Store) renewals(grants []driver.Grant) []*renewal {
 	return list
 }
 
-func (s *Store) sendRenewals(ctx context.Context, renewals []*renewal) {
-	s.sendEach(ctx, renewals, s.scripts.renew.bySHA)
+// sendRenewals sends each to its server, at the same time, so that the answers of
+// others count when one of them hangs.
+func (r *route) sendRenewals(ctx context.Context, renewals []*renewal, sc *script) {
+	if r.cluster == nil {
+		r.sendGroup(ctx, r.all, renewals, sc)
+		return
+	}
+	groups := make(map[*sender][]*renewal)
+	for _, one := range renewals {
+		sender, err := r.senderFor(ctx, one.keys[0])
+		if one.err = err; err == nil {
+			groups[sender] = append(groups[sender], one)
+		}
+	}
+	var wg sync.WaitGroup
+	for sender, group := range groups {
+		wg.Go(func() { r.sendGroup(ctx, sender, group, sc) })
+	}
+	wg.Wait()
+}
+
+// sendGroup sends those of one server, which may have forgotten the script.
+func (r *route) sendGroup(ctx context.Context, to *sender, renewals []*renewal, sc *script) {
+	r.sendEach(ctx, to, renewals, sc.bySHA)
 	var again []*renewal
-	for _, r := range renewals {
-		if returned(r.err) && forgotten(r.cmd.Err()) {
-			again = append(again, r)
+	for _, one := range renewals {
+		if returned(one.err) && forgotten(one.cmd.Err()) {
+			again = append(again, one)
 		}
 	}
 	if len(again) > 0 {
-		s.sendEach(ctx, again, s.scripts.renew.bySource)
+		r.sendEach(ctx, to, again, sc.bySource)
 	}
 }
 
-// sendEach sends all renewals together. In a cluster where replicas have to
-// acknowledge, each goes to its own server, at the same time.
-func (s *Store) sendEach(ctx context.Context, renewals []*renewal, build func(context.Context, []string, []any) command) {
+// sendEach sends all renewals of a server together.
+func (r *route) sendEach(ctx context.Context, to *sender, renewals []*renewal, build func(context.Context, []string, []any) command) {
 	commands := make([]redis.Cmder, len(renewals))
-	for i, r := range renewals {
-		r.cmd = build(ctx, r.keys, r.args)
-		commands[i] = r.cmd
+	for i, one := range renewals {
+		one.cmd = build(ctx, one.keys, one.args)
+		commands[i] = one.cmd
 	}
-	if !s.cluster || s.replicas == 0 {
-		sender, err := s.senderFor(ctx, renewals[0].keys[0])
-		if err == nil {
-			err = sender.do(ctx, commands...)
-		}
-		for _, r := range renewals {
-			r.err = err
-		}
-		return
-	}
+	err := to.do(ctx, commands...)
 	var wg sync.WaitGroup
-	for _, r := range renewals {
-		wg.Go(func() {
-			sender, err := s.senderFor(ctx, r.keys[0])
-			if err == nil {
-				err = sender.do(ctx, r.cmd)
-			}
-			r.err = err
-		})
+	for _, one := range renewals {
+		if one.err = err; r.redirected(err, one.cmd) {
+			wg.Go(func() { one.err = r.follow(ctx, one.cmd) })
+		}
 	}
 	wg.Wait()
 }

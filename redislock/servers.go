@@ -17,17 +17,16 @@ type server struct {
 
 // servers returns all of them.
 func (s *Store) servers(ctx context.Context) ([]server, error) {
-	cluster, ok := s.client.(clusterClient)
-	if !ok {
-		return []server{{sender: s.sender}}, nil
+	if !s.cluster {
+		return []server{{sender: s.route.all}}, nil
 	}
-	masters, err := mastersOf(ctx, cluster)
+	masters, err := mastersOf(ctx, s.route.cluster)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]server, 0, len(masters))
 	for _, master := range masters {
-		sender, err := s.readers.sender(master, func(made *sender) { made.reload = cluster.ReloadState })
+		sender, err := s.route.to(master)
 		if err != nil {
 			return nil, err
 		}
