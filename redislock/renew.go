@@ -121,10 +121,11 @@ func (r *route) sendEach(ctx context.Context, to *sender, renewals []*renewal, b
 		commands[i] = one.cmd
 	}
 	err := to.do(ctx, commands...)
+	masters := r.masters(ctx)
 	var wg sync.WaitGroup
 	for _, one := range renewals {
 		if one.err = err; r.redirected(err, one.cmd) {
-			wg.Go(func() { one.err = r.follow(ctx, one.cmd) })
+			wg.Go(func() { one.err = r.follow(ctx, one.cmd, masters) })
 		}
 	}
 	wg.Wait()

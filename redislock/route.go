@@ -57,7 +57,7 @@ func (r *route) do(ctx context.Context, key string, cmd command) error {
 		err = sender.do(ctx, cmd)
 	}
 	if r.redirected(err, cmd) {
-		return r.follow(ctx, cmd)
+		return r.follow(ctx, cmd, r.masters(ctx))
 	}
 	return err
 }
@@ -147,7 +147,7 @@ const maxRedirects = 3
 
 // follow runs a command that was redirected. The cluster's client finds the way by
 // itself, but WAIT, which has no key, does not.
-func (r *route) follow(ctx context.Context, cmd command) error {
+func (r *route) follow(ctx context.Context, cmd command, masters func() ([]*redis.Client, error)) error {
 	if r.replicas == 0 {
 		return r.all.do(ctx, cmd)
 	}
@@ -159,7 +159,7 @@ func (r *route) follow(ctx context.Context, cmd command) error {
 		if said[0] == "ASK" {
 			commands = []redis.Cmder{command{redis.NewCmd(ctx, "asking")}, cmd}
 		}
-		if sender, err = r.at(ctx, said[len(said)-1]); sender == nil {
+		if sender, err = r.at(said[len(said)-1], masters); sender == nil {
 			return err
 		}
 		if err = sender.do(ctx, commands...); !r.redirected(err, cmd) {
@@ -169,14 +169,20 @@ func (r *route) follow(ctx context.Context, cmd command) error {
 	return err
 }
 
-// at returns the sender to the server of a cluster at an address. It is nil if the
-// client does not know it, because it has no slots yet.
-func (r *route) at(ctx context.Context, addr string) (*sender, error) {
-	masters, err := mastersOf(ctx, r.cluster)
+// masters returns what looks for the masters of a cluster, once for many commands:
+// each time the client asks a server.
+func (r *route) masters(ctx context.Context) func() ([]*redis.Client, error) {
+	return sync.OnceValues(func() ([]*redis.Client, error) { return mastersOf(ctx, r.cluster) })
+}
+
+// at returns the sender to the master at an address. It is nil if the client does not
+// know it, because it has no slots yet.
+func (r *route) at(addr string, masters func() ([]*redis.Client, error)) (*sender, error) {
+	list, err := masters()
 	if err != nil {
 		return nil, err
 	}
-	for _, master := range masters {
+	for _, master := range list {
 		if o := master.Options(); o.Addr == addr || o.NodeAddress == addr {
 			return r.to(master)
 		}
