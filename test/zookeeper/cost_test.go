@@ -28,11 +28,7 @@ func TestHoldersLookAgain(t *testing.T) {
 		eventually(t, "the lock is renewed", func() bool { return store.Renew(t.Context(), []driver.Grant{grant}) == nil })
 	}
 	renew()
-	looks := func(request []byte) bool {
-		const getData = 4 // after the length and the number of the request
-		return len(request) > 12 && binary.BigEndian.Uint32(request[8:]) == getData && bytes.Contains(request, []byte("/x/"))
-	}
-	looked := network.OnRequest(looks, nil)
+	looked := network.OnRequest(looksAt("/x/"), nil)
 	renew()
 	select {
 	case <-looked:
@@ -50,6 +46,23 @@ func TestHoldersLookAgain(t *testing.T) {
 		}
 	})
 	release(t, store, grant)
+}
+
+// looksAt finds a request for the data of a node, among several if they were sent
+// together. Each begins with its length, its number and what it asks for.
+func looksAt(path string) func(requests []byte) bool {
+	const getData, header = 4, 12
+	return func(requests []byte) bool {
+		for len(requests) >= header {
+			length := min(max(4+int(binary.BigEndian.Uint32(requests)), header), len(requests))
+			request := requests[:length]
+			if binary.BigEndian.Uint32(request[8:]) == getData && bytes.Contains(request, []byte(path)) {
+				return true
+			}
+			requests = requests[length:]
+		}
+		return false
+	}
 }
 
 // TestContentionLeavesNothing: of nodes that were waited for, or were gone before they
