@@ -102,14 +102,7 @@ func (d *Database) ImpatientServer(t *testing.T, raw string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	granted := make(chan error, 1)
-	go func() {
-		next, err := waiter.Lock(Within(t), "x")
-		if err == nil {
-			err = next.Unlock(t.Context())
-		}
-		granted <- err
-	}()
+	granted := hasTurn(t, waiter, "x")
 	select {
 	case err := <-granted:
 		t.Fatalf("the waiter did not wait: %v", err)
@@ -140,6 +133,21 @@ func (d *Database) ImpatientServer(t *testing.T, raw string) {
 	}
 }
 
+// hasTurn waits for a lock in the background and unlocks it again; the channel says that
+// it was had.
+func hasTurn(t testing.TB, c *dlock.Client, name string) <-chan error {
+	t.Helper()
+	ctx, over := Within(t), make(chan error, 1)
+	go func() {
+		lease, err := c.Lock(ctx, name)
+		if err == nil {
+			err = lease.Unlock(ctx)
+		}
+		over <- err
+	}()
+	return over
+}
+
 // SilentConnections shows that connections that die in silence, as those do that a
 // router has forgotten, keep nobody waiting for longer than some seconds.
 func (d *Database) SilentConnections(t *testing.T, raw string) {
@@ -152,14 +160,7 @@ func (d *Database) SilentConnections(t *testing.T, raw string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	granted := make(chan error, 1)
-	go func() {
-		next, err := waiter.Lock(Within(t), "x")
-		if err == nil {
-			err = next.Unlock(t.Context())
-		}
-		granted <- err
-	}()
+	granted := hasTurn(t, waiter, "x")
 	Eventually(t, "it is seen to wait", func() bool {
 		left, err := d.leftovers(t.Context(), admin)
 		return err == nil && slices.Contains(left, `place "x"`)
@@ -179,7 +180,7 @@ func (d *Database) LostCommit(t *testing.T, raw string) {
 	t.Helper()
 	network := proxy.Run(t, host(t, raw))
 	store := d.Opened(t, At(raw, network.Addr()))
-	lost := network.LoseReply(regexp.MustCompile(`(?i)\bcommit\b`).Match, false)
+	lost := network.LoseReply(isCommit, false)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	given := make(chan error, 1)
 	go func() {
@@ -206,6 +207,9 @@ func (d *Database) LostCommit(t *testing.T, raw string) {
 		<-given
 	}
 }
+
+// isCommit finds the end of a transaction, as every driver writes it.
+var isCommit = regexp.MustCompile(`(?i)\bcommit\b`).Match
 
 // host is where the server of a URL is.
 func host(t testing.TB, raw string) string {

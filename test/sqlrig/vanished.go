@@ -1,7 +1,6 @@
 package sqlrig
 
 import (
-	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -31,9 +30,6 @@ func (d *Database) VanishedClient(t *testing.T, raw string) {
 			t.Error("what was never committed was granted")
 		}
 	}()
-	isCommit := func(request []byte) bool {
-		return bytes.HasSuffix(bytes.ToLower(bytes.TrimRight(request, "\x00")), []byte("commit"))
-	}
 	silent := network.OnRequest(isCommit, func(*proxy.Conn) { network.Hold() })
 	go func() {
 		_, err := gone.AcquireAll(ctx, []driver.Request{request("x"), request("y")})
