@@ -149,59 +149,6 @@ func (s *Store) tryOnce(ctx context.Context, run runner, req *driver.Request, ow
 	return token, nil, err
 }
 
-// inTx runs fn in a transaction. With SQLite fn starts with a statement that
-// writes, which takes the write lock at once whatever kind of transaction the
-// driver begins. All statements use the context of the transaction: one that is
-// interrupted ends it, and none may run after it.
-func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
-	tx, release, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	finish := func(end func() error) error {
-		return s.finish(ctx, func() error {
-			defer release()
-			return end()
-		})
-	}
-	if s.profile.begin != "" {
-		_, err = tx.ExecContext(ctx, s.profile.begin)
-	}
-	if err == nil {
-		err = fn(s.within(tx))
-	}
-	if err != nil {
-		_ = finish(tx.Rollback) // the first error is the one that tells
-		return err
-	}
-	if err := finish(tx.Commit); err != nil {
-		return &unsureError{err}
-	}
-	return nil
-}
-
-// finish ends a transaction. A driver may not look at its context here: then whoever
-// waits for a server that is silent leaves, and the connection is lost when TCP gives
-// it up.
-func (s *Store) finish(ctx context.Context, end func() error) error {
-	if !s.profile.deaf {
-		return end()
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- end() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// unsureError says that a transaction may have been committed or not.
-type unsureError struct{ error }
-
-func (e *unsureError) Unwrap() error { return e.error }
-
 // each runs statements each on its own.
 func (s *Store) each() runner { return runner{queries: &s.queries, db: s.db} }
 

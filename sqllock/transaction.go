@@ -1,0 +1,91 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+)
+
+// inTx runs fn in a transaction. With SQLite fn starts with a statement that
+// writes, which takes the write lock at once whatever kind of transaction the
+// driver begins. All statements use the context of the transaction: one that is
+// interrupted ends it, and none may run after it.
+func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
+	tx, release, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	finish := func(end func() error) error {
+		return s.finish(ctx, func() error {
+			defer release()
+			return end()
+		})
+	}
+	if s.profile.begin != "" {
+		_, err = tx.ExecContext(ctx, s.profile.begin)
+	}
+	if err == nil {
+		err = fn(s.within(tx))
+	}
+	if err != nil {
+		_ = finish(tx.Rollback) // the first error is the one that tells
+		return err
+	}
+	if err := finish(tx.Commit); err != nil {
+		return &unsureError{err}
+	}
+	return nil
+}
+
+// finish ends a transaction. A driver may not look at its context here: then whoever
+// waits for a server that is silent leaves, and the connection is lost when TCP gives
+// it up.
+func (s *Store) finish(ctx context.Context, end func() error) error {
+	if !s.profile.deaf {
+		return end()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- end() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unsureError says that a transaction may have been committed or not.
+type unsureError struct{ error }
+
+func (e *unsureError) Unwrap() error { return e.error }
+
+// begin begins a transaction; release is to be called when it is over.
+//
+// The server is to end it if this process vanishes or is stopped in the middle, or
+// the rows would stay locked for as long as the server waits for its clients. Where
+// that is a setting of the connection, it is lifted after the transaction, of which
+// no part is then without it. The connection is the program's own, so it goes back
+// to the pool as it was, or not at all.
+func (s *Store) begin(ctx context.Context) (tx *sql.Tx, release func(), err error) {
+	if s.profile.guard == "" {
+		tx, err = s.db.BeginTx(ctx, s.profile.tx)
+		return tx, func() {}, err
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	release = func() {
+		if _, err := conn.ExecContext(ctx, s.profile.unguard); err != nil {
+			_ = conn.Raw(endConn)
+		}
+		_ = conn.Close() // it may be closed already
+	}
+	if _, err = conn.ExecContext(ctx, s.profile.guard); err == nil {
+		tx, err = conn.BeginTx(ctx, s.profile.tx)
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return tx, release, nil
+}
