@@ -1,0 +1,300 @@
+// Package attempts undoes acquisitions that are carried out after their own
+// release.
+//
+// A caller may leave while its acquisition is still on its way to the server, in
+// a connection that is slow or broken. The release that follows takes another
+// connection, overtakes the acquisition and finds nothing; then the acquisition
+// is carried out, and its lock blocks everybody until it expires. A store
+// records such acquisitions in a [Log], asks it before every release, and the Log
+// undoes what is carried out later.
+package attempts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+)
+
+const (
+	// lateness is for how long an acquisition that lost its answer is expected
+	// to be carried out yet: undoing goes on for that long.
+	lateness = time.Minute
+	// giveUp is for how long undoing goes on while the server does not answer.
+	giveUp = 10 * time.Minute
+	// The pauses between two calls that undo the same acquisition.
+	minPause = 20 * time.Millisecond
+	maxPause = 5 * time.Second
+	// callLimit bounds one such call.
+	callLimit = 5 * time.Second
+	// closeLimit bounds the last calls, those of Close.
+	closeLimit = time.Second
+	// maxRecords bounds the memory that an outage can cost. Acquisitions beyond it
+	// are left to expire.
+	maxRecords = 10_000
+)
+
+// Undo releases whatever owner has under name. An error other than
+// [driver.ErrNotHeld] means that the server did not answer.
+type Undo func(ctx context.Context, name string, owner driver.Owner) error
+
+// Log remembers acquisitions whose outcome is unknown. All its methods may be
+// called concurrently.
+type Log struct {
+	undo    Undo
+	records atomic.Int64 // how many there are: zero costs a release one load
+
+	mu      sync.Mutex
+	owners  map[driver.Owner]*record
+	due     []*record // to be undone now
+	working bool      // a goroutine undoes what is due
+	cleaned time.Time // when old records were last looked for
+	closed  bool
+	work    sync.WaitGroup
+	ctx     context.Context // of the background calls
+	cancel  context.CancelFunc
+}
+
+// record is what is known of the acquisitions of one owner.
+type record struct {
+	name     string
+	owner    driver.Owner
+	since    time.Time     // when the last of them began or lost its answer
+	underway int           // how many have not ended
+	ended    chan struct{} // closed when none is under way any more
+	lost     bool          // one of them ended without an answer
+	released bool          // the owner was released: what is carried out from now on is undone
+	overdue  bool          // the release did not wait for the end of those under way
+	pause    backoff.Backoff
+	timer    *time.Timer // until it is undone the next time; nil if it is not
+}
+
+// New returns an empty log that undoes acquisitions with undo.
+func New(undo Undo) *Log {
+	l := &Log{undo: undo, owners: make(map[driver.Owner]*record)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Leave records that the caller of an acquisition leaves before the outcome is
+// known, while the acquisition goes on. The store calls ended once, when it has
+// ended. answered says whether the server answered; if it did not, the
+// acquisition may still be carried out.
+func (l *Log) Leave(name string, owner driver.Owner) (ended func(answered bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.recordLocked(name, owner)
+	if r == nil {
+		return func(bool) {}
+	}
+	if r.underway == 0 {
+		r.ended = make(chan struct{})
+	}
+	r.underway++
+	return func(answered bool) { l.end(r, answered) }
+}
+
+// Lost records an acquisition that has ended without an answer.
+func (l *Log) Lost(name string, owner driver.Owner) { l.Leave(name, owner)(false) }
+
+// recordLocked returns the record of owner, or nil if there is no room for one.
+func (l *Log) recordLocked(name string, owner driver.Owner) *record {
+	r := l.owners[owner]
+	switch {
+	case l.closed:
+		return nil
+	case r != nil:
+	case len(l.owners) >= maxRecords && !l.forgetOldLocked():
+		return nil
+	default:
+		r = &record{name: name, owner: owner, pause: backoff.Backoff{Min: minPause, Max: maxPause}}
+		l.owners[owner] = r
+		l.records.Add(1)
+	}
+	r.since = time.Now()
+	return r
+}
+
+// forgetOldLocked forgets owners that were never released, and reports whether
+// there were any. It looks for them once a second at most, because it looks at all.
+func (l *Log) forgetOldLocked() (found bool) {
+	if time.Since(l.cleaned) < time.Second {
+		return false
+	}
+	l.cleaned = time.Now()
+	for _, r := range l.owners {
+		if !r.released && r.underway == 0 && time.Since(r.since) > lateness {
+			l.forgetLocked(r)
+			found = true
+		}
+	}
+	return found
+}
+
+func (l *Log) forgetLocked(r *record) {
+	if l.owners[r.owner] == r {
+		delete(l.owners, r.owner)
+		l.records.Add(-1)
+	}
+}
+
+// end notes the end of an acquisition whose caller has left.
+func (l *Log) end(r *record, answered bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.underway--
+	if !answered {
+		r.lost = true
+		r.since = time.Now()
+	}
+	if r.underway > 0 {
+		return
+	}
+	close(r.ended)
+	switch {
+	case r.released && r.overdue:
+		l.dueLocked(r)
+	case !r.lost:
+		l.forgetLocked(r) // a release that is sent from now on finds what it did
+	}
+}
+
+// Settle is called by a release before it is sent. It blocks until no acquisition
+// of owner is under way any more. From then on, what owner acquired without an
+// answer is undone in the background. If ctx ends first, the error wraps
+// [driver.ErrUnreachable], and acquisitions that are under way are undone when they
+// have ended.
+func (l *Log) Settle(ctx context.Context, owner driver.Owner) error {
+	if l.records.Load() == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.owners[owner]
+	if r == nil {
+		return nil
+	}
+	r.released = true
+	for r.underway > 0 {
+		ended := r.ended
+		l.mu.Unlock()
+		var err error
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		l.mu.Lock()
+		if err != nil && r.underway > 0 {
+			r.overdue = true
+			return fmt.Errorf("%w: an earlier attempt has not ended: %w", driver.ErrUnreachable, err)
+		}
+	}
+	if r.lost {
+		l.laterLocked(r)
+	} else {
+		l.forgetLocked(r)
+	}
+	return nil
+}
+
+// laterLocked undoes r after a pause.
+func (l *Log) laterLocked(r *record) {
+	if l.closed || r.timer != nil {
+		return
+	}
+	r.timer = time.AfterFunc(r.pause.Next(), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		r.timer = nil
+		l.dueLocked(r)
+	})
+}
+
+// dueLocked undoes r as soon as what was due before is done. One goroutine undoes
+// one at a time, so that an overloaded server is not asked by many at once.
+func (l *Log) dueLocked(r *record) {
+	if l.closed {
+		return
+	}
+	l.due = append(l.due, r)
+	if !l.working {
+		l.working = true
+		l.work.Go(l.undoDue)
+	}
+}
+
+func (l *Log) undoDue() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.due) > 0 && !l.closed {
+		r := l.due[0]
+		l.due = l.due[1:]
+		l.mu.Unlock()
+		answered := l.call(l.ctx, r)
+		l.mu.Lock()
+		if l.overLocked(r, answered) {
+			l.forgetLocked(r)
+		} else {
+			l.laterLocked(r)
+		}
+	}
+	l.working = false
+}
+
+// call undoes r once and reports whether the server answered.
+func (l *Log) call(ctx context.Context, r *record) (answered bool) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := l.undo(ctx, r.name, r.owner)
+	return err == nil || errors.Is(err, driver.ErrNotHeld)
+}
+
+// overLocked reports whether r needs no further call.
+func (l *Log) overLocked(r *record, answered bool) bool {
+	age := time.Since(r.since)
+	if !answered {
+		return age > giveUp
+	}
+	return r.underway == 0 && (!r.lost || age > lateness)
+}
+
+// Close ends the background work. What was released and may still be carried out
+// is undone once more. The error says how many of these the server did not answer.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	var rest []*record
+	for _, r := range l.owners {
+		if r.timer != nil {
+			r.timer.Stop()
+		}
+		if r.released {
+			rest = append(rest, r)
+		}
+	}
+	l.mu.Unlock()
+	l.cancel()
+	l.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	left := 0
+	for _, r := range rest {
+		if ctx.Err() != nil || !l.call(ctx, r) {
+			left++
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("%w: %d attempts may still be carried out and are left to expire", driver.ErrUnreachable, left)
+	}
+	return nil
+}

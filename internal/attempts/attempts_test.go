@@ -1,0 +1,235 @@
+package attempts_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/attempts"
+)
+
+// server counts releases, and holds what owners acquired.
+type server struct {
+	mu     sync.Mutex
+	held   map[driver.Owner]bool
+	calls  int
+	silent bool
+}
+
+func (s *server) release(ctx context.Context, _ string, owner driver.Owner) error {
+	s.mu.Lock()
+	s.calls++
+	silent, held := s.silent, s.held[owner]
+	if !silent {
+		delete(s.held, owner)
+	}
+	s.mu.Unlock()
+	switch {
+	case silent:
+		<-ctx.Done()
+		return driver.ErrUnreachable
+	case !held:
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+func (s *server) acquire(owner driver.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[owner] = true
+}
+
+func (s *server) holds(owner driver.Owner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[owner]
+}
+
+func (s *server) called() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+func (s *server) mute(silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = silent
+}
+
+func run(t *testing.T, test func(t *testing.T, s *server, log *attempts.Log)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{held: make(map[driver.Owner]bool)}
+		log := attempts.New(s.release)
+		test(t, s, log)
+		_ = log.Close()
+		synctest.Wait()
+	})
+}
+
+func settle(t *testing.T, log *attempts.Log, owner driver.Owner) {
+	t.Helper()
+	if err := log.Settle(t.Context(), owner); err != nil {
+		t.Fatal("Settle:", err)
+	}
+}
+
+func TestSettleWaitsForAcquisitionsUnderWay(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		owner, began := driver.NewOwner(), time.Now()
+		first, second := log.Leave("a", owner), log.Leave("a", owner)
+		time.AfterFunc(time.Second, func() { first(true) })
+		time.AfterFunc(2*time.Second, func() { second(true) })
+		settle(t, log, driver.NewOwner()) // another owner's release waits for nothing
+		if time.Since(began) != 0 {
+			t.Error("the release of another owner waited")
+		}
+		settle(t, log, owner)
+		if waited := time.Since(began); waited != 2*time.Second {
+			t.Errorf("Settle returned after %v; want 2s, when the last acquisition ended", waited)
+		}
+		time.Sleep(time.Hour)
+		if s.called() != 0 {
+			t.Errorf("%d calls after all acquisitions were answered; the release itself undoes them", s.called())
+		}
+	})
+}
+
+func TestAcquisitionThatOutlivesSettleIsUndone(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		owner := driver.NewOwner()
+		ended := log.Leave("a", owner)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := log.Settle(ctx, owner)
+		if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Settle = %v; want ErrUnreachable and the context's error", err)
+		}
+		s.acquire(owner)
+		ended(true)
+		synctest.Wait()
+		if s.holds(owner) {
+			t.Error("the lock is still held after its acquisition was answered")
+		}
+		if time.Sleep(time.Hour); s.called() != 1 {
+			t.Errorf("%d calls; want one, since the outcome is known", s.called())
+		}
+	})
+}
+
+func TestLostAcquisitionIsUndoneWhenItArrives(t *testing.T) {
+	for _, late := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 1200 * time.Millisecond, 20 * time.Second, 50 * time.Second} {
+		run(t, func(t *testing.T, s *server, log *attempts.Log) {
+			owner := driver.NewOwner()
+			log.Lost("a", owner)
+			settle(t, log, owner)
+			time.Sleep(late)
+			s.acquire(owner)
+			time.Sleep(min(2*late+100*time.Millisecond, 7*time.Second))
+			if s.holds(owner) {
+				t.Errorf("an acquisition that was %v late is still held", late)
+			}
+			if time.Sleep(time.Hour); s.called() > 30 {
+				t.Errorf("%d calls for one acquisition", s.called())
+			}
+		})
+	}
+}
+
+func TestNothingIsUndoneBeforeTheRelease(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		owner := driver.NewOwner()
+		log.Lost("a", owner)
+		s.acquire(owner) // by a second attempt, which was answered
+		time.Sleep(time.Hour)
+		if !s.holds(owner) {
+			t.Error("the lock was taken from an owner that did not release it")
+		}
+		settle(t, log, owner)
+		s.mute(false)
+		if time.Sleep(time.Second); s.holds(owner) {
+			t.Error("the lost attempt was not undone after the release")
+		}
+	})
+}
+
+func TestUndoingOutlastsAnOutage(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		owner := driver.NewOwner()
+		s.mute(true)
+		log.Lost("a", owner)
+		settle(t, log, owner)
+		time.Sleep(3 * time.Minute)
+		s.mute(false)
+		s.acquire(owner) // the server goes on with what it had received
+		if time.Sleep(2 * 7 * time.Second); s.holds(owner) {
+			t.Error("the acquisition that the server carried out after its outage is still held")
+		}
+	})
+}
+
+func TestCloseUndoesOnceMore(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		owner := driver.NewOwner()
+		log.Lost("a", owner)
+		settle(t, log, owner)
+		s.acquire(owner)
+		if err := log.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+		if s.holds(owner) {
+			t.Error("held after Close")
+		}
+		calls := s.called()
+		log.Lost("a", owner)
+		settle(t, log, owner)
+		if time.Sleep(time.Hour); s.called() != calls {
+			t.Error("a closed log went on undoing")
+		}
+	})
+}
+
+func TestCloseSaysWhatIsLeft(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		s.mute(true)
+		for range 3 {
+			owner := driver.NewOwner()
+			log.Lost("a", owner)
+			settle(t, log, owner)
+		}
+		began := time.Now()
+		if err := log.Close(); !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("Close = %v; want ErrUnreachable", err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		s.mute(true)
+		for range 20_000 {
+			log.Lost("a", driver.NewOwner())
+		}
+		owner := driver.NewOwner()
+		log.Lost("a", owner)
+		settle(t, log, owner)
+		if time.Sleep(time.Second); s.called() != 0 {
+			t.Error("a record beyond the limit was kept")
+		}
+		time.Sleep(2 * time.Minute) // those that were never released are old now
+		log.Lost("a", owner)
+		settle(t, log, owner)
+		if time.Sleep(time.Second); s.called() == 0 {
+			t.Error("old records were not forgotten")
+		}
+	})
+}
