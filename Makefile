@@ -62,6 +62,10 @@ bench: ## the benchmarks; BENCHTIME=3s, ONLY=memory,sqlite, JSON=FILE
 fuzz: ## every fuzz test for FUZZTIME=20s
 	$(each) "$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME)
 
+.PHONY: mutants
+mutants: servers ## make each known mistake in a copy, and see a test fail (an hour); ONLY=redislock
+	go run -buildvcs=false ./test/mutants $(if $(ONLY),--only $(ONLY))
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin

@@ -1,0 +1,82 @@
+// Command mutants shows that the tests catch mistakes: it makes each mistake of a
+// table in a copy of the project, runs the test that must notice it, and fails if
+// one survives, no longer applies or does not compile.
+//
+//	go run ./test/mutants                   # all of them, which takes an hour
+//	go run ./test/mutants --only redislock  # those whose file, rule or test contains the text
+//	go run ./test/mutants --list
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	only := flag.String("only", "", "run the mutants whose file, rule or test contains this `text`")
+	list := flag.Bool("list", false, "print the table and run nothing")
+	limit := flag.Duration("timeout", 3*time.Minute, "stop a test after this time, which counts as caught")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *only, *list, *limit); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string, list bool, limit time.Duration) error {
+	selected := selection(only)
+	if len(selected) == 0 {
+		return fmt.Errorf("no mutant contains %q", only)
+	}
+	if list {
+		for _, m := range selected {
+			fmt.Printf("%s\n    %s: %s\n", m.rule, m.file, m.test)
+		}
+		return nil
+	}
+	root, err := projectRoot(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := newCopy(ctx, root)
+	if err != nil {
+		return err
+	}
+	defer c.remove()
+	c.limit = limit
+	return c.runAll(ctx, selected)
+}
+
+func selection(only string) (selected []*mutant) {
+	for i := range table {
+		m := &table[i]
+		if strings.Contains(m.file+"\n"+m.rule+"\n"+m.test, only) {
+			selected = append(selected, m)
+		}
+	}
+	return selected
+}
+
+// projectRoot is the folder of go.work.
+func projectRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOWORK").Output()
+	if err != nil {
+		return "", err
+	}
+	work := strings.TrimSpace(string(out))
+	if work == "" || work == "off" {
+		return "", errors.New("run it inside the project, where go.work is")
+	}
+	return filepath.Dir(work), nil
+}
