@@ -20,17 +20,20 @@ import (
 // lock is counted once more, without asking the store, and is free when every
 // lease of it is unlocked. Goroutines that share such a context share the lock.
 //
-// If the store cannot be reached the error is [ErrUnreachable], at once if it
-// never answered, or when it was silent for a TTL during the wait. Should the
-// attempt have succeeded unseen, it is undone in the background, and otherwise
-// by its TTL.
+// If the store does not answer, the error wraps [ErrUnreachable]: after
+// Options.RequestTimeout if it never answered this wait, or when it was silent for
+// a TTL. An attempt that may have succeeded unseen is undone in the background, and
+// otherwise expires. Calls of the same name that come meanwhile wait for that, for a
+// RequestTimeout at most.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s := c.settings(opts)
 	return c.lock(ctx, name, &s)
 }
 
-// TryLock acquires name if it is free. If somebody else has it the error is a
-// [*HeldError], which says who.
+// TryLock acquires name if it is free. If another holder has it, the error is a
+// [*HeldError], which says who. If the outcome of another attempt of this process
+// is not known yet, TryLock waits for it, until ctx ends or for
+// Options.RequestTimeout; then the error wraps [ErrUnreachable].
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s := c.settings(opts)
 	s.limited, s.wait = true, 0
@@ -39,8 +42,8 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 
 // Do calls fn while holding name, and unlocks after fn has returned. The context
 // of fn ends when the lock is lost, with the cause [ErrLost], and when ctx does.
-// Do returns the error of fn; if there is none but the lock was lost meanwhile,
-// an error that wraps [ErrNotHeld].
+// Do returns the error of fn; if there is none but the lock was lost meanwhile, or
+// given back by [Client.Close], an error that wraps [ErrNotHeld].
 func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) (err error) {
 	lease, err := c.Lock(ctx, name, opts...)
 	if err != nil {
@@ -113,10 +116,27 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 		return h.reenter(ctx)
 	}
 	h := c.newHold(ctx, name, s, outer)
-	if err := h.acquire(ctx); err != nil {
+	returned := false
+	defer func() {
+		if !returned { // a hook panicked
+			unlockBegun([]*hold{h})
+		}
+	}()
+	err := h.acquire(ctx)
+	returned = true
+	if err != nil {
 		return nil, err
 	}
 	return &h.first, nil
+}
+
+// unlockBegun unlocks those of holds that were acquired.
+func unlockBegun(holds []*hold) {
+	for _, h := range holds {
+		if h.TrustedUntil() != 0 {
+			_ = h.first.Unlock(context.Background()) // the panic goes on, and is the one to tell
+		}
+	}
 }
 
 // acquire takes the lock for h: first the door, then the store.
@@ -157,9 +177,18 @@ func (h *hold) attempt(ctx context.Context) (sent clock.Instant, err error) {
 	sent = c.clock.NoLaterThanNow()
 	grant, err := c.store.Acquire(bounded, req)
 	if err != nil {
+		h.noteOutcome(err)
 		return sent, c.explain(ctx, bounded, err)
 	}
 	return sent, h.granted(grant, sent)
+}
+
+// noteOutcome remembers whether an attempt may have been, or may still be, carried
+// out although it failed.
+func (h *hold) noteOutcome(err error) {
+	if !errors.Is(err, ErrHeld) {
+		h.unknown = true
+	}
 }
 
 // granted takes the grant of an attempt that was sent for at that instant. One
@@ -172,6 +201,7 @@ func (h *hold) granted(grant driver.Grant, sent clock.Instant) error {
 		h.Margin = watchdog.LimitMargin(grant.TTL, margin)
 	}
 	c := h.client
+	h.unknown = true // until it begins
 	if !c.traits.Local && c.clock.Now() >= sent+grant.TTL-h.Margin {
 		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)
 	}
@@ -193,9 +223,10 @@ func (h *hold) begin(sent clock.Instant) error {
 	c := h.client
 	if door := h.door.Load(); door != nil {
 		door.State.turn.taken(sent, &c.rhythm)
-		door.State.silence = silence{}
+		door.State.answered()
 	}
 	c.dog.Watch(&h.Lease, sent)
+	h.outcome.decided()
 	if c.life.ended.Load() {
 		if h.end(ErrClosed) {
 			_ = h.give(context.Background()) // it expires anyway
@@ -223,43 +254,35 @@ func (h *hold) beginReported() error {
 }
 
 // abandon undoes attempts whose outcome is unknown, and gives up a place in a
-// queue. The next one in this process comes after it, so that it does not find
-// the lock held by a ghost.
+// queue. The next caller of this process comes after that, so that it does not find
+// the lock held by this process's own abandoned attempt.
 func (h *hold) abandon(err error) {
 	if errors.Is(h.over(), ErrClosed) {
 		return // it had begun: who ended it gives it back
 	}
 	c := h.client
-	if !h.queues() && errors.Is(err, ErrHeld) {
+	if !h.queues() && !h.unknown && errors.Is(err, ErrHeld) {
 		h.leave()
 		return
 	}
-	h.undoing.Store(undoing(err))
 	c.cleanups.Go(func() {
 		defer h.leave()
 		grant := h.Grant
 		grant.Token = 0
-		if err := c.release(context.Background(), grant, never, c.limit); err != nil && !errors.Is(err, ErrNotHeld) {
+		err := c.release(context.Background(), grant, never, c.limit)
+		undone := err == nil || errors.Is(err, ErrNotHeld)
+		if !undone {
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire",
 				"name", grant.Name, "ttl", h.settings.ttl, "err", err)
 		}
+		if door := h.door.Load(); door == nil {
+			return
+		} else if undone {
+			door.State.answered()
+		} else {
+			door.State.outage.lasts(c.clock.NoLaterThanNow(), err)
+		}
 	})
-}
-
-// undoing is what those are told who come while an attempt is undone that failed
-// with err: nil if the store had answered that somebody has the lock, or if its
-// caller did not wait for the answer.
-func undoing(err error) *error {
-	const still = "an earlier attempt is still being undone"
-	switch {
-	case errors.Is(err, ErrUnreachable): // in its words only: it may wrap the end of another's context
-		err = fmt.Errorf("%w: %s: %s", ErrUnreachable, still, err.Error())
-	case errors.Is(err, ErrHeld), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return nil
-	default:
-		err = fmt.Errorf("%s: %w", still, err)
-	}
-	return &err
 }
 
 // ended reports the end of a wait, if there was one, and what was acquired.

@@ -44,7 +44,9 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 			if cause := context.Cause(lease.Context()); !errors.Is(cause, dlock.ErrClosed) {
 				t.Fatalf("the cause after Close is %v", cause)
 			}
-			mustUnlock(t, lease) // nothing to do, and no error: Close did it
+			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) || !errors.Is(err, dlock.ErrClosed) {
+				t.Fatalf("Unlock after Close: %v; want ErrNotHeld and ErrClosed", err)
+			}
 		}
 		if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrClosed) {
 			t.Errorf("Lock after Close: %v", err)
@@ -162,5 +164,21 @@ func TestNoLimit(t *testing.T) {
 		other := dlock.New(store, nil)
 		defer other.Close()
 		mustUnlock(t, mustLock(t, other, t.Context(), "x", dlock.WithWait(0)))
+	})
+}
+
+// Do and Unlock say that Close gave the lock away while it was in use.
+func TestCloseDuringDo(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		err := c.Do(t.Context(), "x", func(ctx context.Context) error {
+			go func() { _ = c.Close() }()
+			<-ctx.Done()
+			return nil
+		})
+		if !errors.Is(err, dlock.ErrNotHeld) || !errors.Is(err, dlock.ErrClosed) {
+			t.Errorf("Do: %v; want ErrNotHeld and ErrClosed", err)
+		}
+		_ = c.Close()
 	})
 }

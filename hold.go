@@ -28,8 +28,9 @@ type hold struct {
 	door    atomic.Pointer[gate.Door[hold, doorState]] // nil when not, or no longer, inside
 	blocked atomic.Pointer[driver.HeldError]           // what the last attempt ran into
 
-	undoing atomic.Pointer[error] // why an attempt failed that is being undone
-	lost    atomic.Bool           // and not reported yet
+	outcome outcome     // of the attempts
+	unknown bool        // an attempt failed, and may have been carried out
+	lost    atomic.Bool // and not reported yet
 
 	mu    sync.Mutex
 	count int   // leases that are not unlocked yet
@@ -97,17 +98,15 @@ func (h *hold) holder() driver.Holder {
 	return holder
 }
 
-// heldError describes h to somebody in this process who finds it in the way: a
-// lock that is held here, or one that h itself is still waiting for.
+// heldError describes h to another caller of this process whom it blocks: a lock
+// that is held here, or the one that h itself waits for. It returns nil while the
+// store has not said that anybody has the lock.
 func (h *hold) heldError() *driver.HeldError {
 	if until := h.TrustedUntil(); until != 0 {
 		left := until - h.client.clock.NoLaterThanNow()
 		return &driver.HeldError{Name: h.name, Token: h.Grant.Token, Holder: h.holder(), Remaining: max(0, left)}
 	}
-	if held := h.blocked.Load(); held != nil {
-		return held
-	}
-	return &driver.HeldError{Name: h.name, Holder: h.holder()}
+	return h.blocked.Load()
 }
 
 // end makes the hold be over, once: it reports whether it was not yet. The
@@ -150,7 +149,7 @@ func (h *hold) over() error {
 // foundOpen goes through a door that nobody was waiting at. What those before had
 // heard of the store is old.
 func (h *hold) foundOpen(door *gate.Door[hold, doorState]) {
-	door.State.silence = silence{}
+	door.State.outage = outage{}
 	h.door.Store(door)
 }
 
@@ -158,6 +157,7 @@ func (h *hold) foundOpen(door *gate.Door[hold, doorState]) {
 func (h *hold) leave() {
 	if door := h.door.Swap(nil); door != nil {
 		door.Leave()
+		h.outcome.decided()
 	}
 }
 

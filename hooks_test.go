@@ -113,3 +113,48 @@ func (s *spying) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	s.req = req
 	return s.Store.Acquire(ctx, req)
 }
+
+// A hook that panics leaves no lock behind that is renewed for ever.
+func TestPanickingHookReleasesTheLock(t *testing.T) {
+	for _, hook := range []string{"Acquired", "Waited"} {
+		for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {
+			for _, fair := range []bool{false, true} { // fair sets are acquired in order
+				bubble(t, func(t *testing.T, store *memlock.Store) {
+					boom := func(e dlock.Event) {
+						if e.Name == names[len(names)-1] {
+							panic("boom")
+						}
+					}
+					hooks := dlock.Hooks{Acquired: boom}
+					if hook == "Waited" {
+						hooks = dlock.Hooks{Waited: boom}
+					}
+					c, other := dlock.New(store, &dlock.Options{Hooks: hooks}), dlock.New(store, nil)
+					defer c.Close()
+					defer other.Close()
+					lease := mustLock(t, other, t.Context(), names[len(names)-1])
+					time.AfterFunc(time.Second, func() { mustUnlock(t, lease) })
+					var opts []dlock.Option
+					if fair {
+						opts = append(opts, dlock.WithFair())
+					}
+					func() {
+						defer func() {
+							if recover() == nil {
+								t.Errorf("%s of %v: the panic was swallowed", hook, names)
+							}
+						}()
+						if len(names) == 1 {
+							_, _ = c.Lock(t.Context(), names[0], opts...)
+						} else {
+							_, _ = c.LockAll(t.Context(), names, opts...)
+						}
+					}()
+					for info := range store.List(t.Context(), "") {
+						t.Errorf("%s of %v, fair %v: %q is still held", hook, names, fair, info.Name)
+					}
+				})
+			}
+		}
+	}
+}

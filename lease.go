@@ -56,9 +56,9 @@ func (l *Lease) Remaining() time.Duration {
 
 // Unlock gives the lock back. It works with a cancelled context, takes bounded
 // time, and may be called twice: the second call returns what the first did. If the
-// lock was lost before, the error wraps [ErrNotHeld]: somebody else may have held it
-// meanwhile. If the store cannot be reached, the error wraps [ErrUnreachable], and the
-// lock expires by itself.
+// lock was lost before, or given back by [Client.Close], the error wraps [ErrNotHeld]:
+// another holder may have had it meanwhile. If the store cannot be reached, the error
+// wraps [ErrUnreachable], and the lock expires by itself.
 func (l *Lease) Unlock(ctx context.Context) error {
 	l.unlock.Do(func() {
 		if l.again != nil {

@@ -61,7 +61,16 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 		inner = c.newHold(ctx, name, s, inner)
 		fresh = append(fresh, inner)
 	}
-	if err := c.acquireAll(ctx, fresh, s); err != nil {
+	returned := false
+	defer func() {
+		if !returned { // a hook panicked
+			unlockBegun(fresh)
+			_ = set.undo()
+		}
+	}()
+	err := c.acquireAll(ctx, fresh, s)
+	returned = true
+	if err != nil {
 		_ = set.undo() // re-entries only count down
 		return nil, err
 	}
@@ -215,6 +224,9 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold) error {
 	}
 	sent, grants, err := c.callAll(ctx, reqs)
 	if err != nil {
+		for _, h := range holds {
+			h.noteOutcome(err)
+		}
 		return err
 	}
 	for i, h := range holds {

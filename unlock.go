@@ -29,12 +29,12 @@ func (h *hold) unlock(ctx context.Context) error {
 	if last && !c.life.ended.Load() && !errors.Is(h.over(), watchdog.ErrTaken) {
 		h.giveLate()
 	}
-	return h.outcome()
+	return h.unlockError()
 }
 
-// outcome is what Unlock says of a hold that it did not end itself.
-func (h *hold) outcome() error {
-	if cause := h.over(); errors.Is(cause, ErrLost) {
+// unlockError is what Unlock returns for a hold that it did not end itself.
+func (h *hold) unlockError() error {
+	if cause := h.over(); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
 		return fmt.Errorf("%w: %q: %w", ErrNotHeld, h.name, cause)
 	}
 	return nil
@@ -57,7 +57,7 @@ func (h *hold) give(ctx context.Context) error {
 		h.mu.Lock()
 		h.cause = fmt.Errorf("%w: found when it was unlocked", ErrLost)
 		h.mu.Unlock()
-		err = h.outcome()
+		err = h.unlockError()
 	default:
 		err = fmt.Errorf("unlocking %q, which is left to expire: %w", h.name, err)
 	}

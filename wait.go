@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,10 @@ type wait struct {
 	watched string // the name that wake is subscribed to; empty if none
 	unwatch func()
 	rested  bool  // it slept since it last tried again at once
-	failure error // of the last attempt that was not answered
-	poll    backoff.Backoff
+	failure error // why nothing is known of the lock; nil if something is
+	// outcomeLimit ends a wait for the outcomes of other attempts; nil before it.
+	outcomeLimit <-chan time.Time
+	poll         backoff.Backoff
 }
 
 const (
@@ -40,10 +43,11 @@ const (
 	// maxSilentPoll is the same for a holder that wakes nobody: programs that
 	// share locks with such holders expect it to be short.
 	maxSilentPoll = 200 * time.Millisecond
-	// maxSleep limits the sleep of a waiter that relies on being woken.
-	maxSleep = 30 * time.Second
-	// maxWatchedSleep is the same where the store watches expiries too.
-	maxWatchedSleep = 5 * time.Minute
+	// maxSleep limits the sleep of a waiter that relies on being woken, and
+	// minWatchedSleep the rate at which it polls where the store watches expiries
+	// too.
+	maxSleep        = 30 * time.Second
+	minWatchedSleep = time.Second
 	// expiryDelay is how much after an expiry waiters come, at random, so that
 	// not all of them come at once.
 	expiryDelay = 20 * time.Millisecond
@@ -86,17 +90,19 @@ func (w *wait) stop() {
 // before.
 func (w *wait) enter() error {
 	c, h := w.client, w.hold
-	door, inside := c.gate.TryEnter(h.name, h)
-	var err error
-	if door != nil {
-		h.foundOpen(door)
-		err = w.yield(&door.State.turn)
-	} else {
-		err = w.queue(inside)
-	}
-	if err != nil {
-		h.leave()
-		return err
+	for h.door.Load() == nil {
+		door, inside := c.gate.TryEnter(h.name, h)
+		var err error
+		if door != nil {
+			h.foundOpen(door)
+			err = w.yield(&door.State.turn)
+		} else {
+			err = w.queue(inside)
+		}
+		if err != nil {
+			h.leave()
+			return err
+		}
 	}
 	if c.life.ended.Load() && w.state().passed == nil {
 		h.leave()
@@ -105,34 +111,71 @@ func (w *wait) enter() error {
 	return nil
 }
 
-// queue waits behind those of this process who came before, of whom one is
-// inside.
+// queue waits behind the callers of this process that came before, of whom one is
+// inside. A caller that does not want to wait is not inside when queue returns nil,
+// and tries again.
 func (w *wait) queue(inside *hold) error {
-	held := inside.heldError()
-	if reason := inside.undoing.Load(); reason != nil {
-		held, w.failure = nil, *reason // nobody is known to have it
+	if w.begin() != nil {
+		return w.awaitOutcome(inside)
 	}
-	switch err := w.begin(); {
-	case err != nil && held == nil:
-		return fmt.Errorf("locking %q: %w", w.hold.name, w.failure)
-	case err != nil:
-		return held
+	if inside.heldError() == nil {
+		w.failure = errNoOutcome
 	}
 	door, err := w.client.gate.Enter(w.ctx, w.hold.name, w.hold)
 	if err != nil {
-		return w.gaveUp(held)
+		return w.gaveUp(cmp.Or(w.insider(), inside.heldError()))
 	}
 	w.hold.door.Store(door)
 	switch {
 	case door.State.passed != nil:
 		return nil
 	case w.ctx.Err() != nil:
-		return w.gaveUp(held)
+		return w.gaveUp(inside.heldError())
 	}
-	if s := &door.State.silence; !s.patient(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {
-		return fmt.Errorf("locking %q: %w", w.hold.name, s.err)
+	if o := &door.State.outage; !o.bearable(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {
+		return fmt.Errorf("locking %q: %w", w.hold.name, o.err)
 	}
+	w.failure = nil
 	return w.yield(&door.State.turn)
+}
+
+// errNoOutcome is why a call fails that was behind another one of this process
+// whose outcome is not known: the lock may be free, held or unreachable.
+var errNoOutcome = fmt.Errorf("%w: an earlier attempt of this process has no outcome yet", ErrUnreachable)
+
+// awaitOutcome returns who has the lock, if that is known. Otherwise it waits until
+// the attempt of the caller inside has an outcome, and returns nil to try again.
+func (w *wait) awaitOutcome(inside *hold) error {
+	decided := inside.outcome.wait()
+	if held := inside.heldError(); held != nil {
+		return held
+	}
+	if w.client.gate.Inside(w.hold.name) != inside {
+		return nil // it was decided before
+	}
+	if w.outcomeLimit == nil {
+		w.outcomeLimit = time.After(w.client.limit)
+	}
+	select {
+	case <-decided:
+		return nil
+	case <-w.outcomeLimit:
+		return fmt.Errorf("locking %q: %w for %v", w.hold.name, errNoOutcome, w.client.limit)
+	case <-w.client.life.ending:
+		return ErrClosed
+	case <-w.ctx.Done():
+		w.failure = errNoOutcome
+		return w.gaveUp(nil)
+	}
+}
+
+// insider describes who has the lock to a caller behind the one that is inside. It
+// returns nil if that is not known.
+func (w *wait) insider() *driver.HeldError {
+	if inside := w.client.gate.Inside(w.hold.name); inside != nil {
+		return inside.heldError()
+	}
+	return nil
 }
 
 // state is what is handed on behind the door.
@@ -149,9 +192,10 @@ func (w *wait) after(err error) error {
 	state := w.state()
 	held, refused := errors.AsType[*driver.HeldError](err)
 	if refused {
-		state.silence = silence{}
+		state.answered()
 		state.turn.refused(held.Holder)
 		w.hold.blocked.Store(held)
+		w.hold.outcome.decided()
 	}
 	now := w.client.clock.NoLaterThanNow()
 	switch {
@@ -163,9 +207,9 @@ func (w *wait) after(err error) error {
 			return held
 		}
 		return w.afterRefusal(held)
-	case w.began && errors.Is(err, ErrUnreachable):
-		state.silence.lasts(now, err)
-		if state.silence.patient(now, w.hold.settings.ttl) {
+	case errors.Is(err, ErrUnreachable):
+		state.outage.lasts(now, err)
+		if w.began && state.outage.bearable(now, w.hold.settings.ttl) {
 			w.failure = err
 			return w.sleep(w.poll.Next(), w.hold.blocked.Load())
 		}
@@ -227,9 +271,11 @@ func (w *wait) pollDelay(held *driver.HeldError) time.Duration {
 	return w.keepPlace(delay)
 }
 
-// watchDelay is how long to sleep if no wake-up comes.
+// watchDelay is how long to sleep if no wake-up comes. Also where every change is
+// notified, the waiter polls a few times in a TTL: a server that is gone notifies
+// nobody, and a connection may be dead without a sign of it.
 func (w *wait) watchDelay(held *driver.HeldError) time.Duration {
-	delay := backoff.Jitter(maxWatchedSleep)
+	delay := backoff.Jitter(min(max(w.hold.settings.ttl/3, minWatchedSleep), maxSleep))
 	if !w.client.traits.WatchesExpiry {
 		left := held.Remaining
 		if left <= 0 {

@@ -143,6 +143,16 @@ func (d *Door[T, S]) admit(next *ticket[T]) {
 	close(next.admit)
 }
 
+// Inside returns who is inside the door of name; nil if nobody is.
+func (g *Gate[T, S]) Inside(name string) *T {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if d := g.doors[name]; d != nil {
+		return d.inside
+	}
+	return nil
+}
+
 // Waiting counts those who wait for name.
 func (g *Gate[T, S]) Waiting(name string) int {
 	g.mu.Lock()

@@ -1,0 +1,292 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// In an outage, a call whose context ends before the store answers learns that the
+// outcome is unknown. No call learns that the lock is held, since no store said so.
+func TestOutageIsNotReportedAsHeld(t *testing.T) {
+	calls := map[string]func(context.Context, *dlock.Client) error{
+		"TryLock": func(ctx context.Context, c *dlock.Client) error { _, err := c.TryLock(ctx, "x"); return err },
+		"Lock":    func(ctx context.Context, c *dlock.Client) error { _, err := c.Lock(ctx, "x"); return err },
+		"fair": func(ctx context.Context, c *dlock.Client) error {
+			_, err := c.Lock(ctx, "x", dlock.WithFair())
+			return err
+		},
+		"WithWait": func(ctx context.Context, c *dlock.Client) error {
+			_, err := c.Lock(ctx, "x", dlock.WithWait(700*time.Millisecond))
+			return err
+		},
+		"LockAll": func(ctx context.Context, c *dlock.Client) error {
+			_, err := c.LockAll(ctx, []string{"x", "y"})
+			return err
+		},
+		"LockAll without waiting": func(ctx context.Context, c *dlock.Client) error {
+			_, err := c.LockAll(ctx, []string{"x", "y"}, dlock.WithWait(0))
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				n := newNetwork(store)
+				c := dlock.New(n, nil)
+				defer c.Close()
+				n.setCut(true)
+				for i := range 5 {
+					start := time.Now()
+					ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+					err := call(ctx, c)
+					cancel()
+					switch {
+					case errors.Is(err, dlock.ErrHeld):
+						t.Errorf("call %d: %v; no store said that the lock is held", i+1, err)
+					case !errors.Is(err, dlock.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded):
+						t.Errorf("call %d: %v", i+1, err)
+					case i > 0 && !errors.Is(err, dlock.ErrUnreachable):
+						t.Errorf("call %d: %v; want ErrUnreachable, the outcome of the earlier one is unknown", i+1, err)
+					}
+					if took := time.Since(start); took > time.Second {
+						t.Errorf("call %d took %v with a context of 800ms", i+1, took)
+					}
+				}
+				n.setCut(false)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// Calls that follow each other on a store that never answered fail in bounded
+// time, also those that find the attempt of another call being undone.
+func TestSecondLockOnASilentStoreIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		n.setCut(true)
+		for i := range 3 {
+			start := time.Now()
+			if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("Lock %d: %v; want ErrUnreachable", i+1, err)
+			}
+			if took := time.Since(start); took > dlock.DefaultRequestTimeout+time.Second {
+				t.Errorf("Lock %d took %v; want about %v", i+1, took, dlock.DefaultRequestTimeout)
+			}
+		}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v; want ErrUnreachable", err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(start); took > 3*dlock.DefaultRequestTimeout {
+			t.Errorf("20 calls at once took %v; want them to share what the first finds out", took)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}
+
+// slowStore answers late.
+type slowStore struct {
+	*memlock.Store
+	acquires atomic.Int64
+	delay    time.Duration
+}
+
+func (s *slowStore) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func (s *slowStore) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	s.acquires.Add(1)
+	time.Sleep(s.delay)
+	return s.Store.Acquire(ctx, req)
+}
+
+// TryLock waits for the outcome of another caller's attempt, and then says who has
+// the lock, or gets it.
+func TestTryLockWaitsForAnotherCallersOutcome(t *testing.T) {
+	for _, acquired := range []bool{true, false} {
+		bubble(t, func(t *testing.T, store *memlock.Store) {
+			s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+			c, other := dlock.New(s, nil), dlock.New(store, nil)
+			defer c.Close()
+			defer other.Close()
+			if !acquired {
+				lease := mustLock(t, other, t.Context(), "x")
+				defer func() { mustUnlock(t, lease) }()
+			}
+			var wg sync.WaitGroup
+			var leases, refusals atomic.Int64
+			for range 5 {
+				wg.Go(func() {
+					lease, err := c.TryLock(t.Context(), "x")
+					switch {
+					case err == nil:
+						leases.Add(1)
+						defer mustUnlock(t, lease)
+						synctest.Wait()
+						time.Sleep(time.Second)
+					case errors.Is(err, dlock.ErrHeld):
+						refusals.Add(1)
+					default:
+						t.Errorf("TryLock: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			want := int64(0)
+			if acquired {
+				want = 1
+			}
+			if leases.Load() != want || refusals.Load() != 5-want {
+				t.Errorf("%d leases and %d refusals; want %d and %d", leases.Load(), refusals.Load(), want, 5-want)
+			}
+		})
+	}
+}
+
+// scripted lets a test decide about the attempts, and notes who was released.
+type scripted struct {
+	*memlock.Store
+	decide func(attempt int) (answer bool)
+
+	mu       sync.Mutex
+	attempts int
+	released []driver.Owner
+	owner    driver.Owner // of the last attempt
+}
+
+func (s *scripted) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func (s *scripted) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	s.mu.Lock()
+	s.attempts++
+	s.owner = req.Owner
+	answer := s.decide(s.attempts)
+	s.mu.Unlock()
+	if !answer {
+		<-ctx.Done()
+		return driver.Grant{}, driver.ErrUnreachable
+	}
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s *scripted) Release(ctx context.Context, grant driver.Grant) error {
+	s.mu.Lock()
+	s.released = append(s.released, grant.Owner)
+	s.mu.Unlock()
+	return s.Store.Release(ctx, grant)
+}
+
+// A wait of which one attempt had no answer releases its owner at the end, also
+// if a later attempt was refused: the first may still be carried out.
+func TestRefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &scripted{Store: store, decide: func(attempt int) bool { return attempt != 3 }}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		defer func() { mustUnlock(t, lease) }()
+		if _, err := c.Lock(t.Context(), "x", dlock.WithWait(80*time.Second)); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("Lock: %v; want ErrHeld", err)
+		}
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.attempts < 4 {
+			t.Fatalf("%d attempts; want one after the one without an answer", s.attempts)
+		}
+		if len(s.released) != 1 || s.released[0] != s.owner {
+			t.Errorf("%d releases; want one, of the owner whose attempt may still be carried out", len(s.released))
+		}
+	})
+}
+
+// A waiter polls a few times in a TTL, also where the store watches expiries, and
+// so notices that the store is gone.
+func TestWatchingWaiterNoticesAnOutage(t *testing.T) {
+	for _, watches := range []bool{true, false} {
+		bubble(t, func(t *testing.T, store *memlock.Store) {
+			n := newNetwork(store)
+			c, other := dlock.New(watching{n, watches}, nil), dlock.New(store, nil)
+			defer c.Close()
+			defer other.Close()
+			const ttl = 6 * time.Second
+			lease := mustLock(t, other, t.Context(), "x")
+			result := make(chan error, 1)
+			go func() { _, err := c.Lock(t.Context(), "x", dlock.WithTTL(ttl)); result <- err }()
+			time.Sleep(time.Minute)
+			n.setCut(true)
+			start := time.Now()
+			if err := <-result; !errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("Lock: %v; want ErrUnreachable", err)
+			}
+			if took := time.Since(start); watches && took > 3*ttl {
+				t.Errorf("the waiter noticed the outage after %v; the TTL is %v", took, ttl)
+			}
+			n.setCut(false)
+			mustUnlock(t, lease)
+		})
+	}
+}
+
+// watching is a store that says whether it watches expiries.
+type watching struct {
+	*network
+	expiry bool
+}
+
+func (s watching) Traits() driver.Traits {
+	traits := s.network.Traits()
+	traits.WatchesExpiry = s.expiry
+	return traits
+}
+
+// Polling while watching stays cheap: about three attempts in a TTL, and not more
+// than one in a second.
+func TestWatchingWaiterPollsSeldom(t *testing.T) {
+	for ttl, most := range map[time.Duration]int{100 * time.Millisecond: 120, 30 * time.Second: 12, time.Hour: 6} {
+		bubble(t, func(t *testing.T, store *memlock.Store) {
+			n := newNetwork(store)
+			c, other := dlock.New(watching{n, true}, nil), dlock.New(store, nil)
+			defer c.Close()
+			defer other.Close()
+			lease := mustLock(t, other, t.Context(), "x")
+			defer func() { mustUnlock(t, lease) }()
+			n.mu.Lock()
+			before := n.calls
+			n.mu.Unlock()
+			_, _ = c.Lock(t.Context(), "x", dlock.WithTTL(ttl), dlock.WithWait(75*time.Second))
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if calls := n.calls - before; calls > most {
+				t.Errorf("%d calls in 75s with a TTL of %v; want at most %d", calls, ttl, most)
+			}
+		})
+	}
+}
