@@ -262,3 +262,74 @@ func TestRenewalIsOverBeforeTheRelease(t *testing.T) {
 		}
 	})
 }
+
+// swallowFirst loses the first release on its way, for as long as the caller waits.
+type swallowFirst struct {
+	*network
+	done atomic.Bool
+}
+
+func (s *swallowFirst) Release(ctx context.Context, grant driver.Grant) error {
+	if s.done.CompareAndSwap(false, true) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.network.Release(ctx, grant)
+}
+
+// A release that is tried again and finds nothing is no success if the lease ran
+// out in between: it expired, and another holder may have had the lock.
+func TestSecondReleaseAfterTheLeaseRanOut(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&swallowFirst{network: newNetwork(store)}, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithFixedTTL(time.Second))
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+			t.Errorf("Unlock: %v; want ErrNotHeld, since the lock expired before the second release", err)
+		}
+	})
+}
+
+// The first renewal is answered late, and no other one is answered: the lease ends
+// a TTL after the first renewal was sent, not after its answer.
+func TestTrustOfARenewalCountsFromItsSending(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		const ttl = 9 * time.Second
+		s := &lateRenewal{Store: store, late: 2 * time.Second}
+		c := dlock.New(s, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithTTL(ttl))
+		<-lease.Context().Done()
+		if s.sent.IsZero() {
+			t.Fatal("the lease ended without a renewal")
+		}
+		if lasted := time.Since(s.sent); lasted > ttl || lasted < ttl*9/10 {
+			t.Errorf("the lease lasted %v after its renewal was sent; want a little less than %v", lasted, ttl)
+		}
+		_ = lease.Unlock(t.Context())
+	})
+}
+
+// lateRenewal answers the first renewal late and no other one.
+type lateRenewal struct {
+	*memlock.Store
+	late time.Duration
+	sent time.Time // when the first one was
+}
+
+func (s *lateRenewal) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func (s *lateRenewal) Renew(ctx context.Context, grants []driver.Grant) []error {
+	if !s.sent.IsZero() {
+		<-ctx.Done()
+		return []error{ctx.Err()}
+	}
+	s.sent = time.Now()
+	errs := s.Store.Renew(ctx, grants)
+	time.Sleep(s.late)
+	return errs
+}

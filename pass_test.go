@@ -258,3 +258,42 @@ func TestPassingEnds(t *testing.T) {
 		}
 	})
 }
+
+// latePass loses every hand-over, and notes who was released.
+type latePass struct {
+	passing
+	released []driver.Owner
+}
+
+func (s *latePass) Pass(context.Context, driver.Grant, driver.Request) (driver.Grant, error) {
+	return driver.Grant{}, fmt.Errorf("%w: nothing comes back", driver.ErrUnreachable)
+}
+
+func (s *latePass) Release(ctx context.Context, grant driver.Grant) error {
+	s.released = append(s.released, grant.Owner)
+	return s.Store.Release(ctx, grant)
+}
+
+// What is undone of a hand-over without an answer must not touch the acquisition of
+// the next caller, which asks the store itself: it has another owner.
+func TestLateHandOverDoesNotReachTheNextOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &latePass{passing: passing{Store: inner}}
+		c := dlock.New(store, nil)
+		defer c.Close()
+		_, next, unlocked := passOn(t, c, t.Context())
+		if unlocked != nil || next.err != nil {
+			t.Fatalf("Unlock: %v, then Lock: %v", unlocked, next.err)
+		}
+		for _, owner := range store.released { // the releases arrive once more, late
+			_ = inner.Release(t.Context(), driver.Grant{Name: "x", Owner: owner})
+		}
+		other := dlock.New(inner, nil)
+		defer other.Close()
+		if lease, err := other.TryLock(t.Context(), "x"); err == nil {
+			t.Error("a release that was repeated late freed the next caller's lock")
+			mustUnlock(t, lease)
+		}
+		mustUnlock(t, next.lease)
+	})
+}

@@ -192,3 +192,24 @@ func TestSetOfReentries(t *testing.T) {
 		mustUnlock(t, outer)
 	})
 }
+
+// The loss of the lock closes Done of a lease that re-entered, also if nobody asks
+// for its error.
+func TestLossEndsAReentry(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithFixedTTL(time.Second))
+		again := mustLock(t, c, lease.Context(), "x")
+		select {
+		case <-again.Context().Done():
+		case <-time.After(time.Minute):
+			t.Fatal("the context of the re-entry goes on after the loss of the lock")
+		}
+		if cause := context.Cause(again.Context()); !errors.Is(cause, dlock.ErrLost) {
+			t.Errorf("the cause is %v; want ErrLost", cause)
+		}
+		_ = again.Unlock(t.Context())
+		_ = lease.Unlock(t.Context())
+	})
+}

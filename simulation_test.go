@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,7 @@ func TestSimulationFindsBrokenStores(t *testing.T) {
 	}{
 		{"the lock expires at half its TTL", func(s full) full { return halfTTL{s} }, "two believe"},
 		{"trust is counted from the reply", func(s full) full { return trustFromReply{s} }, "two believe"},
+		{"trust is counted from the reply to a renewal", func(s full) full { return renewedFromReply{s} }, "two believe"},
 		{"a batch does not ask who has the names", func(s full) full { return batchTakes{s} }, "two believe"},
 		{"a lock is passed on with its token", func(s full) full { return passesToken{s} }, "token"},
 		{"release without asking who the owner is", func(s full) full { return releaseOfAnybody{s} }, "two believe"},
@@ -108,6 +110,16 @@ func (s trustFromReply) Acquire(ctx context.Context, req driver.Request) (driver
 	grant, err := s.full.Acquire(ctx, req)
 	grant.TTL += 1500 * time.Millisecond // as a client would that counts from a slow reply
 	return grant, err
+}
+
+type renewedFromReply struct{ full }
+
+func (s renewedFromReply) Renew(ctx context.Context, grants []driver.Grant) []error {
+	earlier := slices.Clone(grants)
+	for i := range earlier {
+		earlier[i].TTL /= 4 // what is left when a slow reply arrives, from which the client counts
+	}
+	return s.full.Renew(ctx, earlier)
 }
 
 type batchTakes struct{ full }
@@ -304,8 +316,11 @@ func (s *simulation) use(ctx context.Context, c *dlock.Client, random *rand.Rand
 			waiting, stop = context.WithTimeout(ctx, time.Duration(random.Int64N(int64(2*simTTL))))
 		}
 		hold := time.Duration(random.Int64N(int64(simTTL)))
-		if random.IntN(2) == 0 {
+		switch random.IntN(4) {
+		case 0, 1:
 			hold /= 1000 // short enough to be passed on
+		case 2:
+			hold *= 3 // long enough to end after a renewal
 		}
 		if random.IntN(5) == 0 {
 			s.holdAll(waiting, c, names, hold, opts)

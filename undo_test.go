@@ -290,3 +290,74 @@ func TestWatchingWaiterPollsSeldom(t *testing.T) {
 		})
 	}
 }
+
+// TryLock behind a caller that waits for the first answer of the store learns from
+// that caller's refusal who has the lock.
+func TestTryLockWaitsForAWaitersRefusal(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		waited := make(chan *dlock.Lease)
+		go func() { waited <- mustLock(t, c, t.Context(), "x") }()
+		synctest.Wait() // its first attempt is under way
+		start := time.Now()
+		if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("TryLock: %v; want ErrHeld", err)
+		}
+		if took := time.Since(start); took > 150*time.Millisecond {
+			t.Errorf("TryLock took %v; the store had refused the waiter after 100ms", took)
+		}
+		mustUnlock(t, lease)
+		mustUnlock(t, <-waited)
+	})
+}
+
+// releasing frees the lock at the very moment in which a waiter subscribes.
+type releasing struct {
+	*memlock.Store
+	release func()
+}
+
+func (s *releasing) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
+	s.release()
+	return s.Store.Watch(ctx, req, wake)
+}
+
+// A lock that is released just before the waiter has subscribed is not missed: the
+// waiter tries again before it sleeps.
+func TestReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &releasing{Store: store}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		s.release = sync.OnceFunc(func() { mustUnlock(t, lease) })
+		start := time.Now()
+		mine := mustLock(t, c, t.Context(), "x")
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the waiter had the lock %v after it was released", took)
+		}
+		mustUnlock(t, mine)
+	})
+}
+
+// Unlock with a context that is cancelled gives the lock back all the same.
+func TestUnlockWithACancelledContext(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(newNetwork(store), nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := lease.Unlock(ctx); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		for info := range store.List(t.Context(), "") {
+			t.Errorf("%q is still held", info.Name)
+		}
+	})
+}

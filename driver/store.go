@@ -49,6 +49,12 @@ type Store interface {
 	// The comparison and the release are one atomic step. [ErrNotHeld] says
 	// that the owner did not hold the lock; somebody else's lock is never
 	// touched, however late or often a Release arrives.
+	//
+	// Release is the end of its owner, which acquires no more. An Acquire of the
+	// owner that was sent before leaves no lock behind, however late it is
+	// carried out: the store undoes it by itself, if need be in the background.
+	// Release may wait for an Acquire of the owner that is still under way; if the
+	// context ends first, the error wraps [ErrUnreachable].
 	Release(ctx context.Context, grant Grant) error
 
 	// Traits says what the store promises. It is constant and makes no calls.

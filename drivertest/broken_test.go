@@ -85,6 +85,12 @@ var brokenStores = []struct {
 	{"Traits change once the store is used", "traits",
 		func(m *memlock.Store) driver.Store { return &moody{Store: m} }},
 
+	// What is carried out late: broken_late_test.go.
+	{"an attempt that comes after its release stays", "late-attempt",
+		func(m *memlock.Store) driver.Store { return forgetsAttempts{m} }},
+	{"an attempt in a queue that comes after its release stays", "late-attempt-fair",
+		func(m *memlock.Store) driver.Store { return forgetsAttempts{m} }},
+
 	// Names, lists, waiting, queues: broken_extensions_test.go.
 	{"names without case", "names-distinct",
 		func(m *memlock.Store) driver.Store { return renamed{m, strings.ToLower} }},
@@ -242,6 +248,10 @@ func quick(store driver.Store) drivertest.Config {
 		Open:     func(context.Context) (driver.Store, error) { return store, nil },
 		TTL:      200 * time.Millisecond,
 		Parallel: 32,
+		Delayed: func(context.Context) (driver.Store, func() func(), error) {
+			d := newDelayed(store)
+			return d, d.hold, nil
+		},
 		Skewed: func(_ context.Context, by time.Duration) (driver.Store, error) {
 			if s, ok := store.(clientClock); ok {
 				s.skew = by

@@ -44,6 +44,7 @@ var clauses = slices.Concat(
 	processClauses,
 	tokenClauses,
 	releaseClauses,
+	lateClauses,
 	renewClauses,
 	atomicClauses,
 	expiryClauses,
@@ -79,8 +80,9 @@ var (
 	needExpiry  = need{"Traits.WatchesExpiry", func(t *terms) bool { return t.traits.WatchesExpiry }}
 	needFencing = need{"Traits.Fencing", func(t *terms) bool { return t.traits.Fencing != driver.FencingNone }}
 
-	needWorker = need{"Config.Worker", func(t *terms) bool { return t.Worker != nil }}
-	needSkewed = need{"Config.Skewed", func(t *terms) bool { return t.Skewed != nil }}
+	needWorker  = need{"Config.Worker", func(t *terms) bool { return t.Worker != nil }}
+	needDelayed = need{"Config.Delayed", func(t *terms) bool { return t.Delayed != nil }}
+	needSkewed  = need{"Config.Skewed", func(t *terms) bool { return t.Skewed != nil }}
 )
 
 func offers[E any](t *terms) bool {

@@ -44,6 +44,13 @@ type Config struct {
 	// Leave it nil where the store takes no time from its clients.
 	Skewed func(ctx context.Context, by time.Duration) (driver.Store, error)
 
+	// Delayed is Open over a network that can be slow. From hold on, what is sent
+	// on the connections that are open then arrives only when deliver is called,
+	// also if the sender has hung up meanwhile; connections that are opened later
+	// are not delayed. deliver returns when what was held has been carried out.
+	// Leave it nil for a store that has no network.
+	Delayed func(ctx context.Context) (store driver.Store, hold func() (deliver func()), err error)
+
 	// Parallel is how many clauses are checked at the same time. Most of a
 	// check is waiting for a TTL to pass, so that more is faster until the
 	// store is too busy to answer in a small part of TTL. Default: 8.

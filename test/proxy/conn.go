@@ -15,6 +15,7 @@ type Conn struct {
 	// guarded by Proxy.mu
 	hangs   bool
 	silent  bool
+	lags    bool // what the client sends is held
 	dead    bool
 	owed    bool   // a request went to the server and nothing has come back
 	swallow func() // not nil: what the server sends is lost, and this is called
@@ -188,7 +189,7 @@ func (c *Conn) next(d Direction) (bytes []byte, ok bool) {
 		switch {
 		case c.dead:
 			return nil, false
-		case p.held[d], c.silent:
+		case p.held[d], c.silent, c.lags && d == Requests:
 		case len(s.queue) > 0:
 			first := s.queue[0]
 			wait := time.Until(first.due)

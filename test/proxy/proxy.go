@@ -95,6 +95,25 @@ func (p *Proxy) Silence() {
 	})
 }
 
+// Lag holds what is sent to the server on the connections there are, also if the
+// sender hangs up meanwhile. New ones work. deliver ends that: it returns when the
+// server has answered what was held, or the limit is over.
+func (p *Proxy) Lag() (deliver func(limit time.Duration)) {
+	all := p.all()
+	set := func(lags bool) {
+		p.change(func() {
+			for _, c := range all {
+				c.lags = lags
+			}
+		})
+	}
+	set(true)
+	return func(limit time.Duration) {
+		set(false)
+		p.Settle(limit)
+	}
+}
+
 // Delay makes everything that is sent from now on arrive that much later.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 

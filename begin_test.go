@@ -1,0 +1,79 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// reporter is a store that says that it reports losses.
+type reporter struct{ *memlock.Store }
+
+func (r reporter) Traits() driver.Traits {
+	traits := r.Store.Traits()
+	traits.ReportsLoss = true
+	return traits
+}
+
+// A loss that the store reports after it granted the lock, but before the lease
+// has begun, ends the acquisition.
+func TestLossReportedBetweenGrantAndBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(reporter{memlock.New()}, nil)
+		defer c.Close()
+		s := c.settings(nil)
+		h := c.newHold(t.Context(), "x", &s, nil)
+		sent, err := h.attempt(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.reportedLost(h.attempts)
+		if err := h.begin(sent); !errors.Is(err, ErrLost) {
+			t.Errorf("begin: %v; want ErrLost", err)
+		}
+		if h.context().Err() == nil {
+			t.Error("the context of the lease lives")
+		}
+	})
+}
+
+// A caller that re-enters checks the clock itself: the watchdog may not have run
+// since the lease ran out, as after the process was stopped.
+func TestReentryChecksTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(memlock.New(), nil)
+		defer c.Close()
+		lease, err := c.Lock(t.Context(), "x", WithFixedTTL(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.dog.Forget(&lease.hold.Lease) // nobody declares it lost
+		time.Sleep(2 * time.Second)
+		inner := context.WithoutCancel(lease.Context())
+		if _, err := c.Lock(inner, "x"); !errors.Is(err, ErrLost) {
+			t.Errorf("Lock in the context of a lease that ran out: %v; want ErrLost", err)
+		}
+	})
+}
+
+// Err of a lease's context checks the clock itself, too.
+func TestContextChecksTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(memlock.New(), nil)
+		defer c.Close()
+		lease, err := c.Lock(t.Context(), "x", WithFixedTTL(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.dog.Forget(&lease.hold.Lease) // nobody declares it lost
+		time.Sleep(2 * time.Second)
+		if lease.Context().Err() == nil {
+			t.Error("the context of a lease that ran out lives")
+		}
+	})
+}

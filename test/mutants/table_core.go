@@ -1,0 +1,333 @@
+package main
+
+func init() {
+	add(mutant{
+		rule: "trust counts from when the acquisition was sent, not from its answer",
+		file: "acquire.go",
+		old:  "	return sent, h.granted(grant, sent)\n",
+		new:  "	sent = c.clock.Now()\n	return sent, h.granted(grant, sent)\n",
+		test: ". TestGrantThatComesTooLate",
+	})
+	add(mutant{
+		rule: "trust of a renewal counts from when it was sent",
+		file: "internal/watchdog/renewal.go",
+		old:  "			l.believe(sent)\n",
+		new:  "			l.believe(now)\n",
+		test: ". TestTrustOfARenewalCountsFromItsSending",
+	})
+	add(mutant{
+		rule: "a grant that arrives after its trust deadline is rejected",
+		file: "acquire.go",
+		old:  "c.clock.Now() >= sent+grant.TTL-h.Margin",
+		new:  "c.clock.Now() >= sent+100*grant.TTL",
+		test: ". TestGrantThatComesTooLate",
+	})
+	add(mutant{
+		rule: "the margin is taken off the trust",
+		file: "internal/watchdog/term.go",
+		old:  "return sent + ttl - margin",
+		new:  "return sent + ttl + margin",
+		test: ". TestUnreachableStoreEndsTheLeaseInTime",
+	})
+	add(mutant{
+		rule: "a loss reported before the grant is taken ends the attempt",
+		file: "acquire.go",
+		old:  "if c.traits.ReportsLoss && h.lostAlready() {",
+		new:  "if false && h.lostAlready() {",
+		test: ". TestPassedLockIsLostBeforeItBegins",
+	})
+	add(mutant{
+		rule: "a loss reported between grant and begin ends the lease",
+		file: "acquire.go",
+		old:  "	reported := h.reported\n	h.mu.Unlock()\n	if !reported {",
+		new:  "	reported := false\n	h.mu.Unlock()\n	if !reported {",
+		test: ". TestLossReportedBetweenGrantAndBegin",
+	})
+	add(mutant{
+		rule: "a loss reported for an earlier attempt ends nothing",
+		file: "hold.go",
+		old:  "counts := attempt == h.attempts",
+		new:  "counts := true",
+		test: ". TestReportedLossOfAnEarlierAttempt",
+	})
+	add(mutant{
+		rule: "an attempt of unknown outcome is undone",
+		file: "acquire.go",
+		old:  "	if !errors.Is(err, ErrHeld) {\n		h.unknown = true\n	}\n",
+		new:  "",
+		test: ". TestRefusalDoesNotHideAnUnknownOutcome",
+	})
+	add(mutant{
+		rule: "the next caller comes after an abandoned attempt was undone",
+		file: "acquire.go",
+		old:  "	c.cleanups.Go(func() {\n		defer h.leave()\n",
+		new:  "	h.leave()\n	c.cleanups.Go(func() {\n",
+		test: ". TestTryLockBehindACancelledAttempt|TestOutageIsNotReportedAsHeld",
+	})
+	add(mutant{
+		rule: "ErrHeld is reported only if the lock is known to be held",
+		file: "hold.go",
+		old:  "	return h.blocked.Load()\n}",
+		new:  "	if held := h.blocked.Load(); held != nil {\n		return held\n	}\n	return &driver.HeldError{Name: h.name, Holder: h.holder()}\n}",
+		test: ". TestOutageIsNotReportedAsHeld",
+	})
+	add(mutant{
+		rule: "TryLock waits for the outcome of another caller of the process",
+		file: "wait.go",
+		old:  "	case <-decided:\n		return nil\n",
+		new:  "	default:\n		return &driver.HeldError{Name: w.hold.name}\n",
+		test: ". TestOutageIsNotReportedAsHeld",
+	})
+	add(mutant{
+		rule: "a grant announces its outcome to callers that wait for it",
+		file: "acquire.go",
+		old:  "	h.outcome.decided()\n",
+		new:  "",
+		test: ". TestTryLockWaitsForAnotherCallersOutcome",
+	})
+	add(mutant{
+		rule: "a refusal announces its outcome to callers that wait for it",
+		file: "wait.go",
+		old:  "		w.hold.outcome.decided()\n",
+		new:  "",
+		test: ". TestTryLockWaitsForAWaitersRefusal",
+	})
+	add(mutant{
+		rule: "a caller that leaves the door announces it",
+		file: "hold.go",
+		old:  "		h.outcome.decided()\n",
+		new:  "",
+		test: ". TestTryLockWaitsForAnotherCallersOutcome",
+	})
+	add(mutant{
+		rule: "a store that never answered gets no second chance",
+		file: "outage.go",
+		old:  "o.began == 0 || o.answered && now-o.began < ttl",
+		new:  "o.began == 0 || now-o.began < ttl",
+		test: ". TestSecondLockOnASilentStoreIsBounded",
+	})
+	add(mutant{
+		rule: "a waiter rides out an outage that is shorter than its TTL",
+		file: "outage.go",
+		old:  "o.began == 0 || o.answered && now-o.began < ttl",
+		new:  "o.began == 0",
+		test: ". TestWaitingThroughAnOutage",
+	})
+	add(mutant{
+		rule: "callers in a queue learn of an outage from the one before",
+		file: "wait.go",
+		old:  "	if o := &door.State.outage; !o.bearable(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {\n",
+		new:  "	if o := &door.State.outage; false {\n",
+		test: ". TestSecondLockOnASilentStoreIsBounded|TestQueueBehindADeadStore",
+	})
+	add(mutant{
+		rule: "a watching waiter polls a few times in a TTL",
+		file: "wait.go",
+		old:  "backoff.Jitter(min(max(w.hold.settings.ttl/3, minWatchedSleep), maxSleep))",
+		new:  "5 * time.Minute",
+		test: ". TestWatchingWaiterNoticesAnOutage",
+	})
+	add(mutant{
+		rule: "a watching waiter does not poll more than once in a second",
+		file: "wait.go",
+		old:  "max(w.hold.settings.ttl/3, minWatchedSleep)",
+		new:  "w.hold.settings.ttl/3",
+		test: ". TestWatchingWaiterPollsSeldom",
+	})
+	add(mutant{
+		rule: "a waiter tries again after it has subscribed",
+		file: "wait.go",
+		old:  "	w.rested = false\n	return nil\n",
+		new:  "	return w.sleep(w.watchDelay(held), held)\n",
+		test: ". TestReleaseBeforeTheSubscriptionIsNotMissed",
+	})
+	add(mutant{
+		rule: "a panic in a hook releases the lock",
+		file: "acquire.go",
+		old:  "			unlockBegun([]*hold{h})\n",
+		new:  "			_ = h\n",
+		test: ". TestPanickingHookReleasesTheLock",
+	})
+	add(mutant{
+		rule: "a panic in a hook releases every lock of a set",
+		file: "lockall.go",
+		old:  "			unlockBegun(fresh)\n",
+		new:  "",
+		test: ". TestPanickingHookReleasesTheLock",
+	})
+	add(mutant{
+		rule: "Unlock says that Close gave the lock away",
+		file: "unlock.go",
+		old:  "errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed)",
+		new:  "errors.Is(cause, ErrLost)",
+		test: ". TestCloseDuringDo",
+	})
+	add(mutant{
+		rule: "a second release that finds nothing is no success after the lease ran out",
+		file: "unlock.go",
+		old:  "attempt > 1 && c.clock.Now() < trusted",
+		new:  "attempt > 1",
+		test: ". TestSecondReleaseAfterTheLeaseRanOut",
+	})
+	add(mutant{
+		rule: "a second release that finds nothing within the lease is a success",
+		file: "unlock.go",
+		old:  "attempt > 1 && c.clock.Now() < trusted",
+		new:  "false",
+		test: ". TestUnlockAfterALostReply",
+	})
+	add(mutant{
+		rule: "a release works although its context is cancelled",
+		file: "unlock.go",
+		old:  "		ctx = context.WithoutCancel(ctx)\n",
+		new:  "",
+		test: ". TestLockDoesNotOutliveTheContextGiven|TestUnlockWithACancelledContext",
+	})
+	add(mutant{
+		rule: "the renewal has ended before the release is sent",
+		file: "unlock.go",
+		old:  "		case <-renewal:\n",
+		new:  "		default:\n",
+		test: ". TestRenewalIsOverBeforeTheRelease",
+	})
+	add(mutant{
+		rule: "the last lease of a hold unlocks it, not the first",
+		file: "unlock.go",
+		old:  "last := h.count == 0",
+		new:  "last := true",
+		test: ". TestReentryCounts",
+	})
+	add(mutant{
+		rule: "a lost lock is not re-entered as if nothing had happened",
+		file: "reentry.go",
+		old:  "cause == nil || errors.Is(cause, ErrLost)",
+		new:  "cause == nil",
+		test: ". TestReentryOfALostLockFails",
+	})
+	add(mutant{
+		rule: "a re-entry checks the clock",
+		file: "reentry.go",
+		old:  "	h.doubt()\n",
+		new:  "",
+		test: ". TestReentryChecksTheClock",
+	})
+	add(mutant{
+		rule: "the loss of the lock ends the context of a re-entry",
+		file: "reentry.go",
+		old:  "		r.stop = context.AfterFunc(held, func() { cancel(context.Cause(held)) })\n",
+		new:  "		r.stop = func() bool { return true }\n",
+		test: ". TestLossEndsAReentry",
+	})
+	add(mutant{
+		rule: "a context checks the clock before it says that the lock is held",
+		file: "context.go",
+		old:  "		c.hold.doubt()\n",
+		new:  "",
+		test: ". TestContextChecksTheClock",
+	})
+	add(mutant{
+		rule: "a lock that is handed over has an owner of its own",
+		file: "pass.go",
+		old:  "	req.Owner = driver.NewOwner()\n",
+		new:  "",
+		test: ". TestLateHandOverDoesNotReachTheNextOwner",
+	})
+	add(mutant{
+		rule: "a lock handed over to a caller that left is given back",
+		file: "pass.go",
+		old:  "			h.takeBack(grant)\n",
+		new:  "			h.leave()\n",
+		test: ". TestPassToNobody",
+	})
+	add(mutant{
+		rule: "a hand-over of unknown outcome is undone",
+		file: "pass.go",
+		old:  "	h.takeBack(driver.Grant{Name: h.name, Owner: req.Owner})\n",
+		new:  "	h.leave()\n",
+		test: ". TestPassOfUnknownOutcome",
+	})
+	add(mutant{
+		rule: "a hand-over of unknown outcome releases the holder's own lock",
+		file: "pass.go",
+		old:  "	err = c.releaseAfter(ctx, 1, h.Grant, h.TrustedUntil(), c.limit)\n",
+		new:  "	err = nil\n",
+		test: ". TestPassOfUnknownOutcome",
+	})
+	add(mutant{
+		rule: "a hand-over that lost its answer counts as a first release",
+		file: "pass.go",
+		old:  "c.releaseAfter(ctx, 1, h.Grant, h.TrustedUntil(), c.limit)",
+		new:  "c.releaseAfter(ctx, 0, h.Grant, h.TrustedUntil(), c.limit)",
+		test: ". TestPassOfUnknownOutcome",
+	})
+	add(mutant{
+		rule: "hand-over inside a process ends, so that others get their time",
+		file: "pass.go",
+		old:  "turn.over(turn.left, &c.rhythm) || turn.left-turn.began > maxPassing",
+		new:  "false",
+		test: ". TestPassingEnds",
+	})
+	add(mutant{
+		rule: "a lock is not handed over to a set of names",
+		file: "pass.go",
+		old:  "next != nil && next.alone",
+		new:  "next != nil",
+		test: ". TestNothingIsPassedToASet",
+	})
+	add(mutant{
+		rule: "a set that cannot be had whole leaves nothing",
+		file: "lockall.go",
+		old:  "		if err := h.acquire(ctx); err != nil {\n			giveAll(holds[:i])\n",
+		new:  "		if err := h.acquire(ctx); err != nil {\n			_ = i\n",
+		test: ". TestLockAll",
+	})
+	add(mutant{
+		rule: "a set is acquired in one order, whatever the order given",
+		file: "lockall.go",
+		old:  "	slices.Sort(names)\n",
+		new:  "",
+		test: ". TestLockAll",
+	})
+	add(mutant{
+		rule: "Close gives back what is held",
+		file: "life.go",
+		old:  "if err := h.give(context.Background()); err != nil",
+		new:  "if err := error(nil); err != nil",
+		test: ". TestCloseGivesEverythingBack",
+	})
+	add(mutant{
+		rule: "the loss of a lease is declared without asking the store",
+		file: "internal/watchdog/term.go",
+		old:  "return sent + ttl - margin",
+		new:  "return sent + 10*ttl - margin",
+		test: ". TestUnreachableStoreEndsTheLeaseInTime",
+	})
+	add(mutant{
+		rule: "a caller may not be told that the lock is free while an earlier attempt of its owner is under way",
+		file: "internal/attempts/attempts.go",
+		old:  "	for r.underway > 0 {\n",
+		new:  "	for false {\n",
+		test: "internal/attempts TestSettleWaitsForAcquisitionsUnderWay",
+	})
+	add(mutant{
+		rule: "an acquisition that lost its answer is undone when it arrives",
+		file: "internal/attempts/attempts.go",
+		old:  "	if r.lost {\n		l.laterLocked(r)\n",
+		new:  "	if r.lost {\n		l.forgetLocked(r)\n",
+		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
+	})
+	add(mutant{
+		rule: "nothing is undone before its owner was released",
+		file: "internal/attempts/attempts.go",
+		old:  "	case r.released && r.overdue:\n",
+		new:  "	case !answered || r.released && r.overdue:\n",
+		test: "internal/attempts TestNothingIsUndoneBeforeTheRelease",
+	})
+	add(mutant{
+		rule: "undoing goes on while the server does not answer",
+		file: "internal/attempts/attempts.go",
+		old:  "		return age > giveUp\n",
+		new:  "		return age > lateness\n",
+		test: "internal/attempts TestUndoingOutlastsAnOutage",
+	})
+}
