@@ -26,6 +26,8 @@ type Store interface {
 	//
 	// Acquire is idempotent per owner: where req.Owner already holds the
 	// lock, its TTL starts again and the Grant has the same token as before.
+	// Asking again never ends the lock earlier than it would have ended
+	// without it, whatever the second TTL is and however late it arrives.
 	//
 	// If the context ends first, or the reply is lost, the owner may hold the
 	// lock all the same; it then expires by itself, or is given back by
@@ -39,6 +41,10 @@ type Store interface {
 	// [ErrNotHeld] is final: the grant's owner does not hold the lock. Renew
 	// never creates or takes a lock, and never extends one that belongs to
 	// another owner, however late it arrives.
+	//
+	// Renew never ends a lock earlier than it would have ended without it: a
+	// Renew that the store carries out after a later one, because it was held
+	// up on its way or waited in the store, does not undo that one.
 	Renew(ctx context.Context, grants []Grant) []error
 
 	// Release gives up whatever grant.Owner has under grant.Name: the lock,

@@ -145,6 +145,51 @@ func (s renewsAnyone) Renew(ctx context.Context, grants []driver.Grant) []error 
 	return s.Store.Renew(ctx, all)
 }
 
+// lastRenewCounts ends a lock when the TTL of its last Renew is over, although it was
+// acquired for longer.
+type lastRenewCounts struct {
+	*memlock.Store
+	ends *shelf[time.Time]
+}
+
+func (s lastRenewCounts) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	endIfOver(ctx, s.Store, s.ends, req.Name)
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s lastRenewCounts) Renew(ctx context.Context, grants []driver.Grant) []error {
+	errs := s.Store.Renew(ctx, grants)
+	for i, grant := range grants {
+		if errs == nil || errs[i] == nil {
+			s.ends.put(grant.Name, time.Now().Add(grant.TTL))
+		}
+	}
+	return errs
+}
+
+// lastAcquireCounts does the same with the last Acquire of the owner.
+type lastAcquireCounts struct {
+	*memlock.Store
+	ends *shelf[time.Time]
+}
+
+func (s lastAcquireCounts) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	endIfOver(ctx, s.Store, s.ends, req.Name)
+	grant, err := s.Store.Acquire(ctx, req)
+	if err == nil {
+		s.ends.put(req.Name, time.Now().Add(req.TTL))
+	}
+	return grant, err
+}
+
+// endIfOver breaks a lock whose time is over.
+func endIfOver(ctx context.Context, m *memlock.Store, ends *shelf[time.Time], name string) {
+	if end := ends.get(name); !end.IsZero() && time.Now().After(end) {
+		_ = m.Break(ctx, name, current(ctx, m, name).Token)
+		ends.put(name, time.Time{})
+	}
+}
+
 type stopsAtError struct{ *memlock.Store }
 
 func (s stopsAtError) Renew(ctx context.Context, grants []driver.Grant) []error {

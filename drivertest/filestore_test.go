@@ -46,6 +46,13 @@ func (l *fileLock) heldBy(owner driver.Owner) bool {
 	return l.Owner == owner.Hex() && time.Now().Before(l.Expires)
 }
 
+// extend never shortens.
+func (l *fileLock) extend(ttl time.Duration) {
+	if expires := time.Now().Add(ttl); expires.After(l.Expires) {
+		l.Expires = expires
+	}
+}
+
 // change reads what is known about name, lets f change it, and writes it again.
 func (s fileStore) change(ctx context.Context, name string, f func(*fileLock) error) error {
 	if ctx.Err() != nil {
@@ -96,7 +103,7 @@ func (s fileStore) Acquire(ctx context.Context, req driver.Request) (grant drive
 		default:
 			*l = fileLock{Owner: req.Owner.Hex(), Token: l.Token + 1, Holder: req.Holder}
 		}
-		l.Expires = now.Add(req.TTL)
+		l.extend(req.TTL)
 		if s.mode == immortal {
 			l.Expires = now.Add(time.Hour)
 		}
@@ -113,7 +120,7 @@ func (s fileStore) Renew(ctx context.Context, grants []driver.Grant) []error {
 			if !l.heldBy(grant.Owner) {
 				return driver.ErrNotHeld
 			}
-			l.Expires = time.Now().Add(grant.TTL)
+			l.extend(grant.TTL)
 			return nil
 		})
 	}

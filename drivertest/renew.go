@@ -30,6 +30,20 @@ var renewClauses = []clause{
 		},
 	},
 	{
+		id:     "renew-never-shortens",
+		demand: `Store.Renew: "never ends a lock earlier than it would have ended without it": a Renew that is carried out late does not undo a later one`,
+		check: func(p *probe) {
+			a, b := p.open2()
+			grant := a.take(p.name("x"), p.long)
+			short := grant
+			short.TTL = p.ttl // as if an earlier Renew arrived now: it would end the lock sooner
+			a.renewed(short, "it is held")
+			p.expired(short)
+			b.refused(grant.Name, "it was acquired for longer than a later Renew asked for")
+			a.renewed(grant, "a Renew for less must not end it")
+		},
+	},
+	{
 		id:     "renew-nil",
 		demand: `Store.Renew: "returns nil if all of them were renewed"`,
 		check: func(p *probe) {

@@ -142,9 +142,9 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 	}
 	if !l.held(now) {
 		s.last = max(s.last+1, req.Floor)
-		l.owner, l.token, l.since, l.holder = req.Owner, s.last, now, req.Holder
+		*l = lock{owner: req.Owner, token: s.last, since: now, holder: req.Holder}
 	}
-	l.expires = now + req.TTL
+	l.expires = max(l.expires, now+req.TTL)
 	if req.Fair {
 		s.dequeue(req.Name, req.Owner)
 	}
@@ -172,7 +172,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	for i := range grants {
 		g := &grants[i]
 		if l := s.locks[g.Name]; l.held(now) && l.owner == g.Owner {
-			l.expires = now + g.TTL
+			l.expires = max(l.expires, now+g.TTL)
 		} else {
 			fail(i, driver.ErrNotHeld)
 		}

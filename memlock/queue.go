@@ -30,7 +30,7 @@ func (s *Store) enqueue(req *driver.Request, now time.Duration) {
 	queue := s.queues[req.Name]
 	expires := now + req.TTL
 	if i := slices.IndexFunc(queue, func(p place) bool { return p.owner == req.Owner }); i >= 0 {
-		queue[i].expires = expires
+		queue[i].expires = max(queue[i].expires, expires)
 		return
 	}
 	s.queues[req.Name] = append(queue, place{req.Owner, expires})
