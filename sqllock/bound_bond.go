@@ -59,10 +59,13 @@ func (b *bond) wakeLocked() {
 	}
 }
 
-// extendLocked starts the TTL of a lock that is held again.
+// extendLocked starts the TTL of a lock that is held again. It never shortens it: the
+// answer to an earlier call may come after that to a later one.
 func (s *BoundStore) extendLocked(b *bond, ttl time.Duration) {
-	now := time.Now()
-	b.ttl, b.deadline = ttl, now.Add(ttl)
+	b.ttl = ttl
+	if deadline := time.Now().Add(ttl); deadline.After(b.deadline) {
+		b.deadline = deadline
+	}
 	s.hurryLocked(b.deadline)
 }
 

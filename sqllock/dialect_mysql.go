@@ -22,8 +22,16 @@ func (mysql) String() string { return "mysql" }
 
 // mysqlNow is the database's clock when the statement began, in UTC: local time
 // comes twice when summer ends. A statement that had to wait for a row takes a
-// lock for less time than was asked for, never for more.
+// lock for less time than was asked for, never for more. The server may carry it out
+// after statements that began later. It must not undo them, so every statement that
+// extends an expiry keeps the later of the two.
 const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)`
+
+// mysqlPatience limits to two seconds how long a renewal waits in MariaDB for a row that
+// another transaction keeps locked. The store tries again while the caller waits; if the
+// caller has left, the statement ends. MySQL reads it as a comment and waits as long as
+// innodb_lock_wait_timeout says, 50 seconds by default.
+const mysqlPatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `
 
 func (m mysql) profile() profile {
 	return profile{
@@ -93,8 +101,8 @@ func (mysql) statements(t tables) (queries [statementCount]query) {
 		take = `UPDATE {locks} SET
 	token   = LAST_INSERT_ID(IF(` + mine + `, token, token + 1)),
 	since   = IF(` + mine + `, since, {now}),
+	expires = GREATEST(IF(` + mine + `, expires, 0), {now} + ?3),
 	owner   = ?2,
-	expires = {now} + ?3,
 	holder  = ?4
 WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 0 OR token = ?5)`
 		// No empty text: MariaDB takes it for NULL in mode EMPTY_STRING_IS_NULL.
@@ -131,7 +139,7 @@ SELECT ?1, value, NULL, {now}, {now}, ` + nobody + ` FROM {meta} WHERE ` + isFlo
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
 UNION ALL SELECT 0, ` + nobody + `, remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
 ORDER BY token DESC LIMIT 1`,
-		renew:   `UPDATE ` + grants + ` SET l.expires = {now} + g.ttl WHERE ` + granted,
+		renew:   mysqlPatience + `UPDATE ` + grants + ` SET l.expires = GREATEST(l.expires, {now} + g.ttl) WHERE ` + granted,
 		renewed: `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted,
 		release: free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
 		pass: `UPDATE {locks} SET token = token + 1, owner = ?4, since = {now}, expires = {now} + ?5, holder = ?6
@@ -141,7 +149,7 @@ WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
 	(SELECT COUNT(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= ` + from + ` AND ` + held + ` ORDER BY name LIMIT ?2`,
 		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
-ON DUPLICATE KEY UPDATE expires = {now} + ?3`,
+ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		giveUp: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		prune:  `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,
@@ -155,7 +163,7 @@ LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
 	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)`,
 		publish: `INSERT INTO {queue} (name, owner, fair, expires)
 SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 0, {now} + ?2 FROM ` + waiters + `
-ON DUPLICATE KEY UPDATE expires = {now} + ?2`,
+ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`,
 		unpublish: `DELETE q FROM ` + waiters + ` STRAIGHT_JOIN {queue} AS q FORCE INDEX (waiter)
 	ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY) WHERE q.fair = 0`,
 		sweepDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE ` + isSwept,

@@ -21,8 +21,15 @@ func (postgres) String() string { return "postgres" }
 
 // postgresNow is the database's clock when the statement began. A statement
 // that had to wait for a row therefore takes a lock for less time than was
-// asked for, never for more, and all parts of it see the same time.
+// asked for, never for more, and all parts of it see the same time. The server may
+// carry it out after statements that began later. It must not undo them, so every
+// statement that extends an expiry keeps the later of the two.
 const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bigint`
+
+// postgresPatience is what a renewal reads first. It limits to two seconds how long this
+// statement waits for a row that another transaction keeps locked. The store tries again
+// while the caller waits; if the caller has left, the statement ends.
+const postgresPatience = `(SELECT set_config('lock_timeout', '2s', true)) AS patience`
 
 func (p postgres) profile() profile {
 	return profile{
@@ -76,8 +83,8 @@ func (postgres) statements(t tables) (queries [statementCount]query) {
 		take = `UPDATE {locks} SET
 	token   = CASE WHEN ` + mine + ` THEN token ELSE token + 1 END,
 	since   = CASE WHEN ` + mine + ` THEN since ELSE {now} END,
+	expires = greatest(CASE WHEN ` + mine + ` THEN expires END, {now} + ?3::bigint),
 	owner   = ?2::text,
-	expires = {now} + ?3::bigint,
 	holder  = ?4::text
 WHERE name = ?1::text AND (owner IS NULL OR owner = ?2::text OR expires <= {now}) AND (?5::bigint = 0 OR token = ?5::bigint)`
 		free = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = ''`
@@ -108,7 +115,7 @@ FROM {locks} WHERE name = ?1::text`,
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1::text AND owner <> ?2::text AND expires > {now}
 UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
 ORDER BY token DESC LIMIT 1`,
-		renew: `UPDATE {locks} AS l SET expires = {now} + g.ttl FROM ` + grants + `
+		renew: `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + postgresPatience + `, ` + grants + `
 WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}
 RETURNING l.name, l.owner`,
 		release: tell(free + `
@@ -119,8 +126,8 @@ WHERE name = ?1::text AND owner = ?2::text AND token = ?3::bigint AND expires > 
 		list: `SELECT name, token, holder, since, expires - {now},
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= ?1::text AND ` + held + ` ORDER BY name LIMIT ?2::bigint`,
-		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1::text, ?2::text, true, {now} + ?3::bigint)
-ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
+		enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) VALUES (?1::text, ?2::text, true, {now} + ?3::bigint)
+ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
 		leave:  `DELETE FROM {queue} WHERE name = ?1::text AND owner = ?2::text`,
 		giveUp: tell(`DELETE FROM {queue} WHERE name = ?1::text AND owner = ?2::text`),
 		prune:  `DELETE FROM {queue} WHERE name = ?1::text AND expires <= {now}`,
@@ -132,9 +139,9 @@ LEFT JOIN LATERAL (SELECT owner, expires FROM {queue} AS q
 	WHERE q.name = n.name AND fair AND q.expires > {now} AND (l.owner IS NULL OR l.expires <= {now})
 	ORDER BY seq LIMIT 1) AS h ON true
 WHERE l.owner IS NULL OR l.expires <= {now} + ?2::bigint OR l.since > {now} - {recent}`,
-		publish: `INSERT INTO {queue} (name, owner, fair, expires)
+		publish: `INSERT INTO {queue} AS q (name, owner, fair, expires)
 SELECT DISTINCT name, owner, false, {now} + ?2::bigint FROM ` + waiters + `
-ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
+ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
 		unpublish:  `DELETE FROM {queue} AS q USING ` + waiters + ` WHERE q.name = w.name AND q.owner = w.owner AND NOT fair`,
 		sweepDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE key = 'swept'`,
 		claimSweep: `UPDATE {meta} SET value = {now} WHERE key = 'swept' AND ` + longAgo,

@@ -65,8 +65,8 @@ func (sqlite) statements(t tables) (queries [statementCount]query) {
 		onConflict = ` ON CONFLICT (name) DO UPDATE SET
 	token   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.token, l.token + 1),
 	since   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.since, excluded.since),
+	expires = max(iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.expires, 0), excluded.expires),
 	owner   = excluded.owner,
-	expires = excluded.expires,
 	holder  = excluded.holder
 WHERE (l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since) AND (?5 = 0 OR l.token = ?5)
 RETURNING token`
@@ -84,7 +84,7 @@ WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
 UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `)
 ORDER BY token DESC LIMIT 1`,
-		renew: `UPDATE {locks} SET expires = {now} + g.ttl
+		renew: `UPDATE {locks} SET expires = max(expires, {now} + g.ttl)
 FROM (SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS token, value->>3 AS ttl FROM json_each(?1)) AS g
 WHERE {locks}.name = g.name AND {locks}.owner = g.owner AND (g.token = 0 OR {locks}.token = g.token) AND {locks}.expires > {now}
 RETURNING name, owner`,
@@ -98,7 +98,7 @@ WHERE name = ?1 AND token = ?2 AND ` + held,
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = {locks}.name AND q.expires > {now})
 FROM {locks} WHERE name >= ?1 AND ` + held + ` ORDER BY name LIMIT ?2`,
 		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
-ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
+ON CONFLICT (name, owner) DO UPDATE SET expires = max(expires, excluded.expires)`,
 		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		giveUp: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		prune:  `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,
@@ -112,7 +112,7 @@ FROM near LEFT JOIN {queue} AS h ON remaining = 0 AND h.seq = (
 	SELECT seq FROM {queue} AS q WHERE q.name = near.name AND fair = 1 AND expires > now ORDER BY seq LIMIT 1)`,
 		publish: `INSERT INTO {queue} (name, owner, fair, expires)
 SELECT value->>0, value->>1, 0, {now} + ?2 FROM json_each(?1) WHERE true
-ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
+ON CONFLICT (name, owner) DO UPDATE SET expires = max(expires, excluded.expires)`,
 		unpublish: `DELETE FROM {queue}
 WHERE fair = 0 AND (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
 		sweepDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE key = 'swept'`,

@@ -31,7 +31,7 @@ var database = &sqlrig.Database{
 	CountConnections: connections,
 	Statements:       statements,
 	// Not from innodb_trx, which shows the same to whoever asks again too soon.
-	Blocked: `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'Updating'`,
+	Blocked: `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state IN ('Updating', 'Sending data') AND info LIKE '%UPDATE %'`,
 	Kill:    kill,
 	CreateUser: func(ctx context.Context, admin *sql.DB, user, password string) error {
 		_, err := admin.ExecContext(ctx, fmt.Sprintf("CREATE USER %s@'%%' IDENTIFIED BY '%s'", user, password))

@@ -157,3 +157,21 @@ func TestRenewalsComeThrough(t *testing.T) {
 	t.Parallel()
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.RenewalsComeThrough(t, database.URL(t, scheme)) })
 }
+
+// TestLateRenewal: an administrator's open transaction delays a renewal that the holder
+// has long given up.
+func TestLateRenewal(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.LateRenewal(t, database.URL(t, scheme)) })
+}
+
+// TestAbandonedRenewal: the server does not keep a statement that nobody waits for.
+func TestAbandonedRenewal(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.AbandonedRenewal(t, database.URL(t, scheme)) })
+}
+
+func TestLatePlace(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.LatePlace(t, database.URL(t, scheme)) })
+}
