@@ -21,7 +21,11 @@ for i = 1, #KEYS / 2 do
 	end
 end
 for i = 1, #KEYS / 2 do
-	local failure = write(KEYS[2 * i - 1], ARGV[3 * i + 1] .. ':' .. tokens[i] .. ':' .. ARGV[3 * i + 2], ARGV[3 * i])
+	local ttl = ARGV[3 * i]
+	if marks[i] then -- asking again never shortens
+		ttl = math.max(tonumber(ttl), redis.call('pttl', KEYS[2 * i - 1]))
+	end
+	local failure = write(KEYS[2 * i - 1], ARGV[3 * i + 1] .. ':' .. tokens[i] .. ':' .. ARGV[3 * i + 2], ttl)
 	if failure then
 		for j = 1, i - 1 do
 			redis.call('del', KEYS[2 * j - 1])

@@ -6,7 +6,9 @@ local clock_now = clock()
 local now = math.floor(clock_now / 1000)
 local mark = mark_of(lock)
 if mark and starts_with(mark, owner .. ':') then
-	redis.call('pexpire', lock, ttl)
+	if redis.call('pttl', lock) < tonumber(ttl) then -- asking again never shortens
+		redis.call('pexpire', lock, ttl)
+	end
 	return {digits(clock_now), token_of(mark)}
 end
 local head = first_in(queue, timeouts, now)

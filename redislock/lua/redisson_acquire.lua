@@ -9,7 +9,9 @@ local left = redis.call('pttl', lock)
 if left ~= -2 then
 	local mark = redis.call('hkeys', lock)[1]
 	if string.sub(mark, 1, #ARGV[2] + 1) == ARGV[2] .. ':' then
-		redis.call('pexpire', lock, ARGV[1])
+		if left < tonumber(ARGV[1]) then -- asking again never shortens
+			redis.call('pexpire', lock, ARGV[1])
+		end
 		return string.match(mark, ':(%d+):')
 	end
 	return {mark, left}

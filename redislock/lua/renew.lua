@@ -4,7 +4,9 @@ local gone = {}
 for i = 1, #KEYS do
 	local ok, mark = pcall(mark_of, KEYS[i]) -- a key that is no lock any more is not this one's
 	if ok and mark and starts_with(mark, ARGV[2 * i]) then
-		redis.call('pexpire', KEYS[i], ARGV[2 * i - 1])
+		if redis.call('pttl', KEYS[i]) < tonumber(ARGV[2 * i - 1]) then -- a renewal never shortens
+			redis.call('pexpire', KEYS[i], ARGV[2 * i - 1])
+		end
 	else
 		gone[#gone + 1] = i
 	end
