@@ -274,10 +274,13 @@ func (s *Store) decide(h *hold, req *driver.Request, a answer) (outcome, bool) {
 
 // granted notes that the hold has the lock. s.mu is held.
 func (s *Store) granted(h *hold, req *driver.Request, a answer) driver.Grant {
+	ttl := h.lease.promise(req.TTL)
+	if !h.held || h.ttl < ttl { // asking again never shortens
+		h.ttl = ttl
+	}
 	h.held, h.revision, h.lost = true, a.revision, req.Lost
-	h.ttl = h.lease.promise(req.TTL)
 	s.expireAt(h, time.Now().Add(h.ttl))
-	return driver.Grant{Name: h.name, Owner: h.owner, Token: uint64(a.revision), TTL: h.ttl, Handle: handle(h.key)}
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: uint64(a.revision), TTL: ttl, Handle: handle(h.key)}
 }
 
 // queued notes that the hold has a place. s.mu is held.
