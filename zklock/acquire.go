@@ -53,10 +53,12 @@ func (s *Store) grant(c *claim, req *driver.Request, at position) (driver.Grant,
 	if c.node == "" || c.session != s.live {
 		return driver.Grant{}, fmt.Errorf("%w: the session ended", driver.ErrUnreachable)
 	}
+	if !c.granted || c.asked < req.TTL { // asking again never shortens
+		c.asked = req.TTL
+	}
 	c.granted, c.queued = true, false
 	c.at = position{}
-	c.asked = req.TTL
-	s.lastsLocked(c, req.TTL)
+	s.lastsLocked(c, c.asked)
 	return driver.Grant{Name: c.name, Owner: c.owner, Token: c.token, TTL: s.promise(req.TTL, at.age)}, nil
 }
 
