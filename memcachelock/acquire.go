@@ -52,9 +52,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.G
 func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 	key, now := keyOf(req.Name), c.began
 	var token, cas uint64 // of the lock, if it is there and the owner's
+	var least int64       // when it ends already: asking again never shortens
 	var failure error     // if this was the last attempt
 	for range attempts {
-		mark, end := markOf(req.Owner, token, req.Holder), c.clock.end(now, req.TTL)
+		mark, end := markOf(req.Owner, token, req.Holder), max(c.clock.end(now, req.TTL), least)
 		stored, f, err := c.put(key, mark, end, cas)
 		if stored && f != nil && f.mark == mark {
 			c.clock.hear(end-f.left, now)
@@ -65,22 +66,35 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 		case err != nil:
 			return driver.Grant{}, err
 		case f == nil && stored: // it was forgotten just now, or over before it was there
-			token, cas, failure = 0, 0, refusal("what was stored is gone at once")
+			token, cas, least, failure = 0, 0, 0, refusal("what was stored is gone at once")
 			if _, _, err := c.askTime(); err != nil {
 				return driver.Grant{}, err
 			}
 		case f == nil: // whoever had it left
-			token, cas, failure = 0, 0, &driver.HeldError{Name: req.Name}
+			token, cas, least, failure = 0, 0, 0, &driver.HeldError{Name: req.Name}
 		case f.cas == 0:
 			return driver.Grant{}, errNoCAS
 		case stored && f.mark == mark && end >= c.clock.end(now, req.TTL):
 			return granted(req, f.token(c.started), f.cas, now), nil
 		default:
 			token, cas, failure = f.token(c.started), f.cas, refusal("the lock is changed again and again")
+			if least, err = c.laterEnd(f, req.TTL); err != nil {
+				return driver.Grant{}, err
+			}
 		}
 		now = time.Now()
 	}
 	return driver.Grant{}, failure
+}
+
+// laterEnd returns the second in which a lock ends, if that is after what its owner asks
+// for now, and otherwise zero.
+func (c *conn) laterEnd(f *found, ttl time.Duration) (int64, error) {
+	if time.Duration(f.left)*time.Second <= ttl+behind {
+		return 0, nil
+	}
+	shown, _, err := c.askTime()
+	return shown + f.left, err
 }
 
 func granted(req *driver.Request, token, cas uint64, sent time.Time) driver.Grant {

@@ -34,7 +34,8 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (c *conn) renew(grants []driver.Grant, errs []error) error {
-	if _, _, err := c.askTime(); err != nil {
+	shown, _, err := c.askTime()
+	if err != nil {
 		return err
 	}
 	for _, grant := range grants {
@@ -56,7 +57,8 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 			continue
 		}
 		swaps = append(swaps, i)
-		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), c.clock.end(now, grant.TTL), f.cas)
+		end := max(c.clock.end(now, grant.TTL), shown+f.left) // a renewal never shortens
+		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), end, f.cas)
 	}
 	if err := c.flush(); err != nil {
 		return err
