@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -133,15 +134,18 @@ var acquireClauses = []clause{
 		demand: `Store.Acquire: asking again "never ends the lock earlier than it would have ended without it"`,
 		check: func(p *probe) {
 			a, b := p.open2()
-			req := p.request(p.name("x"), p.long)
-			grant := a.acquire(req)
-			req.TTL = p.ttl
-			if _, held := a.try(req); held != nil {
-				p.failf("the owner who has the lock was refused: %v", held)
-			}
-			p.expired(driver.Grant{TTL: req.TTL})
-			b.refused(req.Name, "it was acquired for longer than its owner asked for the second time")
-			a.renewed(grant, "asking again for less must not end it")
+			p.together(2, func(i int) {
+				req := p.request(p.name(fmt.Sprint(i)), p.long)
+				req.Fair = i == 1 && p.traits.Fair
+				grant := a.acquire(req)
+				req.TTL = p.ttl
+				if _, held := a.try(req); held != nil {
+					p.failf("the owner who has the lock was refused: %v", held)
+				}
+				p.expired(driver.Grant{TTL: req.TTL})
+				b.refused(req.Name, "it was acquired for longer than its owner asked for the second time")
+				a.renewed(grant, "asking again for less must not end it")
+			})
 		},
 	},
 }
