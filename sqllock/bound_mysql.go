@@ -176,7 +176,7 @@ func (m mysql) claimRow(ctx context.Context, conn *sql.Conn, server *boundServer
 		return 0, m.insertRow(ctx, conn, server, b)
 	}
 	if err == nil {
-		err = execAll(ctx, conn, []string{`BEGIN`})
+		err = execAll(ctx, conn, []string{`START TRANSACTION`})
 	}
 	if err != nil {
 		return 0, err
@@ -217,7 +217,7 @@ SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE 
 // With READ COMMITTED, since otherwise the lock of a row can become one of the
 // place beside it when InnoDB splits the page, and keep others from inserting.
 func (m mysql) pinRow(ctx context.Context, conn *sql.Conn, server *boundServer, key lockKey, token uint64) (id string, err error) {
-	if err := execAll(ctx, conn, []string{`SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `BEGIN`}); err != nil {
+	if err := execAll(ctx, conn, []string{`SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`}); err != nil {
 		return "", err
 	}
 	var now uint64

@@ -37,7 +37,7 @@ func (m mysql) calibrate(ctx context.Context, conn *sql.Conn, server *boundServe
 	if err := m.awaitStart(ctx, conn); err != nil {
 		return 0, err
 	}
-	if err := execAll(ctx, conn, []string{`INSERT IGNORE INTO ` + server.fence + ` (id, seen, shift) VALUES (1, 0, 0)`, `BEGIN`}); err != nil {
+	if err := execAll(ctx, conn, []string{`INSERT IGNORE INTO ` + server.fence + ` (id, seen, shift) VALUES (1, 0, 0)`, `START TRANSACTION`}); err != nil {
 		return 0, err
 	}
 	var seen, last uint64

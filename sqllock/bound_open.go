@@ -167,7 +167,7 @@ func (s *BoundStore) rival(ctx context.Context) *sql.Conn {
 	if err != nil {
 		return nil
 	}
-	if err := execAll(short, conn, []string{"BEGIN", "SELECT 1"}); err != nil {
+	if err := execAll(short, conn, []string{"START TRANSACTION", "SELECT 1"}); err != nil {
 		newLink(conn).discard()
 		return nil
 	}

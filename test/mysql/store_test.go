@@ -108,7 +108,7 @@ func TestDriverSettings(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []string{
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true", "multiStatements=true", "columnsWithAlias=true",
-		"collation=utf8mb4_unicode_ci", "charset=latin1", "sql_mode=%27ANSI%27", "sql_mode=%27%27", "time_zone=%27-08:00%27",
+		"collation=utf8mb4_unicode_ci", "charset=latin1", "sql_mode=%27ANSI%27", "sql_mode=%27ORACLE%27", "sql_mode=%27%27", "time_zone=%27-08:00%27",
 		emptyIsNull,
 	} {
 		t.Run(settings, func(t *testing.T) {
