@@ -2,6 +2,7 @@ package memcachelock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -35,15 +36,32 @@ var errNoCAS = fmt.Errorf("%w: memcachelock: this memcached was started with -C 
 // long as it stores less than a million items a second and its clock is not set
 // back.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.Grant, err error) {
-	err = s.call(ctx, func(c *conn) (err error) {
+	if err := s.usable(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	leave := func() func(bool) { return s.attempts.Leave(req.Name, req.Owner) }
+	err = s.run(ctx, leave, func(c *conn) (err error) {
 		if left := c.young(s.delay, req.TTL); left > 0 {
-			return &driver.HeldError{Name: req.Name, Remaining: left,
-				Holder: driver.Holder{Note: "unknown, because memcached has just started"}}
+			return c.tooYoung(&req, left)
 		}
 		grant, err = c.acquire(&req)
 		return err
 	})
-	return grant, err
+	return grant, s.unlessClosed(err)
+}
+
+// tooYoung refuses a lock that another may believe to have. It asks the server all the same:
+// what the connection remembers does not show that the server is there.
+func (c *conn) tooYoung(req *driver.Request, left time.Duration) error {
+	f, err := c.get(keyOf(req.Name))
+	switch {
+	case err != nil:
+		return err
+	case f != nil:
+		return c.held(req.Name, f)
+	}
+	return &driver.HeldError{Name: req.Name, Remaining: left,
+		Holder: driver.Holder{Note: "unknown, because memcached has just started"}}
 }
 
 // acquire stores the lock, and looks what is there then: only if that is what was
@@ -54,7 +72,7 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 	var token, cas uint64 // of the lock, if it is there and the owner's
 	var least int64       // when it ends already: asking again never shortens
 	var failure error     // if this was the last attempt
-	for range attempts {
+	for range tries {
 		mark, end := markOf(req.Owner, token, req.Holder), max(c.clock.end(now, req.TTL), least)
 		stored, f, err := c.put(key, mark, end, cas)
 		if stored && f != nil && f.mark == mark {
@@ -115,10 +133,21 @@ func (c *conn) held(name string, f *found) *driver.HeldError {
 	return held
 }
 
-// Release gives up a lock: in one round trip, unless it was renewed.
+// Release gives up a lock: in one round trip, unless it was renewed. It waits for
+// acquisitions of the owner whose answer is still under way.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := s.attempts.Settle(ctx, grant.Owner); err != nil {
+		return fmt.Errorf("memcachelock: %w", err)
+	}
+	return s.unlessClosed(s.release(ctx, &grant))
+}
+
+func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
 	key := keyOf(grant.Name)
-	err := s.call(ctx, func(c *conn) error {
+	return s.free(ctx, grant.Name, func(c *conn) error {
 		if h, ok := grant.Handle.(*handle); ok && h.token == grant.Token {
 			if cas := h.known(c); cas != 0 {
 				done, err := c.delete(key, cas)
@@ -127,10 +156,26 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 				}
 			}
 		}
-		return c.releaseFound(key, &grant)
+		return c.releaseFound(key, grant)
 	})
+}
+
+// errFreed: what the first of two calls would have deleted is not there. The first may have
+// deleted it, and its answer got lost.
+var errFreed = fmt.Errorf("%w: memcachelock: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
+
+// free runs fn, which deletes the lock of name, and wakes who waits for it.
+func (s *Store) free(ctx context.Context, name string, fn func(*conn) error) error {
+	calls := 0
+	err := s.run(ctx, nil, func(c *conn) error {
+		calls++
+		return fn(c)
+	})
+	if calls > 1 && errors.Is(err, driver.ErrNotHeld) {
+		err = errFreed
+	}
 	if err == nil {
-		s.watches.wake(grant.Name)
+		s.watches.wake(name)
 	}
 	return err
 }
@@ -143,7 +188,7 @@ func (c *conn) delete(key string, cas uint64) (done bool, err error) {
 
 // releaseFound looks first whose lock it is.
 func (c *conn) releaseFound(key string, grant *driver.Grant) error {
-	for range attempts {
+	for range tries {
 		f, err := c.get(key)
 		switch {
 		case err != nil:
@@ -158,14 +203,17 @@ func (c *conn) releaseFound(key string, grant *driver.Grant) error {
 	return refusal("the lock is changed again and again")
 }
 
-// attempts is how often a change is repeated that somebody else got in between.
-const attempts = 3
+// tries is how often a change is repeated that somebody else got in between.
+const tries = 3
 
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
 	key := keyOf(name)
-	err := s.call(ctx, func(c *conn) error {
-		for range attempts {
+	return s.unlessClosed(s.free(ctx, name, func(c *conn) error {
+		for range tries {
 			f, err := c.get(key)
 			switch {
 			case err != nil:
@@ -178,11 +226,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 			}
 		}
 		return refusal("the lock is changed again and again")
-	})
-	if err == nil {
-		s.watches.wake(name)
-	}
-	return err
+	}))
 }
 
 // Look implements driver.Looker.

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -31,6 +33,12 @@ type conn struct {
 	until time.Time
 	// Until when reading and writing may wait, as the network was told.
 	reads, writes time.Time
+
+	owed   int           // answers to what was written that have not been read
+	rest   int           // bytes that are left of the value of the first of them
+	silent time.Duration // how long the server may send nothing at all; zero is as long as the call lasts
+	quiet  bool          // the last call ended after the server had sent nothing for a while
+	left   bool          // the last call ended because its caller's time was up
 
 	clock clock
 	// uptime is how long the server said that it had been running when it was dialed.
@@ -53,12 +61,35 @@ func (c *conn) flush() error { return c.bw.Flush() }
 // least half as far away is left as it is.
 const patience = 10 * time.Millisecond
 
+// How long a connection that worked before may be silent. A router may have forgotten it:
+// the server is asked on a new connection before the caller's time is up.
+const (
+	maxSilence = time.Second
+	// suspicious is from when on other connections that have been idle meanwhile are
+	// not trusted any more either.
+	suspicious = 250 * time.Millisecond
+)
+
+// errSilent is the end of a connection on which nothing came for too long.
+var errSilent = errors.New("the connection is silent")
+
 // wait waits until there is more to read than now, for as long as the caller wants it.
 func (c *conn) wait() error {
 	here := c.in.Buffered()
+	var since time.Time // when nothing had come yet
 	for now := c.began; ; now = time.Now() {
-		if !now.Before(c.until) {
+		silence := time.Duration(0)
+		if !since.IsZero() {
+			silence = now.Sub(since)
+		}
+		c.quiet = silence >= suspicious
+		switch {
+		case !now.Before(c.until):
+			c.left = true
 			return os.ErrDeadlineExceeded
+		case c.silent > 0 && silence >= c.silent:
+			c.quiet = true
+			return errSilent
 		}
 		if left := c.reads.Sub(now); left < patience/2 || left > patience {
 			c.readUntil(now.Add(patience))
@@ -70,7 +101,11 @@ func (c *conn) wait() error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case c.ctx.Err() != nil:
+			c.left = true
 			return context.Cause(c.ctx)
+		}
+		if since.IsZero() {
+			since = now
 		}
 	}
 }
@@ -89,20 +124,40 @@ func (c *conn) readLine() ([]byte, error) {
 	}
 }
 
-// readBytes returns the next n bytes.
-func (c *conn) readBytes(n int) (string, error) {
+// readRest returns the bytes that are left of a value.
+func (c *conn) readRest() (string, error) {
 	var b strings.Builder
-	for b.Grow(n); b.Len() < n; {
+	for b.Grow(c.rest); c.rest > 0; {
 		if c.in.Buffered() == 0 {
 			if err := c.wait(); err != nil {
 				return "", err
 			}
 		}
-		here, _ := c.in.Peek(min(c.in.Buffered(), n-b.Len()))
+		here, _ := c.in.Peek(min(c.in.Buffered(), c.rest))
 		b.Write(here)
 		_, _ = c.in.Discard(len(here))
+		c.rest -= len(here)
 	}
 	return b.String(), nil
+}
+
+// drain reads the answers that are owed, when their caller has left.
+func (c *conn) drain(limit time.Duration) error {
+	now := time.Now()
+	c.began, c.ctx, c.until, c.silent = now, context.Background(), now.Add(limit), 0
+	for c.owed > 0 {
+		if c.rest > 0 {
+			if _, err := c.readRest(); err != nil {
+				return err
+			}
+			c.owed--
+			continue
+		}
+		if _, err := c.read(); broken(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // A connection that is broken says so when it is used.
@@ -118,6 +173,7 @@ func (c *conn) writeUntil(t time.Time) {
 
 // limit makes the connection the caller's for one call that begins now.
 func (c *conn) limit(ctx context.Context, now time.Time, timeout time.Duration) {
+	c.quiet, c.left = false, false
 	if !now.After(c.dialed) { // what it stores now is younger than the connection: see handle.known
 		now = time.Now()
 	}
@@ -179,14 +235,22 @@ type pool struct {
 	mu     sync.Mutex
 	idle   []*conn // the one that was used last is used next
 	closed bool
+
+	drains   sync.WaitGroup // callers have left these connections
+	draining atomic.Int64   // how many
 }
 
-// maxConns is how many connections there are at most. More callers wait.
-const maxConns = 16
+const (
+	// maxConns is how many connections there are at most. More callers wait.
+	maxConns = 16
+	// maxDraining is how many more there are that no caller waits for.
+	maxDraining = 64
+)
 
 // with calls fn with a connection. One that fn fails on is closed, unless it was the
-// server that refused something, or fn just did not like the answer.
-func (p *pool) with(ctx context.Context, fn func(*conn) error) error {
+// server that refused something, or fn just did not like the answer. An acquisition
+// whose outcome is unknown is recorded by leave, which is nil for other calls.
+func (p *pool) with(ctx context.Context, leave leave, fn func(*conn) error) error {
 	if err := p.begin(ctx); err != nil {
 		return err
 	}
@@ -203,11 +267,64 @@ func (p *pool) with(ctx context.Context, fn func(*conn) error) error {
 		p.put(c)
 		return err
 	}
-	_ = c.net.Close()
+	if c.quiet {
+		p.distrust(c.began)
+	}
+	p.part(c, leave)
 	if !errors.Is(err, driver.ErrUnreachable) {
 		return fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
 	}
 	return err
+}
+
+// leave records an acquisition whose caller leaves before its outcome is known.
+type leave func() (ended func(answered bool))
+
+// part gives up a connection that a call has failed on. If the server owes the answer to an
+// acquisition, that is read in the background: while it is on its way, a Release on another
+// connection could overtake the acquisition.
+func (p *pool) part(c *conn, leave leave) {
+	if leave == nil || c.owed == 0 {
+		_ = c.net.Close()
+		return
+	}
+	ended := leave()
+	if !c.left || p.draining.Add(1) > maxDraining {
+		if c.left {
+			p.draining.Add(-1)
+		}
+		_ = c.net.Close()
+		ended(false)
+		return
+	}
+	p.drains.Go(func() {
+		defer p.draining.Add(-1)
+		err := c.drain(p.silence())
+		if err == nil {
+			p.put(c)
+		} else {
+			_ = c.net.Close()
+			p.distrust(c.began)
+		}
+		ended(err == nil)
+	})
+}
+
+// silence is how long a connection that worked before may be silent.
+func (p *pool) silence() time.Duration { return min(maxSilence, p.timeout/2) }
+
+// distrust closes the connections that have been idle since a moment from which on the
+// server was silent on another one.
+func (p *pool) distrust(since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = slices.DeleteFunc(p.idle, func(c *conn) bool {
+		if !c.used.Before(since) {
+			return false
+		}
+		_ = c.net.Close()
+		return true
+	})
 }
 
 // begin waits until there may be one connection more in use. It asks the context for
@@ -257,6 +374,7 @@ func (p *pool) take(ctx context.Context, now time.Time) (*conn, error) {
 			_ = c.net.Close()
 			continue
 		}
+		c.silent = p.silence()
 		if now.Sub(c.used) < trusted {
 			return c, nil
 		}
@@ -280,7 +398,7 @@ func (p *pool) put(c *conn) {
 	c.used = c.began
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || len(p.idle) >= maxConns {
 		_ = c.net.Close()
 		return
 	}
@@ -334,7 +452,7 @@ func (c *conn) askTime() (now, uptime int64, err error) {
 		if now, uptime, err = times(stats); err != nil {
 			return 0, 0, err
 		}
-		if time.Since(asked) < prompt || try == attempts {
+		if time.Since(asked) < prompt || try == tries {
 			c.clock.hear(now, asked)
 			return now, uptime, nil
 		}

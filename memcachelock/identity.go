@@ -31,7 +31,7 @@ func (n *naming) gave(name string) {
 // at random, which ends with that store.
 func (s *Store) Identify(ctx context.Context) (name string, err error) {
 	err = s.call(ctx, func(c *conn) error {
-		for range attempts {
+		for range tries {
 			mine := driver.NewOwner().Hex()
 			_, f, err := c.put(nameKey, mine, c.clock.end(c.began, nameTTL), 0)
 			switch {
@@ -62,7 +62,7 @@ func (s *Store) unname() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), unnameLimit)
 	defer cancel()
-	_ = s.pool.with(ctx, func(c *conn) error { // it expires otherwise
+	_ = s.pool.with(ctx, nil, func(c *conn) error { // it expires otherwise
 		f, err := c.get(nameKey)
 		if err != nil || f == nil || f.mark != s.naming.name {
 			return err

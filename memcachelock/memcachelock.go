@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/attempts"
 	"github.com/dlock-go/dlock/internal/deadline"
 )
 
@@ -35,6 +36,8 @@ type Store struct {
 	delay   time.Duration
 	watches watches
 	naming  naming
+	// attempts undoes acquisitions whose caller left before the outcome was known.
+	attempts *attempts.Log
 
 	ctx    context.Context // of the background work; ends with Close
 	cancel context.CancelFunc
@@ -59,6 +62,9 @@ func New(addr string, opts *Options) (*Store, error) {
 		s.pool.timeout = DefaultTimeout
 	}
 	s.watches.init()
+	s.attempts = attempts.New(func(ctx context.Context, name string, owner driver.Owner) error {
+		return s.release(ctx, &driver.Grant{Name: name, Owner: owner})
+	})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -76,16 +82,20 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close ends what the store started and waits for it.
+// Close ends what the store started and waits for it: for up to a second each, for the
+// answers to acquisitions whose callers have left, and to undo the last of them. The error
+// says how many of these may be left to expire.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.cancel()
 	s.work.Wait()
+	s.pool.drains.Wait()
+	err := s.attempts.Close()
 	s.unname()
 	s.pool.close()
-	return nil
+	return err
 }
 
 // usable says whether a call may begin.
@@ -99,22 +109,41 @@ func (s *Store) usable(ctx context.Context) error {
 	return nil
 }
 
-// call runs commands, one after another, on one connection.
+// call runs commands, one after another, on one connection. If that is silent, it runs
+// them again on another one: fn may be called twice.
 func (s *Store) call(ctx context.Context, fn func(*conn) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	err := s.pool.with(ctx, fn)
-	switch {
-	case err == nil, errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrNotHeld):
-		return err
-	case s.closed.Load():
+	return s.unlessClosed(s.run(ctx, nil, fn))
+}
+
+// unlessClosed returns err, or ErrClosed for a call that Close may have cut off.
+func (s *Store) unlessClosed(err error) error {
+	if err != nil && s.closed.Load() && !isAnswer(err) {
 		return driver.ErrClosed
+	}
+	return err
+}
+
+// run is call also while the store is closed.
+func (s *Store) run(ctx context.Context, leave leave, fn func(*conn) error) error {
+	err := s.pool.with(ctx, leave, fn)
+	if errors.Is(err, errSilent) {
+		err = s.pool.with(ctx, leave, fn)
+	}
+	if isAnswer(err) {
+		return err
 	}
 	if cause := deadline.Passed(ctx); cause != nil {
 		return fmt.Errorf("memcachelock: %w", cause)
 	}
 	return err
+}
+
+// isAnswer reports whether err is an outcome that the server told.
+func isAnswer(err error) bool {
+	return err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld)
 }
 
 // maxTTL is more than anybody needs. What is longer by a minute some of memcached's

@@ -39,6 +39,7 @@ func (c *conn) writeStore(verb, key, value string, end int64, cas uint64) {
 	b = append(b, "\r\n"...)
 	b = append(b, value...)
 	c.write(append(b, "\r\n"...))
+	c.owed++
 }
 
 // writeDelete deletes the item if it has not been changed.
@@ -46,6 +47,7 @@ func (c *conn) writeDelete(key string, cas uint64) {
 	b := append(append(c.out[:0], "md "...), key...)
 	b = strconv.AppendUint(append(b, " C"...), cas, 10)
 	c.write(append(b, "\r\n"...))
+	c.owed++
 }
 
 // writeGet asks for an item, or only whether there is one.
@@ -55,6 +57,7 @@ func (c *conn) writeGet(key string, value bool) {
 		b = append(b, " v c t"...)
 	}
 	c.write(append(b, "\r\n"...))
+	c.owed++
 }
 
 // answer is what a command was answered.
@@ -68,6 +71,14 @@ type answer struct {
 
 // read reads the next answer.
 func (c *conn) read() (answer, error) {
+	a, err := c.readAnswer()
+	if !broken(err) {
+		c.owed--
+	}
+	return a, err
+}
+
+func (c *conn) readAnswer() (answer, error) {
 	line, err := c.readLine()
 	if err != nil {
 		return answer{}, err
@@ -110,7 +121,8 @@ func (c *conn) readItem(line []byte) (answer, error) {
 			return a, fmt.Errorf("%w: a value with %q", errAnswer, flag)
 		}
 	}
-	value, err := c.readBytes(n + len("\r\n"))
+	c.rest = n + len("\r\n")
+	value, err := c.readRest()
 	if err != nil {
 		return a, err
 	}

@@ -34,6 +34,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (c *conn) renew(grants []driver.Grant, errs []error) error {
+	clear(errs) // of a first call, on a connection that was silent
 	shown, _, err := c.askTime()
 	if err != nil {
 		return err

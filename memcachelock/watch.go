@@ -72,6 +72,17 @@ func (ws *watches) wake(name string) {
 	}
 }
 
+// wakeAll wakes all waiters of this process.
+func (ws *watches) wakeAll() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, waiters := range ws.byName {
+		for w := range waiters {
+			w.wake()
+		}
+	}
+}
+
 func (ws *watches) names() []string {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -89,6 +100,7 @@ func (ws *watches) retire() bool {
 // poll looks until nobody has waited for a while.
 func (s *Store) poll() {
 	last := time.Now()
+	reached := true // the server, at the last look
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -99,16 +111,20 @@ func (s *Store) poll() {
 		switch {
 		case len(names) > 0:
 			last = time.Now()
-			s.look(names)
+			if err := s.look(names); (err == nil) != reached {
+				// Each waiter finds out that the server is gone, or what happened
+				// while it was.
+				reached = err == nil
+				s.watches.wakeAll()
+			}
 		case time.Since(last) > linger && s.watches.retire():
 			return
 		}
 	}
 }
 
-// look wakes who waits for a lock that is free. Where it cannot look, everybody finds
-// out alone, when the time is over that the lock had left.
-func (s *Store) look(names []string) {
+// look wakes who waits for a lock that is free.
+func (s *Store) look(names []string) error {
 	for chunk := range slices.Chunk(names, renewChunk) {
 		var free []string
 		err := s.call(s.ctx, func(c *conn) (err error) {
@@ -116,12 +132,13 @@ func (s *Store) look(names []string) {
 			return err
 		})
 		if err != nil {
-			return
+			return err
 		}
 		for _, name := range free {
 			s.watches.wake(name)
 		}
 	}
+	return nil
 }
 
 // free returns those of the names that nobody has.
