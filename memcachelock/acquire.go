@@ -70,10 +70,10 @@ func (c *conn) tooYoung(req *driver.Request, left time.Duration) error {
 func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 	key, now := keyOf(req.Name), c.began
 	var token, cas uint64 // of the lock, if it is there and the owner's
-	var least int64       // when it ends already: asking again never shortens
+	var left int64        // seconds until it ends
 	var failure error     // if this was the last attempt
 	for range tries {
-		mark, end := markOf(req.Owner, token, req.Holder), max(c.clock.end(now, req.TTL), least)
+		mark, end := markOf(req.Owner, token, req.Holder), c.clock.notBefore(left, now, req.TTL)
 		stored, f, err := c.put(key, mark, end, cas)
 		if stored && f != nil && f.mark == mark {
 			c.clock.hear(end-f.left, now)
@@ -84,35 +84,22 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 		case err != nil:
 			return driver.Grant{}, err
 		case f == nil && stored: // it was forgotten just now, or over before it was there
-			token, cas, least, failure = 0, 0, 0, refusal("what was stored is gone at once")
+			token, cas, left, failure = 0, 0, 0, refusal("what was stored is gone at once")
 			if _, _, err := c.askTime(); err != nil {
 				return driver.Grant{}, err
 			}
 		case f == nil: // whoever had it left
-			token, cas, least, failure = 0, 0, 0, &driver.HeldError{Name: req.Name}
+			token, cas, left, failure = 0, 0, 0, &driver.HeldError{Name: req.Name}
 		case f.cas == 0:
 			return driver.Grant{}, errNoCAS
 		case stored && f.mark == mark && end >= c.clock.end(now, req.TTL):
 			return granted(req, f.token(c.started), f.cas, now), nil
 		default:
-			token, cas, failure = f.token(c.started), f.cas, refusal("the lock is changed again and again")
-			if least, err = c.laterEnd(f, req.TTL); err != nil {
-				return driver.Grant{}, err
-			}
+			token, cas, left, failure = f.token(c.started), f.cas, f.left, refusal("the lock is changed again and again")
 		}
 		now = time.Now()
 	}
 	return driver.Grant{}, failure
-}
-
-// laterEnd returns the second in which a lock ends, if that is after what its owner asks
-// for now, and otherwise zero.
-func (c *conn) laterEnd(f *found, ttl time.Duration) (int64, error) {
-	if time.Duration(f.left)*time.Second <= ttl+behind {
-		return 0, nil
-	}
-	shown, _, err := c.askTime()
-	return shown + f.left, err
 }
 
 func granted(req *driver.Request, token, cas uint64, sent time.Time) driver.Grant {

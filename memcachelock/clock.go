@@ -26,6 +26,12 @@ func (k *clock) end(moment time.Time, ttl time.Duration) int64 {
 	return k.when(moment).Add(ttl + behind + time.Second - 1).Unix()
 }
 
+// notBefore is end, or the second in which an item ends that has so many seconds left, if
+// that is later: what is stored again never ends sooner, however late it is stored.
+func (k *clock) notBefore(left int64, moment time.Time, ttl time.Duration) int64 {
+	return max(k.end(moment, ttl), k.when(moment).Unix()+left)
+}
+
 // hear takes a reading that was asked for at that moment, and was answered just now. The
 // server's clock is never ahead: so a reading that is later than was believed shows that it
 // was behind before, or that this machine slept. One that is earlier is behind itself.

@@ -35,8 +35,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 
 func (c *conn) renew(grants []driver.Grant, errs []error) error {
 	clear(errs) // of a first call, on a connection that was silent
-	shown, _, err := c.askTime()
-	if err != nil {
+	if _, _, err := c.askTime(); err != nil {
 		return err
 	}
 	for _, grant := range grants {
@@ -46,7 +45,6 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 		return err
 	}
 	var swaps []int // those that are to be stored again
-	now := time.Now()
 	for i, grant := range grants {
 		a, err := c.read()
 		if err != nil {
@@ -58,7 +56,9 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 			continue
 		}
 		swaps = append(swaps, i)
-		end := max(c.clock.end(now, grant.TTL), shown+f.left) // a renewal never shortens
+		// By the time of the answer: another renewal that was carried out before it may have
+		// begun after this one.
+		end := c.clock.notBefore(f.left, time.Now(), grant.TTL)
 		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), end, f.cas)
 	}
 	if err := c.flush(); err != nil {

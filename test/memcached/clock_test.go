@@ -81,7 +81,7 @@ func pausedServer(t *testing.T, connected bool) {
 		leases[i] = make(chan *dlock.Lease, 1)
 		go func() {
 			asked <- struct{}{}
-			lease, err := client.Lock(t.Context(), strconv.Itoa(i), dlock.WithFixedTTL(ttl))
+			lease, err := client.Lock(bounded(t), strconv.Itoa(i), dlock.WithFixedTTL(ttl))
 			if err != nil {
 				t.Error(err)
 			}
@@ -142,7 +142,7 @@ func TestSkippedSecond(t *testing.T) {
 	// It is moved when the server goes on, at the end of a second, and then every second.
 	pause(time.Second, 950*time.Millisecond)
 	second(t, 930*time.Millisecond) // when it still shows the second before
-	lease, err := holder.Lock(t.Context(), "a", dlock.WithFixedTTL(ttl))
+	lease, err := holder.Lock(bounded(t), "a", dlock.WithFixedTTL(ttl))
 	if err != nil {
 		t.Fatal(err)
 	}

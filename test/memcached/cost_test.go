@@ -69,7 +69,7 @@ func TestWaitersAreCheap(t *testing.T) {
 	const names, each = 10, 20
 	var leases []*dlock.Lease
 	for i := range names {
-		lease, err := holder.Lock(t.Context(), fmt.Sprintf("n%d", i))
+		lease, err := holder.Lock(bounded(t), fmt.Sprintf("n%d", i))
 		if err != nil {
 			t.Fatal(err)
 		}

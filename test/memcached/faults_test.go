@@ -113,7 +113,7 @@ func TestFull(t *testing.T) {
 	held := take(t, store, "held")
 	client := dlock.New(store, nil)
 	defer client.Close()
-	short, err := client.Lock(t.Context(), "short", dlock.WithTTL(2*time.Second))
+	short, err := client.Lock(bounded(t), "short", dlock.WithTTL(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestFull(t *testing.T) {
 	if err := store.Release(t.Context(), held); err != nil {
 		t.Errorf("Release on a full server: %v", err)
 	}
-	<-short.Context().Done()
+	happens(t, short.Context().Done(), "the end of the lease")
 	if err := ask("short"); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire when a lease that could not be renewed is over: %v; want that it is still held", err)
 	}
@@ -194,17 +194,18 @@ func TestRestart(t *testing.T) {
 	}
 	holder, other := open(), open()
 	const ttl = 2 * time.Second
-	lease, err := holder.Lock(t.Context(), "a", dlock.WithTTL(ttl))
+	ctx := bounded(t)
+	lease, err := holder.Lock(ctx, "a", dlock.WithTTL(ttl))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(server.Kill(), server.Restart()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.TryLock(t.Context(), "a", dlock.WithTTL(ttl)); !errors.Is(err, dlock.ErrHeld) {
+	if _, err := other.TryLock(ctx, "a", dlock.WithTTL(ttl)); !errors.Is(err, dlock.ErrHeld) {
 		t.Errorf("TryLock just after the restart: %v; want ErrHeld", err)
 	}
-	next, err := other.Lock(t.Context(), "a", dlock.WithTTL(ttl))
+	next, err := other.Lock(ctx, "a", dlock.WithTTL(ttl))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,10 +215,10 @@ func TestRestart(t *testing.T) {
 	if next.Token() <= lease.Token() {
 		t.Errorf("token %d after %d", next.Token(), lease.Token())
 	}
-	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+	if err := lease.Unlock(ctx); !errors.Is(err, dlock.ErrNotHeld) {
 		t.Errorf("unlock of what was lost: %v; want ErrNotHeld", err)
 	}
-	if err := next.Unlock(t.Context()); err != nil {
+	if err := next.Unlock(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -237,7 +238,7 @@ func TestRestartAtOnce(t *testing.T) {
 			}
 			client := dlock.New(store, nil)
 			t.Cleanup(func() { _ = errors.Join(client.Close(), store.Close()) })
-			lease, err := client.Lock(t.Context(), "a", dlock.WithFixedTTL(ttl))
+			lease, err := client.Lock(bounded(t), "a", dlock.WithFixedTTL(ttl))
 			if err != nil {
 				t.Fatal(err)
 			}

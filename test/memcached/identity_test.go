@@ -34,7 +34,7 @@ func TestQuorum(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := dlock.New(q, &dlock.Options{TTL: 10 * time.Second})
-		lease, err := client.Lock(t.Context(), "x")
+		lease, err := client.Lock(bounded(t), "x")
 		if err == nil {
 			err = lease.Unlock(t.Context())
 		}

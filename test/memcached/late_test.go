@@ -17,6 +17,14 @@ import (
 // limit is for what must happen, however busy the machine is.
 const limit = 30 * time.Second
 
+// bounded returns a context for calls that must not wait for ever.
+func bounded(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // heldBack keeps back the next request that contains text, on its connection alone, until
 // deliver is called. The channel is closed when the request has come by.
 func heldBack(t *testing.T, p *proxy.Proxy, text string) (came <-chan struct{}, deliver func()) {
@@ -179,4 +187,188 @@ func TestLateAttempt(t *testing.T) {
 		}
 		getsFree(t, direct, "client")
 	})
+}
+
+// TestLateCalls: a call that is delivered late, when the lock is another's or nobody's, changes
+// nothing.
+func TestLateCalls(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached).Addr()
+	for name, c := range map[string]struct {
+		renewed bool   // before: the number that the item had is not known any more
+		request string // how the request that is late begins
+		call    func(ctx context.Context, store driver.Store, grant driver.Grant) error
+	}{
+		"Release by number":         {false, "md dlock:", release},
+		"Release by owner":          {true, "mg dlock:", release},
+		"Release of what was found": {true, "md dlock:", release},
+		"Renew":                     {false, "mg dlock:", renew},
+		"Renew of what was found":   {false, "cas dlock:", renew},
+		"Renew for the second time": {true, "cas dlock:", renew},
+	} {
+		for regranted, who := range map[bool]string{true: "another owner", false: "nobody"} {
+			t.Run(name+" for "+who, func(t *testing.T) {
+				t.Parallel()
+				p, through, direct := proxied(t, server, 0)
+				lock := t.Name()
+				grant := take(t, through, lock)
+				if c.renewed {
+					if err := renew(t.Context(), through, grant); err != nil {
+						t.Fatal(err)
+					}
+				}
+				came, deliver := heldBack(t, p, c.request)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				done := make(chan error, 1)
+				go func() { done <- c.call(ctx, through, grant) }()
+				happens(t, came, "the call")
+				cancel()
+				if err := happens(t, done, "the end of the call"); !errors.Is(err, context.Canceled) {
+					t.Fatalf("a call that was cancelled: %v", err)
+				}
+				if err := direct.(driver.Breaker).Break(t.Context(), lock, grant.Token); err != nil {
+					t.Fatal(err)
+				}
+				var next driver.Grant
+				if regranted {
+					next = take(t, direct, lock)
+				}
+				deliver()
+				info, held, err := direct.(driver.Looker).Look(t.Context(), lock)
+				if err != nil || held != regranted || info.Token != next.Token {
+					t.Errorf("afterwards: held %v with token %d, %v; want %v, %d", held, info.Token, err, regranted, next.Token)
+				}
+				// The same call again, in time.
+				if err := c.call(t.Context(), through, grant); !errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("the call of an owner that lost its lock: %v; want ErrNotHeld", err)
+				}
+				if regranted {
+					if err := release(t.Context(), direct, next); err != nil {
+						t.Errorf("Release of the lock that is held: %v", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func release(ctx context.Context, store driver.Store, grant driver.Grant) error {
+	return store.Release(ctx, grant)
+}
+
+func renew(ctx context.Context, store driver.Store, grant driver.Grant) error {
+	return errors.Join(store.Renew(ctx, []driver.Grant{grant})...)
+}
+
+// TestRepeatedCalls: an owner that asks twice, on two connections at once, has one lock with
+// one token, and a Release that is repeated does not take it from the next owner.
+func TestRepeatedCalls(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached).Addr()
+	p, through, direct := proxied(t, server, 0)
+	req := late("twice")
+	came, deliver := heldBack(t, p, req.Holder.Note)
+	first := make(chan driver.Grant, 1)
+	go func() {
+		grant, err := through.Acquire(t.Context(), req)
+		if err != nil {
+			t.Error(err)
+		}
+		first <- grant
+	}()
+	happens(t, came, "the first request")
+	second, err := through.Acquire(t.Context(), req) // overtakes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver()
+	if grant := happens(t, first, "the first grant"); grant.Token != second.Token {
+		t.Errorf("one owner has the tokens %d and %d", grant.Token, second.Token)
+	}
+	for i, want := range []error{nil, driver.ErrNotHeld} {
+		if err := through.Release(t.Context(), second); !errors.Is(err, want) {
+			t.Errorf("Release %d: %v; want %v", i+1, err, want)
+		}
+	}
+	next := take(t, direct, "twice")
+	if err := through.Release(t.Context(), second); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release for the third time: %v; want ErrNotHeld", err)
+	}
+	if err := direct.Release(t.Context(), next); err != nil {
+		t.Errorf("Release of the lock that is held: %v", err)
+	}
+}
+
+// TestLateAcrossRestart: the numbers of the items begin again with the server. A release that
+// was under way does not reach the lock that got the same number.
+func TestLateAcrossRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached)
+	p := proxy.Run(t, server.Addr())
+	through, direct := openNow(t, p.Addr()), openNow(t, server.Addr())
+	before := take(t, through, "a") // the first number of all
+	came, deliver := heldBack(t, p, "md dlock:")
+	done := make(chan error, 1)
+	go func() { done <- release(t.Context(), through, before) }()
+	happens(t, came, "the release")
+	if err := errors.Join(server.Kill(), server.Restart()); err != nil {
+		t.Fatal(err)
+	}
+	after := take(t, direct, "a")
+	deliver()
+	if err := happens(t, done, "the end of the release"); err == nil {
+		t.Error("a release that did not reach its server has succeeded")
+	}
+	if err := release(t.Context(), direct, after); err != nil {
+		t.Errorf("Release of the lock that is held: %v", err)
+	}
+}
+
+// TestLateRenewalDoesNotShorten: the renewal of a slow connection ends after another one was
+// carried out that began later.
+func TestLateRenewalDoesNotShorten(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached).Addr()
+	direct := openNow(t, server)
+	grant := take(t, direct, "a")
+	remaining := func() time.Duration {
+		t.Helper()
+		info, held, err := direct.(driver.Looker).Look(t.Context(), "a")
+		if err != nil || !held {
+			t.Fatalf("Look: held %v, %v", held, err)
+		}
+		return info.Remaining
+	}
+	p := proxy.Run(t, server)
+	slow := openNow(t, p.Addr())
+	came, deliver := heldBack(t, p, "mg dlock:")
+	done := make(chan error, 1)
+	go func() { done <- renew(t.Context(), slow, grant) }()
+	happens(t, came, "the slow renewal")
+	<-time.After(3 * time.Second) // less than the limit of a call
+	if err := renew(t.Context(), direct, grant); err != nil {
+		t.Fatal(err)
+	}
+	before := remaining()
+	deliver()
+	if err := happens(t, done, "the end of the slow renewal"); err != nil {
+		t.Fatal(err)
+	}
+	if after := remaining(); after < before-time.Second {
+		t.Errorf("the lock lasts for %v, and lasted for %v before a renewal that was late", after, before)
+	}
+
+	longer := grant
+	longer.TTL *= 2
+	if err := renew(t.Context(), direct, longer); err != nil {
+		t.Fatal(err)
+	}
+	before = remaining()
+	if err := renew(t.Context(), direct, grant); err != nil {
+		t.Fatal(err)
+	}
+	if after := remaining(); after < before-4*time.Second { // the reckoning of the clock
+		t.Errorf("the lock lasts for %v, and lasted for %v before a renewal with a shorter TTL", after, before)
+	}
 }
