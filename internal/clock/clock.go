@@ -33,6 +33,10 @@ const fresh = 100 * time.Millisecond
 // New returns a clock that starts now.
 func New() *Clock { return newClock(suspended, boottime) }
 
+// NewSuspending returns a clock of a machine that has slept for as long as suspended
+// returns, for tests of what happens when it wakes up.
+func NewSuspending(suspended func() time.Duration) *Clock { return newClock(suspended, nil) }
+
 func newClock(suspended, boottime func() time.Duration) *Clock {
 	c := &Clock{start: time.Now(), suspended: suspended, base: suspended(), boottime: boottime}
 	if boottime != nil {

@@ -1,0 +1,92 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
+)
+
+// Trust in a renewed lease is counted from when the renewal was sent, however late
+// the answer came, and ends when no later renewal is answered.
+func TestTrustIsCountedFromTheSending(t *testing.T) {
+	const ttl = 30 * time.Second
+	for _, late := range []time.Duration{0, time.Second, 4 * time.Second} {
+		t.Run(late.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sent time.Time // the renewal that is answered
+				b := start(t, func(ctx context.Context, grants []driver.Grant) []error {
+					if sent.IsZero() {
+						sent = time.Now()
+						time.Sleep(late)
+						return nil
+					}
+					<-ctx.Done()
+					return []error{ctx.Err()}
+				})
+				l, r := b.watch("x", ttl, false)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if r.renewed != 1 || !errors.Is(r.lost, ErrExpired) {
+					t.Fatalf("renewed %d times, lost: %v; want once, and then lost", r.renewed, r.lost)
+				}
+				if want := sent.Add(ttl - l.Margin); !r.lostAt.Equal(want) {
+					t.Errorf("lost %v after the renewal was sent; want %v", r.lostAt.Sub(sent), want.Sub(sent))
+				}
+			})
+		})
+	}
+}
+
+// The machine sleeps while timers do not run: the clock jumps ahead, and the end of a
+// lease is noticed within a second of the time that the machine is awake.
+func TestSuspendedMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		b := &bench{clock: clock.NewSuspending(func() time.Duration { return time.Duration(slept.Load()) })}
+		b.dog = New(Config{Clock: b.clock, Timeout: 5 * time.Second, Renew: func(context.Context, []driver.Grant) []error { return nil }})
+		defer b.dog.Close()
+		_, fixed := b.watch("fixed", time.Hour, true)
+		_, renewed := b.watch("renewed", time.Hour, false)
+		time.Sleep(time.Minute)
+		slept.Store(int64(2 * time.Hour))
+		woke := time.Now()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for name, r := range map[string]*record{"fixed": fixed, "renewed": renewed} {
+			if after := r.lostAt.Sub(woke); !errors.Is(r.lost, ErrExpired) || after > time.Second {
+				t.Errorf("%s: lost %v after the machine woke: %v; want within a second", name, after, r.lost)
+			}
+		}
+	})
+}
+
+// A lease that is forgotten between the moment when it is due and the moment when the
+// renewal is sent is not renewed.
+func TestNothingIsRenewedAfterForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(_ context.Context, grants []driver.Grant) []error {
+			t.Errorf("%q was renewed after it was forgotten", grants[0].Name)
+			return nil
+		})
+		l, _ := b.watch("x", 30*time.Second, false)
+		b.dog.mu.Lock()
+		b.dog.senders = maxSenders // all are busy
+		b.dog.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		b.dog.mu.Lock()
+		due := len(b.dog.pending)
+		b.dog.mu.Unlock()
+		if due != 1 {
+			t.Fatalf("%d leases are due; want 1", due)
+		}
+		b.dog.Forget(l)
+		b.dog.sender() // one that has become free
+	})
+}
