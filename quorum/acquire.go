@@ -69,10 +69,13 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 
 // again is for an owner that asked before. If it holds the lock its TTL starts
 // again. ErrNotHeld says that nothing of it is left, and that it may ask anew.
+//
+// A TTL that is shorter than before does not become that of the claim: the first grant
+// can still be renewed, and promises its own.
 func (s *Store) again(ctx context.Context, c *claim, req *driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
 	over, token := c.over, c.token
-	if token != 0 && !over && req.TTL != c.ttl {
+	if token != 0 && !over && req.TTL > c.ttl {
 		c.ttl, c.promise, c.needed = req.TTL, req.TTL-s.rules.drift(req.TTL), req.TTL
 		for i := range c.seats {
 			c.seats[i].ttl = req.TTL
@@ -86,6 +89,7 @@ func (s *Store) again(ctx context.Context, c *claim, req *driver.Request) (drive
 		return driver.Grant{}, errBusy
 	}
 	grant := c.grant()
+	grant.TTL = min(grant.TTL, req.TTL-s.rules.drift(req.TTL))
 	errs := s.renew(ctx, []driver.Grant{grant})
 	switch {
 	case errs == nil:

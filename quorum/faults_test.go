@@ -102,20 +102,22 @@ func TestUnknownOutcomes(t *testing.T) {
 			return s.Break(ctx, "x", grant.Token)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				all := cells(5)
-				s := open(t, all)
-				grant := mustAcquire(t, s, request("x", time.Minute))
-				synctest.Wait()
-				all[0].wipe()
-				all[1].wipe()
-				all[2].set(gone)
-				if err := call(t.Context(), s, grant); !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("want ErrUnreachable and not ErrNotHeld, got: %v", err)
-				}
+		for how, f := range map[string]fault{"gone": gone, "mute": mute} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					all := cells(5)
+					s := open(t, all)
+					grant := mustAcquire(t, s, request("x", time.Minute))
+					synctest.Wait()
+					all[0].wipe()
+					all[1].wipe()
+					all[2].set(f)
+					if err := call(t.Context(), s, grant); !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) {
+						t.Errorf("want ErrUnreachable and not ErrNotHeld, got: %v", err)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

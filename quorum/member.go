@@ -25,7 +25,8 @@ type member struct {
 	pending  atomic.Int64 // calls that are under way
 	answered atomic.Int64 // when it last answered, or was idle: since start
 
-	repairs repairs
+	repairs   repairs
+	leftovers leftovers
 }
 
 func newMember(store driver.Store, index int, timeout time.Duration) *member {
@@ -65,10 +66,15 @@ func (m *member) within(limited context.Context, f func(ctx context.Context) err
 		m.answered.Store(int64(time.Since(m.start)))
 		return err
 	}
-	if err != nil && !errors.Is(err, driver.ErrUnreachable) && !isAnswer(err) {
-		return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnreachable, m.timeout, err)
+	return m.blame(err)
+}
+
+// blame says of a call that ended with its time that the member did not answer.
+func (m *member) blame(err error) error {
+	if errors.Is(err, driver.ErrUnreachable) || isAnswer(err) {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnreachable, m.timeout, err)
 }
 
 // isAnswer says whether err is an outcome that the member knows.
@@ -100,10 +106,13 @@ func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []e
 		}
 		return errors.Join(errs...)
 	})
-	if err != nil && len(errs) != len(grants) {
-		errs = make([]error, len(grants))
+	switch {
+	case err == nil:
+	case len(errs) != len(grants):
+		errs = each(len(grants), err)
+	case limited.Err() != nil:
 		for i := range errs {
-			errs[i] = err
+			errs[i] = m.blame(errs[i])
 		}
 	}
 	return errs

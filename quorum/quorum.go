@@ -57,8 +57,9 @@ type Store struct {
 	sweepAt int // the number of claims that makes looking for useless ones worth it
 	watches map[driver.Owner]*watch
 
-	work sync.WaitGroup // calls, and what they leave behind in the background
-	crew *crew.Crew     // who calls the members
+	closing chan struct{}  // closed when Close begins
+	work    sync.WaitGroup // calls, and what they leave behind in the background
+	crew    *crew.Crew     // who calls the members
 }
 
 // maxIdle is how many goroutines wait for the next call.
@@ -87,6 +88,7 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 		claims:  make(map[driver.Owner]*claim),
 		sweepAt: sweepFloor,
 		watches: make(map[driver.Owner]*watch),
+		closing: make(chan struct{}),
 		crew:    crew.New(maxIdle),
 	}
 	if s.timeout <= 0 {
@@ -187,9 +189,12 @@ func (s *Store) begin(ctx context.Context) error {
 func (s *Store) end() { s.work.Done() }
 
 // Close implements driver.Store. It waits for what is still being given back, which
-// takes a few times the MemberTimeout at most, and leaves the members open.
+// takes a few times the MemberTimeout at most, and leaves the members open. Members that did
+// not answer when a lock was released are told for the last time. The error says how many
+// locks are left at so many of them that others have to wait until they expire.
 func (s *Store) Close() error {
 	s.mu.Lock()
+	closed := s.closed
 	s.closed = true
 	watches := s.watches
 	s.watches = nil
@@ -197,9 +202,15 @@ func (s *Store) Close() error {
 	for _, w := range watches {
 		w.stop()
 	}
+	if closed {
+		s.work.Wait()
+		return nil
+	}
+	close(s.closing)
 	s.work.Wait()
+	err := s.lastCall()
 	s.crew.Dismiss()
-	return nil
+	return err
 }
 
 // errTooFew is what an outcome that nobody knows is made of.

@@ -43,15 +43,26 @@ func (s *Store) release(ctx context.Context, c *claim) error {
 	return err
 }
 
-// giveBack releases what a claim has at one member. The alias alone decides, since
-// no other claim has it.
+// giveBack releases what a claim has at one member, and again later if the member does
+// not answer.
 func (s *Store) giveBack(sp *span, c *claim, i int) error {
 	defer sp.done()
-	c.mu.Lock()
-	grant := c.at(i)
-	c.mu.Unlock()
-	grant.Token = 0
 	limited, cancel := sp.context()
 	defer cancel()
-	return s.members[i].release(limited, grant)
+	m := s.members[i]
+	err := m.giveBack(limited, c)
+	if !isAnswer(err) {
+		s.leftover(m, c)
+	}
+	return err
+}
+
+// giveBack releases what a claim has at the member. The alias alone decides, since no
+// other claim has it.
+func (m *member) giveBack(limited context.Context, c *claim) error {
+	c.mu.Lock()
+	grant := c.at(m.index)
+	c.mu.Unlock()
+	grant.Token = 0
+	return m.release(limited, grant)
 }

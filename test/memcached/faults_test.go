@@ -30,6 +30,8 @@ func rig(addr string) faults.Rig {
 		Command: again(addr),
 		Addr:    addr,
 		At:      rig,
+		// On a new connection, when one that worked before is silent.
+		AsksAgain: true,
 		Delete: func(ctx context.Context, name string) error {
 			_, err := converse(ctx, addr, "delete dlock:"+name+"\r\n", "")
 			return err

@@ -1,0 +1,158 @@
+package quorum_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// freed fails for each member that holds anything.
+func freed(t *testing.T, all []*cell, when string) {
+	t.Helper()
+	for i, c := range all {
+		if left := c.locks(); len(left) > 0 {
+			t.Errorf("%s member %d holds %q", when, i+1, left)
+		}
+	}
+}
+
+// A member that cannot be reached when a lock is released is told later.
+func TestReleaseReachesMembersThatComeBack(t *testing.T) {
+	for name, f := range map[string]fault{"gone": gone, "mute": mute} {
+		for _, failed := range []int{1, 2, 3, 5} {
+			t.Run(fmt.Sprintf("%d %s", failed, name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					all := cells(5)
+					s := open(t, all)
+					grant := mustAcquire(t, s, request("x", time.Hour))
+					synctest.Wait()
+					for _, c := range all[:failed] {
+						c.set(f)
+					}
+					if err := s.Release(t.Context(), grant); (err == nil) != (failed <= 2) {
+						t.Errorf("Release with %d of 5 members out of reach: %v", failed, err)
+					}
+					time.Sleep(time.Minute)
+					for _, c := range all[:failed] {
+						c.set(up)
+					}
+					time.Sleep(10 * time.Second)
+					freed(t, all, "10 s after all members were back")
+				})
+			})
+		}
+	}
+}
+
+// What a failed attempt may have got is given back when the members can be reached.
+func TestFailedAttemptIsUndoneAtMembersThatComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		s := open(t, all)
+		settle(t, s)
+		for _, c := range all[2:] {
+			c.set(lost) // the lock is taken there
+		}
+		req := request("x", time.Hour)
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Acquire(t.Context(), req)
+			done <- err
+		}()
+		synctest.Wait()
+		for _, c := range all[2:] {
+			c.set(gone) // and cannot be given back
+		}
+		if err := <-done; !errors.Is(err, driver.ErrUnreachable) {
+			t.Fatalf("Acquire with three answers lost: %v", err)
+		}
+		time.Sleep(time.Minute)
+		for _, c := range all[2:] {
+			c.set(up)
+		}
+		time.Sleep(10 * time.Second)
+		freed(t, all, "10 s after all members were back")
+	})
+}
+
+// However many locks a dead member was not told of, it is asked now and then, and not
+// for ever.
+func TestDeadMemberIsNotFlooded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(3)
+		s := open(t, all)
+		settle(t, s)
+		all[0].set(gone)
+		for i := range 1000 {
+			if err := s.Release(t.Context(), mustAcquire(t, s, request(fmt.Sprint(i), time.Hour))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := all[0].count("Release")
+		time.Sleep(5 * time.Minute)
+		if n := all[0].count("Release") - before; n < 10 || n > 200 {
+			t.Errorf("a member that is gone was asked %d times within 5 minutes; want now and then", n)
+		}
+		time.Sleep(time.Hour)
+		before = all[0].count("Release")
+		time.Sleep(time.Hour)
+		if n := all[0].count("Release") - before; n != 0 {
+			t.Errorf("a member that is gone was asked %d times after the locks had expired", n)
+		}
+	})
+}
+
+// Close tries once more, and says how many locks others have to wait for. A minority that
+// is gone keeps nobody waiting.
+func TestCloseSaysHowManyAreLeft(t *testing.T) {
+	for failed, want := range map[int]string{0: "", 2: "", 3: "2 locks"} {
+		t.Run(fmt.Sprint(failed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := cells(5)
+				s := open(t, all)
+				grants := []driver.Grant{mustAcquire(t, s, request("x", time.Hour)), mustAcquire(t, s, request("y", time.Hour))}
+				synctest.Wait()
+				for _, c := range all[:failed] {
+					c.set(mute)
+				}
+				for _, grant := range grants {
+					_ = s.Release(t.Context(), grant)
+				}
+				start := time.Now()
+				switch err := s.Close(); {
+				case want == "" && err != nil, want != "" && (!errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), want)):
+					t.Errorf("Close with %d of 5 members out of reach: %v; want %q", failed, err, want)
+				}
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("Close took %v", took)
+				}
+			})
+		})
+	}
+	t.Run("back", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			all := cells(5)
+			s := open(t, all)
+			grant := mustAcquire(t, s, request("x", time.Hour))
+			synctest.Wait()
+			for _, c := range all {
+				c.set(gone)
+			}
+			if err := s.Release(t.Context(), grant); !errors.Is(err, driver.ErrUnreachable) {
+				t.Errorf("Release without members: %v", err)
+			}
+			for _, c := range all {
+				c.set(up)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			freed(t, all, "after Close")
+		})
+	})
+}
