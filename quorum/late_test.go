@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,12 +118,12 @@ func TestLateAcquisitionAtAMember(t *testing.T) {
 
 func lateAcquisition(t *testing.T, slow int, late time.Duration, loses bool) {
 	servers, members := make([]*memlock.Store, 5), make([]driver.Store, 5)
-	delay := time.Duration(0)
+	var delay atomic.Int64
 	for i := range members {
 		servers[i] = memlock.New()
 		members[i] = servers[i]
 		if i < slow {
-			m := newTardy(servers[i], func() bool { return loses }, func() time.Duration { return delay })
+			m := newTardy(servers[i], func() bool { return loses }, func() time.Duration { return time.Duration(delay.Load()) })
 			defer m.log.Close()
 			members[i] = m
 		}
@@ -132,13 +133,13 @@ func lateAcquisition(t *testing.T, slow int, late time.Duration, loses bool) {
 		t.Fatal(err)
 	}
 	settle(t, s)
-	delay = late
+	delay.Store(int64(late))
 	req := request("x", time.Hour)
 	grant, err := s.Acquire(t.Context(), req)
 	if (err == nil) != (slow == 2) {
 		t.Fatalf("Acquire with %d of 5 members late: %v", slow, err)
 	}
-	delay = 0
+	delay.Store(0)
 	if err != nil {
 		grant = driver.Grant{Name: req.Name, Owner: req.Owner}
 	}
