@@ -35,6 +35,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		token, err = s.acquireLean(ctx, key, &req, holder, uint64(now))
 	}
 	if err != nil {
+		s.unsettled(err, req)
 		return driver.Grant{}, s.notGranted(ctx, &req, err)
 	}
 	if doubtful != 0 {

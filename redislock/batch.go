@@ -38,6 +38,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	sent := time.Now()
 	reply, err := s.eval(ctx, s.scripts.acquire, keys, args...)
 	if reply == nil {
+		s.unsettled(err, reqs...)
 		return nil, err
 	}
 	grants, refused := s.grantAll(reqs, reply, sent)

@@ -24,6 +24,7 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 	}
 	token, err := s.tokenByClock(req.Name, reply, sent, err)
 	if err != nil {
+		s.unsettled(err, req)
 		return driver.Grant{}, s.notGranted(ctx, &req, err)
 	}
 	s.doubts.clear(grant.Owner)

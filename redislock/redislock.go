@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/attempts"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -72,7 +73,8 @@ type Store struct {
 	holders holderCache
 	news    news
 
-	doubts doubts
+	doubts   doubts
+	attempts *attempts.Log // whose outcome is unknown
 
 	owned  io.Closer // a client that Close closes; nil if it is the caller's
 	closed atomic.Bool
@@ -112,6 +114,7 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		}
 		s.acked = newRoute(client, s.replicas, timeout)
 	}
+	s.attempts = attempts.New(s.undo)
 	s.news.init(client)
 	return s, nil
 }
@@ -130,21 +133,24 @@ func (s *Store) Traits() driver.Traits {
 }
 
 // Close ends what the store started and waits for it, but not for long if the server
-// does not answer. A client that was given to New stays open.
+// does not answer. A client that was given to New stays open. The error is
+// [driver.ErrUnreachable] if attempts that were given up may still be carried out: their
+// locks expire.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.news.close()
+	left := s.attempts.Close()
 	senders := s.route.close()
 	if s.acked != s.route {
 		senders = append(senders, s.acked.close()...)
 	}
 	closeSenders(senders)
 	if s.owned == nil {
-		return nil
+		return left
 	}
-	return s.owned.Close()
+	return errors.Join(left, s.owned.Close())
 }
 
 // usable says whether a call may begin.

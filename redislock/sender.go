@@ -77,8 +77,13 @@ type call struct {
 	acked    error // nil, or that too few replicas acknowledged
 	patient  bool  // its caller may send
 	signal   chan turn
-	state    callState // this and the next are guarded by the sender's mutex
-	serial   uint64    // another one each time that it is used
+	onItsWay bool // its caller left after it was sent
+
+	// guarded by the sender's mutex
+	state    callState
+	serial   uint64              // another one each time that it is used
+	ended    func(answered bool) // of an abandoned call; may be nil
+	answered bool                // by the server, if an abandoned call is over
 }
 
 // turn is what the caller of a queued call is told.
@@ -96,6 +101,7 @@ const (
 	queued callState = iota
 	leading
 	sent
+	abandoned // sent, and its caller has left
 	over
 )
 
@@ -143,10 +149,14 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 		s.mu.Unlock()
 		answered, acked := s.exec(alone{context.WithoutCancel(ctx), ctx}, commands)
 		s.finish(nil, answered)
-		if !answered {
-			return cmp.Or(deadline.Passed(ctx), acked)
+		if answered {
+			return acked
 		}
-		return acked
+		cause := deadline.Passed(ctx)
+		if cause != nil && mayBeCarriedOut(commands) {
+			return &unsettledError{cause: cause}
+		}
+		return cmp.Or(cause, acked)
 	}
 	c := s.calls.Get().(*call)
 	c.ctx, c.commands, c.patient, c.state = ctx, append(c.commands[:0], commands...), patient, queued
@@ -197,7 +207,10 @@ func (s *sender) promptLocked() bool { return time.Since(s.answered) <= prompt }
 func (s *sender) wait(c *call) error {
 	switch <-c.signal {
 	case left:
-		return context.Cause(c.ctx) // the call is left to whoever sends it
+		if !c.onItsWay {
+			return context.Cause(c.ctx)
+		}
+		return &unsettledError{cause: context.Cause(c.ctx), sender: s, call: c}
 	case lead:
 		s.lead(c)
 	case done:
@@ -253,9 +266,13 @@ func (s *sender) endLocked(batch []*call, answered bool) {
 	}
 	s.underway = slices.DeleteFunc(s.underway, func(other []*call) bool { return &other[0] == &batch[0] })
 	for _, c := range batch {
-		if c.state == sent {
+		switch c.state {
+		case sent:
 			c.state = over
 			c.signal <- done
+		case abandoned:
+			c.lateLocked()
+		default:
 		}
 	}
 }

@@ -42,7 +42,11 @@ func (s *sender) sweep() {
 	defer s.mu.Unlock()
 	for _, l := range looks {
 		if c := l.call; l.ended && c.serial == l.serial && (c.state == queued || c.state == sent) {
-			c.state = over
+			if c.state == queued {
+				c.state = over
+			} else {
+				c.state, c.onItsWay = abandoned, true
+			}
 			c.signal <- left
 		}
 	}
