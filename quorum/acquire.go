@@ -239,6 +239,7 @@ func (p *poll) ask(i int) {
 	defer cancel()
 	grant, err := m.acquire(limited, &p.req)
 	if err != nil {
+		p.c.failed(i, err)
 		a := answer{err: err}
 		if held, ok := errors.AsType[*driver.HeldError](err); ok {
 			a = answer{held: held}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type seat struct {
 	token  uint64
 	ttl    time.Duration // what the member promised
 	handle any
+	asked  bool // the member got an attempt
 	busy   bool
 	queue  []func(i int) // what is to be done when it is not
 }
@@ -61,6 +63,9 @@ func (s *Store) newClaim(req *driver.Request) *claim {
 func (s *Store) stranger(grant *driver.Grant) *claim {
 	c := s.newClaim(&driver.Request{Name: grant.Name, Owner: grant.Owner, TTL: grant.TTL})
 	c.alias = grant.Owner
+	for i := range c.seats {
+		c.seats[i].asked = true
+	}
 	return c
 }
 
@@ -82,8 +87,17 @@ func (c *claim) granted(i int, grant *driver.Grant) (token uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seat := &c.seats[i]
-	seat.token, seat.ttl, seat.handle = grant.Token, grant.TTL, grant.Handle
+	seat.asked, seat.token, seat.ttl, seat.handle = true, grant.Token, grant.TTL, grant.Handle
 	return c.token
+}
+
+// failed notes that an attempt at member i ended with err.
+func (c *claim) failed(i int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !errors.Is(err, errSilent) {
+		c.seats[i].asked = true
+	}
 }
 
 // sit calls f, which calls member i, in the background and after everything that

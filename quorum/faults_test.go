@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -274,5 +275,96 @@ func TestClientSurvivesAMinority(t *testing.T) {
 			t.Error(err)
 		}
 		client.Close()
+	})
+}
+
+// witness is a member that remembers which owners asked it, and which were released.
+type witness struct {
+	link
+	mu       *sync.Mutex
+	asked    map[driver.Owner]bool
+	released map[driver.Owner]bool
+}
+
+func (w witness) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	w.mu.Lock()
+	w.asked[req.Owner] = true
+	w.mu.Unlock()
+	return w.link.Acquire(ctx, req)
+}
+
+func (w witness) Release(ctx context.Context, grant driver.Grant) error {
+	w.mu.Lock()
+	w.released[grant.Owner] = true
+	w.mu.Unlock()
+	return w.link.Release(ctx, grant)
+}
+
+// TestEveryAttemptIsReleased: a member that answers nothing gets a Release for every
+// attempt that it got, so that its store can undo those that are carried out late:
+// also for attempts that lost the vote, and for those whose caller left, and
+// also when so many calls wait that the member gets no new attempts.
+func TestEveryAttemptIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		far(all, time.Millisecond)
+		members := make([]driver.Store, len(all))
+		for i, c := range all {
+			members[i] = link{c}
+		}
+		w := witness{link{all[4]}, new(sync.Mutex), make(map[driver.Owner]bool), make(map[driver.Owner]bool)}
+		members[4] = w
+		s, err := quorum.New(members, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		settle(t, s)
+		held := mustAcquire(t, s, request("held", time.Hour))
+		all[4].set(mute)
+		const attempts = 2000
+		var work sync.WaitGroup
+		for i := range attempts {
+			work.Go(func() {
+				name, ctx := fmt.Sprint(i), t.Context()
+				switch i % 4 {
+				case 0:
+					name = held.Name
+				case 1: // the caller leaves before anybody has answered
+					short, cancel := context.WithTimeout(ctx, time.Millisecond)
+					defer cancel()
+					ctx = short
+				}
+				grant, err := s.Acquire(ctx, request(name, time.Minute))
+				if err != nil {
+					return
+				}
+				if err := s.Release(t.Context(), grant); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := pause(t.Context(), time.Millisecond/2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		work.Wait()
+		if err := s.Release(t.Context(), held); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil { // which waits for what is given back
+			t.Error(err)
+		}
+		left := 0
+		for owner := range w.asked {
+			if !w.released[owner] {
+				left++
+			}
+		}
+		if left > 0 {
+			t.Errorf("%d of %d attempts at the member that does not answer were never released there", left, len(w.asked))
+		}
+		if len(w.asked) == attempts {
+			t.Error("the member got every attempt although it answered none")
+		}
 	})
 }

@@ -50,15 +50,18 @@ func (m *member) call(ctx context.Context, f func(ctx context.Context) error) er
 	return m.within(limited, f)
 }
 
-// within makes a call whose context has the member's limit.
+// within makes a call whose context has the member's limit, unless too many wait.
 func (m *member) within(limited context.Context, f func(ctx context.Context) error) error {
-	now := int64(time.Since(m.start))
-	switch n := m.pending.Add(1); {
-	case n == 1:
-		m.answered.Store(now)
-	case n > maxSilent && now-m.answered.Load() > int64(2*m.timeout):
-		m.pending.Add(-1)
+	if m.pending.Load() >= maxSilent && int64(time.Since(m.start))-m.answered.Load() > int64(2*m.timeout) {
 		return errSilent
+	}
+	return m.always(limited, f)
+}
+
+// always makes a call whose context has the member's limit.
+func (m *member) always(limited context.Context, f func(ctx context.Context) error) error {
+	if m.pending.Add(1) == 1 {
+		m.answered.Store(int64(time.Since(m.start)))
 	}
 	defer m.pending.Add(-1)
 	err := f(limited)
@@ -118,8 +121,10 @@ func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []e
 	return errs
 }
 
+// release is never refused: the member may still carry out the attempt, and its store
+// undoes it only if it was told so. There are no more of them than attempts.
 func (m *member) release(limited context.Context, grant driver.Grant) error {
-	return m.within(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
+	return m.always(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
 }
 
 // identify finds out which server a member is, if it tells, before its first vote

@@ -47,6 +47,12 @@ func (s *Store) release(ctx context.Context, c *claim) error {
 // not answer.
 func (s *Store) giveBack(sp *span, c *claim, i int) error {
 	defer sp.done()
+	c.mu.Lock()
+	asked := c.seats[i].asked
+	c.mu.Unlock()
+	if !asked {
+		return driver.ErrNotHeld
+	}
 	limited, cancel := sp.context()
 	defer cancel()
 	m := s.members[i]

@@ -76,8 +76,10 @@ func (s *Store) takeAgain(m *member, c *claim) error {
 	limited, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()
 	grant, err := m.acquire(limited, &req)
-	if err == nil {
-		c.granted(m.index, &grant)
+	if err != nil {
+		c.failed(m.index, err)
+		return err
 	}
-	return err
+	c.granted(m.index, &grant)
+	return nil
 }
