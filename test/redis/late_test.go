@@ -19,34 +19,43 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// holding is a hook that holds back the next command, or pipeline, about a name for a
-// while before the client sends it, when armed.
+// holding is a hook that holds back the next command, or pipeline, about a name
+// before the client sends it, when armed.
 type holding struct {
 	counting
-	name atomic.Pointer[string] // nil if nothing is to be held back
-	held sync.WaitGroup         // commands that are to be held back, or were and have not ended yet
+	next atomic.Pointer[heldCommand] // nil if nothing is to be held back
 }
 
-// heldFor is how long: longer than a caller waits that gives up after giveUpAfter.
-const (
-	heldFor     = 80 * time.Millisecond
-	giveUpAfter = 30 * time.Millisecond
-)
-
-// arm makes the hook hold back the next command about name.
-func (h *holding) arm(name string) {
-	h.held.Add(1)
-	h.name.Store(&name)
+// heldCommand is a command that is held back until free is closed.
+type heldCommand struct {
+	name        string
+	leave       func() // is called when it is held back
+	free, ended chan struct{}
 }
+
+// arm makes the hook hold back the next command about name, and call leave then.
+func (h *holding) arm(name string, leave func()) *heldCommand {
+	c := &heldCommand{name, leave, make(chan struct{}), make(chan struct{})}
+	h.next.Store(c)
+	return c
+}
+
+// soon is a limit within which a call is sent, and which is short enough that
+// its caller does not send it itself and can leave.
+const soon = 3 * time.Second
+
+// freeSoon lets the command go when a release has had time to overtake it.
+func (c *heldCommand) freeSoon() { time.AfterFunc(50*time.Millisecond, func() { close(c.free) }) }
 
 func (h *holding) hold(cmds ...redis.Cmder) (ended func()) {
-	name := h.name.Load()
-	about := func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any(*name)) }
-	if name == nil || !slices.ContainsFunc(cmds, about) || !h.name.CompareAndSwap(name, nil) {
+	c := h.next.Load()
+	about := func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any(c.name)) }
+	if c == nil || !slices.ContainsFunc(cmds, about) || !h.next.CompareAndSwap(c, nil) {
 		return func() {}
 	}
-	<-time.After(heldFor)
-	return h.held.Done
+	c.leave()
+	<-c.free
+	return func() { close(c.ended) }
 }
 
 func (h *holding) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -164,24 +173,28 @@ func TestReleaseDoesNotOvertakeItsAttempt(t *testing.T) {
 		eachAttempt(t, protocol, func(t *testing.T, attempt func(context.Context, *redislock.Store, []driver.Request, func()) error) {
 			for round := range 3 {
 				reqs := twoRequests(fmt.Sprintf("%s-%d", t.Name(), round))
+				var held *heldCommand
 				if round == 0 { // the server learns the scripts
 					if err := attempt(t.Context(), store, reqs, func() {}); err != nil {
 						t.Fatal(err)
 					}
 				} else {
-					ctx, cancel := context.WithTimeout(t.Context(), giveUpAfter)
-					err := attempt(ctx, store, reqs, func() { hook.arm(reqs[0].Name) })
+					ctx, cancel := context.WithTimeout(t.Context(), soon)
+					err := attempt(ctx, store, reqs, func() { held = hook.arm(reqs[0].Name, cancel) })
 					cancel()
-					if !errors.Is(err, context.DeadlineExceeded) {
+					if !errors.Is(err, context.Canceled) {
 						t.Fatalf("an attempt that is held back: %v; want the end of its context", err)
 					}
+					held.freeSoon()
 				}
 				for _, req := range reqs {
 					if err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner}); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 						t.Fatal(err)
 					}
 				}
-				hook.held.Wait()
+				if held != nil {
+					<-held.ended
+				}
 				for _, req := range reqs {
 					for _, key := range []string{req.Name, "redisson_lock_queue:{" + req.Name + "}"} {
 						if n := raw[0].Exists(t.Context(), key).Val(); n != 0 {
@@ -218,13 +231,14 @@ func TestAbandonedTryLock(t *testing.T) {
 		const rounds = 10
 		name := func(i int) string { return fmt.Sprintf("%s-%d", protocol, i) }
 		for i := range rounds {
-			hook.arm(name(i))
-			ctx, cancel := context.WithTimeout(t.Context(), giveUpAfter)
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			held := hook.arm(name(i), cancel)
 			_, err := client.TryLock(ctx, name(i))
 			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("TryLock: %v; want the end of its context", err)
 			}
+			held.freeSoon()
 			if i%2 == 0 { // the next one comes after the attempt was undone
 				began := time.Now()
 				warm(name(i))
@@ -232,12 +246,11 @@ func TestAbandonedTryLock(t *testing.T) {
 					t.Errorf("the next Lock took %v", took)
 				}
 			}
-			hook.held.Wait()
+			<-held.ended
 		}
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
-		hook.held.Wait()
 		left := 0
 		for i := range rounds {
 			left += int(raw.Exists(t.Context(), name(i)).Val())
@@ -255,48 +268,59 @@ func TestLateAttempt(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
-	for name, breaks := range map[string]bool{"open": false, "broken": true} {
+	for name, way := range map[string]struct {
+		options redis.Options
+		limit   time.Duration // of the attempt
+		open    bool          // the connection stays open
+	}{
+		"the caller leaves":                           {redis.Options{}, soon, true},
+		"the caller leaves and the connection breaks": {redis.Options{ReadTimeout: time.Second}, 700 * time.Millisecond, false},
+		"the connection breaks":                       {redis.Options{ReadTimeout: 500 * time.Millisecond}, time.Minute, false},
+		"the client keeps the deadline":               {redis.Options{ContextTimeoutEnabled: true}, 500 * time.Millisecond, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachProtocol(t, func(t *testing.T, protocol string) {
 				p := proxy.Run(t, server.Addr())
-				// With ContextTimeoutEnabled the client closes the connection when the
-				// context of a call has ended.
-				store := newStore(t, protocol, &redis.Options{Addr: p.Addr(), ContextTimeoutEnabled: breaks})
+				options := way.options
+				options.Addr = p.Addr()
+				store := newStore(t, protocol, &options)
 				eachAttempt(t, protocol, func(t *testing.T, attempt func(context.Context, *redislock.Store, []driver.Request, func()) error) {
 					warm, reqs := twoRequests(t.Name()+"-warm"), twoRequests(t.Name())
 					if err := attempt(t.Context(), store, warm, func() {}); err != nil {
 						t.Fatal(err)
 					}
-					for _, req := range warm {
-						_ = store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner}) // one may not be held
+					give := func(reqs []driver.Request) {
+						for _, req := range reqs {
+							eventually(t, "Release is answered", func() bool {
+								err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner})
+								return err == nil || errors.Is(err, driver.ErrNotHeld)
+							})
+						}
 					}
+					give(warm)
 					deliver := make(chan struct{})
 					deliverNow := sync.OnceFunc(func() { close(deliver) })
 					defer deliverNow()
 					var passed <-chan struct{}
-					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					ctx, cancel := context.WithTimeout(t.Context(), way.limit)
 					defer cancel()
 					err := attempt(ctx, store, reqs, func() {
 						owner := []byte(reqs[0].Owner.Hex())
 						passed = p.OnRequest(func(request []byte) bool { return bytes.Contains(request, owner) },
-							func(*proxy.Conn) { <-deliver })
+							func(*proxy.Conn) { cancel(); <-deliver })
 					})
-					if !errors.Is(err, context.DeadlineExceeded) {
-						t.Fatalf("an attempt that does not arrive: %v; want the end of its context", err)
+					if err == nil || errors.Is(err, driver.ErrHeld) {
+						t.Fatalf("an attempt that does not arrive: %v", err)
 					}
-					if !breaks {
-						defer time.AfterFunc(50*time.Millisecond, deliverNow).Stop()
+					if way.open {
+						time.AfterFunc(50*time.Millisecond, deliverNow)
 					}
-					for _, req := range reqs {
-						if err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner}); err != nil && !errors.Is(err, driver.ErrNotHeld) {
-							t.Fatal(err)
-						}
-					}
+					give(reqs)
 					left := func() int64 {
 						return raw.Exists(t.Context(), reqs[0].Name, reqs[1].Name, "redisson_lock_queue:{"+reqs[0].Name+"}").Val()
 					}
-					if !breaks {
+					if way.open {
 						select {
 						case <-passed:
 						default:
