@@ -47,6 +47,10 @@ type profile struct {
 	renew    renewFunc      // runs renew
 	check    checkFunc      // whether the server can be used; may be nil
 	follow   followFunc     // begins to learn what others do
+
+	// answered reports whether an error is the server's own answer, so that what was
+	// asked is not carried out later. It is nil where nothing ever is.
+	answered func(error) bool
 }
 
 type (

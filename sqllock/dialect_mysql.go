@@ -37,7 +37,7 @@ func (m mysql) profile() profile {
 	return profile{
 		writers: serverSlots, renewers: spareSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
 		guard: mysqlGuard, unguard: mysqlUnguard,
-		take: m.take, renew: m.renew, check: m.check, follow: func(*Store) changes { return unseen() },
+		take: m.take, renew: m.renew, check: m.check, answered: mysqlAnswered, follow: func(*Store) changes { return unseen() },
 	}
 }
 
@@ -245,6 +245,13 @@ const (
 )
 
 func (mysql) classify(err error) failure { return mysqlFailures[mysqlNumber(err)] }
+
+// mysqlAnswered leaves out the numbers that are the client's, with which proxies report
+// that they lost the server.
+func mysqlAnswered(err error) bool {
+	n := mysqlNumber(err)
+	return n != 0 && (n < 2000 || n > 2999)
+}
 
 // mysqlNumber finds the server's error number, zero if there is none. The
 // driver has it in a field, so that only its type could be asked for, which

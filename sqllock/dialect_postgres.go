@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -39,7 +40,7 @@ func (p postgres) profile() profile {
 		tx: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 		// A process that is stopped in the middle must not keep rows locked.
 		begin: `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
-		take:  takeReturning, renew: renewReturning, check: p.check, follow: p.follow,
+		take:  takeReturning, renew: renewReturning, check: p.check, follow: p.follow, answered: postgresAnswered,
 	}
 }
 
@@ -201,6 +202,13 @@ var postgresFailures = map[string]failure{
 }
 
 func (postgres) classify(err error) failure { return postgresFailures[sqlState(err)] }
+
+// postgresAnswered leaves out the class of codes with which poolers report that they
+// lost the server.
+func postgresAnswered(err error) bool {
+	state := sqlState(err)
+	return state != "" && !strings.HasPrefix(state, "08")
+}
 
 // sqlState returns the code of a PostgreSQL error, as every driver has it.
 func sqlState(err error) string {

@@ -24,7 +24,7 @@ func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Gra
 	var token uint64
 	var held *driver.HeldError
 	queues := req.Queue && !s.placed.has(owner)
-	err := s.together(ctx, "acquire", &job{name: req.Name, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) (err error) {
+	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) (err error) {
 		if token, held, err = s.try(ctx, run, &req); err != nil || token != 0 || !queues {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal e
 	if !errors.Is(refusal, driver.ErrHeld) || !req.Queue || s.placed.has(owner) {
 		return refusal
 	}
-	err := s.together(ctx, "acquire", &job{name: req.Name, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) error {
+	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) error {
 		return takePlace(ctx, run, req)
 	}})
 	if err != nil {
@@ -80,8 +80,9 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	// In the order in which all writers lock rows.
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(reqs[a].Name, reqs[b].Name) })
 	grants := make([]driver.Grant, len(reqs))
+	var failed error
 	err := s.write(ctx, "acquire", func() error {
-		return s.inTx(ctx, func(run runner) error {
+		failed = s.inTx(ctx, func(run runner) error {
 			for _, i := range order {
 				token, held, err := s.try(ctx, run, &reqs[i])
 				if err != nil {
@@ -94,7 +95,13 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 			}
 			return nil
 		})
+		return failed
 	})
+	if _, unsure := errors.AsType[*unsureError](failed); unsure && s.mayHappen(failed) {
+		for i := range reqs {
+			s.attempts.Lost(reqs[i].Name, reqs[i].Owner)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

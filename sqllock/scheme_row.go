@@ -67,7 +67,7 @@ func (s *Store) attempt(ctx context.Context, req *driver.Request, owner string) 
 		}
 	}
 	var token uint64
-	err := s.together(ctx, "acquire", &job{name: req.Name, run: func(ctx context.Context, run runner) (err error) {
+	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, run: func(ctx context.Context, run runner) (err error) {
 		token, err = s.profile.take(ctx, run, acquire, req.Name, owner, millis(req.TTL), req.Holder.Encode(), version)
 		return err
 	}})
@@ -146,8 +146,17 @@ func granted(req *driver.Request, token uint64) driver.Grant {
 	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL}
 }
 
-// Release implements driver.Store.
+// Release implements driver.Store. It waits for attempts of the owner that share a
+// transaction with others and go on.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
+	if ctx.Err() != nil {
+		return s.fail(ctx, "release", ctx.Err())
+	}
+	s.releasing.add(grant.Owner)
+	defer s.releasing.remove(grant.Owner)
+	if err := s.attempts.Settle(ctx, grant.Owner); err != nil {
+		return err
+	}
 	owner := grant.Owner.Hex()
 	released, err := s.change(ctx, "release", release, grant.Name, owner, int64(grant.Token))
 	if err != nil {
@@ -185,21 +194,21 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 // change runs a statement about a name that writes, and says whether it changed
 // anything.
 func (s *Store) change(ctx context.Context, op string, stmt statement, name string, args ...any) (bool, error) {
-	return s.changeJob(ctx, op, name, stmt, append([]any{name}, args...)...)
+	return s.changeJob(ctx, op, &job{name: name}, stmt, append([]any{name}, args...)...)
 }
 
 // changeAny is change for a statement about no name in particular.
 func (s *Store) changeAny(ctx context.Context, op string, stmt statement, args ...any) (bool, error) {
-	return s.changeJob(ctx, op, "", stmt, args...)
+	return s.changeJob(ctx, op, &job{}, stmt, args...)
 }
 
-func (s *Store) changeJob(ctx context.Context, op, name string, stmt statement, args ...any) (bool, error) {
+func (s *Store) changeJob(ctx context.Context, op string, j *job, stmt statement, args ...any) (bool, error) {
 	var changed bool
-	err := s.together(ctx, op, &job{name: name, run: func(ctx context.Context, run runner) (err error) {
+	j.run = func(ctx context.Context, run runner) (err error) {
 		changed, err = run.changed(ctx, stmt, args...)
 		return err
-	}})
-	if err != nil {
+	}
+	if err := s.together(ctx, op, j); err != nil {
 		return false, err // changed may be written yet
 	}
 	return changed, nil

@@ -40,6 +40,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/attempts"
 )
 
 // Options configure a Store.
@@ -79,6 +80,9 @@ type Store struct {
 	placed   placed        // owners whose place in a queue is young
 	watchers watchers
 
+	attempts  *attempts.Log // those that may be carried out late
+	releasing ownerSet      // owners whose Release is under way
+
 	closing chan struct{}   // is closed to end the background work
 	ctx     context.Context // of what it does; ends soon after
 	cancel  context.CancelFunc
@@ -115,6 +119,7 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 		renewing: make(chan struct{}, profile.renewers),
 		watchers: newWatchers(),
 	}
+	s.attempts = attempts.New(s.undo)
 	s.reading = s.writing
 	if profile.readers > 0 {
 		s.reading = make(chan struct{}, profile.readers)
@@ -167,6 +172,8 @@ func (s *Store) Close() error {
 	s.work.Wait()
 	timer.Stop()
 	s.cancel()
+	occupy(s.writing)() // what is being written ends first
+	undone := s.attempts.Close()
 	defer occupy(s.writing)()
 	if s.reading != s.writing {
 		defer occupy(s.reading)()
@@ -176,9 +183,9 @@ func (s *Store) Close() error {
 	go func() { closed <- s.closeStatements() }()
 	select {
 	case err := <-closed:
-		return err
+		return errors.Join(undone, err)
 	case <-time.After(backgroundLimit): // for the answer to a transaction that was left, see finish
-		return nil
+		return undone
 	}
 }
 

@@ -16,7 +16,8 @@ const maxTogether = 100
 // job is something to be written. It may be run again, and by another goroutine
 // than the one that wants it done.
 type job struct {
-	name   string // of the lock it is about; empty if there are several
+	name   string       // of the lock it is about; empty if there are several
+	owner  driver.Owner // whom it may give a lock or a place; zero if it does not
 	run    func(context.Context, runner) error
 	atomic bool          // more than one statement: it needs a transaction
 	urgent bool          // it goes before those that are not
@@ -42,13 +43,15 @@ func (b *backlog) add(j *job) {
 	b.jobs = slices.Insert(b.jobs, at, j)
 }
 
-// drop takes j out if it has not been begun.
-func (b *backlog) drop(j *job) {
+// drop takes j out if it has not been begun, and reports whether it did.
+func (b *backlog) drop(j *job) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if i := slices.Index(b.jobs, j); i >= 0 {
+	i := slices.Index(b.jobs, j)
+	if i >= 0 {
 		b.jobs = slices.Delete(b.jobs, i, i+1)
 	}
+	return i >= 0
 }
 
 func (b *backlog) take() []*job {
@@ -71,9 +74,11 @@ func (s *Store) together(ctx context.Context, op string, j *job) error {
 	for {
 		select {
 		case <-j.done:
-			return s.outcome(ctx, op, j.err)
+			return s.outcome(ctx, op, j, j.err)
 		case <-ctx.Done():
-			s.backlog.drop(j)
+			if !s.backlog.drop(j) {
+				s.leaveAttempt(j)
+			}
 			return s.fail(ctx, op, ctx.Err())
 		case writing <- struct{}{}:
 		}
@@ -84,7 +89,7 @@ func (s *Store) together(ctx context.Context, op string, j *job) error {
 		case len(batch) == 1 && batch[0] == j:
 			err := s.alone(ctx, j)
 			<-s.writing
-			return s.outcome(ctx, op, err)
+			return s.outcome(ctx, op, j, err)
 		default:
 			// On its own, so that nobody is kept past the end of a context.
 			go func() {
@@ -95,11 +100,12 @@ func (s *Store) together(ctx context.Context, op string, j *job) error {
 	}
 }
 
-func (s *Store) outcome(ctx context.Context, op string, err error) error {
-	if err != nil {
-		return s.fail(ctx, op, err)
+func (s *Store) outcome(ctx context.Context, op string, j *job, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	s.loseAttempt(j, err)
+	return s.fail(ctx, op, err)
 }
 
 // alone runs a job that shares with nobody.

@@ -156,3 +156,28 @@ func TestLatePlace(t *testing.T) {
 	t.Parallel()
 	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.LatePlace(t, database.URL(t, scheme)) })
 }
+
+// TestLateAttempts: a request that arrives after the release of its owner leaves nothing.
+func TestLateAttempts(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, database.LateAttempts)
+}
+
+func TestAttemptThatWaitsAtTheServer(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
+		database.AttemptThatWaitsAtTheServer(t, database.URL(t, scheme))
+	})
+}
+
+func TestLateBatch(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.LateBatch(t, database.URL(t, scheme)) })
+}
+
+func TestSlowReleaseAfterALostAttempt(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) {
+		database.SlowReleaseAfterALostAttempt(t, database.URL(t, scheme))
+	})
+}

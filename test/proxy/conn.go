@@ -52,6 +52,14 @@ func (c *Conn) end(reset bool) {
 	})
 }
 
+// Hold lets nothing pass any more on this connection, in both directions. Neither
+// side notices. The other connections go on.
+func (c *Conn) Hold() { c.proxy.change(func() { c.silent = true }) }
+
+// Deliver ends Hold: what was held passes first, also if the client has hung up
+// meanwhile.
+func (c *Conn) Deliver() { c.proxy.change(func() { c.silent = false }) }
+
 // LoseReplies loses everything that the server sends from now on. The channel is
 // closed when something has been lost.
 func (c *Conn) LoseReplies() (lost <-chan struct{}) {

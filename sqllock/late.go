@@ -1,0 +1,109 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// A request may be carried out after its caller has left: the network delivers it
+// late, the server makes it wait for a row and does not notice that the connection
+// is closed, or it shares a transaction with others that goes on. The Release that
+// follows would find nothing, and the lock would stay for its whole TTL. So such
+// attempts are recorded; see package attempts.
+
+// leaveAttempt records that the caller of j leaves while j goes on in a transaction
+// that it shares with others.
+func (s *Store) leaveAttempt(j *job) {
+	if j.owner == (driver.Owner{}) {
+		return
+	}
+	ended := s.attempts.Leave(j.name, j.owner)
+	go func() {
+		<-j.done
+		ended(!s.mayHappen(j.err))
+	}()
+}
+
+// loseAttempt records j if the error leaves open whether it is carried out yet.
+func (s *Store) loseAttempt(j *job, err error) {
+	if j.owner != (driver.Owner{}) && s.mayHappen(err) {
+		s.attempts.Lost(j.name, j.owner)
+	}
+}
+
+// mayHappen reports whether something that failed with err may be carried out yet.
+func (s *Store) mayHappen(err error) bool {
+	switch {
+	case err == nil, s.profile.answered == nil, s.profile.answered(err), errors.Is(err, driver.ErrClosed):
+		return false
+	}
+	failed, ok := errors.AsType[*net.OpError](err)
+	return !ok || failed.Op != "dial" // without a connection nothing is sent
+}
+
+// errReleasing says that the owner's own Release is under way.
+var errReleasing = errors.New("the lock is being released")
+
+// undo gives up what owner has, on behalf of an attempt that may be carried out
+// late. It does not come between the owner's Release and its answer, which would
+// report a loss. It works while the store is being closed.
+func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error {
+	if s.releasing.has(owner) {
+		return errReleasing
+	}
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var released, left bool
+	err := s.persist(ctx, func() (err error) {
+		run := s.each()
+		if released, err = run.changed(ctx, release, name, owner.Hex(), int64(0)); err != nil {
+			return err
+		}
+		left, err = run.changed(ctx, giveUp, name, owner.Hex())
+		return err
+	})
+	if released || left {
+		s.watchers.wake(name)
+	}
+	if err == nil && !released {
+		return driver.ErrNotHeld
+	}
+	return err
+}
+
+// ownerSet counts owners. The zero value is empty.
+type ownerSet struct {
+	mu     sync.Mutex
+	owners map[driver.Owner]int
+}
+
+func (o *ownerSet) add(owner driver.Owner) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.owners == nil {
+		o.owners = make(map[driver.Owner]int)
+	}
+	o.owners[owner]++
+}
+
+func (o *ownerSet) remove(owner driver.Owner) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.owners[owner]--; o.owners[owner] == 0 {
+		delete(o.owners, owner)
+	}
+}
+
+func (o *ownerSet) has(owner driver.Owner) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.owners[owner] > 0
+}
