@@ -188,6 +188,7 @@ func (s *BoundStore) finish(l *link) {
 		return
 	}
 	defer l.leave()
+	defer time.AfterFunc(callLimit, l.cancel).Stop() // the keeper, which would do that, has ended
 	// The server does the same when the connection is closed, which is next, but
 	// takes its time.
 	_ = l.call(func(ctx context.Context) error { return execAll(ctx, l.conn, s.server.releaseAll) })
