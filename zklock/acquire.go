@@ -56,7 +56,8 @@ func (s *Store) grant(c *claim, req *driver.Request, at position) (driver.Grant,
 	if !c.granted || c.asked < req.TTL { // asking again never shortens
 		c.asked = req.TTL
 	}
-	c.granted, c.queued = true, false
+	c.granted, c.queued, c.leaving = true, false, false
+	c.lost = req.Lost // also if an earlier node of the owner was lost meanwhile
 	c.at = position{}
 	s.lastsLocked(c, c.asked)
 	return driver.Grant{Name: c.name, Owner: c.owner, Token: c.token, TTL: s.promise(req.TTL, at.age)}, nil
@@ -156,15 +157,20 @@ func (s *Store) create(c *claim, req *driver.Request) (position, error) {
 	if err != nil {
 		return position{}, err
 	}
+	id := newID() // one for each node: the numbers of a container may begin again
+	s.mu.Lock()
+	c.id = id
+	s.mu.Unlock()
 	about := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
-	node, flags := prefixOf(c.id), int32(zk.FlagEphemeralSequential)
+	nodes := []*zk.CreateRequest{{Path: prefixOf(id), Flags: zk.FlagEphemeralSequential}}
 	if s.order == Unfair {
-		node, flags, about.ID = single, zk.FlagEphemeral, c.id
+		about.ID = id
+		nodes = []*zk.CreateRequest{{Path: single, Flags: zk.FlagEphemeral}, {Path: anchorOf(id), Flags: zk.FlagEphemeral}}
 	}
+	nodes[0].Data = about.encode()
 	live, sent := s.liveSession(), s.clock.NoLaterThanNow()
 	c.doubt = true
-	created, parent, err := s.createIn(c.parent, data, version, &zk.CreateRequest{
-		Path: c.parent + "/" + node, Data: about.encode(), Acl: s.acl, Flags: flags})
+	created, parent, err := s.createIn(c.parent, data, version, nodes)
 	c.doubt = inDoubt(err)
 	switch {
 	case errors.Is(err, zk.ErrNodeExists):
@@ -183,23 +189,30 @@ func (s *Store) create(c *claim, req *driver.Request) (position, error) {
 	if !orderly(path.Base(created)) {
 		return position{}, s.usedUp(c)
 	}
-	if parent.NumChildren == 1 {
+	if parent.NumChildren == int32(len(nodes)) {
 		return position{first: true}, nil
 	}
 	return s.lookHere(c)
 }
 
-// createIn creates a node in a container, and returns its path and what the
+// createIn creates nodes in a container, and returns the path of the first and what the
 // container is then.
-func (s *Store) createIn(parent string, data []byte, version int32, node *zk.CreateRequest) (string, *zk.Stat, error) {
-	answers, err := s.conn.Multi(node, &zk.SetDataRequest{Path: parent, Data: data, Version: version})
+func (s *Store) createIn(parent string, data []byte, version int32, nodes []*zk.CreateRequest) (string, *zk.Stat, error) {
+	var requests []any
+	for _, node := range nodes {
+		node.Path, node.Acl = parent+"/"+node.Path, s.acl
+		requests = append(requests, node)
+	}
+	requests = append(requests, &zk.SetDataRequest{Path: parent, Data: data, Version: version})
+	answers, err := s.conn.Multi(requests...)
 	if err := firstError(answers, err); err != nil {
 		return "", nil, err
 	}
-	if len(answers) != 2 || answers[1].Stat == nil {
-		return "", nil, fmt.Errorf("zklock: %d answers to two requests", len(answers))
+	last := len(requests) - 1
+	if len(answers) != len(requests) || answers[last].Stat == nil {
+		return "", nil, fmt.Errorf("zklock: %d answers to %d requests", len(answers), len(requests))
 	}
-	return answers[0].String, answers[1].Stat, nil
+	return answers[0].String, answers[last].Stat, nil
 }
 
 // firstError is why several operations, of which all or none happen, did not.
@@ -265,7 +278,25 @@ func (s *Store) lookHere(c *claim) (position, error) {
 	if err != nil {
 		return position{}, err
 	}
+	if s.order == Unfair {
+		// Others use the same name. A node that is ours after the queue was listed was
+		// ours when it was listed.
+		switch ours, err := s.isOurs(c); {
+		case err != nil:
+			return position{}, err
+		case !ours:
+			queue = nil
+		}
+	}
 	return s.find(c, queue, asked)
+}
+
+// isOurs reports whether the node lock-0 is the one that the claim has created.
+func (s *Store) isOurs(c *claim) (bool, error) {
+	there, stat, err := s.conn.Exists(c.parent + "/" + single)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return there && uint64(stat.Czxid) == c.token, err
 }
 
 // find looks for the claim's node in the queue, as it was after that instant. A node of the order Unfair comes
@@ -323,6 +354,7 @@ func (s *Store) resolve(c *claim) error {
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
+	found := false
 	for _, node := range queue {
 		stat, mine, err := s.isMine(c, node)
 		switch {
@@ -331,10 +363,16 @@ func (s *Store) resolve(c *claim) error {
 		case !mine:
 			continue
 		case stat.EphemeralOwner == live && s.own(c, node, live, uint64(stat.Czxid), parent.Version, asked):
+			found = true
 		default:
-			if err := s.removeNode(c.parent, node, uint64(stat.Czxid), parent.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			if err := s.removeNode(c.parent, c.id, node, uint64(stat.Czxid), parent.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
+		}
+	}
+	if s.order == Unfair && !found {
+		if err := s.removeAnchor(c.parent, anchorOf(c.id)); err != nil {
+			return err
 		}
 	}
 	c.doubt = false

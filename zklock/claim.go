@@ -14,7 +14,6 @@ import (
 type claim struct {
 	claimKey
 	parent string // the path of the container
-	id     string // by which its node is found again
 
 	// op is held for a whole operation, with all its calls to the server.
 	op    sync.Mutex
@@ -25,6 +24,7 @@ type claim struct {
 	blocker driver.HeldError
 
 	// The rest is guarded by Store.mu.
+	id       string // by which its node is found again; changed with op and Store.mu, one for each node
 	node     string // its name in the container; empty if there is none
 	session  int64  // that the node belongs to
 	token    uint64
@@ -58,7 +58,7 @@ func (s *Store) enter(key claimKey, create bool) *claim {
 		s.mu.Lock()
 		c := s.claims[key]
 		if c == nil && create {
-			c = &claim{claimKey: key, parent: s.parentOf(key.name), id: newID()}
+			c = &claim{claimKey: key, parent: s.parentOf(key.name)}
 			s.claims[key] = c
 		}
 		s.mu.Unlock()

@@ -1,6 +1,10 @@
 package zklock
 
-import "github.com/go-zookeeper/zk"
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+)
 
 // handle is told by the client what happens to the session, and to watched nodes.
 // Between an event and what the server answered before or after it the client keeps
@@ -91,6 +95,13 @@ func wakeAll(waiters []*waiter) {
 func (s *Store) vanishedLocked(c *claim) (lost func()) {
 	if c.granted && !c.leaving && c.node != "" {
 		lost, c.lost = c.lost, nil
+	}
+	if c.node == single && s.live != 0 && c.session == s.live {
+		// Whoever removed lock-0 may have left its anchor.
+		parent, anchor := c.parent, anchorOf(c.id)
+		go s.later(func(ctx context.Context) {
+			_ = s.persist(ctx, func() error { return s.removeAnchor(parent, anchor) }) // it ends with the session
+		})
 	}
 	c.node, c.granted, c.guarded = "", false, 0
 	c.at = position{}

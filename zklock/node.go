@@ -33,6 +33,18 @@ func newID() string {
 // prefixOf is how the name of the node with that ID begins, up to its number.
 func prefixOf(id string) string { return "_c_" + id + "-" + mark }
 
+// anchorOf is the name of the node that a lock of the order Unfair has beside lock-0,
+// created and removed together with it. No other anchor ever has that name, and ZooKeeper
+// removes no container with a node in it: as long as the anchor exists, the version of the
+// container has not begun again. An anchor is no contender. It lacks the mark, and Curator,
+// which sorts such a name as text, and the Lock of go-zookeeper, which wants a number at
+// its end, place it behind all others.
+func anchorOf(id string) string { return "_c_" + id + "__" + strconv.Itoa(lastNumber) }
+
+// protected reports whether the name of a node has an ID, so that no other node ever has
+// that name, also after the numbers of the container have begun again.
+func protected(node string) bool { return strings.HasPrefix(node, "_c_") }
+
 // rank is what a node is ordered by, as text, as Curator does it.
 func rank(child string) (string, bool) {
 	at := strings.LastIndex(child, mark)

@@ -69,13 +69,13 @@ func (s *Store) give(ctx context.Context, c *claim) (lost bool, err error) {
 // remove removes the claim's node, if it has one, and says whether there was none.
 func (s *Store) remove(c *claim) (lost bool, err error) {
 	s.mu.Lock()
-	node, token, version := c.node, c.token, c.version
+	node, id, token, version := c.node, c.id, c.token, c.version
 	c.leaving = true // so that its removal is no loss
 	s.mu.Unlock()
 	if node == "" {
 		return true, nil
 	}
-	err = s.removeNode(c.parent, node, token, version)
+	err = s.removeNode(c.parent, id, node, token, version)
 	if lost = errors.Is(err, zk.ErrNoNode); err != nil && !lost {
 		return false, err
 	}
@@ -88,32 +88,71 @@ func (s *Store) remove(c *claim) (lost bool, err error) {
 	return lost, nil
 }
 
-// removeNode removes a node if it is still the one with that token. The names of the
-// order Fair are used once. The one name of the order Unfair is not, but whoever
-// creates it writes to the container, whose version tells.
-func (s *Store) removeNode(parent, node string, token uint64, version int32) error {
-	path := parent + "/" + node
+// removeNode removes a node if it is still the one with that ID and token. The names of
+// the order Fair are used once. The one name of the order Unfair is not. But as long as
+// its anchor exists the container is the same, and whoever creates lock-0 writes to the
+// container: if the version is that of our own creation, so is the node.
+func (s *Store) removeNode(parent, id, node string, token uint64, version int32) error {
 	if node != single {
-		return s.conn.Delete(path, anyVersion)
+		return s.conn.Delete(parent+"/"+node, anyVersion)
 	}
+	err := s.removeBoth(parent, anchorOf(id), node, version)
+	if !again(err) {
+		return err
+	}
+	// Others have written to the container, or one of the two nodes is gone.
+	err = s.removeFound(parent, anchorOf("x"+id), node, token)
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		if err := s.removeAnchor(parent, anchorOf(id)); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// removeBoth removes an anchor and a node if the container has that version.
+func (s *Store) removeBoth(parent, anchor, node string, version int32) error {
+	answers, err := s.conn.Multi(
+		&zk.DeleteRequest{Path: parent + "/" + anchor, Version: anyVersion},
+		&zk.CheckVersionRequest{Path: parent, Version: version},
+		&zk.DeleteRequest{Path: parent + "/" + node, Version: anyVersion})
+	return firstError(answers, err)
+}
+
+// removeFound looks whether a node is still the one with that token, and removes it then.
+// An anchor that nobody else creates makes sure that the container is the same in between.
+func (s *Store) removeFound(parent, anchor, node string, token uint64) error {
 	for {
-		answers, err := s.conn.Multi(&zk.CheckVersionRequest{Path: parent, Version: version}, &zk.DeleteRequest{Path: path, Version: anyVersion})
-		if err = firstError(answers, err); !errors.Is(err, zk.ErrBadVersion) {
+		_, err := s.conn.Create(parent+"/"+anchor, nil, zk.FlagEphemeral, s.acl)
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return err
 		}
 		_, container, err := s.conn.Exists(parent)
 		if err != nil {
 			return err
 		}
-		there, stat, err := s.conn.Exists(path)
-		switch {
-		case err != nil:
+		there, stat, err := s.conn.Exists(parent + "/" + node)
+		if err != nil {
 			return err
-		case !there || uint64(stat.Czxid) != token:
+		}
+		if !there || uint64(stat.Czxid) != token {
+			if err := s.removeAnchor(parent, anchor); err != nil {
+				return err
+			}
 			return zk.ErrNoNode
 		}
-		version = container.Version
+		if err := s.removeBoth(parent, anchor, node, container.Version); !again(err) {
+			return err
+		}
 	}
+}
+
+// removeAnchor removes an anchor that may be there.
+func (s *Store) removeAnchor(parent, anchor string) error {
+	if err := s.conn.Delete(parent+"/"+anchor, anyVersion); !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	return nil
 }
 
 // expire gives up a claim whose time is over, however long that takes.
@@ -166,12 +205,19 @@ func (s *Store) breakLock(parent string, token uint64) error {
 	if len(queue) == 0 {
 		return zk.ErrNoNode
 	}
-	there, stat, err := s.conn.Exists(parent + "/" + queue[0])
+	head := queue[0]
+	data, stat, err := s.conn.Get(parent + "/" + head)
 	switch {
 	case err != nil:
 		return err
-	case !there || uint64(stat.Czxid) != token:
+	case uint64(stat.Czxid) != token:
 		return zk.ErrNoNode
+	case head != single && !protected(head): // its number may come again
+		return s.removeFound(parent, anchorOf(newID()), head, token)
 	}
-	return s.removeNode(parent, queue[0], token, container.Version)
+	id := decode(data).ID
+	if id == "" {
+		id = newID() // there is no anchor
+	}
+	return s.removeNode(parent, id, head, token, container.Version)
 }

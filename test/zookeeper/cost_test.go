@@ -48,15 +48,26 @@ func TestHoldersLookAgain(t *testing.T) {
 	release(t, store, grant)
 }
 
-// looksAt finds a request for the data of a node, among several if they were sent
-// together. Each begins with its length, its number and what it asks for.
-func looksAt(path string) func(requests []byte) bool {
-	const getData, header = 4, 12
+// What requests ask for.
+const (
+	opDelete  = 2
+	opGetData = 4
+	opSync    = 9
+	opMulti   = 14
+)
+
+// looksAt finds a request for the data of a node.
+func looksAt(path string) func(requests []byte) bool { return sends(opGetData, path) }
+
+// sends finds a request of that kind with that text in it, among several if they were
+// sent together. Each begins with its length, its number and what it asks for.
+func sends(op uint32, text string) func(requests []byte) bool {
+	const header = 12
 	return func(requests []byte) bool {
 		for len(requests) >= header {
 			length := min(max(4+int(binary.BigEndian.Uint32(requests)), header), len(requests))
 			request := requests[:length]
-			if binary.BigEndian.Uint32(request[8:]) == getData && bytes.Contains(request, []byte(path)) {
+			if binary.BigEndian.Uint32(request[8:]) == op && bytes.Contains(request, []byte(text)) {
 				return true
 			}
 			requests = requests[length:]

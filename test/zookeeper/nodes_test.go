@@ -204,10 +204,7 @@ func TestGoZooKeeperLock(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() { woken <- theirs.Lock() }()
-			eventually(t, "the other waits", func() bool {
-				children, _, err := conn.Children("/shared/n")
-				return err == nil && len(children) == 2
-			})
+			eventually(t, "the other waits", func() bool { return len(contenders(t, conn, "shared/n")) == 2 })
 			select {
 			case err := <-woken:
 				t.Fatalf("the other one got the lock that dlock has: %v", err)

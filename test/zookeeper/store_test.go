@@ -3,6 +3,8 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +47,13 @@ func admin(t testing.TB, addr string) *zk.Conn {
 	}
 	t.Cleanup(conn.Close)
 	return conn
+}
+
+// contenders are the nodes of a lock that have it or wait for it. With the order Unfair
+// there is another one.
+func contenders(t testing.TB, conn *zk.Conn, name string) []string {
+	t.Helper()
+	return slices.DeleteFunc(childrenOf(t, conn, name), func(child string) bool { return !strings.Contains(child, "lock-") })
 }
 
 type quiet struct{}
