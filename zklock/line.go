@@ -3,6 +3,7 @@ package zklock
 import (
 	"encoding/binary"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -16,8 +17,9 @@ type line struct {
 	session *session
 	answer  []byte // the beginning of the first one
 
-	owed  atomic.Bool // something was sent, and nothing has come since
-	timer *time.Timer
+	mu    sync.Mutex
+	owed  bool        // something was sent, and nothing has come since
+	timer *time.Timer // runs while owed: changed together with it
 
 	watches watchesFirst
 }
@@ -40,9 +42,12 @@ func (l *line) patience() time.Duration {
 
 // Write implements net.Conn.
 func (l *line) Write(b []byte) (int, error) {
-	if !l.owed.Swap(true) {
+	l.mu.Lock()
+	if !l.owed {
+		l.owed = true
 		l.timer.Reset(l.patience())
 	}
+	l.mu.Unlock()
 	l.watches.sent(b)
 	return l.Conn.Write(b)
 }
@@ -50,8 +55,13 @@ func (l *line) Write(b []byte) (int, error) {
 // Read implements net.Conn.
 func (l *line) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
-	if n > 0 && l.owed.Swap(false) {
-		l.timer.Stop()
+	if n > 0 {
+		l.mu.Lock()
+		if l.owed {
+			l.owed = false
+			l.timer.Stop()
+		}
+		l.mu.Unlock()
 	}
 	if !l.heard() {
 		l.hear(b[:n], err)
