@@ -3,11 +3,13 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/servers"
 )
 
@@ -171,4 +173,55 @@ func TestNoQuorum(t *testing.T) {
 		grant, err := store.Acquire(t.Context(), request("again"))
 		return err == nil && store.Release(t.Context(), grant) == nil
 	})
+}
+
+// TestServerWithoutLeader: a server that has lost its leader answers reads for a while
+// with what it knew. A waiter that is the first of the queue there is not granted the
+// lock: its session may have ended meanwhile.
+func TestServerWithoutLeader(t *testing.T) {
+	t.Parallel()
+	ensemble := servers.RunEnsemble(t)
+	leader, err := ensemble.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := ensemble.Members[0]
+	if follower == leader {
+		follower = ensemble.Members[1]
+	}
+	conn := admin(t, follower.Addr())
+	const timeout = 8 * time.Second
+	holder, store := open(t, ensemble.URL()), open(t, follower.URL()+"?timeout="+timeout.String())
+	grant := acquire(t, holder, request("n"))
+	req := request("n")
+	req.Queue = true
+	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire: %v; want ErrHeld", err)
+	}
+	asked := time.Now()
+	release(t, holder, grant)
+	eventually(t, "the follower knows that the waiter is the first", func() bool { return len(childrenOf(t, conn, "n")) == 1 })
+
+	eventually(t, "the leader was asked too long ago", func() bool { return time.Since(asked) > timeout/16 })
+	others := slices.DeleteFunc(slices.Clone(ensemble.Members), func(s *servers.Server) bool { return s == follower })
+	for _, s := range others {
+		if err := s.Pause(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if grant, err := store.Acquire(ctx, req); err == nil {
+		t.Errorf("a server without a leader granted the lock, with token %d", grant.Token)
+	}
+	for _, s := range others {
+		if err := s.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the lock", func() bool {
+		grant, err = store.Acquire(t.Context(), req)
+		return err == nil
+	})
+	release(t, store, grant)
 }
