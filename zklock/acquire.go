@@ -29,7 +29,7 @@ func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant,
 		return driver.Grant{}, context.Cause(ctx)
 	}
 	s.mu.Lock()
-	c.queued = req.Queue
+	c.queued, c.released = req.Queue, false
 	c.lost = req.Lost
 	if !c.granted {
 		s.lastsLocked(c, req.TTL)
@@ -50,8 +50,11 @@ func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant,
 func (s *Store) grant(c *claim, req *driver.Request, at position) (driver.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.node == "" || c.session != s.live {
+	switch {
+	case c.node == "" || c.session != s.live:
 		return driver.Grant{}, fmt.Errorf("%w: the session ended", driver.ErrUnreachable)
+	case c.released:
+		return driver.Grant{}, fmt.Errorf("%w: the lock was released before it was granted", driver.ErrUnreachable)
 	}
 	if !c.granted || c.asked < req.TTL { // asking again never shortens
 		c.asked = req.TTL

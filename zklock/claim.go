@@ -33,6 +33,7 @@ type claim struct {
 	granted  bool
 	leaving  bool          // the node is being removed
 	guarded  uint64        // the connection in which its removal by others is told; zero if in none
+	released bool          // a Release found no server: the attempt that is under way is not granted
 	queued   bool          // the place is kept without a watch
 	asked    time.Duration // the TTL that was asked for
 	deadline time.Time     // when the lock or the place expires

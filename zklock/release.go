@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -12,7 +13,31 @@ import (
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
-	return s.do(ctx, func(ctx context.Context) error { return s.release(ctx, &grant) })
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var begun atomic.Bool
+	err := s.do(ctx, func(ctx context.Context) error {
+		begun.Store(true)
+		return s.release(ctx, &grant)
+	})
+	if err != nil && !begun.Load() {
+		s.releaseLater(&grant)
+	}
+	return err
+}
+
+// releaseLater gives up what the owner has as soon as there is a connection. An
+// acquisition that is still under way is not granted any more.
+func (s *Store) releaseLater(grant *driver.Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.claims[claimKey{grant.Name, grant.Owner}]
+	if c == nil || grant.Token != 0 && grant.Token != c.token {
+		return
+	}
+	c.released, c.granted, c.queued, c.lost = true, false, false, nil
+	s.lastsLocked(c, 0)
 }
 
 func (s *Store) release(ctx context.Context, grant *driver.Grant) error {

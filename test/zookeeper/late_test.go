@@ -270,3 +270,45 @@ func TestServerGone(t *testing.T) {
 		})
 	}
 }
+
+// TestReleaseWithoutConnection: a Release finds no server, after an attempt whose answer
+// was lost and of a lock that is held. The store gives both up as soon as it has a
+// connection again, and does not wait until their TTL is over.
+func TestReleaseWithoutConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for _, order := range []string{"fair", "unfair"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			store, p := throughProxy(t, server, "?order="+order)
+			lost, held := request(order+"-lost"), request(order+"-held")
+			lost.TTL, held.TTL = time.Hour, time.Hour
+			grant := acquire(t, store, held)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := p.LoseReply(sends(opMulti, lost.Name), false)
+			go func() { <-done; cancel() }()
+			if _, err := store.Acquire(ctx, lost); err == nil || errors.Is(err, driver.ErrHeld) {
+				t.Fatalf("Acquire whose answer is lost: %v", err)
+			}
+			p.Hang(true)
+			p.Reset()
+			for _, g := range []driver.Grant{grant, {Name: lost.Name, Owner: lost.Owner}} {
+				short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				if err := store.Release(short, g); err == nil || errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("Release(%q) without a connection: %v", g.Name, err)
+				}
+				cancel()
+			}
+			p.Hang(false)
+			p.Reset()
+			for _, name := range []string{lost.Name, held.Name} {
+				eventually(t, "nothing is left of "+name, func() bool {
+					there, stat, err := conn.Exists("/" + name)
+					return err == nil && (!there || stat.NumChildren == 0)
+				})
+			}
+		})
+	}
+}
