@@ -278,7 +278,7 @@ func (s *Store) look(c *claim) (position, error) {
 func (s *Store) lookHere(c *claim) (position, error) {
 	asked := s.clock.NoLaterThanNow()
 	queue, err := s.queue(c.parent)
-	if err != nil {
+	if err != nil && !errors.Is(err, zk.ErrNoNode) { // without a container there is no node either
 		return position{}, err
 	}
 	if s.order == Unfair {

@@ -312,3 +312,28 @@ func TestReleaseWithoutConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestReleaseLostOnItsWay: the request to remove a node is lost, and the caller of
+// Release leaves. The store removes the node as soon as it has a connection again, and
+// does not wait until its TTL is over.
+func TestReleaseLostOnItsWay(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store, p := throughProxy(t, server, "")
+	req := request("x")
+	req.TTL = time.Hour
+	grant := acquire(t, store, req)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.OnRequest(sends(opDelete, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests); cancel() })
+	if err := store.Release(ctx, grant); err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("Release whose request is lost: %v", err)
+	}
+	p.Reset()
+	p.Deliver()
+	eventually(t, "the node is gone", func() bool {
+		there, stat, err := conn.Exists("/x")
+		return err == nil && (!there || stat.NumChildren == 0)
+	})
+}

@@ -270,3 +270,62 @@ func childrenOf(t testing.TB, conn *zk.Conn, name string) []string {
 	}
 	return children
 }
+
+// TestLateBreakOfSameOwner: a Break is on its way when the lock is removed, with its
+// container, and its owner acquires it again. The late removal does not touch the new
+// grant, though the numbers have begun again.
+func TestLateBreakOfSameOwner(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL())
+	operator, p := throughProxy(t, server, "")
+	const name = "again"
+	req := request(name)
+	stale := acquire(t, store, req)
+	held := p.OnRequest(sends(opDelete, "/"+name+"/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
+	broken := make(chan error, 1)
+	go func() { broken <- operator.Break(t.Context(), name, stale.Token) }()
+	happens(t, held, "the removal")
+	for _, path := range []string{"/" + name + "/" + contenders(t, conn, name)[0], "/" + name} {
+		if err := conn.Delete(path, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant := acquire(t, store, req)
+	p.Deliver()
+	if err := happens(t, broken, "the end of Break"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the late Break: %v; want ErrNotHeld", err)
+	}
+	stillHeld(t, store, grant, "after a late Break")
+	release(t, store, grant)
+}
+
+// TestContainerRemoved: an operator removes a lock with all its nodes. Waiters queue
+// again in a new container, and get the lock.
+func TestContainerRemoved(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	holder := open(t, server.URL())
+	acquire(t, holder, request("n"))
+	const timeout = 4 * time.Second
+	next := lockLater(t, client(t, open(t, server.URL()+"?timeout="+timeout.String()), nil), "n")
+	eventually(t, "it waits", func() bool { return watchCount(t, server) == 1 })
+	waits := time.Now()
+	eventually(t, "it has waited for a while", func() bool { return time.Since(waits) > timeout/16 })
+	var all []any
+	for _, node := range contenders(t, conn, "n") {
+		all = append(all, &zk.DeleteRequest{Path: "/n/" + node, Version: -1})
+	}
+	if _, err := conn.Multi(append(all, &zk.DeleteRequest{Path: "/n", Version: -1})...); err != nil {
+		t.Fatal(err)
+	}
+	got := happens(t, next, "the waiter's turn")
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if err := got.lease.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
