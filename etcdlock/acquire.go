@@ -54,8 +54,8 @@ func (s *Store) attempt(ctx context.Context, h *hold, req *driver.Request) outco
 			continue
 		}
 		var reply *clientv3.TxnResponse
-		late, err := s.tryOnce(ctx, func(ctx context.Context) (err error) {
-			reply, err = s.client.Txn(ctx).If(asks.conditions...).Then(asks.then...).Else(asks.otherwise...).Commit()
+		late, err := s.tryOnce(ctx, func(ctx context.Context, c *conn) (err error) {
+			reply, err = c.kv.Txn(ctx).If(asks.conditions...).Then(asks.then...).Else(asks.otherwise...).Commit()
 			return err
 		})
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {

@@ -18,7 +18,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.client.Get(ctx, s.queueOf("dlock"), clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
+	if _, err := s.get(ctx, s.queueOf("dlock"), clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
 		return nil, s.failure(ctx, err) // with a quorum, and with the permission to read
 	}
 	var findings []driver.Finding

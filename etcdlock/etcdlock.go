@@ -31,12 +31,11 @@ type Options struct {
 // Store keeps locks in etcd. Create one with [New] or [Open].
 type Store struct {
 	client *clientv3.Client
-	leaser pb.LeaseClient
-	status pb.MaintenanceClient
 	prefix string
 	clock  *clock.Clock
-	stream atomic.Uint64 // in which watches are opened: see inStream
-	owned  io.Closer     // a client that Close closes; nil if it is the caller's
+	conn   atomic.Pointer[conn] // what requests are sent over
+	stream atomic.Uint64        // in which watches are opened: see inStream
+	owned  io.Closer            // a client that Close closes; nil if it is the caller's
 
 	crew   *crew.Crew
 	ctx    context.Context // of all that goes on in the background
@@ -60,6 +59,7 @@ type Store struct {
 	tending    bool             // the steward runs
 	tendAt     time.Time        // when it looks next
 	attention  chan struct{}    // makes it look now
+	suspicions []func()         // called when the connection that is being examined was replaced
 }
 
 // identity is who asked for what. An owner asks for one name only, but nothing
@@ -92,8 +92,6 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	}
 	s := &Store{
 		client:    client,
-		leaser:    clientv3.RetryLeaseClient(client),
-		status:    pb.NewMaintenanceClient(client.ActiveConnection()),
 		prefix:    opts.Prefix,
 		clock:     clock.New(),
 		crew:      crew.New(idleWorkers),
@@ -106,6 +104,7 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 		attention: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.conn.Store(s.clientConn())
 	return s, nil
 }
 
@@ -145,6 +144,7 @@ func (s *Store) Close() error {
 		s.work.Wait()
 		s.crew.Dismiss()
 		s.revokeAll()
+		s.conn.Load().close()
 		if s.owned != nil {
 			s.err = s.owned.Close()
 		}
@@ -164,7 +164,7 @@ func (s *Store) revokeAll() {
 		}
 	}
 	if id := s.naming; id != 0 {
-		all.Go(func() { _, _ = s.client.Revoke(ctx, id) }) // it expires otherwise
+		all.Go(func() { _ = s.revokeOnce(ctx, id) }) // it expires otherwise
 	}
 	s.mu.Unlock()
 	all.Wait()
@@ -178,10 +178,16 @@ func (s *Store) usable(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if s.client.ActiveConnection().GetState() == connectivity.Ready {
+	c := s.conn.Load()
+	if c.grpc.GetState() == connectivity.Ready {
 		return nil
 	}
-	return s.meet(ctx)
+	err := s.meet(ctx, c)
+	if err != nil && c.dialled && ctx.Err() == nil { // the client knows of other members
+		s.replace(c, s.clientConn())
+		return s.usable(ctx)
+	}
+	return err
 }
 
 // reconnectLimit is how long a call waits for a connection that was lost.
@@ -190,14 +196,14 @@ const reconnectLimit = 300 * time.Millisecond
 // meet finds out why there is no connection. The calls of etcd's client wait for
 // one and do not say; this one does, soon. A connection that failed before is
 // tried again now, and not when the client would.
-func (s *Store) meet(ctx context.Context) error {
-	if conn := s.client.ActiveConnection(); conn.GetState() == connectivity.TransientFailure {
-		conn.ResetConnectBackoff()
+func (s *Store) meet(ctx context.Context, c *conn) error {
+	if c.grpc.GetState() == connectivity.TransientFailure {
+		c.grpc.ResetConnectBackoff()
 		limited, cancel := context.WithTimeout(ctx, reconnectLimit)
 		defer cancel()
-		conn.WaitForStateChange(limited, connectivity.TransientFailure)
+		c.grpc.WaitForStateChange(limited, connectivity.TransientFailure)
 	}
-	_, err := s.status.Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(false))
+	_, err := c.status.Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(false))
 	if status.Code(err) == codes.Unavailable || ctx.Err() != nil {
 		return s.failure(ctx, err)
 	}

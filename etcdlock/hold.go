@@ -151,37 +151,6 @@ func (s *Store) drop(h *hold) {
 	s.free(h)
 }
 
-const (
-	// callLimit bounds every call. etcd itself gives up after about seven
-	// seconds.
-	callLimit = 10 * time.Second
-	// tryLimit is how long one member has to answer before another is asked.
-	tryLimit = 1500 * time.Millisecond
-)
-
-// try does something that may be done twice, and again if a member of several did
-// not answer in time: the client asks another one then.
-func (s *Store) try(ctx context.Context, do func(ctx context.Context) error) error {
-	for {
-		late, err := s.tryOnce(ctx, do)
-		if !late {
-			return err
-		}
-	}
-}
-
-// tryOnce says whether an answer that did not come in time may come from another
-// member.
-func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context) error) (late bool, err error) {
-	if len(s.client.Endpoints()) < 2 {
-		return false, do(ctx)
-	}
-	limited, cancel := context.WithTimeout(ctx, tryLimit)
-	defer cancel()
-	err = do(limited)
-	return err != nil && limited.Err() != nil && ctx.Err() == nil, err
-}
-
 // carry does something for a hold that was entered, and leaves it. It returns when
 // the caller's context ends; what it does goes on, because its outcome decides whether
 // there is something to undo.
@@ -230,8 +199,8 @@ func (s *Store) deleteAll(ctx context.Context, keys []string) error {
 		for i, key := range keys[:n] {
 			ops[i] = clientv3.OpDelete(key)
 		}
-		if _, err := s.tryOnce(ctx, func(ctx context.Context) error {
-			_, err := s.client.Txn(ctx).Then(ops...).Commit()
+		if _, err := s.tryOnce(ctx, func(ctx context.Context, c *conn) error {
+			_, err := c.kv.Txn(ctx).Then(ops...).Commit()
 			return err
 		}); err != nil {
 			return s.explain(err)

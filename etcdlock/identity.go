@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // nameKey is the key with the cluster's name. It is no lock's: it has no '/'.
@@ -36,26 +38,28 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 
 // name reads the name under a key, or gives one.
 func (s *Store) name(ctx context.Context, key string) (string, error) {
-	there, err := s.client.Get(ctx, key)
+	there, err := s.get(ctx, key)
 	if err != nil {
 		return "", err
 	}
 	if len(there.Kvs) > 0 {
 		return string(there.Kvs[0].Value), nil
 	}
-	lease, err := s.client.Grant(ctx, int64(nameTTL/time.Second))
+	c := s.conn.Load()
+	lease, err := c.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(nameTTL / time.Second)}, grpc.WaitForReady(true))
 	if err != nil {
 		return "", err
 	}
+	id := clientv3.LeaseID(lease.ID)
 	name := driver.NewOwner().Hex()
-	reply, err := s.client.Txn(ctx).
+	reply, err := c.kv.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, name, clientv3.WithLease(lease.ID))).
+		Then(clientv3.OpPut(key, name, clientv3.WithLease(id))).
 		Else(clientv3.OpGet(key)).Commit()
-	if err == nil && reply.Succeeded && s.named(lease.ID) {
+	if err == nil && reply.Succeeded && s.named(id) {
 		return name, nil
 	}
-	s.background(func() { s.giveBack(lease.ID) })
+	s.background(func() { s.giveBack(id) })
 	switch {
 	case err != nil:
 		return "", err

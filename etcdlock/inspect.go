@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // pageSize is how many keys are read at a time.
@@ -74,7 +76,7 @@ func (s *Store) pages(ctx context.Context, start string) iter.Seq2[[]*mvccpb.Key
 			start, end = "\x00", "\x00" // everything
 		}
 		for {
-			reply, err := s.client.Get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+			reply, err := s.get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
 			if err != nil {
 				yield(nil, s.failure(ctx, err))
 				return
@@ -85,6 +87,15 @@ func (s *Store) pages(ctx context.Context, start string) iter.Seq2[[]*mvccpb.Key
 			start = string(reply.Kvs[len(reply.Kvs)-1].Key) + "\x00"
 		}
 	}
+}
+
+// get reads keys.
+func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (reply *clientv3.GetResponse, err error) {
+	err = s.try(ctx, func(ctx context.Context, c *conn) (err error) {
+		reply, err = c.kv.Get(ctx, key, opts...)
+		return err
+	})
+	return reply, err
 }
 
 // Look implements driver.Looker.
@@ -145,7 +156,11 @@ func (s *Store) countdown() func(ctx context.Context, id int64) (time.Duration, 
 		if left, ok := known[id]; ok {
 			return left, nil
 		}
-		reply, err := s.client.TimeToLive(ctx, clientv3.LeaseID(id))
+		var reply *pb.LeaseTimeToLiveResponse
+		err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
+			reply, err = c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
+			return err
+		})
 		if err != nil {
 			return 0, s.failure(ctx, err)
 		}

@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // minTTL is the shortest lease that a server with the usual election timeout
@@ -117,11 +118,11 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 	id := rand.Int64N(math.MaxInt64-1) + 1
 	var sent clock.Instant
 	var ttl int64
-	err := s.try(ctx, func(ctx context.Context) (err error) {
+	err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
 		sent = s.clock.NoLaterThanNow()
-		reply, err := s.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: l.seconds})
+		reply, err := c.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: l.seconds})
 		if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) { // thanks to the try before
-			ttl, err = s.keepAliveOnce(ctx, clientv3.LeaseID(id))
+			ttl, err = c.keepAliveOnce(ctx, clientv3.LeaseID(id))
 			return err
 		}
 		ttl = reply.GetTTL()
@@ -151,10 +152,19 @@ func (s *Store) renewed(l *lease, ttl int64, sent clock.Instant) {
 func (s *Store) giveBack(id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	defer cancel()
-	_ = s.try(ctx, func(ctx context.Context) error {
-		_, err := s.client.Revoke(ctx, id)
+	_ = s.revokeOnce(ctx, id)
+}
+
+// revokeOnce ends a lease on the server. One that has ended is no error.
+func (s *Store) revokeOnce(ctx context.Context, id clientv3.LeaseID) error {
+	err := s.try(ctx, func(ctx context.Context, c *conn) error {
+		_, err := c.leaser.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}, grpc.WaitForReady(true))
 		return err
 	})
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) {
+		return nil
+	}
+	return err
 }
 
 // keepAlive renews the lease, in one message and without the loop of the client,
@@ -162,9 +172,9 @@ func (s *Store) giveBack(id clientv3.LeaseID) {
 func (s *Store) keepAlive(ctx context.Context, l *lease) error {
 	var sent clock.Instant
 	var ttl int64
-	err := s.try(ctx, func(ctx context.Context) (err error) {
+	err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
 		sent = s.clock.NoLaterThanNow()
-		ttl, err = s.keepAliveOnce(ctx, l.id)
+		ttl, err = c.keepAliveOnce(ctx, l.id)
 		return err
 	})
 	if err == nil && ttl > 0 {
@@ -180,10 +190,10 @@ func (s *Store) keepAlive(ctx context.Context, l *lease) error {
 	return s.explain(err)
 }
 
-func (s *Store) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (ttl int64, err error) {
+func (c *conn) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (ttl int64, err error) {
 	ctx, cancel := context.WithCancel(ctx) // of the stream
 	defer cancel()
-	stream, err := s.leaser.LeaseKeepAlive(ctx)
+	stream, err := c.leaser.LeaseKeepAlive(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -242,11 +252,7 @@ func (s *Store) settle(l *lease) {
 
 // revoke ends a lease on the server. If that fails, nobody renews it.
 func (s *Store) revoke(ctx context.Context, l *lease) {
-	err := s.try(ctx, func(ctx context.Context) error {
-		_, err := s.client.Revoke(ctx, l.id)
-		return err
-	})
-	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	if s.revokeOnce(ctx, l.id) != nil {
 		return
 	}
 	s.mu.Lock()

@@ -53,7 +53,9 @@ func (p *place) isFirst() bool { return p.asked != 0 && p.all && !p.stale && len
 
 // known answers an attempt without asking the server, where the watch has told all that
 // it would say: that everybody before is gone, on a lease that was renewed a moment ago,
-// or, to the first attempt of one who began to watch, that somebody still is there.
+// or, to the first attempt of one who began to watch, that somebody still is there. It
+// repeats nothing that the server said longer ago: a server that is gone grants nothing
+// and refuses nothing.
 func (s *Store) known(h *hold, req *driver.Request) (outcome, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +67,8 @@ func (s *Store) known(h *hold, req *driver.Request) (outcome, bool) {
 	waits.first = false
 	switch {
 	case h.lease == nil || h.revision == 0 || h.held:
-	case h.place.isFirst() && !h.lease.gone && s.age(h.lease) < h.lease.room():
+	case h.lease.gone || s.age(h.lease) >= h.lease.room():
+	case h.place.isFirst():
 		return outcome{grant: s.granted(h, req, answer{revision: h.revision})}, true
 	case first && !h.place.stale && len(h.place.ahead) > 0:
 		s.expireAt(h, time.Now().Add(req.TTL))

@@ -89,9 +89,9 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	}
 	// Nobody else has that key: see doubtKey.
 	tries, existed := 0, false
-	err := s.try(ctx, func(ctx context.Context) error {
+	err := s.try(ctx, func(ctx context.Context, c *conn) error {
 		tries++
-		reply, err := s.client.Delete(ctx, key, opts...)
+		reply, err := c.kv.Delete(ctx, key, opts...)
 		existed = err == nil && reply.Deleted > 0 && (opts == nil || reply.PrevKvs[0].CreateRevision == revision)
 		return err
 	})
@@ -123,10 +123,14 @@ func (s *Store) doubtKey(h *hold, key string) {
 
 // deleteKey deletes a key that was created by that revision.
 func (s *Store) deleteKey(ctx context.Context, key string, revision int64) (existed bool, err error) {
-	reply, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
-		Then(clientv3.OpDelete(key)).Commit()
-	return err == nil && reply.Succeeded, err
+	_, err = s.tryOnce(ctx, func(ctx context.Context, c *conn) error {
+		reply, err := c.kv.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
+			Then(clientv3.OpDelete(key)).Commit()
+		existed = err == nil && reply.Succeeded
+		return err
+	})
+	return existed, err
 }
 
 // giveUpPlace leaves the queue, for one who stopped waiting without Release.
@@ -147,7 +151,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	reply, err := s.client.Get(ctx, s.queueOf(name), clientv3.WithFirstCreate()...)
+	reply, err := s.get(ctx, s.queueOf(name), clientv3.WithFirstCreate()...)
 	if err != nil {
 		return s.failure(ctx, err)
 	}

@@ -116,8 +116,8 @@ func (r *renewal) checkSome(ctx context.Context, indices []int) error {
 		return nil
 	}
 	var reply *clientv3.TxnResponse
-	if err := s.try(ctx, func(ctx context.Context) (err error) {
-		reply, err = s.client.Txn(ctx).Then(ops...).Commit()
+	if err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
+		reply, err = c.kv.Txn(ctx).Then(ops...).Commit()
 		return err
 	}); err != nil {
 		return s.explain(err)

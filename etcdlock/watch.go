@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
@@ -148,8 +149,12 @@ const (
 // everybody is woken when it is open again.
 func (s *Store) follow(ctx context.Context, t *topic) {
 	defer t.cancel()
-	for pause := minReopen; ; pause = min(2*pause, maxReopen) {
-		err := s.listen(ctx, t)
+	pause := backoff.Backoff{Min: minReopen, Max: maxReopen}
+	for {
+		opened, err := s.listen(ctx, t)
+		if opened {
+			pause.Reset()
+		}
 		if ctx.Err() != nil {
 			s.fail(t, driver.ErrClosed)
 			return
@@ -160,29 +165,31 @@ func (s *Store) follow(ctx context.Context, t *topic) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(pause.Next()):
 		}
 	}
 }
 
-// listen opens the watch and wakes, until it ends.
-func (s *Store) listen(ctx context.Context, t *topic) (err error) {
-	stream := s.stream.Load()
+// listen opens the watch and wakes, until it ends. It says whether the watch was opened.
+func (s *Store) listen(ctx context.Context, t *topic) (opened bool, err error) {
+	c, stream := s.conn.Load(), s.stream.Load()
 	inner, cancel := context.WithCancel(clientv3.WithRequireLeader(inStream(ctx, stream)))
 	defer cancel()
-	news := s.client.Watch(inner, s.queueOf(t.name), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	defer context.AfterFunc(c.ctx, cancel)()
+	news := c.watcher.Watch(inner, s.queueOf(t.name), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
 	for reply := range news {
 		if err := reply.Err(); err != nil {
-			return s.ended(stream, err)
+			return opened, s.ended(stream, err)
 		}
 		if reply.Created {
+			opened = true
 			s.opened(t, reply.Header.Revision)
 		}
 		for _, event := range reply.Events {
 			s.deleted(t, string(event.Kv.Key), event.Kv.ModRevision)
 		}
 	}
-	return nil
+	return opened, nil
 }
 
 // inStream makes the client open a watch in the stream with that number. It shares one

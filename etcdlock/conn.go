@@ -1,0 +1,213 @@
+package etcdlock
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// conn is what requests are sent over: the client, or a connection that the store
+// dialled itself because the client's died in silence. gRPC finds such a death only by
+// keep-alives, which a client has if its program asked for them, and not in less than
+// ten seconds.
+type conn struct {
+	grpc    *grpc.ClientConn
+	kv      clientv3.KV
+	watcher clientv3.Watcher
+	leaser  pb.LeaseClient
+	status  pb.MaintenanceClient
+
+	dialled bool            // by the store, to one member
+	ctx     context.Context // of watches; it ends when the connection is replaced
+	cancel  context.CancelFunc
+}
+
+// clientConn sends requests over the client.
+func (s *Store) clientConn() *conn {
+	g := s.client.ActiveConnection()
+	return s.newConn(&conn{grpc: g, kv: s.client, watcher: s.client, leaser: clientv3.RetryLeaseClient(s.client)})
+}
+
+func (s *Store) newConn(c *conn) *conn {
+	c.status = pb.NewMaintenanceClient(c.grpc)
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	return c
+}
+
+// close ends the watches of a connection that is not used any more.
+func (c *conn) close() {
+	c.cancel()
+	if c.dialled {
+		_ = c.grpc.Close() // nothing is sent over it any more
+	}
+}
+
+const (
+	// callLimit bounds every call. etcd itself gives up after about seven
+	// seconds.
+	callLimit = 10 * time.Second
+	// tryLimit is how long a member has to answer before another member is asked, or
+	// before the connection is examined.
+	tryLimit = 1500 * time.Millisecond
+)
+
+// try does something that may be done twice, and again if a member of several did
+// not answer in time, or if the connection was replaced.
+func (s *Store) try(ctx context.Context, do func(ctx context.Context, c *conn) error) error {
+	for {
+		late, err := s.tryOnce(ctx, do)
+		if !late {
+			return err
+		}
+	}
+}
+
+// tryOnce says whether an answer that did not come in time may come from another
+// member, or over another connection.
+func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context, c *conn) error) (late bool, err error) {
+	c := s.conn.Load()
+	var limited context.Context
+	var cancel context.CancelFunc
+	if len(s.client.Endpoints()) > 1 {
+		limited, cancel = context.WithTimeout(ctx, tryLimit)
+	} else { // without a deadline: see callContext
+		limited, cancel = context.WithCancel(ctx)
+		defer time.AfterFunc(tryLimit, func() { s.suspect(c, cancel) }).Stop()
+	}
+	defer cancel()
+	if err = do(limited, c); err == nil {
+		return false, nil
+	}
+	if limited.Err() != nil {
+		s.suspect(c, func() {})
+	}
+	return ctx.Err() == nil && (limited.Err() != nil || s.conn.Load() != c), err
+}
+
+// suspect examines a connection over which a call went unanswered, in the background.
+// It calls replaced when the store has replaced the connection.
+func (s *Store) suspect(c *conn, replaced func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn.Load() != c {
+		replaced()
+		return
+	}
+	s.suspicions = append(s.suspicions, replaced)
+	if len(s.suspicions) == 1 {
+		s.backgroundLocked(func() { s.examine(c) })
+	}
+}
+
+// examine replaces a connection that does not answer by one that does. It changes
+// nothing if the server answers over neither.
+func (s *Store) examine(c *conn) {
+	var next *conn
+	if !s.answers(c) && s.replaceable() {
+		next = s.dialAny()
+	}
+	s.mu.Lock()
+	suspicions := s.suspicions
+	s.suspicions = nil
+	s.mu.Unlock()
+	if next == nil {
+		return
+	}
+	s.replace(c, next)
+	for _, replaced := range suspicions {
+		replaced()
+	}
+}
+
+// replace makes later calls go over another connection.
+func (s *Store) replace(old, next *conn) {
+	if s.conn.CompareAndSwap(old, next) {
+		old.close()
+	} else {
+		next.close()
+	}
+}
+
+// answers says whether any member answers over a connection, or gRPC knows that it is
+// broken and connects again by itself.
+func (s *Store) answers(c *conn) bool {
+	members := 1
+	if !c.dialled {
+		members = len(s.client.Endpoints()) // gRPC asks one after the other
+	}
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
+	defer cancel()
+	answered := make(chan bool, members)
+	for range members {
+		asked.Go(func() {
+			_, err := c.status.Status(ctx, &pb.StatusRequest{})
+			answered <- err == nil || ctx.Err() == nil
+		})
+	}
+	for range members {
+		if <-answered {
+			return true
+		}
+	}
+	return false
+}
+
+// replaceable says whether the store can send the client's requests over a connection of
+// its own. It cannot if the program put something in between that changes keys, as
+// etcd's package namespace does.
+func (s *Store) replaceable() bool {
+	return reflect.TypeOf(s.client.KV) == reflect.TypeOf(clientv3.NewKV(s.client)) &&
+		reflect.TypeOf(s.client.Watcher) == reflect.TypeOf(clientv3.NewWatcher(s.client))
+}
+
+// dialAny returns a connection to the member that answers first, or nil if none does.
+func (s *Store) dialAny() (first *conn) {
+	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
+	defer cancel()
+	endpoints := s.client.Endpoints()
+	dialled := make(chan *conn, len(endpoints))
+	for _, endpoint := range endpoints {
+		go func() { dialled <- s.dialMember(ctx, endpoint) }()
+	}
+	for range endpoints {
+		switch c := <-dialled; {
+		case c == nil:
+		case first == nil:
+			first = c
+			cancel()
+		default:
+			c.close()
+		}
+	}
+	return first
+}
+
+// dialMember returns nil if the member does not answer or has no leader.
+func (s *Store) dialMember(ctx context.Context, endpoint string) *conn {
+	g, err := s.client.Dial(endpoint)
+	if err != nil {
+		return nil
+	}
+	c := s.newConn(&conn{
+		grpc:    g,
+		kv:      clientv3.NewKVFromKVClient(pb.NewKVClient(g), s.client),
+		watcher: clientv3.NewWatchFromWatchClient(pb.NewWatchClient(g), s.client),
+		leaser:  pb.NewLeaseClient(g),
+		dialled: true,
+	})
+	reply, err := c.status.Status(ctx, &pb.StatusRequest{})
+	if ctx.Err() != nil || status.Code(err) == codes.Unavailable || err == nil && reply.Leader == 0 {
+		c.close()
+		return nil
+	}
+	return c // whatever else it says is an answer
+}

@@ -1,0 +1,197 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/test/proxy"
+	"github.com/dlock-go/dlock/test/servers"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
+)
+
+// replaceLimit is for a call whose connection has to be replaced first, on a busy
+// machine. A connection without keep-alive would never be found dead by gRPC.
+const replaceLimit = 15 * time.Second
+
+// storeOver is a store over a client without keep-alive, which the test may change first.
+func storeOver(t testing.TB, addr string, change func(*clientv3.Client)) *etcdlock.Store {
+	t.Helper()
+	client := rawClient(t, "etcd://"+addr)
+	if change != nil {
+		change(client)
+	}
+	store, err := etcdlock.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// TestSilentConnectionIsReplaced: each call of a store whose connection died in
+// silence is answered through a new connection, although the client has no keep-alive.
+func TestSilentConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	for what, call := range map[string]func(ctx context.Context, store driver.Store, held driver.Grant) error{
+		"acquire": func(ctx context.Context, store driver.Store, _ driver.Grant) error {
+			_, err := store.Acquire(ctx, request("acquired"))
+			return err
+		},
+		"acquire with a new lease": func(ctx context.Context, store driver.Store, _ driver.Grant) error {
+			req := request("long")
+			req.TTL = time.Hour
+			_, err := store.Acquire(ctx, req)
+			return err
+		},
+		"renew": func(ctx context.Context, store driver.Store, held driver.Grant) error {
+			return errors.Join(store.Renew(ctx, []driver.Grant{held})...)
+		},
+		"release": func(ctx context.Context, store driver.Store, held driver.Grant) error {
+			return store.Release(ctx, held)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := proxy.Run(t, server.Addr())
+			store := storeOver(t, p.Addr(), nil)
+			held, err := store.Acquire(t.Context(), request("held by one who will "+what))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Silence()
+			ctx, cancel := context.WithTimeout(t.Context(), replaceLimit)
+			defer cancel()
+			if err := call(ctx, store, held); err != nil {
+				t.Errorf("after the connection died in silence: %v", err)
+			}
+		})
+	}
+}
+
+// TestWaiterBehindSilentConnection: a waiter whose connection died in silence gets the
+// lock soon after its release.
+func TestWaiterBehindSilentConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	p := proxy.Run(t, server.Addr())
+	holder := newStore(t, server.URL())
+	held, err := holder.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiter := dlock.New(storeOver(t, p.Addr(), nil), &dlock.Options{TTL: faultTTL, RequestTimeout: 2 * time.Second})
+	t.Cleanup(func() { _ = waiter.Close() }) // its connection is dead
+	ctx, cancel := context.WithTimeout(t.Context(), replaceLimit)
+	defer cancel()
+	got := make(chan error, 1)
+	go func() {
+		_, err := waiter.Lock(ctx, "x")
+		got <- err
+	}()
+	eventually(t, "the waiter has a place", func() bool { return waiters(holder, "x") == 1 })
+	p.Silence()
+	if err := holder.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Errorf("the waiter behind a dead connection: %v", err)
+	}
+}
+
+// TestNamespaceIsKept: a store over a client with a namespace writes nothing outside
+// of the namespace, also if the connection died in silence.
+func TestNamespaceIsKept(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store := storeOver(t, p.Addr(), func(client *clientv3.Client) {
+		client.KV = namespace.NewKV(client.KV, "space/")
+		client.Watcher = namespace.NewWatcher(client.Watcher, "space/")
+	})
+	if _, err := store.Acquire(t.Context(), request("before")); err != nil {
+		t.Fatal(err)
+	}
+	p.Silence()
+	t.Cleanup(p.Reset) // so that Close reaches the server
+	ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
+	defer cancel()
+	_, err := store.Acquire(ctx, request("after"))
+	if errors.Is(err, driver.ErrHeld) {
+		t.Errorf("a free lock behind a dead connection: %v", err)
+	}
+	keys, err := raw.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil || len(keys.Kvs) == 0 {
+		t.Fatalf("%v, %v", keys, err)
+	}
+	for _, kv := range keys.Kvs {
+		if !strings.HasPrefix(string(kv.Key), "space/") {
+			t.Errorf("the key %q is outside of the namespace", kv.Key)
+		}
+	}
+}
+
+// TestServerGone: an attempt of a waiter whose server is gone fails within its context,
+// and never with what the store remembers of the holder.
+func TestServerGone(t *testing.T) {
+	t.Parallel()
+	for how, fault := range map[string]struct{ begin, end func(*servers.Server) error }{
+		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
+		"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Run(t, servers.Etcd)
+			store := newStore(t, server.URL())
+			if _, err := newStore(t, server.URL()).Acquire(t.Context(), request("x")); err != nil {
+				t.Fatal(err)
+			}
+			watch := func(req driver.Request) {
+				t.Helper()
+				stop, err := store.(driver.Watcher).Watch(t.Context(), req, func() {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(stop)
+			}
+			watch(request("x"))
+			req := request("x")
+			req.Queue = true
+			if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+				t.Fatalf("Acquire of a held lock: %v", err)
+			}
+			asked := time.Now()
+			watch(req)
+			if err := fault.begin(server); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { // so that Close reaches the server
+				if err := fault.end(server); err != nil {
+					t.Error(err)
+				}
+			})
+			// What the server said a moment ago may be repeated.
+			eventually(t, "the last answer is old", func() bool { return time.Since(asked) > 1500*time.Millisecond })
+			for range 3 {
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, driver.ErrUnreachable)
+				_, err := store.Acquire(ctx, req)
+				cancel()
+				if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrHeld) {
+					t.Errorf("an attempt of a waiter: %v; want that the server is unreachable", err)
+				}
+			}
+		})
+	}
+}
