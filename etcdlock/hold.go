@@ -53,6 +53,7 @@ func (s *Store) open(ctx context.Context, id identity) (*hold, error) {
 		}
 		s.mu.Unlock()
 		if err := h.enter(ctx); err != nil {
+			s.forgetUnused(h)
 			return nil, err
 		}
 		s.mu.Lock()
@@ -62,6 +63,15 @@ func (s *Store) open(ctx context.Context, id identity) (*hold, error) {
 			return h, nil
 		}
 		h.leave()
+	}
+}
+
+// forgetUnused forgets a hold for which nothing was asked.
+func (s *Store) forgetUnused(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.lease == nil && h.expires.IsZero() && len(h.turn) == 0 {
+		s.end(h)
 	}
 }
 

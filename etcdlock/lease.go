@@ -132,8 +132,9 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 	defer s.mu.Unlock()
 	if err != nil {
 		s.forgetLease(l)
-		if !isCertain(err) {
-			s.backgroundLocked(func() { s.giveBack(clientv3.LeaseID(id)) })
+		if !isCertain(err) && !s.backgroundLocked(func() { s.giveBack(clientv3.LeaseID(id)) }) {
+			l.id = clientv3.LeaseID(id) // Close revokes it
+			s.all[l] = struct{}{}
 		}
 		return s.explain(err)
 	}
