@@ -414,10 +414,30 @@ func TestUndoneWhileItHangs(t *testing.T) {
 	})
 }
 
-// TestBrokenAndWritten: a lock that was broken is not said to be released because an
+// TestBrokenAndWritten: a lock that was broken is neither released nor renewed because an
 // attempt of it was carried out late.
 func TestBrokenAndWritten(t *testing.T) {
 	t.Parallel()
+	for what, call := range map[string]func(driver.Store, driver.Grant) error{
+		"Release": func(store driver.Store, grant driver.Grant) error { return store.Release(context.Background(), grant) },
+		"Renew": func(store driver.Store, grant driver.Grant) error {
+			return errors.Join(store.Renew(context.Background(), []driver.Grant{grant})...)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			store, grant := brokenAndWritten(t)
+			if err := call(store, grant); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("%s of a lock that was broken: %v; want ErrNotHeld", what, err)
+			}
+		})
+	}
+}
+
+// brokenAndWritten returns a grant whose lock was broken and whose key was written again
+// by an attempt that was carried out late.
+func brokenAndWritten(t *testing.T) (driver.Store, driver.Grant) {
+	t.Helper()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())
 	p := proxy.Run(t, server.Addr())
@@ -448,7 +468,5 @@ func TestBrokenAndWritten(t *testing.T) {
 	if _, err := raw.Put(t.Context(), string(kv.Key), "", clientv3.WithLease(clientv3.LeaseID(kv.Lease))); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Release of a lock that was broken: %v", err)
-	}
+	return store, grant
 }

@@ -61,12 +61,12 @@ var impossible = []string{
 }
 
 // silent is the fault of a connection that stays open and says nothing any more. All
-// requests of a client share one, and gRPC probes it after ten seconds of silence, which
-// is the least that can be set, and gives it three. A shorter TTL than silentTTL does not
-// outlast that: such a lock is lost, in time, but it is.
+// requests of a client share one. The store replaces it about three seconds after a request
+// that went unanswered. A much shorter TTL than silentTTL does not outlast that: such a
+// lock is lost, in time, but it is.
 const (
 	silent    = "a lost answer to a renewal"
-	silentTTL = 30 * time.Second
+	silentTTL = 12 * time.Second
 )
 
 // network are the faults of the network, that of a silent connection or the others.
@@ -90,6 +90,7 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	r := onServer(t)
 	r.TTL = silentTTL
+	r.AsksAgain = true // over a new connection
 	r.At = func(addr string) faults.Rig {
 		at := rig("etcd://" + addr)
 		at.TTL = silentTTL

@@ -93,6 +93,16 @@ func (r *lateRig) silenceAt(text string) (happened <-chan struct{}) {
 	return r.proxy.OnRequest(contains(text), func(*proxy.Conn) { r.proxy.Silence() })
 }
 
+// happens waits for something that must happen.
+func happens(t testing.TB, happened <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-happened:
+	case <-time.After(limit):
+		t.Fatalf("it did not happen within %v", limit)
+	}
+}
+
 func contains(text string) func([]byte) bool {
 	return func(sent []byte) bool { return bytes.Contains(sent, []byte(text)) }
 }
@@ -134,7 +144,7 @@ func TestOvertakenAttempt(t *testing.T) {
 			if (err == nil) == req.Queue {
 				t.Fatalf("Acquire: %v", err)
 			}
-			<-silent
+			happens(t, silent)
 			there, err := r.raw.Get(t.Context(), "late/", clientv3.WithLastCreate()...)
 			if err != nil || len(there.Kvs) != 1 {
 				t.Fatalf("%v, %v", there, err)
@@ -204,7 +214,7 @@ func TestOvertakenRelease(t *testing.T) {
 	key := r.keyOf("x")
 	silent := r.silenceAt(key)
 	r.release(r.store, first)
-	<-silent
+	happens(t, silent)
 	second := r.acquire(r.store, request("x"))
 	if _, err := r.raw.Delete(t.Context(), key); err != nil { // what the first connection delivers late
 		t.Fatal(err)
@@ -222,7 +232,7 @@ func TestOvertakenExpiry(t *testing.T) {
 	expires.TTL = 2 * time.Second // of a lock on a lease that goes on
 	r.acquire(r.store, expires)
 	key := r.keyOf("x")
-	<-r.silenceAt(key) // the next request with the key is its deletion
+	happens(t, r.silenceAt(key)) // the next request with the key is its deletion
 	var second driver.Grant
 	eventually(t, "a renewal of the lease deletes the key", func() (ok bool) {
 		r.holds(r.store, r.kept, "when another lock expired")
@@ -252,7 +262,7 @@ func TestRestartDuringRelease(t *testing.T) {
 	if err := r.store.Release(t.Context(), first); !errors.Is(err, driver.ErrUnreachable) {
 		t.Fatalf("Release when the server was killed: %v; want ErrUnreachable", err)
 	}
-	<-killed
+	happens(t, killed)
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +327,7 @@ func TestBreakOvertaken(t *testing.T) {
 	if !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Break of a lock that was released meanwhile: %v; want ErrNotHeld", err)
 	}
-	<-overtaken
+	happens(t, overtaken)
 	if now := r.keyOf("x"); now != key {
 		t.Fatalf("the key is %q, not %q again, so that this test shows nothing", now, key)
 	}
@@ -352,6 +362,29 @@ func TestGrantLastsAsPromised(t *testing.T) {
 	}
 }
 
+// TestRenewalIsAsOldAsItsRequest: a lease counts as renewed from the moment when the
+// renewal was sent. One whose answer came late is renewed again for the next lock.
+func TestRenewalIsAsOldAsItsRequest(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	const slack = 1100 * time.Millisecond // more than a renewal may be old
+	start := time.Now()
+	eventually(t, "the lease has to be renewed", func() bool { return time.Since(start) > slack })
+	kept := requests(t, r.server, "LeaseKeepAlive")
+	r.proxy.Hold(proxy.Replies)
+	got := make(chan driver.Grant, 1)
+	go func() { got <- r.acquire(r.store, request("slow")) }()
+	eventually(t, "the server renews the lease", func() bool { return requests(t, r.server, "LeaseKeepAlive") == kept+1 })
+	renewed := time.Now()
+	eventually(t, "that was a while ago", func() bool { return time.Since(renewed) > slack })
+	r.proxy.Deliver()
+	<-got
+	r.acquire(r.store, request("next"))
+	if n := requests(t, r.server, "LeaseKeepAlive") - kept; n < 2 {
+		t.Errorf("a lock was granted on a lease that was last renewed more than %v ago", slack)
+	}
+}
+
 // grantOfLease matches the request for a lease of so many seconds.
 func grantOfLease(seconds byte) func([]byte) bool {
 	return contains(string([]byte{0x08, seconds, 0x10})) // TTL, then the beginning of ID
@@ -369,7 +402,7 @@ func TestLeaseGrantedUnheard(t *testing.T) {
 			req := request("x")
 			req.TTL = 100 * time.Second
 			grant := r.acquire(r.store, req)
-			<-lost
+			happens(t, lost)
 			if leases := r.leases(); len(leases) != 2 {
 				t.Errorf("there are the leases %v; want one for each TTL", leases)
 			}
@@ -408,7 +441,7 @@ func TestLeaseEndsUnheard(t *testing.T) {
 	req := request("x")
 	req.TTL = 100 * time.Second
 	grant := r.acquire(r.store, req)
-	<-ended
+	happens(t, ended)
 	if grant.TTL <= 0 {
 		t.Errorf("granted for %v", grant.TTL)
 	}
@@ -432,7 +465,7 @@ func TestCloseEndsLeaseGrantedUnheard(t *testing.T) {
 		_, err := store.Acquire(t.Context(), request("x"))
 		failed <- err
 	}()
-	<-lost
+	happens(t, lost)
 	if err := store.Close(); err != nil {
 		t.Error(err)
 	}

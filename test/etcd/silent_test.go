@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,84 @@ func TestWaiterBehindSilentConnection(t *testing.T) {
 	if err := <-got; err != nil {
 		t.Errorf("the waiter behind a dead connection: %v", err)
 	}
+}
+
+// TestWatchMovesWithTheConnection: when a silent connection was replaced, watches hear of
+// releases through the new one.
+func TestWatchMovesWithTheConnection(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	held := r.acquire(r.other, request("x"))
+	woken := make(chan struct{}, 1)
+	stop, err := r.store.(driver.Watcher).Watch(t.Context(), request("x"), func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	r.proxy.Silence()
+	r.acquire(r.store, request("y")) // which replaces the connection
+	happens(t, woken)                // because something may have been missed
+	r.release(r.other, held)
+	happens(t, woken)
+}
+
+// TestSilentCluster: when the connections to all members died in silence, the store dials
+// one of them, and another one if that member is gone.
+func TestSilentCluster(t *testing.T) {
+	t.Parallel()
+	cluster := servers.RunEtcdCluster(t, nil)
+	var proxies []*proxy.Proxy
+	var addrs []string
+	for _, member := range cluster.Members {
+		p := proxy.Run(t, member.Addr())
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
+	}
+	store := storeOver(t, strings.Join(addrs, ","), nil)
+	acquire := func(name string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		var err error
+		for ctx.Err() == nil {
+			if _, err = store.Acquire(ctx, request(name)); !errors.Is(err, driver.ErrUnreachable) {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatalf("Acquire(%q): %v", name, err)
+		}
+	}
+	connected := func() (n []int) {
+		for _, p := range proxies {
+			n = append(n, p.Connections())
+		}
+		return n
+	}
+	acquire("before")
+	eventually(t, "the client is connected to all members", func() bool { return !slices.Contains(connected(), 0) })
+	before := connected()
+	for _, p := range proxies {
+		p.Silence()
+	}
+	acquire("silent")
+	dialled := -1
+	for i, n := range connected() {
+		if n > before[i] {
+			dialled = i
+		}
+	}
+	if dialled < 0 {
+		t.Fatal("no member was dialled")
+	}
+	if err := cluster.Members[dialled].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	acquire("killed")
 }
 
 // TestNamespaceIsKept: a store over a client with a namespace writes nothing outside
