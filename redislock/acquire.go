@@ -27,7 +27,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	switch {
 	case req.Fair:
 		token, err = s.acquireFair(ctx, key, &req, holder)
-	case now == 0 || doubtful != 0 || s.cluster: // whose servers have clocks of their own
+	case now == 0 || doubtful != 0 || s.cluster.Load(): // whose servers have clocks of their own
 		token, err = s.acquireByClock(ctx, key, &req, holder, doubtful)
 	case s.protocol == Plain:
 		token, err = s.acquirePlain(ctx, key, &req, holder, uint64(now))

@@ -21,10 +21,11 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	keys := make([]string, 0, 2*len(reqs))
 	args := make([]any, 2, 2+3*len(reqs))
 	var floor uint64
+	slots := s.cluster.Load()
 	tag := hashTag(s.keyOf(reqs[0].Name))
 	for _, req := range reqs {
 		key := s.keyOf(req.Name)
-		if s.cluster && hashTag(key) != tag {
+		if slots && hashTag(key) != tag {
 			return nil, fmt.Errorf("%w: %q and %q do not share a hash tag of the cluster", driver.ErrUnsupported, reqs[0].Name, req.Name)
 		}
 		keys = append(keys, key, s.counterOf(key))
@@ -37,6 +38,9 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	args[0], args[1] = floor, 0
 	sent := time.Now()
 	reply, err := s.eval(ctx, s.scripts.acquire, keys, args...)
+	if s.foundSlots(slots, err) {
+		return s.AcquireAll(ctx, reqs)
+	}
 	if reply == nil {
 		s.unsettled(err, reqs...)
 		return nil, err

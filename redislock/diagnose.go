@@ -18,11 +18,18 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
+	var findings []driver.Finding
+	if s.cluster.Load() && s.route.cluster == nil {
+		finding, err := s.checkClient(ctx)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, finding)
+	}
 	servers, err := s.servers(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, driver.ErrUnsupported) { // which checkClient has said
 		return nil, err
 	}
-	var findings []driver.Finding
 	for _, server := range servers {
 		found, err := s.diagnose(ctx, server.sender)
 		if err != nil {
@@ -64,6 +71,32 @@ func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding,
 		return nil, err
 	}
 	return append(findings, checkVersion(info), checkEviction(info), persistence, s.checkReplication(info)), nil
+}
+
+// checkClient examines a client that is not one of Cluster, for a server in cluster
+// mode.
+func (s *Store) checkClient(ctx context.Context) (driver.Finding, error) {
+	f := driver.Finding{Check: "cluster", Level: driver.LevelWarning}
+	if s.hidden() {
+		f.Message = fmt.Sprintf("The servers are in cluster mode, and the client is a %T: if one master hangs, calls to others wait for it, "+
+			"locks cannot be listed, and only dlock's own releases wake waiters. Use the *redis.ClusterClient itself.", s.client)
+		return f, nil
+	}
+	masters, err := countMasters(ctx, s.route.all)
+	switch {
+	case ctx.Err() != nil, errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed):
+		return driver.Finding{}, err
+	case masters > 1:
+		f.Level = driver.LevelProblem
+		f.Message = fmt.Sprintf("The client is for one server, and the cluster has %d masters: locks of the others fail.", masters)
+	case err != nil:
+		f.Message = "The client is for one server, and the server is in cluster mode. Whether there are others cannot be seen (CLUSTER SLOTS is not permitted); " +
+			"their locks would fail."
+	default:
+		f.Message = "The client is for one server, and the server is in cluster mode. It has all slots, so that locks work, but the client does not follow a failover."
+	}
+	f.Message += " Use redis.NewClusterClient (redis+cluster:// in a URL)."
+	return f, nil
 }
 
 // parseInfo reads the lines "field:value" of INFO.

@@ -41,7 +41,7 @@ func explain(err error) error {
 	switch {
 	case err == nil || errors.Is(err, redis.Nil):
 		return nil
-	case errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNotReplicated), errors.Is(err, driver.ErrUnreachable),
+	case errors.Is(err, errOneOfMany), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNotReplicated), errors.Is(err, driver.ErrUnreachable),
 		errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):

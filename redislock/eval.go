@@ -11,12 +11,12 @@ import (
 // eval runs one script, which replicas have to acknowledge if that is wanted: the
 // error is ErrNotReplicated then, beside the reply.
 func (s *Store) eval(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	return s.acked.eval(ctx, sc, keys, args)
+	return s.acked.eval(ctx, sc.where(s.cluster.Load()), keys, args)
 }
 
 // evalUnacknowledged runs one that they need not.
 func (s *Store) evalUnacknowledged(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	return s.route.eval(ctx, sc, keys, args)
+	return s.route.eval(ctx, sc.where(s.cluster.Load()), keys, args)
 }
 
 func (r *route) eval(ctx context.Context, sc *script, keys []string, args []any) (any, error) {

@@ -125,7 +125,7 @@ func (s *Store) countListeners(ctx context.Context, infos []driver.Info) {
 			asked = append(asked, &infos[i])
 		}
 	}
-	if s.cluster || len(asked) == 0 {
+	if s.cluster.Load() || len(asked) == 0 {
 		return
 	}
 	cmd := command{redis.NewCmd(ctx, args...)}

@@ -26,7 +26,7 @@ var reserved = []string{"dlock:", redissonCounter + ":", redissonQueue + ":", re
 
 // keyOf returns the key of a name.
 func (s *Store) keyOf(name string) string {
-	if !isReserved(name) && !sharesAll(name) && (!s.cluster || keepsSlot(name)) {
+	if !isReserved(name) && !sharesAll(name) && (!s.cluster.Load() || keepsSlot(name)) {
 		return name
 	}
 	return escapedPrefix + escape(name)

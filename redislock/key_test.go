@@ -9,9 +9,9 @@ import (
 
 func TestKeysAreNames(t *testing.T) {
 	for _, name := range []string{"a", "orders/42", "a b", "{tag}a", "a{tag}b", "{a}{b}", "锁", "redisson", "dlock"} {
-		for _, s := range []*Store{{}, {cluster: true}} {
+		for _, s := range []*Store{{}, withSlots(Redisson)} {
 			if key := s.keyOf(name); key != name {
-				t.Errorf("the key of %q is %q, which other programs do not look at (cluster: %v)", name, key, s.cluster)
+				t.Errorf("the key of %q is %q, which other programs do not look at (cluster: %v)", name, key, s.cluster.Load())
 			}
 		}
 	}
@@ -29,7 +29,7 @@ func TestEscapedNames(t *testing.T) {
 		if key := (&Store{}).keyOf(name); (key != name) != always {
 			t.Errorf("the key of %q on one server is %q", name, key)
 		}
-		key := (&Store{cluster: true}).keyOf(name)
+		key := withSlots(Redisson).keyOf(name)
 		if key == name {
 			t.Errorf("%q is not escaped in a cluster", name)
 		}
@@ -55,14 +55,14 @@ func FuzzNamesShareNothing(f *testing.F) {
 		if one == other || driver.CheckName(one) != nil || driver.CheckName(other) != nil {
 			return
 		}
-		for _, s := range []*Store{{}, {cluster: true}, {protocol: Plain}, {protocol: Plain, cluster: true}} {
+		for _, s := range []*Store{{}, withSlots(Redisson), {protocol: Plain}, withSlots(Plain)} {
 			used := make(map[string]bool)
 			for _, key := range keysOf(s, one) {
 				used[key] = true
 			}
 			for _, key := range keysOf(s, other) {
 				if used[key] {
-					t.Errorf("%q and %q share %q (%v, cluster: %v)", one, other, key, s.protocol, s.cluster)
+					t.Errorf("%q and %q share %q (%v, cluster: %v)", one, other, key, s.protocol, s.cluster.Load())
 				}
 			}
 		}
@@ -84,7 +84,7 @@ func FuzzKeys(f *testing.F) {
 		if name == "" || len(name) > 255 || strings.ContainsRune(name, 0) {
 			return
 		}
-		s := &Store{cluster: true}
+		s := withSlots(Redisson)
 		key := s.keyOf(name)
 		if back := nameOf(key); back != name {
 			t.Errorf("%q comes back as %q", name, back)
@@ -95,4 +95,11 @@ func FuzzKeys(f *testing.F) {
 			}
 		}
 	})
+}
+
+// withSlots is a store whose servers keep keys in slots.
+func withSlots(p Protocol) *Store {
+	s := &Store{protocol: p}
+	s.cluster.Store(true)
+	return s
 }

@@ -75,7 +75,7 @@ func (s *Store) lockKeys(keys []string, prefix string) []string {
 // patterns are those of the keys that names with that prefix may have.
 func (s *Store) patterns(prefix string) []string {
 	patterns := []string{literal.Replace(prefix) + "*"}
-	escaped := s.cluster || strings.HasPrefix(prefix, "{")
+	escaped := s.cluster.Load() || strings.HasPrefix(prefix, "{")
 	for _, r := range reserved {
 		escaped = escaped || strings.HasPrefix(prefix, r) || strings.HasPrefix(r, prefix)
 	}

@@ -34,7 +34,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 	if err := s.usable(ctx); err != nil {
 		return "", err
 	}
-	if s.cluster {
+	if s.cluster.Load() {
 		return s.identifyCluster(ctx)
 	}
 	cmd := command{redis.NewCmd(ctx, "info", "server")}

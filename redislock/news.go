@@ -14,7 +14,6 @@ import (
 // for all names, and in a cluster one more to each server that has some of them,
 // because Redisson publishes there in the one way or the other.
 type news struct {
-	client  redis.UniversalClient
 	general *subscriber
 	ctx     context.Context // done when it is closed
 	cancel  context.CancelFunc
@@ -32,7 +31,6 @@ type news struct {
 const closeTimeout = 250 * time.Millisecond
 
 func (n *news) init(client redis.UniversalClient) {
-	n.client = client
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.general = newSubscriber(func(ctx context.Context) *redis.PubSub {
 		return client.Subscribe(ctx)
@@ -45,11 +43,11 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 		return nil, err
 	}
 	channel := s.channelOf(s.keyOf(req.Name))
-	stops, err := s.news.subscribe(ctx, channel, wake, false)
+	stops, err := s.news.subscribe(ctx, s.shards(), channel, wake, false)
 	if err == nil && req.Fair {
 		channel += ":" + req.Owner.Hex()
 		var more []func()
-		more, err = s.news.subscribe(ctx, channel, wake, true)
+		more, err = s.news.subscribe(ctx, s.shards(), channel, wake, true)
 		stops = append(stops, more...)
 	}
 	stop = func() {
@@ -64,14 +62,15 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	return stop, nil
 }
 
-// subscribe subscribes to a channel, which may be used by this waiter alone.
-func (n *news) subscribe(ctx context.Context, channel string, wake func(), alone bool) (stops []func(), err error) {
+// subscribe subscribes to a channel, which may be used by this waiter alone: in general,
+// and in a cluster, which is not nil there, at the server that has the channel.
+func (n *news) subscribe(ctx context.Context, cluster clusterClient, channel string, wake func(), alone bool) (stops []func(), err error) {
 	w := &watcher{wake: wake, alone: alone}
 	if err := n.general.add(ctx, channel, w); err != nil {
 		return nil, err
 	}
 	stops = append(stops, func() { n.general.remove(channel, w) })
-	if cluster, ok := n.client.(clusterClient); ok {
+	if cluster != nil {
 		shard := &shardWatch{news: n, cluster: cluster, channel: channel, wake: wake, alone: alone}
 		if err := shard.start(ctx); err != nil {
 			return stops, err

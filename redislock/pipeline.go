@@ -57,6 +57,10 @@ func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered boo
 		acked = s.acknowledged(wait)
 	}
 	for _, cmd := range commands {
+		if _, oneServer := s.client.(*redis.Client); oneServer && s.reload == nil && isRedirect(cmd.Err()) {
+			cmd.SetErr(fmt.Errorf("%w: %w", errOneOfMany, cmd.Err()))
+			continue
+		}
 		if err := cmd.Err(); unanswered(err) || err != nil && strings.HasPrefix(err.Error(), "MOVED") {
 			s.lookForMasters(ctx)
 			return false, acked

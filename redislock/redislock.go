@@ -62,7 +62,10 @@ var ErrNotReplicated = errors.New("redislock: not acknowledged by enough replica
 
 // Store keeps locks in Redis. Create one with [New].
 type Store struct {
-	cluster  bool
+	client    redis.UniversalClient
+	cluster   atomic.Bool // keys are in slots
+	modeKnown atomic.Bool // cluster is so for good, unless a server says CROSSSLOT
+
 	protocol Protocol
 	scripts  *scripts
 	replicas int
@@ -88,11 +91,10 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		opts = &Options{}
 	}
 	_, cluster := client.(clusterClient)
-	_, ring := client.(*redis.Ring)
 	switch {
 	case client == nil:
 		return nil, errors.New("redislock: no client")
-	case ring:
+	case isRing(client):
 		return nil, fmt.Errorf("%w: redislock: a Ring moves keys to another server when one is down, and two could hold a lock", driver.ErrUnsupported)
 	case opts.Protocol != Redisson && opts.Protocol != Plain:
 		return nil, fmt.Errorf("%w: redislock: %v", driver.ErrUnsupported, opts.Protocol)
@@ -100,12 +102,14 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("redislock: Replicas (%d) and ReplicaTimeout (%v) cannot be negative", opts.Replicas, opts.ReplicaTimeout)
 	}
 	s := &Store{
-		cluster:  cluster,
+		client:   client,
 		protocol: opts.Protocol,
-		scripts:  newScripts(opts.Protocol, cluster),
+		scripts:  newScripts(opts.Protocol),
 		replicas: opts.Replicas,
 		route:    newRoute(client, 0, 0),
 	}
+	s.cluster.Store(cluster)
+	s.modeKnown.Store(cluster)
 	s.acked = s.route
 	if s.replicas > 0 {
 		timeout := cmp.Or(opts.ReplicaTimeout, DefaultReplicaTimeout)
@@ -151,7 +155,7 @@ func (s *Store) Close() error {
 	return s.owned.Close()
 }
 
-// usable says whether a call may begin.
+// usable says whether a call may begin. The first call asks the server for its mode.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
@@ -159,7 +163,7 @@ func (s *Store) usable(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return nil
+	return s.learnMode(ctx)
 }
 
 func (s *Store) counterOf(key string) string {

@@ -41,7 +41,7 @@ func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant)
 		mark := markPrefix(grant.Owner, grant.Token) + h.holder.text
 		var reply any
 		var err error
-		if s.scripts.releaseLean == nil {
+		if s.protocol == Redisson && !s.cluster.Load() {
 			reply, err = s.releaseField(ctx, key, mark, channel)
 		} else {
 			reply, err = s.evalUnacknowledged(ctx, s.scripts.releaseLean, []string{key}, mark, channel)

@@ -23,11 +23,15 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) == 0 {
 		return nil
 	}
-	renewals := s.renewals(grants)
+	slots := s.cluster.Load()
+	renewals := s.renewals(grants, slots)
 	errs := make([]error, len(grants))
 	failed := false
 	s.acked.sendRenewals(ctx, renewals, s.scripts.renew)
 	for _, r := range renewals {
+		if returned(r.err) && s.foundSlots(slots, r.cmd.Err()) {
+			return s.Renew(ctx, grants) // none of this script was
+		}
 		failed = r.report(errs) || failed
 	}
 	if !failed {
@@ -55,13 +59,13 @@ type renewal struct {
 }
 
 // renewals divides the grants: by number, and in a cluster by slot.
-func (s *Store) renewals(grants []driver.Grant) []*renewal {
+func (s *Store) renewals(grants []driver.Grant, slots bool) []*renewal {
 	var list []*renewal
 	open := make(map[string]*renewal)
 	for i, grant := range grants {
 		key := s.keyOf(grant.Name)
 		slot := ""
-		if s.cluster {
+		if slots {
 			slot = hashTag(key)
 		}
 		r := open[slot]

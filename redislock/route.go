@@ -134,11 +134,12 @@ func (r *route) to(node *redis.Client) (*sender, error) {
 // redirected says that a server of a cluster did nothing but name the one that has
 // the key (MOVED), or gets it just now (ASK).
 func (r *route) redirected(err error, cmd command) bool {
-	if r.cluster == nil || !returned(err) || cmd.Err() == nil {
-		return false
-	}
-	text := cmd.Err().Error()
-	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ")
+	return r.cluster != nil && returned(err) && isRedirect(cmd.Err())
+}
+
+// isRedirect reports whether an error is a server's that names another one.
+func isRedirect(err error) bool {
+	return err != nil && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
 }
 
 // maxRedirects is how often a command is sent on. A server that has given a slot away

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" //nolint:gosec // what the server calls scripts by
 	"embed"
 	"encoding/hex"
+	"slices"
 	"strings"
 )
 
@@ -12,18 +13,27 @@ var lua embed.FS
 
 // script is one atomic operation on the server.
 type script struct {
-	source string
-	sha    string
+	source  string
+	sha     string
+	cluster *script // the same for servers with slots; nil if it is no other
+}
+
+// where returns the variant for servers with slots, or without.
+func (sc *script) where(slots bool) *script {
+	if slots && sc.cluster != nil {
+		return sc.cluster
+	}
+	return sc
 }
 
 // scripts are the operations of one protocol.
 type scripts struct {
 	acquire     *script // one or several names, and the server's clock
-	acquireLean *script // one name, with an estimate of the clock; nil where there is a better way, or no one clock
+	acquireLean *script // one name, with an estimate of the clock; nil where there is a better way
 	acquireFair *script // nil where there is no queue
 	renew       *script
 	release     *script // also of unknown outcome, and places in the queue
-	releaseLean *script // by the exact mark; nil where commands alone can do it
+	releaseLean *script // by the exact mark
 	pass        *script
 	raise       *script
 	breakLock   *script
@@ -31,17 +41,20 @@ type scripts struct {
 }
 
 // newScripts puts the operations together from their parts.
-func newScripts(p Protocol, cluster bool) *scripts {
-	name, publish := "redisson", "publish"
+func newScripts(p Protocol) *scripts {
+	name := "redisson"
 	if p == Plain {
 		name = "plain"
 	}
-	if cluster {
-		publish = "publish_cluster"
+	publishing := func(before []string, after ...string) *script {
+		variant := func(publish string) *script {
+			return newScript(slices.Concat(before, []string{publish}, after)...)
+		}
+		sc := variant("publish")
+		sc.cluster = variant("publish_cluster")
+		return sc
 	}
-	with := func(files ...string) *script {
-		return newScript(append([]string{name, "common", publish, "fair"}, files...)...)
-	}
+	with := func(file string) *script { return publishing([]string{name, "common"}, "fair", file) }
 	s := &scripts{
 		acquire:   with("acquire"),
 		renew:     with("renew"),
@@ -50,15 +63,12 @@ func newScripts(p Protocol, cluster bool) *scripts {
 		raise:     with("raise"),
 		breakLock: with("break"),
 		inspect:   newScript("common", name+"_inspect"),
+
+		releaseLean: publishing(nil, name+"_release"),
 	}
 	if p == Redisson {
 		s.acquireFair = with("fair_acquire")
-	}
-	if p == Redisson && !cluster {
 		s.acquireLean = newScript("redisson_acquire")
-	}
-	if p == Plain || cluster {
-		s.releaseLean = newScript(publish, name+"_release")
 	}
 	return s
 }

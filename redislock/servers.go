@@ -3,9 +3,11 @@ package redislock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -17,8 +19,8 @@ type server struct {
 
 // servers returns all of them.
 func (s *Store) servers(ctx context.Context) ([]server, error) {
-	if !s.cluster {
-		return []server{{sender: s.route.all}}, nil
+	if s.route.cluster == nil {
+		return s.onlyServer(ctx)
 	}
 	masters, err := mastersOf(ctx, s.route.cluster)
 	if err != nil {
@@ -34,6 +36,21 @@ func (s *Store) servers(ctx context.Context) ([]server, error) {
 	}
 	slices.SortFunc(list, func(a, b server) int { return cmp.Compare(a.addr, b.addr) })
 	return list, nil
+}
+
+// onlyServer returns the one that the client is for. A client that hides several is
+// of no use: nobody knows which of them it would ask.
+func (s *Store) onlyServer(ctx context.Context) ([]server, error) {
+	if s.hidden() {
+		switch masters, err := countMasters(ctx, s.route.all); {
+		case err != nil:
+			return nil, err
+		case masters > 1:
+			return nil, fmt.Errorf("%w: redislock: asking each of %d masters needs the *redis.ClusterClient itself, not a %T",
+				driver.ErrUnsupported, masters, s.client)
+		}
+	}
+	return []server{{sender: s.route.all}}, nil
 }
 
 // mastersOf finds the masters of a cluster. The client may have to ask for them,

@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 		"single":   single,
 		"sentinel": sentinel,
 		"cluster":  cluster,
+		"shard":    shard,
 		"TLS":      secure,
 	} {
 		t.Run(name, func(t *testing.T) {

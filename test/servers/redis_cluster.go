@@ -51,6 +51,29 @@ func StartCluster(args ...string) (*Cluster, error) {
 	return c, nil
 }
 
+// RunShard starts, for a test, one server in cluster mode that has all slots, with
+// additional arguments, and stops it when the test is over.
+func RunShard(t testing.TB, args ...string) *Server {
+	t.Helper()
+	server := Run(t, clusterNode, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
+	defer cancel()
+	err := redisOrder(ctx, server.Addr(), "CLUSTER", "ADDSLOTSRANGE", "0", strconv.Itoa(slotCount-1))
+	if err == nil {
+		err = until(ctx, "the server serves its slots", func(ctx context.Context) error {
+			info, err := redisText(ctx, server.Addr(), "CLUSTER", "INFO")
+			if err == nil && !strings.Contains(info, "cluster_state:ok") {
+				err = errors.New(info)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, server.Log())
+	}
+	return server
+}
+
 // clusterNode keeps what it knows of the cluster with its data.
 var clusterNode = func() *Kind {
 	kind := *Redis
