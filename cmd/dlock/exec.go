@@ -29,10 +29,11 @@ lock is waited for. Flags of dlock come before NAME: what follows NAME belongs t
 COMMAND, with or without the "--".
 
 The command
-  runs in a process group of its own, with stdin, stdout and stderr passed
-  through. Signals that dlock receives go to the whole group. At a terminal the
-  group is put in the foreground, so that it can read it and gets Ctrl-C itself
-  (in a pipeline only when it asks for the terminal).
+  runs in a process group of its own, with stdin, stdout, stderr and all other
+  open descriptors of the caller passed through (a jobserver of make, for example).
+  Signals that dlock receives go to the whole group. At a terminal the group is put
+  in the foreground, so that it can read it and gets Ctrl-C itself (in a pipeline
+  only when it asks for the terminal).
   It sees DLOCK_NAME and DLOCK_TOKEN. The token rises with every holder: a resource
   that refuses tokens smaller than the largest it has seen is safe even from a
   holder that is paused for too long. DLOCK_HELD is how a nested "dlock exec" of

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // The starter is what the command's process runs first: this program, which waits
@@ -19,28 +20,48 @@ import (
 // It says why it could not become the command, by the number of the error, or
 // nothing.
 
-const starterName = "dlock-starter" // its argv[0], followed by the path and the command's own
+// Its pipes keep the numbers that they have in dlock. The caller's descriptors are
+// open in dlock under their own numbers, so that none of them is in the way.
 
-// Where the starter finds its pipes, behind stdin, stdout and stderr.
-const (
-	starterGo = 3 + iota
-	starterFailed
-)
+// starterName is the starter's argv[0]. The numbers of its two pipes follow, then
+// the path and the command's own arguments.
+const starterName = "dlock-starter"
 
-func isStarter(args []string) bool { return len(args) > 2 && args[0] == starterName }
+func isStarter(args []string) bool { return len(args) > 4 && args[0] == starterName }
 
 // starter is the whole program of the starter. It returns only if it did not become
 // the command.
 func starter(args []string) int {
-	syscall.CloseOnExec(starterGo)
-	syscall.CloseOnExec(starterFailed)
-	if _, err := io.ReadFull(os.NewFile(starterGo, "go"), make([]byte, 1)); err != nil {
+	gate, fate := inheritedPipe(args[1]), inheritedPipe(args[2])
+	if gate == nil || fate == nil {
+		return exitUnavailable // somebody else's idea of a starter
+	}
+	if _, err := io.ReadFull(gate, make([]byte, 1)); err != nil {
 		return exitUnavailable // dlock is gone
 	}
-	err := syscall.Exec(args[1], args[2:], os.Environ()) //nolint:gosec // that is what it is for
+	err := syscall.Exec(args[3], args[4:], os.Environ()) //nolint:gosec // that is what it is for
 	number, _ := errors.AsType[syscall.Errno](err)
-	_, _ = io.WriteString(os.NewFile(starterFailed, "failed"), strconv.Itoa(int(number)))
+	_, _ = io.WriteString(fate, strconv.Itoa(int(number)))
 	return exitNotExecutable
+}
+
+// inheritedPipe opens the descriptor with that number, and keeps it from the
+// command.
+func inheritedPipe(number string) *os.File {
+	fd, err := strconv.ParseUint(number, 10, 31)
+	if err != nil {
+		return nil
+	}
+	syscall.CloseOnExec(int(fd))
+	return os.NewFile(uintptr(fd), "pipe")
+}
+
+// inheritable lets the next process that is started have the file under the same
+// number, and returns the number. Nothing else is started until it is closed.
+func inheritable(file *os.File) (string, error) {
+	fd := file.Fd()
+	_, err := unix.FcntlInt(fd, unix.F_SETFD, 0)
+	return strconv.FormatUint(uint64(fd), 10), os.NewSyscallError("fcntl", err)
 }
 
 // startedProcess is the starter as dlock sees it.
@@ -67,11 +88,16 @@ func (j *job) startStarter() (*startedProcess, error) {
 		return nil, err
 	}
 	defer fateWrite.Close()
-	process, err := os.StartProcess(self, append([]string{starterName, j.path}, j.args...), &os.ProcAttr{
-		Env:   j.env,
-		Files: append(slices.Clip(j.files), gateRead, fateWrite),
-		Sys:   childAttributes(),
-	})
+	gateNumber, err := inheritable(gateRead)
+	fateNumber, err2 := inheritable(fateWrite)
+	var process *os.Process
+	if err = errors.Join(err, err2); err == nil {
+		process, err = os.StartProcess(self, append([]string{starterName, gateNumber, fateNumber, j.path}, j.args...), &os.ProcAttr{
+			Env:   j.env,
+			Files: j.files,
+			Sys:   childAttributes(),
+		})
+	}
 	if err != nil {
 		gate.Close()
 		fate.Close()
