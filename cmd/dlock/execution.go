@@ -175,6 +175,7 @@ func (e *execution) hold(lease *dlock.Lease, path string, store *openStore, arri
 		e.say("acquired %s, token %d", harmless(e.name), lease.Token())
 	}
 	command := &job{
+		name:     e.name,
 		path:     path,
 		args:     e.command,
 		env:      childEnvironment(os.Environ(), store.identity, e.name, lease.Token()),

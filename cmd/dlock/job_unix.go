@@ -14,6 +14,7 @@ import (
 
 // job is a command that runs under a lock, in a process group of its own.
 type job struct {
+	name     string // of the lock, for messages
 	path     string
 	args     []string
 	env      []string
@@ -101,7 +102,7 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 }
 
 func (j *job) start() error {
-	guard, err := startGuard()
+	guard, err := startGuard(j.name, j.files[2])
 	if err != nil {
 		return failf(exitUnavailable, "cannot start the process that guards the command, nothing was run: %w", err)
 	}
@@ -110,8 +111,7 @@ func (j *job) start() error {
 		guard.dismiss()
 		return err
 	}
-	guard.watch(process.pid)
-	guard.extend(j.vigil.over)
+	guard.watch(process.pid, j.vigil.over)
 	if err := process.become(); err != nil {
 		guard.dismiss()
 		return err

@@ -9,7 +9,7 @@ import (
 func main() {
 	switch {
 	case isGuard(os.Args):
-		os.Exit(guard(os.Stdin))
+		os.Exit(guard(os.Args))
 	case isStarter(os.Args):
 		os.Exit(starter(os.Args))
 	case isDemoProcess(os.Args):

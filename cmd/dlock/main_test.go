@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,9 +27,16 @@ var dlockBinary string
 func TestMain(m *testing.M) {
 	switch { // of an exec that a test ran in its own process
 	case isGuard(os.Args):
-		os.Exit(guard(os.Stdin))
+		os.Exit(guard(os.Args))
 	case isStarter(os.Args):
 		os.Exit(starter(os.Args))
+	}
+	// Where a signal is ignored (nohup, a shell's background), the programs of the
+	// tests would ignore it as well. They start with the default if it is handled here.
+	for _, s := range stopSignals {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	os.Exit(func() int {
 		folder, err := os.MkdirTemp("", "dlock-test")

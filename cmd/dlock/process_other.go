@@ -3,7 +3,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"syscall"
 	"time"
@@ -12,6 +11,7 @@ import (
 // job is a command that runs under a lock. There are no process groups here:
 // signals and the end on loss reach the command alone.
 type job struct {
+	name     string // of the lock
 	path     string
 	args     []string
 	env      []string
@@ -54,7 +54,7 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 
 func isGuard([]string) bool { return false }
 
-func guard(io.Reader) int { return 0 }
+func guard([]string) int { return 0 }
 
 func isStarter([]string) bool { return false }
 

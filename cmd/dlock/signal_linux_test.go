@@ -129,12 +129,10 @@ func TestStoppedDlockDoesNotLetTheGroupOutliveTheLease(t *testing.T) {
 	p.expect(76)
 }
 
-// Somebody may stop the guard. That must not keep the lock.
-func TestStoppedGuardDoesNotStopDlock(t *testing.T) {
-	b := newBench(t)
-	p := b.start("exec", "job", "--", "sh", "-c", "echo $PPID; read line")
-	parent := p.pid()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+// guardOf returns the process id of the guard that a dlock has started.
+func guardOf(t *testing.T, dlock int) int {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", dlock))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,21 +141,28 @@ func TestStoppedGuardDoesNotStopDlock(t *testing.T) {
 		of, _ := os.ReadFile(thread) // the thread may be gone
 		children = append(children, of...)
 	}
-	guards := 0
+	var guards []int
 	for field := range strings.FieldsSeq(string(children)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasPrefix(string(line), guardName) {
-			guards++
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			guards = append(guards, pid)
 		}
 	}
-	if guards != 1 {
-		t.Fatalf("%d guards among the children %q", guards, children)
+	if len(guards) != 1 {
+		t.Fatalf("the guards %v among the children %q, want one", guards, children)
+	}
+	return guards[0]
+}
+
+// Somebody may stop the guard. That must not keep the lock.
+func TestStoppedGuardDoesNotStopDlock(t *testing.T) {
+	b := newBench(t)
+	p := b.start("exec", "job", "--", "sh", "-c", "echo $PPID; read line")
+	if err := syscall.Kill(guardOf(t, p.pid()), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
 	}
 	p.stdin.Close()
 	p.wait()
