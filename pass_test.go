@@ -114,9 +114,13 @@ func TestPassToNobody(t *testing.T) {
 		if unlocked != nil || !errors.Is(next.err, context.Canceled) {
 			t.Errorf("Unlock: %v, then a Lock that was cancelled: %v", unlocked, next.err)
 		}
+		start := time.Now()
 		got := <-behind
 		if got.err != nil {
 			t.Fatal(got.err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the caller behind had the lock after %v; what was handed over in vain must be given back", took)
 		}
 		mustUnlock(t, got.lease)
 	})

@@ -83,7 +83,7 @@ func TestOneContenderPerProcess(t *testing.T) {
 		if n := store.watches.Load(); n != 1 {
 			t.Errorf("the store has seen %d watches", n)
 		}
-		if n := store.acquires.Load(); n > 60 {
+		if n := store.acquires.Load(); n > 90 { // it polls three times in a TTL
 			t.Errorf("the store was asked %d times in ten minutes", n)
 		}
 		mustUnlock(t, lease)

@@ -165,6 +165,29 @@ func TestTryLockWaitsForAnotherCallersOutcome(t *testing.T) {
 	}
 }
 
+// TryLock that waits for the outcome of an attempt gets the lock when that attempt
+// has failed and was undone.
+func TestTryLockComesAfterAFailedAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &scripted{Store: store, decide: func(attempt int) bool { return attempt != 1 }}
+		c := dlock.New(s, nil)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { _, _ = c.Lock(ctx, "x") }()
+		synctest.Wait() // its attempt is under way
+		start := time.Now()
+		lease, err := c.TryLock(t.Context(), "x")
+		if err != nil {
+			t.Fatalf("TryLock: %v", err)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("TryLock took %v; the attempt before it failed after 1s", took)
+		}
+		mustUnlock(t, lease)
+	})
+}
+
 // scripted lets a test decide about the attempts, and notes who was released.
 type scripted struct {
 	*memlock.Store
@@ -246,7 +269,7 @@ func TestWatchingWaiterNoticesAnOutage(t *testing.T) {
 			if err := <-result; !errors.Is(err, dlock.ErrUnreachable) {
 				t.Errorf("Lock: %v; want ErrUnreachable", err)
 			}
-			if took := time.Since(start); watches && took > 3*ttl {
+			if took := time.Since(start); took > 3*ttl {
 				t.Errorf("the waiter noticed the outage after %v; the TTL is %v", took, ttl)
 			}
 			n.setCut(false)

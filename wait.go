@@ -281,7 +281,7 @@ func (w *wait) watchDelay(held *driver.HeldError) time.Duration {
 		if left <= 0 {
 			left = maxPoll // when it expires is unknown: keep asking
 		}
-		delay = min(left+backoff.Jitter(min(left/10, expiryDelay)), maxSleep)
+		delay = min(delay, left+backoff.Jitter(min(left/10, expiryDelay)))
 	}
 	return w.keepPlace(delay)
 }

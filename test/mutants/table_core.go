@@ -75,7 +75,7 @@ func init() {
 		rule: "TryLock waits for the outcome of another caller of the process",
 		file: "wait.go",
 		old:  "	case <-decided:\n		return nil\n",
-		new:  "	default:\n		return &driver.HeldError{Name: w.hold.name}\n",
+		new:  "	default:\n		_ = decided\n		return &driver.HeldError{Name: w.hold.name}\n",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
@@ -97,7 +97,7 @@ func init() {
 		file: "hold.go",
 		old:  "		h.outcome.decided()\n",
 		new:  "",
-		test: ". TestTryLockWaitsForAnotherCallersOutcome",
+		test: ". TestTryLockComesAfterAFailedAttempt",
 	})
 	add(mutant{
 		rule: "a store that never answered gets no second chance",
@@ -201,7 +201,7 @@ func init() {
 		rule: "a lost lock is not re-entered as if nothing had happened",
 		file: "reentry.go",
 		old:  "cause == nil || errors.Is(cause, ErrLost)",
-		new:  "cause == nil",
+		new:  "cause == nil && !errors.Is(cause, ErrLost)",
 		test: ". TestReentryOfALostLockFails",
 	})
 	add(mutant{
@@ -292,7 +292,7 @@ func init() {
 		rule: "Close gives back what is held",
 		file: "life.go",
 		old:  "if err := h.give(context.Background()); err != nil",
-		new:  "if err := error(nil); err != nil",
+		new:  "if err := context.Background().Err(); err != nil",
 		test: ". TestCloseGivesEverythingBack",
 	})
 	add(mutant{
