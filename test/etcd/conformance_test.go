@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -35,8 +37,16 @@ func TestConformance(t *testing.T) {
 func conform(t *testing.T, url string) {
 	t.Helper()
 	raw := rawClient(t, url)
+	var delayed func(context.Context) (driver.Store, func() func(), error)
+	if endpoints := raw.Endpoints(); len(endpoints) == 1 {
+		addr := endpoints[0]
+		delayed = proxy.Delayed(t, addr, func(ctx context.Context, at string) (driver.Store, error) {
+			return open(ctx, strings.Replace(url, addr, at, 1))
+		})
+	}
 	drivertest.Run(t, drivertest.Config{
 		TTL:      kitTTL,
+		Delayed:  delayed,
 		Parallel: 16,
 		Open:     func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
 		Worker: func() *exec.Cmd {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
 )
 
@@ -20,6 +21,7 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Config{
 		TTL:       2 * time.Second,
 		Open:      func(context.Context) (driver.Store, error) { return open(server.Addr()) },
+		Delayed:   proxy.Delayed(t, server.Addr(), func(_ context.Context, addr string) (driver.Store, error) { return open(addr) }),
 		Worker:    again(server.Addr()),
 		Leftovers: func(ctx context.Context) ([]string, error) { return keys(ctx, server.Addr()) },
 	})

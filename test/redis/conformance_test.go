@@ -16,6 +16,7 @@ import (
 	"github.com/dlock-go/dlock/drivertest"
 	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -146,8 +147,16 @@ func conform(t *testing.T, top topology, query string) {
 	if strings.HasPrefix(top.url, "redlock:") {
 		ttl = 4 * memberTimeout
 	}
+	var delayed func(context.Context) (driver.Store, func() func(), error)
+	if len(top.servers) == 1 && strings.HasPrefix(url, "redis://") {
+		addr := top.servers[0].Options().Addr
+		delayed = proxy.Delayed(t, addr, func(ctx context.Context, at string) (driver.Store, error) {
+			return open(ctx, strings.Replace(url, addr, at, 1))
+		})
+	}
 	drivertest.Run(t, drivertest.Config{
 		TTL:      ttl,
+		Delayed:  delayed,
 		Parallel: parallel,
 		Open:     func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
 		Worker: func() *exec.Cmd {

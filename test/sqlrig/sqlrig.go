@@ -28,6 +28,7 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/command"
 	"github.com/dlock-go/dlock/test/faults"
+	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
 )
 
@@ -320,6 +321,7 @@ func (d *Database) Conform(t *testing.T, raw string) {
 		TTL:       400 * time.Millisecond * Slowdown,
 		Parallel:  8 / Slowdown,
 		Open:      func(ctx context.Context) (driver.Store, error) { return d.Store(ctx, raw) },
+		Delayed:   proxy.Delayed(t, host(t, raw), func(ctx context.Context, addr string) (driver.Store, error) { return d.Store(ctx, At(raw, addr)) }),
 		Worker:    worker(raw),
 		Leftovers: func(ctx context.Context) ([]string, error) { return d.leftovers(ctx, db) },
 	})

@@ -4,11 +4,13 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
 	"github.com/dlock-go/dlock/zklock"
 )
@@ -17,13 +19,13 @@ import (
 func TestConformance(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
-		url := servers.Run(t, servers.ZooKeeper).URL()
-		t.Run("fair", func(t *testing.T) { conform(t, url, "/fair?create=true") })
-		t.Run("unfair", func(t *testing.T) { conform(t, url, "/unfair?create=true&order=unfair") })
+		server := servers.Run(t, servers.ZooKeeper)
+		t.Run("fair", func(t *testing.T) { conform(t, server.URL(), "/fair?create=true", server.Addr()) })
+		t.Run("unfair", func(t *testing.T) { conform(t, server.URL(), "/unfair?create=true&order=unfair", server.Addr()) })
 	})
 	t.Run("ensemble", func(t *testing.T) {
 		t.Parallel()
-		conform(t, servers.RunEnsemble(t).URL(), "?order=fair")
+		conform(t, servers.RunEnsemble(t).URL(), "?order=fair", "")
 	})
 }
 
@@ -34,10 +36,18 @@ const (
 	kitSession = 5 * time.Second
 )
 
-func conform(t *testing.T, url, rest string) {
+// conform runs the kit. The address is that of the only server, or empty.
+func conform(t *testing.T, url, rest, addr string) {
 	t.Helper()
 	url += rest + "&timeout=" + kitSession.String()
+	var delayed func(context.Context) (driver.Store, func() func(), error)
+	if addr != "" {
+		delayed = proxy.Delayed(t, addr, func(_ context.Context, at string) (driver.Store, error) {
+			return zklock.Open(strings.Replace(url, addr, at, 1))
+		})
+	}
 	drivertest.Run(t, drivertest.Config{
+		Delayed:  delayed,
 		TTL:      kitTTL,
 		Session:  kitSession,
 		Parallel: 8,
