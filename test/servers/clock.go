@@ -72,12 +72,26 @@ func (s *Server) SetClock(offset time.Duration) error {
 	return setClock(s.in, offset)
 }
 
+// SlowClock lets the server see that second for more than a minute, from now on and
+// again after a restart. A clock that stands still would keep MariaDB from answering. The
+// server must be of a kind made by WithClock.
+func (s *Server) SlowClock(second time.Time) error {
+	if _, err := os.Stat(clockFile(s.in)); err != nil {
+		return fmt.Errorf("%s has no clock that can be slowed down: %w", s.kind.Name, err)
+	}
+	return writeClock(s.in, second.Local().Format("@"+time.DateTime)+" x0.01")
+}
+
 func clockFile(in Instance) string { return filepath.Join(in.Dir, "clock") }
 
-// setClock replaces the file as a whole: the server reads it all the time.
 func setClock(in Instance, offset time.Duration) error {
+	return writeClock(in, fmt.Sprintf("%+.6f", offset.Seconds()))
+}
+
+// writeClock replaces the file as a whole: the server reads it all the time.
+func writeClock(in Instance, text string) error {
 	next := clockFile(in) + ".next"
-	if err := writeOwned(next, fmt.Sprintf("%+.6f\n", offset.Seconds())); err != nil {
+	if err := writeOwned(next, text+"\n"); err != nil {
 		return err
 	}
 	return os.Rename(next, clockFile(in))
