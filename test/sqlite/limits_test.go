@@ -118,6 +118,31 @@ func TestListInPages(t *testing.T) {
 	}
 }
 
+// TestRenewManyLocks: of more locks than one statement renews, Renew says which one is lost.
+func TestRenewManyLocks(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, tempFile(t))
+	const names, lost = 1100, 1050
+	var reqs []driver.Request
+	for i := range names {
+		reqs = append(reqs, request(fmt.Sprintf("n/%d", i)))
+	}
+	grants, err := store.AcquireAll(t.Context(), reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, store, grants[lost])
+	errs := store.Renew(t.Context(), grants)
+	if len(errs) != names {
+		t.Fatalf("%d errors for %d grants, one of which was released", len(errs), names)
+	}
+	for i, err := range errs {
+		if (i == lost) != errors.Is(err, driver.ErrNotHeld) || i != lost && err != nil {
+			t.Errorf("grant %d: %v; want ErrNotHeld for grant %d alone", i, err, lost)
+		}
+	}
+}
+
 // TestPaths opens files whose names mean something in a data source name.
 func TestPaths(t *testing.T) {
 	t.Parallel()
