@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -119,5 +121,48 @@ func TestReleaseAfterANewDescription(t *testing.T) {
 		if err := store.Release(t.Context(), grant); err != nil {
 			t.Errorf("%s: %v", protocol, err)
 		}
+	}
+}
+
+// TestTokenOfALeftAttempt: the caller of a plain lock leaves while the answer is on its
+// way, which would say that the counter was ahead of the proposed token. When the same
+// owner asks again it gets another token.
+func TestTokenOfALeftAttempt(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	p := proxy.Run(t, server.Addr())
+	store := newStore(t, "plain", &redis.Options{Addr: p.Addr()})
+	take := taker(t, store, "a")
+	for range 5 { // the counter is there and the server's clock is known
+		take()
+	}
+	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+	if err := raw.ZAdd(t.Context(), "dlock:token:{a}", redis.Z{Score: float64(ahead), Member: "t"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	req := driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute}
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte(req.Owner.Hex())) }, func(*proxy.Conn) {
+		p.Hold(proxy.Replies)
+		go func() {
+			p.Held(proxy.Replies, 20*time.Second)
+			cancel()
+		}()
+	})
+	if _, err := store.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Acquire whose answer is on its way: %v; want the end of its context", err)
+	}
+	p.Deliver()
+	grant, err := store.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grant.Token <= ahead {
+		t.Errorf("token %d; want more than the counter's %d", grant.Token, ahead)
+	}
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Error(err)
 	}
 }
