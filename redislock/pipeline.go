@@ -45,9 +45,9 @@ func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered boo
 		all = slices.Concat(commands, []redis.Cmder{command{wait}})
 	}
 	if len(all) == 1 {
-		_ = s.client.Process(ctx, all[0])
+		_ = s.limited().Process(ctx, all[0])
 	} else {
-		pipe := s.client.Pipeline()
+		pipe := s.limited().Pipeline()
 		for _, cmd := range all {
 			_ = pipe.Process(ctx, cmd) // only queues it
 		}

@@ -24,6 +24,7 @@ import (
 // promptly, and if they are in no hurry; otherwise a goroutine does that for them.
 type sender struct {
 	client      redis.UniversalClient
+	limited     func() redis.UniversalClient // the client, with a limit to the wait for an answer
 	readTimeout time.Duration
 	// keepsDeadlines: the client does not wait beyond the deadline of a context.
 	keepsDeadlines bool
@@ -107,6 +108,7 @@ const (
 
 func newSender(client redis.UniversalClient) *sender {
 	s := &sender{client: client, crew: crew.New(maxIdle)}
+	s.limited = sync.OnceValue(func() redis.UniversalClient { return limited(client, answerLimit+s.ackTimeout) })
 	s.readTimeout, s.keepsDeadlines = timeouts(client)
 	s.calls.New = func() any { return &call{signal: make(chan turn, 1)} }
 	if cluster, ok := client.(clusterClient); ok {
@@ -130,6 +132,20 @@ func timeouts(client redis.UniversalClient) (read time.Duration, keepsDeadlines 
 	default:
 		return -1, false
 	}
+}
+
+// answerLimit is how long a call waits for its answer if the client has no
+// ReadTimeout. Without a limit, maxSending connections that died in silence would stop
+// all calls for ever.
+const answerLimit = 3 * time.Second
+
+// limited returns the client with that limit if it has none. Only a client of one
+// server can be given one; in a cluster every server has a client of its own.
+func limited(client redis.UniversalClient, limit time.Duration) redis.UniversalClient {
+	if c, ok := client.(*redis.Client); ok && c.Options().ReadTimeout <= 0 {
+		return c.WithTimeout(limit) // which shares its connections
+	}
+	return client
 }
 
 // do runs commands in order on one connection. Their own errors are in them. Its
