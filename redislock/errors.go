@@ -14,6 +14,8 @@ import (
 var temporary = []struct{ code, meaning string }{
 	{"LOADING", "the server is still loading its data"},
 	{"READONLY", "the server is a replica; after a failover this ends when the client has found the new master"},
+	{"ERR WAIT cannot be used with replica", "the server has become a replica"},
+	{"UNBLOCKED", "the server has become a replica"},
 	{"MASTERDOWN", "the replica has lost its master"},
 	{"CLUSTERDOWN", "the cluster does not serve this key now"},
 	{"TRYAGAIN", "the cluster is moving this key"},
@@ -35,7 +37,7 @@ var lasting = []struct{ code, meaning string }{
 	{"NOPERM", "the user lacks a permission; dlock needs EVAL, EVALSHA and the commands, keys and channels of its scripts"},
 }
 
-// explain says what an error of the client means. It is not for the end of a
+// explain returns what an error of the client means. It is not for the end of a
 // caller's context: that of a timeout is the client's.
 func explain(err error) error {
 	switch {

@@ -115,6 +115,10 @@ func (o oneShard) ForEachMaster(ctx context.Context, fn func(context.Context, *r
 	return fn(ctx, o.client)
 }
 
+func (o oneShard) ForEachShard(ctx context.Context, fn func(context.Context, *redis.Client) error) error {
+	return fn(ctx, o.client)
+}
+
 func (oneShard) ReloadState(context.Context) {}
 
 // errOneOfMany is the answer of a server to a client for one server that has not the

@@ -28,16 +28,32 @@ func (s *sender) execAll(batch []*call) (answered bool) {
 	for _, c := range batch {
 		commands = append(commands, c.commands...)
 	}
-	answered, acked := s.exec(context.Background(), commands)
+	answered, acked := s.send(context.Background(), commands)
 	for _, c := range batch {
-		c.acked = acked
+		c.acked = unlessFailed(c.commands, acked)
 	}
 	return answered
 }
 
-// exec runs commands, and says whether the server answered and enough replicas
-// acknowledged. The commands' own errors are in them.
+// exec runs the commands of one call, and says whether the server answered and enough
+// replicas acknowledged. The commands' own errors are in them.
 func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered bool, acked error) {
+	answered, acked = s.send(ctx, commands)
+	return answered, unlessFailed(commands, acked)
+}
+
+// unlessFailed returns what is known of the acknowledgement. If a command was not
+// answered, that counts instead, and is in the command.
+func unlessFailed(commands []redis.Cmder, acked error) error {
+	for _, cmd := range commands {
+		if unanswered(cmd.Err()) {
+			return nil
+		}
+	}
+	return acked
+}
+
+func (s *sender) send(ctx context.Context, commands []redis.Cmder) (answered bool, acked error) {
 	var wait *redis.Cmd
 	all := commands
 	if s.replicas > 0 { // one for all, on the same connection
@@ -69,10 +85,14 @@ func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered boo
 	return true, acked
 }
 
-// acknowledged reads the reply to WAIT.
+// acknowledged reads the reply to WAIT. A server that refuses WAIT, because it has just
+// become a replica, may have refused the commands as well: that is in them, and counts
+// first.
 func (s *sender) acknowledged(wait *redis.Cmd) error {
-	if err := wait.Err(); err != nil {
+	if err := wait.Err(); unanswered(err) {
 		return explain(err)
+	} else if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotReplicated, explain(err))
 	}
 	if n, _ := wait.Val().(int64); n < int64(s.replicas) {
 		return fmt.Errorf("%w: %d of %d within %v", ErrNotReplicated, n, s.replicas, s.ackTimeout)

@@ -149,6 +149,8 @@ func (s *Store) Close() error {
 		senders = append(senders, s.acked.close()...)
 	}
 	closeSenders(senders)
+	s.route.join()
+	s.acked.join()
 	if s.owned == nil {
 		return nil
 	}

@@ -125,11 +125,14 @@ func (r *route) sendEach(ctx context.Context, to *sender, renewals []*renewal, b
 		commands[i] = one.cmd
 	}
 	err := to.do(ctx, commands...)
-	masters := r.masters(ctx)
+	nodes := r.nodes(ctx)
 	var wg sync.WaitGroup
 	for _, one := range renewals {
-		if one.err = err; r.redirected(err, one.cmd) {
-			wg.Go(func() { one.err = r.follow(ctx, one.cmd, masters) })
+		switch one.err = err; {
+		case r.redirected(err, one.cmd):
+			wg.Go(func() { one.err = r.follow(ctx, one.cmd, nodes) })
+		case r.unsent(err, one.cmd):
+			wg.Go(func() { one.err = r.do(ctx, one.keys[0], one.cmd) })
 		}
 	}
 	wg.Wait()

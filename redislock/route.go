@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 type clusterClient interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ForEachMaster(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error
+	ForEachShard(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error // replicas, too
 	ReloadState(ctx context.Context)
 }
 
@@ -34,6 +36,8 @@ type route struct {
 	senders map[string]*sender
 	retired []*sender // to clients that were replaced
 	closed  bool
+
+	tasks sync.WaitGroup // searches, which may outlast their callers
 }
 
 // search is the client's search for its cluster.
@@ -52,14 +56,28 @@ func newRoute(client redis.UniversalClient, replicas int, ackTimeout time.Durati
 
 // do runs one command, whose first key that is. Its own error is in it.
 func (r *route) do(ctx context.Context, key string, cmd command) error {
-	sender, err := r.senderFor(ctx, key)
-	if err == nil {
+	var last *sender
+	for {
+		sender, err := r.senderFor(ctx, key)
+		if err != nil || sender == last { // a client that is closed and not replaced was closed by its owner
+			return err
+		}
 		err = sender.do(ctx, cmd)
+		switch {
+		case r.redirected(err, cmd):
+			return r.follow(ctx, cmd, r.nodes(ctx))
+		case !r.unsent(err, cmd):
+			return err
+		}
+		last = sender
 	}
-	if r.redirected(err, cmd) {
-		return r.follow(ctx, cmd, r.masters(ctx))
-	}
-	return err
+}
+
+// unsent reports whether the client of a cluster's server was closed before the command
+// could be sent. The cluster's client does that when the cluster has changed, and has
+// another one then.
+func (r *route) unsent(err error, cmd command) bool {
+	return r.cluster != nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)
 }
 
 // senderFor returns the sender to the server that has key.
@@ -88,15 +106,19 @@ func (r *route) find(ctx context.Context, key string) error {
 	found := r.search
 	if found == nil {
 		found = &search{ended: make(chan struct{})}
+		if r.closed {
+			r.mu.Unlock()
+			return driver.ErrClosed
+		}
 		r.search = found
-		go func() {
+		r.tasks.Go(func() {
 			_, err := r.cluster.MasterForKey(context.WithoutCancel(ctx), key)
 			found.err = explain(err)
 			r.mu.Lock()
 			r.known, r.search = err == nil, nil
 			r.mu.Unlock()
 			close(found.ended)
-		}()
+		})
 	}
 	r.mu.Unlock()
 	select {
@@ -148,7 +170,7 @@ const maxRedirects = 3
 
 // follow runs a command that was redirected. The cluster's client finds the way by
 // itself, but WAIT, which has no key, does not.
-func (r *route) follow(ctx context.Context, cmd command, masters func() ([]*redis.Client, error)) error {
+func (r *route) follow(ctx context.Context, cmd command, nodes func() ([]*redis.Client, error)) error {
 	if r.replicas == 0 {
 		return r.all.do(ctx, cmd)
 	}
@@ -160,7 +182,7 @@ func (r *route) follow(ctx context.Context, cmd command, masters func() ([]*redi
 		if said[0] == "ASK" {
 			commands = []redis.Cmder{command{redis.NewCmd(ctx, "asking")}, cmd}
 		}
-		if sender, err = r.at(said[len(said)-1], masters); sender == nil {
+		if sender, err = r.at(said[len(said)-1], nodes); sender == nil {
 			return err
 		}
 		if err = sender.do(ctx, commands...); !r.redirected(err, cmd) {
@@ -170,25 +192,80 @@ func (r *route) follow(ctx context.Context, cmd command, masters func() ([]*redi
 	return err
 }
 
-// masters returns what looks for the masters of a cluster, once for many commands:
-// each time the client asks a server.
-func (r *route) masters(ctx context.Context) func() ([]*redis.Client, error) {
-	return sync.OnceValues(func() ([]*redis.Client, error) { return mastersOf(ctx, r.cluster) })
+// nodes returns what looks for the servers of a cluster, once for many commands: each
+// time the client asks one of them. A server that was promoted just now may still be a
+// replica in the eyes of the one that is asked.
+func (r *route) nodes(ctx context.Context) func() ([]*redis.Client, error) {
+	return sync.OnceValues(func() ([]*redis.Client, error) { return r.list(ctx, r.cluster.ForEachShard) })
 }
 
-// at returns the sender to the master at an address. It is nil if the client does not
+// at returns the sender to the server at an address. It is nil if the client does not
 // know it, because it has no slots yet.
-func (r *route) at(addr string, masters func() ([]*redis.Client, error)) (*sender, error) {
-	list, err := masters()
+func (r *route) at(addr string, nodes func() ([]*redis.Client, error)) (*sender, error) {
+	list, err := nodes()
 	if err != nil {
 		return nil, err
 	}
-	for _, master := range list {
-		if o := master.Options(); o.Addr == addr || o.NodeAddress == addr {
-			return r.to(master)
+	for _, node := range list {
+		if o := node.Options(); o.Addr == addr || o.NodeAddress == addr {
+			return r.to(node)
 		}
 	}
 	return nil, nil
+}
+
+// list returns the servers that each calls a function for. The client may have to ask
+// for them, and does not look at the context while it does.
+func (r *route) list(ctx context.Context, each func(context.Context, func(context.Context, *redis.Client) error) error) ([]*redis.Client, error) {
+	type answer struct {
+		nodes []*redis.Client
+		err   error
+	}
+	found := make(chan answer, 1)
+	if !r.start(func() {
+		var mu sync.Mutex
+		var a answer
+		a.err = explain(each(ctx, func(_ context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			a.nodes = append(a.nodes, node)
+			return nil
+		}))
+		found <- a
+	}) {
+		return nil, driver.ErrClosed
+	}
+	select {
+	case a := <-found:
+		return a.nodes, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// start runs a task that join waits for, unless the route is closed.
+func (r *route) start(task func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.tasks.Go(task)
+	return true
+}
+
+// join waits for the tasks, but not for long: nothing can interrupt a client that asks
+// a server which does not answer.
+func (r *route) join() {
+	ended := make(chan struct{})
+	go func() {
+		r.tasks.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTimeout):
+	}
 }
 
 // close lets no more senders be made, and returns those there are.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
@@ -22,7 +21,7 @@ func (s *Store) servers(ctx context.Context) ([]server, error) {
 	if s.route.cluster == nil {
 		return s.onlyServer(ctx)
 	}
-	masters, err := mastersOf(ctx, s.route.cluster)
+	masters, err := s.route.list(ctx, s.route.cluster.ForEachMaster)
 	if err != nil {
 		return nil, err
 	}
@@ -51,25 +50,6 @@ func (s *Store) onlyServer(ctx context.Context) ([]server, error) {
 		}
 	}
 	return []server{{sender: s.route.all}}, nil
-}
-
-// mastersOf finds the masters of a cluster. The client may have to ask for them,
-// and does not look at the context while it does.
-func mastersOf(ctx context.Context, cluster clusterClient) ([]*redis.Client, error) {
-	var mu sync.Mutex
-	var masters []*redis.Client
-	err := leave(ctx, func() error {
-		return explain(cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			masters = append(masters, master)
-			return nil
-		}))
-	})
-	if err != nil {
-		return nil, err
-	}
-	return masters, nil
 }
 
 // ask runs commands that only look. Unlike those of a lock they may keep nobody

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,8 @@ type forgetful struct {
 	*redis.ClusterClient
 	t    *testing.T
 	gate sync.Mutex // who has it lets nobody look for servers
+
+	tooLate atomic.Bool // the next client that is asked for is closed before it can be used
 
 	mu      sync.Mutex
 	clients map[string]*redis.Client
@@ -44,11 +47,17 @@ func (f *forgetful) MasterForKey(ctx context.Context, key string) (*redis.Client
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	addr := node.Options().Addr
-	if f.clients[addr] == nil {
+	client := f.clients[addr]
+	if client == nil {
 		options := *node.Options()
-		f.clients[addr] = redis.NewClient(&options)
+		client = redis.NewClient(&options)
+		f.clients[addr] = client
 	}
-	return f.clients[addr], nil
+	if f.tooLate.Swap(false) {
+		client.Close()
+		delete(f.clients, addr)
+	}
+	return client, nil
 }
 
 // forget closes the clients there are.
@@ -172,4 +181,56 @@ func TestLostOverAndOver(t *testing.T) {
 		stop()
 	}
 	eventually(t, "nobody is subscribed", func() bool { return client.shardSubscribers(channel) == 0 })
+}
+
+// TestNodeClientClosedInBetween: a client of one server that the cluster's client
+// closes, because it has found another server instead, does not make the store closed.
+// When the cluster's client is closed, the store is.
+func TestNodeClientClosedInBetween(t *testing.T) {
+	t.Parallel()
+	c := servers.RunCluster(t, inMemory...)
+	for _, replicas := range []int{0, 1} {
+		client := newForgetful(t, c)
+		store, err := redislock.New(client, &redislock.Options{Replicas: replicas})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		req := driver.Request{Name: "between", Owner: driver.NewOwner(), TTL: time.Minute}
+		if _, err := store.Acquire(t.Context(), req); err != nil { // the client knows its cluster
+			t.Fatal(err)
+		}
+		client.tooLate.Store(true)
+		grant, err := store.Acquire(t.Context(), req)
+		if err != nil {
+			t.Errorf("Acquire: %v", err)
+		}
+		client.tooLate.Store(true)
+		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+			t.Errorf("Renew: %v", errs)
+		}
+		client.tooLate.Store(true)
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	}
+	closed := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
+	store, err := redislock.New(closed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: "after", Owner: driver.NewOwner(), TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	if err := store.Release(t.Context(), grant); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Release after the client was closed: %v; want ErrClosed", err)
+	}
+	for _, err := range store.Renew(t.Context(), []driver.Grant{grant}) {
+		if !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Renew after the client was closed: %v; want ErrClosed", err)
+		}
+	}
 }
