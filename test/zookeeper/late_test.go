@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
@@ -211,7 +212,8 @@ func TestReconnectionWakes(t *testing.T) {
 }
 
 // TestServerGone: an attempt of a waiter says that no server can be reached, in time,
-// whether the server has ended, was killed, or hangs. It does not repeat what it knew.
+// whether the server has ended, was killed, or hangs. It does not repeat what it knew. A
+// Lock that waits ends with that, too.
 func TestServerGone(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(*servers.Server) error{
@@ -228,6 +230,7 @@ func TestServerGone(t *testing.T) {
 				store driver.Store
 			}
 			var waiters []waiting
+			var locks []<-chan outcome
 			for _, order := range []string{"fair", "unfair"} {
 				query := "?timeout=6s&order=" + order
 				acquire(t, open(t, server.URL()+query), request(order))
@@ -242,6 +245,10 @@ func TestServerGone(t *testing.T) {
 					t.Fatalf("%s: Acquire: %v; want ErrHeld", order, err)
 				}
 				waiters = append(waiters, waiting{order, req, store})
+				short := &dlock.Options{TTL: 2 * time.Second, RequestTimeout: time.Second}
+				watches := make(chan struct{}, 1)
+				locks = append(locks, lockLater(t, client(t, watching{open(t, server.URL()+query), watches}, short), order))
+				happens(t, watches, "the wait of Lock")
 			}
 			if err := end(server); err != nil {
 				t.Fatal(err)
@@ -262,6 +269,11 @@ func TestServerGone(t *testing.T) {
 				})
 			}
 			all.Wait()
+			for _, lock := range locks {
+				if got := happens(t, lock, "the end of the wait"); !errors.Is(got.err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v; want ErrUnreachable", got.err)
+				}
+			}
 			if how == "hangs" {
 				if err := server.Resume(); err != nil {
 					t.Fatal(err)
