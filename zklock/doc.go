@@ -30,7 +30,8 @@
 // With the order [Fair], the default, all waiters queue, whether they ask for a fair
 // lock or not. With [Unfair] nobody queues: everybody tries to create the node
 // lock-0, and whoever finds it there, or any node of a queue, waits until that is
-// gone. It is faster where processes take a lock again and again. The two orders
+// gone. It is faster where processes take a lock again and again. The holder has a
+// second node, _c_UUID__2147483647, by which it recognises its own lock-0. The two orders
 // exclude each other, and Curator, but one that queues never lets the others pass.
 //
 // # The session
