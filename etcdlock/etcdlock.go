@@ -75,8 +75,10 @@ const idleWorkers = 64
 // New returns a store over a client, which stays the caller's: Close does not
 // close it. A nil opts is fine. It makes no calls.
 //
-// A client notices a connection that died in silence only if its
-// DialKeepAliveTime is set; ten seconds are good, and the least that gRPC does.
+// If the client's connection dies in silence, the store dials the server itself and
+// goes on over its own connection. A client with a namespace, whose KV or Watcher is not
+// its own, needs DialKeepAliveTime instead; ten seconds are good, and the least that gRPC
+// does.
 func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("etcdlock: no client")

@@ -51,6 +51,11 @@ func onServer(t testing.TB) faults.Rig {
 	return serverRig(t, servers.Run(t, servers.Etcd))
 }
 
+func onDebian(t testing.TB) faults.Rig {
+	t.Helper()
+	return serverRig(t, servers.Run(t, servers.EtcdDebian))
+}
+
 // impossible are faults that cannot be made.
 var impossible = []string{
 	// Who waits has its place already, and asks nothing when its turn comes.
@@ -84,6 +89,12 @@ func network(t testing.TB, isSilent bool) []faults.Fault {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	faults.Run(t, onServer(t), slices.Concat(faults.Leases, faults.Fair, network(t, false)))
+}
+
+// TestFaultsDebian: an old server keeps the same promises.
+func TestFaultsDebian(t *testing.T) {
+	t.Parallel()
+	faults.Run(t, onDebian(t), slices.Concat(faults.Leases, faults.Fair, network(t, false)))
 }
 
 func TestSilence(t *testing.T) {

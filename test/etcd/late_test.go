@@ -32,6 +32,17 @@ func newLateRig(t *testing.T) *lateRig {
 	return lateRigOn(t, servers.Run(t, servers.Etcd))
 }
 
+// onBoth runs a test on a current server and on an old one.
+func onBoth(t *testing.T, test func(t *testing.T, r *lateRig)) {
+	t.Helper()
+	for _, kind := range []*servers.Kind{servers.Etcd, servers.EtcdDebian} {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, lateRigOn(t, servers.Run(t, kind)))
+		})
+	}
+}
+
 func lateRigOn(t *testing.T, server *servers.Server) *lateRig {
 	t.Helper()
 	p := proxy.Run(t, server.Addr())
@@ -209,7 +220,11 @@ func TestGivenUpOnRevokedLease(t *testing.T) {
 // connection deletes no later lock of the same store.
 func TestOvertakenRelease(t *testing.T) {
 	t.Parallel()
-	r := newLateRig(t)
+	onBoth(t, overtakeRelease)
+}
+
+func overtakeRelease(t *testing.T, r *lateRig) {
+	t.Helper()
 	first := r.acquire(r.store, request("x"))
 	key := r.keyOf("x")
 	silent := r.silenceAt(key)
@@ -283,7 +298,11 @@ func TestRestartDuringRelease(t *testing.T) {
 // lock alone.
 func TestStaleCallsThroughAnotherStore(t *testing.T) {
 	t.Parallel()
-	r := newLateRig(t)
+	onBoth(t, staleCalls)
+}
+
+func staleCalls(t *testing.T, r *lateRig) {
+	t.Helper()
 	first := r.acquire(r.store, request("x"))
 	key := r.keyOf("x")
 	r.release(r.other, first) // a lock may be released through any store
@@ -315,7 +334,11 @@ func TestStaleCallsThroughAnotherStore(t *testing.T) {
 // of the same key breaks nothing.
 func TestBreakOvertaken(t *testing.T) {
 	t.Parallel()
-	r := newLateRig(t)
+	onBoth(t, overtakeBreak)
+}
+
+func overtakeBreak(t *testing.T, r *lateRig) {
+	t.Helper()
 	first := r.acquire(r.other, request("x"))
 	key := r.keyOf("x")
 	var second driver.Grant
@@ -474,5 +497,58 @@ func TestCloseEndsLeaseGrantedUnheard(t *testing.T) {
 	}
 	if left, err := leftovers(t.Context(), raw); err != nil || len(left) > 0 {
 		t.Errorf("after Close: %q, %v", left, err)
+	}
+}
+
+// TestStaleTokenOfTheSameOwner: a renewal with the token of an earlier lock of the same
+// owner changes nothing.
+func TestStaleTokenOfTheSameOwner(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	req := request("x")
+	first := r.acquire(r.store, req)
+	r.release(r.store, first)
+	second := r.acquire(r.store, req)
+	if err := errors.Join(r.store.Renew(t.Context(), []driver.Grant{first})...); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Renew with an earlier token: %v; want ErrNotHeld", err)
+	}
+	r.holds(r.store, second, "after a stale renewal")
+}
+
+// TestAttemptOnRevokedLease: an attempt that finds out that its lease was revoked gets the
+// lock on another lease.
+func TestAttemptOnRevokedLease(t *testing.T) {
+	t.Parallel()
+	onBoth(t, attemptOnRevokedLease)
+}
+
+func attemptOnRevokedLease(t *testing.T, r *lateRig) {
+	t.Helper()
+	revoked := r.proxy.OnRequest(contains("x/"), func(*proxy.Conn) { revokeLeaseOf(t, r.raw, "kept/") })
+	grant := r.acquire(r.store, request("x"))
+	happens(t, revoked)
+	r.holds(r.store, grant, "on another lease")
+}
+
+// TestPlaceIsKeptWhileWatched: a waiter keeps its place for longer than its TTL.
+func TestPlaceIsKeptWhileWatched(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	r.acquire(r.other, request("x"))
+	req := request("x")
+	req.TTL, req.Queue = 2*time.Second, true
+	r.watch(req)
+	if _, err := r.store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire of a held lock: %v", err)
+	}
+	place, err := r.raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
+	if err != nil || len(place.Kvs) != 1 {
+		t.Fatalf("%v, %v", place, err)
+	}
+	start := time.Now()
+	eventually(t, "the lease would have ended", func() bool { return time.Since(start) > 2*req.TTL })
+	now, err := r.raw.Get(t.Context(), string(place.Kvs[0].Key))
+	if err != nil || len(now.Kvs) != 1 || now.Kvs[0].CreateRevision != place.Kvs[0].CreateRevision {
+		t.Errorf("the place is %v, %v; want %v", now, err, place.Kvs[0])
 	}
 }
