@@ -24,6 +24,7 @@
 //   - What else is written in the transaction is protected together with the row.
 //     What is done outside of it, such as a call to another service, is not.
 //   - A row that is deleted forgets its token.
+//   - The table is of an engine with transactions. MyISAM and Aria have none.
 //   - If tokens begin anew, because the lock's store was replaced or has lost its
 //     data, the row refuses everybody until its column is set to 0 by hand.
 package fence
@@ -34,6 +35,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
+	"sync/atomic"
 )
 
 // Row says which rows are guarded.
@@ -46,15 +49,17 @@ type Row struct {
 	// of which no two rows have the same value. That two have is noticed only when
 	// a token moves both.
 	Key string
-	// Column remembers the largest token: an integer of 64 bits. NULL is no
+	// Column remembers the largest token: an integer of 64 bits. A column that
+	// kept another number than was written is an error of Advance. NULL is no
 	// token, like 0. Default "fence".
 	Column string
 }
 
 // Guard guards the rows of one table. It may be used concurrently.
 type Guard struct {
-	advance string // token, key, token
-	look    string // key -> the largest token
+	advance string       // token, key, token
+	look    string       // key -> the largest token
+	kept    atomic.Int32 // the bits of the longest token that the column is known to keep
 }
 
 // New returns the guard of a table. Names consist of letters, digits and
@@ -82,17 +87,18 @@ func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) 
 		return fmt.Errorf("fence: %d is no token of a lock", token)
 	}
 	moved, err := g.move(ctx, tx, key, token)
-	if err != nil || moved {
+	if err != nil {
 		return err
+	}
+	if moved {
+		return g.verify(ctx, tx, key, token)
 	}
 	// Nothing was moved, or the database does not count a row that had the same
 	// token before, as MySQL does not. Whichever it was, the row tells.
-	var seen int64
-	switch err := tx.QueryRowContext(ctx, g.look, key).Scan(&seen); {
-	case errors.Is(err, sql.ErrNoRows):
-		return ErrNoRow
+	seen, err := g.read(ctx, tx, key)
+	switch {
 	case err != nil:
-		return fmt.Errorf("fence: read the token: %w", err)
+		return err
 	case seen > int64(token):
 		return &StaleError{Token: token, Seen: uint64(seen)}
 	case seen == int64(token):
@@ -102,7 +108,41 @@ func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) 
 	if moved, err = g.move(ctx, tx, key, token); err == nil && !moved {
 		err = fmt.Errorf("fence: the row with token %d cannot be moved to %d", seen, token)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return g.verify(ctx, tx, key, token)
+}
+
+// read returns the token of the row.
+func (g *Guard) read(ctx context.Context, tx *sql.Tx, key any) (seen int64, err error) {
+	switch err := tx.QueryRowContext(ctx, g.look, key).Scan(&seen); {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, ErrNoRow
+	case err != nil:
+		return 0, fmt.Errorf("fence: read the token: %w", err)
+	}
+	return seen, nil
+}
+
+// verify reads the token that was written. A column that is no integer of 64 bits may
+// keep another number without an error, and then lets stale tokens pass. It reads again
+// only when tokens have become longer.
+func (g *Guard) verify(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
+	length := int32(bits.Len64(token))
+	known := g.kept.Load()
+	if length <= known {
+		return nil
+	}
+	seen, err := g.read(ctx, tx, key)
+	if err != nil {
+		return err
+	}
+	if seen != int64(token) {
+		return fmt.Errorf("fence: the column kept %d instead of the token %d: it must be an integer of 64 bits", seen, token)
+	}
+	g.kept.CompareAndSwap(known, length) // if another was faster, the next one reads again
+	return nil
 }
 
 // move writes the token unless there is a larger one. It says whether it is

@@ -54,7 +54,8 @@ func openSQLite(t *testing.T) database {
 	return open(t, fence.SQLite, "sqlite", "file:"+path+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)")
 }
 
-func openMariaDB(t *testing.T, address string, foundRows bool) database {
+// openMariaDB opens a database in the server's own mode, unless a mode is given.
+func openMariaDB(t *testing.T, address string, foundRows bool, mode ...string) database {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -65,6 +66,9 @@ func openMariaDB(t *testing.T, address string, foundRows bool) database {
 	config.Passwd, _ = u.User.Password()
 	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
 	config.ClientFoundRows = foundRows
+	for _, m := range mode {
+		config.Params = map[string]string{"sql_mode": "'" + m + "'"}
+	}
 	return open(t, fence.MySQL, "mysql", config.FormatDSN())
 }
 

@@ -170,13 +170,6 @@ func init() {
 		test: "test/etcd TestBrokenAndWritten/Release",
 	})
 	add(mutant{
-		rule: "a renewal needs the token of the lock",
-		file: "etcdlock/renew.go",
-		old:  `if h == nil || !h.held || uint64(h.revision) != g.Token {`,
-		new:  `if h == nil || !h.held {`,
-		test: "test/etcd TestStaleTokenOfTheSameOwner",
-	})
-	add(mutant{
 		rule: "a release needs the token of the lock",
 		file: "etcdlock/release.go",
 		old:  `if token != 0 && held && uint64(revision) != token {`,
@@ -226,6 +219,41 @@ func init() {
 		old:  `c.leases = append(c.leases, l)`,
 		new:  ``,
 		test: "test/etcd TestPlaceIsKeptWhileWatched",
+	})
+	add(mutant{
+		rule: "a row refuses a smaller token",
+		file: "fence/dialect.go",
+		old:  `AND coalesce(%s, 0) <= %s",`,
+		new:  `AND coalesce(%s, 0) >= %s - 1000000",`,
+		test: "test/fence TestGuard/sqlite",
+	})
+	add(mutant{
+		rule: "a column that does not keep the token is an error",
+		file: "fence/fence.go",
+		old:  `if seen != int64(token) {`,
+		new:  `if seen < 0 {`,
+		test: "test/fence TestNarrowColumnIsRefused",
+	})
+	add(mutant{
+		rule: "a longer token is verified again",
+		file: "fence/fence.go",
+		old:  `if length <= known {`,
+		new:  `if known > 0 {`,
+		test: "test/fence TestNarrowColumnIsRefused",
+	})
+	add(mutant{
+		rule: "a row that was inserted in between remembers the token",
+		file: "fence/fence.go",
+		old:  `case seen == int64(token):`,
+		new:  `case seen <= int64(token):`,
+		test: "test/fence TestRowThatComesInBetween",
+	})
+	add(mutant{
+		rule: "a key of several rows is refused",
+		file: "fence/fence.go",
+		old:  `if n > 1 {`,
+		new:  `if n > 2 {`,
+		test: "test/fence TestKeyOfSeveralRowsIsRefused/sqlite",
 	})
 	add(mutant{
 		rule: "a call whose context ends before it asks leaves nothing in memory",
