@@ -222,14 +222,66 @@ func TestNamespaceIsKept(t *testing.T) {
 	}
 }
 
+// goneFault makes a server go, and come back.
+type goneFault struct{ lose, bringBack func(*servers.Server) error }
+
+// serverGone are the ways in which a server goes: it refuses connections, or does not
+// answer.
+var serverGone = map[string]goneFault{
+	"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
+	"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
+}
+
+// begin makes the server go until the end of the test, so that Close reaches it.
+func (f goneFault) begin(t *testing.T, server *servers.Server) {
+	t.Helper()
+	if err := f.lose(server); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.bringBack(server); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWaiterNoticesServerGone: a waiter whose server is gone gives up when it has been
+// unreachable for a TTL.
+func TestWaiterNoticesServerGone(t *testing.T) {
+	t.Parallel()
+	for how, fault := range serverGone {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Run(t, servers.Etcd)
+			observer := newStore(t, server.URL())
+			if _, err := observer.Acquire(t.Context(), request("x")); err != nil {
+				t.Fatal(err)
+			}
+			client := newClient(t, server.URL(), faultTTL)
+			gaveUp := make(chan error, 1)
+			go func() {
+				_, err := client.Lock(t.Context(), "x")
+				gaveUp <- err
+			}()
+			eventually(t, "the waiter has a place", func() bool { return waiters(observer, "x") == 1 })
+			fault.begin(t, server)
+			select {
+			case err := <-gaveUp:
+				if !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v; want ErrUnreachable", err)
+				}
+			case <-time.After(limit):
+				t.Errorf("Lock still waits after %v; the TTL is %v", limit, faultTTL)
+			}
+		})
+	}
+}
+
 // TestServerGone: an attempt of a waiter whose server is gone fails within its context,
 // and never with what the store remembers of the holder.
 func TestServerGone(t *testing.T) {
 	t.Parallel()
-	for how, fault := range map[string]struct{ begin, end func(*servers.Server) error }{
-		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
-		"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
-	} {
+	for how, fault := range serverGone {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			server := servers.Run(t, servers.Etcd)
@@ -253,14 +305,7 @@ func TestServerGone(t *testing.T) {
 			}
 			asked := time.Now()
 			watch(req)
-			if err := fault.begin(server); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { // so that Close reaches the server
-				if err := fault.end(server); err != nil {
-					t.Error(err)
-				}
-			})
+			fault.begin(t, server)
 			// What the server said a moment ago may be repeated.
 			eventually(t, "the last answer is old", func() bool { return time.Since(asked) > 1500*time.Millisecond })
 			for range 3 {
