@@ -187,35 +187,38 @@ func (p patient) Release(ctx context.Context, grant driver.Grant) (err error) {
 
 // TestLateMember runs the kit on a quorum of which one member often answers too late.
 func TestLateMember(t *testing.T) {
-	const timeout = 300 * time.Millisecond
-	servers, members := make([]*memlock.Store, 5), make([]driver.Store, 5)
-	for i := range members {
-		servers[i] = memlock.New()
-		members[i] = servers[i]
-	}
-	late := newTardy(servers[2], func() bool { return rand.N(2) == 0 }, func() time.Duration {
-		if rand.N(4) == 0 {
-			return timeout/2 + rand.N(2*timeout)
-		}
-		return 0
-	})
-	t.Cleanup(func() { _ = late.log.Close() }) // what is left, Run tells
-	members[2] = late
-	drivertest.Run(t, drivertest.Config{
-		Open: func(context.Context) (driver.Store, error) {
-			s, err := quorum.New(members, &quorum.Options{MemberTimeout: timeout})
-			return patient{s}, err
-		},
-		TTL:      1200 * time.Millisecond,
-		Parallel: 8,
-		Leftovers: func(ctx context.Context) (left []string, err error) {
-			for i, server := range servers {
-				for info := range server.List(ctx, "") {
-					left = append(left, fmt.Sprintf("%q at member %d", info.Name, i+1))
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 300 * time.Millisecond
+		servers, members := make([]*memlock.Store, 5), make([]driver.Store, 5)
+		for i := range members {
+			servers[i] = memlock.New()
+			m := newTardy(servers[i], func() bool { return rand.N(2) == 0 }, func() time.Duration {
+				if i == 2 && rand.N(4) == 0 {
+					return timeout/2 + rand.N(2*timeout)
 				}
-			}
-			return left, nil
-		},
+				return 100 * time.Microsecond // a clause that tries for a while goes on in virtual time
+			})
+			defer m.log.Close()
+			members[i] = m
+		}
+		err := drivertest.Check(t.Context(), drivertest.Config{
+			Open: func(context.Context) (driver.Store, error) {
+				s, err := quorum.New(members, &quorum.Options{MemberTimeout: timeout})
+				return patient{s}, err
+			},
+			TTL: 4 * timeout,
+			Leftovers: func(ctx context.Context) (left []string, err error) {
+				for i, server := range servers {
+					for info := range server.List(ctx, "") {
+						left = append(left, fmt.Sprintf("%q at member %d", info.Name, i+1))
+					}
+				}
+				return left, nil
+			},
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	})
 }
 
