@@ -198,3 +198,39 @@ func TestHandOnlyToTheNextOne(t *testing.T) {
 		}
 	})
 }
+
+// leaving is a context that ends in the moment in which the door is left.
+type leaving struct {
+	context.Context
+	leave func()
+}
+
+func (l leaving) Done() <-chan struct{} {
+	l.leave()
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
+func (l leaving) Err() error { return context.Canceled }
+
+// A waiter that is admitted in the moment in which its context ends is inside, and nobody
+// waits for a door that nobody is inside of.
+func TestAdmittedWhenTheContextEnds(t *testing.T) {
+	g := New[int, int]()
+	for range 100 { // which of the two the waiter notices is a matter of luck
+		first, _ := g.TryEnter("a", new(int))
+		who := new(int)
+		d, err := g.Enter(leaving{t.Context(), first.Leave}, "a", who)
+		if err != nil {
+			t.Fatalf("Enter of a waiter that was admitted: %v", err)
+		}
+		if _, inside := g.TryEnter("a", new(int)); inside != who {
+			t.Fatal("the waiter that was admitted is not inside")
+		}
+		d.Leave()
+	}
+	if n := g.Busy(); n != 0 {
+		t.Errorf("%d doors are busy", n)
+	}
+}
