@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -232,12 +231,13 @@ type pool struct {
 	timeout time.Duration
 	busy    chan struct{} // holds one element for each connection in use
 
-	mu     sync.Mutex
-	idle   []*conn // the one that was used last is used next
-	closed bool
+	mu       sync.Mutex
+	idle     []*conn // the one that was used last is used next
+	draining int     // connections that their callers have left
+	settled  bool    // no more of these are wanted
+	closed   bool
 
-	drains   sync.WaitGroup // callers have left these connections
-	draining atomic.Int64   // how many
+	drains sync.WaitGroup // counts draining
 }
 
 const (
@@ -289,16 +289,13 @@ func (p *pool) part(c *conn, leave leave) {
 		return
 	}
 	ended := leave()
-	if !c.left || p.draining.Add(1) > maxDraining {
-		if c.left {
-			p.draining.Add(-1)
-		}
+	if !c.left || !p.mayDrain() {
 		_ = c.net.Close()
 		ended(false)
 		return
 	}
-	p.drains.Go(func() {
-		defer p.draining.Add(-1)
+	go func() {
+		defer p.drained()
 		err := c.drain(p.silence())
 		if err == nil {
 			p.put(c)
@@ -307,7 +304,35 @@ func (p *pool) part(c *conn, leave leave) {
 			p.distrust(c.began)
 		}
 		ended(err == nil)
-	})
+	}()
+}
+
+// mayDrain reports whether one connection more may be read that nobody waits for. If so,
+// drained is called when it has been.
+func (p *pool) mayDrain() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled || p.draining >= maxDraining {
+		return false
+	}
+	p.draining++
+	p.drains.Add(1)
+	return true
+}
+
+func (p *pool) drained() {
+	p.mu.Lock()
+	p.draining--
+	p.mu.Unlock()
+	p.drains.Done()
+}
+
+// settle waits until all connections that their callers have left are drained.
+func (p *pool) settle() {
+	p.mu.Lock()
+	p.settled = true
+	p.mu.Unlock()
+	p.drains.Wait()
 }
 
 // silence is how long a connection that worked before may be silent.

@@ -91,7 +91,7 @@ func (s *Store) Close() error {
 	}
 	s.cancel()
 	s.work.Wait()
-	s.pool.drains.Wait()
+	s.pool.settle()
 	err := s.attempts.Close()
 	s.unname()
 	s.pool.close()
