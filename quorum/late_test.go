@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,13 @@ type tardy struct {
 	log   *attempts.Log
 	loses func() bool          // it never hears of a call whose caller has left
 	delay func() time.Duration // of each call
+	lag   atomic.Pointer[lag]  // nil if nothing is held
+}
+
+// lag holds calls until it is over.
+type lag struct {
+	over chan struct{}
+	held sync.WaitGroup // calls that have not been carried out
 }
 
 func newTardy(server *memlock.Store, loses func() bool, delay func() time.Duration) *tardy {
@@ -39,7 +47,15 @@ func newTardy(server *memlock.Store, loses func() bool, delay func() time.Durati
 // it returns when f has been carried out.
 func (m *tardy) send(ctx context.Context, left func() (ended func(bool)), f func(ctx context.Context)) error {
 	done := make(chan struct{})
+	lag := m.lag.Load()
+	if lag != nil {
+		lag.held.Add(1)
+	}
 	time.AfterFunc(m.delay(), func() {
+		if lag != nil {
+			<-lag.over
+			defer lag.held.Done()
+		}
 		f(context.WithoutCancel(ctx))
 		close(done)
 	})
@@ -189,24 +205,52 @@ func (p patient) Release(ctx context.Context, grant driver.Grant) (err error) {
 func TestLateMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 300 * time.Millisecond
-		servers, members := make([]*memlock.Store, 5), make([]driver.Store, 5)
-		for i := range members {
+		servers := make([]*memlock.Store, 5)
+		for i := range servers {
 			servers[i] = memlock.New()
-			m := newTardy(servers[i], func() bool { return rand.N(2) == 0 }, func() time.Duration {
-				if i == 2 && rand.N(4) == 0 {
-					return timeout/2 + rand.N(2*timeout)
-				}
-				return 100 * time.Microsecond // a clause that tries for a while goes on in virtual time
-			})
-			defer m.log.Close()
-			members[i] = m
 		}
+		connect := func() (all []*tardy) {
+			for i, server := range servers {
+				m := newTardy(server, func() bool { return rand.N(2) == 0 }, func() time.Duration {
+					if i == 2 && rand.N(4) == 0 {
+						return timeout/2 + rand.N(2*timeout)
+					}
+					return 100 * time.Microsecond // a clause that tries for a while goes on in virtual time
+				})
+				t.Cleanup(func() { _ = m.log.Close() })
+				all = append(all, m)
+			}
+			return all
+		}
+		quorumOf := func(all []*tardy) (driver.Store, error) {
+			members := make([]driver.Store, len(all))
+			for i, m := range all {
+				members[i] = m
+			}
+			s, err := quorum.New(members, &quorum.Options{MemberTimeout: timeout})
+			return patient{s}, err
+		}
+		members := connect()
 		err := drivertest.Check(t.Context(), drivertest.Config{
-			Open: func(context.Context) (driver.Store, error) {
-				s, err := quorum.New(members, &quorum.Options{MemberTimeout: timeout})
-				return patient{s}, err
+			Open: func(context.Context) (driver.Store, error) { return quorumOf(members) },
+			TTL:  4 * timeout,
+			Delayed: func(context.Context) (driver.Store, func() func(), error) {
+				slow := connect() // which no other clause has
+				s, err := quorumOf(slow)
+				return s, func() func() {
+					lag := &lag{over: make(chan struct{})}
+					for _, m := range slow {
+						m.lag.Store(lag)
+					}
+					return func() {
+						for _, m := range slow {
+							m.lag.Store(nil)
+						}
+						close(lag.over)
+						lag.held.Wait()
+					}
+				}, err
 			},
-			TTL: 4 * timeout,
 			Leftovers: func(ctx context.Context) (left []string, err error) {
 				for i, server := range servers {
 					for info := range server.List(ctx, "") {

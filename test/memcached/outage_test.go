@@ -154,3 +154,26 @@ func TestYoungServerGone(t *testing.T) {
 		t.Errorf("Acquire when nothing reaches the server: %v; want no answer", err)
 	}
 }
+
+// TestWaiterLearnsThatTheServerIsGone: Lock returns ErrUnreachable when the server has been
+// gone for a TTL.
+func TestWaiterLearnsThatTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	server := servers.Run(t, servers.Memcached)
+	holder, client := openNow(t, server.Addr()), clientNow(t, server.Addr(), true)
+	take(t, holder, "a")
+	waits := make(chan error, 1)
+	go func() {
+		_, err := client.Lock(bounded(t), "a", dlock.WithTTL(ttl))
+		waits <- err
+	}()
+	gets := stat(t, server.Addr(), "cmd_get")
+	eventually(t, "the waiter waits", func() bool { return stat(t, server.Addr(), "cmd_get") > gets+3 })
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := happens(t, waits, "the end of the wait"); !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("Lock when the server is gone: %v; want ErrUnreachable", err)
+	}
+}
