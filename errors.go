@@ -17,10 +17,10 @@ var (
 	ErrNotHeld = driver.ErrNotHeld
 	// ErrLost is the cause with which a lease's context ends when the lock is
 	// not, or not certainly, ours any more.
-	ErrLost = errors.New("dlock: lock lost")
+	ErrLost = errors.New("lock lost")
 	// ErrReleased is the cause with which a lease's context ends when it is
 	// unlocked.
-	ErrReleased = errors.New("dlock: lock released")
+	ErrReleased = errors.New("lock released")
 	// ErrUnreachable: the store did not answer.
 	ErrUnreachable = driver.ErrUnreachable
 	// ErrBadName: a name is 1 to 255 bytes of UTF-8 without control characters.

@@ -42,7 +42,7 @@ func ExampleClient_TryLock() {
 	fmt.Println(lease.Unlock(ctx))
 	// Output:
 	// true
-	// dlock: "nightly-report" is held by billing (pid 4711) on web-1: "started by cron"
+	// "nightly-report" is held by billing (pid 4711) on web-1: "started by cron"
 	// <nil>
 }
 
@@ -77,7 +77,7 @@ func ExampleLease_Context() {
 	// Output:
 	// true
 	// <nil>
-	// dlock: lock released
+	// lock released
 }
 
 // All or none, whatever the order in which others name them.

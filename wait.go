@@ -54,7 +54,7 @@ const (
 )
 
 // errWaitLimit is the cause with which WithWait ends a wait.
-var errWaitLimit = errors.New("dlock: wait limit reached")
+var errWaitLimit = errors.New("wait limit reached")
 
 // begin makes the caller a waiter. It fails for those who do not want to wait.
 func (w *wait) begin() error {

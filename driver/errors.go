@@ -10,20 +10,20 @@ import (
 // them under the same names.
 var (
 	// ErrHeld: somebody else has the lock. Always a [*HeldError].
-	ErrHeld = errors.New("dlock: lock is held")
+	ErrHeld = errors.New("lock is held")
 	// ErrNotHeld: the lock does not belong to the one who wants to renew,
 	// release or break it.
-	ErrNotHeld = errors.New("dlock: lock is not held")
+	ErrNotHeld = errors.New("lock is not held")
 	// ErrUnreachable: the store did not answer, so the outcome is unknown.
-	ErrUnreachable = errors.New("dlock: store unreachable")
+	ErrUnreachable = errors.New("store unreachable")
 	// ErrBadName: the name breaks the rules of CheckName.
-	ErrBadName = errors.New("dlock: bad lock name")
+	ErrBadName = errors.New("bad lock name")
 	// ErrBadTTL: the TTL is outside what the store can do.
-	ErrBadTTL = errors.New("dlock: bad TTL")
+	ErrBadTTL = errors.New("bad TTL")
 	// ErrUnsupported: this store cannot do that.
-	ErrUnsupported = errors.New("dlock: not supported by this store")
+	ErrUnsupported = errors.New("not supported by this store")
 	// ErrClosed: the client or the store was closed.
-	ErrClosed = errors.New("dlock: closed")
+	ErrClosed = errors.New("closed")
 )
 
 // HeldError says who has the lock. It is [ErrHeld] to errors.Is.
@@ -40,7 +40,7 @@ func (e *HeldError) Error() string {
 	if e.Holder != (Holder{}) {
 		by = " by " + e.Holder.String()
 	}
-	return fmt.Sprintf("dlock: %q is held%s", e.Name, by)
+	return fmt.Sprintf("%q is held%s", e.Name, by)
 }
 
 // Is makes errors.Is(err, ErrHeld) true.

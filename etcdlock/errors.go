@@ -69,7 +69,7 @@ func explainError(err error) error {
 		case answer.passes:
 			return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, answer.meaning, err)
 		default:
-			return fmt.Errorf("etcdlock: %s: %w", answer.meaning, err)
+			return fmt.Errorf("%s: %w", answer.meaning, err)
 		}
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)

@@ -81,16 +81,16 @@ const idleWorkers = 64
 // does.
 func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	if client == nil {
-		return nil, errors.New("etcdlock: no client")
+		return nil, errors.New("no client")
 	}
 	if len(client.Endpoints()) == 0 {
-		return nil, errors.New("etcdlock: the client has no endpoints")
+		return nil, errors.New("the client has no endpoints")
 	}
 	if opts == nil {
 		opts = &Options{}
 	}
 	if strings.ContainsRune(opts.Prefix, 0) {
-		return nil, errors.New("etcdlock: the prefix contains a NUL")
+		return nil, errors.New("the prefix contains a NUL")
 	}
 	s := &Store{
 		client:    client,

@@ -45,5 +45,5 @@ func ExampleOpen() {
 	_, err = etcdlock.Open(ctx, "etcd://app:secret@10.0.0.1:2379?tls=perhaps")
 	fmt.Println(err)
 	// Output:
-	// etcdlock: bad URL: tls is "perhaps", not true or false
+	// bad URL: tls is "perhaps", not true or false
 }

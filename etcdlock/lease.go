@@ -44,7 +44,7 @@ type lease struct {
 }
 
 // errLeaseGone says that the lease has ended.
-var errLeaseGone = errors.New("etcdlock: the lease has ended")
+var errLeaseGone = errors.New("the lease has ended")
 
 // room is by how much a lock may be granted for less than the lease lasts. It is
 // how old the last renewal of a lease may be that needs none.

@@ -92,7 +92,7 @@ func dial(ctx context.Context, config clientv3.Config) (*clientv3.Client, error)
 type address struct{ *storeurl.URL }
 
 // ErrURL says that a URL cannot be read. The error contains no password.
-var ErrURL = errors.New("etcdlock: bad URL")
+var ErrURL = errors.New("bad URL")
 
 func parseAddress(raw string) (*address, error) {
 	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "etcd", Port: "2379"})

@@ -52,10 +52,10 @@ func New(addr string, opts *Options) (*Store, error) {
 		opts = &Options{}
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return nil, fmt.Errorf("memcachelock: %q is not host:port", addr)
+		return nil, fmt.Errorf("%q is not host:port", addr)
 	}
 	if opts.Timeout < 0 {
-		return nil, fmt.Errorf("memcachelock: Timeout (%v) cannot be negative", opts.Timeout)
+		return nil, fmt.Errorf("option Timeout (%v) cannot be negative", opts.Timeout)
 	}
 	s := &Store{pool: pool{addr: addr, timeout: opts.Timeout, busy: make(chan struct{}, maxConns)}, delay: opts.RestartDelay}
 	if s.pool.timeout == 0 {
@@ -136,7 +136,7 @@ func (s *Store) run(ctx context.Context, leave leave, fn func(*conn) error) erro
 		return err
 	}
 	if cause := deadline.Passed(ctx); cause != nil {
-		return fmt.Errorf("memcachelock: %w", cause)
+		return cause
 	}
 	return err
 }

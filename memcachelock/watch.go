@@ -2,7 +2,6 @@ package memcachelock
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -34,7 +33,7 @@ func (ws *watches) init() { ws.byName = make(map[string]map[*watch]bool) }
 // goroutine looks for all who wait, some times a second.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("memcachelock: %w", context.Cause(ctx))
+		return nil, context.Cause(ctx)
 	}
 	w := &watch{wake}
 	ws := &s.watches

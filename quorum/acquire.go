@@ -20,7 +20,7 @@ const (
 )
 
 var (
-	errBusy       = errors.New("quorum: another attempt of this owner is under way")
+	errBusy       = errors.New("another attempt of this owner is under way")
 	errUnanswered = fmt.Errorf("%w: it did not answer in time", driver.ErrUnreachable)
 	errTooLate    = fmt.Errorf("%w: quorum: the answers took longer than the lock lasts", driver.ErrUnreachable)
 )
@@ -300,7 +300,7 @@ func (s *Store) grant(c *claim, b *ballot, start time.Time) error {
 }
 
 // errReleased is for whoever asks and releases at the same time.
-var errReleased = errors.New("quorum: it was released while it was acquired")
+var errReleased = errors.New("it was released while it was acquired")
 
 // undo gives back what a vote that failed got, or may have got, which makes it
 // unsure. It waits where something was certainly got, so that it is not in the way

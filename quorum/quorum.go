@@ -114,21 +114,21 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 func check(members []driver.Store, opts *Options) error {
 	switch n := len(members); {
 	case n < 3:
-		return fmt.Errorf("quorum: %d members tolerate no failure: use a store by itself, or three", n)
+		return fmt.Errorf("%d members tolerate no failure: use a store by itself, or three", n)
 	case n%2 == 0:
-		return fmt.Errorf("quorum: %d members tolerate no more failures than %d members do, and split their votes more often: leave one out, or add one", n, n-1)
+		return fmt.Errorf("%d members tolerate no more failures than %d members do, and split their votes more often: leave one out, or add one", n, n-1)
 	case n > maxMembers:
-		return fmt.Errorf("quorum: %d members are more than %d", n, maxMembers)
+		return fmt.Errorf("%d members are more than %d", n, maxMembers)
 	case opts.Names != nil && len(opts.Names) != n:
-		return fmt.Errorf("quorum: %d names for %d members", len(opts.Names), n)
+		return fmt.Errorf("%d names for %d members", len(opts.Names), n)
 	}
 	for i, m := range members {
 		if m == nil {
-			return fmt.Errorf("quorum: member %d is nil", i+1)
+			return fmt.Errorf("member %d is nil", i+1)
 		}
 		for j, other := range members[:i] {
 			if reflect.TypeOf(m).Comparable() && m == other {
-				return fmt.Errorf("quorum: members %d and %d are the same store, whose vote would count twice", j+1, i+1)
+				return fmt.Errorf("members %d and %d are the same store, whose vote would count twice", j+1, i+1)
 			}
 		}
 	}
@@ -231,6 +231,6 @@ func (s *Store) unreachable(answered int, errs []error) error {
 	if len(why) == 0 {
 		why = append(why, errTooFew)
 	}
-	return fmt.Errorf("quorum: %d of %d members are needed and %d answered: %w",
+	return fmt.Errorf("%d of %d members are needed and %d answered: %w",
 		s.rules.majority, len(s.members), answered, errors.Join(why...))
 }

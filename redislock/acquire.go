@@ -18,7 +18,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	if req.Floor > maxToken {
-		return driver.Grant{}, fmt.Errorf("redislock: a token of %d or more cannot be counted", req.Floor)
+		return driver.Grant{}, fmt.Errorf("a token of %d or more cannot be counted", req.Floor)
 	}
 	key, holder := s.keyOf(req.Name), s.holders.encode(req.Holder)
 	var token uint64
@@ -187,7 +187,7 @@ func (s *Store) notGranted(ctx context.Context, req *driver.Request, err error) 
 }
 
 // errReply: the server, or something in between, answered what no script returns.
-var errReply = errors.New("redislock: unexpected reply")
+var errReply = errors.New("unexpected reply")
 
 func parseToken(text string) (uint64, error) {
 	token, err := strconv.ParseUint(text, 10, 64)

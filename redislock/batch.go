@@ -32,7 +32,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		args = append(args, millis(req.TTL), req.Owner.Hex(), s.holders.encode(req.Holder).text)
 		floor = max(floor, req.Floor)
 		if req.Floor > maxToken {
-			return nil, fmt.Errorf("redislock: a token of %d or more cannot be counted", req.Floor)
+			return nil, fmt.Errorf("a token of %d or more cannot be counted", req.Floor)
 		}
 	}
 	args[0], args[1] = floor, 0

@@ -57,11 +57,11 @@ func explain(err error) error {
 	}
 	for _, reply := range lasting {
 		if says(text, reply.code) {
-			return fmt.Errorf("redislock: %s: %w", reply.meaning, err)
+			return fmt.Errorf("%s: %w", reply.meaning, err)
 		}
 	}
 	if _, answered := errors.AsType[redis.Error](err); answered {
-		return fmt.Errorf("redislock: %w", err)
+		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }

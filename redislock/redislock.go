@@ -58,7 +58,7 @@ const DefaultReplicaTimeout = time.Second
 
 // ErrNotReplicated says that fewer replicas than Options.Replicas acknowledged the
 // lock in time. It was given back.
-var ErrNotReplicated = errors.New("redislock: not acknowledged by enough replicas")
+var ErrNotReplicated = errors.New("not acknowledged by enough replicas")
 
 // Store keeps locks in Redis. Create one with [New].
 type Store struct {
@@ -93,13 +93,13 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	_, cluster := client.(clusterClient)
 	switch {
 	case client == nil:
-		return nil, errors.New("redislock: no client")
+		return nil, errors.New("no client")
 	case isRing(client):
 		return nil, fmt.Errorf("%w: redislock: a Ring moves keys to another server when one is down, and two could hold a lock", driver.ErrUnsupported)
 	case opts.Protocol != Redisson && opts.Protocol != Plain:
 		return nil, fmt.Errorf("%w: redislock: %v", driver.ErrUnsupported, opts.Protocol)
 	case opts.Replicas < 0 || opts.ReplicaTimeout < 0:
-		return nil, fmt.Errorf("redislock: Replicas (%d) and ReplicaTimeout (%v) cannot be negative", opts.Replicas, opts.ReplicaTimeout)
+		return nil, fmt.Errorf("options Replicas (%d) and ReplicaTimeout (%v) cannot be negative", opts.Replicas, opts.ReplicaTimeout)
 	}
 	s := &Store{
 		client:   client,
@@ -114,7 +114,7 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	if s.replicas > 0 {
 		timeout := cmp.Or(opts.ReplicaTimeout, DefaultReplicaTimeout)
 		if limit := s.route.all.readTimeout; limit > 0 && timeout >= limit {
-			return nil, fmt.Errorf("redislock: ReplicaTimeout (%v) has to be shorter than the client's ReadTimeout (%v)", timeout, limit)
+			return nil, fmt.Errorf("option ReplicaTimeout (%v) has to be shorter than the client's ReadTimeout (%v)", timeout, limit)
 		}
 		s.acked = newRoute(client, s.replicas, timeout)
 	}

@@ -54,7 +54,7 @@ func Open(rawURL string) (*Store, error) {
 // address is a URL of a store.
 type address struct{ *storeurl.URL }
 
-var errURL = errors.New("redislock: bad URL")
+var errURL = errors.New("bad URL")
 
 func parseAddress(raw string) (*address, error) {
 	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "redis", Port: "6379"}, storeurl.Scheme{Name: "rediss", Port: "6379"},

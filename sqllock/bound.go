@@ -76,7 +76,7 @@ const (
 // The store respects the limits of db's pool and never closes db.
 func NewBound(ctx context.Context, db *sql.DB, opts *Options) (*BoundStore, error) {
 	if opts == nil || opts.Dialect == nil {
-		return nil, errors.New("sqllock: Options.Dialect is not set")
+		return nil, errors.New("option Dialect is not set")
 	}
 	if !opts.Scheme.bound() {
 		return nil, fmt.Errorf("%w: NewBound is for the schemes forupdate and session; use New for %v", driver.ErrUnsupported, opts.Scheme)
@@ -203,7 +203,7 @@ func (s *BoundStore) finish(l *link) {
 // worth making.
 func (s *BoundStore) begin(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("sqllock: %s: %w", op, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +232,7 @@ func (s *BoundStore) fail(ctx context.Context, op string, err error) error {
 	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnsupported):
 		return err
 	case ctx.Err() != nil && !errors.Is(err, errPoolInUse):
-		return fmt.Errorf("sqllock: %s: %w", op, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 	}
 	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, op, err)
 }

@@ -142,12 +142,12 @@ func newTables(prefix string) (tables, error) {
 		prefix = DefaultTablePrefix
 	}
 	if len(prefix) > maxPrefix {
-		return tables{}, fmt.Errorf("sqllock: table prefix %q has more than %d characters", prefix, maxPrefix)
+		return tables{}, fmt.Errorf("table prefix %q has more than %d characters", prefix, maxPrefix)
 	}
 	for i, c := range []byte(prefix) {
 		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
 		if !letter && (i == 0 || c < '0' || c > '9') {
-			return tables{}, fmt.Errorf("sqllock: table prefix %q: letters, digits and _ are allowed, and no digit at the start", prefix)
+			return tables{}, fmt.Errorf("table prefix %q: letters, digits and _ are allowed, and no digit at the start", prefix)
 		}
 	}
 	// Tables are the same whether their names are written large or small, and so is the channel.

@@ -95,9 +95,9 @@ func (s *Store) fail(ctx context.Context, op string, err error) error {
 	case s.closed.Load():
 		return driver.ErrClosed
 	case ctx.Err() != nil:
-		return fmt.Errorf("sqllock: %s: %w", op, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 	case errors.Is(err, errReadOnly), errors.Is(err, driver.ErrUnsupported):
-		return fmt.Errorf("sqllock: %s: %w", op, err)
+		return fmt.Errorf("%s: %w", op, err)
 	}
 	if explain := s.dialect.classify(err).explain; explain != "" {
 		return fmt.Errorf("%w: %s: %s: %w", driver.ErrUnreachable, op, explain, err)

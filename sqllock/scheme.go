@@ -36,7 +36,7 @@ func ParseScheme(name string) (Scheme, error) {
 			return Scheme(s), nil
 		}
 	}
-	return 0, fmt.Errorf("sqllock: %q is no scheme: there are row, version, forupdate and session", name)
+	return 0, fmt.Errorf("%q is no scheme: there are row, version, forupdate and session", name)
 }
 
 // bound says that locks live as long as a connection.

@@ -97,14 +97,14 @@ type Store struct {
 // connection. It never closes db: that stays with the caller, after Close.
 func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	if opts == nil || opts.Dialect == nil {
-		return nil, errors.New("sqllock: Options.Dialect is not set")
+		return nil, errors.New("option Dialect is not set")
 	}
 	tables, err := newTables(opts.TablePrefix)
 	if err != nil {
 		return nil, err
 	}
 	if opts.Scheme.bound() {
-		return nil, fmt.Errorf("sqllock: scheme %s lives as long as a connection: NewBound opens it", opts.Scheme)
+		return nil, fmt.Errorf("scheme %s lives as long as a connection: NewBound opens it", opts.Scheme)
 	}
 	profile := opts.Dialect.profile()
 	s := &Store{
@@ -262,7 +262,7 @@ func (s *Store) closeStatements() error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("sqllock: close: %w", err)
+		return fmt.Errorf("close: %w", err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // otherwise now and then; see pacer. PostgreSQL also tells which name is free.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("sqllock: watch: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("watch: %w", context.Cause(ctx))
 	}
 	w := &watch{name: req.Name, owner: req.Owner.Hex(), fair: req.Fair, wake: wake, since: time.Now()}
 	if !s.watchers.add(w, func() { s.work.Go(s.poll) }) {

@@ -15,7 +15,7 @@ import (
 
 // errVanished says that a node is not there, though its session lives: somebody has
 // removed it.
-var errVanished = errors.New("zklock: the node was removed")
+var errVanished = errors.New("the node was removed")
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -213,7 +213,7 @@ func (s *Store) createIn(parent string, data []byte, version int32, nodes []*zk.
 	}
 	last := len(requests) - 1
 	if len(answers) != len(requests) || answers[last].Stat == nil {
-		return "", nil, fmt.Errorf("zklock: %d answers to %d requests", len(answers), len(requests))
+		return "", nil, fmt.Errorf("%d answers to %d requests", len(answers), len(requests))
 	}
 	return answers[0].String, answers[last].Stat, nil
 }

@@ -11,9 +11,9 @@ import (
 
 // ErrNumbersUsedUp says that a lock's container has given out all its numbers. It is
 // over when everybody who has or waits for the lock has gone.
-var ErrNumbersUsedUp = errors.New("zklock: the sequence numbers of the lock are used up, and begin again when nobody has it or waits for it")
+var ErrNumbersUsedUp = errors.New("the sequence numbers of the lock are used up, and begin again when nobody has it or waits for it")
 
-var errNoRoot = errors.New("zklock: the root does not exist in ZooKeeper")
+var errNoRoot = errors.New("the root does not exist in ZooKeeper")
 
 // lasting are the answers that trying again does not change, and what they mean.
 var lasting = []struct {
@@ -41,7 +41,7 @@ func explain(what string, err error) error {
 	}
 	for _, answer := range lasting {
 		if errors.Is(err, answer.err) {
-			return fmt.Errorf("zklock: %s: %s: %w", what, answer.meaning, err)
+			return fmt.Errorf("%s: %s: %w", what, answer.meaning, err)
 		}
 	}
 	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, what, err)

@@ -29,7 +29,7 @@ func Open(rawURL string) (*Store, error) {
 	return New(servers, opts)
 }
 
-var errURL = errors.New("zklock: bad URL")
+var errURL = errors.New("bad URL")
 
 func parseURL(raw string) (servers []string, opts *Options, err error) {
 	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "zookeeper", Port: strconv.Itoa(zk.DefaultPort)})

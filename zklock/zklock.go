@@ -102,13 +102,13 @@ func New(servers []string, opts *Options) (*Store, error) {
 	root := "/" + strings.Trim(o.Root, "/")
 	switch {
 	case len(servers) == 0:
-		return nil, errors.New("zklock: no servers")
+		return nil, errors.New("no servers")
 	case o.Order != Fair && o.Order != Unfair:
 		return nil, fmt.Errorf("%w: zklock: order %d", driver.ErrUnsupported, int(o.Order))
 	case o.Timeout < time.Millisecond || o.Timeout > maxTimeout:
-		return nil, fmt.Errorf("zklock: a session's timeout of %v is not between a millisecond and %v", o.Timeout, maxTimeout)
+		return nil, fmt.Errorf("a session's timeout of %v is not between a millisecond and %v", o.Timeout, maxTimeout)
 	case !isPath(root):
-		return nil, fmt.Errorf("zklock: the root %q is no path that ZooKeeper takes", root)
+		return nil, fmt.Errorf("the root %q is no path that ZooKeeper takes", root)
 	}
 	s := &Store{
 		root:    strings.TrimSuffix(root, "/"),
@@ -122,7 +122,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.session.init(&o, s.ctx.Done())
 	if err := s.connect(servers, o.TLS, s.handle); err != nil {
-		return nil, fmt.Errorf("zklock: %w", err)
+		return nil, err
 	}
 	return s, nil
 }

@@ -17,7 +17,7 @@ type renewal struct {
 	done   chan struct{} // closed when the outcome is known
 }
 
-var errMiscounted = errors.New("dlock: the store did not answer for every lease")
+var errMiscounted = errors.New("the store did not answer for every lease")
 
 // send starts a sender if there is something to send: those that run are busy,
 // for an idle one ends. w.mu is held.

@@ -24,14 +24,6 @@ func TestConformance(t *testing.T) {
 		Delayed:   proxy.Delayed(t, server.Addr(), func(_ context.Context, addr string) (driver.Store, error) { return open(addr) }),
 		Worker:    again(server.Addr()),
 		Leftovers: func(ctx context.Context) ([]string, error) { return keys(ctx, server.Addr()) },
-		Delayed: func(context.Context) (driver.Store, func() func(), error) {
-			p := proxy.Run(t, server.Addr())
-			store, err := open(p.Addr())
-			return store, func() func() {
-				deliver := p.Lag()
-				return func() { deliver(limit) }
-			}, err
-		},
 	})
 }
 
