@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // Leases are the leases of one [Client.LockAll]. They are safe for concurrent use.
@@ -33,6 +34,16 @@ func (l *Leases) Token(name string) uint64 {
 		}
 	}
 	return 0
+}
+
+// Remaining returns the time after which the context is done if no renewal succeeds any
+// more, as [Lease.Remaining] does for one lock: that of the lock which ends first.
+func (l *Leases) Remaining() time.Duration {
+	least := l.leases[0].Remaining()
+	for _, lease := range l.leases[1:] {
+		least = min(least, lease.Remaining())
+	}
+	return least
 }
 
 // Unlock gives all locks back, as [Lease.Unlock] does each.

@@ -41,6 +41,7 @@ The exit status is 1 if the lock is not held with that token.`,
 		},
 	}
 	cmd.Flags().Uint64Var(&token, "token", 0, "the token `N` of the holder to take the lock from")
+	_ = cmd.RegisterFlagCompletionFunc("token", a.completeToken) // fails for flags that do not exist
 	return cmd
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -29,4 +31,25 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([
 		return nil
 	})
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeToken offers the token with which the NAME on the command line is held, or
+// every token if there is no NAME yet.
+func (a *app) completeToken(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	var tokens []string
+	_ = a.withClient(ctx, func(client *dlock.Client, _ *openStore) error {
+		for info, err := range client.Locks(ctx, strings.Join(args, "")) {
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 || info.Name == args[0] {
+				tokens = append(tokens, cobra.CompletionWithDesc(strconv.FormatUint(info.Token, 10),
+					harmless(info.Name)+" held by "+harmlessHolder(info.Holder)))
+			}
+		}
+		return nil
+	})
+	return tokens, cobra.ShellCompDirectiveNoFileComp
 }

@@ -55,7 +55,7 @@ func demoProcess(args []string, stdin io.Reader, stdout io.Writer) int {
 	parent := child.Attach(stdin, stdout)
 	if err := demoProcesses[args[0]](parent); err != nil && !errors.Is(err, child.ErrDismissed) {
 		err = classify(err)
-		parent.Fail(explain(err), exitStatus(err))
+		parent.Fail(err.Error(), exitStatus(err))
 		return exitStatus(err)
 	}
 	return exitOK
@@ -79,7 +79,7 @@ func (a *app) stage(ctx context.Context, play func(ctx context.Context, folder s
 	go func() {
 		select {
 		case s := <-arrived:
-			interrupt(interruptedError{signalNumber(s)})
+			interrupt(interruptedError{number: signalNumber(s)})
 			signal.Stop(arrived) // a second one ends dlock even if a server hangs
 		case <-ctx.Done():
 		}

@@ -173,7 +173,7 @@ func (a *app) withStock(ctx context.Context, order *shopOrder, use func(stock *o
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openLimit)
 		defer cancel()
 		if err := stock.Drop(ctx); err != nil {
-			a.say("remove the table by hand: %s", explain(err))
+			a.say("remove the table by hand: %v", err)
 		}
 	}()
 	return use(stock, database)

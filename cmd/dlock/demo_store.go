@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -21,10 +20,11 @@ type demoStore struct {
 // chooseDemoStore returns the store of this command line, and its name for people. It
 // is tried with a lock before anything else is started.
 func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (chosen demoStore, display string, err error) {
-	if chosen.URL = a.storeURL; chosen.URL == "" {
-		chosen.URL = os.Getenv(storeVariable)
+	choice, err := a.chooseStore()
+	if err != nil {
+		return demoStore{}, "", err
 	}
-	if chosen.URL == "" && !a.storeGiven() {
+	if chosen.URL = choice.url; chosen.URL == "" {
 		return demoStore{File: filepath.Join(folder, "locks.db")}, "an SQLite file", nil
 	}
 	err = a.withClient(ctx, func(client *dlock.Client, store *openStore) error {

@@ -58,7 +58,7 @@ func TestCommandInheritsNoDescriptorOfDlock(t *testing.T) {
 	const say = "echo descriptors $(" + list + ")."
 	plain := b.onScreen("sh", "-c", say)
 	plain.expect(0)
-	s := b.onScreen(dlockBinary, "exec", "job", "--", "sh", "-c", say)
+	s := b.onScreen(dlockBinary, "exec", "-q", "job", "--", "sh", "-c", say)
 	s.expect(0)
 	eventually(t, "both screens show the same", func() bool {
 		return strings.Contains(s.seen.String(), ".") && s.seen.String() == plain.seen.String()

@@ -1,14 +1,16 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// execFlags are the flags of exec.
-type execFlags struct {
+// holdFlags are the flags of exec, and except for grace those of hold.
+type holdFlags struct {
 	noWait   bool
 	wait     time.Duration
 	limited  bool // wait was given
@@ -17,10 +19,28 @@ type execFlags struct {
 	conflict int
 	grace    time.Duration
 	minHold  time.Duration
+	maxHold  time.Duration // zero: no limit
 	note     string
 	quiet    bool
 	verbose  bool
 }
+
+// add declares the flags that exec and hold share.
+func (f *holdFlags) add(to *pflag.FlagSet) {
+	to.BoolVarP(&f.noWait, "no-wait", "n", false, "give up at once if somebody else has the lock")
+	addDuration(to, &f.wait, "wait", "w", 0, "give up after `DUR`; without it and -n it waits")
+	addDuration(to, &f.ttl, "ttl", "", dlock.DefaultTTL, "`DUR` after which the lock frees itself when dlock is gone")
+	to.BoolVar(&f.fair, "fair", false, "strict first come, first served across machines")
+	to.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit status `N` when the lock is not acquired")
+	addDuration(to, &f.minHold, "min-hold", "", 0, "keep the lock at least for `DUR`")
+	addDuration(to, &f.maxHold, "max-hold", "", 0, "end after the lock was held for `DUR`, with status 76")
+	to.StringVar(&f.note, "note", "", "`TEXT` that others see with the lock, at most 1,000 bytes: no secrets")
+	to.BoolVarP(&f.quiet, "quiet", "q", false, "do not say that the lock is waited for or was not acquired")
+	to.BoolVarP(&f.verbose, "verbose", "v", false, "say which store it is, and when the lock is waited for, acquired and released")
+}
+
+// maxNote is how long a note may be. Everybody who is refused the lock gets it.
+const maxNote = 1000
 
 const execHelp = `Run COMMAND while holding the lock NAME, and exit with its status.
 
@@ -36,8 +56,13 @@ The command
   only when it asks for the terminal).
   It sees DLOCK_NAME and DLOCK_TOKEN. The token rises with every holder: a resource
   that refuses tokens smaller than the largest it has seen is safe even from a
-  holder that is paused for too long. DLOCK_HELD is how a nested "dlock exec" of
-  the same NAME notices that it would wait for itself; it gives up at once.
+  holder that is paused for too long. With -a both are lists, one entry a line, in
+  the order of the command line. DLOCK_HELD is how a nested "dlock exec" of the same
+  NAME notices that it would wait for itself; it gives up at once.
+  A dlock inside of it uses the same store: --store is handed on as DLOCK_STORE, and
+  --store-file as DLOCK_STORE_FILE. A URL with a password is not handed on, because
+  environments are inherited and logged; a dlock inside then says so and fails. Use
+  --store-file.
 
 The lock
   is renewed every third of the TTL while COMMAND runs, and released when COMMAND
@@ -57,15 +82,22 @@ stops the command and dlock, and with it the renewal: continued within a third o
 the TTL both go on; later the lock may be lost, and the command is ended then. A
 command that is stopped in another way (kill -STOP) keeps its lock.
 
+Durations are numbers of seconds, or have a unit: 30, 0.5, 500ms, 5m, 1h30m.
+
+--max-hold ends the command as a loss does, TERM first and KILL after the grace, when
+the lock was held for so long, and the status is 76.
 --min-hold counts from the acquisition and delays the exit. INT, TERM, HUP or QUIT
 ends the holding early; the status stays that of COMMAND.
 
-While it waits dlock says once who holds the lock, if stderr is a terminal.`
+While it waits dlock says once who holds the lock: soon if stderr is a terminal or with
+-v, otherwise after five seconds. At a terminal it also says which store it uses. -q
+keeps it quiet.`
 
 func (a *app) execCommand() *cobra.Command {
-	var flags execFlags
+	var flags holdFlags
+	var names []string
 	cmd := &cobra.Command{
-		Use:   "exec [flags] NAME -- COMMAND [ARG...]",
+		Use:   "exec [flags] NAME|-a NAME -a NAME... -- COMMAND [ARG...]",
 		Short: "Run a command while holding a lock",
 		Long:  execHelp + "\n\n" + exitStatusHelp,
 		Example: `  dlock exec nightly -- ./backup.sh
@@ -73,10 +105,12 @@ func (a *app) execCommand() *cobra.Command {
   dlock exec -n -q -E 0 nightly -- ./backup.sh   # for cron: skip without a word
   dlock exec -w 5m --fair deploy -- make deploy  # wait in line for five minutes
   dlock exec --min-hold 1m hourly -- ./report    # clocks may differ by a minute
+  dlock exec -a orders -a stock -- ./book        # both or none
+  dlock exec --max-hold 10m report -- ./report   # ends it after ten minutes
   dlock exec build -- sh -c 'make && make install'`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
+			if len(args) > 0 || len(names) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
 			return a.completeNames(cmd, args, prefix)
@@ -86,31 +120,24 @@ func (a *app) execCommand() *cobra.Command {
 			if err := flags.check(); err != nil {
 				return err
 			}
-			name, command, err := splitExecArgs(args)
+			names, command, err := splitExecArgs(names, args)
 			if err != nil {
 				return err
 			}
-			e := &execution{app: a, flags: flags, name: name, command: command}
+			e := &execution{acquisition{app: a, flags: flags, names: names}, command}
 			return e.run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.BoolVarP(&flags.noWait, "no-wait", "n", false, "give up at once if somebody else has the lock")
-	f.DurationVarP(&flags.wait, "wait", "w", 0, "give up after `DUR`; without it and -n it waits")
-	f.DurationVar(&flags.ttl, "ttl", dlock.DefaultTTL, "`DUR` after which the lock frees itself when dlock is gone")
-	f.BoolVar(&flags.fair, "fair", false, "strict first come, first served across machines")
-	f.IntVarP(&flags.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit status `N` when the lock is not acquired")
-	f.DurationVar(&flags.grace, "grace", 5*time.Second, "`DUR` from TERM to KILL when the lock is lost, always inside the lease")
-	f.DurationVar(&flags.minHold, "min-hold", 0, "keep the lock at least for `DUR`")
-	f.StringVar(&flags.note, "note", "", "`TEXT` that others see with the lock: no secrets")
-	f.BoolVarP(&flags.quiet, "quiet", "q", false, "do not say that the lock is waited for or was not acquired")
-	f.BoolVarP(&flags.verbose, "verbose", "v", false, "say when the lock is waited for, acquired and released")
+	flags.add(f)
+	addDuration(f, &flags.grace, "grace", "", 5*time.Second, "`DUR` from TERM to KILL when the lock is lost, always inside the lease")
+	f.StringArrayVarP(&names, "name", "a", nil, "`NAME` of one of several locks, all or none: -a NAME -a NAME -- COMMAND")
 	return cmd
 }
 
 // check refuses flags that make no sense, before anything is opened.
-func (f *execFlags) check() error {
+func (f *holdFlags) check() error {
 	switch {
 	case f.noWait && f.limited:
 		return usagef("-n and -w exclude each other")
@@ -122,6 +149,12 @@ func (f *execFlags) check() error {
 		return usagef("--grace %v is negative", f.grace)
 	case f.minHold < 0:
 		return usagef("--min-hold %v is negative", f.minHold)
+	case f.maxHold < 0:
+		return usagef("--max-hold %v is negative", f.maxHold)
+	case f.maxHold > 0 && f.minHold > f.maxHold:
+		return usagef("--min-hold %v is longer than --max-hold %v", f.minHold, f.maxHold)
+	case len(f.note) > maxNote:
+		return usagef("--note has %d bytes, the limit is %d", len(f.note), maxNote)
 	case f.ttl <= 0:
 		return usagef("--ttl %v is not positive", f.ttl)
 	case f.conflict < 0 || f.conflict > 255:
@@ -130,23 +163,32 @@ func (f *execFlags) check() error {
 	return nil
 }
 
-// splitExecArgs separates NAME from COMMAND. Where the "--" is missing, a word
-// that looks like a flag is more likely a misplaced one than a command.
-func splitExecArgs(args []string) (name string, command []string, err error) {
-	if len(args) == 0 {
-		return "", nil, usagef("NAME and COMMAND are missing")
+// splitExecArgs separates NAME, unless names were given with -a, from COMMAND. Where
+// the "--" is missing, a word that looks like a flag is more likely a misplaced one than
+// a command.
+func splitExecArgs(given, args []string) (names, command []string, err error) {
+	if len(given) == 0 && len(args) == 0 {
+		return nil, nil, usagef("NAME and COMMAND are missing")
 	}
-	name, command = args[0], args[1:]
+	command = args
+	if len(given) == 0 {
+		given, command = args[:1], args[1:]
+	}
 	switch {
 	case len(command) > 0 && command[0] == "--":
 		command = command[1:]
 	case len(command) > 0 && len(command[0]) > 1 && command[0][0] == '-':
-		return "", nil, usagef("flags come before NAME: dlock exec [flags] NAME -- COMMAND [ARG...]")
+		return nil, nil, usagef("flags come before NAME: dlock exec [flags] NAME -- COMMAND [ARG...]")
 	}
 	if len(command) == 0 {
-		return "", nil, usagef("COMMAND is missing: dlock exec [flags] NAME -- COMMAND [ARG...]")
+		return nil, nil, usagef("COMMAND is missing: dlock exec [flags] NAME -- COMMAND [ARG...]")
 	}
-	return name, command, nil
+	for _, name := range given {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, command, nil
 }
 
 // patience is how the TTL of a lease is divided when the lock is lost.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/dlock-go/dlock"
 )
@@ -30,7 +29,7 @@ const exitStatusHelp = `Exit status:
    64  wrong usage
    69  the store cannot be reached or used
    75  the lock was not acquired (exec can choose another, -E)
-   76  the lock was lost while the command ran
+   76  the lock was lost while the command ran, or held for --max-hold
   126  the command cannot be executed
   127  the command was not found
   130  interrupted with Ctrl-C while waiting; 128+n for another signal n`
@@ -71,8 +70,11 @@ func isSilent(err error) bool {
 	return errors.As(err, &e) && e.err == nil
 }
 
-// interruptedError is the cause with which waiting ends when a signal arrives.
-type interruptedError struct{ number int }
+// interruptedError is what ends dlock when a signal arrives.
+type interruptedError struct {
+	number  int
+	waiting bool // for a lock, which was not acquired
+}
 
 func (i interruptedError) Error() string { return fmt.Sprintf("interrupted by signal %d", i.number) }
 
@@ -110,10 +112,3 @@ func classify(err error) error {
 		return &statusError{exitUnavailable, err}
 	}
 }
-
-// explain is the text of err without the prefixes that packages put before theirs.
-func explain(err error) string {
-	return packages.Replace(err.Error())
-}
-
-var packages = strings.NewReplacer("dlock: ", "", "redislock: ", "", "etcdlock: ", "", "quorum: ", "", "sqllock: ", "")

@@ -125,22 +125,30 @@ func TestGuardFindsTheNewestRecordInAFullPipe(t *testing.T) {
 	}
 }
 
-// What the guard reads after it was stopped may also be the farewell.
-func TestGuardReadsTheFarewellBeforeItDecides(t *testing.T) {
-	g := newGuarded(t)
-	until := uptime() + 200*time.Millisecond
-	g.guard.watch(g.group, until)
-	if err := g.guard.process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the lease has ended", func() bool { return uptime() > until })
-	g.guard.send(guardFarewell)
-	if err := g.guard.process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	g.guard.dismiss()
-	if text, err := os.ReadFile(g.stderr); err != nil || len(text) > 0 || !alive(g.group) {
-		t.Errorf("the guard killed a group that it does not guard any more; it says %q, %v", text, err)
+// The guard's last record may be old when it goes on. What is pending counts.
+func TestGuardReadsWhatIsPendingBeforeItDecides(t *testing.T) {
+	for what, write := range map[string]func(g *guardProcess){
+		"record":   func(g *guardProcess) { g.extend(uptime() + time.Hour) },
+		"farewell": func(g *guardProcess) { g.send(guardFarewell) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			g := newGuarded(t)
+			until := uptime() + 2*time.Second
+			g.guard.watch(g.group, until)
+			hasReadAll(t, g.guard.process.Pid)
+			if err := g.guard.process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the lease has ended", func() bool { return uptime() > until })
+			write(g.guard)
+			if err := g.guard.process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			g.guard.dismiss()
+			if text, err := os.ReadFile(g.stderr); err != nil || len(text) > 0 || !alive(g.group) {
+				t.Errorf("the guard killed a healthy group; it says %q, %v", text, err)
+			}
+		})
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 // and dlock replaces them by the newest one when there is no room left.
 
 const (
-	guardName     = "dlock-guard" // its argv[0]; the name of the lock follows
+	guardName     = "dlock-guard" // its argv[0]; what the lock is called in messages follows
 	guardFarewell = "ended"
 	guardPatience = time.Second // for a guard that does not go
 
@@ -94,7 +94,7 @@ func waitReadable(fd int, limit time.Duration) (bool, error) {
 
 // ward is what the guard knows of the command.
 type ward struct {
-	name  string        // of the lock
+	name  string        // of the lock, as it is shown
 	group int           // zero until dlock has said it
 	until time.Duration // the lease does not end before, by uptime
 	said  bool          // why it was killed
@@ -125,7 +125,7 @@ func (g *ward) kill(why string) {
 	}
 	_ = syscall.Kill(-g.group, syscall.SIGKILL)
 	if !g.said {
-		fmt.Fprintf(os.Stderr, "dlock: killed the command that ran under %s: %s\n", harmless(g.name), why)
+		fmt.Fprintf(os.Stderr, "dlock: killed the command that ran under %s: %s\n", harmlessLines(g.name), why)
 	}
 	g.said = true
 }

@@ -14,13 +14,15 @@ import (
 
 // job is a command that runs under a lock, in a process group of its own.
 type job struct {
-	name     string // of the lock, for messages
+	name     string // of the lock, as it is shown
 	path     string
 	args     []string
 	env      []string
 	files    []*os.File // stdin, stdout, stderr
 	patience patience
-	onLoss   func() // says that the lock is lost
+	onLoss   func()    // says that the lock is lost
+	endAt    time.Time // when the command is ended though the lock is held; zero: never
+	onLimit  func()    // says that it was held for too long
 
 	group     int // the command's process, which leads its group
 	guard     *guardProcess
@@ -29,7 +31,7 @@ type job struct {
 	continued chan os.Signal // SIGCONT
 	end       ending
 	vigil     vigil
-	told      chan struct{} // closed when onLoss has returned
+	told      chan struct{} // closed when onLoss or onLimit has returned
 }
 
 // run starts the command and returns when it has ended. When the lock is lost the
@@ -68,6 +70,10 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 	lost := held.Done()
 	kill := time.NewTimer(0)
 	kill.Stop()
+	var limit <-chan time.Time
+	if !j.endAt.IsZero() {
+		limit = time.After(time.Until(j.endAt))
+	}
 	for !j.reap(held) {
 		select {
 		case <-children:
@@ -81,15 +87,18 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 				j.signal(syscall.SIGCONT)
 			}
 		case <-lost:
-			lost = nil
-			kill.Reset(j.endGroup())
+			lost, limit = nil, nil
+			kill.Reset(j.endGroup(j.onLoss))
+		case <-limit:
+			lost, limit = nil, nil
+			kill.Reset(j.endGroup(j.onLimit))
 		case <-kill.C:
 			j.kill(syscall.SIGKILL)
 		}
 	}
 	j.terminal.reclaim()
 	if held.Err() != nil && !j.end.lost {
-		kill.Reset(j.endGroup())
+		kill.Reset(j.endGroup(j.onLoss))
 	}
 	if j.end.lost {
 		j.outlast(kill.C)
@@ -153,8 +162,9 @@ func (j *job) signal(s syscall.Signal) {
 // kill sends a signal to the group, which may be gone.
 func (j *job) kill(s syscall.Signal) { _ = syscall.Kill(-j.group, s) }
 
-// endGroup begins to end the group and returns the time until it must be killed.
-func (j *job) endGroup() time.Duration {
+// endGroup begins to end the group, says why, and returns the time until it must be
+// killed.
+func (j *job) endGroup(say func()) time.Duration {
 	j.end.lost = true
 	left := j.vigil.graceLeft()
 	if left > 0 {
@@ -166,7 +176,7 @@ func (j *job) endGroup() time.Duration {
 	j.told = make(chan struct{})
 	go func() { // stderr may block, and the group must not live on for that
 		defer close(j.told)
-		j.onLoss()
+		say()
 	}()
 	return max(left, 0)
 }

@@ -23,7 +23,8 @@ start with it.
 
 WAITERS counts those who wait in the store: every fair waiter, and the processes
 that have waited for a while. Names and notes with spaces or characters that are
-not visible are shown quoted.
+not visible are shown quoted. At a terminal long names and holders are cut to the
+width of a line.
 
 With --json every lock is one JSON object on a line of its own:
   {"name":"nightly","token":7,"holder":{"host":"web-1","pid":4242,
@@ -58,7 +59,7 @@ When nothing is held it prints nothing and the exit status is 0.`,
 				if asJSON {
 					return a.listJSON(infos)
 				}
-				return a.listTable(infos)
+				return a.listTable(infos, a.secrets.clean(store.display))
 			})
 		},
 	}
@@ -75,17 +76,17 @@ func (a *app) listJSON(infos []driver.Info) error {
 	return nil
 }
 
-func (a *app) listTable(infos []driver.Info) error {
+func (a *app) listTable(infos []driver.Info, store string) error {
 	if len(infos) == 0 {
 		if isTerminal(a.stderr) {
-			fmt.Fprintln(a.messages, "No lock is held.")
+			fmt.Fprintf(a.messages, "No lock is held. The store is %s.\n", harmlessLines(store))
 		}
 		return nil
 	}
-	t := table{columns: []column{
-		{title: "NAME", style: green},
+	t := table{width: terminalWidth(a.stdout), columns: []column{
+		{title: "NAME", style: green, shrink: 1},
 		{title: "TOKEN", right: true},
-		{title: "HOLDER"},
+		{title: "HOLDER", shrink: 2},
 		{title: "SINCE", style: faint},
 		{title: "REMAINING", right: true},
 		{title: "WAITERS", right: true},

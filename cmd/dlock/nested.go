@@ -11,14 +11,15 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 )
 
 // What the command finds in its environment.
 const (
-	nameVariable  = "DLOCK_NAME"
-	tokenVariable = "DLOCK_TOKEN"
-	// heldVariable lists the locks of all dlock execs around the command as
-	// "hash:token,hash:token". The hash covers store and name.
+	nameVariable  = "DLOCK_NAME"  // several names are one a line
+	tokenVariable = "DLOCK_TOKEN" // in the same order
+	// heldVariable lists the locks of all dlocks around the command as
+	// "hash of the name:token:process id:hash of store and name", with commas.
 	heldVariable = "DLOCK_HELD"
 )
 
@@ -28,57 +29,92 @@ func lockHash(identity, name string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// childEnvironment adds what the command may know about its lock. An outer
+// heldLock is one entry of heldVariable.
+type heldLock struct {
+	name  string // hashed
+	token uint64
+	pid   int    // of the dlock that holds it
+	store string // hashed, together with the name
+}
+
+func (h heldLock) String() string { return fmt.Sprintf("%s:%d:%d:%s", h.name, h.token, h.pid, h.store) }
+
+// parseHeldLock returns false for an entry that this dlock did not write.
+func parseHeldLock(text string) (heldLock, bool) {
+	fields := strings.Split(text, ":")
+	if len(fields) != 4 {
+		return heldLock{}, false
+	}
+	token, err := strconv.ParseUint(fields[1], 10, 64)
+	pid, err2 := strconv.Atoi(fields[2])
+	return heldLock{fields[0], token, pid, fields[3]}, err == nil && err2 == nil
+}
+
+// childEnvironment adds what the command may know about its locks. An outer
 // lock's variables are replaced, except that it stays in the list.
-func childEnvironment(environment []string, identity, name string, token uint64) []string {
+func childEnvironment(environment []string, identity string, locks []heldName) []string {
 	var child []string
-	held := ""
+	var held, names, tokens []string
 	for _, entry := range environment {
 		switch key, value, _ := strings.Cut(entry, "="); key {
 		case nameVariable, tokenVariable:
 		case heldVariable:
-			held = value + ","
+			held = strings.FieldsFunc(value, func(c rune) bool { return c == ',' })
 		default:
 			child = append(child, entry)
 		}
 	}
-	number := strconv.FormatUint(token, 10)
+	for _, lock := range locks {
+		names = append(names, lock.name)
+		tokens = append(tokens, strconv.FormatUint(lock.token, 10))
+		held = append(held, heldLock{lockHash("", lock.name), lock.token, os.Getpid(), lockHash(identity, lock.name)}.String())
+	}
 	return append(child,
-		nameVariable+"="+name,
-		tokenVariable+"="+number,
-		heldVariable+"="+strings.TrimPrefix(held, ",")+lockHash(identity, name)+":"+number,
+		nameVariable+"="+strings.Join(names, "\n"), // no name has a line end
+		tokenVariable+"="+strings.Join(tokens, "\n"),
+		heldVariable+"="+strings.Join(held, ","),
 	)
 }
 
-// inheritedToken returns the token with which a dlock exec around this one
-// took the lock, by the list in the environment.
-func inheritedToken(list, hash string) (uint64, bool) {
-	for entry := range strings.SplitSeq(list, ",") {
-		if number, found := strings.CutPrefix(entry, hash+":"); found {
-			if token, err := strconv.ParseUint(number, 10, 64); err == nil {
-				return token, true
+// refuseSelfWait finds out that a lock is held by a dlock that waits for this one. The
+// store says which process holds the lock and with which token, and that is compared
+// with what the dlocks around this one have left in the environment: the same store may
+// have many URLs. The variable alone proves nothing, since processes in the
+// background keep it when the lock is long released.
+func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, store *openStore) error {
+	for _, name := range q.names {
+		for entry := range strings.SplitSeq(os.Getenv(heldVariable), ",") {
+			outer, ok := parseHeldLock(entry)
+			if !ok || outer.name != lockHash("", name) {
+				continue
+			}
+			waits, err := outer.holds(ctx, client, store, name)
+			if err != nil {
+				return classify(err)
+			}
+			if waits {
+				return q.notAcquired(fmt.Sprintf("%s is held by the dlock around this one (token %d): it would wait for itself",
+					harmless(name), outer.token))
 			}
 		}
 	}
-	return 0, false
+	return nil
 }
 
-// refuseSelfWait finds out that the lock is held by a dlock exec that waits for
-// this one. The variable alone does not prove it: processes in the background
-// keep it when the lock is long released.
-func (e *execution) refuseSelfWait(ctx context.Context, client *dlock.Client, store *openStore) error {
-	token, inherited := inheritedToken(os.Getenv(heldVariable), lockHash(store.identity, e.name))
-	if !inherited {
-		return nil
-	}
-	info, held, err := client.Find(ctx, e.name)
+// holds reports whether the store says that the entry's process holds the lock.
+func (h heldLock) holds(ctx context.Context, client *dlock.Client, store *openStore, name string) (bool, error) {
+	sameURL := h.store == lockHash(store.identity, name)
+	info, held, err := client.Find(ctx, name)
 	switch {
 	case errors.Is(err, dlock.ErrUnsupported):
+		return sameURL, nil
 	case err != nil:
-		return classify(err)
-	case !held || info.Token != token:
-		return nil
+		return false, err
+	case !held || info.Token != h.token:
+		return false, nil
+	case info.Holder == (driver.Holder{}): // the store does not know
+		return sameURL, nil
 	}
-	return e.notAcquired(fmt.Sprintf("%s is held by the dlock exec around this one (token %d): it would wait for itself",
-		harmless(e.name), token))
+	host, err := os.Hostname()
+	return info.Holder.PID == h.pid && (err != nil || info.Holder.Host == host), nil
 }

@@ -17,7 +17,9 @@ type job struct {
 	env      []string
 	files    []*os.File // stdin, stdout, stderr
 	patience patience
-	onLoss   func() // says that the lock is lost
+	onLoss   func()    // says that the lock is lost
+	endAt    time.Time // when the command is ended though the lock is held; zero: never
+	onLimit  func()    // says that it was held for too long
 }
 
 // run starts the command and returns when it has ended. When the lock is lost the
@@ -35,10 +37,14 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 	}()
 	var end ending
 	lost := held.Done()
+	var limit <-chan time.Time
+	if !j.endAt.IsZero() {
+		limit = time.After(time.Until(j.endAt))
+	}
 	for {
 		select {
 		case state := <-done:
-			end.lost = held.Err() != nil
+			end.lost = end.lost || held.Err() != nil
 			end.status = state.ExitCode()
 			return end, nil
 		case s := <-arrived:
@@ -48,6 +54,11 @@ func (j *job) run(l lease, arrived chan os.Signal) (ending, error) {
 			lost = nil
 			_ = process.Kill()
 			j.onLoss()
+		case <-limit:
+			limit, lost = nil, nil
+			end.lost = true
+			_ = process.Kill()
+			j.onLimit()
 		}
 	}
 }
@@ -65,6 +76,10 @@ func executable() (string, error) { return os.Executable() }
 func childAttributes() *syscall.SysProcAttr { return nil }
 
 func isTerminal(*os.File) bool { return false }
+
+func terminalWidth(*os.File) int { return 0 }
+
+func ignoreTerminalStops() {}
 
 func uptime() time.Duration { return time.Since(started) }
 

@@ -14,16 +14,23 @@ import (
 // redacted stands where a secret was.
 const redacted = "xxxxx"
 
-// redactor hides the secrets of store URLs in text. It does not trust a URL to
-// be well formed, because the errors about malformed ones quote them: whatever
-// could be a password counts as one. Hiding a word too many is harmless.
+// redactor hides the secrets of store URLs in text. What is a secret is decided by
+// where it stands in the URL: a password, the value of a parameter that may be one,
+// and, because the errors about malformed URLs quote them, what is in a place
+// where nothing belongs. Hosts, ports, databases and known parameters are not.
 type redactor struct {
 	secrets []string // longest first
+	pairs   []string // key=value whose value is too plain to be hidden elsewhere
 }
 
-// shortSecret is the length below which a secret is only hidden where it
-// stands alone, since otherwise it would be hidden inside other words.
-const shortSecret = 4
+const (
+	// shortSecret is the length below which a secret is only hidden where it
+	// stands alone, since otherwise it would be hidden inside other words.
+	shortSecret = 4
+	// plainValue is the length below which the value of an unknown parameter is
+	// only hidden together with its name: "1" and "true" are in many texts.
+	plainValue = 6
+)
 
 // newRedactor collects the secrets of the store URL in the environment and of a
 // command line. Of its words the values of --store always count, the others
@@ -40,12 +47,26 @@ func newRedactor(environment string, args []string) *redactor {
 			r.learn(value)
 		}
 	}
+	r.sort()
+	return r
+}
+
+func (r *redactor) sort() {
 	slices.SortFunc(r.secrets, func(a, b string) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
 	})
 	r.secrets = slices.Compact(r.secrets)
-	return r
 }
+
+// learnMore notes the secrets of a URL that was found later. It must not be called
+// while others write.
+func (r *redactor) learnMore(url string) {
+	r.learn(url)
+	r.sort()
+}
+
+// empty reports whether there is no secret at all.
+func (r *redactor) empty() bool { return len(r.secrets)+len(r.pairs) == 0 }
 
 // learn notes what may be secret in a URL, or in what was meant to be one.
 func (r *redactor) learn(word string) {
@@ -86,21 +107,36 @@ func (r *redactor) learnUserinfo(info string) {
 }
 
 // plainParameters are the parameters of store URLs whose values are no secret.
-var plainParameters = []string{"protocol", "scheme", "order", "table_prefix", "tls", "sslmode"}
+var plainParameters = []string{
+	"protocol", "scheme", "order", "table_prefix", "tls", "sslmode", "default_query_exec_mode", "sentinel_username",
+	"charset", "collation", "application_name",
+}
 
-// isPlain says whether a parameter's value is no secret, because of its name or, where
+// fileParameters name files. What is no path may be what is in the file.
+var fileParameters = []string{"ca", "cert", "key", "socket", "sslrootcert", "sslcert", "sslkey"}
+
+// isPlain reports whether a parameter's value is no secret, because of its name or, where
 // the name does not settle it, because it is just what belongs there.
 func isPlain(key, value string) bool {
-	switch key {
-	case "timeout":
-		_, err := time.ParseDuration(value)
-		return err == nil
-	case "create":
-		return value == "true" || value == "false"
-	case "acl":
+	switch {
+	case slices.Contains(plainParameters, key):
+		return true
+	case slices.Contains(fileParameters, key):
+		return strings.Contains(value, "/") || strings.Contains(value, "%2F") || strings.HasSuffix(value, ".pem")
+	case isSecretParameter(key):
+		return false
+	case key == "acl":
 		return value == "world" || value == "creator"
 	}
-	return slices.Contains(plainParameters, key)
+	_, notDuration := time.ParseDuration(value)
+	return value == "true" || value == "false" || notDuration == nil || value != "" && isPort(value)
+}
+
+// isSecretParameter reports whether a parameter holds a secret by its name.
+func isSecretParameter(key string) bool {
+	key = strings.ToLower(key)
+	return strings.Contains(key, "pass") || strings.Contains(key, "pwd") || strings.Contains(key, "secret") ||
+		strings.Contains(key, "token") || strings.Contains(key, "auth")
 }
 
 func (r *redactor) learnQuery(query string) {
@@ -109,7 +145,10 @@ func (r *redactor) learnQuery(query string) {
 		switch {
 		case !found:
 			r.add(pair)
-		case !isPlain(key, value):
+		case isPlain(key, value):
+		case len(value) < plainValue && !isSecretParameter(key):
+			r.pairs = append(r.pairs, pair)
+		default:
 			r.add(value)
 		}
 	}
@@ -158,6 +197,10 @@ func unescapeLoosely(text string) string {
 
 // clean returns text without the secrets.
 func (r *redactor) clean(text string) string {
+	for _, pair := range r.pairs {
+		key, _, _ := strings.Cut(pair, "=")
+		text = strings.ReplaceAll(text, pair, key+"="+redacted)
+	}
 	for _, secret := range r.secrets {
 		if len(secret) >= shortSecret {
 			text = strings.ReplaceAll(text, secret, redacted)
@@ -168,7 +211,8 @@ func (r *redactor) clean(text string) string {
 	return text
 }
 
-// replaceAlone hides word where no letter or digit touches it.
+// replaceAlone hides word where it is not a part of another one, nor of an address or
+// a path: "1" is not hidden in "127.0.0.1:6379/1".
 func replaceAlone(text, word string) string {
 	var b strings.Builder
 	for {
@@ -179,7 +223,8 @@ func replaceAlone(text, word string) string {
 		before := lastRune(b.String() + text[:i])
 		after := firstRune(text[i+len(word):])
 		b.WriteString(text[:i])
-		if isWordRune(before) || isWordRune(after) {
+		port := before == ':' && after != '@' && isPort(word)
+		if port || isWordRune(before) || isWordRune(after) || strings.ContainsRune("./-_", before) || strings.ContainsRune("./-_", after) {
 			b.WriteString(word)
 		} else {
 			b.WriteString(redacted)

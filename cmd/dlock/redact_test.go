@@ -217,3 +217,25 @@ func TestGuardThatCannotStart(t *testing.T) {
 		t.Errorf("status %d: %v", exitStatus(err), err)
 	}
 }
+
+// What is no secret is shown as it is, whatever the URL and the name look like.
+func TestTextsAreNotCut(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"my dlock: a", "redislock: b", "dlock: c"} {
+		b.holder(name)
+		r := b.must(exitNotAcquired, "exec", "-n", name, "--", "true")
+		contains(t, "stderr", r.stderr, `dlock: "`+name+`" is held by sh (pid `)
+	}
+	for _, c := range []struct{ url, says string }{
+		{"postgres://127.0.0.1:1/dlock", "cannot use postgres://127.0.0.1:1/dlock: store unreachable: "},
+		{"postgres://127.0.0.1:1/db?bogus=1", "127.0.0.1:1/db"},
+		{"postgres://joe:1@127.0.0.1:1/db", "127.0.0.1:1/db"},
+		{"mysql://127.0.0.1:1/quorum: x", "127.0.0.1:1/quorum:%20x"},
+	} {
+		r := b.must(exitUnavailable, "--store", c.url, "ls")
+		contains(t, "stderr for "+c.url, r.stderr, c.says)
+		if strings.Contains(r.stderr, redacted) {
+			t.Errorf("%s has no secret that an error could show: %s", c.url, r.stderr)
+		}
+	}
+}

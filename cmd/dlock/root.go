@@ -14,6 +14,9 @@ holder dies.
 
 Store URLs (--store, or else $` + storeVariable + `):
 ` + storeList() + `
+  A password in --store is visible to every user of the machine (ps). Put the URL
+  into a file that only you can read and use --store-file FILE, or $` + storeFileVariable + `,
+  or else put it into $` + storeVariable + `.
   Without one, an SQLite file in your state folder is used:
   $XDG_STATE_HOME/dlock/dlock.db, or else ~/.local/state/dlock/dlock.db.
   sqlite://./file.db is relative to the current folder.
@@ -28,10 +31,13 @@ Store URLs (--store, or else $` + storeVariable + `):
 		Version:       readVersion().Version,
 	}
 	a.storeGiven = func() bool { return root.PersistentFlags().Changed("store") }
-	root.PersistentFlags().StringVar(&a.storeURL, "store", "", "`URL` of the store; default $"+storeVariable+", or else an SQLite file of yours")
+	root.PersistentFlags().StringVar(&a.storeURL, "store", "", "`URL` of the store; default $"+storeVariable+", or else an SQLite file of yours (a password in it is visible in ps)")
+	a.storeFileGiven = func() bool { return root.PersistentFlags().Changed("store-file") }
+	root.PersistentFlags().StringVar(&a.storeFile, "store-file", "", "`FILE` that contains the URL of the store, so that no list of processes shows its password")
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
 		a.execCommand(),
+		a.holdCommand(),
 		a.listCommand(),
 		a.showCommand(),
 		a.breakCommand(),

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -17,6 +16,8 @@ type app struct {
 	secrets               *redactor
 	storeURL              string      // of --store
 	storeGiven            func() bool // whether there was a --store
+	storeFile             string      // of --store-file
+	storeFileGiven        func() bool // whether there was a --store-file
 }
 
 // run executes one command line and returns its exit status.
@@ -40,7 +41,7 @@ func (a *app) finish(failed *cobra.Command, err error) int {
 	if err == nil || isSilent(err) {
 		return status
 	}
-	a.say("%s", explain(err))
+	a.say("%v", err)
 	if status == exitUsage {
 		fmt.Fprintf(a.messages, "Run '%s --help' for usage.\n", failed.CommandPath())
 	}
@@ -50,6 +51,5 @@ func (a *app) finish(failed *cobra.Command, err error) int {
 // say writes one message for people to stderr. What it writes can neither
 // contain a password nor steer the terminal.
 func (a *app) say(format string, values ...any) {
-	text := strings.TrimPrefix(fmt.Sprintf(format, values...), "dlock: ")
-	fmt.Fprintf(a.messages, "dlock: %s\n", harmlessLines(text))
+	fmt.Fprintf(a.messages, "dlock: %s\n", harmlessLines(fmt.Sprintf(format, values...)))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -301,4 +302,47 @@ func TestNoHangupStaysIgnored(t *testing.T) {
 
 	r := b.must(0, "exec", "outer", "--", "nohup", "dlock", "exec", "job", "--", "sh", "-c", "kill -HUP $$; echo still here")
 	contains(t, "stdout", r.stdout, "still here")
+}
+
+// A server that accepts connections and never answers does not keep a dlock that was
+// told to stop.
+func TestInterruptWhileConnecting(t *testing.T) {
+	for _, url := range []string{
+		"redis://%s", "redis+cluster://%s", "etcd://%s", "zookeeper://%s", "memcached://%s", "mysql://joe@%s/db", "postgres://joe@%s/db?sslmode=disable",
+	} {
+		kind, _, _ := strings.Cut(url, ":")
+		t.Run(kind, func(t *testing.T) {
+			b := newBench(t)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			accepted := make(chan struct{}, 100)
+			go func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					defer conn.Close() // when the test is over
+					accepted <- struct{}{}
+				}
+			}()
+			p := b.start("exec", "--store", fmt.Sprintf(url, listener.Addr()), "job", "--", "echo", "no")
+			select {
+			case <-accepted:
+			case <-time.After(patient):
+				t.Fatalf("it does not connect; stderr: %s", p.stderr.String())
+			}
+			start := time.Now()
+			p.signal(syscall.SIGINT)
+			if status := p.wait(); status != 130 && status != -1 {
+				t.Errorf("status %d, stderr: %s", status, p.stderr.String())
+			}
+			if took := time.Since(start); took > 4*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
 }

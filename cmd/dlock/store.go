@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
-
-// storeVariable is the environment variable that --store overrides.
-const storeVariable = "DLOCK_STORE"
 
 // storeKind is one kind of store that URLs can name.
 type storeKind struct {
@@ -46,6 +42,8 @@ type openStore struct {
 	identity string
 	// display is the URL for people. It contains no secret.
 	display string
+	// choice is how the store was asked for.
+	choice storeChoice
 	// closeMore closes what the store does not own; it may be nil.
 	closeMore func() error
 }
@@ -62,14 +60,15 @@ func (s *openStore) Close() error {
 
 // openStore opens the store of this command line.
 func (a *app) openStore(ctx context.Context) (*openStore, error) {
-	raw := a.storeURL
-	switch {
-	case raw == "" && a.storeGiven():
-		return nil, usagef("--store is empty: a lock in a file of this machine would exclude nobody elsewhere")
-	case raw == "":
-		raw = os.Getenv(storeVariable)
+	choice, err := a.chooseStore()
+	if err != nil {
+		return nil, err
 	}
-	return openStoreURL(ctx, raw)
+	store, err := openStoreURL(ctx, choice.url)
+	if err == nil {
+		store.choice = choice
+	}
+	return store, err
 }
 
 func openStoreURL(ctx context.Context, raw string) (*openStore, error) {
@@ -78,6 +77,10 @@ func openStoreURL(ctx context.Context, raw string) (*openStore, error) {
 		if kind.scheme == url.scheme {
 			return kind.open(ctx, url)
 		}
+	}
+	if url.scheme == withheldScheme {
+		return nil, usagef("the dlock around this command was given %s with a password on its command line, which is not handed on: "+
+			"use --store-file there, or --store, --store-file or $%s here", url.whole()[len(withheldScheme)+1:], storeVariable)
 	}
 	// The URL is not repeated: it is unknown which part of it is a password.
 	return nil, usagef("unknown kind of store URL; known are:\n%s", storeList())

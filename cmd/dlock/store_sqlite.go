@@ -78,12 +78,20 @@ func sqlitePath(from storeURL) (string, error) {
 
 // stateFile is the default store, by the XDG Base Directory Specification.
 func stateFile() (string, error) {
-	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+	// A relative folder would be another one, with other locks, for every current folder.
+	const relative = "$%s is %q, which is not an absolute path: locks would be in another file for every current folder"
+	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
+		if !filepath.IsAbs(state) {
+			return "", usagef(relative, "XDG_STATE_HOME", state)
+		}
 		return filepath.Join(state, "dlock", "dlock.db"), nil
 	}
 	home, err := os.UserHomeDir()
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", failf(exitUnavailable, "there is no home folder to keep locks in (%w): use --store", err)
+	case !filepath.IsAbs(home):
+		return "", usagef(relative, "HOME", home)
 	}
 	return filepath.Join(home, ".local", "state", "dlock", "dlock.db"), nil
 }

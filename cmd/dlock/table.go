@@ -14,6 +14,9 @@ type column struct {
 	style style
 	// judge picks the style by what a cell says, instead of style. It may be nil.
 	judge func(cell string) style
+	// shrink allows to cut cells where a line would be too long. The column with the
+	// largest number is cut first; zero is never cut.
+	shrink int
 }
 
 func (c *column) styleOf(cell string) style {
@@ -37,6 +40,7 @@ func expected(want string) func(cell string) style {
 type table struct {
 	columns []column
 	rows    [][]string
+	width   int // of a line, at most; zero: no limit
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -52,6 +56,7 @@ func (t *table) print(w io.Writer, p painter) error {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	t.fit(widths)
 	var b strings.Builder
 	t.line(&b, titles, widths, func(int) style { return bold }, p)
 	for _, row := range t.rows {
@@ -61,10 +66,45 @@ func (t *table) print(w io.Writer, p painter) error {
 	return outputFailed(err)
 }
 
+// columnGap is the space between two columns.
+const columnGap = "  "
+
+// minShrunk is how narrow a column may become.
+const minShrunk = 8
+
+// fit makes columns narrower until a line fits, as far as that is allowed.
+func (t *table) fit(widths []int) {
+	if t.width == 0 {
+		return
+	}
+	excess := len(columnGap)*(len(widths)-1) - t.width
+	for _, w := range widths {
+		excess += w
+	}
+	for rank := len(t.columns); rank > 0; rank-- {
+		for i, c := range t.columns {
+			if c.shrink == rank && excess > 0 {
+				cut := max(0, min(excess, widths[i]-minShrunk))
+				widths[i] -= cut
+				excess -= cut
+			}
+		}
+	}
+}
+
+// shortened is a cell as it fits into a column.
+func shortened(cell string, width int) string {
+	if utf8.RuneCountInString(cell) <= width {
+		return cell
+	}
+	return string([]rune(cell)[:width-1]) + "\u2026"
+}
+
 // line pads outside of the colours, which have no width.
 func (t *table) line(b *strings.Builder, cells []string, widths []int, styleOf func(int) style, p painter) {
 	last := len(cells) - 1
 	for i, cell := range cells {
+		cell = shortened(cell, widths[i])
 		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		switch {
 		case t.columns[i].right:
@@ -75,7 +115,7 @@ func (t *table) line(b *strings.Builder, cells []string, widths []int, styleOf f
 			b.WriteString(p.paint(styleOf(i), cell) + pad)
 		}
 		if i < last {
-			b.WriteString("  ")
+			b.WriteString(columnGap)
 		}
 	}
 	b.WriteByte('\n')

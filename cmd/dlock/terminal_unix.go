@@ -20,6 +20,23 @@ func isTerminal(file *os.File) bool {
 	return err == nil
 }
 
+// terminalWidth returns how many characters fit into a line; zero if that is unknown or
+// the file is no terminal.
+func terminalWidth(file *os.File) int {
+	if file == nil {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// ignoreTerminalStops lets reading a terminal that belongs to others fail, where it
+// would stop dlock.
+func ignoreTerminalStops() { signal.Ignore(syscall.SIGTTIN) }
+
 // terminal is the controlling terminal. A nil one does nothing.
 type terminal struct {
 	fd   int

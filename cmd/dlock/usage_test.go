@@ -32,7 +32,18 @@ func TestUsageErrors(t *testing.T) {
 		{"control character", []string{"exec", "a\nb", "--", "true"}},
 		{"not UTF-8", []string{"exec", "a\xffb", "--", "true"}},
 		{"invalid duration", []string{"exec", "--ttl", "soon", "name", "--", "true"}},
-		{"missing unit", []string{"exec", "-w", "5", "name", "--", "true"}},
+		{"write 30 for seconds", []string{"exec", "-w", "5x", "name", "--", "true"}},
+		{"too long", []string{"exec", "-w", "1e300", "name", "--", "true"}},
+		{"negative", []string{"exec", "-w", "-1", "name", "--", "true"}},
+		{"negative", []string{"exec", "--max-hold", "-1s", "name", "--", "true"}},
+		{"longer than --max-hold", []string{"exec", "--min-hold", "2s", "--max-hold", "1s", "name", "--", "true"}},
+		{"the limit is 1000", []string{"exec", "--note", strings.Repeat("n", 1001), "name", "--", "true"}},
+		{"COMMAND is missing", []string{"exec", "-a", "name", "-a", "other", "--"}},
+		{"it is empty", []string{"exec", "-a", "name", "-a", "", "--", "true"}},
+		{"one NAME", []string{"hold"}},
+		{"one NAME", []string{"hold", "a", "b"}},
+		{"it is empty", []string{"hold", ""}},
+		{"exclude each other", []string{"hold", "-n", "-w", "1s", "name"}},
 		{"needs an argument", []string{"exec", "-w"}},
 		{"not positive", []string{"exec", "--ttl", "0s", "name", "--", "true"}},
 		{"not positive", []string{"exec", "--ttl", "-1s", "name", "--", "true"}},
@@ -97,7 +108,7 @@ func TestHelp(t *testing.T) {
 	b := newBench(t)
 	r := b.must(0, "--help")
 	contains(t, "dlock --help", r.stdout, "Exit status:", "64", "69", "75", "76", "126", "127", "sqlite:///path/file.db", "DLOCK_STORE")
-	for _, command := range []string{"exec", "ls", "show", "break", "doctor", "demo", "version"} {
+	for _, command := range []string{"exec", "hold", "ls", "show", "break", "doctor", "demo", "version"} {
 		contains(t, "dlock --help", r.stdout, "\n  "+command+" ")
 		one := b.must(0, command, "--help")
 		contains(t, "dlock "+command+" --help", one.stdout, "Usage:", "Examples:", "--store URL")

@@ -1,15 +1,6 @@
 package main
 
-import (
-	"context"
-	"time"
-)
-
-// lease is what a job needs to know of a *dlock.Lease.
-type lease interface {
-	Context() context.Context
-	Remaining() time.Duration
-}
+import "time"
 
 // vigil remembers when the lease will be over, as of the last look. When dlock
 // was paused this tells that there is no time left for grace.

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// durationFlag is a duration on the command line. A number without a unit is
+// seconds, as it is for flock and timeout.
+type durationFlag struct{ value *time.Duration }
+
+func (d durationFlag) String() string {
+	if d.value == nil {
+		return "0s"
+	}
+	return d.value.String()
+}
+
+func (d durationFlag) Type() string { return "duration" }
+
+func (d durationFlag) Set(text string) error {
+	parsed, err := parseDuration(text)
+	if err == nil {
+		*d.value = parsed
+	}
+	return err
+}
+
+// parseDuration reads 30, 1.5, 30s or 5m30s.
+func parseDuration(text string) (time.Duration, error) {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
+		if math.IsNaN(seconds) || math.Abs(seconds) >= math.MaxInt64/float64(time.Second) {
+			return 0, fmt.Errorf("invalid duration %q: it is too long", text)
+		}
+		return time.Duration(math.Round(seconds * float64(time.Second))), nil
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, errors.New("invalid duration " + strconv.Quote(text) + ": write 30 for seconds, or 500ms, 5m, 1h30m")
+	}
+	return parsed, nil
+}
+
+// addDuration adds a flag with a default.
+func addDuration(f *pflag.FlagSet, value *time.Duration, name, short string, standard time.Duration, usage string) {
+	*value = standard
+	f.VarP(durationFlag{value}, name, short, usage)
+}
