@@ -116,7 +116,21 @@ type Finding struct {
 	Check   string `json:"check"`   // a short stable name: "journal_mode"
 	Level   Level  `json:"level"`   // how bad it is
 	Message string `json:"message"` // what was found, and what to do about it
+
+	// Breaks is the promise that the store does not keep because of it, as it is
+	// configured now; empty if it breaks none.
+	Breaks Promise `json:"breaks,omitempty"`
 }
+
+// Promise is something that people rely on a store for.
+type Promise string
+
+// The promises that a Finding may break.
+const (
+	PromiseExclusion Promise = "exclusion" // a name has one holder at a time
+	PromiseRestart   Promise = "restart"   // Traits.SurvivesRestart
+	PromiseFailover  Promise = "failover"  // Traits.SurvivesFailover
+)
 
 // Level grades a Finding.
 type Level string

@@ -35,6 +35,10 @@ type Traits struct {
 	// again is worth it. Who asks alone is never refused a free lock.
 	SplitVotes bool
 
+	// OneMachine says that locks exclude processes of one machine only: there is
+	// no server that others could reach.
+	OneMachine bool
+
 	// Local says that calls return without waiting for anything outside the
 	// process, so that dlock need not bound them in time.
 	Local bool

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -22,7 +23,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		return nil, s.failure(ctx, err) // with a quorum, and with the permission to read
 	}
 	var findings []driver.Finding
-	for _, check := range []func(context.Context) driver.Finding{s.checkServers, s.checkMembers, s.checkAlarms} {
+	for _, check := range []func(context.Context) driver.Finding{s.checkServers, s.checkMembers, s.checkAlarms, s.checkCompaction} {
 		findings = append(findings, check(ctx))
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -93,7 +94,7 @@ func (s *Store) checkMembers(ctx context.Context) driver.Finding {
 	f := driver.Finding{Check: "members", Level: driver.LevelOK}
 	switch {
 	case voters == 1:
-		f.Level = driver.LevelWarning
+		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseFailover
 		f.Message = "One member: locks survive its restart, and there are none while it is down. Three are usual."
 	case voters%2 == 0:
 		f.Level = driver.LevelWarning
@@ -120,4 +121,29 @@ func (s *Store) checkAlarms(ctx context.Context) driver.Finding {
 	return driver.Finding{Check: "alarms", Level: driver.LevelProblem, Message: fmt.Sprintf(
 		"The alarm %s is raised: no lock can be taken. For NOSPACE compact and defragment, raise the quota, then disarm it.",
 		strings.Join(slices.Compact(alarms), ", "))}
+}
+
+// manyRevisions is after how many a server should have compacted some: each lock
+// and each unlock is one.
+const manyRevisions = 10_000
+
+// checkCompaction asks for the first revision, since no server tells how it is
+// configured: a server that never compacts still has it.
+func (s *Store) checkCompaction(ctx context.Context) driver.Finding {
+	const check = "compaction"
+	f := driver.Finding{Check: check, Level: driver.LevelOK}
+	reply, err := s.get(ctx, s.queueOf("dlock"), clientv3.WithCountOnly(), clientv3.WithRev(1))
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		f.Message = "Old revisions are compacted."
+	case err != nil:
+		return hidden(check, err)
+	case reply.Header.Revision < manyRevisions:
+		f.Message = "The server is young and has compacted nothing yet. Start it with --auto-compaction-retention, or it runs out of space."
+	default:
+		f.Level = driver.LevelWarning
+		f.Message = fmt.Sprintf("None of %d revisions was compacted so far. A server that never compacts runs out of space, and then no lock can be taken. "+
+			"Start it with --auto-compaction-retention.", reply.Header.Revision)
+	}
+	return f
 }

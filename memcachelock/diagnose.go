@@ -40,16 +40,16 @@ func checkVersion(version string) driver.Finding {
 	b, err2 := strconv.Atoi(minor)
 	if err != nil || err2 != nil || a < 1 || a == 1 && b < 6 {
 		f.Level = driver.LevelProblem
-		f.Message += ": 1.6 or newer is needed, for the meta commands"
+		f.Message += " is too old: 1.6 or newer is needed, for the meta commands."
 	}
 	return f
 }
 
 func checkCAS(enabled string) driver.Finding {
 	if enabled == "no" {
-		return driver.Finding{Check: "cas", Level: driver.LevelProblem, Message: "started with -C: nothing can be compared, and no lock is safe. Remove -C."}
+		return driver.Finding{Check: "cas", Level: driver.LevelProblem, Breaks: driver.PromiseExclusion, Message: "Started with -C: nothing can be compared, and no lock is safe. Remove -C."}
 	}
-	return driver.Finding{Check: "cas", Level: driver.LevelOK, Message: "items can be compared before they are changed"}
+	return driver.Finding{Check: "cas", Level: driver.LevelOK, Message: "Items can be compared before they are changed."}
 }
 
 func checkPersistence(delay time.Duration) driver.Finding {
@@ -64,10 +64,10 @@ func checkPersistence(delay time.Duration) driver.Finding {
 }
 
 func checkEviction(stats, settings map[string]string) driver.Finding {
-	f := driver.Finding{Check: "eviction", Level: driver.LevelOK, Message: "the server refuses to store when it is full (-M), and evicts no lock; none can be renewed while it is full"}
+	f := driver.Finding{Check: "eviction", Level: driver.LevelOK, Message: "The server refuses to store when it is full (-M), and evicts no lock. None can be renewed while it is full."}
 	if settings["evictions"] != "off" {
-		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("any lock can be evicted when the memory is full (%s items were so far). "+
+		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion
+		f.Message = fmt.Sprintf("Any lock can be evicted when the memory is full (items evicted so far: %s). "+
 			"Start a memcached of its own for locks, with -M.", stats["evictions"])
 	}
 	return f
@@ -79,13 +79,13 @@ const maxSkew = 5 * time.Second
 func checkClock(serverTime string, now time.Time) driver.Finding {
 	seconds, err := strconv.ParseInt(serverTime, 10, 64)
 	if err != nil {
-		return driver.Finding{Check: "clock", Level: driver.LevelWarning, Message: "the server does not tell its time"}
+		return driver.Finding{Check: "clock", Level: driver.LevelWarning, Message: "The server does not tell its time."}
 	}
 	skew := now.Sub(time.Unix(seconds, 0)).Round(time.Second)
-	f := driver.Finding{Check: "clock", Level: driver.LevelOK, Message: fmt.Sprintf("the server's clock differs from this machine's by %v", skew)}
+	f := driver.Finding{Check: "clock", Level: driver.LevelOK, Message: fmt.Sprintf("The server's clock differs from this machine's by %v.", skew)}
 	if skew.Abs() > maxSkew {
 		f.Level = driver.LevelWarning
-		f.Message += ": tokens rise across a restart of the server only if its clock is not set back"
+		f.Message += " Tokens rise across a restart of the server only if its clock is not set back."
 	}
 	return f
 }

@@ -72,7 +72,9 @@ func (s *Store) Traits() driver.Traits {
 		Fencing: driver.FencingStrong,
 		Fair:    true,
 		Local:   true,
-		MinTTL:  time.Millisecond,
+
+		OneMachine: true,
+		MinTTL:     time.Millisecond,
 	}
 }
 

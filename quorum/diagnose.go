@@ -69,16 +69,16 @@ func (s *Store) findings(answered int) (all []driver.Finding) {
 	n := len(s.members)
 	spare := answered - s.rules.majority
 	add("members", answered == n, driver.LevelWarning,
-		fmt.Sprintf("all %d members answer, %d of them may fail", n, spare),
-		fmt.Sprintf("%d of %d members answer, %d more may fail before no lock can be had", answered, n, spare))
+		fmt.Sprintf("All %d members answer, %d of them may fail.", n, spare),
+		fmt.Sprintf("%d of %d members answer, %d more may fail before no lock can be had.", answered, n, spare))
 	same := s.sameServer()
 	add("servers", same == nil, driver.LevelProblem,
-		"no two members are known to be the same server", fmt.Sprint(same))
+		"No two members are known to be the same server.", fmt.Sprint(same))
 	add("tokens", s.traits.Fencing != driver.FencingNone, driver.LevelWarning,
-		"tokens rise, whichever members answer: "+s.traits.Fencing.String(),
-		"tokens mean nothing, because the members cannot agree on them")
+		"Tokens rise, whichever members answer: "+s.traits.Fencing.String()+".",
+		"Tokens mean nothing, because the members cannot agree on them.")
 	add("restart", s.traits.SurvivesRestart, driver.LevelWarning,
-		"a member that crashes remembers its locks, if it is configured as recommended",
-		"a member that crashes forgets its locks: keep it out for longer than the longest TTL before it is started again, or two may hold a lock")
+		"A member that crashes remembers its locks, if it is configured as recommended.",
+		"A member that crashes forgets its locks: keep it out for longer than the longest TTL before it is started again, or two may hold a lock.")
 	return all
 }

@@ -151,6 +151,7 @@ func traits(members []*member, timeout time.Duration) (t driver.Traits, raises b
 		t.MinTTL = max(t.MinTTL, of.MinTTL)
 		t.MaxTTL = min(t.LongestTTL(), of.LongestTTL())
 		t.Granularity = max(t.Granularity, of.Granularity)
+		t.OneMachine = t.OneMachine && of.OneMachine
 		t.SurvivesRestart = t.SurvivesRestart && of.SurvivesRestart
 		t.SurvivesFailover = t.SurvivesFailover && of.SurvivesFailover
 	}

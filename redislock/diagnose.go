@@ -198,10 +198,10 @@ func checkEviction(info map[string]string) driver.Finding {
 	switch {
 	case policy == "noeviction":
 	case strings.HasPrefix(policy, "volatile-"):
-		f.Level = driver.LevelWarning
+		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion
 		f.Message = fmt.Sprintf("maxmemory-policy is %s (%s): a full server evicts keys that expire, which is every lock. Two can then hold it. Set noeviction.", policy, limit)
 	case strings.HasPrefix(policy, "allkeys-"):
-		f.Level = driver.LevelWarning
+		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion
 		f.Message = fmt.Sprintf("maxmemory-policy is %s (%s): a full server evicts any key, locks as well as the counters of tokens. Two can then hold a lock. Set noeviction.", policy, limit)
 	default:
 		f.Level = driver.LevelWarning
@@ -219,6 +219,7 @@ func (settings) NoRetry() bool { return true }
 func checkPersistence(ctx context.Context, server *sender, info map[string]string) (driver.Finding, error) {
 	f := driver.Finding{Check: "persistence", Level: driver.LevelWarning}
 	if info["aof_enabled"] != "1" {
+		f.Breaks = driver.PromiseRestart
 		f.Message = "The append-only file is off: a restart forgets locks, and two can hold one. Set appendonly yes and appendfsync always, " +
 			"or start a server that crashed only after the longest TTL."
 		return f, nil
@@ -234,6 +235,7 @@ func checkPersistence(ctx context.Context, server *sender, info map[string]strin
 		f.Level = driver.LevelOK
 		f.Message = "appendfsync always: locks and tokens survive a restart."
 	default:
+		f.Breaks = driver.PromiseRestart
 		f.Message = fmt.Sprintf("appendfsync is %s: a crash of the machine forgets the locks of the last moments, and two can hold one. Set appendfsync always.", sync)
 	}
 	return f, nil
@@ -248,13 +250,13 @@ func (s *Store) checkReplication(info map[string]string) driver.Finding {
 		f.Message = fmt.Sprintf("The server is a replica (role %q): locks cannot be written.", info["role"])
 	case replicas < s.replicas:
 		f.Level = driver.LevelProblem
-		f.Message = fmt.Sprintf("%d replicas have to acknowledge, and %d are connected: no lock can be taken.", s.replicas, replicas)
+		f.Message = fmt.Sprintf("Replicas that have to acknowledge: %d. Connected replicas: %d. No lock can be taken.", s.replicas, replicas)
 	case replicas > 0 && s.replicas == 0:
 		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("%d replicas. A failover may forget locks that they have not received yet, and two can hold one. "+
+		f.Message = fmt.Sprintf("Connected replicas: %d. A failover may forget locks that they have not received yet, and two can hold one. "+
 			"Options.Replicas (replicas=1 in the URL) makes that unlikely; only a token that the resource checks prevents harm.", replicas)
 	case replicas > 0:
-		f.Message = fmt.Sprintf("%d replicas, %d have to acknowledge. A failover can still promote one that has not.", replicas, s.replicas)
+		f.Message = fmt.Sprintf("Connected replicas: %d, of which %d must acknowledge. A failover can still promote one that has not.", replicas, s.replicas)
 	default:
 		f.Message = "No replicas: there is no failover."
 	}

@@ -45,7 +45,7 @@ func (s *BoundStore) Diagnose(ctx context.Context) (findings []driver.Finding, e
 }
 
 const (
-	durableTokens = "tokens go on rising after a crash"
+	durableTokens = "Tokens go on rising after a crash."
 	poolerDanger  = "One that uses other sessions of the server for later statements frees locks whose holders still believe in them: connect to the server itself."
 )
 
@@ -54,7 +54,7 @@ func boundReadOnly(yes bool) driver.Finding {
 	if yes {
 		return problem(name, "The server is read-only, as a replica is: its locks keep nobody out elsewhere. Connect to the primary.")
 	}
-	return fine(name, "no")
+	return fine(name, "The server can be written to.")
 }
 
 // boundReplicas says what a failover to one of so many replicas means, for one of
@@ -63,11 +63,11 @@ func boundReplicas(replicas int, waits bool) driver.Finding {
 	const name, ends = "replication", "A failover to one ends all locks at once"
 	switch {
 	case replicas == 0:
-		return fine(name, "no replica is seen. "+ends+", and if it is asynchronous can lose the last tokens.")
+		return fine(name, "No replica is seen. "+ends+", and if it is asynchronous can lose the last tokens.")
 	case waits:
-		return fine(name, fmt.Sprintf("%d replicas copy this server, and commits wait for one. %s.", replicas, ends))
+		return fine(name, fmt.Sprintf("Connected replicas: %d, and commits wait for one. %s.", replicas, ends))
 	}
-	return warning(name, "%d replicas copy this server. %s, and unless each commit waits for one it can lose the last tokens.", replicas, ends)
+	return warning(name, "Connected replicas: %d. %s, and unless each commit waits for one it can lose the last tokens.", replicas, ends)
 }
 
 // connectionFindings are about what is between this program and the server.
@@ -80,11 +80,11 @@ func (s *BoundStore) poolerFinding() driver.Finding {
 	const name = "pooler"
 	switch _, sought := s.dialect.(poolerFinder); {
 	case !sought:
-		return fine(name, "a proxy, such as ProxySQL or MaxScale, is not noticed. "+poolerDanger)
+		return fine(name, "A proxy, such as ProxySQL or MaxScale, is not noticed. "+poolerDanger)
 	case !s.sought:
-		return warning(name, "with a single connection it cannot be told whether there is one, such as PgBouncer in transaction mode. %s", poolerDanger)
+		return warning(name, "With a single connection it cannot be told whether there is one, such as PgBouncer in transaction mode. %s", poolerDanger)
 	}
-	return fine(name, "none that shares sessions was seen when the store was opened. "+poolerDanger)
+	return fine(name, "No pooler that shares sessions was seen when the store was opened. "+poolerDanger)
 }
 
 // poolFinding says how many connections there are for locks.
@@ -98,14 +98,14 @@ func (s *BoundStore) poolFinding() driver.Finding {
 	if stats.MaxOpenConnections > 0 {
 		limit = fmt.Sprintf("a limit of %d", stats.MaxOpenConnections)
 	}
-	finding.Message = fmt.Sprintf("%d connections hold locks, %d are in use in all, with %s", links, stats.InUse, limit)
+	finding.Message = fmt.Sprintf("Connections that hold locks: %d. Connections in use: %d, with %s.", links, stats.InUse, limit)
 	switch {
 	case stats.MaxOpenConnections == 1 && s.scheme == Session:
 		finding.Level = driver.LevelWarning
-		finding.Message += ". The store has the only connection: the application needs another pool."
+		finding.Message += " The store has the only connection: the application needs another pool."
 	case stats.MaxOpenConnections > 0 && s.scheme == ForUpdate:
 		finding.Level = driver.LevelWarning
-		finding.Message += ". Every lock needs a connection of its own: with all of them in use, further attempts fail."
+		finding.Message += " Every lock needs a connection of its own: with all of them in use, further attempts fail."
 	}
 	return finding
 }

@@ -274,7 +274,7 @@ func (m mysql) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.Find
 		fine("version", variables["version"]),
 		boundReadOnly(variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON"),
 		fine("durability", durableTokens),
-		fine("wait_timeout", variables["wait_timeout"]+" s; connections that hold locks are kept from it"),
+		fine("wait_timeout", variables["wait_timeout"]+" s. Connections that hold locks are kept from it."),
 		boundReplicas(replicas, false),
 	}
 	if flush := variables["innodb_flush_log_at_trx_commit"]; flush != "1" {

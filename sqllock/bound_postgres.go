@@ -214,7 +214,7 @@ func (p postgres) diagnoseBound(ctx context.Context, conn *sql.Conn) ([]driver.F
 		fine("version", settings["server_version"]),
 		boundReadOnly(replica || settings["transaction_read_only"] == "on"),
 		fine("durability", durableTokens),
-		fine("idle_timeouts", "connections that hold locks are kept from them"),
+		fine("idle_timeouts", "Connections that hold locks are kept from them."),
 		boundReplicas(replicas, waits),
 	}
 	if settings["synchronous_commit"] == "off" || settings["fsync"] == "off" {

@@ -46,7 +46,7 @@ WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.locks, s.
 		}
 	}
 	if len(other) > 0 {
-		return problem(name, "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", ")), rows.Err()
+		return broken(driver.PromiseRestart, problem(name, "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), rows.Err()
 	}
 	return fine(name, "InnoDB"), rows.Err()
 }
@@ -60,11 +60,11 @@ func (mysql) checkDurable(ctx context.Context, s *Store) (driver.Finding, error)
 	}
 	switch {
 	case flush != 1:
-		return warning(name, "innodb_flush_log_at_trx_commit is %d: a crash can undo the last locks and tokens. Set it to 1.", flush), nil
+		return broken(driver.PromiseRestart, warning(name, "innodb_flush_log_at_trx_commit is %d: a crash can undo the last locks and tokens. Set it to 1.", flush)), nil
 	case logs && sync != 1:
 		return warning(name, "sync_binlog is %d: a crash can leave replicas without the last locks and tokens. Set it to 1.", sync), nil
 	}
-	return fine(name, "what was confirmed survives a crash"), nil
+	return fine(name, "What was confirmed survives a crash."), nil
 }
 
 // checkReplicas sees replicas only if the user may see the connections of
@@ -76,11 +76,11 @@ func (mysql) checkReplicas(ctx context.Context, s *Store) (driver.Finding, error
 		return driver.Finding{}, err
 	}
 	if replicas > 0 {
-		return warning(name, "%d replicas copy this server. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), nil
+		return warning(name, "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), nil
 	}
-	return fine(name, "no replica is seen; one that is asynchronous could lose locks at a failover"), nil
+	return fine(name, "No replica is seen. One that is asynchronous could lose locks at a failover."), nil
 }
 
 func (mysql) checkWaiting(context.Context, *Store) (driver.Finding, error) {
-	return fine("waiting", "one connection looks for all who wait, every "+minTempo.String()+" to "+maxTempo.String()), nil
+	return fine("waiting", "One connection polls for all waiters, every "+minTempo.String()+" to "+maxTempo.String()+"."), nil
 }

@@ -45,11 +45,11 @@ func (postgres) checkDurable(ctx context.Context, s *Store) (driver.Finding, err
 	}
 	switch {
 	case !fsync:
-		return warning(name, "fsync is off: a crash can damage the database. Set it to on."), nil
+		return broken(driver.PromiseRestart, warning(name, "fsync is off: a crash can damage the database. Set it to on.")), nil
 	case commit == "off":
-		return warning(name, "synchronous_commit is off: a crash can undo the last locks and tokens. Set it to on."), nil
+		return broken(driver.PromiseRestart, warning(name, "synchronous_commit is off: a crash can undo the last locks and tokens. Set it to on.")), nil
 	}
-	return fine(name, "what was confirmed survives a crash"), nil
+	return fine(name, "What was confirmed survives a crash."), nil
 }
 
 func (postgres) checkReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
@@ -62,11 +62,11 @@ FROM pg_stat_replication`, &replicas, &waits)
 	case err != nil:
 		return driver.Finding{}, err
 	case replicas > 0 && !waits:
-		return warning(name, "%d replicas copy this server, and no commit waits for them: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas), nil
+		return warning(name, "Connected replicas: %d, and no commit waits for one: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas), nil
 	case replicas > 0:
-		return fine(name, "commits wait for a replica"), nil
+		return fine(name, "Commits wait for a replica."), nil
 	}
-	return fine(name, "there is no replica"), nil
+	return fine(name, "There is no replica."), nil
 }
 
 // listenLimit is how long the first echo may take.
@@ -85,8 +85,8 @@ func (postgres) checkWaiting(ctx context.Context, s *Store) (driver.Finding, err
 	defer cancel()
 	select {
 	case <-l.turned:
-		return fine(name, "who waits is told by LISTEN on one connection"), nil
+		return fine(name, "Waiters are notified by LISTEN on one connection."), nil
 	case err := <-ended:
-		return warning(name, "who waits has to look, every %v to %v, since it cannot be told: %v.", minTempo, maxTempo, err), nil
+		return warning(name, "Waiters poll, every %v to %v, since they cannot be notified: %v.", minTempo, maxTempo, err), nil
 	}
 }

@@ -36,6 +36,12 @@ func problem(check, format string, args ...any) driver.Finding {
 	return driver.Finding{Check: check, Level: driver.LevelProblem, Message: fmt.Sprintf(format, args...)}
 }
 
+// broken is a finding because of which a promise does not hold.
+func broken(promise driver.Promise, f driver.Finding) driver.Finding {
+	f.Breaks = promise
+	return f
+}
+
 // ask reads one row of settings.
 func (s *Store) ask(ctx context.Context, text string, dest ...any) error {
 	return s.db.QueryRowContext(ctx, s.tables.expand("", text)).Scan(dest...)
@@ -66,7 +72,7 @@ func checkRights(ctx context.Context, s *Store) (driver.Finding, error) {
 			return s.explained(name, err)
 		}
 	}
-	return fine(name, "the tables can be read and written"), nil
+	return fine(name, "The tables can be read and written."), nil
 }
 
 // checkFloor looks for what keeps tokens rising when rows are swept.
@@ -89,9 +95,9 @@ func clockFinding(ms int64, start, end time.Time) driver.Finding {
 	server := time.UnixMilli(ms)
 	off := max(server.Sub(end), start.Sub(server), 0)
 	if off <= clockTolerance {
-		return fine(name, "the server's, which alone counts, and this machine's agree")
+		return fine(name, "The server's clock, which alone counts, agrees with this machine's.")
 	}
-	return warning(name, "the server's and this machine's differ by %v. Locks follow the server's alone; if it is that one which is wrong, setting it ends locks early or late.",
+	return warning(name, "The server's clock and this machine's differ by %v. Locks follow the server's alone. If that is the wrong one, setting it ends locks early or late.",
 		off.Round(time.Millisecond))
 }
 

@@ -29,12 +29,12 @@ func (d sqlite) checkFile(ctx context.Context, db *sql.DB, _ tables) (driver.Fin
 		return driver.Finding{}, err
 	}
 	if path == "" {
-		return driver.Finding{Check: check, Level: driver.LevelWarning,
+		return driver.Finding{Check: check, Level: driver.LevelWarning, Breaks: driver.PromiseRestart,
 			Message: "The database is in memory: no other process sees its locks, and they end with this one."}, nil
 	}
 	switch kind, remote := fileSystem(path); {
 	case remote:
-		return driver.Finding{Check: check, Level: driver.LevelProblem,
+		return driver.Finding{Check: check, Level: driver.LevelProblem, Breaks: driver.PromiseExclusion,
 			Message: fmt.Sprintf("%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)}, nil
 	case kind != "":
 		return driver.Finding{Check: check, Level: driver.LevelWarning,
@@ -50,11 +50,11 @@ func (sqlite) checkJournal(ctx context.Context, db *sql.DB, _ tables) (driver.Fi
 	switch mode {
 	case "wal":
 	case "off", "memory":
-		finding.Level = driver.LevelProblem
+		finding.Level, finding.Breaks = driver.LevelProblem, driver.PromiseRestart
 		finding.Message = mode + ": a crash can damage the database. Use WAL; SQLiteDSN does."
 	default:
 		finding.Level = driver.LevelWarning
-		finding.Message = mode + ": whoever looks keeps writers waiting. Use WAL; SQLiteDSN does."
+		finding.Message = mode + ": a reader keeps writers waiting. Use WAL; SQLiteDSN does."
 	}
 	return finding, err
 }
@@ -65,7 +65,7 @@ func (sqlite) checkSynchronous(ctx context.Context, db *sql.DB, _ tables) (drive
 	finding := driver.Finding{Check: "synchronous", Level: driver.LevelOK}
 	switch level {
 	case 0, 1:
-		finding.Level = driver.LevelWarning
+		finding.Level, finding.Breaks = driver.LevelWarning, driver.PromiseRestart
 		finding.Message = [2]string{"off", "normal"}[level] +
 			": a power failure can undo the last locks and tokens. Use FULL; SQLiteDSN does."
 	case 2:
@@ -90,7 +90,7 @@ func (sqlite) checkTables(ctx context.Context, db *sql.DB, t tables) (driver.Fin
 
 // checkWritable writes without changing anything.
 func (d sqlite) checkWritable(ctx context.Context, db *sql.DB, t tables) (driver.Finding, error) {
-	finding := driver.Finding{Check: "writable", Level: driver.LevelOK, Message: "yes"}
+	finding := driver.Finding{Check: "writable", Level: driver.LevelOK, Message: "The file can be written to."}
 	_, err := db.ExecContext(ctx, t.expand(sqliteNow, `UPDATE {meta} SET value = value WHERE key = 'floor'`))
 	if err == nil {
 		return finding, nil
@@ -99,6 +99,6 @@ func (d sqlite) checkWritable(ctx context.Context, db *sql.DB, t tables) (driver
 		return finding, err
 	}
 	finding.Level = driver.LevelProblem
-	finding.Message = fmt.Sprintf("no: %v", err)
+	finding.Message = fmt.Sprintf("The file cannot be written to: %v.", err)
 	return finding, nil
 }

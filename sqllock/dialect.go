@@ -43,10 +43,12 @@ type profile struct {
 	guard    string         // comes before a transaction, see Store.begin; may be empty
 	unguard  string         // comes after it
 	handover time.Duration  // see driver.Traits
-	take     takeFunc       // runs acquire or acquireFair
-	renew    renewFunc      // runs renew
-	check    checkFunc      // whether the server can be used; may be nil
-	follow   followFunc     // begins to learn what others do
+
+	oneMachine bool       // see driver.Traits
+	take       takeFunc   // runs acquire or acquireFair
+	renew      renewFunc  // runs renew
+	check      checkFunc  // whether the server can be used; may be nil
+	follow     followFunc // begins to learn what others do
 
 	// answered reports whether an error is the server's own answer, so that what was
 	// asked is not carried out later. It is nil where nothing ever is.

@@ -52,7 +52,7 @@ func (sqlite) schema(t tables) []string {
 // disk.
 func (d sqlite) profile() profile {
 	return profile{
-		writers: 1, readers: 8, prepares: true, inserts: true, atomic: true,
+		writers: 1, readers: 8, prepares: true, inserts: true, atomic: true, oneMachine: true,
 		take: takeReturning, renew: renewReturning, follow: d.follow,
 	}
 }

@@ -153,6 +153,7 @@ func (s *Store) Traits() driver.Traits {
 		MinTTL:          10 * time.Millisecond,
 		Granularity:     2 * time.Millisecond, // one that millis adds, one that is rounded away
 		SurvivesRestart: true,
+		OneMachine:      s.profile.oneMachine,
 	}
 }
 

@@ -73,6 +73,7 @@ func (s *Store) checkServers() driver.Finding {
 	case err != nil || mode == "":
 		f.Message = "Whether the server belongs to an ensemble is unknown: it does not answer srvr."
 	case mode == "standalone":
+		f.Breaks = driver.PromiseFailover
 		f.Message = "ZooKeeper " + version + " runs on one server: locks survive its restart, but not the loss of its disk. Three servers survive the loss of one."
 	default:
 		f.Level = driver.LevelOK

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
@@ -27,6 +26,7 @@ type traitsJSON struct {
 	MinTTLMS         int64          `json:"min_ttl_ms"`
 	MaxTTLMS         int64          `json:"max_ttl_ms"` // 0: no limit
 	GranularityMS    int64          `json:"granularity_ms"`
+	OneMachine       bool           `json:"one_machine"` // others are not excluded
 	SurvivesRestart  bool           `json:"survives_restart"`
 	SurvivesFailover bool           `json:"survives_failover"`
 }
@@ -65,7 +65,7 @@ func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *openSto
 	}
 	url := a.secrets.clean(store.display)
 	if asJSON {
-		err = printJSON(a.stdout, diagnosisJSON{url, describeTraits(client.Traits()), append([]driver.Finding{}, findings...), ok})
+		err = printJSON(a.stdout, diagnosisJSON{url, describeTraits(asConfigured(client.Traits(), findings)), append([]driver.Finding{}, findings...), ok})
 	} else {
 		err = a.diagnoseText(url, client.Traits(), findings)
 	}
@@ -83,6 +83,7 @@ func describeTraits(t driver.Traits) traitsJSON {
 		MinTTLMS:         t.MinTTL.Milliseconds(),
 		MaxTTLMS:         t.MaxTTL.Milliseconds(),
 		GranularityMS:    t.Granularity.Milliseconds(),
+		OneMachine:       t.OneMachine,
 		SurvivesRestart:  t.SurvivesRestart,
 		SurvivesFailover: t.SurvivesFailover,
 	}
@@ -91,13 +92,13 @@ func describeTraits(t driver.Traits) traitsJSON {
 func (a *app) diagnoseText(url string, traits driver.Traits, findings []driver.Finding) error {
 	p := painterFor(a.stdout)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n\n%s\n", p.paint(bold, "Store"), harmless(url), p.paint(bold, "What it can promise"))
-	for _, sentence := range promises(traits) {
+	fmt.Fprintf(&b, "%s %s\n\n%s\n", p.paint(bold, "Store"), harmless(url), p.paint(bold, "What it can promise as it is configured"))
+	for _, sentence := range promises(traits, findings) {
 		fmt.Fprintf(&b, "  %s\n", sentence)
 	}
 	fmt.Fprintf(&b, "\n%s\n", p.paint(bold, "What was found"))
 	if len(findings) == 0 {
-		fmt.Fprintf(&b, "  nothing: this store does not examine itself\n")
+		fmt.Fprintf(&b, "  Nothing: this store does not examine itself.\n")
 	}
 	styles := map[driver.Level]style{driver.LevelOK: green, driver.LevelWarning: yellow, driver.LevelProblem: red}
 	for _, f := range findings {
@@ -107,41 +108,4 @@ func (a *app) diagnoseText(url string, traits driver.Traits, findings []driver.F
 	}
 	_, err := fmt.Fprint(a.stdout, b.String())
 	return outputFailed(err)
-}
-
-// promises puts traits into words.
-func promises(t driver.Traits) []string {
-	var says []string
-	switch t.Fencing {
-	case driver.FencingStrong:
-		says = append(says, "Tokens: every new holder of a name has a larger one, for as long as the store keeps its data.")
-	case driver.FencingClockBound:
-		says = append(says, "Tokens: they rise, also after data was lost, unless the store's clock steps back.")
-	default:
-		says = append(says, "Tokens: they may repeat or fall. Do not rely on them to fence off a late holder.")
-	}
-	if t.Fair {
-		says = append(says, "Order: --fair serves first come, first served, on all machines.")
-	} else {
-		says = append(says, "Order: none, --fair is not available.")
-	}
-	if t.SurvivesRestart {
-		says = append(says, "Restart: locks and tokens survive a crash of the store, when it is configured as recommended.")
-	} else {
-		says = append(says, "Restart: locks are gone when the store restarts, and may be granted twice.")
-	}
-	if t.SurvivesFailover {
-		says = append(says, "Failover: locks and tokens survive the takeover of one server by another.")
-	} else {
-		says = append(says, "Failover: none. Where another server takes over, locks may be granted twice.")
-	}
-	limit := fmt.Sprintf("TTL: at least %v", t.MinTTL)
-	if t.MaxTTL > 0 && t.MaxTTL < driver.MaxTTL {
-		limit += fmt.Sprintf(", at most %v", t.MaxTTL)
-	}
-	if t.Granularity > time.Millisecond {
-		limit += fmt.Sprintf(", counted in steps of %v", t.Granularity)
-	}
-	return append(says, limit+".",
-		"Any store: a holder that is paused for longer than its TTL loses the lock without knowing; only a token that the resource checks keeps it out.")
 }

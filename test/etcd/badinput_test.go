@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -469,4 +470,47 @@ func brokenAndWritten(t *testing.T) (driver.Store, driver.Grant) {
 		t.Fatal(err)
 	}
 	return store, grant
+}
+
+// A server that has never compacted any of many revisions is warned of, and one
+// that has is not.
+func TestCompactionIsDiagnosed(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	const revisions = 10_100
+	var writers sync.WaitGroup
+	for range 100 {
+		writers.Go(func() {
+			for range revisions / 100 {
+				if _, err := raw.Put(t.Context(), "busy", ""); err != nil {
+					t.Errorf("Put: %v", err)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
+	compaction := func() driver.Finding {
+		findings, err := newStore(t, server.URL()).(driver.Diagnoser).Diagnose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range findings {
+			if f.Check == "compaction" {
+				return f
+			}
+		}
+		t.Fatal("Diagnose says nothing about compaction")
+		return driver.Finding{}
+	}
+	if f := compaction(); f.Level != driver.LevelWarning {
+		t.Errorf("nothing was compacted, and Diagnose says: %+v", f)
+	}
+	if _, err := raw.Compact(t.Context(), revisions/2); err != nil {
+		t.Fatal(err)
+	}
+	if f := compaction(); f.Level != driver.LevelOK {
+		t.Errorf("revisions were compacted, and Diagnose says: %+v", f)
+	}
 }

@@ -53,6 +53,25 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// doctor says first what does not hold as the server is configured.
+func TestDoctorSaysWhatDoesNotHold(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"no":  "Restart: a crash of the store can forget locks, and two may then hold one (see persistence below).",
+		"yes": "Restart: locks and tokens survive a crash of the store.",
+	} {
+		server := servers.Run(t, servers.Redis, "--appendonly", args, "--appendfsync", "always")
+		out := command.Run(t, server.URL(), "doctor")
+		if !strings.Contains(out.Stdout, want) {
+			t.Errorf("with appendonly %s doctor does not say %q:\n%s", args, want, out.Stdout)
+		}
+		_, promises, _ := strings.Cut(out.Stdout, "configured\n")
+		if first, _, _ := strings.Cut(strings.TrimSpace(promises), "\n"); args == "no" && first != want {
+			t.Errorf("the first promise is %q; want %q", first, want)
+		}
+	}
+}
+
 func TestCommandWithBadInput(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)

@@ -55,7 +55,7 @@ func TestDiagnose(t *testing.T) {
 	t.Run("replicas", func(t *testing.T) {
 		t.Parallel()
 		s := servers.RunSentinel(t, servers.SentinelOptions{})
-		expect(t, diagnose(t, s.URL()), "replication", driver.LevelWarning, "2 replicas")
+		expect(t, diagnose(t, s.URL()), "replication", driver.LevelWarning, "Connected replicas: 2")
 		expect(t, diagnose(t, s.URL()+"?replicas=1"), "replication", driver.LevelOK, "1 have to acknowledge")
 		expect(t, diagnose(t, s.URL()+"?replicas=3"), "replication", driver.LevelProblem, "no lock can be taken")
 		expect(t, diagnose(t, "redis://"+s.Servers[1].Addr()), "replication", driver.LevelProblem, "is a replica")

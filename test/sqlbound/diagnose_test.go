@@ -58,7 +58,7 @@ func TestDiagnoseReplication(t *testing.T) {
 			primary := pair(t, servers.PairOptions{}).Primary
 			for _, scheme := range schemes {
 				s := databases[i].alone(scheme, primary)
-				says(t, finding(t, s.store(t, s.open(t)), "replication"), driver.LevelWarning, "1 replicas copy this server")
+				says(t, finding(t, s.store(t, s.open(t)), "replication"), driver.LevelWarning, "Connected replicas: 1")
 			}
 		})
 	}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// asConfigured takes from traits what findings say that does not hold.
+func asConfigured(t driver.Traits, findings []driver.Finding) driver.Traits {
+	t.SurvivesRestart = t.SurvivesRestart && breaking(findings, driver.PromiseRestart) == ""
+	t.SurvivesFailover = t.SurvivesFailover && breaking(findings, driver.PromiseFailover) == ""
+	return t
+}
+
+// breaking returns the checks because of which a promise does not hold, for the
+// reader to find them; empty if it holds.
+func breaking(findings []driver.Finding, promise driver.Promise) string {
+	var checks []string
+	for _, f := range findings {
+		if promise != "" && f.Breaks == promise && !slices.Contains(checks, f.Check) {
+			checks = append(checks, f.Check)
+		}
+	}
+	return strings.Join(checks, ", ")
+}
+
+// promises says in words what a store promises as it is configured: first what it
+// does not promise.
+func promises(t driver.Traits, findings []driver.Finding) []string {
+	var kept, broken []string
+	say := func(holds bool, promise, sentence string, cause driver.Promise) {
+		text := promise + ": " + sentence
+		if checks := breaking(findings, cause); checks != "" {
+			text += " (see " + checks + " below)"
+		}
+		if text += "."; holds {
+			kept = append(kept, text)
+		} else {
+			broken = append(broken, text)
+		}
+	}
+	if breaking(findings, driver.PromiseExclusion) != "" {
+		say(false, "Exclusion", "two may hold a lock at once", driver.PromiseExclusion)
+	}
+	if t.OneMachine {
+		say(true, "Reach", "processes of this machine only; those on other machines are not excluded", "")
+	}
+	switch t.Fencing {
+	case driver.FencingStrong:
+		say(true, "Tokens", "every new holder of a name has a larger one, for as long as the store keeps its data", "")
+	case driver.FencingClockBound:
+		say(true, "Tokens", "they rise, also after data was lost, unless the store's clock steps back", "")
+	default:
+		say(false, "Tokens", "they may repeat or fall. Do not rely on them to fence off a late holder", "")
+	}
+	if t.Fair {
+		where := "on all machines"
+		if t.OneMachine {
+			where = "on this machine"
+		}
+		say(true, "Order", "--fair serves first come, first served, "+where, "")
+	} else {
+		say(true, "Order", "none, --fair is not available", "")
+	}
+	configured := asConfigured(t, findings)
+	if configured.SurvivesRestart {
+		say(true, "Restart", "locks and tokens survive a crash of the store", "")
+	} else {
+		say(false, "Restart", "a crash of the store can forget locks, and two may then hold one", driver.PromiseRestart)
+	}
+	switch {
+	case t.OneMachine: // there is no server to take over
+	case configured.SurvivesFailover:
+		say(true, "Failover", "locks and tokens survive the takeover of one server by another", "")
+	default:
+		say(false, "Failover", "if another server takes over, it may forget locks, and two may then hold one", driver.PromiseFailover)
+	}
+	limit := "at least " + inWords(t.MinTTL)
+	if t.MaxTTL > 0 && t.MaxTTL < driver.MaxTTL {
+		limit += ", at most " + inWords(t.MaxTTL)
+	}
+	if t.Granularity > time.Millisecond {
+		limit += ", counted in steps of " + inWords(t.Granularity)
+	}
+	say(true, "TTL", limit, "")
+	say(true, "Any store", "a holder that is paused for longer than its TTL loses the lock without knowing; only a token that the resource checks keeps it out", "")
+	return append(broken, kept...)
+}
+
+// units of time, from the largest.
+var units = []struct {
+	name string
+	of   time.Duration
+}{
+	{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}, {"millisecond", time.Millisecond},
+}
+
+// inWords writes a duration as people say it: "30 days", "1.5 seconds". A little less
+// than a whole number of units is "almost" that.
+func inWords(d time.Duration) string {
+	for _, u := range units {
+		if d < u.of-u.of/100 {
+			continue
+		}
+		whole := (d + u.of/100) / u.of // as if it were a little more
+		rest := d - whole*u.of
+		switch {
+		case rest == 0:
+			return plural(int(whole), u.name)
+		case rest < 0:
+			return "almost " + plural(int(whole), u.name)
+		}
+		return fmt.Sprintf("%.2g %ss", float64(d)/float64(u.of), u.name)
+	}
+	return d.String()
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+func TestDurationsInWords(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		30 * 24 * time.Hour:            "30 days",
+		30*24*time.Hour - time.Minute:  "almost 30 days",
+		24 * time.Hour:                 "1 day",
+		time.Second:                    "1 second",
+		2 * time.Second:                "2 seconds",
+		1500 * time.Millisecond:        "1.5 seconds",
+		10 * time.Millisecond:          "10 milliseconds",
+		200 * time.Microsecond:         "200µs",
+		time.Hour + 30*time.Minute:     "1.5 hours",
+		time.Second - time.Millisecond: "almost 1 second",
+	} {
+		if got := inWords(d); got != want {
+			t.Errorf("%v in words is %q; want %q", d, got, want)
+		}
+	}
+}
+
+// What a store does not promise as it is configured comes first, and names the
+// finding that says why.
+func TestPromisesAsConfigured(t *testing.T) {
+	server := driver.Traits{Store: "redis", Fencing: driver.FencingClockBound, Fair: true, SurvivesRestart: true, SurvivesFailover: true}
+	good := promises(server, []driver.Finding{{Check: "persistence", Level: driver.LevelOK, Message: "fine"}})
+	if text := strings.Join(good, "\n"); !strings.Contains(text, "Restart: locks and tokens survive") ||
+		!strings.Contains(text, "Failover: locks and tokens survive") || !strings.Contains(text, "on all machines") || strings.Contains(text, "see ") {
+		t.Errorf("promises of a store without findings:\n%s", text)
+	}
+	bad := promises(server, []driver.Finding{
+		{Check: "persistence", Level: driver.LevelWarning, Breaks: driver.PromiseRestart},
+		{Check: "eviction", Level: driver.LevelWarning, Breaks: driver.PromiseExclusion},
+	})
+	if want := "Exclusion: two may hold a lock at once (see eviction below)."; bad[0] != want {
+		t.Errorf("the first promise is %q; want %q", bad[0], want)
+	}
+	if want := "Restart: a crash of the store can forget locks, and two may then hold one (see persistence below)."; bad[1] != want {
+		t.Errorf("the second promise is %q; want %q", bad[1], want)
+	}
+	file := strings.Join(promises(driver.Traits{Store: "sqlite", Fair: true, OneMachine: true, SurvivesRestart: true}, nil), "\n")
+	if !strings.Contains(file, "Reach: processes of this machine only") || strings.Contains(file, "all machines") || strings.Contains(file, "Failover") {
+		t.Errorf("promises of a file on this machine:\n%s", file)
+	}
+}
