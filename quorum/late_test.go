@@ -288,3 +288,53 @@ func TestAskingAgainForLessDoesNotShorten(t *testing.T) {
 		}
 	})
 }
+
+// Answers that took longer than the lock lasts grant nothing.
+func TestAnswersThatTakeLongerThanTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(5)
+		s := open(t, all)
+		settle(t, s)
+		far(all, 15*time.Millisecond)
+		if grant, err := s.Acquire(t.Context(), request("x", 30*time.Millisecond)); !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("Acquire for 30 ms with answers after 30 ms: %+v, %v; want ErrUnreachable", grant, err)
+		}
+		synctest.Wait()
+		freed(t, all, "after an attempt that took too long")
+		if _, err := s.Acquire(t.Context(), request("x", 300*time.Millisecond)); err != nil {
+			t.Errorf("Acquire for 300 ms: %v", err)
+		}
+	})
+}
+
+// brief is a member that promises less than it was asked for.
+type brief struct{ link }
+
+func (b brief) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	req.TTL /= 2
+	return b.link.Acquire(ctx, req)
+}
+
+// A member that was not needed for the grant, and promises less than those that were, does
+// not count for a renewal.
+func TestBriefMemberDoesNotCountForARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(3)
+		far(all[2:], time.Millisecond)
+		s, err := quorum.New([]driver.Store{link{all[0]}, link{all[1]}, brief{link{all[2]}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		settle(t, s)
+		grant := mustAcquire(t, s, request("x", time.Minute))
+		time.Sleep(time.Second) // the third has granted it too
+		if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+			t.Fatal(errs)
+		}
+		all[1].set(gone)
+		if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs == nil || !errors.Is(errs[0], driver.ErrUnreachable) {
+			t.Errorf("renewed for %v by two of three members, of which one promised half of it: %v", grant.TTL, errs)
+		}
+	})
+}

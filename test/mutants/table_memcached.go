@@ -274,7 +274,7 @@ var quorumMutants = []mutant{
 		file: "quorum/acquire.go",
 		old:  `if time.Since(start) >= promise {`,
 		new:  `if time.Since(start) < 0 {`,
-		test: "quorum Test",
+		test: "quorum TestAnswersThatTakeLongerThanTheTTL",
 	},
 	{
 		rule: "what is left of a lost lock is given up",
@@ -284,22 +284,18 @@ var quorumMutants = []mutant{
 		test: "quorum TestRules",
 	},
 	{
-		rule: "a repair takes nothing for a lock that was released",
-		file: "quorum/repair.go",
-		old: `	if over {
-		return nil
-	}`,
-		new: `	if over && req.TTL == 0 {
-		return nil
-	}`,
-		test: "quorum Test",
+		rule: "a member that lost a lock gets it again",
+		file: "quorum/renew.go",
+		old:  `				s.repair(m, c)`,
+		new:  `				_ = m`,
+		test: "quorum TestRestartIsRepaired",
 	},
 	{
 		rule: "a member counts for a renewal only if it promises enough",
 		file: "quorum/renew.go",
 		old:  `if grants[k].TTL >= r.claims[k].promised() {`,
 		new:  `if grants[k].TTL > 0 {`,
-		test: "quorum Test",
+		test: "quorum TestBriefMemberDoesNotCountForARenewal",
 	},
 }
 
