@@ -100,3 +100,32 @@ func (h history) meddle(random *rand.Rand, all []*cell, majority int, last map[s
 		all[i].wipe()
 	}
 }
+
+// stubborn is a member that does not answer when its token is to be raised.
+type stubborn struct{ link }
+
+func (stubborn) RaiseToken(ctx context.Context, _ driver.Grant, _ uint64) (driver.Grant, error) {
+	return driver.Grant{}, hang(ctx)
+}
+
+// A token is given out when a majority has stored it, and not before: otherwise another
+// majority may give out a smaller one.
+func TestTokenIsStoredByAMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := cells(3)
+		ahead := request("x", time.Second)
+		ahead.Floor = 1_000_000
+		if err := all[0].Release(t.Context(), mustAcquire(t, all[0], ahead)); err != nil {
+			t.Fatal(err)
+		}
+		all[2].set(gone)
+		s, err := quorum.New([]driver.Store{link{all[0]}, stubborn{link{all[1]}}, link{all[2]}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if grant, err := s.Acquire(t.Context(), request("x", time.Minute)); !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("token %d was given out, which one member of three has stored: %v", grant.Token, err)
+		}
+	})
+}

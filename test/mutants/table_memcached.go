@@ -117,13 +117,13 @@ var memcachedMutants = []mutant{
 		file: "memcachelock/clock.go",
 		old:  `const behind = 2*time.Second + 500*time.Millisecond`,
 		new:  `const behind = 0 * time.Second`,
-		test: "test/memcached TestSkippedSecond",
+		test: "memcachelock TestClock",
 	},
 	{
 		rule: "a renewal counts from its answer, so that it never shortens",
 		file: "memcachelock/renew.go",
 		old:  `c.clock.notBefore(f.left, time.Now(), grant.TTL)`,
-		new:  `c.clock.notBefore(f.left, c.began, grant.TTL)`,
+		new:  `c.clock.notBefore(f.left, time.Now().Add(-time.Since(c.began)), grant.TTL)`,
 		test: "test/memcached TestLateRenewalDoesNotShorten",
 	},
 	{
@@ -246,7 +246,7 @@ var quorumMutants = []mutant{
 		file: "quorum/ballot.go",
 		old:  `func (b *ballot) won() bool { return b.raised.len() >= b.majority }`,
 		new:  `func (b *ballot) won() bool { return b.granted.len() >= b.majority }`,
-		test: "quorum TestRules",
+		test: "quorum TestTokenIsStoredByAMajority",
 	},
 	{
 		rule: "a release does not overtake the acquisition that it is to undo",
