@@ -44,5 +44,5 @@ func ExampleNew_even() {
 	_, err := quorum.New([]driver.Store{memlock.New(), memlock.New(), memlock.New(), memlock.New()}, nil)
 	fmt.Println(err)
 	// Output:
-	// quorum: 4 members tolerate no more failures than 3 members do, and split their votes more often: leave one out, or add one
+	// 4 members tolerate no more failures than 3 members do, and split their votes more often: leave one out, or add one
 }

@@ -56,8 +56,8 @@ func TestDiagnose(t *testing.T) {
 		t.Parallel()
 		s := servers.RunSentinel(t, servers.SentinelOptions{})
 		expect(t, diagnose(t, s.URL()), "replication", driver.LevelWarning, "Connected replicas: 2")
-		expect(t, diagnose(t, s.URL()+"?replicas=1"), "replication", driver.LevelOK, "1 have to acknowledge")
-		expect(t, diagnose(t, s.URL()+"?replicas=3"), "replication", driver.LevelProblem, "no lock can be taken")
+		expect(t, diagnose(t, s.URL()+"?replicas=1"), "replication", driver.LevelOK, "1 must acknowledge")
+		expect(t, diagnose(t, s.URL()+"?replicas=3"), "replication", driver.LevelProblem, "No lock can be taken")
 		expect(t, diagnose(t, "redis://"+s.Servers[1].Addr()), "replication", driver.LevelProblem, "is a replica")
 	})
 	t.Run("every server of a cluster", func(t *testing.T) {
