@@ -178,7 +178,9 @@ func init() {
 		old: `	case uint64(stat.Czxid) != token:
 		return zk.ErrNoNode
 	case head`,
-		new:  `	case head`,
+		new: `	case stat.Czxid == 0:
+		return zk.ErrNoNode
+	case head`,
 		test: "test/zookeeper TestConformance/single/fair/break-token",
 	})
 	add(mutant{
@@ -201,7 +203,7 @@ func init() {
 		rule: "a lock that is not renewed expires",
 		file: "zklock/claim.go",
 		old:  `		go s.later(func(ctx context.Context) { s.expire(ctx, c) })`,
-		new:  `		_ = s.expire`,
+		new:  `		go s.later(func(context.Context) {})`,
 		test: "test/zookeeper TestConformance/single/fair/expiry-late",
 	})
 	add(mutant{
