@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 )
 
 // nameKey is the key with the cluster's name. It is no lock's: it has no '/'.
@@ -45,28 +43,46 @@ func (s *Store) name(ctx context.Context, key string) (string, error) {
 	if len(there.Kvs) > 0 {
 		return string(there.Kvs[0].Value), nil
 	}
-	c := s.conn.Load()
-	lease, err := c.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(nameTTL / time.Second)}, grpc.WaitForReady(true))
+	id, err := s.leaseName(ctx)
 	if err != nil {
 		return "", err
 	}
-	id := clientv3.LeaseID(lease.ID)
-	name := driver.NewOwner().Hex()
-	reply, err := c.kv.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, name, clientv3.WithLease(id))).
-		Else(clientv3.OpGet(key)).Commit()
-	if err == nil && reply.Succeeded && s.named(id) {
-		return name, nil
+	own := driver.NewOwner().Hex()
+	name := own
+	err = s.try(ctx, func(ctx context.Context, c *conn) error {
+		reply, err := c.kv.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, own, clientv3.WithLease(id))).
+			Else(clientv3.OpGet(key)).Commit()
+		if err == nil && !reply.Succeeded { // another's, or of a try before
+			name = string(reply.Responses[0].GetResponseRange().Kvs[0].Value)
+		}
+		return err
+	})
+	if err == nil && name == own && s.named(id) {
+		return own, nil
 	}
 	s.background(func() { s.giveBack(id) })
 	switch {
 	case err != nil:
 		return "", err
-	case reply.Succeeded: // but the store is closed
+	case name == own: // but the store is closed
 		return "", driver.ErrClosed
 	}
-	return string(reply.Responses[0].GetResponseRange().Kvs[0].Value), nil
+	return name, nil
+}
+
+// leaseName returns a lease for a name. One that was perhaps granted unheard is given back.
+func (s *Store) leaseName(ctx context.Context) (clientv3.LeaseID, error) {
+	id := newLeaseID()
+	err := s.try(ctx, func(ctx context.Context, c *conn) error {
+		_, err := c.grantLease(ctx, id, int64(nameTTL/time.Second))
+		return err
+	})
+	if err != nil && !isCertain(err) {
+		s.background(func() { s.giveBack(id) })
+	}
+	return id, err
 }
 
 // named takes note of the name's lease, for Close.

@@ -112,35 +112,41 @@ func (s *Store) isFresh(l *lease) (done bool, err error) {
 // age is how long ago the lease was renewed. s.mu is held.
 func (s *Store) age(l *lease) time.Duration { return s.clock.Now() - l.sent }
 
-// grant asks for the lease, by a number of our own, so that it may be asked for
-// twice. One that was perhaps granted unheard is given back.
+// grant asks for the lease. One that was perhaps granted unheard is given back.
 func (s *Store) grant(ctx context.Context, l *lease) error {
-	id := rand.Int64N(math.MaxInt64-1) + 1
+	id := newLeaseID()
 	var sent clock.Instant
 	var ttl int64
 	err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
 		sent = s.clock.NoLaterThanNow()
-		reply, err := c.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: l.seconds})
-		if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) { // thanks to the try before
-			ttl, err = c.keepAliveOnce(ctx, clientv3.LeaseID(id))
-			return err
-		}
-		ttl = reply.GetTTL()
+		ttl, err = c.grantLease(ctx, id, l.seconds)
 		return err
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.forgetLease(l)
-		if !isCertain(err) && !s.backgroundLocked(func() { s.giveBack(clientv3.LeaseID(id)) }) {
-			l.id = clientv3.LeaseID(id) // Close revokes it
+		if !isCertain(err) && !s.backgroundLocked(func() { s.giveBack(id) }) {
+			l.id = id // Close revokes it
 			s.all[l] = struct{}{}
 		}
 		return s.explain(err)
 	}
-	l.id = clientv3.LeaseID(id)
+	l.id = id
 	s.renewed(l, ttl, sent)
 	return nil
+}
+
+// newLeaseID returns a number of our own, so that a lease may be asked for twice.
+func newLeaseID() clientv3.LeaseID { return clientv3.LeaseID(rand.Int64N(math.MaxInt64-1) + 1) }
+
+// grantLease asks for a lease, and renews it if an earlier try was granted.
+func (c *conn) grantLease(ctx context.Context, id clientv3.LeaseID, seconds int64) (ttl int64, err error) {
+	reply, err := c.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(id), TTL: seconds})
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) {
+		return c.keepAliveOnce(ctx, id)
+	}
+	return reply.GetTTL(), err
 }
 
 // renewed takes note of a lease that lasts so many seconds from then on. s.mu is held.

@@ -46,9 +46,18 @@ func init() {
 	add(mutant{
 		rule: "Close revokes a lease that was granted unheard",
 		file: "etcdlock/lease.go",
-		old:  `l.id = clientv3.LeaseID(id) // Close revokes it`,
+		old:  `l.id = id // Close revokes it`,
 		new:  ``,
 		test: "test/etcd TestCloseEndsLeaseGrantedUnheard",
+	})
+	add(mutant{
+		rule: "the lease of the cluster's name that was granted unheard ends with the store",
+		file: "etcdlock/identity.go",
+		old: `	id := newLeaseID()
+	err := s.try(`,
+		new: `	var id clientv3.LeaseID
+	err := s.try(`,
+		test: "test/etcd TestIdentityLeavesNothing/reset",
 	})
 	add(mutant{
 		rule: "a watch that was open is opened again soon",
