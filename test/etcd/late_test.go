@@ -489,6 +489,10 @@ func TestCloseEndsLeaseGrantedUnheard(t *testing.T) {
 		failed <- err
 	}()
 	happens(t, lost)
+	eventually(t, "the lease is granted", func() bool {
+		leases, err := raw.Leases(t.Context())
+		return err == nil && len(leases.Leases) == 1
+	})
 	if err := store.Close(); err != nil {
 		t.Error(err)
 	}

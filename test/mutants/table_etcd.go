@@ -132,7 +132,7 @@ func init() {
 		file: "etcdlock/hold.go",
 		old: `	if h.doubted {
 		l.trash`,
-		new: `	if h.doubted && h.over != h.over {
+		new: `	if h.doubted && h.key == "" {
 		l.trash`,
 		test: "test/etcd TestOvertakenRelease",
 	})
