@@ -242,12 +242,19 @@ func overtakeRelease(t *testing.T, r *lateRig) {
 func TestOvertakenExpiry(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
+	// A lock expires before its lease if its owner queued with a longer TTL.
 	expires := request("x")
-	r.acquire(r.store, expires)
-	expires.TTL = 2 * time.Second // of a lock on a lease that goes on
-	r.acquire(r.store, expires)
+	expires.Queue, expires.Fair = true, true
+	before := r.acquire(r.other, request("x"))
+	if _, err := r.store.Acquire(t.Context(), expires); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire of a held lock: %v", err)
+	}
+	r.release(r.other, before)
 	key := r.keyOf("x")
-	happens(t, r.silenceAt(key)) // the next request with the key is its deletion
+	deletion := r.silenceAt(string(append([]byte{0x0a, byte(len(key))}, key...))) // the key is its first field
+	expires.TTL = 2 * time.Second
+	r.acquire(r.store, expires)
+	happens(t, deletion)
 	var second driver.Grant
 	eventually(t, "a renewal of the lease deletes the key", func() (ok bool) {
 		r.holds(r.store, r.kept, "when another lock expired")
