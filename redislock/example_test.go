@@ -74,5 +74,5 @@ func ExampleOpen() {
 	_, err = redislock.Open("redis://app:secret@localhost:6379/0?protocol=other")
 	fmt.Println(err)
 	// Output:
-	// redislock: bad URL: protocol is "other", not redisson or plain
+	// bad URL: protocol is "other", not redisson or plain
 }

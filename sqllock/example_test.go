@@ -19,7 +19,7 @@ func ExampleSchema() {
 	fmt.Println(err)
 	// Output:
 	// 5 statements, the first creates billing_locks
-	// sqllock: table prefix "x; DROP TABLE orders; --": letters, digits and _ are allowed, and no digit at the start
+	// table prefix "x; DROP TABLE orders; --": letters, digits and _ are allowed, and no digit at the start
 }
 
 // The settings that make locks in a file safe are part of the data source name.

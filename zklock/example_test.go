@@ -32,5 +32,5 @@ func ExampleOpen() {
 	_, err := zklock.Open("zookeeper://app:secret@zk1,zk2,zk3/locks?order=any")
 	fmt.Println(err)
 	// Output:
-	// zklock: bad URL: order is "any", not fair or unfair
+	// bad URL: order is "any", not fair or unfair
 }
