@@ -232,7 +232,7 @@ func (s *Store) findRoot() error {
 		return err
 	case there:
 		return nil
-	case !s.opts.CreateRoot:
+	case s.opts.RequireRoot:
 		return s.noRoot()
 	}
 	for i := range s.root {

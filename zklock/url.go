@@ -14,8 +14,8 @@ import (
 //
 //	zookeeper://[user:password@]host:port,host:port[/root]
 //
-// Parameters: order=fair or unfair; timeout=10s, that of the session; create=true, to
-// create the root; acl=world or creator, where creator is the user and nobody else;
+// Parameters: order=fair or unfair; timeout=10s, that of the session; create=false, to
+// refuse a root that does not exist instead of creating it; acl=world or creator, where creator is the user and nobody else;
 // tls=true; ca=FILE, a certificate authority to trust; cert=FILE and key=FILE, the
 // client's certificate.
 //
@@ -56,7 +56,7 @@ func (o *Options) take(u *storeurl.URL) error {
 	if err != nil {
 		return err
 	}
-	o.CreateRoot = create == "true"
+	o.RequireRoot = create == "false"
 	acl, err := u.TakeOne("acl", "world", "creator")
 	if err != nil {
 		return err

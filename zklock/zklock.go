@@ -33,11 +33,11 @@ const DefaultTimeout = 30 * time.Second
 
 // Options of a store. The zero value is fine.
 type Options struct {
-	// Root is the path that the locks are below; default "/". It has to exist.
+	// Root is the path that the locks are below; default "/". Where it does not
+	// exist, or not any more, the store creates it, as Curator does.
 	Root string
-	// CreateRoot creates the root, and all above it, where it does not exist, or
-	// not any more: what Curator creates above a lock vanishes when it is empty.
-	CreateRoot bool
+	// RequireRoot makes a missing root an error instead.
+	RequireRoot bool
 
 	Order Order
 

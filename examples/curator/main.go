@@ -42,9 +42,8 @@ func sell(ctx context.Context, servers []string, item string, times int) error {
 	}
 	defer data.Close()
 	store, err := zklock.New(servers, &zklock.Options{
-		Root:       "/locks/stock", // Java's path without its last part, which is the lock's name here
-		CreateRoot: true,           // Curator creates it too, and ZooKeeper removes it when it is empty
-		Timeout:    10 * time.Second,
+		Root:    "/locks/stock", // Java's path without its last part, which is the lock's name here
+		Timeout: 10 * time.Second,
 	})
 	if err != nil {
 		return err

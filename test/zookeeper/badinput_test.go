@@ -17,7 +17,7 @@ func TestRootIsMissing(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
-	store := open(t, server.URL()+"/no/such/root")
+	store := open(t, server.URL()+"/no/such/root?create=false")
 	_, err := store.Acquire(t.Context(), request("n"))
 	if err == nil || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "the root does not exist in ZooKeeper: /no/such/root") {
 		t.Errorf("Acquire: %v; want that the root does not exist", err)
@@ -29,7 +29,7 @@ func TestRootIsMissing(t *testing.T) {
 	if _, err := conn.Create("/no", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	other := open(t, server.URL()+"/no")
+	other := open(t, server.URL()+"/no?create=false")
 	release(t, other, acquire(t, other, request("n")))
 	eventually(t, "the root is empty", func() bool { return conn.Delete("/no", -1) == nil })
 	if _, err := other.Acquire(t.Context(), request("m")); err == nil || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "the root does not exist in ZooKeeper: /no") {
@@ -37,12 +37,12 @@ func TestRootIsMissing(t *testing.T) {
 	}
 }
 
-// TestRootVanishes: one that is to be created is created again.
+// TestRootVanishes: a root that is missing is created, and created again.
 func TestRootVanishes(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
-	store := open(t, server.URL()+"/a/b?create=true")
+	store := open(t, server.URL()+"/a/b")
 	for range 2 {
 		release(t, store, acquire(t, store, request("n")))
 		eventually(t, "the root is removed", func() bool { return conn.Delete("/a/b", -1) == nil })

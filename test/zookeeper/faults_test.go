@@ -35,7 +35,7 @@ func rig(url string) faults.Rig {
 }
 
 func faultURL(addr, order string) string {
-	return fmt.Sprintf("zookeeper://%s/%s?create=true&order=%s&timeout=%s", addr, order, order, faultTTL)
+	return fmt.Sprintf("zookeeper://%s/%s?order=%s&timeout=%s", addr, order, order, faultTTL)
 }
 
 // acquires finds the requests that create a node and tell its number: ZooKeeper calls

@@ -13,7 +13,7 @@ func TestIdentity(t *testing.T) {
 	t.Parallel()
 	ensemble := servers.RunEnsemble(t)
 	var names []string
-	for i, root := range []string{"", "/a?create=true", "/b?create=true"} {
+	for i, root := range []string{"", "/a", "/b?create=true"} {
 		names = append(names, identity(t, open(t, ensemble.Members[i].URL()+root)))
 	}
 	if names[0] == "" || names[1] != names[0] || names[2] != names[0] {

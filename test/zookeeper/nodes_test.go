@@ -22,7 +22,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
-	store := open(t, server.URL()+"/locks?create=true")
+	store := open(t, server.URL()+"/locks")
 	req := request("orders/42")
 	grant := acquire(t, store, req)
 	waiting := request("orders/42")
@@ -177,7 +177,7 @@ func TestGoZooKeeperLock(t *testing.T) {
 	conn := admin(t, server.Addr())
 	for _, order := range []string{"fair", "unfair"} {
 		t.Run(order, func(t *testing.T) {
-			store := open(t, server.URL()+"/shared?create=true&order="+order)
+			store := open(t, server.URL()+"/shared?order="+order)
 			locks := client(t, store, nil)
 			theirs := zk.NewLock(conn, "/shared/n", zk.WorldACL(zk.PermAll))
 			if err := theirs.Lock(); err != nil {

@@ -152,7 +152,7 @@ func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()
 			const timeout = 2 * time.Second
-			query := fmt.Sprintf("/%s?create=true&order=%s&timeout=", order, order)
+			query := fmt.Sprintf("/%s?order=%s&timeout=", order, order)
 			cut, p := throughProxy(t, server, query+timeout.String())
 			lost := make(chan struct{})
 			mine := request("mine")

@@ -138,7 +138,7 @@ func TestStaleHolderIsNotGrantedAgain(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	for _, order := range []string{"fair", "unfair"} {
-		url := server.URL() + "/" + order + "?create=true&order=" + order
+		url := server.URL() + "/" + order + "?order=" + order
 		old, other := open(t, url), open(t, url)
 		req := request("n")
 		stale := acquire(t, old, req)
