@@ -99,6 +99,11 @@ func TestLostCommit(t *testing.T) {
 	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.LostCommit(t, database.URL(t, scheme)) })
 }
 
+func TestLostTogether(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.LostTogether(t, database.URL(t, scheme)) })
+}
+
 func TestKilledConnections(t *testing.T) {
 	t.Parallel()
 	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.KilledConnections(t, database.URL(t, scheme)) })

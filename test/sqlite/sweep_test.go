@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -89,6 +90,35 @@ func TestSweep(t *testing.T) {
 	}
 	if errs := other.Renew(t.Context(), grants[names-3:]); errs != nil {
 		t.Errorf("what is held was swept: %v", errs)
+	}
+}
+
+// TestSweepSparesWhatIsTaken: a lock that is taken after the sweep has found its row unused
+// is not swept.
+func TestSweepSparesWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	db := openDB(t, path)
+	store := newStore(t, db)
+	taken := mustAcquire(t, store, request("taken"))
+	mustRelease(t, store, taken)
+	for range 9 { // so that the token of the lock that is taken is below the floor
+		mustRelease(t, store, mustAcquire(t, store, request("unused")))
+	}
+	// The floor is raised between the look at the rows and their deletion.
+	const retake = `CREATE TRIGGER retake AFTER UPDATE ON dlock_meta WHEN NEW.key = 'floor' BEGIN
+	UPDATE dlock_locks SET owner = 'somebody', token = token + 1, expires = unixepoch() * 1000 + 60000 WHERE name = 'taken';
+END`
+	if _, err := db.Exec(retake); err != nil {
+		t.Fatal(err)
+	}
+	age(t, db)
+	other := openStore(t, path)
+	eventually(t, "the unused row is swept", func() bool {
+		return number(t, db, `SELECT count(*) FROM dlock_locks WHERE name = 'unused'`) == 0
+	})
+	if _, err := other.Acquire(t.Context(), request("taken")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire of a lock that was taken during a sweep: want ErrHeld, got: %v", err)
 	}
 }
 

@@ -208,6 +208,41 @@ func (d *Database) LostCommit(t *testing.T, raw string) {
 	}
 }
 
+// LostTogether shows that releases which were committed together are not made again if the
+// answer is lost: the second time would find nothing, and report a loss that was none.
+func (d *Database) LostTogether(t *testing.T, raw string) {
+	t.Helper()
+	network := proxy.Run(t, host(t, raw))
+	store := d.Opened(t, At(raw, network.Addr()))
+	lost := network.LoseReply(isCommit, true)
+	const rounds, locks = 20, 30
+	for range rounds { // until some of them share a transaction
+		grants := make([]driver.Grant, locks)
+		for i := range grants {
+			grant, err := store.Acquire(Within(t), Request(fmt.Sprint("name/", i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			grants[i] = grant
+		}
+		failed := make(chan error, locks)
+		for _, grant := range grants {
+			go func() { failed <- store.Release(Within(t), grant) }()
+		}
+		for range grants {
+			if err := <-failed; errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Release of a lock that is held: %v", err)
+			}
+		}
+		select {
+		case <-lost:
+			return
+		default:
+		}
+	}
+	t.Fatalf("no two of %d releases at a time were committed together", locks)
+}
+
 // isCommit finds the end of a transaction, as every driver writes it.
 var isCommit = regexp.MustCompile(`(?i)\bcommit\b`).Match
 
