@@ -88,7 +88,7 @@ const (
 	acquireFair                  // the same, unless somebody else heads the queue
 	insertFree                   // name: a row that nobody holds, if there is none; unless acquire inserts
 	current                      // name, owner -> token, whether it is another owner's, holder, remaining
-	blocker                      // name, owner -> token, holder, remaining: of another owner's lock, or token 0 and remaining of the queue's head
+	blocker                      // name, owner -> token, holder, remaining: of another owner's lock, or token 0 and remaining of the queue's head if that is another owner
 	renew                        // [[name, owner, token, ttl]] -> name, owner of each that was renewed
 	renewed                      // the same list -> name, owner of each that is held; unless renew answers
 	release                      // name, owner, token or 0
@@ -96,6 +96,8 @@ const (
 	breakLock                    // name, token
 	list                         // first name, limit -> name, token, holder, since, remaining, waiters
 	enqueue                      // name, owner, ttl
+	keepPlaces                   // [[name, owner, ttl]]: of places that have not lapsed
+	keptPlaces                   // the same list -> name, owner of each that has not lapsed
 	leave                        // name, owner: because it was served
 	giveUp                       // name, owner
 	prune                        // name

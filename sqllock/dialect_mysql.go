@@ -124,6 +124,9 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		grants   = json + `name` + text + `'$[0]', owner` + text + `'$[1]', token BIGINT PATH '$[2]', ttl BIGINT PATH '$[3]')) AS g` +
 			eachLock + `CAST(g.name AS BINARY)`
 		granted = `l.owner = CAST(g.owner AS BINARY) AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}`
+		places  = json + `name` + text + `'$[0]', owner` + text + `'$[1]', ttl BIGINT PATH '$[2]')) AS w
+	STRAIGHT_JOIN {queue} AS q FORCE INDEX (waiter) ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY)`
+		inPlace = `q.fair = 1 AND q.expires > {now}`
 		waiters = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
 		names   = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
 	)
@@ -137,7 +140,7 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 SELECT ?1, value, NULL, {now}, {now}, ` + nobody + ` FROM {meta} WHERE ` + isFloor + ` LOCK IN SHARE MODE`,
 		current: `SELECT token, COALESCE(owner <> ?2 AND expires > {now}, 0), holder, expires - {now} FROM {locks} WHERE name = ?1`,
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
-UNION ALL SELECT 0, ` + nobody + `, remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
+UNION ALL SELECT 0, ` + nobody + `, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2
 ORDER BY token DESC LIMIT 1`,
 		renew:   mysqlPatience + `UPDATE ` + grants + ` SET l.expires = GREATEST(l.expires, {now} + g.ttl) WHERE ` + granted,
 		renewed: `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted,
@@ -150,6 +153,9 @@ WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
 FROM {locks} AS l WHERE name >= ` + from + ` AND ` + held + ` ORDER BY name LIMIT ?2`,
 		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
 ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
+		keepPlaces: `UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl) WHERE ` + inPlace,
+		keptPlaces: `SELECT q.name, q.owner FROM ` + places + ` WHERE ` + inPlace,
+
 		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		giveUp: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		prune:  `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,

@@ -95,6 +95,8 @@ WHERE name = ?1::text AND (owner IS NULL OR owner = ?2::text OR expires <= {now}
 		longAgo = `(value <= {now} - ?1::bigint OR value > {now})`
 		grants  = `(SELECT g->>0 AS name, g->>1 AS owner, (g->>2)::bigint AS token, (g->>3)::bigint AS ttl
 	FROM jsonb_array_elements(?1::jsonb) AS list (g)) AS g`
+		places  = `(SELECT w->>0 AS name, w->>1 AS owner, (w->>2)::bigint AS ttl FROM jsonb_array_elements(?1::jsonb) AS list (w)) AS w`
+		inPlace = `q.name = w.name AND q.owner = w.owner AND q.fair AND q.expires > {now}`
 		waiters = `(SELECT w->>0 AS name, w->>1 AS owner FROM jsonb_array_elements(?1::jsonb) AS list (w)) AS w`
 	)
 	// What is told is told when the change is committed, and only then.
@@ -114,7 +116,7 @@ ON CONFLICT (name) DO NOTHING`,
 		current: `SELECT token, coalesce(owner <> ?2::text AND expires > {now}, false), holder, expires - {now}
 FROM {locks} WHERE name = ?1::text`,
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1::text AND owner <> ?2::text AND expires > {now}
-UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `) AS h
+UNION ALL SELECT 0, '', remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2::text
 ORDER BY token DESC LIMIT 1`,
 		renew: `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + postgresPatience + `, ` + grants + `
 WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}
@@ -129,6 +131,9 @@ WHERE name = ?1::text AND owner = ?2::text AND token = ?3::bigint AND expires > 
 FROM {locks} AS l WHERE name >= ?1::text AND ` + held + ` ORDER BY name LIMIT ?2::bigint`,
 		enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) VALUES (?1::text, ?2::text, true, {now} + ?3::bigint)
 ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
+		keepPlaces: `UPDATE {queue} AS q SET expires = greatest(q.expires, {now} + w.ttl) FROM ` + places + ` WHERE ` + inPlace,
+		keptPlaces: `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace,
+
 		leave:  `DELETE FROM {queue} WHERE name = ?1::text AND owner = ?2::text`,
 		giveUp: tell(`DELETE FROM {queue} WHERE name = ?1::text AND owner = ?2::text`),
 		prune:  `DELETE FROM {queue} WHERE name = ?1::text AND expires <= {now}`,

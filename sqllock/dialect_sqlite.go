@@ -70,8 +70,10 @@ func (sqlite) statements(t tables) (queries [statementCount]query) {
 	holder  = excluded.holder
 WHERE (l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since) AND (?5 = 0 OR l.token = ?5)
 RETURNING token`
-		held = `owner IS NOT NULL AND expires > {now}`
-		head = `FROM {queue} WHERE name = ?1 AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1`
+		held    = `owner IS NOT NULL AND expires > {now}`
+		head    = `FROM {queue} WHERE name = ?1 AND fair = 1 AND expires > {now} ORDER BY seq LIMIT 1`
+		places  = `(SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS ttl FROM json_each(?1)) AS w`
+		inPlace = `{queue}.name = w.name AND {queue}.owner = w.owner AND fair = 1 AND expires > {now}`
 		// A time in the future is one from before the clock stepped back.
 		longAgo = `(value <= {now} - ?1 OR value > {now})`
 	)
@@ -82,7 +84,7 @@ WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
    OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2 AND expires > {now})` + onConflict,
 		current: `SELECT token, coalesce(owner <> ?2 AND expires > {now}, 0), holder, expires - {now} FROM {locks} WHERE name = ?1`,
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
-UNION ALL SELECT 0, '', remaining FROM (SELECT expires - {now} AS remaining ` + head + `)
+UNION ALL SELECT 0, '', remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) WHERE owner <> ?2
 ORDER BY token DESC LIMIT 1`,
 		renew: `UPDATE {locks} SET expires = max(expires, {now} + g.ttl)
 FROM (SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS token, value->>3 AS ttl FROM json_each(?1)) AS g
@@ -99,6 +101,9 @@ WHERE name = ?1 AND token = ?2 AND ` + held,
 FROM {locks} WHERE name >= ?1 AND ` + held + ` ORDER BY name LIMIT ?2`,
 		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
 ON CONFLICT (name, owner) DO UPDATE SET expires = max(expires, excluded.expires)`,
+		keepPlaces: `UPDATE {queue} SET expires = max(expires, {now} + w.ttl) FROM ` + places + ` WHERE ` + inPlace,
+		keptPlaces: `SELECT {queue}.name, {queue}.owner FROM {queue}, ` + places + ` WHERE ` + inPlace,
+
 		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		giveUp: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		prune:  `DELETE FROM {queue} WHERE name = ?1 AND expires <= {now}`,

@@ -17,13 +17,13 @@ import (
 func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	owner := req.Owner.Hex()
 	if s.refused.has(req.Name) { // to look first disturbs nobody
-		if err := s.blockedBy(ctx, req.Name, owner); err != nil {
+		if err := s.blockedBy(ctx, &req, owner); err != nil {
 			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
 		}
 	}
 	var token uint64
 	var held *driver.HeldError
-	queues := req.Queue && !s.placed.has(owner)
+	queues := req.Queue && s.placed.come(owner) != placeYoung
 	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) (err error) {
 		if token, held, err = s.try(ctx, run, &req); err != nil || token != 0 || !queues {
 			return err
@@ -40,15 +40,21 @@ func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Gra
 	}
 	s.refused.add(req.Name)
 	if queues {
-		s.placed.add(owner, req.TTL)
+		s.placed.add(req.Name, owner, req.TTL)
 	}
 	return driver.Grant{}, held
 }
 
-// afterRefusal takes a place for one who was refused, if it wants one.
+// afterRefusal takes or keeps a place for one who was refused, if it wants one.
 func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal error) error {
 	owner := req.Owner.Hex()
-	if !errors.Is(refusal, driver.ErrHeld) || !req.Queue || s.placed.has(owner) {
+	if !errors.Is(refusal, driver.ErrHeld) || !req.Queue {
+		return refusal
+	}
+	switch kept, err := s.keepPlaces(ctx, owner); {
+	case err != nil:
+		return err
+	case kept:
 		return refusal
 	}
 	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) error {
@@ -57,7 +63,7 @@ func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal e
 	if err != nil {
 		return err
 	}
-	s.placed.add(owner, req.TTL)
+	s.placed.add(req.Name, owner, req.TTL)
 	return refusal
 }
 

@@ -27,7 +27,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	// An attempt may keep other writers out even if it is refused. Where the
 	// last one was, look first: those who try again and again disturb nobody.
 	if s.refused.has(req.Name) && s.scheme == Row {
-		if err := s.blockedBy(ctx, req.Name, owner); err != nil {
+		if err := s.blockedBy(ctx, &req, owner); err != nil {
 			return driver.Grant{}, err
 		}
 	}
@@ -41,7 +41,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 			return granted(&req, token), nil
 		}
 		s.refused.add(req.Name)
-		if err := s.blockedBy(ctx, req.Name, owner); err != nil {
+		if err := s.blockedBy(ctx, &req, owner); err != nil {
 			return driver.Grant{}, err
 		}
 		// Either it was released in between, or there is no row yet.
@@ -99,14 +99,15 @@ func readVersion(ctx context.Context, run runner, name, owner string) (version i
 	return 0, &driver.HeldError{Name: name, Token: uint64(version), Holder: driver.DecodeHolder(holder), Remaining: remaining(ms)}, nil
 }
 
-// blockedBy returns a HeldError if another owner has name, nil if nobody has.
-func (s *Store) blockedBy(ctx context.Context, name, owner string) error {
+// blockedBy returns a HeldError if another owner has the lock or, for a fair request,
+// heads the queue, and nil if an attempt is worth it.
+func (s *Store) blockedBy(ctx context.Context, req *driver.Request, owner string) error {
 	var held *driver.HeldError
 	err := s.read(ctx, "acquire", func() (err error) {
-		held, err = refusal(ctx, s.each(), name, owner)
+		held, err = refusal(ctx, s.each(), req.Name, owner)
 		return err
 	})
-	if err == nil && held.Token != 0 {
+	if err == nil && (held.Token != 0 || req.Fair && held.Remaining != 0) {
 		return held
 	}
 	return err

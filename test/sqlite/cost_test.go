@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -19,6 +20,7 @@ import (
 type counting struct {
 	dsn        string
 	statements atomic.Int64
+	writes     atomic.Int64 // those of them that write, if they were prepared
 }
 
 // Driver implements driver.Connector.
@@ -54,7 +56,8 @@ func (c countingConn) PrepareContext(ctx context.Context, query string) (driver.
 	if err != nil {
 		return nil, err
 	}
-	return countingStmt{stmt.(fullStmt), c.c}, nil
+	verb, _, _ := strings.Cut(query, " ")
+	return countingStmt{stmt.(fullStmt), c.c, verb == "INSERT" || verb == "UPDATE" || verb == "DELETE"}, nil
 }
 
 func (c countingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
@@ -75,16 +78,24 @@ type fullStmt interface {
 
 type countingStmt struct {
 	fullStmt
-	c *counting
+	c      *counting
+	writes bool
+}
+
+func (s countingStmt) count() {
+	s.c.statements.Add(1)
+	if s.writes {
+		s.c.writes.Add(1)
+	}
 }
 
 func (s countingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	s.c.statements.Add(1)
+	s.count()
 	return s.fullStmt.ExecContext(ctx, args)
 }
 
 func (s countingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	s.c.statements.Add(1)
+	s.count()
 	return s.fullStmt.QueryContext(ctx, args)
 }
 

@@ -1,13 +1,19 @@
 package sqlite
 
 import (
+	"bufio"
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
 )
 
 // A crowd of fair waiters, each of whom writes, does not keep the locks of the
@@ -100,4 +106,143 @@ func TestWaitersNeedFewConnections(t *testing.T) {
 	if err := leases.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+const (
+	crowdTTL       = 3 * time.Second
+	crowdProcesses = 4
+	crowdWaiters   = 50 // in each process
+)
+
+// crowd has many goroutines wait for one name in the order of arrival. Asked for it, it
+// says how many statements it has written so far. When all of them have had the lock, it
+// says so.
+func crowd(args []string) error {
+	ctx := context.Background()
+	way := &counting{dsn: sqllock.SQLiteDSN(args[0])}
+	db := sql.OpenDB(way)
+	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
+	if err != nil {
+		return err
+	}
+	client := dlock.New(store, nil)
+	failed := make(chan error, crowdWaiters)
+	var waiters sync.WaitGroup
+	for range crowdWaiters {
+		waiters.Go(func() {
+			lease, err := client.Lock(ctx, "x", dlock.WithTTL(crowdTTL), dlock.WithFair())
+			if err == nil {
+				err = lease.Unlock(ctx)
+			}
+			if err != nil {
+				failed <- err
+			}
+		})
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan() && lines.Text() == "writes"; {
+		fmt.Println(way.writes.Load())
+	}
+	waiters.Wait()
+	close(failed)
+	fmt.Println("served")
+	return errors.Join(<-failed, client.Close(), store.Close(), db.Close())
+}
+
+// TestCrowdsOfFairWaiters: the places of all waiters of a process are renewed together, so
+// that many waiters leave the one writer time to serve them, and all of them are served.
+func TestCrowdsOfFairWaiters(t *testing.T) {
+	path := tempFile(t)
+	db := openDB(t, path)
+	c := dlock.New(newStore(t, db), nil)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	lease, err := c.Lock(t.Context(), "x", dlock.WithFair())
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := make([]*process, crowdProcesses)
+	for i := range processes {
+		processes[i] = startProcess(t, "crowd", path)
+	}
+	const crowdLimit = time.Minute
+	for deadline := time.Now().Add(crowdLimit); ; <-time.After(20 * time.Millisecond) {
+		var places int
+		if err := db.QueryRow(`SELECT count(*) FROM dlock_queue WHERE fair = 1`).Scan(&places); err != nil {
+			t.Fatal(err)
+		}
+		if places == crowdProcesses*crowdWaiters {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d waiters have a place", places, crowdProcesses*crowdWaiters)
+		}
+	}
+	writes := func() (n int64) {
+		for _, p := range processes {
+			p.tell("writes")
+			n += p.hearNumber()
+		}
+		return n
+	}
+	before := writes()
+	<-time.After(crowdTTL)
+	wrote := writes() - before
+	t.Logf("%d waiters in %d processes write %d statements in a TTL", crowdProcesses*crowdWaiters, crowdProcesses, wrote)
+	if wrote == 0 || wrote > crowdProcesses*crowdWaiters {
+		t.Errorf("%d statements; want fewer than there are waiters, but some", wrote)
+	}
+	for _, p := range processes {
+		p.tell("end")
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for _, p := range processes {
+			if !p.out.Scan() || p.out.Text() != "served" {
+				t.Errorf("a process said %q: %v", p.out.Text(), p.out.Err())
+			}
+		}
+	}()
+	select {
+	case <-served:
+	case <-time.After(crowdLimit):
+		t.Fatal("not everybody was served")
+	}
+}
+
+// TestWaitersBehindAFreeLockDoNotWrite: while the waiter at the head of the queue has not
+// come yet for a lock that is free, the others do not keep it from writing.
+func TestWaitersBehindAFreeLockDoNotWrite(t *testing.T) {
+	t.Parallel()
+	way := &counting{dsn: sqllock.SQLiteDSN(tempFile(t))}
+	db := sql.OpenDB(way)
+	t.Cleanup(func() { _ = db.Close() })
+	store := newStore(t, db)
+	grant := mustAcquire(t, store, request("x"))
+	queue := func(req driver.Request) {
+		t.Helper()
+		req.Fair, req.Queue = true, true
+		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("an attempt of a waiter: %v; want ErrHeld", err)
+		}
+	}
+	head, next := request("x"), request("x")
+	queue(head)
+	queue(next)
+	mustRelease(t, store, grant)
+	before := way.writes.Load()
+	for range 10 {
+		queue(next)
+	}
+	if wrote := way.writes.Load() - before; wrote > 0 {
+		t.Errorf("a waiter whose turn it is not writes %d statements", wrote)
+	}
+	head.Fair, head.Queue = true, true
+	mustRelease(t, store, mustAcquire(t, store, head))
 }

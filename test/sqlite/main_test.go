@@ -19,6 +19,7 @@ var roles = map[string]func(args []string) error{
 	"puppet":  puppet,
 	"contend": contend,
 	"busy":    busy,
+	"crowd":   crowd,
 }
 
 func TestMain(m *testing.M) {
