@@ -205,3 +205,9 @@ func TestSlowReleaseAfterALostAttempt(t *testing.T) {
 		database.SlowReleaseAfterALostAttempt(t, database.URL(t, scheme))
 	})
 }
+
+// TestLostBatch: the answer to a transaction that several calls share gets lost.
+func TestLostBatch(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.LostBatch(t, database.URL(t, scheme)) })
+}
