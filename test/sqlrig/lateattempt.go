@@ -282,22 +282,27 @@ func (d *Database) LateBatch(t *testing.T, raw string) {
 func (d *Database) lateBatch(t *testing.T, network *proxy.Proxy, store, other driver.Store) (together bool) {
 	t.Helper()
 	var work sync.WaitGroup
-	defer work.Wait()
 	acquire := func(ctx context.Context, req driver.Request) <-chan error {
 		ended := make(chan error, 1)
 		work.Go(func() {
 			_, err := store.Acquire(ctx, req)
-			released := store.Release(Within(t), driver.Grant{Name: req.Name, Owner: req.Owner})
-			if released != nil && !errors.Is(released, driver.ErrNotHeld) {
-				t.Errorf("Release of %q: %v", req.Name, released)
-			}
 			ended <- err
 		})
 		return ended
 	}
+	// Nothing but the attempts for x and y may share a transaction: the rest is released
+	// when they are over.
+	var rest []driver.Grant
+	defer func() {
+		work.Wait()
+		for _, grant := range rest {
+			giveBack(t, store, grant)
+		}
+	}()
 	var writers []*proxy.Conn // all that write at once
 	for _, name := range []string{"v", "w"} {
 		req := Request(name)
+		rest = append(rest, driver.Grant{Name: name, Owner: req.Owner})
 		kept := keep(network, carriesHolder(req), func() {})
 		acquire(Within(t), req)
 		writers = append(writers, kept(t))
@@ -320,12 +325,15 @@ func (d *Database) lateBatch(t *testing.T, network *proxy.Proxy, store, other dr
 		time.AfterFunc(lateInside, c.Deliver)
 	})
 	committed := network.OnRequest(isCommit, nil)
-	left, stayed := acquire(ctx, req), acquire(Within(t), Request("y"))
+	neighbour := Request("y")
+	rest = append(rest, driver.Grant{Name: "y", Owner: neighbour.Owner})
+	left, stayed := acquire(ctx, req), acquire(Within(t), neighbour)
 	<-time.After(lateInside) // for both to queue behind the writers
 	deliver()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Fatalf("an attempt that was cancelled: %v; want Canceled", err)
 	}
+	giveBack(t, store, driver.Grant{Name: "x", Owner: req.Owner})
 	if err := <-stayed; err != nil {
 		t.Errorf("the attempt whose caller stayed: %v", err)
 	}
