@@ -1,0 +1,239 @@
+package main
+
+func init() {
+	// Attempts that are carried out late.
+	add(mutant{
+		rule: "a release waits for the abandoned attempt of its owner",
+		file: "redislock/release.go",
+		old:  "	if err := s.attempts.Settle(ctx, grant.Owner); err != nil {\n		return err\n	}\n",
+		new:  "",
+		test: "test/redis TestReleaseDoesNotOvertakeItsAttempt",
+	})
+	add(mutant{
+		rule: "a caller that leaves a sent call leaves it on its way",
+		file: "redislock/sweep.go",
+		old:  "c.state, c.onItsWay = abandoned, true",
+		new:  "c.state = abandoned",
+		test: "test/redis TestAbandonedTryLock",
+	})
+	add(mutant{
+		rule: "an attempt that lost its answer after its caller left is undone",
+		file: "redislock/unsettled.go",
+		old:  "c.state, c.answered = over, !mayBeCarriedOut(c.commands)",
+		new:  "c.state, c.answered = over, true",
+		test: "test/redis TestLateAttempt/the_caller_leaves_and_the_connection_breaks",
+	})
+	add(mutant{
+		rule: "an attempt whose connection broke is undone when it is carried out",
+		file: "redislock/unsettled.go",
+		old:  "	if !left {\n		end(false)",
+		new:  "	if !left {\n		end(true)",
+		test: "test/redis TestLateAttempt/the_connection_breaks",
+	})
+	add(mutant{
+		rule: "an attempt that its caller sent until its deadline is undone when it is carried out",
+		file: "redislock/sender.go",
+		old:  "return &unsettledError{cause: cause}",
+		new:  "return cause",
+		test: "test/redis TestLateAttempt/the_client_keeps_the_deadline",
+	})
+	add(mutant{
+		rule: "an abandoned AcquireAll is waited for under every one of its names",
+		file: "redislock/batch.go",
+		old:  "s.unsettled(err, reqs...)",
+		new:  "s.unsettled(err, reqs[0])",
+		test: "test/redis TestLateAttempt/the_connection_breaks",
+	})
+	add(mutant{
+		rule: "an abandoned Pass is waited for by the release of the new owner",
+		file: "redislock/pass.go",
+		old:  "		s.unsettled(err, req)\n",
+		new:  "",
+		test: "test/redis TestReleaseDoesNotOvertakeItsAttempt",
+	})
+	add(mutant{
+		rule: "an attempt at a member of a quorum that was carried out late is undone",
+		file: "redislock/acquire.go",
+		old:  "		s.unsettled(err, req)\n",
+		new:  "",
+		test: "test/redis TestRedlockLateAttempt",
+	})
+	add(mutant{
+		rule: "a member that does not answer gets a release for every attempt",
+		file: "quorum/member.go",
+		old:  "return m.always(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		new:  "return m.within(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		test: "quorum TestEveryAttemptIsReleased",
+	})
+	add(mutant{
+		rule: "a member that was spared an attempt is spared its release",
+		file: "quorum/claim.go",
+		old:  "	if !errors.Is(err, errSilent) {\n		c.seats[i].asked = true\n	}",
+		new:  "	_ = errors.Is(err, errSilent)",
+		test: "quorum TestEveryAttemptIsReleased",
+	})
+
+	// Connections that die in silence.
+	add(mutant{
+		rule: "a call has a limit also if the client has no ReadTimeout",
+		file: "redislock/sender.go",
+		old:  "c.Options().ReadTimeout <= 0 {",
+		new:  "c.Options().ReadTimeout < -1 {",
+		test: "test/redis TestSilentConnectionsWithoutReadTimeout",
+	})
+
+	// Tokens.
+	add(mutant{
+		rule: "the token of an attempt whose caller left is in doubt",
+		file: "redislock/acquire.go",
+		old:  "	if !returned(err) {\n		s.doubts.add(req.Owner, proposed, req.TTL)\n",
+		new:  "	if !returned(err) {\n",
+		test: "test/redis TestTokenOfALeftAttempt",
+	})
+	add(mutant{
+		rule: "the token of an attempt whose answer was lost is in doubt",
+		file: "redislock/acquire.go",
+		old:  "	s.doubts.add(req.Owner, proposed, req.TTL)\n	if failed == nil {",
+		new:  "	if failed == nil {",
+		test: "test/redis TestTokenOfALostAnswer",
+	})
+	add(mutant{
+		rule: "a proposed token counts only if it raised the counter",
+		file: "redislock/acquire.go",
+		old:  "	case raised && granted:",
+		new:  "	case granted:",
+		test: "test/redis TestTokensRise/plain",
+	})
+	add(mutant{
+		rule: "a token is larger than the last one, also if the counter is ahead of the clock",
+		file: "redislock/lua/redisson_acquire.lua",
+		old:  "token = string.format('%.0f', last + 1)",
+		new:  "token = string.format('%.0f', last)",
+		test: "test/redis TestTokensRise/redisson",
+	})
+	add(mutant{
+		rule: "a drawn token is larger than the last one",
+		file: "redislock/lua/common.lua",
+		old:  "math.max(last_token(counter) + 1, floor)",
+		new:  "math.max(last_token(counter), floor)",
+		test: "test/redis TestTokensRise",
+	})
+	add(mutant{
+		rule: "a drawn token is kept for the next one",
+		file: "redislock/lua/common.lua",
+		old:  "	keep_token(counter, digits(token))\n",
+		new:  "",
+		test: "test/redis TestTokensRise",
+	})
+	add(mutant{
+		rule: "later tokens are larger than one that was raised",
+		file: "redislock/lua/raise.lua",
+		old:  "if last_token(KEYS[2]) < tonumber(token) then",
+		new:  "if false then",
+		test: "test/redis TestConformance/single/plain/raise-token",
+	})
+
+	// Who owns a lock, and for how long.
+	add(mutant{
+		rule: "a release by owner releases nobody else's lock",
+		file: "redislock/lua/release.lua",
+		old:  "if mark and starts_with(mark, ARGV[1]) then",
+		new:  "if mark then",
+		test: "test/redis TestLateReleaseFindsAnotherHolder",
+	})
+	add(mutant{
+		rule: "a release of a plain lock releases nobody else's",
+		file: "redislock/lua/plain_release.lua",
+		old:  "if redis.call('get', KEYS[1]) ~= ARGV[1] then",
+		new:  "if not redis.call('get', KEYS[1]) then",
+		test: "test/redis TestLateReleaseFindsAnotherHolder",
+	})
+	add(mutant{
+		rule: "a renewal extends nobody else's lock",
+		file: "redislock/lua/renew.lua",
+		old:  "if ok and mark and starts_with(mark, ARGV[2 * i]) then",
+		new:  "if ok and mark then",
+		test: "test/redis TestLateRenewalAndPass",
+	})
+	add(mutant{
+		rule: "Pass takes nobody else's lock",
+		file: "redislock/lua/pass.lua",
+		old:  "if not mark or not starts_with(mark, ARGV[1]) then",
+		new:  "if not mark then",
+		test: "test/redis TestLateRenewalAndPass",
+	})
+	add(mutant{
+		rule: "Pass creates no lock",
+		file: "redislock/lua/pass.lua",
+		old:  "if not mark or not starts_with(mark, ARGV[1]) then",
+		new:  "if mark and not starts_with(mark, ARGV[1]) then",
+		test: "test/redis TestLateRenewalAndPass",
+	})
+	add(mutant{
+		rule: "a renewal never shortens a lock",
+		file: "redislock/lua/renew.lua",
+		old:  "if redis.call('pttl', KEYS[i]) < tonumber(ARGV[2 * i - 1]) then",
+		new:  "if true then",
+		test: "test/redis TestNothingShortensALock",
+	})
+	add(mutant{
+		rule: "asking again by the server's clock never shortens a lock",
+		file: "redislock/lua/acquire.lua",
+		old:  "math.max(tonumber(ttl), redis.call('pttl', KEYS[2 * i - 1]))",
+		new:  "tonumber(ttl)",
+		test: "test/redis TestNothingShortensALock",
+	})
+	add(mutant{
+		rule: "asking again never shortens a lock",
+		file: "redislock/lua/redisson_acquire.lua",
+		old:  "if left < tonumber(ARGV[1]) then",
+		new:  "if true then",
+		test: "test/redis TestNothingShortensALock/redisson",
+	})
+	add(mutant{
+		rule: "asking again for a fair lock never shortens it",
+		file: "redislock/lua/fair_acquire.lua",
+		old:  "if redis.call('pttl', lock) < tonumber(ttl) then",
+		new:  "if true then",
+		test: "test/redis TestNothingShortensALock/redisson",
+	})
+	add(mutant{
+		rule: "every lock of Redisson's protocol expires",
+		file: "redislock/lua/redisson.lua",
+		old:  "redis.pcall('pexpire', lock, ttl)",
+		new:  "redis.pcall('exists', lock)",
+		test: "test/redis TestNothingShortensALock/redisson",
+	})
+	add(mutant{
+		rule: "AcquireAll looks at every name before it takes one",
+		file: "redislock/lua/acquire.lua",
+		old:  "if mark and not starts_with(mark, ARGV[3 * i + 1] .. ':') then",
+		new:  "if i == 1 and mark and not starts_with(mark, ARGV[3 * i + 1] .. ':') then",
+		test: "test/redis TestConformance/single/plain/batch-none",
+	})
+
+	// Replicas.
+	add(mutant{
+		rule: "too few replicas refuse a lock",
+		file: "redislock/pipeline.go",
+		old:  "n < int64(s.replicas)",
+		new:  "n < 0",
+		test: "test/redis TestNobodyAcknowledges",
+	})
+	add(mutant{
+		rule: "a lock that too few replicas acknowledged is given back",
+		file: "redislock/acquire.go",
+		old:  "	if !errors.Is(err, ErrNotReplicated) {\n",
+		new:  "	if true || !errors.Is(err, ErrNotReplicated) {\n",
+		test: "test/redis TestNobodyAcknowledges",
+	})
+
+	// Wake-ups.
+	add(mutant{
+		rule: "a release of Redisson's protocol wakes waiters",
+		file: "redislock/release.go",
+		old:  "s.route.all.do(ctx, deleted, told)",
+		new:  "s.route.all.do(ctx, deleted, command{redis.NewCmd(ctx, \"ping\")})",
+		test: "test/redis TestConformance/single/redisson/watch",
+	})
+}
