@@ -66,7 +66,7 @@ func init() {
 		test: "quorum TestEveryAttemptIsReleased",
 	})
 	add(mutant{
-		rule: "a member that was spared an attempt is spared its release",
+		rule: "a member that failed an attempt gets its release",
 		file: "quorum/claim.go",
 		old:  "	if !errors.Is(err, errSilent) {\n		c.seats[i].asked = true\n	}",
 		new:  "	_ = errors.Is(err, errSilent)",
