@@ -21,28 +21,28 @@ func init() {
 		file: "redislock/unsettled.go",
 		old:  "c.state, c.answered = over, !mayBeCarriedOut(c.commands)",
 		new:  "c.state, c.answered = over, true",
-		test: "test/redis TestLateAttempt/the_caller_leaves_and_the_connection_breaks",
+		test: "test/redis TestLateAttempt/the_caller_leaves_and_the_connection_breaks/plain/Acquire$",
 	})
 	add(mutant{
 		rule: "an attempt whose connection broke is undone when it is carried out",
 		file: "redislock/unsettled.go",
 		old:  "	if !left {\n		end(false)",
 		new:  "	if !left {\n		end(true)",
-		test: "test/redis TestLateAttempt/the_connection_breaks",
+		test: "test/redis TestLateAttempt/^the_connection_breaks/plain/Acquire$",
 	})
 	add(mutant{
 		rule: "an attempt that its caller sent until its deadline is undone when it is carried out",
 		file: "redislock/sender.go",
 		old:  "return &unsettledError{cause: cause}",
 		new:  "return cause",
-		test: "test/redis TestLateAttempt/the_client_keeps_the_deadline",
+		test: "test/redis TestLateAttempt/the_client_keeps_the_deadline/plain/Acquire$",
 	})
 	add(mutant{
 		rule: "an abandoned AcquireAll is waited for under every one of its names",
 		file: "redislock/batch.go",
 		old:  "s.unsettled(err, reqs...)",
 		new:  "s.unsettled(err, reqs[0])",
-		test: "test/redis TestLateAttempt/the_connection_breaks",
+		test: "test/redis TestLateAttempt/^the_connection_breaks/plain/AcquireAll",
 	})
 	add(mutant{
 		rule: "an abandoned Pass is waited for by the release of the new owner",
@@ -130,7 +130,7 @@ func init() {
 		file: "redislock/lua/raise.lua",
 		old:  "if last_token(KEYS[2]) < tonumber(token) then",
 		new:  "if false then",
-		test: "test/redis TestConformance/single/plain/raise-token",
+		test: "test/redis TestRaiseTokenAgain",
 	})
 
 	// Who owns a lock, and for how long.
