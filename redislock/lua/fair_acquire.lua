@@ -34,16 +34,19 @@ end
 
 -- A place lasts for a TTL after the last attempt, and for what Redisson's
 -- waiters ahead take off when they are served.
-local ahead = 0
+local ahead, placed = 0, false
 for _, id in ipairs(redis.call('lrange', queue, 0, 99)) do
 	if id == owner then
+		placed = true
 		break
 	end
 	if #id ~= OWN_ID then
 		ahead = ahead + 1
 	end
 end
-if redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner) == 1 then
+redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner)
+-- The list alone says who has a place: an owner may be in one of the two only.
+if not placed and not redis.call('lpos', queue, owner) then
 	redis.call('rpush', queue, owner)
 end
 -- Should all who wait die, nothing is left for ever.
