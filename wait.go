@@ -48,6 +48,9 @@ const (
 	// too.
 	maxSleep        = 30 * time.Second
 	minWatchedSleep = time.Second
+	// maxSubscribe limits one attempt to subscribe, because the waiter does not try
+	// to acquire meanwhile. Afterwards it polls, and subscribes again.
+	maxSubscribe = time.Second
 	// expiryDelay is how much after an expiry waiters come, at random, so that
 	// not all of them come at once.
 	expiryDelay = 20 * time.Millisecond
@@ -236,7 +239,7 @@ func (w *wait) afterRefusal(held *driver.HeldError) error {
 		w.unwatch()
 		w.watched, w.unwatch = "", nil
 	}
-	bounded, cancel := w.client.bounded(w.ctx)
+	bounded, cancel := w.client.limited(w.ctx, min(w.client.limit, maxSubscribe))
 	defer cancel()
 	req := w.hold.request()
 	unwatch, err := w.client.watcher.Watch(bounded, req, waker(w.wake))
