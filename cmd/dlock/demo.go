@@ -15,7 +15,7 @@ import (
 
 func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "demo oversell|token",
+		Use:   "demo oversell|token|pause",
 		Short: "See what goes wrong without a lock, and right with one",
 		Long: `Run a scenario that goes wrong without a lock, with real processes and real
 servers, and then once more with one.
@@ -23,27 +23,31 @@ servers, and then once more with one.
   oversell   several processes sell the same stock
   token      several processes fetch an access token, and each new one makes the
              last one invalid
+  pause      a holder is stopped for longer than its lock lasts, and goes on: the
+             one that needs more than a lock
 
 Nothing has to be installed. What it creates is gone when it ends, also after
 Ctrl-C.`,
 		Example: `  dlock demo oversell
   dlock demo oversell --html oversell.html --store redis://localhost
-  dlock demo token`,
+  dlock demo token
+  dlock demo pause`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("there is no demo %s: there are oversell and token", harmless(args[0]))
+				return usagef("there is no demo %s: there are oversell, token and pause", harmless(args[0]))
 			}
-			return usagef("which one? There are oversell and token")
+			return usagef("which one? There are oversell, token and pause")
 		},
 	}
-	cmd.AddCommand(a.oversellCommand(), a.tokenCommand())
+	cmd.AddCommand(a.oversellCommand(), a.tokenCommand(), a.pauseCommand())
 	return cmd
 }
 
 // The processes of the demos, by their argv[0]. They are this program.
 var demoProcesses = map[string]func(*child.Parent) error{
-	shopName: shopProcess,
-	userName: userProcess,
+	shopName:  shopProcess,
+	userName:  userProcess,
+	buyerName: buyerProcess,
 }
 
 func isDemoProcess(args []string) bool { return len(args) == 1 && demoProcesses[args[0]] != nil }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,6 +33,36 @@ func TestCtrlCEndsADemo(t *testing.T) {
 				t.Errorf("a lock is left: %s", r.stdout)
 			}
 		})
+	}
+}
+
+// stoppedProcess reports whether a process of the demo is stopped.
+func stoppedProcess(b *bench) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		environment, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ")) // it may be gone
+		stat, _ := os.ReadFile(path)
+		if strings.Contains(string(environment), "TMPDIR="+b.path("tmp")+"\x00") && strings.Contains(string(stat), ") T ") {
+			return true
+		}
+	}
+	return false
+}
+
+// A process that is stopped is no reason to stay, nor one to leave it behind.
+func TestSignalsEndAPausedDemo(t *testing.T) {
+	b := demoBench(t)
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		p := b.start("demo", "pause", "--ttl", "60")
+		eventually(t, "a process is stopped", func() bool { return stoppedProcess(b) })
+		p.signal(s)
+		if s == syscall.SIGKILL {
+			p.wait()
+			eventually(t, "all processes are gone", func() bool { return len(demoProcessesIn(b.path("tmp"))) == 0 })
+			return
+		}
+		p.expect(exitSignal + int(s))
+		b.cleanedUp()
 	}
 }
 

@@ -126,10 +126,10 @@ func (a *app) oversell(ctx context.Context, flags *oversellFlags, folder string)
 		return err
 	}
 	show := &oversellShow{app: a, flags: flags}
-	if err := show.openFiles(); err != nil {
+	if err := show.files.open(flags.html, flags.svg); err != nil {
 		return err
 	}
-	defer show.closeFiles()
+	defer show.files.close()
 	order := shopOrder{Database: flags.database, Folder: folder, Table: oversell.NewTable(), Processes: flags.processes, Think: flags.think}
 	scenario := &oversell.Scenario{
 		Processes: flags.processes, Clients: flags.clients, Requests: flags.requests, InStock: flags.stock,

@@ -63,42 +63,17 @@ func visitLabel(lane int, v oversell.Visit, since func(int64) time.Duration) str
 	return label
 }
 
-// openFiles finds out that a file cannot be written before anything is run.
-func (s *oversellShow) openFiles() error {
-	if err := s.html.open(s.flags.html); err != nil {
-		return err
-	}
-	if err := s.svg.open(s.flags.svg); err != nil {
-		s.html.close()
-		return err
-	}
-	return nil
-}
-
-func (s *oversellShow) closeFiles() {
-	s.html.close()
-	s.svg.close()
-}
-
 // write writes the files that were asked for.
 func (s *oversellShow) write() error {
-	if err := s.svg.write(timeline.SVG(s.runs)); err != nil {
-		return err
-	}
-	header := make([]string, len(oversellColumns))
-	for i, c := range oversellColumns {
-		header[i] = strings.ToLower(c.title)
-	}
-	return s.html.write(timeline.HTML(timeline.Page{
+	return s.files.write(oversellColumns, timeline.Page{
 		Title: "dlock demo oversell",
 		Intro: []string{
 			fmt.Sprintf("%d clients sent %d requests each to %d processes that sell the same stock of %d. Each request reads the stock, thinks, and then writes it. A bar is the time that a request was inside, from before the read to after the write.",
 				s.flags.clients, s.flags.requests, s.flags.processes, s.flags.stock),
 			fmt.Sprintf("The stock is in %s, the locks are in %s.", s.database, s.store),
 		},
-		Header: header,
 		Marked: markedColumn,
 		Table:  s.rows,
 		Runs:   s.runs,
-	}))
+	})
 }

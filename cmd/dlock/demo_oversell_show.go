@@ -15,7 +15,7 @@ type oversellShow struct {
 	*app
 	flags           *oversellFlags
 	store, database string // for people
-	html, svg       outputFile
+	files           drawings
 	runs            []timeline.Run
 	rows            [][]string
 }

@@ -16,6 +16,7 @@ type tokenFlags struct {
 	processes int
 	calls     int // of each process
 	json      bool
+	html, svg string // files
 }
 
 const tokenHelp = `Let ten processes send messages to a service that wants an access token, of which
@@ -40,6 +41,7 @@ func (a *app) tokenCommand() *cobra.Command {
 		Short: "Fetch a token that makes the last one invalid",
 		Long:  tokenHelp,
 		Example: `  dlock demo token
+  dlock demo token --html token.html                  # and see who fetched when
   dlock demo token --store redis://localhost --processes 20
   dlock demo token --json | jq '.failed'`,
 		Args: exactly(0, "no arguments"),
@@ -56,6 +58,8 @@ func (a *app) tokenCommand() *cobra.Command {
 	f.IntVar(&flags.processes, "processes", 10, "`N` processes that need a token")
 	f.IntVar(&flags.calls, "calls", 10, "`N` calls of each process")
 	f.BoolVar(&flags.json, "json", false, "one JSON object a line")
+	f.StringVar(&flags.html, "html", "", "write a page with timelines to `FILE`")
+	f.StringVar(&flags.svg, "svg", "", "write a picture of both runs to `FILE`")
 	return cmd
 }
 
@@ -86,6 +90,11 @@ func (a *app) token(ctx context.Context, flags *tokenFlags, folder string) error
 	if err != nil {
 		return err
 	}
+	var files drawings
+	if err := files.open(flags.html, flags.svg); err != nil {
+		return err
+	}
+	defer files.close()
 	store, display, err := a.chooseDemoStore(ctx, folder, tokens.LockName)
 	if err != nil {
 		return err
@@ -93,13 +102,8 @@ func (a *app) token(ctx context.Context, flags *tokenFlags, folder string) error
 	if !flags.json {
 		a.note("%d processes, %d calls each; the locks are in %s", flags.processes, flags.calls, display)
 	}
-	t := table{columns: []column{
-		{title: "GUARD"},
-		{title: "PROCESSES", right: true},
-		{title: "CALLS", right: true},
-		{title: "FAILED", right: true, judge: expected("0")},
-		{title: "FETCHES", right: true, judge: expected("1")},
-	}}
+	t := table{columns: tokenColumns}
+	page := tokenPage(flags, display)
 	good := true
 	bar := a.newProgress()
 	for _, guard := range []string{"none", "dlock"} {
@@ -118,7 +122,10 @@ func (a *app) token(ctx context.Context, flags *tokenFlags, folder string) error
 		if guard == "dlock" {
 			good = result.Failed == 0 && result.Fetches == 1
 		}
-		t.add(guard, strconv.Itoa(flags.processes), strconv.Itoa(result.Calls), strconv.Itoa(result.Failed), strconv.Itoa(result.Fetches))
+		row := []string{guard, strconv.Itoa(flags.processes), strconv.Itoa(result.Calls), strconv.Itoa(result.Failed), strconv.Itoa(result.Fetches)}
+		t.add(row...)
+		page.Table = append(page.Table, row)
+		page.Runs = append(page.Runs, tokenTimeline(guard, result))
 		if !flags.json {
 			continue
 		}
@@ -131,6 +138,9 @@ func (a *app) token(ctx context.Context, flags *tokenFlags, folder string) error
 		if err := t.print(a.stdout, painterFor(a.stdout)); err != nil {
 			return err
 		}
+	}
+	if err := files.write(tokenColumns, page); err != nil {
+		return err
 	}
 	if !good {
 		return failf(exitNo, "with a lock no call should have failed, and one token should have been fetched")
@@ -181,5 +191,5 @@ func userProcess(parent *child.Parent) error {
 	if err := user.Work(parent.Context); err != nil {
 		return err
 	}
-	return parent.Tell(true)
+	return parent.Tell(user.Log)
 }

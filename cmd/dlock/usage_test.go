@@ -67,7 +67,7 @@ func TestUsageErrors(t *testing.T) {
 		{"no arguments", []string{"doctor", "x"}},
 		{"no arguments", []string{"version", "x"}},
 
-		{"oversell and token", []string{"demo"}},
+		{"oversell, token and pause", []string{"demo"}},
 		{"no demo nosuch", []string{"demo", "nosuch"}},
 		{"no arguments", []string{"demo", "oversell", "x"}},
 		{"no arguments", []string{"demo", "token", "x"}},
@@ -79,6 +79,8 @@ func TestUsageErrors(t *testing.T) {
 		{"negative", []string{"demo", "oversell", "--think", "-1s"}},
 		{"outside 1 to 50", []string{"demo", "token", "--processes", "51"}},
 		{"outside 1 to 1000", []string{"demo", "token", "--calls", "0"}},
+		{"no arguments", []string{"demo", "pause", "x"}},
+		{"outside 500ms to 1m0s", []string{"demo", "pause", "--ttl", "0.1"}},
 		{"--store is empty", []string{"demo", "token", "--store", ""}},
 
 		{"sqlite:///path/file.db", []string{"ls", "--store", "nosuch://host/db"}},
@@ -116,7 +118,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("dlock help %s differs from dlock %s --help", command, command)
 		}
 	}
-	for _, demo := range []string{"oversell", "token"} {
+	for _, demo := range []string{"oversell", "token", "pause"} {
 		contains(t, "dlock demo --help", b.must(0, "demo", "--help").stdout, "\n  "+demo+" ")
 		one := b.must(0, "demo", demo, "--help")
 		contains(t, "dlock demo "+demo+" --help", one.stdout, "Usage:", "Examples:", "--json", "--store URL", "The exit status is")

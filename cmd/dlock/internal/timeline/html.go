@@ -65,8 +65,18 @@ func HTML(page Page) string {
 		}
 		b.WriteString("</tr>\n")
 	}
-	fmt.Fprintf(&b, "</table>\n<p class=\"key\">Who was inside when:<i style=\"background:%s\"></i>alone<i style=\"background:%s\"></i>together with another"+
-		"<i style=\"background:%s\"></i>in stock. Point at a bar to see what it is.</p>\n", green, red, blue)
+	b.WriteString("</table>\n<p class=\"key\">Who was inside when:")
+	key := []legendEntry{{green, "alone"}, {red, "together with another"}, {blue, "in stock"}}
+	switch {
+	case hasPause(page.Runs):
+		key = []legendEntry{{green, "holds the lock"}, {grey, "stopped"}, {red, "goes on without its lock"}, {blue, "in stock"}}
+	case len(page.Runs) > 0 && page.Runs[0].Of != "":
+		key[2].text = page.Runs[0].Of
+	}
+	for _, entry := range key {
+		fmt.Fprintf(&b, "<i style=\"background:%s\"></i>%s", entry.colour, text(entry.text))
+	}
+	b.WriteString(". Point at a bar to see what it is.</p>\n")
 	for _, run := range page.Runs {
 		p := picture{left: 100, plot: max(pageWidth-110, run.Length.Seconds()*pixelsPerSecond), right: 10, lane: 14, curve: 70, detail: true}
 		if _, rows := stack(run.sorted(0)); rows > 1 {

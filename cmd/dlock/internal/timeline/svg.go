@@ -1,8 +1,10 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"html"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,8 +60,8 @@ func (p *picture) draw(runs []Run) string {
 	for i := range runs {
 		p.run(c, &runs[i])
 	}
-	if !p.detail {
-		p.legend(c)
+	if !p.detail && len(runs) > 0 {
+		p.legend(c, runs)
 	}
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]s %[2]s" width="%[1]s" height="%[2]s" font-family="%[3]s">`+"\n%s</svg>\n",
 		num(c.width), num(c.y), fonts, c.String())
@@ -116,22 +118,38 @@ func (p *picture) lanes(c *canvas, spans []Span, name string, overlaps []Interva
 	if height > 1 {
 		width--
 	}
-	var alone, together strokes
+	var alone, together, paused strokes
 	for i, s := range spans {
-		if p.detail {
+		from, to, y := scale(s.From), scale(s.To), middle(rows[i])
+		if s.Kind == Late { // the end of the picture, and the point of it
+			from = min(from, to-visible)
+		}
+		switch {
+		case p.detail:
 			fmt.Fprintf(c, `<path d="M%s %sh%s" stroke="%s" stroke-width="%s"><title>%s</title></path>`+"\n",
-				num(scale(s.From)), num(middle(rows[i])), num(max(scale(s.To)-scale(s.From), thin)), green, num(width), html.EscapeString(s.Label))
-		} else {
-			alone.add(scale(s.From), scale(s.To), middle(rows[i]))
+				num(from), num(y), num(max(to-from, thin)), colourOf[s.Kind], num(width), html.EscapeString(s.Label))
+		case s.Kind == Inside:
+			alone.add(from, to, y)
+		case s.Kind == Late:
+			together.add(from, to, y)
+		default:
+			paused.add(from, to, y)
 		}
 		for _, part := range s.common(overlaps) {
 			together.add(scale(part.From), scale(part.To), middle(rows[i]))
 		}
 	}
+	paused.draw(c, grey, width)
 	alone.draw(c, green, width)
 	together.draw(c, red, width)
 	c.y += h + 2
 }
+
+// colourOf are the colours of spans that have one of their own.
+var colourOf = map[Kind]string{Inside: green, Paused: grey, Late: red}
+
+// visible is the width of something that must not be overlooked.
+const visible = 4
 
 // thin is the least width at which something can be seen.
 const thin = .5
@@ -196,22 +214,40 @@ func (p *picture) stock(c *canvas, r *Run, scale func(time.Duration) float64) {
 		fmt.Fprintf(c, `<path d="%sH%sV%sz" fill="%s" stroke="%[4]s"/>`+"\n", below, end, num(zero), red)
 	}
 	fmt.Fprintf(c, `<path d="M%s %sH%s" stroke="%s"/>`+"\n", num(p.left), num(zero), end, grey)
-	c.text(p.left-8, c.y+10, 10, grey, ` text-anchor="end"`, strconv.Itoa(r.Stock)+" in stock")
+	c.text(p.left-8, c.y+10, 10, grey, ` text-anchor="end"`, strconv.Itoa(r.Stock)+" "+cmp.Or(r.Of, "in stock"))
 	c.text(p.left-8, zero+3, 10, grey, ` text-anchor="end"`, "0")
 	c.y += p.curve
 }
 
 // legend explains the colours.
-func (p *picture) legend(c *canvas) {
+func (p *picture) legend(c *canvas, runs []Run) {
 	x := p.left
-	for _, entry := range []struct{ colour, text string }{
+	entries := []legendEntry{
 		{green, "alone inside"},
 		{red, "inside together with another, and what was sold without being there"},
-		{blue, "in stock"},
-	} {
+		{blue, cmp.Or(runs[0].Of, "in stock")},
+	}
+	if hasPause(runs) {
+		entries = []legendEntry{
+			{green, "holds the lock"},
+			{grey, "stopped"},
+			{red, "without its lock, and what was sold without being there"},
+			{blue, "in stock"},
+		}
+	}
+	for _, entry := range entries {
 		fmt.Fprintf(c, `<rect x="%s" y="%s" width="10" height="10" fill="%s"/>`+"\n", num(x), num(c.y), entry.colour)
 		c.text(x+15, c.y+9, 11, grey, "", entry.text)
 		x += 34 + 6*float64(len(entry.text))
 	}
 	c.y += 18
+}
+
+type legendEntry struct{ colour, text string }
+
+// hasPause reports whether a span is a pause.
+func hasPause(runs []Run) bool {
+	return slices.ContainsFunc(runs, func(r Run) bool {
+		return slices.ContainsFunc(r.Spans, func(s Span) bool { return s.Kind == Paused })
+	})
 }

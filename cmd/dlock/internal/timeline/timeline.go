@@ -11,8 +11,19 @@ import (
 type Span struct {
 	Lane     int // of whom
 	From, To time.Duration
+	Kind     Kind
 	Label    string // what somebody who points at it sees
 }
+
+// Kind is what a span means.
+type Kind int
+
+// The kinds of spans. Only those that are inside can be there together.
+const (
+	Inside Kind = iota
+	Paused      // stopped, and not inside
+	Late        // it goes on although it should not
+)
 
 // Interval is from one instant to another.
 type Interval struct{ From, To time.Duration }
@@ -52,7 +63,7 @@ func sweep(spans []Span, changed func(at time.Duration, before, after int)) {
 	}
 	var changes []change
 	for _, s := range spans {
-		if s.To > s.From {
+		if s.To > s.From && s.Kind == Inside {
 			changes = append(changes, change{s.From, 1}, change{s.To, -1})
 		}
 	}
@@ -66,6 +77,9 @@ func sweep(spans []Span, changed func(at time.Duration, before, after int)) {
 
 // common are the parts of a span that are in the intervals, which are in order.
 func (s Span) common(intervals []Interval) []Interval {
+	if s.Kind != Inside {
+		return nil
+	}
 	var parts []Interval
 	first, _ := slices.BinarySearchFunc(intervals, s.From, func(i Interval, from time.Duration) int { return cmp.Compare(i.To, from) })
 	for _, i := range intervals[first:] {
@@ -105,6 +119,7 @@ type Run struct {
 	Lanes  []string // their names
 	Spans  []Span
 	Stock  int             // where it begins
+	Of     string          // what the stock is; empty: "in stock"
 	Sales  []time.Duration // each takes one away
 	Length time.Duration
 }

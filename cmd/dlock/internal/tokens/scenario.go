@@ -14,7 +14,7 @@ type Scenario struct {
 	Processes int
 
 	// Hire starts the process of a user. It says when it is ready, starts when it is
-	// told to, and says when it is done.
+	// told to, and tells its Log when it is done.
 	Hire func(ctx context.Context, service string) (*child.Process, error)
 
 	// Progress is called after each call of the service.
@@ -25,6 +25,7 @@ type Scenario struct {
 type Result struct {
 	Count
 	Elapsed time.Duration
+	Logs    []Log // of each process
 }
 
 // Run lets all processes begin at the same time. When it returns nothing runs any
@@ -35,12 +36,12 @@ func (s *Scenario) Run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	begun := time.Now()
-	err = s.play(ctx, service.URL())
+	logs, err := s.play(ctx, service.URL())
 	elapsed := time.Since(begun)
-	return &Result{service.Close(), elapsed}, err
+	return &Result{service.Close(), elapsed, logs}, err
 }
 
-func (s *Scenario) play(ctx context.Context, service string) error {
+func (s *Scenario) play(ctx context.Context, service string) ([]Log, error) {
 	var users []*child.Process
 	defer func() {
 		var all sync.WaitGroup
@@ -52,26 +53,26 @@ func (s *Scenario) play(ctx context.Context, service string) error {
 	for range s.Processes {
 		user, err := s.Hire(ctx, service)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		users = append(users, user)
 	}
-	hear := func() error { // of all of them
-		for _, user := range users {
-			var ok bool
-			if err := user.Hear(&ok); err != nil {
-				return cmp.Or(context.Cause(ctx), err)
-			}
+	for _, user := range users {
+		var ready bool
+		if err := user.Hear(&ready); err != nil {
+			return nil, cmp.Or(context.Cause(ctx), err)
 		}
-		return nil
-	}
-	if err := hear(); err != nil { // that they are ready
-		return err
 	}
 	for _, user := range users {
 		if err := user.Tell(true); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return hear() // that they are done
+	logs := make([]Log, len(users))
+	for i, user := range users {
+		if err := user.Hear(&logs[i]); err != nil {
+			return nil, cmp.Or(context.Cause(ctx), err)
+		}
+	}
+	return logs, nil
 }

@@ -24,6 +24,22 @@ type User struct {
 	File    string // where the processes leave the token for each other
 	Calls   int
 	Client  *dlock.Client // nil: without a lock
+
+	Log Log // what it has done
+}
+
+// Log is what a user has done, in Unix nanoseconds.
+type Log struct {
+	Visits []Visit
+	Failed []int64 // messages that were refused
+	Ended  int64
+}
+
+// Visit is one time inside: from before the look at the file, with the lock if there is
+// one, until the token is known.
+type Visit struct {
+	From, To int64
+	Fetched  bool
 }
 
 // between is the time from one message to the next. All of them take longer than to
@@ -39,12 +55,14 @@ func (u *User) Work(ctx context.Context) error {
 	}
 	pace := time.NewTicker(u.between())
 	defer pace.Stop()
+	defer func() { u.Log.Ended = time.Now().UnixNano() }()
 	for range u.Calls {
 		sent, err := u.send(ctx, token)
 		if err != nil {
 			return err
 		}
 		if !sent {
+			u.Log.Failed = append(u.Log.Failed, time.Now().UnixNano())
 			if token, err = u.token(ctx, token); err != nil {
 				return err
 			}
@@ -63,9 +81,15 @@ func (u *User) Work(ctx context.Context) error {
 // the others find what it has left.
 func (u *User) token(ctx context.Context, refused string) (token string, err error) {
 	lookOrFetch := func(ctx context.Context) (err error) {
+		visit := Visit{From: time.Now().UnixNano()}
+		defer func() {
+			visit.To = time.Now().UnixNano()
+			u.Log.Visits = append(u.Log.Visits, visit)
+		}()
 		if token, err = u.look(); err != nil || (token != "" && token != refused) {
 			return err
 		}
+		visit.Fetched = true
 		if token, err = u.fetch(ctx); err != nil {
 			return err
 		}
