@@ -186,16 +186,31 @@ func (g *guardProcess) extend(until time.Duration) {
 	g.send(fmt.Sprintf("%d %d", g.group, int64(until)))
 }
 
-// send writes a record. A guard that does not read, because it was stopped, must
-// not stop dlock, and must find the newest record when it goes on.
+// send writes a record, and never waits. A guard that does not read, because it was
+// stopped, must not stop dlock, and must find the newest record when it goes on.
 func (g *guardProcess) send(text string) {
 	record := fmt.Appendf(nil, "%-*s\n", recordSize-1, text)
-	_ = g.pipe.SetWriteDeadline(time.Now().Add(time.Millisecond))
-	if _, err := g.pipe.Write(record); errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(g.write(record), syscall.EAGAIN) { // the pipe is full
 		g.discard()
-		_ = g.pipe.SetWriteDeadline(time.Now().Add(time.Millisecond))
-		_, _ = g.pipe.Write(record)
+		_ = g.write(record)
 	}
+}
+
+// write tries once. A deadline would not do: it may be over before a starved process
+// comes to write.
+func (g *guardProcess) write(record []byte) (err error) {
+	pipe, err := g.pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := pipe.Write(func(fd uintptr) bool {
+		for {
+			if _, err = unix.Write(int(fd), record); !errors.Is(err, syscall.EINTR) {
+				return true
+			}
+		}
+	})
+	return errors.Join(err, failed)
 }
 
 // discard takes all records out of the pipe.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,7 +69,8 @@ type holdJSON struct {
 }
 
 func (h *holding) run(ctx context.Context) error {
-	parent := os.Getppid() // before the waiting, which may outlive it
+	parent := os.Getppid()         // before the waiting, which may outlive it
+	signal.Ignore(syscall.SIGPIPE) // a reader that is gone is an error, and the lock is given back
 	return h.withLocks(ctx, func(held *heldLocks, _ *openStore, arrived chan os.Signal) error {
 		return h.hold(held, parent, arrived)
 	})

@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -96,6 +97,26 @@ func TestHoldLimits(t *testing.T) {
 	if took := time.Since(start); took < 1500*time.Millisecond {
 		t.Errorf("the lock was held for less than --min-hold, all took %v", took)
 	}
+}
+
+// Nobody can know that the lock is held if the line cannot be written.
+func TestHoldWhoseReaderIsGone(t *testing.T) {
+	b := newBench(t)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.Close()
+	defer write.Close()
+	cmd := exec.Command(dlockBinary, "hold", "job")
+	cmd.Dir, cmd.Env, cmd.Stdout = b.folder, b.env, write
+	var stderr syncBuffer
+	cmd.Stderr = &stderr
+	_ = cmd.Run()
+	if status := cmd.ProcessState.ExitCode(); status != exitNo || !strings.Contains(stderr.String(), "cannot write the output") {
+		t.Errorf("status %d, stderr: %s", status, stderr.String())
+	}
+	b.must(1, "show", "job")
 }
 
 // The middle part of a script, as the help shows it.

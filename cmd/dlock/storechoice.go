@@ -75,7 +75,7 @@ func (a *app) readStoreFile(origin, path string, flag bool) (storeChoice, error)
 // same store, and no others of the kind. A password on the command line is not put
 // into the environment, which is handed on to every process and often logged.
 func (c storeChoice) handOn(environment []string, store *openStore) []string {
-	if !c.flag {
+	if !c.flag && c.file == "" {
 		return environment // it is there already, or the default
 	}
 	var child []string

@@ -60,6 +60,11 @@ func TestStoreFile(t *testing.T) {
 	b.must(0, "--store-file", "url", "exec", "job", "--", "sh", "-c", `dlock --store sqlite://./filed.db show job`)
 	b.must(0, "exec", "--store-file=./url", "job", "--", "sh", "-c", "cd / && dlock show job") // nested, from elsewhere
 
+	env := b.env
+	b.env = append(b.env[:4:4], storeFileVariable+"=url")
+	b.must(0, "exec", "job", "--", "sh", "-c", "cd / && dlock show job")
+	b.env = env
+
 	for says, args := range map[string][]string{
 		"exclude each other": {"--store", "sqlite://./a.db", "--store-file", "url", "ls"},
 		"no such file":       {"--store-file", "nowhere", "ls"},
