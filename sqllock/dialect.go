@@ -59,7 +59,7 @@ type (
 	// takeFunc returns the token, zero if the attempt was refused.
 	takeFunc func(ctx context.Context, run runner, s statement, args ...any) (uint64, error)
 	// renewFunc returns which of the n in the list were renewed; nil is all.
-	renewFunc  func(ctx context.Context, run runner, list string, n int) (map[rowKey]bool, error)
+	renewFunc  func(ctx context.Context, run runner, s statement, list string, n int) (map[rowKey]bool, error)
 	checkFunc  func(ctx context.Context, db *sql.DB, t tables) error
 	followFunc func(s *Store) changes
 )
@@ -90,6 +90,7 @@ const (
 	current                      // name, owner -> token, whether it is another owner's, holder, remaining
 	blocker                      // name, owner -> token, holder, remaining: of another owner's lock, or token 0 and remaining of the queue's head if that is another owner
 	renew                        // [[name, owner, token, ttl]] -> name, owner of each that was renewed
+	renewAtOnce                  // the same, and fails if a row is locked; on servers only
 	renewed                      // the same list -> name, owner of each that is held; unless renew answers
 	release                      // name, owner, token or 0
 	pass                         // name, owner, token, the next owner, ttl, holder

@@ -33,6 +33,9 @@ const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UT
 // innodb_lock_wait_timeout says, 50 seconds by default.
 const mysqlPatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `
 
+// mysqlImpatience makes it fail at once. MySQL has no such limit for a statement.
+const mysqlImpatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ `
+
 func (m mysql) profile() profile {
 	return profile{
 		writers: serverSlots, renewers: spareSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
@@ -124,6 +127,7 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		grants   = json + `name` + text + `'$[0]', owner` + text + `'$[1]', token BIGINT PATH '$[2]', ttl BIGINT PATH '$[3]')) AS g` +
 			eachLock + `CAST(g.name AS BINARY)`
 		granted = `l.owner = CAST(g.owner AS BINARY) AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}`
+		prolong = `UPDATE ` + grants + ` SET l.expires = GREATEST(l.expires, {now} + g.ttl) WHERE ` + granted
 		places  = json + `name` + text + `'$[0]', owner` + text + `'$[1]', ttl BIGINT PATH '$[2]')) AS w
 	STRAIGHT_JOIN {queue} AS q FORCE INDEX (waiter) ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY)`
 		inPlace = `q.fair = 1 AND q.expires > {now}`
@@ -142,9 +146,10 @@ SELECT ?1, value, NULL, {now}, {now}, ` + nobody + ` FROM {meta} WHERE ` + isFlo
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1 AND owner <> ?2 AND expires > {now}
 UNION ALL SELECT 0, ` + nobody + `, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2
 ORDER BY token DESC LIMIT 1`,
-		renew:   mysqlPatience + `UPDATE ` + grants + ` SET l.expires = GREATEST(l.expires, {now} + g.ttl) WHERE ` + granted,
-		renewed: `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted,
-		release: free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
+		renew:       mysqlPatience + prolong,
+		renewAtOnce: mysqlImpatience + prolong,
+		renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted,
+		release:     free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
 		pass: `UPDATE {locks} SET token = token + 1, owner = ?4, since = {now}, expires = {now} + ?5, holder = ?6
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
 		breakLock: free + ` WHERE name = ?1 AND token = ?2 AND ` + held,
@@ -200,8 +205,8 @@ func (mysql) take(ctx context.Context, run runner, s statement, args ...any) (ui
 
 // renew asks which of them are held if not all have changed, be it because one
 // was renewed twice within a millisecond.
-func (mysql) renew(ctx context.Context, run runner, list string, n int) (map[rowKey]bool, error) {
-	result, err := run.exec(ctx, renew, list)
+func (mysql) renew(ctx context.Context, run runner, s statement, list string, n int) (map[rowKey]bool, error) {
+	result, err := run.exec(ctx, s, list)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,9 @@ const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bi
 // while the caller waits; if the caller has left, the statement ends.
 const postgresPatience = `(SELECT set_config('lock_timeout', '2s', true)) AS patience`
 
+// postgresImpatience makes it fail at once.
+const postgresImpatience = `(SELECT set_config('lock_timeout', '1ms', true)) AS patience`
+
 func (p postgres) profile() profile {
 	return profile{
 		writers: serverSlots, renewers: spareSlots, handover: time.Millisecond,
@@ -104,6 +107,11 @@ WHERE name = ?1::text AND (owner IS NULL OR owner = ?2::text OR expires <= {now}
 		return `WITH changed AS (` + change + ` RETURNING name)
 SELECT pg_notify('` + t.wake + `', name) FROM changed`
 	}
+	prolong := func(limit string) string {
+		return `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + limit + `, ` + grants + `
+WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}
+RETURNING l.name, l.owner`
+	}
 	texts := [statementCount]string{
 		acquire: take + ` RETURNING token`,
 		acquireFair: take + `
@@ -118,9 +126,8 @@ FROM {locks} WHERE name = ?1::text`,
 		blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1::text AND owner <> ?2::text AND expires > {now}
 UNION ALL SELECT 0, '', remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2::text
 ORDER BY token DESC LIMIT 1`,
-		renew: `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + postgresPatience + `, ` + grants + `
-WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}
-RETURNING l.name, l.owner`,
+		renew:       prolong(postgresPatience),
+		renewAtOnce: prolong(postgresImpatience),
 		release: tell(free + `
 WHERE name = ?1::text AND owner = ?2::text AND (?3::bigint = 0 OR token = ?3::bigint) AND expires > {now}`),
 		pass: `UPDATE {locks} SET token = token + 1, owner = ?4::text, since = {now}, expires = {now} + ?5::bigint, holder = ?6::text

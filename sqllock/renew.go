@@ -11,25 +11,18 @@ import (
 // renewChunk bounds how long one renewal keeps other writers waiting.
 const renewChunk = 1000
 
-// Renew implements driver.Store. Each thousand grants are one statement.
+// Renew implements driver.Store. Each thousand grants are one statement, unless
+// somebody keeps one of their rows locked.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	var errs []error
 	for start := 0; start < len(grants); start += renewChunk {
 		chunk := grants[start:min(start+renewChunk, len(grants))]
-		renewed, err := s.renewChunk(ctx, chunk)
-		if err == nil && renewed == nil {
-			continue
-		}
-		for i, grant := range chunk {
-			failed := err
-			if err == nil && !renewed[rowKey{grant.Name, grant.Owner.Hex()}] {
-				failed = driver.ErrNotHeld
-			}
-			if failed != nil && errs == nil {
+		for i, err := range s.renewChunk(ctx, chunk) {
+			if err != nil && errs == nil {
 				errs = make([]error, len(grants))
 			}
-			if failed != nil {
-				errs[start+i] = failed
+			if err != nil {
+				errs[start+i] = err
 			}
 		}
 	}
@@ -39,24 +32,116 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 // rowKey tells rows apart in an answer: an owner is of one acquisition only.
 type rowKey struct{ name, owner string }
 
-// renewChunk returns which grants were renewed, nil if all were.
-func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) (map[rowKey]bool, error) {
+// renewChunk returns one error per grant, or nil if all were renewed.
+func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) []error {
+	if s.profile.renewers > 0 {
+		return s.renewAmongRows(ctx, grants)
+	}
+	list := renewalList(grants)
+	var renewed map[rowKey]bool
+	err := s.renewSoon(ctx, func(ctx context.Context, run runner) (err error) {
+		renewed, err = s.profile.renew(ctx, run, renew, list, len(grants))
+		return err
+	})
+	switch {
+	case err != nil: // renewed may be written yet
+		return slices.Repeat([]error{err}, len(grants))
+	case renewed == nil:
+		return nil
+	}
+	errs := make([]error, len(grants))
+	notRenewed(grants, renewed, errs)
+	return errs
+}
+
+// renewalList is what a renewal takes.
+func renewalList(grants []driver.Grant) string {
 	rows := make([][4]any, len(grants))
 	for i, g := range grants {
 		rows[i] = [4]any{g.Name, g.Owner.Hex(), g.Token, millis(g.TTL)}
 	}
 	// In the order in which all writers lock rows.
 	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
-	list := encode(rows)
-	var renewed map[rowKey]bool
-	err := s.renewSoon(ctx, func(ctx context.Context, run runner) (err error) {
-		renewed, err = s.profile.renew(ctx, run, list, len(grants))
-		return err
-	})
-	if err != nil {
-		return nil, err // renewed may be written yet
+	return encode(rows)
+}
+
+// notRenewed sets the errors of grants that are not in the answer.
+func notRenewed(grants []driver.Grant, renewed map[rowKey]bool, errs []error) {
+	for i, grant := range grants {
+		if !renewed[rowKey{grant.Name, grant.Owner.Hex()}] {
+			errs[i] = driver.ErrNotHeld
+		}
 	}
-	return renewed, nil
+}
+
+// renewAmongRows renews where others may keep rows locked. One row that is locked
+// must not cost the holder its other locks: so the statement for all waits for no
+// row, if it fails each grant is renewed by itself, and only those whose rows are
+// locked wait.
+func (s *Store) renewAmongRows(ctx context.Context, grants []driver.Grant) []error {
+	errs := make([]error, len(grants))
+	left := make([]int, len(grants)) // whose outcome is not known
+	for i := range left {
+		left[i] = i
+	}
+	err := s.renewSoon(ctx, func(ctx context.Context, run runner) (err error) {
+		if len(left) > 1 {
+			if err = s.renewRows(ctx, run, renewAtOnce, grants, left, errs); err == nil || !s.dialect.classify(err).retry {
+				return err
+			}
+			if left, err = s.renewEach(ctx, run, grants, left, errs); err != nil || len(left) == 0 {
+				return err
+			}
+		}
+		return s.renewRows(ctx, run, renew, grants, left, errs)
+	})
+	failed := false
+	if err != nil {
+		for _, i := range left {
+			errs[i] = err
+		}
+	}
+	for _, err := range errs {
+		failed = failed || err != nil
+	}
+	if !failed {
+		return nil
+	}
+	return errs
+}
+
+// renewEach renews one grant at a time, and returns those whose rows are locked, and
+// after an error also those that it did not come to.
+func (s *Store) renewEach(ctx context.Context, run runner, grants []driver.Grant, which []int, errs []error) (left []int, err error) {
+	for n, i := range which {
+		err := s.renewRows(ctx, run, renewAtOnce, grants, []int{i}, errs)
+		switch {
+		case err == nil:
+		case s.dialect.classify(err).retry:
+			left = append(left, i)
+		default:
+			return append(left, which[n:]...), err
+		}
+	}
+	return left, nil
+}
+
+// renewRows renews some of the grants by one statement.
+func (s *Store) renewRows(ctx context.Context, run runner, stmt statement, grants []driver.Grant, which []int, errs []error) error {
+	some := make([]driver.Grant, len(which))
+	for n, i := range which {
+		some[n] = grants[i]
+	}
+	renewed, err := s.profile.renew(ctx, run, stmt, renewalList(some), len(some))
+	if err != nil || renewed == nil {
+		return err
+	}
+	for n, i := range which {
+		if !renewed[rowKey{some[n].Name, some[n].Owner.Hex()}] {
+			errs[i] = driver.ErrNotHeld
+		}
+	}
+	return nil
 }
 
 // renewSoon runs a renewal. Those who want a lock can wait for those who have one,
@@ -86,8 +171,8 @@ func (s *Store) renewSoon(ctx context.Context, run func(context.Context, runner)
 }
 
 // renewReturning is for databases that answer an update with its rows.
-func renewReturning(ctx context.Context, run runner, list string, n int) (map[rowKey]bool, error) {
-	keys, err := rowKeys(ctx, run, renew, list)
+func renewReturning(ctx context.Context, run runner, s statement, list string, n int) (map[rowKey]bool, error) {
+	keys, err := rowKeys(ctx, run, s, list)
 	if len(keys) == n {
 		return nil, err
 	}

@@ -163,6 +163,12 @@ func TestRenewalsComeThrough(t *testing.T) {
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.RenewalsComeThrough(t, database.URL(t, scheme)) })
 }
 
+// TestRenewalsBesideALockedRow: an administrator's open transaction costs one lock, not all.
+func TestRenewalsBesideALockedRow(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.RenewalsBesideALockedRow(t, database.URL(t, scheme)) })
+}
+
 // TestLateRenewal: an administrator's open transaction delays a renewal that the holder
 // has long given up.
 func TestLateRenewal(t *testing.T) {

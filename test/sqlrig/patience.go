@@ -2,6 +2,8 @@ package sqlrig
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"syscall"
 	"testing"
@@ -121,4 +123,49 @@ func processorTime(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// RenewalsBesideALockedRow shows that somebody who keeps the row of one lock locked
+// keeps that lock from being renewed, and none of those that are renewed with it.
+func (d *Database) RenewalsBesideALockedRow(t *testing.T, raw string) {
+	t.Helper()
+	const locks, blocked = 20, 10
+	store := d.Opened(t, raw)
+	var grants []driver.Grant
+	for i := range locks {
+		grant, err := store.Acquire(Within(t), Request(fmt.Sprintf("lock %02d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants = append(grants, grant)
+	}
+	tx, err := d.DB(t, raw).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // it has only read
+	var token int64
+	if err := tx.QueryRowContext(t.Context(), "SELECT token FROM dlock_locks WHERE name = '"+grants[blocked].Name+"' FOR UPDATE").Scan(&token); err != nil {
+		t.Fatal(err)
+	}
+	gone := grants[0]
+	if err := store.Release(Within(t), gone); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	errs := store.Renew(ctx, grants)
+	if len(errs) != locks {
+		t.Fatalf("Renew: %v; want an error for each", errs)
+	}
+	for i, err := range errs {
+		switch {
+		case i == blocked && (err == nil || errors.Is(err, driver.ErrNotHeld)):
+			t.Errorf("Renew of a lock whose row is locked: %v; want that the outcome is unknown", err)
+		case i == 0 && !errors.Is(err, driver.ErrNotHeld):
+			t.Errorf("Renew of a lock that was released: %v; want ErrNotHeld", err)
+		case i != blocked && i != 0 && err != nil:
+			t.Errorf("Renew of %q, whose row nobody keeps locked: %v", grants[i].Name, err)
+		}
+	}
 }
