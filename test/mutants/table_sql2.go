@@ -81,7 +81,7 @@ func init() {
 		file: "sqllock/together.go",
 		old:  `j.err = s.alone(ctx, j)`,
 		new:  `j.err = nil`,
-		test: "test/mysql TestContention",
+		test: "test/mysql TestUndoneBatch",
 	})
 	add(mutant{
 		rule: "the end of one caller's context does not end what others have begun",

@@ -217,3 +217,9 @@ func TestLostBatch(t *testing.T) {
 	t.Parallel()
 	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.LostBatch(t, database.URL(t, scheme)) })
 }
+
+// TestUndoneBatch: a transaction that several calls share fails before it is committed.
+func TestUndoneBatch(t *testing.T) {
+	t.Parallel()
+	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.UndoneBatch(t, database.URL(t, scheme)) })
+}

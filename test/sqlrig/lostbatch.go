@@ -1,6 +1,7 @@
 package sqlrig
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"testing"
@@ -14,21 +15,40 @@ import (
 // answer to its commit gets lost: they are not tried again, because they would find nothing.
 func (d *Database) LostBatch(t *testing.T, raw string) {
 	t.Helper()
+	d.harmedBatch(t, raw, func(network *proxy.Proxy, _ driver.Grant) <-chan struct{} {
+		return network.LoseReply(isCommit, true)
+	}, func(err error) bool { return errors.Is(err, driver.ErrUnreachable) })
+}
+
+// UndoneBatch shows that calls which share a transaction are made again, one by one, if the
+// transaction fails before it is committed.
+func (d *Database) UndoneBatch(t *testing.T, raw string) {
+	t.Helper()
+	d.harmedBatch(t, raw, func(network *proxy.Proxy, held driver.Grant) <-chan struct{} {
+		owner := []byte(held.Owner.Hex())
+		return network.OnRequest(func(request []byte) bool { return bytes.Contains(request, owner) }, (*proxy.Conn).Reset)
+	}, func(err error) bool { return err == nil })
+}
+
+// harmedBatch lets two releases share a transaction that is harmed. None of them reports a
+// loss; expected says which outcome shows that they shared it.
+func (d *Database) harmedBatch(t *testing.T, raw string, harm func(*proxy.Proxy, driver.Grant) <-chan struct{}, expected func(error) bool) {
+	t.Helper()
 	network := proxy.Run(t, host(t, raw))
 	store := d.Opened(t, At(raw, network.Addr()))
 	warm(t, store)
 	// Whether releases share a transaction is up to the moment at which they come.
 	const rounds = 5
 	for range rounds {
-		if d.lostBatch(t, network, store) {
+		if d.tryBatch(t, network, store, harm, expected) {
 			return
 		}
 	}
 	t.Errorf("two releases did not share a transaction in %d rounds", rounds)
 }
 
-// lostBatch reports whether the releases shared a transaction.
-func (d *Database) lostBatch(t *testing.T, network *proxy.Proxy, store driver.Store) (together bool) {
+// tryBatch reports whether the releases shared a transaction.
+func (d *Database) tryBatch(t *testing.T, network *proxy.Proxy, store driver.Store, harm func(*proxy.Proxy, driver.Grant) <-chan struct{}, expected func(error) bool) (together bool) {
 	t.Helper()
 	acquire := func(name string) driver.Grant {
 		t.Helper()
@@ -56,7 +76,7 @@ func (d *Database) lostBatch(t *testing.T, network *proxy.Proxy, store driver.St
 		})
 		writers = append(writers, kept(t))
 	}
-	lost := network.LoseReply(isCommit, true)
+	harmed := harm(network, held[0])
 	released := make(chan error, len(held))
 	for _, grant := range held {
 		work.Go(func() { released <- store.Release(Within(t), grant) })
@@ -65,12 +85,13 @@ func (d *Database) lostBatch(t *testing.T, network *proxy.Proxy, store driver.St
 	for _, w := range writers {
 		w.Deliver()
 	}
+	together = true
 	for range held {
 		err := <-released
 		if errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("Release of a lock that was held, whose answer was lost: %v", err)
+			t.Errorf("Release of a lock that was held: %v", err)
 		}
-		together = together || err != nil
+		together = together && expected(err)
 	}
 	for _, grant := range held { // should the transaction not have been committed
 		if err := store.Release(Within(t), grant); err != nil && !errors.Is(err, driver.ErrNotHeld) {
@@ -78,7 +99,7 @@ func (d *Database) lostBatch(t *testing.T, network *proxy.Proxy, store driver.St
 		}
 	}
 	select {
-	case <-lost:
+	case <-harmed:
 	default:
 		together = false
 	}
