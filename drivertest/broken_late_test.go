@@ -71,9 +71,11 @@ func (d *delayed) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 
 func (d *delayed) Release(ctx context.Context, grant driver.Grant) error {
 	if d.log != nil {
-		if err := d.log.Settle(ctx, grant.Owner); err != nil {
+		released, err := d.log.Settle(ctx, grant.Owner)
+		if err != nil {
 			return err
 		}
+		defer released()
 	}
 	return d.Store.Release(ctx, grant)
 }

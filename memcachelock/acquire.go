@@ -126,9 +126,11 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if err := s.attempts.Settle(ctx, grant.Owner); err != nil {
-		return fmt.Errorf("memcachelock: %w", err)
+	released, err := s.attempts.Settle(ctx, grant.Owner)
+	if err != nil {
+		return err
 	}
+	defer released()
 	return s.unlessClosed(s.release(ctx, &grant))
 }
 

@@ -108,9 +108,11 @@ func (m *tardy) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (m *tardy) Release(ctx context.Context, grant driver.Grant) error {
-	if err := m.log.Settle(ctx, grant.Owner); err != nil {
+	released, err := m.log.Settle(ctx, grant.Owner)
+	if err != nil {
 		return err
 	}
+	defer released()
 	result := make(chan error, 1)
 	if err := m.send(ctx, nobodyCares, func(ctx context.Context) { result <- m.Store.Release(ctx, grant) }); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -45,16 +44,9 @@ func (s *Store) mayHappen(err error) bool {
 	return !ok || failed.Op != "dial" // without a connection nothing is sent
 }
 
-// errReleasing says that the owner's own Release is under way.
-var errReleasing = errors.New("the lock is being released")
-
 // undo gives up what owner has, on behalf of an attempt that may be carried out
-// late. It does not come between the owner's Release and its answer, which would
-// report a loss. It works while the store is being closed.
+// late. It works while the store is being closed.
 func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error {
-	if s.releasing.has(owner) {
-		return errReleasing
-	}
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
@@ -77,33 +69,4 @@ func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error
 		return driver.ErrNotHeld
 	}
 	return err
-}
-
-// ownerSet counts owners. The zero value is empty.
-type ownerSet struct {
-	mu     sync.Mutex
-	owners map[driver.Owner]int
-}
-
-func (o *ownerSet) add(owner driver.Owner) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.owners == nil {
-		o.owners = make(map[driver.Owner]int)
-	}
-	o.owners[owner]++
-}
-
-func (o *ownerSet) remove(owner driver.Owner) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.owners[owner]--; o.owners[owner] == 0 {
-		delete(o.owners, owner)
-	}
-}
-
-func (o *ownerSet) has(owner driver.Owner) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.owners[owner] > 0
 }

@@ -153,11 +153,11 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if ctx.Err() != nil {
 		return s.fail(ctx, "release", ctx.Err())
 	}
-	s.releasing.add(grant.Owner)
-	defer s.releasing.remove(grant.Owner)
-	if err := s.attempts.Settle(ctx, grant.Owner); err != nil {
+	settled, err := s.attempts.Settle(ctx, grant.Owner)
+	if err != nil {
 		return err
 	}
+	defer settled()
 	owner := grant.Owner.Hex()
 	released, err := s.change(ctx, "release", release, grant.Name, owner, int64(grant.Token))
 	if err != nil {

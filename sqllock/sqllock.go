@@ -80,8 +80,7 @@ type Store struct {
 	placed   placed        // owners whose place in a queue is young
 	watchers watchers
 
-	attempts  *attempts.Log // those that may be carried out late
-	releasing ownerSet      // owners whose Release is under way
+	attempts *attempts.Log // those that may be carried out late
 
 	closing chan struct{}   // is closed to end the background work
 	ctx     context.Context // of what it does; ends soon after

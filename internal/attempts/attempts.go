@@ -70,6 +70,7 @@ type record struct {
 	lost     bool          // one of them ended without an answer
 	released bool          // the owner was released: what is carried out from now on is undone
 	overdue  bool          // the release did not wait for the end of those under way
+	releases int           // how many releases are under way
 	pause    backoff.Backoff
 	timer    *time.Timer // until it is undone the next time; nil if it is not
 }
@@ -164,20 +165,21 @@ func (l *Log) end(r *record, answered bool) {
 	}
 }
 
-// Settle is called by a release before it is sent. It blocks until no acquisition
-// of owner is under way any more. From then on, what owner acquired without an
-// answer is undone in the background. If ctx ends first, the error wraps
-// [driver.ErrUnreachable], and acquisitions that are under way are undone when they
-// have ended.
-func (l *Log) Settle(ctx context.Context, owner driver.Owner) error {
+// Settle is called by a release before it is sent, and released when the release has
+// ended. Settle blocks until no acquisition of owner is under way any more. After
+// the release, what owner acquired without an answer is undone in the background:
+// not before, or the release would find nothing and report a loss. If ctx ends first,
+// the error wraps [driver.ErrUnreachable], and acquisitions that are under way are
+// undone when they have ended.
+func (l *Log) Settle(ctx context.Context, owner driver.Owner) (released func(), err error) {
 	if l.records.Load() == 0 {
-		return nil
+		return nothing, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.owners[owner]
 	if r == nil {
-		return nil
+		return nothing, nil
 	}
 	r.released = true
 	for r.underway > 0 {
@@ -192,20 +194,28 @@ func (l *Log) Settle(ctx context.Context, owner driver.Owner) error {
 		l.mu.Lock()
 		if err != nil && r.underway > 0 {
 			r.overdue = true
-			return fmt.Errorf("%w: an earlier attempt has not ended: %w", driver.ErrUnreachable, err)
+			return nothing, fmt.Errorf("%w: an earlier attempt has not ended: %w", driver.ErrUnreachable, err)
 		}
 	}
-	if r.lost {
-		l.laterLocked(r)
-	} else {
+	if !r.lost {
 		l.forgetLocked(r)
+		return nothing, nil
 	}
-	return nil
+	r.releases++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		r.releases--
+		l.laterLocked(r)
+	}), nil
 }
+
+// nothing is what there is to do after most releases.
+func nothing() {}
 
 // laterLocked undoes r after a pause.
 func (l *Log) laterLocked(r *record) {
-	if l.closed || r.timer != nil {
+	if l.closed || r.timer != nil || r.releases > 0 {
 		return
 	}
 	r.timer = time.AfterFunc(r.pause.Next(), func() {
@@ -219,7 +229,7 @@ func (l *Log) laterLocked(r *record) {
 // dueLocked undoes r as soon as what was due before is done. One goroutine undoes
 // one at a time, so that an overloaded server is not asked by many at once.
 func (l *Log) dueLocked(r *record) {
-	if l.closed {
+	if l.closed || r.releases > 0 { // a release that ends has it undone later
 		return
 	}
 	l.due = append(l.due, r)

@@ -75,9 +75,11 @@ func run(t *testing.T, test func(t *testing.T, s *server, log *attempts.Log)) {
 
 func settle(t *testing.T, log *attempts.Log, owner driver.Owner) {
 	t.Helper()
-	if err := log.Settle(t.Context(), owner); err != nil {
+	released, err := log.Settle(t.Context(), owner)
+	if err != nil {
 		t.Fatal("Settle:", err)
 	}
+	released()
 }
 
 func TestSettleWaitsForAcquisitionsUnderWay(t *testing.T) {
@@ -107,7 +109,7 @@ func TestAcquisitionThatOutlivesSettleIsUndone(t *testing.T) {
 		ended := log.Leave("a", owner)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := log.Settle(ctx, owner)
+		_, err := log.Settle(ctx, owner)
 		if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Settle = %v; want ErrUnreachable and the context's error", err)
 		}
@@ -153,6 +155,31 @@ func TestNothingIsUndoneBeforeTheRelease(t *testing.T) {
 		}
 		settle(t, log, owner)
 		s.mute(false)
+		if time.Sleep(time.Second); s.holds(owner) {
+			t.Error("the lost attempt was not undone after the release")
+		}
+	})
+}
+
+// A release that takes its time finds its lock: what may be undone is undone after it.
+func TestNothingIsUndoneDuringARelease(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		owner := driver.NewOwner()
+		log.Lost("a", owner)
+		s.acquire(owner) // by a second attempt, which was answered
+		first, err := log.Settle(t.Context(), owner)
+		if err != nil {
+			t.Fatal("Settle:", err)
+		}
+		first() // the first release had no answer, and is repeated before anything is undone
+		second, err := log.Settle(t.Context(), owner)
+		if err != nil {
+			t.Fatal("Settle:", err)
+		}
+		if time.Sleep(time.Minute); !s.holds(owner) {
+			t.Error("the lock was undone while its release was under way, which will report a loss")
+		}
+		second()
 		if time.Sleep(time.Second); s.holds(owner) {
 			t.Error("the lost attempt was not undone after the release")
 		}

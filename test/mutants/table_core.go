@@ -312,8 +312,8 @@ func init() {
 	add(mutant{
 		rule: "an acquisition that lost its answer is undone when it arrives",
 		file: "internal/attempts/attempts.go",
-		old:  "	if r.lost {\n		l.laterLocked(r)\n",
-		new:  "	if r.lost {\n		l.forgetLocked(r)\n",
+		old:  "	if !r.lost {\n		l.forgetLocked(r)\n",
+		new:  "	if true {\n		l.forgetLocked(r)\n",
 		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
 	})
 	add(mutant{
@@ -329,5 +329,26 @@ func init() {
 		old:  "		return age > giveUp\n",
 		new:  "		return age > lateness\n",
 		test: "internal/attempts TestUndoingOutlastsAnOutage",
+	})
+	add(mutant{
+		rule: "nothing is undone while the owner's release is under way",
+		file: "internal/attempts/attempts.go",
+		old:  "	r.releases++\n",
+		new:  "	l.laterLocked(r)\n",
+		test: "internal/attempts TestNothingIsUndoneDuringARelease",
+	})
+	add(mutant{
+		rule: "a row that is locked costs no other lock its renewal",
+		file: "sqllock/dialect_postgres.go",
+		old:  "'lock_timeout', '1ms', true",
+		new:  "'lock_timeout', '10s', true",
+		test: "test/postgres TestRenewalsBesideALockedRow",
+	})
+	add(mutant{
+		rule: "a row that is locked costs no other lock its renewal",
+		file: "sqllock/renew.go",
+		old:  "			if left, err = s.renewEach(ctx, run, grants, left, errs); err != nil || len(left) == 0 {\n				return err\n			}\n",
+		new:  "",
+		test: "test/mysql TestRenewalsBesideALockedRow",
 	})
 }

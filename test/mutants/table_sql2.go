@@ -12,8 +12,8 @@ func init() {
 	add(mutant{
 		rule: "a Release settles the attempts of its owner before it is sent",
 		file: "sqllock/scheme_row.go",
-		old:  `if err := s.attempts.Settle(ctx, grant.Owner); err != nil {`,
-		new:  `if err := ctx.Err(); err != nil {`,
+		old:  `s.attempts.Settle(ctx, grant.Owner)`,
+		new:  `s.attempts.Settle(ctx, driver.Owner{})`,
 		test: "test/mysql TestLateAttempts/row/^acquire$",
 	})
 	add(mutant{
@@ -25,9 +25,11 @@ func init() {
 	})
 	add(mutant{
 		rule: "undoing does not come between a Release and its answer",
-		file: "sqllock/late.go",
-		old:  `if s.releasing.has(owner) {`,
-		new:  `if s.releasing.has(driver.Owner{}) {`,
+		file: "sqllock/scheme_row.go",
+		old:  `	defer settled()
+`,
+		new:  `	settled()
+`,
 		test: "test/mysql TestSlowReleaseAfterALostAttempt",
 	})
 	add(mutant{
