@@ -160,8 +160,8 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 	add(mutant{
 		rule: "Renew reports which of many grants is lost",
 		file: "sqllock/renew.go",
-		old:  `errs[start+i] = failed`,
-		new:  `errs[i] = failed`,
+		old:  `errs[start+i] = err`,
+		new:  `errs[i] = err`,
 		test: "test/sqlite TestRenewManyLocks",
 	})
 	add(mutant{
