@@ -1,0 +1,123 @@
+package main
+
+func init() {
+	add(mutant{
+		rule: "a renewal extends no lock of another owner",
+		file: "redislock/lua/renew.lua",
+		old:  `if ok and mark and starts_with(mark, ARGV[2 * i]) then`,
+		new:  `if ok and mark then`,
+		test: "test/redis TestConformance/single/plain/renew-.*",
+	})
+	add(mutant{
+		rule: "a release removes no lock of another owner",
+		file: "redislock/lua/release.lua",
+		old:  `if mark and starts_with(mark, ARGV[1]) then`,
+		new:  `if mark then`,
+		test: "test/redis TestConformance/single/plain/release-.*",
+	})
+	add(mutant{
+		rule: "a waiter has one place in the queue",
+		file: "redislock/lua/fair_acquire.lua",
+		old:  `if not placed and not redis.call('lpos', queue, owner) then`,
+		new:  `if not placed then`,
+		test: "test/redis TestQueueThatLostAnEntry",
+	})
+	add(mutant{
+		rule: "a token is larger than the counter",
+		file: "redislock/lua/redisson_acquire.lua",
+		old:  `elseif last >= tonumber(token) then`,
+		new:  `elseif last >= 9007199254740991 then`,
+		test: "test/redis TestTokensRise",
+	})
+	add(mutant{
+		rule: "a refused WAIT is a lock that was not replicated",
+		file: "redislock/pipeline.go",
+		old:  `return fmt.Errorf("%w: %w", ErrNotReplicated, explain(err))`,
+		new:  `return explain(err)`,
+		test: "redislock TestRefusedWait",
+	})
+	add(mutant{
+		rule: "a command that was not answered counts before its acknowledgement",
+		file: "redislock/pipeline.go",
+		old: `		if unanswered(cmd.Err()) {
+			return nil`,
+		new: `		if unanswered(cmd.Err()) {
+			return acked`,
+		test: "test/redis TestNodeClientClosedInBetween",
+	})
+	add(mutant{
+		rule: "the client of a server that was replaced does not close the store",
+		file: "redislock/route.go",
+		old:  `return r.cluster != nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
+		new:  `return r.cluster == nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
+		test: "test/redis TestNodeClientClosedInBetween",
+	})
+	add(mutant{
+		rule: "Close waits for the search for a cluster",
+		file: "redislock/route.go",
+		old:  `r.tasks.Go(func() {`,
+		new:  `func(f func()) { go f() }(func() {`,
+		test: "redislock TestCloseJoinsTheSearch/find",
+	})
+	add(mutant{
+		rule: "Close waits for the search for a cluster's servers",
+		file: "redislock/route.go",
+		old:  `r.tasks.Go(task)`,
+		new:  `go task()`,
+		test: "redislock TestCloseJoinsTheSearch/nodes",
+	})
+	add(mutant{
+		rule: "a server that does not tell its mode is asked with a script",
+		file: "redislock/mode.go",
+		old:  ` || crossesSlots(both.Err()) {`,
+		new:  ` {`,
+		test: "test/redis TestPlainClientOfAClusterModeServer/the_server_does_not_tell",
+	})
+	add(mutant{
+		rule: "a hidden Ring is refused",
+		file: "redislock/mode.go",
+		old:  `f.Anonymous && f.Type.Implements`,
+		new:  `!f.Anonymous && f.Type.Implements`,
+		test: "test/redis TestTypeAroundARing",
+	})
+	add(mutant{
+		rule: "Watch returns when the server has confirmed",
+		file: "redislock/subscriber.go",
+		old: `	select {
+	case <-ch.confirmed:
+		return nil
+	case <-ch.failed:`,
+		new: `	select {
+	default:
+		return nil
+	case <-ch.confirmed:
+		return nil
+	case <-ch.failed:`,
+		test: "test/redis TestWatchAgain",
+	})
+	add(mutant{
+		rule: "a client that connects again by itself is noticed",
+		file: "redislock/line.go",
+		old:  `return errReconnected // the client asked for it, not this line`,
+		new:  `return nil`,
+		test: "redislock TestClientReconnects",
+	})
+	add(mutant{
+		rule: "one repair replaces a subscription",
+		file: "redislock/shard.go",
+		old: `	if s.watcher != old || s.stopped {
+		return nil, false`,
+		new: `	if s.stopped {
+		return nil, false`,
+		test: "redislock TestOnlyOneRepairReplaces",
+	})
+	add(mutant{
+		rule: "Diagnose warns of evicted locks",
+		file: "redislock/diagnose.go",
+		old: `case strings.HasPrefix(policy, "volatile-"):
+		f.Level = driver.LevelWarning`,
+		new: `case strings.HasPrefix(policy, "volatile-"):
+		f.Level = driver.LevelOK`,
+		test: "test/redis TestDiagnose/eviction",
+	})
+}
