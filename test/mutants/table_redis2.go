@@ -23,6 +23,15 @@ func init() {
 		test: "test/redis TestQueueThatLostAnEntry",
 	})
 	add(mutant{
+		rule: "a waiter whose place was removed gets another one",
+		file: "redislock/lua/fair_acquire.lua",
+		old: `redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner)
+-- The list alone says who has a place: an owner may be in one of the two only.
+if not placed and not redis.call('lpos', queue, owner) then`,
+		new:  `if redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner) == 1 then`,
+		test: "test/redis TestQueueThatLostAnEntry",
+	})
+	add(mutant{
 		rule: "a token is larger than the counter",
 		file: "redislock/lua/redisson_acquire.lua",
 		old:  `elseif last >= tonumber(token) then`,
@@ -74,11 +83,48 @@ func init() {
 		test: "test/redis TestPlainClientOfAClusterModeServer/the_server_does_not_tell",
 	})
 	add(mutant{
+		rule: "a server's CROSSSLOT is remembered",
+		file: "redislock/mode.go",
+		old: `	s.cluster.Store(true)
+	return true`,
+		new: `	s.cluster.Store(true)
+	return false`,
+		test: "test/redis TestPlainClientOfAClusterModeServer/nothing_tells",
+	})
+	add(mutant{
+		rule: "Replicas is refused where WAIT may reach another server",
+		file: "redislock/mode.go",
+		old:  `if s.replicas > 0 && s.hidden() {`,
+		new:  `if s.replicas > 1 && s.hidden() {`,
+		test: "test/redis TestTypeAroundAClusterClient",
+	})
+	add(mutant{
 		rule: "a hidden Ring is refused",
 		file: "redislock/mode.go",
 		old:  `f.Anonymous && f.Type.Implements`,
 		new:  `!f.Anonymous && f.Type.Implements`,
 		test: "test/redis TestTypeAroundARing",
+	})
+	add(mutant{
+		rule: "waiters listen to the shard's channel",
+		file: "redislock/mode.go",
+		old:  `if one, ok := s.client.(*redis.Client); ok && s.cluster.Load() {`,
+		new:  `if one, ok := s.client.(*redis.Client); ok && s.hidden() {`,
+		test: "test/redis TestPlainClientOfOneShard",
+	})
+	add(mutant{
+		rule: "releases are published to the shard's channel",
+		file: "redislock/scripts.go",
+		old:  `if slots && sc.cluster != nil {`,
+		new:  `if slots && sc.cluster == nil {`,
+		test: "test/redis TestPlainClientOfOneShard",
+	})
+	add(mutant{
+		rule: "locks of several slots are renewed by several scripts",
+		file: "redislock/renew.go",
+		old:  `slot = hashTag(key)`,
+		new:  `slot = ""`,
+		test: "test/redis TestPlainClientOfAClusterModeServer/the_server_tells",
 	})
 	add(mutant{
 		rule: "Watch returns when the server has confirmed",
