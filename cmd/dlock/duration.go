@@ -14,9 +14,10 @@ import (
 // seconds, as it is for flock and timeout.
 type durationFlag struct{ value *time.Duration }
 
+// String is "0" for zero, which pflag does not show as a default.
 func (d durationFlag) String() string {
-	if d.value == nil {
-		return "0s"
+	if d.value == nil || *d.value == 0 {
+		return "0"
 	}
 	return d.value.String()
 }

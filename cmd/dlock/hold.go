@@ -35,7 +35,8 @@ func (a *app) holdCommand() *cobra.Command {
 		Use:   "hold [flags] NAME",
 		Short: "Hold a lock until stdin is closed",
 		Long:  holdHelp,
-		Example: `  mkfifo gate; dlock hold nightly <gate >granted &  # in a script
+		Example: `  mkfifo gate granted                               # in a script
+  dlock hold nightly <gate >granted &
   exec 9>gate; read -r line <granted                # waits until it is held
   ...
   exec 9>&-                                         # gives it back
