@@ -49,12 +49,10 @@ func TestStoreIsSaid(t *testing.T) {
 
 func TestStoreFile(t *testing.T) {
 	b := newBench(t)
-	write := func(text string) string {
-		path := b.path("url")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	write := func(text string) {
+		if err := os.WriteFile(b.path("url"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return path
 	}
 	write("sqlite://" + b.folder + "/filed.db\n")
 	b.must(0, "--store-file", "url", "exec", "job", "--", "sh", "-c", `dlock --store sqlite://./filed.db show job`)
