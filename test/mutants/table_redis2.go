@@ -161,9 +161,9 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		rule: "Diagnose warns of evicted locks",
 		file: "redislock/diagnose.go",
 		old: `case strings.HasPrefix(policy, "volatile-"):
-		f.Level = driver.LevelWarning`,
+		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion`,
 		new: `case strings.HasPrefix(policy, "volatile-"):
-		f.Level = driver.LevelOK`,
+		f.Level, f.Breaks = driver.LevelOK, driver.PromiseExclusion`,
 		test: "test/redis TestDiagnose/eviction",
 	})
 }
