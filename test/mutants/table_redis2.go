@@ -2,20 +2,6 @@ package main
 
 func init() {
 	add(mutant{
-		rule: "a renewal extends no lock of another owner",
-		file: "redislock/lua/renew.lua",
-		old:  `if ok and mark and starts_with(mark, ARGV[2 * i]) then`,
-		new:  `if ok and mark then`,
-		test: "test/redis TestConformance/single/plain/renew-.*",
-	})
-	add(mutant{
-		rule: "a release removes no lock of another owner",
-		file: "redislock/lua/release.lua",
-		old:  `if mark and starts_with(mark, ARGV[1]) then`,
-		new:  `if mark then`,
-		test: "test/redis TestConformance/single/plain/release-.*",
-	})
-	add(mutant{
 		rule: "a waiter has one place in the queue",
 		file: "redislock/lua/fair_acquire.lua",
 		old:  `if not placed and not redis.call('lpos', queue, owner) then`,
