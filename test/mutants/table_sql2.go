@@ -26,9 +26,9 @@ func init() {
 	add(mutant{
 		rule: "undoing does not come between a Release and its answer",
 		file: "sqllock/scheme_row.go",
-		old:  `	defer settled()
+		old: `	defer settled()
 `,
-		new:  `	settled()
+		new: `	settled()
 `,
 		test: "test/mysql TestSlowReleaseAfterALostAttempt",
 	})
