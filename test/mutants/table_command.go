@@ -1,0 +1,201 @@
+package main
+
+// Mutants of the command line.
+func init() {
+	add(mutant{
+		rule: "a stop of the whole service does not end the guard before the group",
+		file: "cmd/dlock/guard_unix.go",
+		old:  `signal.Ignore(append(slices.Clone(stopSignals), syscall.SIGPIPE)...)`,
+		new:  `signal.Ignore(syscall.SIGPIPE)`,
+		test: "cmd/dlock TestGuardSurvivesTheStopOfItsService",
+	})
+	add(mutant{
+		rule: "a guard that was stopped reads what is pending before it kills",
+		file: "cmd/dlock/guard_unix.go",
+		old:  `case !pending && g.until <= uptime():`,
+		new:  `case g.until <= uptime():`,
+		test: "cmd/dlock TestGuardReadsWhatIsPendingBeforeItDecides",
+	})
+	add(mutant{
+		rule: "a guard that was stopped finds the newest record also if the pipe is full",
+		file: "cmd/dlock/guard_unix.go",
+		old:  "\t\tg.discard()\n",
+		new:  ``,
+		test: "cmd/dlock TestGuardFindsTheNewestRecordInAFullPipe",
+	})
+	add(mutant{
+		rule: "when dlock is killed the guard kills the group",
+		file: "cmd/dlock/guard_unix.go",
+		old:  "\t\t\tg.kill(\"dlock has ended and the command had not\")\n",
+		new:  ``,
+		test: "cmd/dlock TestKilledDlockTakesTheGroupAlong",
+	})
+	add(mutant{
+		rule: "when dlock is stopped the guard kills the group before the lease ends",
+		file: "cmd/dlock/guard_unix.go",
+		old:  "\t\t\tg.kill(\"dlock was stopped or starved until the lease ended\")\n",
+		new:  ``,
+		test: "cmd/dlock TestStoppedDlockDoesNotLetTheGroupOutliveTheLease",
+	})
+	add(mutant{
+		rule: "the guard says why it kills",
+		file: "cmd/dlock/guard_unix.go",
+		old:  `if !g.said {`,
+		new:  `if g.said {`,
+		test: "cmd/dlock TestGuardSaysWhyItKills",
+	})
+	add(mutant{
+		rule: "the command has the caller's descriptors",
+		file: "cmd/dlock/starter_unix.go",
+		old:  "\t\t\tFiles: j.files,\n",
+		new:  "\t\t\tFiles: append(j.files[:3:3], nil, nil),\n",
+		test: "cmd/dlock TestCommandInheritsTheDescriptorsOfTheCaller",
+	})
+	add(mutant{
+		rule: "signals reach the whole group",
+		file: "cmd/dlock/job_unix.go",
+		old:  `_ = syscall.Kill(-j.group, s)`,
+		new:  `_ = syscall.Kill(j.group, s)`,
+		test: "cmd/dlock TestSignalsReachTheWholeGroup",
+	})
+	add(mutant{
+		rule: "a signal that is ignored stays so for the command",
+		file: "cmd/dlock/job_unix.go",
+		old:  `!notForwarded[number] && !signal.Ignored(number)`,
+		new:  `!notForwarded[number]`,
+		test: "cmd/dlock TestNoHangupStaysIgnored",
+	})
+	add(mutant{
+		rule: "TERM comes before KILL",
+		file: "cmd/dlock/job_unix.go",
+		old:  "\tif left > 0 {\n\t\tj.kill(syscall.SIGTERM)",
+		new:  "\tif left < 0 {\n\t\tj.kill(syscall.SIGTERM)",
+		test: "cmd/dlock TestTermGivesTimeToCleanUp",
+	})
+	add(mutant{
+		rule: "the grace is inside the lease",
+		file: "cmd/dlock/exec.go",
+		old:  `grace:  margin - reserve,`,
+		new:  `grace:  grace,`,
+		test: "cmd/dlock TestDivideFitsTheGraceIntoTheLease",
+	})
+	add(mutant{
+		rule: "--min-hold keeps the lock",
+		file: "cmd/dlock/execution.go",
+		old:  `held.acquired.Add(e.flags.minHold)`,
+		new:  `held.acquired`,
+		test: "cmd/dlock TestMinHold",
+	})
+	add(mutant{
+		rule: "a loss that only the release finds is status 76",
+		file: "cmd/dlock/acquisition.go",
+		old:  "errors.Is(err, dlock.ErrLost):\n\t\treturn true",
+		new:  "errors.Is(err, dlock.ErrLost):\n\t\treturn false",
+		test: "cmd/dlock TestLossFoundAtRelease",
+	})
+	add(mutant{
+		rule: "-n gives up at once",
+		file: "cmd/dlock/acquisition.go",
+		old:  `if q.flags.noWait || q.flags.limited {`,
+		new:  `if q.flags.limited {`,
+		test: "cmd/dlock TestExecConflict",
+	})
+	add(mutant{
+		rule: "a signal ends the waiting",
+		file: "cmd/dlock/acquisition.go",
+		old:  `interrupt(interruptedError{signalNumber(s), true})`,
+		new:  `_ = s`,
+		test: "cmd/dlock TestInterruptWhileWaiting",
+	})
+	add(mutant{
+		rule: "the variable of a lock that was released long ago means nothing",
+		file: "cmd/dlock/nested.go",
+		old:  "case !held || info.Token != h.token:\n\t\treturn false, nil",
+		new:  "case !held || info.Token != h.token:\n\t\treturn sameURL, nil",
+		test: "cmd/dlock TestNestedExec",
+	})
+	add(mutant{
+		rule: "a nested dlock does not wait for itself",
+		file: "cmd/dlock/nested.go",
+		old:  `info.Holder.PID == h.pid &&`,
+		new:  `info.Holder.PID != h.pid &&`,
+		test: "cmd/dlock TestNestedExec",
+	})
+	add(mutant{
+		rule: "the default store is readable by its user only",
+		file: "cmd/dlock/store_sqlite.go",
+		old:  `os.O_RDWR|os.O_CREATE, 0o600)`,
+		new:  `os.O_RDWR|os.O_CREATE, 0o644)`,
+		test: "cmd/dlock TestDefaultStoreNeedsNoSetUp",
+	})
+	add(mutant{
+		rule: "an empty store variable is refused",
+		file: "cmd/dlock/storechoice.go",
+		old:  `case inEnvironment && variable == "":`,
+		new:  `case inEnvironment && variable == "" && a.storeGiven():`,
+		test: "cmd/dlock TestEmptyStoreVariableIsRefused",
+	})
+	add(mutant{
+		rule: "a password of the command line is not in the command's environment",
+		file: "cmd/dlock/storechoice.go",
+		old:  "\tcase hasNoSecret(c.url):\n",
+		new:  "\tcase !hasNoSecret(c.url):\n",
+		test: "cmd/dlock TestNoPasswordIsHandedOn",
+	})
+	add(mutant{
+		rule: "a nested dlock uses the same store",
+		file: "cmd/dlock/storechoice.go",
+		old:  `if !c.flag && c.file == "" {`,
+		new:  `if c.file == "" {`,
+		test: "cmd/dlock TestNestedExecUsesTheSameStore",
+	})
+	add(mutant{
+		rule: "hold gives the lock back when its parent ends",
+		file: "cmd/dlock/hold.go",
+		old:  `if os.Getppid() != parent {`,
+		new:  `if os.Getppid() < 0 {`,
+		test: "cmd/dlock TestHoldUntilItsParentEnds",
+	})
+	add(mutant{
+		rule: "hold gives the lock back when stdin closes",
+		file: "cmd/dlock/hold.go",
+		old:  "\t\t\tclose(closed)\n\t\t}\n",
+		new:  "\t\t}\n",
+		test: "cmd/dlock TestHoldUntilStdinCloses",
+	})
+	add(mutant{
+		rule: "--max-hold ends the command",
+		file: "cmd/dlock/execution.go",
+		old:  `if e.flags.maxHold > 0 {`,
+		new:  `if e.flags.maxHold < 0 {`,
+		test: "cmd/dlock TestMaxHold",
+	})
+	add(mutant{
+		rule: "a plain number is seconds",
+		file: "cmd/dlock/duration.go",
+		old:  `math.Round(seconds * float64(time.Second))`,
+		new:  `math.Round(seconds * float64(time.Millisecond))`,
+		test: "cmd/dlock TestPlainNumbersAreSeconds",
+	})
+	add(mutant{
+		rule: "a short password is not hidden inside of an address",
+		file: "cmd/dlock/redact.go",
+		old:  `port := before == ':' && after != '@' && isPort(word)`,
+		new:  `port := false`,
+		test: "cmd/dlock TestTextsAreNotCut",
+	})
+	add(mutant{
+		rule: "a password that an error quotes is hidden",
+		file: "cmd/dlock/redact.go",
+		old:  "\t\tr.learnUserinfo(rest[:at])\n",
+		new:  ``,
+		test: "cmd/dlock TestNoPasswordIsShown",
+	})
+	add(mutant{
+		rule: "break needs a token",
+		file: "cmd/dlock/break.go",
+		old:  `if !cmd.Flags().Changed("token") {`,
+		new:  `if false {`,
+		test: "cmd/dlock TestUsageErrors",
+	})
+}
