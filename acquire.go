@@ -275,12 +275,10 @@ func (h *hold) abandon(err error) {
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire",
 				"name", grant.Name, "ttl", h.settings.ttl, "err", err)
 		}
-		if door := h.door.Load(); door == nil {
-			return
-		} else if undone {
+		// That it could not be undone is no reason for the next caller to give up: it
+		// finds out by itself whether the store answers.
+		if door := h.door.Load(); door != nil && undone {
 			door.State.answered()
-		} else {
-			door.State.outage.lasts(c.clock.NoLaterThanNow(), err)
 		}
 	})
 }

@@ -10,11 +10,11 @@ import (
 var (
 	// ErrStale: the row has been written with a larger token. errors.As finds a
 	// [*StaleError] that says with which one.
-	ErrStale = errors.New("fence: somebody else has had the lock since")
+	ErrStale = errors.New("somebody else has had the lock since")
 	// ErrNoRow: there is no row with that key.
-	ErrNoRow = errors.New("fence: no such row")
+	ErrNoRow = errors.New("no such row")
 	// ErrBadName: the name of a table or of a column is none.
-	ErrBadName = errors.New("fence: bad name")
+	ErrBadName = errors.New("bad name")
 )
 
 // StaleError says which token a row has refused. It is [ErrStale] to errors.Is.

@@ -84,7 +84,7 @@ func New(row Row) (*Guard, error) {
 // type of its column.
 func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
 	if token == 0 || token > math.MaxInt64 {
-		return fmt.Errorf("fence: %d is no token of a lock", token)
+		return fmt.Errorf("%d is no token of a lock", token)
 	}
 	moved, err := g.move(ctx, tx, key, token)
 	if err != nil {
@@ -106,7 +106,7 @@ func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) 
 	}
 	// The row has come in between, and is locked by now.
 	if moved, err = g.move(ctx, tx, key, token); err == nil && !moved {
-		err = fmt.Errorf("fence: the row with token %d cannot be moved to %d", seen, token)
+		err = fmt.Errorf("the row with token %d cannot be moved to %d", seen, token)
 	}
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (g *Guard) read(ctx context.Context, tx *sql.Tx, key any) (seen int64, err 
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, ErrNoRow
 	case err != nil:
-		return 0, fmt.Errorf("fence: read the token: %w", err)
+		return 0, fmt.Errorf("read the token: %w", err)
 	}
 	return seen, nil
 }
@@ -139,7 +139,7 @@ func (g *Guard) verify(ctx context.Context, tx *sql.Tx, key any, token uint64) e
 		return err
 	}
 	if seen != int64(token) {
-		return fmt.Errorf("fence: the column kept %d instead of the token %d: it must be an integer of 64 bits", seen, token)
+		return fmt.Errorf("the column kept %d instead of the token %d: it must be an integer of 64 bits", seen, token)
 	}
 	g.kept.CompareAndSwap(known, length) // if another was faster, the next one reads again
 	return nil
@@ -150,14 +150,14 @@ func (g *Guard) verify(ctx context.Context, tx *sql.Tx, key any, token uint64) e
 func (g *Guard) move(ctx context.Context, tx *sql.Tx, key any, token uint64) (bool, error) {
 	result, err := tx.ExecContext(ctx, g.advance, int64(token), key, int64(token))
 	if err != nil {
-		return false, fmt.Errorf("fence: write the token: %w", err)
+		return false, fmt.Errorf("write the token: %w", err)
 	}
 	n, err := result.RowsAffected()
 	if err != nil {
-		return false, fmt.Errorf("fence: write the token: %w", err)
+		return false, fmt.Errorf("write the token: %w", err)
 	}
 	if n > 1 {
-		return false, fmt.Errorf("fence: %d rows have the same key, which guards none of them", n)
+		return false, fmt.Errorf("%d rows have the same key, which guards none of them", n)
 	}
 	return n == 1, nil
 }
@@ -173,7 +173,7 @@ type Beginner interface {
 func (g *Guard) Do(ctx context.Context, db Beginner, key any, token uint64, write func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("fence: begin a transaction: %w", err)
+		return fmt.Errorf("begin a transaction: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // Has no effect after Commit, and otherwise the first error says more.
 	if err := g.Advance(ctx, tx, key, token); err != nil {
@@ -183,7 +183,7 @@ func (g *Guard) Do(ctx context.Context, db Beginner, key any, token uint64, writ
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("fence: commit: %w", err)
+		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
 }

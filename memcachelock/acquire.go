@@ -27,7 +27,7 @@ func (h *handle) known(c *conn) uint64 {
 	return 0
 }
 
-var errNoCAS = fmt.Errorf("%w: memcachelock: this memcached was started with -C and cannot compare", driver.ErrUnreachable)
+var errNoCAS = fmt.Errorf("%w: memcached: this memcached was started with -C and cannot compare", driver.ErrUnreachable)
 
 // Acquire makes one attempt, in one round trip.
 //
@@ -151,7 +151,7 @@ func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
 
 // errFreed: what the first of two calls would have deleted is not there. The first may have
 // deleted it, and its answer got lost.
-var errFreed = fmt.Errorf("%w: memcachelock: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
+var errFreed = fmt.Errorf("%w: memcached: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
 // free runs fn, which deletes the lock of name, and wakes who waits for it.
 func (s *Store) free(ctx context.Context, name string, fn func(*conn) error) error {

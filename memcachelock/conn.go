@@ -272,7 +272,7 @@ func (p *pool) with(ctx context.Context, leave leave, fn func(*conn) error) erro
 	}
 	p.part(c, leave)
 	if !errors.Is(err, driver.ErrUnreachable) {
-		return fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
+		return fmt.Errorf("%w: memcached: %w", driver.ErrUnreachable, err)
 	}
 	return err
 }
@@ -445,7 +445,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	dialer := net.Dialer{Timeout: p.timeout}
 	n, err := dialer.DialContext(ctx, "tcp", p.addr)
 	if err != nil {
-		return nil, fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: memcached: %w", driver.ErrUnreachable, err)
 	}
 	c := &conn{net: n, in: bufio.NewReader(n), bw: bufio.NewWriter(n)}
 	c.limit(ctx, time.Now(), p.timeout)
@@ -455,7 +455,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		if errors.Is(err, driver.ErrUnreachable) {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%w: memcachelock: %w", driver.ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: memcached: %w", driver.ErrUnreachable, err)
 	}
 	c.dialed = time.Now()
 	c.started, c.uptime = uint64(now-uptime)*1_000_000, time.Duration(uptime)*time.Second

@@ -134,12 +134,12 @@ func (c *conn) readItem(line []byte) (answer, error) {
 const maxValue = 1 << 20
 
 // errAnswer: whatever is there, it is no memcached that is new enough.
-var errAnswer = fmt.Errorf("%w: memcachelock: not an answer of memcached 1.6 or newer", driver.ErrUnreachable)
+var errAnswer = fmt.Errorf("%w: memcached: not an answer of memcached 1.6 or newer", driver.ErrUnreachable)
 
 // errRefused is an answer after which the connection can be used again.
 var errRefused = errors.New("memcached refused")
 
 // refusal is an error that the server reports.
 func refusal(text string) error {
-	return fmt.Errorf("%w: memcachelock: %w: %s", driver.ErrUnreachable, errRefused, text)
+	return fmt.Errorf("%w: memcached: %w: %s", driver.ErrUnreachable, errRefused, text)
 }

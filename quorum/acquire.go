@@ -22,7 +22,7 @@ const (
 var (
 	errBusy       = errors.New("another attempt of this owner is under way")
 	errUnanswered = fmt.Errorf("%w: it did not answer in time", driver.ErrUnreachable)
-	errTooLate    = fmt.Errorf("%w: quorum: the answers took longer than the lock lasts", driver.ErrUnreachable)
+	errTooLate    = fmt.Errorf("%w: the answers took longer than the lock lasts", driver.ErrUnreachable)
 )
 
 // Acquire implements driver.Store. It asks all members at once and returns when a

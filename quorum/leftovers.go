@@ -145,5 +145,5 @@ func (s *Store) lastCall() error {
 	if blocking == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: quorum: %d locks could not be released by a majority and are left to expire", driver.ErrUnreachable, blocking)
+	return fmt.Errorf("%w: %d locks could not be released by a majority and are left to expire", driver.ErrUnreachable, blocking)
 }

@@ -30,7 +30,7 @@ func (s *Store) learnMode(ctx context.Context) error {
 		s.modeKnown.Store(true)
 	}
 	if s.replicas > 0 && s.hidden() {
-		return fmt.Errorf("%w: redislock: Replicas needs the *redis.ClusterClient itself: through a %T, WAIT may reach another server than the lock",
+		return fmt.Errorf("%w: Replicas needs the *redis.ClusterClient itself: through a %T, WAIT may reach another server than the lock",
 			driver.ErrUnsupported, s.client)
 	}
 	return nil
@@ -123,7 +123,7 @@ func (oneShard) ReloadState(context.Context) {}
 
 // errOneOfMany is the answer of a server to a client for one server that has not the
 // key. No attempt changes that.
-var errOneOfMany = errors.New("redislock: the server is one of several of a cluster, and the lock is on another one: " +
+var errOneOfMany = errors.New("the server is one of several of a cluster, and the lock is on another one: " +
 	"the client has to be one of Cluster (redis.NewClusterClient, redis+cluster:// in a URL)")
 
 // countMasters asks a server of a cluster how many masters have slots.

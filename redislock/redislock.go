@@ -95,9 +95,9 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	case client == nil:
 		return nil, errors.New("no client")
 	case isRing(client):
-		return nil, fmt.Errorf("%w: redislock: a Ring moves keys to another server when one is down, and two could hold a lock", driver.ErrUnsupported)
+		return nil, fmt.Errorf("%w: a Ring moves keys to another server when one is down, and two could hold a lock", driver.ErrUnsupported)
 	case opts.Protocol != Redisson && opts.Protocol != Plain:
-		return nil, fmt.Errorf("%w: redislock: %v", driver.ErrUnsupported, opts.Protocol)
+		return nil, fmt.Errorf("%w: %v", driver.ErrUnsupported, opts.Protocol)
 	case opts.Replicas < 0 || opts.ReplicaTimeout < 0:
 		return nil, fmt.Errorf("options Replicas (%d) and ReplicaTimeout (%v) cannot be negative", opts.Replicas, opts.ReplicaTimeout)
 	}

@@ -45,7 +45,7 @@ func (s *Store) onlyServer(ctx context.Context) ([]server, error) {
 		case err != nil:
 			return nil, err
 		case masters > 1:
-			return nil, fmt.Errorf("%w: redislock: asking each of %d masters needs the *redis.ClusterClient itself, not a %T",
+			return nil, fmt.Errorf("%w: asking each of %d masters needs the *redis.ClusterClient itself, not a %T",
 				driver.ErrUnsupported, masters, s.client)
 		}
 	}

@@ -104,7 +104,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 	case len(servers) == 0:
 		return nil, errors.New("no servers")
 	case o.Order != Fair && o.Order != Unfair:
-		return nil, fmt.Errorf("%w: zklock: order %d", driver.ErrUnsupported, int(o.Order))
+		return nil, fmt.Errorf("%w: order %d", driver.ErrUnsupported, int(o.Order))
 	case o.Timeout < time.Millisecond || o.Timeout > maxTimeout:
 		return nil, fmt.Errorf("a session's timeout of %v is not between a millisecond and %v", o.Timeout, maxTimeout)
 	case !isPath(root):
