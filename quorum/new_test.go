@@ -108,6 +108,7 @@ func TestTraits(t *testing.T) {
 		Store:      "quorum of 5 memory",
 		Fencing:    driver.FencingStrong,
 		SplitVotes: true,
+		OneMachine: true, // as its members
 		MinTTL:     400 * time.Millisecond,
 		MaxTTL:     driver.MaxTTL,
 	}
