@@ -71,7 +71,7 @@ func (d *delayed) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 
 func (d *delayed) Release(ctx context.Context, grant driver.Grant) error {
 	if d.log != nil {
-		released, err := d.log.Settle(ctx, grant.Owner)
+		released, err := d.log.Settle(ctx, grant)
 		if err != nil {
 			return err
 		}

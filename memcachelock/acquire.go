@@ -126,7 +126,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	released, err := s.attempts.Settle(ctx, grant.Owner)
+	released, err := s.attempts.Settle(ctx, grant)
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (m *tardy) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (m *tardy) Release(ctx context.Context, grant driver.Grant) error {
-	released, err := m.log.Settle(ctx, grant.Owner)
+	released, err := m.log.Settle(ctx, grant)
 	if err != nil {
 		return err
 	}

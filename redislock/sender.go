@@ -163,7 +163,9 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 		s.sending++
 		s.running.Add(1)
 		s.mu.Unlock()
-		answered, acked := s.exec(alone{context.WithoutCancel(ctx), ctx}, commands)
+		sending, end := whileSending(ctx, patient)
+		answered, acked := s.exec(sending, commands)
+		end()
 		s.finish(nil, answered)
 		if answered {
 			return acked
@@ -197,6 +199,19 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	s.sweepLaterLocked()
 	s.mu.Unlock()
 	return s.wait(c)
+}
+
+// whileSending returns the context of a call that its caller sends. A patient caller
+// can wait for a connection until the client's own timeout. For any other caller the
+// context ends at the deadline: while the client waits for a connection, it does not
+// look at the deadline itself.
+func whileSending(ctx context.Context, patient bool) (sending context.Context, end func()) {
+	at, limited := ctx.Deadline()
+	if patient || !limited {
+		return alone{context.WithoutCancel(ctx), ctx}, func() {}
+	}
+	short := deadline.After(context.WithoutCancel(ctx), time.Until(at))
+	return short, short.End
 }
 
 // alone is the context of a call that its caller sends: it has the deadline of the

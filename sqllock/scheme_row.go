@@ -153,7 +153,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if ctx.Err() != nil {
 		return s.fail(ctx, "release", ctx.Err())
 	}
-	settled, err := s.attempts.Settle(ctx, grant.Owner)
+	settled, err := s.attempts.Settle(ctx, grant)
 	if err != nil {
 		return err
 	}

@@ -165,24 +165,27 @@ func (l *Log) end(r *record, answered bool) {
 	}
 }
 
-// Settle is called by a release before it is sent, and released when the release has
-// ended. Settle blocks until no acquisition of owner is under way any more. After
-// the release, what owner acquired without an answer is undone in the background:
-// not before, or the release would find nothing and report a loss. If ctx ends first,
-// the error wraps [driver.ErrUnreachable], and acquisitions that are under way are
-// undone when they have ended.
-func (l *Log) Settle(ctx context.Context, owner driver.Owner) (released func(), err error) {
+// Settle is called by the release of grant before it is sent, and released when the
+// release has ended. If the grant has no token, Settle blocks until no acquisition of
+// the owner is under way any more. With a token, the lock is known to be held, and the
+// release must not wait for another acquisition on a connection that is stuck.
+//
+// After the release, what the owner acquired without an answer, or acquires yet, is
+// undone in the background: not before, or the release would find nothing and report
+// a loss. If ctx ends first, the error wraps [driver.ErrUnreachable], and acquisitions
+// that are under way are undone when they have ended.
+func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), err error) {
 	if l.records.Load() == 0 {
 		return nothing, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.owners[owner]
+	r := l.owners[grant.Owner]
 	if r == nil {
 		return nothing, nil
 	}
 	r.released = true
-	for r.underway > 0 {
+	for r.underway > 0 && grant.Token == 0 {
 		ended := r.ended
 		l.mu.Unlock()
 		var err error
@@ -197,7 +200,8 @@ func (l *Log) Settle(ctx context.Context, owner driver.Owner) (released func(), 
 			return nothing, fmt.Errorf("%w: an earlier attempt has not ended: %w", driver.ErrUnreachable, err)
 		}
 	}
-	if !r.lost {
+	r.overdue = r.overdue || r.underway > 0
+	if !r.lost && !r.overdue {
 		l.forgetLocked(r)
 		return nothing, nil
 	}
@@ -206,7 +210,9 @@ func (l *Log) Settle(ctx context.Context, owner driver.Owner) (released func(), 
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		r.releases--
-		l.laterLocked(r)
+		if r.underway == 0 {
+			l.laterLocked(r)
+		}
 	}), nil
 }
 

@@ -75,7 +75,18 @@ func run(t *testing.T, test func(t *testing.T, s *server, log *attempts.Log)) {
 
 func settle(t *testing.T, log *attempts.Log, owner driver.Owner) {
 	t.Helper()
-	released, err := log.Settle(t.Context(), owner)
+	settleAs(t, log, driver.Grant{Owner: owner})
+}
+
+// settleGrant is settle for an owner that was granted the lock.
+func settleGrant(t *testing.T, log *attempts.Log, owner driver.Owner) {
+	t.Helper()
+	settleAs(t, log, driver.Grant{Owner: owner, Token: 1})
+}
+
+func settleAs(t *testing.T, log *attempts.Log, grant driver.Grant) {
+	t.Helper()
+	released, err := log.Settle(t.Context(), grant)
 	if err != nil {
 		t.Fatal("Settle:", err)
 	}
@@ -109,7 +120,7 @@ func TestAcquisitionThatOutlivesSettleIsUndone(t *testing.T) {
 		ended := log.Leave("a", owner)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := log.Settle(ctx, owner)
+		_, err := log.Settle(ctx, driver.Grant{Owner: owner})
 		if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Settle = %v; want ErrUnreachable and the context's error", err)
 		}
@@ -167,12 +178,12 @@ func TestNothingIsUndoneDuringARelease(t *testing.T) {
 		owner := driver.NewOwner()
 		log.Lost("a", owner)
 		s.acquire(owner) // by a second attempt, which was answered
-		first, err := log.Settle(t.Context(), owner)
+		first, err := log.Settle(t.Context(), driver.Grant{Owner: owner, Token: 1})
 		if err != nil {
 			t.Fatal("Settle:", err)
 		}
 		first() // the first release had no answer, and is repeated before anything is undone
-		second, err := log.Settle(t.Context(), owner)
+		second, err := log.Settle(t.Context(), driver.Grant{Owner: owner, Token: 1})
 		if err != nil {
 			t.Fatal("Settle:", err)
 		}
@@ -257,6 +268,30 @@ func TestMemoryIsBounded(t *testing.T) {
 		settle(t, log, owner)
 		if time.Sleep(time.Second); s.called() == 0 {
 			t.Error("old records were not forgotten")
+		}
+	})
+}
+
+func TestReleaseOfGrantedLockDoesNotWait(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		owner, began := driver.NewOwner(), time.Now()
+		ended := log.Leave("a", owner)
+		settleGrant(t, log, owner)
+		if time.Since(began) != 0 {
+			t.Error("the release of a grant waited for an acquisition")
+		}
+		time.Sleep(time.Second)
+		s.acquire(owner)
+		ended(true)
+		synctest.Wait()
+		if s.holds(owner) {
+			t.Error("the lock is still held after its acquisition was answered")
+		}
+		log.Lost("a", owner)
+		settleGrant(t, log, owner)
+		s.acquire(owner)
+		if time.Sleep(time.Minute); s.holds(owner) {
+			t.Error("the lock of an acquisition that lost its answer is still held")
 		}
 	})
 }

@@ -305,14 +305,14 @@ func init() {
 	add(mutant{
 		rule: "a caller may not be told that the lock is free while an earlier attempt of its owner is under way",
 		file: "internal/attempts/attempts.go",
-		old:  "	for r.underway > 0 {\n",
+		old:  "	for r.underway > 0 && grant.Token == 0 {\n",
 		new:  "	for false {\n",
 		test: "internal/attempts TestSettleWaitsForAcquisitionsUnderWay",
 	})
 	add(mutant{
 		rule: "an acquisition that lost its answer is undone when it arrives",
 		file: "internal/attempts/attempts.go",
-		old:  "	if !r.lost {\n		l.forgetLocked(r)\n",
+		old:  "	if !r.lost && !r.overdue {\n		l.forgetLocked(r)\n",
 		new:  "	if true {\n		l.forgetLocked(r)\n",
 		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
 	})
@@ -350,5 +350,12 @@ func init() {
 		old:  "			if left, err = s.renewEach(ctx, run, grants, left, errs); err != nil || len(left) == 0 {\n				return err\n			}\n",
 		new:  "",
 		test: "test/mysql TestRenewalsBesideALockedRow",
+	})
+	add(mutant{
+		rule: "the release of a grant does not wait for an attempt that is stuck",
+		file: "internal/attempts/attempts.go",
+		old:  "r.underway > 0 && grant.Token == 0",
+		new:  "r.underway > 0",
+		test: "internal/attempts TestReleaseOfGrantedLockDoesNotWait",
 	})
 }

@@ -24,8 +24,8 @@ var memcachedMutants = []mutant{
 	{
 		rule: "a release waits for the attempts of its owner",
 		file: "memcachelock/acquire.go",
-		old:  `s.attempts.Settle(ctx, grant.Owner)`,
-		new:  `s.attempts.Settle(ctx, driver.Owner{})`,
+		old:  `s.attempts.Settle(ctx, grant)`,
+		new:  `s.attempts.Settle(ctx, driver.Grant{})`,
 		test: "test/memcached TestLateAttempt/delivered_while",
 	},
 	{

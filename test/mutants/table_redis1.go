@@ -5,8 +5,8 @@ func init() {
 	add(mutant{
 		rule: "a release waits for the abandoned attempt of its owner",
 		file: "redislock/release.go",
-		old:  "s.attempts.Settle(ctx, grant.Owner)",
-		new:  "s.attempts.Settle(ctx, driver.Owner{})",
+		old:  "s.attempts.Settle(ctx, grant)",
+		new:  "s.attempts.Settle(ctx, driver.Grant{})",
 		test: "test/redis TestReleaseDoesNotOvertakeItsAttempt",
 	})
 	add(mutant{

@@ -12,8 +12,8 @@ func init() {
 	add(mutant{
 		rule: "a Release settles the attempts of its owner before it is sent",
 		file: "sqllock/scheme_row.go",
-		old:  `s.attempts.Settle(ctx, grant.Owner)`,
-		new:  `s.attempts.Settle(ctx, driver.Owner{})`,
+		old:  `s.attempts.Settle(ctx, grant)`,
+		new:  `s.attempts.Settle(ctx, driver.Grant{})`,
 		test: "test/mysql TestLateAttempts/row/^acquire$",
 	})
 	add(mutant{
