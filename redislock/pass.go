@@ -28,5 +28,6 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 		return driver.Grant{}, s.notGranted(ctx, &req, err)
 	}
 	s.doubts.clear(grant.Owner)
+	s.attempts.Passed(grant)
 	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL, Handle: handle{holder, false}}, nil
 }

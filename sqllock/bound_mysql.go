@@ -36,7 +36,7 @@ func (mysql) boundSchema(t tables) []string {
 // mysqlVariables are what is asked of the server.
 const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'read_only', 'innodb_read_only', 'wait_timeout',
 'idle_transaction_timeout', 'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout',
-'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections', 'autocommit')`
+'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections', 'autocommit', 'completion_type')`
 
 // A server that was the primary and becomes a replica is made read-only, and keeps
 // connections and their locks. So this is looked at whenever a lock is asked for or
@@ -61,6 +61,9 @@ func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 	if variables["autocommit"] == "OFF" {
 		return nil, fmt.Errorf("%w: autocommit is off, so that what was written would never be committed; leave it on for the connections of the store", driver.ErrUnsupported)
 	}
+	if variables["completion_type"] == mysqlChain {
+		return nil, errMySQLChain
+	}
 	if _, err := m.home(ctx, conn, ""); err != nil {
 		return nil, err
 	}
@@ -72,7 +75,7 @@ func (m mysql) examine(ctx context.Context, conn *sql.Conn, t tables) (*boundSer
 		version:    variables["version"],
 		identity:   `SELECT ` + mysqlSession,
 		releaseAll: []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
-		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1`,
+		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + mysqlAllRows,
 		acquire:    fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
 		draw:       fmt.Sprintf(`SELECT IF(%s, %s, %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
 		release:    `DO RELEASE_LOCK(?)`,

@@ -36,6 +36,10 @@ const mysqlPatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `
 // mysqlImpatience makes it fail at once. MySQL has no such limit for a statement.
 const mysqlImpatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ `
 
+// mysqlAllRows makes a query answer with all its rows, whatever sql_select_limit is for the
+// connection: a lock that is missing in the answer would count as lost.
+const mysqlAllRows = ` LIMIT 9223372036854775807`
+
 func (m mysql) profile() profile {
 	return profile{
 		writers: serverSlots, renewers: spareSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
@@ -148,7 +152,7 @@ UNION ALL SELECT 0, ` + nobody + `, remaining FROM (SELECT owner, expires - {now
 ORDER BY token DESC LIMIT 1`,
 		renew:       mysqlPatience + prolong,
 		renewAtOnce: mysqlImpatience + prolong,
-		renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted,
+		renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + mysqlAllRows,
 		release:     free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
 		pass: `UPDATE {locks} SET token = token + 1, owner = ?4, since = {now}, expires = {now} + ?5, holder = ?6
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
@@ -171,7 +175,7 @@ FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
 	FROM ` + names + ` LEFT JOIN {locks} AS l ON l.name = CAST(n.name AS BINARY)
 	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since > {now} - {recent}) AS n
 LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
-	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)`,
+	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)` + mysqlAllRows,
 		publish: `INSERT INTO {queue} (name, owner, fair, expires)
 SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 0, {now} + ?2 FROM ` + waiters + `
 ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`,
@@ -220,7 +224,9 @@ func (mysql) renew(ctx context.Context, run runner, s statement, list string, n 
 // that cannot be used.
 func (mysql) check(ctx context.Context, db *sql.DB, _ tables) error {
 	var readOnly, autocommit, safeUpdates bool
-	err := db.QueryRowContext(ctx, `SELECT @@global.read_only, @@autocommit, @@sql_safe_updates`).Scan(&readOnly, &autocommit, &safeUpdates)
+	var completion string
+	err := db.QueryRowContext(ctx, `SELECT @@global.read_only, @@autocommit, @@sql_safe_updates, @@completion_type`).
+		Scan(&readOnly, &autocommit, &safeUpdates, &completion)
 	switch {
 	case err != nil:
 		return err
@@ -228,11 +234,19 @@ func (mysql) check(ctx context.Context, db *sql.DB, _ tables) error {
 		return fmt.Errorf("%w: read_only is on, as it is on a replica; connect to the primary server", errReadOnly)
 	case !autocommit:
 		return fmt.Errorf("%w: autocommit is off, so that a lock would be granted and never committed; leave it on for the connections of the store", driver.ErrUnsupported)
+	case completion == mysqlChain:
+		return errMySQLChain
 	case safeUpdates:
 		return fmt.Errorf("%w: sql_safe_updates is on, so that no lock could be renewed; leave it off for the connections of the store", driver.ErrUnsupported)
 	}
 	return nil
 }
+
+// mysqlChain is the completion_type with which every COMMIT begins a transaction. Nothing
+// would commit what is written after it.
+const mysqlChain = "CHAIN"
+
+var errMySQLChain = fmt.Errorf("%w: completion_type is CHAIN, so that a lock would be granted and never committed; leave it NO_CHAIN for the connections of the store", driver.ErrUnsupported)
 
 // mysqlFailures are by the server's error numbers.
 var mysqlFailures = map[uint16]failure{

@@ -18,5 +18,6 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 	case !passed:
 		return driver.Grant{}, driver.ErrNotHeld
 	}
+	s.attempts.Passed(grant)
 	return granted(&req, grant.Token+1), nil
 }

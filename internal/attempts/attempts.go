@@ -219,6 +219,13 @@ func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), 
 // nothing is what there is to do after most releases.
 func nothing() {}
 
+// Passed is called when the owner of grant has passed its lock on, which is the end of
+// the owner as its release is. It does not block.
+func (l *Log) Passed(grant driver.Grant) {
+	released, _ := l.Settle(context.Background(), grant) // with a token it waits for nothing
+	released()
+}
+
 // laterLocked undoes r after a pause.
 func (l *Log) laterLocked(r *record) {
 	if l.closed || r.timer != nil || r.releases > 0 {
@@ -254,13 +261,36 @@ func (l *Log) undoDue() {
 		l.mu.Unlock()
 		answered := l.call(l.ctx, r)
 		l.mu.Lock()
-		if l.overLocked(r, answered) {
-			l.forgetLocked(r)
-		} else {
-			l.laterLocked(r)
+		l.calledLocked(r, answered)
+		if !answered {
+			l.postponeLocked(r.name)
 		}
 	}
 	l.working = false
+}
+
+// calledLocked forgets r, or undoes it again later.
+func (l *Log) calledLocked(r *record, answered bool) {
+	if l.overLocked(r, answered) {
+		l.forgetLocked(r)
+	} else {
+		l.laterLocked(r)
+	}
+}
+
+// postponeLocked treats what is due under name as if the server had been asked and
+// had not answered. Somebody may keep only this name from being written, and the
+// other names must not wait until every owner has been tried.
+func (l *Log) postponeLocked(name string) {
+	due := l.due
+	l.due = nil
+	for _, r := range due {
+		if r.name == name {
+			l.calledLocked(r, false)
+		} else {
+			l.due = append(l.due, r)
+		}
+	}
 }
 
 // call undoes r once and reports whether the server answered.

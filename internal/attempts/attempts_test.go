@@ -18,12 +18,13 @@ type server struct {
 	held   map[driver.Owner]bool
 	calls  int
 	silent bool
+	locked string // a name about which nothing is answered
 }
 
-func (s *server) release(ctx context.Context, _ string, owner driver.Owner) error {
+func (s *server) release(ctx context.Context, name string, owner driver.Owner) error {
 	s.mu.Lock()
 	s.calls++
-	silent, held := s.silent, s.held[owner]
+	silent, held := s.silent || name == s.locked, s.held[owner]
 	if !silent {
 		delete(s.held, owner)
 	}
@@ -292,6 +293,28 @@ func TestReleaseOfGrantedLockDoesNotWait(t *testing.T) {
 		s.acquire(owner)
 		if time.Sleep(time.Minute); s.holds(owner) {
 			t.Error("the lock of an acquisition that lost its answer is still held")
+		}
+	})
+}
+
+// TestLockedNameDelaysNoOther: many acquisitions of a name that somebody keeps from being
+// written do not delay the undoing of another name.
+func TestLockedNameDelaysNoOther(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		s.locked = "locked"
+		for range 20 {
+			owner := driver.NewOwner()
+			log.Lost("locked", owner)
+			settle(t, log, owner)
+		}
+		time.Sleep(time.Second) // all of them are due
+		late := driver.NewOwner()
+		log.Lost("free", late)
+		settle(t, log, late)
+		s.acquire(late)
+		time.Sleep(15 * time.Second)
+		if s.holds(late) {
+			t.Error("15s after it was carried out, an acquisition of a name that is not locked is not undone")
 		}
 	})
 }

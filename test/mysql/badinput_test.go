@@ -54,6 +54,7 @@ func TestUnfitSettings(t *testing.T) {
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
 		raw := database.URL(t, scheme)
 		database.Refused(t, sqlrig.With(raw, "autocommit=0"), "autocommit is off")
+		database.Refused(t, sqlrig.With(raw, "completion_type=CHAIN"), "completion_type is CHAIN")
 		database.Refused(t, sqlrig.With(raw, "sql_safe_updates=1"), "sql_safe_updates is on")
 	})
 }

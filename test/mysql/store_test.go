@@ -1,8 +1,10 @@
 package mysql
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/sqlrig"
 )
 
@@ -127,6 +129,27 @@ func TestDriverSettings(t *testing.T) {
 	}
 }
 
+// TestSelectLimit: a connection on which queries answer with one row only loses no lock.
+func TestSelectLimit(t *testing.T) {
+	t.Parallel()
+	store := database.Opened(t, database.URL(t, "sql_select_limit=1"))
+	var grants []driver.Grant
+	for _, name := range []string{"a", "b", "c"} {
+		grant, err := store.Acquire(sqlrig.Within(t), sqlrig.Request(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants = append(grants, grant)
+	}
+	if err := store.Release(sqlrig.Within(t), grants[0]); err != nil {
+		t.Fatal(err)
+	}
+	errs := store.Renew(sqlrig.Within(t), grants)
+	if len(errs) != 3 || !errors.Is(errs[0], driver.ErrNotHeld) || errs[1] != nil || errs[2] != nil {
+		t.Errorf("Renew of one lock that was released and two that are held: %v; want ErrNotHeld for the first only", errs)
+	}
+}
+
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Places(t, database.URL(t, scheme)) })
@@ -178,6 +201,14 @@ func TestAttemptThatWaitsAtTheServer(t *testing.T) {
 	t.Parallel()
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
 		database.AttemptThatWaitsAtTheServer(t, database.URL(t, scheme))
+	})
+}
+
+// TestLateAttemptOfOneWhoPassed: the owner of a late attempt has passed the lock on.
+func TestLateAttemptOfOneWhoPassed(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
+		database.LateAttemptOfOneWhoPassed(t, database.URL(t, scheme))
 	})
 }
 

@@ -200,6 +200,14 @@ func TestAttemptThatWaitsAtTheServer(t *testing.T) {
 	})
 }
 
+// TestLateAttemptOfOneWhoPassed: the owner of a late attempt has passed the lock on.
+func TestLateAttemptOfOneWhoPassed(t *testing.T) {
+	t.Parallel()
+	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
+		database.LateAttemptOfOneWhoPassed(t, database.URL(t, scheme))
+	})
+}
+
 func TestLateBatch(t *testing.T) {
 	t.Parallel()
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.LateBatch(t, database.URL(t, scheme)) })

@@ -95,6 +95,10 @@ func TestAutocommitOff(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "autocommit is off") {
 			t.Errorf("autocommit=0: %v", err)
 		}
+		_, err = openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?completion_type=CHAIN", s.scheme)
+		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "completion_type is CHAIN") {
+			t.Errorf("completion_type=CHAIN: %v", err)
+		}
 	})
 }
 

@@ -261,6 +261,39 @@ func (d *Database) AttemptThatWaitsAtTheServer(t *testing.T, raw string) {
 	freeSoon(t, other, "x")
 }
 
+// LateAttemptOfOneWhoPassed shows the same for an owner that asked again, was granted the
+// lock and passed it on: its first attempt, which arrives when the lock is free again,
+// leaves no lock behind.
+func (d *Database) LateAttemptOfOneWhoPassed(t *testing.T, raw string) {
+	t.Helper()
+	network := proxy.Run(t, d.server.Addr())
+	store, other := d.Opened(t, At(raw, network.Addr())), d.Opened(t, raw)
+	warm(t, store)
+	req := Request("x")
+	req.Holder.Note = "late"
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	kept := keep(network, carriesHolder(req), leave)
+	if _, err := store.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
+		t.Fatalf("an attempt whose request does not arrive: %v; want Canceled", err)
+	}
+	late := kept(t)
+	grant, err := store.Acquire(Within(t), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := store.Pass(Within(t), grant, Request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	giveBack(t, store, next)
+	late.Deliver()
+	if !network.Settle(limit) {
+		t.Fatal("the server did not answer the late request")
+	}
+	freeSoon(t, other, "x")
+}
+
 // LateBatch shows the same for an attempt that shares a transaction with others, which
 // goes on when its caller leaves.
 func (d *Database) LateBatch(t *testing.T, raw string) {
