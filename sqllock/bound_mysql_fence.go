@@ -32,12 +32,14 @@ const (
 )
 
 // calibrate implements boundDialect. The number is drawn while the row is
-// locked, so that those who come together come in the order of their numbers.
+// locked, so that those who come together come in the order of their numbers. The
+// server ends the transaction of a process that is stopped or vanishes in the middle,
+// or nobody else could open a connection.
 func (m mysql) calibrate(ctx context.Context, conn *sql.Conn, server *boundServer) (shift uint64, err error) {
 	if err := m.awaitStart(ctx, conn); err != nil {
 		return 0, err
 	}
-	if err := execAll(ctx, conn, []string{`INSERT IGNORE INTO ` + server.fence + ` (id, seen, shift) VALUES (1, 0, 0)`, `START TRANSACTION`}); err != nil {
+	if err := execAll(ctx, conn, []string{`INSERT IGNORE INTO ` + server.fence + ` (id, seen, shift) VALUES (1, 0, 0)`, mysqlGuard, `START TRANSACTION`}); err != nil {
 		return 0, err
 	}
 	var seen, last uint64
@@ -52,7 +54,7 @@ func (m mysql) calibrate(ctx context.Context, conn *sql.Conn, server *boundServe
 	}
 	return shift, execAll(ctx, conn, []string{
 		fmt.Sprintf(`UPDATE %s SET seen = %d, shift = %d WHERE id = 1`, server.fence, seen, shift),
-		`COMMIT`,
+		`COMMIT`, mysqlUnguard,
 	})
 }
 

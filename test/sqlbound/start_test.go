@@ -2,6 +2,7 @@ package sqlbound
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -80,4 +81,45 @@ func drawNumbers(t *testing.T, db *sql.DB, n int) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestVanishedWhileOpening: a client that opens a store and falls silent in the middle,
+// while it has locked the row with the largest token, keeps nobody else from opening one.
+func TestVanishedWhileOpening(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s setup) {
+		if s.dialect != sqllock.MySQL || s.scheme != sqllock.Session {
+			return // nobody else locks a row there
+		}
+		const limit = 20 * time.Second
+		network := proxy.Run(t, s.server.Addr())
+		t.Cleanup(network.Reset)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		drawn := func(request []byte) bool { return bytes.Contains(request, []byte("SELECT CAST(UUID_SHORT")) }
+		vanished := network.OnRequest(drawn, func(c *proxy.Conn) { c.Hold() })
+		opened := make(chan struct{})
+		defer func() { <-opened }()
+		defer cancel()
+		go func() {
+			defer close(opened)
+			if store, err := openDSN(ctx, s.database, s.dsn(network.Addr(), s.name), s.scheme); err == nil {
+				t.Errorf("a store was opened over a connection that is silent: %v", store.Close())
+			}
+		}()
+		select {
+		case <-vanished:
+		case <-time.After(limit):
+			t.Fatal("no number was drawn")
+		}
+		patient, done := context.WithTimeout(t.Context(), limit)
+		defer done()
+		store, err := openDSN(patient, s.database, s.dsn(s.server.Addr(), s.name), s.scheme)
+		if err != nil {
+			t.Fatalf("opening a store while another client is silent: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
