@@ -163,7 +163,7 @@ FROM {locks} AS l WHERE name >= ` + from + ` AND ` + held + ` ORDER BY name LIMI
 		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
 ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		keepPlaces: `UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl) WHERE ` + inPlace,
-		keptPlaces: `SELECT q.name, q.owner FROM ` + places + ` WHERE ` + inPlace,
+		keptPlaces: `SELECT q.name, q.owner FROM ` + places + ` WHERE ` + inPlace + mysqlAllRows,
 
 		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		giveUp: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
