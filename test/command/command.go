@@ -47,7 +47,7 @@ type Result struct {
 	Stdout, Stderr string
 }
 
-// New is dlock with a store, not yet started.
+// New is dlock with a store, not yet started. An empty one leaves the choice to dlock.
 func New(t testing.TB, store string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := program()
@@ -55,7 +55,10 @@ func New(t testing.TB, store string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), path, args...)
-	cmd.Env = append(os.Environ(), "DLOCK_STORE="+store, "PATH="+filepath.Dir(path)+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(path)+":"+os.Getenv("PATH"))
+	if store != "" {
+		cmd.Env = append(cmd.Env, "DLOCK_STORE="+store)
+	}
 	return cmd
 }
 
