@@ -78,7 +78,8 @@ const idleWorkers = 64
 // If the client's connection dies in silence, the store dials the server itself and
 // goes on over its own connection. A client with a namespace, whose KV or Watcher is not
 // its own, needs DialKeepAliveTime instead; ten seconds are good, and the least that gRPC
-// does.
+// does. So does a client with a user and a password: etcd's client asks for a token over
+// its own connection before every renewal and every watch, also over another connection.
 func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("no client")
