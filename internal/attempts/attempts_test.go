@@ -318,3 +318,22 @@ func TestLockedNameDelaysNoOther(t *testing.T) {
 		}
 	})
 }
+
+// TestPassedOwnerIsOver: what an owner asked for before it passed its lock on is undone,
+// whether it has lost its answer or is still under way.
+func TestPassedOwnerIsOver(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		lost, left := driver.NewOwner(), driver.NewOwner()
+		log.Lost("a", lost)
+		ended := log.Leave("b", left)
+		log.Passed(lost)
+		log.Passed(left)
+		s.acquire(lost)
+		s.acquire(left)
+		ended(true)
+		time.Sleep(15 * time.Second)
+		if s.holds(lost) || s.holds(left) {
+			t.Errorf("late acquisitions of owners that passed their locks on are held: %t and %t", s.holds(lost), s.holds(left))
+		}
+	})
+}
