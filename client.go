@@ -112,7 +112,13 @@ func (c *Client) limited(ctx context.Context, d time.Duration) (context.Context,
 // explain says of a call that failed because its time was up, and not the
 // caller's, that the store is to blame.
 func (c *Client) explain(caller, bounded context.Context, err error) error {
-	if err == nil || bounded.Err() == nil || errors.Is(err, ErrUnreachable) || deadline.Passed(caller) != nil {
+	if err == nil || bounded.Err() == nil || deadline.Passed(caller) != nil {
+		return err
+	}
+	if errors.Is(err, ErrUnreachable) {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%w (no answer within %v)", err, c.limit)
+		}
 		return err
 	}
 	return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.limit, err)

@@ -23,6 +23,12 @@ var (
 	ErrReleased = errors.New("lock released")
 	// ErrUnreachable: the store did not answer.
 	ErrUnreachable = driver.ErrUnreachable
+	// ErrDenied: the store refuses the user: a wrong password, or a right that is
+	// missing.
+	ErrDenied = driver.ErrDenied
+	// ErrMisconfigured: the store answers, and cannot keep locks as it is: there is
+	// no such database, the disk is full, the file is damaged.
+	ErrMisconfigured = driver.ErrMisconfigured
 	// ErrBadName: a name is 1 to 255 bytes of UTF-8 without control characters.
 	ErrBadName = driver.ErrBadName
 	// ErrBadTTL: the TTL is not positive, or outside what the store can do.

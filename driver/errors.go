@@ -16,6 +16,13 @@ var (
 	ErrNotHeld = errors.New("lock is not held")
 	// ErrUnreachable: the store did not answer, so the outcome is unknown.
 	ErrUnreachable = errors.New("store unreachable")
+	// ErrDenied: the store refuses the user: a wrong password, or a right that is
+	// missing. Nothing happened, and trying again changes nothing.
+	ErrDenied = errors.New("permission denied")
+	// ErrMisconfigured: the store answers, and cannot keep locks as it is: there is
+	// no such database, the disk is full, the file is damaged. An administrator has
+	// to change something.
+	ErrMisconfigured = errors.New("store cannot keep locks")
 	// ErrBadName: the name breaks the rules of CheckName.
 	ErrBadName = errors.New("bad lock name")
 	// ErrBadTTL: the TTL is outside what the store can do.

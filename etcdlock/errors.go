@@ -15,18 +15,20 @@ var answers = []struct {
 	err     error
 	meaning string
 	passes  bool
+	kind    error // of the contract, of an answer that lasts; nil if it is none
 }{
-	{err: rpctypes.ErrNoSpace, meaning: "the server has no space left (alarm NOSPACE): compact and defragment it, raise its quota, then disarm the alarm"},
-	{err: rpctypes.ErrCorrupt, meaning: "the server found that its data is corrupt (alarm CORRUPT)"},
-	{err: rpctypes.ErrAuthFailed, meaning: "wrong user or password"},
-	{err: rpctypes.ErrUserEmpty, meaning: "the server wants a user and a password, or a client certificate"},
-	{err: rpctypes.ErrPermissionDenied, meaning: "the user lacks a permission: dlock needs to read and write all keys that begin with the prefix"},
+	{err: rpctypes.ErrNoSpace, meaning: "the server has no space left (alarm NOSPACE): compact and defragment it, raise its quota, then disarm the alarm", kind: driver.ErrMisconfigured},
+	{err: rpctypes.ErrCorrupt, meaning: "the server found that its data is corrupt (alarm CORRUPT)", kind: driver.ErrMisconfigured},
+	{err: rpctypes.ErrAuthFailed, meaning: "wrong user or password", kind: driver.ErrDenied},
+	{err: rpctypes.ErrAuthNotEnabled, meaning: "the server has no users: leave the user and the password out", kind: driver.ErrMisconfigured},
+	{err: rpctypes.ErrUserEmpty, meaning: "the server wants a user and a password, or a client certificate", kind: driver.ErrDenied},
+	{err: rpctypes.ErrPermissionDenied, meaning: "the user lacks a permission: dlock needs to read and write all keys that begin with the prefix", kind: driver.ErrDenied},
 	{err: rpctypes.ErrInvalidAuthToken, meaning: "the server does not accept the token of the user any more", passes: true},
 	{err: rpctypes.ErrAuthOldRevision, meaning: "the permissions of the user have just changed", passes: true},
 	{err: rpctypes.ErrLeaseTTLTooLarge, meaning: "the TTL is longer than the server allows"},
 	{err: rpctypes.ErrRequestTooLarge, meaning: "the description of the holder is larger than the server allows"},
 	{err: rpctypes.ErrTooManyRequests, meaning: "the server is overloaded", passes: true},
-	{err: rpctypes.ErrNotCapable, meaning: "the server is too old"},
+	{err: rpctypes.ErrNotCapable, meaning: "the server is too old", kind: driver.ErrMisconfigured},
 }
 
 // isCertain says that an error is an answer, after which nothing has happened and
@@ -54,7 +56,7 @@ func isAnswer(err, answer error) bool {
 // caller's context.
 func (s *Store) explain(err error) error {
 	switch {
-	case err == nil || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, errLeaseGone):
+	case err == nil || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrMisconfigured) || errors.Is(err, errLeaseGone):
 		return err
 	case s.ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
@@ -68,6 +70,8 @@ func explainError(err error) error {
 		case !isAnswer(err, answer.err):
 		case answer.passes:
 			return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, answer.meaning, err)
+		case answer.kind != nil:
+			return fmt.Errorf("%w: %s: %w", answer.kind, answer.meaning, err)
 		default:
 			return fmt.Errorf("%s: %w", answer.meaning, err)
 		}

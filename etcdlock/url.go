@@ -9,8 +9,12 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/internal/storeurl"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Open returns a store with a client of its own, which Close closes, for
@@ -60,6 +64,26 @@ const (
 	retries = 3
 )
 
+// refusal finds out that no member can be connected to. A client with a user asks for
+// its token at once and waits for a connection until its limit, without saying why there
+// is none.
+func refusal(ctx context.Context, config clientv3.Config) error {
+	if config.Username == "" {
+		return nil // the client makes no calls
+	}
+	config.Username, config.Password = "", ""
+	client, err := clientv3.New(config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }() // nothing was sent that matters
+	_, err = pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(false))
+	if status.Code(err) == codes.Unavailable {
+		return err
+	}
+	return nil // whatever else it says is an answer, or the end of ctx
+}
+
 // dial makes a client. It returns soon after ctx is done, though the client's own
 // function does not know it.
 func dial(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
@@ -69,6 +93,10 @@ func dial(ctx context.Context, config clientv3.Config) (*clientv3.Client, error)
 	}
 	result := make(chan dialled, 1)
 	go func() {
+		if err := refusal(ctx, config); err != nil {
+			result <- dialled{nil, err}
+			return
+		}
 		client, err := clientv3.New(config)
 		result <- dialled{client, err}
 	}()

@@ -28,13 +28,20 @@ var temporary = []struct{ code, meaning string }{
 }
 
 // lasting are the replies that trying again does not change.
-var lasting = []struct{ code, meaning string }{
-	{"WRONGTYPE", "a key of the lock holds something else: is the name used for other data, or by the other protocol?"},
-	{"OOM", "the server is out of memory"},
-	{"NOAUTH", "the server wants a password"},
-	{"WRONGPASS", "wrong user or password"},
-	{"ERR The user executing the script can't run this command", "the user lacks a permission; dlock needs the commands of its scripts too"},
-	{"NOPERM", "the user lacks a permission; dlock needs EVAL, EVALSHA and the commands, keys and channels of its scripts"},
+var lasting = []struct {
+	code, meaning string
+	kind          error // of the contract; nil if it is none
+}{
+	{"WRONGTYPE", "a key of the lock holds something else: is the name used for other data, or by the other protocol?", nil},
+	{"OOM", "the server is out of memory", driver.ErrMisconfigured},
+	{"ERR DB index is out of range", "there is no such database", driver.ErrMisconfigured},
+	{"ERR SELECT is not allowed in cluster mode", "a cluster has no databases", driver.ErrMisconfigured},
+	{"NOAUTH", "the server wants a password", driver.ErrDenied},
+	{"WRONGPASS", "wrong user or password", driver.ErrDenied},
+	{"ERR invalid password", "wrong user or password", driver.ErrDenied},
+	{"ERR AUTH <password> called without any password configured", "the server has no password for this user", driver.ErrDenied},
+	{"ERR The user executing the script can't run this command", "the user lacks a permission; dlock needs the commands of its scripts too", driver.ErrDenied},
+	{"NOPERM", "the user lacks a permission; dlock needs EVAL, EVALSHA and the commands, keys and channels of its scripts", driver.ErrDenied},
 }
 
 // explain returns what an error of the client means. It is not for the end of a
@@ -44,7 +51,7 @@ func explain(err error) error {
 	case err == nil || errors.Is(err, redis.Nil):
 		return nil
 	case errors.Is(err, errOneOfMany), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNotReplicated), errors.Is(err, driver.ErrUnreachable),
-		errors.Is(err, context.Canceled):
+		errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: the Redis client was closed: %w", driver.ErrClosed, err)
@@ -56,8 +63,12 @@ func explain(err error) error {
 		}
 	}
 	for _, reply := range lasting {
-		if says(text, reply.code) {
+		switch {
+		case !says(text, reply.code):
+		case reply.kind == nil:
 			return fmt.Errorf("%s: %w", reply.meaning, err)
+		default:
+			return fmt.Errorf("%w: %s: %w", reply.kind, reply.meaning, err)
 		}
 	}
 	if _, answered := errors.AsType[redis.Error](err); answered {

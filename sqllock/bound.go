@@ -234,5 +234,5 @@ func (s *BoundStore) fail(ctx context.Context, op string, err error) error {
 	case ctx.Err() != nil && !errors.Is(err, errPoolInUse):
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 	}
-	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, op, err)
+	return failure{kind: s.dialect.classify(err).kind}.describe(op, err)
 }

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -77,6 +78,16 @@ type failure struct {
 	retry   bool   // nothing happened, and trying again is worth it
 	missing bool   // a table is missing, or is not as expected
 	explain string // for people, where the driver's text says too little; may be empty
+	kind    error  // of the contract; nil is driver.ErrUnreachable
+}
+
+// describe turns the error of a statement into one of the contract.
+func (f failure) describe(op string, err error) error {
+	kind := cmp.Or(f.kind, driver.ErrUnreachable)
+	if f.explain != "" {
+		return fmt.Errorf("%w: %s: %s: %w", kind, op, f.explain, oneLine(err))
+	}
+	return fmt.Errorf("%w: %s: %w", kind, op, oneLine(err))
 }
 
 // statement names a text that every dialect has, with the same parameters.

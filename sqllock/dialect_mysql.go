@@ -258,10 +258,16 @@ var mysqlFailures = map[uint16]failure{
 	1836: {explain: mysqlReadOnly},
 	1146: {missing: true, explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
 	1054: {missing: true, explain: "a table is not as expected: compare it with what sqllock.Schema returns"},
-	1044: {explain: mysqlDenied},
-	1142: {explain: mysqlDenied},
-	1143: {explain: mysqlDenied},
-	1665: {explain: "binlog_format is STATEMENT: set it to ROW or MIXED"},
+	1044: {explain: mysqlDenied, kind: driver.ErrDenied},
+	1142: {explain: mysqlDenied, kind: driver.ErrDenied},
+	1143: {explain: mysqlDenied, kind: driver.ErrDenied},
+	1045: {explain: "wrong user or password", kind: driver.ErrDenied},
+	1130: {explain: "the server does not let this host in", kind: driver.ErrDenied},
+	1698: {explain: "wrong user or password", kind: driver.ErrDenied},
+	1049: {explain: "there is no such database", kind: driver.ErrMisconfigured},
+	1021: {explain: "the disk is full", kind: driver.ErrMisconfigured},
+	1114: {explain: "the disk is full, or the table as large as it may be", kind: driver.ErrMisconfigured},
+	1665: {explain: "binlog_format is STATEMENT: set it to ROW or MIXED", kind: driver.ErrMisconfigured},
 }
 
 const (

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // Postgres is PostgreSQL 12 or newer. It is tested with github.com/jackc/pgx/v5.
@@ -208,7 +210,12 @@ var postgresFailures = map[string]failure{
 	"25006": {explain: "the server is read-only: it may be a replica"},
 	"42P01": {missing: true, explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
 	"42703": {missing: true, explain: "a table is not as expected: compare it with what sqllock.Schema returns"},
-	"42501": {explain: "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns"},
+	"42501": {explain: "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns", kind: driver.ErrDenied},
+	"28P01": {explain: "wrong user or password", kind: driver.ErrDenied},
+	"28000": {explain: "the server does not let this user in", kind: driver.ErrDenied},
+	"3D000": {explain: "there is no such database", kind: driver.ErrMisconfigured},
+	"3F000": {explain: "there is no schema to create tables in", kind: driver.ErrMisconfigured},
+	"53100": {explain: "the disk is full", kind: driver.ErrMisconfigured},
 	"26000": {explain: "a prepared statement is gone: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 	"42P05": {explain: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 }

@@ -1,6 +1,10 @@
 package sqllock
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/dlock-go/dlock/driver"
+)
 
 // SQLite is a file that the processes of one machine share. It needs SQLite
 // 3.42 or newer and is tested with modernc.org/sqlite; see [SQLiteDSN].
@@ -155,12 +159,12 @@ var sqliteFailures = map[int]failure{
 	sqliteBusy:     {retry: true, explain: "another process keeps the database locked"},
 	sqliteLocked:   {retry: true, explain: "another connection keeps the database locked"},
 	sqliteProtocol: {retry: true, explain: "too many processes are opening the database"},
-	sqliteReadOnly: {explain: "the database cannot be written"},
+	sqliteReadOnly: {explain: "the file or its folder cannot be written", kind: driver.ErrDenied},
 	sqliteIOError:  {explain: "reading or writing the file failed"},
-	sqliteCorrupt:  {explain: "the database is damaged"},
-	sqliteFull:     {explain: "the disk is full"},
-	sqliteCantOpen: {explain: "the file or its folder is missing or not accessible"},
-	sqliteNotADB:   {explain: "the file is not an SQLite database"},
+	sqliteCorrupt:  {explain: "the database is damaged", kind: driver.ErrMisconfigured},
+	sqliteFull:     {explain: "the disk is full", kind: driver.ErrMisconfigured},
+	sqliteCantOpen: {explain: "the file or its folder is missing or not accessible", kind: driver.ErrMisconfigured},
+	sqliteNotADB:   {explain: "the file is not an SQLite database", kind: driver.ErrMisconfigured},
 }
 
 func (sqlite) classify(err error) failure {

@@ -96,13 +96,12 @@ func (s *Store) fail(ctx context.Context, op string, err error) error {
 		return driver.ErrClosed
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
-	case errors.Is(err, errReadOnly), errors.Is(err, driver.ErrUnsupported):
+	case errors.Is(err, errReadOnly):
+		return fmt.Errorf("%w: %s: %w", driver.ErrMisconfigured, op, err)
+	case errors.Is(err, driver.ErrUnsupported):
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	if explain := s.dialect.classify(err).explain; explain != "" {
-		return fmt.Errorf("%w: %s: %s: %w", driver.ErrUnreachable, op, explain, err)
-	}
-	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, op, err)
+	return s.dialect.classify(err).describe(op, err)
 }
 
 // millis is ttl as the database counts it. It adds one, since the clock's own

@@ -13,19 +13,20 @@ import (
 // over when everybody who has or waits for the lock has gone.
 var ErrNumbersUsedUp = errors.New("the sequence numbers of the lock are used up, and begin again when nobody has it or waits for it")
 
-var errNoRoot = errors.New("the root does not exist in ZooKeeper")
+var errNoRoot = fmt.Errorf("%w: the root does not exist in ZooKeeper", driver.ErrMisconfigured)
 
 // lasting are the answers that trying again does not change, and what they mean.
 var lasting = []struct {
 	err     error
 	meaning string
+	kind    error // of the contract
 }{
-	{zk.ErrNoAuth, "the ACL does not permit it: wrong user or password?"},
-	{zk.ErrAuthFailed, "the authentication failed"},
-	{zk.ErrInvalidACL, "the server does not take the ACL; without a user there is no creator"},
-	{zk.ErrNoChildrenForEphemerals, "the root is an ephemeral node"},
-	{zk.ErrInvalidPath, "the path is not one that ZooKeeper takes"},
-	{zk.ErrBadArguments, "the server does not take the request"},
+	{zk.ErrNoAuth, "the ACL does not permit it: wrong user or password?", driver.ErrDenied},
+	{zk.ErrAuthFailed, "the authentication failed", driver.ErrDenied},
+	{zk.ErrInvalidACL, "the server does not take the ACL; without a user there is no creator", driver.ErrMisconfigured},
+	{zk.ErrNoChildrenForEphemerals, "the root is an ephemeral node", driver.ErrMisconfigured},
+	{zk.ErrInvalidPath, "the path is not one that ZooKeeper takes", driver.ErrMisconfigured},
+	{zk.ErrBadArguments, "the server does not take the request", driver.ErrMisconfigured},
 }
 
 // explain says what an error of the client means.
@@ -33,7 +34,7 @@ func explain(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNumbersUsedUp), errors.Is(err, errNoRoot),
+	case errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNumbersUsedUp), errors.Is(err, errNoRoot), errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, zk.ErrClosing):
@@ -41,7 +42,7 @@ func explain(what string, err error) error {
 	}
 	for _, answer := range lasting {
 		if errors.Is(err, answer.err) {
-			return fmt.Errorf("%s: %s: %w", what, answer.meaning, err)
+			return fmt.Errorf("%w: %s: %s: %w", answer.kind, what, answer.meaning, err)
 		}
 	}
 	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, what, err)

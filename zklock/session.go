@@ -29,6 +29,9 @@ type session struct {
 	up       bool          // there is a session and a connection
 	changed  chan struct{} // closed when up changes
 	lastErr  error         // why the last connection failed
+	servers  int           // how many there are
+	refusals int           // attempts to connect in a row that failed
+	met      bool          // there was a session
 	prepared atomic.Bool
 	first    sync.Mutex // held while it is prepared
 	// introduced says, guarded by first, that the user was told to the server.
@@ -51,6 +54,7 @@ func (silent) Printf(string, ...any) {}
 const sendBuffer = 256 << 10
 
 func (s *session) connect(servers []string, config *tls.Config, handle func(zk.Event)) error {
+	s.servers = len(servers)
 	started := make(chan struct{})
 	defer close(started)
 	dial := func(network, address string, limit time.Duration) (net.Conn, error) {
@@ -84,8 +88,12 @@ func (s *session) dialled(conn net.Conn, err error) (net.Conn, error) {
 	}
 	if err != nil {
 		s.lastErr = err
+		if s.refusals++; s.refusals == s.servers {
+			s.notifyLocked()
+		}
 		return nil, err
 	}
+	s.refusals = 0
 	s.last = newLine(conn, s)
 	return s.last, nil
 }
@@ -113,9 +121,15 @@ func (s *session) setUp(up bool) {
 	defer s.link.Unlock()
 	if s.up != up {
 		s.up = up
-		close(s.changed)
-		s.changed = make(chan struct{})
+		s.met = s.met || up
+		s.notifyLocked()
 	}
+}
+
+// notifyLocked wakes the calls that wait for a connection.
+func (s *session) notifyLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // expectWatches prepares the new connection for watches that are set again.
@@ -130,30 +144,39 @@ func (s *session) expectWatches() {
 // connectLimit is how long to wait for a connection where the caller sets no limit.
 const connectLimit = 5 * time.Second
 
-// connected waits for a connection with a session.
+// errNoSession is why a call fails that no server refused.
+var errNoSession = errors.New("no server has opened a session")
+
+// connected waits for a connection with a session. It does not wait if all servers
+// have refused and there never was a session: the address is likely wrong. Servers that
+// refuse later are likely restarting.
 func (s *session) connected(ctx context.Context) error {
 	var limit <-chan time.Time
 	for {
 		s.link.Lock()
 		up, changed, err := s.up, s.changed, s.lastErr
+		refused := !s.met && s.refusals >= s.servers
 		s.link.Unlock()
 		if up {
 			return nil
+		}
+		if refused {
+			return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 		}
 		if limit == nil {
 			limit = time.After(connectLimit)
 		}
 		if err == nil {
-			err = errors.New("no session with a server yet, which does not answer")
+			err = errNoSession
 		}
 		select {
 		case <-changed:
 		case <-s.closing:
 			return driver.ErrClosed
 		case <-limit:
-			return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+			return fmt.Errorf("%w: %w within %v", driver.ErrUnreachable, err, connectLimit)
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w (%w)", driver.ErrUnreachable, err, context.Cause(ctx))
+			return fmt.Errorf("%w: %w: %w", driver.ErrUnreachable, err, context.Cause(ctx))
 		}
 	}
 }
