@@ -23,6 +23,7 @@ type acquisition struct {
 	names   []string // one or more, each once
 	program string   // that others see as the holder; empty: dlock
 	margin  time.Duration
+	began   time.Time // when the limit of --wait began
 }
 
 // heldName is a name and the token with which it is held.
@@ -60,7 +61,9 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 			return classify(err)
 		}
 	}
-	store, err := q.openStore(ctx)
+	reach, cancel := q.withLimit(ctx)
+	defer cancel()
+	store, err := q.openStore(reach)
 	if err != nil {
 		return classify(err)
 	}
@@ -68,32 +71,28 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 		q.say("the store is %s", q.secrets.clean(store.display))
 	}
 	client := dlock.New(store.Store, &dlock.Options{Holder: driver.Holder{Program: q.program}})
-	closed := make(chan struct{})
+	arrived := make(chan os.Signal, 64)
+	var held *heldLocks
+	if err = q.refuseSelfWait(reach, client, store); err == nil {
+		held, err = q.acquire(reach, client, arrived)
+	}
+	if err == nil {
+		err = classify(use(held, store, arrived))
+	}
 	// Close waits until a place in a queue has been given up. What could not be
 	// given back expires, and use has said so.
-	closeAll := func() {
-		defer close(closed)
-		_ = client.Close()
-		_ = store.Close()
+	closeSoon(err, client, store)
+	return cannotUse(q.secrets.clean(store.display), err)
+}
+
+// withLimit bounds the connecting and the waiting by --wait.
+func (q *acquisition) withLimit(ctx context.Context) (context.Context, context.CancelFunc) {
+	q.began = time.Now()
+	if !q.flags.limited || q.flags.wait == 0 {
+		return context.WithCancel(ctx)
 	}
-	err = q.refuseSelfWait(ctx, client, store)
-	if err == nil {
-		arrived := make(chan os.Signal, 64)
-		var held *heldLocks
-		if held, err = q.acquire(ctx, client, arrived); err == nil {
-			err = use(held, store, arrived)
-		}
-	}
-	var limit <-chan time.Time
-	if interrupted, ok := errors.AsType[interruptedError](err); ok && interrupted.waiting {
-		limit = time.After(interruptLimit)
-	}
-	go closeAll()
-	select {
-	case <-closed:
-	case <-limit:
-	}
-	return classify(err)
+	limit := max(q.flags.wait, leastAnswerLimit)
+	return context.WithTimeoutCause(ctx, limit+waitSlack, errNoAnswer(limit))
 }
 
 // acquire waits for the locks. A stop signal ends the waiting; later signals are
@@ -117,7 +116,13 @@ func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, arrived
 		}
 	})
 	if !q.flags.quiet {
-		background.Go(func() { q.announceWaiting(ctx, client, over) })
+		asking, stop := context.WithCancel(ctx) // who holds the lock
+		defer stop()
+		background.Go(func() { q.announceWaiting(asking, client, over) })
+		background.Go(func() {
+			<-over
+			stop()
+		})
 	}
 	type outcome struct {
 		held *heldLocks
@@ -156,16 +161,19 @@ func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, arrived
 	if got.err != nil {
 		signal.Stop(arrived) // Ctrl-C ends the cleaning up
 	}
+	var interrupted interruptedError
 	switch {
-	case ctx.Err() != nil:
+	case errors.As(context.Cause(ctx), &interrupted):
 		if got.err == nil { // the signal came just after the lock
 			_ = got.held.Unlock(context.WithoutCancel(ctx))
 		}
-		return nil, context.Cause(ctx)
+		return nil, interrupted
 	case errors.Is(got.err, dlock.ErrHeld):
 		return nil, q.notAcquired(describeConflict(got.err, q.flags))
+	case got.err != nil && ctx.Err() != nil: // no answer within --wait
+		return nil, context.Cause(ctx)
 	}
-	return got.held, classify(got.err)
+	return got.held, got.err
 }
 
 // lock acquires all names or none.
@@ -203,7 +211,7 @@ func (q *acquisition) options() []dlock.Option {
 		options = append(options, dlock.WithFair())
 	}
 	if q.flags.noWait || q.flags.limited {
-		options = append(options, dlock.WithWait(q.flags.wait))
+		options = append(options, dlock.WithWait(max(0, q.flags.wait-time.Since(q.began))))
 	}
 	return options
 }

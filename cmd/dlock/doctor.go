@@ -39,7 +39,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Say in words what the store can promise, then examine how it is configured.
 
 The exit status is 0 if there is no problem (warnings are fine), 1 if there is
-one, and 69 if the store cannot be reached or used.`,
+one, 69 if the store cannot be reached, 77 if it refuses the user, and 78 if it
+cannot keep locks as it is.`,
 		Example: `  dlock doctor
   dlock doctor --json | jq '.findings[] | select(.level != "ok")'`,
 		Args: exactly(0, "no arguments"),
@@ -54,6 +55,9 @@ one, and 69 if the store cannot be reached or used.`,
 }
 
 func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *openStore, asJSON bool) error {
+	if err := contact(ctx, client); err != nil {
+		return err
+	}
 	findings, err := client.Diagnose(ctx)
 	if err != nil && !errors.Is(err, dlock.ErrUnsupported) {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/dlock-go/dlock"
 )
@@ -17,6 +18,8 @@ const (
 	exitUnavailable   = 69  // EX_UNAVAILABLE
 	exitNotAcquired   = 75  // EX_TEMPFAIL
 	exitLost          = 76  // EX_PROTOCOL
+	exitDenied        = 77  // EX_NOPERM
+	exitMisconfigured = 78  // EX_CONFIG
 	exitNotExecutable = 126 // as shells have it
 	exitNotFound      = 127 // as shells have it
 	exitSignal        = 128 // plus the number of the signal
@@ -27,9 +30,11 @@ const exitStatusHelp = `Exit status:
     1  the answer is no (show: not held; break: not held with that token;
        doctor: found a problem; demo: it went wrong with a lock too)
    64  wrong usage
-   69  the store cannot be reached or used
+   69  the store cannot be reached
    75  the lock was not acquired (exec can choose another, -E)
    76  the lock was lost while the command ran, or held for --max-hold
+   77  the store refuses the user: a wrong password, or a right that is missing
+   78  the store cannot keep locks as it is: no such database, a full disk, ...
   126  the command cannot be executed
   127  the command was not found
   130  interrupted with Ctrl-C while waiting; 128+n for another signal n`
@@ -106,6 +111,10 @@ func classify(err error) error {
 		return &statusError{exitUsage, err}
 	case errors.Is(err, dlock.ErrLost), errors.Is(err, dlock.ErrNotHeld):
 		return &statusError{exitLost, err}
+	case errors.Is(err, dlock.ErrDenied), errors.Is(err, fs.ErrPermission):
+		return &statusError{exitDenied, err}
+	case errors.Is(err, dlock.ErrMisconfigured):
+		return &statusError{exitMisconfigured, err}
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, dlock.ErrUnreachable):
 		return failf(exitUnavailable, "the store did not answer in time: %w", err)
 	default:

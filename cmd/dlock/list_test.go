@@ -187,10 +187,10 @@ func TestStoreThatCannotBeUsed(t *testing.T) {
 		{"sqlite://./no/such/folder/x.db", "does not exist"},
 		{"sqlite://./text.db/x.db", "not a"},
 		{"sqlite://" + b.folder, "is a folder"},
-		{"sqlite:///proc/x.db", "cannot use /proc/x.db"},
+		{"sqlite:///proc/x.db", "cannot use sqlite:///proc/x.db"},
 	} {
 		for _, args := range [][]string{{"exec", "job", "--", "echo", "no"}, {"ls"}, {"show", "job"}, {"break", "job", "--token", "1"}, {"doctor"}} {
-			r := b.must(exitUnavailable, append([]string{"--store", c.url}, args...)...)
+			r := b.must(exitMisconfigured, append([]string{"--store", c.url}, args...)...)
 			contains(t, strings.Join(args, " ")+" on "+c.url, r.stderr, "dlock: ", c.says)
 			if r.stdout != "" {
 				t.Errorf("%q on %s printed %q", args, c.url, r.stdout)

@@ -45,6 +45,11 @@ When nothing is held it prints nothing and the exit status is 0.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := strings.Join(args, "")
 			return a.withClient(cmd.Context(), func(client *dlock.Client, store *openStore) error {
+				if _, lists := store.Store.(driver.Lister); lists {
+					if err := contact(cmd.Context(), client); err != nil {
+						return err
+					}
+				}
 				var infos []driver.Info
 				for info, err := range client.Locks(cmd.Context(), prefix) {
 					if errors.Is(err, dlock.ErrUnsupported) {

@@ -90,7 +90,7 @@ func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, 
 			}
 			waits, err := outer.holds(ctx, client, store, name)
 			if err != nil {
-				return classify(err)
+				return err
 			}
 			if waits {
 				return q.notAcquired(fmt.Sprintf("%s is held by the dlock around this one (token %d): it would wait for itself",

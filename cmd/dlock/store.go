@@ -102,8 +102,6 @@ func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore
 	}
 	client := dlock.New(store.Store, nil)
 	err = use(client, store)
-	// Nothing is held, so that a failure to close loses nothing.
-	_ = client.Close()
-	_ = store.Close()
-	return classify(err)
+	closeSoon(err, client, store) // nothing is held, so that a failure to close loses nothing
+	return cannotUse(a.secrets.clean(store.display), err)
 }

@@ -11,15 +11,18 @@ import (
 
 // openEtcd opens the URLs of one server and of a cluster.
 func openEtcd(ctx context.Context, from storeURL) (*openStore, error) {
-	store, err := etcdlock.Open(ctx, from.whole())
+	hosts, prefix := from.place()
+	prefix = strings.TrimRight(prefix, "/")
+	display := "etcd://" + strings.TrimSuffix(hosts+"/"+prefix, "/")
+	bounded, cancel := untilFirstAnswer(ctx)
+	defer cancel()
+	store, err := etcdlock.Open(bounded, from.whole())
 	switch {
 	case errors.Is(err, etcdlock.ErrURL):
 		return nil, usagef("%w", err)
 	case err != nil:
-		return nil, err // of the server
+		return nil, cannotUse(display, err)
 	}
-	hosts, prefix := from.place()
-	prefix = strings.TrimRight(prefix, "/")
 	plain, err := url.PathUnescape(prefix)
 	if err != nil { // it was refused before
 		plain = prefix
@@ -27,6 +30,6 @@ func openEtcd(ctx context.Context, from storeURL) (*openStore, error) {
 	return &openStore{
 		Store:    store,
 		identity: "etcd:" + sameHosts(hosts, "2379") + "/" + plain,
-		display:  "etcd://" + strings.TrimSuffix(hosts+"/"+prefix, "/"),
+		display:  display,
 	}, nil
 }

@@ -93,11 +93,11 @@ func secureMySQL(config *mysql.Config, authority string) error {
 	}
 	certificate, err := os.ReadFile(authority)
 	if err != nil {
-		return failf(exitUnavailable, "the authority of ?ca= cannot be read: %w", err)
+		return failf(exitMisconfigured, "the authority of ?ca= cannot be read: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(certificate) {
-		return failf(exitUnavailable, "the file of ?ca= contains no certificate")
+		return failf(exitMisconfigured, "the file of ?ca= contains no certificate")
 	}
 	host, _, _ := net.SplitHostPort(config.Addr) // a socket has none, and needs none
 	config.TLS = &tls.Config{RootCAs: pool, ServerName: host, MinVersion: tls.VersionTLS12}

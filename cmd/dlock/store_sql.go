@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -42,18 +41,33 @@ func openSQL(ctx context.Context, target *sqlTarget) (*openStore, error) {
 	if _, err := sqllock.Schema(target.dialect, target.prefix); err != nil {
 		return nil, usagef("%w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, openLimit, errors.New("it did not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, openLimit, errNoAnswer(openLimit))
 	defer cancel()
 	db := target.open()
 	db.SetMaxOpenConns(maxConnections(target.scheme))
 	db.SetMaxIdleConns(maxConnections(target.scheme))
 	db.SetConnMaxIdleTime(idleLimit)
-	store, err := newSQLStore(ctx, db, &sqllock.Options{Dialect: target.dialect, Scheme: target.scheme, TablePrefix: target.prefix})
+	var store driver.Store
+	err := answers(ctx, db)
+	if err == nil {
+		store, err = newSQLStore(ctx, db, &sqllock.Options{Dialect: target.dialect, Scheme: target.scheme, TablePrefix: target.prefix})
+	}
 	if err != nil {
 		_ = db.Close()
-		return nil, failf(exitUnavailable, "cannot use %s: %w", target.display(), err)
+		return nil, cannotUse(target.display(), err)
 	}
 	return &openStore{Store: store, identity: target.fullIdentity(), display: target.display(), closeMore: db.Close}, nil
+}
+
+// answers returns an error if the server is silent. To create tables may take longer
+// than a first answer. Every other failure is left to the store, which explains it.
+func answers(ctx context.Context, db *sql.DB) error {
+	bounded, cancel := untilFirstAnswer(ctx)
+	defer cancel()
+	if err := db.PingContext(bounded); err != nil && bounded.Err() != nil {
+		return context.Cause(bounded)
+	}
+	return nil
 }
 
 func newSQLStore(ctx context.Context, db *sql.DB, opts *sqllock.Options) (driver.Store, error) {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 )
@@ -30,16 +32,16 @@ func openSQLite(ctx context.Context, from storeURL) (*openStore, error) {
 		err = checkFolder(path)
 	}
 	if err != nil {
-		return nil, failf(exitUnavailable, "%w", err)
+		return nil, cannotUse("sqlite://"+path, misconfigured(err))
 	}
 	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(path))
 	if err != nil {
-		return nil, failf(exitUnavailable, "cannot open %s: %w", path, err)
+		return nil, cannotUse("sqlite://"+path, misconfigured(err))
 	}
 	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
 	if err != nil {
 		_ = db.Close()
-		return nil, failf(exitUnavailable, "cannot use %s: %w", path, err)
+		return nil, cannotUse("sqlite://"+path, err)
 	}
 	display := "sqlite://" + (&url.URL{Path: path}).EscapedPath()
 	return &openStore{
@@ -110,6 +112,15 @@ func prepareStateFile(path string) error {
 	return file.Close()
 }
 
+// misconfigured is the error of a file that cannot be a store. Where a right is missing
+// it says that instead.
+func misconfigured(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: %w", driver.ErrDenied, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrMisconfigured, err)
+}
+
 // checkFolder finds what SQLite would only call "unable to open database file".
 func checkFolder(path string) error {
 	folder := filepath.Dir(path)
@@ -121,10 +132,19 @@ func checkFolder(path string) error {
 	case !info.IsDir():
 		return errors.New(folder + " is not a folder")
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // SQLite creates it
+	case err != nil:
+		return err
+	case info.IsDir():
 		return errors.New(path + " is a folder, not a database file")
 	}
-	return nil
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // realPath resolves symbolic links, as far as the path exists.
