@@ -160,7 +160,7 @@ var sqliteFailures = map[int]failure{
 	sqliteLocked:   {retry: true, explain: "another connection keeps the database locked"},
 	sqliteProtocol: {retry: true, explain: "too many processes are opening the database"},
 	sqliteReadOnly: {explain: "the file or its folder cannot be written", kind: driver.ErrDenied},
-	sqliteIOError:  {explain: "reading or writing the file failed"},
+	sqliteIOError:  {explain: "reading or writing the file failed", kind: driver.ErrMisconfigured},
 	sqliteCorrupt:  {explain: "the database is damaged", kind: driver.ErrMisconfigured},
 	sqliteFull:     {explain: "the disk is full", kind: driver.ErrMisconfigured},
 	sqliteCantOpen: {explain: "the file or its folder is missing or not accessible", kind: driver.ErrMisconfigured},

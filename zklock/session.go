@@ -145,7 +145,7 @@ func (s *session) expectWatches() {
 const connectLimit = 5 * time.Second
 
 // errNoSession is why a call fails that no server refused.
-var errNoSession = errors.New("no server has opened a session")
+var errNoSession = errors.New("no session with a server")
 
 // connected waits for a connection with a session. It does not wait if all servers
 // have refused and there never was a session: the address is likely wrong. Servers that

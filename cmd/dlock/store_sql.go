@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -54,6 +56,9 @@ func openSQL(ctx context.Context, target *sqlTarget) (*openStore, error) {
 	}
 	if err != nil {
 		_ = db.Close()
+		if errors.Is(err, driver.ErrUnsupported) { // by this server, whatever the command is
+			err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, err)
+		}
 		return nil, cannotUse(target.display(), err)
 	}
 	return &openStore{Store: store, identity: target.fullIdentity(), display: target.display(), closeMore: db.Close}, nil

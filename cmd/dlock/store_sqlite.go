@@ -41,6 +41,9 @@ func openSQLite(ctx context.Context, from storeURL) (*openStore, error) {
 	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
 	if err != nil {
 		_ = db.Close()
+		if _, missing := os.Stat(path); errors.Is(missing, fs.ErrNotExist) {
+			err = cannotCreate(path, err)
+		}
 		return nil, cannotUse("sqlite://"+path, err)
 	}
 	display := "sqlite://" + (&url.URL{Path: path}).EscapedPath()
@@ -121,6 +124,17 @@ func misconfigured(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrMisconfigured, err)
 }
 
+// cannotCreate says why SQLite could not create a file, which SQLite does not.
+func cannotCreate(path string, err error) error {
+	file, why := os.CreateTemp(filepath.Dir(path), ".dlock-*")
+	if why != nil {
+		return misconfigured(why)
+	}
+	_ = file.Close()
+	_ = os.Remove(file.Name()) // just created
+	return err
+}
+
 // checkFolder finds what SQLite would only call "unable to open database file".
 func checkFolder(path string) error {
 	folder := filepath.Dir(path)
@@ -140,7 +154,7 @@ func checkFolder(path string) error {
 	case info.IsDir():
 		return errors.New(path + " is a folder, not a database file")
 	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := os.Open(path) // one that is read-only can be listed
 	if err != nil {
 		return err
 	}

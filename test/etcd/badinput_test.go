@@ -80,10 +80,18 @@ func TestUsers(t *testing.T) {
 	if err := lockOnce(t, at("ann", annsPassword, "/app")); err != nil {
 		t.Errorf("the right user: %v", err)
 	}
-	failsWith(t, lockOnce(t, at("ann", "s3cr3t-wrong", "/app")), "wrong user or password")
-	failsWith(t, lockOnce(t, at("nobody", "s3cr3t", "/app")), "wrong user or password")
-	failsWith(t, lockOnce(t, at("ann", annsPassword, "/other")), "permission")
-	failsWith(t, lockOnce(t, server.URL()+"/app"), "user")
+	for url, says := range map[string]string{
+		at("ann", "s3cr3t-wrong", "/app"): "wrong user or password",
+		at("nobody", "s3cr3t", "/app"):    "wrong user or password",
+		at("ann", annsPassword, "/other"): "permission",
+		server.URL() + "/app":             "user",
+	} {
+		err := lockOnce(t, url)
+		failsWith(t, err, says)
+		if !errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("%v; want ErrDenied", err)
+		}
+	}
 
 	store := newStore(t, at("ann", annsPassword, "/app"))
 	if _, err := store.(driver.Diagnoser).Diagnose(ctx); err != nil {

@@ -102,13 +102,13 @@ func TestCommandWithBadInput(t *testing.T) {
 	sqlrig.CommandRefuses(t, map[string]command.Result{
 		"mysql://":                                         {Status: 64, Stderr: "database is missing"},
 		sqlrig.With(raw, "scheme=xyz"):                     {Status: 64, Stderr: "row, version, forupdate and session"},
-		sqlrig.With(raw, "autocommit=0"):                   {Status: 69, Stderr: "autocommit is off"},
+		sqlrig.With(raw, "autocommit=0"):                   {Status: 78, Stderr: "autocommit is off"},
 		sqlrig.With(raw, "table_prefix=a-b"):               {Status: 64, Stderr: "letters, digits and _"},
-		sqlrig.As(t, raw, "dlock", sqlrig.Canary):          {Status: 69, Stderr: "Access denied"},
+		sqlrig.As(t, raw, "dlock", sqlrig.Canary):          {Status: 77, Stderr: "wrong user or password"},
 		"mysql://u:" + sqlrig.Canary + "@127.0.0.1:1/x":    {Status: 69, Stderr: "connection refused"},
 		"mysql://u:" + sqlrig.Canary + "@nosuch.invalid/x": {Status: 69, Stderr: "nosuch.invalid"},
-		strings.Replace(raw, "/test", "/nosuch", 1):        {Status: 69, Stderr: "Unknown database"},
-		little:                                {Status: 69, Stderr: "denied"},
-		sqlrig.With(little, "scheme=session"): {Status: 69, Stderr: "denied"},
+		strings.Replace(raw, "/test", "/nosuch", 1):        {Status: 78, Stderr: "there is no such database"},
+		little:                                {Status: 77, Stderr: "denied"},
+		sqlrig.With(little, "scheme=session"): {Status: 77, Stderr: "denied"},
 	})
 }

@@ -107,10 +107,10 @@ func TestCommandWithBadInput(t *testing.T) {
 		sqlrig.With(raw, "sslmode=xyz"):                       {Status: 64, Stderr: "sslmode"},
 		"postgres://u:" + sqlrig.Canary + "@127.0.0.1:1/x":    {Status: 69, Stderr: "connection refused"},
 		"postgres://u:" + sqlrig.Canary + "@nosuch.invalid/x": {Status: 69, Stderr: "nosuch.invalid"},
-		strings.Replace(raw, "/test", "/nosuch", 1):           {Status: 69, Stderr: "does not exist"},
-		sqlrig.As(t, raw, "nobody", sqlrig.Canary):            {Status: 69, Stderr: "does not exist"},
-		little:                                {Status: 69, Stderr: "permission denied"},
-		sqlrig.With(little, "scheme=session"): {Status: 69, Stderr: "permission denied"},
+		strings.Replace(raw, "/test", "/nosuch", 1):           {Status: 78, Stderr: "there is no such database"},
+		sqlrig.As(t, raw, "nobody", sqlrig.Canary):            {Status: 77, Stderr: "does not exist"},
+		little:                                {Status: 77, Stderr: "permission denied"},
+		sqlrig.With(little, "scheme=session"): {Status: 77, Stderr: "permission denied"},
 	})
 }
 
@@ -119,7 +119,7 @@ func TestCommandBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	raw := pooled(t)
 	sqlrig.CommandRefuses(t, map[string]command.Result{
-		sqlrig.With(raw, "scheme=session"):   {Status: 69, Stderr: "PgBouncer"},
-		sqlrig.With(raw, "scheme=forupdate"): {Status: 69, Stderr: "PgBouncer"},
+		sqlrig.With(raw, "scheme=session"):   {Status: 78, Stderr: "PgBouncer"},
+		sqlrig.With(raw, "scheme=forupdate"): {Status: 78, Stderr: "PgBouncer"},
 	})
 }

@@ -79,7 +79,7 @@ func TestCommandWithBadInput(t *testing.T) {
 	for url, want := range map[string]command.Result{
 		"redis://":                                {Status: 64, Stderr: "host is missing"},
 		"redis://" + at + "?protocol=xyz":         {Status: 64, Stderr: "not redisson or plain"},
-		"redis://ann:canary7bird@" + at:           {Status: 69, Stderr: "wrong user or password"},
+		"redis://ann:canary7bird@" + at:           {Status: 77, Stderr: "wrong user or password"},
 		"redis://127.0.0.1:1":                     {Status: 69, Stderr: "connection refused"},
 		"rediss://" + at:                          {Status: 69, Stderr: "unreachable"},
 		"redis+sentinel://" + at:                  {Status: 64, Stderr: "name of the master"},

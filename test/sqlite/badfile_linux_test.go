@@ -34,11 +34,11 @@ func remount(t *testing.T, target string, flags uintptr) {
 	}
 }
 
-// wantUnreachable demands an error that says what is wrong.
-func wantUnreachable(t *testing.T, err error, because string) {
+// wantUnfit demands an error that says what is wrong. A file is never unreachable.
+func wantUnfit(t *testing.T, err, kind error, because string) {
 	t.Helper()
-	if !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), because) {
-		t.Errorf("got %v, want ErrUnreachable that says %q", err, because)
+	if !errors.Is(err, kind) || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), because) {
+		t.Errorf("got %v, want an error of the kind %q that says %q", err, kind, because)
 	}
 	var coded interface{ Code() int }
 	if !errors.As(err, &coded) {
@@ -62,7 +62,7 @@ func TestNotADatabase(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantUnreachable(t, tryOpen(t, path), "not an SQLite database")
+	wantUnfit(t, tryOpen(t, path), driver.ErrMisconfigured, "not an SQLite database")
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(text) {
 		t.Errorf("the file that is not a database was changed: %v", err)
 	}
@@ -70,12 +70,12 @@ func TestNotADatabase(t *testing.T) {
 
 func TestMissingFolder(t *testing.T) {
 	t.Parallel()
-	wantUnreachable(t, tryOpen(t, filepath.Join(t.TempDir(), "missing", "locks.db")), "missing or not accessible")
+	wantUnfit(t, tryOpen(t, filepath.Join(t.TempDir(), "missing", "locks.db")), driver.ErrMisconfigured, "missing or not accessible")
 }
 
 func TestFolderInsteadOfFile(t *testing.T) {
 	t.Parallel()
-	wantUnreachable(t, tryOpen(t, t.TempDir()), "missing or not accessible")
+	wantUnfit(t, tryOpen(t, t.TempDir()), driver.ErrMisconfigured, "missing or not accessible")
 }
 
 func TestReadOnlyFolder(t *testing.T) {
@@ -83,7 +83,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	folder := t.TempDir()
 	mount(t, "tmpfs", folder, "tmpfs", 0, "size=1m")
 	remount(t, folder, syscall.MS_RDONLY)
-	wantUnreachable(t, tryOpen(t, filepath.Join(folder, "locks.db")), "missing or not accessible")
+	wantUnfit(t, tryOpen(t, filepath.Join(folder, "locks.db")), driver.ErrMisconfigured, "missing or not accessible")
 }
 
 // TestReadOnlyFile: what is there can be seen and examined, and not changed.
@@ -97,13 +97,13 @@ func TestReadOnlyFile(t *testing.T) {
 
 	store := openStore(t, path)
 	_, err := store.Acquire(t.Context(), request("y"))
-	wantUnreachable(t, err, "cannot be written")
-	wantUnreachable(t, store.Release(t.Context(), grant), "cannot be written")
+	wantUnfit(t, err, driver.ErrDenied, "cannot be written")
+	wantUnfit(t, store.Release(t.Context(), grant), driver.ErrDenied, "cannot be written")
 	for _, err := range store.Renew(t.Context(), []driver.Grant{grant}) {
-		wantUnreachable(t, err, "cannot be written")
+		wantUnfit(t, err, driver.ErrDenied, "cannot be written")
 	}
 	_, err = store.AcquireAll(t.Context(), []driver.Request{request("y"), request("z")})
-	wantUnreachable(t, err, "cannot be written")
+	wantUnfit(t, err, driver.ErrDenied, "cannot be written")
 	listed := 0
 	for info, err := range store.List(t.Context(), "") {
 		if err != nil || info.Name != "x" {
@@ -141,12 +141,12 @@ func TestFullDisk(t *testing.T) {
 	}
 	for range 3 {
 		_, err = store.Acquire(t.Context(), request("one too many"))
-		wantUnreachable(t, err, "")
+		wantUnfit(t, err, driver.ErrMisconfigured, "")
 	}
 	if !strings.Contains(err.Error(), "the disk is full") && !strings.Contains(err.Error(), "writing the file failed") {
 		t.Errorf("on a full disk: %v", err)
 	}
-	wantUnreachable(t, tryOpen(t, filepath.Join(folder, "new.db")), "")
+	wantUnfit(t, tryOpen(t, filepath.Join(folder, "new.db")), driver.ErrMisconfigured, "")
 
 	if err := os.Truncate(filler.Name(), 0); err != nil {
 		t.Fatal(err)

@@ -50,6 +50,12 @@ func CommandRefuses(t *testing.T, bad map[string]command.Result) {
 			if out.Status != want.Status || !strings.Contains(out.Stderr, want.Stderr) {
 				t.Errorf("%s: status %d, %q; want %d and %q", raw, out.Status, out.Stderr, want.Status, want.Stderr)
 			}
+			if out.Status != 64 && (!strings.Contains(out.Stderr, ": cannot use ") || strings.Count(out.Stderr, "\n") != 1) {
+				t.Errorf("%s: want one line that names the store: %s", raw, out.Stderr)
+			}
+			if out.Status != 69 && strings.Contains(out.Stderr, "unreachable") {
+				t.Errorf("%s: the store is reachable: %s", raw, out.Stderr)
+			}
 			if strings.Contains(out.Stderr+out.Stdout, Canary) {
 				t.Errorf("%s: the password is shown: %s%s", raw, out.Stderr, out.Stdout)
 			}

@@ -321,9 +321,11 @@ func TestCloseEndsCalls(t *testing.T) {
 	t.Parallel()
 	silent, p := throughProxy(t, servers.Run(t, servers.ZooKeeper), "")
 	p.Hold(proxy.Replies)
+	hangs := proxy.Run(t, "127.0.0.1:1")
+	hangs.Hang(true)
 	for why, store := range map[string]*zklock.Store{
-		"nobody is there": open(t, "zookeeper://127.0.0.1:1"),
-		"nobody answers":  silent,
+		"no session":     open(t, "zookeeper://"+hangs.Addr()),
+		"nobody answers": silent,
 	} {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
