@@ -170,7 +170,7 @@ func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, arrived
 		return nil, interrupted
 	case errors.Is(got.err, dlock.ErrHeld):
 		return nil, q.notAcquired(describeConflict(got.err, q.flags))
-	case got.err != nil && ctx.Err() != nil: // no answer within --wait
+	case got.err != nil && isEnded(ctx): // no answer within --wait
 		return nil, context.Cause(ctx)
 	}
 	return got.held, got.err

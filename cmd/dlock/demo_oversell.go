@@ -52,7 +52,8 @@ With --json each run is one JSON object on a line of its own:
    "requests_per_s":273.2,"wait_p50_ms":54.3,"wait_p99_ms":980.1}
 
 The exit status is 0 if dlock and fenced have sold exactly what was there, 1 if
-not, 64 for wrong usage, and 69 if the store or the database cannot be used.`
+not, 64 for wrong usage, and 69, 77 or 78 if the store or the database
+cannot be used.`
 
 func (a *app) oversellCommand() *cobra.Command {
 	var flags oversellFlags

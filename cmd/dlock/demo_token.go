@@ -32,7 +32,7 @@ With --json each run is one JSON object on a line of its own:
   {"guard":"dlock","processes":10,"calls":100,"failed":0,"fetches":1,"seconds":0.71}
 
 The exit status is 0 if with the lock no call failed and one token was fetched, 1 if
-not, 64 for wrong usage, and 69 if the store cannot be used.`
+not, 64 for wrong usage, and 69, 77 or 78 if the store cannot be used.`
 
 func (a *app) tokenCommand() *cobra.Command {
 	var flags tokenFlags

@@ -28,7 +28,7 @@ type holdFlags struct {
 // add declares the flags that exec and hold share.
 func (f *holdFlags) add(to *pflag.FlagSet) {
 	to.BoolVarP(&f.noWait, "no-wait", "n", false, "give up at once if somebody else has the lock")
-	addDuration(to, &f.wait, "wait", "w", 0, "give up after `DUR`; without it and -n it waits")
+	addDuration(to, &f.wait, "wait", "w", 0, "give up after `DUR`, connecting included; without it and -n it waits")
 	addDuration(to, &f.ttl, "ttl", "", dlock.DefaultTTL, "`DUR` after which the lock frees itself when dlock is gone")
 	to.BoolVar(&f.fair, "fair", false, "strict first come, first served across machines")
 	to.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit status `N` when the lock is not acquired")
@@ -81,6 +81,10 @@ Ctrl-C while waiting gives up the place in the queue and exits with 130. Ctrl-Z
 stops the command and dlock, and with it the renewal: continued within a third of
 the TTL both go on; later the lock may be lost, and the command is ended then. A
 command that is stopped in another way (kill -STOP) keeps its lock.
+
+A store that does not answer is given up after five seconds, or sooner with --wait:
+after --wait, but not in less than a second. One that refuses connections is given up
+at once.
 
 Durations are numbers of seconds, or have a unit: 30, 0.5, 500ms, 5m, 1h30m.
 

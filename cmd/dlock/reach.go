@@ -33,6 +33,15 @@ func untilFirstAnswer(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, answerLimit, errNoAnswer(answerLimit))
 }
 
+// isEnded reports whether ctx is done, or is about to be: a call may notice the deadline
+// of its context a moment before the context does. It waits for the end then.
+func isEnded(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < waitSlack/2 {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
+}
+
 // contact returns an error if the store does not answer. The calls that examine a whole
 // store may take long, so that only the first call is bounded.
 func contact(ctx context.Context, client *dlock.Client) error {
@@ -42,7 +51,7 @@ func contact(ctx context.Context, client *dlock.Client) error {
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return ctx.Err()
-	case bounded.Err() != nil:
+	case isEnded(bounded):
 		return context.Cause(bounded)
 	case errors.Is(err, dlock.ErrUnreachable):
 		if inner := errors.Unwrap(err); errors.Is(inner, dlock.ErrUnreachable) {

@@ -69,7 +69,7 @@ func openSQL(ctx context.Context, target *sqlTarget) (*openStore, error) {
 func answers(ctx context.Context, db *sql.DB) error {
 	bounded, cancel := untilFirstAnswer(ctx)
 	defer cancel()
-	if err := db.PingContext(bounded); err != nil && bounded.Err() != nil {
+	if err := db.PingContext(bounded); err != nil && isEnded(bounded) {
 		return context.Cause(bounded)
 	}
 	return nil

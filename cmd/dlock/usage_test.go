@@ -109,7 +109,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	b := newBench(t)
 	r := b.must(0, "--help")
-	contains(t, "dlock --help", r.stdout, "Exit status:", "64", "69", "75", "76", "126", "127", "sqlite:///path/file.db", "DLOCK_STORE")
+	contains(t, "dlock --help", r.stdout, "Exit status:", "64", "69", "75", "76", "77", "78", "126", "127", "sqlite:///path/file.db", "DLOCK_STORE")
 	for _, command := range []string{"exec", "hold", "ls", "show", "break", "doctor", "demo", "version"} {
 		contains(t, "dlock --help", r.stdout, "\n  "+command+" ")
 		one := b.must(0, command, "--help")
