@@ -70,12 +70,14 @@ func (r *redactor) empty() bool { return len(r.secrets)+len(r.pairs) == 0 }
 
 // learn notes what may be secret in a URL, or in what was meant to be one.
 func (r *redactor) learn(word string) {
-	_, rest, found := strings.Cut(word, "://")
+	scheme, rest, found := strings.Cut(word, "://")
 	if !found {
 		rest = word // "redis:/u:p@h", "u:p@h"
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		r.learnUserinfo(rest[:at])
+		if !isUserName(scheme, rest[:at]) {
+			r.learnUserinfo(rest[:at])
+		}
 		rest = rest[at+1:]
 	}
 	end := strings.IndexAny(rest, "/?#")
@@ -94,6 +96,16 @@ func (r *redactor) learn(word string) {
 	if _, fragment, found := strings.Cut(word, "#"); found {
 		r.add(fragment)
 	}
+}
+
+// isUserName reports whether info is a user alone, in a URL in which a user alone is
+// not a password that was put in the wrong place.
+func isUserName(scheme, info string) bool {
+	switch scheme {
+	case "postgres", "postgresql", "mysql":
+		return !strings.ContainsAny(info, ":/?#,@%")
+	}
+	return false
 }
 
 // learnUserinfo takes "user:password" apart, if it is as simple as that.

@@ -51,5 +51,6 @@ func (a *app) finish(failed *cobra.Command, err error) int {
 // say writes one message for people to stderr. What it writes can neither
 // contain a password nor steer the terminal.
 func (a *app) say(format string, values ...any) {
-	fmt.Fprintf(a.messages, "dlock: %s\n", harmlessLines(fmt.Sprintf(format, values...)))
+	// Its own name is no secret, also if somebody took it for a password.
+	fmt.Fprintf(a.stderr, "dlock: %s\n", a.secrets.clean(harmlessLines(fmt.Sprintf(format, values...))))
 }
