@@ -242,12 +242,12 @@ func TestTextsAreNotCut(t *testing.T) {
 
 // A user without a password, and the name of the program, are no secrets.
 func TestUserNamesAreNotHidden(t *testing.T) {
+	b := newBench(t)
 	for url, want := range map[string]string{
-		"postgres://postgres@127.0.0.1:1/dlock":    "postgres://postgres@127.0.0.1:1/dlock",
+		"postgres://postgres@127.0.0.1:1/dlock":    "cannot use postgres://127.0.0.1:1/dlock",
 		"mysql://root:dlock@127.0.0.1:1/dlock":     "dlock: ",
 		"postgres://app:secret42@127.0.0.1:1/shop": "127.0.0.1:1/shop",
 	} {
-		b := newBench(t)
 		r := b.dlock("ls", "--store", url)
 		if !strings.Contains(r.stderr, want) || strings.Contains(r.stderr, "secret42") {
 			t.Errorf("ls --store %s says %q; want %q in it", url, r.stderr, want)
