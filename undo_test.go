@@ -384,3 +384,26 @@ func TestUnlockWithACancelledContext(t *testing.T) {
 		}
 	})
 }
+
+// A refusal answers every TryLock of the process that waited for its outcome. If each
+// of them asked the store itself, one after another, the last ones would find no answer
+// within RequestTimeout.
+func TestRefusalAnswersAllWhoWaitedForIt(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		defer func() { mustUnlock(t, lease) }()
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() {
+				if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrHeld) {
+					t.Errorf("TryLock: %v; want ErrHeld", err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

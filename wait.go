@@ -161,6 +161,9 @@ func (w *wait) awaitOutcome(inside *hold) error {
 	}
 	select {
 	case <-decided:
+		if held := inside.heldError(); held != nil {
+			return held // the store has said so since this caller came
+		}
 		return nil
 	case <-w.outcomeLimit:
 		return fmt.Errorf("locking %q: %w for %v", w.hold.name, errNoOutcome, w.client.limit)

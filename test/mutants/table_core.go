@@ -74,7 +74,7 @@ func init() {
 	add(mutant{
 		rule: "TryLock waits for the outcome of another caller of the process",
 		file: "wait.go",
-		old:  "	case <-decided:\n		return nil\n",
+		old:  "	case <-decided:\n",
 		new:  "	default:\n		_ = decided\n		return &driver.HeldError{Name: w.hold.name}\n",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
