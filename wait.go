@@ -10,6 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/deadline"
 )
 
 // wait is one caller's waiting, from the first refusal on. Waiting is pushed
@@ -205,7 +206,7 @@ func (w *wait) after(err error) error {
 	}
 	now := w.client.clock.NoLaterThanNow()
 	switch {
-	case w.ctx.Err() != nil:
+	case deadline.Passed(w.ctx) != nil:
 		w.failure = err
 		return w.gaveUp(held)
 	case refused:
@@ -326,7 +327,7 @@ func (w *wait) gaveUp(held *driver.HeldError) error {
 	if held == nil {
 		held = w.hold.blocked.Load()
 	}
-	cause := context.Cause(w.ctx)
+	cause := cmp.Or(context.Cause(w.ctx), context.DeadlineExceeded) // its timer may be late
 	limit := errors.Is(cause, errWaitLimit)
 	switch {
 	case held != nil && limit:

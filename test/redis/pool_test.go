@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/proxy"
 	"github.com/dlock-go/dlock/test/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -77,5 +79,34 @@ func TestReleaseDoesNotWaitForStuckAttempt(t *testing.T) {
 			_, held, err := store.Look(t.Context(), req.Name)
 			return err == nil && !held
 		})
+	}
+}
+
+// TestUndoDoesNotOvertakeRelease: the answer to the first attempt of an owner gets lost,
+// and its second attempt is granted. The release is slow on its way to the server. It
+// finds the lock nevertheless: the first attempt is not undone meanwhile.
+func TestUndoDoesNotOvertakeRelease(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	for _, protocol := range []string{"redisson", "plain"} {
+		hook := &holding{}
+		p := proxy.Run(t, server.Addr())
+		store := newStore(t, protocol, &redis.Options{Addr: p.Addr()}, hook)
+		taker(t, store, "warm "+protocol)()
+		req := driver.Request{Name: "a " + protocol, Owner: driver.NewOwner(), TTL: time.Minute}
+		lost := p.LoseReply(func(request []byte) bool { return bytes.Contains(request, []byte(req.Name)) }, true)
+		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnreachable) {
+			t.Fatal("the attempt without an answer:", err)
+		}
+		<-lost
+		grant, err := store.Acquire(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var slow *heldCommand
+		slow = hook.arm(req.Name, func() { time.AfterFunc(500*time.Millisecond, func() { close(slow.free) }) })
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Errorf("%s: Release of a lock that is held = %v", protocol, err)
+		}
 	}
 }

@@ -63,7 +63,7 @@ func TestCommandSaysWhatIsWrong(t *testing.T) {
 	full := servers.Run(t, servers.Redis, append([]string{"--maxmemory", "1", "--maxmemory-policy", "noeviction"}, inMemory...)...)
 	for url, want := range map[string]command.Result{
 		locked.URL():                             {Status: 77, Stderr: "the server wants a password"},
-		"redis://:canary7bird@" + locked.Addr():        {Status: 77, Stderr: "wrong user or password"},
+		"redis://:canary7bird@" + locked.Addr():  {Status: 77, Stderr: "wrong user or password"},
 		"redis://little:secret@" + locked.Addr(): {Status: 77, Stderr: "the user lacks a permission"},
 		"redis://" + full.Addr() + "/99":         {Status: 78, Stderr: "there is no such database"},
 		full.URL():                               {Status: 78, Stderr: "the server is out of memory"},
