@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
 		server := servers.Run(t, servers.ZooKeeper)
-		t.Run("fair", func(t *testing.T) { conform(t, server.URL(), "/fair", server.Addr()) })
+		t.Run("fair", func(t *testing.T) { conform(t, server.URL(), "/fair?order=fair", server.Addr()) })
 		t.Run("unfair", func(t *testing.T) { conform(t, server.URL(), "/unfair?order=unfair", server.Addr()) })
 	})
 	t.Run("ensemble", func(t *testing.T) {
