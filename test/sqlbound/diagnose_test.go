@@ -43,7 +43,7 @@ func TestDiagnosePooler(t *testing.T) {
 		db := s.open(t)
 		db.SetMaxOpenConns(1)
 		if s.driver == "pgx" {
-			says(t, finding(t, s.store(t, db), "pooler"), driver.LevelWarning, "with a single connection it cannot be told")
+			says(t, finding(t, s.store(t, db), "pooler"), driver.LevelWarning, "With a single connection it cannot be told")
 		} else {
 			says(t, finding(t, s.store(t, db), "pooler"), driver.LevelOK, "is not noticed")
 		}
