@@ -77,6 +77,9 @@ func TestReentryOfALostLockFails(t *testing.T) {
 		if _, err := c.Lock(ctx, "x"); !errors.Is(err, dlock.ErrLost) {
 			t.Errorf("Lock with the context of a lost lease: %v", err)
 		}
+		if _, err := c.Lock(context.WithoutCancel(ctx), "x"); !errors.Is(err, dlock.ErrLost) {
+			t.Errorf("Lock with a context that outlives that of a lost lease: %v; want ErrLost", err)
+		}
 		_ = lease.Unlock(t.Context())
 		synctest.Wait()
 	})
