@@ -16,7 +16,7 @@ func init() {
 var memcachedMutants = []mutant{
 	{
 		rule: "an attempt whose caller left is recorded",
-		file: "memcachelock/conn.go",
+		file: "memcachelock/pool.go",
 		old:  `if leave == nil || c.owed == 0 {`,
 		new:  `if leave != nil || c.owed == 0 {`,
 		test: "test/memcached TestLateAttempt/delivered_while",
@@ -30,7 +30,7 @@ var memcachedMutants = []mutant{
 	},
 	{
 		rule: "an attempt that was never answered is undone later",
-		file: "memcachelock/conn.go",
+		file: "memcachelock/pool.go",
 		old:  `ended(err == nil)`,
 		new:  `ended(true)`,
 		test: "test/memcached TestLateAttempt/delivered_after_Release_returned",
@@ -44,7 +44,7 @@ var memcachedMutants = []mutant{
 	},
 	{
 		rule: "connections that were idle while another was silent are not trusted",
-		file: "memcachelock/conn.go",
+		file: "memcachelock/pool.go",
 		old:  `if !c.used.Before(since) {`,
 		new:  `if c.used.Before(since) {`,
 		test: "test/memcached TestSilentConnectionsAreLeftTogether",
@@ -135,7 +135,7 @@ var memcachedMutants = []mutant{
 	},
 	{
 		rule: "a server that has just started gives no locks for a TTL",
-		file: "memcachelock/conn.go",
+		file: "memcachelock/stats.go",
 		old:  `return max(0, delay+boast-c.uptime-time.Since(c.dialed))`,
 		new:  `return max(0, boast-c.uptime-time.Since(c.dialed))`,
 		test: "test/memcached TestRestartAtOnce/one_holder",
