@@ -42,8 +42,8 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 
 // Do calls fn while holding name, and unlocks after fn has returned. The context
 // of fn ends when the lock is lost, with the cause [ErrLost], and when ctx does.
-// Do returns the error of fn; if there is none but the lock was lost meanwhile, or
-// given back by [Client.Close], an error that wraps [ErrNotHeld].
+// Do returns the error of fn. If fn succeeds, but the lock was lost meanwhile or given
+// back by [Client.Close], the error wraps [ErrNotHeld].
 func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) (err error) {
 	lease, err := c.Lock(ctx, name, opts...)
 	if err != nil {

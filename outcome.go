@@ -3,9 +3,9 @@ package dlock
 import "sync/atomic"
 
 // outcome lets callers of a process wait until it is known whether another
-// caller's attempt got the lock. It costs one load where nobody waits.
+// caller's attempt got the lock. It costs one load where no caller waits.
 type outcome struct {
-	waited atomic.Pointer[chan struct{}] // nil while nobody waits
+	waited atomic.Pointer[chan struct{}] // nil while no caller waits
 }
 
 // wait returns a channel that is closed when the outcome is decided. A caller

@@ -15,7 +15,7 @@ var answers = []struct {
 	err     error
 	meaning string
 	passes  bool
-	kind    error // of the contract, of an answer that lasts; nil if it is none
+	kind    error // the error of the contract; nil if a later attempt may succeed
 }{
 	{err: rpctypes.ErrNoSpace, meaning: "the server has no space left (alarm NOSPACE): compact and defragment it, raise its quota, then disarm the alarm", kind: driver.ErrMisconfigured},
 	{err: rpctypes.ErrCorrupt, meaning: "the server found that its data is corrupt (alarm CORRUPT)", kind: driver.ErrMisconfigured},

@@ -39,7 +39,7 @@ var syntaxes = map[Dialect]syntax{
 func (d Dialect) guard(row Row) (*Guard, error) {
 	s, ok := syntaxes[d]
 	if !ok {
-		return nil, fmt.Errorf("Row.Dialect is %d, which is none", int(d))
+		return nil, fmt.Errorf("unknown Row.Dialect %d", int(d))
 	}
 	table, badTable := s.table(row.Table)
 	key, badKey := s.name(row.Key)

@@ -10,7 +10,7 @@ import (
 var (
 	// ErrStale: the row has been written with a larger token. errors.As finds a
 	// [*StaleError] that says with which one.
-	ErrStale = errors.New("somebody else has had the lock since")
+	ErrStale = errors.New("another holder has had the lock since")
 	// ErrNoRow: there is no row with that key.
 	ErrNoRow = errors.New("no such row")
 	// ErrBadName: the name of a table or of a column is none.

@@ -92,7 +92,7 @@ func TestStaleErrorIsErrStale(t *testing.T) {
 	if !errors.Is(err, ErrStale) {
 		t.Error("a StaleError is not ErrStale")
 	}
-	if got, want := err.Error(), "somebody else has had the lock since: token 3 was refused after token 5"; got != want {
+	if got, want := err.Error(), "another holder has had the lock since: token 3 was refused after token 5"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }

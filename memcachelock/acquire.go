@@ -153,7 +153,7 @@ func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
 // deleted it, and its answer got lost.
 var errFreed = fmt.Errorf("%w: memcached: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
-// free runs fn, which deletes the lock of name, and wakes who waits for it.
+// free runs fn, which deletes the lock of name, and wakes its waiters.
 func (s *Store) free(ctx context.Context, name string, fn func(*conn) error) error {
 	calls := 0
 	err := s.run(ctx, nil, func(c *conn) error {
@@ -192,7 +192,7 @@ func (c *conn) releaseFound(key string, grant *driver.Grant) error {
 	return refusal("the lock is changed again and again")
 }
 
-// tries is how often a change is repeated that somebody else got in between.
+// tries is how often a change is repeated that lost a race for the item.
 const tries = 3
 
 // Break implements driver.Breaker.

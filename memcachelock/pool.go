@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// pool keeps connections that nobody uses at the moment.
+// pool keeps idle connections.
 type pool struct {
 	addr    string
 	timeout time.Duration

@@ -122,7 +122,7 @@ func (s *Store) poll() {
 	}
 }
 
-// look wakes who waits for a lock that is free.
+// look wakes the waiters of locks that are free.
 func (s *Store) look(names []string) error {
 	for chunk := range slices.Chunk(names, renewChunk) {
 		var free []string

@@ -107,7 +107,7 @@ func (w *watch) subscribe(ctx context.Context, m *member, req driver.Request) er
 	return nil
 }
 
-var errStopped = errors.New("nobody waits any more")
+var errStopped = errors.New("the watch was stopped")
 
 // wake is called by a member.
 func (w *watch) wake(i int) {

@@ -30,7 +30,7 @@ var temporary = []struct{ code, meaning string }{
 // lasting are the replies that trying again does not change.
 var lasting = []struct {
 	code, meaning string
-	kind          error // of the contract; nil if it is none
+	kind          error // the error of the contract; nil if there is no such error
 }{
 	{"WRONGTYPE", "a key of the lock holds something else: is the name used for other data, or by the other protocol?", nil},
 	{"OOM", "the server is out of memory", driver.ErrMisconfigured},

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Release gives up a lock, or a place in the queue, and wakes who waits. Without a
+// Release gives up a lock, or a place in the queue, and wakes waiters. Without a
 // token it waits for an attempt of the owner that is still on its way to the server.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.usable(ctx); err != nil {

@@ -38,7 +38,7 @@ func (s *Store) servers(ctx context.Context) ([]server, error) {
 }
 
 // onlyServer returns the one that the client is for. A client that hides several is
-// of no use: nobody knows which of them it would ask.
+// of no use: it may ask any of them.
 func (s *Store) onlyServer(ctx context.Context) ([]server, error) {
 	if s.hidden() {
 		switch masters, err := countMasters(ctx, s.route.all); {

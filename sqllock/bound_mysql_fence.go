@@ -32,7 +32,7 @@ const (
 )
 
 // calibrate implements boundDialect. The number is drawn while the row is
-// locked, so that those who come together come in the order of their numbers. The
+// locked, so that connections that open together get rising numbers. The
 // server ends the transaction of a process that is stopped or vanishes in the middle,
 // or nobody else could open a connection.
 func (m mysql) calibrate(ctx context.Context, conn *sql.Conn, server *boundServer) (shift uint64, err error) {

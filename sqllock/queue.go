@@ -45,7 +45,7 @@ func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Gra
 	return driver.Grant{}, held
 }
 
-// afterRefusal takes or keeps a place for one who was refused, if it wants one.
+// afterRefusal takes or keeps a place for a caller that was refused, if it queues.
 func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal error) error {
 	owner := req.Owner.Hex()
 	if !errors.Is(refusal, driver.ErrHeld) || !req.Queue {

@@ -12,7 +12,7 @@ import (
 const renewChunk = 1000
 
 // Renew implements driver.Store. Each thousand grants are one statement, unless
-// somebody keeps one of their rows locked.
+// another transaction keeps one of their rows locked.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	var errs []error
 	for start := 0; start < len(grants); start += renewChunk {

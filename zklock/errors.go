@@ -11,7 +11,7 @@ import (
 
 // ErrNumbersUsedUp says that a lock's container has given out all its numbers. It is
 // over when everybody who has or waits for the lock has gone.
-var ErrNumbersUsedUp = errors.New("the sequence numbers of the lock are used up, and begin again when nobody has it or waits for it")
+var ErrNumbersUsedUp = errors.New("the sequence numbers of the lock are used up, and begin again when it has no holder and no waiter")
 
 var errNoRoot = fmt.Errorf("%w: the root does not exist in ZooKeeper", driver.ErrMisconfigured)
 

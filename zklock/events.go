@@ -97,7 +97,7 @@ func (s *Store) vanishedLocked(c *claim) (lost func()) {
 		lost, c.lost = c.lost, nil
 	}
 	if c.node == single && s.live != 0 && c.session == s.live {
-		// Whoever removed lock-0 may have left its anchor.
+		// Its anchor may still be there.
 		parent, anchor := c.parent, anchorOf(c.id)
 		go s.later(func(ctx context.Context) {
 			_ = s.persist(ctx, func() error { return s.removeAnchor(parent, anchor) }) // it ends with the session

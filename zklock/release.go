@@ -115,7 +115,7 @@ func (s *Store) remove(c *claim) (lost bool, err error) {
 
 // removeNode removes a node if it is still the one with that ID and token. The names of
 // the order Fair are used once. The one name of the order Unfair is not. But as long as
-// its anchor exists the container is the same, and whoever creates lock-0 writes to the
+// its anchor exists the container is the same, and the creator of lock-0 writes to the
 // container: if the version is that of our own creation, so is the node.
 func (s *Store) removeNode(parent, id, node string, token uint64, version int32) error {
 	if node != single {
@@ -145,7 +145,7 @@ func (s *Store) removeBoth(parent, anchor, node string, version int32) error {
 }
 
 // removeFound looks whether a node is still the one with that token, and removes it then.
-// An anchor that nobody else creates makes sure that the container is the same in between.
+// An anchor with a name of its own makes sure that the container is the same in between.
 func (s *Store) removeFound(parent, anchor, node string, token uint64) error {
 	for {
 		_, err := s.conn.Create(parent+"/"+anchor, nil, zk.FlagEphemeral, s.acl)

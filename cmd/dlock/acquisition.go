@@ -237,7 +237,7 @@ func describeConflict(err error, flags holdFlags) string {
 }
 
 // How long dlock is quiet about waiting: at a terminal and with -v until it is not
-// a short wait, elsewhere until somebody who reads a log wants to know.
+// a short wait, elsewhere for long enough that a reader of the log wants to know.
 const (
 	noticeDelay      = 300 * time.Millisecond
 	quietNoticeDelay = 5 * time.Second

@@ -27,7 +27,7 @@ type holdFlags struct {
 
 // add declares the flags that exec and hold share.
 func (f *holdFlags) add(to *pflag.FlagSet) {
-	to.BoolVarP(&f.noWait, "no-wait", "n", false, "give up at once if somebody else has the lock")
+	to.BoolVarP(&f.noWait, "no-wait", "n", false, "give up at once if another holder has the lock")
 	addDuration(to, &f.wait, "wait", "w", 0, "give up after `DUR`, connecting included; without it and -n it waits")
 	addDuration(to, &f.ttl, "ttl", "", dlock.DefaultTTL, "`DUR` after which the lock frees itself when dlock is gone")
 	to.BoolVar(&f.fair, "fair", false, "strict first come, first served across machines")
@@ -39,7 +39,7 @@ func (f *holdFlags) add(to *pflag.FlagSet) {
 	to.BoolVarP(&f.verbose, "verbose", "v", false, "say which store it is, and when the lock is waited for, acquired and released")
 }
 
-// maxNote is how long a note may be. Everybody who is refused the lock gets it.
+// maxNote is how long a note may be. Every caller that is refused the lock gets it.
 const maxNote = 1000
 
 const execHelp = `Run COMMAND while holding the lock NAME, and exit with its status.

@@ -99,7 +99,7 @@ func TestHoldLimits(t *testing.T) {
 	}
 }
 
-// Nobody can know that the lock is held if the line cannot be written.
+// A script cannot know that the lock is held if the line cannot be written.
 func TestHoldWhoseReaderIsGone(t *testing.T) {
 	b := newBench(t)
 	read, write, err := os.Pipe()
@@ -211,7 +211,7 @@ func TestPlainNumbersAreSeconds(t *testing.T) {
 	}
 }
 
-// In a log there is no terminal, but somebody wants to know why nothing happens.
+// In a log there is no terminal, but its reader wants to know why nothing happens.
 func TestLongWaitIsExplainedWithoutATerminal(t *testing.T) {
 	b := newBench(t)
 	b.holder("job")

@@ -55,7 +55,7 @@ func contact(ctx context.Context, client *dlock.Client) error {
 		return context.Cause(bounded)
 	case errors.Is(err, dlock.ErrUnreachable):
 		if inner := errors.Unwrap(err); errors.Is(inner, dlock.ErrUnreachable) {
-			return inner // without the name, which nobody asked for
+			return inner // without the name, which is not the caller's
 		}
 		return err
 	}

@@ -51,6 +51,6 @@ func (a *app) finish(failed *cobra.Command, err error) int {
 // say writes one message for people to stderr. What it writes can neither
 // contain a password nor steer the terminal.
 func (a *app) say(format string, values ...any) {
-	// Its own name is no secret, also if somebody took it for a password.
+	// The program's own name is no secret, even if the password is the same word.
 	fmt.Fprintf(a.stderr, "dlock: %s\n", a.secrets.clean(harmlessLines(fmt.Sprintf(format, values...))))
 }

@@ -158,7 +158,7 @@ func guardOf(t *testing.T, dlock int) int {
 	return guards[0]
 }
 
-// Somebody may stop the guard. That must not keep the lock.
+// A stopped guard must not keep the lock.
 func TestStoppedGuardDoesNotStopDlock(t *testing.T) {
 	b := newBench(t)
 	p := b.start("exec", "job", "--", "sh", "-c", "echo $PPID; read line")

@@ -34,7 +34,7 @@ func isStarter(args []string) bool { return len(args) > 4 && args[0] == starterN
 func starter(args []string) int {
 	gate, fate := inheritedPipe(args[1]), inheritedPipe(args[2])
 	if gate == nil || fate == nil {
-		return exitUnavailable // somebody else's idea of a starter
+		return exitUnavailable // not started by dlock
 	}
 	if _, err := io.ReadFull(gate, make([]byte, 1)); err != nil {
 		return exitUnavailable // dlock is gone

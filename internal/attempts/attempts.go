@@ -279,8 +279,8 @@ func (l *Log) calledLocked(r *record, answered bool) {
 }
 
 // postponeLocked treats what is due under name as if the server had been asked and
-// had not answered. Somebody may keep only this name from being written, and the
-// other names must not wait until every owner has been tried.
+// had not answered. A locked row may block only this name, and the other
+// names must not wait until every owner has been tried.
 func (l *Log) postponeLocked(name string) {
 	due := l.due
 	l.due = nil

@@ -297,8 +297,8 @@ func TestReleaseOfGrantedLockDoesNotWait(t *testing.T) {
 	})
 }
 
-// TestLockedNameDelaysNoOther: many acquisitions of a name that somebody keeps from being
-// written do not delay the undoing of another name.
+// TestLockedNameDelaysNoOther: many acquisitions of a name whose row is
+// locked do not delay the undoing of another name.
 func TestLockedNameDelaysNoOther(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		s.locked = "locked"

@@ -143,7 +143,7 @@ func (d *Door[T, S]) admit(next *ticket[T]) {
 	close(next.admit)
 }
 
-// Inside returns who is inside the door of name; nil if nobody is.
+// Inside returns the caller that is inside the door of name, or nil.
 func (g *Gate[T, S]) Inside(name string) *T {
 	g.mu.Lock()
 	defer g.mu.Unlock()

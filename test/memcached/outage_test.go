@@ -94,7 +94,7 @@ func TestSilentRelease(t *testing.T) {
 	happens(t, lost, "the lost answer")
 }
 
-// TestServerGone: whoever waits is woken when the server is gone, and finds out, and is
+// TestServerGone: a waiter is woken when the server is gone, and finds out, and is
 // woken again when the server is back.
 func TestServerGone(t *testing.T) {
 	t.Parallel()

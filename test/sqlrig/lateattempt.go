@@ -197,7 +197,7 @@ func freeSoon(t *testing.T, other driver.Store, name string) {
 }
 
 // AttemptThatWaitsAtTheServer shows the same for an attempt that has arrived and waits for
-// a row that somebody keeps locked. Where the driver asks the server to cancel it, that
+// a row that another transaction keeps locked. Where the driver asks the server to cancel it, that
 // request gets lost.
 func (d *Database) AttemptThatWaitsAtTheServer(t *testing.T, raw string) {
 	t.Helper()

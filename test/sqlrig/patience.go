@@ -125,8 +125,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// RenewalsBesideALockedRow shows that somebody who keeps the row of one lock locked
-// keeps that lock from being renewed, and none of those that are renewed with it.
+// RenewalsBesideALockedRow shows that a transaction which keeps the row of one lock
+// locked keeps that lock from being renewed, and none of those that are renewed with it.
 func (d *Database) RenewalsBesideALockedRow(t *testing.T, raw string) {
 	t.Helper()
 	const locks, blocked = 20, 10
