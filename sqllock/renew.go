@@ -32,7 +32,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 // rowKey tells rows apart in an answer: an owner is of one acquisition only.
 type rowKey struct{ name, owner string }
 
-// renewChunk returns one error per grant, or nil if all were renewed.
+// renewChunk returns one error per grant, nil where it was renewed; or nil if all were.
 func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) []error {
 	if s.profile.renewers > 0 {
 		return s.renewAmongRows(ctx, grants)
@@ -50,7 +50,9 @@ func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) []error {
 		return nil
 	}
 	errs := make([]error, len(grants))
-	notRenewed(grants, renewed, errs)
+	for _, i := range missing(grants, renewed) {
+		errs[i] = driver.ErrNotHeld
+	}
 	return errs
 }
 
@@ -65,13 +67,14 @@ func renewalList(grants []driver.Grant) string {
 	return encode(rows)
 }
 
-// notRenewed sets the errors of grants that are not in the answer.
-func notRenewed(grants []driver.Grant, renewed map[rowKey]bool, errs []error) {
+// missing returns the indexes of grants that are not in the answer.
+func missing(grants []driver.Grant, renewed map[rowKey]bool) (indexes []int) {
 	for i, grant := range grants {
 		if !renewed[rowKey{grant.Name, grant.Owner.Hex()}] {
-			errs[i] = driver.ErrNotHeld
+			indexes = append(indexes, i)
 		}
 	}
+	return indexes
 }
 
 // renewAmongRows renews where others may keep rows locked. One row that is locked
@@ -95,17 +98,10 @@ func (s *Store) renewAmongRows(ctx context.Context, grants []driver.Grant) []err
 		}
 		return s.renewRows(ctx, run, renew, grants, left, errs)
 	})
-	failed := false
 	if err != nil {
 		for _, i := range left {
 			errs[i] = err
 		}
-	}
-	for _, err := range errs {
-		failed = failed || err != nil
-	}
-	if !failed {
-		return nil
 	}
 	return errs
 }
@@ -136,10 +132,8 @@ func (s *Store) renewRows(ctx context.Context, run runner, stmt statement, grant
 	if err != nil || renewed == nil {
 		return err
 	}
-	for n, i := range which {
-		if !renewed[rowKey{some[n].Name, some[n].Owner.Hex()}] {
-			errs[i] = driver.ErrNotHeld
-		}
+	for _, n := range missing(some, renewed) {
+		errs[which[n]] = driver.ErrNotHeld
 	}
 	return nil
 }

@@ -204,11 +204,11 @@ func TestAttemptThatWaitsAtTheServer(t *testing.T) {
 	})
 }
 
-// TestLateAttemptOfOneWhoPassed: the owner of a late attempt has passed the lock on.
-func TestLateAttemptOfOneWhoPassed(t *testing.T) {
+// TestLateAttemptAfterPass: the owner of a late attempt has passed the lock on.
+func TestLateAttemptAfterPass(t *testing.T) {
 	t.Parallel()
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
-		database.LateAttemptOfOneWhoPassed(t, database.URL(t, scheme))
+		database.LateAttemptAfterPass(t, database.URL(t, scheme))
 	})
 }
 

@@ -261,37 +261,58 @@ func (d *Database) AttemptThatWaitsAtTheServer(t *testing.T, raw string) {
 	freeSoon(t, other, "x")
 }
 
-// LateAttemptOfOneWhoPassed shows the same for an owner that asked again, was granted the
-// lock and passed it on: its first attempt, which arrives when the lock is free again,
-// leaves no lock behind.
-func (d *Database) LateAttemptOfOneWhoPassed(t *testing.T, raw string) {
+// secondAttempt is a lock that was granted at the second attempt of its owner, while
+// the request of the first is still on its way.
+type secondAttempt struct {
+	network      *proxy.Proxy
+	store, other *sqllock.Store // behind the network, and beside it
+	grant        driver.Grant
+	first        *proxy.Conn
+}
+
+func (d *Database) secondAttempt(t *testing.T, raw string) *secondAttempt {
 	t.Helper()
 	network := proxy.Run(t, d.server.Addr())
-	store, other := d.Opened(t, At(raw, network.Addr())), d.Opened(t, raw)
-	warm(t, store)
+	s := &secondAttempt{network: network, store: d.Opened(t, At(raw, network.Addr())), other: d.Opened(t, raw)}
+	warm(t, s.store)
 	req := Request("x")
 	req.Holder.Note = "late"
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	kept := keep(network, carriesHolder(req), leave)
-	if _, err := store.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
+	if _, err := s.store.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
 		t.Fatalf("an attempt whose request does not arrive: %v; want Canceled", err)
 	}
-	late := kept(t)
-	grant, err := store.Acquire(Within(t), req)
-	if err != nil {
-		t.Fatal(err)
+	s.first = kept(t)
+	var err error
+	if s.grant, err = s.store.Acquire(Within(t), req); err != nil {
+		t.Fatalf("the second attempt: %v", err)
 	}
-	next, err := store.Pass(Within(t), grant, Request("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	giveBack(t, store, next)
-	late.Deliver()
-	if !network.Settle(limit) {
+	return s
+}
+
+// deliver lets the first attempt arrive, which must leave no lock behind.
+func (s *secondAttempt) deliver(t *testing.T) {
+	t.Helper()
+	s.first.Deliver()
+	if !s.network.Settle(limit) {
 		t.Fatal("the server did not answer the late request")
 	}
-	freeSoon(t, other, "x")
+	freeSoon(t, s.other, "x")
+}
+
+// LateAttemptAfterPass shows the same for an owner that asked again, was granted the
+// lock and passed it on: its first attempt, which arrives when the lock is free again,
+// leaves no lock behind.
+func (d *Database) LateAttemptAfterPass(t *testing.T, raw string) {
+	t.Helper()
+	s := d.secondAttempt(t, raw)
+	next, err := s.store.Pass(Within(t), s.grant, Request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	giveBack(t, s.store, next)
+	s.deliver(t)
 }
 
 // LateBatch shows the same for an attempt that shares a transaction with others, which
@@ -388,34 +409,15 @@ func (d *Database) lateBatch(t *testing.T, network *proxy.Proxy, store, other dr
 // takes its time.
 func (d *Database) SlowReleaseAfterALostAttempt(t *testing.T, raw string) {
 	t.Helper()
-	network := proxy.Run(t, d.server.Addr())
-	store, other := d.Opened(t, At(raw, network.Addr())), d.Opened(t, raw)
-	warm(t, store)
-	req := Request("x")
-	req.Holder.Note = "late"
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	kept := keep(network, carriesHolder(req), leave)
-	if _, err := store.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
-		t.Fatalf("an attempt whose request does not arrive: %v; want Canceled", err)
-	}
-	first := kept(t)
-	grant, err := store.Acquire(Within(t), req)
-	if err != nil {
-		t.Fatalf("the second attempt: %v", err)
-	}
-	owner := []byte(req.Owner.Hex())
-	kept = keep(network, func(request []byte) bool { return bytes.Contains(request, owner) }, func() {})
+	s := d.secondAttempt(t, raw)
+	owner := []byte(s.grant.Owner.Hex())
+	kept := keep(s.network, func(request []byte) bool { return bytes.Contains(request, owner) }, func() {})
 	released := make(chan error, 1)
-	go func() { released <- store.Release(Within(t), grant) }()
+	go func() { released <- s.store.Release(Within(t), s.grant) }()
 	second := kept(t)
 	time.AfterFunc(lateInside, second.Deliver) // time enough for what is undone in the background
 	if err := <-released; err != nil {
 		t.Errorf("Release: %v", err)
 	}
-	first.Deliver()
-	if !network.Settle(limit) {
-		t.Fatal("the server did not answer the late request")
-	}
-	freeSoon(t, other, "x")
+	s.deliver(t)
 }
