@@ -333,3 +333,20 @@ func (s *lateRenewal) Renew(ctx context.Context, grants []driver.Grant) []error 
 	time.Sleep(s.late)
 	return errs
 }
+
+// Unlock with a context that is cancelled gives the lock back all the same.
+func TestUnlockWithACancelledContext(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(newNetwork(store), nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := lease.Unlock(ctx); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		for info := range store.List(t.Context(), "") {
+			t.Errorf("%q is still held", info.Name)
+		}
+	})
+}

@@ -278,3 +278,38 @@ func TestOldOutageIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// Calls that follow each other on a store that never answered fail in bounded
+// time, also those that find the attempt of another call being undone.
+func TestSecondLockOnASilentStoreIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		n.setCut(true)
+		for i := range 3 {
+			start := time.Now()
+			if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("Lock %d: %v; want ErrUnreachable", i+1, err)
+			}
+			if took := time.Since(start); took > dlock.DefaultRequestTimeout+time.Second {
+				t.Errorf("Lock %d took %v; want about %v", i+1, took, dlock.DefaultRequestTimeout)
+			}
+		}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v; want ErrUnreachable", err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(start); took > 3*dlock.DefaultRequestTimeout {
+			t.Errorf("20 calls at once took %v; want them to share what the first finds out", took)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}
