@@ -15,11 +15,11 @@ import (
 // Acquire implements driver.Store. One that finds the lock free is one
 // transaction. Who waits, because the request is to queue or is watched, keeps a
 // place in the queue.
-func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := s.usable(ctx); err != nil {
+func (s *Store) Acquire(caller context.Context, req driver.Request) (driver.Grant, error) {
+	if err := s.usable(caller); err != nil {
 		return driver.Grant{}, err
 	}
-	h, err := s.open(ctx, identity{req.Name, req.Owner})
+	h, err := s.open(caller, identity{req.Name, req.Owner})
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -27,7 +27,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		h.leave()
 		return o.grant, o.err
 	}
-	o, err := carry(ctx, s, h, func(ctx context.Context) outcome { return s.attempt(ctx, h, &req) })
+	o, err := carry(caller, s, h, func(ctx context.Context) outcome { return s.attempt(ctx, caller, h, &req) })
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -39,9 +39,10 @@ type outcome struct {
 	err   error
 }
 
-// attempt asks once, and again if it finds that the lease has ended.
-func (s *Store) attempt(ctx context.Context, h *hold, req *driver.Request) outcome {
-	for {
+// attempt asks once, and again if it finds that the lease has ended, but only while the
+// caller waits: asking again could take a lock that no caller wants.
+func (s *Store) attempt(ctx, caller context.Context, h *hold, req *driver.Request) outcome {
+	for asked := false; !asked || caller.Err() == nil; asked = true {
 		l, err := s.bound(ctx, h, req.TTL)
 		if err != nil {
 			return outcome{err: s.failed(h, req, err)}
@@ -73,6 +74,7 @@ func (s *Store) attempt(ctx context.Context, h *hold, req *driver.Request) outco
 			return o
 		}
 	}
+	return outcome{err: s.failed(h, req, context.Cause(caller))}
 }
 
 // bound makes sure that the hold has a key, on a lease that was renewed just now.

@@ -195,6 +195,13 @@ func init() {
 		test: "test/etcd TestAttemptOnRevokedLease",
 	})
 	add(mutant{
+		rule: "an attempt whose caller has left does not try another lease",
+		file: "etcdlock/acquire.go",
+		old:  `!asked || caller.Err() == nil`,
+		new:  `!asked || ctx.Err() == nil`,
+		test: "test/etcd TestGivenUpOnRevokedLease",
+	})
+	add(mutant{
 		rule: "a place in the queue is not the lock",
 		file: "etcdlock/acquire.go",
 		old:  `case a.revision != 0 && a.first.revision == a.revision:`,
