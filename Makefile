@@ -28,7 +28,10 @@ build: ## build the command line into bin/dlock
 # -count=1, because the go command does not see what a test depends on outside its
 # module: servers, and the other modules.
 .PHONY: test
-test: servers ## install what is missing, then check and test every module (as root on Debian: nothing else to do)
+test: servers ## install what is missing, then check and test every module (as root on Debian: nothing else to do); STORE=redis
+ifdef STORE
+	scripts/test-store.sh $(STORE)
+else
 	scripts/check-format.sh
 	$(each) go mod download
 	$(each) go mod tidy -diff
@@ -36,6 +39,7 @@ test: servers ## install what is missing, then check and test every module (as r
 	$(each) "$(CURDIR)/scripts/test-module.sh"
 	go test -count=1 -run TestSimulation . # 10,000 seeds; with the race detector only some
 	go run ./test/bench --only memory/solo,sqlite/handover,redis/solo,redis/handover,mysql/solo,postgres/handover --time 20ms
+endif
 
 .PHONY: race
 race: servers ## everything with the race detector, which takes half an hour

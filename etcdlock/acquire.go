@@ -15,11 +15,11 @@ import (
 // Acquire implements driver.Store. One that finds the lock free is one
 // transaction. Who waits, because the request is to queue or is watched, keeps a
 // place in the queue.
-func (s *Store) Acquire(caller context.Context, req driver.Request) (driver.Grant, error) {
-	if err := s.usable(caller); err != nil {
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := s.usable(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	h, err := s.open(caller, identity{req.Name, req.Owner})
+	h, err := s.open(ctx, identity{req.Name, req.Owner})
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -27,7 +27,7 @@ func (s *Store) Acquire(caller context.Context, req driver.Request) (driver.Gran
 		h.leave()
 		return o.grant, o.err
 	}
-	o, err := carry(caller, s, h, func(ctx context.Context) outcome { return s.attempt(ctx, caller, h, &req) })
+	o, err := carry(ctx, s, h, func(call context.Context) outcome { return s.attempt(call, ctx, h, &req) })
 	if err != nil {
 		return driver.Grant{}, err
 	}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds etcd and etcdctl of the version that etcd.mod names, once, into the folder
-# where test/servers looks for them.
+# where test/harness/servers looks for them.
 set -euo pipefail
 cd "$(dirname "$0")/../test" # with the requirements of etcd.mod in the place of its own
 

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
 

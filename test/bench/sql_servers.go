@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/sqllock"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // sqlKind is a kind of SQL server.

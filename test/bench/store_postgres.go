@@ -5,7 +5,7 @@ import (
 	sqldriver "database/sql/driver"
 
 	"github.com/dlock-go/dlock/sqllock"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 )

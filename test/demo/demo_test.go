@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/test/command"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/command"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 func TestMain(m *testing.M) {

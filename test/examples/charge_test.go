@@ -18,8 +18,8 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/dlock-go/dlock/test/pause"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/pause"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dlock-go/dlock/test/command"
+	"github.com/dlock-go/dlock/test/harness/command"
 )
 
 func TestMain(m *testing.M) {

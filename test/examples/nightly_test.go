@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/test/command"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/command"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // TestNightly: of ten machines that run the line of the crontab at the same time,

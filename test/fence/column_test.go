@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/fence"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // TestNarrowColumnIsRefused: a column that does not keep the token guards nothing. The

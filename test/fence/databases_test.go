@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/fence"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"

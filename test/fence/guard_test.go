@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/fence"
-	"github.com/dlock-go/dlock/test/proxy"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 func TestGuard(t *testing.T) {

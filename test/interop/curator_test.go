@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/dlock-go/dlock/zklock"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/test/child"
+	"github.com/dlock-go/dlock/test/harness/child"
 )
 
 // javaLimit is for what must happen, however long it takes.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/redislock"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 func TestPlain(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/redislock"
-	"github.com/dlock-go/dlock/test/child"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/child"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // redisPyEnv is the Python that has redis-py.

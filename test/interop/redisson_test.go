@@ -14,8 +14,8 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/redislock"
-	"github.com/dlock-go/dlock/test/child"
-	"github.com/dlock-go/dlock/test/servers"
+	"github.com/dlock-go/dlock/test/harness/child"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // redissonEnv lists folders with a build of the Java side, each for one version

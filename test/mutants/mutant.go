@@ -15,7 +15,7 @@ type mutant struct {
 	file string // from the root of the project
 	old  string // occurs once in the file
 	new  string // what it is replaced by
-	test string // the folder of the package and what -run is given: "test/redis TestPause"
+	test string // the folder of the package and what -run is given: "test/stores/redis TestPause"
 }
 
 var table []mutant

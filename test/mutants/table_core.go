@@ -342,14 +342,14 @@ func init() {
 		file: "sqllock/dialect_postgres.go",
 		old:  "'lock_timeout', '1ms', true",
 		new:  "'lock_timeout', '10s', true",
-		test: "test/postgres TestRenewalsBesideALockedRow",
+		test: "test/stores/postgres TestRenewalsBesideALockedRow",
 	})
 	add(mutant{
 		rule: "a row that is locked costs no other lock its renewal",
 		file: "sqllock/renew.go",
 		old:  "			if left, err = s.renewEach(ctx, run, grants, left, errs); err != nil || len(left) == 0 {\n				return err\n			}\n",
 		new:  "",
-		test: "test/mysql TestRenewalsBesideALockedRow",
+		test: "test/stores/mysql TestRenewalsBesideALockedRow",
 	})
 	add(mutant{
 		rule: "the release of a grant does not wait for an attempt that is stuck",

@@ -6,49 +6,49 @@ func init() {
 		file: "etcdlock/release.go",
 		old:  `If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).`,
 		new:  `If(clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).`,
-		test: "test/etcd TestStaleCallsThroughAnotherStore",
+		test: "test/stores/etcd TestStaleCallsThroughAnotherStore",
 	})
 	add(mutant{
 		rule: "a break that was overtaken by a release and an acquisition breaks nothing",
 		file: "etcdlock/release.go",
 		old:  `existed = err == nil && reply.Succeeded`,
 		new:  `existed = err == nil && reply != nil`,
-		test: "test/etcd TestBreakOvertaken",
+		test: "test/stores/etcd TestBreakOvertaken",
 	})
 	add(mutant{
 		rule: "a break needs the token of the holder",
 		file: "etcdlock/release.go",
 		old:  `if first.revision == 0 || uint64(first.revision) != token {`,
 		new:  `if first.revision == 0 {`,
-		test: "test/etcd TestConformance/single/break-token",
+		test: "test/stores/etcd TestConformance/single/break-token",
 	})
 	add(mutant{
 		rule: "a lock is promised no more than its lease has left",
 		file: "etcdlock/lease.go",
 		old:  `return min(asked, l.ttl-l.room())`,
 		new:  `return min(asked, l.ttl)`,
-		test: "test/etcd TestGrantLastsAsPromised",
+		test: "test/stores/etcd TestGrantLastsAsPromised",
 	})
 	add(mutant{
 		rule: "a lease counts as renewed when the renewal was sent, not when it was answered",
 		file: "etcdlock/lease.go",
 		old:  `l.ttl, l.sent = time.Duration(ttl)*time.Second, sent`,
 		new:  `l.ttl, l.sent = time.Duration(ttl)*time.Second, max(sent, s.clock.Now())`,
-		test: "test/etcd TestRenewalIsAsOldAsItsRequest",
+		test: "test/stores/etcd TestRenewalIsAsOldAsItsRequest",
 	})
 	add(mutant{
 		rule: "a lease that was granted unheard is used",
 		file: "etcdlock/lease.go",
 		old:  `if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) {`,
 		new:  `if errors.Is(err, errLeaseGone) {`,
-		test: "test/etcd TestLeaseGrantedUnheard",
+		test: "test/stores/etcd TestLeaseGrantedUnheard",
 	})
 	add(mutant{
 		rule: "Close revokes a lease that was granted unheard",
 		file: "etcdlock/lease.go",
 		old:  `l.id = id // Close revokes it`,
 		new:  ``,
-		test: "test/etcd TestCloseEndsLeaseGrantedUnheard",
+		test: "test/stores/etcd TestCloseEndsLeaseGrantedUnheard",
 	})
 	add(mutant{
 		rule: "the lease of the cluster's name that was granted unheard ends with the store",
@@ -57,14 +57,14 @@ func init() {
 	err := s.try(`,
 		new: `	var id clientv3.LeaseID
 	err := s.try(`,
-		test: "test/etcd TestIdentityLeavesNothing/reset",
+		test: "test/stores/etcd TestIdentityLeavesNothing/reset",
 	})
 	add(mutant{
 		rule: "a watch that was open is opened again soon",
 		file: "etcdlock/watch.go",
 		old:  `pause.Reset()`,
 		new:  `_ = pause`,
-		test: "test/etcd TestWatchReopensSoon",
+		test: "test/stores/etcd TestWatchReopensSoon",
 	})
 	add(mutant{
 		rule: "a watch that was opened again wakes its waiters",
@@ -74,35 +74,35 @@ func init() {
 		sub.wake()`,
 		new: `h.place.stale = true
 		}`,
-		test: "test/etcd TestWatchReopensSoon/etcd$",
+		test: "test/stores/etcd TestWatchReopensSoon/etcd$",
 	})
 	add(mutant{
 		rule: "a watch moves to the connection that replaced a silent one",
 		file: "etcdlock/watch.go",
 		old:  `defer context.AfterFunc(c.ctx, cancel)()`,
 		new:  ``,
-		test: "test/etcd TestWatchMovesWithTheConnection",
+		test: "test/stores/etcd TestWatchMovesWithTheConnection",
 	})
 	add(mutant{
 		rule: "a waiter whose place was deleted does not take the end of those before it for its turn",
 		file: "etcdlock/watch.go",
 		old:  `h.place.stale = true // whatever is before it, it is not the first`,
 		new:  ``,
-		test: "test/etcd TestPlaceDeleted",
+		test: "test/stores/etcd TestPlaceDeleted",
 	})
 	add(mutant{
 		rule: "a connection that does not answer is replaced",
 		file: "etcdlock/conn.go",
 		old:  `defer time.AfterFunc(tryLimit, func() { s.suspect(c, cancel) }).Stop()`,
 		new:  ``,
-		test: "test/etcd TestSilentConnectionIsReplaced/release",
+		test: "test/stores/etcd TestSilentConnectionIsReplaced/release",
 	})
 	add(mutant{
 		rule: "a store over a client with a namespace writes nothing outside of it",
 		file: "etcdlock/conn.go",
 		old:  `if !s.answers(c) && s.replaceable() {`,
 		new:  `if !s.answers(c) {`,
-		test: "test/etcd TestNamespaceIsKept",
+		test: "test/stores/etcd TestNamespaceIsKept",
 	})
 	add(mutant{
 		rule: "calls that wait on a silent connection are repeated over the new one",
@@ -111,21 +111,21 @@ func init() {
 		replaced()
 	}`,
 		new:  `_ = suspicions`,
-		test: "test/etcd TestSilentConnectionIsReplaced/renew",
+		test: "test/stores/etcd TestSilentConnectionIsReplaced/renew",
 	})
 	add(mutant{
 		rule: "a store whose dialled member is gone returns to its client, which knows other members",
 		file: "etcdlock/etcdlock.go",
 		old:  `if err != nil && c.dialled && ctx.Err() == nil {`,
 		new:  `if err != nil && c.dialled && ctx.Err() != nil {`,
-		test: "test/etcd TestSilentCluster",
+		test: "test/stores/etcd TestSilentCluster",
 	})
 	add(mutant{
 		rule: "a waiter is not told of a holder from memory when the server is gone",
 		file: "etcdlock/place.go",
 		old:  `case h.lease.gone || s.age(h.lease) >= h.lease.room():`,
 		new:  `case h.lease.gone:`,
-		test: "test/etcd TestServerGone/paused",
+		test: "test/stores/etcd TestServerGone/paused",
 	})
 	add(mutant{
 		rule: "a key that may still be written or deleted is not used again",
@@ -134,56 +134,56 @@ func init() {
 		l.trash`,
 		new: `	if h.doubted && h.key == "" {
 		l.trash`,
-		test: "test/etcd TestOvertakenRelease",
+		test: "test/stores/etcd TestOvertakenRelease",
 	})
 	add(mutant{
 		rule: "a release that was repeated over another connection may still be carried out",
 		file: "etcdlock/release.go",
 		old:  `if tries > 1 || err != nil && !isCertain(err) {`,
 		new:  `if err != nil && !isCertain(err) {`,
-		test: "test/etcd TestOvertakenRelease",
+		test: "test/stores/etcd TestOvertakenRelease",
 	})
 	add(mutant{
 		rule: "a release without an answer may still be carried out",
 		file: "etcdlock/release.go",
 		old:  `if tries > 1 || err != nil && !isCertain(err) {`,
 		new:  `if tries > 1 {`,
-		test: "test/etcd TestRestartDuringRelease",
+		test: "test/stores/etcd TestRestartDuringRelease",
 	})
 	add(mutant{
 		rule: "the deletion of an expired lock may still be carried out",
 		file: "etcdlock/steward.go",
 		old:  `h.doubted = h.doubted || err != nil`,
 		new:  `_ = err`,
-		test: "test/etcd TestOvertakenExpiry",
+		test: "test/stores/etcd TestOvertakenExpiry",
 	})
 	add(mutant{
 		rule: "a renewal deletes what late attempts wrote",
 		file: "etcdlock/renew.go",
 		old:  `s.sweep(ctx, l)`,
 		new:  ``,
-		test: "test/etcd TestOvertakenAttempt/try",
+		test: "test/stores/etcd TestOvertakenAttempt/try",
 	})
 	add(mutant{
 		rule: "a renewal does not take a key that was written late for the lock that was broken",
 		file: "etcdlock/renew.go",
 		old:  `case revision != h.revision:`,
 		new:  `case revision == 0:`,
-		test: "test/etcd TestBrokenAndWritten/Renew",
+		test: "test/stores/etcd TestBrokenAndWritten/Renew",
 	})
 	add(mutant{
 		rule: "a release does not take a key that was written late for the lock that was broken",
 		file: "etcdlock/release.go",
 		old:  `(opts == nil || reply.PrevKvs[0].CreateRevision == revision)`,
 		new:  `(opts == nil || reply.PrevKvs[0].CreateRevision >= revision)`,
-		test: "test/etcd TestBrokenAndWritten/Release",
+		test: "test/stores/etcd TestBrokenAndWritten/Release",
 	})
 	add(mutant{
 		rule: "a release needs the token of the lock",
 		file: "etcdlock/release.go",
 		old:  `if token != 0 && held && uint64(revision) != token {`,
 		new:  `if token != 0 && !held {`,
-		test: "test/etcd TestConformance/single/release-token",
+		test: "test/stores/etcd TestConformance/single/release-token",
 	})
 	add(mutant{
 		rule: "an attempt whose lease was revoked gets another lease",
@@ -192,49 +192,49 @@ func init() {
 			continue`,
 		new: `			s.lose(l)
 			return outcome{err: s.failed(h, req, s.explain(err))}`,
-		test: "test/etcd TestAttemptOnRevokedLease",
+		test: "test/stores/etcd TestAttemptOnRevokedLease",
 	})
 	add(mutant{
 		rule: "an attempt whose caller has left does not try another lease",
 		file: "etcdlock/acquire.go",
 		old:  `!asked || caller.Err() == nil`,
 		new:  `!asked || ctx.Err() == nil`,
-		test: "test/etcd TestGivenUpOnRevokedLease",
+		test: "test/stores/etcd TestGivenUpOnRevokedLease",
 	})
 	add(mutant{
 		rule: "a place in the queue is not the lock",
 		file: "etcdlock/acquire.go",
 		old:  `case a.revision != 0 && a.first.revision == a.revision:`,
 		new:  `case a.revision != 0:`,
-		test: "test/etcd TestPlaceWithoutFair",
+		test: "test/stores/etcd TestPlaceWithoutFair",
 	})
 	add(mutant{
 		rule: "two owners of one store never share a key",
 		file: "etcdlock/key.go",
 		old:  `s.keys[key] == nil && !doubted`,
 		new:  `!doubted`,
-		test: "test/etcd TestPlaceWithoutFair",
+		test: "test/stores/etcd TestPlaceWithoutFair",
 	})
 	add(mutant{
 		rule: "an attempt that was given up is undone when its outcome is known",
 		file: "etcdlock/release.go",
 		old:  `s.background(func() { s.releaseLate(id, grant.Token) })`,
 		new:  ``,
-		test: "test/etcd TestGivenUpOnRevokedLease/try",
+		test: "test/stores/etcd TestGivenUpOnRevokedLease/try",
 	})
 	add(mutant{
 		rule: "a lock that is not renewed ends, although others keep its lease",
 		file: "etcdlock/steward.go",
 		old:  `c.keys = append(c.keys, doomed{h, h.key})`,
 		new:  ``,
-		test: "test/etcd TestOvertakenExpiry",
+		test: "test/stores/etcd TestOvertakenExpiry",
 	})
 	add(mutant{
 		rule: "the lease of a waiter is renewed while it waits",
 		file: "etcdlock/steward.go",
 		old:  `c.leases = append(c.leases, l)`,
 		new:  ``,
-		test: "test/etcd TestPlaceIsKeptWhileWatched",
+		test: "test/stores/etcd TestPlaceIsKeptWhileWatched",
 	})
 	add(mutant{
 		rule: "a row refuses a smaller token",

@@ -7,56 +7,56 @@ func init() {
 		file: "redislock/release.go",
 		old:  "s.attempts.Settle(ctx, grant)",
 		new:  "s.attempts.Settle(ctx, driver.Grant{})",
-		test: "test/redis TestReleaseDoesNotOvertakeItsAttempt",
+		test: "test/stores/redis TestReleaseDoesNotOvertakeItsAttempt",
 	})
 	add(mutant{
 		rule: "a caller that leaves a sent call leaves it on its way",
 		file: "redislock/sweep.go",
 		old:  "c.state, c.onItsWay = abandoned, true",
 		new:  "c.state = abandoned",
-		test: "test/redis TestAbandonedTryLock",
+		test: "test/stores/redis TestAbandonedTryLock",
 	})
 	add(mutant{
 		rule: "an attempt that lost its answer after its caller left is undone",
 		file: "redislock/unsettled.go",
 		old:  "c.state, c.answered = over, !mayBeCarriedOut(c.commands)",
 		new:  "c.state, c.answered = over, true",
-		test: "test/redis TestLateAttempt/the_caller_leaves_and_the_connection_breaks/plain/Acquire$",
+		test: "test/stores/redis TestLateAttempt/the_caller_leaves_and_the_connection_breaks/plain/Acquire$",
 	})
 	add(mutant{
 		rule: "an attempt whose connection broke is undone when it is carried out",
 		file: "redislock/unsettled.go",
 		old:  "	if !left {\n		end(false)",
 		new:  "	if !left {\n		end(true)",
-		test: "test/redis TestLateAttempt/^the_connection_breaks/plain/Acquire$",
+		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/Acquire$",
 	})
 	add(mutant{
 		rule: "an attempt that its caller sent until its deadline is undone when it is carried out",
 		file: "redislock/sender.go",
 		old:  "return &unsettledError{cause: cause}",
 		new:  "return cause",
-		test: "test/redis TestLateAttempt/the_client_keeps_the_deadline/plain/Acquire$",
+		test: "test/stores/redis TestLateAttempt/the_client_keeps_the_deadline/plain/Acquire$",
 	})
 	add(mutant{
 		rule: "an abandoned AcquireAll is waited for under every one of its names",
 		file: "redislock/batch.go",
 		old:  "s.unsettled(err, reqs...)",
 		new:  "s.unsettled(err, reqs[0])",
-		test: "test/redis TestLateAttempt/^the_connection_breaks/plain/AcquireAll",
+		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/AcquireAll",
 	})
 	add(mutant{
 		rule: "an abandoned Pass is waited for by the release of the new owner",
 		file: "redislock/pass.go",
 		old:  "		s.unsettled(err, req)\n",
 		new:  "",
-		test: "test/redis TestReleaseDoesNotOvertakeItsAttempt",
+		test: "test/stores/redis TestReleaseDoesNotOvertakeItsAttempt",
 	})
 	add(mutant{
 		rule: "an attempt at a member of a quorum that was carried out late is undone",
 		file: "redislock/acquire.go",
 		old:  "		s.unsettled(err, req)\n",
 		new:  "",
-		test: "test/redis TestRedlockLateAttempt",
+		test: "test/stores/redis TestRedlockLateAttempt",
 	})
 	add(mutant{
 		rule: "a member that does not answer gets a release for every attempt",
@@ -79,7 +79,7 @@ func init() {
 		file: "redislock/sender.go",
 		old:  "c.Options().ReadTimeout <= 0 {",
 		new:  "c.Options().ReadTimeout < -1 {",
-		test: "test/redis TestSilentConnectionsWithoutReadTimeout",
+		test: "test/stores/redis TestSilentConnectionsWithoutReadTimeout",
 	})
 
 	// Tokens.
@@ -88,49 +88,49 @@ func init() {
 		file: "redislock/acquire.go",
 		old:  "	if !returned(err) {\n		s.doubts.add(req.Owner, proposed, req.TTL)\n",
 		new:  "	if !returned(err) {\n",
-		test: "test/redis TestTokenOfALeftAttempt",
+		test: "test/stores/redis TestTokenOfALeftAttempt",
 	})
 	add(mutant{
 		rule: "the token of an attempt whose answer was lost is in doubt",
 		file: "redislock/acquire.go",
 		old:  "	s.doubts.add(req.Owner, proposed, req.TTL)\n	if failed == nil {",
 		new:  "	if failed == nil {",
-		test: "test/redis TestTokenOfALostAnswer",
+		test: "test/stores/redis TestTokenOfALostAnswer",
 	})
 	add(mutant{
 		rule: "a proposed token counts only if it raised the counter",
 		file: "redislock/acquire.go",
 		old:  "	case raised && granted:",
 		new:  "	case granted:",
-		test: "test/redis TestTokensRise/plain",
+		test: "test/stores/redis TestTokensRise/plain",
 	})
 	add(mutant{
 		rule: "a token is larger than the last one, also if the counter is ahead of the clock",
 		file: "redislock/lua/redisson_acquire.lua",
 		old:  "token = string.format('%.0f', last + 1)",
 		new:  "token = string.format('%.0f', last)",
-		test: "test/redis TestTokensRise/redisson",
+		test: "test/stores/redis TestTokensRise/redisson",
 	})
 	add(mutant{
 		rule: "a drawn token is larger than the last one",
 		file: "redislock/lua/common.lua",
 		old:  "math.max(last_token(counter) + 1, floor)",
 		new:  "math.max(last_token(counter), floor)",
-		test: "test/redis TestTokensRise",
+		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{
 		rule: "a drawn token is kept for the next one",
 		file: "redislock/lua/common.lua",
 		old:  "	keep_token(counter, digits(token))\n",
 		new:  "",
-		test: "test/redis TestTokensRise",
+		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{
 		rule: "later tokens are larger than one that was raised",
 		file: "redislock/lua/raise.lua",
 		old:  "if last_token(KEYS[2]) < tonumber(token) then",
 		new:  "if false then",
-		test: "test/redis TestRaiseTokenAgain",
+		test: "test/stores/redis TestRaiseTokenAgain",
 	})
 
 	// Who owns a lock, and for how long.
@@ -139,77 +139,77 @@ func init() {
 		file: "redislock/lua/release.lua",
 		old:  "if mark and starts_with(mark, ARGV[1]) then",
 		new:  "if mark then",
-		test: "test/redis TestLateReleaseFindsAnotherHolder",
+		test: "test/stores/redis TestLateReleaseFindsAnotherHolder",
 	})
 	add(mutant{
 		rule: "a release of a plain lock releases nobody else's",
 		file: "redislock/lua/plain_release.lua",
 		old:  "if redis.call('get', KEYS[1]) ~= ARGV[1] then",
 		new:  "if not redis.call('get', KEYS[1]) then",
-		test: "test/redis TestLateReleaseFindsAnotherHolder",
+		test: "test/stores/redis TestLateReleaseFindsAnotherHolder",
 	})
 	add(mutant{
 		rule: "a renewal extends nobody else's lock",
 		file: "redislock/lua/renew.lua",
 		old:  "if ok and mark and starts_with(mark, ARGV[2 * i]) then",
 		new:  "if ok and mark then",
-		test: "test/redis TestLateRenewalAndPass",
+		test: "test/stores/redis TestLateRenewalAndPass",
 	})
 	add(mutant{
 		rule: "Pass takes nobody else's lock",
 		file: "redislock/lua/pass.lua",
 		old:  "if not mark or not starts_with(mark, ARGV[1]) then",
 		new:  "if not mark then",
-		test: "test/redis TestLateRenewalAndPass",
+		test: "test/stores/redis TestLateRenewalAndPass",
 	})
 	add(mutant{
 		rule: "Pass creates no lock",
 		file: "redislock/lua/pass.lua",
 		old:  "if not mark or not starts_with(mark, ARGV[1]) then",
 		new:  "if mark and not starts_with(mark, ARGV[1]) then",
-		test: "test/redis TestLateRenewalAndPass",
+		test: "test/stores/redis TestLateRenewalAndPass",
 	})
 	add(mutant{
 		rule: "a renewal never shortens a lock",
 		file: "redislock/lua/renew.lua",
 		old:  "if redis.call('pttl', KEYS[i]) < tonumber(ARGV[2 * i - 1]) then",
 		new:  "if true then",
-		test: "test/redis TestNothingShortensALock",
+		test: "test/stores/redis TestNothingShortensALock",
 	})
 	add(mutant{
 		rule: "asking again by the server's clock never shortens a lock",
 		file: "redislock/lua/acquire.lua",
 		old:  "math.max(tonumber(ttl), redis.call('pttl', KEYS[2 * i - 1]))",
 		new:  "tonumber(ttl)",
-		test: "test/redis TestNothingShortensALock",
+		test: "test/stores/redis TestNothingShortensALock",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock",
 		file: "redislock/lua/redisson_acquire.lua",
 		old:  "if left < tonumber(ARGV[1]) then",
 		new:  "if true then",
-		test: "test/redis TestNothingShortensALock/redisson",
+		test: "test/stores/redis TestNothingShortensALock/redisson",
 	})
 	add(mutant{
 		rule: "asking again for a fair lock never shortens it",
 		file: "redislock/lua/fair_acquire.lua",
 		old:  "if redis.call('pttl', lock) < tonumber(ttl) then",
 		new:  "if true then",
-		test: "test/redis TestNothingShortensALock/redisson",
+		test: "test/stores/redis TestNothingShortensALock/redisson",
 	})
 	add(mutant{
 		rule: "every lock of Redisson's protocol expires",
 		file: "redislock/lua/redisson.lua",
 		old:  "redis.pcall('pexpire', lock, ttl)",
 		new:  "redis.pcall('exists', lock)",
-		test: "test/redis TestNothingShortensALock/redisson",
+		test: "test/stores/redis TestNothingShortensALock/redisson",
 	})
 	add(mutant{
 		rule: "AcquireAll looks at every name before it takes one",
 		file: "redislock/lua/acquire.lua",
 		old:  "if mark and not starts_with(mark, ARGV[3 * i + 1] .. ':') then",
 		new:  "if i == 1 and mark and not starts_with(mark, ARGV[3 * i + 1] .. ':') then",
-		test: "test/redis TestConformance/single/plain/batch-none",
+		test: "test/stores/redis TestConformance/single/plain/batch-none",
 	})
 
 	// Replicas.
@@ -218,14 +218,14 @@ func init() {
 		file: "redislock/pipeline.go",
 		old:  "n < int64(s.replicas)",
 		new:  "n < 0",
-		test: "test/redis TestNobodyAcknowledges",
+		test: "test/stores/redis TestNobodyAcknowledges",
 	})
 	add(mutant{
 		rule: "a lock that too few replicas acknowledged is given back",
 		file: "redislock/acquire.go",
 		old:  "	if !errors.Is(err, ErrNotReplicated) {\n",
 		new:  "	if true || !errors.Is(err, ErrNotReplicated) {\n",
-		test: "test/redis TestNobodyAcknowledges",
+		test: "test/stores/redis TestNobodyAcknowledges",
 	})
 
 	// Wake-ups.
@@ -234,6 +234,6 @@ func init() {
 		file: "redislock/release.go",
 		old:  "s.route.all.do(ctx, deleted, told)",
 		new:  "s.route.all.do(ctx, deleted, command{redis.NewCmd(ctx, \"ping\")})",
-		test: "test/redis TestConformance/single/redisson/watch",
+		test: "test/stores/redis TestConformance/single/redisson/watch",
 	})
 }

@@ -6,7 +6,7 @@ func init() {
 		file: "redislock/lua/fair_acquire.lua",
 		old:  `if not placed and not redis.call('lpos', queue, owner) then`,
 		new:  `if not placed then`,
-		test: "test/redis TestQueueThatLostAnEntry",
+		test: "test/stores/redis TestQueueThatLostAnEntry",
 	})
 	add(mutant{
 		rule: "a waiter whose place was removed gets another one",
@@ -15,14 +15,14 @@ func init() {
 -- The list alone says who has a place: an owner may be in one of the two only.
 if not placed and not redis.call('lpos', queue, owner) then`,
 		new:  `if redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner) == 1 then`,
-		test: "test/redis TestQueueThatLostAnEntry",
+		test: "test/stores/redis TestQueueThatLostAnEntry",
 	})
 	add(mutant{
 		rule: "a token is larger than the counter",
 		file: "redislock/lua/redisson_acquire.lua",
 		old:  `elseif last >= tonumber(token) then`,
 		new:  `elseif last >= 9007199254740991 then`,
-		test: "test/redis TestTokensRise",
+		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{
 		rule: "a refused WAIT is a lock that was not replicated",
@@ -38,14 +38,14 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 			return nil`,
 		new: `		if unanswered(cmd.Err()) {
 			return acked`,
-		test: "test/redis TestNodeClientClosedInBetween",
+		test: "test/stores/redis TestNodeClientClosedInBetween",
 	})
 	add(mutant{
 		rule: "the client of a server that was replaced does not close the store",
 		file: "redislock/route.go",
 		old:  `return r.cluster != nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
 		new:  `return r.cluster == nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
-		test: "test/redis TestNodeClientClosedInBetween",
+		test: "test/stores/redis TestNodeClientClosedInBetween",
 	})
 	add(mutant{
 		rule: "Close waits for the search for a cluster",
@@ -66,7 +66,7 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		file: "redislock/mode.go",
 		old:  ` || crossesSlots(both.Err()) {`,
 		new:  ` {`,
-		test: "test/redis TestPlainClientOfAClusterModeServer/the_server_does_not_tell",
+		test: "test/stores/redis TestPlainClientOfAClusterModeServer/the_server_does_not_tell",
 	})
 	add(mutant{
 		rule: "a server's CROSSSLOT is remembered",
@@ -75,42 +75,42 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	return true`,
 		new: `	s.cluster.Store(true)
 	return false`,
-		test: "test/redis TestPlainClientOfAClusterModeServer/nothing_tells",
+		test: "test/stores/redis TestPlainClientOfAClusterModeServer/nothing_tells",
 	})
 	add(mutant{
 		rule: "Replicas is refused where WAIT may reach another server",
 		file: "redislock/mode.go",
 		old:  `if s.replicas > 0 && s.hidden() {`,
 		new:  `if s.replicas > 1 && s.hidden() {`,
-		test: "test/redis TestTypeAroundAClusterClient",
+		test: "test/stores/redis TestTypeAroundAClusterClient",
 	})
 	add(mutant{
 		rule: "a hidden Ring is refused",
 		file: "redislock/mode.go",
 		old:  `f.Anonymous && f.Type.Implements`,
 		new:  `!f.Anonymous && f.Type.Implements`,
-		test: "test/redis TestTypeAroundARing",
+		test: "test/stores/redis TestTypeAroundARing",
 	})
 	add(mutant{
 		rule: "waiters listen to the shard's channel",
 		file: "redislock/mode.go",
 		old:  `if one, ok := s.client.(*redis.Client); ok && s.cluster.Load() {`,
 		new:  `if one, ok := s.client.(*redis.Client); ok && s.hidden() {`,
-		test: "test/redis TestPlainClientOfOneShard",
+		test: "test/stores/redis TestPlainClientOfOneShard",
 	})
 	add(mutant{
 		rule: "releases are published to the shard's channel",
 		file: "redislock/scripts.go",
 		old:  `if slots && sc.cluster != nil {`,
 		new:  `if slots && sc.cluster == nil {`,
-		test: "test/redis TestPlainClientOfOneShard",
+		test: "test/stores/redis TestPlainClientOfOneShard",
 	})
 	add(mutant{
 		rule: "locks of several slots are renewed by several scripts",
 		file: "redislock/renew.go",
 		old:  `slot = hashTag(key)`,
 		new:  `slot = ""`,
-		test: "test/redis TestPlainClientOfAClusterModeServer/the_server_tells",
+		test: "test/stores/redis TestPlainClientOfAClusterModeServer/the_server_tells",
 	})
 	add(mutant{
 		rule: "Watch returns when the server has confirmed",
@@ -125,7 +125,7 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	case <-ch.confirmed:
 		return nil
 	case <-ch.failed:`,
-		test: "test/redis TestWatchAgain",
+		test: "test/stores/redis TestWatchAgain",
 	})
 	add(mutant{
 		rule: "a client that connects again by itself is noticed",
@@ -150,6 +150,6 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion`,
 		new: `case strings.HasPrefix(policy, "volatile-"):
 		f.Level, f.Breaks = driver.LevelOK, driver.PromiseExclusion`,
-		test: "test/redis TestDiagnose/eviction",
+		test: "test/stores/redis TestDiagnose/eviction",
 	})
 }

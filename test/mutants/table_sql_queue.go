@@ -7,21 +7,21 @@ func init() {
 		file: "sqllock/late.go",
 		old:  `return !ok || failed.Op != "dial"`,
 		new:  `return ok && failed.Op == "dial"`,
-		test: "test/mysql TestLateAttempts/row/^acquire$",
+		test: "test/stores/mysql TestLateAttempts/row/^acquire$",
 	})
 	add(mutant{
 		rule: "a Release settles the attempts of its owner before it is sent",
 		file: "sqllock/scheme_row.go",
 		old:  `s.attempts.Settle(ctx, grant)`,
 		new:  `s.attempts.Settle(ctx, driver.Grant{})`,
-		test: "test/mysql TestLateAttempts/row/^acquire$",
+		test: "test/stores/mysql TestLateAttempts/row/^acquire$",
 	})
 	add(mutant{
 		rule: "a Release waits for an attempt that goes on in a shared transaction",
 		file: "sqllock/together.go",
 		old:  `if !s.backlog.drop(j) {`,
 		new:  `if s.backlog.drop(j) && s.closed.Load() {`,
-		test: "test/mysql TestLateBatch/row",
+		test: "test/stores/mysql TestLateBatch/row",
 	})
 	add(mutant{
 		rule: "undoing does not come between a Release and its answer",
@@ -30,14 +30,14 @@ func init() {
 `,
 		new: `	settled()
 `,
-		test: "test/mysql TestSlowReleaseAfterALostAttempt",
+		test: "test/stores/mysql TestSlowReleaseAfterALostAttempt",
 	})
 	add(mutant{
 		rule: "a late place in the queue is undone, too",
 		file: "sqllock/late.go",
 		old:  `left, err = run.changed(ctx, giveUp, name, owner.Hex())`,
 		new:  `left, err = released, nil`,
-		test: "test/mysql TestLateAttempts/row/place",
+		test: "test/stores/mysql TestLateAttempts/row/place",
 	})
 	add(mutant{
 		rule: "an attempt to take a place is recorded when its answer is lost",
@@ -46,28 +46,28 @@ func init() {
 		return takePlace(`,
 		new: `atomic: s.profile.atomic, run: func(ctx context.Context, run runner) error {
 		return takePlace(`,
-		test: "test/mysql TestLateAttempts/row/place",
+		test: "test/stores/mysql TestLateAttempts/row/place",
 	})
 	add(mutant{
 		rule: "a Pass is recorded for the next owner when its answer is lost",
 		file: "sqllock/pass.go",
 		old:  `owner: req.Owner}`,
 		new:  `owner: grant.Owner}`,
-		test: "test/mysql TestLateAttempts/row/pass",
+		test: "test/stores/mysql TestLateAttempts/row/pass",
 	})
 	add(mutant{
 		rule: "an AcquireAll whose commit is not answered is recorded",
 		file: "sqllock/queue.go",
 		old:  `unsure && s.mayHappen(failed)`,
 		new:  `unsure && !s.mayHappen(failed)`,
-		test: "test/postgres TestLateAttempts/row/all",
+		test: "test/stores/postgres TestLateAttempts/row/all",
 	})
 	add(mutant{
 		rule: "Close of a store over a silent connection returns",
 		file: "sqllock/bound.go",
 		old:  `defer time.AfterFunc(callLimit, l.cancel).Stop()`,
 		new:  `defer time.AfterFunc(100*callLimit, l.cancel).Stop()`,
-		test: "test/sqlbound TestCloseOverASilentConnection/mariadb/session",
+		test: "test/stores/sqlbound TestCloseOverASilentConnection/mariadb/session",
 	})
 
 	// Calls that share a transaction.
@@ -76,21 +76,21 @@ func init() {
 		file: "sqllock/together.go",
 		old:  `case unsure:`,
 		new:  `case unsure && err == nil:`,
-		test: "test/mysql TestLostBatch",
+		test: "test/stores/mysql TestLostBatch",
 	})
 	add(mutant{
 		rule: "jobs of a transaction that was undone are made again, one by one",
 		file: "sqllock/together.go",
 		old:  `j.err = s.alone(ctx, j)`,
 		new:  `j.err = nil`,
-		test: "test/mysql TestUndoneBatch",
+		test: "test/stores/mysql TestUndoneBatch",
 	})
 	add(mutant{
 		rule: "the end of one caller's context does not end what others have begun",
 		file: "sqllock/together.go",
 		old:  `ctx, cancel := context.WithTimeout(s.ctx, busyLimit)`,
 		new:  `ctx, cancel := context.WithTimeout(s.ctx, busyPause)`,
-		test: "test/sqlite TestCancelStorm",
+		test: "test/stores/sqlite TestCancelStorm",
 	})
 
 	// The queue.
@@ -99,7 +99,7 @@ func init() {
 		file: "sqllock/placed.go",
 		old:  `return placeOld`,
 		new:  `return placeMissing`,
-		test: "test/sqlite TestCrowdsOfFairWaiters",
+		test: "test/stores/sqlite TestCrowdsOfFairWaiters",
 	})
 	add(mutant{
 		rule: "the place of a waiter that has not come again is left alone",
@@ -127,28 +127,28 @@ func init() {
 		file: "sqllock/scheme_row.go",
 		old:  `req.Fair && held.Remaining != 0`,
 		new:  `req.Fair && held.Remaining < 0`,
-		test: "test/sqlite TestWaitersBehindAFreeLockDoNotWrite",
+		test: "test/stores/sqlite TestWaitersBehindAFreeLockDoNotWrite",
 	})
 	add(mutant{
 		rule: "a waiter that let its place lapse begins anew",
 		file: "sqllock/queue.go",
 		old:  `run.exec(ctx, prune, req.Name)`,
 		new:  `run.exec(ctx, prune, req.Owner.Hex())`,
-		test: "test/mysql TestPlaces/row",
+		test: "test/stores/mysql TestPlaces/row",
 	})
 	add(mutant{
 		rule: "an owner that was granted the lock leaves the queue",
 		file: "sqllock/queue.go",
 		old:  `_, err = run.exec(ctx, leave, req.Name, owner)`,
 		new:  `_, err = run.exec(ctx, leave, owner, req.Name)`,
-		test: "test/sqlite TestConformance/^fair-order$",
+		test: "test/stores/sqlite TestConformance/^fair-order$",
 	})
 	add(mutant{
 		rule: "a waiter that gives up leaves the queue",
 		file: "sqllock/scheme_row.go",
 		old:  `left, err := s.change(ctx, "release", giveUp, grant.Name, owner)`,
 		new:  `left, err := s.change(ctx, "release", giveUp, owner, grant.Name)`,
-		test: "test/sqlite TestConformance/^fair-cancelled$",
+		test: "test/stores/sqlite TestConformance/^fair-cancelled$",
 	})
 
 	// Polling.
@@ -157,7 +157,7 @@ func init() {
 		file: "sqllock/poll.go",
 		old:  `st.head.String == w.owner`,
 		new:  `st.head.String == w.name`,
-		test: "test/sqlite TestConformance/^watch",
+		test: "test/stores/sqlite TestConformance/^watch",
 	})
 	add(mutant{
 		rule: "the expiry of a lock or a place deserves a look of its own",
@@ -185,6 +185,6 @@ func init() {
 		file: "sqllock/watch.go",
 		old:  `if ws.removeLocked(w) && !w.published.IsZero() {`,
 		new:  `if ws.removeLocked(w) && w.published.IsZero() {`,
-		test: "test/sqlite TestWaitersAreSeen",
+		test: "test/stores/sqlite TestWaitersAreSeen",
 	})
 }

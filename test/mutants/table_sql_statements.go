@@ -6,56 +6,56 @@ func init() {
 		file: "sqllock/dialect_mysql.go",
 		old:  `l.expires = GREATEST(l.expires, {now} + g.ttl)`,
 		new:  `l.expires = {now} + g.ttl`,
-		test: "test/mysql TestLateRenewal",
+		test: "test/stores/mysql TestLateRenewal",
 	})
 	add(mutant{
 		rule: "a renewal never shortens a lock, however late PostgreSQL carries it out",
 		file: "sqllock/dialect_postgres.go",
 		old:  `expires = greatest(l.expires, {now} + g.ttl)`,
 		new:  `expires = {now} + g.ttl`,
-		test: "test/postgres TestLateRenewal",
+		test: "test/stores/postgres TestLateRenewal",
 	})
 	add(mutant{
 		rule: "a renewal never shortens a lock (SQLite)",
 		file: "sqllock/dialect_sqlite.go",
 		old:  `expires = max(expires, {now} + g.ttl)`,
 		new:  `expires = {now} + g.ttl`,
-		test: "test/sqlite TestConformance/renew-never-shortens",
+		test: "test/stores/sqlite TestConformance/renew-never-shortens",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock (MariaDB)",
 		file: "sqllock/dialect_mysql.go",
 		old:  "GREATEST(IF(` + mine + `, expires, 0), {now} + ?3)",
 		new:  `{now} + ?3`,
-		test: "test/mysql TestConformance/row$/acquire-never-shortens",
+		test: "test/stores/mysql TestConformance/row$/acquire-never-shortens",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock (PostgreSQL)",
 		file: "sqllock/dialect_postgres.go",
 		old:  "greatest(CASE WHEN ` + mine + ` THEN expires END, {now} + ?3::bigint)",
 		new:  `{now} + ?3::bigint`,
-		test: "test/postgres TestConformance/row$/acquire-never-shortens",
+		test: "test/stores/postgres TestConformance/row$/acquire-never-shortens",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock (SQLite)",
 		file: "sqllock/dialect_sqlite.go",
 		old:  `max(iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.expires, 0), excluded.expires)`,
 		new:  `excluded.expires`,
-		test: "test/sqlite TestConformance/acquire-never-shortens",
+		test: "test/stores/sqlite TestConformance/acquire-never-shortens",
 	})
 	add(mutant{
 		rule: "a renewal of a connection-bound lock never shortens it",
 		file: "sqllock/bound_bond.go",
 		old:  `deadline.After(b.deadline)`,
 		new:  `ttl > 0`,
-		test: "test/sqlbound TestConformance/mariadb/session/never-shortens",
+		test: "test/stores/sqlbound TestConformance/mariadb/session/never-shortens",
 	})
 	add(mutant{
 		rule: "a place in the queue is never shortened (MariaDB)",
 		file: "sqllock/dialect_mysql.go",
 		old:  `UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		new:  `UPDATE expires = {now} + ?3`,
-		test: "test/mysql TestLatePlace",
+		test: "test/stores/mysql TestLatePlace",
 	})
 	add(mutant{
 		rule: "a place in the queue is never shortened (PostgreSQL)",
@@ -64,105 +64,105 @@ func init() {
 ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
 		new: `true, {now} + ?3::bigint)
 ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
-		test: "test/postgres TestLatePlace",
+		test: "test/stores/postgres TestLatePlace",
 	})
 	add(mutant{
 		rule: "MariaDB ends a renewal that waits for a row and whose caller has left",
 		file: "sqllock/dialect_mysql.go",
 		old:  `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `,
 		new:  ``,
-		test: "test/mysql TestAbandonedRenewal",
+		test: "test/stores/mysql TestAbandonedRenewal",
 	})
 	add(mutant{
 		rule: "PostgreSQL ends a renewal that waits for a row and whose caller has left",
 		file: "sqllock/dialect_postgres.go",
 		old:  `set_config('lock_timeout', '2s', true)`,
 		new:  `set_config('lock_timeout', '0', true)`,
-		test: "test/postgres TestAbandonedRenewal",
+		test: "test/stores/postgres TestAbandonedRenewal",
 	})
 	add(mutant{
 		rule: "only the owner releases a lock (MariaDB)",
 		file: "sqllock/dialect_mysql.go",
 		old:  `WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3)`,
 		new:  `WHERE name = ?1 AND owner <> x'00' AND ?2 = ?2 AND (?3 = 0 OR token = ?3)`,
-		test: "test/mysql TestConformance/row$/release-owner",
+		test: "test/stores/mysql TestConformance/row$/release-owner",
 	})
 	add(mutant{
 		rule: "a lock is released only with the token it was granted with (PostgreSQL)",
 		file: "sqllock/dialect_postgres.go",
 		old:  "(?3::bigint = 0 OR token = ?3::bigint) AND expires > {now}`)",
 		new:  "?3::bigint >= 0 AND expires > {now}`)",
-		test: "test/postgres TestConformance/row$/release-token",
+		test: "test/stores/postgres TestConformance/row$/release-token",
 	})
 	add(mutant{
 		rule: "a renewal does not bring an expired lock back (MariaDB)",
 		file: "sqllock/dialect_mysql.go",
 		old:  "(g.token = 0 OR l.token = g.token) AND l.expires > {now}`",
 		new:  "(g.token = 0 OR l.token = g.token)`",
-		test: "test/mysql TestConformance/row$/renew-expired",
+		test: "test/stores/mysql TestConformance/row$/renew-expired",
 	})
 	add(mutant{
 		rule: "a renewal does not bring an expired lock back (PostgreSQL)",
 		file: "sqllock/dialect_postgres.go",
 		old:  `(g.token = 0 OR l.token = g.token) AND l.expires > {now}`,
 		new:  `(g.token = 0 OR l.token = g.token)`,
-		test: "test/postgres TestConformance/row$/renew-expired",
+		test: "test/stores/postgres TestConformance/row$/renew-expired",
 	})
 	add(mutant{
 		rule: "every grant has a larger token (PostgreSQL)",
 		file: "sqllock/dialect_postgres.go",
 		old:  `THEN token ELSE token + 1 END`,
 		new:  `THEN token ELSE greatest(token, 1) END`,
-		test: "test/postgres TestConformance/row$/token-after-release",
+		test: "test/stores/postgres TestConformance/row$/token-after-release",
 	})
 	add(mutant{
 		rule: "every grant has a larger token (SQLite)",
 		file: "sqllock/dialect_sqlite.go",
 		old:  `l.token, l.token + 1)`,
 		new:  `l.token, l.token)`,
-		test: "test/sqlite TestConformance/token-after-release",
+		test: "test/stores/sqlite TestConformance/token-after-release",
 	})
 	add(mutant{
 		rule: "a new row begins above the tokens of rows that were swept (SQLite)",
 		file: "sqllock/dialect_sqlite.go",
 		old:  `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1`,
 		new:  `?1, 1`,
-		test: "test/sqlite TestTokensRiseAcrossSweeps",
+		test: "test/stores/sqlite TestTokensRiseAcrossSweeps",
 	})
 	add(mutant{
 		rule: "a lock is broken only with its token (PostgreSQL)",
 		file: "sqllock/dialect_postgres.go",
 		old:  "token = ?2::bigint AND ` + held",
 		new:  "?2::bigint > 0 AND ` + held",
-		test: "test/postgres TestConformance/row$/break-token",
+		test: "test/stores/postgres TestConformance/row$/break-token",
 	})
 	add(mutant{
 		rule: "a lock is passed on only with its token (MariaDB)",
 		file: "sqllock/dialect_mysql.go",
 		old:  "owner = ?2 AND token = ?3 AND expires > {now}`",
 		new:  "owner = ?2 AND ?3 > 0 AND expires > {now}`",
-		test: "test/mysql TestConformance/row$/pass-not-held",
+		test: "test/stores/mysql TestConformance/row$/pass-not-held",
 	})
 	add(mutant{
 		rule: "fair waiters are served in the order of arrival (MariaDB)",
 		file: "sqllock/dialect_mysql.go",
 		old:  "COALESCE((SELECT owner ` + head + `), ?2) = ?2 OR",
 		new:  `1 = 1 OR`,
-		test: "test/mysql TestConformance/row$/fair-order",
+		test: "test/stores/mysql TestConformance/row$/fair-order",
 	})
 	add(mutant{
 		rule: "only rows that nobody has used for an hour are swept (SQLite)",
 		file: "sqllock/dialect_sqlite.go",
 		old:  "AND expires <= {now} - ?2 AND token <= ?3`",
 		new:  "AND ?2 > 0 AND token <= ?3`",
-		test: "test/sqlite TestSweepSparesWhatIsTaken",
+		test: "test/stores/sqlite TestSweepSparesWhatIsTaken",
 	})
 	add(mutant{
 		rule: "Renew reports which of many grants is lost",
 		file: "sqllock/renew.go",
 		old:  `errs[start+i] = err`,
 		new:  `errs[i] = err`,
-		test: "test/sqlite TestRenewManyLocks",
+		test: "test/stores/sqlite TestRenewManyLocks",
 	})
 	add(mutant{
 		rule: "renewals have a connection to spare while writers wait",
@@ -171,7 +171,7 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 			slots = s.renewing
 `,
 		new:  ``,
-		test: "test/mysql TestRenewalsComeThrough",
+		test: "test/stores/mysql TestRenewalsComeThrough",
 	})
 	add(mutant{
 		rule: "a transaction of unknown outcome is not carried out again",
@@ -181,56 +181,56 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 `,
 		new: `case unsure && err == nil:
 `,
-		test: "test/mysql TestLostTogether",
+		test: "test/stores/mysql TestLostTogether",
 	})
 	add(mutant{
 		rule: "the server ends the transaction of a client that vanished (PostgreSQL)",
 		file: "sqllock/dialect_postgres.go",
 		old:  `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
 		new:  `SET LOCAL idle_in_transaction_session_timeout = '2h'`,
-		test: "test/postgres TestVanishedClient/row",
+		test: "test/stores/postgres TestVanishedClient/row",
 	})
 	add(mutant{
 		rule: "no token is drawn in the second in which MariaDB was started",
 		file: "sqllock/bound_mysql_fence.go",
 		old:  `uptime > 0 ||`,
 		new:  `uptime >= 0 ||`,
-		test: "test/sqlbound TestTokensInSecondOfStart",
+		test: "test/stores/sqlbound TestTokensInSecondOfStart",
 	})
 	add(mutant{
 		rule: "tokens rise although the server's clock was set back (MariaDB)",
 		file: "sqllock/bound_mysql_fence.go",
 		old:  `if seen <= last {`,
 		new:  `if last > seen+1<<62 {`,
-		test: "test/sqlbound TestTokensWithClockSetBack/mariadb/session",
+		test: "test/stores/sqlbound TestTokensWithClockSetBack/mariadb/session",
 	})
 	add(mutant{
 		rule: "a crash of PostgreSQL does not bring tokens back",
 		file: "sqllock/bound_postgres_fence.go",
 		old:  `leapMargin = 2`,
 		new:  `leapMargin = 0`,
-		test: "test/sqlbound TestTokensNotYetOnDisk",
+		test: "test/stores/sqlbound TestTokensNotYetOnDisk",
 	})
 	add(mutant{
 		rule: "a transaction starts in every sql_mode",
 		file: "sqllock/bound_mysql_fence.go",
 		old:  "`START TRANSACTION`",
 		new:  "`BEGIN`",
-		test: "test/sqlbound TestSQLModes/mariadb/session",
+		test: "test/stores/sqlbound TestSQLModes/mariadb/session",
 	})
 	add(mutant{
 		rule: "a session is not taken for another one, nor a read-only server for the primary",
 		file: "sqllock/bound_keeper.go",
 		old:  `err == nil && id == l.id`,
 		new:  `err == nil && id != ""`,
-		test: "test/sqlbound TestDemoted/session",
+		test: "test/stores/sqlbound TestDemoted/session",
 	})
 	add(mutant{
 		rule: "a holder whose connection is gone is told",
 		file: "sqllock/bound_link.go",
 		old:  `if report != nil {`,
 		new:  `if report != nil && b.name == "" {`,
-		test: "test/sqlbound TestKilledConnection/mariadb/session",
+		test: "test/stores/sqlbound TestKilledConnection/mariadb/session",
 	})
 	add(mutant{
 		rule: "a connection-bound lock expires",
@@ -241,13 +241,13 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 		new: `case now.Before(time.Time{}):
 			s.expireLocked(b)
 		case`,
-		test: "test/sqlbound TestConformance/mariadb/session/expiry",
+		test: "test/stores/sqlbound TestConformance/mariadb/session/expiry",
 	})
 	add(mutant{
 		rule: "a connection-bound lock is released only with its token",
 		file: "sqllock/bound_bond.go",
 		old:  `case grant.Token != 0 && grant.Token != b.token:`,
 		new:  `case grant.Token != 0 && b.token == 0:`,
-		test: "test/sqlbound TestConformance/mariadb/session/release-token",
+		test: "test/stores/sqlbound TestConformance/mariadb/session/release-token",
 	})
 }

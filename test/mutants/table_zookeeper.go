@@ -6,14 +6,14 @@ func init() {
 		file: "zklock/acquire.go",
 		old:  `c.granted, c.queued, c.leaving = true, false, false`,
 		new:  `c.granted, c.queued = true, false`,
-		test: "test/zookeeper TestGrantAfterFailedRemoval",
+		test: "test/stores/zookeeper TestGrantAfterFailedRemoval",
 	})
 	add(mutant{
 		rule: "a look without the leader's confirmation grants nothing",
 		file: "zklock/acquire.go",
 		old:  `if err := <-confirmed; err != nil {`,
 		new:  `if err := error(nil); err != nil {`,
-		test: "test/zookeeper TestServerWithoutLeader",
+		test: "test/stores/zookeeper TestServerWithoutLeader",
 	})
 	add(mutant{
 		rule: "a reconnection wakes waiters",
@@ -22,7 +22,7 @@ func init() {
 	wakeAll(waiters)`,
 		new: `	s.setUp(true)
 	_ = waiters`,
-		test: "test/zookeeper TestReconnectionWakes",
+		test: "test/stores/zookeeper TestReconnectionWakes",
 	})
 	add(mutant{
 		rule: "the version of a container says nothing without the anchor",
@@ -33,7 +33,7 @@ func init() {
 	answers, err := s.conn.Multi(&zk.CheckVersionRequest{Path: parent, Version: version}, &zk.DeleteRequest{Path: parent + "/" + node, Version: anyVersion})
 	err = firstError(answers, err)
 `,
-		test: "test/zookeeper TestStaleHolderLeavesNewLock",
+		test: "test/stores/zookeeper TestStaleHolderLeavesNewLock",
 	})
 	add(mutant{
 		rule: "an anchor says nothing without the version of the container",
@@ -41,28 +41,28 @@ func init() {
 		old: `		&zk.CheckVersionRequest{Path: parent, Version: version},
 `,
 		new:  ``,
-		test: "test/zookeeper TestNodeRemovedByHand",
+		test: "test/stores/zookeeper TestNodeRemovedByHand",
 	})
 	add(mutant{
 		rule: "a removal that looks first compares the token",
 		file: "zklock/release.go",
 		old:  `if !there || uint64(stat.Czxid) != token {`,
 		new:  `if !there || uint64(stat.Czxid) < token {`,
-		test: "test/zookeeper TestStaleHolderLeavesNewLock",
+		test: "test/stores/zookeeper TestStaleHolderLeavesNewLock",
 	})
 	add(mutant{
 		rule: "lock-0 of another holder is not taken for one's own",
 		file: "zklock/acquire.go",
 		old:  `return there && uint64(stat.Czxid) == c.token, err`,
 		new:  `return there && uint64(stat.Czxid) >= c.token, err`,
-		test: "test/zookeeper TestStaleHolderIsNotGrantedAgain",
+		test: "test/stores/zookeeper TestStaleHolderIsNotGrantedAgain",
 	})
 	add(mutant{
 		rule: "Break removes a node without an ID only while its container is the same",
 		file: "zklock/release.go",
 		old:  `head != single && !protected(head)`,
 		new:  `false`,
-		test: "test/zookeeper TestLateBreak",
+		test: "test/stores/zookeeper TestLateBreak",
 	})
 	add(mutant{
 		rule: "each node has an ID of its own",
@@ -74,21 +74,21 @@ func init() {
 	}
 	id = c.id
 `,
-		test: "test/zookeeper TestLateBreakOfSameOwner",
+		test: "test/stores/zookeeper TestLateBreakOfSameOwner",
 	})
 	add(mutant{
 		rule: "an anchor that lost its lock is removed",
 		file: "zklock/events.go",
 		old:  `	if c.node == single && s.live`,
 		new:  `	if false && s.live`,
-		test: "test/zookeeper TestNodeRemovedByHand",
+		test: "test/stores/zookeeper TestNodeRemovedByHand",
 	})
 	add(mutant{
 		rule: "a waiter whose container was removed queues again",
 		file: "zklock/acquire.go",
 		old:  `if err != nil && !errors.Is(err, zk.ErrNoNode) { // without`,
 		new:  `if err != nil { // without`,
-		test: "test/zookeeper TestContainerRemoved",
+		test: "test/stores/zookeeper TestContainerRemoved",
 	})
 	add(mutant{
 		rule: "a release without a connection is made up for",
@@ -96,7 +96,7 @@ func init() {
 		old: `		s.releaseLater(&grant)
 `,
 		new:  ``,
-		test: "test/zookeeper TestReleaseWithoutConnection",
+		test: "test/stores/zookeeper TestReleaseWithoutConnection",
 	})
 	add(mutant{
 		rule: "a release whose request is lost is made up for",
@@ -104,7 +104,7 @@ func init() {
 		old: `		s.giveLater(c)
 		return explain("releasing a lock", err)`,
 		new:  `		return explain("releasing a lock", err)`,
-		test: "test/zookeeper TestReleaseLostOnItsWay",
+		test: "test/stores/zookeeper TestReleaseLostOnItsWay",
 	})
 	add(mutant{
 		rule: "a limit for answers ends with the answer",
@@ -135,42 +135,42 @@ func init() {
 		old: `		l.timer.Reset(l.patience())
 `,
 		new:  ``,
-		test: "test/zookeeper TestServerGone/hangs",
+		test: "test/stores/zookeeper TestServerGone/hangs",
 	})
 	add(mutant{
 		rule: "a renewal does not take the node of another holder for its own",
 		file: "zklock/renew.go",
 		old:  `errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) != token:`,
 		new:  `errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) < token:`,
-		test: "test/zookeeper TestLateRenewal/unfair",
+		test: "test/stores/zookeeper TestLateRenewal/unfair",
 	})
 	add(mutant{
 		rule: "a renewal looks whether the node is there",
 		file: "zklock/renew.go",
 		old:  `	case errors.Is(err, zk.ErrNoNode), err == nil`,
 		new:  `	case errors.Is(err, zk.ErrBadVersion), err == nil`,
-		test: "test/zookeeper TestLateRenewal/fair",
+		test: "test/stores/zookeeper TestLateRenewal/fair",
 	})
 	add(mutant{
 		rule: "a holder looks at its node again on a new connection",
 		file: "zklock/renew.go",
 		old:  `c.guarded == s.connection, c.path()`,
 		new:  `c.guarded != 0, c.path()`,
-		test: "test/zookeeper TestHoldersLookAgain",
+		test: "test/stores/zookeeper TestHoldersLookAgain",
 	})
 	add(mutant{
 		rule: "a holder whose lock is broken is told",
 		file: "zklock/events.go",
 		old:  `if event.Type == zk.EventNodeDeleted && !c.leaving {`,
 		new:  `if false {`,
-		test: "test/zookeeper TestBreakIsNoticed",
+		test: "test/stores/zookeeper TestBreakIsNoticed",
 	})
 	add(mutant{
 		rule: "a holder whose session ended is told",
 		file: "zklock/events.go",
 		old:  `			lost = append(lost, f)`,
 		new:  `			_ = f`,
-		test: "test/zookeeper TestSessionEndsWhileHeldAndWaiting",
+		test: "test/stores/zookeeper TestSessionEndsWhileHeldAndWaiting",
 	})
 	add(mutant{
 		rule: "Break compares the token",
@@ -181,7 +181,7 @@ func init() {
 		new: `	case stat.Czxid == 0:
 		return zk.ErrNoNode
 	case head`,
-		test: "test/zookeeper TestConformance/single/fair/break-token",
+		test: "test/stores/zookeeper TestConformance/single/fair/break-token",
 	})
 	add(mutant{
 		rule: "Release compares the token",
@@ -190,42 +190,42 @@ func init() {
 		s.mu.Unlock()`,
 		new: `	if false {
 		s.mu.Unlock()`,
-		test: "test/zookeeper TestConformance/single/fair/release-token",
+		test: "test/stores/zookeeper TestConformance/single/fair/release-token",
 	})
 	add(mutant{
 		rule: "a renewal starts the TTL again",
 		file: "zklock/renew.go",
 		old:  `			s.lastsLocked(c, c.asked)`,
 		new:  ``,
-		test: "test/zookeeper TestConformance/single/fair/renew-extends",
+		test: "test/stores/zookeeper TestConformance/single/fair/renew-extends",
 	})
 	add(mutant{
 		rule: "a lock that is not renewed expires",
 		file: "zklock/claim.go",
 		old:  `		go s.later(func(ctx context.Context) { s.expire(ctx, c) })`,
 		new:  `		go s.later(func(context.Context) {})`,
-		test: "test/zookeeper TestConformance/single/fair/expiry-late",
+		test: "test/stores/zookeeper TestConformance/single/fair/expiry-late",
 	})
 	add(mutant{
 		rule: "what is known of a place without asking is forgotten soon",
 		file: "zklock/position.go",
 		old:  `known && age < s.sessionTimeout()/16`,
 		new:  `known`,
-		test: "test/zookeeper TestPlaceRemoved",
+		test: "test/stores/zookeeper TestPlaceRemoved",
 	})
 	add(mutant{
 		rule: "a grant promises less than the session's timeout",
 		file: "zklock/session.go",
 		old:  `s.sessionTimeout()*3/4-age`,
 		new:  `s.sessionTimeout()-age`,
-		test: "test/zookeeper TestTimeoutIsNegotiated",
+		test: "test/stores/zookeeper TestTimeoutIsNegotiated",
 	})
 	add(mutant{
 		rule: "a node of an earlier session is not ours",
 		file: "zklock/acquire.go",
 		old:  `case stat.EphemeralOwner == live && s.own(`,
 		new:  `case s.own(`,
-		test: "test/zookeeper TestNodeOfAnOldSession",
+		test: "test/stores/zookeeper TestNodeOfAnOldSession",
 	})
 	add(mutant{
 		rule: "a node whose creation was not answered is looked for",
@@ -234,28 +234,28 @@ func init() {
 `,
 		new: `	c.doubt = false
 `,
-		test: "test/zookeeper TestLostAnswerToACreation",
+		test: "test/stores/zookeeper TestLostAnswerToACreation",
 	})
 	add(mutant{
 		rule: "a lock is granted at once only where nobody else is",
 		file: "zklock/acquire.go",
 		old:  `if parent.NumChildren == int32(len(nodes)) {`,
 		new:  `if parent.NumChildren >= int32(len(nodes)) {`,
-		test: "test/zookeeper TestOrdersExcludeEachOther",
+		test: "test/stores/zookeeper TestOrdersExcludeEachOther",
 	})
 	add(mutant{
 		rule: "lock-0 gives way to those who queue",
 		file: "zklock/acquire.go",
 		old:  `case s.order == Unfair && !c.granted && len(queue) > 1:`,
 		new:  `case false:`,
-		test: "test/zookeeper TestOrdersExcludeEachOther",
+		test: "test/stores/zookeeper TestOrdersExcludeEachOther",
 	})
 	add(mutant{
 		rule: "a number that others have too is no place",
 		file: "zklock/acquire.go",
 		old:  `if !orderly(path.Base(created)) {`,
 		new:  `if false {`,
-		test: "test/zookeeper TestNumbersAreUsedUp",
+		test: "test/stores/zookeeper TestNumbersAreUsedUp",
 	})
 	add(mutant{
 		rule: "who watches only the nearest looks when it is gone",
@@ -271,20 +271,20 @@ func init() {
 		removed <- nil`,
 		new: `	if true {
 		removed <- nil`,
-		test: "test/zookeeper TestConformance/single/fair/fair-no-queue",
+		test: "test/stores/zookeeper TestConformance/single/fair/fair-no-queue",
 	})
 	add(mutant{
 		rule: "what others have stored in a container stays",
 		file: "zklock/parents.go",
 		old:  `		return data, stat.Version, nil`,
 		new:  `		return nil, stat.Version, nil`,
-		test: "test/zookeeper TestDataOfTheContainer",
+		test: "test/stores/zookeeper TestDataOfTheContainer",
 	})
 	add(mutant{
 		rule: "the ID of another ensemble is another",
 		file: "zklock/identity.go",
 		old:  `	name := newID()`,
 		new:  `	name := "ensemble"`,
-		test: "test/zookeeper TestIdentity",
+		test: "test/stores/zookeeper TestIdentity",
 	})
 }

@@ -8,7 +8,7 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryOneTime;
 
-/** Obeys orders about one InterProcessMutex, a line each, as test/child gives them. */
+/** Obeys orders about one InterProcessMutex, a line each, as test/harness/child gives them. */
 public final class Curator {
     private Curator() {}
 

@@ -9,7 +9,7 @@ import io.grpc.stub.StreamObserver;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 
-/** Obeys orders about one lock of etcd, a line each, as test/child gives them. */
+/** Obeys orders about one lock of etcd, a line each, as test/harness/child gives them. */
 public final class Jetcd {
     private final Client client;
     private final ByteSequence name;

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# test-store.sh STORE
+# Runs the tests that belong to one store: the unit tests of its packages, and those on
+# real servers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case ${1:?usage: scripts/test-store.sh STORE} in
+memory) packages=(./memlock ./drivertest) ;;
+redis) packages=(./redislock/... ./quorum ./test/stores/redis) ;;
+etcd) packages=(./etcdlock/... ./test/stores/etcd) ;;
+zookeeper) packages=(./zklock/... ./test/stores/zookeeper) ;;
+memcached) packages=(./memcachelock/... ./test/stores/memcached) ;;
+sqlite) packages=(./sqllock/... ./test/stores/sqlite) ;;
+mysql) packages=(./sqllock/... ./test/stores/mysql) ;;
+postgres) packages=(./sqllock/... ./test/stores/postgres) ;;
+session) packages=(./sqllock/... ./test/stores/sqlbound) ;;
+*)
+	echo "unknown store \"$1\" (want memory, redis, etcd, zookeeper, memcached, sqlite, mysql, postgres or session)" >&2
+	exit 64
+	;;
+esac
+go test -count=1 -p 1 -timeout 15m "${packages[@]}"

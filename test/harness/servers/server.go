@@ -1,0 +1,268 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock/test/harness/pause"
+)
+
+const (
+	readyLimit = 60 * time.Second // a loaded machine is no reason to fail
+	stopLimit  = time.Minute      // a last checkpoint takes its time on a busy machine
+	killLimit  = 10 * time.Second
+	pollEvery  = 5 * time.Millisecond
+)
+
+// Server is a server that was started by this process. Addr, URL and Log may be
+// used by many goroutines, the rest by one at a time.
+type Server struct {
+	kind  *Kind
+	in    Instance
+	extra []string
+	guard *guard
+	proc  *process // the last one that was started; nil if there is none
+}
+
+// Start starts a server with additional arguments, which come last so that they
+// override those of the Kind, and waits until it answers.
+func Start(kind *Kind, args ...string) (*Server, error) {
+	binary, err := kind.locate()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{kind: kind, extra: args}
+	if err := s.createFolder(binary); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", kind.Name, err)
+	}
+	if err := s.startOnFreePort(); err != nil {
+		err = fmt.Errorf("starting %s: %w\n%s", kind.Name, err, s.Log())
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// Addr is host:port. It stays the same across restarts.
+func (s *Server) Addr() string { return net.JoinHostPort(s.in.Host, strconv.Itoa(s.in.Port)) }
+
+// URL is the address in the form that dlock's stores take.
+func (s *Server) URL() string { return s.kind.URL(s.Addr()) }
+
+// PID is the number of its main process, which changes with every restart.
+func (s *Server) PID() int { return s.proc.pid }
+
+// Dir is the server's folder, which Stop removes.
+func (s *Server) Dir() string { return s.in.Dir }
+
+// Log is what the server has written so far, its end if it is long.
+func (s *Server) Log() string {
+	content, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	const limit = 16 << 10
+	if len(content) > limit {
+		content = append([]byte("[...]"), content[len(content)-limit:]...)
+	}
+	return string(content)
+}
+
+// Stop asks the server to end, waits for that, and removes its folder. It is
+// the end of a Server, whatever state it is in, and may be called twice. An
+// error says that the server had to be killed or that something is left.
+func (s *Server) Stop() error {
+	if s.guard == nil {
+		return nil
+	}
+	err := s.halt()
+	err = errors.Join(err, s.guard.finish())
+	s.guard = nil
+	if _, statErr := os.Stat(s.in.Dir); statErr == nil {
+		err = errors.Join(err, fmt.Errorf("%s is still there", s.in.Dir))
+	}
+	left, membersErr := members(s.in.Dir)
+	err = errors.Join(err, membersErr)
+	if len(left) > 0 {
+		err = errors.Join(err, fmt.Errorf("processes %v are still there", left))
+	}
+	if err != nil {
+		return fmt.Errorf("stopping %s: %w", s.kind.Name, err)
+	}
+	return nil
+}
+
+// Kill ends the server and all its processes with SIGKILL, as a crash would.
+// Its data stays for Restart.
+func (s *Server) Kill() error {
+	if err := signalAll(s.in.Dir, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing %s: %w", s.kind.Name, err)
+	}
+	if err := s.waitGone(killLimit); err != nil {
+		return fmt.Errorf("killing %s: %w", s.kind.Name, err)
+	}
+	return nil
+}
+
+// Pause stops the server with SIGSTOP: connections stay open and nothing
+// answers, until Resume.
+func (s *Server) Pause() error {
+	if err := s.signalRunning("pausing", syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return pause.Await(s.proc.pid)
+}
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() error { return s.signalRunning("resuming", syscall.SIGCONT) }
+
+// Restart stops the server, unless it is killed already, starts it with its
+// data and the same address, and waits until it answers.
+func (s *Server) Restart() error { return s.restart(false) }
+
+// RestartEmpty is Restart with all data lost.
+func (s *Server) RestartEmpty() error { return s.restart(true) }
+
+// WaitReady waits until the server answers, or says why it does not.
+func (s *Server) WaitReady(ctx context.Context) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		err := s.kind.probe(ctx, s.Addr())
+		if s.proc == nil || s.proc.ended() { // then whoever answered was not ours
+			return fmt.Errorf("%s is not running: %w", s.kind.Name, s.exitError())
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer: %w (%w)", s.kind.Name, err, context.Cause(ctx))
+		}
+	}
+}
+
+func (s *Server) exitError() error {
+	switch {
+	case s.proc == nil:
+		return errors.New("it was never started")
+	case s.proc.err != nil:
+		return s.proc.err
+	default:
+		return errors.New("it ended by itself")
+	}
+}
+
+func (s *Server) signalRunning(what string, signal syscall.Signal) error {
+	if s.proc == nil || s.proc.ended() {
+		return fmt.Errorf("%s %s: %w", what, s.kind.Name, s.exitError())
+	}
+	if err := signalAll(s.in.Dir, signal); err != nil {
+		return fmt.Errorf("%s %s: %w", what, s.kind.Name, err)
+	}
+	return nil
+}
+
+func (s *Server) restart(empty bool) error {
+	err := s.halt()
+	if err == nil && empty {
+		err = s.emptyData()
+	}
+	if err == nil {
+		err = s.run()
+	}
+	if err != nil {
+		return fmt.Errorf("restarting %s: %w\n%s", s.kind.Name, err, s.Log())
+	}
+	return nil
+}
+
+// run starts the process and waits until it answers.
+func (s *Server) run() error {
+	if s.kind.Configure != nil {
+		if err := s.kind.Configure(s.in); err != nil {
+			return err
+		}
+	}
+	command := append(Command{s.in.Binary}, append(s.kind.Args(s.in), s.extra...)...)
+	var env []string
+	if s.kind.Env != nil {
+		env = s.kind.Env(s.in)
+	}
+	proc, err := launch(command, env, s.in.Dir, s.logFile())
+	if err != nil {
+		return err
+	}
+	s.proc = proc
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
+	defer cancel()
+	err = s.WaitReady(ctx)
+	if s.kind.Started != nil {
+		err = errors.Join(err, s.kind.Started(proc.pid))
+	}
+	return err
+}
+
+// halt asks the server to end and waits. One that does not want to is killed,
+// which is an error.
+func (s *Server) halt() error {
+	if s.proc == nil || s.proc.ended() {
+		return s.Kill() // what the main process may have left behind
+	}
+	if err := signalAll(s.in.Dir, syscall.SIGCONT); err != nil {
+		return err
+	}
+	signal := s.kind.StopSignal
+	if signal == 0 {
+		signal = syscall.SIGTERM
+	}
+	if err := syscall.Kill(s.proc.pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	if err := s.waitGone(stopLimit); err != nil {
+		return errors.Join(err, s.Kill())
+	}
+	return nil
+}
+
+// waitGone waits until no process of the server is left.
+func (s *Server) waitGone(limit time.Duration) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	if s.proc != nil {
+		select {
+		case <-s.proc.done:
+		case <-deadline.C:
+			return fmt.Errorf("process %d has not ended after %v", s.proc.pid, limit)
+		}
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		left, err := members(s.in.Dir)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return fmt.Errorf("processes %v have not ended after %v", left, limit)
+		}
+	}
+}
+
+func (s *Server) logFile() string { return filepath.Join(s.in.Dir, "log") }
+
+// portTaken says whether the server ended because somebody else has its port.
+// The words are those of the C library, which all servers so far pass on.
+func (s *Server) portTaken() bool {
+	return s.proc != nil && s.proc.ended() && strings.Contains(strings.ToLower(s.Log()), "address already in use")
+}

@@ -1,0 +1,137 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// lockOnce opens a store by its URL, and locks and unlocks through it.
+func lockOnce(t *testing.T, url string) error {
+	t.Helper()
+	store, err := open(t.Context(), url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	client := dlock.New(store, &dlock.Options{RequestTimeout: 5 * time.Second})
+	defer client.Close()
+	lease, err := client.Lock(t.Context(), "orders")
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(t.Context())
+}
+
+// failsWith demands an error that says something, and does not give the password away.
+func failsWith(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v; want that it says %q", err, want)
+	}
+	if err != nil && strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("the password is in %v", err)
+	}
+}
+
+const annsPassword = "s3cr3t p@ss/w:rd%#?"
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := servers.RunEtcdTLS(t)
+	if err := lockOnce(t, server.SecureURL()); err != nil {
+		t.Errorf("with a certificate: %v", err)
+	}
+	for what, test := range map[string]struct{ query, says string }{
+		"no certificate":               {"tls=true&ca=" + url.QueryEscape(server.CAFile), "unreachable"},
+		"an unknown authority":         {"tls=true", "certificate"},
+		"no TLS":                       {"", "unreachable"},
+		"an authority that is no file": {"tls=true&ca=/no/such/file", "ca"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			failsWith(t, lockOnce(t, server.URL()+"?"+test.query), test.says)
+		})
+	}
+}
+
+// TestNoSpace: who wants a lock is told why there is none, and leaves nothing
+// behind; what is held is kept, renewed and given back.
+func TestNoSpace(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd, "--quota-backend-bytes", "200000")
+	raw := rawClient(t, server.URL())
+	client := newClient(t, server.URL(), faultTTL)
+	kept := lockAnyhow(t, client, "kept")
+	fill := strings.Repeat("x", 10_000)
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = raw.Put(t.Context(), fmt.Sprint("fill", i), fill)
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("filling the server: %v", err)
+	}
+	rival := newClient(t, server.URL(), faultTTL)
+	_, err = rival.Lock(t.Context(), "refused")
+	failsWith(t, err, "no space")
+	_, err = client.Lock(t.Context(), "refused", dlock.WithFair())
+	failsWith(t, err, "no space")
+	if errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("it is worth trying again, says %v", err)
+	}
+	findings, err := newStore(t, server.URL()).(driver.Diagnoser).Diagnose(t.Context())
+	if err != nil || !hasProblem(findings, "alarms") {
+		t.Errorf("Diagnose finds %+v, %v", findings, err)
+	}
+	renewals, start := requests(t, server, "LeaseKeepAlive"), time.Now()
+	eventually(t, "it is renewed for longer than its TTL", func() bool {
+		return requests(t, server, "LeaseKeepAlive") > renewals && time.Since(start) > faultTTL
+	})
+	if err := kept.Context().Err(); err != nil {
+		t.Errorf("a lock that is held is not kept: %v", err)
+	}
+	unlock(t, kept)
+	left, err := raw.Get(t.Context(), "refused/", clientv3.WithPrefix())
+	if err != nil || left.Count != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestNobodyThere: an address where nothing listens is said soon.
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	server, err := servers.Start(servers.Etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	err = lockOnce(t, server.URL())
+	if !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("Lock: %v; want that the store is unreachable", err)
+	}
+	if took := time.Since(start); took > limit/2 {
+		t.Errorf("it took %v to say so", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	if _, err := open(ctx, "etcd://ann:s3cr3t@"+server.Addr()); err == nil {
+		t.Error("the password was checked by nobody")
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("Open returned %v after the end of its context", took)
+	}
+}

@@ -1,0 +1,381 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// limit is for what must happen, however long it takes.
+const limit = 30 * time.Second
+
+// newStore opens a store for a test.
+func newStore(t testing.TB, url string) driver.Store {
+	t.Helper()
+	store, err := open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// newClient is a client over a store of its own.
+func newClient(t testing.TB, url string, ttl time.Duration) *dlock.Client {
+	t.Helper()
+	client := dlock.New(newStore(t, url), &dlock.Options{TTL: ttl, RequestTimeout: 2 * time.Second})
+	t.Cleanup(func() { _ = client.Close() }) // it may not reach the server any more
+	return client
+}
+
+// lockAnyhow tries for as long as the store cannot be reached.
+func lockAnyhow(t testing.TB, client *dlock.Client, name string) *dlock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		lease, err := client.Lock(ctx, name)
+		if err == nil {
+			return lease
+		}
+		if !errors.Is(err, dlock.ErrUnreachable) || ctx.Err() != nil {
+			t.Fatalf("Lock(%q), also when it is tried again: %v", name, err)
+		}
+	}
+}
+
+func unlock(t testing.TB, lease *dlock.Lease) {
+	t.Helper()
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Errorf("Unlock(%q): %v", lease.Name(), err)
+	}
+}
+
+func refused(t testing.TB, client *dlock.Client, name, why string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var err error
+	for ctx.Err() == nil {
+		var lease *dlock.Lease
+		if lease, err = client.TryLock(ctx, name); err == nil {
+			t.Errorf("%q was granted with token %d: %s", name, lease.Token(), why)
+			return
+		}
+		if errors.Is(err, dlock.ErrHeld) {
+			return
+		}
+	}
+	t.Errorf("TryLock(%q): %v; want that it is held: %s", name, err, why)
+}
+
+// eventually polls a condition.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+// longTTL outlasts an election on a machine that is busy.
+const longTTL = 15 * time.Second
+
+// TestLeaderLost: a cluster whose leader is killed or paused keeps locks, tokens
+// and places in the queue, and grants nothing twice.
+func TestLeaderLost(t *testing.T) {
+	t.Parallel()
+	for how, lose := range map[string]func(*servers.Server) error{
+		"killed": (*servers.Server).Kill,
+		"paused": (*servers.Server).Pause,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			cluster := servers.RunEtcdCluster(t, nil)
+			holder, rival := newClient(t, cluster.URL(), longTTL), newClient(t, cluster.URL(), longTTL)
+			lease := lockAnyhow(t, holder, "kept")
+			next := make(chan *dlock.Lease, 1)
+			go func() { next <- lockAnyhow(t, rival, "kept") }()
+			observer := newStore(t, cluster.URL())
+			eventually(t, "the rival waits", func() bool { return waiters(observer, "kept") == 1 })
+
+			leader, err := cluster.Leader(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lose(leader); err != nil {
+				t.Fatal(err)
+			}
+			other := newClient(t, cluster.URL(), longTTL)
+			free := lockAnyhow(t, other, "free") // there is a new leader
+			refused(t, other, "kept", "its holder is alive")
+			if err := lease.Context().Err(); err != nil {
+				t.Errorf("the lease was lost with the leader: %v", err)
+			}
+			unlock(t, lease)
+			select {
+			case got := <-next:
+				if got.Token() <= lease.Token() {
+					t.Errorf("token %d after %d", got.Token(), lease.Token())
+				}
+				unlock(t, got)
+			case <-time.After(limit):
+				t.Errorf("the waiter was not woken within %v", limit)
+			}
+			unlock(t, free)
+			if how == "paused" {
+				if err := leader.Resume(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// waiters is how many wait for a lock, -1 if it cannot be told.
+func waiters(store driver.Store, name string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	info, ok, err := store.(driver.Looker).Look(ctx, name)
+	if !ok || err != nil {
+		return -1
+	}
+	return info.Waiters
+}
+
+// TestNoQuorum: without a quorum nothing is granted, holders stop believing in
+// time, and everything works again afterwards.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+	cluster := servers.RunEtcdCluster(t, nil)
+	client, rival := newClient(t, cluster.URL(), faultTTL), newClient(t, cluster.URL(), faultTTL)
+	lease := lockAnyhow(t, client, "held")
+	for _, member := range cluster.Members[:2] {
+		if err := member.Pause(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paused := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := rival.TryLock(ctx, "other"); !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("TryLock without a quorum: %v; want that the store is unreachable", err)
+	}
+	select {
+	case <-lease.Context().Done():
+		if took := time.Since(paused); took > faultTTL+time.Second {
+			t.Errorf("the holder believed for %v after the last renewal could have come; the TTL is %v", took, faultTTL)
+		}
+	case <-time.After(limit):
+		t.Error("the holder still believes in its lock")
+	}
+	for _, member := range cluster.Members[:2] {
+		if err := member.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := lockAnyhow(t, rival, "held")
+	if again.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", again.Token(), lease.Token())
+	}
+	unlock(t, again)
+	unlock(t, lockAnyhow(t, rival, "other"))
+}
+
+// TestMemberCutOff: a leader that is not heard any more by the others, and so is
+// none, serves nobody; who holds a lock through it stops believing, and who waits
+// for one through it, or through another member, gets it.
+func TestMemberCutOff(t *testing.T) {
+	t.Parallel()
+	var proxies []*proxy.Proxy // by member, for what the others ask it for
+	cluster := servers.RunEtcdCluster(t, func(addr string) string {
+		p := proxy.Run(t, addr)
+		proxies = append(proxies, p)
+		return p.Addr()
+	})
+	leader, err := cluster.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut, outside := newClient(t, leader.URL(), faultTTL), newClient(t, cluster.URL(), faultTTL)
+	lease := lockAnyhow(t, cut, "cut off")
+	for i, member := range cluster.Members {
+		if member == leader {
+			proxies[i].Hold()
+			defer proxies[i].Deliver()
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	select {
+	case <-lease.Context().Done():
+	case <-ctx.Done():
+		t.Fatal("the holder who is cut off still believes in its lock")
+	}
+	next := lockAnyhow(t, outside, "cut off")
+	if next.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", next.Token(), lease.Token())
+	}
+	if _, err := cut.TryLock(ctx, "anything"); !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("TryLock on the member that is cut off: %v; want that the store is unreachable", err)
+	}
+	unlock(t, next)
+}
+
+// TestRestart: locks, tokens and waiters survive a crash of the server.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd, servers.EtcdSynced)
+	holder, rival := newClient(t, server.URL(), longTTL), newClient(t, server.URL(), longTTL)
+	lease := lockAnyhow(t, holder, "kept")
+	next := make(chan *dlock.Lease, 1)
+	go func() { next <- lockAnyhow(t, rival, "kept") }()
+	observer := newStore(t, server.URL())
+	eventually(t, "the rival waits", func() bool { return waiters(observer, "kept") == 1 })
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, newClient(t, server.URL(), longTTL), "kept", "it was held when the server crashed")
+	if err := lease.Context().Err(); err != nil {
+		t.Errorf("the lease was lost: %v", err)
+	}
+	unlock(t, lease)
+	select {
+	case got := <-next:
+		if got.Token() <= lease.Token() {
+			t.Errorf("token %d after %d", got.Token(), lease.Token())
+		}
+		unlock(t, got)
+	case <-time.After(limit):
+		t.Errorf("the waiter was not woken within %v", limit)
+	}
+}
+
+// TestLeaseRevoked: when the lease ends on the server, all its locks are lost at
+// once, whoever waits takes a new place, and the store goes on with a new lease.
+func TestLeaseRevoked(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	holder, waiter := newClient(t, server.URL(), time.Minute), newClient(t, server.URL(), time.Minute)
+	first, second := lockAnyhow(t, holder, "first"), lockAnyhow(t, holder, "second")
+	foreign := lockAnyhow(t, newClient(t, server.URL(), time.Minute), "waited for")
+	next := make(chan *dlock.Lease, 1)
+	go func() { next <- lockAnyhow(t, waiter, "waited for") }()
+	observer := newStore(t, server.URL())
+	eventually(t, "somebody waits", func() bool { return waiters(observer, "waited for") == 1 })
+
+	revokeLeaseOf(t, raw, "first/")
+	// The watch of a rival tells the holder's store nothing; its own does. It
+	// renews only after a third of its TTL, so it asks now.
+	refused(t, holder, "waited for", "another one has it")
+	watched := make(chan struct{})
+	go func() { // makes the holder's store notice: it wants a lock on the same lease
+		defer close(watched)
+		lease := lockAnyhow(t, holder, "third")
+		unlock(t, lease)
+	}()
+	<-watched
+	for _, lease := range []*dlock.Lease{first, second} {
+		select {
+		case <-lease.Context().Done():
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, dlock.ErrLost) {
+				t.Errorf("%q ended with %v", lease.Name(), cause)
+			}
+		case <-time.After(10 * time.Second): // a renewal would come after 20
+			t.Errorf("%q is still believed in", lease.Name())
+		}
+	}
+	revokeLastOf(t, raw, "waited for/")
+	eventually(t, "the waiter has a new place", func() bool { return waiters(observer, "waited for") == 1 })
+	unlock(t, foreign)
+	select {
+	case lease := <-next:
+		unlock(t, lease)
+	case <-time.After(limit):
+		t.Error("the waiter whose lease was revoked never got the lock")
+	}
+}
+
+// TestPlaceDeleted: who waits and whose key is deleted while it is just asking does not
+// take the end of those before it for its turn.
+func TestPlaceDeleted(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store, other := newStore(t, "etcd://"+p.Addr()), newStore(t, server.URL())
+	before, err := other.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := request("x")
+	req.Queue = true
+	woken := make(chan struct{}, 1)
+	stop, err := store.(driver.Watcher).Watch(t.Context(), req, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	start := time.Now()
+	for range 2 {
+		if _, err := store.Acquire(t.Context(), req); err == nil {
+			t.Fatal("granted twice")
+		}
+	}
+	place, err := raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
+	if err != nil || len(place.Kvs) != 1 || uint64(place.Kvs[0].CreateRevision) == before.Token {
+		t.Fatalf("%v, %v", place, err)
+	}
+	eventually(t, "the lease has to be renewed before it is relied on", func() bool { return time.Since(start) > 1100*time.Millisecond })
+	p.Hold(proxy.Requests)
+	type result struct {
+		grant driver.Grant
+		err   error
+	}
+	got := make(chan result, 1)
+	go func() {
+		grant, err := store.Acquire(t.Context(), req)
+		got <- result{grant, err}
+	}()
+	if !p.Held(proxy.Requests, limit) {
+		t.Fatal("it does not ask")
+	}
+	if _, err := raw.Delete(t.Context(), string(place.Kvs[0].Key)); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Release(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	rival, err := other.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-woken // the watch has told it
+	p.Deliver()
+	if r := <-got; r.err == nil {
+		t.Errorf("token %d was granted while another has the lock with token %d", r.grant.Token, rival.Token)
+	}
+}

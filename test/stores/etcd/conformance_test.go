@@ -1,0 +1,78 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// kitTTL is the shortest that etcd grants.
+const kitTTL = 2 * time.Second
+
+// TestConformance runs the kit on a single server, also on an old one, and on a
+// cluster.
+func TestConformance(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) string{
+		"single":  func(t testing.TB) string { return servers.URL(t, servers.Etcd) },
+		"debian":  func(t testing.TB) string { return servers.URL(t, servers.EtcdDebian) },
+		"cluster": func(t testing.TB) string { return servers.RunEtcdCluster(t, nil).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conform(t, start(t)+"/conformance")
+		})
+	}
+}
+
+func conform(t *testing.T, url string) {
+	t.Helper()
+	raw := rawClient(t, url)
+	var delayed func(context.Context) (driver.Store, func() func(), error)
+	if endpoints := raw.Endpoints(); len(endpoints) == 1 {
+		addr := endpoints[0]
+		delayed = proxy.Delayed(t, addr, func(ctx context.Context, at string) (driver.Store, error) {
+			return open(ctx, strings.Replace(url, addr, at, 1))
+		})
+	}
+	drivertest.Run(t, drivertest.Config{
+		TTL:      kitTTL,
+		Delayed:  delayed,
+		Parallel: 16,
+		Open:     func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
+		Worker: func() *exec.Cmd {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), urlEnv+"="+url)
+			return cmd
+		},
+		Leftovers: func(ctx context.Context) ([]string, error) { return leftovers(ctx, raw) },
+	})
+}
+
+// leftovers are all keys and all leases.
+func leftovers(ctx context.Context, raw *clientv3.Client) (left []string, err error) {
+	keys, err := raw.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range keys.Kvs {
+		left = append(left, fmt.Sprintf("key %q", kv.Key))
+	}
+	leases, err := raw.Leases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, lease := range leases.Leases {
+		left = append(left, fmt.Sprintf("lease %x", lease.ID))
+	}
+	return left, nil
+}

@@ -1,0 +1,87 @@
+package etcd
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+func hasProblem(findings []driver.Finding, check string) bool {
+	for _, f := range findings {
+		if f.Check == check && f.Level == driver.LevelProblem {
+			return true
+		}
+	}
+	return false
+}
+
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	for size, url := range map[string]string{
+		"One member": servers.Run(t, servers.Etcd).URL(),
+		"3 members":  servers.RunEtcdCluster(t, nil).URL(),
+	} {
+		findings, err := newStore(t, url).(driver.Diagnoser).Diagnose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("%+v", findings)
+		for _, want := range []string{"etcd 3.", size, "No alarms"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the diagnosis does not say %q: %s", want, text)
+			}
+		}
+		for _, f := range findings {
+			if f.Level == driver.LevelProblem {
+				t.Errorf("%s: nothing is wrong, and %s is a problem: %s", size, f.Check, f.Message)
+			}
+		}
+	}
+}
+
+// A server that has never compacted any of many revisions is warned of, and one
+// that has is not.
+func TestCompactionIsDiagnosed(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	const revisions = 10_100
+	var writers sync.WaitGroup
+	for range 100 {
+		writers.Go(func() {
+			for range revisions / 100 {
+				if _, err := raw.Put(t.Context(), "busy", ""); err != nil {
+					t.Errorf("Put: %v", err)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
+	compaction := func() driver.Finding {
+		findings, err := newStore(t, server.URL()).(driver.Diagnoser).Diagnose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range findings {
+			if f.Check == "compaction" {
+				return f
+			}
+		}
+		t.Fatal("Diagnose says nothing about compaction")
+		return driver.Finding{}
+	}
+	if f := compaction(); f.Level != driver.LevelWarning {
+		t.Errorf("nothing was compacted, and Diagnose says: %+v", f)
+	}
+	if _, err := raw.Compact(t.Context(), revisions/2); err != nil {
+		t.Fatal(err)
+	}
+	if f := compaction(); f.Level != driver.LevelOK {
+		t.Errorf("revisions were compacted, and Diagnose says: %+v", f)
+	}
+}

@@ -1,0 +1,116 @@
+package etcd
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/faults"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// faultTTL is long enough for a machine that is busy.
+const faultTTL = 3 * time.Second
+
+// rig is the store with that URL.
+func rig(url string) faults.Rig {
+	return faults.Rig{
+		TTL:  faultTTL,
+		Open: func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
+		Command: func() *exec.Cmd {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), urlEnv+"="+url)
+			return cmd
+		},
+	}
+}
+
+// serverRig is a rig on one server, with all that can be done to it.
+func serverRig(t testing.TB, server *servers.Server) faults.Rig {
+	t.Helper()
+	raw := rawClient(t, server.URL())
+	at := func(addr string) faults.Rig { return rig("etcd://" + addr) }
+	r := at(server.Addr())
+	r.Addr, r.At = server.Addr(), at
+	remove := func(ctx context.Context, prefix string) error {
+		_, err := raw.Delete(ctx, prefix, clientv3.WithPrefix())
+		return err
+	}
+	r.Delete = func(ctx context.Context, name string) error { return remove(ctx, name+"/") }
+	r.Flush = func(ctx context.Context) error { return remove(ctx, "") }
+	return r
+}
+
+func onServer(t testing.TB) faults.Rig {
+	t.Helper()
+	return serverRig(t, servers.Run(t, servers.Etcd))
+}
+
+func onDebian(t testing.TB) faults.Rig {
+	t.Helper()
+	return serverRig(t, servers.Run(t, servers.EtcdDebian))
+}
+
+// impossible are faults that cannot be made.
+var impossible = []string{
+	// Who waits has its place already, and asks nothing when its turn comes.
+	"a lost answer to an acquisition after a wait",
+	// HTTP/2 acknowledges a request before it is carried out. To lose that, and the
+	// connection with it, may be to lose the request. See TestLateAttempt.
+	"a lost answer to an acquisition",
+}
+
+// silent is the fault of a connection that stays open and says nothing any more. All
+// requests of a client share one. The store replaces it about three seconds after a request
+// that went unanswered. A much shorter TTL than silentTTL does not outlast that: such a
+// lock is lost, in time, but it is.
+const (
+	silent    = "a lost answer to a renewal"
+	silentTTL = 12 * time.Second
+)
+
+// network are the faults of the network, that of a silent connection or the others.
+func network(t testing.TB, isSilent bool) []faults.Fault {
+	t.Helper()
+	list := slices.DeleteFunc(slices.Clone(faults.Network), func(f faults.Fault) bool {
+		return slices.Contains(impossible, f.Name) || (f.Name == silent) != isSilent
+	})
+	if want := len(faults.Network) - len(impossible) - 1; !isSilent && len(list) != want || isSilent && len(list) != 1 {
+		t.Fatalf("of the faults %q and %q some have other names now", impossible, silent)
+	}
+	return list
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	faults.Run(t, onServer(t), slices.Concat(faults.Leases, faults.Fair, network(t, false)))
+}
+
+// TestFaultsDebian: an old server keeps the same promises.
+func TestFaultsDebian(t *testing.T) {
+	t.Parallel()
+	faults.Run(t, onDebian(t), slices.Concat(faults.Leases, faults.Fair, network(t, false)))
+}
+
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	r := onServer(t)
+	r.TTL = silentTTL
+	r.AsksAgain = true // over a new connection
+	r.At = func(addr string) faults.Rig {
+		at := rig("etcd://" + addr)
+		at.TTL = silentTTL
+		return at
+	}
+	faults.Run(t, r, network(t, true))
+}
+
+func TestServerForgets(t *testing.T) {
+	t.Parallel()
+	faults.RunEach(t, onServer, faults.Lost)
+}

@@ -1,0 +1,196 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestLateAttempt: an attempt without an answer that is carried out after its
+// owner gave up is undone, also if the lease goes on for other locks.
+func TestLateAttempt(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store := newStore(t, "etcd://"+p.Addr())
+	kept, err := store.Acquire(t.Context(), request("kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := p.LoseReply(func(sent []byte) bool { return strings.Contains(string(sent), "late/") }, true)
+	late := request("late")
+	if _, err := store.Acquire(t.Context(), late); err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire without an answer: %v", err)
+	}
+	<-lost
+	eventually(t, "the attempt is undone", func() bool {
+		err := store.Release(t.Context(), driver.Grant{Name: "late", Owner: late.Owner})
+		return err == nil || errors.Is(err, driver.ErrNotHeld)
+	})
+	held, err := raw.Get(t.Context(), "kept/", clientv3.WithPrefix())
+	if err != nil || len(held.Kvs) != 1 {
+		t.Fatalf("%v, %v", held, err)
+	}
+	id := held.Kvs[0].Lease
+	if _, err := raw.Put(t.Context(), "late/"+hex(id), "", clientv3.WithLease(clientv3.LeaseID(id))); err != nil {
+		t.Fatal(err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil {
+		t.Fatal(errs[0])
+	}
+	next, err := store.Acquire(t.Context(), request("late"))
+	if err != nil {
+		t.Fatalf("the late attempt was not undone by a renewal: %v", err)
+	}
+	for _, grant := range []driver.Grant{kept, next} {
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Errorf("Release(%q): %v", grant.Name, err)
+		}
+	}
+	eventually(t, "the lease of the late attempt ends with its last lock", func() bool {
+		reply, err := raw.TimeToLive(t.Context(), clientv3.LeaseID(id))
+		return err == nil && reply.TTL == -1
+	})
+}
+
+// TestLateRelease: an unlock without an answer that is carried out later, or once more,
+// deletes nobody else's lock, also if the lease goes on.
+func TestLateRelease(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store := newStore(t, "etcd://"+p.Addr())
+	first, err := store.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := raw.Get(t.Context(), "x/", clientv3.WithPrefix())
+	if err != nil || len(before.Kvs) != 1 {
+		t.Fatalf("%v, %v", before, err)
+	}
+	key := string(before.Kvs[0].Key)
+	lost := p.LoseReply(func(sent []byte) bool { return strings.Contains(string(sent), key) }, true)
+	if err := store.Release(t.Context(), first); err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("Release without an answer: %v", err)
+	}
+	<-lost
+	eventually(t, "it is released", func() bool {
+		err := store.Release(t.Context(), first)
+		return err == nil || errors.Is(err, driver.ErrNotHeld)
+	})
+	second, err := store.Acquire(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw.Delete(t.Context(), key); err != nil { // what comes late
+		t.Fatal(err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{second}); errs != nil {
+		t.Errorf("after the late unlock: %v", errs[0])
+	}
+	if err := store.Release(t.Context(), second); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUndoneWhileItHangs: an attempt that was given up while the server was silent is
+// undone when the server answers again, also if who gave it up did not wait for that.
+func TestUndoneWhileItHangs(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	store, rival := newStore(t, server.URL()), newStore(t, server.URL())
+	kept, err := store.Acquire(t.Context(), request("kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	given := request("given up")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := store.Acquire(ctx, given); err == nil {
+		t.Fatal("a server that is stopped granted a lock")
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := store.Release(ctx, driver.Grant{Name: given.Name, Owner: given.Owner}); err == nil {
+		t.Fatal("a server that is stopped released a lock")
+	}
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil { // what was sent before was carried out
+		t.Fatal(errs[0])
+	}
+	eventually(t, "nobody has the lock", func() bool {
+		grant, err := rival.Acquire(t.Context(), request("given up"))
+		return err == nil && rival.Release(t.Context(), grant) == nil
+	})
+}
+
+// TestBrokenAndWritten: a lock that was broken is neither released nor renewed because an
+// attempt of it was carried out late.
+func TestBrokenAndWritten(t *testing.T) {
+	t.Parallel()
+	for what, call := range map[string]func(driver.Store, driver.Grant) error{
+		"Release": func(store driver.Store, grant driver.Grant) error { return store.Release(context.Background(), grant) },
+		"Renew": func(store driver.Store, grant driver.Grant) error {
+			return errors.Join(store.Renew(context.Background(), []driver.Grant{grant})...)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			store, grant := brokenAndWritten(t)
+			if err := call(store, grant); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("%s of a lock that was broken: %v; want ErrNotHeld", what, err)
+			}
+		})
+	}
+}
+
+// brokenAndWritten returns a grant whose lock was broken and whose key was written again
+// by an attempt that was carried out late.
+func brokenAndWritten(t *testing.T) (driver.Store, driver.Grant) {
+	t.Helper()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	p := proxy.Run(t, server.Addr())
+	store := newStore(t, "etcd://"+p.Addr())
+	if _, err := store.Acquire(t.Context(), request("kept")); err != nil {
+		t.Fatal(err)
+	}
+	lost := p.LoseReply(func(sent []byte) bool { return strings.Contains(string(sent), "x/") }, true)
+	req := request("x")
+	if _, err := store.Acquire(t.Context(), req); err == nil {
+		t.Fatal("granted without an answer")
+	}
+	<-lost
+	var grant driver.Grant
+	eventually(t, "it is granted", func() (ok bool) {
+		var err error
+		grant, err = store.Acquire(t.Context(), req)
+		return err == nil
+	})
+	there, err := raw.Get(t.Context(), "x/", clientv3.WithPrefix())
+	if err != nil || len(there.Kvs) != 1 {
+		t.Fatalf("%v, %v", there, err)
+	}
+	if err := newStore(t, server.URL()).(driver.Breaker).Break(t.Context(), "x", grant.Token); err != nil {
+		t.Fatal(err)
+	}
+	kv := there.Kvs[0]
+	if _, err := raw.Put(t.Context(), string(kv.Key), "", clientv3.WithLease(clientv3.LeaseID(kv.Lease))); err != nil {
+		t.Fatal(err)
+	}
+	return store, grant
+}

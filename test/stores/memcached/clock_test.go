@@ -1,0 +1,207 @@
+package memcached
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// clientNow opens a client for the time of the test; if connected, it has a connection.
+func clientNow(t *testing.T, addr string, connected bool) *dlock.Client {
+	t.Helper()
+	store := openNow(t, addr)
+	if connected {
+		if _, _, err := store.(driver.Looker).Look(t.Context(), "nothing"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := dlock.New(store, nil)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// soleHolder waits until other gets what the lease is of. The lease must be over then.
+func soleHolder(t *testing.T, lease *dlock.Lease, other *dlock.Client, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	next, err := other.Lock(ctx, name, dlock.WithFixedTTL(time.Minute))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if lease.Context().Err() == nil {
+		t.Errorf("two believe in lock %q", name)
+	}
+	if next.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", next.Token(), lease.Token())
+	}
+}
+
+// TestPausedServer: what a server grants that was stopped for longer than the TTL, before
+// its clock is right again, is not over before its holder knows.
+func TestPausedServer(t *testing.T) {
+	t.Parallel()
+	for name, connected := range map[string]bool{"connections that are open": true, "new connections": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pausedServer(t, connected)
+		})
+	}
+}
+
+func pausedServer(t *testing.T, connected bool) {
+	t.Helper()
+	const ttl, holders = 2 * time.Second, 8
+	server := servers.Run(t, servers.Memcached)
+	var clients []*dlock.Client
+	for range holders { // each with connections of its own
+		clients = append(clients, clientNow(t, server.Addr(), connected))
+	}
+	other := clientNow(t, server.Addr(), true)
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(2 * ttl)
+	asked := make(chan struct{}, holders)
+	leases := make([]chan *dlock.Lease, holders)
+	for i, client := range clients {
+		leases[i] = make(chan *dlock.Lease, 1)
+		go func() {
+			asked <- struct{}{}
+			lease, err := client.Lock(bounded(t), strconv.Itoa(i), dlock.WithFixedTTL(ttl))
+			if err != nil {
+				t.Error(err)
+			}
+			leases[i] <- lease
+		}()
+	}
+	for range holders {
+		<-asked
+	}
+	<-time.After(50 * time.Millisecond) // so that the requests are there when it goes on
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range holders {
+		all.Go(func() {
+			if lease := <-leases[i]; lease != nil {
+				soleHolder(t, lease, other, strconv.Itoa(i))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// second waits until the fraction of a second that the machine's clock shows is that.
+// It is the clock that memcached goes by.
+func second(t *testing.T, fraction time.Duration) {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		t.Fatal(err)
+	}
+	wait := fraction - time.Duration(now.Nsec)
+	if wait < 0 {
+		wait += time.Second
+	}
+	<-time.After(wait)
+}
+
+// TestSkippedSecond: the server's clock is moved once a second, a little later each time, and
+// now and then shows two seconds more than before. No lock is over too soon by that.
+func TestSkippedSecond(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	server := servers.Run(t, servers.Memcached)
+	holder, other := clientNow(t, server.Addr(), true), clientNow(t, server.Addr(), true)
+	pause := func(least, until time.Duration) {
+		t.Helper()
+		if err := server.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(least)
+		second(t, until)
+		if err := server.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// It is moved when the server goes on, at the end of a second, and then every second.
+	pause(time.Second, 950*time.Millisecond)
+	second(t, 930*time.Millisecond) // when it still shows the second before
+	lease, err := holder.Lock(bounded(t), "a", dlock.WithFixedTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second(t, 900*time.Millisecond)
+	pause(0, 10*time.Millisecond)
+	soleHolder(t, lease, other, "a")
+}
+
+// TestTimeReadTooLow: a connection on which the server told a time that had passed long ago
+// grants no lock that is over too soon.
+func TestTimeReadTooLow(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	const ttl = 5 * time.Second
+	for _, late := range []int{4, 1000} { // so that it ends too soon, and before it begins
+		t.Run(fmt.Sprintf("%d s", late), func(t *testing.T) {
+			t.Parallel()
+			var told atomic.Int32 // how often
+			store := openNow(t, relay(t, addr, func(client io.Writer, line string) {
+				for _, name := range []string{"STAT uptime ", "STAT time "} {
+					if text, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok && told.Add(1) <= 2 {
+						n, err := strconv.Atoi(text)
+						if err != nil {
+							t.Error(err)
+						}
+						line = fmt.Sprintf("%s%d\r\n", name, max(0, n-late))
+					}
+				}
+				_, _ = io.WriteString(client, line)
+			}))
+			name := strconv.Itoa(late)
+			grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, held, err := store.(driver.Looker).Look(t.Context(), name)
+			if err != nil || !held || info.Token != grant.Token || info.Remaining < ttl {
+				t.Errorf("Look: %+v, held %v, %v; want token %d for at least %v", info, held, err, grant.Token, ttl)
+			}
+			if err := store.Release(t.Context(), grant); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGoneAtOnce: on a server whose clock is ahead of what it tells, an acquisition fails
+// with a clear error.
+func TestGoneAtOnce(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	refused(t, relay(t, addr, func(client io.Writer, line string) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "STAT time "); ok {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				t.Error(err)
+			}
+			line = fmt.Sprintf("STAT time %d\r\n", n-1000)
+		}
+		_, _ = io.WriteString(client, line)
+	}), "gone at once")
+}

@@ -1,0 +1,42 @@
+// Package memcached tests memcachelock against a real memcached.
+package memcached
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/memcachelock"
+	"github.com/dlock-go/dlock/test/harness/faults"
+)
+
+// addrEnv tells other processes where the server is.
+const addrEnv = "DLOCK_TEST_MEMCACHED"
+
+func TestMain(m *testing.M) {
+	open := func(context.Context) (driver.Store, error) { return open(os.Getenv(addrEnv)) }
+	switch {
+	case os.Getenv(drivertest.WorkEnv) != "":
+		os.Exit(drivertest.Work(open))
+	case os.Getenv(faults.PuppetEnv) != "":
+		os.Exit(faults.Play(open))
+	}
+	os.Exit(m.Run())
+}
+
+// open returns a store that takes a server which has just started as it is.
+func open(addr string) (driver.Store, error) {
+	return memcachelock.New(addr, &memcachelock.Options{RestartDelay: -1})
+}
+
+// again starts the test binary once more, for the server at addr.
+func again(addr string) func() *exec.Cmd {
+	return func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), addrEnv+"="+addr)
+		return cmd
+	}
+}

@@ -1,0 +1,179 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memcachelock"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// connections makes a store open n connections, which are idle afterwards.
+func connections(t *testing.T, p *proxy.Proxy, store driver.Store, n int) {
+	t.Helper()
+	p.Hold()
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			if _, _, err := store.(driver.Looker).Look(t.Context(), "nothing"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all connections are open", func() bool { return p.Connections() >= n })
+	p.Deliver()
+	all.Wait()
+}
+
+// TestSilentConnections: when the network has forgotten the connections that are open, and
+// new ones work, a waiter gets the lock soon, whatever the limit of a call.
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached).Addr()
+	const timeout = 10 * time.Minute
+	p, through, direct := proxied(t, server, timeout)
+	connections(t, p, through, 8)
+	held := take(t, direct, "a")
+	client := dlock.New(through, &dlock.Options{RequestTimeout: timeout})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	asked := p.OnRequest(func(request []byte) bool { return string(request) == "mg dlock:a\r\n" }, nil)
+	got := make(chan error, 1)
+	go func() {
+		_, err := client.Lock(ctx, "a", dlock.WithTTL(time.Hour))
+		got <- err
+	}()
+	happens(t, asked, "a look of the waiter")
+	p.Silence()
+	if err := direct.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if err := happens(t, got, "the lock"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSilentConnectionsAreLeftTogether: a renewal that had no answer does not try the other
+// connections that are as old, one after another.
+func TestSilentConnectionsAreLeftTogether(t *testing.T) {
+	t.Parallel()
+	p, through, _ := proxied(t, servers.Run(t, servers.Memcached).Addr(), 0)
+	held := take(t, through, "a")
+	connections(t, p, through, 8)
+	p.Silence()
+	renew := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+		defer cancel()
+		return errors.Join(through.Renew(ctx, []driver.Grant{held})...)
+	}
+	if err := renew(); err == nil {
+		t.Error("a renewal on a connection that is silent has succeeded")
+	}
+	if err := renew(); err != nil {
+		t.Errorf("the second renewal: %v", err)
+	}
+}
+
+// TestSilentRelease: the answer to a Release gets lost, and the lock is not there when the
+// server is asked again. That is no reason to say that it was not held.
+func TestSilentRelease(t *testing.T) {
+	t.Parallel()
+	p, through, _ := proxied(t, servers.Run(t, servers.Memcached).Addr(), 0)
+	held := take(t, through, "a")
+	lost := p.LoseReply(func([]byte) bool { return true }, false)
+	if err := through.Release(t.Context(), held); !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release without an answer: %v; want ErrUnreachable", err)
+	}
+	happens(t, lost, "the lost answer")
+}
+
+// TestServerGone: a waiter is woken when the server is gone, and finds out, and is
+// woken again when the server is back.
+func TestServerGone(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached)
+	store := openNow(t, server.Addr())
+	take(t, store, "a")
+	woken := make(chan struct{}, 1)
+	stop, err := store.(driver.Watcher).Watch(t.Context(), driver.Request{Name: "a"}, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	happens(t, woken, "being woken because the server is gone")
+	ask := func() error {
+		_, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+		return err
+	}
+	if err := ask(); !errors.Is(err, driver.ErrUnreachable) {
+		t.Errorf("Acquire without a server: %v; want ErrUnreachable", err)
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	happens(t, woken, "being woken because the server is back")
+	eventually(t, "the lock is granted", func() bool { return ask() == nil })
+}
+
+// TestYoungServerGone: the answer that a server is too young to give locks comes from the
+// server.
+func TestYoungServerGone(t *testing.T) {
+	t.Parallel()
+	p := proxy.Run(t, servers.Run(t, servers.Memcached).Addr())
+	store, err := memcachelock.New(p.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	ask := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := store.Acquire(ctx, driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Hour})
+		return err
+	}
+	if err := ask(); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire on a server that has just started: %v; want ErrHeld", err)
+	}
+	p.Hold()
+	if err := ask(); err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire when nothing reaches the server: %v; want no answer", err)
+	}
+}
+
+// TestWaiterLearnsThatTheServerIsGone: Lock returns ErrUnreachable when the server has been
+// gone for a TTL.
+func TestWaiterLearnsThatTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	server := servers.Run(t, servers.Memcached)
+	holder, client := openNow(t, server.Addr()), clientNow(t, server.Addr(), true)
+	take(t, holder, "a")
+	waits := make(chan error, 1)
+	go func() {
+		_, err := client.Lock(bounded(t), "a", dlock.WithTTL(ttl))
+		waits <- err
+	}()
+	gets := stat(t, server.Addr(), "cmd_get")
+	eventually(t, "the waiter waits", func() bool { return stat(t, server.Addr(), "cmd_get") > gets+3 })
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := happens(t, waits, "the end of the wait"); !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("Lock when the server is gone: %v; want ErrUnreachable", err)
+	}
+}

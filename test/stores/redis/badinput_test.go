@@ -1,0 +1,369 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// protocols are run with each in turn.
+var protocols = []string{"redisson", "plain"}
+
+// openURL opens a store for a test, and a client of it.
+func openURL(t testing.TB, url string) (driver.Store, *dlock.Client) {
+	t.Helper()
+	store, err := open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dlock.New(store, nil)
+	t.Cleanup(func() {
+		client.Close() // what it holds expires; the server may be gone
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store, client
+}
+
+// refused demands that TryLock and Lock fail, soon, with an error that says so,
+// and that nothing of the lock is there.
+func refused(t *testing.T, client *dlock.Client, name, says string, unreachable bool) {
+	t.Helper()
+	type attempt = func(context.Context, string, ...dlock.Option) (*dlock.Lease, error)
+	for what, lock := range map[string]attempt{"TryLock": client.TryLock, "Lock": client.Lock} {
+		if unreachable { // whoever comes second waits while the first attempt is undone
+			name += "-" + what
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		lease, err := lock(ctx, name)
+		cancel()
+		switch {
+		case err == nil:
+			_ = lease.Unlock(t.Context()) // it should not be there at all
+			t.Errorf("%s works; want an error that says %q", what, says)
+		case !strings.Contains(err.Error(), says):
+			t.Errorf("%s: %v; want it to say %q", what, err, says)
+		case errors.Is(err, dlock.ErrUnreachable) != unreachable:
+			t.Errorf("%s: %v; ErrUnreachable: %v, want %v", what, err, !unreachable, unreachable)
+		}
+	}
+}
+
+func TestWrongType(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	for _, protocol := range protocols {
+		_, client := openURL(t, server.URL()+"?protocol="+protocol)
+		for kind, put := range map[string]func(key string) error{
+			"list": func(key string) error { return raw.RPush(t.Context(), key, "data").Err() },
+			"set":  func(key string) error { return raw.SAdd(t.Context(), key, "data").Err() },
+			"stream": func(key string) error {
+				return raw.XAdd(t.Context(), &redis.XAddArgs{Stream: key, Values: []string{"a", "b"}}).Err()
+			},
+		} {
+			key := protocol + "-" + kind
+			if err := put(key); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, client, key, "holds something else", false)
+			if n := raw.Exists(t.Context(), key).Val(); n != 1 {
+				t.Errorf("the %s under the name of the lock is gone", kind)
+			}
+			counter := "redisson_lock_token:{c" + key + "}"
+			if protocol == "plain" {
+				counter = "dlock:token:{c" + key + "}"
+			}
+			if err := put(counter); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, client, "c"+key, "holds something else", false)
+			if n := raw.Exists(t.Context(), "c"+key).Val(); n != 0 {
+				t.Errorf("the lock is taken although its counter is a %s", kind)
+			}
+			_, err := client.LockAll(t.Context(), []string{"free-" + key, "c" + key}, dlock.WithWait(0))
+			if err == nil || raw.Exists(t.Context(), "free-"+key).Val() != 0 {
+				t.Errorf("LockAll with a counter that is a %s: %v, and the first lock is left: %v", kind, err, raw.Exists(t.Context(), "free-"+key).Val())
+			}
+		}
+	}
+}
+
+// TestTheOtherProtocol: locks of the two protocols exclude each other, and say why.
+func TestTheOtherProtocol(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	_, redisson := openURL(t, server.URL())
+	_, plain := openURL(t, server.URL()+"?protocol=plain")
+	if _, err := redisson.TryLock(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, plain, "a", "by the other protocol", false)
+	if _, err := plain.TryLock(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, redisson, "b", "by the other protocol", false)
+}
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	server := servers.RunRedisTLS(t)
+	ca := "?ca=" + url.QueryEscape(server.CAFile)
+	for _, protocol := range protocols {
+		query := ca + "&protocol=" + protocol
+		_, noScripts := openURL(t, server.URLFor(servers.NoScripts)+query)
+		refused(t, noScripts, "orders:1", "lacks a permission", false)
+
+		wrong := servers.Anything
+		wrong.Password = "not it"
+		_, client := openURL(t, server.URLFor(wrong)+query)
+		refused(t, client, "orders:1", "wrong user or password", false)
+
+		_, client = openURL(t, "rediss://"+server.Addr()+query)
+		refused(t, client, "orders:1", "wants a password", false)
+
+		_, client = openURL(t, "redis://"+server.Addr()+"?protocol="+protocol)
+		refused(t, client, "orders:1", "", true)
+
+		_, client = openURL(t, server.URL()) // without the authority
+		refused(t, client, "orders:1", "certificate", true)
+
+		_, orders := openURL(t, server.URLFor(servers.OrdersOnly)+query)
+		refused(t, orders, "invoices:1", "lacks a permission", false)
+		if protocol == "redisson" {
+			lease, err := orders.Lock(t.Context(), "orders:1")
+			if err != nil {
+				t.Fatalf("a user with the right to the keys of a lock is refused: %v", err)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestNoPermissionToExpire: a lock without an expiry is never left.
+func TestNoPermissionToExpire(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	if err := raw.Do(t.Context(), "acl", "setuser", "eternal", "on", ">pw", "~*", "&*", "+@all", "-pexpire").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, warm := openURL(t, "redis://eternal:pw@"+server.Addr())
+	for range 2 { // before and after the server's clock is known
+		refused(t, warm, "a", "lacks a permission", false)
+		if _, err := warm.LockAll(t.Context(), []string{"b", "c"}); err == nil {
+			t.Error("LockAll works")
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			if n := raw.Exists(t.Context(), name).Val(); n != 0 {
+				t.Errorf("%q is left, and expires in %v", name, raw.PTTL(t.Context(), name).Val())
+			}
+		}
+	}
+}
+
+// TestRenewalBesideAWrongType: a key that somebody overwrote is lost, and no other.
+func TestRenewalBesideAWrongType(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	for _, protocol := range protocols {
+		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		var grants []driver.Grant
+		for i := range 5 {
+			grant, err := store.Acquire(t.Context(), driver.Request{Name: fmt.Sprintf("%s-%d", protocol, i), Owner: driver.NewOwner(), TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			grants = append(grants, grant)
+		}
+		raw.Del(t.Context(), grants[2].Name)
+		if err := raw.RPush(t.Context(), grants[2].Name, "data").Err(); err != nil {
+			t.Fatal(err)
+		}
+		for i, err := range store.Renew(t.Context(), grants) {
+			if i == 2 && !errors.Is(err, driver.ErrNotHeld) || i != 2 && err != nil {
+				t.Errorf("%s: renewing lock %d: %v; only the third is lost", protocol, i, err)
+			}
+		}
+	}
+}
+
+// TestCounterOfAWrongType: also a client that knows the server's clock leaves nothing.
+func TestCounterOfAWrongType(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	for _, protocol := range protocols {
+		store, client := openURL(t, server.URL()+"?protocol="+protocol)
+		for range 5 {
+			taker(t, store, "warm-"+protocol)()
+		}
+		prefix := map[string]string{"redisson": "redisson_lock_token", "plain": "dlock:token"}[protocol]
+		if err := raw.RPush(t.Context(), prefix+":{a-"+protocol+"}", "data").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Acquire(t.Context(), driver.Request{Name: "a-" + protocol, Owner: driver.NewOwner(), TTL: time.Minute}); err == nil {
+			t.Error("Acquire works")
+		}
+		if n := raw.Exists(t.Context(), "a-"+protocol).Val(); n != 0 {
+			t.Errorf("%s: the lock is half taken", protocol)
+		}
+		refused(t, client, "a-"+protocol, "holds something else", false)
+
+		// A counter beyond what can be counted is not counted wrongly.
+		if err := raw.Del(t.Context(), prefix+":{b-"+protocol+"}").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if protocol == "redisson" {
+			raw.Set(t.Context(), prefix+":{b-redisson}", "9007199254740993", 0)
+		} else {
+			raw.ZAdd(t.Context(), prefix+":{b-plain}", redis.Z{Score: 9007199254740993, Member: "t"}, redis.Z{Score: 1, Member: "new"})
+		}
+		refused(t, client, "b-"+protocol, "too large", false)
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
+	raw := clients(t, server.Addr())[0]
+	var leases []*dlock.Lease
+	var holders []*dlock.Client
+	for _, protocol := range protocols {
+		_, client := openURL(t, server.URL()+"?protocol="+protocol)
+		lease, err := client.Lock(t.Context(), "held-"+protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases, holders = append(leases, lease), append(holders, client)
+	}
+	fill := func(size int) {
+		for i := 0; ; i++ {
+			if err := raw.Set(t.Context(), fmt.Sprintf("filler%d-%d", size, i), strings.Repeat("x", size), 0).Err(); err != nil {
+				if !strings.HasPrefix(err.Error(), "OOM") {
+					t.Fatal(err)
+				}
+				return
+			}
+		}
+	}
+	fill(50_000)
+	for i, client := range holders {
+		fill(1000)
+		fill(10)
+		refused(t, client, "new-"+protocols[i], "out of memory", false)
+		if n := raw.Exists(t.Context(), "new-"+protocols[i]).Val(); n != 0 {
+			t.Error("the lock is half taken")
+		}
+		if err := leases[i].Unlock(t.Context()); err != nil {
+			t.Errorf("a full server must still release: %v", err)
+		}
+	}
+}
+
+func TestReplicaIsReadOnly(t *testing.T) {
+	t.Parallel()
+	s := servers.RunSentinel(t, servers.SentinelOptions{})
+	for _, protocol := range protocols {
+		_, client := openURL(t, "redis://"+s.Servers[1].Addr()+"?protocol="+protocol)
+		refused(t, client, "a", "the server is a replica", true)
+	}
+}
+
+func TestLoading(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, "--enable-debug-command", "yes", "--appendonly", "no", "--loading-process-events-interval-bytes", "1024")
+	raw := clients(t, server.Addr())[0]
+	pipe := raw.Pipeline()
+	for i := range 4000 {
+		pipe.Set(t.Context(), fmt.Sprintf("key%d", i), strings.Repeat("x", 100), 0)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.ConfigSet(t.Context(), "key-load-delay", "2000").Err(); err != nil { // 8 s in all
+		t.Fatal(err)
+	}
+	reload := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: -1})
+	t.Cleanup(func() { reload.Close() })
+	go reload.Do(context.Background(), "debug", "reload")
+	deadline := time.Now().Add(10 * time.Second)
+	for err := error(nil); err == nil || !strings.HasPrefix(err.Error(), "LOADING"); err = raw.Get(t.Context(), "key1").Err() {
+		if time.Now().After(deadline) {
+			t.Fatalf("the server is never loading: %v", err)
+		}
+	}
+	for _, protocol := range protocols {
+		_, client := openURL(t, server.URL()+"?protocol="+protocol)
+		_, err := client.TryLock(t.Context(), "a")
+		if !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), "still loading") {
+			t.Errorf("%s: %v; want ErrUnreachable, because it is still loading", protocol, err)
+		}
+	}
+}
+
+func TestOddNames(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		"{", "}", "{}", "a{b", "a}b", "{a}b", "a{}{b}", "}{", "%7B", "a b", "*", "?", "[a]", `\`, "redisson_lock_token:{a}", "dlock:name:x",
+		strings.Repeat("x", 255), strings.Repeat("{", 255), strings.Repeat("锁", 85), ":", "::", "a:1:2",
+	}
+	for topology, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster} {
+		t.Run(topology, func(t *testing.T) {
+			t.Parallel()
+			top := start(t)
+			for _, protocol := range protocols {
+				_, client := openURL(t, top.url+"?protocol="+protocol)
+				_, rival := openURL(t, top.url+"?protocol="+protocol)
+				for _, name := range names {
+					name += protocol
+					if len(name) > 255 {
+						name = name[:255]
+						name = strings.ToValidUTF8(name, "")
+					}
+					lease, err := client.TryLock(t.Context(), name)
+					if err != nil {
+						t.Errorf("TryLock(%q): %v", name, err)
+						continue
+					}
+					if _, err := rival.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
+						t.Errorf("TryLock(%q) of a rival: %v; want ErrHeld", name, err)
+					}
+					listed := 0
+					for info, err := range rival.Locks(t.Context(), name) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						if info.Name == name && info.Token == lease.Token() {
+							listed++
+						}
+					}
+					if listed != 1 {
+						t.Errorf("%q is listed %d times; want once", name, listed)
+					}
+					if err := lease.Unlock(t.Context()); err != nil {
+						t.Errorf("Unlock(%q): %v", name, err)
+					}
+				}
+				for _, name := range []string{"", "a\nb", "a\r\nDEL x", strings.Repeat("x", 256), "\xff"} {
+					if _, err := client.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrBadName) {
+						t.Errorf("TryLock(%q): %v; want ErrBadName", name, err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,154 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestMasterThatHangs: one master of a cluster that hangs keeps nobody from the locks
+// of the others, neither who holds them nor who wants them.
+func TestMasterThatHangs(t *testing.T) {
+	t.Parallel()
+	c := servers.RunCluster(t, append([]string{"--cluster-replica-no-failover", "yes", "--cluster-require-full-coverage", "no"}, inMemory...)...)
+	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
+	t.Cleanup(func() { lookup.Close() })
+	hangs, healthy := c.Nodes[0], c.Nodes[1:3]
+	for _, query := range []string{"?read_timeout=30s", "?read_timeout=30s&" + acknowledged} {
+		store, _ := openURL(t, c.URL()+query)
+		request := func(on *servers.Server) driver.Request {
+			return driver.Request{Name: nameOn(t, lookup, on, query), Owner: driver.NewOwner(), TTL: time.Minute}
+		}
+		var grants []driver.Grant // of the healthy first
+		for _, node := range append(slices.Clone(healthy), hangs) {
+			grant, err := store.Acquire(t.Context(), request(node))
+			if err != nil {
+				t.Fatal(err)
+			}
+			grants = append(grants, grant)
+		}
+		if err := hangs.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		limited, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		for i, err := range store.Renew(limited, grants) {
+			if i < len(healthy) && err != nil {
+				t.Errorf("%s: a lock of a healthy master is not renewed: %v", query, err)
+			}
+			if i >= len(healthy) && (err == nil || errors.Is(err, driver.ErrNotHeld)) {
+				t.Errorf("%s: the lock of a master that hangs: %v; want that it is unknown", query, err)
+			}
+		}
+		cancel()
+
+		// More callers than there may be pipelines want locks of the one that hangs.
+		want, stop := context.WithCancel(t.Context())
+		var stuck sync.WaitGroup
+		for range 40 {
+			req := request(hangs)
+			stuck.Go(func() { _, _ = store.Acquire(want, req) })
+			<-time.After(3 * time.Millisecond) // so that each is sent by itself
+		}
+		for i, node := range healthy {
+			limited, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			if err := store.Release(limited, grants[i]); err != nil {
+				t.Errorf("%s: Release on a healthy master: %v", query, err)
+			}
+			grant, err := store.Acquire(limited, request(node))
+			if err != nil {
+				t.Errorf("%s: Acquire on a healthy master: %v", query, err)
+			} else if err := store.Release(limited, grant); err != nil {
+				t.Errorf("%s: Release on a healthy master: %v", query, err)
+			}
+			cancel()
+		}
+		stop()
+		if err := hangs.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		stuck.Wait()
+		settled, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := c.WaitSettled(settled); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+}
+
+// TestSlotThatMoves: who holds a lock keeps it while its slot moves to another server,
+// however long that takes, and can release it.
+func TestSlotThatMoves(t *testing.T) {
+	t.Parallel()
+	c := servers.RunCluster(t, inMemory...)
+	for _, query := range []string{"", "?" + acknowledged} {
+		const name = "moves"
+		store, _ := openURL(t, c.URL()+query)
+		grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish := moveSlot(t, c, name, "redisson_lock_token:{"+name+"}")
+		for range 2 { // the server may not know the script the first time
+			if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+				t.Errorf("%q: Renew: %v", query, errs)
+			}
+		}
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Errorf("%q: Release: %v", query, err)
+		}
+		finish()
+		last := grant.Token
+		rises(t, &last, taker(t, store, name)(), "on the new server")
+	}
+}
+
+// moveSlot begins to move the slot of some keys to another master, and moves the
+// keys. What it returns ends that.
+func moveSlot(t *testing.T, c *servers.Cluster, keys ...string) (finish func()) {
+	t.Helper()
+	var from *servers.Server
+	eventually(t, "the nodes agree on who has the slot", func() (agreed bool) {
+		var err error
+		from, err = c.Master(t.Context(), keys[0])
+		return err == nil
+	})
+	to := c.Nodes[0]
+	if to == from {
+		to = c.Nodes[1]
+	}
+	both := clients(t, from.Addr(), to.Addr())
+	source, target := both[0], both[1]
+	do := func(client *redis.Client, args ...any) any {
+		t.Helper()
+		reply, err := client.Do(t.Context(), args...).Result()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return reply
+	}
+	slot, sourceID, targetID := do(source, "cluster", "keyslot", keys[0]), do(source, "cluster", "myid"), do(target, "cluster", "myid")
+	do(target, "cluster", "setslot", slot, "importing", sourceID)
+	do(source, "cluster", "setslot", slot, "migrating", targetID)
+	host, port, err := net.SplitHostPort(to.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrate := []any{"migrate", host, port, "", 0, 5000, "keys"}
+	for _, key := range keys {
+		migrate = append(migrate, key)
+	}
+	do(source, migrate...)
+	return func() {
+		t.Helper()
+		do(target, "cluster", "setslot", slot, "node", targetID)
+		do(source, "cluster", "setslot", slot, "node", targetID)
+	}
+}

@@ -1,0 +1,103 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/test/harness/command"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// TestCommand runs the command line on every kind of store URL.
+func TestCommand(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) topology{
+		"single": single, "sentinel": sentinel, "cluster": cluster, "TLS": secure, "redlock": redlock,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := start(t).url
+			if name == "redlock" {
+				url += "?member_timeout=" + memberTimeout.String()
+			}
+			if out := command.Run(t, url, "exec", "job", "--", "sh", "-c", "exit 7"); out.Status != 7 || out.Stderr != "" {
+				t.Errorf("exec of a command that exits with 7: %+v", out)
+			}
+			holder := command.Hold(t, url, "job {1}")
+			token := holder.Token
+			if out := command.Run(t, url, "exec", "-n", "job {1}", "--", "true"); out.Status != 75 || !strings.Contains(out.Stderr, "held by") {
+				t.Errorf("exec -n of a held lock: %+v; want 75 and who has it", out)
+			}
+			if out := command.Run(t, url, "ls", "--json", "job"); out.Status != 0 || !strings.Contains(out.Stdout, `"token":`+token) {
+				t.Errorf("ls --json: %+v; want token %s", out, token)
+			}
+			if out := command.Run(t, url, "show", "job {1}"); out.Status != 0 || !strings.Contains(out.Stdout, token) {
+				t.Errorf("show: %+v; want token %s", out, token)
+			}
+			if out := command.Run(t, url, "break", "job {1}", "--token", "1"); out.Status == 0 {
+				t.Errorf("break with another token: %+v; want a failure", out)
+			}
+			began := time.Now()
+			if out := command.Run(t, url, "break", "job {1}", "--token", token); out.Status != 0 {
+				t.Errorf("break: %+v", out)
+			}
+			if out := command.Run(t, url, "exec", "-w", "10s", "job {1}", "--", "true"); out.Status != 0 {
+				t.Errorf("exec after break: %+v", out)
+			}
+			t.Logf("free %v after it was broken", time.Since(began).Round(time.Millisecond))
+			holder.End() // it may have noticed the loss, or not
+			if out := command.Run(t, url, "doctor", "--json"); !strings.Contains(out.Stdout, `"fencing":"clock-bound"`) || out.Status > 1 {
+				t.Errorf("doctor: %+v", out)
+			}
+		})
+	}
+}
+
+// doctor says first what does not hold as the server is configured.
+func TestDoctorSaysWhatDoesNotHold(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"no":  "Restart: a crash of the store can forget locks, and two may then hold one (see persistence below).",
+		"yes": "Restart: locks and tokens survive a crash of the store.",
+	} {
+		server := servers.Run(t, servers.Redis, "--appendonly", args, "--appendfsync", "always")
+		out := command.Run(t, server.URL(), "doctor")
+		if !strings.Contains(out.Stdout, want) {
+			t.Errorf("with appendonly %s doctor does not say %q:\n%s", args, want, out.Stdout)
+		}
+		_, promises, _ := strings.Cut(out.Stdout, "configured\n")
+		if first, _, _ := strings.Cut(strings.TrimSpace(promises), "\n"); args == "no" && first != want {
+			t.Errorf("the first promise is %q; want %q", first, want)
+		}
+	}
+}
+
+func TestCommandWithBadInput(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	at := server.Addr()
+	for url, want := range map[string]command.Result{
+		"redis://":                                {Status: 64, Stderr: "host is missing"},
+		"redis://" + at + "?protocol=xyz":         {Status: 64, Stderr: "not redisson or plain"},
+		"redis://ann:canary7bird@" + at:           {Status: 77, Stderr: "wrong user or password"},
+		"redis://127.0.0.1:1":                     {Status: 69, Stderr: "connection refused"},
+		"rediss://" + at:                          {Status: 69, Stderr: "unreachable"},
+		"redis+sentinel://" + at:                  {Status: 64, Stderr: "name of the master"},
+		"redis+sentinel://" + at + "/dlock":       {Status: 69, Stderr: "unreachable"},
+		"redis+cluster://" + at + "/1":            {Status: 64, Stderr: "no path"},
+		"redlock://" + at + "," + at:              {Status: 64, Stderr: "tolerate no failure"},
+		"redlock://a:1,b:2,c:3,d:4":               {Status: 64, Stderr: "leave one out"},
+		"redlock://a,b,c?protocol=redisson":       {Status: 64, Stderr: "plain protocol only"},
+		"redlock://a,b,c?member_timeout=soon":     {Status: 64, Stderr: "not a duration"},
+		"redlock://" + at + "," + at + "," + at:   {Status: 69, Stderr: "same server"},
+		"redlock://127.0.0.1:1,127.0.0.1:2," + at: {Status: 69, Stderr: "2 of 3"},
+	} {
+		out := command.Run(t, url, "exec", "-w", "2s", "a", "--", "true")
+		if out.Status != want.Status || !strings.Contains(out.Stderr, want.Stderr) {
+			t.Errorf("%s: status %d, %q; want %d and %q", url, out.Status, out.Stderr, want.Status, want.Stderr)
+		}
+		if strings.Contains(out.Stderr, "canary7bird") {
+			t.Errorf("%s: the password is shown: %s", url, out.Stderr)
+		}
+	}
+}

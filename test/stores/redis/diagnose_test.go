@@ -1,0 +1,88 @@
+package redis
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+func diagnose(t *testing.T, url string) []driver.Finding {
+	t.Helper()
+	store, _ := openURL(t, url)
+	findings, err := store.(driver.Diagnoser).Diagnose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return findings
+}
+
+func TestDiagnose(t *testing.T) {
+	t.Run("as recommended", func(t *testing.T) {
+		t.Parallel()
+		for _, f := range diagnose(t, servers.Run(t, servers.Redis).URL()) {
+			if f.Level != driver.LevelOK {
+				t.Errorf("%s is %s: %s", f.Check, f.Level, f.Message)
+			}
+		}
+	})
+	t.Run("eviction", func(t *testing.T) {
+		t.Parallel()
+		server := servers.Run(t, servers.Redis)
+		raw := clients(t, server.Addr())[0]
+		for policy, says := range map[string]string{
+			"volatile-lru": "every lock", "volatile-ttl": "every lock", "allkeys-lru": "the counters of tokens", "allkeys-random": "any key",
+		} {
+			if err := raw.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, diagnose(t, server.URL()), "eviction", driver.LevelWarning, says)
+		}
+	})
+	t.Run("persistence", func(t *testing.T) {
+		t.Parallel()
+		server := servers.Run(t, servers.Redis)
+		raw := clients(t, server.Addr())[0]
+		if err := raw.ConfigSet(t.Context(), "appendfsync", "everysec").Err(); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, diagnose(t, server.URL()), "persistence", driver.LevelWarning, "everysec")
+		if err := raw.ConfigSet(t.Context(), "appendonly", "no").Err(); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, diagnose(t, server.URL()), "persistence", driver.LevelWarning, "is off")
+	})
+	t.Run("replicas", func(t *testing.T) {
+		t.Parallel()
+		s := servers.RunSentinel(t, servers.SentinelOptions{})
+		expect(t, diagnose(t, s.URL()), "replication", driver.LevelWarning, "Connected replicas: 2")
+		expect(t, diagnose(t, s.URL()+"?replicas=1"), "replication", driver.LevelOK, "1 must acknowledge")
+		expect(t, diagnose(t, s.URL()+"?replicas=3"), "replication", driver.LevelProblem, "No lock can be taken")
+		expect(t, diagnose(t, "redis://"+s.Servers[1].Addr()), "replication", driver.LevelProblem, "is a replica")
+	})
+	t.Run("every server of a cluster", func(t *testing.T) {
+		t.Parallel()
+		c := servers.RunCluster(t)
+		findings := diagnose(t, c.URL())
+		for _, master := range c.Nodes[:3] {
+			expect(t, findings, "version", driver.LevelOK, master.Addr())
+		}
+	})
+	t.Run("clock", func(t *testing.T) {
+		t.Parallel()
+		server := servers.Run(t, servers.WithClock(servers.Redis))
+		if err := server.SetClock(3600e9); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, diagnose(t, server.URL()), "clock", driver.LevelWarning, "1h0m0")
+	})
+	t.Run("no permission for INFO", func(t *testing.T) {
+		t.Parallel()
+		server := servers.Run(t, servers.Redis)
+		raw := clients(t, server.Addr())[0]
+		if err := raw.Do(t.Context(), "acl", "setuser", "blind", "on", ">pw", "~*", "&*", "+@all", "-info", "-config").Err(); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, diagnose(t, "redis://blind:pw@"+server.Addr()), "info", driver.LevelWarning, "may not run INFO")
+	})
+}

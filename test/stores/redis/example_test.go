@@ -1,0 +1,87 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// A program that shares a lock with all others that use the same server, in Go
+// or, with Redisson, in Java.
+func Example() {
+	server, err := servers.Start(servers.Redis)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = server.Stop() }()
+
+	ctx := context.Background()
+	store, err := redislock.Open(server.URL())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	client := dlock.New(store, nil)
+	defer client.Close()
+
+	err = client.Do(ctx, "orders/42", func(ctx context.Context) error {
+		fmt.Println("charging order 42")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// charging order 42
+	// <nil>
+}
+
+// Redlock: a lock on three servers that know nothing of each other. One of them may
+// be down.
+func Example_redlock() {
+	group, err := servers.StartGroup(3, servers.Redis)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = group.Stop() }()
+	addrs := group.Addrs()
+
+	var members []driver.Store
+	for _, addr := range addrs {
+		member, err := redislock.Open("redis://" + addr + "?protocol=plain")
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer member.Close()
+		members = append(members, member)
+	}
+	store, err := quorum.New(members, &quorum.Options{Names: addrs, MemberTimeout: 500 * time.Millisecond})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	client := dlock.New(store, nil)
+	defer client.Close()
+
+	if err := group[0].Kill(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = client.Do(context.Background(), "orders/42", func(context.Context) error {
+		fmt.Println("charging order 42")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// charging order 42
+	// <nil>
+}

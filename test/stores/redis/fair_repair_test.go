@@ -1,0 +1,74 @@
+package redis
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestQueueThatLostAnEntry: a waiter whose place is in one of the two keys of a queue
+// only, because an operator or another program removed the other, stands in the queue
+// once after its next attempt, and is served.
+func TestQueueThatLostAnEntry(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	const queue, timeouts = "redisson_lock_queue:{torn}", "redisson_lock_timeout:{torn}"
+	store, _ := openURL(t, server.URL())
+	for what, tear := range map[string]func(owner string) error{
+		"the list lost it":     func(owner string) error { return raw.LRem(t.Context(), queue, 0, owner).Err() },
+		"the timeouts lost it": func(owner string) error { return raw.ZRem(t.Context(), timeouts, owner).Err() },
+		// Behind so many that no attempt reads the whole list.
+		"it is far behind": func(owner string) error {
+			ahead := make([]any, 0, 150)
+			var due []redis.Z
+			for range 150 {
+				id := driver.NewOwner().Hex()
+				ahead, due = append(ahead, id), append(due, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: id})
+			}
+			return errors.Join(raw.LPush(t.Context(), queue, ahead...).Err(), raw.ZAdd(t.Context(), timeouts, due...).Err())
+		},
+	} {
+		holder, err := store.Acquire(t.Context(), driver.Request{Name: "torn", Owner: driver.NewOwner(), TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := driver.Request{Name: "torn", Owner: driver.NewOwner(), TTL: time.Minute, Fair: true, Queue: true}
+		for i := range 3 {
+			if i == 1 {
+				if err := tear(req.Owner.Hex()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+				t.Fatalf("%s: Acquire: %v; want ErrHeld", what, err)
+			}
+		}
+		list := raw.LRange(t.Context(), queue, 0, -1).Val()
+		places := len(slices.DeleteFunc(slices.Clone(list), func(id string) bool { return id != req.Owner.Hex() }))
+		score, err := raw.ZScore(t.Context(), timeouts, req.Owner.Hex()).Result()
+		if places != 1 || err != nil || score == 0 {
+			t.Fatalf("%s: the waiter has %d places in the list, and until %v (%v); want one", what, places, score, err)
+		}
+		if err := store.Release(t.Context(), holder); err != nil {
+			t.Fatal(err)
+		}
+		for _, ahead := range list[:len(list)-1] {
+			if err := errors.Join(raw.LRem(t.Context(), queue, 0, ahead).Err(), raw.ZRem(t.Context(), timeouts, ahead).Err()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		grant, err := store.Acquire(t.Context(), req)
+		if err != nil {
+			t.Fatalf("%s: Acquire at the head: %v", what, err)
+		}
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/faults"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// acknowledged are the parameters of a store that waits for a replica.
+const acknowledged = "replicas=1&replica_timeout=500ms"
+
+// TestFailover tells what happens when a master dies before its replicas know
+// what it has granted: run it with -v.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		faults.RunEach(t, onSentinel("protocol="+protocol), faults.Unacknowledged)
+		faults.RunEach(t, onSentinel("protocol="+protocol+"&"+acknowledged), faults.Acknowledged)
+	})
+}
+
+// onSentinel makes rigs with Sentinel, whose replicas follow the master through
+// a proxy.
+func onSentinel(query string) func(t testing.TB) faults.Rig {
+	return func(t testing.TB) faults.Rig {
+		t.Helper()
+		var link *proxy.Proxy
+		group := servers.RunSentinel(t, servers.SentinelOptions{Args: inMemory, ReplicaOf: func(master string) string {
+			link = proxy.Run(t, master)
+			return link.Addr()
+		}})
+		r := rig(group.URL() + "?" + query)
+		r.Failover = &faults.Failover{
+			NotAcknowledged: redislock.ErrNotReplicated,
+			Isolate:         func() { link.Hold() },
+			Kill: func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				master, err := group.Master(ctx)
+				if err == nil {
+					err = master.Kill()
+				}
+				if err == nil {
+					_, err = group.WaitFailover(ctx, master)
+				}
+				return err
+			},
+		}
+		return r
+	}
+}
+
+func TestMasterCutOff(t *testing.T) {
+	t.Parallel()
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		faults.RunEach(t, onPartition("protocol="+protocol), faults.Partitions)
+		faults.RunEach(t, onPartition("protocol="+protocol+"&"+acknowledged), faults.PartitionsAcknowledged)
+	})
+}
+
+// maxLag is after how many seconds without a word from its replicas a master
+// refuses to write. It looks once a second, and counts whole seconds.
+const maxLag = 1
+
+// onPartition makes rigs whose replicas, sentinel and other clients reach the
+// master through a proxy.
+func onPartition(query string) func(t testing.TB) faults.Rig {
+	return func(t testing.TB) faults.Rig {
+		t.Helper()
+		args := append([]string{
+			"--min-replicas-to-write", "1", "--min-replicas-max-lag", strconv.Itoa(maxLag),
+			"--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0",
+		}, inMemory...)
+		master := servers.Run(t, servers.Redis, args...)
+		border := proxy.Run(t, master.Addr())
+		replicas := servers.RunGroup(t, 2, servers.Redis, append(args, "--replicaof", strings.ReplaceAll(border.Addr(), ":", " "))...)
+		awaitInfo(t, master.Addr(), "replication", fmt.Sprintf("min_slaves_good_slaves:%d", len(replicas)))
+		awaitReplicas(t, master.Addr(), len(replicas))
+		sentinel := servers.Run(t, watching(border.Addr()))
+		awaitInfo(t, sentinel.Addr(), "sentinel", "slaves=2")
+		r := rig(sentinel.URL() + "?" + query)
+		r.Failover = &faults.Failover{NotAcknowledged: redislock.ErrNotReplicated}
+		r.Partition = &faults.Partition{
+			Cut:     func() { border.Hold() },
+			Inside:  rig(master.URL() + "?" + query),
+			Refuses: (maxLag + 2) * time.Second,
+		}
+		return r
+	}
+}
+
+// watching is a sentinel that decides alone, and knows the master by the address
+// that is given.
+func watching(master string) *servers.Kind {
+	return &servers.Kind{
+		Name:   "sentinel",
+		Binary: servers.Redis.Binary,
+		Init: func(in servers.Instance) ([]servers.Command, error) {
+			config := fmt.Sprintf("sentinel monitor dlock %s 1\nsentinel down-after-milliseconds dlock 700\nsentinel failover-timeout dlock 30000\n",
+				strings.ReplaceAll(master, ":", " "))
+			file := filepath.Join(in.Data, "sentinel.conf")
+			return nil, errors.Join(os.WriteFile(file, []byte(config), 0o666), os.Chmod(file, 0o666)) // which another user rewrites
+		},
+		Args: func(in servers.Instance) []string {
+			return []string{filepath.Join(in.Data, "sentinel.conf"), "--sentinel", "--bind", in.Host, "--port", strconv.Itoa(in.Port), "--dir", in.Data}
+		},
+		Probe: servers.Redis.Probe,
+		URL:   func(addr string) string { return "redis+sentinel://" + addr + "/dlock" },
+	}
+}
+
+// awaitReplicas waits until so many replicas have acknowledged a write.
+func awaitReplicas(t testing.TB, addr string, want int) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	conn := client.Conn() // WAIT is for what was written before on the same connection
+	defer conn.Close()
+	if err := conn.Set(t.Context(), "dlock:probe", "1", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var got int64
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		var err error
+		if got, err = conn.Wait(t.Context(), want, time.Second).Result(); err != nil {
+			t.Fatal(err)
+		}
+		if got >= int64(want) {
+			return
+		}
+	}
+	t.Fatalf("%d of %d replicas have acknowledged a write", got, want)
+}
+
+// awaitInfo waits until a section of INFO contains a text.
+func awaitInfo(t testing.TB, addr, section, want string) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	var info string
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		var err error
+		if info, err = client.Info(t.Context(), section).Result(); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info, want) {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	t.Fatalf("INFO %s of %s says %s; want %s", section, addr, info, want)
+}

@@ -1,0 +1,177 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestNothingShortensALock: a renewal or a repeated attempt with a shorter TTL that is
+// carried out late, after its owner was promised more, takes nothing away.
+func TestNothingShortensALock(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	const long, short = time.Hour, time.Minute
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		fresh := func() driver.Store { // which does not know the server's clock yet
+			return newStore(t, protocol, &redis.Options{Addr: server.Addr()})
+		}
+		store := fresh()
+		taker(t, store, "warm-"+protocol)()
+		for name, late := range map[string]func(grant driver.Grant, req driver.Request) error{
+			"Renew": func(grant driver.Grant, _ driver.Request) error {
+				grant.TTL = short
+				if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+					return errs[0]
+				}
+				return nil
+			},
+			"Acquire": func(_ driver.Grant, req driver.Request) error {
+				_, err := store.Acquire(t.Context(), req)
+				return err
+			},
+			"Acquire by the server's clock": func(_ driver.Grant, req driver.Request) error {
+				_, err := fresh().Acquire(t.Context(), req)
+				return err
+			},
+			"AcquireAll": func(_ driver.Grant, req driver.Request) error {
+				_, err := store.(driver.BatchAcquirer).AcquireAll(t.Context(), []driver.Request{req})
+				return err
+			},
+			"fair": func(_ driver.Grant, req driver.Request) error {
+				req.Fair = protocol == "redisson"
+				_, err := store.Acquire(t.Context(), req)
+				return err
+			},
+			"RaiseToken": func(grant driver.Grant, _ driver.Request) error {
+				_, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, grant.Token+1)
+				return err
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				req := driver.Request{Name: t.Name(), Owner: driver.NewOwner(), TTL: long}
+				grant, err := store.Acquire(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.TTL = short
+				if err := late(grant, req); err != nil {
+					t.Fatal(err)
+				}
+				if left := raw.PTTL(t.Context(), req.Name).Val(); left <= long/2 {
+					t.Errorf("the lock expires in %v; want that it lasts for what was promised, %v", left, long)
+				}
+			})
+		}
+	})
+}
+
+// TestLateRenewalAndPass: a renewal and a Pass that arrive after their holder has
+// released, and another one has the lock, change nothing, and leave nothing.
+func TestLateRenewalAndPass(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		rival := newStore(t, protocol, &redis.Options{Addr: server.Addr()})
+		p := proxy.Run(t, server.Addr())
+		store := newStore(t, protocol, &redis.Options{Addr: p.Addr()})
+		next := driver.NewOwner()
+		calls := map[string]func(context.Context, driver.Grant){
+			"Renew": func(ctx context.Context, grant driver.Grant) { _ = store.Renew(ctx, []driver.Grant{grant}) },
+			"Pass": func(ctx context.Context, grant driver.Grant) {
+				_, _ = store.Pass(ctx, grant, driver.Request{Name: grant.Name, Owner: next, TTL: time.Hour})
+			},
+		}
+		for name, call := range calls {
+			for _, taken := range []bool{false, true} {
+				for _, warm := range []bool{true, false} { // the server knows the script then
+					req := driver.Request{Name: protocol + name, Owner: driver.NewOwner(), TTL: time.Hour}
+					grant, err := store.Acquire(t.Context(), req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if warm {
+						call(t.Context(), grant)
+						_ = store.Release(t.Context(), grant) // which may have been passed
+						_ = store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: next})
+						continue
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), soon)
+					deliver := make(chan struct{})
+					passed := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte(req.Name)) },
+						func(*proxy.Conn) { cancel(); <-deliver })
+					call(ctx, grant)
+					if err := store.Release(t.Context(), grant); err != nil {
+						t.Fatal(err)
+					}
+					var other driver.Grant
+					if taken {
+						if other, err = rival.Acquire(t.Context(), driver.Request{Name: req.Name, Owner: driver.NewOwner(), TTL: time.Minute}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					close(deliver)
+					<-passed
+					if !p.Settle(20 * time.Second) {
+						t.Fatal("the server does not answer")
+					}
+					if taken {
+						if left := raw.PTTL(t.Context(), req.Name).Val(); left > time.Minute {
+							t.Errorf("a late %s made another one's lock last for %v", name, left)
+						}
+						if err := rival.Release(t.Context(), other); err != nil {
+							t.Errorf("a late %s took another one's lock: %v", name, err)
+						}
+					}
+					if raw.Exists(t.Context(), req.Name).Val() != 0 {
+						t.Errorf("a late %s left a lock", name)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestLateReleaseFindsAnotherHolder: a Release that is repeated when another one has
+// the lock releases nothing, with the whole grant, with the token alone and with the
+// owner alone.
+func TestLateReleaseFindsAnotherHolder(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		store := newStore(t, protocol, &redis.Options{Addr: server.Addr()})
+		acquire := func() driver.Grant {
+			grant, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return grant
+		}
+		old := acquire()
+		if err := store.Release(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		current := acquire()
+		for what, late := range map[string]driver.Grant{
+			"the whole grant": old,
+			"the token":       {Name: old.Name, Owner: old.Owner, Token: old.Token},
+			"the owner":       {Name: old.Name, Owner: old.Owner},
+		} {
+			if err := store.Release(t.Context(), late); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("a late release with %s: %v; want ErrNotHeld", what, err)
+			}
+		}
+		if err := store.Release(t.Context(), current); err != nil {
+			t.Errorf("the current holder's lock: %v", err)
+		}
+	})
+}

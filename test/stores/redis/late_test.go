@@ -1,0 +1,346 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// holding is a hook that holds back the next command, or pipeline, about a name
+// before the client sends it, when armed.
+type holding struct {
+	counting
+	next atomic.Pointer[heldCommand] // nil if nothing is to be held back
+}
+
+// heldCommand is a command that is held back until free is closed.
+type heldCommand struct {
+	name        string
+	leave       func() // is called when it is held back
+	free, ended chan struct{}
+}
+
+// arm makes the hook hold back the next command about name, and call leave then.
+func (h *holding) arm(name string, leave func()) *heldCommand {
+	c := &heldCommand{name, leave, make(chan struct{}), make(chan struct{})}
+	h.next.Store(c)
+	return c
+}
+
+// soon is a limit within which a call is sent, and which is short enough that
+// its caller does not send it itself and can leave.
+const soon = 3 * time.Second
+
+// freeSoon lets the command go when a release has had time to overtake it.
+func (c *heldCommand) freeSoon() { time.AfterFunc(50*time.Millisecond, func() { close(c.free) }) }
+
+func (h *holding) hold(cmds ...redis.Cmder) (ended func()) {
+	c := h.next.Load()
+	about := func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any(c.name)) }
+	if c == nil || !slices.ContainsFunc(cmds, about) || !h.next.CompareAndSwap(c, nil) {
+		return func() {}
+	}
+	c.leave()
+	<-c.free
+	return func() { close(c.ended) }
+}
+
+func (h *holding) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		defer h.hold(cmd)()
+		return next(ctx, cmd)
+	}
+}
+
+func (h *holding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer h.hold(cmds...)()
+		return next(ctx, cmds)
+	}
+}
+
+// protocolOf returns the protocol of that name.
+func protocolOf(name string) redislock.Protocol {
+	if name == "plain" {
+		return redislock.Plain
+	}
+	return redislock.Redisson
+}
+
+// newStore returns a store over a client with these options, and the client.
+func newStore(t *testing.T, protocol string, opts *redis.Options, hooks ...redis.Hook) *redislock.Store {
+	t.Helper()
+	client := redis.NewClient(opts)
+	t.Cleanup(func() { client.Close() })
+	for _, hook := range hooks {
+		client.AddHook(hook)
+	}
+	store, err := redislock.New(client, &redislock.Options{Protocol: protocolOf(protocol)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// attempts are the ways to acquire. Each makes one attempt for requests of one
+// minute, under the names a and b where it needs two.
+var attempts = map[string]struct {
+	fair bool // only where the protocol has fair locks
+	make func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error
+}{
+	"Acquire": {make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
+		_, err := store.Acquire(ctx, reqs[0])
+		return err
+	}},
+	"AcquireAll": {make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
+		_, err := store.AcquireAll(ctx, reqs)
+		return err
+	}},
+	"fair": {fair: true, make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
+		req := reqs[0]
+		req.Fair, req.Queue = true, true
+		_, err := store.Acquire(ctx, req)
+		return err
+	}},
+	"Pass": {make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
+		from := driver.Request{Name: reqs[0].Name, Owner: driver.NewOwner(), TTL: time.Minute}
+		grant, err := store.Acquire(context.WithoutCancel(ctx), from)
+		if err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrHeld, err)
+		}
+		if arm, ok := ctx.Value(armKey{}).(func()); ok {
+			arm()
+		}
+		_, err = store.Pass(ctx, grant, reqs[0])
+		return err
+	}},
+}
+
+// armKey is the key of a context for the function that lets the fault begin.
+type armKey struct{}
+
+// eachAttempt calls try for every way to acquire that the protocol offers.
+func eachAttempt(t *testing.T, protocol string, try func(t *testing.T, attempt func(ctx context.Context, store *redislock.Store, reqs []driver.Request, arm func()) error)) {
+	t.Helper()
+	for name, kind := range attempts {
+		if kind.fair && protocol != "redisson" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			try(t, func(ctx context.Context, store *redislock.Store, reqs []driver.Request, arm func()) error {
+				if name == "Pass" { // its first step has to succeed
+					return kind.make(context.WithValue(ctx, armKey{}, arm), store, reqs)
+				}
+				arm()
+				return kind.make(ctx, store, reqs)
+			})
+		})
+	}
+}
+
+// twoRequests are for the names NAME-a and NAME-b.
+func twoRequests(name string) []driver.Request {
+	return []driver.Request{
+		{Name: name + "-a", Owner: driver.NewOwner(), TTL: time.Minute},
+		{Name: name + "-b", Owner: driver.NewOwner(), TTL: time.Minute},
+	}
+}
+
+// TestReleaseDoesNotOvertakeItsAttempt: an attempt is sent after its caller has left.
+// Release of its owner does not return before the server has answered the attempt,
+// so that no lock and no place in a queue stays.
+func TestReleaseDoesNotOvertakeItsAttempt(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		hook := &holding{}
+		store := newStore(t, protocol, &redis.Options{Addr: server.Addr()}, hook)
+		eachAttempt(t, protocol, func(t *testing.T, attempt func(context.Context, *redislock.Store, []driver.Request, func()) error) {
+			for round := range 3 {
+				reqs := twoRequests(fmt.Sprintf("%s-%d", t.Name(), round))
+				var held *heldCommand
+				if round == 0 { // the server learns the scripts
+					if err := attempt(t.Context(), store, reqs, func() {}); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					ctx, cancel := context.WithTimeout(t.Context(), soon)
+					err := attempt(ctx, store, reqs, func() { held = hook.arm(reqs[0].Name, cancel) })
+					cancel()
+					if !errors.Is(err, context.Canceled) {
+						t.Fatalf("an attempt that is held back: %v; want the end of its context", err)
+					}
+					held.freeSoon()
+				}
+				for _, req := range reqs {
+					if err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner}); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+						t.Fatal(err)
+					}
+				}
+				if held != nil {
+					<-held.ended
+				}
+				for _, req := range reqs {
+					for _, key := range []string{req.Name, "redisson_lock_queue:{" + req.Name + "}"} {
+						if n := raw[0].Exists(t.Context(), key).Val(); n != 0 {
+							t.Errorf("round %d: the abandoned attempt left %q", round, key)
+						}
+					}
+				}
+			}
+		})
+	})
+}
+
+// TestAbandonedTryLock: a TryLock whose command is held back until its context has
+// ended leaves nothing behind, neither for the next Lock nor after Close.
+func TestAbandonedTryLock(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		hook := &holding{}
+		store := newStore(t, protocol, &redis.Options{Addr: server.Addr()}, hook)
+		client := dlock.New(store, nil)
+		warm := func(name string) { // so that the scripts are loaded
+			lease, err := client.Lock(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		warm(protocol)
+		_ = store.Release(t.Context(), driver.Grant{Name: protocol, Owner: driver.NewOwner()}) // which finds nothing
+		const rounds = 10
+		name := func(i int) string { return fmt.Sprintf("%s-%d", protocol, i) }
+		for i := range rounds {
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			held := hook.arm(name(i), cancel)
+			_, err := client.TryLock(ctx, name(i))
+			cancel()
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("TryLock: %v; want the end of its context", err)
+			}
+			held.freeSoon()
+			if i%2 == 0 { // the next one comes after the attempt was undone
+				began := time.Now()
+				warm(name(i))
+				if took := time.Since(began); took > dlock.DefaultTTL/2 {
+					t.Errorf("the next Lock took %v", took)
+				}
+			}
+			<-held.ended
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		left := 0
+		for i := range rounds {
+			left += int(raw.Exists(t.Context(), name(i)).Val())
+		}
+		if left > 0 {
+			t.Errorf("%d of %d abandoned attempts left a lock", left, rounds)
+		}
+	})
+}
+
+// TestLateAttempt: the network delivers an attempt after its owner has released. If
+// the connection is still open, Release waits for the attempt; if it broke, the
+// store undoes the attempt in the background.
+func TestLateAttempt(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	for name, way := range map[string]struct {
+		options redis.Options
+		limit   time.Duration // after which the caller leaves, and at once when the attempt is held; zero if it does not
+		open    bool          // the connection stays open
+	}{
+		"the caller leaves":                           {redis.Options{}, soon, true},
+		"the caller leaves and the connection breaks": {redis.Options{ReadTimeout: time.Second}, 700 * time.Millisecond, false},
+		"the connection breaks":                       {redis.Options{ReadTimeout: 500 * time.Millisecond}, 0, false},
+		"the client keeps the deadline":               {redis.Options{ContextTimeoutEnabled: true}, 500 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachProtocol(t, func(t *testing.T, protocol string) {
+				p := proxy.Run(t, server.Addr())
+				options := way.options
+				options.Addr = p.Addr()
+				store := newStore(t, protocol, &options)
+				eachAttempt(t, protocol, func(t *testing.T, attempt func(context.Context, *redislock.Store, []driver.Request, func()) error) {
+					warm, reqs := twoRequests(t.Name()+"-warm"), twoRequests(t.Name())
+					if err := attempt(t.Context(), store, warm, func() {}); err != nil {
+						t.Fatal(err)
+					}
+					give := func(reqs []driver.Request) {
+						for _, req := range reqs {
+							eventually(t, "Release is answered", func() bool {
+								err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner})
+								return err == nil || errors.Is(err, driver.ErrNotHeld)
+							})
+						}
+					}
+					give(warm)
+					deliver := make(chan struct{})
+					deliverNow := sync.OnceFunc(func() { close(deliver) })
+					defer deliverNow()
+					var passed <-chan struct{}
+					ctx, cancel := t.Context(), func() {}
+					if way.limit > 0 {
+						ctx, cancel = context.WithTimeout(ctx, way.limit)
+					}
+					defer cancel()
+					err := attempt(ctx, store, reqs, func() {
+						owner := []byte(reqs[0].Owner.Hex())
+						passed = p.OnRequest(func(request []byte) bool { return bytes.Contains(request, owner) },
+							func(*proxy.Conn) { cancel(); <-deliver })
+					})
+					if err == nil || errors.Is(err, driver.ErrHeld) {
+						t.Fatalf("an attempt that does not arrive: %v", err)
+					}
+					if way.open {
+						time.AfterFunc(50*time.Millisecond, deliverNow)
+					}
+					give(reqs)
+					left := func() int64 {
+						return raw.Exists(t.Context(), reqs[0].Name, reqs[1].Name, "redisson_lock_queue:{"+reqs[0].Name+"}").Val()
+					}
+					if way.open {
+						select {
+						case <-passed:
+						default:
+							t.Error("Release returned while the attempt was still on its way")
+						}
+						if n := left(); n > 0 {
+							t.Errorf("%d keys are left when Release has returned", n)
+						}
+					}
+					deliverNow()
+					<-passed
+					if !p.Settle(20 * time.Second) {
+						t.Fatal("the server does not answer")
+					}
+					eventually(t, "the late attempt is undone", func() bool { return left() == 0 })
+				})
+			})
+		})
+	}
+}

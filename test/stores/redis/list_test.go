@@ -1,0 +1,342 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+func requestFor(name string) driver.Request {
+	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Holder: driver.Holder{Host: "h", PID: 1, Program: "p"}}
+}
+
+func acquire(t *testing.T, store driver.Store, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := store.Acquire(t.Context(), requestFor(name)); err != nil {
+			t.Fatalf("acquiring %q: %v", name, err)
+		}
+	}
+}
+
+// listed demands a list without errors.
+func listed(t *testing.T, store driver.Store, prefix string) map[string]driver.Info {
+	t.Helper()
+	found := make(map[string]driver.Info)
+	for info, err := range store.(driver.Lister).List(t.Context(), prefix) {
+		if err != nil {
+			t.Fatalf("listing %q: %v", prefix, err)
+		}
+		found[info.Name] = info
+	}
+	return found
+}
+
+// TestListEndsEarly: whoever looks for one lock stops when it is found, on
+// whichever server of a cluster.
+func TestListEndsEarly(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, _ := openURL(t, start(t).url)
+			for i := range 20 {
+				acquire(t, store, fmt.Sprintf("job%d", i))
+			}
+			yielded := 0
+			for _, err := range store.(driver.Lister).List(t.Context(), "job") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				yielded++
+				break
+			}
+			if yielded != 1 {
+				t.Errorf("%d locks were yielded; want one", yielded)
+			}
+		})
+	}
+}
+
+// TestLookingAroundLeaves: a server that hangs keeps nobody whose context is done,
+// however long the client's own timeouts are.
+func TestLookingAroundLeaves(t *testing.T) {
+	t.Parallel()
+	const limit = 100 * time.Millisecond
+	looks := map[string]func(context.Context, driver.Store) error{
+		"Identify": func(ctx context.Context, s driver.Store) error {
+			_, err := s.(driver.Identifier).Identify(ctx)
+			return err
+		},
+		"Diagnose": func(ctx context.Context, s driver.Store) error {
+			_, err := s.(driver.Diagnoser).Diagnose(ctx)
+			return err
+		},
+		"Look": func(ctx context.Context, s driver.Store) error {
+			_, _, err := s.(driver.Looker).Look(ctx, "x")
+			return err
+		},
+		"List": func(ctx context.Context, s driver.Store) error {
+			for _, err := range s.(driver.Lister).List(ctx, "") {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	contexts := map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, limit)
+		},
+		"cancelled": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(limit, cancel)
+			return ctx, cancel
+		},
+	}
+	check := func(t *testing.T, url string, hanging ...*servers.Server) {
+		t.Helper()
+		stores := map[string]driver.Store{}
+		for _, protocol := range protocols {
+			for _, state := range []string{"new", "used"} {
+				store, _ := openURL(t, url+"?protocol="+protocol)
+				if state == "used" {
+					acquire(t, store, protocol)
+					listed(t, store, "")
+				}
+				stores[protocol+", "+state] = store
+			}
+		}
+		for _, server := range hanging {
+			if err := server.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { // the stores close sooner then
+				if err := server.Resume(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for name, store := range stores {
+			for what, look := range looks {
+				for how, end := range contexts {
+					ctx, cancel := end(t.Context())
+					began := time.Now()
+					err := look(ctx, store)
+					took := time.Since(began)
+					cancel()
+					if err == nil {
+						t.Errorf("%s, %s, %s: it works on a server that hangs", what, name, how)
+					}
+					if took > limit+time.Second {
+						t.Errorf("%s, %s, %s after %v: it took %v", what, name, how, limit, took)
+					}
+				}
+			}
+		}
+	}
+	t.Run("single", func(t *testing.T) {
+		t.Parallel()
+		server := servers.Run(t, servers.Redis)
+		check(t, server.URL(), server)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := servers.RunCluster(t)
+		check(t, c.URL(), c.Nodes...)
+	})
+}
+
+// TestQuorumClosesBesideAHangingMember: who hangs is not waited for.
+func TestQuorumClosesBesideAHangingMember(t *testing.T) {
+	t.Parallel()
+	group := servers.RunGroup(t, 3, servers.Redis)
+	var members []driver.Store
+	for _, server := range group {
+		store, _ := openURL(t, server.URL()+"?protocol=plain")
+		members = append(members, store)
+	}
+	store, err := quorum.New(members, &quorum.Options{MemberTimeout: memberTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := group[0].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := group[0].Resume(); err != nil {
+			t.Error(err)
+		}
+	})
+	acquire(t, store, "x")
+	if n := len(listed(t, store, "")); n != 1 {
+		t.Errorf("%d locks are listed; want one", n)
+	}
+	began := time.Now()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 4*memberTimeout {
+		t.Errorf("Close took %v; a member may take %v", took, memberTimeout)
+	}
+}
+
+// TestListPassesByOtherData: whatever else is in the database, locks are listed,
+// and nothing else.
+func TestListPassesByOtherData(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			top := start(t)
+			store, _ := openURL(t, top.url)
+			plain, _ := openURL(t, top.url+"?protocol=plain")
+			acquire(t, store, "lock", "{tag}lock", "{tag}", "tag")
+			acquire(t, plain, "plain lock", "{plain}")
+			raw := redis.UniversalClient(top.servers[0])
+			if name == "cluster" {
+				raw = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{top.servers[0].Options().Addr}})
+				t.Cleanup(func() { raw.Close() })
+			}
+			for _, key := range []string{"odd}key", "a{}b", "{", "hash", "{other}", "dlock:odd", "redisson_lock_token:{x}"} {
+				if err := raw.HSet(t.Context(), key, "f", 1).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := raw.RPush(t.Context(), "redisson_lock_token:{hash}", 1).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for key, text := range map[string]string{
+				"opening-time": "12:30:00", "c0ffee": "c0ffee:12:{}", "text}": "x", "empty": "", "large": strings.Repeat("x", 100_000),
+				"nearly": strings.Repeat("a", 32) + ":12:x",
+			} {
+				if err := raw.Set(t.Context(), key, text, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := []string{"lock", "tag", "{tag}", "{tag}lock"}
+			if got := slices.Sorted(maps.Keys(listed(t, store, ""))); !slices.Equal(got, want) {
+				t.Errorf("listed are %q; want %q", got, want)
+			}
+			if got := slices.Sorted(maps.Keys(listed(t, store, "{tag"))); !slices.Equal(got, want[2:]) {
+				t.Errorf("listed with {tag are %q; want %q", got, want[2:])
+			}
+			want = []string{"plain lock", "{plain}"}
+			if got := slices.Sorted(maps.Keys(listed(t, plain, ""))); !slices.Equal(got, want) {
+				t.Errorf("listed in the plain protocol are %q; want %q", got, want)
+			}
+			if err := plain.(driver.Breaker).Break(t.Context(), "opening-time", 30); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("breaking what is no lock: %v; want ErrNotHeld", err)
+			}
+			if n := raw.Exists(t.Context(), "opening-time").Val(); n != 1 {
+				t.Error("Break deleted what is no lock")
+			}
+		})
+	}
+}
+
+// TestErrorsSayWhatIsMissing: an error names the permission, once and without a prefix.
+func TestErrorsSayWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	if err := raw.Do(t.Context(), "acl", "setuser", "nobody", "on", ">pw", "~*", "&*", "+@all", "-evalsha").Err(); err != nil {
+		t.Fatal(err)
+	}
+	owner, _ := openURL(t, server.URL())
+	acquire(t, owner, "x")
+	store, _ := openURL(t, "redis://nobody:pw@"+server.Addr())
+	for _, err := range store.(driver.Lister).List(t.Context(), "") {
+		if err == nil || strings.Contains(err.Error(), "redislock:") || strings.Count(err.Error(), "lacks a permission") != 1 {
+			t.Errorf("want an error without a prefix that says once that a permission is missing, got: %v", err)
+		}
+	}
+}
+
+// TestBracedNamesAreNamesOfTheirOwn: whoever waits for {a} does not keep a busy.
+func TestBracedNamesAreNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	store, _ := openURL(t, server.URL())
+	acquire(t, store, "{a}")
+	waiter := requestFor("{a}")
+	waiter.Fair, waiter.Queue = true, true
+	if _, err := store.Acquire(t.Context(), waiter); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("want ErrHeld, got: %v", err)
+	}
+	other := requestFor("a")
+	other.Fair, other.Queue = true, true
+	if _, err := store.Acquire(t.Context(), other); err != nil {
+		t.Errorf("a is free: %v", err)
+	}
+}
+
+// TestListAsksForManyKeysAtOnce: a large server without locks is looked through
+// in few round trips, also when it has forgotten the scripts.
+func TestListAsksForManyKeysAtOnce(t *testing.T) {
+	t.Parallel()
+	const keys = 5000
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	pipe := raw.Pipeline()
+	for i := range keys {
+		pipe.HSet(t.Context(), fmt.Sprintf("hash%d", i), "f", 1)
+		pipe.Set(t.Context(), fmt.Sprintf("string%d", i), "v", 0)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, protocol := range []redislock.Protocol{redislock.Redisson, redislock.Plain} {
+		trips := &counting{}
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		client.AddHook(trips)
+		t.Cleanup(func() { client.Close() })
+		store, err := redislock.New(client, &redislock.Options{Protocol: protocol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		for i := range 200 {
+			acquire(t, store, fmt.Sprintf("%v lock %d", protocol, i))
+		}
+		if err := raw.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		before := trips.trips()
+		if n := len(listed(t, store, "")); n != 200 {
+			t.Errorf("%v: %d locks are listed; want 200", protocol, n)
+		}
+		if n := trips.trips() - before; n > 2*keys/100 {
+			t.Errorf("%v: %d keys were looked through in %d round trips", protocol, 2*keys, n)
+		}
+		before = trips.trips()
+		if _, held, err := store.Look(t.Context(), fmt.Sprintf("%v lock 7", protocol)); !held || err != nil {
+			t.Errorf("%v: a lock that is held is not found: %v", protocol, err)
+		}
+		if n := trips.trips() - before; n > 2 {
+			t.Errorf("%v: one lock was found in %d round trips; want two", protocol, n)
+		}
+		info, err := raw.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(info, "cmdstat_eval:calls=1,") {
+			t.Errorf("%v: the script was not sent once:\n%s", protocol, info)
+		}
+	}
+}

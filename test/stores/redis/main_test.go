@@ -1,0 +1,31 @@
+// Package redis tests redislock against real servers.
+package redis
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/harness/command"
+	"github.com/dlock-go/dlock/test/harness/faults"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// urlEnv tells other processes where the server is.
+const urlEnv = "DLOCK_TEST_REDIS_STORE"
+
+func TestMain(m *testing.M) {
+	logging.Disable() // of the client: these tests make it complain
+	open := func(ctx context.Context) (driver.Store, error) { return open(ctx, os.Getenv(urlEnv)) }
+	switch {
+	case os.Getenv(drivertest.WorkEnv) != "":
+		os.Exit(drivertest.Work(open))
+	case os.Getenv(faults.PuppetEnv) != "":
+		os.Exit(faults.Play(open))
+	}
+	status := m.Run()
+	command.Remove()
+	os.Exit(status)
+}

@@ -1,0 +1,270 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// shard is a server in cluster mode that has all slots, and a client for one server.
+func shard(t testing.TB) topology {
+	server := servers.RunShard(t)
+	return topology{"redis://" + server.Addr(), clients(t, server.Addr())}
+}
+
+// TestPlainClientOfAClusterModeServer: a client for one server, on a server in
+// cluster mode that has all slots, renews locks of many slots and takes several
+// names one after the other. It is so for a server that does not tell its mode, too,
+// and for a user who may not even try.
+func TestPlainClientOfAClusterModeServer(t *testing.T) {
+	odd := []string{"odd}name", "{odd", "{}odd"} // whose keys would be in another slot than what belongs to them
+	silent := []string{"--rename-command", "HELLO", ""}
+	limited := strings.Fields("acl setuser limited on >pw ~redisson-* ~plain-* ~*:{redisson-* ~*:{plain-* ~{tag}* ~*:{tag}* &* +@all")
+	for how, test := range map[string]struct {
+		args []string
+		odd  []string
+		acl  []string
+		user string
+	}{
+		"the server tells":         {nil, odd, nil, ""},
+		"the server does not tell": {silent, odd, nil, ""},
+		"nothing tells":            {silent, nil, limited, "limited:pw@"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			server := servers.RunShard(t, append(test.args, inMemory...)...)
+			if test.acl != nil {
+				words := make([]any, len(test.acl))
+				for i, word := range test.acl {
+					words[i] = word
+				}
+				if err := clients(t, server.Addr())[0].Do(t.Context(), words...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, protocol := range protocols {
+				locksOfManySlots(t, protocol, test.odd, func() driver.Store {
+					store, _ := openURL(t, "redis://"+test.user+server.Addr()+"?protocol="+protocol)
+					return store
+				})
+			}
+		})
+	}
+}
+
+// around is a type that hides which client is inside.
+type around struct{ redis.UniversalClient }
+
+// TestTypeAroundAClusterClient: a type that embeds redis.UniversalClient, with a
+// client of a cluster in it, works as on a cluster.
+func TestTypeAroundAClusterClient(t *testing.T) {
+	t.Parallel()
+	c := servers.RunCluster(t, inMemory...)
+	wrapped := around{redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})}
+	t.Cleanup(func() { wrapped.Close() })
+	open := func(protocol redislock.Protocol, replicas int) *redislock.Store {
+		store, err := redislock.New(wrapped, &redislock.Options{Protocol: protocol, Replicas: replicas})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		return store
+	}
+	for _, protocol := range []redislock.Protocol{redislock.Redisson, redislock.Plain} {
+		locksOfManySlots(t, protocol.String(), []string{"odd}name"}, func() driver.Store { return open(protocol, 0) })
+	}
+
+	// What it cannot do it says.
+	store := open(redislock.Redisson, 0)
+	for _, err := range store.List(t.Context(), "") {
+		if !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("List: %v; want ErrUnsupported: it would see one server of three", err)
+		}
+	}
+	findings, err := store.Diagnose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, findings, "cluster", driver.LevelWarning, "redis.around")
+	_, err = open(redislock.Redisson, 1).Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+	if !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("Acquire with Replicas: %v; want ErrUnsupported: WAIT may reach another server than the lock", err)
+	}
+}
+
+// TestTypeAroundARing: a Ring is refused also where it is hidden.
+func TestTypeAroundARing(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "localhost:1"}})
+	defer ring.Close()
+	for _, client := range []redis.UniversalClient{around{ring}, &around{around{ring}}} {
+		if _, err := redislock.New(client, nil); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("New(%T): %v; want ErrUnsupported", client, err)
+		}
+	}
+}
+
+// locksOfManySlots renews, and takes together, names of many slots, and others that it
+// is given.
+func locksOfManySlots(t *testing.T, protocol string, names []string, open func() driver.Store) {
+	t.Helper()
+	for i := range 300 {
+		names = append(names, fmt.Sprintf("%s-%d", protocol, i))
+	}
+	renewing, other := open(), open()
+	var grants []driver.Grant
+	for _, name := range names {
+		grant, err := renewing.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+		if err != nil {
+			t.Fatalf("%s: Acquire(%q): %v", protocol, name, err)
+		}
+		grants = append(grants, grant)
+	}
+	// The first calls of a store that does not know the server yet.
+	lost := 0
+	for _, err := range open().Renew(t.Context(), grants) {
+		if err != nil {
+			lost++
+			t.Log(err)
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%s: %d of %d locks are not renewed", protocol, lost, len(grants))
+	}
+	for _, grant := range grants {
+		if err := other.Release(t.Context(), grant); err != nil {
+			t.Errorf("%s: Release(%q): %v", protocol, grant.Name, err)
+		}
+	}
+	client := dlock.New(open(), nil)
+	defer client.Close()
+	all, err := client.LockAll(t.Context(), names[:20])
+	if err != nil {
+		t.Fatalf("%s: LockAll: %v", protocol, err)
+	}
+	if err := all.Unlock(t.Context()); err != nil {
+		t.Errorf("%s: Unlock: %v", protocol, err)
+	}
+	for _, together := range []bool{false, true} {
+		some := names[len(names)-3:]
+		if together {
+			some = []string{"{tag}a", "{tag}b"}
+		}
+		store := open()
+		atOnce(t, store, store.(driver.BatchAcquirer), some, together)
+	}
+}
+
+// TestPlainClientOfOneShard: who else uses the cluster sees the same locks, and
+// wakes and is woken in the ways of a cluster.
+func TestPlainClientOfOneShard(t *testing.T) {
+	t.Parallel()
+	top := shard(t)
+	raw := top.servers[0]
+	_, plain := openURL(t, top.url)
+	_, cluster := openURL(t, strings.Replace(top.url, "redis://", "redis+cluster://", 1))
+	for _, name := range []string{"shared", "odd}"} {
+		lease, err := plain.Lock(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cluster.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("TryLock(%q) by the cluster's client: %v; want ErrHeld", name, err)
+		}
+		if info, found, err := cluster.Find(t.Context(), name); err != nil || !found || info.Token != lease.Token() {
+			t.Errorf("Find(%q) by the cluster's client: %+v, %v, %v", name, info, found, err)
+		}
+		listed := 0
+		for info, err := range plain.Locks(t.Context(), name) {
+			if err != nil || info.Name != name {
+				t.Errorf("Locks(%q): %+v, %v", name, info, err)
+			}
+			listed++
+		}
+		if listed != 1 {
+			t.Errorf("Locks(%q) finds %d locks; want one", name, listed)
+		}
+
+		// Redisson publishes to the shard alone, or listens there alone.
+		const limit = 10 * time.Second // the TTL is 30 s
+		shardChannel := "redisson_lock__channel:{" + name + "}"
+		if name == "odd}" {
+			shardChannel = "redisson_lock__channel:{dlock:name:odd%7D}"
+		}
+		messages := raw.SSubscribe(t.Context(), shardChannel)
+		if _, err := messages.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w := waitFor(t.Context(), plain, name)
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.within(t, limit).Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-messages.Channel():
+		case <-time.After(limit):
+			t.Errorf("%q: no message in the shard's channel", name)
+		}
+		messages.Close()
+		store, _ := openURL(t, top.url)
+		woken, stop := watch(t, store, driver.Request{Name: name, Owner: driver.NewOwner()})
+		if err := raw.SPublish(t.Context(), shardChannel, "0").Err(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-woken:
+		case <-time.After(limit):
+			t.Errorf("%q: no wake-up by a message in the shard's channel", name)
+		}
+		stop()
+	}
+	expect(t, diagnose(t, top.url), "cluster", driver.LevelWarning, "redis+cluster://")
+}
+
+// TestPlainClientOfOneOfManyShards: a client for one server of several says what is
+// wrong with it. Waiting does not help.
+func TestPlainClientOfOneOfManyShards(t *testing.T) {
+	t.Parallel()
+	c := servers.RunCluster(t, inMemory...)
+	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
+	t.Cleanup(func() { lookup.Close() })
+	for _, query := range []string{"?protocol=redisson", "?protocol=plain", "?" + acknowledged} {
+		url := "redis://" + c.Nodes[0].Addr() + query
+		store, client := openURL(t, url)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the TTL is 30 s
+		lease, err := client.Lock(ctx, nameOn(t, lookup, c.Nodes[0], query))
+		if err != nil {
+			t.Fatalf("%s: a lock of the server's own slots: %v", query, err)
+		}
+		if err := lease.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+		elsewhere := nameOn(t, lookup, c.Nodes[1], query)
+		_, err = client.Lock(ctx, elsewhere)
+		wantsClusterClient(t, query+": Lock", err)
+		grant := driver.Grant{Name: elsewhere, Owner: driver.NewOwner(), Token: 1, TTL: time.Minute}
+		for _, err := range store.Renew(ctx, []driver.Grant{grant}) {
+			wantsClusterClient(t, query+": Renew", err)
+		}
+		wantsClusterClient(t, query+": Release", store.Release(ctx, grant))
+		cancel()
+		expect(t, diagnose(t, url), "cluster", driver.LevelProblem, "3 masters")
+	}
+}
+
+func wantsClusterClient(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) || !strings.Contains(err.Error(), "redis+cluster://") {
+		t.Errorf("%s: %v; want a lasting error that says which client is needed", what, err)
+	}
+}

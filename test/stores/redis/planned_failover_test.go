@@ -1,0 +1,224 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// TestPlannedFailover: holders keep their locks, and waits go on, while an
+// administrator makes a replica the master and the master a replica.
+func TestPlannedFailover(t *testing.T) {
+	for topology, start := range map[string]func(*testing.T) (top topology, prepare, failover func(context.Context) error){
+		"cluster": clusterToFailOver, "sentinel": sentinelToFailOver, "one server, and back": serverToSwap,
+	} {
+		t.Run(topology, func(t *testing.T) {
+			t.Parallel()
+			top, prepare, failover := start(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var finish []func()
+			for _, protocol := range protocols {
+				finish = append(finish, survives(t, top, protocol))
+			}
+			if err := prepare(ctx); err != nil {
+				t.Fatal(err)
+			}
+			err := failover(ctx)
+			for _, f := range finish {
+				f()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// failedOver is the slot whose server fails over.
+const failedOver = "{planned}"
+
+func clusterToFailOver(t *testing.T) (top topology, prepare, failover func(context.Context) error) {
+	c := servers.RunCluster(t, inMemory...)
+	old, err := c.Master(t.Context(), failedOver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := c.Nodes[slices.Index(c.Nodes, old)+3]
+	return topology{c.URL(), clients(t, c.Nodes.Addrs()...)}, func(context.Context) error { return nil }, func(ctx context.Context) error {
+		if err := clients(t, replica.Addr())[0].ClusterFailover(ctx).Err(); err != nil {
+			return err
+		}
+		if _, err := c.WaitFailover(ctx, failedOver, old); err != nil {
+			return err
+		}
+		return c.WaitSettled(ctx)
+	}
+}
+
+func sentinelToFailOver(t *testing.T) (top topology, prepare, failover func(context.Context) error) {
+	s := servers.RunSentinel(t, servers.SentinelOptions{Args: inMemory})
+	old := s.Servers[0]
+	prepare = func(context.Context) error { // Sentinel may promote either of them
+		awaitReplicas(t, old.Addr(), 2)
+		return nil
+	}
+	return topology{s.URL(), clients(t, old.Addr())}, prepare, func(ctx context.Context) error {
+		if err := clients(t, s.Sentinels[0].Addr())[0].Do(ctx, "sentinel", "failover", servers.MasterName).Err(); err != nil {
+			return err
+		}
+		if _, err := s.WaitFailover(ctx, old); err != nil {
+			return err
+		}
+		return s.WaitSettled(ctx)
+	}
+}
+
+// serverToSwap is a server that becomes the replica of another, and the master again.
+func serverToSwap(t *testing.T) (top topology, prepare, failover func(context.Context) error) {
+	args := append([]string{"--repl-diskless-sync-delay", "0"}, inMemory...)
+	both := servers.RunGroup(t, 2, servers.Redis, args...)
+	raw := clients(t, both.Addrs()...)
+	host, port, err := net.SplitHostPort(both[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw[1].SlaveOf(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	awaitReplicas(t, both[0].Addr(), 1)
+	refused := func(addr string) func() bool {
+		client := clients(t, addr)[0]
+		return func() bool { return client.Set(t.Context(), "dlock:probe", "1", 0).Err() != nil }
+	}
+	return topology{both[0].URL(), raw[:1]}, func(context.Context) error { return nil }, func(ctx context.Context) error {
+		for _, master := range raw {
+			eventually(t, "the failover begins", func() bool { return master.Do(ctx, "failover", "timeout", "20000").Err() == nil })
+			eventually(t, "the master has become a replica", refused(master.Options().Addr))
+		}
+		return nil
+	}
+}
+
+// survives holds a name, lets many wait for it, and tries all the time to acquire it and
+// others of the same slot. What it returns is called after the failover.
+func survives(t *testing.T, top topology, protocol string) (finish func()) {
+	t.Helper()
+	url, name := top.url+"?protocol="+protocol+"&replicas=1&replica_timeout=2s", failedOver+protocol
+	_, holder := openURL(t, url)
+	lease, err := holder.Lock(t.Context(), name, dlock.WithTTL(20*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waiters []*waiter
+	for range 4 {
+		_, client := openURL(t, url)
+		waiters = append(waiters, waitFor(t.Context(), client, name))
+	}
+	channel := map[string]string{"redisson": "redisson_lock__channel:", "plain": "dlock:channel:"}[protocol] + name
+	eventually(t, "all wait", func() bool {
+		n := int64(0)
+		for _, server := range top.servers {
+			n += server.PubSubNumSub(t.Context(), channel).Val()[channel]
+		}
+		return n == int64(len(waiters))
+	})
+	idle, _ := openURL(t, url)
+	attempt := func(i int) error {
+		_, err := idle.Acquire(t.Context(), driver.Request{Name: fmt.Sprintf("%s-idle-%d", name, i), Owner: driver.NewOwner(), TTL: time.Second})
+		return err
+	}
+	if err := attempt(0); err != nil {
+		t.Fatal(err)
+	}
+	store, _ := openURL(t, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	var tries sync.WaitGroup
+	for i := range 8 {
+		tries.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				mine := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Second}
+				if i > 0 { // a new one each time: what is not released in a failover expires
+					mine.Name = fmt.Sprintf("%s-%d-%d", name, i, n)
+				}
+				grant, err := store.Acquire(t.Context(), mine)
+				switch {
+				case err == nil:
+					for _, err := range store.Renew(t.Context(), []driver.Grant{grant}) {
+						if !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrNotHeld) {
+							t.Errorf("%s: Renew: %v; want nil or ErrUnreachable", url, err)
+						}
+					}
+					_ = store.Release(t.Context(), grant) // it may be forgotten
+				case i == 0 && errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrUnreachable), errors.Is(err, redislock.ErrNotReplicated):
+				default:
+					t.Errorf("%s: Acquire: %v; want nil or ErrUnreachable", url, err)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		t.Helper()
+		cancel()
+		tries.Wait()
+		if err := attempt(1); err != nil { // in a cluster the old master names the new one
+			t.Errorf("%s: Acquire by a store that has not seen the failover: %v", url, err)
+		}
+		goesOn(t, url, lease, waiters)
+	}
+}
+
+// goesOn demands that the lease is held and nobody's wait has ended, and lets the
+// waiters have the lock.
+func goesOn(t *testing.T, url string, lease *dlock.Lease, waiters []*waiter) {
+	t.Helper()
+	for _, w := range waiters {
+		select {
+		case <-w.done:
+			t.Errorf("%s: the failover ended a wait: %v", url, w.err)
+		default:
+		}
+	}
+	if err := context.Cause(lease.Context()); err != nil {
+		t.Errorf("%s: the failover ended a lease: %v", url, err)
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Errorf("%s: Unlock: %v", url, err)
+	}
+	for range waiters { // in any order
+		served := waitAny(t, waiters)
+		if err := served.Unlock(t.Context()); err != nil {
+			t.Errorf("%s: Unlock of a waiter: %v", url, err)
+		}
+	}
+}
+
+// waitAny returns the lease of a waiter that is served, once for each of them.
+func waitAny(t *testing.T, waiters []*waiter) (lease *dlock.Lease) {
+	t.Helper()
+	eventually(t, "a waiter is served", func() bool {
+		for _, w := range waiters {
+			select {
+			case <-w.done:
+				if w.err == nil && w.lease != nil {
+					lease, w.lease = w.lease, nil
+					return true
+				}
+			default:
+			}
+		}
+		return false
+	})
+	return lease
+}

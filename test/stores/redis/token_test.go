@@ -1,0 +1,246 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// taker takes and releases a name and returns the token.
+func taker(t *testing.T, store driver.Store, name string) func() uint64 {
+	return func() uint64 {
+		t.Helper()
+		grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+		return grant.Token
+	}
+}
+
+// rises demands that the next token is larger.
+func rises(t *testing.T, last *uint64, next uint64, when string) {
+	t.Helper()
+	if next <= *last {
+		t.Errorf("token %d %s, after %d; want a larger one", next, when, *last)
+	}
+	*last = next
+}
+
+func TestTokensRise(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.WithClock(servers.Redis))
+	raw := clients(t, server.Addr())[0]
+	for _, protocol := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			defer func() {
+				if err := server.SetClock(0); err != nil {
+					t.Error(err)
+				}
+			}()
+			name := "a-" + protocol
+			store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+			other, _ := openURL(t, server.URL()+"?protocol="+protocol)
+			take, takeOther := taker(t, store, name), taker(t, other, name)
+			var last uint64
+			for range 20 {
+				rises(t, &last, take(), "from one store")
+				rises(t, &last, takeOther(), "from another")
+			}
+			if err := raw.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			rises(t, &last, take(), "after a flush")
+			for range 3 { // Redisson's fenced lock
+				n, err := increment(t.Context(), raw, protocol, name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rises(t, &last, n, "from Redisson's INCR")
+			}
+			rises(t, &last, take(), "after another program's")
+			for range 3 { // as fast as the counter alone
+				rises(t, &last, take(), "again")
+			}
+
+			// A counter that is ahead of the clock, as after the clock was set back.
+			if err := server.SetClock(-time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			fresh, _ := openURL(t, server.URL()+"?protocol="+protocol)
+			takeFresh := taker(t, fresh, name)
+			for range 3 {
+				rises(t, &last, takeFresh(), "by a clock that was set back")
+				rises(t, &last, take(), "by the estimate from before")
+			}
+			req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
+			grant, err := fresh.Acquire(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rises(t, &last, grant.Token, "by a clock that was set back")
+			again, err := fresh.Acquire(t.Context(), req)
+			if err != nil || again.Token != grant.Token {
+				t.Errorf("asking again: token %d, %v; want %d as before", again.Token, err, grant.Token)
+			}
+			if errs := fresh.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+				t.Error(errs)
+			}
+			if err := fresh.Release(t.Context(), grant); err != nil {
+				t.Error(err)
+			}
+
+			// Lost with a clock that is right: larger than all before only if the
+			// clock is not behind them, which is what clock-bound means.
+			if err := server.SetClock(time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if err := raw.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			late, _ := openURL(t, server.URL()+"?protocol="+protocol)
+			rises(t, &last, taker(t, late, name)(), "after a flush, by a clock that is ahead")
+		})
+	}
+}
+
+// TestTokensOfMastersWhoseClocksDiffer: what one master of a cluster says of the time
+// plays no part in the tokens of another, which must rise when it has lost its data.
+func TestTokensOfMastersWhoseClocksDiffer(t *testing.T) {
+	t.Parallel()
+	ahead, right := servers.Run(t, withClock(), inMemory...), servers.Run(t, withClock(), inMemory...)
+	if err := ahead.SetClock(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		of := redislock.Redisson
+		if protocol == "plain" {
+			of = redislock.Plain
+		}
+		open := func() (*redislock.Store, *redis.ClusterClient) {
+			client := halves(t, ahead, right)
+			store, err := redislock.New(client, &redislock.Options{Protocol: of})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { store.Close() })
+			return store, client
+		}
+		store, client := open()
+		other := taker(t, store, nameOn(t, client, ahead, protocol))
+		name := nameOn(t, client, right, protocol)
+		take := taker(t, store, name)
+		var last uint64
+		for range 3 {
+			other()
+			rises(t, &last, take(), "while another master's clock is ahead")
+		}
+		counters := clients(t, right.Addr())[0]
+		for _, prefix := range []string{"redisson_lock_token:", "dlock:token:"} {
+			if err := counters.Del(t.Context(), prefix+"{"+name+"}").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fresh, _ := open()
+		rises(t, &last, taker(t, fresh, name)(), "after the counter was lost")
+	})
+}
+
+// halves is a client of Cluster for two servers, each with half of the slots.
+func halves(t *testing.T, first, second *servers.Server) *redis.ClusterClient {
+	t.Helper()
+	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{
+			{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: first.Addr()}}},
+			{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: second.Addr()}}},
+		}, nil
+	}})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// nameOn returns a name with that prefix whose lock is on the server.
+func nameOn(t *testing.T, client *redis.ClusterClient, server *servers.Server, prefix string) string {
+	t.Helper()
+	for i := range 1000 {
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		node, err := client.MasterForKey(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(server.Addr(), node.Options().Addr) { // of halves it knows the ports only
+			return name
+		}
+	}
+	t.Fatalf("no name is on %s", server.Addr())
+	return ""
+}
+
+// increment draws a token as another program does.
+func increment(ctx context.Context, raw *redis.Client, protocol, name string) (uint64, error) {
+	if protocol == "plain" {
+		n, err := raw.ZIncrBy(ctx, "dlock:token:{"+name+"}", 1, "t").Result()
+		return uint64(n), err
+	}
+	return raw.Incr(ctx, "redisson_lock_token:{"+name+"}").Uint64()
+}
+
+// TestRestart: with appendfsync always locks and tokens survive a crash, without a
+// file they do not, and the token still rises.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range protocols {
+		for _, keeps := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, data kept: %v", protocol, keeps), func(t *testing.T) {
+				t.Parallel()
+				var args []string
+				if !keeps {
+					args = []string{"--appendonly", "no"}
+				}
+				server := servers.Run(t, servers.Redis, args...)
+				store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+				grant, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := server.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				if err := server.Restart(); err != nil {
+					t.Fatal(err)
+				}
+				rival, client := openURL(t, server.URL()+"?protocol="+protocol)
+				second, err := rival.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+				switch {
+				case keeps && err == nil:
+					t.Error("a rival got the lock after the restart")
+				case keeps:
+					if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+						t.Errorf("the holder cannot renew after the restart: %v", errs)
+					}
+					if err := store.Release(t.Context(), grant); err != nil {
+						t.Error(err)
+					}
+					lease, err := client.TryLock(t.Context(), "a")
+					if err != nil || lease.Token() <= grant.Token {
+						t.Errorf("after the release: %v, %v; want a larger token than %d", lease, err, grant.Token)
+					}
+				case err != nil:
+					t.Errorf("the server forgot the lock, and a rival is refused: %v", err)
+				case second.Token <= grant.Token:
+					t.Errorf("the second holder has token %d, the first %d; want a larger one", second.Token, grant.Token)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// promptly is short compared with the client's timeouts, of 3 and 5 s.
+const promptly = 1500 * time.Millisecond
+
+// TestWatchHeedsItsContext: also when the server accepts connections and then
+// hangs. And the store can be closed meanwhile.
+func TestWatchHeedsItsContext(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	for _, scheme := range []string{"redis", "redis+cluster"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			store, err := open(t.Context(), scheme+"://"+listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			watchInVain(t, store)
+			watchInVain(t, store) // while the client still connects
+			closePromptly(t, store)
+		})
+	}
+}
+
+// TestWatchHeedsItsContextOnAnOldConnection: the same when the server stops to
+// answer later.
+func TestWatchHeedsItsContextOnAnOldConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	p := proxy.Run(t, server.Addr())
+	store, err := open(t.Context(), "redis://"+p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stop := watch(t, store, driver.Request{Name: "before", Owner: driver.NewOwner()})
+	defer stop()
+	p.Hang(true)
+	p.Hold()
+	watchInVain(t, store)
+	p.Reset() // the client connects again, to a server that hangs
+	watchInVain(t, store)
+	closePromptly(t, store)
+}
+
+// watchInVain demands that Watch gives up when its context does.
+func watchInVain(t *testing.T, store driver.Store) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			_, err := store.(driver.Watcher).Watch(ctx, driver.Request{Name: fmt.Sprint(i), Owner: driver.NewOwner()}, func() {})
+			if took := time.Since(began); err == nil || took > promptly {
+				t.Errorf("Watch with a context of 100 ms returned %v after %v", err, took)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestCloseBesideASilentServer: also if the client waits for ever for an answer.
+func TestCloseBesideASilentServer(t *testing.T) {
+	t.Parallel()
+	p := proxy.Run(t, servers.Run(t, servers.Redis, inMemory...).Addr())
+	client := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: -1})
+	t.Cleanup(func() { client.Close() })
+	store, err := redislock.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taker(t, store, "before")()
+	p.Silence()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = store.Acquire(ctx, driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Acquire: %v; want that the context is done", err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- store.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Close waits for a server that does not answer")
+	}
+}
+
+func closePromptly(t *testing.T, store driver.Store) {
+	t.Helper()
+	began := time.Now()
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > promptly {
+		t.Errorf("Close took %v while the server hangs; want less than %v", took, promptly)
+	}
+}

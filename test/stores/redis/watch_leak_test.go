@@ -1,0 +1,76 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// watch subscribes directly, and returns what receives the wake-ups.
+func watch(t *testing.T, store driver.Store, req driver.Request) (woken <-chan struct{}, stop func()) {
+	t.Helper()
+	wakes := make(chan struct{}, 1)
+	stop, err := store.(driver.Watcher).Watch(t.Context(), req, func() {
+		select {
+		case wakes <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatalf("Watch %q: %v", req.Name, err)
+	}
+	return wakes, stop
+}
+
+// TestEndedWaitsLeaveNoSubscriptions, also while messages come all the time.
+func TestEndedWaitsLeaveNoSubscriptions(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	store, _ := openURL(t, server.URL())
+	_, stop := watch(t, store, driver.Request{Name: "hot", Owner: driver.NewOwner()})
+	defer stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			raw.Publish(ctx, "redisson_lock__channel:{hot}", "0") // fails when the test is over
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	for i := range 200 {
+		_, fair := watch(t, store, driver.Request{Name: "hot", Owner: driver.NewOwner(), Fair: true, Queue: true})
+		fair()
+		_, other := watch(t, store, driver.Request{Name: fmt.Sprintf("other-%d", i), Owner: driver.NewOwner()})
+		other()
+	}
+	eventually(t, "only the wait that goes on is subscribed", func() bool { return subscriptions(t, raw, "*") == 1 })
+}
+
+// TestWatchAgain: who leaves a channel and comes back at once misses nothing.
+func TestWatchAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	store, _ := openURL(t, server.URL())
+	req := driver.Request{Name: "again", Owner: driver.NewOwner(), Fair: true, Queue: true}
+	for range 500 {
+		woken, stop := watch(t, store, req)
+		if err := raw.Publish(t.Context(), "redisson_lock__channel:{again}:"+req.Owner.Hex(), "0").Err(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-woken:
+		case <-time.After(10 * time.Second):
+			t.Fatal("no wake-up within 10 s of a message on the waiter's own channel")
+		}
+		stop()
+	}
+}

@@ -1,0 +1,102 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// TestNoLostWakeUps: of two processes one holds a name for a moment and the other waits
+// for it alone, so that nobody else's wake-up hides one that is lost. It would cost the
+// rest of the TTL. Names come and go and come back, so that channels are subscribed,
+// linger, are dropped and subscribed again, also while connections are cut.
+func TestNoLostWakeUps(t *testing.T) {
+	type rig struct {
+		topology func(testing.TB) topology
+		cut      bool
+		opts     []dlock.Option
+	}
+	for what, r := range map[string]rig{
+		"one server":                           {topology: singleInMemory},
+		"one server, fair":                     {topology: singleInMemory, opts: []dlock.Option{dlock.WithFair()}},
+		"one server, connections that are cut": {topology: singleInMemory, cut: true},
+		"cluster, connections that are cut":    {topology: cluster, cut: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			top := r.topology(t)
+			_, holder := openURL(t, top.url)
+			_, other := openURL(t, top.url)
+			const ttl, limit = 60 * time.Second, 15 * time.Second
+			opts := append([]dlock.Option{dlock.WithTTL(ttl)}, r.opts...)
+			ctx, cancel := context.WithTimeout(t.Context(), lostWakeUpsLast)
+			defer cancel()
+			var worst atomic.Int64
+			var handovers atomic.Int64
+			var wg sync.WaitGroup
+			for i := range 24 {
+				wg.Go(func() {
+					for n := 0; ctx.Err() == nil; n++ {
+						name := fmt.Sprintf("lost-%d-%d", i, n%(1+i*i)) // some come back at once, some late, some never
+						lease, err := holder.Lock(t.Context(), name, opts...)
+						if err != nil {
+							t.Errorf("Lock: %v", err)
+							return
+						}
+						w := &waiter{done: make(chan struct{})}
+						go func() {
+							defer close(w.done)
+							w.lease, w.err = other.Lock(t.Context(), name, opts...)
+						}()
+						if rand.N(4) > 0 { // at any moment of the waiter's way to sleep
+							<-time.After(rand.N(3 * time.Millisecond))
+						}
+						released := time.Now()
+						if err := lease.Unlock(t.Context()); err != nil {
+							t.Errorf("Unlock: %v", err)
+						}
+						select {
+						case <-w.done:
+						case <-time.After(limit):
+							t.Errorf("%q was free for %v, and the only waiter slept", name, limit)
+							<-w.done
+						}
+						took := time.Since(released)
+						worst.Store(max(worst.Load(), int64(took))) // roughly
+						handovers.Add(1)
+						if w.err != nil {
+							t.Errorf("Lock of the waiter: %v", w.err)
+							return
+						}
+						if err := w.lease.Unlock(t.Context()); err != nil {
+							t.Errorf("Unlock of the waiter: %v", err)
+						}
+					}
+				})
+			}
+			for r.cut && ctx.Err() == nil {
+				for _, server := range top.servers {
+					server.ClientKillByFilter(t.Context(), "TYPE", "pubsub")
+				}
+				<-time.After(rand.N(100 * time.Millisecond))
+			}
+			wg.Wait()
+			t.Logf("%d hand-overs, the longest took %v", handovers.Load(), time.Duration(worst.Load()))
+		})
+	}
+}
+
+// lostWakeUpsLast is how long each rig is tried.
+const lostWakeUpsLast = 2 * time.Second
+
+func singleInMemory(t testing.TB) topology {
+	server := servers.Run(t, servers.Redis, inMemory...)
+	return topology{server.URL(), clients(t, server.Addr())}
+}

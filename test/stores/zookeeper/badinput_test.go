@@ -1,0 +1,146 @@
+package zookeeper
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/go-zookeeper/zk"
+)
+
+// TestRootIsMissing: a clear error, and nothing is created.
+func TestRootIsMissing(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL()+"/no/such/root?create=false")
+	_, err := store.Acquire(t.Context(), request("n"))
+	if !errors.Is(err, driver.ErrMisconfigured) || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "the root does not exist in ZooKeeper: /no/such/root") {
+		t.Errorf("Acquire: %v; want that the root does not exist", err)
+	}
+	if there, _, err := conn.Exists("/no"); err != nil || there {
+		t.Errorf("something was created: %v, %v", there, err)
+	}
+	// It works as soon as it is there, and when it is gone the error is as clear.
+	if _, err := conn.Create("/no", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, server.URL()+"/no?create=false")
+	release(t, other, acquire(t, other, request("n")))
+	eventually(t, "the root is empty", func() bool { return conn.Delete("/no", -1) == nil })
+	if _, err := other.Acquire(t.Context(), request("m")); err == nil || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "the root does not exist in ZooKeeper: /no") {
+		t.Errorf("Acquire without the root that was there: %v", err)
+	}
+}
+
+// TestRootVanishes: a root that is missing is created, and created again.
+func TestRootVanishes(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL()+"/a/b")
+	for range 2 {
+		release(t, store, acquire(t, store, request("n")))
+		eventually(t, "the root is removed", func() bool { return conn.Delete("/a/b", -1) == nil })
+	}
+}
+
+// TestRights: who may not create nodes, or has another password, is told so, gets
+// nothing and leaves nothing.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	if _, err := conn.Create("/theirs", nil, zk.FlagPersistent, zk.DigestACL(zk.PermAll, "ann", "right")); err != nil {
+		t.Fatal(err)
+	}
+	at := func(user string) string {
+		return strings.Replace(server.URL(), "://", "://"+user, 1) + "/theirs?acl=creator"
+	}
+	ann := open(t, at("ann:right@"))
+	grant := acquire(t, ann, request("n"))
+	for _, url := range []string{at("ann:wrong@"), at("bob:right@"), strings.TrimSuffix(at(""), "?acl=creator")} {
+		store := open(t, url)
+		for _, name := range []string{"n", "m"} {
+			_, err := store.Acquire(t.Context(), request(name))
+			if !errors.Is(err, zk.ErrNoAuth) || !errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "wrong user or password") {
+				t.Errorf("%s: Acquire(%q): %v; want that it is not permitted", url, name, err)
+			}
+			if strings.Contains(err.Error(), "right") {
+				t.Errorf("the password is in %q", err)
+			}
+		}
+		findings, err := store.Diagnose(t.Context())
+		if err != nil || len(findings) == 0 || findings[0].Level != driver.LevelProblem {
+			t.Errorf("%s: the diagnosis is %v, %v; want a problem", url, findings, err)
+		}
+	}
+	release(t, ann, grant)
+	findings, err := ann.Diagnose(t.Context())
+	if err != nil || len(findings) == 0 || findings[0].Level != driver.LevelOK {
+		t.Errorf("the diagnosis is %v, %v", findings, err)
+	}
+	if err := conn.AddAuth("digest", []byte("ann:right")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing is left", func() bool {
+		children, _, err := conn.Children("/theirs")
+		return err == nil && len(children) == 0
+	})
+}
+
+// TestTimeoutIsNegotiated: a grant promises what the server has granted.
+func TestTimeoutIsNegotiated(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper) // which allows 200 ms to a minute
+	for asked, granted := range map[string]time.Duration{"50ms": 200 * time.Millisecond, "10h": time.Minute, "5s": 5 * time.Second} {
+		store := open(t, server.URL()+"?timeout="+asked)
+		req := request("n-" + asked)
+		req.TTL = time.Hour
+		grant := acquire(t, store, req)
+		if want := granted * 3 / 4; grant.TTL != want {
+			t.Errorf("with a timeout of %s, which is %v, %v are promised; want %v", asked, granted, grant.TTL, want)
+		}
+		findings, err := store.Diagnose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range findings {
+			if f.Check == "session_timeout" && (f.Level == driver.LevelOK) != (asked == "5s") {
+				t.Errorf("with a timeout of %s the diagnosis is %+v", asked, f)
+			}
+		}
+	}
+}
+
+// TestUnreachable: no server at all, and one that is none.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	redis := servers.Run(t, servers.Redis)
+	for url, reason := range map[string]string{
+		"zookeeper://127.0.0.1:1":          "refused",
+		"zookeeper://no-such-host.invalid": "no-such-host",
+		"zookeeper://" + redis.Addr():      "no session",
+	} {
+		t.Run(url, func(t *testing.T) {
+			t.Parallel()
+			c := client(t, open(t, url), &dlock.Options{RequestTimeout: 2 * time.Second})
+			for _, err := range open(t, url).List(t.Context(), "") { // without any limit
+				if !errors.Is(err, driver.ErrUnreachable) {
+					t.Errorf("List: %v; want that it cannot be reached", err)
+				}
+			}
+			start := time.Now()
+			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
+				t.Errorf("TryLock: %v; want that it cannot be reached, and %q", err, reason)
+			}
+			if took := time.Since(start); took > 10*time.Second || reason == "refused" && took > 1500*time.Millisecond {
+				t.Errorf("it took %v to say so", took)
+			}
+		})
+	}
+}

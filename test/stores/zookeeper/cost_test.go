@@ -1,0 +1,119 @@
+package zookeeper
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// TestHoldersLookAgain: on a new connection a holder does not rely on being told that its
+// node is gone, but looks at it once.
+func TestHoldersLookAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	network := proxy.Run(t, server.Addr())
+	store := open(t, "zookeeper://"+network.Addr())
+	grant := acquire(t, store, request("x"))
+	renew := func() { // again while there is no connection
+		t.Helper()
+		eventually(t, "the lock is renewed", func() bool { return store.Renew(t.Context(), []driver.Grant{grant}) == nil })
+	}
+	renew()
+	looked := network.OnRequest(looksAt("/x/"), nil)
+	renew()
+	select {
+	case <-looked:
+		t.Error("it looks at every renewal")
+	default:
+	}
+	network.Reset()
+	eventually(t, "it looks at its node", func() bool {
+		renew()
+		select {
+		case <-looked:
+			return true
+		default:
+			return false
+		}
+	})
+	release(t, store, grant)
+}
+
+// What requests ask for.
+const (
+	opDelete  = 2
+	opGetData = 4
+	opSync    = 9
+	opMulti   = 14
+)
+
+// looksAt finds a request for the data of a node.
+func looksAt(path string) func(requests []byte) bool { return sends(opGetData, path) }
+
+// sends finds a request of that kind with that text in it, among several if they were
+// sent together. Each begins with its length, its number and what it asks for.
+func sends(op uint32, text string) func(requests []byte) bool {
+	const header = 12
+	return func(requests []byte) bool {
+		for len(requests) >= header {
+			length := min(max(4+int(binary.BigEndian.Uint32(requests)), header), len(requests))
+			request := requests[:length]
+			if binary.BigEndian.Uint32(request[8:]) == op && bytes.Contains(request, []byte(text)) {
+				return true
+			}
+			requests = requests[length:]
+		}
+		return false
+	}
+}
+
+// TestContentionLeavesNothing: of nodes that were waited for, or were gone before they
+// could be, nothing stays.
+func TestContentionLeavesNothing(t *testing.T) { // not parallel: it counts what is in memory
+	server := servers.Run(t, servers.ZooKeeper)
+	var clients []*dlock.Client
+	for range 5 {
+		clients = append(clients, client(t, open(t, server.URL()), nil))
+	}
+	contend := func(d time.Duration) (objects uint64) {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		var work sync.WaitGroup
+		for _, c := range clients {
+			work.Go(func() {
+				for ctx.Err() == nil {
+					lease, err := c.Lock(t.Context(), "x")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := lease.Unlock(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		work.Wait()
+		runtime.GC()
+		runtime.GC() // what the first one has finalized
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapObjects
+	}
+	before := contend(time.Second)
+	after := contend(4 * time.Second)
+	t.Logf("%d objects after a second, %d after four more", before, after)
+	if after > before+1000 {
+		t.Errorf("%d objects more than after the first second", after-before)
+	}
+}

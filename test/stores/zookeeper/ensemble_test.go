@@ -1,0 +1,227 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// quorumTimeout is the session's in tests in which servers die: longer than it takes
+// to elect a leader on a busy machine.
+const quorumTimeout = 12 * time.Second
+
+// TestRestart: locks, places and tokens survive a crash of the only server.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	url := server.URL() + "?timeout=" + quorumTimeout.String()
+	holder, waiting := client(t, open(t, url), nil), client(t, open(t, url), nil)
+	lease, err := holder.Lock(t.Context(), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := lockLater(t, waiting, "kept")
+	eventually(t, "it waits", func() bool { return watchCount(t, server) == 1 })
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client(t, open(t, url), nil).TryLock(t.Context(), "kept"); !errors.Is(err, dlock.ErrHeld) {
+		t.Errorf("TryLock after the restart: %v; want that it is held", err)
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Errorf("Unlock after the restart: %v", err)
+	}
+	got := happens(t, next, "the waiter's turn")
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if got.lease.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", got.lease.Token(), lease.Token())
+	}
+	if err := got.lease.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+type outcome struct {
+	lease *dlock.Lease
+	err   error
+}
+
+func lockLater(t testing.TB, c *dlock.Client, name string) <-chan outcome {
+	t.Helper()
+	done := make(chan outcome, 1)
+	go func() {
+		lease, err := c.Lock(t.Context(), name)
+		done <- outcome{lease, err}
+	}()
+	return done
+}
+
+// TestLeaderDies: the lock stays with its holder, whether the leader is killed or
+// hangs, and goes to the waiter when it is unlocked.
+func TestLeaderDies(t *testing.T) {
+	t.Parallel()
+	ensemble := servers.RunEnsemble(t)
+	url := ensemble.URL() + "?timeout=" + quorumTimeout.String()
+	for name, strike := range map[string]func(*servers.Server) error{
+		"killed": (*servers.Server).Kill,
+		"hangs":  (*servers.Server).Pause,
+	} {
+		holder, waiting := client(t, open(t, url), nil), client(t, open(t, url), nil)
+		lease, err := holder.Lock(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := lockLater(t, waiting, name)
+		leader, err := ensemble.Leader(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := strike(leader); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "another one leads", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			now, err := ensemble.Leader(ctx)
+			return err == nil && now != leader
+		})
+		if _, err := client(t, open(t, url), nil).TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("%s: TryLock with the new leader: %v; want that it is held", name, err)
+		}
+		select {
+		case got := <-next:
+			t.Fatalf("%s: the waiter got %v, %v while the lock is held", name, got.lease, got.err)
+		default:
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Errorf("%s: Unlock: %v", name, err)
+		}
+		got := happens(t, next, "the waiter's turn")
+		if got.err != nil {
+			t.Fatalf("%s: the waiter: %v", name, got.err)
+		}
+		if got.lease.Token() <= lease.Token() {
+			t.Errorf("%s: token %d after %d", name, got.lease.Token(), lease.Token())
+		}
+		if err := got.lease.Unlock(t.Context()); err != nil {
+			t.Errorf("%s: Unlock: %v", name, err)
+		}
+		if name == "killed" {
+			err = leader.Restart()
+		} else {
+			err = leader.Resume()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := leader.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNoQuorum: nobody gets a lock, and whoever has one stops believing in time.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+	ensemble := servers.RunEnsemble(t)
+	const timeout = 4 * time.Second
+	url := ensemble.URL() + "?timeout=" + timeout.String()
+	lease, err := client(t, open(t, url), nil).Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for _, s := range ensemble.Members[:2] {
+		if err := s.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short := &dlock.Options{RequestTimeout: 2 * time.Second}
+	if _, err := client(t, open(t, url), short).TryLock(t.Context(), "m"); !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("TryLock without a quorum: %v; want that it cannot be reached", err)
+	}
+	happens(t, lease.Context().Done(), "the end of the lease")
+	if took := time.Since(start); took > timeout+time.Second {
+		t.Errorf("the lease ended %v after the quorum; the session's timeout is %v", took, timeout)
+	}
+	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+		t.Errorf("Unlock: %v; want that it was lost", err)
+	}
+	var restarts sync.WaitGroup
+	defer restarts.Wait()
+	for _, s := range ensemble.Members[:2] {
+		restarts.Go(func() { // neither is ready before the other
+			if err := s.Restart(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	store := open(t, url)
+	eventually(t, "a lock", func() bool {
+		grant, err := store.Acquire(t.Context(), request("again"))
+		return err == nil && store.Release(t.Context(), grant) == nil
+	})
+}
+
+// TestServerWithoutLeader: a server that has lost its leader answers reads for a while
+// with what it knew. A waiter that is the first of the queue there is not granted the
+// lock: its session may have ended meanwhile.
+func TestServerWithoutLeader(t *testing.T) {
+	t.Parallel()
+	ensemble := servers.RunEnsemble(t)
+	leader, err := ensemble.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := ensemble.Members[0]
+	if follower == leader {
+		follower = ensemble.Members[1]
+	}
+	conn := admin(t, follower.Addr())
+	const timeout = 8 * time.Second
+	holder, store := open(t, ensemble.URL()), open(t, follower.URL()+"?timeout="+timeout.String())
+	grant := acquire(t, holder, request("n"))
+	req := request("n")
+	req.Queue = true
+	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire: %v; want ErrHeld", err)
+	}
+	asked := time.Now()
+	release(t, holder, grant)
+	eventually(t, "the follower knows that the waiter is the first", func() bool { return len(childrenOf(t, conn, "n")) == 1 })
+
+	eventually(t, "the leader was asked too long ago", func() bool { return time.Since(asked) > timeout/16 })
+	others := slices.DeleteFunc(slices.Clone(ensemble.Members), func(s *servers.Server) bool { return s == follower })
+	for _, s := range others {
+		if err := s.Pause(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if grant, err := store.Acquire(ctx, req); err == nil {
+		t.Errorf("a server without a leader granted the lock, with token %d", grant.Token)
+	}
+	for _, s := range others {
+		if err := s.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the lock", func() bool {
+		grant, err = store.Acquire(t.Context(), req)
+		return err == nil
+	})
+	release(t, store, grant)
+}

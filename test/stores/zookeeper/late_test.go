@@ -1,0 +1,351 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/go-zookeeper/zk"
+)
+
+// TestGrantAfterFailedRemoval: an attempt was refused, and its node could not be removed.
+// The same owner asks again, is granted the lock with that node, and keeps it.
+func TestGrantAfterFailedRemoval(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	store, p := throughProxy(t, server, "?order=unfair")
+	other := open(t, server.URL())
+	const name = "stays"
+	inQueue := acquire(t, other, request(name))
+	req := request(name)
+	stop, err := store.Watch(t.Context(), req, func() {}) // so that the owner is not given up
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	// The second transaction about the name is the removal, which gets lost.
+	removal := make(chan struct{})
+	p.OnRequest(sends(opMulti, name), func(*proxy.Conn) {
+		p.OnRequest(sends(opMulti, name), func(*proxy.Conn) { p.Hold(proxy.Requests); close(removal) })
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { <-removal; cancel() }()
+	if _, err := store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire whose node could not be removed: %v", err)
+	}
+	happens(t, removal, "the removal")
+	p.Reset()
+	p.Deliver()
+	release(t, other, inQueue)
+	grant := acquire(t, store, req)
+	stillHeld(t, store, grant, "after an attempt of the same owner that was refused,")
+	release(t, store, grant)
+}
+
+// TestLateAcquire: the request of an attempt is still on its way when its caller has
+// given up and released. Whenever it arrives, it leaves nothing behind.
+func TestLateAcquire(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for _, order := range []string{"fair", "unfair"} {
+		for _, queue := range []bool{false, true} {
+			name := fmt.Sprintf("%s-%v", order, queue)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				store, p := throughProxy(t, server, "?order="+order)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				p.OnRequest(sends(opMulti, name), func(*proxy.Conn) { p.Hold(proxy.Requests); cancel() })
+				req := request(name)
+				req.Queue = queue && order == "fair"
+				if _, err := store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
+					t.Fatalf("Acquire that was given up: %v", err)
+				}
+				released := make(chan error, 1)
+				go func() { released <- store.Release(t.Context(), driver.Grant{Name: name, Owner: req.Owner}) }()
+				short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				if err := store.Release(short, driver.Grant{Name: name, Owner: req.Owner}); err == nil || errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("Release says %v while the request is on its way", err)
+				}
+				p.Deliver()
+				if err := happens(t, released, "the release"); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("Release: %v", err)
+				}
+				if left := childrenOf(t, conn, name); len(left) > 0 {
+					t.Errorf("after Release %q are there", left)
+				}
+			})
+		}
+	}
+}
+
+// TestLateRelease: a Release is on its way for so long that its lock is broken, and
+// another has it. Neither the late one nor its repetition, through the same store or
+// another, touches that.
+func TestLateRelease(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for _, order := range []string{"fair", "unfair"} {
+		for _, reap := range []bool{false, true} {
+			name := fmt.Sprintf("%s-%v", order, reap)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				query := "?order=" + order
+				store, p := throughProxy(t, server, query)
+				other := open(t, server.URL()+query)
+				stale := acquire(t, store, request(name))
+				both := []uint32{opDelete, opMulti}
+				held := p.OnRequest(func(request []byte) bool {
+					return sends(both[0], name)(request) || sends(both[1], name)(request)
+				}, func(*proxy.Conn) { p.Hold(proxy.Requests) })
+				released := make(chan error, 1)
+				go func() { released <- store.Release(t.Context(), stale) }()
+				happens(t, held, "the release")
+				if err := other.Break(t.Context(), name, stale.Token); err != nil {
+					t.Fatal(err)
+				}
+				if reap {
+					if err := conn.Delete("/"+name, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+						t.Fatal(err)
+					}
+				}
+				grant := acquire(t, other, request(name))
+				p.Deliver()
+				if err := happens(t, released, "the end of the release"); !errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("the late Release: %v; want ErrNotHeld", err)
+				}
+				stillHeld(t, other, grant, "after a late Release")
+				for _, again := range []driver.Grant{stale, {Name: name, Owner: stale.Owner}} {
+					for _, through := range []driver.Store{store, other, open(t, server.URL()+query)} {
+						if err := through.Release(t.Context(), again); !errors.Is(err, driver.ErrNotHeld) {
+							t.Errorf("a repeated Release: %v; want ErrNotHeld", err)
+						}
+					}
+				}
+				stillHeld(t, other, grant, "after repeated Releases")
+				release(t, other, grant)
+			})
+		}
+	}
+}
+
+// TestLateRenewal: a renewal is on its way for so long that its lock is broken, and
+// another has it. It says so, and changes nothing.
+func TestLateRenewal(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	for _, order := range []string{"fair", "unfair"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			query := "?order=" + order
+			store, p := throughProxy(t, server, query)
+			other := open(t, server.URL()+query)
+			stale := acquire(t, store, request(order))
+			held := p.OnRequest(looksAt("/"+order+"/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
+			renewed := make(chan []error, 1)
+			go func() { renewed <- store.Renew(t.Context(), []driver.Grant{stale}) }()
+			happens(t, held, "the renewal")
+			if err := other.Break(t.Context(), order, stale.Token); err != nil {
+				t.Fatal(err)
+			}
+			grant := acquire(t, other, request(order))
+			p.Deliver()
+			if errs := happens(t, renewed, "the end of the renewal"); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
+				t.Errorf("the late renewal: %v; want ErrNotHeld", errs)
+			}
+			if errs := other.Renew(t.Context(), []driver.Grant{stale}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
+				t.Errorf("a renewal through another store: %v; want ErrNotHeld", errs)
+			}
+			stillHeld(t, other, grant, "after a late renewal")
+			release(t, other, grant)
+		})
+	}
+}
+
+// TestReconnectionWakes: what happened while there was no connection may not have been
+// told, so that a waiter is woken when there is one again.
+func TestReconnectionWakes(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	holder := open(t, server.URL())
+	first := request("x")
+	first.TTL = time.Hour // so that nothing else wakes
+	grant := acquire(t, holder, first)
+	for _, order := range []string{"fair", "unfair"} {
+		store, p := throughProxy(t, server, "?order="+order)
+		req := request("x")
+		req.Queue = order == "fair"
+		woken := make(chan struct{}, 10)
+		stop, err := store.Watch(t.Context(), req, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("%s: Acquire: %v; want ErrHeld", order, err)
+		}
+		select {
+		case <-woken:
+			t.Fatalf("%s: a waiter is woken, and nothing has happened", order)
+		default:
+		}
+		p.Reset()
+		happens(t, woken, order+": the wake-up after the reconnection")
+		stop()
+	}
+	release(t, holder, grant)
+}
+
+// TestServerGone: an attempt of a waiter says that no server can be reached, in time,
+// whether the server has ended, was killed, or hangs. It does not repeat what it knew. A
+// Lock that waits ends with that, too.
+func TestServerGone(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(*servers.Server) error{
+		"stopped": (*servers.Server).Stop,
+		"killed":  (*servers.Server).Kill,
+		"hangs":   (*servers.Server).Pause,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Run(t, servers.ZooKeeper)
+			type waiting struct {
+				order string
+				req   driver.Request
+				store driver.Store
+			}
+			var waiters []waiting
+			var locks []<-chan outcome
+			for _, order := range []string{"fair", "unfair"} {
+				query := "?timeout=6s&order=" + order
+				acquire(t, open(t, server.URL()+query), request(order))
+				store, req := open(t, server.URL()+query), request(order)
+				req.Queue = order == "fair"
+				stop, err := store.Watch(t.Context(), req, func() {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(stop)
+				if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+					t.Fatalf("%s: Acquire: %v; want ErrHeld", order, err)
+				}
+				waiters = append(waiters, waiting{order, req, store})
+				short := &dlock.Options{TTL: 2 * time.Second, RequestTimeout: time.Second}
+				watches := make(chan struct{}, 1)
+				locks = append(locks, lockLater(t, client(t, watching{open(t, server.URL()+query), watches}, short), order))
+				happens(t, watches, "the wait of Lock")
+			}
+			if err := end(server); err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			for _, w := range waiters {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					defer cancel()
+					start := time.Now()
+					_, err := w.store.Acquire(ctx, w.req)
+					if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrHeld) {
+						t.Errorf("%s: Acquire: %v; want ErrUnreachable", w.order, err)
+					}
+					if took := time.Since(start); took > 10*time.Second {
+						t.Errorf("%s: Acquire took %v", w.order, took)
+					}
+				})
+			}
+			all.Wait()
+			for _, lock := range locks {
+				if got := happens(t, lock, "the end of the wait"); !errors.Is(got.err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v; want ErrUnreachable", got.err)
+				}
+			}
+			if how == "hangs" {
+				if err := server.Resume(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestReleaseWithoutConnection: a Release finds no server, after an attempt whose answer
+// was lost and of a lock that is held. The store gives both up as soon as it has a
+// connection again, and does not wait until their TTL is over.
+func TestReleaseWithoutConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for _, order := range []string{"fair", "unfair"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			store, p := throughProxy(t, server, "?order="+order)
+			lost, held := request(order+"-lost"), request(order+"-held")
+			lost.TTL, held.TTL = time.Hour, time.Hour
+			grant := acquire(t, store, held)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := p.LoseReply(sends(opMulti, lost.Name), false)
+			go func() { <-done; cancel() }()
+			if _, err := store.Acquire(ctx, lost); err == nil || errors.Is(err, driver.ErrHeld) {
+				t.Fatalf("Acquire whose answer is lost: %v", err)
+			}
+			p.Hang(true)
+			p.Reset()
+			for _, g := range []driver.Grant{grant, {Name: lost.Name, Owner: lost.Owner}} {
+				short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				if err := store.Release(short, g); err == nil || errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("Release(%q) without a connection: %v", g.Name, err)
+				}
+				cancel()
+			}
+			p.Hang(false)
+			p.Reset()
+			for _, name := range []string{lost.Name, held.Name} {
+				eventually(t, "nothing is left of "+name, func() bool {
+					there, stat, err := conn.Exists("/" + name)
+					return err == nil && (!there || stat.NumChildren == 0)
+				})
+			}
+		})
+	}
+}
+
+// TestReleaseLostOnItsWay: the request to remove a node is lost, and the caller of
+// Release leaves. The store removes the node as soon as it has a connection again, and
+// does not wait until its TTL is over.
+func TestReleaseLostOnItsWay(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store, p := throughProxy(t, server, "")
+	req := request("x")
+	req.TTL = time.Hour
+	grant := acquire(t, store, req)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.OnRequest(sends(opDelete, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests); cancel() })
+	if err := store.Release(ctx, grant); err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("Release whose request is lost: %v", err)
+	}
+	p.Reset()
+	p.Deliver()
+	eventually(t, "the node is gone", func() bool {
+		there, stat, err := conn.Exists("/x")
+		return err == nil && (!there || stat.NumChildren == 0)
+	})
+}

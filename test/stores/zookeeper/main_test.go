@@ -1,0 +1,27 @@
+// Package zookeeper tests zklock against real servers.
+package zookeeper
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/harness/faults"
+	"github.com/dlock-go/dlock/zklock"
+)
+
+// urlEnv tells other processes where the servers are.
+const urlEnv = "DLOCK_TEST_ZOOKEEPER_STORE"
+
+func TestMain(m *testing.M) {
+	open := func(context.Context) (driver.Store, error) { return zklock.Open(os.Getenv(urlEnv)) }
+	switch {
+	case os.Getenv(drivertest.WorkEnv) != "":
+		os.Exit(drivertest.Work(open))
+	case os.Getenv(faults.PuppetEnv) != "":
+		os.Exit(faults.Play(open))
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,305 @@
+package zookeeper
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/go-zookeeper/zk"
+)
+
+var curatorNode = regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}-lock-[0-9]{10}$`)
+
+// TestNodes: they are named and placed as Curator's are, say who has the lock and not
+// who may release it, and leave nothing.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL()+"/locks")
+	req := request("orders/42")
+	grant := acquire(t, store, req)
+	waiting := request("orders/42")
+	waiting.Fair, waiting.Queue = true, true
+	if _, err := store.Acquire(t.Context(), waiting); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	children, _, err := conn.Children("/locks/orders%2F42")
+	if err != nil || len(children) != 2 {
+		t.Fatalf("the nodes are %q, %v; want two", children, err)
+	}
+	for _, child := range children {
+		data, stat, err := conn.Get("/locks/orders%2F42/" + child)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !curatorNode.MatchString(child) {
+			t.Errorf("Curator has no nodes like %q", child)
+		}
+		for _, owner := range []driver.Owner{req.Owner, waiting.Owner} {
+			if hex := owner.Hex(); bytes.Contains(data, []byte(hex)) || strings.Contains(strings.ReplaceAll(child, "-", ""), hex) {
+				t.Errorf("the owner can be read in the node %s: %s", child, data)
+			}
+		}
+		if strings.HasSuffix(child, "0") && uint64(stat.Czxid) != grant.Token {
+			t.Errorf("the token is %d; want the czxid %d", grant.Token, stat.Czxid)
+		}
+	}
+	release(t, store, grant)
+	next := acquire(t, store, waiting)
+	release(t, store, next)
+	eventually(t, "the empty container vanishes", func() bool {
+		there, _, err := conn.Exists("/locks/orders%2F42")
+		return err == nil && !there
+	})
+	release(t, store, acquire(t, store, request("orders/42"))) // and is created again
+}
+
+// TestDataOfTheContainer: what somebody has stored with the path that is locked stays.
+func TestDataOfTheContainer(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	if _, err := conn.Create("/entity", []byte("precious"), zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	for _, order := range []string{"fair", "unfair"} {
+		store := open(t, server.URL()+"?order="+order)
+		for range 3 {
+			grant := acquire(t, store, request("entity"))
+			refused(t, store, "entity", "it was just granted")
+			release(t, store, grant)
+		}
+	}
+	if data, _, err := conn.Get("/entity"); err != nil || string(data) != "precious" {
+		t.Errorf("the data are %q, %v", data, err)
+	}
+}
+
+// TestStrayChildren: nodes in the container that are no contenders change nothing.
+func TestStrayChildren(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for _, node := range []string{"/n", "/n/!config", "/n/zz"} {
+		if _, err := conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, order := range []string{"fair", "unfair"} {
+		store := open(t, server.URL()+"?order="+order)
+		grant := acquire(t, store, request("n"))
+		refused(t, store, "n", "it was just granted")
+		release(t, store, grant)
+	}
+}
+
+// TestOrdersExcludeEachOther, and wake each other.
+func TestOrdersExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	fair, unfair := open(t, server.URL()), open(t, server.URL()+"?order=unfair")
+	for _, pair := range [][2]driver.Store{{fair, unfair}, {unfair, fair}} {
+		grant := acquire(t, pair[0], request("n"))
+		refused(t, pair[1], "n", "the other order has it")
+		next := make(chan error, 1)
+		go func() {
+			lease, err := client(t, pair[1], nil).Lock(t.Context(), "n")
+			if err == nil {
+				err = lease.Unlock(t.Context())
+			}
+			next <- err
+		}()
+		eventually(t, "the other waits", func() bool {
+			figures, err := server.Monitor(t.Context())
+			return err == nil && figures["zk_watch_count"] == "1"
+		})
+		release(t, pair[0], grant)
+		if err := happens(t, next, "the lock"); err != nil {
+			t.Error(err)
+		}
+	}
+	// While somebody queues, the others do not pass.
+	grant := acquire(t, fair, request("q"))
+	queued := request("q")
+	queued.Fair, queued.Queue = true, true
+	if _, err := fair.Acquire(t.Context(), queued); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	release(t, fair, grant)
+	refused(t, unfair, "q", "somebody queues")
+	release(t, fair, acquire(t, fair, queued))
+	release(t, unfair, acquire(t, unfair, request("q")))
+
+	// Waiters of both kinds get it, one after the other.
+	grant = acquire(t, fair, request("mixed"))
+	var waiters []<-chan outcome
+	for i, store := range []driver.Store{unfair, fair, unfair, fair} {
+		other := open(t, server.URL()+"?order="+[]string{"unfair", "fair"}[i%2])
+		waiters = append(waiters, lockLater(t, client(t, other, nil), "mixed"), lockLater(t, client(t, store, nil), "mixed"))
+	}
+	eventually(t, "they wait", func() bool { return watchCount(t, server) >= 3 })
+	release(t, fair, grant)
+	last := grant.Token
+	for range waiters {
+		var got outcome
+		eventually(t, "the next one's turn", func() bool {
+			for _, w := range waiters {
+				select {
+				case got = <-w:
+					return true
+				default:
+				}
+			}
+			return false
+		})
+		if got.err != nil || got.lease.Token() <= last {
+			t.Fatalf("the next one: %v; want a token larger than %d", got, last)
+		}
+		last = got.lease.Token()
+		if err := got.lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestGoZooKeeperLock: the client's own Lock, whose nodes Curator orders as well,
+// excludes dlock, is excluded by it, and they wake each other.
+func TestGoZooKeeperLock(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for _, order := range []string{"fair", "unfair"} {
+		t.Run(order, func(t *testing.T) {
+			store := open(t, server.URL()+"/shared?order="+order)
+			locks := client(t, store, nil)
+			theirs := zk.NewLock(conn, "/shared/n", zk.WorldACL(zk.PermAll))
+			if err := theirs.Lock(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := locks.TryLock(t.Context(), "n"); !errors.Is(err, dlock.ErrHeld) {
+				t.Errorf("TryLock: %v; want that it is held", err)
+			}
+			woken := make(chan error, 1)
+			var lease *dlock.Lease
+			go func() {
+				var err error
+				lease, err = locks.Lock(t.Context(), "n")
+				woken <- err
+			}()
+			eventually(t, "dlock waits", func() bool {
+				figures, err := server.Monitor(t.Context())
+				return err == nil && figures["zk_watch_count"] == "1"
+			})
+			if err := theirs.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			if err := happens(t, woken, "dlock's turn"); err != nil {
+				t.Fatal(err)
+			}
+			go func() { woken <- theirs.Lock() }()
+			eventually(t, "the other waits", func() bool { return len(contenders(t, conn, "shared/n")) == 2 })
+			select {
+			case err := <-woken:
+				t.Fatalf("the other one got the lock that dlock has: %v", err)
+			case <-time.After(100 * time.Millisecond):
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := happens(t, woken, "the other's turn"); err != nil {
+				t.Fatal(err)
+			}
+			if err := theirs.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestBreakIsNoticed: who holds a lock for longer hears at once that it was broken.
+func TestBreakIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	for _, order := range []string{"fair", "unfair"} {
+		holder, other := open(t, server.URL()+"?order="+order), open(t, server.URL())
+		lost := make(chan struct{})
+		req := request(order)
+		req.Lost = func() { close(lost) }
+		grant := acquire(t, holder, req)
+		if errs := holder.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+			t.Fatal(errs)
+		}
+		if err := other.Break(t.Context(), order, grant.Token); err != nil {
+			t.Fatal(err)
+		}
+		happens(t, lost, "the news")
+		if err := holder.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Release: %v", err)
+		}
+	}
+}
+
+// TestPlaceRemoved: who has waited for a while, and whose node was removed meanwhile, does
+// not take the end of those before it for its turn.
+func TestPlaceRemoved(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	const timeout = 4 * time.Second
+	store, other := open(t, server.URL()+"?timeout="+timeout.String()), open(t, server.URL())
+	before := acquire(t, other, request("x"))
+	req := request("x")
+	req.Queue = true
+	woken := make(chan struct{}, 1)
+	stop, err := store.Watch(t.Context(), req, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	start := time.Now()
+	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire of what another has: %v", err)
+	}
+	nodes, _, err := conn.Children("/x")
+	if err != nil || len(nodes) != 2 {
+		t.Fatalf("%q, %v", nodes, err)
+	}
+	for _, node := range nodes {
+		_, stat, err := conn.Exists("/x/" + node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uint64(stat.Czxid) != before.Token {
+			if err := conn.Delete("/x/"+node, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, "it has waited for a while", func() bool { return time.Since(start) > timeout/16 })
+	release(t, store, acquire(t, store, request("y"))) // so that its session is known to live
+	release(t, other, before)
+	rival := acquire(t, other, request("x"))
+	happens(t, woken, "the wake-up")
+	grant, err := store.Acquire(t.Context(), req)
+	if err == nil {
+		t.Fatalf("token %d was granted while another has the lock with token %d", grant.Token, rival.Token)
+	}
+	release(t, other, rival)
+	happens(t, woken, "the wake-up")
+	if grant = acquire(t, store, req); grant.Token <= rival.Token {
+		t.Errorf("token %d after %d", grant.Token, rival.Token)
+	}
+	release(t, store, grant)
+}

@@ -1,0 +1,84 @@
+package zookeeper
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// TestTLS: with the right authority it works, and without it is a clear error. What
+// speaks TLS is a proxy before the server, as where ZooKeeper has none.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	addr, authority := terminateTLS(t, server.Addr())
+	store := open(t, "zookeeper://"+addr+"?tls=true&ca="+url.QueryEscape(authority))
+	grant := acquire(t, store, request("n"))
+	refused(t, open(t, server.URL()), "n", "it was granted over TLS")
+	release(t, store, grant)
+
+	for query, reason := range map[string]string{"?tls=true": "certificate", "": "TLS"} {
+		c := client(t, open(t, "zookeeper://"+addr+query), &dlock.Options{RequestTimeout: 2 * time.Second})
+		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
+			t.Errorf("with %q: %v; want that it cannot be reached, and %q", query, err, reason)
+		}
+	}
+}
+
+// terminateTLS passes connections on to a server that speaks none. It returns where,
+// and a file with the certificate to trust.
+func terminateTLS(t testing.TB, target string) (addr, authority string) {
+	t.Helper()
+	model := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	defer model.Close()
+	authority = filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: model.Certificate().Raw})
+	if err := os.WriteFile(authority, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: model.TLS.Certificates, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	t.Cleanup(func() { listener.Close(); work.Wait() })
+	work.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() { join(client, target) })
+		}
+	})
+	return listener.Addr().String(), authority
+}
+
+// join passes everything on in both directions, until one side hangs up.
+func join(client net.Conn, target string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(server, client)
+		server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}
