@@ -14,7 +14,7 @@ import (
 // looking is a store that can look for one lock, and cannot list.
 type looking struct{ *memlock.Store }
 
-func (s looking) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+func (s looking) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	if ctx.Err() != nil {
 		return driver.Info{}, false, context.Cause(ctx)
 	}
@@ -33,7 +33,7 @@ func (looking) List(context.Context, string) iter.Seq2[driver.Info, error] {
 // TestFind: one lock is found by its whole name, with or without the store's help.
 func TestFind(t *testing.T) {
 	t.Parallel()
-	for kind, store := range map[string]driver.Store{"Lister": memlock.New(), "Looker": looking{memlock.New()}} {
+	for kind, store := range map[string]driver.Store{"Lister": memlock.New(), "Finder": looking{memlock.New()}} {
 		c := dlock.New(store, nil)
 		longer, err := c.Lock(t.Context(), "xy")
 		if err != nil {

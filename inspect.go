@@ -43,7 +43,7 @@ func (c *Client) Find(ctx context.Context, name string) (driver.Info, bool, erro
 	if err := driver.CheckName(name); err != nil {
 		return driver.Info{}, false, err
 	}
-	looker, ok := c.store.(driver.Looker)
+	finder, ok := c.store.(driver.Finder)
 	if !ok {
 		return c.findByList(ctx, name)
 	}
@@ -53,7 +53,7 @@ func (c *Client) Find(ctx context.Context, name string) (driver.Info, bool, erro
 	defer c.life.end()
 	bounded, cancel := c.bounded(ctx)
 	defer cancel()
-	info, held, err := looker.Look(bounded, name)
+	info, held, err := finder.Find(bounded, name)
 	if err = c.explain(ctx, bounded, err); err != nil {
 		return driver.Info{}, false, fmt.Errorf("looking for %q: %w", name, err)
 	}

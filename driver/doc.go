@@ -7,7 +7,7 @@
 // written once.
 //
 // The mandatory part is small. What a store can do beyond it, it says by
-// implementing one of the one-method extensions ([Watcher], [Lister], [Looker], [Breaker],
+// implementing one of the one-method extensions ([Watcher], [Lister], [Finder], [Breaker],
 // [BatchAcquirer], [Passer], [Diagnoser]), which dlock looks for and does without.
 // [TokenRaiser] and [Identifier] are for the members of a quorum. What it
 // promises, it says with [Traits].

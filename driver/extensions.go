@@ -70,11 +70,11 @@ type Info struct {
 	Waiters int
 }
 
-// Looker is implemented by stores that can find one lock faster than by listing.
-type Looker interface {
-	// Look describes the lock of that name as List does, without looking through
+// Finder is implemented by stores that can find one lock faster than by listing.
+type Finder interface {
+	// Find describes the lock of that name as List does, without looking through
 	// others. It returns false if the lock is not held.
-	Look(ctx context.Context, name string) (Info, bool, error)
+	Find(ctx context.Context, name string) (Info, bool, error)
 }
 
 // Breaker is implemented by stores that can take a lock from its holder.

@@ -77,7 +77,7 @@ func (s listLike) List(ctx context.Context, prefix string) iter.Seq2[driver.Info
 
 type looksByPrefix struct{ *memlock.Store }
 
-func (s looksByPrefix) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+func (s looksByPrefix) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	for info, err := range s.List(ctx, name) {
 		return info, err == nil, err
 	}

@@ -112,7 +112,7 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return listLike{m} }},
 	{"List of what expired too", "list-gone",
 		func(m *memlock.Store) driver.Store { return listsExpired{m, newShelf[driver.Info]()} }},
-	{"Look takes the first that List yields", "look",
+	{"Find takes the first that List yields", "find",
 		func(m *memlock.Store) driver.Store { return looksByPrefix{m} }},
 	{"Break ignores the token", "break-token",
 		func(m *memlock.Store) driver.Store { return breaksAny{m} }},

@@ -69,7 +69,7 @@ type need struct {
 var (
 	needWatcher = need{"Watcher", offers[driver.Watcher]}
 	needLister  = need{"Lister", offers[driver.Lister]}
-	needLooker  = need{"Looker", offers[driver.Looker]}
+	needFinder  = need{"Finder", offers[driver.Finder]}
 	needBreaker = need{"Breaker", offers[driver.Breaker]}
 	needBatch   = need{"BatchAcquirer", offers[driver.BatchAcquirer]}
 	needPasser  = need{"Passer", passes}

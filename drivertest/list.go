@@ -102,9 +102,9 @@ var listClauses = []clause{
 		},
 	},
 	{
-		id:     "look",
-		demand: `Looker.Look: "describes the lock of that name as List does", that very name; "returns false if the lock is not held"`,
-		needs:  []need{needLister, needLooker},
+		id:     "find",
+		demand: `Finder.Find: "describes the lock of that name as List does", that very name; "returns false if the lock is not held"`,
+		needs:  []need{needLister, needFinder},
 		check: func(p *probe) {
 			a, b := p.open2()
 			name := p.name("x")
@@ -113,7 +113,7 @@ var listClauses = []clause{
 			req := p.request(name, p.long)
 			req.Holder = p.holder("of the shorter name")
 			grant := a.acquire(req)
-			info, ok, err := b.Store.(driver.Looker).Look(p.ctx, name)
+			info, ok, err := b.Store.(driver.Finder).Find(p.ctx, name)
 			want := b.list(name)[name]
 			switch {
 			case err != nil:
@@ -134,7 +134,7 @@ var listClauses = []clause{
 
 // notFound demands that Look finds no lock.
 func (c *peer) notFound(name, because string) {
-	if info, ok, err := c.Store.(driver.Looker).Look(c.p.ctx, name); ok || err != nil {
+	if info, ok, err := c.Store.(driver.Finder).Find(c.p.ctx, name); ok || err != nil {
 		c.p.failf("Look of %q: want nothing (%s), got: %+v, %v", name, because, info, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
-	"github.com/dlock-go/dlock/internal/crew"
+	"github.com/dlock-go/dlock/internal/workerpool"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -37,12 +37,12 @@ type Store struct {
 	stream atomic.Uint64        // in which watches are opened: see inStream
 	owned  io.Closer            // a client that Close closes; nil if it is the caller's
 
-	crew   *crew.Crew
-	ctx    context.Context // of all that goes on in the background
-	cancel context.CancelFunc
-	work   sync.WaitGroup // begun only while not closed
-	once   sync.Once
-	err    error // of Close
+	workers *workerpool.Pool
+	ctx     context.Context // of all that goes on in the background
+	cancel  context.CancelFunc
+	work    sync.WaitGroup // begun only while not closed
+	once    sync.Once
+	err     error // of Close
 
 	mu         sync.Mutex
 	closed     bool
@@ -97,7 +97,7 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 		client:    client,
 		prefix:    opts.Prefix,
 		clock:     clock.New(),
-		crew:      crew.New(idleWorkers),
+		workers:   workerpool.New(idleWorkers),
 		leases:    make(map[int64]*lease),
 		all:       make(map[*lease]struct{}),
 		holds:     make(map[identity]*hold),
@@ -145,7 +145,7 @@ func (s *Store) Close() error {
 		s.mu.Unlock()
 		s.cancel()
 		s.work.Wait()
-		s.crew.Dismiss()
+		s.workers.Close()
 		s.revokeAll()
 		s.conn.Load().close()
 		if s.owned != nil {
@@ -225,7 +225,7 @@ func (s *Store) backgroundLocked(f func()) bool {
 		return false
 	}
 	s.work.Add(1)
-	s.crew.Go(func() {
+	s.workers.Go(func() {
 		defer s.work.Done()
 		f()
 	})

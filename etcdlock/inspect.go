@@ -98,8 +98,8 @@ func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return reply, err
 }
 
-// Look implements driver.Looker.
-func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+// Find implements driver.Finder.
+func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	if err := s.usable(ctx); err != nil {
 		return driver.Info{}, false, err
 	}

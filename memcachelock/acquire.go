@@ -218,8 +218,8 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	}))
 }
 
-// Look implements driver.Looker.
-func (s *Store) Look(ctx context.Context, name string) (info driver.Info, held bool, err error) {
+// Find implements driver.Finder.
+func (s *Store) Find(ctx context.Context, name string) (info driver.Info, held bool, err error) {
 	err = s.call(ctx, func(c *conn) error {
 		f, err := c.get(keyOf(name))
 		if err != nil || f == nil {

@@ -113,7 +113,7 @@ func (s *Store) sit(c *claim, i int, f func(i int)) {
 	seat.busy = true
 	c.mu.Unlock()
 	s.work.Add(1)
-	s.crew.Go(func() {
+	s.workers.Go(func() {
 		defer s.work.Done()
 		c.serve(i, f)
 	})

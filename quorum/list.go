@@ -30,8 +30,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 	}
 }
 
-// Look implements driver.Looker, for members that are no Lookers by their lists.
-func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+// Find implements driver.Finder, for members that are no Finders by their lists.
+func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	locks, err := s.heldByMajority(ctx, func(ctx context.Context, m *member) ([]driver.Info, error) { return m.look(ctx, name) })
 	if err != nil || len(locks) == 0 {
 		return driver.Info{}, false, err
@@ -41,14 +41,14 @@ func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error
 
 // look returns the lock of that name, if the member holds it.
 func (m *member) look(ctx context.Context, name string) ([]driver.Info, error) {
-	looker, ok := m.store.(driver.Looker)
+	finder, ok := m.store.(driver.Finder)
 	if !ok {
 		infos, err := m.list(ctx, name)
 		return slices.DeleteFunc(infos, func(info driver.Info) bool { return info.Name != name }), err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience*m.timeout, errUnanswered)
 	defer cancel()
-	info, held, err := looker.Look(ctx, name)
+	info, held, err := finder.Find(ctx, name)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errUnanswered):
 		return nil, errUnanswered

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/crew"
+	"github.com/dlock-go/dlock/internal/workerpool"
 )
 
 // DefaultMemberTimeout is the limit of one call to one member. It does not depend
@@ -32,7 +32,7 @@ type Options struct {
 
 // Store is a quorum of stores. See [New].
 //
-// It is a driver.Watcher, Lister, Looker and Breaker, as far as a majority of its
+// It is a driver.Watcher, Lister, Finder and Breaker, as far as a majority of its
 // members is: otherwise these calls return an error that wraps
 // driver.ErrUnsupported. It is a driver.Diagnoser as well.
 //
@@ -57,9 +57,9 @@ type Store struct {
 	sweepAt int // the number of claims that makes looking for useless ones worth it
 	watches map[driver.Owner]*watch
 
-	closing chan struct{}  // closed when Close begins
-	work    sync.WaitGroup // calls, and what they leave behind in the background
-	crew    *crew.Crew     // who calls the members
+	closing chan struct{}    // closed when Close begins
+	work    sync.WaitGroup   // calls, and what they leave behind in the background
+	workers *workerpool.Pool // who calls the members
 }
 
 // maxIdle is how many goroutines wait for the next call.
@@ -89,7 +89,7 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 		sweepAt: sweepFloor,
 		watches: make(map[driver.Owner]*watch),
 		closing: make(chan struct{}),
-		crew:    crew.New(maxIdle),
+		workers: workerpool.New(maxIdle),
 	}
 	if s.timeout <= 0 {
 		s.timeout = DefaultMemberTimeout
@@ -210,7 +210,7 @@ func (s *Store) Close() error {
 	close(s.closing)
 	s.work.Wait()
 	err := s.lastCall()
-	s.crew.Dismiss()
+	s.workers.Close()
 	return err
 }
 

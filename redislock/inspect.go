@@ -27,8 +27,8 @@ func (s *Store) inspect(ctx context.Context, keys []string) ([]driver.Info, erro
 	return infos, nil
 }
 
-// Look implements driver.Looker.
-func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+// Find implements driver.Finder.
+func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	if err := s.usable(ctx); err != nil {
 		return driver.Info{}, false, err
 	}

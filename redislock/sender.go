@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/crew"
 	"github.com/dlock-go/dlock/internal/deadline"
+	"github.com/dlock-go/dlock/internal/workerpool"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -44,8 +44,8 @@ type sender struct {
 	sweeping bool
 	closed   bool
 
-	running sync.WaitGroup // pipelines under way
-	crew    *crew.Crew     // who sends where no caller does
+	running sync.WaitGroup   // pipelines under way
+	workers *workerpool.Pool // who sends where no caller does
 
 	// calls to use again. No other sender uses them: sweep looks at calls that
 	// may be over by then, with mu held.
@@ -107,7 +107,7 @@ const (
 )
 
 func newSender(client redis.UniversalClient) *sender {
-	s := &sender{client: client, crew: crew.New(maxIdle)}
+	s := &sender{client: client, workers: workerpool.New(maxIdle)}
 	s.limited = sync.OnceValue(func() redis.UniversalClient { return limited(client, answerLimit+s.ackTimeout) })
 	s.readTimeout, s.keepsDeadlines = timeouts(client)
 	s.calls.New = func() any { return &call{signal: make(chan turn, 1)} }
@@ -334,7 +334,7 @@ func (s *sender) sendLocked() {
 	s.queue = slices.Delete(s.queue, 0, 1)
 	batch := s.takeLocked(first)
 	s.running.Add(1)
-	s.crew.Go(func() {
+	s.workers.Go(func() {
 		defer s.running.Done()
 		answered := s.execAll(batch)
 		s.mu.Lock()
@@ -396,5 +396,5 @@ func (s *sender) shut() {
 	s.closed = true
 	s.late.Stop()
 	s.mu.Unlock()
-	s.crew.Dismiss()
+	s.workers.Close()
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/crew"
+	"github.com/dlock-go/dlock/internal/workerpool"
 )
 
 // BoundStore keeps locks that live no longer than a connection: the schemes
@@ -36,7 +36,7 @@ type BoundStore struct {
 	server  *boundServer
 	domain  string // what the hash of a name begins with
 
-	crew     *crew.Crew
+	workers  *workerpool.Pool
 	opening  chan struct{} // holds one element while somebody opens the shared link
 	seats    chan struct{} // holds one for each attempt that has a connection of its own
 	kick     chan struct{} // asks the keeper to look
@@ -60,8 +60,8 @@ const (
 	// boundSeats is how many attempts of ForUpdate have a connection at a time.
 	// With the one of the poller a store in which everybody waits needs three.
 	boundSeats = 2
-	// boundCrew is how many goroutines that make calls stay for the next.
-	boundCrew = 4
+	// idleWorkers is how many goroutines that make calls stay for the next.
+	idleWorkers = 4
 )
 
 // NewBound returns a store of one of the schemes [ForUpdate] and [Session] in
@@ -94,7 +94,7 @@ func NewBound(ctx context.Context, db *sql.DB, opts *Options) (*BoundStore, erro
 		db:       db,
 		dialect:  dialect,
 		scheme:   opts.Scheme,
-		crew:     crew.New(boundCrew),
+		workers:  workerpool.New(idleWorkers),
 		opening:  make(chan struct{}, 1),
 		seats:    make(chan struct{}, boundSeats),
 		kick:     make(chan struct{}, 1),
@@ -160,7 +160,7 @@ func (s *BoundStore) Close() error {
 	}
 	all.Wait()
 	s.awaitWork()
-	s.crew.Dismiss()
+	s.workers.Close()
 	return nil
 }
 

@@ -103,7 +103,7 @@ func (s *BoundStore) perform(ctx context.Context, l *link, job func() error) err
 	}
 	outcome := make(chan error, 1)
 	s.work.Add(1)
-	s.crew.Go(func() {
+	s.workers.Go(func() {
 		defer s.work.Done()
 		err := job()
 		l.leave()

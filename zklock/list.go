@@ -43,8 +43,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 	}
 }
 
-// Look implements driver.Looker.
-func (s *Store) Look(ctx context.Context, name string) (driver.Info, bool, error) {
+// Find implements driver.Finder.
+func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	info, err := call(ctx, s, func(ctx context.Context) (info driver.Info, err error) {
 		err = s.persist(ctx, func() (err error) {
 			if err = s.confirm(); err == nil {

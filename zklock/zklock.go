@@ -12,7 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
-	"github.com/dlock-go/dlock/internal/crew"
+	"github.com/dlock-go/dlock/internal/workerpool"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -66,7 +66,7 @@ type Store struct {
 	acl   []zk.ACL
 
 	parents parents
-	crew    *crew.Crew
+	workers *workerpool.Pool
 	clock   *clock.Clock
 	ctx     context.Context // done when the store is closed
 	cancel  context.CancelCauseFunc
@@ -114,7 +114,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 		root:    strings.TrimSuffix(root, "/"),
 		order:   o.Order,
 		acl:     o.ACL,
-		crew:    crew.New(idleWorkers),
+		workers: workerpool.New(idleWorkers),
 		clock:   clock.New(),
 		claims:  make(map[claimKey]*claim),
 		watches: make(map[string]*watchedNode),
@@ -177,7 +177,7 @@ func (s *Store) Close() error {
 		s.cancel(driver.ErrClosed)
 		s.hangUp()
 		s.work.Wait()
-		s.crew.Dismiss()
+		s.workers.Close()
 	})
 	return nil
 }
@@ -204,7 +204,7 @@ func (s *Store) do(ctx context.Context, f func(ctx context.Context) error) error
 		return err
 	}
 	done := make(chan error, 1)
-	s.crew.Go(func() {
+	s.workers.Go(func() {
 		defer s.work.Done()
 		err := s.prepare(ctx)
 		if err == nil {

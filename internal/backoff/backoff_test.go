@@ -1,7 +1,10 @@
 package backoff
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -34,4 +37,24 @@ func TestJitterIsRandomAndBounded(t *testing.T) {
 	if d := Jitter(0); d != 0 {
 		t.Errorf("Jitter(0) = %v", d)
 	}
+}
+
+// TestSleepEndsWithTheContext: a delay lasts its time, or ends with the cause of the context.
+func TestSleepEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("cause")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, cause)
+		defer cancel()
+		begun := time.Now()
+		if err := Sleep(ctx, time.Second); err != nil || time.Since(begun) != time.Second {
+			t.Errorf("Sleep returned %v after %v; want nil after a second", err, time.Since(begun))
+		}
+		if err := Sleep(ctx, time.Hour); !errors.Is(err, cause) || time.Since(begun) != time.Minute {
+			t.Errorf("Sleep returned %v after %v; want %v after a minute", err, time.Since(begun), cause)
+		}
+		delays := Backoff{Min: time.Second, Max: time.Second}
+		if err := delays.Wait(ctx); !errors.Is(err, cause) {
+			t.Errorf("Wait returned %v; want %v", err, cause)
+		}
+	})
 }

@@ -412,20 +412,20 @@ var internalMutants = []mutant{
 	},
 	{
 		rule: "few goroutines stay when they have nothing to do",
-		file: "internal/crew/crew.go",
-		old:  `if c.idle.Add(1) > c.most {`,
-		new:  `if c.idle.Add(1) > c.most+1000 {`,
-		test: "internal/crew TestFewStay",
+		file: "internal/workerpool/workerpool.go",
+		old:  `if p.idle.Add(1) > p.most {`,
+		new:  `if p.idle.Add(1) > p.most+1000 {`,
+		test: "internal/workerpool TestFewStay",
 	},
 	{
 		rule: "a task runs at once, also if all are busy",
-		file: "internal/crew/crew.go",
+		file: "internal/workerpool/workerpool.go",
 		old: `	default:
-		go c.work(f)
+		go p.work(f)
 	}`,
-		new: `	case <-c.quit:
+		new: `	case <-p.quit:
 	}`,
-		test: "internal/crew TestAllRunAtOnce",
+		test: "internal/workerpool TestAllRunAtOnce",
 	},
 	{
 		rule: "an acquisition that outlives its release is undone when it ends",

@@ -80,8 +80,8 @@ func (r Rig) mustBecomeFree(t testing.TB, name string) {
 
 func listed(t testing.TB, store driver.Store, name string) bool {
 	t.Helper()
-	if looker, ok := store.(driver.Looker); ok {
-		_, held, err := looker.Look(t.Context(), name)
+	if finder, ok := store.(driver.Finder); ok {
+		_, held, err := finder.Find(t.Context(), name)
 		if err != nil {
 			t.Fatalf("Look: %v", err)
 		}

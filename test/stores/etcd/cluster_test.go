@@ -150,7 +150,7 @@ func TestLeaderLost(t *testing.T) {
 func waiters(store driver.Store, name string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	info, ok, err := store.(driver.Looker).Look(ctx, name)
+	info, ok, err := store.(driver.Finder).Find(ctx, name)
 	if !ok || err != nil {
 		return -1
 	}

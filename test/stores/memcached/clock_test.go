@@ -23,7 +23,7 @@ func clientNow(t *testing.T, addr string, connected bool) *dlock.Client {
 	t.Helper()
 	store := openNow(t, addr)
 	if connected {
-		if _, _, err := store.(driver.Looker).Look(t.Context(), "nothing"); err != nil {
+		if _, _, err := store.(driver.Finder).Find(t.Context(), "nothing"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,7 +178,7 @@ func TestTimeReadTooLow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			info, held, err := store.(driver.Looker).Look(t.Context(), name)
+			info, held, err := store.(driver.Finder).Find(t.Context(), name)
 			if err != nil || !held || info.Token != grant.Token || info.Remaining < ttl {
 				t.Errorf("Look: %+v, held %v, %v; want token %d for at least %v", info, held, err, grant.Token, ttl)
 			}

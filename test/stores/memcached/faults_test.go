@@ -130,7 +130,7 @@ func TestFull(t *testing.T) {
 	if err := ask("refused"); !full(err) {
 		t.Errorf("Acquire on a full server: %v; want that it is out of memory", err)
 	}
-	if _, taken, err := store.(driver.Looker).Look(t.Context(), "refused"); taken || err != nil {
+	if _, taken, err := store.(driver.Finder).Find(t.Context(), "refused"); taken || err != nil {
 		t.Errorf("after an Acquire that failed: held %v, %v", taken, err)
 	}
 	for range 2 { // the first must not delete what the second finds
@@ -317,7 +317,7 @@ func TestIdleConnection(t *testing.T) {
 	store := openNow(t, addr)
 	look := func() {
 		t.Helper()
-		if _, _, err := store.(driver.Looker).Look(t.Context(), "a"); err != nil {
+		if _, _, err := store.(driver.Finder).Find(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -402,7 +402,7 @@ func TestAnswerInPieces(t *testing.T) {
 			<-time.After(50 * time.Millisecond)
 		}
 	}))
-	info, held, err := slow.(driver.Looker).Look(t.Context(), "a")
+	info, held, err := slow.(driver.Finder).Find(t.Context(), "a")
 	if err != nil || !held || info.Token != grant.Token {
 		t.Errorf("Look: %+v, held %v, %v; want token %d", info, held, err, grant.Token)
 	}
@@ -439,7 +439,7 @@ func TestHalfAnswer(t *testing.T) {
 			begin := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
-			if _, _, err := store.Look(ctx, "a"); !errors.Is(err, context.Canceled) {
+			if _, _, err := store.Find(ctx, "a"); !errors.Is(err, context.Canceled) {
 				t.Errorf("Look: %v; want that it was cancelled", err)
 			}
 			if took := time.Since(begin); took > timeout/2 {

@@ -80,7 +80,7 @@ func TestNameOfAnother(t *testing.T) {
 	}
 	name := identify(second) // the first number of all, as before
 	eventually(t, "the first store has a connection again", func() bool {
-		_, _, err := first.(driver.Looker).Look(t.Context(), "a")
+		_, _, err := first.(driver.Finder).Find(t.Context(), "a")
 		return err == nil
 	})
 	if err := first.Close(); err != nil {

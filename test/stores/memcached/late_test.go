@@ -79,7 +79,7 @@ func proxied(t *testing.T, server string, timeout time.Duration) (p *proxy.Proxy
 func getsFree(t *testing.T, store driver.Store, name string) {
 	t.Helper()
 	eventually(t, name+" is free", func() bool {
-		_, held, err := store.(driver.Looker).Look(t.Context(), name)
+		_, held, err := store.(driver.Finder).Find(t.Context(), name)
 		return err == nil && !held
 	})
 }
@@ -135,7 +135,7 @@ func TestLateAttempt(t *testing.T) {
 		if err := happens(t, released, "the Release"); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Release: %v", err)
 		}
-		if _, held, err := direct.(driver.Looker).Look(t.Context(), req.Name); held || err != nil {
+		if _, held, err := direct.(driver.Finder).Find(t.Context(), req.Name); held || err != nil {
 			t.Errorf("after Release: held %v, %v", held, err)
 		}
 	})
@@ -235,7 +235,7 @@ func TestLateCalls(t *testing.T) {
 					next = take(t, direct, lock)
 				}
 				deliver()
-				info, held, err := direct.(driver.Looker).Look(t.Context(), lock)
+				info, held, err := direct.(driver.Finder).Find(t.Context(), lock)
 				if err != nil || held != regranted || info.Token != next.Token {
 					t.Errorf("afterwards: held %v with token %d, %v; want %v, %d", held, info.Token, err, regranted, next.Token)
 				}
@@ -334,7 +334,7 @@ func TestLateRenewalDoesNotShorten(t *testing.T) {
 	grant := take(t, direct, "a")
 	remaining := func() time.Duration {
 		t.Helper()
-		info, held, err := direct.(driver.Looker).Look(t.Context(), "a")
+		info, held, err := direct.(driver.Finder).Find(t.Context(), "a")
 		if err != nil || !held {
 			t.Fatalf("Look: held %v, %v", held, err)
 		}

@@ -21,7 +21,7 @@ func connections(t *testing.T, p *proxy.Proxy, store driver.Store, n int) {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			if _, _, err := store.(driver.Looker).Look(t.Context(), "nothing"); err != nil {
+			if _, _, err := store.(driver.Finder).Find(t.Context(), "nothing"); err != nil {
 				t.Error(err)
 			}
 		})

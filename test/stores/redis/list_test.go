@@ -84,7 +84,7 @@ func TestLookingAroundLeaves(t *testing.T) {
 			return err
 		},
 		"Look": func(ctx context.Context, s driver.Store) error {
-			_, _, err := s.(driver.Looker).Look(ctx, "x")
+			_, _, err := s.(driver.Finder).Find(ctx, "x")
 			return err
 		},
 		"List": func(ctx context.Context, s driver.Store) error {
@@ -325,7 +325,7 @@ func TestListAsksForManyKeysAtOnce(t *testing.T) {
 			t.Errorf("%v: %d keys were looked through in %d round trips", protocol, 2*keys, n)
 		}
 		before = trips.trips()
-		if _, held, err := store.Look(t.Context(), fmt.Sprintf("%v lock 7", protocol)); !held || err != nil {
+		if _, held, err := store.Find(t.Context(), fmt.Sprintf("%v lock 7", protocol)); !held || err != nil {
 			t.Errorf("%v: a lock that is held is not found: %v", protocol, err)
 		}
 		if n := trips.trips() - before; n > 2 {

@@ -76,7 +76,7 @@ func TestReleaseDoesNotWaitForStuckAttempt(t *testing.T) {
 		close(stuck.free)
 		<-stuck.ended
 		eventually(t, "the stuck attempt is undone", func() bool {
-			_, held, err := store.Look(t.Context(), req.Name)
+			_, held, err := store.Find(t.Context(), req.Name)
 			return err == nil && !held
 		})
 	}

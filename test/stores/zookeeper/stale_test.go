@@ -39,7 +39,7 @@ func stillHeld(t testing.TB, store *zklock.Store, grant driver.Grant, after stri
 	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 		t.Errorf("%s the lock of another holder is lost: %v", after, errs)
 	}
-	info, held, err := store.Look(t.Context(), grant.Name)
+	info, held, err := store.Find(t.Context(), grant.Name)
 	if err != nil || !held || info.Token != grant.Token {
 		t.Errorf("%s the lock is held with token %d (%v, %v); want %d", after, info.Token, held, err, grant.Token)
 	}
@@ -257,7 +257,7 @@ func TestLateBreak(t *testing.T) {
 			if err := happens(t, broken, "the end of Break"); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("the late Break: %v; want ErrNotHeld", err)
 			}
-			info, there, err := store.Look(t.Context(), name)
+			info, there, err := store.Find(t.Context(), name)
 			if err != nil || !there || info.Token != token {
 				t.Errorf("after a late Break the lock is held with token %d (%v, %v); want %d", info.Token, there, err, token)
 			}

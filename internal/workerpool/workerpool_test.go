@@ -1,4 +1,4 @@
-package crew_test
+package workerpool_test
 
 import (
 	"bytes"
@@ -7,19 +7,19 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/dlock-go/dlock/internal/crew"
+	"github.com/dlock-go/dlock/internal/workerpool"
 )
 
-// TestAllRunAtOnce: nobody waits for another's task.
+// TestAllRunAtOnce: no task waits for another one.
 func TestAllRunAtOnce(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
-		c := crew.New(2)
-		defer c.Dismiss()
+		p := workerpool.New(2)
+		defer p.Close()
 		for range 3 {
 			var here sync.WaitGroup
 			here.Add(10)
 			for range 10 {
-				c.Go(func() {
+				p.Go(func() {
 					here.Done()
 					here.Wait()
 				})
@@ -30,20 +30,20 @@ func TestAllRunAtOnce(t *testing.T) {
 	})
 }
 
-// workers counts the goroutines of all crews. To count all goroutines of the process
+// workers counts the goroutines of all pools. To count all goroutines of the process
 // would count those of the runtime, too.
 func workers() int {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
-	return bytes.Count(stacks, []byte("crew.(*Crew).work("))
+	return bytes.Count(stacks, []byte("workerpool.(*Pool).work("))
 }
 
 func TestFewStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := crew.New(2)
+		p := workerpool.New(2)
 		release := make(chan struct{})
 		for range 10 {
-			c.Go(func() { <-release })
+			p.Go(func() { <-release })
 		}
 		synctest.Wait()
 		close(release)
@@ -51,15 +51,15 @@ func TestFewStay(t *testing.T) {
 		if n := workers(); n != 2 {
 			t.Errorf("%d stayed; want 2", n)
 		}
-		c.Go(func() {})
+		p.Go(func() {})
 		synctest.Wait()
 		if n := workers(); n != 2 {
 			t.Errorf("%d stayed after one more task; want 2", n)
 		}
-		c.Dismiss()
+		p.Close()
 		synctest.Wait()
 		if n := workers(); n != 0 {
-			t.Errorf("%d stayed after they were dismissed", n)
+			t.Errorf("%d stayed after Close", n)
 		}
 	})
 }
