@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestLeastPermissions: the users that docs/stores.md recommends can do everything
+// TestLeastPermissions: the users that docs/stores/redis.md recommends can do everything
 // that dlock does, and cannot flush the server.
 func TestLeastPermissions(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/stores.md")
+	text, err := os.ReadFile("../../../docs/stores/redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestLeastPermissions(t *testing.T) {
 		}
 	}
 	if len(rules) != 2 {
-		t.Fatalf("docs/stores.md has %d users; want one, and one for a part of the names", len(rules))
+		t.Fatalf("docs/stores/redis.md has %d users; want one, and one for a part of the names", len(rules))
 	}
 	for name, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster, "shard": shard} {
 		for _, rule := range rules {
