@@ -10,8 +10,7 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// Shop is a program that uses dlock. Which store it locks in, it leaves to
-// those who start it.
+// Shop is a program that uses dlock. Its caller chooses the store.
 type Shop struct {
 	locks *dlock.Client
 	stock int

@@ -2,8 +2,8 @@ package memlock
 
 import "fmt"
 
-// Leftovers says what s still keeps, for tests: held locks, places of fair
-// waiters and watches. Expired entries wait for the next sweep and do not count.
+// Leftovers returns what the store still keeps: held locks, places of fair waiters and
+// subscriptions. Expired entries do not count: the next removal takes them.
 func (s *Store) Leftovers() (left []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -20,8 +20,9 @@ func (s *Store) Leftovers() (left []string) {
 			}
 		}
 	}
-	for name := range s.watches {
-		left = append(left, fmt.Sprintf("a watch of %q", name))
+	names, _ := s.waiters.Names()
+	for _, name := range names {
+		left = append(left, fmt.Sprintf("a subscription to %q", name))
 	}
 	return left
 }

@@ -38,17 +38,17 @@ func (s *Store) held(prefix string) []driver.Info {
 			Holder:    l.holder,
 			Since:     s.start.Add(l.since).Round(0),
 			Remaining: l.expires - now,
-			Waiters:   s.waiters(name),
+			Waiters:   s.countWaiters(name),
 		})
 	}
 	return infos
 }
 
-// waiters counts the fair waiters by their places and the others by their watches.
-func (s *Store) waiters(name string) int {
+// countWaiters counts the fair waiters by their places and the others by their subscriptions.
+func (s *Store) countWaiters(name string) int {
 	n := len(s.queues[name])
-	for _, w := range s.watches[name] {
-		if !w.req.Fair {
+	for _, sub := range s.waiters.Of(name) {
+		if !sub.req.Fair {
 			n++
 		}
 	}

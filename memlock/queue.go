@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// head returns the first place of the queue that has not lapsed, and forgets
-// those before it. s.mu is held.
+// head returns the first place of the queue that has not expired, and removes expired ones
+// before it. s.mu is held.
 func (s *Store) head(name string, now time.Duration) (place, bool) {
 	queue := s.queues[name]
 	for len(queue) > 0 && queue[0].expires <= now {
@@ -21,8 +21,7 @@ func (s *Store) head(name string, now time.Duration) (place, bool) {
 	return queue[0], true
 }
 
-// enqueue keeps or takes a place for a fair request that will come again.
-// s.mu is held.
+// enqueue takes a place for a fair waiter, or extends the place it has. s.mu is held.
 func (s *Store) enqueue(req *driver.Request, now time.Duration) {
 	if !req.Fair || !req.Queue {
 		return
@@ -36,7 +35,7 @@ func (s *Store) enqueue(req *driver.Request, now time.Duration) {
 	s.queues[req.Name] = append(queue, place{req.Owner, expires})
 }
 
-// dequeue gives up owner's place, if there is one. s.mu is held.
+// dequeue removes the owner's place, and reports whether there was one. s.mu is held.
 func (s *Store) dequeue(name string, owner driver.Owner) bool {
 	queue := s.queues[name]
 	i := slices.IndexFunc(queue, func(p place) bool { return p.owner == owner })

@@ -6,8 +6,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// What a member of a quorum needs.
-
 // RaiseToken implements driver.TokenRaiser.
 func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
 	if ctx.Err() != nil {

@@ -1,0 +1,71 @@
+package memlock
+
+import (
+	"context"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	if len(s.queues) > 0 && s.dequeue(grant.Name, grant.Owner) {
+		defer s.wake(grant.Name) // the next waiter may be the head now
+	}
+	l := s.locks[grant.Name]
+	if !l.held(s.now()) || l.owner != grant.Owner || (grant.Token != 0 && l.token != grant.Token) {
+		s.mu.Unlock()
+		return driver.ErrNotHeld
+	}
+	s.free(grant.Name, l)
+	waited := s.waiters.Len() > 0
+	s.mu.Unlock()
+	if waited {
+		s.wake(grant.Name)
+	}
+	return nil
+}
+
+// Pass implements driver.Passer.
+func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	l := s.locks[grant.Name]
+	if !l.held(now) || l.owner != grant.Owner || l.token != grant.Token {
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	*l = lock{}
+	return s.grant(l, &req, now), nil
+}
+
+// Break implements driver.Breaker.
+func (s *Store) Break(ctx context.Context, name string, token uint64) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	l := s.locks[name]
+	if !l.held(s.now()) || l.token != token {
+		s.mu.Unlock()
+		return driver.ErrNotHeld
+	}
+	s.free(name, l)
+	s.mu.Unlock()
+	s.wake(name)
+	return nil
+}
+
+// free ends a lock. While there are few records it keeps an empty one, because a name that was
+// locked is often locked again.
+func (s *Store) free(name string, l *lock) {
+	if *l = (lock{}); len(s.locks) > minRecords {
+		delete(s.locks, name)
+	}
+}
