@@ -30,7 +30,7 @@ func main() {
 	defer client.Close()
 
 	err = client.Do(ctx, "orders/42", func(ctx context.Context) error {
-		fmt.Println("charging order 42") // ctx is done before the lease is over
+		fmt.Println("charging order 42") // ctx is done before the lease expires
 		return nil
 	})
 	if err != nil {
