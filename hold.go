@@ -103,6 +103,9 @@ func (h *hold) holder() driver.Holder {
 // store has not said that anybody has the lock.
 func (h *hold) heldError() *driver.HeldError {
 	if until := h.TrustedUntil(); until != 0 {
+		if h.over() != nil { // whether the store has released it is not known yet
+			return nil
+		}
 		left := until - h.client.clock.NoLaterThanNow()
 		return &driver.HeldError{Name: h.name, Token: h.Grant.Token, Holder: h.holder(), Remaining: max(0, left)}
 	}

@@ -261,3 +261,40 @@ func TestRefusalAnswersEveryTryLockBehindIt(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestUnlockWithoutAnAnswerIsNotReportedAsHeld: a hold that was unlocked is over. While the
+// store does not answer the release, no caller of this process learns that the lock is held.
+func TestUnlockWithoutAnAnswerIsNotReportedAsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		n.setCut(true)
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- lease.Unlock(t.Context()) }()
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		calls := map[string]func() error{
+			"TryLock":         func() error { _, err := c.TryLock(t.Context(), "x"); return err },
+			"Lock with limit": func() error { _, err := c.Lock(t.Context(), "x", dlock.WithWait(time.Second)); return err },
+			"Lock":            func() error { _, err := c.Lock(short, "x"); return err },
+			"LockAll":         func() error { _, err := c.LockAll(t.Context(), []string{"x", "y"}, dlock.WithWait(0)); return err },
+		}
+		var all sync.WaitGroup
+		for name, call := range calls {
+			all.Go(func() {
+				if err := call(); err == nil || errors.Is(err, dlock.ErrHeld) {
+					t.Errorf("%s: %v; want an error that is not ErrHeld", name, err)
+				}
+			})
+		}
+		all.Wait()
+		if err := <-unlocked; !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Unlock: %v; want ErrUnreachable", err)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}
