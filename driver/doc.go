@@ -1,16 +1,35 @@
 // Package driver is the contract between dlock and the stores that keep its
 // locks. Users of locks do not need it; authors of stores implement [Store].
 //
-// A store owns four things: atomicity, the escaping of names, fencing tokens
-// and wake-ups. Everything else (queues inside a process, re-entry, renewal, the
-// decision that a lock is lost, retries) belongs to package dlock and is
-// written once.
+// A store is responsible for atomicity, the escaping of names, fencing tokens
+// and notifications. Package dlock does everything else once for all stores: the
+// queue inside a process, re-entry, renewal, the decision that a lock is lost,
+// and retries.
 //
-// The mandatory part is small. What a store can do beyond it, it says by
-// implementing one of the one-method extensions ([Watcher], [Lister], [Finder], [Breaker],
-// [BatchAcquirer], [Passer], [Diagnoser]), which dlock looks for and does without.
-// [TokenRaiser] and [Identifier] are for the members of a quorum. What it
-// promises, it says with [Traits].
+// Only Store is mandatory. A store offers more by implementing extensions of one
+// method each: [Watcher], [Lister], [Finder], [Breaker], [BatchAcquirer],
+// [Passer] and [Diagnoser] for package dlock, [TokenRaiser] and [Identifier] for
+// package quorum. Its [Traits] state what it promises. Package drivertest checks
+// every sentence of this contract that can be checked.
 //
-// Package drivertest checks every sentence of this contract that can be checked.
+// # Glossary
+//
+// All packages use one word for one thing:
+//
+//   - name: what is locked. A key is what a store keeps for a name.
+//   - owner: the secret of one acquisition. It authorizes renewal and release.
+//   - grant: what the store returns for a successful acquisition.
+//   - token: the fencing token of a grant, larger than that of any earlier grant.
+//   - hold: one acquisition inside the process, from its first attempt to its end.
+//   - lease: what the user of package dlock has. Several leases may share a hold.
+//   - holder: the process that has the lock, described for people.
+//   - trust deadline: the instant from which the client counts a lease as lost.
+//   - waiter: a caller that waits. contender: a process that competes for a name.
+//   - hand over: give the lock to the next waiter of the same process.
+//   - time slice: how long a process hands a lock over before others compete.
+//   - notification: a message that another attempt may succeed. Without it a
+//     waiter polls: it tries again and again.
+//   - outage: a period in which the store does not answer.
+//   - session: what a store binds locks to, such as a connection or an etcd lease.
+//   - janitor: the background work that removes expired entries.
 package driver

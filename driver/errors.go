@@ -9,37 +9,37 @@ import (
 // The errors of the contract, for use with errors.Is. Package dlock exports
 // them under the same names.
 var (
-	// ErrHeld: somebody else has the lock. Always a [*HeldError].
+	// ErrHeld: another owner has the lock. The error is always a [*HeldError].
 	ErrHeld = errors.New("lock is held")
-	// ErrNotHeld: the lock does not belong to the one who wants to renew,
-	// release or break it.
+	// ErrNotHeld: the owner that is renewed or released, or the token that is
+	// broken, does not hold the lock.
 	ErrNotHeld = errors.New("lock is not held")
 	// ErrUnreachable: the store did not answer, so the outcome is unknown.
 	ErrUnreachable = errors.New("store unreachable")
-	// ErrDenied: the store refuses the user: a wrong password, or a right that is
-	// missing. Nothing happened, and trying again changes nothing.
+	// ErrDenied: the store rejects the user, because of a wrong password or a
+	// missing right. Nothing happened, and trying again does not help.
 	ErrDenied = errors.New("permission denied")
-	// ErrMisconfigured: the store answers, and cannot keep locks as it is: there is
-	// no such database, the disk is full, the file is damaged. An administrator has
-	// to change something.
+	// ErrMisconfigured: the store answers, but cannot keep locks until an
+	// administrator changes something: the database does not exist, the disk is
+	// full, the file is damaged.
 	ErrMisconfigured = errors.New("store cannot keep locks")
 	// ErrBadName: the name breaks the rules of CheckName.
 	ErrBadName = errors.New("bad lock name")
-	// ErrBadTTL: the TTL is outside what the store can do.
+	// ErrBadTTL: the TTL is outside the limits of the store.
 	ErrBadTTL = errors.New("bad TTL")
-	// ErrUnsupported: this store cannot do that.
+	// ErrUnsupported: the store does not support the operation.
 	ErrUnsupported = errors.New("not supported by this store")
 	// ErrClosed: the client or the store was closed.
 	ErrClosed = errors.New("closed")
 )
 
-// HeldError says who has the lock. It is [ErrHeld] to errors.Is.
+// HeldError describes the holder of a lock. errors.Is reports that it is [ErrHeld].
 type HeldError struct {
 	Name      string        // never empty
 	Token     uint64        // the holder's token; zero if unknown
 	Holder    Holder        // zero if unknown
 	Remaining time.Duration // until the lock expires unless renewed; zero if unknown
-	Silent    bool          // nobody is woken when this holder releases it: a Watcher's waiters poll
+	Silent    bool          // this holder's release sends no notification: waiters have to poll
 }
 
 func (e *HeldError) Error() string {

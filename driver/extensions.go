@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// Watcher is implemented by stores that can tell when trying again is worth it.
-// dlock polls the others.
+// Watcher is implemented by stores that notify waiters. dlock polls the others.
 type Watcher interface {
-	// Watch calls wake whenever req may have become worth another Acquire: the
-	// name was released or broken, or a fair waiter moved to the head. Once
-	// Watch has returned no such moment is missed, except where the
-	// connection to the store is lost; a wake-up too many is harmless. If
-	// Traits.WatchesExpiry, the expiry of the lock counts too, and wake is
-	// called after a connection that was lost is there again.
+	// Watch calls wake whenever another Acquire of req may succeed: the name
+	// was released or broken, or a fair waiter moved to the head of the queue.
+	// After Watch has returned, no such moment is missed unless the connection
+	// to the store is lost. A needless call of wake is harmless. With
+	// Traits.WatchesExpiry, Watch also calls wake when the lock expires, and
+	// after a lost connection was re-established.
 	//
-	// wake does not block and may be called from any goroutine, but not
-	// after stop has returned. The context bounds the subscribing, not the
+	// wake does not block. Watch may call it from any goroutine, but not after
+	// stop has returned. The context bounds the subscribing, not the
 	// subscription.
 	Watch(ctx context.Context, req Request, wake func()) (stop func(), err error)
 }
@@ -25,36 +24,33 @@ type Watcher interface {
 // BatchAcquirer is implemented by stores that can grant several names in one
 // atomic step.
 type BatchAcquirer interface {
-	// AcquireAll is Acquire for all requests or none: the grants come back in
-	// the order of the requests. The error is a [*HeldError] for one of the
-	// names that is held, if it can the first, and then no name was granted.
-	// Names are distinct.
-	// A store that cannot take just these names atomically (they live on
-	// different servers) returns an error that wraps [ErrUnsupported] and has
-	// done nothing.
+	// AcquireAll acquires all requests or none. The names are distinct, and the
+	// grants are in the order of the requests. If a name is held, the error is a
+	// [*HeldError] for it, preferably for the first such name.
+	// If the store cannot acquire these names atomically, because they are on
+	// different servers, it does nothing and returns an error that wraps
+	// [ErrUnsupported].
 	AcquireAll(ctx context.Context, reqs []Request) ([]Grant, error)
 }
 
-// Passer is implemented by stores that can give a lock from one owner to another
-// in one step. dlock does so among goroutines of one process, for a moment at a
-// time.
+// Passer is implemented by stores that can hand a lock over from one owner to
+// another in one step. dlock uses it between goroutines of one process.
 type Passer interface {
-	// Pass is Release of grant and Acquire of req, which has the same name and
-	// another owner, as one atomic step: nobody can have the lock in between, and
-	// nobody need be woken. The new grant has a token and a TTL as if the lock had
-	// been free. [ErrNotHeld] says that grant's owner did not hold the lock with
-	// grant's token, and then nothing was changed.
-	// A store that cannot, as it was set up, returns an error that wraps
-	// [ErrUnsupported] and has done nothing.
+	// Pass releases grant and acquires req, which has the same name and another
+	// owner, in one atomic step: no other owner can have the lock in between, and
+	// no notification is needed. Token and TTL of the new grant are as if the lock
+	// had been free. [ErrNotHeld] means that grant's owner did not hold the lock
+	// with grant's token, and that nothing was changed.
+	// If the store cannot do this in its configuration, it does nothing and
+	// returns an error that wraps [ErrUnsupported].
 	Pass(ctx context.Context, grant Grant, req Request) (Grant, error)
 }
 
 // Lister is implemented by stores that can enumerate the locks that are held.
 type Lister interface {
-	// List yields the held locks whose names start with prefix, each once, in
-	// no particular order: one Info for each holder, of whom a name may have
-	// several once there are shared modes. It is not a snapshot. A non-nil
-	// error is the last thing it yields.
+	// List yields every held lock whose name starts with prefix once, in no
+	// particular order. It is not a snapshot. A non-nil error is the last
+	// element.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
@@ -65,49 +61,49 @@ type Info struct {
 	Holder    Holder
 	Since     time.Time     // when it was granted, by the store's clock; zero if unknown
 	Remaining time.Duration // until it expires unless it is renewed
-	// Waiters counts who waits in the store: every fair waiter, and one for
-	// each process that has waited for a while. Zero where the store cannot tell.
+	// Waiters counts the waiters that the store knows: every fair waiter, and
+	// one for each process that has waited for a while. Zero if unknown.
 	Waiters int
 }
 
 // Finder is implemented by stores that can find one lock faster than by listing.
 type Finder interface {
-	// Find describes the lock of that name as List does, without looking through
-	// others. It returns false if the lock is not held.
+	// Find describes the lock of name as List does. It returns false if the lock
+	// is not held.
 	Find(ctx context.Context, name string) (Info, bool, error)
 }
 
-// Breaker is implemented by stores that can take a lock from its holder.
+// Breaker is implemented by stores that can revoke a lock.
 type Breaker interface {
-	// Break releases name if it is held with that very token, as one atomic
-	// step, and wakes its waiters. [ErrNotHeld] otherwise.
+	// Break releases name in one atomic step if it is held with exactly this
+	// token, and notifies its waiters. Otherwise it returns [ErrNotHeld].
 	Break(ctx context.Context, name string, token uint64) error
 }
 
-// TokenRaiser is implemented by stores that can be members of a quorum whose
-// tokens rise: they also honour Request.Floor.
+// TokenRaiser is implemented by stores that can be members of a quorum with
+// rising tokens. Such stores also honour Request.Floor.
 type TokenRaiser interface {
-	// RaiseToken raises the token of a lock that grant.Owner holds to just
-	// that token, and every later token of the name above it, in one atomic
-	// step. It leaves the TTL as it is, and a token that is larger already.
-	// The Grant that it returns is the one to go on with. [ErrNotHeld] says
-	// that the owner does not hold the lock, and then nothing was changed.
+	// RaiseToken sets the token of a lock that grant.Owner holds to token, and
+	// makes every later token of the name larger, in one atomic step. It does
+	// not change the TTL, nor a token that is already larger. The returned Grant
+	// replaces grant. [ErrNotHeld] means that the owner does not hold the lock,
+	// and that nothing was changed.
 	RaiseToken(ctx context.Context, grant Grant, token uint64) (Grant, error)
 }
 
-// Identifier is implemented by stores that can tell whether two of them reach
-// the same server.
+// Identifier is implemented by stores that can detect whether two stores use the
+// same server.
 type Identifier interface {
-	// Identify returns what identifies the server: the same text on every
-	// connection to it, never empty, and another one for every other server.
-	// It may change when the server starts again.
+	// Identify returns a text that identifies the server: never empty, the same
+	// on every connection, and different for different servers. It may change
+	// when the server restarts.
 	Identify(ctx context.Context) (string, error)
 }
 
 // Diagnoser is implemented by stores that can examine their configuration.
 type Diagnoser interface {
-	// Diagnose looks for what weakens the promises of Traits and for what is
-	// missing. Being unable to reach the store is an error, all else a finding.
+	// Diagnose reports configuration that is missing or weakens the promises of
+	// Traits. It returns an error only if it cannot reach the store.
 	Diagnose(ctx context.Context) ([]Finding, error)
 }
 
@@ -117,12 +113,12 @@ type Finding struct {
 	Level   Level  `json:"level"`   // how bad it is
 	Message string `json:"message"` // what was found, and what to do about it
 
-	// Breaks is the promise that the store does not keep because of it, as it is
-	// configured now; empty if it breaks none.
+	// Breaks is the promise that the store does not keep in this configuration;
+	// empty if it keeps all of them.
 	Breaks Promise `json:"breaks,omitempty"`
 }
 
-// Promise is something that people rely on a store for.
+// Promise is a property that users rely on.
 type Promise string
 
 // The promises that a Finding may break.

@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Holder says who has or wants a lock, for people. Everybody who can read the
-// store can read it. It identifies nobody to the store: that is [Owner].
+// Holder describes a process that has or wants a lock, for people. Every user of
+// the store can read it. The store identifies an acquisition by its [Owner], not
+// by its Holder.
 type Holder struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
@@ -19,8 +20,7 @@ type Holder struct {
 	Note    string `json:"note,omitempty"`
 }
 
-// String returns the holder on one line, with nothing in it that a terminal
-// would obey.
+// String returns the holder on one line, without control sequences for a terminal.
 func (h Holder) String() string {
 	var b strings.Builder
 	switch {
@@ -40,7 +40,7 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// printable quotes what is not a plain word: anybody may have written it.
+// printable quotes text with control characters: any program may have written it.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(s) {
 		return strconv.Quote(s)
@@ -48,7 +48,7 @@ func printable(s string) string {
 	return s
 }
 
-// Encode returns the holder as one line of JSON, the form in which stores keep it.
+// Encode returns the holder as one line of JSON, as stores keep it.
 func (h Holder) Encode() string {
 	if last := lastEncoded.Load(); last != nil && last.holder == h {
 		return last.text
@@ -59,17 +59,17 @@ func (h Holder) Encode() string {
 	return text
 }
 
-// encoded is what Encode returned for a holder.
+// encoded is a holder and its text.
 type encoded struct {
 	holder Holder
 	text   string
 }
 
-// lastEncoded is the last of them: most of the time a process asks as the same one.
+// lastEncoded caches the last call of Encode: most processes use one holder.
 var lastEncoded atomic.Pointer[encoded]
 
-// DecodeHolder reads what Encode wrote. Text from elsewhere becomes the note,
-// since another program's holder is better shown raw than hidden.
+// DecodeHolder reads what Encode wrote. Any other text was written by another
+// program and becomes the note.
 func DecodeHolder(text string) Holder {
 	var h Holder
 	if text == "" {

@@ -12,11 +12,11 @@ func TestHolderSurvivesEncoding(t *testing.T) {
 		{Host: "web-1", PID: 4711, Program: "billing", Note: "cron\n\"quoted\" 锁"},
 	} {
 		if got := driver.DecodeHolder(h.Encode()); got != h {
-			t.Errorf("%+v came back as %+v", h, got)
+			t.Errorf("%+v was decoded as %+v", h, got)
 		}
 	}
 	if got := driver.DecodeHolder(""); got != (driver.Holder{}) {
-		t.Errorf("nothing was decoded as %+v", got)
+		t.Errorf("an empty text was decoded as %+v", got)
 	}
 	if got := driver.DecodeHolder("8743c9c0:1"); got.Note != "8743c9c0:1" {
 		t.Errorf("another program's text was decoded as %+v", got)

@@ -9,12 +9,13 @@ import (
 // MaxNameBytes is the length of the longest legal name.
 const MaxNameBytes = 255
 
-// CheckName says whether name is legal, which is the same for every store: 1
-// to 255 bytes of UTF-8 without control characters. dlock checks before it
-// calls a store; the error wraps [ErrBadName].
+// CheckName returns an error that wraps [ErrBadName] unless name is 1 to 255 bytes
+// of UTF-8 without control characters. The rule is the same for every store, and
+// dlock applies it before it calls a store.
 //
-// Names are compared byte by byte. A store escapes or hashes what it cannot
-// hold; two names never collide, and a name is never the parent of another.
+// Names are compared byte by byte. A store escapes or hashes names that it cannot
+// keep as they are. Two names never collide, and a name is never the parent of
+// another.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -8,25 +8,25 @@ import (
 	"sync"
 )
 
-// Owner identifies one acquisition: 128 random bits that nobody else knows.
-// Whoever knows it can release the lock, so it prints as "[owner]" in every
-// format and never as itself; a store gets the text to keep from Hex.
+// Owner identifies one acquisition: 128 secret random bits. A program that knows
+// the owner can release the lock, so an Owner prints as "[owner]" in every format.
+// A store keeps the text that Hex returns.
 type Owner [16]byte
 
-// owners keeps random bytes in stock, because asking the kernel for 16 at a
-// time costs as much as the rest of an acquisition in memory.
+// owners buffers random bytes, because asking the kernel for 16 at a time costs as
+// much as the rest of an acquisition in memory.
 var owners = sync.Pool{New: func() any { return &ownerStock{} }}
 
 type ownerStock struct {
 	bytes [256 * len(Owner{})]byte
-	left  int // owners that were not handed out yet
+	left  int // owners that NewOwner has not returned yet
 }
 
-// NewOwner returns an owner that no other call, here or elsewhere, returns.
+// NewOwner returns an owner that no other call returns, in any process.
 func NewOwner() Owner {
 	stock := owners.Get().(*ownerStock)
 	if stock.left == 0 {
-		rand.Read(stock.bytes[:]) // never fails: it ends the program instead
+		rand.Read(stock.bytes[:]) // never returns an error
 		stock.left = len(stock.bytes) / len(Owner{})
 	}
 	stock.left--
@@ -36,7 +36,7 @@ func NewOwner() Owner {
 	return owner
 }
 
-// Hex returns the owner as 32 hexadecimal digits, for the store and no one else.
+// Hex returns the owner as 32 hexadecimal digits, which only the store may see.
 func (o Owner) Hex() string { return hex.EncodeToString(o[:]) }
 
 const hiddenOwner = "[owner]"

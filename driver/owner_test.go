@@ -21,7 +21,7 @@ func TestOwnersDiffer(t *testing.T) {
 				owner := driver.NewOwner()
 				mu.Lock()
 				if seen[owner] {
-					t.Errorf("owner %s came twice", owner.Hex())
+					t.Errorf("NewOwner returned %s twice", owner.Hex())
 				}
 				seen[owner] = true
 				mu.Unlock()
@@ -30,11 +30,11 @@ func TestOwnersDiffer(t *testing.T) {
 	}
 	wg.Wait()
 	if len(seen) != each*goroutines+1 {
-		t.Errorf("%d different owners of %d", len(seen)-1, each*goroutines)
+		t.Errorf("%d different owners; want %d", len(seen)-1, each*goroutines)
 	}
 }
 
-func TestOwnerHidesItself(t *testing.T) {
+func TestOwnerPrintsHidden(t *testing.T) {
 	owner := driver.NewOwner()
 	grant := driver.Grant{Name: "x", Owner: owner}
 	text, err := json.Marshal(grant)
@@ -47,10 +47,10 @@ func TestOwnerHidesItself(t *testing.T) {
 	}
 	for _, secret := range []string{owner.Hex(), strings.ToUpper(owner.Hex()), strings.Trim(fmt.Sprint(owner[:]), "[]")} {
 		if strings.Contains(shown, secret) {
-			t.Errorf("the owner is in %s", shown)
+			t.Errorf("the owner is shown in %s", shown)
 		}
 	}
 	if len(owner.Hex()) != 32 {
-		t.Errorf("Hex returns %d digits", len(owner.Hex()))
+		t.Errorf("Hex returns %d digits; want 32", len(owner.Hex()))
 	}
 }

@@ -7,36 +7,36 @@ type Traits struct {
 	// Store names the kind of store in a word or two: "memory", "sqlite".
 	Store string
 
-	// Fencing says when the order of tokens can be relied upon.
+	// Fencing says when the order of tokens can be relied on.
 	Fencing Fencing
 
-	// Fair says that Request.Fair is honoured.
+	// Fair says that the store honours Request.Fair.
 	Fair bool
 
-	// Queues says that whoever waits has a place in the store's queue, and that
-	// Request.Queue means something without Request.Fair too.
+	// Queues says that waiters have places in the store's queue, and that
+	// Request.Queue also has a meaning without Request.Fair.
 	Queues bool
 
-	// WatchesExpiry says that a Watch also wakes when the lock expires, so
-	// that a waiter need not try by itself at that moment.
+	// WatchesExpiry says that Watch also notifies when the lock expires, so
+	// that a waiter need not try at that moment by itself.
 	WatchesExpiry bool
 
-	// SessionBound says that locks live no longer than the store's session or
-	// connection: Close gives up those that were acquired through it.
+	// SessionBound says that a lock ends with the store's session or connection:
+	// Close gives up the locks that were acquired through it.
 	SessionBound bool
 
-	// ReportsLoss says that the store calls Request.Lost. Other stores never
-	// see it.
+	// ReportsLoss says that the store calls Request.Lost. dlock does not set
+	// Lost for other stores.
 	ReportsLoss bool
 
-	// SplitVotes says that those who ask for a free lock at the same moment may
-	// all be refused, because each of them got a part of it. The [*HeldError]
-	// then names nobody, and its Remaining is a random time after which trying
-	// again is worth it. Who asks alone is never refused a free lock.
+	// SplitVotes says that contenders that ask for a free lock at the same moment
+	// may all be refused, because each of them got a part of it. The [*HeldError]
+	// then names no holder, and its Remaining is a random time after which to try
+	// again. A single contender is never refused a free lock.
 	SplitVotes bool
 
-	// OneMachine says that locks exclude processes of one machine only: there is
-	// no server that others could reach.
+	// OneMachine says that locks exclude only processes of one machine: there is
+	// no server that other machines could reach.
 	OneMachine bool
 
 	// Local says that calls return without waiting for anything outside the
@@ -44,30 +44,30 @@ type Traits struct {
 	Local bool
 
 	// Handover is about how long it takes from a release until a waiter in another
-	// process has the lock: with a store that wakes nobody, half the time between
-	// two looks. A process keeps a lock that many of its goroutines want for some
-	// times as long, and then lets others have it first for about as long. Zero is
-	// unknown.
+	// process has the lock. For a store without notifications it is half of the
+	// poll interval. dlock derives the length of time slices and of the pauses
+	// between them from it. Zero means unknown.
 	Handover time.Duration
 
-	// MinTTL and MaxTTL limit Request.TTL. MaxTTL zero means the package's MaxTTL.
+	// MinTTL and MaxTTL limit Request.TTL. A zero MaxTTL stands for the constant
+	// MaxTTL.
 	MinTTL, MaxTTL time.Duration
 
-	// Granularity is the step in which the store counts time: an expiry may
-	// be seen late by that much, never early.
+	// Granularity is the step in which the store counts time: it may notice an
+	// expiry late by that much, never early.
 	Granularity time.Duration
 
 	// SurvivesRestart says that locks and tokens outlive a crash of the
 	// store's server or machine, when it is configured as recommended.
 	SurvivesRestart bool
 
-	// SurvivesFailover says that they outlive the takeover of one server by
-	// another. False where there is only one.
+	// SurvivesFailover says that locks and tokens outlive the takeover of one
+	// server by another. It is false if there is only one server.
 	SurvivesFailover bool
 }
 
-// MaxTTL is the longest TTL of any store: ten years. It leaves room for adding a
-// TTL to a time in every unit.
+// MaxTTL is the longest TTL of any store: ten years. Adding it to a time overflows
+// in no unit.
 const MaxTTL = 10 * 365 * 24 * time.Hour
 
 // LongestTTL returns the longest TTL that a store with these traits accepts.
@@ -82,9 +82,9 @@ func (t *Traits) LongestTTL() time.Duration {
 type Fencing int
 
 const (
-	// FencingNone: tokens may repeat or fall.
+	// FencingNone: tokens may repeat or decrease.
 	FencingNone Fencing = iota
-	// FencingClockBound: tokens rise, and keep rising after data was lost as
+	// FencingClockBound: tokens rise, also after the store lost its data, as
 	// long as the store's clock did not step back.
 	FencingClockBound
 	// FencingStrong: tokens rise for as long as the store keeps its data.
@@ -102,5 +102,5 @@ func (f Fencing) String() string {
 	}
 }
 
-// MarshalText makes Fencing a word in JSON.
+// MarshalText encodes the grade as a word in JSON.
 func (f Fencing) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
