@@ -55,7 +55,6 @@ type Store struct {
 	topics     map[string]*topic
 	waiting    map[identity]*subscription
 	numbered   uint64           // keys that needed a number so far
-	naming     clientv3.LeaseID // of the cluster's name, if this store gave it; zero otherwise
 	tending    bool             // the steward runs
 	tendAt     time.Time        // when it looks next
 	attention  chan struct{}    // makes it look now
@@ -165,9 +164,6 @@ func (s *Store) revokeAll() {
 		if l.id != 0 {
 			all.Go(func() { s.revoke(ctx, l) })
 		}
-	}
-	if id := s.naming; id != 0 {
-		all.Go(func() { _ = s.revokeOnce(ctx, id) }) // it expires otherwise
 	}
 	s.mu.Unlock()
 	all.Wait()

@@ -35,7 +35,6 @@ type Store struct {
 	pool    pool
 	delay   time.Duration
 	watches watches
-	naming  naming
 	// attempts undoes acquisitions whose caller left before the outcome was known.
 	attempts *attempts.Log
 
@@ -93,7 +92,6 @@ func (s *Store) Close() error {
 	s.work.Wait()
 	s.pool.settle()
 	err := s.attempts.Close()
-	s.unname()
 	s.pool.close()
 	return err
 }

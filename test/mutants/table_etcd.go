@@ -51,15 +51,6 @@ func init() {
 		test: "test/stores/etcd TestCloseEndsLeaseGrantedUnheard",
 	})
 	add(mutant{
-		rule: "the lease of the cluster's name that was granted unheard ends with the store",
-		file: "etcdlock/identity.go",
-		old: `	id := newLeaseID()
-	err := s.try(`,
-		new: `	var id clientv3.LeaseID
-	err := s.try(`,
-		test: "test/stores/etcd TestIdentityLeavesNothing/reset",
-	})
-	add(mutant{
 		rule: "a watch that was open is opened again soon",
 		file: "etcdlock/watch.go",
 		old:  `pause.Reset()`,
