@@ -50,7 +50,7 @@ var acquireClauses = []clause{
 	},
 	{
 		id:     "held-error",
-		demand: `HeldError: "says who has the lock": name, token, holder and remaining time are right, or zero where they are unknown; a store that can list the holder knows him`,
+		demand: `HeldError: "describes the holder of a lock": name, token, holder and remaining time are right, or zero where they are unknown; a store that can list the holder describes it`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			req := p.request(p.name("x"), p.long)
@@ -108,7 +108,7 @@ var acquireClauses = []clause{
 	},
 	{
 		id:     "acquire-restarts-ttl",
-		demand: `Store.Acquire: "where req.Owner already holds the lock, its TTL starts again"`,
+		demand: `Store.Acquire: "if req.Owner already holds the lock, its TTL starts again"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			req := p.request(p.name("x"), p.ttl)

@@ -29,7 +29,7 @@ var atomicClauses = []clause{
 	},
 	{
 		id:     "renew-atomic",
-		demand: `Store.Renew: "never creates or takes a lock, and never extends one that belongs to another owner", also where it comes together with a Release`,
+		demand: `Store.Renew: "never creates or takes a lock, and never extends the lock of another owner", also if it arrives together with a Release`,
 		check: func(p *probe) {
 			peers := [2]*peer{p.open(), p.open()}
 			p.together(2*len(moments), func(i int) { p.renewWhileReleased(peers, moments[i/2], i%2 == 0) })
@@ -37,7 +37,7 @@ var atomicClauses = []clause{
 	},
 	{
 		id:     "expiry-atomic",
-		demand: `Store.Acquire: "The expiry is set in the same atomic step as the ownership": an attempt that is cut off at any moment leaves nothing that lasts longer than TTL`,
+		demand: `Store.Acquire: "The expiry is set in the same atomic step as the ownership": an attempt that is interrupted at any moment leaves nothing that lasts longer than TTL`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			p.together(len(moments), func(i int) {

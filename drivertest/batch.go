@@ -10,7 +10,7 @@ import (
 var batchClauses = []clause{
 	{
 		id:     "batch-all",
-		demand: `BatchAcquirer.AcquireAll: "is Acquire for all requests or none: the grants come back in the order of the requests"`,
+		demand: `BatchAcquirer.AcquireAll: "acquires all requests or none"; "the grants are in the order of the requests"`,
 		needs:  []need{needBatch},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -53,7 +53,7 @@ var batchClauses = []clause{
 	},
 	{
 		id:     "batch-none",
-		demand: `BatchAcquirer.AcquireAll: "The error is a [*HeldError] for one of the names that is held, if it can the first, and then no name was granted."`,
+		demand: `BatchAcquirer.AcquireAll: "If a name is held, the error is a [*HeldError] for it", and no name was granted`,
 		needs:  []need{needBatch},
 		check: func(p *probe) {
 			a, b := p.open2()

@@ -9,7 +9,7 @@ import (
 var breakClauses = []clause{
 	{
 		id:     "break-token",
-		demand: `Breaker.Break: "releases name if it is held with that very token"; "[ErrNotHeld] otherwise."`,
+		demand: `Breaker.Break: "releases name in one atomic step if it is held with exactly this token"; "Otherwise it returns [ErrNotHeld]."`,
 		needs:  []need{needBreaker},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -29,7 +29,7 @@ var breakClauses = []clause{
 	},
 	{
 		id:     "break-holder",
-		demand: `Breaker.Break: takes the lock from its holder, whose Renew and Release find that it is not held`,
+		demand: `Breaker.Break: revokes the lock, and the holder's Renew and Release return ErrNotHeld`,
 		needs:  []need{needBreaker},
 		check: func(p *probe) {
 			a, b := p.open2()

@@ -45,7 +45,7 @@ var clientClauses = []clause{
 	},
 	{
 		id:     "client-expiry",
-		demand: `Client.Lock gets the lock of a holder that died when its TTL is over`,
+		demand: `Client.Lock gets the lock of a dead holder after its TTL`,
 		check: func(p *probe) {
 			p.open().take(p.name("x"), p.ttl)
 			client, closeClient := p.client(p.long)
@@ -97,7 +97,7 @@ var clientClauses = []clause{
 	},
 	{
 		id:     "client-limit",
-		demand: `WithWait: "When the limit is over the error is a [*HeldError]", which names the holder where the store knows him`,
+		demand: `WithWait: "When the limit is over the error is a [*HeldError]", which names the holder if the store knows it`,
 		check: func(p *probe) {
 			a, closeA := p.client(p.long)
 			defer closeA()
@@ -122,7 +122,7 @@ var clientClauses = []clause{
 	},
 	{
 		id:     "client-handover",
-		demand: `Client.Lock: ten clients that all want the lock get it, one at a time, and nobody waits for ever`,
+		demand: `Client.Lock: ten clients that all want the lock get it, one at a time, and none waits for ever`,
 		check: func(p *probe) {
 			const clients = 10
 			var section criticalSection

@@ -11,7 +11,7 @@ import (
 var contextClauses = []clause{
 	{
 		id:     "cancelled-context",
-		demand: `Store: "Every method that takes a context returns soon after the context is done"; one that was done before the call changes nothing, and is no reason to say ErrHeld or ErrNotHeld`,
+		demand: `Store: "Every method that takes a context returns soon after the context is done"; if it was done before the call, the call changes nothing, and the error is neither ErrHeld nor ErrNotHeld`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			done, cancel := context.WithCancel(p.ctx)
@@ -42,7 +42,7 @@ var contextClauses = []clause{
 	},
 	{
 		id:     "cancelled-midway",
-		demand: `Store: after a context that ended during the call the store works on, and the lock "then expires by itself, or is given back by Release with the owner alone"`,
+		demand: `Store: after a context that ended during the call the store works on, and "The lock then expires, or a Release with the owner alone releases it."`,
 		check: func(p *probe) {
 			a := p.open()
 			for _, at := range moments {

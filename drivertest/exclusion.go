@@ -13,7 +13,7 @@ import (
 var exclusionClauses = []clause{
 	{
 		id:     "exclusion-clients",
-		demand: `Store.Acquire: "If another owner has it, the error is a [*HeldError]", for every client and goroutine: no two are inside at once and no update is lost`,
+		demand: `Store.Acquire: "If another owner has the lock, the error is a [*HeldError]", for every client and goroutine: no two hold it at once and no update is lost`,
 		check: func(p *probe) {
 			const clients, each = 3, 4
 			var section criticalSection
@@ -40,7 +40,7 @@ var exclusionClauses = []clause{
 	},
 	{
 		id:     "exclusion-first",
-		demand: `Store.Acquire: "makes one attempt, atomically": of 32 contenders for a name never seen before exactly one is granted; with Traits.SplitVotes it may be none, and then whoever tries again`,
+		demand: `Store.Acquire: "makes one attempt, atomically": of 32 contenders for a name never seen before exactly one is granted; with Traits.SplitVotes it may be none, and then one that tries again`,
 		check: func(p *probe) {
 			const contenders, rounds = 32, 10
 			peers := []*peer{p.open(), p.open(), p.open(), p.open()}
@@ -70,7 +70,7 @@ var exclusionClauses = []clause{
 	},
 	{
 		id:     "concurrent-use",
-		demand: `Store: "All methods may be called concurrently."`,
+		demand: `Store: "All methods are safe for concurrent use."`,
 		check: func(p *probe) {
 			const goroutines, rounds = 16, 8
 			a := p.open()

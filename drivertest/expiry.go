@@ -12,7 +12,7 @@ import (
 var expiryClauses = []clause{
 	{
 		id:     "expiry-early",
-		demand: `Grant.TTL: "the lock is not given to anybody else before TTL has passed since Acquire or Renew was sent"`,
+		demand: `Grant.TTL: "it grants the lock to no other owner before TTL has passed since Acquire or Renew was sent"`,
 		check: func(p *probe) {
 			const names, rounds = 4, 3 // to be seen early, it must be looked at early enough
 			a, b := p.open2()
@@ -31,7 +31,7 @@ var expiryClauses = []clause{
 	},
 	{
 		id:     "expiry-late",
-		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it"; Traits.Granularity: "an expiry may be seen late by that much"`,
+		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it"; Traits.Granularity: "it may notice an expiry late by that much"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			a.take(p.name("x"), p.ttl)
@@ -78,7 +78,7 @@ var expiryClauses = []clause{
 	},
 	{
 		id:     "close",
-		demand: `Store.Close: "releases no locks, unless Traits.SessionBound. Calling it twice is fine."`,
+		demand: `Store.Close: "releases no locks, unless Traits.SessionBound. It may be called twice."`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			sent := time.Now()

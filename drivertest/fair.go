@@ -64,7 +64,7 @@ var fairClauses = []clause{
 	},
 	{
 		id:     "fair-holder",
-		demand: `Store.Acquire: "Acquire is idempotent per owner", also for a fair holder behind whom others queue`,
+		demand: `Store.Acquire: "Acquire is idempotent per owner", also for a fair holder with waiters in the queue`,
 		needs:  []need{needFair},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -113,7 +113,7 @@ var fairClauses = []clause{
 	},
 	{
 		id:     "fair-cancelled",
-		demand: `Store.Release: gives up "the lock, and a place in the queue": who gave up is skipped`,
+		demand: `Store.Release: gives up the lock "and its place in the queue": a waiter that gave up is skipped`,
 		needs:  []need{needFair},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -134,7 +134,7 @@ var fairClauses = []clause{
 	},
 	{
 		id:     "fair-dead",
-		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt, so that a dead waiter blocks nobody for long"`,
+		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt, so that a dead waiter does not block others for long"`,
 		needs:  []need{needFair},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -150,7 +150,7 @@ var fairClauses = []clause{
 	},
 	{
 		id:     "fair-no-queue",
-		demand: `Request.Queue: "A fair attempt without Queue leaves no place behind and fails while anybody queues."`,
+		demand: `Request.Queue: "A fair attempt without Queue leaves no place behind and fails while the queue is not empty."`,
 		needs:  []need{needFair},
 		check: func(p *probe) {
 			a, b := p.open2()

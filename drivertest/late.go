@@ -12,13 +12,13 @@ import (
 var lateClauses = []clause{
 	{
 		id:     "late-attempt",
-		demand: `Store.Release: "An Acquire of the owner that was sent before leaves no lock behind, however late it is carried out"`,
+		demand: `Store.Release: "An Acquire of the owner that was sent before leaves no lock behind, however late the server carries it out"`,
 		needs:  []need{needDelayed},
 		check:  func(p *probe) { p.lateAttempt(false) },
 	},
 	{
 		id:     "late-attempt-fair",
-		demand: `Store.Release: "An Acquire of the owner that was sent before leaves no lock behind, however late it is carried out", and no place in the queue`,
+		demand: `Store.Release: "An Acquire of the owner that was sent before leaves no lock behind, however late the server carries it out", and no place in the queue`,
 		needs:  []need{needDelayed, needFair},
 		check:  func(p *probe) { p.lateAttempt(true) },
 	},

@@ -13,7 +13,7 @@ import (
 // nothingLeft runs after all other clauses, when all their stores are closed.
 var nothingLeft = clause{
 	id:     "nothing-left",
-	demand: `Store.Close: "frees what the store itself opened and waits for its background work"; what was released or has expired is not listed, and nothing else stays in the store`,
+	demand: `Store.Close: "frees what the store itself opened and waits for its background work"; released and expired locks are not listed, and nothing else stays in the store`,
 	check: func(p *probe) {
 		var left []string
 		look := func() bool { left = p.leftovers(); return len(left) == 0 }

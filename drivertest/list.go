@@ -11,7 +11,7 @@ import (
 var listClauses = []clause{
 	{
 		id:     "list-held",
-		demand: `Lister.List: "yields the held locks", each with its name, token, holder and what remains "until it expires unless it is renewed"`,
+		demand: `Lister.List: "yields every held lock", each with its name, token, holder and what remains "until it expires unless it is renewed"`,
 		needs:  []need{needLister},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -36,7 +36,7 @@ var listClauses = []clause{
 	},
 	{
 		id:     "list-prefix",
-		demand: `Lister.List: "the held locks whose names start with prefix, each once", byte by byte, whatever the prefix means to the store's own query language`,
+		demand: `Lister.List: "every held lock whose name starts with prefix once", byte by byte, whatever the prefix means to the store's own query language`,
 		needs:  []need{needLister},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -61,7 +61,7 @@ var listClauses = []clause{
 	},
 	{
 		id:     "list-gone",
-		demand: `Lister.List: "yields the held locks": none that was released, none that has expired`,
+		demand: `Lister.List: "yields every held lock": none that was released, none that has expired`,
 		needs:  []need{needLister},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -103,7 +103,7 @@ var listClauses = []clause{
 	},
 	{
 		id:     "find",
-		demand: `Finder.Find: "describes the lock of that name as List does", that very name; "returns false if the lock is not held"`,
+		demand: `Finder.Find: "describes the lock of name as List does", exactly that name; "returns false if the lock is not held"`,
 		needs:  []need{needLister, needFinder},
 		check: func(p *probe) {
 			a, b := p.open2()

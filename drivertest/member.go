@@ -10,7 +10,7 @@ import (
 var memberClauses = []clause{
 	{
 		id:     "token-floor",
-		demand: `Request.Floor: "asks for a token that is at least that"; later tokens are larger still, and a floor that is lower changes nothing`,
+		demand: `Request.Floor: "asks for a token of at least Floor"; later tokens are larger still, and a floor that is lower changes nothing`,
 		needs:  []need{needRaiser},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -38,7 +38,7 @@ var memberClauses = []clause{
 	},
 	{
 		id:     "raise-token",
-		demand: `TokenRaiser.RaiseToken: "raises the token of a lock that grant.Owner holds to just that token, and every later token of the name above it"; it leaves "a token that is larger already"`,
+		demand: `TokenRaiser.RaiseToken: "sets the token of a lock that grant.Owner holds to token, and makes every later token of the name larger"; it does not change "a token that is already larger"`,
 		needs:  []need{needRaiser},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -64,7 +64,7 @@ var memberClauses = []clause{
 	},
 	{
 		id:     "raise-owner",
-		demand: `TokenRaiser.RaiseToken: "[ErrNotHeld] says that the owner does not hold the lock, and then nothing was changed"; it "leaves the TTL as it is"`,
+		demand: `TokenRaiser.RaiseToken: "[ErrNotHeld] means that the owner does not hold the lock, and that nothing was changed"; "It does not change the TTL"`,
 		needs:  []need{needRaiser},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -83,7 +83,7 @@ var memberClauses = []clause{
 	},
 	{
 		id:     "identity",
-		demand: `Identifier.Identify: "the same text on every connection to it, never empty"`,
+		demand: `Identifier.Identify: "never empty, the same on every connection"`,
 		needs:  []need{needID},
 		check: func(p *probe) {
 			a, b := p.open2()

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-const demandNames = `CheckName: "Names are compared byte by byte"; "two names never collide, and a name is never the parent of another"`
+const demandNames = `CheckName: "Names are compared byte by byte"; "Two names never collide, and a name is never the parent of another"`
 
 var nameClauses = []clause{
 	{
@@ -33,7 +33,7 @@ var nameClauses = []clause{
 	},
 	{
 		id:     "names-illegal",
-		demand: `CheckName: a name is legal or not on every store alike; "dlock checks before it calls a store; the error wraps [ErrBadName]"`,
+		demand: `CheckName: "returns an error that wraps [ErrBadName]"; "The rule is the same for every store, and dlock applies it before it calls a store."`,
 		check:  checkIllegalNames,
 	},
 }

@@ -11,7 +11,7 @@ import (
 var passClauses = []clause{
 	{
 		id:     "pass-owner",
-		demand: `Passer.Pass: "is Release of grant and Acquire of req", "as one atomic step"`,
+		demand: `Passer.Pass: "releases grant and acquires req", "in one atomic step"`,
 		needs:  []need{needPasser},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -34,7 +34,7 @@ var passClauses = []clause{
 	},
 	{
 		id:     "pass-token",
-		demand: `Passer.Pass: "The new grant has a token and a TTL as if the lock had been free": the token is larger`,
+		demand: `Passer.Pass: "Token and TTL of the new grant are as if the lock had been free": the token is larger`,
 		needs:  []need{needPasser, needFencing},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -50,7 +50,7 @@ var passClauses = []clause{
 	},
 	{
 		id:     "pass-ttl",
-		demand: `Passer.Pass: "The new grant has a token and a TTL as if the lock had been free": the TTL starts again`,
+		demand: `Passer.Pass: "Token and TTL of the new grant are as if the lock had been free": the TTL starts again`,
 		needs:  []need{needPasser},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -69,7 +69,7 @@ var passClauses = []clause{
 	},
 	{
 		id:     "pass-not-held",
-		demand: `Passer.Pass: "[ErrNotHeld] says that grant's owner did not hold the lock with grant's token, and then nothing was changed."`,
+		demand: `Passer.Pass: "[ErrNotHeld] means that grant's owner did not hold the lock with grant's token, and that nothing was changed."`,
 		needs:  []need{needPasser},
 		check: func(p *probe) {
 			a, b := p.open2()

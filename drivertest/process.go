@@ -16,7 +16,7 @@ import (
 var processClauses = []clause{
 	{
 		id:     "exclusion-processes",
-		demand: `Store.Acquire: "If another owner has it, the error is a [*HeldError]", in every process: no two are inside at once, no update is lost, and tokens rise`,
+		demand: `Store.Acquire: "If another owner has the lock, the error is a [*HeldError]", in every process: no two hold it at once, no update is lost, and tokens rise`,
 		needs:  []need{needWorker},
 		check: func(p *probe) {
 			const workers, turns = 4, 40
@@ -33,7 +33,7 @@ var processClauses = []clause{
 	},
 	{
 		id:     "killed-process",
-		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it": the lock of a process that was killed goes to others when its TTL is over, and not before, unless Traits.SessionBound`,
+		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it": the lock of a killed process goes to others after its TTL, and not before, unless Traits.SessionBound`,
 		needs:  []need{needWorker},
 		check: func(p *probe) {
 			shop := p.newWorkshop()

@@ -7,7 +7,7 @@ import (
 var releaseClauses = []clause{
 	{
 		id:     "release-frees",
-		demand: `Store.Release: "gives up whatever grant.Owner has under grant.Name"`,
+		demand: `Store.Release: "gives up the lock that grant.Owner has under grant.Name"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			grant := a.take(p.name("x"), p.long)
@@ -18,7 +18,7 @@ var releaseClauses = []clause{
 	},
 	{
 		id:     "release-owner",
-		demand: `Store.Release: "somebody else's lock is never touched"; "[ErrNotHeld] says that the owner did not hold the lock"`,
+		demand: `Store.Release: "never touches the lock of another owner"; "[ErrNotHeld] means that the owner did not hold the lock"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			grant := a.take(p.name("x"), p.long)
@@ -34,7 +34,7 @@ var releaseClauses = []clause{
 	},
 	{
 		id:     "release-token",
-		demand: `Store.Release: "If grant.Token is not zero, the lock is given up only if it was granted with that token"`,
+		demand: `Store.Release: "If grant.Token is not zero, Release gives up the lock only if it was granted with that token"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			grant := a.take(p.name("x"), p.long)
@@ -52,7 +52,7 @@ var releaseClauses = []clause{
 	},
 	{
 		id:     "release-undo",
-		demand: `Store.Release: "with a zero token the owner alone decides, which undoes an Acquire of unknown outcome"`,
+		demand: `Store.Release: "With a zero token the owner alone decides, which undoes an Acquire of unknown outcome"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			grant := a.take(p.name("x"), p.long)
@@ -63,7 +63,7 @@ var releaseClauses = []clause{
 	},
 	{
 		id:     "release-twice",
-		demand: `Store.Release: "somebody else's lock is never touched, however late or often a Release arrives"`,
+		demand: `Store.Release: "never touches the lock of another owner, however late or often it arrives"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			grant := a.take(p.name("x"), p.long)
@@ -77,7 +77,7 @@ var releaseClauses = []clause{
 	},
 	{
 		id:     "release-late",
-		demand: `Store.Release: "somebody else's lock is never touched, however late or often a Release arrives"; what expired is not held`,
+		demand: `Store.Release: "never touches the lock of another owner, however late or often it arrives"; an expired lock is not held`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			lone := a.take(p.name("nobody after it"), p.ttl)

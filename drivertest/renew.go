@@ -31,7 +31,7 @@ var renewClauses = []clause{
 	},
 	{
 		id:     "renew-never-shortens",
-		demand: `Store.Renew: "never ends a lock earlier than it would have ended without it": a Renew that is carried out late does not undo a later one`,
+		demand: `Store.Renew: "never ends a lock earlier than it would have ended without it": a Renew that the store carries out late does not undo a later one`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			grant := a.take(p.name("x"), p.long)
@@ -45,7 +45,7 @@ var renewClauses = []clause{
 	},
 	{
 		id:     "renew-nil",
-		demand: `Store.Renew: "returns nil if all of them were renewed"`,
+		demand: `Store.Renew: "returns nil if it renewed all grants"`,
 		check: func(p *probe) {
 			a := p.open()
 			var grants []driver.Grant
@@ -62,7 +62,7 @@ var renewClauses = []clause{
 	},
 	{
 		id:     "renew-batch",
-		demand: `Store.Renew: "otherwise one error per grant, nil where it was renewed"`,
+		demand: `Store.Renew: "otherwise one error per grant, nil for those that it renewed"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			expired := a.take(p.name("expired"), p.ttl)
@@ -96,7 +96,7 @@ var renewClauses = []clause{
 	},
 	{
 		id:     "renew-owner",
-		demand: `Store.Renew: "never extends one that belongs to another owner"`,
+		demand: `Store.Renew: "never extends the lock of another owner"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			grant := a.take(p.name("x"), p.ttl)
@@ -131,7 +131,7 @@ var renewClauses = []clause{
 	},
 	{
 		id:     "renew-late",
-		demand: `Store.Renew: "never extends one that belongs to another owner, however late it arrives"`,
+		demand: `Store.Renew: "never extends the lock of another owner, however late it arrives"`,
 		check: func(p *probe) {
 			a, b := p.open2()
 			late := a.take(p.name("x"), p.ttl)

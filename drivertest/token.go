@@ -62,7 +62,7 @@ var tokenClauses = []clause{
 	},
 	{
 		id:     "token-after-reopen",
-		demand: demandTokens + ", after all clients went away and came back too",
+		demand: demandTokens + ", after all clients were closed and opened again too",
 		needs:  []need{needFencing},
 		check: func(p *probe) {
 			last := uint64(0)
@@ -79,7 +79,7 @@ var tokenClauses = []clause{
 	},
 	{
 		id:     "token-order",
-		demand: demandTokens + ", whichever client asks: what was granted after another reply had come has the larger token",
+		demand: demandTokens + ", whichever client asks: a grant that was requested after another reply had arrived has the larger token",
 		needs:  []need{needFencing},
 		check: func(p *probe) {
 			peers := []*peer{p.open(), p.open(), p.open()}

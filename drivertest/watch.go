@@ -11,7 +11,7 @@ import (
 var watchClauses = []clause{
 	{
 		id:     "watch-release",
-		demand: `Watcher.Watch: "calls wake whenever req may have become worth another Acquire: the name was released"`,
+		demand: `Watcher.Watch: "calls wake whenever another Acquire of req may succeed: the name was released"`,
 		needs:  []need{needWatcher},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -29,7 +29,7 @@ var watchClauses = []clause{
 	},
 	{
 		id:     "watch-same-store",
-		demand: `Watcher.Watch: a Release through the very store that watches wakes as well`,
+		demand: `Watcher.Watch: a Release through the same store wakes its waiters as well`,
 		needs:  []need{needWatcher},
 		check: func(p *probe) {
 			a := p.open()
@@ -42,7 +42,7 @@ var watchClauses = []clause{
 	},
 	{
 		id:     "watch-break",
-		demand: `Breaker.Break: "releases name if it is held with that very token, as one atomic step, and wakes its waiters"`,
+		demand: `Breaker.Break: "releases name in one atomic step if it is held with exactly this token, and notifies its waiters"`,
 		needs:  []need{needWatcher, needBreaker},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -57,7 +57,7 @@ var watchClauses = []clause{
 	},
 	{
 		id:     "watch-race",
-		demand: `Watcher.Watch: "Once Watch has returned no such moment is missed": who watches, then tries again, then waits, is never left waiting`,
+		demand: `Watcher.Watch: "After Watch has returned, no such moment is missed": a waiter that watches, tries again and then sleeps is always woken`,
 		needs:  []need{needWatcher},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -132,7 +132,7 @@ var watchClauses = []clause{
 	},
 	{
 		id:     "watch-expiry",
-		demand: `Watcher.Watch: "If Traits.WatchesExpiry, the expiry of the lock counts too"`,
+		demand: `Watcher.Watch: "With Traits.WatchesExpiry, Watch also calls wake when the lock expires"`,
 		needs:  []need{needWatcher, needExpiry},
 		check: func(p *probe) {
 			a, b := p.open2()
@@ -157,7 +157,7 @@ var watchClauses = []clause{
 	},
 	{
 		id:     "watch-fair",
-		demand: `Watcher.Watch: calls wake when "a fair waiter moved to the head", because those before it gave up or were served`,
+		demand: `Watcher.Watch: calls wake when "a fair waiter moved to the head", because the waiters before it gave up or were served`,
 		needs:  []need{needWatcher, needFair},
 		check: func(p *probe) {
 			a, b := p.open2()
