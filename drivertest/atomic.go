@@ -8,10 +8,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// What should be one step and is two can be told only by what happens between
-// them. These clauses let it happen, at many moments, each with a name of its
-// own, in the hope that one of them is the wrong moment. What a sound store
-// does is the same at all of them.
+// An operation that should be one step and is two shows itself only if something happens
+// between the two. These clauses let it happen at many moments, each with a name of its own:
+// one of them may be the wrong moment. A sound store does the same at all of them.
 var atomicClauses = []clause{
 	{
 		id:     "release-atomic",
@@ -63,7 +62,7 @@ var moments = func() (all []time.Duration) {
 	return all
 }()
 
-// releaseTwiceAtOnce repeats a Release, as a retry does, while a rival takes
+// releaseTwiceAtOnce repeats a Release, as a retry does, while a contender takes
 // the lock that the first one freed.
 func (p *probe) releaseTwiceAtOnce(peers [2]*peer, apart time.Duration) {
 	a, b := peers[0], peers[1]
@@ -81,7 +80,7 @@ func (p *probe) releaseTwiceAtOnce(peers [2]*peer, apart time.Duration) {
 	p.untouched(b, a, next, fmt.Sprintf("the holder before released it twice, %v apart", apart))
 }
 
-// releaseAtExpiry sends a Release just when the lock expires and a rival waits
+// releaseAtExpiry sends a Release just when the lock expires and a contender waits
 // for that.
 func (p *probe) releaseAtExpiry(peers [2]*peer, before time.Duration) {
 	a, b := peers[0], peers[1]
@@ -106,7 +105,7 @@ func (c *peer) hurry(req driver.Request, because string) driver.Grant {
 	limit := c.p.ttl + 4*c.p.slack
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
 		if grant, ok := c.attempt(req); ok {
-			c.giveBack(req)
+			c.releaseAtEnd(req)
 			return grant
 		}
 		c.p.wait(200 * time.Microsecond)
@@ -116,20 +115,20 @@ func (c *peer) hurry(req driver.Request, because string) driver.Grant {
 }
 
 // untouched demands that holder still has the lock some time later.
-func (p *probe) untouched(holder, rival *peer, grant driver.Grant, because string) {
+func (p *probe) untouched(holder, contender *peer, grant driver.Grant, because string) {
 	p.wait(20 * time.Millisecond) // for what is still on its way
 	if errs := holder.Renew(p.ctx, []driver.Grant{grant}); errs != nil {
 		p.failf("the lock of the next holder is gone (%v): %s", errs, because)
 	}
-	rival.refused(grant.Name, because)
+	contender.refused(grant.Name, because)
 }
 
-// renewWhileReleased lets a Renew for a long time meet the Release of the same
-// grant. With a rival who takes the lock at once for a short time it looks
-// whether that lasts too long, without one whether the lock came back.
-func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration, rival bool) {
+// renewWhileReleased sends a Renew with a long TTL and the Release of the same grant at about
+// the same time. With a contender, which then takes the lock for a short time, it checks that
+// this lock does not last too long; without one, that the released lock does not come back.
+func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration, contender bool) {
 	a, b := peers[0], peers[1]
-	grant := a.take(p.name(fmt.Sprintf("%v %v", apart, rival)), p.long)
+	grant := a.take(p.name(fmt.Sprintf("%v %v", apart, contender)), p.long)
 	because := fmt.Sprintf("it was released %v after its holder sent a Renew", apart)
 	p.together(2, func(i int) {
 		if i == 0 {
@@ -138,13 +137,13 @@ func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration, rival bo
 		}
 		p.wait(apart)
 		a.released(grant)
-		if rival {
+		if contender {
 			b.hurry(p.request(grant.Name, p.ttl), because)
 		}
 	})
-	if !rival {
+	if !contender {
 		b.free(grant.Name, because)
 		return
 	}
-	a.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, because+", and the next holder's TTL is over")
+	a.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, because+", and the next holder's TTL has passed")
 }

@@ -65,9 +65,9 @@ var batchClauses = []clause{
 					a.released(holder)
 					continue
 				}
-				var held *driver.HeldError
+				held, ok := errors.AsType[*driver.HeldError](err)
 				switch {
-				case !errors.As(err, &held):
+				case !ok:
 					p.failf("%q is held by another owner: want a *HeldError, got: %v", holder.Name, err)
 				case held.Name != holder.Name:
 					p.failf("%q is held by another owner, the HeldError is about %q", holder.Name, held.Name)
@@ -95,7 +95,7 @@ func (p *probe) requests(labels ...string) (reqs []driver.Request) {
 // these names in one step.
 func (c *peer) all(reqs []driver.Request) ([]driver.Grant, bool) {
 	for _, req := range reqs {
-		c.giveBack(req)
+		c.releaseAtEnd(req)
 	}
 	grants, err := c.Store.(driver.BatchAcquirer).AcquireAll(c.p.ctx, slices.Clone(reqs))
 	if errors.Is(err, driver.ErrUnsupported) {

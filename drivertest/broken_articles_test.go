@@ -44,7 +44,7 @@ func (s *shelf[V]) put(name string, v V) {
 	s.of[name] = v
 }
 
-// current is GET: who holds name. The token is zero if nobody does.
+// current is GET: the holder of name. The token is zero if the name is free.
 func current(ctx context.Context, m *memlock.Store, name string) driver.Info {
 	for info, err := range m.List(ctx, name) {
 		if err == nil && info.Name == name {
@@ -54,7 +54,7 @@ func current(ctx context.Context, m *memlock.Store, name string) driver.Info {
 	return driver.Info{}
 }
 
-// remove is DEL: name is free, whoever held it.
+// remove is DEL: name is free, whichever owner held it.
 func remove(ctx context.Context, m *memlock.Store, name string) error {
 	return m.Break(ctx, name, current(ctx, m, name).Token)
 }
@@ -111,8 +111,8 @@ func (s getThenDelete) Release(ctx context.Context, grant driver.Grant) error {
 	return remove(ctx, s.Store, grant.Name)
 }
 
-// clientClock: the value is currentTimeMillis() + ttl; who finds one that is
-// over takes the lock with getset(key, value).
+// clientClock: the value is currentTimeMillis() + ttl; a client that finds a value in the
+// past takes the lock with getset(key, value).
 type clientClock struct {
 	*memlock.Store
 	values *shelf[time.Time]
@@ -180,7 +180,7 @@ func (s selectThenInsert) Acquire(ctx context.Context, req driver.Request) (driv
 }
 
 // counted: hincrby(key, owner, 1) for every Acquire, and -1 for every Release.
-// Re-entry belongs to the client, which knows who asks; a retry is no re-entry.
+// Re-entry belongs to the client, which knows its callers; a retry is no re-entry.
 type counted struct {
 	*memlock.Store
 	count *shelf[int]

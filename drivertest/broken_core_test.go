@@ -145,7 +145,7 @@ func (s renewsAnyone) Renew(ctx context.Context, grants []driver.Grant) []error 
 	return s.Store.Renew(ctx, all)
 }
 
-// lastRenewCounts ends a lock when the TTL of its last Renew is over, although it was
+// lastRenewCounts ends a lock when the TTL of its last Renew has passed, although it was
 // acquired for longer.
 type lastRenewCounts struct {
 	*memlock.Store
@@ -182,7 +182,7 @@ func (s lastAcquireCounts) Acquire(ctx context.Context, req driver.Request) (dri
 	return grant, err
 }
 
-// endIfOver breaks a lock whose time is over.
+// endIfOver breaks a lock whose TTL has passed.
 func endIfOver(ctx context.Context, m *memlock.Store, ends *shelf[time.Time], name string) {
 	if end := ends.get(name); !end.IsZero() && time.Now().After(end) {
 		_ = m.Break(ctx, name, current(ctx, m, name).Token)

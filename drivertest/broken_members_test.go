@@ -62,7 +62,7 @@ func (s identifiesCall) Identify(context.Context) (string, error) {
 	return driver.NewOwner().Hex(), nil
 }
 
-// splitVotes is allowed to refuse everybody, and nothing else.
+// splitVotes may refuse all contenders, and nothing else is wrong with it.
 type splitVotes struct{ selectThenInsert }
 
 func (s splitVotes) Traits() driver.Traits {

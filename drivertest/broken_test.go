@@ -277,8 +277,8 @@ func clausesOf(t *testing.T, err error) (names []string) {
 		t.Fatalf("want an errors.Join of violations, got: %v", err)
 	}
 	for _, one := range joined.Unwrap() {
-		var v *drivertest.Violation
-		if !errors.As(one, &v) || v.Clause == "" || v.Explanation == "" || v.Detail == "" {
+		v, ok := errors.AsType[*drivertest.Violation](one)
+		if !ok || v.Clause == "" || v.Explanation == "" || v.Detail == "" {
 			t.Fatalf("want a complete *Violation, got: %#v", one)
 		}
 		names = append(names, v.Clause)
@@ -292,8 +292,7 @@ func TestCheckReportsOpen(t *testing.T) {
 	err := drivertest.Check(t.Context(), drivertest.Config{
 		Open: func(context.Context) (driver.Store, error) { return nil, refused },
 	})
-	var v *drivertest.Violation
-	if !errors.Is(err, refused) || errors.As(err, &v) {
+	if _, violation := errors.AsType[*drivertest.Violation](err); !errors.Is(err, refused) || violation {
 		t.Errorf("want the error of Open, got: %v", err)
 	}
 	if err := drivertest.Check(t.Context(), drivertest.Config{}); err == nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// What users see of a store they see through a Client, so that the kit looks
-// through one as well.
+// Users see a store through a Client, so the kit checks it through one as well.
 var clientClauses = []clause{
 	{
 		id:     "client-waits",
@@ -103,18 +102,18 @@ var clientClauses = []clause{
 			defer closeA()
 			b, closeB := p.client(p.long)
 			defer closeB()
-			lease := p.lock(a, p.name("x"), dlock.WithNote("the one who has it"))
+			lease := p.lock(a, p.name("x"), dlock.WithNote("this holder"))
 			limit, start := p.ttl/2, time.Now()
 			_, err := b.Lock(p.ctx, p.name("x"), dlock.WithWait(limit))
 			took := time.Since(start)
-			var held *dlock.HeldError
-			if !errors.As(err, &held) {
+			held, ok := errors.AsType[*dlock.HeldError](err)
+			if !ok {
 				p.failf("want a *HeldError after %v, got after %v: %v", limit, took, err)
 			}
 			if took < limit || took > limit+p.slack {
 				p.failf("the limit is %v, the wait took %v", limit, took)
 			}
-			if held.Name != p.name("x") || offers[driver.Lister](p.terms) && held.Holder.Note != "the one who has it" {
+			if held.Name != p.name("x") || offers[driver.Lister](p.terms) && held.Holder.Note != "this holder" {
 				p.failf("the HeldError for %q names %q, held by %v", p.name("x"), held.Name, held.Holder)
 			}
 			p.unlock(lease)
@@ -149,7 +148,7 @@ func (p *probe) client(ttl time.Duration) (c *dlock.Client, stop func()) {
 	return c, func() { _ = c.Close() }
 }
 
-// manner is how to ask: plainly, or fairly where the store can.
+// manner returns the options of the i-th run: none, or WithFair if the store is fair.
 func (p *probe) manner(i int) []dlock.Option {
 	if i == 1 && p.traits.Fair {
 		return []dlock.Option{dlock.WithFair()}
@@ -157,8 +156,8 @@ func (p *probe) manner(i int) []dlock.Option {
 	return nil
 }
 
-// handoverLimit is how long a waiter may take: one that is not woken tries by
-// itself, about once a second.
+// handoverLimit is how long a waiter may take. Without notifications it polls about once a
+// second.
 func (p *probe) handoverLimit() time.Duration {
 	if offers[driver.Watcher](p.terms) {
 		return p.ttl + p.slack

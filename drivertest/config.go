@@ -25,7 +25,7 @@ type Config struct {
 
 	// Session is how long the locks of a process that was killed may last, where
 	// that is not their TTL but, with Traits.SessionBound, the time in which the
-	// store notices that its session is over. Default: TTL.
+	// store notices that its session has ended. Default: TTL.
 	Session time.Duration
 
 	// Worker returns a command that starts the test binary again, in such a
@@ -33,15 +33,15 @@ type Config struct {
 	// processes, which is right only for a store that lives in one process.
 	Worker func() *exec.Cmd
 
-	// Leftovers lists what is in the store and should not be when nobody uses
-	// it any more: locks that are held, places in queues, subscriptions. What
-	// the store may keep (the last token of a name, expired entries that are
-	// still to be swept) does not belong in it. It is asked again for a while
-	// until it is empty. Leave it nil where others use the store as well.
+	// Leftovers lists what is in the store and should not be when no client uses
+	// it any more: held locks, places in queues, subscriptions. It leaves out what
+	// the store may keep: the last token of a name, expired entries that the
+	// janitor has not removed yet. The kit polls it until it is empty. Leave it
+	// nil if other programs use the store as well.
 	Leftovers func(ctx context.Context) ([]string, error)
 
-	// Skewed is Open for a machine whose wall clock is off by that much.
-	// Leave it nil where the store takes no time from its clients.
+	// Skewed is Open for a machine whose wall clock is wrong by that much.
+	// Leave it nil if the store takes no time from its clients.
 	Skewed func(ctx context.Context, by time.Duration) (driver.Store, error)
 
 	// Delayed is Open over a network that can be slow. From hold on, what is sent
@@ -68,7 +68,7 @@ type terms struct {
 	ttl    time.Duration // for locks that are to expire
 	long   time.Duration // for locks that are not to expire while a clause runs
 	slack  time.Duration // how late something may be on a busy machine
-	poll   time.Duration // how often to look for something
+	poll   time.Duration // between two polls
 	limit  time.Duration // after which a clause has failed
 }
 

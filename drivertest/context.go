@@ -19,7 +19,7 @@ var contextClauses = []clause{
 			start := time.Now()
 
 			req := p.request(p.name("free"), p.long)
-			a.giveBack(req)
+			a.releaseAtEnd(req)
 			_, err := a.Acquire(done, req)
 			p.unknown("Acquire of a free lock", err)
 			b.free(req.Name, "it was asked for with a context that was done")
@@ -47,7 +47,7 @@ var contextClauses = []clause{
 			a := p.open()
 			for _, at := range moments {
 				req := p.request(p.name(at.String()), p.ttl)
-				a.giveBack(req)
+				a.releaseAtEnd(req)
 				ctx, cancel := context.WithTimeout(p.ctx, at)
 				_, err := a.Acquire(ctx, req)
 				cancel()

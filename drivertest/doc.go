@@ -15,8 +15,8 @@
 // and on stores that are broken on purpose, as its own tests do.
 //
 // Clauses about something a store does not offer (an extension it does not
-// implement, a trait it does not claim) do not apply to it; which those are is
-// logged. All lock names have a prefix that is new in every run, except for a
+// implement, a trait it does not claim) do not apply to it; Run logs
+// which. All lock names have a prefix that is new in every run, except for a
 // handful that must be spelled exactly, so that the kit can run against a server
 // that is in use, and several times at once.
 package drivertest

@@ -93,7 +93,7 @@ var exclusionClauses = []clause{
 	},
 }
 
-// attempt is try for those who give the lock back themselves.
+// attempt is try for callers that release the lock themselves.
 func (c *peer) attempt(req driver.Request) (driver.Grant, bool) {
 	grant, err := c.Acquire(c.p.ctx, req)
 	switch {
@@ -102,7 +102,7 @@ func (c *peer) attempt(req driver.Request) (driver.Grant, bool) {
 	case errors.Is(err, driver.ErrHeld):
 		return grant, false
 	default:
-		c.giveBack(req) // it may have happened
+		c.releaseAtEnd(req) // it may have happened
 		c.p.failf("Acquire: want a grant or a *HeldError, got: %v", err)
 		return grant, false
 	}

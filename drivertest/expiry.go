@@ -109,11 +109,11 @@ func (p *probe) refusesTTL(ttl time.Duration) {
 	}
 }
 
-// skewed lets odd, whose clock is off, and a, whose clock is right, meet.
+// skewed lets odd, a client with a wrong clock, and a, a client with a right one, compete.
 func (p *probe) skewed(a, odd *peer, name string, by time.Duration) {
 	grant := a.take(name, p.long)
-	odd.refused(name, "its TTL is not over, though the rival's clock is off by "+by.String())
-	a.renewed(grant, "a rival whose clock is off only asked")
+	odd.refused(name, "its TTL has not passed, though the contender's clock is wrong by "+by.String())
+	a.renewed(grant, "a contender with a wrong clock only asked")
 	a.released(grant)
 
 	sent := time.Now()

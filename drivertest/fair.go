@@ -185,13 +185,13 @@ func (p *probe) queued(name string) driver.Request {
 
 // mustQueue demands that a fair request is refused for now.
 func (c *peer) mustQueue(req driver.Request) {
-	c.giveBack(req)
+	c.releaseAtEnd(req)
 	if _, held := c.try(req); held == nil {
 		c.p.failf("a fair request was granted while another owner holds %q", req.Name)
 	}
 }
 
-// freeFairly demands that a fair request is granted: that nobody queues.
+// freeFairly demands that a fair request is granted: the queue is empty.
 func (c *peer) freeFairly(name, because string) {
 	req := c.p.queued(name)
 	req.Queue = false

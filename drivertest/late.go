@@ -40,7 +40,7 @@ func (p *probe) lateAttempt(fair bool) {
 	a.released(a.take(p.name("before"), p.long)) // a connection is open, scripts are loaded
 	req := p.request(p.name("x"), p.long)
 	req.Fair, req.Queue = fair, fair
-	a.giveBack(req)
+	a.releaseAtEnd(req)
 	owner := driver.Grant{Name: req.Name, Owner: req.Owner}
 
 	deliver := hold()

@@ -53,12 +53,12 @@ func (p *probe) leftovers() (left []string) {
 }
 
 // Every goroutine that a store starts inherits the label of the clause that
-// opened it, so that it can be told from those of other tests.
+// opened it, so that it differs from those of other tests.
 const labelKey = "drivertest"
 
 func (t *terms) label() pprof.LabelSet { return pprof.Labels(labelKey, t.runID) }
 
-// goroutines counts those of this run, but for the one that asks, and shows one.
+// goroutines counts the goroutines of this run except the calling one, and shows one.
 func (p *probe) goroutines() (n int, stack string) {
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

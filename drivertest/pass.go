@@ -105,7 +105,7 @@ func passes(t *terms) bool {
 
 // passed demands that the lock of grant goes to the owner of req.
 func (c *peer) passed(grant driver.Grant, req driver.Request) driver.Grant {
-	c.giveBack(req)
+	c.releaseAtEnd(req)
 	next, err := c.Store.(driver.Passer).Pass(c.p.ctx, grant, req)
 	if err != nil {
 		c.p.failf("Pass of %q, which is held: %v", grant.Name, err)
@@ -116,7 +116,7 @@ func (c *peer) passed(grant driver.Grant, req driver.Request) driver.Grant {
 // notPassed demands that there is nothing to pass on.
 func (c *peer) notPassed(grant driver.Grant, because string) {
 	req := c.p.request(grant.Name, c.p.long)
-	c.giveBack(req)
+	c.releaseAtEnd(req)
 	if _, err := c.Store.(driver.Passer).Pass(c.p.ctx, grant, req); !errors.Is(err, driver.ErrNotHeld) {
 		c.p.failf("Pass of %q: want ErrNotHeld (%s), got: %v", grant.Name, because, err)
 	}

@@ -28,7 +28,7 @@ func (p *probe) adopt(store driver.Store) *peer {
 	return &peer{store, p}
 }
 
-// open2 connects two, for a holder and a rival.
+// open2 connects two machines, for a holder and a contender.
 func (p *probe) open2() (a, b *peer) { return p.open(), p.open() }
 
 // request asks for name as an owner that is new.
@@ -36,19 +36,19 @@ func (p *probe) request(name string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Holder: p.holder("")}
 }
 
-// giveBack makes sure that nothing of req is left when the clause is over.
-func (c *peer) giveBack(req driver.Request) {
+// releaseAtEnd makes sure that nothing of req is left when the clause ends.
+func (c *peer) releaseAtEnd(req driver.Request) {
 	c.p.atEnd(func(ctx context.Context) {
 		_ = c.Release(ctx, driver.Grant{Name: req.Name, Owner: req.Owner})
 	})
 }
 
-// try makes one attempt: a grant, or who has the lock instead. Any other error
-// ends the clause.
+// try makes one attempt. It returns a grant, or the refusal. Any other error ends the
+// clause.
 func (c *peer) try(req driver.Request) (driver.Grant, *driver.HeldError) {
 	grant, err := c.Acquire(c.p.ctx, req)
 	if err == nil {
-		c.giveBack(req)
+		c.releaseAtEnd(req)
 		return grant, nil
 	}
 	return driver.Grant{}, c.held(err)
@@ -56,8 +56,8 @@ func (c *peer) try(req driver.Request) (driver.Grant, *driver.HeldError) {
 
 // held demands that err is a refusal.
 func (c *peer) held(err error) *driver.HeldError {
-	var held *driver.HeldError
-	if !errors.As(err, &held) {
+	held, ok := errors.AsType[*driver.HeldError](err)
+	if !ok {
 		c.p.failf("Acquire: want a grant or a *HeldError, got: %v", err)
 	}
 	return held
@@ -77,7 +77,7 @@ func (c *peer) take(name string, ttl time.Duration) driver.Grant {
 	return c.acquire(c.p.request(name, ttl))
 }
 
-// refused demands that somebody has the lock; because says who that should be.
+// refused demands that the lock is held; because says by which owner.
 func (c *peer) refused(name, because string) *driver.HeldError {
 	grant, held := c.try(c.p.request(name, c.p.ttl))
 	if held == nil {
@@ -86,7 +86,7 @@ func (c *peer) refused(name, because string) *driver.HeldError {
 	return held
 }
 
-// free demands that name can be had at once, and gives it back.
+// free demands that name can be acquired at once, and releases it.
 func (c *peer) free(name, because string) {
 	grant, held := c.try(c.p.request(name, c.p.long))
 	if held != nil {
@@ -111,28 +111,28 @@ func (c *peer) soon(req driver.Request, limit time.Duration, because string) (dr
 	return grant, at
 }
 
-// released demands that Release gives the lock up.
+// released demands that Release succeeds.
 func (c *peer) released(grant driver.Grant) {
 	if err := c.Release(c.p.ctx, grant); err != nil {
 		c.p.failf("Release of %q by its holder: %v", grant.Name, err)
 	}
 }
 
-// notReleased demands that Release finds nothing to give up.
+// notReleased demands that Release returns ErrNotHeld.
 func (c *peer) notReleased(grant driver.Grant, because string) {
 	if err := c.Release(c.p.ctx, grant); !errors.Is(err, driver.ErrNotHeld) {
 		c.p.failf("Release of %q: want ErrNotHeld (%s), got: %v", grant.Name, because, err)
 	}
 }
 
-// renewed demands that the lock is still its holder's.
+// renewed demands that Renew succeeds.
 func (c *peer) renewed(grant driver.Grant, because string) {
 	if errs := c.Renew(c.p.ctx, []driver.Grant{grant}); errs != nil {
 		c.p.failf("Renew of %q: want nil (%s), got: %v", grant.Name, because, errs)
 	}
 }
 
-// notRenewed demands that Renew says that the lock is gone.
+// notRenewed demands that Renew returns ErrNotHeld.
 func (c *peer) notRenewed(grant driver.Grant, because string) {
 	errs := c.Renew(c.p.ctx, []driver.Grant{grant})
 	if len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
@@ -140,8 +140,8 @@ func (c *peer) notRenewed(grant driver.Grant, because string) {
 	}
 }
 
-// expired lets a grant that has just arrived run out, for all rivals too. It
-// began at some time before its arrival.
+// expired waits until a grant that has just arrived has expired, for all contenders too. Its
+// TTL began at some time before its arrival.
 func (p *probe) expired(grant driver.Grant) {
 	p.waitUntil(time.Now().Add(grant.TTL + p.traits.Granularity + p.slack/4))
 }

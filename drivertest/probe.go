@@ -11,7 +11,7 @@ import (
 )
 
 // probe is what a clause works with: connections that are closed and locks
-// that are given back when the clause is over, and ways to wait and to fail.
+// that are released when the clause ends, and ways to wait and to fail.
 type probe struct {
 	*terms
 	ctx    context.Context
@@ -21,11 +21,11 @@ type probe struct {
 	undo []func(context.Context)
 }
 
-// failure is how a check that failed leaves, from whatever depth.
+// failure ends a check that failed, from any depth of calls.
 type failure string
 
-// tooSlow is how a check leaves that cannot tell: the machine was so busy that
-// a TTL ran out before the store was even asked.
+// tooSlow ends a check that cannot tell: the machine was so busy that a TTL passed before
+// the store was asked.
 type tooSlow struct{}
 
 // failf ends the clause: the store broke it.
@@ -64,8 +64,8 @@ func (p *probe) once(check func(*probe)) (detail string, slow bool) {
 	return "", false
 }
 
-// before judges what f finds only if that was before the deadline. Everything
-// that relies on a short TTL not being over yet belongs in such an f.
+// before runs f, and ignores a failure of f after the deadline. Every check that relies on
+// a short TTL that has not passed yet belongs into such an f.
 func (p *probe) before(deadline time.Time, f func()) {
 	defer func() {
 		r := recover()
@@ -98,7 +98,7 @@ func (p *probe) atEnd(f func(context.Context)) {
 	p.undo = append(p.undo, f)
 }
 
-// name returns a lock name that nobody else uses.
+// name returns a lock name that no other clause uses.
 func (p *probe) name(label string) string { return p.prefix + p.clause + "/" + label }
 
 // holder describes a contender, recognisably.
@@ -120,10 +120,10 @@ func (p *probe) wait(d time.Duration) {
 // waitUntil lets time pass until then.
 func (p *probe) waitUntil(then time.Time) { p.wait(time.Until(then)) }
 
-// eventually looks again and again whether ok, and says whether it was in time.
+// eventually polls until ok returns true, and reports whether it did within limit.
 func (p *probe) eventually(limit time.Duration, ok func() bool) bool {
 	for deadline := time.Now().Add(limit); ; {
-		late := time.Now().After(deadline) // decided before looking: the last look is after the limit
+		late := time.Now().After(deadline) // decided before the call: the last call of ok is after the limit
 		if ok() {
 			return true
 		}

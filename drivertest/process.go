@@ -118,7 +118,7 @@ func (s *workshop) hire(stall bool) *exec.Cmd {
 	return worker
 }
 
-// dismiss sends everybody home and waits for them.
+// dismiss ends all workers and waits for them.
 func (s *workshop) dismiss() {
 	for _, door := range s.doors {
 		_ = door.Close()

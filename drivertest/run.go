@@ -18,7 +18,7 @@ func Run(t *testing.T, cfg Config) {
 		t.Fatal(err)
 	}
 	inspection := newInspection(terms)
-	// Cleanup runs when all subtests are over, and a failure in it is still
+	// Cleanup runs when all subtests have ended, and a failure in it is still
 	// one of t.
 	t.Cleanup(func() {
 		if v := inspection.perform(ctx, &nothingLeft); v != nil {
