@@ -27,8 +27,8 @@ func question(int) string { return "?" }
 
 func dollar(n int) string { return fmt.Sprintf("$%d", n) }
 
-// SQLite needs no lock, because whoever has begun to write is alone. And it takes
-// what is in double quotes for a text where there is no such column.
+// SQLite needs no lock, because it has a single writer. Its names are in backticks, because it
+// takes a double-quoted word for a text if there is no such column.
 var syntaxes = map[Dialect]syntax{
 	SQLite:     {quote: "`", placeholder: question},
 	MySQL:      {quote: "`", placeholder: question, lock: " FOR UPDATE"},
@@ -66,15 +66,15 @@ func (s syntax) table(name string) (string, error) {
 	return schema + "." + table, errors.Join(badSchema, badTable)
 }
 
-// name quotes a name, which may be a word that SQL has a use for, if it is one.
+// name quotes a name, which may be a keyword of SQL, and checks it.
 func (s syntax) name(name string) (string, error) {
 	return s.quote + name + s.quote, checkName(name)
 }
 
-// maxName is what PostgreSQL does not cut off.
+// maxName is the longest name that PostgreSQL does not truncate.
 const maxName = 63
 
-// checkName allows what needs no escape in any database.
+// checkName rejects names that would need an escape in any database.
 func checkName(name string) error {
 	if name == "" || len(name) > maxName {
 		return fmt.Errorf("%w %q: it has 1 to %d characters", ErrBadName, name, maxName)

@@ -1,7 +1,7 @@
-// Package fence lets a row of an application's own table refuse writes of
-// somebody who has lost a lock and does not know it yet. No lock that expires can
-// do that alone: a process may be stopped between its last look at the lease and
-// its write. The row can, because it remembers the largest token that wrote it:
+// Package fence lets a row of an application's own table reject the writes of a holder that
+// has lost its lock and does not know it yet. No lock that expires can do that alone: a
+// process may be stopped between its last check of the lease and its write. The row can,
+// because it remembers the largest token that wrote it:
 //
 //	ALTER TABLE orders ADD COLUMN fence BIGINT NOT NULL DEFAULT 0
 //
@@ -18,15 +18,14 @@
 // The lock may be in any store; only the row has to be in a database.
 //
 // The rules:
-//   - All who write the row do so under a lock of the same name and with its
-//     token. Tokens of different names, or of different stores, say nothing about
-//     each other.
-//   - What else is written in the transaction is protected together with the row.
-//     What is done outside of it, such as a call to another service, is not.
+//   - Every writer of the row holds a lock of the same name and writes with its token. Tokens
+//     of different names, or of different stores, cannot be compared.
+//   - Other writes of the same transaction are protected together with the row. Work outside
+//     of the transaction, such as a call to another service, is not.
 //   - A row that is deleted forgets its token.
-//   - The table is of an engine with transactions. MyISAM and Aria have none.
-//   - If tokens begin anew, because the lock's store was replaced or has lost its
-//     data, the row refuses everybody until its column is set to 0 by hand.
+//   - The table's engine has transactions. MyISAM and Aria have none.
+//   - If tokens begin again, because the lock's store was replaced or has lost its data, the
+//     row rejects every write until an operator sets its column to 0.
 package fence
 
 import (
@@ -43,19 +42,18 @@ import (
 type Row struct {
 	// Dialect is the kind of database. There is no default.
 	Dialect Dialect
-	// Table is its name, or that of its schema, a dot, and its name.
+	// Table is the table's name, or its schema, a dot, and its name.
 	Table string
-	// Key is the column by which a row is found: the primary key, or another one
-	// of which no two rows have the same value. That two have is noticed only when
-	// a token moves both.
+	// Key is the column that identifies a row: the primary key, or another column without
+	// duplicates. Advance notices a duplicate only when it writes to both rows.
 	Key string
-	// Column remembers the largest token: an integer of 64 bits. A column that
-	// kept another number than was written is an error of Advance. NULL is no
-	// token, like 0. Default "fence".
+	// Column remembers the largest token: an integer of 64 bits. If the column kept another
+	// number than was written, Advance returns an error. NULL counts as 0, which is no token.
+	// Default "fence".
 	Column string
 }
 
-// Guard guards the rows of one table. It may be used concurrently.
+// Guard guards the rows of one table. It is safe for concurrent use.
 type Guard struct {
 	advance string       // token, key, token
 	look    string       // key -> the largest token
@@ -64,7 +62,7 @@ type Guard struct {
 
 // New returns the guard of a table. Names consist of letters, digits and
 // underscores, spelled as the database keeps them; PostgreSQL makes them lower
-// case unless they were quoted. Nothing is looked up.
+// case unless they were quoted. New does not access the database.
 func New(row Row) (*Guard, error) {
 	if row.Column == "" {
 		row.Column = "fence"
@@ -72,19 +70,17 @@ func New(row Row) (*Guard, error) {
 	return row.Dialect.guard(row)
 }
 
-// Advance lets the row remember the token, in the transaction of the application,
-// and returns a [*StaleError] if the row has seen a larger one: then the lock
-// has been somebody else's, and the transaction has to be rolled back. [ErrNoRow]
-// says that there is no row with that key. After any other error it has to be
-// rolled back as well.
+// Advance stores the token in the row, in the application's transaction. It returns a
+// [*StaleError] if the row has seen a larger token: another holder has had the lock since.
+// It returns [ErrNoRow] if there is no row with that key. After any error the application
+// has to roll the transaction back.
 //
-// It must come first in the transaction. It locks the row, so that nobody else
-// advances it before the transaction ends, and what is read after it is what the
-// last holder has left. The same token may come again and again. The key is of the
-// type of its column.
+// Call Advance first in the transaction. It locks the row, so that no other transaction
+// advances it meanwhile, and what is read after it is what the last holder has written. The
+// same token may be used many times. The key has the type of its column.
 func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
 	if token == 0 || token > math.MaxInt64 {
-		return fmt.Errorf("%d is no token of a lock", token)
+		return fmt.Errorf("%d is not a token", token)
 	}
 	moved, err := g.move(ctx, tx, key, token)
 	if err != nil {
@@ -93,8 +89,8 @@ func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) 
 	if moved {
 		return g.verify(ctx, tx, key, token)
 	}
-	// Nothing was moved, or the database does not count a row that had the same
-	// token before, as MySQL does not. Whichever it was, the row tells.
+	// Either the row has a larger token, or it had the same token before and the database,
+	// as MySQL, does not count it. Reading the row tells which.
 	seen, err := g.read(ctx, tx, key)
 	switch {
 	case err != nil:
@@ -104,7 +100,7 @@ func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) 
 	case seen == int64(token):
 		return nil
 	}
-	// The row has come in between, and is locked by now.
+	// The row was inserted between the two statements, and is locked by now.
 	if moved, err = g.move(ctx, tx, key, token); err == nil && !moved {
 		err = fmt.Errorf("the row with token %d cannot be moved to %d", seen, token)
 	}
@@ -141,12 +137,12 @@ func (g *Guard) verify(ctx context.Context, tx *sql.Tx, key any, token uint64) e
 	if seen != int64(token) {
 		return fmt.Errorf("the column kept %d instead of the token %d: it must be an integer of 64 bits", seen, token)
 	}
-	g.kept.CompareAndSwap(known, length) // if another was faster, the next one reads again
+	g.kept.CompareAndSwap(known, length) // if another call was faster, the next one reads again
 	return nil
 }
 
-// move writes the token unless there is a larger one. It says whether it is
-// certain that the row has the token now.
+// move writes the token unless the row has a larger one. It reports whether the row
+// certainly has the token now.
 func (g *Guard) move(ctx context.Context, tx *sql.Tx, key any, token uint64) (bool, error) {
 	result, err := tx.ExecContext(ctx, g.advance, int64(token), key, int64(token))
 	if err != nil {
@@ -157,7 +153,7 @@ func (g *Guard) move(ctx context.Context, tx *sql.Tx, key any, token uint64) (bo
 		return false, fmt.Errorf("write the token: %w", err)
 	}
 	if n > 1 {
-		return false, fmt.Errorf("%d rows have the same key, which guards none of them", n)
+		return false, fmt.Errorf("%d rows have the same key; a guard needs a unique one", n)
 	}
 	return n == 1, nil
 }
@@ -168,8 +164,8 @@ type Beginner interface {
 }
 
 // Do calls write in a transaction that begins with [Guard.Advance], and commits
-// it. If the token is refused write is not called. If write fails everything is
-// rolled back, and its error is returned as it is.
+// it. If the row rejects the token, Do does not call write. If write fails, Do rolls everything
+// back and returns the error as it is.
 func (g *Guard) Do(ctx context.Context, db Beginner, key any, token uint64, write func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

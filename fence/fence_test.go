@@ -81,7 +81,7 @@ func TestNoTokensAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, token := range []uint64{0, 1 << 63, 1<<64 - 1} {
-		if err := guard.Advance(t.Context(), nil, 1, token); err == nil || !strings.Contains(err.Error(), "no token") {
+		if err := guard.Advance(t.Context(), nil, 1, token); err == nil || !strings.Contains(err.Error(), "not a token") {
 			t.Errorf("token %d: %v", token, err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestStaleErrorIsErrStale(t *testing.T) {
 	if !errors.Is(err, ErrStale) {
 		t.Error("a StaleError is not ErrStale")
 	}
-	if got, want := err.Error(), "another holder has had the lock since: token 3 was refused after token 5"; got != want {
+	if got, want := err.Error(), "another holder has had the lock since: token 3 was rejected after token 5"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }
