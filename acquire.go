@@ -133,13 +133,13 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 // unlockBegun unlocks those of holds that were acquired.
 func unlockBegun(holds []*hold) {
 	for _, h := range holds {
-		if h.TrustedUntil() != 0 {
+		if h.TrustDeadline() != 0 {
 			_ = h.first.Unlock(context.Background()) // the panic goes on, and is the one to tell
 		}
 	}
 }
 
-// acquire takes the lock for h: first the door, then the store.
+// acquire takes the lock for h: first the slot, then the store.
 func (h *hold) acquire(ctx context.Context) error {
 	w := wait{client: h.client, ctx: ctx, hold: h}
 	defer w.stop()
@@ -221,9 +221,9 @@ func (h *hold) lostAlready() bool {
 // begin starts the lease. It fails only for good: the hold cannot begin again.
 func (h *hold) begin(sent clock.Instant) error {
 	c := h.client
-	if door := h.door.Load(); door != nil {
-		door.State.turn.taken(sent, &c.rhythm)
-		door.State.answered()
+	if slot := h.slot.Load(); slot != nil {
+		slot.State.turn.taken(sent, &c.rhythm)
+		slot.State.answered()
 	}
 	c.dog.Watch(&h.Lease, sent)
 	h.outcome.decided()
@@ -277,8 +277,8 @@ func (h *hold) abandon(err error) {
 		}
 		// That it could not be undone is no reason for the next caller to give up: it
 		// finds out by itself whether the store answers.
-		if door := h.door.Load(); door != nil && undone {
-			door.State.answered()
+		if slot := h.slot.Load(); slot != nil && undone {
+			slot.State.answered()
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/deadline"
-	"github.com/dlock-go/dlock/internal/gate"
+	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
@@ -34,7 +34,7 @@ type Client struct {
 	rhythm rhythm // of processes that want the same lock
 
 	clock *clock.Clock
-	gate  *gate.Gate[hold, doorState]
+	queue *localqueue.Queue[hold, queueState]
 	dog   *watchdog.Watchdog
 	life  life
 	// cleanups are releases in the background. They begin while life counts
@@ -58,7 +58,7 @@ func New(store driver.Store, opts *Options) *Client {
 		hooks:  opts.Hooks,
 		logger: opts.Logger,
 		clock:  clock.New(),
-		gate:   gate.New[hold, doorState](),
+		queue:  localqueue.New[hold, queueState](),
 		life:   newLife(),
 	}
 	c.rhythm = rhythmOf(c.traits.Handover)

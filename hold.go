@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/gate"
+	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
@@ -25,8 +25,8 @@ type hold struct {
 	outer  *hold           // the hold that the caller's context came from, or nil
 	first  Lease
 
-	door    atomic.Pointer[gate.Door[hold, doorState]] // nil when not, or no longer, inside
-	blocked atomic.Pointer[driver.HeldError]           // what the last attempt ran into
+	slot    atomic.Pointer[localqueue.Slot[hold, queueState]] // nil when not, or no longer, inside
+	blocked atomic.Pointer[driver.HeldError]                  // what the last attempt ran into
 
 	outcome outcome     // of the attempts
 	unknown bool        // an attempt failed, and may have been carried out
@@ -102,7 +102,7 @@ func (h *hold) holder() driver.Holder {
 // that is held here, or the one that h itself waits for. It returns nil while the
 // store has not said that anybody has the lock.
 func (h *hold) heldError() *driver.HeldError {
-	if until := h.TrustedUntil(); until != 0 {
+	if until := h.TrustDeadline(); until != 0 {
 		if h.over() != nil { // whether the store has released it is not known yet
 			return nil
 		}
@@ -149,17 +149,17 @@ func (h *hold) over() error {
 	return h.cause
 }
 
-// foundOpen goes through a door that nobody was waiting at. What those before had
+// foundOpen goes through a slot that nobody was waiting at. What those before had
 // heard of the store is old.
-func (h *hold) foundOpen(door *gate.Door[hold, doorState]) {
-	door.State.outage = outage{}
-	h.door.Store(door)
+func (h *hold) foundOpen(slot *localqueue.Slot[hold, queueState]) {
+	slot.State.outage = outage{}
+	h.slot.Store(slot)
 }
 
 // leave lets the next one in this process try.
 func (h *hold) leave() {
-	if door := h.door.Swap(nil); door != nil {
-		door.Leave()
+	if slot := h.slot.Swap(nil); slot != nil {
+		slot.Leave()
 		h.outcome.decided()
 	}
 }
@@ -169,7 +169,7 @@ func (h *hold) Renewed(err error) {
 	c := h.client
 	if err != nil {
 		c.logger.Warn("dlock: renewal failed, trying again", "name", h.name, "token", h.Grant.Token,
-			"trusted_for", h.TrustedUntil()-c.clock.NoLaterThanNow(), "err", err)
+			"trusted_for", h.TrustDeadline()-c.clock.NoLaterThanNow(), "err", err)
 	}
 	call(c.hooks.Renewed, Event{Name: h.name, Token: h.Grant.Token, Err: err})
 }
@@ -184,9 +184,9 @@ func (h *hold) Lost(reason error) {
 	h.leave() // the store decides whether the next one gets it
 }
 
-// LossReported implements watchdog.Guard. It says so once, and only of a hold
+// ReportLoss implements watchdog.Guard. It says so once, and only of a hold
 // that ended by being lost.
-func (h *hold) LossReported() {
+func (h *hold) ReportLoss() {
 	if !h.lost.Swap(false) {
 		return
 	}
@@ -209,16 +209,16 @@ func (h *hold) reportedLost(attempt int) {
 	if counts && begun {
 		h.client.dog.Forget(&h.Lease)
 		h.Lost(errReported)
-		h.LossReported()
+		h.ReportLoss()
 	}
 }
 
 // doubt declares the hold lost if it may not be believed in any more. The
 // watchdog does the same, but may itself have been kept from running.
 func (h *hold) doubt() {
-	if h.client.clock.Now() >= h.TrustedUntil() {
+	if h.client.clock.Now() >= h.TrustDeadline() {
 		h.client.dog.Forget(&h.Lease)
 		h.Lost(watchdog.ErrExpired)
-		h.LossReported()
+		h.ReportLoss()
 	}
 }

@@ -51,7 +51,7 @@ func (l *Lease) Remaining() time.Duration {
 	if l.hold.over() != nil {
 		return 0
 	}
-	return max(0, l.hold.TrustedUntil()-l.hold.client.clock.Now())
+	return max(0, l.hold.TrustDeadline()-l.hold.client.clock.Now())
 }
 
 // Unlock gives the lock back. It works with a cancelled context, takes bounded

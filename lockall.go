@@ -162,7 +162,7 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 	}
 }
 
-// enterAll passes the doors of all holds. While it waits for one it is inside of
+// enterAll passes the slots of all holds. While it waits for one it is inside of
 // no other, so that nobody waits for a name that is not held.
 func (w *wait) enterAll(holds []*hold) error {
 	for {
@@ -178,23 +178,23 @@ func (w *wait) enterAll(holds []*hold) error {
 	}
 }
 
-// tryEnterAll passes all doors that it is not inside of already, up to the first
+// tryEnterAll passes all slots that it is not inside of already, up to the first
 // that is closed.
 func tryEnterAll(holds []*hold) (closed, inside *hold) {
 	for _, h := range holds {
-		if h.door.Load() != nil {
+		if h.slot.Load() != nil {
 			continue
 		}
-		door, inside := h.client.gate.TryEnter(h.name, h)
-		if door == nil {
+		slot, inside := h.client.queue.TryEnter(h.name, h)
+		if slot == nil {
 			return h, inside
 		}
-		h.foundOpen(door)
+		h.foundOpen(slot)
 	}
 	return nil, nil
 }
 
-// leaveAll leaves the doors of all holds but one.
+// leaveAll leaves the slots of all holds but one.
 func leaveAll(holds []*hold, but *hold) {
 	for _, h := range holds {
 		if h != but {

@@ -6,15 +6,15 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// doorState is what the callers of a process that want the same name hand on.
-type doorState struct {
+// queueState is what the callers of a process that want the same name hand on.
+type queueState struct {
 	turn   turn
 	outage outage
 	passed *passed // the lock itself; nil if it was not handed on
 }
 
 // answered notes that the store answers.
-func (s *doorState) answered() { s.outage = outage{answered: true} }
+func (s *queueState) answered() { s.outage = outage{answered: true} }
 
 // outage is a time in which the store does not answer. Callers in a queue know of
 // it from the one before, so that they need not find out one after another.

@@ -24,7 +24,7 @@ func (o *outcome) wait() <-chan struct{} {
 }
 
 // decided announces that the lock was acquired or refused, or that the hold has
-// left the door.
+// left the slot.
 func (o *outcome) decided() {
 	if o.waited.Load() == nil {
 		return

@@ -6,10 +6,10 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
-	"github.com/dlock-go/dlock/internal/gate"
+	"github.com/dlock-go/dlock/internal/localqueue"
 )
 
-// passed is a lock that whoever was inside the door before has taken for the next
+// passed is a lock that whoever was inside the slot before has taken for the next
 // one, in the step in which it gave up its own: one call where there would be two,
 // and nobody else is woken in vain. A process does that until its turn is over.
 //
@@ -21,47 +21,47 @@ type passed struct {
 }
 
 // giveToNext gives the lock to the next one of this process who waits for it, or
-// back to the store, and leaves the door.
+// back to the store, and leaves the slot.
 func (h *hold) giveToNext(ctx context.Context) error {
 	c := h.client
-	door := h.door.Load()
-	if door == nil {
-		return c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
+	slot := h.slot.Load()
+	if slot == nil {
+		return c.release(ctx, h.Grant, h.TrustDeadline(), 2*c.limit)
 	}
-	if next := h.successor(door); next != nil {
-		return h.pass(ctx, door, next)
+	if next := h.successor(slot); next != nil {
+		return h.pass(ctx, slot, next)
 	}
-	return h.giveBack(ctx, door)
+	return h.giveBack(ctx, slot)
 }
 
 // giveBack gives the lock to the store, for anybody to have.
-func (h *hold) giveBack(ctx context.Context, door *gate.Door[hold, doorState]) error {
+func (h *hold) giveBack(ctx context.Context, slot *localqueue.Slot[hold, queueState]) error {
 	c := h.client
-	err := c.release(ctx, h.Grant, h.TrustedUntil(), 2*c.limit)
-	door.State.turn.left = c.clock.NoLaterThanNow()
+	err := c.release(ctx, h.Grant, h.TrustDeadline(), 2*c.limit)
+	slot.State.turn.left = c.clock.NoLaterThanNow()
 	h.leave()
 	return err
 }
 
 // successor is who gets the lock without others having had a chance; nil if nobody.
-func (h *hold) successor(door *gate.Door[hold, doorState]) *hold {
+func (h *hold) successor(slot *localqueue.Slot[hold, queueState]) *hold {
 	c := h.client
 	if c.passer == nil || c.life.ended.Load() {
 		return nil
 	}
-	turn := &door.State.turn
+	turn := &slot.State.turn
 	turn.left = c.clock.NoLaterThanNow()
 	if turn.over(turn.left, &c.rhythm) || turn.left-turn.began > maxPassing {
 		return nil
 	}
-	if next := door.Next(); next != nil && next.alone {
+	if next := slot.Next(); next != nil && next.alone {
 		return next
 	}
 	return nil
 }
 
 // pass gives the lock to next.
-func (h *hold) pass(ctx context.Context, door *gate.Door[hold, doorState], next *hold) error {
+func (h *hold) pass(ctx context.Context, slot *localqueue.Slot[hold, queueState], next *hold) error {
 	c := h.client
 	req := next.attemptRequest()
 	req.Owner = driver.NewOwner()
@@ -69,14 +69,14 @@ func (h *hold) pass(ctx context.Context, door *gate.Door[hold, doorState], next 
 	sent := c.clock.NoLaterThanNow()
 	grant, err := c.passer.Pass(bounded, h.Grant, req)
 	cancel()
-	door.State.turn.left = c.clock.NoLaterThanNow()
+	slot.State.turn.left = c.clock.NoLaterThanNow()
 	switch {
 	case err == nil:
-		door.State.passed = &passed{grant, sent}
-		h.door.Store(nil)
-		if !door.Hand(next) { // it waits no more
-			door.State.passed = nil
-			h.door.Store(door)
+		slot.State.passed = &passed{grant, sent}
+		h.slot.Store(nil)
+		if !slot.HandOff(next) { // it waits no more
+			slot.State.passed = nil
+			h.slot.Store(slot)
 			h.takeBack(grant)
 		}
 		return nil
@@ -84,15 +84,15 @@ func (h *hold) pass(ctx context.Context, door *gate.Door[hold, doorState], next 
 		h.leave()
 		return err
 	case errors.Is(err, ErrUnsupported):
-		return h.giveBack(ctx, door)
+		return h.giveBack(ctx, slot)
 	}
 	// It may have happened, may still happen, or never.
-	err = c.releaseAfter(ctx, 1, h.Grant, h.TrustedUntil(), c.limit)
+	err = c.releaseAfter(ctx, 1, h.Grant, h.TrustDeadline(), c.limit)
 	h.takeBack(driver.Grant{Name: h.name, Owner: req.Owner})
 	return err
 }
 
-// takeBack gives a lock back that was passed to nobody, and then leaves the door, so
+// takeBack gives a lock back that was passed to nobody, and then leaves the slot, so
 // that the next one does not find it held by a ghost.
 func (h *hold) takeBack(grant driver.Grant) {
 	c := h.client
@@ -107,8 +107,8 @@ func (h *hold) takeBack(grant driver.Grant) {
 
 // takePassed returns what the one before has handed on, once.
 func (h *hold) takePassed() (p *passed) {
-	if door := h.door.Load(); door != nil {
-		p, door.State.passed = door.State.passed, nil
+	if slot := h.slot.Load(); slot != nil {
+		p, slot.State.passed = slot.State.passed, nil
 	}
 	return p
 }

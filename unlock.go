@@ -26,7 +26,7 @@ func (h *hold) unlock(ctx context.Context) error {
 		h.cancelContext(ErrReleased)
 		return h.give(ctx)
 	}
-	if last && !c.life.ended.Load() && !errors.Is(h.over(), watchdog.ErrTaken) {
+	if last && !c.life.ended.Load() && !errors.Is(h.over(), watchdog.ErrNotHeld) {
 		h.giveLate()
 	}
 	return h.unlockError()

@@ -25,7 +25,7 @@ type wait struct {
 	began  bool
 	since  clock.Instant
 	cancel context.CancelFunc
-	alone  doorState // for those who pass no door
+	alone  queueState // for those who pass no slot
 
 	wake    chan struct{}
 	watched string // the name that wake is subscribed to; empty if none
@@ -90,16 +90,16 @@ func (w *wait) stop() {
 	}
 }
 
-// enter passes the door of the name, behind everybody in this process who came
+// enter passes the slot of the name, behind everybody in this process who came
 // before.
 func (w *wait) enter() error {
 	c, h := w.client, w.hold
-	for h.door.Load() == nil {
-		door, inside := c.gate.TryEnter(h.name, h)
+	for h.slot.Load() == nil {
+		slot, inside := c.queue.TryEnter(h.name, h)
 		var err error
-		if door != nil {
-			h.foundOpen(door)
-			err = w.yield(&door.State.turn)
+		if slot != nil {
+			h.foundOpen(slot)
+			err = w.yield(&slot.State.turn)
 		} else {
 			err = w.queue(inside)
 		}
@@ -125,22 +125,22 @@ func (w *wait) queue(inside *hold) error {
 	if inside.heldError() == nil {
 		w.failure = errNoOutcome
 	}
-	door, err := w.client.gate.Enter(w.ctx, w.hold.name, w.hold)
+	slot, err := w.client.queue.Enter(w.ctx, w.hold.name, w.hold)
 	if err != nil {
 		return w.gaveUp(cmp.Or(w.insider(), inside.heldError()))
 	}
-	w.hold.door.Store(door)
+	w.hold.slot.Store(slot)
 	switch {
-	case door.State.passed != nil:
+	case slot.State.passed != nil:
 		return nil
 	case w.ctx.Err() != nil:
 		return w.gaveUp(inside.heldError())
 	}
-	if o := &door.State.outage; !o.bearable(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {
+	if o := &slot.State.outage; !o.bearable(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {
 		return fmt.Errorf("locking %q: %w", w.hold.name, o.err)
 	}
 	w.failure = nil
-	return w.yield(&door.State.turn)
+	return w.yield(&slot.State.turn)
 }
 
 // errNoOutcome is why a call fails that was behind another one of this process
@@ -154,7 +154,7 @@ func (w *wait) awaitOutcome(inside *hold) error {
 	if held := inside.heldError(); held != nil {
 		return held
 	}
-	if w.client.gate.Inside(w.hold.name) != inside {
+	if w.client.queue.Occupant(w.hold.name) != inside {
 		return nil // it was decided before
 	}
 	if w.outcomeLimit == nil {
@@ -179,16 +179,16 @@ func (w *wait) awaitOutcome(inside *hold) error {
 // insider describes who has the lock to a caller behind the one that is inside. It
 // returns nil if that is not known.
 func (w *wait) insider() *driver.HeldError {
-	if inside := w.client.gate.Inside(w.hold.name); inside != nil {
+	if inside := w.client.queue.Occupant(w.hold.name); inside != nil {
 		return inside.heldError()
 	}
 	return nil
 }
 
-// state is what is handed on behind the door.
-func (w *wait) state() *doorState {
-	if door := w.hold.door.Load(); door != nil {
-		return &door.State
+// state is what is handed on behind the slot.
+func (w *wait) state() *queueState {
+	if slot := w.hold.slot.Load(); slot != nil {
+		return &slot.State
 	}
 	return &w.alone
 }

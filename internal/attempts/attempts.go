@@ -1,12 +1,12 @@
-// Package attempts undoes acquisitions that are carried out after their own
+// Package attempts undoes acquisitions that a server carries out after their own
 // release.
 //
 // A caller may leave while its acquisition is still on its way to the server, in
 // a connection that is slow or broken. The release that follows takes another
-// connection, overtakes the acquisition and finds nothing; then the acquisition
-// is carried out, and its lock blocks everybody until it expires. A store
-// records such acquisitions in a [Log], asks it before every release, and the Log
-// undoes what is carried out later.
+// connection, overtakes the acquisition and finds nothing. Then the server carries
+// out the acquisition, and its lock blocks all contenders until it expires. A store
+// records such acquisitions in a [Log] and asks it before every release. The Log
+// releases their owners again until no acquisition can arrive any more.
 package attempts
 
 import (
@@ -22,60 +22,59 @@ import (
 )
 
 const (
-	// lateness is for how long an acquisition that lost its answer is expected
-	// to be carried out yet: undoing goes on for that long.
+	// lateness is how long after it lost its answer an acquisition may still be
+	// carried out. The Log undoes it for that long.
 	lateness = time.Minute
-	// giveUp is for how long undoing goes on while the server does not answer.
+	// giveUp is how long the Log tries to undo while the server does not answer.
 	giveUp = 10 * time.Minute
 	// The pauses between two calls that undo the same acquisition.
 	minPause = 20 * time.Millisecond
 	maxPause = 5 * time.Second
 	// callLimit bounds one such call.
 	callLimit = 5 * time.Second
-	// closeLimit bounds the last calls, those of Close.
+	// closeLimit bounds all calls of Close together.
 	closeLimit = time.Second
-	// maxRecords bounds the memory that an outage can cost. Acquisitions beyond it
+	// maxRecords bounds the memory that an outage can take. Further acquisitions
 	// are left to expire.
 	maxRecords = 10_000
 )
 
-// Undo releases whatever owner has under name. An error other than
+// Undo releases what owner has under name. An error other than
 // [driver.ErrNotHeld] means that the server did not answer.
 type Undo func(ctx context.Context, name string, owner driver.Owner) error
 
-// Log remembers acquisitions whose outcome is unknown. All its methods may be
-// called concurrently.
+// Log records acquisitions of unknown outcome. It is safe for concurrent use.
 type Log struct {
 	undo    Undo
-	records atomic.Int64 // how many there are: zero costs a release one load
+	records atomic.Int64 // len(owners): if it is zero, a release costs one load
 
 	mu      sync.Mutex
 	owners  map[driver.Owner]*record
 	due     []*record // to be undone now
-	working bool      // a goroutine undoes what is due
-	cleaned time.Time // when old records were last looked for
+	working bool      // a goroutine undoes the records in due
+	cleaned time.Time // when old records were last removed
 	closed  bool
 	work    sync.WaitGroup
 	ctx     context.Context // of the background calls
 	cancel  context.CancelFunc
 }
 
-// record is what is known of the acquisitions of one owner.
+// record describes the acquisitions of one owner.
 type record struct {
 	name     string
 	owner    driver.Owner
-	since    time.Time     // when the last of them began or lost its answer
-	underway int           // how many have not ended
-	ended    chan struct{} // closed when none is under way any more
-	lost     bool          // one of them ended without an answer
-	released bool          // the owner was released: what is carried out from now on is undone
-	overdue  bool          // the release did not wait for the end of those under way
-	releases int           // how many releases are under way
+	since    time.Time     // when the last acquisition began or lost its answer
+	underway int           // acquisitions that have not ended
+	ended    chan struct{} // closed when no acquisition is under way any more
+	lost     bool          // an acquisition ended without an answer
+	released bool          // the owner was released: its acquisitions are undone from now on
+	overdue  bool          // the release did not wait for the acquisitions under way
+	releases int           // releases that are under way
 	pause    backoff.Backoff
-	timer    *time.Timer // until it is undone the next time; nil if it is not
+	timer    *time.Timer // until the next undo; nil if none is scheduled
 }
 
-// New returns an empty log that undoes acquisitions with undo.
+// New returns an empty log.
 func New(undo Undo) *Log {
 	l := &Log{undo: undo, owners: make(map[driver.Owner]*record)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -83,9 +82,9 @@ func New(undo Undo) *Log {
 }
 
 // Leave records that the caller of an acquisition leaves before the outcome is
-// known, while the acquisition goes on. The store calls ended once, when it has
-// ended. answered says whether the server answered; if it did not, the
-// acquisition may still be carried out.
+// known. The store calls ended once, when the acquisition has ended. answered says
+// whether the server answered. If it did not, the acquisition may still be carried
+// out.
 func (l *Log) Leave(name string, owner driver.Owner) (ended func(answered bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +99,7 @@ func (l *Log) Leave(name string, owner driver.Owner) (ended func(answered bool))
 	return func(answered bool) { l.end(r, answered) }
 }
 
-// Lost records an acquisition that has ended without an answer.
+// Lost records an acquisition that ended without an answer.
 func (l *Log) Lost(name string, owner driver.Owner) { l.Leave(name, owner)(false) }
 
 // recordLocked returns the record of owner, or nil if there is no room for one.
@@ -122,7 +121,7 @@ func (l *Log) recordLocked(name string, owner driver.Owner) *record {
 }
 
 // forgetOldLocked forgets owners that were never released, and reports whether
-// there were any. It looks for them once a second at most, because it looks at all.
+// there were any. It runs at most once a second, because it examines all records.
 func (l *Log) forgetOldLocked() (found bool) {
 	if time.Since(l.cleaned) < time.Second {
 		return false
@@ -144,7 +143,7 @@ func (l *Log) forgetLocked(r *record) {
 	}
 }
 
-// end notes the end of an acquisition whose caller has left.
+// end records the end of an acquisition whose caller has left.
 func (l *Log) end(r *record, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,19 +160,19 @@ func (l *Log) end(r *record, answered bool) {
 	case r.released && r.overdue:
 		l.dueLocked(r)
 	case !r.lost:
-		l.forgetLocked(r) // a release that is sent from now on finds what it did
+		l.forgetLocked(r) // a release that is sent from now on finds its lock
 	}
 }
 
-// Settle is called by the release of grant before it is sent, and released when the
-// release has ended. If the grant has no token, Settle blocks until no acquisition of
-// the owner is under way any more. With a token, the lock is known to be held, and the
-// release must not wait for another acquisition on a connection that is stuck.
+// Settle is called before the release of grant is sent. The store calls released when
+// the release has ended. If the grant has no token, Settle blocks until no acquisition
+// of the owner is under way. With a token, the lock is known to be held, and the release
+// must not wait for another acquisition on a connection that is stuck.
 //
-// After the release, what the owner acquired without an answer, or acquires yet, is
-// undone in the background: not before, or the release would find nothing and report
-// a loss. If ctx ends first, the error wraps [driver.ErrUnreachable], and acquisitions
-// that are under way are undone when they have ended.
+// After the release, the Log undoes acquisitions of the owner that lost their answers
+// or are still under way. It does not do so before, or the release would find nothing
+// and report a loss. If ctx ends first, the error wraps [driver.ErrUnreachable], and
+// the Log undoes acquisitions that are under way when they have ended.
 func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), err error) {
 	if l.records.Load() == 0 {
 		return nothing, nil
@@ -216,13 +215,13 @@ func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), 
 	}), nil
 }
 
-// nothing is what there is to do after most releases.
+// nothing is the callback of most releases.
 func nothing() {}
 
-// Passed is called when the owner of grant has passed its lock on, which is the end of
-// the owner as its release is. It does not block.
+// Passed is called when the lock of grant was handed over, which ends its owner as a
+// release does. It does not block.
 func (l *Log) Passed(grant driver.Grant) {
-	released, _ := l.Settle(context.Background(), grant) // with a token it waits for nothing
+	released, _ := l.Settle(context.Background(), grant) // does not wait: grant has a token
 	released()
 }
 
@@ -239,10 +238,10 @@ func (l *Log) laterLocked(r *record) {
 	})
 }
 
-// dueLocked undoes r as soon as what was due before is done. One goroutine undoes
-// one at a time, so that an overloaded server is not asked by many at once.
+// dueLocked undoes r after the records that were due before. One goroutine undoes one
+// record at a time, to spare an overloaded server.
 func (l *Log) dueLocked(r *record) {
-	if l.closed || r.releases > 0 { // a release that ends has it undone later
+	if l.closed || r.releases > 0 { // the end of the release calls laterLocked
 		return
 	}
 	l.due = append(l.due, r)
@@ -271,16 +270,16 @@ func (l *Log) undoDue() {
 
 // calledLocked forgets r, or undoes it again later.
 func (l *Log) calledLocked(r *record, answered bool) {
-	if l.overLocked(r, answered) {
+	if finished(r, answered) {
 		l.forgetLocked(r)
 	} else {
 		l.laterLocked(r)
 	}
 }
 
-// postponeLocked treats what is due under name as if the server had been asked and
-// had not answered. A locked row may block only this name, and the other
-// names must not wait until every owner has been tried.
+// postponeLocked treats the due records of name as if the server had not answered for
+// them. A locked row may block only this name, and other names must not wait until
+// every owner of this name was tried.
 func (l *Log) postponeLocked(name string) {
 	due := l.due
 	l.due = nil
@@ -301,8 +300,8 @@ func (l *Log) call(ctx context.Context, r *record) (answered bool) {
 	return err == nil || errors.Is(err, driver.ErrNotHeld)
 }
 
-// overLocked reports whether r needs no further call.
-func (l *Log) overLocked(r *record, answered bool) bool {
+// finished reports whether r needs no further call. Log.mu is held.
+func finished(r *record, answered bool) bool {
 	age := time.Since(r.since)
 	if !answered {
 		return age > giveUp
@@ -310,8 +309,8 @@ func (l *Log) overLocked(r *record, answered bool) bool {
 	return r.underway == 0 && (!r.lost || age > lateness)
 }
 
-// Close ends the background work. What was released and may still be carried out
-// is undone once more. The error says how many of these the server did not answer.
+// Close ends the background work, after it has undone every released owner once more.
+// The error says for how many owners the server did not answer.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {

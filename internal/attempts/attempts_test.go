@@ -12,13 +12,13 @@ import (
 	"github.com/dlock-go/dlock/internal/attempts"
 )
 
-// server counts releases, and holds what owners acquired.
+// server keeps the locks of owners, and counts releases.
 type server struct {
 	mu     sync.Mutex
 	held   map[driver.Owner]bool
 	calls  int
 	silent bool
-	locked string // a name about which nothing is answered
+	locked string // the name for which the server does not answer
 }
 
 func (s *server) release(ctx context.Context, name string, owner driver.Owner) error {
@@ -79,7 +79,7 @@ func settle(t *testing.T, log *attempts.Log, owner driver.Owner) {
 	settleAs(t, log, driver.Grant{Owner: owner})
 }
 
-// settleGrant is settle for an owner that was granted the lock.
+// settleGrant is settle for an owner that has a grant.
 func settleGrant(t *testing.T, log *attempts.Log, owner driver.Owner) {
 	t.Helper()
 	settleAs(t, log, driver.Grant{Owner: owner, Token: 1})
@@ -173,7 +173,7 @@ func TestNothingIsUndoneBeforeTheRelease(t *testing.T) {
 	})
 }
 
-// A release that takes its time finds its lock: what may be undone is undone after it.
+// A slow release finds its lock: the Log undoes nothing before the release has ended.
 func TestNothingIsUndoneDuringARelease(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		owner := driver.NewOwner()
@@ -234,7 +234,7 @@ func TestCloseUndoesOnceMore(t *testing.T) {
 	})
 }
 
-func TestCloseSaysWhatIsLeft(t *testing.T) {
+func TestCloseReportsUnansweredOwners(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		s.mute(true)
 		for range 3 {
@@ -264,7 +264,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		if time.Sleep(time.Second); s.called() != 0 {
 			t.Error("a record beyond the limit was kept")
 		}
-		time.Sleep(2 * time.Minute) // those that were never released are old now
+		time.Sleep(2 * time.Minute) // the records that were never released are old now
 		log.Lost("a", owner)
 		settle(t, log, owner)
 		if time.Sleep(time.Second); s.called() == 0 {
@@ -297,9 +297,8 @@ func TestReleaseOfGrantedLockDoesNotWait(t *testing.T) {
 	})
 }
 
-// TestLockedNameDelaysNoOther: many acquisitions of a name whose row is
-// locked do not delay the undoing of another name.
-func TestLockedNameDelaysNoOther(t *testing.T) {
+// Many acquisitions of a name whose row is locked do not delay the undoing of another name.
+func TestLockedNameDoesNotDelayOthers(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		s.locked = "locked"
 		for range 20 {
@@ -319,9 +318,9 @@ func TestLockedNameDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestPassedOwnerIsOver: what an owner asked for before it passed its lock on is undone,
-// whether it has lost its answer or is still under way.
-func TestPassedOwnerIsOver(t *testing.T) {
+// Acquisitions of an owner that handed its lock over are undone, whether they lost
+// their answers or are still under way.
+func TestLateAcquisitionsAreUndoneAfterAHandOver(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		lost, left := driver.NewOwner(), driver.NewOwner()
 		log.Lost("a", lost)
@@ -333,7 +332,7 @@ func TestPassedOwnerIsOver(t *testing.T) {
 		ended(true)
 		time.Sleep(15 * time.Second)
 		if s.holds(lost) || s.holds(left) {
-			t.Errorf("late acquisitions of owners that passed their locks on are held: %t and %t", s.holds(lost), s.holds(left))
+			t.Errorf("late acquisitions of owners that handed their locks over are held: %t and %t", s.holds(lost), s.holds(left))
 		}
 	})
 }

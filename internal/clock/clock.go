@@ -1,6 +1,6 @@
-// Package clock measures elapsed time for leases: on a clock that nobody can
-// set, and that counts the time in which the machine was suspended, which Go's
-// own monotonic clock leaves out (golang/go#24595).
+// Package clock measures elapsed time for leases, on a clock that cannot be set and
+// that counts the time in which the machine was suspended. Go's own monotonic clock
+// leaves that time out (golang/go#24595).
 package clock
 
 import (
@@ -12,29 +12,29 @@ import (
 // of one Clock can be compared; their difference is a duration.
 type Instant = time.Duration
 
-// Clock tells instants. It follows the virtual time of testing/synctest.
+// Clock returns instants. It follows the virtual time of testing/synctest.
 type Clock struct {
-	start     time.Time
-	suspended func() time.Duration // total time the machine has slept
-	base      time.Duration        // suspended() at start
-	boottime  func() time.Duration // a clock that counts it, read in one call; nil if there is none
-	booted    time.Duration        // boottime() at start, or a little before
-	known     atomic.Int64         // time slept since start, as far as it was looked at
-	looked    atomic.Int64         // when that was, without the time slept
+	start      time.Time
+	suspended  func() time.Duration // total time for which the machine was suspended
+	base       time.Duration        // suspended() at start
+	boottime   func() time.Duration // a clock that includes suspension, read in one call; nil if there is none
+	booted     time.Duration        // boottime() at start, or a little before
+	slept      atomic.Int64         // suspended time since start, as last measured
+	measuredAt atomic.Int64         // when it was last known to be exact, without the suspended time
 }
 
-// noise is what two readings of the suspended time may differ by although the
-// machine did not sleep.
+// noise is by how much two readings of the suspended time may differ although the
+// machine was not suspended.
 const noise = 10 * time.Millisecond
 
-// fresh is for how long NoLaterThanNow relies on the last look.
+// fresh is how long NoLaterThanNow relies on the last measurement.
 const fresh = 100 * time.Millisecond
 
 // New returns a clock that starts now.
 func New() *Clock { return newClock(suspended, boottime) }
 
-// NewSuspending returns a clock of a machine that has slept for as long as suspended
-// returns, for tests of what happens when it wakes up.
+// NewSuspending returns a clock for tests, whose machine was suspended for as long as
+// suspended returns.
 func NewSuspending(suspended func() time.Duration) *Clock { return newClock(suspended, nil) }
 
 func newClock(suspended, boottime func() time.Duration) *Clock {
@@ -48,38 +48,39 @@ func newClock(suspended, boottime func() time.Duration) *Clock {
 // Now returns the exact instant.
 func (c *Clock) Now() Instant {
 	awake := time.Since(c.start)
-	known := c.known.Load()
-	if c.boottime == nil || c.boottime()-c.booted-awake > time.Duration(known)+noise {
-		// It has slept, or this thread was interrupted between the two readings.
-		known = c.look()
+	slept := c.slept.Load()
+	if c.boottime == nil || c.boottime()-c.booted-awake > time.Duration(slept)+noise {
+		// The machine was suspended, or this thread was interrupted between the readings.
+		slept = c.measure()
 		awake = time.Since(c.start)
 	}
-	c.looked.Store(int64(awake))
-	return awake + time.Duration(known)
+	c.measuredAt.Store(int64(awake))
+	return awake + time.Duration(slept)
 }
 
-// look finds out for how long the machine has slept since start.
-func (c *Clock) look() (slept int64) {
-	slept = int64(c.suspended() - c.base)
+// measure returns for how long the machine was suspended since start. The result
+// never decreases.
+func (c *Clock) measure() int64 {
+	measured := int64(c.suspended() - c.base)
 	for {
-		known := c.known.Load()
-		if slept < known+int64(noise) {
-			return known // never backwards
-		}
-		if c.known.CompareAndSwap(known, slept) {
+		slept := c.slept.Load()
+		if measured < slept+int64(noise) {
 			return slept
+		}
+		if c.slept.CompareAndSwap(slept, measured) {
+			return measured
 		}
 	}
 }
 
-// NoLaterThanNow returns an instant that lies before the exact one if the machine
-// has slept within the last tenth of a second that it was awake. It costs a
-// fraction of Now and is right for the start of a lease, which may be counted too
+// NoLaterThanNow returns an instant that is before the exact one if the machine was
+// suspended within the last tenth of a second that it was awake. It costs a
+// fraction of Now. It is right for the start of a lease, which may be counted too
 // early but never too late.
 func (c *Clock) NoLaterThanNow() Instant {
 	awake := time.Since(c.start)
-	if awake-time.Duration(c.looked.Load()) > fresh {
+	if awake-time.Duration(c.measuredAt.Load()) > fresh {
 		return c.Now()
 	}
-	return awake + time.Duration(c.known.Load())
+	return awake + time.Duration(c.slept.Load())
 }

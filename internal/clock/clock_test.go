@@ -7,12 +7,12 @@ import (
 )
 
 func TestSuspendedTimeCounts(t *testing.T) {
-	slept := 7 * time.Hour // before the clock started: does not count
+	slept := 7 * time.Hour // before the clock started: not counted
 	c := newClock(func() time.Duration { return slept }, nil)
 	before := c.Now()
 	slept += time.Hour
 	if early := c.NoLaterThanNow() - before; early >= time.Hour {
-		t.Errorf("NoLaterThanNow moved by %v without a look at the suspended time", early)
+		t.Errorf("NoLaterThanNow moved by %v without measuring the suspended time", early)
 	}
 	if passed := c.Now() - before; passed < time.Hour || passed > time.Hour+time.Minute {
 		t.Errorf("after an hour of sleep Now moved by %v", passed)
@@ -22,8 +22,8 @@ func TestSuspendedTimeCounts(t *testing.T) {
 	}
 }
 
-// After a long sleep the first lease does not begin before the sleep.
-func TestSleepIsNoticedByTheCheapReading(t *testing.T) {
+// After a suspension, the first lease does not begin before it.
+func TestNoLaterThanNowNoticesASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slept := time.Duration(0)
 		c := newClock(func() time.Duration { return slept }, nil)
@@ -58,17 +58,16 @@ func TestFollowsVirtualTime(t *testing.T) {
 	})
 }
 
-// TestOneReading: as long as the machine does not sleep it is asked for one clock
-// only, and once it does, Now counts it all the same.
-func TestOneReading(t *testing.T) {
+// Now reads one clock while the machine is not suspended, and counts a suspension.
+func TestNowReadsOneClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up, slept, looks := time.Now(), 7*time.Hour, 0
-		c := newClock(func() time.Duration { looks++; return slept }, func() time.Duration { return time.Since(up) + slept })
-		looks = 0
+		up, slept, measured := time.Now(), 7*time.Hour, 0
+		c := newClock(func() time.Duration { measured++; return slept }, func() time.Duration { return time.Since(up) + slept })
+		measured = 0
 		before := c.Now()
 		time.Sleep(time.Minute)
-		if passed := c.Now() - before; passed != time.Minute || looks != 0 {
-			t.Errorf("a minute counted as %v, with %d looks at the suspended time", passed, looks)
+		if passed := c.Now() - before; passed != time.Minute || measured != 0 {
+			t.Errorf("a minute counted as %v, with %d measurements of the suspended time", passed, measured)
 		}
 		for range 3 {
 			slept += time.Hour
@@ -84,7 +83,7 @@ func TestOneReading(t *testing.T) {
 	})
 }
 
-// BenchmarkNow is what a lease pays to know that its grant came in time.
+// BenchmarkNow measures what a lease pays to check its trust deadline.
 func BenchmarkNow(b *testing.B) {
 	c := New()
 	for b.Loop() {

@@ -8,12 +8,12 @@ import (
 
 const (
 	clockMonotonic = 1 // stops while the machine is suspended
-	clockBoottime  = 7 // does not
+	clockBoottime  = 7 // includes suspension
 )
 
-// suspended returns how long the machine has slept since it was booted. The two
-// clocks cannot be read at one instant, so a reading that took long, because
-// this thread was interrupted in between, is taken again.
+// suspended returns how long the machine was suspended since it was booted. It cannot
+// read both clocks at one instant. If the readings took long, because this thread was
+// interrupted, it reads again.
 func suspended() time.Duration {
 	for try := 0; ; try++ {
 		before := read(clockMonotonic)
@@ -25,7 +25,7 @@ func suspended() time.Duration {
 	}
 }
 
-// boottime is the clock that does not stop while the machine is suspended.
+// boottime returns the time since boot, including suspension.
 func boottime() time.Duration { return read(clockBoottime) }
 
 func read(id uintptr) time.Duration {

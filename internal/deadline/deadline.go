@@ -1,4 +1,4 @@
-// Package deadline limits the time of calls, cheaply.
+// Package deadline bounds the time of calls at little cost.
 package deadline
 
 import (
@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// Context is what context.WithTimeout returns, for calls that usually return long
-// before the time is up and do not look at it: the timer is not started before
-// somebody asks for Done.
+// Context behaves like the context of context.WithTimeout. It starts its timer only
+// when Done is called, which most calls return too early to need.
 type Context struct {
 	context.Context // the parent
 	at              time.Time
 
 	mu    sync.Mutex
-	timer context.Context // nil until somebody asks for Done
+	timer context.Context // nil until Done is called
 	stop  context.CancelFunc
 	ended bool
 }
 
-// After returns a context that ends after d, or with its parent. End frees what
-// it needed.
+// After returns a context that ends after d, or with its parent. The caller must call
+// End.
 func After(parent context.Context, d time.Duration) *Context {
 	at := time.Now().Add(d)
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(at) {
@@ -68,13 +67,13 @@ func (c *Context) Value(key any) any {
 	c.mu.Lock()
 	timer := c.timer
 	c.mu.Unlock()
-	if timer != nil { // which is how package context finds its own kind
+	if timer != nil { // package context finds its own types this way
 		return timer.Value(key)
 	}
 	return c.Context.Value(key)
 }
 
-// End cancels the context.
+// End cancels the context and frees its timer.
 func (c *Context) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

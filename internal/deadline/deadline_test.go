@@ -12,9 +12,8 @@ import (
 
 type key struct{}
 
-// TestContext compares with context.WithTimeout, whether or not somebody has asked
-// for Done before.
-func TestContext(t *testing.T) {
+// Context behaves like context.WithTimeout, whether or not Done was called before.
+func TestContextBehavesLikeWithTimeout(t *testing.T) {
 	cause := errors.New("cause")
 	type subject struct {
 		context.Context

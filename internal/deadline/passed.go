@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Passed returns the cause of a context that is done, or whose deadline has passed, and
-// nil of any other. A connection with the same deadline notices it a moment
+// Passed returns the cause of a context that is done or whose deadline has passed, and
+// nil for any other context. A connection with the same deadline may notice it a moment
 // before the context does.
 func Passed(ctx context.Context) error {
 	if ctx.Err() != nil {
@@ -23,5 +23,5 @@ func Passed(ctx context.Context) error {
 	return cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
 }
 
-// moment is how late a context may be, on a busy machine.
+// moment is how late a context may end on a busy machine.
 const moment = 100 * time.Millisecond

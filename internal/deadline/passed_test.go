@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/internal/deadline"
 )
 
-// tardy has a deadline that it does not notice.
+// tardy is a context that does not end at its deadline.
 type tardy struct{ context.Context }
 
 func (tardy) Deadline() (time.Time, bool) { return time.Now(), true }

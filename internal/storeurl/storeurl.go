@@ -1,6 +1,6 @@
-// Package storeurl takes the URLs of stores apart, by hand: the errors of package
-// net/url quote their input, which may be a password, and it does not know lists of
-// hosts. No error of this package quotes anything but a parameter's value.
+// Package storeurl parses the URLs of stores. It does not use url.Parse, whose errors
+// quote their input, which may be a password, and which does not support lists of
+// hosts. The errors of this package quote nothing but the value of a known parameter.
 package storeurl
 
 import (
@@ -26,10 +26,10 @@ type URL struct {
 	query url.Values
 }
 
-// Scheme is one that a store knows, with the port where none is given.
+// Scheme is a scheme that a store supports, with its default port.
 type Scheme struct{ Name, Port string }
 
-// Parse reads a URL with one of the schemes.
+// Parse parses a URL with one of the schemes.
 func Parse(raw string, schemes ...Scheme) (*URL, error) {
 	u := &URL{}
 	name, rest, found := strings.Cut(raw, "://")
@@ -44,8 +44,8 @@ func Parse(raw string, schemes ...Scheme) (*URL, error) {
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if strings.Contains(query, "@") {
-		// The '?' may be one of the password. Guessing would show it, or send
-		// it to another host.
+		// The '?' may belong to the password. A wrong guess would show the
+		// password, or send it to another host.
 		return nil, errors.New("an '@' follows the '?': write '?' as %3F in a password, and '@' as %40 in a parameter")
 	}
 	if err := u.parseQuery(query); err != nil {
@@ -80,8 +80,8 @@ func list(schemes []Scheme) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// parseQuery reads the parameters. A name that none can have is not repeated by
-// later errors, because it may be a part of a password.
+// parseQuery reads the parameters. It rejects names that no parameter has, because
+// they may be a part of a password.
 func (u *URL) parseQuery(text string) (err error) {
 	if u.query, err = url.ParseQuery(text); err != nil {
 		return errors.New("what follows the '?' cannot be read")
@@ -133,7 +133,7 @@ func (u *URL) Take(name string) string {
 	return value
 }
 
-// TakeOne is Take for a parameter that is one of some words, or not given.
+// TakeOne is Take for a parameter whose value is one of words, or missing.
 func (u *URL) TakeOne(name string, words ...string) (string, error) {
 	value := u.Take(name)
 	if value != "" && !slices.Contains(words, value) {
@@ -142,11 +142,11 @@ func (u *URL) TakeOne(name string, words ...string) (string, error) {
 	return value, nil
 }
 
-// Rest are the parameters that were not taken.
+// Rest returns the parameters that were not taken.
 func (u *URL) Rest() url.Values { return u.query }
 
-// Done refuses parameters that were not taken. It says which there are, and not which
-// was given: that may be a part of a password.
+// Done returns an error if parameters were not taken. The error lists the known
+// parameters, not the given one, which may be a part of a password.
 func (u *URL) Done(known string) error {
 	if len(u.query) > 0 {
 		return fmt.Errorf("unknown parameter; known are %s", known)
@@ -155,7 +155,7 @@ func (u *URL) Done(known string) error {
 }
 
 // TakeTLS takes the parameters tls, ca, cert and key, with files in PEM. It returns nil
-// where TLS is not wanted, which wanted makes it without tls=true.
+// unless wanted or tls=true.
 func (u *URL) TakeTLS(wanted bool) (*tls.Config, error) {
 	ca, cert, key := u.Take("ca"), u.Take("cert"), u.Take("key")
 	asked, err := u.TakeOne("tls", "true", "false")

@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestBad(t *testing.T) {
+func TestBadURLsShowNoPassword(t *testing.T) {
 	for raw, says := range map[string]string{
 		"":                   "does not begin with db://, dbs:// or db+many://",
 		"secret":             "does not begin",
@@ -55,10 +55,10 @@ func TestBad(t *testing.T) {
 	} {
 		_, err := Parse(raw, schemes...)
 		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v; want that it says %q", raw, err, says)
+			t.Errorf("%s: %v; want an error with %q", raw, err, says)
 		}
 		if err != nil && strings.Contains(err.Error(), "cret") {
-			t.Errorf("%s: what may be a password is in %v", raw, err)
+			t.Errorf("%s: the error may show a password: %v", raw, err)
 		}
 	}
 }
@@ -72,17 +72,17 @@ func TestParameters(t *testing.T) {
 		t.Errorf("order is %q, %v", order, err)
 	}
 	if order, err := u.TakeOne("order", "fair", "unfair"); order != "" || err != nil {
-		t.Errorf("order, once it was taken, is %q, %v", order, err)
+		t.Errorf("order, after it was taken, is %q, %v", order, err)
 	}
 	if _, err := u.TakeOne("limit", "few", "many"); err == nil || err.Error() != `limit is "5", not few or many` {
 		t.Errorf("limit: %v", err)
 	}
 	if err := u.Done("order and limit"); err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("with a parameter that nobody knows: %v", err)
+		t.Errorf("with an unknown parameter: %v", err)
 	}
 	u.Take("secret")
 	if err := u.Done("order and limit"); err != nil {
-		t.Errorf("when all were taken: %v", err)
+		t.Errorf("after all parameters were taken: %v", err)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestTLS(t *testing.T) {
 		}
 		config, err := u.TakeTLS(false)
 		if (err != nil) != (want.says != "") || err != nil && !strings.Contains(err.Error(), want.says) {
-			t.Errorf("%s: %v; want that it says %q", query, err, want.says)
+			t.Errorf("%s: %v; want an error with %q", query, err, want.says)
 		}
 		if (config != nil) != want.secure {
 			t.Errorf("%s: TLS is %v; want %v", query, config, want.secure)
@@ -121,6 +121,6 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config, err := u.TakeTLS(true); config == nil || err != nil {
-		t.Errorf("TLS that the scheme wants: %v, %v", config, err)
+		t.Errorf("TLS required by the scheme: %v, %v", config, err)
 	}
 }

@@ -1,7 +1,7 @@
 package watchdog
 
-// leaseHeap orders leases by when something must be done for them. It is a
-// container/heap in which every lease knows its place.
+// leaseHeap is a container/heap of leases by when they are due. Every lease knows
+// its index.
 type leaseHeap []*Lease
 
 func (h leaseHeap) Len() int           { return len(h) }

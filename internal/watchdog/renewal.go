@@ -19,8 +19,8 @@ type renewal struct {
 
 var errMiscounted = errors.New("the store did not answer for every lease")
 
-// send starts a sender if there is something to send: those that run are busy,
-// for an idle one ends. w.mu is held.
+// send starts a sender if leases are pending. Running senders are busy, since an
+// idle one ends. w.mu is held.
 func (w *Watchdog) send() {
 	if len(w.pending) > 0 && w.senders < maxSenders && !w.closed {
 		w.senders++
@@ -28,20 +28,17 @@ func (w *Watchdog) send() {
 	}
 }
 
-// sender renews what is pending, batch by batch, and ends when nothing is.
+// sender renews the pending leases batch by batch until none is left.
 func (w *Watchdog) sender() {
-	for {
-		r := w.next()
-		if r == nil {
-			return
-		}
+	for r := w.next(); r != nil; r = w.next() {
 		sent := w.Clock.Now()
 		errs := w.call(r, sent)
 		w.finish(r, sent, errs)
 	}
 }
 
-// next takes a batch of what is pending; nil ends the sender.
+// next takes a batch of pending leases. It returns nil if none is left, which ends
+// the sender.
 func (w *Watchdog) next() *renewal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +48,7 @@ func (w *Watchdog) next() *renewal {
 		w.pending[0] = nil
 		w.pending = w.pending[1:]
 		if l.index == 0 {
-			continue // forgotten or lost since
+			continue // forgotten or lost meanwhile
 		}
 		l.renewal = r.done
 		r.leases = append(r.leases, l)
@@ -62,19 +59,19 @@ func (w *Watchdog) next() *renewal {
 		w.senders--
 		return nil
 	}
-	w.send() // one more, if there is more than this one can take
+	w.send() // another sender, if more leases are pending than fit into a batch
 	return r
 }
 
-// minCall is the least time that the store is given to answer.
+// minCall is the shortest timeout of a call.
 const minCall = 50 * time.Millisecond
 
-// call renews a batch. It takes at most half of the trust that is left, so that
-// an answer that got lost leaves time for another attempt.
+// call renews a batch. Its timeout is half of the time until the first trust
+// deadline, so that a lost answer leaves time for another attempt.
 func (w *Watchdog) call(r *renewal, sent clock.Instant) []error {
 	left := never
 	for _, l := range r.leases {
-		left = min(left, l.TrustedUntil()-sent)
+		left = min(left, l.TrustDeadline()-sent)
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, min(max(left/2, minCall), w.Timeout))
 	defer cancel()
@@ -92,9 +89,9 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 		}
 		return errs[i]
 	}
-	// The reports come after the state is settled, and without the lock.
+	// The guards are called after the state is settled, without w.mu.
 	reports := make([]error, 0, len(r.leases))
-	var told, taken []*Lease
+	var reported, notHeld []*Lease
 
 	w.mu.Lock()
 	now := w.Clock.Now()
@@ -106,26 +103,26 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 		err := outcome(i)
 		switch {
 		case err == nil:
-			l.believe(sent)
+			l.trustFrom(sent)
 			heap.Fix(&w.leases, l.index-1)
 		case errors.Is(err, driver.ErrNotHeld):
 			heap.Remove(&w.leases, l.index-1)
-			taken = append(taken, l)
+			notHeld = append(notHeld, l)
 			continue
 		default:
-			again := now + retryDelay(l.TrustedUntil()-now)
-			l.renewOn(again, again)
+			again := now + retryDelay(l.TrustDeadline()-now)
+			l.renewAt(again, again)
 			heap.Fix(&w.leases, l.index-1)
 		}
 		earliest = min(earliest, l.due)
-		told = append(told, l)
+		reported = append(reported, l)
 		reports = append(reports, err)
 	}
 	w.wakeBy(earliest)
 	w.mu.Unlock()
 
-	w.lose(taken, ErrTaken)
-	for i, l := range told {
+	w.declareLost(notHeld, ErrNotHeld)
+	for i, l := range reported {
 		l.Guard.Renewed(reports[i])
 	}
 	close(r.done)

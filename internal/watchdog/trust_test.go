@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// Trust in a renewed lease is counted from when the renewal was sent, however late
-// the answer came, and ends when no later renewal is answered.
-func TestTrustIsCountedFromTheSending(t *testing.T) {
+// The trust deadline counts from when the last successful renewal was sent, however
+// late its answer came.
+func TestTrustCountsFromTheSending(t *testing.T) {
 	const ttl = 30 * time.Second
 	for _, late := range []time.Duration{0, time.Second, 4 * time.Second} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -43,12 +43,12 @@ func TestTrustIsCountedFromTheSending(t *testing.T) {
 	}
 }
 
-// The machine sleeps while timers do not run: the clock jumps ahead, and the end of a
-// lease is noticed within a second of the time that the machine is awake.
-func TestSuspendedMachine(t *testing.T) {
+// Timers do not run while the machine is suspended. The watchdog notices the end of a
+// lease within a second after the machine woke.
+func TestLossIsNoticedAfterSuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
-		b := &bench{clock: clock.NewSuspending(func() time.Duration { return time.Duration(slept.Load()) })}
+		b := &fixture{clock: clock.NewSuspending(func() time.Duration { return time.Duration(slept.Load()) })}
 		b.dog = New(Config{Clock: b.clock, Timeout: 5 * time.Second, Renew: func(context.Context, []driver.Grant) []error { return nil }})
 		defer b.dog.Close()
 		_, fixed := b.watch("fixed", time.Hour, true)
@@ -66,8 +66,7 @@ func TestSuspendedMachine(t *testing.T) {
 	})
 }
 
-// A lease that is forgotten between the moment when it is due and the moment when the
-// renewal is sent is not renewed.
+// A lease that is forgotten after it was due and before its renewal is sent is not renewed.
 func TestNothingIsRenewedAfterForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(_ context.Context, grants []driver.Grant) []error {
@@ -76,7 +75,7 @@ func TestNothingIsRenewedAfterForget(t *testing.T) {
 		})
 		l, _ := b.watch("x", 30*time.Second, false)
 		b.dog.mu.Lock()
-		b.dog.senders = maxSenders // all are busy
+		b.dog.senders = maxSenders // all senders are busy
 		b.dog.mu.Unlock()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -87,6 +86,6 @@ func TestNothingIsRenewedAfterForget(t *testing.T) {
 			t.Fatalf("%d leases are due; want 1", due)
 		}
 		b.dog.Forget(l)
-		b.dog.sender() // one that has become free
+		b.dog.sender() // a sender that became free
 	})
 }

@@ -1,7 +1,7 @@
-// Package watchdog keeps leases alive and decides when they are lost. One
-// watchdog serves all leases of a client with one goroutine, and a few more
-// while renewals are under way; it never waits for the store itself, so that a
-// store that hangs cannot keep a lease from being declared lost in time.
+// Package watchdog renews leases and decides when they are lost. One watchdog
+// serves all leases of a client with one goroutine, and with a few more while
+// renewals are under way. It never waits for the store, so that a store that does
+// not answer cannot delay the decision that a lease is lost.
 package watchdog
 
 import (
@@ -15,81 +15,83 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/alarm"
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// Lease is what the watchdog knows of a lease; its owner embeds it. The
-// exported fields do not change after Watch.
+// Lease is the watchdog's part of a lease, for its user to embed. The exported
+// fields do not change after Watch.
 type Lease struct {
 	Grant  driver.Grant
 	Margin time.Duration
 	Fixed  bool // never renewed
 	Guard  Guard
 
-	trusted atomic.Int64 // the instant until which it may be believed in
+	trustDeadline atomic.Int64 // an instant
 
 	// guarded by Watchdog.mu
-	due     clock.Instant // when something must be done: the order of the heap
-	ready   clock.Instant // from when on it is renewed together with another that is due
-	index   int           // in the heap, from 1; 0 when not watched
+	due     clock.Instant // when it has to be renewed or declared lost: the order of the heap
+	ready   clock.Instant // from when on it is renewed together with another lease that is due
+	index   int           // in the heap, from 1; 0 if the lease is not watched
 	renewal chan struct{} // of the last renewal; closed when it has ended
 }
 
-// Guard is told what becomes of a lease. The calls come without locks held and
-// must return soon, since other leases wait for them.
+// Guard is called with what happens to a lease. The watchdog holds no locks
+// meanwhile. A call must return soon, since other leases wait for it.
 type Guard interface {
-	// Renewed reports a renewal: nil, or why its outcome is unknown.
+	// Renewed is called after a renewal, with nil or why its outcome is unknown.
 	Renewed(err error)
-	// Lost ends the lease, which is not watched any more. It must take next to
-	// no time: thousands may end at once, and each in time.
+	// Lost ends the lease, which is not watched any more. It must return at once:
+	// thousands of leases may end at the same moment, and each in time.
 	Lost(reason error)
-	// LossReported is called after Lost, when all that had to end have ended.
-	LossReported()
+	// ReportLoss is called after Lost, when every lease that is due has ended.
+	ReportLoss()
 }
 
 // Why a lease was lost.
 var (
 	ErrExpired = errors.New("not renewed in time")
-	ErrTaken   = errors.New("the store says that it is not held")
+	ErrNotHeld = errors.New("the store says that it is not held")
 )
 
-// TrustedUntil returns the instant until which the lease may be believed in.
-func (l *Lease) TrustedUntil() clock.Instant { return clock.Instant(l.trusted.Load()) }
+// TrustDeadline returns the instant from which the lease counts as lost. It is
+// zero before Watch.
+func (l *Lease) TrustDeadline() clock.Instant { return clock.Instant(l.trustDeadline.Load()) }
 
-// Config is what a watchdog needs to know. All fields are required.
+// Config configures a watchdog. All fields are required.
 type Config struct {
 	Clock   *clock.Clock
 	Renew   func(ctx context.Context, grants []driver.Grant) []error
 	Timeout time.Duration // of one call to Renew
 }
 
-// Watchdog watches leases. See [New].
+// Watchdog watches leases. Create one with [New].
 type Watchdog struct {
 	Config
 	ctx    context.Context // of all renewals
 	cancel context.CancelFunc
-	kick   chan struct{} // something is due earlier than the sleep lasts
+	alarm  *alarm.Alarm // calls check
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
 	leases  leaseHeap
-	wakeAt  clock.Instant // when the goroutine wakes up by itself
+	wakeAt  clock.Instant // when check is called next
 	pending []*Lease      // due for renewal, to be taken by a sender
 	senders int
-	resting bool // nothing was watched at the last look
+	idle    bool // the last check found no leases
 	closed  bool
 }
 
 const (
-	// tick bounds the sleep while anything is watched, since timers stop while
-	// the machine is suspended and would then notice the end of a lease late.
+	// tick bounds the time between two checks while any lease is watched. Timers
+	// stop while the machine is suspended, and would notice the end of a lease late.
 	tick = time.Second
 	// batch is the largest number of leases in one call to Renew. Each call has
-	// its own sending time, so a slow store does not make the trust of the
-	// last lease as old as the first call.
+	// its own sending time, so that in a slow store the trust in the last lease
+	// does not count from the first call.
 	batch = 1000
-	// maxSenders limits the concurrent calls to Renew. More than one, so that a
-	// call whose answer got lost does not keep others waiting.
+	// maxSenders limits the concurrent calls to Renew. It is more than one, so
+	// that a call whose answer was lost does not delay other renewals.
 	maxSenders = 8
 
 	never = clock.Instant(math.MaxInt64)
@@ -98,13 +100,13 @@ const (
 // New starts a watchdog. Close ends it.
 func New(config Config) *Watchdog {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &Watchdog{Config: config, ctx: ctx, cancel: cancel, kick: make(chan struct{}, 1), wakeAt: never}
-	w.wg.Go(w.run)
+	w := &Watchdog{Config: config, ctx: ctx, cancel: cancel, alarm: alarm.New(), wakeAt: never}
+	w.wg.Go(func() { w.alarm.Run(ctx, w.check) })
 	return w
 }
 
-// Close ends all renewals and waits for everything in the background. Leases
-// that are still watched are neither renewed nor reported any more.
+// Close ends all renewals and waits for the background work. Leases that are still
+// watched are neither renewed nor reported any more.
 func (w *Watchdog) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -113,14 +115,15 @@ func (w *Watchdog) Close() {
 	w.wg.Wait()
 }
 
-// Watch begins to watch a lease whose grant was sent for at that instant.
+// Watch begins to watch a lease. sent is the instant at which the request for its
+// grant was sent.
 func (w *Watchdog) Watch(l *Lease, sent clock.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
-	l.believe(sent)
+	l.trustFrom(sent)
 	heap.Push(&w.leases, l)
 	w.wakeBy(l.due)
 }
@@ -136,66 +139,45 @@ func (w *Watchdog) Forget(l *Lease) (renewal <-chan struct{}) {
 	return l.renewal
 }
 
-// Len counts the leases that are watched.
-func (w *Watchdog) Len() int {
+// Leases returns the leases that are watched.
+func (w *Watchdog) Leases() []*Lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.leases)
+	return slices.Clone(w.leases)
 }
 
-// believe counts the lease's trust from sent. Watchdog.mu is held, or nobody
-// else knows the lease yet.
-func (l *Lease) believe(sent clock.Instant) {
+// trustFrom sets the trust deadline and the next renewal of a lease that was
+// granted or renewed by a request that was sent at that instant. Watchdog.mu is
+// held.
+func (l *Lease) trustFrom(sent clock.Instant) {
 	ttl := l.Grant.TTL
-	until := trustedUntil(sent, ttl, l.Margin)
-	l.trusted.Store(int64(until))
+	l.trustDeadline.Store(int64(trustDeadline(sent, ttl, l.Margin)))
 	if l.Fixed {
-		l.renewOn(never, never)
+		l.renewAt(never, never)
 	} else {
-		l.renewOn(sent+interval(ttl), sent+interval(ttl)-early(ttl))
+		l.renewAt(sent+interval(ttl), sent+interval(ttl)-early(ttl))
 	}
 }
 
-// renewOn plans the next renewal.
-func (l *Lease) renewOn(at, ready clock.Instant) {
+// renewAt schedules the next renewal.
+func (l *Lease) renewAt(at, ready clock.Instant) {
 	l.ready = ready
-	l.due = min(l.TrustedUntil(), at)
+	l.due = min(l.TrustDeadline(), at)
 }
 
-// wakeBy makes sure that the goroutine looks again at that instant. w.mu is held.
+// wakeBy makes sure that check is called at that instant or before. w.mu is held.
 func (w *Watchdog) wakeBy(at clock.Instant) {
 	if at >= w.wakeAt {
 		return
 	}
-	w.wakeAt = at
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
+	now := w.Clock.Now()
+	w.wakeAt = min(at, now+tick)
+	w.alarm.NoLaterThan(time.Now().Add(w.wakeAt - now))
 }
 
-func (w *Watchdog) run() {
-	timer := time.NewTimer(tick)
-	defer timer.Stop()
-	for {
-		sleep := w.look()
-		if sleep >= 0 {
-			timer.Reset(sleep)
-		} else {
-			timer.Stop()
-		}
-		select {
-		case <-timer.C:
-		case <-w.kick:
-		case <-w.ctx.Done():
-			return
-		}
-	}
-}
-
-// look does what is due and returns how long there is nothing to do, or -1 for
-// as long as nobody kicks.
-func (w *Watchdog) look() time.Duration {
+// check declares leases lost, and renews those that are due. It returns when it has
+// to be called again.
+func (w *Watchdog) check(time.Time) (next time.Time) {
 	w.mu.Lock()
 	now := w.Clock.Now()
 	var lost []*Lease
@@ -203,61 +185,56 @@ func (w *Watchdog) look() time.Duration {
 	for len(w.leases) > 0 {
 		l := w.leases[0]
 		switch {
-		case l.TrustedUntil() <= now:
+		case l.TrustDeadline() <= now:
 			heap.Pop(&w.leases)
 			lost = append(lost, l)
 			continue
 		case l.due <= now || renewing && l.ready <= now:
 			renewing = true
 			w.pending = append(w.pending, l)
-			l.renewOn(never, never) // until the outcome is known
+			l.renewAt(never, never) // until the outcome is known
 			heap.Fix(&w.leases, 0)
 			continue
 		}
 		break
 	}
 	w.send()
-	sleep := w.plan(now)
+	next = w.nextCheck(now)
 	w.mu.Unlock()
-	w.lose(lost, ErrExpired)
-	return sleep
+	w.declareLost(lost, ErrExpired)
+	return next
 }
 
-// lose ends leases, and then has it reported, by another goroutine: whoever
-// reports may be slow.
-func (w *Watchdog) lose(leases []*Lease, reason error) {
+// nextCheck decides when to check again. If no lease is watched it checks once more
+// after a tick before it sleeps until the next Watch: a client that locks and
+// unlocks in quick succession would otherwise wake the goroutine each time. w.mu is
+// held.
+func (w *Watchdog) nextCheck(now clock.Instant) time.Time {
+	wasIdle := w.idle
+	w.idle = len(w.leases) == 0
+	sleep := tick
+	switch {
+	case w.idle && wasIdle:
+		w.wakeAt = never
+		return alarm.Never
+	case !w.idle:
+		sleep = max(0, min(tick, w.leases[0].due-now))
+	}
+	w.wakeAt = now + sleep
+	return time.Now().Add(sleep)
+}
+
+// declareLost ends leases. Another goroutine reports the losses afterwards, since a
+// report may be slow.
+func (w *Watchdog) declareLost(leases []*Lease, reason error) {
 	for _, l := range leases {
 		l.Guard.Lost(reason)
 	}
 	if len(leases) > 0 {
 		w.wg.Go(func() {
 			for _, l := range leases {
-				l.Guard.LossReported()
+				l.Guard.ReportLoss()
 			}
 		})
 	}
-}
-
-// plan decides when to look again. With nothing to watch it looks once more
-// before the long sleep: a client that locks and unlocks in quick succession
-// would otherwise wake this goroutine each time. w.mu is held.
-func (w *Watchdog) plan(now clock.Instant) time.Duration {
-	if len(w.leases) == 0 && w.resting {
-		w.wakeAt = never
-		return -1
-	}
-	w.resting = len(w.leases) == 0
-	sleep := tick
-	if !w.resting {
-		sleep = max(0, min(tick, w.leases[0].due-now))
-	}
-	w.wakeAt = now + sleep
-	return sleep
-}
-
-// Leases returns the leases that are watched.
-func (w *Watchdog) Leases() []*Lease {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.leases)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// record is a guard that remembers what it was told.
+// record is a guard that records its calls.
 type record struct {
 	mu      sync.Mutex
 	renewed int
@@ -39,29 +39,29 @@ func (r *record) Lost(reason error) {
 	r.lost, r.lostAt = reason, time.Now()
 }
 
-func (r *record) LossReported() {}
+func (r *record) ReportLoss() {}
 
-type bench struct {
+type fixture struct {
 	dog   *Watchdog
 	clock *clock.Clock
 	renew func(ctx context.Context, grants []driver.Grant) []error
 }
 
-func start(t *testing.T, renew func(ctx context.Context, grants []driver.Grant) []error) *bench {
-	b := &bench{clock: clock.New(), renew: renew}
+func start(t *testing.T, renew func(ctx context.Context, grants []driver.Grant) []error) *fixture {
+	b := &fixture{clock: clock.New(), renew: renew}
 	b.dog = New(Config{Clock: b.clock, Timeout: 5 * time.Second, Renew: renew})
 	t.Cleanup(b.dog.Close)
 	return b
 }
 
-func (b *bench) watch(name string, ttl time.Duration, fixed bool) (*Lease, *record) {
+func (b *fixture) watch(name string, ttl time.Duration, fixed bool) (*Lease, *record) {
 	r := new(record)
 	l := &Lease{Grant: driver.Grant{Name: name, TTL: ttl}, Margin: DefaultMargin(ttl), Fixed: fixed, Guard: r}
 	b.dog.Watch(l, b.clock.Now())
 	return l, r
 }
 
-func TestRenewsEveryThird(t *testing.T) {
+func TestLeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(context.Context, []driver.Grant) []error { return nil })
 		_, r := b.watch("x", 30*time.Second, false)
@@ -77,7 +77,7 @@ func TestRenewsEveryThird(t *testing.T) {
 	})
 }
 
-// A store that never answers cannot keep the watchdog from declaring a loss.
+// A store that never answers cannot delay the loss of a lease.
 func TestHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(ctx context.Context, grants []driver.Grant) []error {
@@ -104,19 +104,19 @@ func TestHangingStore(t *testing.T) {
 				t.Errorf("TTL %v: gave up after %d attempts", ttl, r.failed)
 			}
 		}
-		if n := b.dog.Len(); n != 0 {
+		if n := len(b.dog.Leases()); n != 0 {
 			t.Errorf("%d leases are watched after they were lost", n)
 		}
 	})
 }
 
-func TestOutcomesAreIndividual(t *testing.T) {
+func TestEveryLeaseHasItsOwnOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(_ context.Context, grants []driver.Grant) []error {
 			errs := make([]error, len(grants))
 			for i, g := range grants {
 				switch g.Name {
-				case "taken":
+				case "not held":
 					errs[i] = fmt.Errorf("as a store says it: %w", driver.ErrNotHeld)
 				case "unknown":
 					errs[i] = errors.New("reset by peer")
@@ -125,7 +125,7 @@ func TestOutcomesAreIndividual(t *testing.T) {
 			return errs
 		})
 		_, fine := b.watch("fine", 30*time.Second, false)
-		_, taken := b.watch("taken", 30*time.Second, false)
+		_, notHeld := b.watch("not held", 30*time.Second, false)
 		_, unknown := b.watch("unknown", 30*time.Second, false)
 		begin := time.Now()
 		time.Sleep(29 * time.Second)
@@ -134,8 +134,8 @@ func TestOutcomesAreIndividual(t *testing.T) {
 		if fine.renewed < 2 || fine.renewed > 3 || fine.lost != nil {
 			t.Errorf("fine: renewed %d, lost %v", fine.renewed, fine.lost)
 		}
-		if after := taken.lostAt.Sub(begin); !errors.Is(taken.lost, ErrTaken) || after > 10*time.Second {
-			t.Errorf("taken: lost %v after %v", taken.lost, after)
+		if after := notHeld.lostAt.Sub(begin); !errors.Is(notHeld.lost, ErrNotHeld) || after > 10*time.Second {
+			t.Errorf("not held: lost %v after %v", notHeld.lost, after)
 		}
 		if unknown.failed < 3 || unknown.lost != nil {
 			t.Errorf("unknown: tried %d times, lost %v", unknown.failed, unknown.lost)
@@ -143,8 +143,8 @@ func TestOutcomesAreIndividual(t *testing.T) {
 	})
 }
 
-// A store that answers with too few errors has not answered.
-func TestMiscountingStore(t *testing.T) {
+// A store that returns too few errors has not answered.
+func TestTooFewErrorsAreNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(context.Context, []driver.Grant) []error { return []error{} })
 		_, r := b.watch("x", 30*time.Second, false)
@@ -156,7 +156,7 @@ func TestMiscountingStore(t *testing.T) {
 	})
 }
 
-func TestForgetWaitsForTheRenewal(t *testing.T) {
+func TestForgetReturnsTheRenewalUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inside := make(chan struct{})
 		finish := make(chan struct{})
@@ -170,7 +170,7 @@ func TestForgetWaitsForTheRenewal(t *testing.T) {
 		renewal := b.dog.Forget(l)
 		select {
 		case <-renewal:
-			t.Fatal("the renewal counts as over while it is under way")
+			t.Fatal("the channel is closed while the renewal is under way")
 		default:
 		}
 		close(finish)
@@ -178,32 +178,38 @@ func TestForgetWaitsForTheRenewal(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if r.renewed != 0 || r.lost != nil {
-			t.Errorf("after Forget it was told %+v", r)
+			t.Errorf("after Forget the guard was called: %+v", r)
 		}
 	})
 }
 
-// An idle watchdog sleeps: it is not woken by each of many short leases.
-func TestShortLeasesDoNotWakeIt(t *testing.T) {
+// Many short leases do not wake the watchdog, and an idle watchdog sleeps.
+func TestShortLeasesDoNotWakeTheWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(context.Context, []driver.Grant) []error { return nil })
+		wakeAt := func() clock.Instant {
+			b.dog.mu.Lock()
+			defer b.dog.mu.Unlock()
+			return b.dog.wakeAt
+		}
+		l, _ := b.watch("x", 30*time.Second, false)
+		b.dog.Forget(l)
+		first := wakeAt()
 		for range 1000 {
 			l, _ := b.watch("x", 30*time.Second, false)
 			b.dog.Forget(l)
 		}
-		if kicks := len(b.dog.kick); kicks > 1 {
-			t.Errorf("%d kicks", kicks)
+		if at := wakeAt(); at != first {
+			t.Errorf("short leases moved the next check from %v to %v", first, at)
 		}
 		time.Sleep(time.Hour)
-		b.dog.mu.Lock()
-		defer b.dog.mu.Unlock()
-		if b.dog.wakeAt != never {
-			t.Error("it still wakes up with nothing to watch")
+		if at := wakeAt(); at != never {
+			t.Errorf("without leases the next check is at %v; want never", at)
 		}
 	})
 }
 
-// The heap finds the next lease whatever is added and removed.
+// Every lease ends in time, whatever leases are added and removed.
 func TestHeapKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(context.Context, []driver.Grant) []error { return nil })
@@ -230,8 +236,8 @@ func TestHeapKeepsOrder(t *testing.T) {
 	})
 }
 
-// A call whose answer got lost does not keep other leases from being renewed.
-func TestOneHangingCallDoesNotHoldUpOthers(t *testing.T) {
+// A call whose answer was lost does not keep other leases from being renewed.
+func TestHangingCallDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(ctx context.Context, grants []driver.Grant) []error {
 			if grants[0].Name != "hangs" {

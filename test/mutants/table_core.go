@@ -11,8 +11,8 @@ func init() {
 	add(mutant{
 		rule: "trust of a renewal counts from when it was sent",
 		file: "internal/watchdog/renewal.go",
-		old:  "			l.believe(sent)\n",
-		new:  "			l.believe(now)\n",
+		old:  "			l.trustFrom(sent)\n",
+		new:  "			l.trustFrom(now)\n",
 		test: ". TestTrustOfARenewalCountsFromItsSending",
 	})
 	add(mutant{
@@ -24,7 +24,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "the margin is taken off the trust",
-		file: "internal/watchdog/term.go",
+		file: "internal/watchdog/trust.go",
 		old:  "return sent + ttl - margin",
 		new:  "return sent + ttl + margin",
 		test: ". TestUnreachableStoreEndsTheLeaseInTime",
@@ -116,8 +116,8 @@ func init() {
 	add(mutant{
 		rule: "callers in a queue learn of an outage from the one before",
 		file: "wait.go",
-		old:  "	if o := &door.State.outage; !o.bearable(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {\n",
-		new:  "	if o := &door.State.outage; false {\n",
+		old:  "	if o := &slot.State.outage; !o.bearable(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {\n",
+		new:  "	if o := &slot.State.outage; false {\n",
 		test: ". TestSecondLockOnASilentStoreIsBounded|TestQueueBehindADeadStore",
 	})
 	add(mutant{
@@ -249,15 +249,15 @@ func init() {
 	add(mutant{
 		rule: "a hand-over of unknown outcome releases the holder's own lock",
 		file: "pass.go",
-		old:  "	err = c.releaseAfter(ctx, 1, h.Grant, h.TrustedUntil(), c.limit)\n",
+		old:  "	err = c.releaseAfter(ctx, 1, h.Grant, h.TrustDeadline(), c.limit)\n",
 		new:  "	err = nil\n",
 		test: ". TestPassOfUnknownOutcome",
 	})
 	add(mutant{
 		rule: "a hand-over that lost its answer counts as a first release",
 		file: "pass.go",
-		old:  "c.releaseAfter(ctx, 1, h.Grant, h.TrustedUntil(), c.limit)",
-		new:  "c.releaseAfter(ctx, 0, h.Grant, h.TrustedUntil(), c.limit)",
+		old:  "c.releaseAfter(ctx, 1, h.Grant, h.TrustDeadline(), c.limit)",
+		new:  "c.releaseAfter(ctx, 0, h.Grant, h.TrustDeadline(), c.limit)",
 		test: ". TestPassOfUnknownOutcome",
 	})
 	add(mutant{
@@ -297,7 +297,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "the loss of a lease is declared without asking the store",
-		file: "internal/watchdog/term.go",
+		file: "internal/watchdog/trust.go",
 		old:  "return sent + ttl - margin",
 		new:  "return sent + 10*ttl - margin",
 		test: ". TestUnreachableStoreEndsTheLeaseInTime",

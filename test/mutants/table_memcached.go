@@ -1,14 +1,11 @@
 package main
 
-// Mutants of memcachelock, quorum and the internal packages.
+// Mutants of memcachelock and quorum.
 func init() {
 	for _, m := range memcachedMutants {
 		add(m)
 	}
 	for _, m := range quorumMutants {
-		add(m)
-	}
-	for _, m := range internalMutants {
 		add(m)
 	}
 }
@@ -296,156 +293,5 @@ var quorumMutants = []mutant{
 		old:  `if grants[k].TTL >= r.claims[k].promised() {`,
 		new:  `if grants[k].TTL > 0 {`,
 		test: "quorum TestBriefMemberDoesNotCountForARenewal",
-	},
-}
-
-var internalMutants = []mutant{
-	{
-		rule: "trust in a renewed lease counts from when the renewal was sent",
-		file: "internal/watchdog/renewal.go",
-		old:  `l.believe(sent)`,
-		new:  `l.believe(now)`,
-		test: "internal/watchdog TestTrustIsCountedFromTheSending",
-	},
-	{
-		rule: "the watchdog looks every second, in case the machine slept",
-		file: "internal/watchdog/watchdog.go",
-		old:  `sleep = max(0, min(tick, w.leases[0].due-now))`,
-		new:  `sleep = max(0, w.leases[0].due-now)`,
-		test: "internal/watchdog TestSuspendedMachine",
-	},
-	{
-		rule: "nothing is renewed after it was forgotten",
-		file: "internal/watchdog/renewal.go",
-		old:  `			continue // forgotten or lost since`,
-		new:  `			_ = l // forgotten or lost since`,
-		test: "internal/watchdog TestNothingIsRenewedAfterForget",
-	},
-	{
-		rule: "a lease ends a margin before its TTL is over",
-		file: "internal/watchdog/term.go",
-		old:  `return sent + ttl - margin`,
-		new:  `return sent + ttl - 0*margin`,
-		test: "internal/watchdog TestHangingStore",
-	},
-	{
-		rule: "a lock that the store says is not held is lost at once",
-		file: "internal/watchdog/renewal.go",
-		old:  `case errors.Is(err, driver.ErrNotHeld):`,
-		new:  `case errors.Is(err, errMiscounted):`,
-		test: "internal/watchdog TestOutcomesAreIndividual",
-	},
-	{
-		rule: "a renewal that hangs leaves time for another one",
-		file: "internal/watchdog/renewal.go",
-		old:  `min(max(left/2, minCall), w.Timeout)`,
-		new:  `max(left, minCall)`,
-		test: "internal/watchdog TestHangingStore|TestOneHangingCall",
-	},
-	{
-		rule: "a fixed TTL is never renewed",
-		file: "internal/watchdog/watchdog.go",
-		old:  `	if l.Fixed {`,
-		new:  `	if l.Fixed && ttl < 0 {`,
-		test: "internal/watchdog TestRenewsEveryThird",
-	},
-	{
-		rule: "the lock is handed only to the waiter that is next",
-		file: "internal/gate/gate.go",
-		old:  `if next == nil || next.who != who {`,
-		new:  `if next == nil {`,
-		test: "internal/gate TestHandOnlyToTheNextOne",
-	},
-	{
-		rule: "a waiter that is admitted while its context ends is inside",
-		file: "internal/gate/gate.go",
-		old:  `	if t.admitted {`,
-		new:  `	if t.admitted && ctx.Err() == nil {`,
-		test: "internal/gate TestAdmittedWhenTheContextEnds",
-	},
-	{
-		rule: "a cancelled waiter leaves the queue",
-		file: "internal/gate/gate.go",
-		old: `	d.remove(t)
-	return nil, context.Cause(ctx)`,
-		new:  `	return nil, context.Cause(ctx)`,
-		test: "internal/gate TestCancelledWaiterLeavesAtOnce",
-	},
-	{
-		rule: "the time that the machine slept counts",
-		file: "internal/clock/clock.go",
-		old:  `slept = int64(c.suspended() - c.base)`,
-		new:  `slept = int64(c.base - c.base)`,
-		test: "internal/clock TestSuspendedTimeCounts",
-	},
-	{
-		rule: "the clock never goes backwards",
-		file: "internal/clock/clock.go",
-		old:  `if slept < known+int64(noise) {`,
-		new:  `if slept == known {`,
-		test: "internal/clock TestNeverBackwards",
-	},
-	{
-		rule: "a context ends no later than its parent",
-		file: "internal/deadline/deadline.go",
-		old:  `ok && earlier.Before(at) {`,
-		new:  `ok && earlier.After(at) {`,
-		test: "internal/deadline TestContext",
-	},
-	{
-		rule: "a context that has ended is done",
-		file: "internal/deadline/deadline.go",
-		old: `		if c.ended {
-			c.stop()
-		}`,
-		new: `		if c.ended {
-			_ = c.stop
-		}`,
-		test: "internal/deadline TestContext",
-	},
-	{
-		rule: "delays have a limit",
-		file: "internal/backoff/backoff.go",
-		old:  `min(max(2*b.next, b.Min), b.Max)`,
-		new:  `max(2*b.next, b.Min)`,
-		test: "internal/backoff TestDelaysDouble",
-	},
-	{
-		rule: "few goroutines stay when they have nothing to do",
-		file: "internal/workerpool/workerpool.go",
-		old:  `if p.idle.Add(1) > p.most {`,
-		new:  `if p.idle.Add(1) > p.most+1000 {`,
-		test: "internal/workerpool TestFewStay",
-	},
-	{
-		rule: "a task runs at once, also if all are busy",
-		file: "internal/workerpool/workerpool.go",
-		old: `	default:
-		go p.work(f)
-	}`,
-		new: `	case <-p.quit:
-	}`,
-		test: "internal/workerpool TestAllRunAtOnce",
-	},
-	{
-		rule: "an acquisition that outlives its release is undone when it ends",
-		file: "internal/attempts/attempts.go",
-		old:  `			r.overdue = true`,
-		new:  `			r.overdue = false`,
-		test: "internal/attempts TestAcquisitionThatOutlivesSettleIsUndone",
-	},
-	{
-		rule: "an acquisition without an answer is undone for as long as it may be carried out",
-		file: "internal/attempts/attempts.go",
-		old:  `return r.underway == 0 && (!r.lost || age > lateness)`,
-		new:  `return r.underway == 0`,
-		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
-	},
-	{
-		rule: "nothing is undone before the owner is released",
-		file: "internal/attempts/attempts.go",
-		old:  `	case r.released && r.overdue:`,
-		new:  `	case r.lost || r.released && r.overdue:`,
-		test: "internal/attempts TestNothingIsUndoneBeforeTheRelease",
 	},
 }

@@ -1,0 +1,159 @@
+package main
+
+func init() {
+	for _, m := range internalMutants {
+		add(m)
+	}
+}
+
+// internalMutants break rules of the internal packages.
+var internalMutants = []mutant{
+	{
+		rule: "trust in a renewed lease counts from when the renewal was sent",
+		file: "internal/watchdog/renewal.go",
+		old:  `l.trustFrom(sent)`,
+		new:  `l.trustFrom(now)`,
+		test: "internal/watchdog TestTrustCountsFromTheSending",
+	},
+	{
+		rule: "the watchdog checks every second, in case the machine was suspended",
+		file: "internal/watchdog/watchdog.go",
+		old:  `sleep = max(0, min(tick, w.leases[0].due-now))`,
+		new:  `sleep = max(0, w.leases[0].due-now)`,
+		test: "internal/watchdog TestLossIsNoticedAfterSuspension",
+	},
+	{
+		rule: "nothing is renewed after it was forgotten",
+		file: "internal/watchdog/renewal.go",
+		old:  `			continue // forgotten or lost meanwhile`,
+		new:  `			_ = l // forgotten or lost meanwhile`,
+		test: "internal/watchdog TestNothingIsRenewedAfterForget",
+	},
+	{
+		rule: "a lease ends a margin before its TTL is over",
+		file: "internal/watchdog/trust.go",
+		old:  `return sent + ttl - margin`,
+		new:  `return sent + ttl - 0*margin`,
+		test: "internal/watchdog TestHangingStore",
+	},
+	{
+		rule: "a lock that the store says is not held is lost at once",
+		file: "internal/watchdog/renewal.go",
+		old:  `case errors.Is(err, driver.ErrNotHeld):`,
+		new:  `case errors.Is(err, errMiscounted):`,
+		test: "internal/watchdog TestEveryLeaseHasItsOwnOutcome",
+	},
+	{
+		rule: "a renewal that hangs leaves time for another one",
+		file: "internal/watchdog/renewal.go",
+		old:  `min(max(left/2, minCall), w.Timeout)`,
+		new:  `max(left, minCall)`,
+		test: "internal/watchdog TestHangingStore|TestHangingCallDoesNotDelayOthers",
+	},
+	{
+		rule: "a fixed TTL is never renewed",
+		file: "internal/watchdog/watchdog.go",
+		old:  `	if l.Fixed {`,
+		new:  `	if l.Fixed && ttl < 0 {`,
+		test: "internal/watchdog TestLeaseIsRenewedEveryThirdOfItsTTL",
+	},
+	{
+		rule: "the slot is handed off only to the first waiter",
+		file: "internal/localqueue/localqueue.go",
+		old:  `if s.first == nil || s.first.caller != next {`,
+		new:  `if s.first == nil {`,
+		test: "internal/localqueue TestHandOffOnlyToTheFirstWaiter",
+	},
+	{
+		rule: "a waiter that is admitted while its context ends is the occupant",
+		file: "internal/localqueue/localqueue.go",
+		old:  `	if w.isAdmitted {`,
+		new:  `	if w.isAdmitted && ctx.Err() == nil {`,
+		test: "internal/localqueue TestAdmittedWhenTheContextEnds",
+	},
+	{
+		rule: "a cancelled waiter leaves the queue",
+		file: "internal/localqueue/localqueue.go",
+		old: `	s.remove(w)
+	return nil, context.Cause(ctx)`,
+		new:  `	return nil, context.Cause(ctx)`,
+		test: "internal/localqueue TestCancelledWaiterLeavesAtOnce",
+	},
+	{
+		rule: "the time in which the machine was suspended counts",
+		file: "internal/clock/clock.go",
+		old:  `measured := int64(c.suspended() - c.base)`,
+		new:  `measured := int64(c.base - c.base)`,
+		test: "internal/clock TestSuspendedTimeCounts",
+	},
+	{
+		rule: "the clock never goes backwards",
+		file: "internal/clock/clock.go",
+		old:  `if measured < slept+int64(noise) {`,
+		new:  `if measured == slept {`,
+		test: "internal/clock TestNeverBackwards",
+	},
+	{
+		rule: "a context ends no later than its parent",
+		file: "internal/deadline/deadline.go",
+		old:  `ok && earlier.Before(at) {`,
+		new:  `ok && earlier.After(at) {`,
+		test: "internal/deadline TestContextBehavesLikeWithTimeout",
+	},
+	{
+		rule: "a context that has ended is done",
+		file: "internal/deadline/deadline.go",
+		old: `		if c.ended {
+			c.stop()
+		}`,
+		new: `		if c.ended {
+			_ = c.stop
+		}`,
+		test: "internal/deadline TestContextBehavesLikeWithTimeout",
+	},
+	{
+		rule: "delays have a limit",
+		file: "internal/backoff/backoff.go",
+		old:  `min(max(2*b.next, b.Min), b.Max)`,
+		new:  `max(2*b.next, b.Min)`,
+		test: "internal/backoff TestDelaysDouble",
+	},
+	{
+		rule: "few goroutines stay when they have nothing to do",
+		file: "internal/workerpool/workerpool.go",
+		old:  `if p.idle.Add(1) > p.most {`,
+		new:  `if p.idle.Add(1) > p.most+1000 {`,
+		test: "internal/workerpool TestFewStay",
+	},
+	{
+		rule: "a task runs at once, also if all are busy",
+		file: "internal/workerpool/workerpool.go",
+		old: `	default:
+		go p.work(f)
+	}`,
+		new: `	case <-p.quit:
+	}`,
+		test: "internal/workerpool TestAllRunAtOnce",
+	},
+	{
+		rule: "an acquisition that outlives its release is undone when it ends",
+		file: "internal/attempts/attempts.go",
+		old:  `			r.overdue = true`,
+		new:  `			r.overdue = false`,
+		test: "internal/attempts TestAcquisitionThatOutlivesSettleIsUndone",
+	},
+	{
+		rule: "an acquisition without an answer is undone for as long as it may be carried out",
+		file: "internal/attempts/attempts.go",
+		old:  `return r.underway == 0 && (!r.lost || age > lateness)`,
+		new:  `return r.underway == 0`,
+		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
+	},
+	{
+		rule: "nothing is undone before the owner is released",
+		file: "internal/attempts/attempts.go",
+		old:  `	case r.released && r.overdue:`,
+		new:  `	case r.lost || r.released && r.overdue:`,
+		test: "internal/attempts TestNothingIsUndoneBeforeTheRelease",
+	},
+}
