@@ -222,8 +222,7 @@ func (h *hold) lostAlready() bool {
 func (h *hold) begin(sent clock.Instant) error {
 	c := h.client
 	if slot := h.slot.Load(); slot != nil {
-		slot.State.turn.taken(sent, &c.rhythm)
-		slot.State.answered()
+		slot.State.Taken(sent, &c.slices)
 	}
 	c.dog.Watch(&h.Lease, sent)
 	h.outcome.decided()
@@ -278,7 +277,7 @@ func (h *hold) abandon(err error) {
 		// That it could not be undone is no reason for the next caller to give up: it
 		// finds out by itself whether the store answers.
 		if slot := h.slot.Load(); slot != nil && undone {
-			slot.State.answered()
+			slot.State.Answered()
 		}
 	})
 }

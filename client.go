@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/contention"
 	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/watchdog"
@@ -31,7 +32,7 @@ type Client struct {
 	holder driver.Holder
 	hooks  Hooks
 	logger *slog.Logger
-	rhythm rhythm // of processes that want the same lock
+	slices contention.SlicePolicy
 
 	clock *clock.Clock
 	queue *localqueue.Queue[hold, queueState]
@@ -61,7 +62,7 @@ func New(store driver.Store, opts *Options) *Client {
 		queue:  localqueue.New[hold, queueState](),
 		life:   newLife(),
 	}
-	c.rhythm = rhythmOf(c.traits.Handover)
+	c.slices = contention.PolicyFor(c.traits.Handover)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.passer, _ = store.(driver.Passer)

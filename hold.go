@@ -152,7 +152,7 @@ func (h *hold) over() error {
 // foundOpen goes through a slot that nobody was waiting at. What those before had
 // heard of the store is old.
 func (h *hold) foundOpen(slot *localqueue.Slot[hold, queueState]) {
-	slot.State.outage = outage{}
+	slot.State.ForgetOutage()
 	h.slot.Store(slot)
 }
 

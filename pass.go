@@ -6,6 +6,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/contention"
 	"github.com/dlock-go/dlock/internal/localqueue"
 )
 
@@ -18,6 +19,12 @@ import (
 type passed struct {
 	grant driver.Grant
 	sent  clock.Instant
+}
+
+// queueState is what a caller leaves to its successor in the local queue.
+type queueState struct {
+	contention.State
+	passed *passed // the lock itself; nil if it was not handed over
 }
 
 // giveToNext gives the lock to the next one of this process who waits for it, or
@@ -38,7 +45,7 @@ func (h *hold) giveToNext(ctx context.Context) error {
 func (h *hold) giveBack(ctx context.Context, slot *localqueue.Slot[hold, queueState]) error {
 	c := h.client
 	err := c.release(ctx, h.Grant, h.TrustDeadline(), 2*c.limit)
-	slot.State.turn.left = c.clock.NoLaterThanNow()
+	slot.State.Released(c.clock.NoLaterThanNow())
 	h.leave()
 	return err
 }
@@ -49,9 +56,7 @@ func (h *hold) successor(slot *localqueue.Slot[hold, queueState]) *hold {
 	if c.passer == nil || c.life.ended.Load() {
 		return nil
 	}
-	turn := &slot.State.turn
-	turn.left = c.clock.NoLaterThanNow()
-	if turn.over(turn.left, &c.rhythm) || turn.left-turn.began > maxPassing {
+	if !slot.State.MayHandOver(c.clock.NoLaterThanNow(), &c.slices) {
 		return nil
 	}
 	if next := slot.Next(); next != nil && next.alone {
@@ -69,7 +74,7 @@ func (h *hold) pass(ctx context.Context, slot *localqueue.Slot[hold, queueState]
 	sent := c.clock.NoLaterThanNow()
 	grant, err := c.passer.Pass(bounded, h.Grant, req)
 	cancel()
-	slot.State.turn.left = c.clock.NoLaterThanNow()
+	slot.State.Released(c.clock.NoLaterThanNow())
 	switch {
 	case err == nil:
 		slot.State.passed = &passed{grant, sent}

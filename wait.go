@@ -99,7 +99,7 @@ func (w *wait) enter() error {
 		var err error
 		if slot != nil {
 			h.foundOpen(slot)
-			err = w.yield(&slot.State.turn)
+			err = w.pause(&slot.State)
 		} else {
 			err = w.queue(inside)
 		}
@@ -136,11 +136,11 @@ func (w *wait) queue(inside *hold) error {
 	case w.ctx.Err() != nil:
 		return w.gaveUp(inside.heldError())
 	}
-	if o := &slot.State.outage; !o.bearable(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {
-		return fmt.Errorf("locking %q: %w", w.hold.name, o.err)
+	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl); err != nil {
+		return fmt.Errorf("locking %q: %w", w.hold.name, err)
 	}
 	w.failure = nil
-	return w.yield(&slot.State.turn)
+	return w.pause(&slot.State)
 }
 
 // errNoOutcome is why a call fails that was behind another one of this process
@@ -199,8 +199,7 @@ func (w *wait) after(err error) error {
 	state := w.state()
 	held, refused := errors.AsType[*driver.HeldError](err)
 	if refused {
-		state.answered()
-		state.turn.refused(held.Holder)
+		state.Refused(held.Holder)
 		w.hold.blocked.Store(held)
 		w.hold.outcome.decided()
 	}
@@ -215,8 +214,8 @@ func (w *wait) after(err error) error {
 		}
 		return w.afterRefusal(held)
 	case errors.Is(err, ErrUnreachable):
-		state.outage.lasts(now, err)
-		if w.began && state.outage.bearable(now, w.hold.settings.ttl) {
+		state.Unanswered(now, err)
+		if w.began && state.OutageTooLong(now, w.hold.settings.ttl) == nil {
 			w.failure = err
 			return w.sleep(w.poll.Next(), w.hold.blocked.Load())
 		}
@@ -256,6 +255,30 @@ func (w *wait) afterRefusal(held *driver.HeldError) error {
 	}
 	w.rested = false
 	return nil
+}
+
+// pause lets other processes try first at the end of a time slice.
+func (w *wait) pause(state *queueState) error {
+	if !w.hold.settings.waits() {
+		return nil
+	}
+	pause := state.PauseBeforeTaking(w.client.clock.NoLaterThanNow(), &w.client.slices)
+	if pause == 0 {
+		return nil
+	}
+	return w.sleep(pause, nil)
+}
+
+// giveWay lets other processes try first after a wake-up, if it is their turn.
+func (w *wait) giveWay(held *driver.HeldError) error {
+	if w.hold.queues() {
+		return nil
+	}
+	pause := w.state().YieldAfterWake(w.client.clock.NoLaterThanNow(), &w.client.slices)
+	if pause == 0 {
+		return nil
+	}
+	return w.sleep(pause, held)
 }
 
 // waker returns what a store calls to wake a waiter. It knows the channel and

@@ -101,14 +101,14 @@ func init() {
 	})
 	add(mutant{
 		rule: "a store that never answered gets no second chance",
-		file: "outage.go",
+		file: "internal/contention/outage.go",
 		old:  "o.began == 0 || o.answered && now-o.began < ttl",
 		new:  "o.began == 0 || now-o.began < ttl",
 		test: ". TestSecondLockOnASilentStoreIsBounded",
 	})
 	add(mutant{
 		rule: "a waiter rides out an outage that is shorter than its TTL",
-		file: "outage.go",
+		file: "internal/contention/outage.go",
 		old:  "o.began == 0 || o.answered && now-o.began < ttl",
 		new:  "o.began == 0",
 		test: ". TestWaitingThroughAnOutage",
@@ -116,8 +116,8 @@ func init() {
 	add(mutant{
 		rule: "callers in a queue learn of an outage from the one before",
 		file: "wait.go",
-		old:  "	if o := &slot.State.outage; !o.bearable(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl) {\n",
-		new:  "	if o := &slot.State.outage; false {\n",
+		old:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl); err != nil {\n",
+		new:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl); err != nil && false {\n",
 		test: ". TestSecondLockOnASilentStoreIsBounded|TestQueueBehindADeadStore",
 	})
 	add(mutant{
@@ -262,9 +262,9 @@ func init() {
 	})
 	add(mutant{
 		rule: "hand-over inside a process ends, so that others get their time",
-		file: "pass.go",
-		old:  "turn.over(turn.left, &c.rhythm) || turn.left-turn.began > maxPassing",
-		new:  "false",
+		file: "internal/contention/contention.go",
+		old:  "return !s.slice.ended(now, p) && now-s.slice.began <= maxHandOver",
+		new:  "return true",
 		test: ". TestPassingEnds",
 	})
 	add(mutant{

@@ -1,0 +1,63 @@
+package contention
+
+import "github.com/dlock-go/dlock/driver"
+
+// contenders are the other processes that compete for the name, as far as refusals
+// name them. A process that knows a contender that has not had the lock since it had
+// it itself lets the contender try first.
+type contenders []contender
+
+type contender struct {
+	holder driver.Holder
+	served bool // had the lock since this process had it
+	missed int  // how many times in a row it did not
+}
+
+const (
+	// maxContenders is the number of processes up to which taking turns pays off.
+	maxContenders = 64
+	// maxMissed is after how many missed turns a process counts as gone.
+	maxMissed = 4
+)
+
+// saw records that another process has the lock. All processes that do not describe
+// themselves count as one.
+func (c *contenders) saw(holder driver.Holder) {
+	holder.Note = ""
+	for i := range *c {
+		if one := &(*c)[i]; one.holder == holder {
+			one.served, one.missed = true, 0
+			return
+		}
+	}
+	if len(*c) < maxContenders {
+		*c = append(*c, contender{holder: holder, served: true})
+	}
+}
+
+// served records that this process has the lock: from now on it is the turn of the
+// others.
+func (c *contenders) served() {
+	kept := (*c)[:0]
+	for _, one := range *c {
+		if !one.served {
+			one.missed++
+		}
+		one.served = false
+		if one.missed < maxMissed {
+			kept = append(kept, one)
+		}
+	}
+	*c = kept
+}
+
+// allServed reports whether every contender has had the lock since this process had
+// it.
+func (c contenders) allServed() bool {
+	for i := range c {
+		if !c[i].served {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,224 @@
+package contention
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
+)
+
+const ms = time.Millisecond
+
+// process is a process that competes for a name in virtual time.
+type process struct {
+	State
+	policy SlicePolicy
+	now    clock.Instant
+}
+
+func newProcess(handover time.Duration) *process {
+	return &process{policy: PolicyFor(handover), now: time.Hour}
+}
+
+// hold takes the lock and releases it after d.
+func (p *process) hold(d time.Duration) {
+	p.Taken(p.now, &p.policy)
+	p.now += d
+	p.Released(p.now)
+}
+
+// holdUntilPause holds the lock for 1 ms again and again until a pause is due, and
+// returns for how long and the pause.
+func (p *process) holdUntilPause() (slice, pause time.Duration) {
+	began := p.now
+	for pause == 0 {
+		p.hold(ms)
+		pause = p.PauseBeforeTaking(p.now, &p.policy)
+	}
+	slice = p.now - began
+	p.now += pause
+	return slice, pause
+}
+
+func (p *process) yield() time.Duration { return p.YieldAfterWake(p.now, &p.policy) }
+
+func holder(pid int) driver.Holder { return driver.Holder{Host: "h", PID: pid} }
+
+func TestPolicies(t *testing.T) {
+	for handover, want := range map[time.Duration]SlicePolicy{
+		0:        {10 * ms, 250 * ms, 3 * ms, ms},
+		ms / 10:  {7 * ms, 250 * ms, 3 * ms, ms},
+		ms:       {20 * ms, 250 * ms, 3 * ms, 2 * ms},
+		5 * ms:   {20 * ms, 250 * ms, 10 * ms, 10 * ms},
+		30 * ms:  {300 * ms, 2400 * ms, 30 * ms, 0}, // polling: waiters come in any order
+		100 * ms: {1000 * ms, 8000 * ms, 100 * ms, 0},
+	} {
+		if got := PolicyFor(handover); got != want {
+			t.Errorf("PolicyFor(%v) = %v; want %v", handover, got, want)
+		}
+	}
+}
+
+func TestBusyProcessPausesAfterItsSlice(t *testing.T) {
+	p := newProcess(0)
+	slice, pause := p.holdUntilPause()
+	if slice != p.policy.slice {
+		t.Errorf("paused after %v; want %v", slice, p.policy.slice)
+	}
+	if pause < p.policy.pause*3/4 || pause > p.policy.pause*5/4 {
+		t.Errorf("paused for %v; want about %v", pause, p.policy.pause)
+	}
+}
+
+func TestSlicesGrowWithoutContenders(t *testing.T) {
+	p := newProcess(0)
+	for _, want := range []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 250 * ms, 250 * ms} {
+		if slice, _ := p.holdUntilPause(); slice != want {
+			t.Errorf("a slice of %v; want %v", slice, want)
+		}
+	}
+	p.Refused(holder(1)) // the pause was not in vain
+	if slice, pause := p.holdUntilPause(); slice != 10*ms || pause > p.policy.yield*5/4 {
+		t.Errorf("with a contender a slice of %v and a pause of %v; want %v and about %v", slice, pause, 10*ms, p.policy.yield)
+	}
+	if slice, _ := p.holdUntilPause(); slice != 10*ms {
+		t.Errorf("with a contender the next slice is %v; want %v", slice, 10*ms)
+	}
+}
+
+func TestIdleTimeEndsTheSlice(t *testing.T) {
+	p := newProcess(0)
+	for range 100 {
+		p.hold(9 * ms)
+		p.now += p.policy.pause + 1
+		if pause := p.PauseBeforeTaking(p.now, &p.policy); pause != 0 {
+			t.Fatalf("a process that left the lock alone for %v pauses for %v", p.policy.pause+1, pause)
+		}
+	}
+}
+
+func TestHandOverEndsWithTheSlice(t *testing.T) {
+	p := newProcess(0)
+	for _, want := range []time.Duration{10 * ms, 20 * ms, 40 * ms, 51 * ms, 51 * ms} { // 50 ms at most
+		p.Taken(p.now, &p.policy)
+		began := p.now
+		for p.MayHandOver(p.now, &p.policy) {
+			p.now += ms
+		}
+		if got := p.now - began; got != want {
+			t.Errorf("handed over for %v; want %v", got, want)
+		}
+		p.now = began + p.policy.longest // the slice has ended, too
+		p.Released(p.now)
+		p.now += p.PauseBeforeTaking(p.now, &p.policy)
+	}
+}
+
+func TestFirstTimeWaiterDoesNotYield(t *testing.T) {
+	p := newProcess(0)
+	for pid := range 100 {
+		p.Refused(holder(pid % 3))
+		if yield := p.yield(); yield != 0 {
+			t.Fatalf("a waiter that never had the lock yields for %v", yield)
+		}
+	}
+}
+
+func TestWaiterYieldsToContendersThatHadNoTurn(t *testing.T) {
+	p := newProcess(0)
+	p.Refused(holder(1))
+	p.Refused(holder(2))
+	p.hold(ms)
+	for range 100 {
+		if p.yield() == 0 {
+			t.Fatal("the waiter does not yield, although two contenders had no turn")
+		}
+		p.Refused(driver.Holder{Host: "h", PID: 1, Note: "notes differ"})
+	}
+	p.Refused(holder(2))
+	p.now += recent
+	if yield := p.yield(); yield != 0 {
+		t.Errorf("the waiter yields for %v, although all contenders had a turn", yield)
+	}
+}
+
+func TestRecentHolderYieldsToUnseenProcesses(t *testing.T) {
+	p := newProcess(0)
+	p.hold(ms)
+	yields, tries := 0, 16_000
+	for range tries {
+		if p.yield() != 0 {
+			yields++
+		}
+	}
+	if yields < tries/yieldToUnseen/2 || yields > tries/yieldToUnseen*2 {
+		t.Errorf("%d of %d wake-ups yield; want about one in %d", yields, tries, yieldToUnseen)
+	}
+}
+
+func TestPollingProcessesDoNotYield(t *testing.T) {
+	p := newProcess(30 * ms)
+	p.Refused(holder(1))
+	p.hold(ms)
+	if yield := p.yield(); yield != 0 {
+		t.Errorf("a process that polls yields for %v", yield)
+	}
+}
+
+func TestContenderThatLeftIsForgotten(t *testing.T) {
+	p := newProcess(0)
+	p.Refused(holder(1))
+	for range maxMissed + 1 {
+		if len(p.contenders) == 0 {
+			t.Fatal("forgotten too early")
+		}
+		p.hold(ms)
+		p.now += time.Second // a new slice
+		p.PauseBeforeTaking(p.now, &p.policy)
+	}
+	if len(p.contenders) != 0 {
+		t.Errorf("still known after %d missed turns", maxMissed)
+	}
+}
+
+func TestContendersAreLimited(t *testing.T) {
+	p := newProcess(0)
+	for pid := range 10 * maxContenders {
+		p.Refused(holder(pid))
+		p.Refused(driver.Holder{Note: fmt.Sprint(pid)}) // unnamed processes count as one
+	}
+	if n := len(p.contenders); n != maxContenders {
+		t.Errorf("%d contenders are known; want %d", n, maxContenders)
+	}
+}
+
+func TestOutage(t *testing.T) {
+	const ttl = 30 * time.Second
+	down := errors.New("down")
+	var s State
+	check := func(what string, now clock.Instant, want error) {
+		t.Helper()
+		if err := s.OutageTooLong(now, ttl); err != want {
+			t.Errorf("%s: %v; want %v", what, err, want)
+		}
+	}
+	check("no call yet", 1, nil)
+	s.Unanswered(1, down)
+	check("never answered", 1, down)
+	s.Refused(holder(1))
+	check("answered", 1, nil)
+	s.Unanswered(2, errors.New("first"))
+	s.Unanswered(ttl, down)
+	check("shorter than a TTL", ttl+1, nil)
+	check("as long as a TTL", ttl+2, down)
+	s.Answered()
+	check("answers again", 2*ttl, nil)
+	s.Unanswered(2*ttl, down)
+	s.ForgetOutage()
+	check("forgotten", 4*ttl, nil)
+	s.Unanswered(4*ttl, down)
+	check("has not answered since", 4*ttl, down)
+}

@@ -1,0 +1,42 @@
+package contention
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/internal/clock"
+)
+
+// outage is a period in which the store does not answer. Callers learn of it from
+// their predecessor in the local queue, so that each need not find out by itself.
+type outage struct {
+	began    clock.Instant // zero while the store answers
+	err      error         // of the last call
+	answered bool          // the store has answered since ForgetOutage
+}
+
+// ForgetOutage is for the first caller after a while: what the State knows about the
+// store is old.
+func (s *State) ForgetOutage() { s.outage = outage{} }
+
+// Answered records that the store answers.
+func (s *State) Answered() { s.outage = outage{answered: true} }
+
+// Unanswered records that the store did not answer a call.
+func (s *State) Unanswered(now clock.Instant, err error) {
+	if s.outage.began == 0 {
+		s.outage.began = now
+	}
+	s.outage.err = err
+}
+
+// OutageTooLong returns the error of the last call if the outage is not worth waiting
+// for, otherwise nil. A store that has answered before gets a TTL to recover: after
+// that time a holder would not trust its lock either. A store that never answered gets
+// no second chance.
+func (s *State) OutageTooLong(now clock.Instant, ttl time.Duration) error {
+	o := &s.outage
+	if o.began == 0 || o.answered && now-o.began < ttl {
+		return nil
+	}
+	return o.err
+}
