@@ -2,42 +2,42 @@ package memcachelock
 
 import "time"
 
-// clock is what a connection knows of the server's clock, which one thread of the server
-// moves about once a second. When the whole server was stopped for a while and goes on, the
-// others may answer before that thread has run, and what lasts from then on, by a clock
-// that is late, is over too soon. So the store never tells the server how long a lock
-// lasts, but when it ends, and goes by its own clock between two readings.
-type clock struct {
+// serverClock is what a connection knows about the clock of its server.
+//
+// One thread of memcached moves that clock about once a second. After a pause of the whole
+// server its other threads may answer before that thread has run. A TTL that they count from
+// the late clock ends too soon. So the store tells the server at which second a lock ends, never
+// how long it lasts, and uses its own clock between two readings of the server's.
+type serverClock struct {
 	read time.Time // what the server said
 	at   time.Time // when it was asked
 }
 
-// behind is how much less than the time a reading may be: the part of a second that is not
-// told, the second until the clock is moved again, and half of one for a server that
-// is late with that, and for two clocks that do not run alike.
-const behind = 2*time.Second + 500*time.Millisecond
+// maxLag is how much a reading may be behind the true time: the fraction of a second that the
+// server does not tell, the second until its clock moves, and half a second for a thread that is
+// late and for clocks that run at different speeds.
+const maxLag = 2*time.Second + 500*time.Millisecond
 
-// when is what the server's clock shows at a moment, by the last reading.
-func (k *clock) when(moment time.Time) time.Time { return k.read.Add(moment.Sub(k.at)) }
+// when returns what the server's clock shows at a moment, by the last reading.
+func (k *serverClock) when(moment time.Time) time.Time { return k.read.Add(moment.Sub(k.at)) }
 
-// end is the second in which something is over that begins at that moment: never too
-// early.
-func (k *clock) end(moment time.Time, ttl time.Duration) int64 {
-	return k.when(moment).Add(ttl + behind + time.Second - 1).Unix()
+// expiry returns the second in which a TTL ends that begins at a moment. It is never too early.
+func (k *serverClock) expiry(moment time.Time, ttl time.Duration) int64 {
+	return k.when(moment).Add(ttl + maxLag + time.Second - 1).Unix()
 }
 
-// notBefore is end, or the second in which an item ends that has so many seconds left, if
-// that is later: what is stored again never ends sooner, however late it is stored.
-func (k *clock) notBefore(left int64, moment time.Time, ttl time.Duration) int64 {
-	return max(k.end(moment, ttl), k.when(moment).Unix()+left)
+// expiryKeeping is expiry for an item that has so many seconds left: storing it again never ends
+// it sooner.
+func (k *serverClock) expiryKeeping(left int64, moment time.Time, ttl time.Duration) int64 {
+	return max(k.expiry(moment, ttl), k.when(moment).Unix()+left)
 }
 
-// hear takes a reading that was asked for at that moment, and was answered just now. The
-// server's clock is never ahead: so a reading that is later than was believed shows that it
-// was behind before, or that this machine slept. One that is earlier is behind itself.
-func (k *clock) hear(seconds int64, asked time.Time) {
+// observe takes a reading that was asked for at a moment and has just been answered. The
+// server's clock is never ahead. A reading later than expected shows that the readings before
+// were behind, or that this machine was suspended. An earlier one is behind itself.
+func (k *serverClock) observe(seconds int64, asked time.Time) {
 	read := time.Unix(seconds, 0)
-	// The first comparison, which alone is not enough, mostly spares another look at a clock.
+	// The first comparison mostly avoids reading the clock for the second.
 	if read.After(k.when(asked)) && read.After(k.when(time.Now())) {
 		k.read, k.at = read, asked
 	}

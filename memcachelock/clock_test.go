@@ -7,19 +7,19 @@ import (
 
 func TestClock(t *testing.T) {
 	const said = 1_800_000_000
-	var k clock
+	var k serverClock
 	now := time.Now()
-	k.hear(said, now)
+	k.observe(said, now)
 	later := now.Add(1700 * time.Millisecond)
-	if end := k.end(later, 3*time.Second); end != said+8 { // 1.7 and 3 and 2.5 are 7.2
+	if end := k.expiry(later, 3*time.Second); end != said+8 { // 1.7 and 3 and 2.5 are 7.2
 		t.Errorf("it ends %d s after what was read; want 8", end-said)
 	}
-	k.hear(said-10, now)
-	if end := k.end(now, 0); end != said+3 {
+	k.observe(said-10, now)
+	if end := k.expiry(now, 0); end != said+3 {
 		t.Errorf("after a reading that is late, it ends after %d s; want 3", end-said)
 	}
-	k.hear(said+100, now)
-	if end := k.end(now, 0); end != said+103 {
+	k.observe(said+100, now)
+	if end := k.expiry(now, 0); end != said+103 {
 		t.Errorf("after a reading that shows that the others were late, it ends after %d s; want 103", end-said)
 	}
 }

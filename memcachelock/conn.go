@@ -11,139 +11,135 @@ import (
 	"time"
 )
 
-// conn is one connection.
+// conn is a connection, which one call at a time uses.
 type conn struct {
-	net    net.Conn
-	in     *bufio.Reader
-	bw     *bufio.Writer
-	out    []byte    // what is written next; only its room is kept
-	dialed time.Time // when it was open
-	used   time.Time // when the last call that worked began
+	net      net.Conn
+	in       *bufio.Reader
+	out      *bufio.Writer
+	scratch  []byte    // in which commands are assembled
+	dialed   time.Time // when it was open
+	lastUsed time.Time // when the last call that succeeded began
 
-	// The call that uses it began then, and is limited by ctx and until.
-	began time.Time
-	ctx   context.Context
-	until time.Time
-	// Until when reading and writing may wait, as the network was told.
-	reads, writes time.Time
+	// The current call.
+	began      time.Time
+	ctx        context.Context
+	until      time.Time     // its time limit
+	maxSilence time.Duration // how long the server may send nothing; zero is unlimited
 
-	owed   int           // answers to what was written that have not been read
-	rest   int           // bytes that are left of the value of the first of them
-	silent time.Duration // how long the server may send nothing at all; zero is as long as the call lasts
-	quiet  bool          // the last call ended after the server had sent nothing for a while
-	left   bool          // the last call ended because its caller's time was up
+	// How the last call ended.
+	wasSilent bool // after the server had sent nothing for suspiciousSilence
+	abandoned bool // because its context or its time limit ended
 
-	clock clock
-	// uptime is how long the server said that it had been running when it was dialed.
-	uptime time.Duration
-	// started is when the server started, in microseconds by its clock. It is the
-	// same for all clients of that server.
-	started uint64
+	readDeadline, writeDeadline time.Time // as set on net
+
+	unread      int // commands whose answers have not been read
+	unreadValue int // bytes of the value of the first of these answers
+
+	clock   serverClock
+	uptime  time.Duration // how long the server had been running when the connection was dialed
+	started uint64        // when the server started, in microseconds by its clock: the same for all clients
 }
 
-// write only collects: flush sends it.
+// write appends to the output buffer. An error is returned by flush.
 func (c *conn) write(b []byte) {
-	c.out = b[:0]
-	_, _ = c.bw.Write(b) // flush has the error
+	c.scratch = b[:0]
+	_, _ = c.out.Write(b)
 }
 
-func (c *conn) flush() error { return c.bw.Flush() }
+func (c *conn) flush() error { return c.out.Flush() }
 
-// patience is how late a call may notice that its context is done. To be told would
-// cost more than the call itself. To set a deadline costs something too: one that is at
-// least half as far away is left as it is.
-const patience = 10 * time.Millisecond
+// contextPoll is how late a call may notice that its context is done. A notification would cost
+// more than the call itself. Setting a deadline costs something too: a deadline that is at least
+// half as far away stays as it is.
+const contextPoll = 10 * time.Millisecond
 
-// How long a connection that worked before may be silent. A router may have forgotten it:
-// the server is asked on a new connection before the caller's time is up.
+// A router may have forgotten a connection that worked before. If it is silent, the server is
+// asked again over a new connection before the caller's time is up.
 const (
 	maxSilence = time.Second
-	// suspicious is from when on other connections that have been idle meanwhile are
-	// not trusted any more either.
-	suspicious = 250 * time.Millisecond
+	// suspiciousSilence is the silence after which other connections that were idle meanwhile
+	// are not trusted either.
+	suspiciousSilence = 250 * time.Millisecond
 )
 
-// errSilent is the end of a connection on which nothing came for too long.
-var errSilent = errors.New("the connection is silent")
-
-// wait waits until there is more to read than now, for as long as the caller wants it.
-func (c *conn) wait() error {
-	here := c.in.Buffered()
-	var since time.Time // when nothing had come yet
+// waitForMore blocks until there is more to read, or until the call has to end.
+func (c *conn) waitForMore() error {
+	buffered := c.in.Buffered()
+	var silentSince time.Time
 	for now := c.began; ; now = time.Now() {
 		silence := time.Duration(0)
-		if !since.IsZero() {
-			silence = now.Sub(since)
+		if !silentSince.IsZero() {
+			silence = now.Sub(silentSince)
 		}
-		c.quiet = silence >= suspicious
+		c.wasSilent = silence >= suspiciousSilence
 		switch {
 		case !now.Before(c.until):
-			c.left = true
+			c.abandoned = true
 			return os.ErrDeadlineExceeded
-		case c.silent > 0 && silence >= c.silent:
-			c.quiet = true
+		case c.maxSilence > 0 && silence >= c.maxSilence:
+			c.wasSilent = true
 			return errSilent
 		}
-		if left := c.reads.Sub(now); left < patience/2 || left > patience {
-			c.readUntil(now.Add(patience))
+		if left := c.readDeadline.Sub(now); left < contextPoll/2 || left > contextPoll {
+			c.setReadDeadline(now.Add(contextPoll))
 		}
-		_, err := c.in.Peek(here + 1)
+		_, err := c.in.Peek(buffered + 1)
 		switch {
 		case err == nil:
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case c.ctx.Err() != nil:
-			c.left = true
+			c.abandoned = true
 			return context.Cause(c.ctx)
 		}
-		if since.IsZero() {
-			since = now
+		if silentSince.IsZero() {
+			silentSince = now
 		}
 	}
 }
 
-// readLine returns the next line, without its end. It is gone with the next read.
+// readLine returns the next line without its end. The line is valid until the next read.
 func (c *conn) readLine() ([]byte, error) {
 	for {
-		here, _ := c.in.Peek(c.in.Buffered())
-		if end := bytes.IndexByte(here, '\n'); end >= 0 {
+		buffered, _ := c.in.Peek(c.in.Buffered())
+		if end := bytes.IndexByte(buffered, '\n'); end >= 0 {
 			_, _ = c.in.Discard(end + 1)
-			return bytes.TrimSuffix(here[:end], []byte("\r")), nil
+			return bytes.TrimSuffix(buffered[:end], []byte("\r")), nil
 		}
-		if err := c.wait(); err != nil {
+		if err := c.waitForMore(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// readRest returns the bytes that are left of a value.
-func (c *conn) readRest() (string, error) {
+// readValue returns the unread bytes of a value.
+func (c *conn) readValue() (string, error) {
 	var b strings.Builder
-	for b.Grow(c.rest); c.rest > 0; {
+	for b.Grow(c.unreadValue); c.unreadValue > 0; {
 		if c.in.Buffered() == 0 {
-			if err := c.wait(); err != nil {
+			if err := c.waitForMore(); err != nil {
 				return "", err
 			}
 		}
-		here, _ := c.in.Peek(min(c.in.Buffered(), c.rest))
-		b.Write(here)
-		_, _ = c.in.Discard(len(here))
-		c.rest -= len(here)
+		part, _ := c.in.Peek(min(c.in.Buffered(), c.unreadValue))
+		b.Write(part)
+		_, _ = c.in.Discard(len(part))
+		c.unreadValue -= len(part)
 	}
 	return b.String(), nil
 }
 
-// drain reads the answers that are owed, when their caller has left.
+// drain reads the answers that a caller did not wait for.
 func (c *conn) drain(limit time.Duration) error {
 	now := time.Now()
-	c.began, c.ctx, c.until, c.silent = now, context.Background(), now.Add(limit), 0
-	for c.owed > 0 {
-		if c.rest > 0 {
-			if _, err := c.readRest(); err != nil {
+	c.began, c.ctx, c.until, c.maxSilence = now, context.Background(), now.Add(limit), 0
+	for c.unread > 0 {
+		if c.unreadValue > 0 {
+			if _, err := c.readValue(); err != nil {
 				return err
 			}
-			c.owed--
+			c.unread--
 			continue
 		}
 		if _, err := c.read(); broken(err) {
@@ -153,34 +149,35 @@ func (c *conn) drain(limit time.Duration) error {
 	return nil
 }
 
-// A connection that is broken says so when it is used.
-func (c *conn) readUntil(t time.Time) {
-	c.reads = t
+// A broken connection reports its error when it is used.
+
+func (c *conn) setReadDeadline(t time.Time) {
+	c.readDeadline = t
 	_ = c.net.SetReadDeadline(t)
 }
 
-func (c *conn) writeUntil(t time.Time) {
-	c.writes = t
+func (c *conn) setWriteDeadline(t time.Time) {
+	c.writeDeadline = t
 	_ = c.net.SetWriteDeadline(t)
 }
 
-// limit makes the connection the caller's for one call that begins now.
-func (c *conn) limit(ctx context.Context, now time.Time, timeout time.Duration) {
-	c.quiet, c.left = false, false
-	if !now.After(c.dialed) { // what it stores now is younger than the connection: see handle.known
+// beginCall prepares the connection for a call that begins now.
+func (c *conn) beginCall(ctx context.Context, now time.Time, timeout time.Duration) {
+	c.wasSilent, c.abandoned = false, false
+	if !now.After(c.dialed) { // what it stores is younger than the connection: see handle.casOver
 		now = time.Now()
 	}
 	c.began, c.ctx, c.until = now, ctx, now.Add(timeout)
 	if earlier, ok := ctx.Deadline(); ok && earlier.Before(c.until) {
 		c.until = earlier
 	}
-	// What is to be written is short, and waits only for a server that reads nothing.
-	if left := c.writes.Sub(now); left < timeout/2 || c.writes.After(c.until) {
-		c.writeUntil(c.until)
+	// Commands are short: writing blocks only if the server reads nothing.
+	if left := c.writeDeadline.Sub(now); left < timeout/2 || c.writeDeadline.After(c.until) {
+		c.setWriteDeadline(c.until)
 	}
 }
 
-// ask sends one command that was written and reads its answer.
+// ask sends the command that was written and reads its answer.
 func (c *conn) ask() (answer, error) {
 	if err := c.flush(); err != nil {
 		return answer{}, err
@@ -189,32 +186,35 @@ func (c *conn) ask() (answer, error) {
 }
 
 // get returns the item under key, or nil.
-func (c *conn) get(key string) (*found, error) {
+func (c *conn) get(key string) (*item, error) {
 	c.writeGet(key, true)
 	a, err := c.ask()
 	return a.found(), err
 }
 
-// put stores an item unless there is one; with a number, if the one that is there has
-// it. It returns in the same round trip the item that is there then, nil if there is none,
-// also if the server refused to store.
-func (c *conn) put(key, value string, end int64, cas uint64) (stored bool, f *found, err error) {
+// put stores an item, if there is none, or with a cas, if the present item has that number. It
+// returns the item that is there afterwards, or nil, in the same round trip, also if the server
+// refused to store.
+func (c *conn) put(key, value string, expiry int64, cas uint64) (stored bool, it *item, err error) {
 	if len(value) > maxValue {
 		return false, nil, refusal("the description of the holder is too long")
 	}
-	if cas == 0 {
-		c.writeAdd(key, value, end)
-	} else {
-		c.writeSwap(key, value, end, cas)
-	}
+	c.writeStore(key, value, expiry, cas)
 	c.writeGet(key, true)
 	a, refused := c.ask()
 	if broken(refused) {
 		return false, nil, refused
 	}
-	item, err := c.read()
+	present, err := c.read()
 	if err != nil {
 		return false, nil, err
 	}
-	return a.done, item.found(), refused
+	return a.done, present.found(), refused
+}
+
+// delete deletes the item under key if it has that number.
+func (c *conn) delete(key string, cas uint64) (done bool, err error) {
+	c.writeDelete(key, cas)
+	a, err := c.ask()
+	return a.done, err
 }

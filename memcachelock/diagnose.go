@@ -4,16 +4,15 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Diagnose says what the server is configured to do, and what that means for locks.
+// Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	var stats, settings map[string]string
-	err := s.call(ctx, func(c *conn) (err error) {
+	err := s.call(ctx, nil, func(c *conn) (err error) {
 		if stats, err = c.stats(""); err != nil {
 			return err
 		}
@@ -26,7 +25,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	return []driver.Finding{
 		checkVersion(stats["version"]),
 		checkCAS(settings["cas_enabled"]),
-		checkPersistence(s.delay),
+		checkPersistence(s.restartDelay),
 		checkEviction(stats, settings),
 		checkClock(stats["time"], time.Now()),
 	}, nil
@@ -34,11 +33,8 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 
 func checkVersion(version string) driver.Finding {
 	f := driver.Finding{Check: "version", Level: driver.LevelOK, Message: "memcached " + version}
-	major, rest, _ := strings.Cut(version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	a, err := strconv.Atoi(major)
-	b, err2 := strconv.Atoi(minor)
-	if err != nil || err2 != nil || a < 1 || a == 1 && b < 6 {
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 || major < 1 || major == 1 && minor < 6 {
 		f.Level = driver.LevelProblem
 		f.Message += " is too old: 1.6 or newer is needed, for the meta commands."
 	}
@@ -47,33 +43,33 @@ func checkVersion(version string) driver.Finding {
 
 func checkCAS(enabled string) driver.Finding {
 	if enabled == "no" {
-		return driver.Finding{Check: "cas", Level: driver.LevelProblem, Breaks: driver.PromiseExclusion, Message: "Started with -C: nothing can be compared, and no lock is safe. Remove -C."}
+		return driver.Finding{Check: "cas", Level: driver.LevelProblem, Breaks: driver.PromiseExclusion, Message: "Started with -C: items cannot be compared, and no lock is safe. Remove -C."}
 	}
 	return driver.Finding{Check: "cas", Level: driver.LevelOK, Message: "Items can be compared before they are changed."}
 }
 
 func checkPersistence(delay time.Duration) driver.Finding {
 	f := driver.Finding{Check: "persistence", Level: driver.LevelWarning, Message: "memcached keeps everything in memory, and a restart frees all locks. " +
-		"After one no lock is given for as long as a TTL, so that nobody gets what another still believes in, if all who want a lock use the same TTL. " +
-		"Check the fencing token where two at once do harm."}
+		"After a restart no lock is granted for a TTL, until the holders from before have stopped to trust theirs, if all programs use the same TTL for a lock. " +
+		"Check the fencing token where two holders at once do harm."}
 	if delay < 0 {
-		f.Message = "memcached keeps everything in memory, and RestartDelay is negative: a restart gives locks away that their holders still believe in. " +
-			"Check the fencing token where two at once do harm."
+		f.Message = "memcached keeps everything in memory, and RestartDelay is negative: a restart frees locks that their holders still trust. " +
+			"Check the fencing token where two holders at once do harm."
 	}
 	return f
 }
 
 func checkEviction(stats, settings map[string]string) driver.Finding {
-	f := driver.Finding{Check: "eviction", Level: driver.LevelOK, Message: "The server refuses to store when it is full (-M), and evicts no lock. None can be renewed while it is full."}
+	f := driver.Finding{Check: "eviction", Level: driver.LevelOK, Message: "The server refuses to store when it is full (-M), and evicts no lock. No lock can be renewed while it is full."}
 	if settings["evictions"] != "off" {
 		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion
 		f.Message = fmt.Sprintf("Any lock can be evicted when the memory is full (items evicted so far: %s). "+
-			"Start a memcached of its own for locks, with -M.", stats["evictions"])
+			"Run a separate memcached for locks, with -M.", stats["evictions"])
 	}
 	return f
 }
 
-// maxSkew is what two clocks may differ by without anybody having to care.
+// maxSkew is a difference of two clocks that does no harm.
 const maxSkew = 5 * time.Second
 
 func checkClock(serverTime string, now time.Time) driver.Finding {

@@ -16,7 +16,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%q and %q have one key", name, other)
 		}
 		seen[key] = name
-		if len(key) > maxKey || !plain(key) {
+		if len(key) > maxKey || !isPlain(key) {
 			t.Errorf("%q has the key %q, which memcached does not take", name, key)
 		}
 	}

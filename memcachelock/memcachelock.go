@@ -1,6 +1,7 @@
 package memcachelock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,24 +20,26 @@ type Options struct {
 	// Timeout limits a call whose context has no deadline; default 5 seconds.
 	Timeout time.Duration
 
-	// RestartDelay is how long a server that has just started gives no locks,
-	// because it does not know who held them before. Zero is as long as the TTL
-	// that is asked for, which is right if everybody uses the same TTL for a
-	// lock. Negative is not at all: then a restart breaks locks. With less than a
-	// second a token may also be given again, if the server restarts twice in one.
+	// RestartDelay is how long a server that has just started grants no locks, because it does
+	// not know which locks were held before. Zero means the TTL of the request, which is right
+	// if all programs use the same TTL for a lock. A negative value grants at once: then a
+	// restart breaks locks. With less than a second a token may also repeat, if the server
+	// restarts twice within a second.
 	RestartDelay time.Duration
 }
 
 // DefaultTimeout is the limit of a call unless Options.Timeout says otherwise.
 const DefaultTimeout = 5 * time.Second
 
-// Store keeps locks in memcached. Create one with [New].
+// maxTTL stays below 30 days, from which on memcached takes a time span for a date.
+const maxTTL = 30*24*time.Hour - time.Minute
+
+// Store keeps locks in memcached. Create one with [New] or [Open].
 type Store struct {
-	pool    pool
-	delay   time.Duration
-	watches watches
-	// attempts undoes acquisitions whose caller left before the outcome was known.
-	attempts *attempts.Log
+	pool         pool
+	restartDelay time.Duration
+	waiters      waiters
+	attempts     *attempts.Log // releases acquisitions whose caller left before the outcome was known
 
 	ctx    context.Context // of the background work; ends with Close
 	cancel context.CancelFunc
@@ -44,8 +47,8 @@ type Store struct {
 	closed atomic.Bool
 }
 
-// New returns a store in the memcached at addr, which is host:port. It makes no
-// calls. A nil opts is fine.
+// New returns a store in the memcached at addr, which is host:port. It makes no calls. A nil
+// opts is fine.
 func New(addr string, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -56,11 +59,12 @@ func New(addr string, opts *Options) (*Store, error) {
 	if opts.Timeout < 0 {
 		return nil, fmt.Errorf("option Timeout (%v) cannot be negative", opts.Timeout)
 	}
-	s := &Store{pool: pool{addr: addr, timeout: opts.Timeout, busy: make(chan struct{}, maxConns)}, delay: opts.RestartDelay}
-	if s.pool.timeout == 0 {
-		s.pool.timeout = DefaultTimeout
-	}
-	s.watches.init()
+	s := &Store{restartDelay: opts.RestartDelay, pool: pool{
+		addr:    addr,
+		timeout: cmp.Or(opts.Timeout, DefaultTimeout),
+		busy:    make(chan struct{}, maxConns),
+		drains:  make(chan struct{}, maxDrains),
+	}}
 	s.attempts = attempts.New(func(ctx context.Context, name string, owner driver.Owner) error {
 		return s.release(ctx, &driver.Grant{Name: name, Owner: owner})
 	})
@@ -68,7 +72,7 @@ func New(addr string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Traits says what memcached promises.
+// Traits implements driver.Store.
 func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:         "memcached",
@@ -77,26 +81,26 @@ func (s *Store) Traits() driver.Traits {
 		Handover:      pollInterval / 2,
 		MinTTL:        time.Second,
 		MaxTTL:        maxTTL,
-		Granularity:   5 * time.Second, // what clock.end adds, a second until it is noticed, and half of one for the network
+		Granularity:   5 * time.Second, // what serverClock.expiry adds, a second until it is noticed, and half of one for the network
 	}
 }
 
-// Close ends what the store started and waits for it: for up to a second each, for the
-// answers to acquisitions whose callers have left, and to undo the last of them. The error
-// says how many of these may be left to expire.
+// Close implements driver.Store. It waits for up to a second for the answers to acquisitions
+// whose callers have left, and for up to a second to release the last of them. The error says
+// how many of these are left to expire.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.cancel()
 	s.work.Wait()
-	s.pool.settle()
+	s.pool.endDrains()
 	err := s.attempts.Close()
 	s.pool.close()
 	return err
 }
 
-// usable says whether a call may begin.
+// usable returns why a call must not begin, or nil.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
@@ -107,30 +111,30 @@ func (s *Store) usable(ctx context.Context) error {
 	return nil
 }
 
-// call runs commands, one after another, on one connection. If that is silent, it runs
-// them again on another one: fn may be called twice.
-func (s *Store) call(ctx context.Context, fn func(*conn) error) error {
+// call is run for calls that a closed store rejects.
+func (s *Store) call(ctx context.Context, leave leave, fn func(*conn) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.unlessClosed(s.run(ctx, nil, fn))
+	return s.unlessClosed(s.run(ctx, leave, fn))
 }
 
-// unlessClosed returns err, or ErrClosed for a call that Close may have cut off.
+// unlessClosed returns err, or ErrClosed for a call that Close may have interrupted.
 func (s *Store) unlessClosed(err error) error {
-	if err != nil && s.closed.Load() && !isAnswer(err) {
+	if s.closed.Load() && !isOutcome(err) {
 		return driver.ErrClosed
 	}
 	return err
 }
 
-// run is call also while the store is closed.
+// run calls fn with a connection. If that connection is silent, run calls fn again with another
+// one. See pool.with for leave.
 func (s *Store) run(ctx context.Context, leave leave, fn func(*conn) error) error {
 	err := s.pool.with(ctx, leave, fn)
 	if errors.Is(err, errSilent) {
 		err = s.pool.with(ctx, leave, fn)
 	}
-	if isAnswer(err) {
+	if isOutcome(err) {
 		return err
 	}
 	if cause := deadline.Passed(ctx); cause != nil {
@@ -138,12 +142,3 @@ func (s *Store) run(ctx context.Context, leave leave, fn func(*conn) error) erro
 	}
 	return err
 }
-
-// isAnswer reports whether err is an outcome that the server told.
-func isAnswer(err error) bool {
-	return err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld)
-}
-
-// maxTTL is more than anybody needs. What is longer by a minute some of memcached's
-// commands take for a date.
-const maxTTL = 30*24*time.Hour - time.Minute

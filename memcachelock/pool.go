@@ -3,136 +3,119 @@ package memcachelock
 import (
 	"bufio"
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/dlock-go/dlock/driver"
 )
 
 // pool keeps idle connections.
 type pool struct {
 	addr    string
 	timeout time.Duration
-	busy    chan struct{} // holds one element for each connection in use
+	busy    chan struct{} // holds one element for each connection that a call uses
+	drains  chan struct{} // holds one element for each connection that discard reads
 
-	mu       sync.Mutex
-	idle     []*conn // the one that was used last is used next
-	draining int     // connections that their callers have left
-	settled  bool    // no more of these are wanted
-	closed   bool
-
-	drains sync.WaitGroup // counts draining
+	mu     sync.Mutex
+	idle   []*conn // the last one is used next
+	closed bool
 }
 
 const (
-	// maxConns is how many connections there are at most. More callers wait.
-	maxConns = 16
-	// maxDraining is how many more there are that no caller waits for.
-	maxDraining = 64
+	maxConns  = 16
+	maxDrains = 64
+
+	// verifyAfter is how long a connection may be idle before it is checked when used again.
+	verifyAfter = 100 * time.Millisecond
+	// lifetime is how long a connection is used. Its serverClock only moves forward, and would
+	// in the end be ahead of a server whose clock runs slower than this machine's.
+	lifetime = 5 * time.Minute
 )
 
-// with calls fn with a connection. One that fn fails on is closed, unless it was the
-// server that refused something, or fn just did not like the answer. An acquisition
-// whose outcome is unknown is recorded by leave, which is nil for other calls.
+// leave records an acquisition whose caller leaves before its outcome is known. The function
+// that it returns is called when the acquisition was answered, or never will be.
+type leave func() (ended func(answered bool))
+
+// with calls fn with a connection. It closes the connection if fn returns an error after which
+// answers may be unread. leave, which is nil for all but acquisitions, is called if the outcome
+// of fn is unknown.
 func (p *pool) with(ctx context.Context, leave leave, fn func(*conn) error) error {
-	if err := p.begin(ctx); err != nil {
+	if err := p.reserve(ctx); err != nil {
 		return err
 	}
 	defer func() { <-p.busy }()
-	now := time.Now() // once for all: looking at the clock is a good part of what a call costs here
+	now := time.Now() // once: reading the clock is a good part of the cost of a call
 	c, err := p.take(ctx, now)
 	if err != nil {
 		return err
 	}
-	c.limit(ctx, now, p.timeout)
+	c.beginCall(ctx, now, p.timeout)
 	err = fn(c)
 	c.ctx = nil
 	if !broken(err) {
 		p.put(c)
 		return err
 	}
-	if c.quiet {
-		p.distrust(c.began)
+	if c.wasSilent {
+		p.closeIdleSince(c.began)
 	}
-	p.part(c, leave)
-	if !errors.Is(err, driver.ErrUnreachable) {
-		return fmt.Errorf("%w: memcached: %w", driver.ErrUnreachable, err)
-	}
-	return err
+	p.discard(c, leave)
+	return unreachable(err)
 }
 
-// leave records an acquisition whose caller leaves before its outcome is known.
-type leave func() (ended func(answered bool))
-
-// part gives up a connection that a call has failed on. If the server owes the answer to an
-// acquisition, that is read in the background: while it is on its way, a Release on another
-// connection could overtake the acquisition.
-func (p *pool) part(c *conn, leave leave) {
-	if leave == nil || c.owed == 0 {
+// discard gives up a connection that a call failed on. If the answer to an acquisition is
+// unread, discard reads it in the background: until it arrives, a Release on another connection
+// could overtake the acquisition.
+func (p *pool) discard(c *conn, leave leave) {
+	if leave == nil || c.unread == 0 {
 		_ = c.net.Close()
 		return
 	}
 	ended := leave()
-	if !c.left || !p.mayDrain() {
+	if !c.abandoned || !p.beginDrain() {
 		_ = c.net.Close()
 		ended(false)
 		return
 	}
 	go func() {
-		defer p.drained()
-		err := c.drain(p.silence())
+		defer func() { <-p.drains }()
+		err := c.drain(p.maxSilence())
 		if err == nil {
 			p.put(c)
 		} else {
 			_ = c.net.Close()
-			p.distrust(c.began)
+			p.closeIdleSince(c.began)
 		}
 		ended(err == nil)
 	}()
 }
 
-// mayDrain reports whether one connection more may be read that nobody waits for. If so,
-// drained is called when it has been.
-func (p *pool) mayDrain() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.settled || p.draining >= maxDraining {
+func (p *pool) beginDrain() bool {
+	select {
+	case p.drains <- struct{}{}:
+		return true
+	default:
 		return false
 	}
-	p.draining++
-	p.drains.Add(1)
-	return true
 }
 
-func (p *pool) drained() {
-	p.mu.Lock()
-	p.draining--
-	p.mu.Unlock()
-	p.drains.Done()
+// endDrains blocks until no connection is drained, and lets no more drains begin.
+func (p *pool) endDrains() {
+	for range maxDrains {
+		p.drains <- struct{}{}
+	}
 }
 
-// settle waits until all connections that their callers have left are drained.
-func (p *pool) settle() {
-	p.mu.Lock()
-	p.settled = true
-	p.mu.Unlock()
-	p.drains.Wait()
-}
+// maxSilence returns how long a connection that worked before may be silent.
+func (p *pool) maxSilence() time.Duration { return min(maxSilence, p.timeout/2) }
 
-// silence is how long a connection that worked before may be silent.
-func (p *pool) silence() time.Duration { return min(maxSilence, p.timeout/2) }
-
-// distrust closes the connections that have been idle since a moment from which on the
-// server was silent on another one.
-func (p *pool) distrust(since time.Time) {
+// closeIdleSince closes the connections that have been idle since before t. From t on the server
+// was silent on another connection.
+func (p *pool) closeIdleSince(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = slices.DeleteFunc(p.idle, func(c *conn) bool {
-		if !c.used.Before(since) {
+		if !c.lastUsed.Before(t) {
 			return false
 		}
 		_ = c.net.Close()
@@ -140,9 +123,9 @@ func (p *pool) distrust(since time.Time) {
 	})
 }
 
-// begin waits until there may be one connection more in use. It asks the context for
-// Done only if it has to: that starts a timer.
-func (p *pool) begin(ctx context.Context) error {
+// reserve blocks until one more connection may be used. It calls ctx.Done only if it has to
+// wait, because that starts a timer.
+func (p *pool) reserve(ctx context.Context) error {
 	select {
 	case p.busy <- struct{}{}:
 		return nil
@@ -154,21 +137,6 @@ func (p *pool) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// broken says whether a connection cannot be used after an error: it may have
-// answers in it that nobody waits for.
-func broken(err error) bool {
-	return err != nil && !errors.Is(err, errRefused) && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrNotHeld)
-}
-
-// midway is for an error in the middle of many answers: those that follow it are not
-// read, so that it breaks the connection whatever it is.
-func midway(err error) error {
-	if errors.Is(err, errRefused) {
-		return fmt.Errorf("%w: %s", driver.ErrUnreachable, err.Error())
-	}
-	return err
 }
 
 // take returns an idle connection, or a new one.
@@ -187,28 +155,20 @@ func (p *pool) take(ctx context.Context, now time.Time) (*conn, error) {
 			_ = c.net.Close()
 			continue
 		}
-		c.silent = p.silence()
-		if now.Sub(c.used) < trusted {
+		c.maxSilence = p.maxSilence()
+		if now.Sub(c.lastUsed) < verifyAfter {
 			return c, nil
 		}
-		c.readUntil(now.Add(patience)) // one that has passed makes every connection look dead
-		if alive(c.net) {
+		c.setReadDeadline(now.Add(contextPoll)) // after a deadline has passed, every connection seems dead
+		if isOpen(c.net) {
 			return c, nil
 		}
 		_ = c.net.Close()
 	}
 }
 
-// trusted is how long a connection that worked is not looked at before it is used
-// again.
-const trusted = 100 * time.Millisecond
-
-// lifetime is how long a connection is used. Its clock is only ever set forward, and where
-// this machine's runs faster than the server's, it would be ahead of that in the end.
-const lifetime = 5 * time.Minute
-
 func (p *pool) put(c *conn) {
-	c.used = c.began
+	c.lastUsed = c.began
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.idle) >= maxConns {
@@ -228,22 +188,19 @@ func (p *pool) close() {
 	p.idle = nil
 }
 
-// dial connects, and finds out when the server started.
+// dial connects, and asks the server for its time and its age.
 func (p *pool) dial(ctx context.Context) (*conn, error) {
 	dialer := net.Dialer{Timeout: p.timeout}
 	n, err := dialer.DialContext(ctx, "tcp", p.addr)
 	if err != nil {
-		return nil, fmt.Errorf("%w: memcached: %w", driver.ErrUnreachable, err)
+		return nil, unreachable(err)
 	}
-	c := &conn{net: n, in: bufio.NewReader(n), bw: bufio.NewWriter(n)}
-	c.limit(ctx, time.Now(), p.timeout)
+	c := &conn{net: n, in: bufio.NewReader(n), out: bufio.NewWriter(n)}
+	c.beginCall(ctx, time.Now(), p.timeout)
 	now, uptime, err := c.askTime()
 	if err != nil {
 		_ = n.Close()
-		if errors.Is(err, driver.ErrUnreachable) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("%w: memcached: %w", driver.ErrUnreachable, err)
+		return nil, unreachable(err)
 	}
 	c.dialed = time.Now()
 	c.started, c.uptime = uint64(now-uptime)*1_000_000, time.Duration(uptime)*time.Second

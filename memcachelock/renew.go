@@ -7,19 +7,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// renewChunk is how many locks are asked for before the answers are read, which must
-// fit into what the connection keeps.
-const renewChunk = 200
+// maxPipelined is how many commands are sent before the answers are read. The answers must fit
+// into the buffers of the connection.
+const maxPipelined = 200
 
-// Renew implements driver.Store, with three round trips for some hundred locks: it asks for
-// the time, in case this machine slept, looks which are still their owners', and stores
-// these again if they have not changed since.
+// Renew implements driver.Store, with three round trips for maxPipelined locks: it asks for the
+// time, in case this machine was suspended, reads the items, and stores those that still belong
+// to their owners, if nobody has changed them since.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	failed := false
-	for start := 0; start < len(grants); start += renewChunk {
-		end := min(start+renewChunk, len(grants))
-		err := s.call(ctx, func(c *conn) error { return c.renew(grants[start:end], errs[start:end]) })
+	for start := 0; start < len(grants); start += maxPipelined {
+		end := min(start+maxPipelined, len(grants))
+		err := s.call(ctx, nil, func(c *conn) error { return c.renew(grants[start:end], errs[start:end]) })
 		for i := start; i < end; i++ {
 			if err != nil {
 				errs[i] = err
@@ -44,38 +44,36 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 	if err := c.flush(); err != nil {
 		return err
 	}
-	var swaps []int // those that are to be stored again
+	var stored []int // indices of the grants whose items are stored again
 	for i, grant := range grants {
 		a, err := c.read()
-		if err != nil {
-			return midway(err)
+		if broken(err) {
+			return err
 		}
-		f := a.found()
-		if f == nil || !f.mine(grant.Owner) || f.token(c.started) != grant.Token {
-			errs[i] = driver.ErrNotHeld
+		it := a.found()
+		if err == nil && (it == nil || !it.ownedBy(grant.Owner) || it.token(c.started) != grant.Token) {
+			err = driver.ErrNotHeld
+		}
+		if errs[i] = err; err != nil {
 			continue
 		}
-		swaps = append(swaps, i)
-		// By the time of the answer: another renewal that was carried out before it may have
+		stored = append(stored, i)
+		// The TTL counts from the answer: a renewal that was carried out before it may have
 		// begun after this one.
-		end := c.clock.notBefore(f.left, time.Now(), grant.TTL)
-		c.writeSwap(keyOf(grant.Name), markOf(grant.Owner, grant.Token, f.holder()), end, f.cas)
+		expiry := c.clock.expiryKeeping(it.left, time.Now(), grant.TTL)
+		c.writeStore(keyOf(grant.Name), holderValue(grant.Owner, grant.Token, it.holder()), expiry, it.cas)
 	}
 	if err := c.flush(); err != nil {
 		return err
 	}
-	return c.readSwaps(grants, swaps, errs)
-}
-
-func (c *conn) readSwaps(grants []driver.Grant, swaps []int, errs []error) error {
-	for _, i := range swaps {
+	for _, i := range stored {
 		a, err := c.read()
 		switch {
 		case broken(err):
 			return err
-		case err != nil: // the server refused to store it: it is there as it was
+		case err != nil: // the server refused to store: the item is as it was
 			errs[i] = err
-		case a.changed: // somebody changed it just now: who, the next renewal tells
+		case a.changed: // the next renewal finds out by whom
 			errs[i] = refusal("the lock was changed meanwhile")
 		case !a.done:
 			errs[i] = driver.ErrNotHeld

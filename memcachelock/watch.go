@@ -2,145 +2,115 @@ package memcachelock
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/subscribers"
 )
 
-// pollInterval is between two looks at what is waited for, and up to half as much
-// more, by chance: those who wait in many processes should not come at once.
+// pollInterval is the pause between two polls. A random part of up to half of it is added, so
+// that many processes do not poll at the same moment.
 const pollInterval = 60 * time.Millisecond
 
-// linger is how long the poller stays when nobody waits any more.
+// linger is how long the poller stays without waiters.
 const linger = time.Second
 
-// watches are all who wait.
-type watches struct {
-	mu      sync.Mutex
-	byName  map[string]map[*watch]bool
+// waiters are the waiters of the process, for which one goroutine polls.
+type waiters struct {
+	mu      sync.Mutex // held while a waiter is notified: none is after its Watch was stopped
+	byName  subscribers.Registry[*subscribers.Subscriber]
 	polling bool
 }
 
-type watch struct{ wake func() }
-
-func (ws *watches) init() { ws.byName = make(map[string]map[*watch]bool) }
-
-// Watch implements driver.Watcher. memcached tells nobody anything, so that one
-// goroutine looks for all who wait, some times a second.
+// Watch implements driver.Watcher. memcached sends no notifications: the store polls for all
+// waiters of the process together, several times a second.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	w := &watch{wake}
-	ws := &s.watches
+	waiter, ws := subscribers.New(wake), &s.waiters
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if s.closed.Load() {
 		return nil, driver.ErrClosed
 	}
-	if ws.byName[req.Name] == nil {
-		ws.byName[req.Name] = make(map[*watch]bool)
-	}
-	ws.byName[req.Name][w] = true
+	ws.byName.Add(req.Name, waiter)
 	if !ws.polling {
 		ws.polling = true
 		s.work.Go(s.poll)
 	}
-	return func() { ws.remove(req.Name, w) }, nil
+	return func() {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		ws.byName.Remove(req.Name, waiter)
+	}, nil
 }
 
-func (ws *watches) remove(name string, w *watch) {
+// wake wakes the waiters for the names.
+func (ws *waiters) wake(names ...string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	delete(ws.byName[name], w)
-	if len(ws.byName[name]) == 0 {
-		delete(ws.byName, name)
-	}
-}
-
-// wake wakes who waits for name in this process.
-func (ws *watches) wake(name string) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for w := range ws.byName[name] {
-		w.wake()
-	}
-}
-
-// wakeAll wakes all waiters of this process.
-func (ws *watches) wakeAll() {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, waiters := range ws.byName {
-		for w := range waiters {
-			w.wake()
+	for _, name := range names {
+		for _, waiter := range ws.byName.Of(name) {
+			waiter.Notify()
 		}
 	}
 }
 
-func (ws *watches) names() []string {
+// names returns the names that have waiters. If there are none and the poller may stop, names
+// notes that it does.
+func (ws *waiters) names(mayStop bool) (names []string, stop bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return slices.Collect(maps.Keys(ws.byName))
+	names, _ = ws.byName.Names()
+	stop = mayStop && len(names) == 0
+	ws.polling = !stop
+	return names, stop
 }
 
-// retire ends the polling unless somebody waits.
-func (ws *watches) retire() bool {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.polling = len(ws.byName) > 0
-	return !ws.polling
-}
-
-// poll looks until nobody has waited for a while.
+// poll polls until there have been no waiters for a while.
 func (s *Store) poll() {
-	last := time.Now()
-	reached := true // the server, at the last look
-	for {
-		select {
-		case <-s.ctx.Done():
+	lastWaiter := time.Now()
+	reachable := true // at the last poll
+	for backoff.Sleep(s.ctx, pollInterval+rand.N(pollInterval/2)) == nil {
+		names, stop := s.waiters.names(time.Since(lastWaiter) > linger)
+		if stop {
 			return
-		case <-time.After(pollInterval + rand.N(pollInterval/2)):
 		}
-		names := s.watches.names()
-		switch {
-		case len(names) > 0:
-			last = time.Now()
-			if err := s.look(names); (err == nil) != reached {
-				// Each waiter finds out that the server is gone, or what happened
-				// while it was.
-				reached = err == nil
-				s.watches.wakeAll()
-			}
-		case time.Since(last) > linger && s.watches.retire():
-			return
+		if len(names) == 0 {
+			continue
+		}
+		lastWaiter = time.Now()
+		if err := s.wakeFree(names); (err == nil) != reachable {
+			// All waiters try, and learn that the server is gone, or what happened meanwhile.
+			reachable = err == nil
+			all, _ := s.waiters.names(false)
+			s.waiters.wake(all...)
 		}
 	}
 }
 
-// look wakes the waiters of locks that are free.
-func (s *Store) look(names []string) error {
-	for chunk := range slices.Chunk(names, renewChunk) {
+// wakeFree wakes the waiters for locks that are free.
+func (s *Store) wakeFree(names []string) error {
+	for chunk := range slices.Chunk(names, maxPipelined) {
 		var free []string
-		err := s.call(s.ctx, func(c *conn) (err error) {
+		err := s.call(s.ctx, nil, func(c *conn) (err error) {
 			free, err = c.free(chunk)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		for _, name := range free {
-			s.watches.wake(name)
-		}
+		s.waiters.wake(free...)
 	}
 	return nil
 }
 
-// free returns those of the names that nobody has.
+// free returns the names whose locks are free.
 func (c *conn) free(names []string) (free []string, err error) {
 	for _, name := range names {
 		c.writeGet(keyOf(name), false)
@@ -150,10 +120,10 @@ func (c *conn) free(names []string) (free []string, err error) {
 	}
 	for _, name := range names {
 		a, err := c.read()
-		if err != nil {
-			return nil, midway(err)
+		if broken(err) {
+			return nil, err
 		}
-		if !a.done {
+		if err == nil && !a.done {
 			free = append(free, name)
 		}
 	}

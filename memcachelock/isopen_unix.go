@@ -7,10 +7,9 @@ import (
 	"syscall"
 )
 
-// alive says whether a connection that nobody uses is still open: there is nothing to
-// read, not even its end. A command that is sent into a closed one would be of
-// unknown outcome.
-func alive(c net.Conn) bool {
+// isOpen reports whether an idle connection is still open: there is nothing to read, not even
+// its end. The outcome of a command on a closed connection would be unknown.
+func isOpen(c net.Conn) bool {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return false

@@ -1,0 +1,50 @@
+package memcachelock
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var (
+	errNoCAS = fmt.Errorf("%w: memcached: the server was started with -C and cannot compare", driver.ErrUnreachable)
+
+	// errNotMemcached: the answer is not one of the protocol.
+	errNotMemcached = fmt.Errorf("%w: memcached: not an answer of memcached 1.6 or newer", driver.ErrUnreachable)
+
+	// errRefused: the server reported an error. The connection can be used again.
+	errRefused = errors.New("memcached refused")
+
+	// errSilent: nothing arrived on a connection for too long.
+	errSilent = errors.New("the connection is silent")
+
+	// errMaybeReleased: the second of two releases found no lock. The first may have released
+	// it, and its answer got lost.
+	errMaybeReleased = fmt.Errorf("%w: memcached: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
+
+	// errContended: the item changed between reading and writing it, in each of several tries.
+	errContended = refusal("the lock is changed again and again")
+)
+
+// refusal returns an errRefused with the server's text.
+func refusal(text string) error {
+	return fmt.Errorf("%w: memcached: %w: %s", driver.ErrUnreachable, errRefused, text)
+}
+
+// unreachable adds ErrUnreachable to an error that does not have it.
+func unreachable(err error) error {
+	if errors.Is(err, driver.ErrUnreachable) {
+		return err
+	}
+	return fmt.Errorf("%w: memcached: %w", driver.ErrUnreachable, err)
+}
+
+// isOutcome reports whether err says what happened to the lock.
+func isOutcome(err error) bool {
+	return err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld)
+}
+
+// broken reports whether the connection cannot be used after err, because unread answers may
+// be on their way.
+func broken(err error) bool { return !isOutcome(err) && !errors.Is(err, errRefused) }

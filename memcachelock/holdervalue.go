@@ -1,0 +1,49 @@
+package memcachelock
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// holderValue returns the value of a lock's item: OWNER:TOKEN:HOLDER. The token is zero until
+// the first renewal, because it is made of the number that memcached gives to the stored item.
+func holderValue(owner driver.Owner, token uint64, holder driver.Holder) string {
+	return owner.Hex() + ":" + strconv.FormatUint(token, 10) + ":" + holder.Encode()
+}
+
+// item is what memcached has under a key.
+type item struct {
+	value string
+	cas   uint64 // memcached's number of the item: it rises with every item that is stored
+	left  int64  // seconds until the item expires; negative if it never does
+}
+
+// ownedBy reports whether the item is a lock of that owner.
+func (it *item) ownedBy(owner driver.Owner) bool {
+	return strings.HasPrefix(it.value, owner.Hex()+":")
+}
+
+// token returns the token of the lock, zero if another program wrote the item.
+func (it *item) token(started uint64) uint64 {
+	digits, _, ok := it.tokenAndHolder()
+	token, err := strconv.ParseUint(digits, 10, 64)
+	switch {
+	case !ok || err != nil:
+		return 0
+	case token == 0:
+		return started + it.cas
+	}
+	return token
+}
+
+func (it *item) holder() driver.Holder {
+	_, text, _ := it.tokenAndHolder()
+	return driver.DecodeHolder(text)
+}
+
+func (it *item) tokenAndHolder() (digits, holder string, ok bool) {
+	_, rest, _ := strings.Cut(it.value, ":")
+	return strings.Cut(rest, ":")
+}
