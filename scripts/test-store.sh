@@ -11,10 +11,10 @@ redis) packages=(./redislock/... ./quorum ./test/stores/redis) ;;
 etcd) packages=(./etcdlock/... ./test/stores/etcd) ;;
 zookeeper) packages=(./zklock/... ./test/stores/zookeeper) ;;
 memcached) packages=(./memcachelock/... ./test/stores/memcached) ;;
-sqlite) packages=(./sqllock/... ./test/stores/sqlite) ;;
-mysql) packages=(./sqllock/... ./test/stores/mysql) ;;
-postgres) packages=(./sqllock/... ./test/stores/postgres) ;;
-session) packages=(./sqllock/... ./test/stores/sqlbound) ;;
+sqlite) packages=(./internal/sqldb/... ./sqllock/... ./test/stores/sqlite) ;;
+mysql) packages=(./internal/sqldb/... ./sqllock/... ./test/stores/mysql) ;;
+postgres) packages=(./internal/sqldb/... ./sqllock/... ./test/stores/postgres) ;;
+session) packages=(./internal/sqldb/... ./sqlsession/... ./test/stores/sqlsession) ;;
 *)
 	echo "unknown store \"$1\" (want memory, redis, etcd, zookeeper, memcached, sqlite, mysql, postgres or session)" >&2
 	exit 64

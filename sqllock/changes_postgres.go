@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// follow listens for the names that become free, and wakes just those who want
+// followPostgres listens for the names that become free, and wakes just those who want
 // them. While that does not work they are looked at.
-func (postgres) follow(s *Store) changes {
+func followPostgres(s *Store) changes {
 	ctx, cancel := context.WithCancel(s.ctx)
 	l := newListener(s, s.watchers.wake)
 	var work sync.WaitGroup

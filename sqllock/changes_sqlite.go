@@ -5,17 +5,17 @@ import (
 	"database/sql"
 )
 
-// follow looks when something was written.
-func (d sqlite) follow(s *Store) changes {
-	seen := d.changes(s.ctx, s.db)
+// followSQLite looks when something was written.
+func followSQLite(s *Store) changes {
+	seen := sqliteChanges(s.ctx, s.db)
 	seen.pace = &pace{told: seen.events != nil}
 	return seen
 }
 
-// changes follows the write-ahead log, or the database itself where there is
+// sqliteChanges follows the write-ahead log, or the database itself where there is
 // none: one of them is written by every commit.
-func (d sqlite) changes(ctx context.Context, db *sql.DB) changes {
-	path, err := d.file(ctx, db)
+func sqliteChanges(ctx context.Context, db *sql.DB) changes {
+	path, err := sqlitePath(ctx, db)
 	if err != nil || path == "" {
 		return noChanges()
 	}
@@ -29,8 +29,8 @@ func (d sqlite) changes(ctx context.Context, db *sql.DB) changes {
 	return followFile(path)
 }
 
-// file returns the path of the database, empty if it is in memory.
-func (sqlite) file(ctx context.Context, db *sql.DB) (path string, err error) {
+// sqlitePath returns the path of the database, empty if it is in memory.
+func sqlitePath(ctx context.Context, db *sql.DB) (path string, err error) {
 	err = db.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path)
 	return path, err
 }

@@ -5,14 +5,10 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-func (m mysql) diagnose(ctx context.Context, s *Store) ([]driver.Finding, error) {
-	return checks(ctx, s, m.checkServer, m.checkEngine, checkFloor, checkRights, m.checkDurable, m.checkReplicas,
-		checkClock(mysqlNow), m.checkWaiting)
-}
-
-func (mysql) checkServer(ctx context.Context, s *Store) (driver.Finding, error) {
+func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "server"
 	var version string
 	var readOnly bool
@@ -20,17 +16,17 @@ func (mysql) checkServer(ctx context.Context, s *Store) (driver.Finding, error) 
 		return driver.Finding{}, err
 	}
 	if readOnly {
-		return problem(name, "%s is read-only, as a replica is. Connect to the primary server.", version), nil
+		return sqldb.Problem(name, "%s is read-only, as a replica is. Connect to the primary server.", version), nil
 	}
-	return fine(name, version), nil
+	return sqldb.Fine(name, version), nil
 }
 
-// checkEngine: in other engines than InnoDB a statement that fails halfway is
+// mysqlEngine: in other engines than InnoDB a statement that fails halfway is
 // not undone, and a crash can lose what was confirmed.
-func (mysql) checkEngine(ctx context.Context, s *Store) (driver.Finding, error) {
+func mysqlEngine(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "engine"
 	rows, err := s.db.QueryContext(ctx, `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
-WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.locks, s.tables.queue, s.tables.meta)
+WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.Locks, s.tables.Queue, s.tables.Meta)
 	if err != nil {
 		return driver.Finding{}, err
 	}
@@ -46,12 +42,12 @@ WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.locks, s.
 		}
 	}
 	if len(other) > 0 {
-		return broken(driver.PromiseRestart, problem(name, "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), rows.Err()
+		return sqldb.Breaking(driver.PromiseRestart, sqldb.Problem(name, "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), rows.Err()
 	}
-	return fine(name, "InnoDB"), rows.Err()
+	return sqldb.Fine(name, "InnoDB"), rows.Err()
 }
 
-func (mysql) checkDurable(ctx context.Context, s *Store) (driver.Finding, error) {
+func mysqlDurability(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "durability"
 	var flush, sync int
 	var logs bool
@@ -60,27 +56,27 @@ func (mysql) checkDurable(ctx context.Context, s *Store) (driver.Finding, error)
 	}
 	switch {
 	case flush != 1:
-		return broken(driver.PromiseRestart, warning(name, "innodb_flush_log_at_trx_commit is %d: a crash can undo the last locks and tokens. Set it to 1.", flush)), nil
+		return sqldb.Breaking(driver.PromiseRestart, sqldb.Warning(name, "innodb_flush_log_at_trx_commit is %d: a crash can undo the last locks and tokens. Set it to 1.", flush)), nil
 	case logs && sync != 1:
-		return warning(name, "sync_binlog is %d: a crash can leave replicas without the last locks and tokens. Set it to 1.", sync), nil
+		return sqldb.Warning(name, "sync_binlog is %d: a crash can leave replicas without the last locks and tokens. Set it to 1.", sync), nil
 	}
-	return fine(name, "What was confirmed survives a crash."), nil
+	return sqldb.Fine(name, "What was confirmed survives a crash."), nil
 }
 
-// checkReplicas sees replicas only if the user may see the connections of
+// mysqlReplicas sees replicas only if the user may see the connections of
 // others.
-func (mysql) checkReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
+func mysqlReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "replication"
 	var replicas int
 	if err := s.ask(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`, &replicas); err != nil {
 		return driver.Finding{}, err
 	}
 	if replicas > 0 {
-		return warning(name, "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), nil
+		return sqldb.Warning(name, "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), nil
 	}
-	return fine(name, "No replica is seen. One that is asynchronous could lose locks at a failover."), nil
+	return sqldb.Fine(name, "No replica is seen. One that is asynchronous could lose locks at a failover."), nil
 }
 
-func (mysql) checkWaiting(context.Context, *Store) (driver.Finding, error) {
-	return fine("waiting", "One connection polls for all waiters, every "+minTempo.String()+" to "+maxTempo.String()+"."), nil
+func mysqlWaiting(context.Context, *Store) (driver.Finding, error) {
+	return sqldb.Fine("waiting", "One connection polls for all waiters, every "+minTempo.String()+" to "+maxTempo.String()+"."), nil
 }

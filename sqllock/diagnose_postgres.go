@@ -5,14 +5,10 @@ import (
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-func (p postgres) diagnose(ctx context.Context, s *Store) ([]driver.Finding, error) {
-	return checks(ctx, s, p.checkServer, p.checkTables, checkRights, p.checkDurable, p.checkReplicas,
-		checkClock(postgresNow), p.checkWaiting)
-}
-
-func (postgres) checkServer(ctx context.Context, s *Store) (driver.Finding, error) {
+func postgresServer(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "server"
 	var version string
 	var replica, readOnly bool
@@ -22,21 +18,21 @@ func (postgres) checkServer(ctx context.Context, s *Store) (driver.Finding, erro
 	case err != nil:
 		return driver.Finding{}, err
 	case replica:
-		return problem(name, "PostgreSQL %s is a replica, which cannot be written. Connect to the primary server.", version), nil
+		return sqldb.Problem(name, "PostgreSQL %s is a replica, which cannot be written. Connect to the primary server.", version), nil
 	case readOnly:
-		return problem(name, "PostgreSQL %s: default_transaction_read_only is on.", version), nil
+		return sqldb.Problem(name, "PostgreSQL %s: default_transaction_read_only is on.", version), nil
 	}
-	return fine(name, "PostgreSQL "+version), nil
+	return sqldb.Fine(name, "PostgreSQL "+version), nil
 }
 
-func (p postgres) checkTables(ctx context.Context, s *Store) (driver.Finding, error) {
-	if err := p.checkColumns(ctx, s.db, s.tables); err != nil {
+func postgresTables(ctx context.Context, s *Store) (driver.Finding, error) {
+	if err := checkColumns(ctx, s.db, s.tables); err != nil {
 		return s.explained("tables", err)
 	}
 	return checkFloor(ctx, s)
 }
 
-func (postgres) checkDurable(ctx context.Context, s *Store) (driver.Finding, error) {
+func postgresDurability(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "durability"
 	var commit string
 	var fsync bool
@@ -45,14 +41,14 @@ func (postgres) checkDurable(ctx context.Context, s *Store) (driver.Finding, err
 	}
 	switch {
 	case !fsync:
-		return broken(driver.PromiseRestart, warning(name, "fsync is off: a crash can damage the database. Set it to on.")), nil
+		return sqldb.Breaking(driver.PromiseRestart, sqldb.Warning(name, "fsync is off: a crash can damage the database. Set it to on.")), nil
 	case commit == "off":
-		return broken(driver.PromiseRestart, warning(name, "synchronous_commit is off: a crash can undo the last locks and tokens. Set it to on.")), nil
+		return sqldb.Breaking(driver.PromiseRestart, sqldb.Warning(name, "synchronous_commit is off: a crash can undo the last locks and tokens. Set it to on.")), nil
 	}
-	return fine(name, "What was confirmed survives a crash."), nil
+	return sqldb.Fine(name, "What was confirmed survives a crash."), nil
 }
 
-func (postgres) checkReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
+func postgresReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "replication"
 	var replicas int
 	var waits bool
@@ -62,18 +58,18 @@ FROM pg_stat_replication`, &replicas, &waits)
 	case err != nil:
 		return driver.Finding{}, err
 	case replicas > 0 && !waits:
-		return warning(name, "Connected replicas: %d, and no commit waits for one: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas), nil
+		return sqldb.Warning(name, "Connected replicas: %d, and no commit waits for one: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas), nil
 	case replicas > 0:
-		return fine(name, "Commits wait for a replica."), nil
+		return sqldb.Fine(name, "Commits wait for a replica."), nil
 	}
-	return fine(name, "There is no replica."), nil
+	return sqldb.Fine(name, "There is no replica."), nil
 }
 
 // listenLimit is how long the first echo may take.
 const listenLimit = 2 * echoLimit
 
-// checkWaiting listens as those who wait do.
-func (postgres) checkWaiting(ctx context.Context, s *Store) (driver.Finding, error) {
+// postgresWaiting listens as those who wait do.
+func postgresWaiting(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "waiting"
 	ctx, cancel := context.WithTimeout(ctx, listenLimit)
 	defer cancel()
@@ -85,8 +81,8 @@ func (postgres) checkWaiting(ctx context.Context, s *Store) (driver.Finding, err
 	defer cancel()
 	select {
 	case <-l.turned:
-		return fine(name, "Waiters are notified by LISTEN on one connection."), nil
+		return sqldb.Fine(name, "Waiters are notified by LISTEN on one connection."), nil
 	case err := <-ended:
-		return warning(name, "Waiters poll, every %v to %v, since they cannot be notified: %v.", minTempo, maxTempo, err), nil
+		return sqldb.Warning(name, "Waiters poll, every %v to %v, since they cannot be notified: %v.", minTempo, maxTempo, err), nil
 	}
 }

@@ -2,29 +2,14 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-func (d sqlite) diagnose(ctx context.Context, s *Store) ([]driver.Finding, error) {
-	var findings []driver.Finding
-	for _, check := range []func(context.Context, *sql.DB, tables) (driver.Finding, error){
-		d.checkFile, d.checkJournal, d.checkSynchronous, d.checkTables, d.checkWritable,
-	} {
-		finding, err := check(ctx, s.db, s.tables)
-		if err != nil {
-			return nil, err
-		}
-		findings = append(findings, finding)
-	}
-	return findings, nil
-}
-
-func (d sqlite) checkFile(ctx context.Context, db *sql.DB, _ tables) (driver.Finding, error) {
+func sqliteFile(ctx context.Context, s *Store) (driver.Finding, error) {
 	const check = "file"
-	path, err := d.file(ctx, db)
+	path, err := sqlitePath(ctx, s.db)
 	if err != nil {
 		return driver.Finding{}, err
 	}
@@ -43,9 +28,9 @@ func (d sqlite) checkFile(ctx context.Context, db *sql.DB, _ tables) (driver.Fin
 	return driver.Finding{Check: check, Level: driver.LevelOK, Message: path}, nil
 }
 
-func (sqlite) checkJournal(ctx context.Context, db *sql.DB, _ tables) (driver.Finding, error) {
+func sqliteJournal(ctx context.Context, s *Store) (driver.Finding, error) {
 	var mode string
-	err := db.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode)
+	err := s.db.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode)
 	finding := driver.Finding{Check: "journal_mode", Level: driver.LevelOK, Message: mode}
 	switch mode {
 	case "wal":
@@ -59,9 +44,9 @@ func (sqlite) checkJournal(ctx context.Context, db *sql.DB, _ tables) (driver.Fi
 	return finding, err
 }
 
-func (sqlite) checkSynchronous(ctx context.Context, db *sql.DB, _ tables) (driver.Finding, error) {
+func sqliteSynchronous(ctx context.Context, s *Store) (driver.Finding, error) {
 	var level int
-	err := db.QueryRowContext(ctx, `PRAGMA synchronous`).Scan(&level)
+	err := s.db.QueryRowContext(ctx, `PRAGMA synchronous`).Scan(&level)
 	finding := driver.Finding{Check: "synchronous", Level: driver.LevelOK}
 	switch level {
 	case 0, 1:
@@ -76,11 +61,11 @@ func (sqlite) checkSynchronous(ctx context.Context, db *sql.DB, _ tables) (drive
 	return finding, err
 }
 
-func (sqlite) checkTables(ctx context.Context, db *sql.DB, t tables) (driver.Finding, error) {
+func sqliteTables(ctx context.Context, s *Store) (driver.Finding, error) {
 	const count = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name COLLATE NOCASE IN (?1, ?2, ?3)`
 	var n int
-	err := db.QueryRowContext(ctx, count, t.locks, t.queue, t.meta).Scan(&n)
-	finding := driver.Finding{Check: "tables", Level: driver.LevelOK, Message: t.locks + ", " + t.queue + ", " + t.meta}
+	err := s.db.QueryRowContext(ctx, count, s.tables.Locks, s.tables.Queue, s.tables.Meta).Scan(&n)
+	finding := driver.Finding{Check: "tables", Level: driver.LevelOK, Message: s.tables.Locks + ", " + s.tables.Queue + ", " + s.tables.Meta}
 	if n < 3 {
 		finding.Level = driver.LevelProblem
 		finding.Message += ": not all of them exist any more. Open the store again."
@@ -88,14 +73,14 @@ func (sqlite) checkTables(ctx context.Context, db *sql.DB, t tables) (driver.Fin
 	return finding, err
 }
 
-// checkWritable writes without changing anything.
-func (d sqlite) checkWritable(ctx context.Context, db *sql.DB, t tables) (driver.Finding, error) {
+// sqliteWritable writes without changing anything.
+func sqliteWritable(ctx context.Context, s *Store) (driver.Finding, error) {
 	finding := driver.Finding{Check: "writable", Level: driver.LevelOK, Message: "The file can be written to."}
-	_, err := db.ExecContext(ctx, t.expand(sqliteNow, `UPDATE {meta} SET value = value WHERE key = 'floor'`))
+	_, err := s.db.ExecContext(ctx, s.tables.Expand("", `UPDATE {meta} SET value = value WHERE key = 'floor'`))
 	if err == nil {
 		return finding, nil
 	}
-	if failure := d.classify(err); ctx.Err() != nil || failure.retry {
+	if failure := s.facts.Classify(err); ctx.Err() != nil || failure.Retry {
 		return finding, err
 	}
 	finding.Level = driver.LevelProblem

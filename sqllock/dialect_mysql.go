@@ -3,29 +3,12 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
-
-// MySQL is MySQL 8 or MariaDB 10.6, or newer. It is tested with MariaDB and
-// github.com/go-sql-driver/mysql, whatever the settings of the connection are:
-// time zone, character set and whether rows that were found count as changed.
-var MySQL Dialect = mysql{}
-
-type mysql struct{}
-
-func (mysql) String() string { return "mysql" }
-
-// mysqlNow is the database's clock when the statement began, in UTC: local time
-// comes twice when summer ends. A statement that had to wait for a row takes a
-// lock for less time than was asked for, never for more. The server may carry it out
-// after statements that began later. It must not undo them, so every statement that
-// extends an expiry keeps the later of the two.
-const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)`
 
 // mysqlPatience limits to two seconds how long a renewal waits in MariaDB for a row that
 // another transaction keeps locked. The store tries again while the caller waits; if the
@@ -36,44 +19,19 @@ const mysqlPatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `
 // mysqlImpatience makes it fail at once. MySQL has no such limit for a statement.
 const mysqlImpatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ `
 
-// mysqlAllRows makes a query answer with all its rows, whatever sql_select_limit is for the
-// connection: a lock that is missing in the answer would count as lost.
-const mysqlAllRows = ` LIMIT 9223372036854775807`
-
-func (m mysql) profile() profile {
-	return profile{
-		writers: serverSlots, renewers: spareSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
-		guard: mysqlGuard, unguard: mysqlUnguard,
-		take: m.take, renew: m.renew, check: m.check, answered: mysqlAnswered, follow: func(*Store) changes { return unseen() },
-	}
+var mysqlDialect = dialect{
+	schema: mysqlSchema, statements: mysqlStatements,
+	writers: serverSlots, renewers: spareSlots, prepares: true, deaf: true, handover: 2 * time.Millisecond,
+	guard: sqldb.MySQLGuard, unguard: sqldb.MySQLUnguard,
+	take: takeInsertID, renew: renewThenRead, open: checkMySQL, follow: func(*Store) changes { return unseen() },
+	checks: []check{mysqlServer, mysqlEngine, checkFloor, checkRights, mysqlDurability, mysqlReplicas, checkClock, mysqlWaiting},
 }
 
-// mysqlGuard makes the server end the connection of a process that is silent for
-// two seconds in the middle of a transaction. MariaDB, which reads the first
-// comment, has a timeout for that, by what the transaction has done so far; MySQL,
-// which reads the second, has one only for all silence.
-//
-// It also makes the next transaction READ COMMITTED, without a round trip of its
-// own. Otherwise it locks the gaps between rows as well, and those who insert into
-// them deadlock.
-const (
-	mysqlGuard = `SET /*M! @dlock_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = 2,
-	@dlock_idle_write = @@idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 2,
-	@dlock_idle_readonly = @@idle_readonly_transaction_timeout, SESSION idle_readonly_transaction_timeout = 2,
-	@@tx_isolation = 'READ-COMMITTED' */
-/*!80000 @dlock_idle = @@wait_timeout, SESSION wait_timeout = 2, @@transaction_isolation = 'READ-COMMITTED' */`
-	mysqlUnguard = `SET /*M! SESSION idle_transaction_timeout = @dlock_idle,
-	SESSION idle_write_transaction_timeout = @dlock_idle_write,
-	SESSION idle_readonly_transaction_timeout = @dlock_idle_readonly */
-/*!80000 SESSION wait_timeout = @dlock_idle */`
-)
-
-func (mysql) schema(t tables) []string {
-	return t.expandAll(mysqlNow, []string{
-		// Names are bytes, since every collation takes some texts for equal.
-		// A released lock keeps its row for the sake of the token, with the
-		// time of its release as expires and no owner.
-		`CREATE TABLE IF NOT EXISTS {locks} (
+var mysqlSchema = []string{
+	// Names are bytes, since every collation takes some texts for equal.
+	// A released lock keeps its row for the sake of the token, with the
+	// time of its release as expires and no owner.
+	`CREATE TABLE IF NOT EXISTS {locks} (
 	name    VARBINARY(255) NOT NULL PRIMARY KEY,
 	token   BIGINT         NOT NULL,
 	owner   VARBINARY(32),
@@ -81,9 +39,9 @@ func (mysql) schema(t tables) []string {
 	expires BIGINT         NOT NULL,
 	holder  MEDIUMBLOB     NOT NULL
 ) ENGINE = InnoDB`,
-		// Who waits. Places of fair waiters count in the order of seq; the
-		// others are there to be seen.
-		`CREATE TABLE IF NOT EXISTS {queue} (
+	// Who waits. Places of fair waiters count in the order of seq; the
+	// others are there to be seen.
+	`CREATE TABLE IF NOT EXISTS {queue} (
 	seq     BIGINT         NOT NULL PRIMARY KEY AUTO_INCREMENT,
 	name    VARBINARY(255) NOT NULL,
 	owner   VARBINARY(32)  NOT NULL,
@@ -92,14 +50,13 @@ func (mysql) schema(t tables) []string {
 	UNIQUE KEY waiter (name, owner),
 	KEY place (name, fair, seq)
 ) ENGINE = InnoDB`,
-		// floor is the highest token whose row was swept, swept the time of
-		// the last sweep.
-		"CREATE TABLE IF NOT EXISTS {meta} (\n\t`key` VARBINARY(32) NOT NULL PRIMARY KEY,\n\tvalue BIGINT NOT NULL\n) ENGINE = InnoDB",
-		"INSERT IGNORE INTO {meta} (`key`, value) VALUES ('floor', 0), ('swept', 0)",
-	})
+	// floor is the highest token whose row was swept, swept the time of
+	// the last sweep.
+	"CREATE TABLE IF NOT EXISTS {meta} (\n\t`key` VARBINARY(32) NOT NULL PRIMARY KEY,\n\tvalue BIGINT NOT NULL\n) ENGINE = InnoDB",
+	"INSERT IGNORE INTO {meta} (`key`, value) VALUES ('floor', 0), ('swept', 0)",
 }
 
-func (mysql) statements(t tables) (queries [statementCount]query) {
+func mysqlStatements() [statementCount]string {
 	const (
 		mine = `owner = ?2 AND expires > {now}`
 		// Assignments are made from left to right: those that need the old
@@ -138,7 +95,7 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		waiters = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
 		names   = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
 	)
-	texts := [statementCount]string{
+	return [statementCount]string{
 		acquire: take,
 		acquireFair: take + `
 	AND (COALESCE((SELECT owner ` + head + `), ?2) = ?2 OR ` + mine + `)`,
@@ -152,7 +109,7 @@ UNION ALL SELECT 0, ` + nobody + `, remaining FROM (SELECT owner, expires - {now
 ORDER BY token DESC LIMIT 1`,
 		renew:       mysqlPatience + prolong,
 		renewAtOnce: mysqlImpatience + prolong,
-		renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + mysqlAllRows,
+		renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + sqldb.MySQLAllRows,
 		release:     free + ` WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3) AND expires > {now}`,
 		pass: `UPDATE {locks} SET token = token + 1, owner = ?4, since = {now}, expires = {now} + ?5, holder = ?6
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires > {now}`,
@@ -163,7 +120,7 @@ FROM {locks} AS l WHERE name >= ` + from + ` AND ` + held + ` ORDER BY name LIMI
 		enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
 ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		keepPlaces: `UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl) WHERE ` + inPlace,
-		keptPlaces: `SELECT q.name, q.owner FROM ` + places + ` WHERE ` + inPlace + mysqlAllRows,
+		keptPlaces: `SELECT q.name, q.owner FROM ` + places + ` WHERE ` + inPlace + sqldb.MySQLAllRows,
 
 		leave:  `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
 		giveUp: `DELETE FROM {queue} WHERE name = ?1 AND owner = ?2`,
@@ -171,11 +128,11 @@ ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		look: `SELECT n.position - 1, n.remaining, h.owner, h.expires - {now}, n.recent
 FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
 		IF(l.owner IS NULL, 0, GREATEST(l.expires - {now}, 0)) AS remaining,
-		COALESCE(l.since > {now} - {recent}, 0) AS recent
+		COALESCE(l.since > ` + recently + `, 0) AS recent
 	FROM ` + names + ` LEFT JOIN {locks} AS l ON l.name = CAST(n.name AS BINARY)
-	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since > {now} - {recent}) AS n
+	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since > ` + recently + `) AS n
 LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
-	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)` + mysqlAllRows,
+	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)` + sqldb.MySQLAllRows,
 		publish: `INSERT INTO {queue} (name, owner, fair, expires)
 SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 0, {now} + ?2 FROM ` + waiters + `
 ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`,
@@ -190,15 +147,11 @@ ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`
 WHERE l.expires <= {now} - ?2 AND l.token <= ?3`,
 		sweepQueue: `DELETE FROM {queue} WHERE expires <= {now} ORDER BY seq LIMIT ?1`,
 	}
-	for i, text := range texts {
-		queries[i] = positional(t.expand(mysqlNow, text))
-	}
-	return queries
 }
 
-// take runs an attempt. How many rows it changed is not asked: a row that was
+// takeInsertID runs an attempt whose token is the insert id. How many rows it changed is not asked: a row that was
 // found and is the same as before counts, or does not, as the connection was told.
-func (mysql) take(ctx context.Context, run runner, s statement, args ...any) (uint64, error) {
+func takeInsertID(ctx context.Context, run runner, s statement, args ...any) (uint64, error) {
 	result, err := run.exec(ctx, s, args...)
 	if err != nil {
 		return 0, err
@@ -207,9 +160,9 @@ func (mysql) take(ctx context.Context, run runner, s statement, args ...any) (ui
 	return uint64(token), err
 }
 
-// renew asks which of them are held if not all have changed, be it because one
+// renewThenRead asks which of them are held if not all have changed, be it because one
 // was renewed twice within a millisecond.
-func (mysql) renew(ctx context.Context, run runner, s statement, list string, n int) (map[rowKey]bool, error) {
+func renewThenRead(ctx context.Context, run runner, s statement, list string, n int) (map[rowKey]bool, error) {
 	result, err := run.exec(ctx, s, list)
 	if err != nil {
 		return nil, err
@@ -220,9 +173,9 @@ func (mysql) renew(ctx context.Context, run runner, s statement, list string, n 
 	return rowKeys(ctx, run, renewed, list)
 }
 
-// check refuses a server that cannot be written, and connections with settings
+// checkMySQL refuses a server that cannot be written, and connections with settings
 // that cannot be used.
-func (mysql) check(ctx context.Context, db *sql.DB, _ tables) error {
+func checkMySQL(ctx context.Context, db *sql.DB, _ sqldb.Tables) error {
 	var readOnly, autocommit, safeUpdates bool
 	var completion string
 	err := db.QueryRowContext(ctx, `SELECT @@global.read_only, @@autocommit, @@sql_safe_updates, @@completion_type`).
@@ -231,92 +184,13 @@ func (mysql) check(ctx context.Context, db *sql.DB, _ tables) error {
 	case err != nil:
 		return err
 	case readOnly:
-		return fmt.Errorf("%w: read_only is on, as it is on a replica; connect to the primary server", errReadOnly)
+		return fmt.Errorf("%w: read_only is on, as it is on a replica; connect to the primary server", sqldb.ErrReadOnly)
 	case !autocommit:
 		return fmt.Errorf("%w: autocommit is off, so that a lock would be granted and never committed; leave it on for the connections of the store", driver.ErrUnsupported)
-	case completion == mysqlChain:
-		return errMySQLChain
+	case completion == sqldb.MySQLChain:
+		return sqldb.ErrMySQLChain
 	case safeUpdates:
 		return fmt.Errorf("%w: sql_safe_updates is on, so that no lock could be renewed; leave it off for the connections of the store", driver.ErrUnsupported)
 	}
 	return nil
-}
-
-// mysqlChain is the completion_type with which every COMMIT begins a transaction. Nothing
-// would commit what is written after it.
-const mysqlChain = "CHAIN"
-
-var errMySQLChain = fmt.Errorf("%w: completion_type is CHAIN, so that a lock would be granted and never committed; leave it NO_CHAIN for the connections of the store", driver.ErrUnsupported)
-
-// mysqlFailures are by the server's error numbers.
-var mysqlFailures = map[uint16]failure{
-	1213: {retry: true, explain: "deadlock with another transaction"},
-	1205: {retry: true, explain: "another transaction keeps a row locked"},
-	1020: {retry: true, explain: "another transaction has changed the row"},
-	1290: {explain: mysqlReadOnly},
-	1792: {explain: mysqlReadOnly},
-	1836: {explain: mysqlReadOnly},
-	1146: {missing: true, explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
-	1054: {missing: true, explain: "a table is not as expected: compare it with what sqllock.Schema returns"},
-	1044: {explain: mysqlDenied, kind: driver.ErrDenied},
-	1142: {explain: mysqlDenied, kind: driver.ErrDenied},
-	1143: {explain: mysqlDenied, kind: driver.ErrDenied},
-	1045: {explain: "wrong user or password", kind: driver.ErrDenied},
-	1130: {explain: "the server does not let this host in", kind: driver.ErrDenied},
-	1698: {explain: "wrong user or password", kind: driver.ErrDenied},
-	1049: {explain: "there is no such database", kind: driver.ErrMisconfigured},
-	1021: {explain: "the disk is full", kind: driver.ErrMisconfigured},
-	1114: {explain: "the disk is full, or the table as large as it may be", kind: driver.ErrMisconfigured},
-	1665: {explain: "binlog_format is STATEMENT: set it to ROW or MIXED", kind: driver.ErrMisconfigured},
-}
-
-const (
-	mysqlReadOnly = "the server is read-only: it may be a replica"
-	mysqlDenied   = "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns"
-)
-
-func (mysql) classify(err error) failure { return mysqlFailures[mysqlNumber(err)] }
-
-// mysqlAnswered leaves out the numbers that are the client's, with which proxies report
-// that they lost the server.
-func mysqlAnswered(err error) bool {
-	n := mysqlNumber(err)
-	return n != 0 && (n < 2000 || n > 2999)
-}
-
-// mysqlNumber finds the server's error number, zero if there is none. The
-// driver has it in a field, so that only its type could be asked for, which
-// this package must not import.
-func mysqlNumber(err error) uint16 {
-	if err == nil {
-		return 0
-	}
-	if n := numberField(err); n != 0 {
-		return n
-	}
-	if inner := errors.Unwrap(err); inner != nil {
-		return mysqlNumber(inner)
-	}
-	var several interface{ Unwrap() []error }
-	if errors.As(err, &several) {
-		for _, inner := range several.Unwrap() {
-			if n := mysqlNumber(inner); n != 0 {
-				return n
-			}
-		}
-	}
-	return 0
-}
-
-// numberField is the field of the driver's MySQLError.
-func numberField(err error) uint16 {
-	value := reflect.Indirect(reflect.ValueOf(err))
-	if value.Kind() != reflect.Struct {
-		return 0
-	}
-	field := value.FieldByName("Number")
-	if field.Kind() != reflect.Uint16 {
-		return 0
-	}
-	return uint16(field.Uint())
 }

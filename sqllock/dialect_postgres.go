@@ -3,31 +3,11 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
-
-// Postgres is PostgreSQL 12 or newer. It is tested with github.com/jackc/pgx/v5.
-//
-// It works through PgBouncer, in transaction mode too if the driver is told to
-// do without prepared statements there. What waits then polls, since messages
-// of LISTEN do not get through.
-var Postgres Dialect = postgres{}
-
-type postgres struct{}
-
-func (postgres) String() string { return "postgres" }
-
-// postgresNow is the database's clock when the statement began. A statement
-// that had to wait for a row therefore takes a lock for less time than was
-// asked for, never for more, and all parts of it see the same time. The server may
-// carry it out after statements that began later. It must not undo them, so every
-// statement that extends an expiry keeps the later of the two.
-const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bigint`
 
 // postgresPatience is what a renewal reads first. It limits to two seconds how long this
 // statement waits for a row that another transaction keeps locked. The store tries again
@@ -37,24 +17,23 @@ const postgresPatience = `(SELECT set_config('lock_timeout', '2s', true)) AS pat
 // postgresImpatience makes it fail at once.
 const postgresImpatience = `(SELECT set_config('lock_timeout', '1ms', true)) AS patience`
 
-func (p postgres) profile() profile {
-	return profile{
-		writers: serverSlots, renewers: spareSlots, handover: time.Millisecond,
-		// Each statement is right when it sees what was committed before it,
-		// whatever the program's own transactions need.
-		tx: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
-		// A process that is stopped in the middle must not keep rows locked.
-		begin: `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
-		take:  takeReturning, renew: renewReturning, check: p.check, follow: p.follow, answered: postgresAnswered,
-	}
+var postgresDialect = dialect{
+	schema: postgresSchema, statements: postgresStatements,
+	writers: serverSlots, renewers: spareSlots, handover: time.Millisecond,
+	// Each statement is right when it sees what was committed before it,
+	// whatever the program's own transactions need.
+	tx: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+	// A process that is stopped in the middle must not keep rows locked.
+	begin: `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
+	take:  takeReturning, renew: renewReturning, open: checkPostgres, follow: followPostgres,
+	checks: []check{postgresServer, postgresTables, checkRights, postgresDurability, postgresReplicas, checkClock, postgresWaiting},
 }
 
-func (postgres) schema(t tables) []string {
-	return t.expandAll(postgresNow, []string{
-		// A released lock keeps its row for the sake of the token, with the
-		// time of its release as expires and no owner. Half of each page stays
-		// free, so that a row's next version fits beside it.
-		`CREATE TABLE IF NOT EXISTS {locks} (
+var postgresSchema = []string{
+	// A released lock keeps its row for the sake of the token, with the
+	// time of its release as expires and no owner. Half of each page stays
+	// free, so that a row's next version fits beside it.
+	`CREATE TABLE IF NOT EXISTS {locks} (
 	name    text   COLLATE "C" NOT NULL PRIMARY KEY,
 	token   bigint NOT NULL,
 	owner   text   COLLATE "C",
@@ -62,9 +41,9 @@ func (postgres) schema(t tables) []string {
 	expires bigint NOT NULL,
 	holder  text   NOT NULL
 ) WITH (fillfactor = 50)`,
-		// Who waits. Places of fair waiters count in the order of seq; the
-		// others are there to be seen.
-		`CREATE TABLE IF NOT EXISTS {queue} (
+	// Who waits. Places of fair waiters count in the order of seq; the
+	// others are there to be seen.
+	`CREATE TABLE IF NOT EXISTS {queue} (
 	seq     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	name    text   COLLATE "C" NOT NULL,
 	owner   text   COLLATE "C" NOT NULL,
@@ -72,18 +51,17 @@ func (postgres) schema(t tables) []string {
 	expires bigint NOT NULL,
 	UNIQUE (name, owner)
 )`,
-		`CREATE INDEX IF NOT EXISTS {queue}_order ON {queue} (name, fair, seq)`,
-		// floor is the highest token whose row was swept, swept the time of
-		// the last sweep.
-		`CREATE TABLE IF NOT EXISTS {meta} (
+	`CREATE INDEX IF NOT EXISTS {queue}_order ON {queue} (name, fair, seq)`,
+	// floor is the highest token whose row was swept, swept the time of
+	// the last sweep.
+	`CREATE TABLE IF NOT EXISTS {meta} (
 	key   text   NOT NULL PRIMARY KEY,
 	value bigint NOT NULL
 )`,
-		`INSERT INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0) ON CONFLICT DO NOTHING`,
-	})
+	`INSERT INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0) ON CONFLICT DO NOTHING`,
 }
 
-func (postgres) statements(t tables) (queries [statementCount]query) {
+func postgresStatements() [statementCount]string {
 	const (
 		mine = `owner = ?2::text AND expires > {now}`
 		take = `UPDATE {locks} SET
@@ -107,14 +85,14 @@ WHERE name = ?1::text AND (owner IS NULL OR owner = ?2::text OR expires <= {now}
 	// What is told is told when the change is committed, and only then.
 	tell := func(change string) string {
 		return `WITH changed AS (` + change + ` RETURNING name)
-SELECT pg_notify('` + t.wake + `', name) FROM changed`
+SELECT pg_notify('{wake}', name) FROM changed`
 	}
 	prolong := func(limit string) string {
 		return `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + limit + `, ` + grants + `
 WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}
 RETURNING l.name, l.owner`
 	}
-	texts := [statementCount]string{
+	return [statementCount]string{
 		acquire: take + ` RETURNING token`,
 		acquireFair: take + `
 	AND (coalesce((SELECT owner ` + head + `), ?2::text) = ?2::text OR ` + mine + `) RETURNING token`,
@@ -147,13 +125,13 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.e
 		giveUp: tell(`DELETE FROM {queue} WHERE name = ?1::text AND owner = ?2::text`),
 		prune:  `DELETE FROM {queue} WHERE name = ?1::text AND expires <= {now}`,
 		look: `SELECT n.index - 1, CASE WHEN l.owner IS NULL THEN 0 ELSE greatest(l.expires - {now}, 0) END,
-	h.owner, h.expires - {now}, coalesce(l.since > {now} - {recent}, false)
+	h.owner, h.expires - {now}, coalesce(l.since > ` + recently + `, false)
 FROM jsonb_array_elements_text(?1::jsonb) WITH ORDINALITY AS n (name, index)
 LEFT JOIN {locks} AS l ON l.name = n.name
 LEFT JOIN LATERAL (SELECT owner, expires FROM {queue} AS q
 	WHERE q.name = n.name AND fair AND q.expires > {now} AND (l.owner IS NULL OR l.expires <= {now})
 	ORDER BY seq LIMIT 1) AS h ON true
-WHERE l.owner IS NULL OR l.expires <= {now} + ?2::bigint OR l.since > {now} - {recent}`,
+WHERE l.owner IS NULL OR l.expires <= {now} + ?2::bigint OR l.since > ` + recently + ``,
 		publish: `INSERT INTO {queue} AS q (name, owner, fair, expires)
 SELECT DISTINCT name, owner, false, {now} + ?2::bigint FROM ` + waiters + `
 ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
@@ -167,73 +145,27 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.e
 	AND expires <= {now} - ?2::bigint AND token <= ?3::bigint`,
 		sweepQueue: `DELETE FROM {queue} WHERE seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1::bigint)`,
 	}
-	for i, text := range texts {
-		queries[i] = dollars(t.expand(postgresNow, text))
-	}
-	return queries
 }
 
-// check refuses a server that cannot be written, and looks at the tables.
-func (p postgres) check(ctx context.Context, db *sql.DB, t tables) error {
+// checkPostgres refuses a server that cannot be written, and looks at the tables.
+func checkPostgres(ctx context.Context, db *sql.DB, t sqldb.Tables) error {
 	var replica, readOnly bool
 	err := db.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&replica, &readOnly)
 	switch {
 	case err != nil:
 		return err
 	case replica:
-		return fmt.Errorf("%w: it is a replica; connect to the primary server", errReadOnly)
+		return fmt.Errorf("%w: it is a replica; connect to the primary server", sqldb.ErrReadOnly)
 	case readOnly:
-		return fmt.Errorf("%w: default_transaction_read_only is on", errReadOnly)
+		return fmt.Errorf("%w: default_transaction_read_only is on", sqldb.ErrReadOnly)
 	}
-	return p.checkColumns(ctx, db, t)
+	return checkColumns(ctx, db, t)
 }
 
 // checkColumns fails if a table or a column is missing.
-func (postgres) checkColumns(ctx context.Context, db *sql.DB, t tables) error {
+func checkColumns(ctx context.Context, db *sql.DB, t sqldb.Tables) error {
 	const columns = `SELECT count(*) FROM (SELECT name, token, owner, since, expires, holder FROM {locks} WHERE false) AS l,
 (SELECT seq, name, owner, fair, expires FROM {queue} WHERE false) AS q, (SELECT key, value FROM {meta} WHERE false) AS m`
 	var none int
-	return db.QueryRowContext(ctx, t.expand(postgresNow, columns)).Scan(&none)
-}
-
-// postgresFailures are by SQLSTATE. Those who create the same table at the same
-// moment get a duplicate of one kind or another.
-var postgresFailures = map[string]failure{
-	"40001": {retry: true, explain: "other transactions are in the way"},
-	"40P01": {retry: true, explain: "deadlock with another transaction"},
-	"55P03": {retry: true, explain: "another transaction keeps a row locked"},
-	"57P01": {retry: true, explain: "the server has ended the connection"}, // before the statement, or with it
-	"57P05": {retry: true, explain: "the server has ended the connection because it was idle"},
-	"23505": {retry: true},
-	"42P07": {retry: true},
-	"42710": {retry: true},
-	"25006": {explain: "the server is read-only: it may be a replica"},
-	"42P01": {missing: true, explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
-	"42703": {missing: true, explain: "a table is not as expected: compare it with what sqllock.Schema returns"},
-	"42501": {explain: "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns", kind: driver.ErrDenied},
-	"28P01": {explain: "wrong user or password", kind: driver.ErrDenied},
-	"28000": {explain: "the server does not let this user in", kind: driver.ErrDenied},
-	"3D000": {explain: "there is no such database", kind: driver.ErrMisconfigured},
-	"3F000": {explain: "there is no schema to create tables in", kind: driver.ErrMisconfigured},
-	"53100": {explain: "the disk is full", kind: driver.ErrMisconfigured},
-	"26000": {explain: "a prepared statement is gone: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
-	"42P05": {explain: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
-}
-
-func (postgres) classify(err error) failure { return postgresFailures[sqlState(err)] }
-
-// postgresAnswered leaves out the class of codes with which poolers report that they
-// lost the server.
-func postgresAnswered(err error) bool {
-	state := sqlState(err)
-	return state != "" && !strings.HasPrefix(state, "08")
-}
-
-// sqlState returns the code of a PostgreSQL error, as every driver has it.
-func sqlState(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-	return ""
+	return db.QueryRowContext(ctx, t.Expand("", columns)).Scan(&none)
 }

@@ -1,28 +1,18 @@
 package sqllock
 
-import (
-	"errors"
+// sqliteDialect admits one writer at a time, and a transaction saves waiting for the
+// disk.
+var sqliteDialect = dialect{
+	schema: sqliteSchema, statements: sqliteStatements,
+	writers: 1, readers: 8, prepares: true, inserts: true, atomic: true, oneMachine: true,
+	take: takeReturning, renew: renewReturning, follow: followSQLite,
+	checks: []check{sqliteFile, sqliteJournal, sqliteSynchronous, sqliteTables, sqliteWritable},
+}
 
-	"github.com/dlock-go/dlock/driver"
-)
-
-// SQLite is a file that the processes of one machine share. It needs SQLite
-// 3.42 or newer and is tested with modernc.org/sqlite; see [SQLiteDSN].
-var SQLite Dialect = sqlite{}
-
-type sqlite struct{}
-
-func (sqlite) String() string { return "sqlite" }
-
-// sqliteNow is the database's clock. It has milliseconds; adding a half makes
-// the product exact where the fraction is not.
-const sqliteNow = `CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)`
-
-func (sqlite) schema(t tables) []string {
-	return t.expandAll(sqliteNow, []string{
-		// A released lock keeps its row for the sake of the token, with the
-		// time of its release as expires and no owner.
-		`CREATE TABLE IF NOT EXISTS {locks} (
+var sqliteSchema = []string{
+	// A released lock keeps its row for the sake of the token, with the
+	// time of its release as expires and no owner.
+	`CREATE TABLE IF NOT EXISTS {locks} (
 	name    TEXT    NOT NULL PRIMARY KEY COLLATE BINARY,
 	token   INTEGER NOT NULL,
 	owner   TEXT,
@@ -30,9 +20,9 @@ func (sqlite) schema(t tables) []string {
 	expires INTEGER NOT NULL,
 	holder  TEXT    NOT NULL
 ) WITHOUT ROWID`,
-		// Who waits. Places of fair waiters count in the order of seq; the
-		// others are there to be seen.
-		`CREATE TABLE IF NOT EXISTS {queue} (
+	// Who waits. Places of fair waiters count in the order of seq; the
+	// others are there to be seen.
+	`CREATE TABLE IF NOT EXISTS {queue} (
 	seq     INTEGER PRIMARY KEY,
 	name    TEXT    NOT NULL COLLATE BINARY,
 	owner   TEXT    NOT NULL,
@@ -40,28 +30,18 @@ func (sqlite) schema(t tables) []string {
 	expires INTEGER NOT NULL,
 	UNIQUE (name, owner)
 )`,
-		// Ends with the row's seq, as every index does: the head comes first.
-		`CREATE INDEX IF NOT EXISTS {queue}_order ON {queue} (name, fair)`,
-		// floor is the highest token whose row was swept, swept the time of
-		// the last sweep.
-		`CREATE TABLE IF NOT EXISTS {meta} (
+	// Ends with the row's seq, as every index does: the head comes first.
+	`CREATE INDEX IF NOT EXISTS {queue}_order ON {queue} (name, fair)`,
+	// floor is the highest token whose row was swept, swept the time of
+	// the last sweep.
+	`CREATE TABLE IF NOT EXISTS {meta} (
 	key   TEXT    NOT NULL PRIMARY KEY,
 	value INTEGER NOT NULL
 ) WITHOUT ROWID`,
-		`INSERT OR IGNORE INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0)`,
-	})
+	`INSERT OR IGNORE INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0)`,
 }
 
-// sqlite admits one writer at a time, and a transaction saves waiting for the
-// disk.
-func (d sqlite) profile() profile {
-	return profile{
-		writers: 1, readers: 8, prepares: true, inserts: true, atomic: true, oneMachine: true,
-		take: takeReturning, renew: renewReturning, follow: d.follow,
-	}
-}
-
-func (sqlite) statements(t tables) (queries [statementCount]query) {
+func sqliteStatements() [statementCount]string {
 	const (
 		insertLock = `INSERT INTO {locks} AS l (name, token, owner, since, expires, holder) `
 		newLock    = `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1, ?2, {now}, {now} + ?3, ?4`
@@ -81,7 +61,7 @@ RETURNING token`
 		// A time in the future is one from before the clock stepped back.
 		longAgo = `(value <= {now} - ?1 OR value > {now})`
 	)
-	texts := [statementCount]string{
+	return [statementCount]string{
 		acquire: insertLock + `VALUES (` + newLock + `)` + onConflict,
 		acquireFair: insertLock + `SELECT ` + newLock + `
 WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
@@ -133,44 +113,4 @@ WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2 AND to
 		floor:      `SELECT value FROM {meta} WHERE key = 'floor'`,
 		raiseFloor: `UPDATE {meta} SET value = max(value, ?1) WHERE key = 'floor'`,
 	}
-	for i := range texts {
-		queries[i].text = t.expand(sqliteNow, texts[i])
-	}
-	return queries
-}
-
-// The result codes of SQLite that mean something to the store; the upper bits
-// of an extended code only refine them.
-const (
-	sqliteError    = 1
-	sqliteBusy     = 5
-	sqliteLocked   = 6
-	sqliteReadOnly = 8
-	sqliteIOError  = 10
-	sqliteCorrupt  = 11
-	sqliteFull     = 13
-	sqliteCantOpen = 14
-	sqliteProtocol = 15
-	sqliteNotADB   = 26
-)
-
-var sqliteFailures = map[int]failure{
-	sqliteError:    {missing: true},
-	sqliteBusy:     {retry: true, explain: "another process keeps the database locked"},
-	sqliteLocked:   {retry: true, explain: "another connection keeps the database locked"},
-	sqliteProtocol: {retry: true, explain: "too many processes are opening the database"},
-	sqliteReadOnly: {explain: "the file or its folder cannot be written", kind: driver.ErrDenied},
-	sqliteIOError:  {explain: "reading or writing the file failed", kind: driver.ErrMisconfigured},
-	sqliteCorrupt:  {explain: "the database is damaged", kind: driver.ErrMisconfigured},
-	sqliteFull:     {explain: "the disk is full", kind: driver.ErrMisconfigured},
-	sqliteCantOpen: {explain: "the file or its folder is missing or not accessible", kind: driver.ErrMisconfigured},
-	sqliteNotADB:   {explain: "the file is not an SQLite database", kind: driver.ErrMisconfigured},
-}
-
-func (sqlite) classify(err error) failure {
-	var coded interface{ Code() int }
-	if !errors.As(err, &coded) {
-		return failure{}
-	}
-	return sqliteFailures[coded.Code()&0xff]
 }

@@ -37,7 +37,7 @@ func (s *Store) loseAttempt(j *job, err error) {
 // mayHappen reports whether something that failed with err may be carried out yet.
 func (s *Store) mayHappen(err error) bool {
 	switch {
-	case err == nil, s.profile.answered == nil, s.profile.answered(err), errors.Is(err, driver.ErrClosed):
+	case err == nil, s.facts.Answered == nil, s.facts.Answered(err), errors.Is(err, driver.ErrClosed):
 		return false
 	}
 	failed, ok := errors.AsType[*net.OpError](err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 const (
@@ -63,7 +64,7 @@ func newListener(s *Store, hear func(string)) *listener {
 			return err
 		})
 	}
-	return &listener{db: s.db, channel: s.tables.wake, tell: tell, hear: hear, turned: make(chan struct{}, 1)}
+	return &listener{db: s.db, channel: s.tables.Wake, tell: tell, hear: hear, turned: make(chan struct{}, 1)}
 }
 
 // run listens until the context ends, or it is clear that it cannot.
@@ -91,7 +92,7 @@ func (l *listener) run(ctx context.Context) {
 func (l *listener) set(hears bool) (before bool) {
 	before = l.hears.Swap(hears)
 	if before != hears {
-		signal(l.turned)
+		sqldb.Signal(l.turned)
 	}
 	return before
 }
@@ -119,7 +120,7 @@ func (l *listener) listen(ctx context.Context) error {
 	var failed error
 	_ = conn.Raw(func(driverConn any) error {
 		failed = l.receive(ctx, driverConn)
-		return endConn(driverConn)
+		return sqldb.CloseConn(driverConn)
 	})
 	cancel(failed)
 	work.Wait()
@@ -131,11 +132,11 @@ func (l *listener) listen(ctx context.Context) error {
 func (l *listener) suitable(ctx context.Context, conn *sql.Conn) error {
 	var told, pid int64
 	err := conn.Raw(func(driverConn any) error {
-		pgx, ok := asPgx(driverConn)
+		pgx, ok := sqldb.AsPgx(driverConn)
 		if !ok {
 			return errDeaf
 		}
-		told = pgx.pid()
+		told = pgx.PID()
 		return nil
 	})
 	if err != nil {
@@ -152,17 +153,17 @@ func (l *listener) suitable(ctx context.Context, conn *sql.Conn) error {
 
 // receive passes on messages until there are no more.
 func (l *listener) receive(ctx context.Context, driverConn any) error {
-	conn, _ := asPgx(driverConn)
+	conn, _ := sqldb.AsPgx(driverConn)
 	for {
-		told, err := conn.next(ctx)
+		channel, payload, err := conn.NextNotification(ctx)
 		switch {
 		case err != nil:
 			return err
-		case told.channel != l.channel:
-		case strings.HasPrefix(told.payload, echoMark):
-			l.echoed(told.payload)
+		case channel != l.channel:
+		case strings.HasPrefix(payload, echoMark):
+			l.echoed(payload)
 		default:
-			l.hear(told.payload)
+			l.hear(payload)
 		}
 	}
 }

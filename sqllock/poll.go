@@ -12,7 +12,7 @@ const linger = 5 * time.Second
 // poll looks at the watched names until nobody watches or the store is closed.
 // There is at most one per store.
 func (s *Store) poll() {
-	seen := s.profile.follow(s)
+	seen := s.dialect.follow(s)
 	defer seen.stop()
 	stopPresence := s.startPresence()
 	defer stopPresence()
@@ -31,7 +31,7 @@ func (s *Store) poll() {
 			return
 		case <-events:
 			pace.changed(time.Now())
-		case <-s.watchers.kick:
+		case <-s.watchers.Kick:
 			pace.asked(time.Now())
 		case <-timer.C:
 			now := time.Now()
@@ -86,14 +86,14 @@ func (s *Store) look(names []string, encoded string) (seen sight, err error) {
 	if err != nil {
 		return sight{}, err
 	}
-	s.watchers.mu.Lock()
-	defer s.watchers.mu.Unlock()
+	s.watchers.Lock()
+	defer s.watchers.Unlock()
 	for _, st := range states {
 		left := st.remaining
 		seen.moving = seen.moving || left == 0 || st.recent
 		if left == 0 {
 			left = st.headLeft.Int64
-			for _, w := range s.watchers.byName[names[st.index]] {
+			for _, w := range s.watchers.Of(names[st.index]) {
 				if !w.fair || !st.head.Valid || st.head.String == w.owner {
 					if w.fair { // whose turn it is, so that it need not look again
 						s.refused.remove(w.name)

@@ -74,10 +74,10 @@ func (s *Store) unpublish() {
 
 // unpublished returns who is to be told now, and counts them as told.
 func (ws *watchers) unpublished(now time.Time) (here [][2]string) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, all := range ws.byName {
-		for _, w := range all {
+	ws.Lock()
+	defer ws.Unlock()
+	for _, name := range ws.namesLocked() {
+		for _, w := range ws.Of(name) {
 			if !w.fair && now.Sub(w.since) >= presenceAfter && now.Sub(w.published) >= presenceRefresh {
 				w.published = now
 				here = append(here, [2]string{w.name, w.owner})
@@ -88,8 +88,8 @@ func (ws *watchers) unpublished(now time.Time) (here [][2]string) {
 }
 
 func (ws *watchers) takeGone() [][2]string {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
+	ws.Lock()
+	defer ws.Unlock()
 	gone := ws.gone
 	ws.gone = nil
 	return gone

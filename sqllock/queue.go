@@ -24,7 +24,7 @@ func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Gra
 	var token uint64
 	var held *driver.HeldError
 	queues := req.Queue && s.placed.come(owner) != placeYoung
-	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) (err error) {
+	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, atomic: s.dialect.atomic, run: func(ctx context.Context, run runner) (err error) {
 		if token, held, err = s.try(ctx, run, &req); err != nil || token != 0 || !queues {
 			return err
 		}
@@ -57,7 +57,7 @@ func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal e
 	case kept:
 		return refusal
 	}
-	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) error {
+	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, atomic: s.dialect.atomic, run: func(ctx context.Context, run runner) error {
 		return takePlace(ctx, run, req)
 	}})
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Store) try(ctx context.Context, run runner, req *driver.Request) (token
 		if held, err = refusal(ctx, run, req.Name, owner); err != nil || held.Token != 0 || held.Remaining != 0 {
 			return 0, held, err
 		}
-		if s.profile.inserts {
+		if s.dialect.inserts {
 			continue
 		}
 		if _, err = run.exec(ctx, insertFree, req.Name); err != nil {
@@ -158,7 +158,7 @@ func (s *Store) tryOnce(ctx context.Context, run runner, req *driver.Request, ow
 			return 0, held, err
 		}
 	}
-	token, err = s.profile.take(ctx, run, stmt, req.Name, owner, millis(req.TTL), req.Holder.Encode(), version)
+	token, err = s.dialect.take(ctx, run, stmt, req.Name, owner, millis(req.TTL), req.Holder.Encode(), version)
 	return token, nil, err
 }
 

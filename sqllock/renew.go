@@ -34,13 +34,13 @@ type rowKey struct{ name, owner string }
 
 // renewChunk returns one error per grant, nil where it was renewed; or nil if all were.
 func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) []error {
-	if s.profile.renewers > 0 {
+	if s.dialect.renewers > 0 {
 		return s.renewAmongRows(ctx, grants)
 	}
 	list := renewalList(grants)
 	var renewed map[rowKey]bool
 	err := s.renewSoon(ctx, func(ctx context.Context, run runner) (err error) {
-		renewed, err = s.profile.renew(ctx, run, renew, list, len(grants))
+		renewed, err = s.dialect.renew(ctx, run, renew, list, len(grants))
 		return err
 	})
 	switch {
@@ -89,7 +89,7 @@ func (s *Store) renewAmongRows(ctx context.Context, grants []driver.Grant) []err
 	}
 	err := s.renewSoon(ctx, func(ctx context.Context, run runner) (err error) {
 		if len(left) > 1 {
-			if err = s.renewRows(ctx, run, renewAtOnce, grants, left, errs); err == nil || !s.dialect.classify(err).retry {
+			if err = s.renewRows(ctx, run, renewAtOnce, grants, left, errs); err == nil || !s.facts.Classify(err).Retry {
 				return err
 			}
 			if left, err = s.renewEach(ctx, run, grants, left, errs); err != nil || len(left) == 0 {
@@ -113,7 +113,7 @@ func (s *Store) renewEach(ctx context.Context, run runner, grants []driver.Grant
 		err := s.renewRows(ctx, run, renewAtOnce, grants, []int{i}, errs)
 		switch {
 		case err == nil:
-		case s.dialect.classify(err).retry:
+		case s.facts.Classify(err).Retry:
 			left = append(left, i)
 		default:
 			return append(left, which[n:]...), err
@@ -128,7 +128,7 @@ func (s *Store) renewRows(ctx context.Context, run runner, stmt statement, grant
 	for n, i := range which {
 		some[n] = grants[i]
 	}
-	renewed, err := s.profile.renew(ctx, run, stmt, renewalList(some), len(some))
+	renewed, err := s.dialect.renew(ctx, run, stmt, renewalList(some), len(some))
 	if err != nil || renewed == nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *Store) renewRows(ctx context.Context, run runner, stmt statement, grant
 // keeps locked. So a server has a connection to spare for renewals, if its others
 // are in use.
 func (s *Store) renewSoon(ctx context.Context, run func(context.Context, runner) error) error {
-	if s.profile.renewers == 0 {
+	if s.dialect.renewers == 0 {
 		return s.together(ctx, "renew", &job{urgent: true, run: run})
 	}
 	var slots chan struct{}

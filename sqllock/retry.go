@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // busyLimit is how long a call goes on trying a database that is locked.
@@ -25,9 +26,6 @@ func (s *Store) background() (context.Context, context.CancelFunc) {
 
 // busyPause is between two tries, on top of the database's own busy timeout.
 const busyPause = time.Millisecond
-
-// errReadOnly: the server does not take writes, so it cannot keep locks.
-var errReadOnly = errors.New("the server is read-only")
 
 // write runs fn, which writes, as one of the writers of this store. A database
 // that admits one writer at a time makes the others sleep between tries;
@@ -74,7 +72,7 @@ func (s *Store) persist(ctx context.Context, fn func() error) error {
 	if err == nil {
 		return nil
 	}
-	for start := time.Now(); s.dialect.classify(err).retry && time.Since(start) < busyLimit; {
+	for start := time.Now(); s.facts.Classify(err).Retry && time.Since(start) < busyLimit; {
 		select {
 		case <-ctx.Done():
 			return err
@@ -96,12 +94,12 @@ func (s *Store) fail(ctx context.Context, op string, err error) error {
 		return driver.ErrClosed
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
-	case errors.Is(err, errReadOnly):
+	case errors.Is(err, sqldb.ErrReadOnly):
 		return fmt.Errorf("%w: %s: %w", driver.ErrMisconfigured, op, err)
 	case errors.Is(err, driver.ErrUnsupported):
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	return s.dialect.classify(err).describe(op, err)
+	return s.facts.Classify(err).Describe(op, err)
 }
 
 // millis is ttl as the database counts it. It adds one, since the clock's own

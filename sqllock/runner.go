@@ -3,44 +3,14 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"regexp"
-	"strconv"
+
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // query is a statement in the form in which it is run.
 type query struct {
-	text  string
-	order []int     // which of the common arguments it takes; nil if just these
-	stmt  *sql.Stmt // nil where it is for the driver to prepare it
-}
-
-func (q *query) arrange(args []any) []any {
-	if q.order == nil {
-		return args
-	}
-	arranged := make([]any, len(q.order))
-	for i, n := range q.order {
-		arranged[i] = args[n]
-	}
-	return arranged
-}
-
-// parameter is how all dialects write the first to the ninth argument.
-var parameter = regexp.MustCompile(`\?([1-9])`)
-
-// dollars is for databases that write arguments as $1.
-func dollars(text string) query {
-	return query{text: parameter.ReplaceAllString(text, `$$$1`)}
-}
-
-// positional is for databases that take arguments in the order of the text.
-func positional(text string) query {
-	q := query{text: parameter.ReplaceAllString(text, "?"), order: []int{}}
-	for _, match := range parameter.FindAllStringSubmatch(text, -1) {
-		n, _ := strconv.Atoi(match[1]) // one digit: cannot fail
-		q.order = append(q.order, n-1)
-	}
-	return q
+	sqldb.Query
+	stmt *sql.Stmt // nil where it is for the driver to prepare it
 }
 
 // runner runs statements, each on its own or all in a transaction. Arguments
@@ -53,12 +23,12 @@ type runner struct {
 
 func (r runner) exec(ctx context.Context, s statement, args ...any) (sql.Result, error) {
 	q := &r.queries[s]
-	args = q.arrange(args)
+	args = q.Arrange(args...)
 	switch {
 	case q.stmt == nil && r.tx == nil:
-		return r.db.ExecContext(ctx, q.text, args...)
+		return r.db.ExecContext(ctx, q.Text, args...)
 	case q.stmt == nil:
-		return r.tx.ExecContext(ctx, q.text, args...)
+		return r.tx.ExecContext(ctx, q.Text, args...)
 	case r.tx == nil:
 		return q.stmt.ExecContext(ctx, args...)
 	default:
@@ -68,12 +38,12 @@ func (r runner) exec(ctx context.Context, s statement, args ...any) (sql.Result,
 
 func (r runner) query(ctx context.Context, s statement, args ...any) (*sql.Rows, error) {
 	q := &r.queries[s]
-	args = q.arrange(args)
+	args = q.Arrange(args...)
 	switch {
 	case q.stmt == nil && r.tx == nil:
-		return r.db.QueryContext(ctx, q.text, args...)
+		return r.db.QueryContext(ctx, q.Text, args...)
 	case q.stmt == nil:
-		return r.tx.QueryContext(ctx, q.text, args...)
+		return r.tx.QueryContext(ctx, q.Text, args...)
 	case r.tx == nil:
 		return q.stmt.QueryContext(ctx, args...)
 	default:
@@ -84,12 +54,12 @@ func (r runner) query(ctx context.Context, s statement, args ...any) (*sql.Rows,
 // one reads the first row of the answer; sql.ErrNoRows if there is none.
 func (r runner) one(ctx context.Context, s statement, args []any, dest ...any) error {
 	q := &r.queries[s]
-	args = q.arrange(args)
+	args = q.Arrange(args...)
 	switch {
 	case q.stmt == nil && r.tx == nil:
-		return r.db.QueryRowContext(ctx, q.text, args...).Scan(dest...)
+		return r.db.QueryRowContext(ctx, q.Text, args...).Scan(dest...)
 	case q.stmt == nil:
-		return r.tx.QueryRowContext(ctx, q.text, args...).Scan(dest...)
+		return r.tx.QueryRowContext(ctx, q.Text, args...).Scan(dest...)
 	case r.tx == nil:
 		return q.stmt.QueryRowContext(ctx, args...).Scan(dest...)
 	default:

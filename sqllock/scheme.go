@@ -12,15 +12,9 @@ const (
 	// Version reads the row first, and then updates it if nobody has changed it
 	// meanwhile. It expires.
 	Version
-	// ForUpdate holds the row by a transaction that stays open. The lock lives
-	// exactly as long as its connection.
-	ForUpdate
-	// Session holds a lock of the server's own kind: GET_LOCK, or an advisory
-	// lock. It lives exactly as long as its connection.
-	Session
 )
 
-var schemeNames = [...]string{Row: "row", Version: "version", ForUpdate: "forupdate", Session: "session"}
+var schemeNames = [...]string{Row: "row", Version: "version"}
 
 func (s Scheme) String() string {
 	if s < 0 || int(s) >= len(schemeNames) {
@@ -36,8 +30,5 @@ func ParseScheme(name string) (Scheme, error) {
 			return Scheme(s), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no scheme: there are row, version, forupdate and session", name)
+	return 0, fmt.Errorf("unknown scheme %q (want row or version)", name)
 }
-
-// bound says that locks live as long as a connection.
-func (s Scheme) bound() bool { return s == ForUpdate || s == Session }

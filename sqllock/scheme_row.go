@@ -68,7 +68,7 @@ func (s *Store) attempt(ctx context.Context, req *driver.Request, owner string) 
 	}
 	var token uint64
 	err := s.together(ctx, "acquire", &job{name: req.Name, owner: req.Owner, run: func(ctx context.Context, run runner) (err error) {
-		token, err = s.profile.take(ctx, run, acquire, req.Name, owner, millis(req.TTL), req.Holder.Encode(), version)
+		token, err = s.dialect.take(ctx, run, acquire, req.Name, owner, millis(req.TTL), req.Holder.Encode(), version)
 		return err
 	}})
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Store) blockedBy(ctx context.Context, req *driver.Request, owner string
 
 // ensureRow makes sure that there is a row to update.
 func (s *Store) ensureRow(ctx context.Context, name string) error {
-	if s.profile.inserts {
+	if s.dialect.inserts {
 		return nil
 	}
 	_, err := s.change(ctx, "acquire", insertFree, name)

@@ -41,6 +41,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/attempts"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // Options configure a Store.
@@ -49,8 +50,8 @@ type Options struct {
 	// databases can look alike and differ in what makes a statement atomic.
 	Dialect Dialect
 
-	// Scheme says how a lock is kept; default [Row]. [New] takes Row and
-	// [Version], NewBound takes [ForUpdate] and [Session].
+	// Scheme says how a lock is kept; default [Row]. Package sqlsession has the
+	// schemes whose locks live as long as a connection.
 	Scheme Scheme
 
 	// TablePrefix starts the names of the store's tables: letters, digits and
@@ -60,16 +61,16 @@ type Options struct {
 }
 
 // DefaultTablePrefix is what the names of the tables start with.
-const DefaultTablePrefix = "dlock_"
+const DefaultTablePrefix = sqldb.DefaultTablePrefix
 
 // Store keeps locks in a database. It implements every extension of package
 // driver, and all its methods may be called concurrently.
 type Store struct {
 	db      *sql.DB
-	dialect Dialect
-	tables  tables
+	facts   *sqldb.Facts
+	dialect *dialect
+	tables  sqldb.Tables
 	scheme  Scheme
-	profile profile
 	queries [statementCount]query
 
 	writing  chan struct{} // holds one for each who writes
@@ -95,38 +96,41 @@ type Store struct {
 // The store respects the limits of db's pool and needs no more than one
 // connection. It never closes db: that stays with the caller, after Close.
 func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
-	if opts == nil || opts.Dialect == nil {
-		return nil, errors.New("option Dialect is not set")
+	if opts == nil {
+		opts = &Options{}
 	}
-	tables, err := newTables(opts.TablePrefix)
+	facts, err := sqldb.FactsOf(opts.Dialect)
 	if err != nil {
 		return nil, err
 	}
-	if opts.Scheme.bound() {
-		return nil, fmt.Errorf("scheme %s lives as long as a connection: NewBound opens it", opts.Scheme)
+	tables, err := sqldb.NewTables(opts.TablePrefix)
+	if err != nil {
+		return nil, err
 	}
-	profile := opts.Dialect.profile()
+	dialect := dialects[opts.Dialect]
 	s := &Store{
 		db:       db,
-		dialect:  opts.Dialect,
+		facts:    facts,
+		dialect:  dialect,
 		tables:   tables,
 		scheme:   opts.Scheme,
-		profile:  profile,
-		queries:  opts.Dialect.statements(tables),
 		closing:  make(chan struct{}),
-		writing:  make(chan struct{}, profile.writers),
-		renewing: make(chan struct{}, profile.renewers),
+		writing:  make(chan struct{}, dialect.writers),
+		renewing: make(chan struct{}, dialect.renewers),
 		watchers: newWatchers(),
+	}
+	for i, text := range dialect.statements() {
+		s.queries[i].Query = facts.Bind(tables.Expand(facts.Now, text))
 	}
 	s.attempts = attempts.New(s.undo)
 	s.reading = s.writing
-	if profile.readers > 0 {
-		s.reading = make(chan struct{}, profile.readers)
+	if dialect.readers > 0 {
+		s.reading = make(chan struct{}, dialect.readers)
 	}
 	// The program may lack the right to create tables, so nothing is written
 	// where they exist.
 	if err := s.open(ctx); err != nil {
-		if !s.dialect.classify(err).missing && !errors.Is(err, sql.ErrNoRows) {
+		if !s.facts.Classify(err).Missing && !errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
 		if err := s.create(ctx); err != nil {
@@ -144,15 +148,15 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 // Traits implements driver.Store.
 func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
-		Store:           s.dialect.String(),
-		Handover:        s.profile.handover,
+		Store:           s.facts.String(),
+		Handover:        s.dialect.handover,
 		Fencing:         driver.FencingStrong,
 		Fair:            true,
 		WatchesExpiry:   true,
 		MinTTL:          10 * time.Millisecond,
 		Granularity:     2 * time.Millisecond, // one that millis adds, one that is rounded away
 		SurvivesRestart: true,
-		OneMachine:      s.profile.oneMachine,
+		OneMachine:      s.dialect.oneMachine,
 	}
 }
 
@@ -205,8 +209,8 @@ func occupy(slots chan struct{}) (leave func()) {
 func (s *Store) create(ctx context.Context) error {
 	return s.read(ctx, "create the tables", func() error {
 		return s.inTx(ctx, func(run runner) error {
-			for _, text := range s.dialect.schema(s.tables) {
-				if _, err := run.tx.ExecContext(ctx, text); err != nil {
+			for _, text := range s.dialect.schema {
+				if _, err := run.tx.ExecContext(ctx, s.tables.Expand(s.facts.Now, text)); err != nil {
 					return err
 				}
 			}
@@ -217,8 +221,8 @@ func (s *Store) create(ctx context.Context) error {
 
 // open looks whether the server can be used and the tables are there.
 func (s *Store) open(ctx context.Context) error {
-	if s.profile.check != nil {
-		if err := s.read(ctx, "open", func() error { return s.profile.check(ctx, s.db, s.tables) }); err != nil {
+	if s.dialect.open != nil {
+		if err := s.read(ctx, "open", func() error { return s.dialect.open(ctx, s.db, s.tables) }); err != nil {
 			return err
 		}
 	}
@@ -234,16 +238,16 @@ func (s *Store) open(ctx context.Context) error {
 }
 
 func (s *Store) prepare(ctx context.Context) error {
-	if !s.profile.prepares {
+	if !s.dialect.prepares {
 		return nil
 	}
 	for i := range s.queries {
 		q := &s.queries[i]
-		if q.text == "" {
+		if q.Text == "" {
 			continue
 		}
 		err := s.read(ctx, "open", func() (err error) {
-			q.stmt, err = s.db.PrepareContext(ctx, q.text)
+			q.stmt, err = s.db.PrepareContext(ctx, q.Text)
 			return err
 		})
 		if err != nil {

@@ -4,19 +4,17 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// Rows of locks that nobody uses any more are deleted.
-const (
-	sweepAge      = time.Hour        // how long a lock must have been free
-	sweepInterval = 10 * time.Minute // between two sweeps, by whichever store
-	sweepRows     = 500              // how many rows are looked at, and at most deleted, at once
-)
+// sweepRows is how many rows are looked at, and at most deleted, at once.
+const sweepRows = 500
 
 // sweep deletes what is not needed any more, now and then until the store is
 // closed. What fails is tried again at the next interval.
 func (s *Store) sweep() {
-	ticker := time.NewTicker(sweepInterval)
+	ticker := time.NewTicker(sqldb.JanitorInterval)
 	defer ticker.Stop()
 	for {
 		_ = s.sweepOnce()
@@ -42,7 +40,7 @@ func (s *Store) sweepOnce() error {
 func (s *Store) claimSweep() (claimed bool, err error) {
 	ctx, cancel := s.background()
 	defer cancel()
-	const interval = int64(sweepInterval / time.Millisecond)
+	const interval = int64(sqldb.JanitorInterval / time.Millisecond)
 	err = s.read(ctx, "sweep", func() error {
 		return s.each().one(ctx, sweepDue, []any{interval}, &claimed)
 	})
@@ -63,7 +61,7 @@ func (s *Store) sweepPage(after string) (last string, more bool, err error) {
 	var old []string
 	var highest int64
 	rows := 0
-	const age = int64(sweepAge / time.Millisecond)
+	const age = int64(sqldb.JanitorAge / time.Millisecond)
 	err = s.read(ctx, "sweep", func() error {
 		old, highest, rows = nil, 0, 0
 		return s.each().each(ctx, sweepPage, []any{after, sweepRows, age}, func(scan func(...any) error) error {

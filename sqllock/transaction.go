@@ -3,6 +3,8 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // inTx runs fn in a transaction. With SQLite fn starts with a statement that
@@ -20,8 +22,8 @@ func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
 			return end()
 		})
 	}
-	if s.profile.begin != "" {
-		_, err = tx.ExecContext(ctx, s.profile.begin)
+	if s.dialect.begin != "" {
+		_, err = tx.ExecContext(ctx, s.dialect.begin)
 	}
 	if err == nil {
 		err = fn(s.within(tx))
@@ -40,7 +42,7 @@ func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
 // waits for a server that is silent leaves, and the connection is lost when TCP gives
 // it up.
 func (s *Store) finish(ctx context.Context, end func() error) error {
-	if !s.profile.deaf {
+	if !s.dialect.deaf {
 		return end()
 	}
 	ended := make(chan error, 1)
@@ -66,8 +68,8 @@ func (e *unsureError) Unwrap() error { return e.error }
 // no part is then without it. The connection is the program's own, so it goes back
 // to the pool as it was, or not at all.
 func (s *Store) begin(ctx context.Context) (tx *sql.Tx, release func(), err error) {
-	if s.profile.guard == "" {
-		tx, err = s.db.BeginTx(ctx, s.profile.tx)
+	if s.dialect.guard == "" {
+		tx, err = s.db.BeginTx(ctx, s.dialect.tx)
 		return tx, func() {}, err
 	}
 	conn, err := s.db.Conn(ctx)
@@ -75,13 +77,13 @@ func (s *Store) begin(ctx context.Context) (tx *sql.Tx, release func(), err erro
 		return nil, nil, err
 	}
 	release = func() {
-		if _, err := conn.ExecContext(ctx, s.profile.unguard); err != nil {
-			_ = conn.Raw(endConn)
+		if _, err := conn.ExecContext(ctx, s.dialect.unguard); err != nil {
+			_ = conn.Raw(sqldb.CloseConn)
 		}
 		_ = conn.Close() // it may be closed already
 	}
-	if _, err = conn.ExecContext(ctx, s.profile.guard); err == nil {
-		tx, err = conn.BeginTx(ctx, s.profile.tx)
+	if _, err = conn.ExecContext(ctx, s.dialect.guard); err == nil {
+		tx, err = conn.BeginTx(ctx, s.dialect.tx)
 	}
 	if err != nil {
 		release()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // Watch implements driver.Watcher. All watches of a store share one look at
@@ -16,7 +17,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 		return nil, fmt.Errorf("watch: %w", context.Cause(ctx))
 	}
 	w := &watch{name: req.Name, owner: req.Owner.Hex(), fair: req.Fair, wake: wake, since: time.Now()}
-	if !s.watchers.add(w, func() { s.work.Go(s.poll) }) {
+	if !s.watchers.Join(w.name, w, func() { s.work.Go(s.poll) }) {
 		return nil, driver.ErrClosed
 	}
 	return func() { s.watchers.remove(w) }, nil
@@ -31,38 +32,36 @@ type watch struct {
 	published   time.Time // when others could last be told that it waits; zero if never
 }
 
-func (w *watch) subject() string { return w.name }
-
 // watchers are all who want to be woken.
 type watchers struct {
-	audience[*watch]
+	sqldb.PollGroup[*watch]
 	encoded string        // the names as a JSON list
 	gone    [][2]string   // name and owner of watches that ended after they were published
 	left    chan struct{} // says that there is somebody in gone
 }
 
 func newWatchers() watchers {
-	return watchers{audience: newAudience[*watch](), left: make(chan struct{}, 1)}
+	return watchers{PollGroup: sqldb.NewPollGroup[*watch](), left: make(chan struct{}, 1)}
 }
 
 // remove ends a watch. Calling it twice is fine.
 func (ws *watchers) remove(w *watch) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.removeLocked(w) && !w.published.IsZero() {
+	ws.Lock()
+	defer ws.Unlock()
+	if ws.Remove(w.name, w) && !w.published.IsZero() {
 		ws.gone = append(ws.gone, [2]string{w.name, w.owner})
-		signal(ws.left)
+		sqldb.Signal(ws.left)
 	}
 }
 
 // wake is called when this store itself freed name or a place in its queue.
 // Whose turn it is among fair waiters takes a look.
 func (ws *watchers) wake(name string) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, w := range ws.byName[name] {
+	ws.Lock()
+	defer ws.Unlock()
+	for _, w := range ws.Of(name) {
 		if w.fair {
-			signal(ws.kick)
+			sqldb.Signal(ws.Kick)
 		} else {
 			w.wake()
 		}
@@ -70,33 +69,39 @@ func (ws *watchers) wake(name string) {
 }
 
 func (ws *watchers) close() {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, all := range ws.byName {
-		for _, w := range all {
+	ws.Lock()
+	defer ws.Unlock()
+	for _, name := range ws.namesLocked() {
+		for _, w := range ws.Of(name) {
 			if !w.published.IsZero() {
 				ws.gone = append(ws.gone, [2]string{w.name, w.owner})
 			}
 		}
 	}
-	ws.closeLocked()
+	ws.CloseLocked()
 }
 
 // watched returns the names that are watched, and as a JSON list.
 func (ws *watchers) watched() ([]string, string) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	names, anew := ws.collectLocked()
-	if anew {
+	ws.Lock()
+	defer ws.Unlock()
+	names := ws.namesLocked()
+	return names, ws.encoded
+}
+
+// namesLocked returns the names that are watched, and keeps encoded in step with them.
+func (ws *watchers) namesLocked() []string {
+	names, changed := ws.Names()
+	if changed {
 		ws.encoded = encode(names)
 	}
-	return names, ws.encoded
+	return names
 }
 
 // retire ends the polling unless somebody needs it.
 func (ws *watchers) retire() bool {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.polling = len(ws.byName) > 0 || len(ws.gone) > 0
-	return !ws.polling
+	ws.Lock()
+	defer ws.Unlock()
+	ws.Polling = ws.Len() > 0 || len(ws.gone) > 0
+	return !ws.Polling
 }

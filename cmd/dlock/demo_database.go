@@ -65,7 +65,7 @@ func demoTarget(raw string) (target *sqlTarget, err error) {
 		return nil, failf(own.status, "--db: %w", own.err)
 	case err != nil:
 		return nil, err
-	case target.scheme != sqllock.Row || target.prefix != "":
+	case target.scheme != sqllock.Row.String() || target.prefix != "":
 		return nil, usagef("--db: scheme and table_prefix are for a store of locks, not for the database of the shop")
 	}
 	return target, nil

@@ -13,13 +13,14 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/sqlsession"
 )
 
 // sqlTarget is what a URL of an SQL server says.
 type sqlTarget struct {
 	kind     string // "mysql", "postgres"
 	dialect  sqllock.Dialect
-	scheme   sqllock.Scheme
+	scheme   string
 	prefix   string // of the tables; empty is the default
 	place    string // host:port/database as in a URL, without secrets and defaults
 	identity string // the same for all spellings of place
@@ -52,7 +53,7 @@ func openSQL(ctx context.Context, target *sqlTarget) (*openStore, error) {
 	var store driver.Store
 	err := answers(ctx, db)
 	if err == nil {
-		store, err = newSQLStore(ctx, db, &sqllock.Options{Dialect: target.dialect, Scheme: target.scheme, TablePrefix: target.prefix})
+		store, err = newSQLStore(ctx, db, target)
 	}
 	if err != nil {
 		_ = db.Close()
@@ -75,16 +76,20 @@ func answers(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-func newSQLStore(ctx context.Context, db *sql.DB, opts *sqllock.Options) (driver.Store, error) {
-	if opts.Scheme == sqllock.ForUpdate || opts.Scheme == sqllock.Session {
-		return sqllock.NewBound(ctx, db, opts)
+func newSQLStore(ctx context.Context, db *sql.DB, t *sqlTarget) (driver.Store, error) {
+	if scheme, err := sqlsession.ParseScheme(t.scheme); err == nil {
+		return sqlsession.New(ctx, db, &sqlsession.Options{Dialect: t.dialect, Scheme: scheme, TablePrefix: t.prefix})
 	}
-	return sqllock.New(ctx, db, opts)
+	scheme, err := sqllock.ParseScheme(t.scheme)
+	if err != nil {
+		return nil, err
+	}
+	return sqllock.New(ctx, db, &sqllock.Options{Dialect: t.dialect, Scheme: scheme, TablePrefix: t.prefix})
 }
 
 // maxConnections is what a command needs, which holds one lock at a time.
-func maxConnections(scheme sqllock.Scheme) int {
-	if scheme == sqllock.ForUpdate { // one for each lock, and those that wait
+func maxConnections(scheme string) int {
+	if scheme == sqlsession.ForUpdate.String() { // one for each lock, and those that wait
 		return 8
 	}
 	return 4
@@ -93,8 +98,8 @@ func maxConnections(scheme sqllock.Scheme) int {
 // display is the URL without secrets, and without what has a default.
 func (t *sqlTarget) display() string {
 	var query []string
-	if t.scheme != sqllock.Row {
-		query = append(query, "scheme="+t.scheme.String())
+	if t.scheme != sqllock.Row.String() {
+		query = append(query, "scheme="+t.scheme)
 	}
 	if t.prefix != "" && t.prefix != sqllock.DefaultTablePrefix {
 		query = append(query, "table_prefix="+url.QueryEscape(t.prefix))
@@ -112,7 +117,7 @@ func (t *sqlTarget) display() string {
 
 // fullIdentity tells apart what does not exclude each other: schemes, and tables.
 func (t *sqlTarget) fullIdentity() string {
-	return strings.Join([]string{t.kind, t.identity, t.scheme.String(), cmp.Or(t.prefix, sqllock.DefaultTablePrefix)}, "|")
+	return strings.Join([]string{t.kind, t.identity, t.scheme, cmp.Or(t.prefix, sqllock.DefaultTablePrefix)}, "|")
 }
 
 // sqlURL is a URL of an SQL server, taken apart and decoded.
@@ -121,9 +126,12 @@ type sqlURL struct {
 	hosts          string // as written
 	database       string
 	parameters     []string // key=value as written: those for the driver
-	scheme         sqllock.Scheme
+	scheme         string
 	prefix         string
 }
+
+// sqlSchemes are the ways to keep a lock.
+var sqlSchemes = []string{"row", "version", "forupdate", "session"}
 
 // sqlForm is how the URLs look.
 const sqlForm = "://user:password@host:port/database"
@@ -138,7 +146,7 @@ func parseSQL(from storeURL) (*sqlURL, error) {
 		// The '?' may be one of the password.
 		return nil, usagef("an '@' follows the '?' of the store URL: write '?' as %%3F in a password, and '@' as %%40 in a parameter")
 	}
-	u := &sqlURL{}
+	u := &sqlURL{scheme: sqllock.Row.String()}
 	var err error
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		user, password, _ := strings.Cut(rest[:at], ":")
@@ -179,9 +187,10 @@ func (u *sqlURL) takeParameters(query string) error {
 		}
 		switch key {
 		case "scheme":
-			if u.scheme, err = sqllock.ParseScheme(plain); err != nil {
-				return usagef("%w", err)
+			if !slices.Contains(sqlSchemes, plain) {
+				return usagef("unknown scheme %q (want row, version, forupdate or session)", plain)
 			}
+			u.scheme = plain
 		case "table_prefix":
 			u.prefix = plain
 		default:

@@ -99,7 +99,7 @@ func newPool(connector driver.Connector) *sql.DB {
 }
 
 // open opens dlock's own store.
-func (k *sqlKind) open(scheme sqllock.Scheme) opener {
+func (k *sqlKind) open(scheme string) opener {
 	return func(dir string) (func(context.Context) (opened, error), error) {
 		return func(ctx context.Context) (opened, error) {
 			connector, err := k.connector(dir)
@@ -107,7 +107,7 @@ func (k *sqlKind) open(scheme sqllock.Scheme) opener {
 				return opened{}, err
 			}
 			db := newPool(connector)
-			s, err := newSQLStore(ctx, db, &sqllock.Options{Dialect: k.dialect, Scheme: scheme})
+			s, err := newSQLStore(ctx, db, k.dialect, scheme)
 			if err != nil {
 				return opened{}, errors.Join(err, db.Close())
 			}

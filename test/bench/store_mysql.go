@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/sqlsession"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/go-sql-driver/mysql"
 )
@@ -27,18 +28,18 @@ var mariadb = &sqlKind{
 
 var mysqlStore = store{
 	name:      "mysql",
-	open:      mariadb.open(sqllock.Row),
+	open:      mariadb.open("row"),
 	serve:     mariadb.serve,
 	processes: true,
 	held:      2_000,
 	subjects: []subject{
 		{name: "raw", open: openRawSQL(mariadb)},
 		{name: "get_lock", open: openNativeSQL(mariadb)},
-		direct("store", mariadb.open(sqllock.Row), millisecond).only("solo", "many"),
-		library("dlock", mariadb.open(sqllock.Row)),
-		library("dlock/version", mariadb.open(sqllock.Version)),
-		library("dlock/session", mariadb.open(sqllock.Session)),
-		library("dlock/forupdate", mariadb.open(sqllock.ForUpdate)),
+		direct("store", mariadb.open("row"), millisecond).only("solo", "many"),
+		library("dlock", mariadb.open("row")),
+		library("dlock/version", mariadb.open("version")),
+		library("dlock/session", mariadb.open("session")),
+		library("dlock/forupdate", mariadb.open("forupdate")),
 	},
 }
 
@@ -50,9 +51,13 @@ func connectMySQL(addr, database string) (sqldriver.Connector, error) {
 }
 
 // newSQLStore opens a store of any scheme.
-func newSQLStore(ctx context.Context, db *sql.DB, opts *sqllock.Options) (driver.Store, error) {
-	if opts.Scheme == sqllock.ForUpdate || opts.Scheme == sqllock.Session {
-		return sqllock.NewBound(ctx, db, opts)
+func newSQLStore(ctx context.Context, db *sql.DB, dialect sqllock.Dialect, scheme string) (driver.Store, error) {
+	if bound, err := sqlsession.ParseScheme(scheme); err == nil {
+		return sqlsession.New(ctx, db, &sqlsession.Options{Dialect: dialect, Scheme: bound})
 	}
-	return sqllock.New(ctx, db, opts)
+	row, err := sqllock.ParseScheme(scheme)
+	if err != nil {
+		return nil, err
+	}
+	return sqllock.New(ctx, db, &sqllock.Options{Dialect: dialect, Scheme: row})
 }

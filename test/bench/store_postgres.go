@@ -24,18 +24,18 @@ var postgres = &sqlKind{
 
 var postgresStore = store{
 	name:      "postgres",
-	open:      postgres.open(sqllock.Row),
+	open:      postgres.open("row"),
 	serve:     postgres.serve,
 	processes: true,
 	held:      2_000,
 	subjects: []subject{
 		{name: "raw", open: openRawSQL(postgres)},
 		{name: "advisory", open: openNativeSQL(postgres)},
-		direct("store", postgres.open(sqllock.Row), millisecond).only("solo", "many"),
-		library("dlock", postgres.open(sqllock.Row)),
-		library("dlock/version", postgres.open(sqllock.Version)),
-		library("dlock/session", postgres.open(sqllock.Session)),
-		library("dlock/forupdate", postgres.open(sqllock.ForUpdate)),
+		direct("store", postgres.open("row"), millisecond).only("solo", "many"),
+		library("dlock", postgres.open("row")),
+		library("dlock/version", postgres.open("version")),
+		library("dlock/session", postgres.open("session")),
+		library("dlock/forupdate", postgres.open("forupdate")),
 	},
 }
 

@@ -42,9 +42,9 @@ func init() {
 	add(mutant{
 		rule: "an attempt to take a place is recorded when its answer is lost",
 		file: "sqllock/queue.go",
-		old: `owner: req.Owner, atomic: s.profile.atomic, run: func(ctx context.Context, run runner) error {
+		old: `owner: req.Owner, atomic: s.dialect.atomic, run: func(ctx context.Context, run runner) error {
 		return takePlace(`,
-		new: `atomic: s.profile.atomic, run: func(ctx context.Context, run runner) error {
+		new: `atomic: s.dialect.atomic, run: func(ctx context.Context, run runner) error {
 		return takePlace(`,
 		test: "test/stores/mysql TestLateAttempts/row/place",
 	})
@@ -64,10 +64,10 @@ func init() {
 	})
 	add(mutant{
 		rule: "Close of a store over a silent connection returns",
-		file: "sqllock/bound.go",
-		old:  `defer time.AfterFunc(callLimit, l.cancel).Stop()`,
-		new:  `defer time.AfterFunc(100*callLimit, l.cancel).Stop()`,
-		test: "test/stores/sqlbound TestCloseOverASilentConnection/mariadb/session",
+		file: "sqlsession/sqlsession.go",
+		old:  `defer time.AfterFunc(callLimit, c.cancel).Stop()`,
+		new:  `defer time.AfterFunc(100*callLimit, c.cancel).Stop()`,
+		test: "test/stores/sqlsession TestCloseOverASilentConnection/mariadb/session",
 	})
 
 	// Calls that share a transaction.
@@ -183,8 +183,8 @@ func init() {
 	add(mutant{
 		rule: "a waiter that has left is not listed any more",
 		file: "sqllock/watch.go",
-		old:  `if ws.removeLocked(w) && !w.published.IsZero() {`,
-		new:  `if ws.removeLocked(w) && w.published.IsZero() {`,
+		old:  `if ws.Remove(w.name, w) && !w.published.IsZero() {`,
+		new:  `if ws.Remove(w.name, w) && w.published.IsZero() {`,
 		test: "test/stores/sqlite TestWaitersAreSeen",
 	})
 }

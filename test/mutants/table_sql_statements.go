@@ -45,10 +45,10 @@ func init() {
 	})
 	add(mutant{
 		rule: "a renewal of a connection-bound lock never shortens it",
-		file: "sqllock/bound_bond.go",
-		old:  `deadline.After(b.deadline)`,
+		file: "sqlsession/heldlock.go",
+		old:  `deadline.After(h.deadline)`,
 		new:  `ttl > 0`,
-		test: "test/stores/sqlbound TestConformance/mariadb/session/never-shortens",
+		test: "test/stores/sqlsession TestConformance/mariadb/session/never-shortens",
 	})
 	add(mutant{
 		rule: "a place in the queue is never shortened (MariaDB)",
@@ -192,62 +192,62 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 	})
 	add(mutant{
 		rule: "no token is drawn in the second in which MariaDB was started",
-		file: "sqllock/bound_mysql_fence.go",
+		file: "sqlsession/mysql_tokens.go",
 		old:  `uptime > 0 ||`,
 		new:  `uptime >= 0 ||`,
-		test: "test/stores/sqlbound TestTokensInSecondOfStart",
+		test: "test/stores/sqlsession TestTokensInSecondOfStart",
 	})
 	add(mutant{
 		rule: "tokens rise although the server's clock was set back (MariaDB)",
-		file: "sqllock/bound_mysql_fence.go",
+		file: "sqlsession/mysql_tokens.go",
 		old:  `if seen <= last {`,
 		new:  `if last > seen+1<<62 {`,
-		test: "test/stores/sqlbound TestTokensWithClockSetBack/mariadb/session",
+		test: "test/stores/sqlsession TestTokensWithClockSetBack/mariadb/session",
 	})
 	add(mutant{
 		rule: "a crash of PostgreSQL does not bring tokens back",
-		file: "sqllock/bound_postgres_fence.go",
+		file: "sqlsession/postgres_tokens.go",
 		old:  `leapMargin = 2`,
 		new:  `leapMargin = 0`,
-		test: "test/stores/sqlbound TestTokensNotYetOnDisk",
+		test: "test/stores/sqlsession TestTokensNotYetOnDisk",
 	})
 	add(mutant{
 		rule: "a transaction starts in every sql_mode",
-		file: "sqllock/bound_mysql_fence.go",
+		file: "sqlsession/mysql_tokens.go",
 		old:  "`START TRANSACTION`",
 		new:  "`BEGIN`",
-		test: "test/stores/sqlbound TestSQLModes/mariadb/session",
+		test: "test/stores/sqlsession TestSQLModes/mariadb/session",
 	})
 	add(mutant{
 		rule: "a session is not taken for another one, nor a read-only server for the primary",
-		file: "sqllock/bound_keeper.go",
-		old:  `err == nil && id == l.id`,
+		file: "sqlsession/monitor.go",
+		old:  `err == nil && id == c.id`,
 		new:  `err == nil && id != ""`,
-		test: "test/stores/sqlbound TestDemoted/session",
+		test: "test/stores/sqlsession TestDemoted/session",
 	})
 	add(mutant{
 		rule: "a holder whose connection is gone is told",
-		file: "sqllock/bound_link.go",
+		file: "sqlsession/conn.go",
 		old:  `if report != nil {`,
-		new:  `if report != nil && b.name == "" {`,
-		test: "test/stores/sqlbound TestKilledConnection/mariadb/session",
+		new:  `if report != nil && h.name == "" {`,
+		test: "test/stores/sqlsession TestKilledConnection/mariadb/session",
 	})
 	add(mutant{
 		rule: "a connection-bound lock expires",
-		file: "sqllock/bound_keeper.go",
-		old: `case !now.Before(b.deadline):
-			s.expireLocked(b)
+		file: "sqlsession/monitor.go",
+		old: `case !now.Before(h.deadline):
+			s.expireLocked(h)
 		case`,
 		new: `case now.Before(time.Time{}):
-			s.expireLocked(b)
+			s.expireLocked(h)
 		case`,
-		test: "test/stores/sqlbound TestConformance/mariadb/session/expiry",
+		test: "test/stores/sqlsession TestConformance/mariadb/session/expiry",
 	})
 	add(mutant{
 		rule: "a connection-bound lock is released only with its token",
-		file: "sqllock/bound_bond.go",
-		old:  `case grant.Token != 0 && grant.Token != b.token:`,
-		new:  `case grant.Token != 0 && b.token == 0:`,
-		test: "test/stores/sqlbound TestConformance/mariadb/session/release-token",
+		file: "sqlsession/release.go",
+		old:  `case grant.Token != 0 && grant.Token != h.token:`,
+		new:  `case grant.Token != 0 && h.token == 0:`,
+		test: "test/stores/sqlsession TestConformance/mariadb/session/release-token",
 	})
 }

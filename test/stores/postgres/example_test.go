@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/sqlsession"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -33,7 +34,7 @@ func Example() {
 		return
 	}
 	defer store.Close()
-	bound, err := sqllock.NewBound(ctx, db, &sqllock.Options{Dialect: sqllock.Postgres, Scheme: sqllock.Session})
+	bound, err := sqlsession.New(ctx, db, &sqlsession.Options{Dialect: sqlsession.Postgres})
 	if err != nil {
 		fmt.Println(err)
 		return

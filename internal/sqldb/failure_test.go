@@ -1,0 +1,64 @@
+package sqldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// mysqlError is like the error of github.com/go-sql-driver/mysql.
+type mysqlError struct {
+	Number  uint16
+	Message string
+}
+
+func (e *mysqlError) Error() string { return fmt.Sprintf("Error %d: %s", e.Number, e.Message) }
+
+// pgError is like the error of github.com/jackc/pgx/v5/pgconn.
+type pgError struct{ code string }
+
+func (e *pgError) Error() string    { return "SQLSTATE " + e.code }
+func (e *pgError) SQLState() string { return e.code }
+
+// numberedError is no error of the server although it has a number.
+type numberedError struct{ Number int }
+
+func (numberedError) Error() string { return "numberedError" }
+
+func TestFailures(t *testing.T) {
+	for _, test := range []struct {
+		dialect Dialect
+		err     error
+		want    Failure // Explain: what must be part of it
+	}{
+		{MySQL, &mysqlError{Number: 1213}, Failure{Retry: true}},
+		{MySQL, &mysqlError{Number: 1205}, Failure{Retry: true}},
+		{MySQL, fmt.Errorf("wrapped: %w", &mysqlError{Number: 1213}), Failure{Retry: true}},
+		{MySQL, fmt.Errorf("%w: %w", ErrReadOnly, &mysqlError{Number: 1213}), Failure{Retry: true}},
+		{MySQL, errors.Join(ErrReadOnly, &mysqlError{Number: 1146}), Failure{Missing: true, Explain: "sqllock.Schema"}},
+		{MySQL, &mysqlError{Number: 1142}, Failure{Explain: "sqllock.Schema"}},
+		{MySQL, &mysqlError{Number: 1290}, Failure{Explain: "read-only"}},
+		{MySQL, numberedError{1213}, Failure{}},
+		{MySQL, context.Canceled, Failure{}},
+		{MySQL, nil, Failure{}},
+		{Postgres, &pgError{"40001"}, Failure{Retry: true}},
+		{Postgres, fmt.Errorf("wrapped: %w", &pgError{"40P01"}), Failure{Retry: true}},
+		{Postgres, &pgError{"57P01"}, Failure{Retry: true}},
+		{Postgres, &pgError{"42P01"}, Failure{Missing: true, Explain: "sqllock.Schema"}},
+		{Postgres, &pgError{"42501"}, Failure{Explain: "sqllock.Schema"}},
+		{Postgres, &pgError{"25006"}, Failure{Explain: "read-only"}},
+		{Postgres, &pgError{"22012"}, Failure{}},
+		{Postgres, context.Canceled, Failure{}},
+	} {
+		facts, err := FactsOf(test.dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := facts.Classify(test.err)
+		if got.Retry != test.want.Retry || got.Missing != test.want.Missing || !strings.Contains(got.Explain, test.want.Explain) {
+			t.Errorf("%s: %v means %+v, want %+v", test.dialect, test.err, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package sqldb
+
+import (
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Fine returns a finding that nothing is wrong.
+func Fine(check, message string) driver.Finding {
+	return driver.Finding{Check: check, Level: driver.LevelOK, Message: message}
+}
+
+// Warning returns a finding of that level.
+func Warning(check, format string, args ...any) driver.Finding {
+	return driver.Finding{Check: check, Level: driver.LevelWarning, Message: fmt.Sprintf(format, args...)}
+}
+
+// Problem returns a finding of that level.
+func Problem(check, format string, args ...any) driver.Finding {
+	return driver.Finding{Check: check, Level: driver.LevelProblem, Message: fmt.Sprintf(format, args...)}
+}
+
+// Breaking returns the finding with the promise that it breaks.
+func Breaking(promise driver.Promise, f driver.Finding) driver.Finding {
+	f.Breaks = promise
+	return f
+}

@@ -1,0 +1,122 @@
+package sqldb
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var mysqlFacts = Facts{
+	Dialect: MySQL, Now: mysqlNow, Bind: positional, Answered: mysqlAnswered,
+	Classify: func(err error) Failure { return mysqlFailures[MySQLNumber(err)] },
+}
+
+// mysqlNow is the database's clock when the statement began, in UTC: local time
+// comes twice when summer ends. A statement that had to wait for a row takes a
+// lock for less time than was asked for, never for more. The server may carry it out
+// after statements that began later. It must not undo them, so every statement that
+// extends an expiry keeps the later of the two.
+const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)`
+
+// MySQLAllRows makes a query answer with all its rows, whatever sql_select_limit is for the
+// connection: a lock that is missing in the answer would count as lost.
+const MySQLAllRows = ` LIMIT 9223372036854775807`
+
+// MySQLGuard makes the server end the connection of a process that is silent for
+// two seconds in the middle of a transaction. MariaDB, which reads the first
+// comment, has a timeout for that, by what the transaction has done so far; MySQL,
+// which reads the second, has one only for all silence.
+//
+// It also makes the next transaction READ COMMITTED, without a round trip of its
+// own. Otherwise it locks the gaps between rows as well, and those who insert into
+// them deadlock.
+const (
+	MySQLGuard = `SET /*M! @dlock_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = 2,
+	@dlock_idle_write = @@idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 2,
+	@dlock_idle_readonly = @@idle_readonly_transaction_timeout, SESSION idle_readonly_transaction_timeout = 2,
+	@@tx_isolation = 'READ-COMMITTED' */
+/*!80000 @dlock_idle = @@wait_timeout, SESSION wait_timeout = 2, @@transaction_isolation = 'READ-COMMITTED' */`
+	MySQLUnguard = `SET /*M! SESSION idle_transaction_timeout = @dlock_idle,
+	SESSION idle_write_transaction_timeout = @dlock_idle_write,
+	SESSION idle_readonly_transaction_timeout = @dlock_idle_readonly */
+/*!80000 SESSION wait_timeout = @dlock_idle */`
+)
+
+// MySQLChain is the completion_type with which every COMMIT begins a transaction. Nothing
+// would commit what is written after it.
+const MySQLChain = "CHAIN"
+
+var ErrMySQLChain = fmt.Errorf("%w: completion_type is CHAIN, so that a lock would be granted and never committed; leave it NO_CHAIN for the connections of the store", driver.ErrUnsupported)
+
+// mysqlFailures are by the server's error numbers.
+var mysqlFailures = map[uint16]Failure{
+	1213: {Retry: true, Explain: "deadlock with another transaction"},
+	1205: {Retry: true, Explain: "another transaction keeps a row locked"},
+	1020: {Retry: true, Explain: "another transaction has changed the row"},
+	1290: {Explain: mysqlReadOnly},
+	1792: {Explain: mysqlReadOnly},
+	1836: {Explain: mysqlReadOnly},
+	1146: {Missing: true, Explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
+	1054: {Missing: true, Explain: "a table is not as expected: compare it with what sqllock.Schema returns"},
+	1044: {Explain: mysqlDenied, Kind: driver.ErrDenied},
+	1142: {Explain: mysqlDenied, Kind: driver.ErrDenied},
+	1143: {Explain: mysqlDenied, Kind: driver.ErrDenied},
+	1045: {Explain: "wrong user or password", Kind: driver.ErrDenied},
+	1130: {Explain: "the server does not let this host in", Kind: driver.ErrDenied},
+	1698: {Explain: "wrong user or password", Kind: driver.ErrDenied},
+	1049: {Explain: "there is no such database", Kind: driver.ErrMisconfigured},
+	1021: {Explain: "the disk is full", Kind: driver.ErrMisconfigured},
+	1114: {Explain: "the disk is full, or the table as large as it may be", Kind: driver.ErrMisconfigured},
+	1665: {Explain: "binlog_format is STATEMENT: set it to ROW or MIXED", Kind: driver.ErrMisconfigured},
+}
+
+const (
+	mysqlReadOnly = "the server is read-only: it may be a replica"
+	mysqlDenied   = "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns"
+)
+
+// mysqlAnswered leaves out the numbers that are the client's, with which proxies report
+// that they lost the server.
+func mysqlAnswered(err error) bool {
+	n := MySQLNumber(err)
+	return n != 0 && (n < 2000 || n > 2999)
+}
+
+// MySQLNumber finds the server's error number, zero if there is none. The
+// driver has it in a field, so that only its type could be asked for, which
+// this package must not import.
+func MySQLNumber(err error) uint16 {
+	if err == nil {
+		return 0
+	}
+	if n := numberField(err); n != 0 {
+		return n
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return MySQLNumber(inner)
+	}
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		for _, inner := range several.Unwrap() {
+			if n := MySQLNumber(inner); n != 0 {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// numberField is the field of the driver's MySQLError.
+func numberField(err error) uint16 {
+	value := reflect.Indirect(reflect.ValueOf(err))
+	if value.Kind() != reflect.Struct {
+		return 0
+	}
+	field := value.FieldByName("Number")
+	if field.Kind() != reflect.Uint16 {
+		return 0
+	}
+	return uint16(field.Uint())
+}

@@ -1,0 +1,82 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"reflect"
+	"time"
+)
+
+// Pgx is a connection of pgx, as far as it is needed to listen on it and to close it. It
+// can only be had from the driver itself, which this module must not import: hence
+// reflection, and all of it is here.
+type Pgx struct {
+	conn reflect.Value // a *pgx.Conn
+}
+
+// AsPgx returns the connection of pgx in what database/sql has from its driver. It
+// reports false if that is another driver.
+func AsPgx(driverConn any) (Pgx, bool) {
+	conn, ok := call(reflect.ValueOf(driverConn).MethodByName("Conn"))
+	if !ok {
+		return Pgx{}, false
+	}
+	wait := conn.MethodByName("WaitForNotification")
+	if !wait.IsValid() || wait.Type().NumIn() != 1 || wait.Type().NumOut() != 2 {
+		return Pgx{}, false
+	}
+	return Pgx{conn}, true
+}
+
+// PID returns the server process that the driver was told of when it connected; zero if
+// that is not known.
+func (c Pgx) PID() int64 {
+	inner, ok := call(c.conn.MethodByName("PgConn"))
+	if !ok {
+		return 0
+	}
+	pid, ok := call(inner.MethodByName("PID"))
+	if !ok || !pid.CanUint() {
+		return 0
+	}
+	return int64(pid.Uint())
+}
+
+// NextNotification blocks until a notification arrives.
+func (c Pgx) NextNotification(ctx context.Context) (channel, payload string, err error) {
+	answer := c.conn.MethodByName("WaitForNotification").Call([]reflect.Value{reflect.ValueOf(ctx)})
+	if err, _ := reflect.TypeAssert[error](answer[1]); err != nil {
+		return "", "", err
+	}
+	notification := reflect.Indirect(answer[0])
+	return notification.FieldByName("Channel").String(), notification.FieldByName("Payload").String(), nil
+}
+
+// closeLimit is how long the server may take to close a connection.
+const closeLimit = 5 * time.Second
+
+func (c Pgx) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	if end := c.conn.MethodByName("Close"); end.IsValid() && end.Type().NumIn() == 1 {
+		end.Call([]reflect.Value{reflect.ValueOf(ctx)}) // its error says that the server did not confirm
+	}
+}
+
+// CloseConn closes the connection beneath one of database/sql: pass it to Raw. ErrBadConn
+// makes database/sql close what it opened itself. A connection from a pool of pgx would go
+// back to that pool instead, with its session, so CloseConn closes it first.
+func CloseConn(driverConn any) error {
+	if pgx, ok := AsPgx(driverConn); ok {
+		pgx.close()
+	}
+	return driver.ErrBadConn
+}
+
+// call calls a method that takes nothing and returns one value, if it exists.
+func call(method reflect.Value) (result reflect.Value, ok bool) {
+	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
+		return reflect.Value{}, false
+	}
+	return method.Call(nil)[0], true
+}

@@ -1,0 +1,60 @@
+package sqldb
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var postgresFacts = Facts{
+	Dialect: Postgres, Now: postgresNow, Bind: dollars, Answered: postgresAnswered,
+	Classify: func(err error) Failure { return postgresFailures[SQLState(err)] },
+}
+
+// postgresNow is the database's clock when the statement began. A statement
+// that had to wait for a row therefore takes a lock for less time than was
+// asked for, never for more, and all parts of it see the same time. The server may
+// carry it out after statements that began later. It must not undo them, so every
+// statement that extends an expiry keeps the later of the two.
+const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bigint`
+
+// postgresFailures are by SQLSTATE. Those who create the same table at the same
+// moment get a duplicate of one kind or another.
+var postgresFailures = map[string]Failure{
+	"40001": {Retry: true, Explain: "other transactions are in the way"},
+	"40P01": {Retry: true, Explain: "deadlock with another transaction"},
+	"55P03": {Retry: true, Explain: "another transaction keeps a row locked"},
+	"57P01": {Retry: true, Explain: "the server has ended the connection"}, // before the statement, or with it
+	"57P05": {Retry: true, Explain: "the server has ended the connection because it was idle"},
+	"23505": {Retry: true},
+	"42P07": {Retry: true},
+	"42710": {Retry: true},
+	"25006": {Explain: "the server is read-only: it may be a replica"},
+	"42P01": {Missing: true, Explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
+	"42703": {Missing: true, Explain: "a table is not as expected: compare it with what sqllock.Schema returns"},
+	"42501": {Explain: "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns", Kind: driver.ErrDenied},
+	"28P01": {Explain: "wrong user or password", Kind: driver.ErrDenied},
+	"28000": {Explain: "the server does not let this user in", Kind: driver.ErrDenied},
+	"3D000": {Explain: "there is no such database", Kind: driver.ErrMisconfigured},
+	"3F000": {Explain: "there is no schema to create tables in", Kind: driver.ErrMisconfigured},
+	"53100": {Explain: "the disk is full", Kind: driver.ErrMisconfigured},
+	"26000": {Explain: "a prepared statement is gone: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
+	"42P05": {Explain: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
+}
+
+// postgresAnswered leaves out the class of codes with which poolers report that they
+// lost the server.
+func postgresAnswered(err error) bool {
+	state := SQLState(err)
+	return state != "" && !strings.HasPrefix(state, "08")
+}
+
+// SQLState returns the code of a PostgreSQL error, as every driver has it.
+func SQLState(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+	return ""
+}

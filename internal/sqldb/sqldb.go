@@ -1,0 +1,85 @@
+// Package sqldb is what the stores in SQL databases share: the facts about each dialect,
+// the names of the tables, the meaning of errors, findings, and how to close a connection.
+package sqldb
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Dialect is a kind of database.
+type Dialect int
+
+// The dialects. The zero value is none of them.
+const (
+	SQLite Dialect = iota + 1
+	MySQL
+	Postgres
+)
+
+var dialectNames = [...]string{SQLite: "sqlite", MySQL: "mysql", Postgres: "postgres"}
+
+// String returns the kind of store that Traits report.
+func (d Dialect) String() string {
+	if d <= 0 || int(d) >= len(dialectNames) {
+		return fmt.Sprintf("dialect %d", int(d))
+	}
+	return dialectNames[d]
+}
+
+// Facts are what a store has to know about a dialect, however it keeps its locks.
+type Facts struct {
+	Dialect
+	Now      string                  // the expression for the database's clock, in milliseconds
+	Bind     func(text string) Query // brings the parameters ?1 to ?9 into the form of the dialect
+	Classify func(error) Failure
+
+	// Answered reports whether an error is the server's own answer, which means that the
+	// server does not carry out the statement later. It is nil where no server exists.
+	Answered func(error) bool
+}
+
+// FactsOf returns the facts about a dialect.
+func FactsOf(d Dialect) (*Facts, error) {
+	switch d {
+	case 0:
+		return nil, errors.New("option Dialect is not set")
+	case SQLite:
+		return &sqliteFacts, nil
+	case MySQL:
+		return &mysqlFacts, nil
+	case Postgres:
+		return &postgresFacts, nil
+	}
+	return nil, fmt.Errorf("unknown dialect %d", int(d))
+}
+
+// The janitors of all stores delete rows by the same rules.
+const (
+	JanitorAge      = time.Hour        // how long a lock must have been free
+	JanitorInterval = 10 * time.Minute // between two runs, by any store
+)
+
+// ErrReadOnly says that the server accepts no writes, so that it cannot keep locks.
+var ErrReadOnly = errors.New("the server is read-only")
+
+// Failure is what an error of the database means to a store.
+type Failure struct {
+	Retry   bool   // nothing happened, and another attempt may succeed
+	Missing bool   // a table is missing, or is not as expected
+	Explain string // for people, where the driver's text says too little; may be empty
+	Kind    error  // of the contract; nil is driver.ErrUnreachable
+}
+
+// Describe turns the error of a statement into one of the contract.
+func (f Failure) Describe(op string, err error) error {
+	kind := cmp.Or(f.Kind, driver.ErrUnreachable)
+	if f.Explain != "" {
+		return fmt.Errorf("%w: %s: %s: %w", kind, op, f.Explain, oneLine(err))
+	}
+	return fmt.Errorf("%w: %s: %w", kind, op, oneLine(err))
+}

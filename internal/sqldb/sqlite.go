@@ -1,0 +1,49 @@
+package sqldb
+
+import (
+	"errors"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var sqliteFacts = Facts{Dialect: SQLite, Now: sqliteNow, Bind: numbered, Classify: classifySQLite}
+
+// sqliteNow is the database's clock. It has milliseconds; adding a half makes
+// the product exact where the fraction is not.
+const sqliteNow = `CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)`
+
+// The result codes of SQLite that mean something to the store; the upper bits
+// of an extended code only refine them.
+const (
+	sqliteError    = 1
+	sqliteBusy     = 5
+	sqliteLocked   = 6
+	sqliteReadOnly = 8
+	sqliteIOError  = 10
+	sqliteCorrupt  = 11
+	sqliteFull     = 13
+	sqliteCantOpen = 14
+	sqliteProtocol = 15
+	sqliteNotADB   = 26
+)
+
+var sqliteFailures = map[int]Failure{
+	sqliteError:    {Missing: true},
+	sqliteBusy:     {Retry: true, Explain: "another process keeps the database locked"},
+	sqliteLocked:   {Retry: true, Explain: "another connection keeps the database locked"},
+	sqliteProtocol: {Retry: true, Explain: "too many processes are opening the database"},
+	sqliteReadOnly: {Explain: "the file or its folder cannot be written", Kind: driver.ErrDenied},
+	sqliteIOError:  {Explain: "reading or writing the file failed", Kind: driver.ErrMisconfigured},
+	sqliteCorrupt:  {Explain: "the database is damaged", Kind: driver.ErrMisconfigured},
+	sqliteFull:     {Explain: "the disk is full", Kind: driver.ErrMisconfigured},
+	sqliteCantOpen: {Explain: "the file or its folder is missing or not accessible", Kind: driver.ErrMisconfigured},
+	sqliteNotADB:   {Explain: "the file is not an SQLite database", Kind: driver.ErrMisconfigured},
+}
+
+func classifySQLite(err error) Failure {
+	var coded interface{ Code() int }
+	if !errors.As(err, &coded) {
+		return Failure{}
+	}
+	return sqliteFailures[coded.Code()&0xff]
+}

@@ -1,0 +1,23 @@
+package sqlsession
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
+)
+
+// fail turns what the database said into what the contract says.
+func (s *Store) fail(ctx context.Context, op string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnsupported):
+		return err
+	case ctx.Err() != nil && !errors.Is(err, errPoolInUse):
+		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
+	return sqldb.Failure{Kind: s.facts.Classify(err).Kind}.Describe(op, err)
+}

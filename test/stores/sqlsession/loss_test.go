@@ -1,0 +1,248 @@
+package sqlsession_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+)
+
+// TestKilledConnection: the end of the connection is the end of its locks, and
+// their holders know soon.
+func TestKilledConnection(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		client := dlock.New(s.store(t, s.open(t)), nil)
+		defer client.Close()
+		var leases []*dlock.Lease
+		for _, name := range []string{"a", "b", "c"} {
+			lease, err := client.Lock(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
+		}
+		s.killOthers(t, s.open(t))
+		const limit = 4 * time.Second
+		deadline := time.After(limit)
+		for _, lease := range leases {
+			select {
+			case <-lease.Context().Done():
+			case <-deadline:
+				t.Fatalf("the connection was killed, and the context of %q is not done after %v", lease.Name(), limit)
+			}
+			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+				t.Errorf("Unlock of %q, whose connection was killed: want ErrNotHeld, got: %v", lease.Name(), err)
+			}
+			if !errors.Is(context.Cause(lease.Context()), dlock.ErrLost) {
+				t.Errorf("the cause is %v, want ErrLost", context.Cause(lease.Context()))
+			}
+		}
+		again, err := client.Lock(t.Context(), "a", dlock.WithWait(10*time.Second))
+		if err != nil {
+			t.Fatalf("Lock on a new connection: %v", err)
+		}
+		if again.Token() <= leases[0].Token() {
+			t.Errorf("token %d was granted after %d", again.Token(), leases[0].Token())
+		}
+		if err := again.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReleaseOnKilledConnection: who unlocks before the loss was noticed is told
+// that there was nothing to unlock.
+func TestReleaseOnKilledConnection(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		store := s.store(t, s.open(t))
+		admin := s.open(t)
+		if err := admin.Ping(); err != nil {
+			t.Fatal(err)
+		}
+		var lost atomic.Int32
+		req := request("x")
+		req.Lost = func() { lost.Add(1) }
+		grant := mustAcquire(t, store, req)
+		s.killOthers(t, admin)
+		if err := store.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Release on a killed connection: want ErrNotHeld, got: %v", err)
+		}
+		if n := lost.Load(); n > 1 {
+			t.Errorf("Lost was called %d times", n)
+		}
+		until(t, 10*time.Second, "the lock can be had again", func() bool {
+			_, err := store.Acquire(t.Context(), req)
+			return err == nil
+		})
+	})
+}
+
+// TestSilentServer: a server that does not answer keeps nobody past the end of a
+// context, and after some seconds its locks count as lost.
+func TestSilentServer(t *testing.T) {
+	eachAlone(t, func(t *testing.T, s setup) {
+		store := s.store(t, s.open(t))
+		lost := make(chan struct{})
+		req := request("x")
+		req.Lost = func() { close(lost) }
+		grant := mustAcquire(t, store, req)
+		if err := s.server.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		resume := func() {
+			if err := s.server.Resume(); err != nil {
+				t.Error(err)
+			}
+		}
+		// The threads of a server do not stop all at once.
+		tries := 0
+		until(t, 10*time.Second, "the server is silent", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			tries++
+			_, err := store.Acquire(ctx, request(fmt.Sprintf("y%d", tries)))
+			if errors.Is(err, driver.ErrHeld) {
+				t.Errorf("Acquire from a server that does not answer: %v", err)
+			}
+			return err != nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if _, err := store.Acquire(ctx, request("z")); err == nil || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("Acquire from a server that does not answer: %v", err)
+		}
+		if err := store.Renew(ctx, []driver.Grant{grant}); err == nil || errors.Is(err[0], driver.ErrNotHeld) {
+			t.Errorf("Renew on a server that does not answer: %v", err)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("calls with 200ms to go took %v", took)
+		}
+		select {
+		case <-lost:
+		case <-time.After(12 * time.Second):
+			t.Error("a server that does not answer for 12s has not lost the lock")
+		}
+		resume()
+		until(t, 10*time.Second, "the lock can be had again", func() bool {
+			_, err := store.Acquire(t.Context(), request("x"))
+			return err == nil
+		})
+	})
+}
+
+// TestSilentAttempt: an attempt that is never answered is over when its connection is
+// given up, and keeps nobody of its process from the name.
+func TestSilentAttempt(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := d.among(t, sqlsession.Session)
+			p := proxy.Run(t, s.server.Addr())
+			store, err := s.openAt(t.Context(), p.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			silent := make(chan struct{})
+			defer close(silent)
+			cut, cancel := context.WithCancel(t.Context())
+			p.OnRequest(d.attempts, func(*proxy.Conn) {
+				cancel()
+				<-silent
+			})
+			first := request("x")
+			if _, err := store.Acquire(cut, first); !errors.Is(err, context.Canceled) {
+				t.Fatalf("Acquire over a silent connection: %v", err)
+			}
+			had := func(name string) func() bool {
+				return func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					_, err := store.Acquire(ctx, request(name))
+					return err == nil
+				}
+			}
+			until(t, 30*time.Second, "another name can be had, over a new connection", had("y"))
+			limited, done := context.WithTimeout(t.Context(), 5*time.Second)
+			defer done()
+			if err := store.Release(limited, driver.Grant{Name: "x", Owner: first.Owner}); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Release of what was never had: want ErrNotHeld, got: %v", err)
+			}
+			until(t, 5*time.Second, "the name can be had by another owner", had("x"))
+		})
+	}
+}
+
+// TestCancelledAttemptsLeaveOthersAlone: who has no time to wait for an answer
+// costs nobody else a lock, and leaves none behind.
+func TestCancelledAttemptsLeaveOthersAlone(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		store, rival := s.store(t, s.open(t)), s.store(t, s.open(t))
+		var lost atomic.Int32
+		req := request("kept")
+		req.Lost = func() { lost.Add(1) }
+		kept := mustAcquire(t, store, req)
+		for i := range 200 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*5*time.Microsecond)
+			req := request("cut off")
+			_, err := store.Acquire(ctx, req)
+			cancel()
+			if err == nil || !errors.Is(err, driver.ErrHeld) {
+				err = store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner})
+			}
+			if err != nil && !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrHeld) {
+				t.Fatal(err)
+			}
+		}
+		until(t, 5*time.Second, "what was cut off is free", func() bool {
+			grant, err := rival.Acquire(t.Context(), request("cut off"))
+			return err == nil && rival.Release(t.Context(), grant) == nil
+		})
+		if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil || lost.Load() > 0 {
+			t.Errorf("the lock of another owner was lost: %v, reported %d times", errs, lost.Load())
+		}
+		mustRelease(t, store, kept)
+	})
+}
+
+// TestIdleTimeouts: a server that closes idle connections closes none with locks,
+// and connections go back as they were.
+func TestIdleTimeouts(t *testing.T) {
+	eachWith(t, func(d database) []string { return d.short }, func(t *testing.T, s setup) {
+		store := s.store(t, s.open(t))
+		var lost atomic.Int32
+		req := request("x")
+		req.Lost = func() { lost.Add(1) }
+		grant := mustAcquire(t, store, req)
+		end := time.Now().Add(4 * time.Second)
+		until(t, 10*time.Second, "some time has passed", func() bool { return time.Now().After(end) })
+		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil || lost.Load() > 0 {
+			t.Errorf("an idle lock was lost: %v, reported %d times", errs, lost.Load())
+		}
+		mustRelease(t, store, grant)
+	})
+}
+
+// TestRestartWhileIdle: who held nothing does not notice that the server was
+// started again.
+func TestRestartWhileIdle(t *testing.T) {
+	eachAlone(t, func(t *testing.T, s setup) {
+		store := s.store(t, s.open(t))
+		mustRelease(t, store, mustAcquire(t, store, request("x")))
+		if err := s.server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, store, mustAcquire(t, store, request("x")))
+	})
+}

@@ -1,0 +1,267 @@
+package sqlsession_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// TestOneConnection: a pool of one is enough, or its error says that it is not.
+func TestOneConnection(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		db := s.open(t)
+		db.SetMaxOpenConns(1)
+		store := s.store(t, db)
+		first := mustAcquire(t, store, request("first"))
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		second, err := store.Acquire(ctx, request("second"))
+		if s.scheme == sqlsession.ForUpdate {
+			if err == nil || !strings.Contains(err.Error(), "all 1 connections of the pool are in use; forupdate needs one per lock") {
+				t.Errorf("a second lock in a pool of one connection: %v", err)
+			}
+			mustRelease(t, store, first)
+			second = mustAcquire(t, store, request("second"))
+			mustRelease(t, store, second)
+			return
+		}
+		if err != nil {
+			t.Fatalf("a second lock on the same connection: %v", err)
+		}
+		rival := s.store(t, s.open(t))
+		waiting := dlock.New(store, nil)
+		defer waiting.Close()
+		other := mustAcquire(t, rival, request("other"))
+		got := make(chan error, 1)
+		go func() { got <- waiting.Do(t.Context(), "other", func(context.Context) error { return nil }) }()
+		mustRelease(t, rival, other)
+		if err := <-got; err != nil {
+			t.Errorf("waiting with a pool of one connection: %v", err)
+		}
+		mustRelease(t, store, second)
+		mustRelease(t, store, first)
+	})
+}
+
+// TestCloseReturnsEverything: no connection and no lock is left.
+func TestCloseReturnsEverything(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		db := s.open(t)
+		store, rival := s.store(t, db), s.store(t, s.open(t))
+		for i := range 10 {
+			mustAcquire(t, store, request(fmt.Sprint(i)))
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are in use after Close", n)
+		}
+		for i := range 10 {
+			mustRelease(t, rival, mustAcquire(t, rival, request(fmt.Sprint(i))))
+		}
+		if _, err := store.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Acquire after Close: %v", err)
+		}
+	})
+}
+
+// TestTokensSurviveCrash: a server that was killed grants larger tokens than before.
+func TestTokensSurviveCrash(t *testing.T) {
+	eachAlone(t, func(t *testing.T, s setup) {
+		last := uint64(0)
+		for range 3 {
+			db := s.open(t)
+			store := s.store(t, db)
+			for range 20 {
+				grant := mustAcquire(t, store, request("x"))
+				if grant.Token <= last {
+					t.Errorf("token %d was granted after %d", grant.Token, last)
+				}
+				last = grant.Token
+				mustRelease(t, store, grant)
+			}
+			if err := s.server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestTokensNotYetOnDisk: a token that was granted before the server had written the
+// sequence is not granted again after a crash.
+func TestTokensNotYetOnDisk(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		if d.dialect != sqlsession.Postgres {
+			continue
+		}
+		// Nobody writes to the disk but those whose transactions end.
+		s := d.alone(sqlsession.Session, servers.Run(t, d.kind, "-c", "wal_writer_delay=10s", "-c", "autovacuum=off"))
+		stores := []*sqlsession.Store{s.store(t, s.open(t)), s.store(t, s.open(t))}
+		last := uint64(0)
+		rises := func(store *sqlsession.Store) {
+			t.Helper()
+			grant := mustAcquire(t, store, request("x"))
+			if grant.Token <= last {
+				t.Errorf("token %d was granted after %d", grant.Token, last)
+			}
+			last = grant.Token
+			mustRelease(t, store, grant)
+		}
+		for range 2 {
+			for _, store := range stores {
+				rises(store)
+			}
+			tx, err := s.open(t).BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			order(t, tx, "SELECT nextval('dlock_fence') FROM generate_series(1, 100)")
+			for _, store := range stores {
+				rises(store)
+			}
+			if err := s.server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, store := range stores {
+			rises(store)
+		}
+	}
+}
+
+// TestNumbersAreKept: numbers are thrown away by the first who connects, and by nobody
+// while others draw tokens.
+func TestNumbersAreKept(t *testing.T) {
+	t.Parallel()
+	s := sessionOnPostgres(t)
+	store := s.store(t, s.open(t))
+	before := mustAcquire(t, store, request("x"))
+	for range 5 {
+		s.store(t, s.open(t))
+	}
+	if after := mustAcquire(t, store, request("y")); after.Token != before.Token+1 {
+		t.Errorf("token %d was granted after %d, and nothing but stores that were opened is between", after.Token, before.Token)
+	}
+}
+
+// TestTokensWithClockSetBack: they also rise if the server's clock was set back
+// before it was started again.
+func TestTokensWithClockSetBack(t *testing.T) {
+	for _, d := range databases {
+		for _, scheme := range schemes {
+			t.Run(d.kind.Name+"/"+scheme.String(), func(t *testing.T) {
+				t.Parallel()
+				s := d.alone(scheme, servers.Run(t, servers.WithClock(d.kind)))
+				last := uint64(0)
+				for _, offset := range []time.Duration{0, -time.Hour, -2 * time.Hour, time.Hour, -time.Hour} {
+					if err := s.server.SetClock(offset); err != nil {
+						t.Fatal(err)
+					}
+					if err := s.server.Kill(); err != nil {
+						t.Fatal(err)
+					}
+					if err := s.server.Restart(); err != nil {
+						t.Fatal(err)
+					}
+					one, two := s.store(t, s.open(t)), s.store(t, s.open(t))
+					for range 3 {
+						for _, store := range []*sqlsession.Store{one, two} {
+							grant := mustAcquire(t, store, request("x"))
+							if grant.Token <= last {
+								t.Errorf("token %d was granted after %d, with a clock that is off by %v", grant.Token, last, offset)
+							}
+							last = grant.Token
+							mustRelease(t, store, grant)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestRefusalNamesHolder: with forupdate the row says who has it.
+func TestRefusalNamesHolder(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		store, rival := s.store(t, s.open(t)), s.store(t, s.open(t))
+		req := request("x")
+		req.Holder = driver.Holder{Host: "here", PID: 1, Program: "it's \"quoted\"", Note: "日本語"}
+		grant := mustAcquire(t, store, req)
+		var inside, outside *driver.HeldError
+		_, err := store.Acquire(t.Context(), request("x"))
+		if !errors.As(err, &inside) || inside.Token != grant.Token || inside.Holder != req.Holder || inside.Remaining <= 0 {
+			t.Errorf("the holder's own store says %+v, %v", inside, err)
+		}
+		_, err = rival.Acquire(t.Context(), request("x"))
+		if !errors.As(err, &outside) {
+			t.Fatalf("Acquire of a lock that is held: %v", err)
+		}
+		if s.scheme == sqlsession.ForUpdate && (outside.Token != grant.Token || outside.Holder != req.Holder) {
+			t.Errorf("another store says %+v, want token %d of %v", outside, grant.Token, req.Holder)
+		}
+		mustRelease(t, store, grant)
+	})
+}
+
+// TestConnectionsGoBackAsTheyWere: what was set on a connection for the sake of a
+// lock is undone, and nothing is locked on it.
+func TestConnectionsGoBackAsTheyWere(t *testing.T) {
+	eachWith(t, func(d database) []string { return d.short }, func(t *testing.T, s setup) {
+		if s.scheme != sqlsession.ForUpdate {
+			return // its connection never goes back
+		}
+		db := s.open(t)
+		db.SetMaxOpenConns(1)
+		text := "SELECT CONCAT(@@wait_timeout, @@idle_transaction_timeout)"
+		if s.driver == "pgx" {
+			text = "SELECT current_setting('idle_in_transaction_session_timeout') || current_setting('idle_session_timeout')"
+		}
+		look := func() (values string) {
+			t.Helper()
+			if err := db.QueryRowContext(t.Context(), text).Scan(&values); err != nil {
+				t.Fatal(err)
+			}
+			return values
+		}
+		before := look()
+		store := s.store(t, db)
+		mustRelease(t, store, mustAcquire(t, store, request("x")))
+		if after := look(); after != before {
+			t.Errorf("before %s, after %s", before, after)
+		}
+	})
+}
+
+// TestNewNamesBesideHeldOnes: locks that are held keep nobody from names that are
+// new, also where their rows come to be beside each other.
+func TestNewNamesBesideHeldOnes(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		store, rival := s.store(t, s.open(t)), s.store(t, s.open(t))
+		note := strings.Repeat("x", 1000) // few rows fill a page
+		for i := range 500 {
+			req := request(fmt.Sprint("new ", i))
+			req.Holder.Note = note
+			grant := mustAcquire(t, rival, req)
+			mustRelease(t, rival, grant)
+			if i%10 == 0 {
+				mustAcquire(t, store, req)
+			}
+		}
+	})
+}

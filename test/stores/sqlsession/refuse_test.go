@@ -1,0 +1,203 @@
+package sqlsession_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// pgBouncer is a pooler in front of a server, in one of its modes.
+func pgBouncer(t *testing.T, postgres *servers.Server, mode string, connections int) *servers.Server {
+	t.Helper()
+	kind := *servers.PgBouncer(postgres, connections)
+	configure := kind.Configure
+	kind.Configure = func(in servers.Instance) error {
+		if err := configure(in); err != nil {
+			return err
+		}
+		file, err := os.OpenFile(filepath.Join(in.Dir, "pgbouncer.ini"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteString("pool_mode = " + mode + "\n") // the last one counts
+		return errors.Join(err, file.Close())
+	}
+	return servers.Run(t, &kind)
+}
+
+// TestPooler: a pooler that shares sessions between transactions is refused,
+// whatever way the driver asks, and one that does not is not.
+func TestPooler(t *testing.T) {
+	postgres := servers.Run(t, servers.Postgres)
+	for _, scheme := range schemes {
+		for _, manner := range []string{"cache_statement", "cache_describe", "exec", "simple_protocol"} {
+			for _, mode := range []string{"transaction 1", "transaction 2", "transaction 10", "session 10"} {
+				t.Run(fmt.Sprint(scheme, "/", manner, "/", mode), func(t *testing.T) {
+					t.Parallel()
+					var pool string
+					var size int
+					if _, err := fmt.Sscan(mode, &pool, &size); err != nil {
+						t.Fatal(err)
+					}
+					bouncer := pgBouncer(t, postgres, pool, size)
+					db, err := sql.Open("pgx", databases[1].dsn(bouncer.Addr(), databases[1].home)+"&default_query_exec_mode="+manner)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer db.Close()
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+					defer cancel()
+					store, err := sqlsession.New(ctx, db, &sqlsession.Options{Dialect: sqlsession.Postgres, Scheme: scheme})
+					if err == nil {
+						defer store.Close()
+					}
+					if refused := errors.Is(err, driver.ErrUnsupported) && strings.Contains(err.Error(), "PgBouncer"); refused != (pool == "transaction") {
+						t.Errorf("pool_mode %s: %v", pool, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestReadOnly: a server that is read-only, as replicas are, is refused.
+func TestReadOnly(t *testing.T) {
+	eachWith(t, func(d database) []string {
+		if d.driver == "pgx" {
+			return []string{"-c", "default_transaction_read_only=on"}
+		}
+		return []string{"--read-only=1"}
+	}, func(t *testing.T, s setup) {
+		_, err := sqlsession.New(t.Context(), s.open(t), &sqlsession.Options{Dialect: s.dialect, Scheme: s.scheme})
+		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("a read-only server: %v", err)
+		}
+	})
+}
+
+// TestAutocommitOff: connections that commit nothing by themselves are refused.
+func TestAutocommitOff(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		if s.dialect != sqlsession.MySQL {
+			return // PostgreSQL has no such setting
+		}
+		_, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?autocommit=0", s.scheme)
+		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "autocommit is off") {
+			t.Errorf("autocommit=0: %v", err)
+		}
+		_, err = openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?completion_type=CHAIN", s.scheme)
+		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "completion_type is CHAIN") {
+			t.Errorf("completion_type=CHAIN: %v", err)
+		}
+	})
+}
+
+// TestDemoted: a server that becomes read-only, as a primary does that is to be a
+// replica, grants nothing more, and those who hold a lock there lose it, although their
+// connections stay.
+func TestDemoted(t *testing.T) {
+	for _, d := range databases {
+		if d.dialect != sqlsession.MySQL {
+			continue // PostgreSQL has to be started again for it, which ends all connections
+		}
+		for _, scheme := range schemes {
+			t.Run(scheme.String(), func(t *testing.T) {
+				t.Parallel()
+				s := d.alone(scheme, servers.Run(t, d.kind))
+				store, holder, idle := s.store(t, s.open(t)), s.store(t, s.open(t)), s.store(t, s.open(t))
+				mustRelease(t, store, mustAcquire(t, store, request("new"))) // so that there is a row
+				lost := make(chan struct{})
+				req := request("left alone")
+				req.Lost = func() { close(lost) }
+				mustAcquire(t, idle, req)
+				grant := mustAcquire(t, holder, request("x"))
+				if _, err := s.server.SQL(t.Context(), "SET GLOBAL read_only = 1"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := store.Acquire(t.Context(), request("new")); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "read-only") {
+					t.Errorf("Acquire from a server that is read-only now: %v", err)
+				}
+				if errs := holder.Renew(t.Context(), []driver.Grant{grant}); errs == nil || !errors.Is(errs[0], driver.ErrNotHeld) {
+					t.Errorf("Renew on a server that is read-only now: want ErrNotHeld, got: %v", errs)
+				}
+				select {
+				case <-lost:
+				case <-time.After(10 * time.Second):
+					t.Error("who holds a lock on a server that is read-only now is not told")
+				}
+				if _, err := s.server.SQL(t.Context(), "SET GLOBAL read_only = 0"); err != nil {
+					t.Fatal(err)
+				}
+				mustRelease(t, store, mustAcquire(t, store, request("new")))
+			})
+		}
+	}
+}
+
+// TestWithoutDDL: who may not create tables can use those that exist, and is
+// told what to do where there are none.
+func TestWithoutDDL(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		admin := s.open(t)
+		exec := func(texts ...string) {
+			t.Helper()
+			for _, text := range texts {
+				if _, err := admin.ExecContext(t.Context(), text); err != nil {
+					t.Fatalf("%s: %v", text, err)
+				}
+			}
+		}
+		user := "plain_" + s.name
+		dsn := user + ":plain@tcp(" + s.server.Addr() + ")/" + s.name
+		if s.driver == "pgx" {
+			dsn = "postgres://" + user + "@" + s.server.Addr() + "/" + s.name + "?sslmode=disable"
+			exec("CREATE ROLE "+user+" LOGIN", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+		} else {
+			exec("CREATE USER "+user+" IDENTIFIED BY 'plain'", "CREATE TABLE unrelated (a INT)", "GRANT SELECT ON unrelated TO "+user)
+		}
+		db, err := sql.Open(s.driver, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		opts := &sqlsession.Options{Dialect: s.dialect, Scheme: s.scheme, TablePrefix: "mine_"}
+		if _, err := sqlsession.New(t.Context(), db, opts); err == nil || !strings.Contains(err.Error(), "sqlsession.Schema") {
+			t.Errorf("without tables and without the right to create them: %v", err)
+		}
+		schema, err := sqlsession.Schema(s.dialect, "mine_")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(schema...)
+		if s.driver == "pgx" {
+			exec("GRANT USAGE, SELECT ON SEQUENCE mine_fence TO "+user, "GRANT SELECT, INSERT, UPDATE ON mine_bound TO "+user)
+		} else {
+			exec("GRANT SELECT, INSERT, UPDATE ON mine_fence TO "+user, "GRANT SELECT, INSERT, UPDATE ON mine_bound TO "+user)
+		}
+		store, err := sqlsession.New(t.Context(), db, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		grant := mustAcquire(t, store, request("x"))
+		stop, err := store.Watch(t.Context(), request("x"), func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		if findings, err := store.Diagnose(t.Context()); err != nil || len(findings) < 4 {
+			t.Errorf("Diagnose: %v, %v", findings, err)
+		}
+		mustRelease(t, store, grant)
+	})
+}

@@ -1,0 +1,301 @@
+package sqlsession_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// database is a kind of server with what tests need to know about it.
+type database struct {
+	kind    *servers.Kind
+	dialect sqlsession.Dialect
+	driver  string
+	home    string // the database that every server has
+	dsn     func(addr, database string) string
+	shared  *sharedServer
+	kill    string   // ends a session, by its number
+	others  string   // the numbers of all sessions in the database but the one that asks
+	room    []string // arguments of a server that lets many connect: forupdate needs a connection for each lock
+	short   []string // arguments of a server that closes connections that idle
+	holding string   // counts locks that are held in the database, of whatever session
+
+	// attempts says whether a request asks for a lock of the scheme session, or
+	// gives one up: it is prepared, so that the text is not in it.
+	attempts func(request []byte) bool
+}
+
+var databases = []database{
+	{
+		kind:    servers.MariaDB,
+		dialect: sqlsession.MySQL,
+		driver:  "mysql",
+		home:    "dlock",
+		dsn:     func(addr, database string) string { return "dlock:dlock@tcp(" + addr + ")/" + database },
+		shared:  new(sharedServer),
+		kill:    "KILL CONNECTION %s",
+		others:  "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()",
+		room:    []string{"--max-connections=600"},
+		short:   []string{"--wait-timeout=1", "--idle-transaction-timeout=1"},
+		// A lock that is held shows in no table without a plugin; those who
+		// use one keep the connection.
+		holding: "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()",
+		// The mark is in it.
+		attempts: func(request []byte) bool { return bytes.Contains(request, []byte("dlock_")) },
+	},
+	{
+		kind:    servers.Postgres,
+		dialect: sqlsession.Postgres,
+		driver:  "pgx",
+		home:    "postgres",
+		dsn: func(addr, database string) string {
+			return "postgres://postgres@" + addr + "/" + database + "?sslmode=disable"
+		},
+		shared: new(sharedServer),
+		kill:   "SELECT pg_terminate_backend(%s)",
+		others: "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()",
+		room:   []string{"-c", "max_connections=600"},
+		short:  []string{"-c", "idle_in_transaction_session_timeout=700", "-c", "idle_session_timeout=700"},
+		// One that is shared is held by every store of the scheme session.
+		holding: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+		// It has one parameter, of eight bytes.
+		attempts: func(request []byte) bool { return bytes.Contains(request, []byte{0, 1, 0, 0, 0, 8}) },
+	},
+}
+
+var schemes = []sqlsession.Scheme{sqlsession.ForUpdate, sqlsession.Session}
+
+// setup is a database on a server, and a scheme to test in it.
+type setup struct {
+	database
+	scheme sqlsession.Scheme
+	server *servers.Server
+	name   string // of the database
+}
+
+// alone is the database that a server of the test's own has.
+func (d database) alone(scheme sqlsession.Scheme, server *servers.Server) setup {
+	return setup{d, scheme, server, d.home}
+}
+
+// among is a database of the test's own on the server that all share.
+func (d database) among(t testing.TB, scheme sqlsession.Scheme) setup {
+	t.Helper()
+	server, err := d.shared.start(d.kind, d.room...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("test%d", d.shared.count.Add(1))
+	if _, err := d.alone(scheme, server).open(t).ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return setup{d, scheme, server, name}
+}
+
+// onPostgres is a database of the test's own on the PostgreSQL that all share.
+func onPostgres(t *testing.T, scheme sqlsession.Scheme) setup {
+	t.Helper()
+	for _, d := range databases {
+		if d.dialect == sqlsession.Postgres {
+			return d.among(t, scheme)
+		}
+	}
+	t.Fatal("no PostgreSQL")
+	return setup{}
+}
+
+// each runs a test for every scheme on every server, each in a database of its own.
+func each(t *testing.T, test func(t *testing.T, s setup)) {
+	eachSetup(t, database.among, test)
+}
+
+// eachAlone is each on servers of their own, for what others would notice.
+func eachAlone(t *testing.T, test func(t *testing.T, s setup)) {
+	eachWith(t, func(d database) []string { return d.room }, test)
+}
+
+// eachWith is eachAlone with other arguments for the servers.
+func eachWith(t *testing.T, args func(database) []string, test func(t *testing.T, s setup)) {
+	eachSetup(t, func(d database, t testing.TB, scheme sqlsession.Scheme) setup {
+		return d.alone(scheme, servers.Run(t, d.kind, args(d)...))
+	}, test)
+}
+
+func eachSetup(t *testing.T, prepare func(database, testing.TB, sqlsession.Scheme) setup, test func(t *testing.T, s setup)) {
+	for _, d := range databases {
+		for _, scheme := range schemes {
+			t.Run(d.kind.Name+"/"+scheme.String(), func(t *testing.T) {
+				t.Parallel()
+				test(t, prepare(d, t, scheme))
+			})
+		}
+	}
+}
+
+// open is a pool of its own, as another program has it.
+func (s setup) open(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(s.driver, s.dsn(s.server.Addr(), s.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// store is a store in that pool.
+func (s setup) store(t testing.TB, db *sql.DB) *sqlsession.Store {
+	t.Helper()
+	store, err := sqlsession.New(t.Context(), db, &sqlsession.Options{Dialect: s.dialect, Scheme: s.scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return store
+}
+
+// owned is a store with a pool of its own.
+type owned struct {
+	*sqlsession.Store
+	db *sql.DB
+}
+
+func (s owned) Close() error { return errors.Join(s.Store.Close(), s.db.Close()) }
+
+// openOwned opens the store as another program would.
+func (s setup) openOwned(ctx context.Context) (driver.Store, error) {
+	return s.openAt(ctx, s.server.Addr())
+}
+
+// openAt is openOwned at another address.
+func (s setup) openAt(ctx context.Context, addr string) (driver.Store, error) {
+	return openDSN(ctx, s.database, s.dsn(addr, s.name), s.scheme)
+}
+
+func openDSN(ctx context.Context, d database, dsn string, scheme sqlsession.Scheme) (driver.Store, error) {
+	db, err := sql.Open(d.driver, dsn)
+	if err != nil {
+		return nil, err
+	}
+	store, err := sqlsession.New(ctx, db, &sqlsession.Options{Dialect: d.dialect, Scheme: scheme})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return owned{store, db}, nil
+}
+
+// openFromEnv opens the store that a parent process uses.
+func openFromEnv(ctx context.Context) (driver.Store, error) {
+	scheme, err := sqlsession.ParseScheme(os.Getenv(schemeEnv))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range databases {
+		if d.kind.Name == os.Getenv(kindEnv) {
+			return openDSN(ctx, d, os.Getenv(dsnEnv), scheme)
+		}
+	}
+	return nil, fmt.Errorf("%s is not set", kindEnv)
+}
+
+// env is what openFromEnv needs.
+func (s setup) env() []string {
+	return append(os.Environ(), kindEnv+"="+s.kind.Name, dsnEnv+"="+s.dsn(s.server.Addr(), s.name), schemeEnv+"="+s.scheme.String())
+}
+
+func request(name string) driver.Request {
+	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Holder: driver.Holder{Program: "sqlbound"}}
+}
+
+func mustAcquire(t testing.TB, store driver.Store, req driver.Request) driver.Grant {
+	t.Helper()
+	grant, err := store.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatalf("Acquire of %q: %v", req.Name, err)
+	}
+	return grant
+}
+
+func mustRelease(t testing.TB, store driver.Store, grant driver.Grant) {
+	t.Helper()
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Fatalf("Release of %q: %v", grant.Name, err)
+	}
+}
+
+// until waits for something, with a limit.
+func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(limit); !ok(); <-ticker.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// killOthers ends all sessions in the database but its own.
+func (s setup) killOthers(t testing.TB, admin *sql.DB) {
+	t.Helper()
+	conn, err := admin.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, id := range s.sessions(t, conn) {
+		if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(s.kill, id)); err != nil {
+			t.Logf("session %s: %v", id, err) // it may have ended by itself
+		}
+	}
+}
+
+// sessions are the numbers of all sessions in the database but that of conn.
+func (s setup) sessions(t testing.TB, conn *sql.Conn) (ids []string) {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), s.others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// questions counts what the server has been asked so far.
+func (s setup) questions(t testing.TB, admin *sql.DB) (n int64) {
+	t.Helper()
+	text := `SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'`
+	if s.driver == "pgx" {
+		text = `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`
+	}
+	if err := admin.QueryRowContext(t.Context(), text).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,201 @@
+package sqlsession_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// eachSwept runs a test on every server for the scheme whose rows are swept. What
+// it gets makes everything two hours older, also what is locked, so that the next
+// store sweeps.
+func eachSwept(t *testing.T, test func(t *testing.T, s setup, db *sql.DB, age func())) {
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := d.alone(sqlsession.ForUpdate, servers.Run(t, servers.WithClock(d.kind)))
+			offset := time.Duration(0)
+			test(t, s, s.open(t), func() {
+				t.Helper()
+				offset += 2 * time.Hour
+				if err := s.server.SetClock(offset); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+func number(t testing.TB, db *sql.DB, query string) (n int64) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// TestSweep: rows that nobody has used for long are deleted, and their names come
+// back with higher tokens.
+func TestSweep(t *testing.T) {
+	eachSwept(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
+		store := s.store(t, s.open(t))
+		const names = 250 // more than are swept at once
+		for i := range names {
+			mustRelease(t, store, mustAcquire(t, store, request(fmt.Sprint("name/", i))))
+		}
+		for range 9 {
+			mustRelease(t, store, mustAcquire(t, store, request("name/7")))
+		}
+		held := []driver.Grant{mustAcquire(t, store, request("held")), mustAcquire(t, store, request("held too"))}
+		age()
+		mustRelease(t, store, mustAcquire(t, store, request("young")))
+		mustRelease(t, store, mustAcquire(t, store, request("name/8")))
+
+		other := s.store(t, s.open(t))
+		until(t, 10*time.Second, "the unused rows are swept", func() bool {
+			return number(t, db, "SELECT count(*) FROM dlock_bound") <= 5
+		})
+		if n := number(t, db, "SELECT count(*) FROM dlock_bound"); n != 5 {
+			t.Errorf("%d rows are left, want two that are held, two that were used, and the floor", n)
+		}
+		if floor := number(t, db, "SELECT token FROM dlock_bound WHERE k = 'floor'"); floor != 10 {
+			t.Errorf("the floor is %d, want the highest token swept, 10", floor)
+		}
+		for name, token := range map[string]uint64{"name/7": 11, "name/9": 11, "never seen": 11, "name/8": 3} {
+			if grant := mustAcquire(t, other, request(name)); grant.Token != token {
+				t.Errorf("%q has token %d now, want %d", name, grant.Token, token)
+			}
+		}
+		for _, grant := range held { // for longer than rows are kept
+			if _, err := other.Acquire(t.Context(), request(grant.Name)); !errors.Is(err, driver.ErrHeld) {
+				t.Errorf("Acquire of %q, which is held: %v", grant.Name, err)
+			}
+			mustRelease(t, store, grant)
+			if next := mustAcquire(t, other, request(grant.Name)); next.Token <= grant.Token {
+				t.Errorf("%q has token %d after %d", grant.Name, next.Token, grant.Token)
+			}
+		}
+	})
+}
+
+// TestTokensRiseAcrossSweeps sweeps again and again while others lock and unlock.
+// Nobody notices, not even those who do not wait.
+func TestTokensRiseAcrossSweeps(t *testing.T) {
+	eachSwept(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
+		store := s.store(t, s.open(t))
+		var work sync.WaitGroup
+		done := make(chan struct{})
+		for i := range 2 {
+			work.Go(func() {
+				last := make(map[string]uint64)
+				for turn := 0; ; turn++ {
+					name := fmt.Sprintf("name/%d/%d", i, turn%50)
+					select {
+					case <-done:
+						return
+					default:
+					}
+					grant, err := store.Acquire(context.Background(), request(name))
+					if err != nil {
+						t.Errorf("Acquire: %v", err)
+						return
+					}
+					if grant.Token <= last[name] {
+						t.Errorf("%q got token %d after %d", name, grant.Token, last[name])
+					}
+					last[name] = grant.Token
+					if err := store.Release(context.Background(), grant); err != nil {
+						t.Errorf("Release: %v", err)
+						return
+					}
+				}
+			})
+		}
+		defer work.Wait()
+		defer close(done)
+		for raised := 0; raised < 20; {
+			const floor, swept = "SELECT token FROM dlock_bound WHERE k = 'floor'", "SELECT used FROM dlock_bound WHERE k = 'floor'"
+			before, last := number(t, db, floor), number(t, db, swept)
+			age()
+			// A sweep that gets in the way of others gives up, and the next store tries.
+			var sweeper driver.Store
+			until(t, 30*time.Second, "somebody sweeps", func() bool {
+				if sweeper != nil {
+					if err := sweeper.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var err error
+				if sweeper, err = s.openOwned(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for tries := 0; tries < 100 && number(t, db, swept) <= last; tries++ {
+					<-time.After(10 * time.Millisecond)
+				}
+				return number(t, db, swept) > last
+			})
+			until(t, 10*time.Second, "no old row is left", func() bool {
+				return number(t, db, "SELECT count(*) FROM dlock_bound AS r JOIN dlock_bound AS f ON f.k = 'floor' WHERE r.used <= f.used - 3600000") == 0
+			})
+			if err := sweeper.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if number(t, db, floor) > before {
+				raised++
+			}
+		}
+	})
+}
+
+// TestDuringSweep: an attempt on a name that is swept just now, or has no row yet,
+// waits until it is known where its token begins.
+func TestDuringSweep(t *testing.T) {
+	eachSwept(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
+		store := s.store(t, s.open(t))
+		mustRelease(t, store, mustAcquire(t, store, request("old")))
+		age()
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{
+			"UPDATE dlock_bound SET token = 50 WHERE k = 'floor'",
+			"DELETE FROM dlock_bound WHERE k <> 'floor'",
+		} {
+			if _, err := tx.ExecContext(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		granted := make(chan driver.Grant)
+		for _, name := range []string{"old", "new"} {
+			go func() {
+				grant, err := store.Acquire(t.Context(), request(name))
+				if err != nil {
+					t.Errorf("Acquire of %q: %v", name, err)
+				}
+				granted <- grant
+			}()
+		}
+		select {
+		case grant := <-granted:
+			t.Fatalf("%q got token %d before the sweep was over", grant.Name, grant.Token)
+		case <-time.After(300 * time.Millisecond):
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if grant := <-granted; grant.Token != 51 {
+				t.Errorf("%q got token %d, want the one above the floor, 51", grant.Name, grant.Token)
+			}
+		}
+	})
+}

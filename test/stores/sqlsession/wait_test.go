@@ -1,0 +1,96 @@
+package sqlsession_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/sqlsession"
+)
+
+// TestManyWaiters: a thousand goroutines that wait cost three connections and a
+// few queries, and all of them get their lock soon after it is free.
+func TestManyWaiters(t *testing.T) {
+	eachAlone(t, func(t *testing.T, s setup) {
+		const waiters = 1000
+		names := waiters
+		if s.scheme == sqlsession.ForUpdate {
+			names = 100 // whoever holds them needs as many connections
+		}
+		holder := s.store(t, s.open(t))
+		db := s.open(t)
+		client := dlock.New(s.store(t, db), nil)
+		defer client.Close()
+		for i := range names {
+			mustAcquire(t, holder, request(fmt.Sprint(i)))
+		}
+		var waiting sync.WaitGroup
+		errs := make(chan error, waiters)
+		for i := range waiters {
+			waiting.Go(func() {
+				errs <- client.Do(t.Context(), fmt.Sprint(i%names), func(context.Context) error { return nil })
+			})
+		}
+		most := 0
+		observe := func() bool {
+			most = max(most, db.Stats().OpenConnections)
+			return false
+		}
+		// On a busy machine it takes a while until all of them wait: what they cost
+		// from then on shows in the cheapest of several spans.
+		admin := s.open(t)
+		const (
+			span  = 3 * time.Second
+			spans = 8
+			cheap = 60 // queries a second
+		)
+		rate := math.Inf(1)
+		for i := 0; i < spans && rate > cheap; i++ {
+			before, end := s.questions(t, admin), time.Now().Add(span)
+			until(t, 10*time.Second, "some time has passed", func() bool { return observe() || time.Now().After(end) })
+			// The holder's own connections are asked once a second.
+			rate = min(rate, float64(s.questions(t, admin)-before)/span.Seconds()-float64(holderLinks(s, names)))
+		}
+		if rate > cheap {
+			t.Errorf("%d waiters make %.0f queries a second", waiters, rate)
+		}
+		if most > 3 {
+			t.Errorf("%d waiters use %d connections, want at most 3", waiters, most)
+		}
+		if err := holder.Close(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		done := make(chan struct{})
+		go func() { waiting.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(2 * time.Minute):
+			t.Fatal("not all got their lock")
+		}
+		took := time.Since(start)
+		close(errs)
+		for err := range errs {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Logf("%.0f queries a second, %d connections, all served in %v", rate, most, took)
+	})
+}
+
+// holderLinks is how many connections hold so many locks, and are counted when
+// they are asked: what is asked within a transaction does not count on PostgreSQL.
+func holderLinks(s setup, names int) int {
+	switch {
+	case s.scheme == sqlsession.Session:
+		return 1
+	case s.driver == "pgx":
+		return 0
+	}
+	return names
+}
