@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,9 @@ import (
 type Client struct {
 	store   driver.Store
 	traits  driver.Traits
-	watcher driver.Watcher       // nil if the store is none
-	batcher driver.BatchAcquirer // nil if the store is none
-	passer  driver.Passer        // nil if the store is none
+	watcher driver.Watcher       // nil if the store does not implement it
+	batcher driver.BatchAcquirer // nil if the store does not implement it
+	passer  driver.Passer        // nil if the store does not implement it
 
 	ttl    time.Duration
 	limit  time.Duration // of one call to the store
@@ -37,15 +38,16 @@ type Client struct {
 	clock *clock.Clock
 	queue *localqueue.Queue[hold, queueState]
 	dog   *watchdog.Watchdog
-	life  life
-	// cleanups are releases in the background. They begin while life counts
-	// their caller.
-	cleanups sync.WaitGroup
+	calls inFlight
+	// cleanups are releases in the background. They begin while calls counts their
+	// caller.
+	cleanups  sync.WaitGroup
+	closeOnce sync.Once
+	closeErr  error
 }
 
-// New returns a client that keeps its locks in store. The store stays the
-// caller's: it may serve several clients, and is closed after them. A nil opts
-// is fine.
+// New returns a client that keeps its locks in store. The client does not close the
+// store, which may serve several clients. A nil opts is fine.
 func New(store driver.Store, opts *Options) *Client {
 	if opts == nil {
 		opts = &Options{}
@@ -53,26 +55,23 @@ func New(store driver.Store, opts *Options) *Client {
 	c := &Client{
 		store:  store,
 		traits: store.Traits(),
-		ttl:    opts.TTL,
+		ttl:    cmp.Or(opts.TTL, DefaultTTL),
 		limit:  opts.RequestTimeout,
 		holder: describe(opts.Holder),
 		hooks:  opts.Hooks,
 		logger: opts.Logger,
 		clock:  clock.New(),
 		queue:  localqueue.New[hold, queueState](),
-		life:   newLife(),
+		calls:  newInFlight(),
 	}
 	c.slices = contention.PolicyFor(c.traits.Handover)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.passer, _ = store.(driver.Passer)
-	if c.ttl == 0 {
-		c.ttl = DefaultTTL
-	}
 	if c.limit <= 0 {
 		c.limit = DefaultRequestTimeout
 	}
-	c.limit = min(c.limit, driver.MaxTTL) // twice as long is a time, too
+	c.limit = min(c.limit, driver.MaxTTL) // keeps 2*limit from overflowing
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
@@ -94,7 +93,7 @@ func describe(h driver.Holder) driver.Holder {
 	return h
 }
 
-// Traits says what the client's store promises.
+// Traits returns what the client's store promises.
 func (c *Client) Traits() driver.Traits { return c.traits }
 
 // bounded limits the time of one call to the store.
@@ -110,8 +109,8 @@ func (c *Client) limited(ctx context.Context, d time.Duration) (context.Context,
 	return limited, limited.End
 }
 
-// explain says of a call that failed because its time was up, and not the
-// caller's, that the store is to blame.
+// explain adds to the error of a call that the store did not answer, if the time of
+// the call was up, and not that of its caller.
 func (c *Client) explain(caller, bounded context.Context, err error) error {
 	if err == nil || bounded.Err() == nil || deadline.Passed(caller) != nil {
 		return err

@@ -2,13 +2,10 @@ package dlock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
@@ -20,23 +17,23 @@ type hold struct {
 	name           string
 	settings       settings
 
-	alone  bool            // it is acquired by itself, so that it may be handed the lock
+	single bool            // acquired by itself, so that the lock may be handed over to it
 	caller context.Context // whose values the lease's context has
 	outer  *hold           // the hold that the caller's context came from, or nil
 	first  Lease
 
-	slot    atomic.Pointer[localqueue.Slot[hold, queueState]] // nil when not, or no longer, inside
-	blocked atomic.Pointer[driver.HeldError]                  // what the last attempt ran into
+	slot    atomic.Pointer[slot]             // in the local queue; nil if h is not its occupant
+	refusal atomic.Pointer[driver.HeldError] // of the last attempt
 
-	outcome outcome     // of the attempts
-	unknown bool        // an attempt failed, and may have been carried out
-	lost    atomic.Bool // and not reported yet
+	outcome   outcome     // of the attempts
+	mayBeHeld bool        // the store has carried out an attempt, or may still do so
+	lost      atomic.Bool // and not reported yet
 
-	mu    sync.Mutex
-	count int   // leases that are not unlocked yet
-	cause error // why it is over; nil while it is not
-	// For stores that report losses: which attempt it is, whether one was
-	// reported for it, and whether its grant has begun.
+	mu     sync.Mutex
+	leases int   // that are not unlocked yet
+	cause  error // why the hold has ended; nil if it has not
+	// For stores that report losses: the number of attempts, whether the loss of the
+	// last one was reported, and whether its lease has begun.
 	attempts        int
 	reported, begun bool
 	ctx             *leaseContext
@@ -45,13 +42,13 @@ type hold struct {
 
 func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *hold) *hold {
 	h := &hold{
-		client: c,
-		name:   name,
-		caller: ctx,
-		outer:  outer,
-		count:  1,
+		client:   c,
+		name:     name,
+		settings: *s,
+		caller:   ctx,
+		outer:    outer,
+		leases:   1,
 	}
-	h.settings = *s
 	h.Grant.Name = name
 	h.Grant.Owner = driver.NewOwner()
 	h.Fixed = s.fixed
@@ -71,23 +68,18 @@ func (h *hold) request() driver.Request {
 	}
 }
 
-// queues says that attempts which are refused leave a place in the store's queue.
-func (h *hold) queues() bool {
-	return (h.settings.fair || h.client.traits.Queues) && h.settings.waits()
-}
-
-// attemptRequest is the request of a new attempt.
+// attemptRequest returns the request of a new attempt.
 func (h *hold) attemptRequest() driver.Request {
 	req := h.request()
 	if h.client.traits.ReportsLoss {
-		h.mu.Lock()
-		h.attempts++
-		h.reported = false
-		attempt := h.attempts
-		h.mu.Unlock()
-		req.Lost = func() { h.reportedLost(attempt) }
+		req.Lost = h.lossReporter()
 	}
 	return req
+}
+
+// queues reports whether a refused attempt leaves a place in the store's queue.
+func (h *hold) queues() bool {
+	return (h.settings.fair || h.client.traits.Queues) && h.settings.waits()
 }
 
 func (h *hold) holder() driver.Holder {
@@ -98,23 +90,8 @@ func (h *hold) holder() driver.Holder {
 	return holder
 }
 
-// heldError describes h to another caller of this process whom it blocks: a lock
-// that is held here, or the one that h itself waits for. It returns nil while the
-// store has not said that anybody has the lock.
-func (h *hold) heldError() *driver.HeldError {
-	if until := h.TrustDeadline(); until != 0 {
-		if h.over() != nil { // whether the store has released it is not known yet
-			return nil
-		}
-		left := until - h.client.clock.NoLaterThanNow()
-		return &driver.HeldError{Name: h.name, Token: h.Grant.Token, Holder: h.holder(), Remaining: max(0, left)}
-	}
-	return h.blocked.Load()
-}
-
-// end makes the hold be over, once: it reports whether it was not yet. The
-// context is done when it returns, so nobody believes in the lock while it is
-// given back.
+// end ends the hold and reports whether it had not ended before. The context is done
+// when end returns, before the lock is released.
 func (h *hold) end(cause error) bool {
 	h.mu.Lock()
 	ends := h.endLocked(cause)
@@ -125,7 +102,7 @@ func (h *hold) end(cause error) bool {
 	return ends
 }
 
-// endLocked is end with h.mu held and without the context.
+// endLocked is end without the context. h.mu is held.
 func (h *hold) endLocked(cause error) bool {
 	if h.cause != nil {
 		return false
@@ -134,91 +111,28 @@ func (h *hold) endLocked(cause error) bool {
 	return true
 }
 
-// cancelContext ends the context of a hold that is over. h.cancel does not change
-// any more: a context that is made now is made done.
+// cancelContext ends the context of a hold that has ended. It may read h.cancel
+// without h.mu: context does not set it after the end.
 func (h *hold) cancelContext(cause error) {
 	if h.cancel != nil {
 		h.cancel(cause)
 	}
 }
 
-// over returns why the hold is over, or nil.
-func (h *hold) over() error {
+// endCause returns why the hold has ended, or nil.
+func (h *hold) endCause() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
 }
 
-// foundOpen goes through a slot that nobody was waiting at. What those before had
-// heard of the store is old.
-func (h *hold) foundOpen(slot *localqueue.Slot[hold, queueState]) {
-	slot.State.ForgetOutage()
-	h.slot.Store(slot)
-}
-
-// leave lets the next one in this process try.
-func (h *hold) leave() {
-	if slot := h.slot.Swap(nil); slot != nil {
-		slot.Leave()
-		h.outcome.decided()
+// unlockAcquired unlocks the holds that were acquired, of a call that fails or panics.
+func unlockAcquired(holds ...*hold) {
+	var wg sync.WaitGroup
+	for _, h := range holds {
+		if h.TrustDeadline() != 0 {
+			wg.Go(func() { _ = h.first.Unlock(context.Background()) }) // the call has an error of its own
+		}
 	}
-}
-
-// Renewed implements watchdog.Guard.
-func (h *hold) Renewed(err error) {
-	c := h.client
-	if err != nil {
-		c.logger.Warn("dlock: renewal failed, trying again", "name", h.name, "token", h.Grant.Token,
-			"trusted_for", h.TrustDeadline()-c.clock.NoLaterThanNow(), "err", err)
-	}
-	call(c.hooks.Renewed, Event{Name: h.name, Token: h.Grant.Token, Err: err})
-}
-
-// Lost implements watchdog.Guard.
-func (h *hold) Lost(reason error) {
-	err := fmt.Errorf("%w: %w", ErrLost, reason)
-	if !h.end(err) {
-		return
-	}
-	h.lost.Store(true)
-	h.leave() // the store decides whether the next one gets it
-}
-
-// ReportLoss implements watchdog.Guard. It says so once, and only of a hold
-// that ended by being lost.
-func (h *hold) ReportLoss() {
-	if !h.lost.Swap(false) {
-		return
-	}
-	c, err := h.client, h.over()
-	c.logger.Warn("dlock: lock lost", "name", h.name, "token", h.Grant.Token, "reason", err)
-	call(c.hooks.Lost, Event{Name: h.name, Token: h.Grant.Token, Err: err})
-}
-
-var errReported = errors.New("the store ended it")
-
-// reportedLost is called by stores that know of a loss before a renewal does. It
-// counts for the last attempt only, and before that one's grant has begun it is
-// left for begin to find: until then there is nothing to lose.
-func (h *hold) reportedLost(attempt int) {
-	h.mu.Lock()
-	counts := attempt == h.attempts
-	begun := h.begun
-	h.reported = h.reported || counts
-	h.mu.Unlock()
-	if counts && begun {
-		h.client.dog.Forget(&h.Lease)
-		h.Lost(errReported)
-		h.ReportLoss()
-	}
-}
-
-// doubt declares the hold lost if it may not be believed in any more. The
-// watchdog does the same, but may itself have been kept from running.
-func (h *hold) doubt() {
-	if h.client.clock.Now() >= h.TrustDeadline() {
-		h.client.dog.Forget(&h.Lease)
-		h.Lost(watchdog.ErrExpired)
-		h.ReportLoss()
-	}
+	wg.Wait()
 }

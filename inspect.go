@@ -18,22 +18,22 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 			yield(driver.Info{}, c.unsupported("listing locks"))
 			return
 		}
-		if err := c.life.begin(); err != nil {
+		if err := c.calls.begin(); err != nil {
 			yield(driver.Info{}, err)
 			return
 		}
 		// What the caller does with it may take long, or be Close.
 		for info, err := range lister.List(ctx, prefix) {
-			c.life.end()
+			c.calls.end()
 			if !yield(info, err) {
 				return
 			}
-			if err := c.life.begin(); err != nil {
+			if err := c.calls.begin(); err != nil {
 				yield(driver.Info{}, err)
 				return
 			}
 		}
-		c.life.end()
+		c.calls.end()
 	}
 }
 
@@ -47,10 +47,10 @@ func (c *Client) Find(ctx context.Context, name string) (driver.Info, bool, erro
 	if !ok {
 		return c.findByList(ctx, name)
 	}
-	if err := c.life.begin(); err != nil {
+	if err := c.calls.begin(); err != nil {
 		return driver.Info{}, false, err
 	}
-	defer c.life.end()
+	defer c.calls.end()
 	bounded, cancel := c.bounded(ctx)
 	defer cancel()
 	info, held, err := finder.Find(bounded, name)
@@ -85,10 +85,10 @@ func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if !ok {
 		return c.unsupported("breaking locks")
 	}
-	if err := c.life.begin(); err != nil {
+	if err := c.calls.begin(); err != nil {
 		return err
 	}
-	defer c.life.end()
+	defer c.calls.end()
 	bounded, cancel := c.bounded(ctx)
 	defer cancel()
 	if err := c.explain(ctx, bounded, breaker.Break(bounded, name, token)); err != nil {
@@ -104,10 +104,10 @@ func (c *Client) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	if !ok {
 		return nil, c.unsupported("a diagnosis")
 	}
-	if err := c.life.begin(); err != nil {
+	if err := c.calls.begin(); err != nil {
 		return nil, err
 	}
-	defer c.life.end()
+	defer c.calls.end()
 	return diagnoser.Diagnose(ctx)
 }
 

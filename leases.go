@@ -10,8 +10,8 @@ import (
 // Leases are the leases of one [Client.LockAll]. They are safe for concurrent use.
 type Leases struct {
 	leases    []*Lease        // in the order of their names
-	innermost *hold           // of those that were not re-entered; nil if all were
-	caller    context.Context // that LockAll was given
+	innermost *hold           // of the holds that LockAll acquired; nil if it re-entered all
+	caller    context.Context // of LockAll
 
 	once sync.Once
 	ctx  *leasesContext
@@ -36,8 +36,8 @@ func (l *Leases) Token(name string) uint64 {
 	return 0
 }
 
-// Remaining returns the time after which the context is done if no renewal succeeds any
-// more, as [Lease.Remaining] does for one lock: that of the lock which ends first.
+// Remaining returns the time until the context is done if no further renewal
+// succeeds: the shortest [Lease.Remaining].
 func (l *Leases) Remaining() time.Duration {
 	least := l.leases[0].Remaining()
 	for _, lease := range l.leases[1:] {
@@ -57,20 +57,22 @@ func (l *Leases) Unlock(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (l *Leases) undo() error { return l.Unlock(context.Background()) }
-
-// Context returns a context that is done as soon as any of the locks is not
-// ours, as [Lease.Context] is for one. Locking any of the names with it re-enters.
+// Context returns a context that is done as soon as the context of any lease is, see
+// [Lease.Context]. Locking any of the names with it re-enters.
 func (l *Leases) Context() context.Context {
 	l.once.Do(func() {
-		inner, cancel := context.WithCancelCause(l.base())
+		base := context.WithoutCancel(l.caller)
+		if l.innermost != nil {
+			base = l.innermost.context()
+		}
+		inner, cancel := context.WithCancelCause(base)
 		l.ctx = &leasesContext{Context: inner, cancel: cancel, leases: l.leases}
 		var stops []func() bool
 		for _, lease := range l.leases {
 			held := lease.Context()
 			stops = append(stops, context.AfterFunc(held, func() { cancel(context.Cause(held)) }))
 		}
-		context.AfterFunc(inner, func() { // a lease around this set may go on for long
+		context.AfterFunc(inner, func() { // an outer lease may go on for long
 			for _, stop := range stops {
 				stop()
 			}
@@ -79,15 +81,7 @@ func (l *Leases) Context() context.Context {
 	return l.ctx
 }
 
-// base is the context in which all names are found.
-func (l *Leases) base() context.Context {
-	if l.innermost == nil {
-		return context.WithoutCancel(l.caller)
-	}
-	return l.innermost.context()
-}
-
-// leasesContext asks every lease before it answers.
+// leasesContext is the context of a set. Its Err calls the Err of every lease.
 type leasesContext struct {
 	context.Context
 	cancel context.CancelCauseFunc

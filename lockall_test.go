@@ -340,3 +340,30 @@ func TestLockAllLimitIsForAllTogether(t *testing.T) {
 		mustUnlock(t, d)
 	})
 }
+
+// A set whose names are released one after the other is notified of each release.
+func TestLockAllIsNotifiedOfTheNameThatBlocks(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c, other := dlock.New(store, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		var released time.Time
+		for i, name := range []string{"a", "b", "c"} {
+			lease := mustLock(t, other, t.Context(), name)
+			time.AfterFunc(time.Duration(1+i)*2*time.Second, func() {
+				released = time.Now()
+				mustUnlock(t, lease)
+			})
+		}
+		leases, err := c.LockAll(t.Context(), []string{"a", "b", "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if late := time.Since(released); late > 100*time.Millisecond {
+			t.Errorf("acquired %v after the last release", late)
+		}
+		if err := leases.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -51,8 +51,27 @@ type settings struct {
 	note    string
 }
 
-// waits says whether the caller is willing to wait at all.
+// waits reports whether the caller is willing to wait at all.
 func (s *settings) waits() bool { return !s.limited || s.wait > 0 }
+
+func (c *Client) settings(opts []Option) settings {
+	s := settings{ttl: c.ttl, margin: -1}
+	if len(opts) > 0 {
+		s = s.with(opts)
+	}
+	return s
+}
+
+// with is not inlined, because options move the settings to the heap, which calls
+// without options need not pay for.
+//
+//go:noinline
+func (s settings) with(opts []Option) settings {
+	for _, opt := range opts {
+		opt(&s)
+	}
+	return s
+}
 
 // WithTTL sets how long the lock outlives its holder. While the lease is held
 // it is renewed every third of that.

@@ -2,15 +2,15 @@ package dlock
 
 import "sync/atomic"
 
-// outcome lets callers of a process wait until it is known whether another
-// caller's attempt got the lock. It costs one load where no caller waits.
+// outcome lets callers of a process wait until another caller's attempt was granted or
+// refused. It costs one load if no caller waits.
 type outcome struct {
 	waited atomic.Pointer[chan struct{}] // nil while no caller waits
 }
 
-// wait returns a channel that is closed when the outcome is decided. A caller
-// checks the state again after it has the channel: what was decided before is
-// not announced.
+// wait returns a channel that is closed at the next announcement. The caller checks
+// the state again after it has the channel, because an earlier outcome is not announced
+// again.
 func (o *outcome) wait() <-chan struct{} {
 	for {
 		if c := o.waited.Load(); c != nil {
@@ -23,9 +23,9 @@ func (o *outcome) wait() <-chan struct{} {
 	}
 }
 
-// decided announces that the lock was acquired or refused, or that the hold has
-// left the slot.
-func (o *outcome) decided() {
+// announce wakes the callers that wait: the attempt was granted or refused, or the hold
+// has left its slot.
+func (o *outcome) announce() {
 	if o.waited.Load() == nil {
 		return
 	}

@@ -8,56 +8,92 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
-	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
-// unlock takes one lease off the hold, and gives the lock back with the last.
+// Unlock gives the lock back. It works with a cancelled context, takes bounded
+// time, and may be called twice: the second call returns what the first did. If the
+// lock was lost before, or given back by [Client.Close], the error wraps [ErrNotHeld]:
+// another holder may have had it meanwhile. If the store cannot be reached, the error
+// wraps [ErrUnreachable], and the lock expires by itself.
+func (l *Lease) Unlock(ctx context.Context) error {
+	l.unlock.Do(func() {
+		if l.reentry != nil {
+			l.reentry.end()
+		}
+		l.result = l.hold.unlock(ctx)
+	})
+	return l.result
+}
+
+// unlock removes one lease from the hold. The last lease releases the lock.
 func (h *hold) unlock(ctx context.Context) error {
 	c := h.client
-	c.life.enter()
-	defer c.life.end()
+	c.calls.add()
+	defer c.calls.end()
+	last, ends := h.removeLease()
+	if ends {
+		return h.release(ctx)
+	}
+	if last && !c.calls.closed.Load() && !errors.Is(h.endCause(), watchdog.ErrNotHeld) {
+		h.releaseLost()
+	}
+	return h.lossError()
+}
+
+// removeLease reports whether the lease was the last one of the hold, and whether its
+// removal ends the hold. A lost hold has ended before.
+func (h *hold) removeLease() (last, ends bool) {
 	h.mu.Lock()
-	h.count--
-	last := h.count == 0
-	ends := last && h.endLocked(ErrReleased)
+	h.leases--
+	last = h.leases == 0
+	ends = last && h.endLocked(ErrReleased)
 	h.mu.Unlock()
 	if ends {
 		h.cancelContext(ErrReleased)
-		return h.give(ctx)
 	}
-	if last && !c.life.ended.Load() && !errors.Is(h.over(), watchdog.ErrNotHeld) {
-		h.giveLate()
-	}
-	return h.unlockError()
+	return last, ends
 }
 
-// unlockError is what Unlock returns for a hold that it did not end itself.
-func (h *hold) unlockError() error {
-	if cause := h.over(); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
+// lossError is the result of Unlock for a hold that Unlock did not end.
+func (h *hold) lossError() error {
+	if cause := h.endCause(); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
 		return fmt.Errorf("%w: %q: %w", ErrNotHeld, h.name, cause)
 	}
 	return nil
 }
 
-// give gives the lock of a hold that has just ended back to the store. Its
-// renewal is over before the release is sent.
-func (h *hold) give(ctx context.Context) error {
+// releaseLost releases a lock that was lost here: the store may still count it as
+// held, and contenders need not wait until it expires.
+func (h *hold) releaseLost() {
 	c := h.client
-	if renewal := c.dog.Forget(&h.Lease); renewal != nil {
+	c.cleanups.Go(func() {
+		_, _ = c.release(context.Background(), h.Grant, 0, 2*c.limit) // the lock expires anyway
+	})
+}
+
+// release gives up the lock of a hold that has just ended. It hands the lock over to
+// the next waiter of this process, or releases it in the store.
+func (h *hold) release(ctx context.Context) (err error) {
+	c := h.client
+	if renewal := c.dog.Forget(&h.Lease); renewal != nil { // it ends before the release is sent
 		select {
 		case <-renewal:
 		case <-time.After(c.limit):
 		}
 	}
-	err := h.giveToNext(ctx)
+	if next := h.successor(); next != nil {
+		err = h.handOver(ctx, next)
+	} else {
+		err = h.releaseToStore(ctx)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNotHeld):
 		h.mu.Lock()
 		h.cause = fmt.Errorf("%w: found when it was unlocked", ErrLost)
 		h.mu.Unlock()
-		err = h.unlockError()
+		err = h.lossError()
 	default:
 		err = fmt.Errorf("unlocking %q, which is left to expire: %w", h.name, err)
 	}
@@ -65,13 +101,26 @@ func (h *hold) give(ctx context.Context) error {
 	return err
 }
 
-// giveLate gives back a lock that was lost here, since the store may still think
-// that it is held, and others need not wait until it does not.
-func (h *hold) giveLate() {
+// releaseToStore releases the lock for all contenders, and leaves the slot.
+func (h *hold) releaseToStore(ctx context.Context) error {
 	c := h.client
-	c.cleanups.Go(func() {
-		_ = c.release(context.Background(), h.Grant, 0, 2*c.limit) // it expires anyway
-	})
+	err := h.releaseGrant(ctx, 0, 2*c.limit)
+	if slot := h.slot.Load(); slot != nil {
+		slot.State.Released(c.clock.NoLaterThanNow())
+		h.leaveSlot()
+	}
+	return err
+}
+
+// releaseGrant releases the lock after some unanswered attempts to do so. If a later
+// attempt finds nothing before the trust deadline, an earlier one has released the lock.
+func (h *hold) releaseGrant(ctx context.Context, unanswered int, limit time.Duration) error {
+	c := h.client
+	attempts, err := c.release(ctx, h.Grant, unanswered, limit)
+	if errors.Is(err, ErrNotHeld) && attempts > 1 && c.clock.Now() < h.TrustDeadline() {
+		return nil
+	}
+	return err
 }
 
 const (
@@ -80,17 +129,10 @@ const (
 	maxReleaseDelay = 100 * time.Millisecond
 )
 
-// release asks the store to release, and again while the outcome is unknown. An
-// attempt that finds nothing after one whose answer was lost means that the
-// first one did it, if the lock was certainly still ours: until trusted.
-//
-// It works although ctx is cancelled, and takes no longer than limit.
-func (c *Client) release(ctx context.Context, grant driver.Grant, trusted clock.Instant, limit time.Duration) error {
-	return c.releaseAfter(ctx, 0, grant, trusted, limit)
-}
-
-// releaseAfter is release after some attempts whose outcome is unknown.
-func (c *Client) releaseAfter(ctx context.Context, attempt int, grant driver.Grant, trusted clock.Instant, limit time.Duration) error {
+// release asks the store to release grant, and again while the outcome is unknown. It
+// counts attempts from those that the caller made. It works with a cancelled context,
+// and takes no longer than limit.
+func (c *Client) release(ctx context.Context, grant driver.Grant, attempts int, limit time.Duration) (int, error) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -98,24 +140,17 @@ func (c *Client) releaseAfter(ctx context.Context, attempt int, grant driver.Gra
 	left := limit
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
 	for {
-		attempt++
+		attempts++
 		bounded, cancel := c.limited(ctx, min(c.limit, left))
-		// Whoever's time is up, it was given for the store to answer.
 		err := c.explain(ctx, bounded, c.store.Release(bounded, grant))
 		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, ErrNotHeld):
-			if attempt > 1 && c.clock.Now() < trusted {
-				return nil
-			}
-			return err
+		if err == nil || errors.Is(err, ErrNotHeld) {
+			return attempts, err
 		}
 		pause := delay.Next()
 		left = limit - (c.clock.Now() - began) - pause
-		if attempt == releaseAttempts || left <= 0 {
-			return err
+		if attempts == releaseAttempts || left <= 0 {
+			return attempts, err
 		}
 		<-time.After(pause)
 	}

@@ -4,8 +4,8 @@ func init() {
 	add(mutant{
 		rule: "trust counts from when the acquisition was sent, not from its answer",
 		file: "acquire.go",
-		old:  "	return sent, h.granted(grant, sent)\n",
-		new:  "	sent = c.clock.Now()\n	return sent, h.granted(grant, sent)\n",
+		old:  "	return sent, h.accept(grant, sent)\n",
+		new:  "	sent = c.clock.Now()\n	return sent, h.accept(grant, sent)\n",
 		test: ". TestGrantThatComesTooLate",
 	})
 	add(mutant{
@@ -32,70 +32,70 @@ func init() {
 	add(mutant{
 		rule: "a loss reported before the grant is taken ends the attempt",
 		file: "acquire.go",
-		old:  "if c.traits.ReportsLoss && h.lostAlready() {",
-		new:  "if false && h.lostAlready() {",
+		old:  "if c.traits.ReportsLoss && h.lossReported() {",
+		new:  "if false && h.lossReported() {",
 		test: ". TestPassedLockIsLostBeforeItBegins",
 	})
 	add(mutant{
 		rule: "a loss reported between grant and begin ends the lease",
-		file: "acquire.go",
+		file: "loss.go",
 		old:  "	reported := h.reported\n	h.mu.Unlock()\n	if !reported {",
 		new:  "	reported := false\n	h.mu.Unlock()\n	if !reported {",
 		test: ". TestLossReportedBetweenGrantAndBegin",
 	})
 	add(mutant{
 		rule: "a loss reported for an earlier attempt ends nothing",
-		file: "hold.go",
-		old:  "counts := attempt == h.attempts",
-		new:  "counts := true",
+		file: "loss.go",
+		old:  "counts, begun := attempt == h.attempts, h.begun",
+		new:  "counts, begun := true, h.begun",
 		test: ". TestReportedLossOfAnEarlierAttempt",
 	})
 	add(mutant{
 		rule: "an attempt of unknown outcome is undone",
 		file: "acquire.go",
-		old:  "	if !errors.Is(err, ErrHeld) {\n		h.unknown = true\n	}\n",
+		old:  "	if !errors.Is(err, ErrHeld) {\n		h.mayBeHeld = true\n	}\n",
 		new:  "",
 		test: ". TestRefusalDoesNotHideAnUnknownOutcome",
 	})
 	add(mutant{
 		rule: "the next caller comes after an abandoned attempt was undone",
 		file: "acquire.go",
-		old:  "	c.cleanups.Go(func() {\n		defer h.leave()\n",
-		new:  "	h.leave()\n	c.cleanups.Go(func() {\n",
+		old:  "	c.cleanups.Go(func() {\n		defer h.leaveSlot()\n",
+		new:  "	h.leaveSlot()\n	c.cleanups.Go(func() {\n",
 		test: ". TestTryLockBehindACancelledAttempt|TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
 		rule: "ErrHeld is reported only if the lock is known to be held",
-		file: "hold.go",
-		old:  "	return h.blocked.Load()\n}",
-		new:  "	if held := h.blocked.Load(); held != nil {\n		return held\n	}\n	return &driver.HeldError{Name: h.name, Holder: h.holder()}\n}",
+		file: "enter.go",
+		old:  "	return h.refusal.Load()\n}",
+		new:  "	if held := h.refusal.Load(); held != nil {\n		return held\n	}\n	return &driver.HeldError{Name: h.name, Holder: h.holder()}\n}",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
 		rule: "TryLock waits for the outcome of another caller of the process",
-		file: "wait.go",
-		old:  "	case <-decided:\n",
-		new:  "	default:\n		_ = decided\n		return &driver.HeldError{Name: w.hold.name}\n",
+		file: "enter.go",
+		old:  "	case <-announced:\n",
+		new:  "	default:\n		_ = announced\n		return &driver.HeldError{Name: h.name}\n",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
 		rule: "a grant announces its outcome to callers that wait for it",
 		file: "acquire.go",
-		old:  "	h.outcome.decided()\n",
+		old:  "	h.outcome.announce()\n",
 		new:  "",
 		test: ". TestTryLockWaitsForAnotherCallersOutcome",
 	})
 	add(mutant{
 		rule: "a refusal announces its outcome to callers that wait for it",
 		file: "wait.go",
-		old:  "		w.hold.outcome.decided()\n",
+		old:  "	h.outcome.announce()\n",
 		new:  "",
 		test: ". TestTryLockWaitsForAWaitersRefusal",
 	})
 	add(mutant{
-		rule: "a caller that leaves the door announces it",
-		file: "hold.go",
-		old:  "		h.outcome.decided()\n",
+		rule: "a caller that leaves its slot announces it",
+		file: "enter.go",
+		old:  "		h.outcome.announce()\n",
 		new:  "",
 		test: ". TestTryLockComesAfterAFailedAttempt",
 	})
@@ -114,45 +114,45 @@ func init() {
 		test: ". TestWaitingThroughAnOutage",
 	})
 	add(mutant{
-		rule: "callers in a queue learn of an outage from the one before",
-		file: "wait.go",
-		old:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl); err != nil {\n",
-		new:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.hold.settings.ttl); err != nil && false {\n",
+		rule: "callers in a queue learn of an outage from their predecessor",
+		file: "enter.go",
+		old:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.settings.ttl); err != nil {\n",
+		new:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.settings.ttl); err != nil && false {\n",
 		test: ". TestSecondLockOnASilentStoreIsBounded|TestQueueBehindADeadStore",
 	})
 	add(mutant{
 		rule: "a watching waiter polls a few times in a TTL",
 		file: "wait.go",
-		old:  "backoff.Jitter(min(max(w.hold.settings.ttl/3, minWatchedSleep), maxSleep))",
+		old:  "backoff.Jitter(min(max(w.settings.ttl/3, minWatchedSleep), maxSleep))",
 		new:  "5 * time.Minute",
 		test: ". TestWatchingWaiterNoticesAnOutage",
 	})
 	add(mutant{
 		rule: "a watching waiter does not poll more than once in a second",
 		file: "wait.go",
-		old:  "max(w.hold.settings.ttl/3, minWatchedSleep)",
-		new:  "w.hold.settings.ttl/3",
+		old:  "max(w.settings.ttl/3, minWatchedSleep)",
+		new:  "w.settings.ttl/3",
 		test: ". TestWatchingWaiterPollsSeldom",
 	})
 	add(mutant{
 		rule: "a waiter tries again after it has subscribed",
 		file: "wait.go",
-		old:  "	w.rested = false\n	return nil\n",
-		new:  "	return w.sleep(w.watchDelay(held), held)\n",
+		old:  "	return true, nil\n",
+		new:  "	return false, w.sleep(h, w.watchDelay(held))\n",
 		test: ". TestReleaseBeforeTheSubscriptionIsNotMissed",
 	})
 	add(mutant{
 		rule: "a panic in a hook releases the lock",
-		file: "acquire.go",
-		old:  "			unlockBegun([]*hold{h})\n",
+		file: "lock.go",
+		old:  "			unlockAcquired(h)\n",
 		new:  "			_ = h\n",
 		test: ". TestPanickingHookReleasesTheLock",
 	})
 	add(mutant{
 		rule: "a panic in a hook releases every lock of a set",
 		file: "lockall.go",
-		old:  "			unlockBegun(fresh)\n",
-		new:  "",
+		old:  "		if panics { // in a hook\n			unlockAcquired(holds...)\n",
+		new:  "		if panics { // in a hook\n",
 		test: ". TestPanickingHookReleasesTheLock",
 	})
 	add(mutant{
@@ -165,14 +165,14 @@ func init() {
 	add(mutant{
 		rule: "a second release that finds nothing is no success after the lease ran out",
 		file: "unlock.go",
-		old:  "attempt > 1 && c.clock.Now() < trusted",
-		new:  "attempt > 1",
+		old:  "attempts > 1 && c.clock.Now() < h.TrustDeadline()",
+		new:  "attempts > 1",
 		test: ". TestSecondReleaseAfterTheLeaseRanOut",
 	})
 	add(mutant{
 		rule: "a second release that finds nothing within the lease is a success",
 		file: "unlock.go",
-		old:  "attempt > 1 && c.clock.Now() < trusted",
+		old:  "attempts > 1 && c.clock.Now() < h.TrustDeadline()",
 		new:  "false",
 		test: ". TestUnlockAfterALostReply",
 	})
@@ -193,8 +193,8 @@ func init() {
 	add(mutant{
 		rule: "the last lease of a hold unlocks it, not the first",
 		file: "unlock.go",
-		old:  "last := h.count == 0",
-		new:  "last := true",
+		old:  "last = h.leases == 0",
+		new:  "last = true",
 		test: ". TestReentryCounts",
 	})
 	add(mutant{
@@ -207,7 +207,7 @@ func init() {
 	add(mutant{
 		rule: "a re-entry checks the clock",
 		file: "reentry.go",
-		old:  "	h.doubt()\n",
+		old:  "	h.expireIfOverdue()\n",
 		new:  "",
 		test: ". TestReentryChecksTheClock",
 	})
@@ -221,43 +221,43 @@ func init() {
 	add(mutant{
 		rule: "a context checks the clock before it says that the lock is held",
 		file: "context.go",
-		old:  "		c.hold.doubt()\n",
+		old:  "		c.hold.expireIfOverdue()\n",
 		new:  "",
 		test: ". TestContextChecksTheClock",
 	})
 	add(mutant{
 		rule: "a lock that is handed over has an owner of its own",
-		file: "pass.go",
+		file: "handover.go",
 		old:  "	req.Owner = driver.NewOwner()\n",
 		new:  "",
 		test: ". TestLateHandOverDoesNotReachTheNextOwner",
 	})
 	add(mutant{
 		rule: "a lock handed over to a caller that left is given back",
-		file: "pass.go",
-		old:  "			h.takeBack(grant)\n",
-		new:  "			h.leave()\n",
+		file: "handover.go",
+		old:  "			h.undo(grant)\n",
+		new:  "			h.leaveSlot()\n",
 		test: ". TestPassToNobody",
 	})
 	add(mutant{
 		rule: "a hand-over of unknown outcome is undone",
-		file: "pass.go",
-		old:  "	h.takeBack(driver.Grant{Name: h.name, Owner: req.Owner})\n",
-		new:  "	h.leave()\n",
+		file: "handover.go",
+		old:  "	h.undo(driver.Grant{Name: h.name, Owner: req.Owner})\n",
+		new:  "	h.leaveSlot()\n",
 		test: ". TestPassOfUnknownOutcome",
 	})
 	add(mutant{
 		rule: "a hand-over of unknown outcome releases the holder's own lock",
-		file: "pass.go",
-		old:  "	err = c.releaseAfter(ctx, 1, h.Grant, h.TrustDeadline(), c.limit)\n",
+		file: "handover.go",
+		old:  "	err = h.releaseGrant(ctx, 1, c.limit)\n",
 		new:  "	err = nil\n",
 		test: ". TestPassOfUnknownOutcome",
 	})
 	add(mutant{
 		rule: "a hand-over that lost its answer counts as a first release",
-		file: "pass.go",
-		old:  "c.releaseAfter(ctx, 1, h.Grant, h.TrustDeadline(), c.limit)",
-		new:  "c.releaseAfter(ctx, 0, h.Grant, h.TrustDeadline(), c.limit)",
+		file: "handover.go",
+		old:  "h.releaseGrant(ctx, 1, c.limit)",
+		new:  "h.releaseGrant(ctx, 0, c.limit)",
 		test: ". TestPassOfUnknownOutcome",
 	})
 	add(mutant{
@@ -269,15 +269,15 @@ func init() {
 	})
 	add(mutant{
 		rule: "a lock is not handed over to a set of names",
-		file: "pass.go",
-		old:  "next != nil && next.alone",
+		file: "handover.go",
+		old:  "next != nil && next.single",
 		new:  "next != nil",
 		test: ". TestNothingIsPassedToASet",
 	})
 	add(mutant{
 		rule: "a set that cannot be had whole leaves nothing",
 		file: "lockall.go",
-		old:  "		if err := h.acquire(ctx); err != nil {\n			giveAll(holds[:i])\n",
+		old:  "		if err := h.acquire(ctx); err != nil {\n			unlockAcquired(holds[:i]...)\n",
 		new:  "		if err := h.acquire(ctx); err != nil {\n			_ = i\n",
 		test: ". TestLockAll",
 	})
@@ -289,9 +289,30 @@ func init() {
 		test: ". TestLockAll",
 	})
 	add(mutant{
+		rule: "a set that waits for one name occupies no other slot",
+		file: "lockbatch.go",
+		old:  "	w.leaveAllBut(h)\n",
+		new:  "",
+		test: ". TestLockAllKeepsNothingWhileItWaits",
+	})
+	add(mutant{
+		rule: "a set subscribes to the name that blocks it",
+		file: "lockbatch.go",
+		old:  "	if h != w.watched {\n		w.unsubscribe()\n",
+		new:  "	if h != w.watched {\n",
+		test: ". TestLockAllIsNotifiedOfTheNameThatBlocks",
+	})
+	add(mutant{
+		rule: "a set does not spin if a different name blocks it each time",
+		file: "lockbatch.go",
+		old:  "if atOnce && w.triedAtOnce {",
+		new:  "if atOnce && w.triedAtOnce && h == nil {",
+		test: ". TestLockAllDoesNotSpin",
+	})
+	add(mutant{
 		rule: "Close gives back what is held",
-		file: "life.go",
-		old:  "if err := h.give(context.Background()); err != nil",
+		file: "close.go",
+		old:  "if err := h.release(context.Background()); err != nil",
 		new:  "if err := context.Background().Err(); err != nil",
 		test: ". TestCloseGivesEverythingBack",
 	})

@@ -156,4 +156,47 @@ var internalMutants = []mutant{
 		new:  `	case r.lost || r.released && r.overdue:`,
 		test: "internal/attempts TestNothingIsUndoneBeforeTheRelease",
 	},
+	{
+		rule: "a busy process pauses at the end of its time slice",
+		file: "internal/contention/timeslice.go",
+		old:  `t.began != 0 && now-t.began >= max(t.length, p.slice)`,
+		new:  `t.began != 0 && now-t.began >= time.Hour`,
+		test: "internal/contention TestBusyProcessPausesAfterItsSlice|TestHandOverEndsWithTheSlice",
+	},
+	{
+		rule: "time slices grow while no other process wants the lock",
+		file: "internal/contention/timeslice.go",
+		old:  `t.length = min(2*max(t.length, p.slice), p.longest)`,
+		new:  `t.length = p.slice`,
+		test: "internal/contention TestSlicesGrowWithoutContenders",
+	},
+	{
+		rule: "a process that left the lock alone need not pause",
+		file: "internal/contention/timeslice.go",
+		old:  `if now-t.released > p.pause {`,
+		new:  `if now-t.released > time.Hour {`,
+		test: "internal/contention TestIdleTimeEndsTheSlice",
+	},
+	{
+		rule: "a waiter yields to contenders that had no turn",
+		file: "internal/contention/contenders.go",
+		old: `		one.served = false
+`,
+		new:  ``,
+		test: "internal/contention TestWaiterYieldsToContendersThatHadNoTurn",
+	},
+	{
+		rule: "a waiter that has not had the lock yields to no other process",
+		file: "internal/contention/contention.go",
+		old:  `if !hadIt || rand.N(yieldToUnseen) != 0 {`,
+		new:  `if hadIt && rand.N(yieldToUnseen) != 0 {`,
+		test: "internal/contention TestFirstTimeWaiterDoesNotYield",
+	},
+	{
+		rule: "a contender that does not come is forgotten",
+		file: "internal/contention/contenders.go",
+		old:  `if one.missed < maxMissed {`,
+		new:  `if one.missed >= 0 {`,
+		test: "internal/contention TestContenderThatLeftIsForgotten",
+	},
 }

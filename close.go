@@ -1,0 +1,110 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Close releases all locks that are still held, ends their contexts with
+// [ErrClosed], makes all waiters return ErrClosed, and waits until no background work
+// is left. It takes no longer than a few calls to the store may take. The error says
+// how many locks could not be released and are left to expire. A second Close waits
+// for the first and returns the same.
+func (c *Client) Close() error {
+	c.closeOnce.Do(func() {
+		c.calls.closed.Store(true)
+		close(c.calls.closing)
+		// Waiters of this process enter as locks are released, see that the client is
+		// closed, and return. After that no call can acquire any more.
+		err := c.releaseAll()
+		c.calls.drain()
+		c.closeErr = errors.Join(err, c.releaseAll())
+		c.cleanups.Wait()
+		c.dog.Close()
+	})
+	return c.closeErr
+}
+
+// closers is how many locks Close releases at a time.
+const closers = 16
+
+func (c *Client) releaseAll() error {
+	leases := c.dog.Leases()
+	deadline := time.Now().Add(2 * c.limit)
+	var (
+		wg   sync.WaitGroup
+		next atomic.Int64
+		left atomic.Int64
+	)
+	for range min(closers, len(leases)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(leases); i = next.Add(1) - 1 {
+				h := leases[i].Guard.(*hold)
+				if !h.end(ErrClosed) {
+					continue // unlocked or lost at this very moment
+				}
+				if time.Now().After(deadline) {
+					left.Add(1)
+					c.dog.Forget(&h.Lease)
+					h.leaveSlot()
+					continue
+				}
+				if err := h.release(context.Background()); err != nil && !errors.Is(err, ErrNotHeld) {
+					left.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := left.Load(); n > 0 {
+		return fmt.Errorf("%w: %d locks were left to expire", ErrUnreachable, n)
+	}
+	return nil
+}
+
+// inFlight counts the calls that are under way, so that Close can wait for them. It
+// costs two atomic additions per call.
+type inFlight struct {
+	count   atomic.Int64
+	closed  atomic.Bool
+	closing chan struct{} // closed by the first Close
+	drained chan struct{} // tells Close to read count again
+}
+
+func newInFlight() inFlight {
+	return inFlight{closing: make(chan struct{}), drained: make(chan struct{}, 1)}
+}
+
+// begin counts a call, unless the client is closed. Either begin sees that it is
+// closed, or Close sees the call.
+func (f *inFlight) begin() error {
+	f.add()
+	if f.closed.Load() {
+		f.end()
+		return ErrClosed
+	}
+	return nil
+}
+
+// add counts a call that a closed client has to finish, too.
+func (f *inFlight) add() { f.count.Add(1) }
+
+func (f *inFlight) end() {
+	if f.count.Add(-1) == 0 && f.closed.Load() {
+		select {
+		case f.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// drain blocks until no call is under way.
+func (f *inFlight) drain() {
+	for f.count.Load() != 0 {
+		<-f.drained
+	}
+}

@@ -1,0 +1,150 @@
+package dlock
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/contention"
+	"github.com/dlock-go/dlock/internal/localqueue"
+)
+
+type slot = localqueue.Slot[hold, queueState]
+
+// queueState is what a caller leaves to its successor in the local queue.
+type queueState struct {
+	contention.State
+	handedOver *handedOver // nil if the lock was not handed over
+}
+
+// enter makes h the occupant of the slot of its name, after the callers of this
+// process that came before.
+func (w *wait) enter(h *hold) error {
+	c := w.client
+	for h.slot.Load() == nil {
+		occupant := h.tryEnter()
+		var err error
+		if occupant == nil {
+			err = w.pauseBeforeTaking(h)
+		} else {
+			err = w.queueBehind(occupant, h)
+		}
+		if err != nil {
+			h.leaveSlot()
+			return err
+		}
+	}
+	if c.calls.closed.Load() && w.state(h).handedOver == nil {
+		h.leaveSlot()
+		return ErrClosed
+	}
+	return nil
+}
+
+// tryEnter makes h the occupant of a free slot, or returns the occupant.
+func (h *hold) tryEnter() (occupant *hold) {
+	slot, occupant := h.client.queue.TryEnter(h.name, h)
+	if slot != nil {
+		slot.State.ForgetOutage() // the last caller left a while ago
+		h.slot.Store(slot)
+	}
+	return occupant
+}
+
+// leaveSlot admits the next caller of this process.
+func (h *hold) leaveSlot() {
+	if slot := h.slot.Swap(nil); slot != nil {
+		slot.Leave()
+		h.outcome.announce()
+	}
+}
+
+// pauseBeforeTaking lets other processes try first at the end of a time slice.
+func (w *wait) pauseBeforeTaking(h *hold) error {
+	if !w.settings.waits() {
+		return nil
+	}
+	if pause := w.state(h).PauseBeforeTaking(w.client.clock.NoLaterThanNow(), &w.client.slices); pause > 0 {
+		return w.sleep(h, pause)
+	}
+	return nil
+}
+
+// queueBehind makes h the occupant after the callers that came before. For a caller
+// that does not want to wait, it blocks until the occupant's attempt has an outcome;
+// after nil the caller tries to enter again.
+func (w *wait) queueBehind(occupant, h *hold) error {
+	if w.begin() != nil {
+		return w.awaitOutcome(occupant, h)
+	}
+	if occupant.heldError() == nil {
+		w.failure = errNoOutcome
+	}
+	slot, err := w.client.queue.Enter(w.ctx, h.name, h)
+	if err != nil {
+		return w.gaveUp(h, cmp.Or(w.client.queue.Occupant(h.name).heldError(), occupant.heldError()))
+	}
+	h.slot.Store(slot)
+	switch {
+	case slot.State.handedOver != nil:
+		return nil
+	case w.ctx.Err() != nil:
+		return w.gaveUp(h, occupant.heldError())
+	}
+	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.settings.ttl); err != nil {
+		return fmt.Errorf("locking %q: %w", h.name, err)
+	}
+	w.failure = nil
+	return w.pauseBeforeTaking(h)
+}
+
+// errNoOutcome is the failure of a call behind another attempt of unknown outcome:
+// the lock may be free, held or unreachable.
+var errNoOutcome = fmt.Errorf("%w: an earlier attempt of this process has no outcome yet", ErrUnreachable)
+
+// awaitOutcome blocks until the occupant's attempt has an outcome. It returns the
+// holder, or nil to try again.
+func (w *wait) awaitOutcome(occupant, h *hold) error {
+	announced := occupant.outcome.wait()
+	if held := occupant.heldError(); held != nil {
+		return held
+	}
+	if w.client.queue.Occupant(h.name) != occupant {
+		return nil // the outcome was announced before
+	}
+	if w.outcomeLimit == nil {
+		w.outcomeLimit = time.After(w.client.limit)
+	}
+	select {
+	case <-announced:
+		if held := occupant.heldError(); held != nil {
+			return held // one refusal answers all callers that waited for it
+		}
+		return nil
+	case <-w.outcomeLimit:
+		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.limit)
+	case <-w.client.calls.closing:
+		return ErrClosed
+	case <-w.ctx.Done():
+		w.failure = errNoOutcome
+		return w.gaveUp(h, nil)
+	}
+}
+
+// heldError describes h to another caller of this process: the lock that h has, or
+// the lock that h waits for. It returns nil if the store has not said yet that the
+// lock is held, and for a nil h.
+func (h *hold) heldError() *driver.HeldError {
+	if h == nil {
+		return nil
+	}
+	if deadline := h.TrustDeadline(); deadline != 0 {
+		if h.endCause() != nil { // the outcome of the release is not known yet
+			return nil
+		}
+		left := deadline - h.client.clock.NoLaterThanNow()
+		return &driver.HeldError{Name: h.name, Token: h.Grant.Token, Holder: h.holder(), Remaining: max(0, left)}
+	}
+	return h.refusal.Load()
+}

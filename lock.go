@@ -1,0 +1,106 @@
+package dlock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Lock acquires name, and waits while another holder has it. The context bounds the
+// waiting, never the holding: the lease goes on when the context is cancelled. If
+// the context ends first, the error wraps its cause, and a [*HeldError] that
+// describes the holder.
+//
+// A context that comes from a lease of the same client and name re-enters: the
+// lock is counted once more, without asking the store, and is free when every
+// lease of it is unlocked. Goroutines that share such a context share the lock.
+//
+// If the store does not answer, the error wraps [ErrUnreachable]. Lock returns it
+// after Options.RequestTimeout if the store never answered this call, otherwise
+// after an outage of a TTL. Lock undoes an attempt of unknown outcome in the
+// background. Further calls for the same name wait for that, for a RequestTimeout at
+// most. An attempt that cannot be undone expires.
+func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	s := c.settings(opts)
+	return c.lock(ctx, name, &s)
+}
+
+// TryLock acquires name if it is free. If another holder has it, the error is a
+// [*HeldError] that describes the holder. If the outcome of another attempt of this
+// process is not known yet, TryLock waits for it until ctx ends, or for
+// Options.RequestTimeout. After that time the error wraps [ErrUnreachable].
+func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	s := c.settings(opts)
+	s.limited, s.wait = true, 0
+	return c.lock(ctx, name, &s)
+}
+
+// Do calls fn while it holds name, and unlocks after fn has returned. The context
+// of fn ends when ctx does, and with the cause [ErrLost] when the lock is lost. Do
+// returns the error of fn. If fn succeeds, but the lock was lost or given back by
+// [Client.Close] meanwhile, the error wraps [ErrNotHeld].
+func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) (err error) {
+	lease, err := c.Lock(ctx, name, opts...)
+	if err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancelCause(lease.Context())
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer func() { // also when fn panics
+		stop()
+		cancel(nil)
+		if unlock := lease.Unlock(ctx); err == nil {
+			err = unlock
+		}
+	}()
+	return fn(&derivedContext{inner, cancel, lease.Context()})
+}
+
+func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, error) {
+	if err := c.begin(ctx, s, name); err != nil {
+		return nil, err
+	}
+	defer c.calls.end()
+	outer := c.innermost(ctx)
+	if h := outer.find(name); h != nil {
+		return h.reenter(ctx)
+	}
+	h := c.newHold(ctx, name, s, outer)
+	panics := true
+	defer func() {
+		if panics { // in a hook
+			unlockAcquired(h)
+		}
+	}()
+	err := h.acquire(ctx)
+	panics = false
+	if err != nil {
+		return nil, err
+	}
+	return &h.first, nil
+}
+
+// begin counts a call that acquires names, unless it is certain to fail.
+func (c *Client) begin(ctx context.Context, s *settings, names ...string) error {
+	for _, name := range names {
+		if err := driver.CheckName(name); err != nil {
+			return err
+		}
+	}
+	t := &c.traits
+	switch {
+	case s.ttl <= 0:
+		return fmt.Errorf("%w: %v is not positive", ErrBadTTL, s.ttl)
+	case s.ttl < t.MinTTL:
+		return fmt.Errorf("%w: %v is less than the minimum of %s, %v", ErrBadTTL, s.ttl, t.Store, t.MinTTL)
+	case s.ttl > t.LongestTTL():
+		return fmt.Errorf("%w: %v is more than the maximum of %s, %v", ErrBadTTL, s.ttl, t.Store, t.LongestTTL())
+	case s.fair && !t.Fair:
+		return c.unsupported("fair locks")
+	case ctx.Err() != nil:
+		return fmt.Errorf("not locking %q: %w", strings.Join(names, ", "), context.Cause(ctx))
+	}
+	return c.calls.begin()
+}
