@@ -67,6 +67,7 @@ const DefaultTablePrefix = sqldb.DefaultTablePrefix
 // driver, and all its methods may be called concurrently.
 type Store struct {
 	db      *sql.DB
+	owned   *sql.DB // a pool that Close closes; nil if it is the caller's
 	facts   *sqldb.Facts
 	dialect *dialect
 	tables  sqldb.Tables
@@ -165,9 +166,12 @@ const closeGrace = 200 * time.Millisecond
 
 // Close implements driver.Store. It ends the background work and leaves the
 // *sql.DB open.
-func (s *Store) Close() error {
+func (s *Store) Close() (err error) {
 	if s.closed.Swap(true) {
 		return nil
+	}
+	if s.owned != nil {
+		defer func() { err = errors.Join(err, s.owned.Close()) }()
 	}
 	s.watchers.close()
 	close(s.closing)

@@ -36,6 +36,10 @@ type Options struct {
 	// underscores, at most 40. Stores with different prefixes know nothing of
 	// each other. Default "dlock_".
 	TablePrefix string
+
+	// MaxConns limits the pool that [Open] opens, and with [ForUpdate] how many locks the
+	// store can hold; default 4 with [Session], no limit with ForUpdate.
+	MaxConns int
 }
 
 // Store keeps locks that live no longer than a connection. If a holder dies, or loses the
@@ -56,6 +60,7 @@ type Options struct {
 // other, which two given names do with a probability of 2^-64.
 type Store struct {
 	db      *sql.DB
+	owned   *sql.DB // a pool that Close closes; nil if it is the caller's
 	facts   *sqldb.Facts
 	dialect *dialect
 	scheme  Scheme
@@ -188,6 +193,9 @@ func (s *Store) Close() error {
 	all.Wait()
 	s.awaitWork()
 	s.workers.Close()
+	if s.owned != nil {
+		return s.owned.Close()
+	}
 	return nil
 }
 

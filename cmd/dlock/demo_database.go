@@ -41,8 +41,12 @@ func openDemoDatabase(ctx context.Context, raw, folder string, connections int) 
 	if err != nil {
 		return nil, err
 	}
-	d := &demoDatabase{target.open(), fence.MySQL, target.display()}
-	if target.dialect == sqllock.Postgres {
+	db, err := sql.Open(target.Driver, target.DSN)
+	if err != nil {
+		return nil, usagef("--db: the parameters: %w", err)
+	}
+	d := &demoDatabase{db, fence.MySQL, target.display()}
+	if target.Dialect == sqllock.Postgres {
 		d.dialect = fence.PostgreSQL
 	}
 	return d.ready(ctx, connections)
@@ -53,7 +57,7 @@ func demoTarget(raw string) (target *sqlTarget, err error) {
 	from := splitStoreURL(raw)
 	switch from.scheme {
 	case "mysql", "mariadb":
-		target, err = mysqlTarget(from)
+		_, target, err = mysqlTarget(from)
 	case "postgres", "postgresql":
 		target, err = postgresTarget(from)
 	default:
@@ -65,7 +69,7 @@ func demoTarget(raw string) (target *sqlTarget, err error) {
 		return nil, failf(own.status, "--db: %w", own.err)
 	case err != nil:
 		return nil, err
-	case target.scheme != sqllock.Row.String() || target.prefix != "":
+	case target.Scheme != sqllock.Row.String() || target.TablePrefix != "":
 		return nil, usagef("--db: scheme and table_prefix are for a store of locks, not for the database of the shop")
 	}
 	return target, nil

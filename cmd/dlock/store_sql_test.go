@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // sqlTargetOf reads a URL without opening anything.
@@ -14,7 +16,8 @@ func sqlTargetOf(raw string) (*sqlTarget, error) {
 	if strings.HasPrefix(from.scheme, "postgres") {
 		return postgresTarget(from)
 	}
-	return mysqlTarget(from)
+	_, target, err := mysqlTarget(from)
+	return target, err
 }
 
 // TestSQLIdentity: all spellings of a store are one, and different stores are not.
@@ -124,20 +127,14 @@ func TestSQLURLsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestSQLCredentials: what is escaped in a URL reaches the driver as it was.
-func TestSQLCredentials(t *testing.T) {
-	const odd = `p@ss:/?#[]&= %ü'"\`
-	for _, raw := range []string{"mysql", "postgres"} {
-		u, err := parseSQL(splitStoreURL(raw + "://an%3An:p%40ss%3A%2F%3F%23%5B%5D%26%3D%20%25%C3%BC%27%22%5C@h/d%2Fb"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if u.user != "an:n" || u.password != odd || u.database != "d/b" || u.hosts != "h" {
-			t.Errorf("%s: %+v", raw, u)
-		}
+// TestMySQLCertificateIsOfTheHost: with TLS the certificate has to be one of the host in the URL.
+func TestMySQLCertificateIsOfTheHost(t *testing.T) {
+	target, err := sqlTargetOf("mysql://h/db?tls=true")
+	if err != nil {
+		t.Fatal(err)
 	}
-	plain, err := parseSQL(splitStoreURL("mysql://ann:a/b#c:d@h/db")) // sloppy, and unmistakable
-	if err != nil || plain.password != "a/b#c:d" || plain.hosts != "h" {
-		t.Errorf("%+v, %v", plain, err)
+	config, err := mysql.ParseDSN(target.DSN)
+	if err != nil || config.TLS.ServerName != "h" {
+		t.Errorf("the certificate has to be of %q, %v; want h", config.TLS.ServerName, err)
 	}
 }

@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
 	"github.com/dlock-go/dlock/sqllock"
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 )
@@ -19,14 +17,11 @@ import (
 // openSQLite opens sqlite:///path/file.db. "sqlite:" alone is the file in the
 // user's state folder.
 func openSQLite(ctx context.Context, from storeURL) (*openStore, error) {
-	if from.query != "" {
-		return nil, usagef("sqlite:// takes no parameters: remove the '?' and what follows, or write %%3F for a question mark in the path")
-	}
 	path, err := sqlitePath(from)
 	if err != nil {
 		return nil, err
 	}
-	if from.rest == "" || from.rest == "//" {
+	if isStateFile(from) {
 		err = prepareStateFile(path)
 	} else {
 		err = checkFolder(path)
@@ -34,51 +29,32 @@ func openSQLite(ctx context.Context, from storeURL) (*openStore, error) {
 	if err != nil {
 		return nil, cannotUse("sqlite://"+path, misconfigured(err))
 	}
-	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(path))
+	display := sqlurl.FileURL(path)
+	store, err := sqllock.Open(ctx, display, nil)
 	if err != nil {
-		return nil, cannotUse("sqlite://"+path, misconfigured(err))
-	}
-	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
-	if err != nil {
-		_ = db.Close()
 		if _, missing := os.Stat(path); errors.Is(missing, fs.ErrNotExist) {
 			err = cannotCreate(path, err)
 		}
 		return nil, cannotUse("sqlite://"+path, err)
 	}
-	display := "sqlite://" + (&url.URL{Path: path}).EscapedPath()
-	return &openStore{
-		Store:     store,
-		identity:  "sqlite:" + realPath(path),
-		display:   display,
-		closeMore: db.Close,
-	}, nil
+	return &openStore{Store: store, identity: "sqlite:" + realPath(path), display: display}, nil
+}
+
+// isStateFile reports whether a URL names no file.
+func isStateFile(from storeURL) bool {
+	return (from.rest == "" || from.rest == "//") && from.query == ""
 }
 
 // sqlitePath returns the absolute path that the URL means.
 func sqlitePath(from storeURL) (string, error) {
-	path, ok := strings.CutPrefix(from.rest, "//")
-	if path == "" {
+	if isStateFile(from) {
 		return stateFile()
 	}
-	relative := strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../")
-	if !ok || !(relative || strings.HasPrefix(path, "/")) {
-		return "", usagef("an SQLite file is written sqlite:///path/file.db with three slashes, or sqlite://./file.db relative to the current folder")
-	}
-	plain, err := url.PathUnescape(path)
-	switch {
-	case err != nil:
-		return "", usagef("the sqlite:// URL has a '%%' that is no escape: write %%25 for a percent sign in the path")
-	case strings.ContainsRune(plain, 0):
-		return "", usagef("the sqlite:// URL has a NUL character in its path")
-	case strings.HasSuffix(plain, "/"):
-		return "", usagef("the sqlite:// URL names a folder: add the name of a file")
-	}
-	absolute, err := filepath.Abs(plain)
+	u, err := sqlurl.Parse(from.whole())
 	if err != nil {
-		return "", failf(exitUnavailable, "cannot tell the current folder: %w", err)
+		return "", usagef("%w", err)
 	}
-	return absolute, nil
+	return u.Path, nil
 }
 
 // stateFile is the default store, by the XDG Base Directory Specification.

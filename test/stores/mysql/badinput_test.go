@@ -101,7 +101,7 @@ func TestCommandWithBadInput(t *testing.T) {
 	}
 	sqlrig.CommandRefuses(t, map[string]command.Result{
 		"mysql://":                                         {Status: 64, Stderr: "database is missing"},
-		sqlrig.With(raw, "scheme=xyz"):                     {Status: 64, Stderr: "row, version, forupdate and session"},
+		sqlrig.With(raw, "scheme=xyz"):                     {Status: 64, Stderr: "row, version, forupdate or session"},
 		sqlrig.With(raw, "autocommit=0"):                   {Status: 78, Stderr: "autocommit is off"},
 		sqlrig.With(raw, "table_prefix=a-b"):               {Status: 64, Stderr: "letters, digits and _"},
 		sqlrig.As(t, raw, "dlock", sqlrig.Canary):          {Status: 77, Stderr: "wrong user or password"},
@@ -111,4 +111,9 @@ func TestCommandWithBadInput(t *testing.T) {
 		little:                                {Status: 77, Stderr: "denied"},
 		sqlrig.With(little, "scheme=session"): {Status: 77, Stderr: "denied"},
 	})
+}
+
+func TestOpenURL(t *testing.T) {
+	t.Parallel()
+	database.OpenURL(t)
 }

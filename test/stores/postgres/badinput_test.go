@@ -102,7 +102,7 @@ func TestCommandWithBadInput(t *testing.T) {
 	}
 	sqlrig.CommandRefuses(t, map[string]command.Result{
 		"postgres://127.0.0.1":                                {Status: 64, Stderr: "database is missing"},
-		sqlrig.With(raw, "scheme=xyz"):                        {Status: 64, Stderr: "row, version, forupdate and session"},
+		sqlrig.With(raw, "scheme=xyz"):                        {Status: 64, Stderr: "row, version, forupdate or session"},
 		sqlrig.With(raw, "table_prefix=a-b"):                  {Status: 64, Stderr: "letters, digits and _"},
 		sqlrig.With(raw, "sslmode=xyz"):                       {Status: 64, Stderr: "sslmode"},
 		"postgres://u:" + sqlrig.Canary + "@127.0.0.1:1/x":    {Status: 69, Stderr: "connection refused"},
@@ -122,4 +122,9 @@ func TestCommandBehindPgBouncer(t *testing.T) {
 		sqlrig.With(raw, "scheme=session"):   {Status: 78, Stderr: "PgBouncer"},
 		sqlrig.With(raw, "scheme=forupdate"): {Status: 78, Stderr: "PgBouncer"},
 	})
+}
+
+func TestOpenURL(t *testing.T) {
+	t.Parallel()
+	database.OpenURL(t)
 }

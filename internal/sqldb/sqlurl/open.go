@@ -1,0 +1,86 @@
+package sqlurl
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
+)
+
+// imports are the packages that register the drivers.
+var imports = map[string]string{
+	"sqlite": "modernc.org/sqlite",
+	"mysql":  "github.com/go-sql-driver/mysql",
+	"pgx":    "github.com/jackc/pgx/v5/stdlib",
+}
+
+const (
+	// answerLimit is how long a server may take for its first answer.
+	answerLimit = 5 * time.Second
+	// deadlineSlack is how much earlier than its context a call may notice a deadline.
+	deadlineSlack = 50 * time.Millisecond
+	// idleLimit closes connections that are not needed.
+	idleLimit = time.Minute
+)
+
+// Open opens a pool of at most maxConns connections; zero is no limit. It fails if a server
+// does not answer. It leaves every other failure to the store, which explains it.
+func (u *URL) Open(ctx context.Context, maxConns int) (*sql.DB, error) {
+	if !slices.Contains(sql.Drivers(), u.Driver) {
+		return nil, fmt.Errorf("the database/sql driver %q is not registered: import _ %q", u.Driver, imports[u.Driver])
+	}
+	db, err := sql.Open(u.Driver, u.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the parameters: %w", ErrURL, err)
+	}
+	if u.Dialect == sqldb.SQLite {
+		return db, nil
+	}
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(max(maxConns, 4))
+	db.SetConnMaxIdleTime(idleLimit)
+	if err := u.firstAnswer(ctx, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+func (u *URL) firstAnswer(ctx context.Context, db *sql.DB) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, fmt.Errorf("%w: no answer within %v", driver.ErrUnreachable, answerLimit))
+	defer cancel()
+	err := db.PingContext(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case isParseError(err):
+		return fmt.Errorf("%w: %w", ErrURL, err)
+	case hasEnded(ctx):
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// isParseError reports whether pgx, which reads the DSN when it connects, could not. The
+// error of pgx hides the password.
+func isParseError(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if reflect.TypeOf(err).String() == "*pgconn.ParseConfigError" {
+			return true
+		}
+	}
+	return false
+}
+
+// hasEnded reports whether ctx has ended or is about to, and waits for the end then.
+func hasEnded(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSlack {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
+}

@@ -1,0 +1,60 @@
+package sqlsession
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
+)
+
+// ErrURL reports that a URL is not one of an SQL server. The error contains no password.
+var ErrURL = sqlurl.ErrURL
+
+// sessionConns is how many connections the pool of Open has with [Session], which needs one.
+const sessionConns = 4
+
+// Open returns a store on the server of a URL:
+//
+//	mysql://user:password@host:port/database, or mariadb://...
+//	postgres://user:password@host:port/database, or postgresql://...
+//
+// The program imports the driver: github.com/go-sql-driver/mysql or
+// github.com/jackc/pgx/v5/stdlib. The parameters scheme and table_prefix say the same as
+// [Options], over which they take precedence. The driver gets all other parameters. A
+// socket of MySQL is the parameter socket. A nil opts is fine, and the URL says which
+// dialect it is. An error about the URL itself wraps [ErrURL].
+//
+// Close also closes the pool of connections that Open opens.
+func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
+	u, err := sqlurl.Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if opts == nil {
+		opts = &Options{}
+	}
+	own := *opts
+	own.Dialect = u.Dialect
+	if u.TablePrefix != "" {
+		own.TablePrefix = u.TablePrefix
+	}
+	if u.Scheme != "" {
+		if own.Scheme, err = ParseScheme(u.Scheme); err != nil {
+			return nil, fmt.Errorf("%w: scheme %s is one of package sqllock", ErrURL, u.Scheme)
+		}
+	}
+	if own.MaxConns == 0 && own.Scheme == Session {
+		own.MaxConns = sessionConns
+	}
+	db, err := u.Open(ctx, own.MaxConns)
+	if err != nil {
+		return nil, err
+	}
+	s, err := New(ctx, db, &own)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	s.owned = db
+	return s, nil
+}
