@@ -6,17 +6,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 )
 
-// conn is what requests are sent over: the client, or a connection that the store
-// dialled itself because the client's died in silence. gRPC finds such a death only by
-// keep-alives, which a client has if its program asked for them, and not in less than
-// ten seconds.
+// conn sends requests: over the client, or over a connection that the store dialled itself
+// because the client's stopped answering. gRPC notices that only by keep-alives, which a client
+// has if its program asked for them, and not in less than ten seconds.
 type conn struct {
 	grpc    *grpc.ClientConn
 	kv      clientv3.KV
@@ -25,11 +26,11 @@ type conn struct {
 	status  pb.MaintenanceClient
 
 	dialled bool            // by the store, to one member
-	ctx     context.Context // of watches; it ends when the connection is replaced
+	ctx     context.Context // of watches; ends when the connection is replaced
 	cancel  context.CancelFunc
 }
 
-// clientConn sends requests over the client.
+// clientConn returns a conn that sends requests over the client.
 func (s *Store) clientConn() *conn {
 	g := s.client.ActiveConnection()
 	return s.newConn(&conn{grpc: g, kv: s.client, watcher: s.client, leaser: clientv3.RetryLeaseClient(s.client)})
@@ -50,28 +51,66 @@ func (c *conn) close() {
 }
 
 const (
-	// callLimit bounds every call. etcd itself gives up after about seven
-	// seconds.
+	// callLimit bounds every call. etcd itself gives up after about seven seconds.
 	callLimit = 10 * time.Second
-	// tryLimit is how long a member has to answer before another member is asked, or
-	// before the connection is examined.
+	// tryLimit is how long a member has to answer before another member is asked, or before the
+	// connection is examined.
 	tryLimit = 1500 * time.Millisecond
+	// reconnectLimit is how long a call waits for a connection that was lost.
+	reconnectLimit = 300 * time.Millisecond
 )
 
-// try does something that may be done twice, and again if a member of several did
-// not answer in time, or if the connection was replaced.
+// usable returns why a call must not begin, or nil.
+func (s *Store) usable(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c := s.conn.Load()
+	if c.grpc.GetState() == connectivity.Ready {
+		return nil
+	}
+	err := s.connect(ctx, c)
+	if err != nil && c.dialled && ctx.Err() == nil { // the client knows other members
+		s.replace(c, s.clientConn())
+		return s.usable(ctx)
+	}
+	return err
+}
+
+// connect returns why there is no connection. The calls of etcd's client would wait for one
+// without saying why. A connection that failed before is tried again at once, not when the client
+// would.
+func (s *Store) connect(ctx context.Context, c *conn) error {
+	if c.grpc.GetState() == connectivity.TransientFailure {
+		c.grpc.ResetConnectBackoff()
+		limited, cancel := context.WithTimeout(ctx, reconnectLimit)
+		defer cancel()
+		c.grpc.WaitForStateChange(limited, connectivity.TransientFailure)
+	}
+	_, err := c.status.Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(false))
+	if status.Code(err) == codes.Unavailable || ctx.Err() != nil {
+		return s.explainUnlessDone(ctx, err)
+	}
+	return nil // any other error is an answer
+}
+
+// try calls do, which may be carried out twice, and repeats it if one of several members did not
+// answer in time or the connection was replaced.
 func (s *Store) try(ctx context.Context, do func(ctx context.Context, c *conn) error) error {
 	for {
-		late, err := s.tryOnce(ctx, do)
-		if !late {
+		again, err := s.tryOnce(ctx, do)
+		if !again {
 			return err
 		}
 	}
 }
 
-// tryOnce says whether an answer that did not come in time may come from another
-// member, or over another connection.
-func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context, c *conn) error) (late bool, err error) {
+// tryOnce calls do. It reports whether do failed because an answer did not come in time that may
+// come from another member, or over another connection.
+func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context, c *conn) error) (again bool, err error) {
 	c := s.conn.Load()
 	var limited context.Context
 	var cancel context.CancelFunc
@@ -91,8 +130,8 @@ func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context, c *con
 	return ctx.Err() == nil && (limited.Err() != nil || s.conn.Load() != c), err
 }
 
-// suspect examines a connection over which a call went unanswered, in the background.
-// It calls replaced when the store has replaced the connection.
+// suspect examines a connection over which a call went unanswered, in the background. It calls
+// replaced when the store has replaced the connection.
 func (s *Store) suspect(c *conn, replaced func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,33 +139,33 @@ func (s *Store) suspect(c *conn, replaced func()) {
 		replaced()
 		return
 	}
-	s.suspicions = append(s.suspicions, replaced)
-	if len(s.suspicions) == 1 {
+	s.afterExamining = append(s.afterExamining, replaced)
+	if len(s.afterExamining) == 1 {
 		s.backgroundLocked(func() { s.examine(c) })
 	}
 }
 
-// examine replaces a connection that does not answer by one that does. It changes
-// nothing if the server answers over neither.
+// examine replaces a connection that does not answer by one that does. If the server answers over
+// neither, examine changes nothing.
 func (s *Store) examine(c *conn) {
 	var next *conn
 	if !s.answers(c) && s.replaceable() {
 		next = s.dialAny()
 	}
 	s.mu.Lock()
-	suspicions := s.suspicions
-	s.suspicions = nil
+	callbacks := s.afterExamining
+	s.afterExamining = nil
 	s.mu.Unlock()
 	if next == nil {
 		return
 	}
 	s.replace(c, next)
-	for _, replaced := range suspicions {
+	for _, replaced := range callbacks {
 		replaced()
 	}
 }
 
-// replace makes later calls go over another connection.
+// replace makes later calls use another connection.
 func (s *Store) replace(old, next *conn) {
 	if s.conn.CompareAndSwap(old, next) {
 		old.close()
@@ -135,20 +174,20 @@ func (s *Store) replace(old, next *conn) {
 	}
 }
 
-// answers says whether any member answers over a connection, or gRPC knows that it is
-// broken and connects again by itself.
+// answers reports whether any member answers over a connection, or gRPC knows that it is broken
+// and connects again by itself.
 func (s *Store) answers(c *conn) bool {
 	members := 1
 	if !c.dialled {
 		members = len(s.client.Endpoints()) // gRPC asks one after the other
 	}
-	var asked sync.WaitGroup
-	defer asked.Wait()
+	var calls sync.WaitGroup
+	defer calls.Wait()
 	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
 	defer cancel()
 	answered := make(chan bool, members)
 	for range members {
-		asked.Go(func() {
+		calls.Go(func() {
 			_, err := c.status.Status(ctx, &pb.StatusRequest{})
 			answered <- err == nil || ctx.Err() == nil
 		})
@@ -161,15 +200,15 @@ func (s *Store) answers(c *conn) bool {
 	return false
 }
 
-// replaceable says whether the store can send the client's requests over a connection of
-// its own. It cannot if the program put something in between that changes keys, as
-// etcd's package namespace does.
+// replaceable reports whether the store can send the client's requests over a connection of its
+// own. It cannot if the program wrapped the client's KV or Watcher, as etcd's package namespace
+// does to change keys.
 func (s *Store) replaceable() bool {
 	return reflect.TypeOf(s.client.KV) == reflect.TypeOf(clientv3.NewKV(s.client)) &&
 		reflect.TypeOf(s.client.Watcher) == reflect.TypeOf(clientv3.NewWatcher(s.client))
 }
 
-// dialAny returns a connection to the member that answers first, or nil if none does.
+// dialAny returns a connection to the member that answers first, or nil.
 func (s *Store) dialAny() (first *conn) {
 	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
 	defer cancel()
@@ -191,7 +230,7 @@ func (s *Store) dialAny() (first *conn) {
 	return first
 }
 
-// dialMember returns nil if the member does not answer or has no leader.
+// dialMember returns a connection to a member, or nil if it does not answer or has no leader.
 func (s *Store) dialMember(ctx context.Context, endpoint string) *conn {
 	g, err := s.client.Dial(endpoint)
 	if err != nil {
@@ -209,5 +248,5 @@ func (s *Store) dialMember(ctx context.Context, endpoint string) *conn {
 		c.close()
 		return nil
 	}
-	return c // whatever else it says is an answer
+	return c // any other error is an answer
 }

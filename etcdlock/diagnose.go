@@ -20,7 +20,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	if _, err := s.get(ctx, s.queueOf("dlock"), clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
-		return nil, s.failure(ctx, err) // with a quorum, and with the permission to read
+		return nil, s.explainUnlessDone(ctx, err) // no quorum, or no permission to read
 	}
 	var findings []driver.Finding
 	for _, check := range []func(context.Context) driver.Finding{s.checkServers, s.checkMembers, s.checkAlarms, s.checkCompaction} {
@@ -32,25 +32,25 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	return findings, nil
 }
 
-// hidden is a finding about what the user may not see, or what no server tells.
+// hidden returns a finding about what the user may not see, or no server reports.
 func hidden(check string, err error) driver.Finding {
-	return driver.Finding{Check: check, Level: driver.LevelWarning, Message: "It cannot be seen: " + err.Error() + "."}
+	return driver.Finding{Check: check, Level: driver.LevelWarning, Message: "Cannot be checked: " + err.Error() + "."}
 }
 
-// checkServers asks every endpoint that the client knows.
+// checkServers asks every endpoint of the client.
 func (s *Store) checkServers(ctx context.Context) driver.Finding {
 	f := driver.Finding{Check: "version", Level: driver.LevelOK}
-	var versions, silent []string
+	var versions, unanswered []string
 	for _, endpoint := range s.client.Endpoints() {
 		status, err := s.client.Status(ctx, endpoint)
 		if err != nil {
-			silent = append(silent, endpoint)
+			unanswered = append(unanswered, endpoint)
 			continue
 		}
 		versions = append(versions, status.Version)
 	}
 	if len(versions) == 0 {
-		return hidden("version", errors.New("no endpoint tells its status"))
+		return hidden("version", errors.New("no endpoint reports its status"))
 	}
 	slices.Sort(versions)
 	versions = slices.Compact(versions)
@@ -63,20 +63,20 @@ func (s *Store) checkServers(ctx context.Context) driver.Finding {
 		f.Level = driver.LevelWarning
 		f.Message += " works, but is not maintained any more: 3.5 or newer is recommended."
 	}
-	if len(silent) > 0 {
+	if len(unanswered) > 0 {
 		if f.Level == driver.LevelOK {
 			f.Level = driver.LevelWarning
 		}
-		f.Message += fmt.Sprintf(" These endpoints do not answer: %s.", strings.Join(silent, ", "))
+		f.Message += fmt.Sprintf(" These endpoints do not answer: %s.", strings.Join(unanswered, ", "))
 	}
 	return f
 }
 
-// compareVersions compares as far as both go: 3.4.23 is a 3.4.
+// compareVersions compares the parts that both versions have: 3.4.23 equals 3.4.
 func compareVersions(a, b string) int {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(as), len(bs)) {
-		x, _ := strconv.Atoi(as[i]) // not a number is old
+		x, _ := strconv.Atoi(as[i]) // what is not a number counts as old
 		y, _ := strconv.Atoi(bs[i])
 		if x != y {
 			return x - y
@@ -95,10 +95,10 @@ func (s *Store) checkMembers(ctx context.Context) driver.Finding {
 	switch {
 	case voters == 1:
 		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseFailover
-		f.Message = "One member: locks survive its restart, and there are none while it is down. Three are usual."
+		f.Message = "One member: locks survive its restart, and none is granted while it is down. Three are usual."
 	case voters%2 == 0:
 		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("%d members bear the loss of no more than %d do: add one.", voters, voters-1)
+		f.Message = fmt.Sprintf("%d members tolerate the loss of no more than %d do: add one.", voters, voters-1)
 	default:
 		f.Message = fmt.Sprintf("%d members: locks survive the loss of %d.", voters, voters/2)
 	}
@@ -123,12 +123,12 @@ func (s *Store) checkAlarms(ctx context.Context) driver.Finding {
 		strings.Join(slices.Compact(alarms), ", "))}
 }
 
-// manyRevisions is after how many a server should have compacted some: each lock
-// and each unlock is one.
+// manyRevisions is after how many revisions a server should have compacted some. Each lock and each
+// unlock is one.
 const manyRevisions = 10_000
 
-// checkCompaction asks for the first revision, since no server tells how it is
-// configured: a server that never compacts still has it.
+// checkCompaction asks for the first revision, because a server does not report how it is configured:
+// one that never compacts still has it.
 func (s *Store) checkCompaction(ctx context.Context) driver.Finding {
 	const check = "compaction"
 	f := driver.Finding{Check: check, Level: driver.LevelOK}
@@ -142,7 +142,7 @@ func (s *Store) checkCompaction(ctx context.Context) driver.Finding {
 		f.Message = "The server is young and has compacted nothing yet. Start it with --auto-compaction-retention, or it runs out of space."
 	default:
 		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("None of %d revisions was compacted so far. A server that never compacts runs out of space, and then no lock can be taken. "+
+		f.Message = fmt.Sprintf("None of %d revisions has been compacted. A server that never compacts runs out of space, and then no lock can be taken. "+
 			"Start it with --auto-compaction-retention.", reply.Header.Revision)
 	}
 	return f

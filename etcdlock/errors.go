@@ -9,54 +9,56 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// answers are those after which nothing has happened, and what they mean. Some of them
-// pass by themselves, so that it is worth to try again; the others last.
-var answers = []struct {
+// errLeaseGone: the lease has ended.
+var errLeaseGone = errors.New("the lease has ended")
+
+// rejections are the errors after which nothing was changed, and what they mean.
+var rejections = []struct {
 	err     error
 	meaning string
-	passes  bool
-	kind    error // the error of the contract; nil if a later attempt may succeed
+	kind    error // the error of the contract; ErrUnreachable if trying again is worth it; nil if there is none
 }{
-	{err: rpctypes.ErrNoSpace, meaning: "the server has no space left (alarm NOSPACE): compact and defragment it, raise its quota, then disarm the alarm", kind: driver.ErrMisconfigured},
-	{err: rpctypes.ErrCorrupt, meaning: "the server found that its data is corrupt (alarm CORRUPT)", kind: driver.ErrMisconfigured},
-	{err: rpctypes.ErrAuthFailed, meaning: "wrong user or password", kind: driver.ErrDenied},
-	{err: rpctypes.ErrAuthNotEnabled, meaning: "the server has no users: leave the user and the password out", kind: driver.ErrMisconfigured},
-	{err: rpctypes.ErrUserEmpty, meaning: "the server wants a user and a password, or a client certificate", kind: driver.ErrDenied},
-	{err: rpctypes.ErrPermissionDenied, meaning: "the user lacks a permission: dlock needs to read and write all keys that begin with the prefix", kind: driver.ErrDenied},
-	{err: rpctypes.ErrInvalidAuthToken, meaning: "the server does not accept the token of the user any more", passes: true},
-	{err: rpctypes.ErrAuthOldRevision, meaning: "the permissions of the user have just changed", passes: true},
-	{err: rpctypes.ErrLeaseTTLTooLarge, meaning: "the TTL is longer than the server allows"},
-	{err: rpctypes.ErrRequestTooLarge, meaning: "the description of the holder is larger than the server allows"},
-	{err: rpctypes.ErrTooManyRequests, meaning: "the server is overloaded", passes: true},
-	{err: rpctypes.ErrNotCapable, meaning: "the server is too old", kind: driver.ErrMisconfigured},
+	{rpctypes.ErrNoSpace, "the server has no space left (alarm NOSPACE): compact and defragment it, raise its quota, then disarm the alarm", driver.ErrMisconfigured},
+	{rpctypes.ErrCorrupt, "the server found that its data is corrupt (alarm CORRUPT)", driver.ErrMisconfigured},
+	{rpctypes.ErrAuthFailed, "wrong user or password", driver.ErrDenied},
+	{rpctypes.ErrAuthNotEnabled, "the server has no users: leave the user and the password out", driver.ErrMisconfigured},
+	{rpctypes.ErrUserEmpty, "the server wants a user and a password, or a client certificate", driver.ErrDenied},
+	{rpctypes.ErrPermissionDenied, "the user lacks a permission: dlock needs to read and write all keys that begin with the prefix", driver.ErrDenied},
+	{rpctypes.ErrInvalidAuthToken, "the server does not accept the token of the user any more", driver.ErrUnreachable},
+	{rpctypes.ErrAuthOldRevision, "the permissions of the user have just changed", driver.ErrUnreachable},
+	{rpctypes.ErrLeaseTTLTooLarge, "the TTL is longer than the server allows", nil},
+	{rpctypes.ErrRequestTooLarge, "the description of the holder is larger than the server allows", nil},
+	{rpctypes.ErrTooManyRequests, "the server is overloaded", driver.ErrUnreachable},
+	{rpctypes.ErrNotCapable, "the server is too old", driver.ErrMisconfigured},
 }
 
-// isCertain says that an error is an answer, after which nothing has happened and
-// nothing will.
-func isCertain(err error) bool {
-	for _, answer := range answers {
-		if isAnswer(err, answer.err) {
+// isRejection reports whether err says that nothing was changed, and nothing will be.
+func isRejection(err error) bool {
+	for _, r := range rejections {
+		if isError(err, r.err) {
 			return true
 		}
 	}
 	return false
 }
 
-// lasts says that an error is an answer that trying again does not change.
-func lasts(err error) bool {
-	return isCertain(err) && !errors.Is(explainError(err), driver.ErrUnreachable)
+// isFinal reports whether err is a rejection that trying again does not change.
+func isFinal(err error) bool {
+	return isRejection(err) && !errors.Is(explainError(err), driver.ErrUnreachable)
 }
 
-// isAnswer says whether an error is that answer, as the client or as gRPC tells it.
-func isAnswer(err, answer error) bool {
-	return err != nil && (errors.Is(rpctypes.Error(err), answer) || errors.Is(err, answer))
+// isError reports whether err is target, as the client or as gRPC returns it.
+func isError(err, target error) bool {
+	return err != nil && (errors.Is(rpctypes.Error(err), target) || errors.Is(err, target))
 }
 
-// explain says what an error of the client means. It is not for the end of a
+// explain returns an error of the contract for an error of the client. It is not for the end of a
 // caller's context.
 func (s *Store) explain(err error) error {
 	switch {
-	case err == nil || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrMisconfigured) || errors.Is(err, errLeaseGone):
+	case err == nil || errors.Is(err, errLeaseGone):
+		return err
+	case errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrMisconfigured):
 		return err
 	case s.ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
@@ -65,22 +67,20 @@ func (s *Store) explain(err error) error {
 }
 
 func explainError(err error) error {
-	for _, answer := range answers {
+	for _, r := range rejections {
 		switch {
-		case !isAnswer(err, answer.err):
-		case answer.passes:
-			return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, answer.meaning, err)
-		case answer.kind != nil:
-			return fmt.Errorf("%w: %s: %w", answer.kind, answer.meaning, err)
+		case !isError(err, r.err):
+		case r.kind != nil:
+			return fmt.Errorf("%w: %s: %w", r.kind, r.meaning, err)
 		default:
-			return fmt.Errorf("%s: %w", answer.meaning, err)
+			return fmt.Errorf("%s: %w", r.meaning, err)
 		}
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }
 
-// failure is explain for calls that end with the caller's context.
-func (s *Store) failure(ctx context.Context, err error) error {
+// explainUnlessDone is explain for calls that end with the caller's context.
+func (s *Store) explainUnlessDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

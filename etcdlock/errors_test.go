@@ -8,10 +8,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// TestAnswersThatPass: an answer that passes by itself does not end a wait, and like one
-// that lasts it leaves nothing in doubt.
-func TestAnswersThatPass(t *testing.T) {
-	for answer, passes := range map[error]bool{
+// TestTemporaryRejectionsAreUnreachable: a rejection that is temporary does not end a wait, and like
+// a permanent one it says that nothing was changed.
+func TestTemporaryRejectionsAreUnreachable(t *testing.T) {
+	for rejection, temporary := range map[error]bool{
 		rpctypes.ErrGRPCRequestTooManyRequests: true,
 		rpctypes.ErrGRPCInvalidAuthToken:       true,
 		rpctypes.ErrGRPCAuthOldRevision:        true,
@@ -19,16 +19,16 @@ func TestAnswersThatPass(t *testing.T) {
 		rpctypes.ErrGRPCPermissionDenied:       false,
 		rpctypes.ErrGRPCAuthFailed:             false,
 	} {
-		for _, err := range []error{answer, rpctypes.Error(answer)} { // of gRPC, and of the client
-			if got := errors.Is(explainError(err), driver.ErrUnreachable); got != passes {
-				t.Errorf("%v: it is worth to try again: %t; want %t", err, got, passes)
+		for _, err := range []error{rejection, rpctypes.Error(rejection)} { // of gRPC, and of the client
+			if got := errors.Is(explainError(err), driver.ErrUnreachable); got != temporary {
+				t.Errorf("%v: ErrUnreachable is %t; want %t", err, got, temporary)
 			}
-			if !isCertain(err) {
-				t.Errorf("%v: it is not certain that nothing has happened", err)
+			if !isRejection(err) {
+				t.Errorf("%v: is not a rejection", err)
 			}
 		}
 	}
-	if err := errors.New("anything else"); isCertain(err) || !errors.Is(explainError(err), driver.ErrUnreachable) {
-		t.Errorf("%v: %v, certain: %t", err, explainError(err), isCertain(err))
+	if err := errors.New("anything else"); isRejection(err) || !errors.Is(explainError(err), driver.ErrUnreachable) {
+		t.Errorf("%v: %v, rejection: %t", err, explainError(err), isRejection(err))
 	}
 }

@@ -32,17 +32,17 @@ func ExampleNew() {
 	// etcd strong
 }
 
-// A URL says everything, and its errors contain no password.
+// Open takes a URL. Its errors contain no password.
 func ExampleOpen() {
 	ctx := context.Background()
-	store, err := etcdlock.Open(ctx, "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/shop")
+	store, err := etcdlock.Open(ctx, "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/shop", nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer store.Close()
 
-	_, err = etcdlock.Open(ctx, "etcd://app:secret@10.0.0.1:2379?tls=perhaps")
+	_, err = etcdlock.Open(ctx, "etcd://app:secret@10.0.0.1:2379?tls=perhaps", nil)
 	fmt.Println(err)
 	// Output:
 	// bad URL: tls is "perhaps", not true or false

@@ -5,98 +5,85 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"github.com/dlock-go/dlock/internal/detach"
 )
 
-// hold is what an owner has under a name: the lock, a place in the queue, or an
-// attempt whose outcome is not known. Its fields but queue and turn are guarded by the
-// mu of the store.
-type hold struct {
-	identity
-	queue string        // what all keys of the name begin with
-	turn  chan struct{} // full while somebody asks the server about it
+// holdID identifies a hold.
+type holdID struct {
+	name  string
+	owner driver.Owner
+}
 
-	lease    *lease // nil before it is bound to one
-	key      string
-	revision int64 // that created the key; zero if that is not known
-	place    place
-	held     bool
-	doubted  bool // an attempt to write or delete the key went unanswered and may still be carried out
-	over     bool // another one with the same identity is to begin anew
+// hold is what an owner has under a name: the lock, a place in the queue, or an attempt of
+// unknown outcome. The mu of the store guards all fields but the first three.
+type hold struct {
+	holdID
+	queue string   // the beginning of all keys of the name
+	busy  ctxMutex // held by the call that asks the server about this hold
+
+	lease       *lease // nil before it is bound to one
+	key         string
+	revision    int64 // that created the key; zero if unknown
+	place       place
+	held        bool
+	unconfirmed bool // a write or deletion of the key was not answered, and may still be carried out
+	ended       bool // a new hold replaces it
 
 	ttl     time.Duration
-	expires time.Time // unless it comes again
+	expires time.Time // unless it is renewed; zero before the first answer
 	lost    func()    // may be nil
 }
 
-// enter waits for those who ask about the hold already.
-func (h *hold) enter(ctx context.Context) error {
+// ctxMutex is a mutex whose lock returns when a context ends.
+type ctxMutex chan struct{}
+
+func newCtxMutex() ctxMutex { return make(ctxMutex, 1) }
+
+func (m ctxMutex) lock(ctx context.Context) error {
 	select {
-	case h.turn <- struct{}{}:
+	case m <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (h *hold) leave() { <-h.turn }
+func (m ctxMutex) unlock()        { <-m }
+func (m ctxMutex) isLocked() bool { return len(m) > 0 }
 
-// open returns the hold of the one who asks, a new one if there is none, and
-// enters it.
-func (s *Store) open(ctx context.Context, id identity) (*hold, error) {
+// lockHold returns the hold with that ID and locks it. If there is none, lockHold creates it, or
+// returns nil if create is false.
+func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, error) {
 	for {
 		s.mu.Lock()
 		h := s.holds[id]
-		if h == nil {
-			h = &hold{identity: id, queue: s.queueOf(id.name), turn: make(chan struct{}, 1)}
+		if h == nil && create {
+			h = &hold{holdID: id, queue: s.queueOf(id.name), busy: newCtxMutex()}
 			s.holds[id] = h
 		}
 		s.mu.Unlock()
-		if err := h.enter(ctx); err != nil {
-			s.forgetUnused(h)
-			return nil, err
+		if h == nil {
+			return nil, nil
 		}
+		err := h.busy.lock(ctx)
 		s.mu.Lock()
-		over := h.over
+		if err != nil && h.lease == nil && h.expires.IsZero() && !h.busy.isLocked() {
+			s.end(h) // no call has used it
+		}
+		ended := h.ended
 		s.mu.Unlock()
-		if !over {
+		switch {
+		case err != nil:
+			return nil, err
+		case !ended:
 			return h, nil
 		}
-		h.leave()
+		h.busy.unlock()
 	}
 }
 
-// forgetUnused forgets a hold for which nothing was asked.
-func (s *Store) forgetUnused(h *hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h.lease == nil && h.expires.IsZero() && len(h.turn) == 0 {
-		s.end(h)
-	}
-}
-
-// find is open for those who expect a hold; nil if there is none.
-func (s *Store) find(ctx context.Context, id identity) (*hold, error) {
-	s.mu.Lock()
-	h := s.holds[id]
-	s.mu.Unlock()
-	if h == nil {
-		return nil, nil
-	}
-	if err := h.enter(ctx); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h.over {
-		h.leave()
-		return nil, nil
-	}
-	return h, nil
-}
-
-// bind gives the hold a key on a lease, if it has none, unless that gets no more
-// locks. Nobody but the one who is inside does so.
+// bind gives the hold a key on a lease, if it has none. It returns false if the lease takes no
+// more locks. The caller has locked the hold.
 func (s *Store) bind(h *hold, l *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,44 +99,51 @@ func (s *Store) bind(h *hold, l *lease) bool {
 	return true
 }
 
-// unbind takes key and lease from a hold whose key is gone: whoever asks again
-// begins anew. It returns whom to tell. s.mu is held.
-func (s *Store) unbind(h *hold) (tell []func()) {
+// keyLost takes key and lease from a hold whose key is gone, and notifies its owner. The next
+// attempt of the owner begins anew. The caller holds s.mu.
+func (s *Store) keyLost(h *hold) {
 	if h.held && h.lost != nil {
-		tell = append(tell, h.lost)
+		s.backgroundLocked(h.lost)
 	}
-	if waits := s.waiting[h.identity]; waits != nil && !h.held {
-		waits.wake()
+	if w := s.waiters[h.holdID]; w != nil && !h.held {
+		w.wake()
 	}
-	s.free(h)
-	if h.held && len(h.turn) == 0 { // whoever is inside decides what comes next
+	s.unbind(h)
+	if h.held && !h.busy.isLocked() { // else the call that has locked it decides
 		s.end(h)
 	}
 	h.held = false
-	return tell
 }
 
-// free takes key and lease from a hold. s.mu is held.
-func (s *Store) free(h *hold) {
+// keyLostUnlessBusy is keyLost for a hold that no call has locked. A call that has may have
+// deleted the key itself, and finds out otherwise. The caller holds s.mu.
+func (s *Store) keyLostUnlessBusy(h *hold) {
+	if !h.busy.isLocked() {
+		s.keyLost(h)
+	}
+}
+
+// unbind takes key and lease from a hold. The caller holds s.mu.
+func (s *Store) unbind(h *hold) {
 	l := h.lease
 	if l == nil {
 		return
 	}
 	delete(s.keys, h.key)
 	delete(l.holds, h)
-	if h.doubted {
-		l.trash[h.key] = struct{}{}
+	if h.unconfirmed {
+		l.strayKeys[h.key] = struct{}{}
 		s.retire(l)
 	}
-	h.lease, h.key, h.revision, h.place, h.doubted = nil, "", 0, place{}, false
-	s.settle(l)
+	h.lease, h.key, h.revision, h.place, h.unconfirmed = nil, "", 0, place{}, false
+	s.revokeIfUnused(l)
 }
 
-// end forgets the hold. s.mu is held.
+// end forgets the hold. The caller holds s.mu.
 func (s *Store) end(h *hold) {
-	h.over, h.held = true, false
-	if s.holds[h.identity] == h {
-		delete(s.holds, h.identity)
+	h.ended, h.held = true, false
+	if s.holds[h.holdID] == h {
+		delete(s.holds, h.holdID)
 	}
 }
 
@@ -158,36 +152,32 @@ func (s *Store) drop(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(h)
-	s.free(h)
+	s.unbind(h)
 }
 
-// carry does something for a hold that was entered, and leaves it. It returns when
-// the caller's context ends; what it does goes on, because its outcome decides whether
-// there is something to undo.
-func carry[T any](caller context.Context, s *Store, h *hold, do func(ctx context.Context) T) (outcome T, err error) {
-	done := make(chan T, 1)
+// detached calls do for a hold that the caller has locked, and unlocks it. It returns when the
+// caller's context ends. do goes on, because its outcome decides what has to be undone.
+func detached[T any](caller context.Context, s *Store, h *hold, do func(ctx context.Context) T) (result T, err error) {
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		h.busy.unlock()
+		return result, driver.ErrClosed
+	}
+	s.work.Add(1)
 	ctx := s.callContext()
-	begun := s.backgroundLocked(func() {
-		defer h.leave()
-		done <- do(ctx)
-	})
 	s.mu.Unlock()
-	if !begun {
-		h.leave()
-		return outcome, driver.ErrClosed
-	}
-	select {
-	case outcome = <-done:
-		return outcome, nil
-	case <-caller.Done():
-		return outcome, context.Cause(caller)
-	}
+	return detach.Call(caller, s.workers.Go, func() T {
+		defer s.work.Done()
+		defer h.busy.unlock()
+		return do(ctx)
+	})
 }
 
-// callContext ends after callLimit, or a little later: the calls that begin within the
-// same second share one, because to make and end one for each is a good part of what a
-// call costs. It says no deadline, of which the server would keep track too. s.mu is held.
+// callContext returns a context that ends callLimit from now, or up to a second later. The calls
+// that begin within the same second share it, because creating one for each is a good part of the
+// cost of a call. It has no deadline, because gRPC would tell the server, which would keep a timer
+// too. The caller holds s.mu.
 func (s *Store) callContext() context.Context {
 	if now := time.Now(); s.calls == nil || now.Sub(s.callsSince) > time.Second {
 		ctx, cancel := context.WithCancel(s.ctx)
@@ -195,31 +185,4 @@ func (s *Store) callContext() context.Context {
 		s.calls, s.callsSince = ctx, now
 	}
 	return s.calls
-}
-
-// deletesAtOnce is below what a server allows in a transaction.
-const deletesAtOnce = 100
-
-// deleteAll deletes keys, whoever created them. After an error some of them may still be
-// deleted later.
-func (s *Store) deleteAll(ctx context.Context, keys []string) error {
-	for len(keys) > 0 {
-		n := min(len(keys), deletesAtOnce)
-		ops := make([]clientv3.Op, n)
-		for i, key := range keys[:n] {
-			ops[i] = clientv3.OpDelete(key)
-		}
-		if _, err := s.tryOnce(ctx, func(ctx context.Context, c *conn) error {
-			_, err := c.kv.Txn(ctx).Then(ops...).Commit()
-			return err
-		}); err != nil {
-			return s.explain(err)
-		}
-		keys = keys[n:]
-	}
-	return nil
-}
-
-func (s *Store) refusal(name string, first holderKey) *driver.HeldError {
-	return &driver.HeldError{Name: name, Token: uint64(first.revision), Holder: first.holder()}
 }

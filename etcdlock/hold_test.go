@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestOpenLeavesNothing: a call whose context ends before it begins to ask the server
-// leaves nothing in memory.
-func TestOpenLeavesNothing(t *testing.T) {
+// TestCancelledCallLeavesNoHold: a call whose context ends before it asks the server leaves no hold
+// in memory.
+func TestCancelledCallLeavesNoHold(t *testing.T) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
@@ -21,20 +21,20 @@ func TestOpenLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended, cancel := context.WithCancel(t.Context())
+	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	failed := 0
-	for range 100 { // each takes the hold or sees the end of the context, by chance
-		h, err := s.open(ended, identity{"x", driver.NewOwner()})
+	for range 100 { // each locks the hold or notices the end of its context, by chance
+		h, err := s.lockHold(cancelled, holdID{"x", driver.NewOwner()}, true)
 		if err != nil {
 			failed++
 			continue
 		}
 		s.drop(h)
-		h.leave()
+		h.busy.unlock()
 	}
 	if failed == 0 || failed == 100 {
-		t.Fatalf("%d of 100 saw the end of their context, so that this test shows nothing", failed)
+		t.Fatalf("%d of 100 calls noticed the end of their context: this test shows nothing", failed)
 	}
 	if n := len(s.holds); n > 0 {
 		t.Errorf("%d holds are left", n)

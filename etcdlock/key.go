@@ -11,36 +11,33 @@ var (
 	unescaper = strings.NewReplacer("%25", "%", "%2F", "/")
 )
 
-// queueOf is what the keys of all begin with who have or want the lock. It ends
-// with the only '/' that is not the prefix's, so that no name's is the beginning
-// of another's.
+// queueOf returns the beginning of all keys of a name: of its holder and its waiters. It ends
+// with the only '/' after the prefix, so that no name's queue begins with that of another.
 func (s *Store) queueOf(name string) string { return s.prefix + escaper.Replace(name) + "/" }
 
-// newKey returns a key for one who wants the lock: the one that etcd's own
-// package would use, or if another of this store has that, one with a number.
-// s.mu is held.
+// newKey returns a new key in a queue: the one that etcd's own package would use, or if that is
+// in use, one with a number. The caller holds s.mu.
 func (s *Store) newKey(queue string, l *lease) string {
 	key := queue + strconv.FormatInt(int64(l.id), 16)
-	if _, doubted := l.trash[key]; s.keys[key] == nil && !doubted {
+	if _, stray := l.strayKeys[key]; s.keys[key] == nil && !stray {
 		return key
 	}
-	s.numbered++ // no number comes twice
-	return fmt.Sprintf("%s-%d", key, s.numbered)
+	s.numberedKeys++
+	return fmt.Sprintf("%s-%d", key, s.numberedKeys)
 }
 
-// nameIn takes a key of a lock apart. It returns false for keys that are none:
-// those that are not called after the lease that they are bound to.
-func (s *Store) nameIn(key string, id int64) (name string, ok bool) {
+// nameOf returns the name that a key belongs to. It returns false for keys that belong to no
+// lock: those that do not contain the ID of the lease that they are bound to.
+func (s *Store) nameOf(key string, leaseID int64) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.prefix)
-	if !ok || id == 0 {
+	if !ok || leaseID == 0 {
 		return "", false
 	}
-	escaped, place, ok := strings.Cut(rest, "/")
+	escaped, holder, ok := strings.Cut(rest, "/")
 	if !ok || escaped == "" {
 		return "", false
 	}
-	holder, _, _ := strings.Cut(place, "-")
-	if holder != strconv.FormatInt(id, 16) {
+	if id, _, _ := strings.Cut(holder, "-"); id != strconv.FormatInt(leaseID, 16) {
 		return "", false
 	}
 	name = unescaper.Replace(escaped)

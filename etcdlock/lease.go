@@ -3,12 +3,12 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -16,42 +16,35 @@ import (
 	"google.golang.org/grpc"
 )
 
-// minTTL is the shortest lease that a server with the usual election timeout
-// grants.
+// minTTL is the shortest lease that a server with the usual election timeout grants.
 const minTTL = 2 * time.Second
 
-// lease is an etcd lease, which all locks with the same TTL share. Its fields but
-// turn and seconds are guarded by the mu of the store.
+// lease is an etcd lease, which all locks with the same TTL share. The mu of the store guards all
+// fields but the first two.
 type lease struct {
-	seconds int64         // what is asked for
-	turn    chan struct{} // full while somebody asks the server about it
+	seconds int64    // the TTL to ask for
+	busy    ctxMutex // held by the call that asks the server about this lease
 
-	id        clientv3.LeaseID // zero until it is granted
-	ttl       time.Duration    // as granted
-	refreshed time.Time        // when the last message that renewed it was sent
-	sent      clock.Instant    // the same on a clock that counts suspension
-	again     time.Time        // not before this is the steward to try again
-
-	roused time.Time // when those who wait on it were last told to ask
+	id       clientv3.LeaseID // zero until it is granted
+	ttl      time.Duration    // as granted
+	sent     clock.Instant    // when the last request that renewed it was sent
+	retryAt  time.Time        // the janitor does not renew it before
+	wokenAll time.Time        // when its waiters were last woken to ask
 
 	gone    bool // it has ended
-	retired bool // it gets no new locks, and ends with its last one
+	retired bool // it takes no new locks, and ends with its last one
 	holds   map[*hold]struct{}
-	// trash are keys that must not exist and perhaps will: an attempt to write
-	// them, or to delete them, went unanswered. They are deleted again with
-	// every renewal, and end with the lease at the latest.
-	trash map[string]struct{}
+	// strayKeys must not exist, and perhaps will: a request to write or delete them was not
+	// answered. They are deleted with every renewal, and end with the lease at the latest.
+	strayKeys map[string]struct{}
 }
 
-// errLeaseGone says that the lease has ended.
-var errLeaseGone = errors.New("the lease has ended")
+// slack is how old the last renewal of a lease may be that needs no new one. The TTL of a lock is
+// less by that.
+func (l *lease) slack() time.Duration { return min(l.ttl/10, time.Second) }
 
-// room is by how much a lock may be granted for less than the lease lasts. It is
-// how old the last renewal of a lease may be that needs none.
-func (l *lease) room() time.Duration { return min(l.ttl/10, time.Second) }
-
-// promise is the TTL of a lock on this lease.
-func (l *lease) promise(asked time.Duration) time.Duration { return min(asked, l.ttl-l.room()) }
+// grantedTTL returns the TTL of a lock on this lease.
+func (l *lease) grantedTTL(asked time.Duration) time.Duration { return min(asked, l.ttl-l.slack()) }
 
 // leaseFor returns the lease for new locks with that TTL, just renewed.
 func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
@@ -60,9 +53,9 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 		s.mu.Lock()
 		l := s.leases[seconds]
 		if l == nil {
-			l = &lease{seconds: seconds, turn: make(chan struct{}, 1), holds: make(map[*hold]struct{}), trash: make(map[string]struct{})}
+			l = &lease{seconds: seconds, busy: newCtxMutex(), holds: make(map[*hold]struct{}), strayKeys: make(map[string]struct{})}
 			s.leases[seconds] = l
-			s.all[l] = struct{}{}
+			s.allLeases[l] = struct{}{}
 		}
 		s.mu.Unlock()
 		err := s.refresh(ctx, l)
@@ -72,27 +65,25 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 	}
 }
 
-// refresh makes sure that the lease was renewed a moment ago.
+// refresh renews the lease, unless it was renewed a moment ago.
 func (s *Store) refresh(ctx context.Context, l *lease) error {
 	if done, err := s.isFresh(l); done {
 		return err
 	}
-	select {
-	case l.turn <- struct{}{}:
-	case <-ctx.Done():
+	if l.busy.lock(ctx) != nil {
 		return s.explain(ctx.Err())
 	}
-	defer func() { <-l.turn }()
-	if done, err := s.isFresh(l); done { // thanks to the one before
+	defer l.busy.unlock()
+	if done, err := s.isFresh(l); done { // another call has renewed it meanwhile
 		return err
 	}
-	if l.id == 0 { // nobody else writes it
+	if l.id == 0 { // only written by a call that has locked the lease
 		return s.grant(ctx, l)
 	}
 	return s.keepAlive(ctx, l)
 }
 
-// isFresh says whether nothing is left to do.
+// isFresh reports whether the lease needs no renewal, because it was renewed or has ended.
 func (s *Store) isFresh(l *lease) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,18 +94,19 @@ func (s *Store) isFresh(l *lease) (done bool, err error) {
 		return false, nil
 	}
 	if s.age(l) > l.ttl && len(l.holds) == 0 {
-		s.forgetLease(l) // it has ended, or does so soon
+		s.forgetLease(l) // it has ended, or is about to
 		return true, errLeaseGone
 	}
-	return s.age(l) < l.room(), nil
+	return s.age(l) < l.slack(), nil
 }
 
-// age is how long ago the lease was renewed. s.mu is held.
+// age returns how long ago the lease was renewed. The caller holds s.mu.
 func (s *Store) age(l *lease) time.Duration { return s.clock.Now() - l.sent }
 
-// grant asks for the lease. One that was perhaps granted unheard is given back.
+// grant asks the server for the lease. It revokes a lease whose grant may have gone unanswered.
 func (s *Store) grant(ctx context.Context, l *lease) error {
-	id := newLeaseID()
+	// The ID is chosen here, so that the lease may be asked for twice.
+	id := clientv3.LeaseID(rand.Int64N(math.MaxInt64-1) + 1)
 	var sent clock.Instant
 	var ttl int64
 	err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
@@ -124,58 +116,34 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		s.forgetLease(l)
-		if !isCertain(err) && !s.backgroundLocked(func() { s.giveBack(id) }) {
-			l.id = id // Close revokes it
-			s.all[l] = struct{}{}
-		}
-		return s.explain(err)
+	if err == nil {
+		l.id, l.ttl, l.sent = id, time.Duration(ttl)*time.Second, sent
+		return nil
 	}
-	l.id = id
-	s.renewed(l, ttl, sent)
-	return nil
+	s.forgetLease(l)
+	revoke := func() {
+		ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+		defer cancel()
+		_ = s.revokeID(ctx, id) // else it expires
+	}
+	if !isRejection(err) && !s.backgroundLocked(revoke) {
+		l.id = id // Close revokes it
+		s.allLeases[l] = struct{}{}
+	}
+	return s.explain(err)
 }
-
-// newLeaseID returns a number of our own, so that a lease may be asked for twice.
-func newLeaseID() clientv3.LeaseID { return clientv3.LeaseID(rand.Int64N(math.MaxInt64-1) + 1) }
 
 // grantLease asks for a lease, and renews it if an earlier try was granted.
 func (c *conn) grantLease(ctx context.Context, id clientv3.LeaseID, seconds int64) (ttl int64, err error) {
 	reply, err := c.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(id), TTL: seconds})
-	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) {
+	if isError(err, rpctypes.ErrLeaseExist) {
 		return c.keepAliveOnce(ctx, id)
 	}
 	return reply.GetTTL(), err
 }
 
-// renewed takes note of a lease that lasts so many seconds from then on. s.mu is held.
-func (s *Store) renewed(l *lease, ttl int64, sent clock.Instant) {
-	l.ttl, l.sent = time.Duration(ttl)*time.Second, sent
-	l.refreshed = time.Now().Add(-s.age(l))
-}
-
-// giveBack revokes a lease that is perhaps there. If that fails it expires.
-func (s *Store) giveBack(id clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
-	defer cancel()
-	_ = s.revokeOnce(ctx, id)
-}
-
-// revokeOnce ends a lease on the server. One that has ended is no error.
-func (s *Store) revokeOnce(ctx context.Context, id clientv3.LeaseID) error {
-	err := s.try(ctx, func(ctx context.Context, c *conn) error {
-		_, err := c.leaser.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}, grpc.WaitForReady(true))
-		return err
-	})
-	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) {
-		return nil
-	}
-	return err
-}
-
-// keepAlive renews the lease, in one message and without the loop of the client,
-// which does not pause while there is no connection.
+// keepAlive renews the lease with one message. It does not use the loop of the client, which does
+// not pause while there is no connection.
 func (s *Store) keepAlive(ctx context.Context, l *lease) error {
 	var sent clock.Instant
 	var ttl int64
@@ -186,12 +154,12 @@ func (s *Store) keepAlive(ctx context.Context, l *lease) error {
 	})
 	if err == nil && ttl > 0 {
 		s.mu.Lock()
-		s.renewed(l, ttl, sent)
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		l.ttl, l.sent = time.Duration(ttl)*time.Second, sent
 		return nil
 	}
-	if err == nil || errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) {
-		s.lose(l)
+	if err == nil || isError(err, rpctypes.ErrLeaseNotFound) {
+		s.leaseLost(l)
 		return errLeaseGone
 	}
 	return s.explain(err)
@@ -215,28 +183,24 @@ func (c *conn) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (ttl int6
 	return reply.TTL, nil
 }
 
-// lose ends a lease that the server does not know any more, and all its locks.
-func (s *Store) lose(l *lease) {
+// leaseLost ends a lease that the server does not know any more, and all its locks.
+func (s *Store) leaseLost(l *lease) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.forgetLease(l)
-	var lost []func()
 	for h := range l.holds {
-		lost = append(lost, s.unbind(h)...)
-	}
-	s.mu.Unlock()
-	for _, f := range lost {
-		f()
+		s.keyLost(h)
 	}
 }
 
-// forgetLease makes the next one who wants a lease ask for a new one. s.mu is held.
+// forgetLease makes the next acquisition ask for a new lease. The caller holds s.mu.
 func (s *Store) forgetLease(l *lease) {
 	l.gone = true
 	s.retire(l)
-	delete(s.all, l)
+	delete(s.allLeases, l)
 }
 
-// retire takes no more locks on the lease. s.mu is held.
+// retire lets the lease take no more locks. The caller holds s.mu.
 func (s *Store) retire(l *lease) {
 	l.retired = true
 	if s.leases[l.seconds] == l {
@@ -244,9 +208,9 @@ func (s *Store) retire(l *lease) {
 	}
 }
 
-// settle ends a retired lease that has no locks any more, and with it whatever
-// may still come to be written. s.mu is held.
-func (s *Store) settle(l *lease) {
+// revokeIfUnused revokes a retired lease without locks, after which no late request can write a
+// key on it. The caller holds s.mu.
+func (s *Store) revokeIfUnused(l *lease) {
 	if !l.retired || l.gone || len(l.holds) > 0 {
 		return
 	}
@@ -257,9 +221,9 @@ func (s *Store) settle(l *lease) {
 	})
 }
 
-// revoke ends a lease on the server. If that fails, nobody renews it.
+// revoke ends a lease on the server. If that fails, it expires.
 func (s *Store) revoke(ctx context.Context, l *lease) {
-	if s.revokeOnce(ctx, l.id) != nil {
+	if s.revokeID(ctx, l.id) != nil {
 		return
 	}
 	s.mu.Lock()
@@ -267,21 +231,23 @@ func (s *Store) revoke(ctx context.Context, l *lease) {
 	s.forgetLease(l)
 }
 
-// sweep deletes what must not exist.
-func (s *Store) sweep(ctx context.Context, l *lease) {
-	s.mu.Lock()
-	keys := make([]string, 0, len(l.trash))
-	for key := range l.trash {
-		keys = append(keys, key)
-	}
-	s.mu.Unlock()
-	_ = s.deleteAll(ctx, keys) // they are tried again, and end with the lease
-}
-
-// explainLease is for those who only see that the lock is gone.
-func explainLease(err error) error {
-	if errors.Is(err, errLeaseGone) {
-		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
+// revokeID ends a lease on the server. One that has ended is no error.
+func (s *Store) revokeID(ctx context.Context, id clientv3.LeaseID) error {
+	err := s.try(ctx, func(ctx context.Context, c *conn) error {
+		_, err := c.leaser.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}, grpc.WaitForReady(true))
+		return err
+	})
+	if isError(err, rpctypes.ErrLeaseNotFound) {
+		return nil
 	}
 	return err
+}
+
+// deleteStrayKeys deletes the keys that must not exist. What it cannot delete ends with the lease
+// at the latest.
+func (s *Store) deleteStrayKeys(ctx context.Context, l *lease) {
+	s.mu.Lock()
+	keys := slices.Collect(maps.Keys(l.strayKeys))
+	s.mu.Unlock()
+	_ = s.deleteKeys(ctx, keys)
 }

@@ -2,12 +2,13 @@ package etcdlock
 
 import (
 	"context"
+	"slices"
 
 	"github.com/dlock-go/dlock/driver"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// handle is the key of a grant, by which a store releases what another acquired.
+// handle is the Handle of a grant: its key, by which another store can release the lock.
 type handle string
 
 // Release implements driver.Store.
@@ -15,68 +16,54 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	id := identity{grant.Name, grant.Owner}
-	h, err := s.find(ctx, id)
-	if err != nil {
-		s.background(func() { s.releaseLate(id, grant.Token) })
+	id := holdID{grant.Name, grant.Owner}
+	h, err := s.lockHold(ctx, id, false)
+	if err != nil { // an attempt is under way: what it gets has to be released
+		s.background(func() {
+			s.withHold(id, func(ctx context.Context, h *hold) { _ = s.release(ctx, h, grant.Token) }) // else it expires
+		})
 		return err
 	}
 	if h == nil {
 		return s.releaseForeign(ctx, grant)
 	}
-	outcome, err := carry(ctx, s, h, func(ctx context.Context) error { return s.release(ctx, h, grant.Token) })
+	result, err := detached(ctx, s, h, func(ctx context.Context) error { return s.release(ctx, h, grant.Token) })
 	if err != nil {
 		return err
 	}
-	return outcome
+	return result
 }
 
-// releaseLate releases what an attempt gets that is still under way, for one who did not
-// wait for its end: nobody else would.
-func (s *Store) releaseLate(id identity, token uint64) {
-	s.afterwards(id, func(ctx context.Context, h *hold) {
-		_ = s.release(ctx, h, token) // else it expires
-	})
-}
-
-// afterwards does something for a hold, if there is one, when whoever asks about it has
-// left.
-func (s *Store) afterwards(id identity, do func(ctx context.Context, h *hold)) {
-	ctx, cancel := context.WithTimeout(s.ctx, 2*callLimit) // for what is under way, and then for this
+// withHold calls do for a hold, if there is one, when no call uses it any more.
+func (s *Store) withHold(id holdID, do func(ctx context.Context, h *hold)) {
+	ctx, cancel := context.WithTimeout(s.ctx, 2*callLimit) // for the call under way, and then for do
 	defer cancel()
-	h, err := s.find(ctx, id)
+	h, err := s.lockHold(ctx, id, false)
 	if h == nil || err != nil {
 		return
 	}
-	defer h.leave()
+	defer h.busy.unlock()
 	do(ctx, h)
 }
 
-// releaseForeign releases what another store of the same server acquired, or
-// this one and lost: the token belongs to one acquisition only.
+// releaseForeign releases a lock that another store of the same server acquired, or this one and
+// lost. The token belongs to one acquisition only.
 func (s *Store) releaseForeign(ctx context.Context, grant driver.Grant) error {
 	key, ok := grant.Handle.(handle)
 	if !ok || grant.Token == 0 {
 		return driver.ErrNotHeld
 	}
-	existed, err := s.deleteKey(ctx, string(key), int64(grant.Token))
-	if err != nil {
-		return s.failure(ctx, err)
-	}
-	if !existed {
-		return driver.ErrNotHeld
-	}
-	return nil
+	return s.deleteKey(ctx, string(key), int64(grant.Token))
 }
 
-// release gives up what the hold has. Without an answer it stays as it is, is not
-// renewed any more, and is deleted when its time is over.
+// release gives up what the hold has. Without an answer the hold stays as it is: it is not
+// renewed any more, and deleted when it expires.
 func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	s.mu.Lock()
 	key, revision, held := h.key, h.revision, h.held
 	bound := h.lease != nil
 	var opts []clientv3.OpOption
-	if h.doubted && revision != 0 { // what was written late has the same key, and is not what was granted
+	if h.unconfirmed && revision != 0 { // a late write of the same key would not be the grant
 		opts = append(opts, clientv3.WithPrevKV())
 	}
 	s.mu.Unlock()
@@ -87,7 +74,7 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 		s.drop(h)
 		return driver.ErrNotHeld
 	}
-	// Nobody else has that key: see doubtKey.
+	// No other hold has that key: see newKey.
 	tries, existed := 0, false
 	err := s.try(ctx, func(ctx context.Context, c *conn) error {
 		tries++
@@ -95,53 +82,39 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 		existed = err == nil && reply.Deleted > 0 && (opts == nil || reply.PrevKvs[0].CreateRevision == revision)
 		return err
 	})
-	if tries > 1 || err != nil && !isCertain(err) {
-		s.doubtKey(h, key)
+	if tries > 1 || err != nil && !isRejection(err) {
+		s.deletionUnconfirmed(h, key)
 	}
 	if err != nil {
 		return s.explain(err)
 	}
-	existed = existed || tries > 1 // what a try deleted that was not answered in time was there
+	existed = existed || tries > 1 // a try that was not answered in time may have deleted it
 	s.drop(h)
-	// A key of an attempt that went unanswered is the lock or a place: nobody
-	// has seen which.
+	// An unanswered attempt may have written the lock or a place: that was never known.
 	if !existed || !held && revision != 0 {
 		return driver.ErrNotHeld
 	}
 	return nil
 }
 
-// doubtKey makes nobody else get the key: what was to delete it, and went unanswered,
-// may still do so.
-func (s *Store) doubtKey(h *hold, key string) {
+// deletionUnconfirmed keeps the key from being used again: a deletion that was not answered may
+// still be carried out.
+func (s *Store) deletionUnconfirmed(h *hold, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.lease != nil && h.key == key {
-		h.doubted = true
+		h.unconfirmed = true
 	}
 }
 
-// deleteKey deletes a key that was created by that revision.
-func (s *Store) deleteKey(ctx context.Context, key string, revision int64) (existed bool, err error) {
-	_, err = s.tryOnce(ctx, func(ctx context.Context, c *conn) error {
-		reply, err := c.kv.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
-			Then(clientv3.OpDelete(key)).Commit()
-		existed = err == nil && reply.Succeeded
-		return err
-	})
-	return existed, err
-}
-
-// giveUpPlace leaves the queue, for one who stopped waiting without Release.
-func (s *Store) giveUpPlace(id identity) {
-	s.afterwards(id, func(ctx context.Context, h *hold) {
+// leaveQueue gives up the place of a waiter that stopped waiting without Release.
+func (s *Store) leaveQueue(id holdID) {
+	s.withHold(id, func(ctx context.Context, h *hold) {
 		s.mu.Lock()
-		waits := s.waiting[id] != nil // again
-		held := h.held
+		unused := !h.held && s.waiters[id] == nil
 		s.mu.Unlock()
-		if !held && !waits {
-			_ = s.release(ctx, h, 0) // the steward tries again
+		if unused {
+			_ = s.release(ctx, h, 0) // else the janitor deletes the key
 		}
 	})
 }
@@ -153,19 +126,53 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	}
 	reply, err := s.get(ctx, s.queueOf(name), clientv3.WithFirstCreate()...)
 	if err != nil {
-		return s.failure(ctx, err)
+		return s.explainUnlessDone(ctx, err)
 	}
 	first := readFirst(reply.Kvs)
 	if first.revision == 0 || uint64(first.revision) != token {
 		return driver.ErrNotHeld
 	}
-	// What is the first stays the first for as long as it exists.
-	existed, err := s.deleteKey(ctx, first.key, first.revision)
-	if err != nil {
-		return s.failure(ctx, err)
-	}
-	if !existed {
+	// The first key stays the first for as long as it exists.
+	return s.deleteKey(ctx, first.key, first.revision)
+}
+
+// deleteKey deletes a key that was created by that revision. It returns ErrNotHeld if there is
+// none.
+func (s *Store) deleteKey(ctx context.Context, key string, revision int64) error {
+	existed := false
+	_, err := s.tryOnce(ctx, func(ctx context.Context, c *conn) error {
+		reply, err := c.kv.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
+			Then(clientv3.OpDelete(key)).Commit()
+		existed = err == nil && reply.Succeeded
+		return err
+	})
+	switch {
+	case err != nil:
+		return s.explainUnlessDone(ctx, err)
+	case !existed:
 		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// maxOps is below what a server allows in a transaction.
+const maxOps = 100
+
+// deleteKeys deletes keys, by whatever revision they were created. After an error some of them
+// may still be deleted later.
+func (s *Store) deleteKeys(ctx context.Context, keys []string) error {
+	for chunk := range slices.Chunk(keys, maxOps) {
+		ops := make([]clientv3.Op, len(chunk))
+		for i, key := range chunk {
+			ops[i] = clientv3.OpDelete(key)
+		}
+		if _, err := s.tryOnce(ctx, func(ctx context.Context, c *conn) error {
+			_, err := c.kv.Txn(ctx).Then(ops...).Commit()
+			return err
+		}); err != nil {
+			return s.explain(err)
+		}
 	}
 	return nil
 }

@@ -3,113 +3,96 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Renew implements driver.Store. One message renews the lease and with it all its
-// locks; whether each of them is still there, a transaction that writes nothing
-// says for a hundred of them at a time.
+// Renew implements driver.Store. One message renews a lease and with it all its locks. A
+// transaction that writes nothing checks maxOps keys at a time.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
-	r := renewal{store: s, grants: grants, errs: make([]error, len(grants)), holds: make([]*hold, len(grants))}
+	errs := make([]error, len(grants))
 	if err := s.usable(ctx); err != nil {
-		r.failAll(err)
-		return r.outcome()
-	}
-	for l, indices := range r.byLease() {
-		err := s.refresh(ctx, l)
-		if err == nil {
-			s.sweep(ctx, l)
-			err = r.check(ctx, indices)
+		for i := range errs {
+			errs[i] = err
 		}
-		if err != nil {
-			r.fail(indices, explainLease(failureOf(ctx, err)))
-		}
+		return errs
 	}
-	return r.outcome()
-}
-
-// renewal is one call of Renew.
-type renewal struct {
-	store  *Store
-	grants []driver.Grant
-	errs   []error
-	holds  []*hold
-}
-
-func (r *renewal) fail(indices []int, err error) {
-	for _, i := range indices {
-		if r.errs[i] == nil {
-			r.errs[i] = err
+	for l, renewals := range s.byLease(grants, errs) {
+		if err := s.renewAll(ctx, l, renewals); err != nil {
+			for _, r := range renewals {
+				if *r.err == nil {
+					*r.err = err
+				}
+			}
 		}
 	}
-}
-
-func (r *renewal) failAll(err error) {
-	for i := range r.errs {
-		r.errs[i] = err
-	}
-}
-
-// outcome is nil if nothing failed.
-func (r *renewal) outcome() []error {
-	for _, err := range r.errs {
-		if err != nil {
-			return r.errs
-		}
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return errs
 	}
 	return nil
 }
 
-// byLease sorts the grants by their leases, and out what is not held.
-func (r *renewal) byLease() map[*lease][]int {
-	s := r.store
+// renewal is the renewal of one grant.
+type renewal struct {
+	hold  *hold
+	token uint64
+	err   *error // its result
+}
+
+// byLease sorts the grants by their leases. It sets the errors of those that are not held.
+func (s *Store) byLease(grants []driver.Grant, errs []error) map[*lease][]renewal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	leases := make(map[*lease][]int)
-	for i := range r.grants {
-		g := &r.grants[i]
-		h := s.holds[identity{g.Name, g.Owner}]
-		if h == nil || !h.held || uint64(h.revision) != g.Token {
-			r.errs[i] = driver.ErrNotHeld
+	leases := make(map[*lease][]renewal)
+	for i, g := range grants {
+		r := renewal{s.holds[holdID{g.Name, g.Owner}], g.Token, &errs[i]}
+		if r.hold == nil || !r.holds() {
+			errs[i] = driver.ErrNotHeld
 			continue
 		}
-		r.holds[i] = h
-		leases[h.lease] = append(leases[h.lease], i)
+		leases[r.hold.lease] = append(leases[r.hold.lease], r)
 	}
 	return leases
 }
 
-// getsAtOnce is below what a server allows in a transaction.
-const getsAtOnce = 100
+// holds reports whether the lock is still held with the token of the grant.
+func (r *renewal) holds() bool { return r.hold.held && uint64(r.hold.revision) == r.token }
 
-// check looks whether the keys still exist.
-func (r *renewal) check(ctx context.Context, indices []int) error {
-	for len(indices) > 0 {
-		n := min(len(indices), getsAtOnce)
-		if err := r.checkSome(ctx, indices[:n]); err != nil {
-			r.fail(indices, err)
-			return err
+// renewAll renews a lease and checks its locks.
+func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) error {
+	err := s.refresh(ctx, l)
+	if err == nil {
+		s.deleteStrayKeys(ctx, l)
+		for chunk := range slices.Chunk(renewals, maxOps) {
+			if err = s.checkKeys(ctx, chunk); err != nil {
+				break
+			}
 		}
-		indices = indices[n:]
 	}
-	return nil
+	switch {
+	case errors.Is(err, errLeaseGone):
+		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return err
 }
 
-func (r *renewal) checkSome(ctx context.Context, indices []int) error {
-	s := r.store
+// checkKeys prolongs the holds whose keys still exist.
+func (s *Store) checkKeys(ctx context.Context, renewals []renewal) error {
 	var ops []clientv3.Op
-	var asked []int
+	var asked []renewal
 	s.mu.Lock()
-	for _, i := range indices {
-		h := r.holds[i]
-		if h.key == "" { // lost meanwhile
-			r.errs[i] = driver.ErrNotHeld
+	for _, r := range renewals {
+		if r.hold.key == "" { // lost meanwhile
+			*r.err = driver.ErrNotHeld
 			continue
 		}
-		ops, asked = append(ops, clientv3.OpGet(h.key, clientv3.WithKeysOnly())), append(asked, i)
+		ops, asked = append(ops, clientv3.OpGet(r.hold.key, clientv3.WithKeysOnly())), append(asked, r)
 	}
 	s.mu.Unlock()
 	if len(ops) == 0 {
@@ -122,38 +105,20 @@ func (r *renewal) checkSome(ctx context.Context, indices []int) error {
 	}); err != nil {
 		return s.explain(err)
 	}
-	for n, i := range asked {
-		found := readFirst(reply.Responses[n].GetResponseRange().Kvs)
-		r.found(i, found.revision)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range asked {
+		h, revision := r.hold, readFirst(reply.Responses[i].GetResponseRange().Kvs).revision
+		switch {
+		case !r.holds(): // lost, released or expired meanwhile
+			*r.err = driver.ErrNotHeld
+		case revision != h.revision:
+			*r.err = driver.ErrNotHeld
+			h.lost = nil // the owner learns it from the error
+			s.keyLostUnlessBusy(h)
+		default:
+			s.expireAt(h, time.Now().Add(h.ttl))
+		}
 	}
 	return nil
-}
-
-// found prolongs a hold whose key was created by that revision, if it is its own.
-func (r *renewal) found(i int, revision int64) {
-	s, h := r.store, r.holds[i]
-	s.mu.Lock()
-	var tell []func()
-	switch {
-	case !h.held || uint64(h.revision) != r.grants[i].Token: // lost, released or expired meanwhile
-		r.errs[i] = driver.ErrNotHeld
-	case revision != h.revision:
-		r.errs[i] = driver.ErrNotHeld
-		h.lost = nil // the answer says it
-		tell = s.unbindUnlessBusy(h)
-	default:
-		s.expireAt(h, time.Now().Add(h.ttl))
-	}
-	s.mu.Unlock()
-	for _, f := range tell {
-		f()
-	}
-}
-
-// failureOf says of a call that the end of its context is the reason.
-func failureOf(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !errors.Is(err, errLeaseGone) {
-		return context.Cause(ctx)
-	}
-	return err
 }

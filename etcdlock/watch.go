@@ -13,278 +13,255 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// topic is the watch of one name's queue, which all who wait for it share. Its
-// fields but opened are guarded by the mu of the store.
-type topic struct {
+// queueWatch is the watch of a name's queue, which all its waiters share. The mu of the store
+// guards its fields but the first three.
+type queueWatch struct {
 	name   string
 	cancel context.CancelFunc
-	opened chan struct{} // closed when nothing is missed any more, or when it failed
+	opened chan struct{} // closed when the watch is open, or has failed
 
-	err   error // why it failed; it is not used any more then
-	subs  map[*subscription]struct{}
-	from  int64     // the revision after which it tells everything; zero before it is open
-	seen  int64     // the revision of the last deletion
-	since time.Time // without subscriptions
+	err          error // why it failed, after which it is not used any more
+	waiters      map[*waiter]struct{}
+	from         int64     // the revision after which it reports all deletions; zero before it is open
+	lastDeletion int64     // the revision of the last one
+	idleSince    time.Time // when its last waiter left
 }
 
-// subscription is one who waits.
-type subscription struct {
-	identity
-	topic *topic
-	queue bool // its place in the queue is given up by Release
-	first bool // it has not asked since it subscribed
-	wake  func()
+// waiter is a caller of Watch.
+type waiter struct {
+	holdID
+	watch  *queueWatch
+	queues bool // its place in the queue is given up by Release
+	asked  bool // it has made an attempt since Watch
+	wake   func()
 }
 
-// linger is how long a watch stays open that nobody needs: who wants a lock that
-// was just released often has to wait for it again.
+// linger is how long a watch without waiters stays open: who wants a lock that was just released
+// often has to wait for it again.
 const linger = 2 * time.Second
 
-// Watch implements driver.Watcher. Who watches waits: its next attempts keep a
-// place in the queue until stop is called.
+// Watch implements driver.Watcher. Until stop is called, the attempts of the owner keep a place in
+// the queue.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	sub := &subscription{identity: identity{req.Name, req.Owner}, queue: req.Queue, first: true, wake: wake}
-	if !s.subscribe(sub) {
+	w := &waiter{holdID: holdID{req.Name, req.Owner}, queues: req.Queue, wake: wake}
+	if !s.addWaiter(w) {
 		return nil, driver.ErrClosed
 	}
 	select {
-	case <-sub.topic.opened:
+	case <-w.watch.opened:
 	case <-ctx.Done():
-		s.unsubscribe(sub)
+		s.removeWaiter(w)
 		return nil, context.Cause(ctx)
 	}
 	s.mu.Lock()
-	err = sub.topic.err
-	if h := s.holds[sub.identity]; h != nil && err == nil {
-		h.place.followed(sub.topic)
+	err = w.watch.err
+	if h := s.holds[w.holdID]; h != nil && err == nil {
+		h.place.follow(w.watch)
 	}
 	s.mu.Unlock()
 	if err != nil {
-		s.unsubscribe(sub)
+		s.removeWaiter(w)
 		return nil, err
 	}
-	return func() { s.unsubscribe(sub) }, nil
+	return func() { s.removeWaiter(w) }, nil
 }
 
-func (s *Store) subscribe(sub *subscription) bool {
+// addWaiter returns false if the store is closed.
+func (s *Store) addWaiter(w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	t := s.topics[sub.name]
-	if t == nil {
-		t = &topic{name: sub.name, opened: make(chan struct{}), subs: make(map[*subscription]struct{})}
-		s.topics[sub.name] = t
+	qw := s.watches[w.name]
+	if qw == nil {
+		qw = &queueWatch{name: w.name, opened: make(chan struct{}), waiters: make(map[*waiter]struct{})}
+		s.watches[w.name] = qw
 		ctx, cancel := context.WithCancel(s.ctx)
-		t.cancel = cancel
-		s.work.Go(func() { s.follow(ctx, t) })
+		qw.cancel = cancel
+		s.work.Go(func() { s.keepOpen(ctx, qw) })
 	}
-	sub.topic = t
-	t.subs[sub] = struct{}{}
-	s.waiting[sub.identity] = sub
-	if h := s.holds[sub.identity]; h != nil {
-		s.keep(h)
+	w.watch = qw
+	qw.waiters[w] = struct{}{}
+	s.waiters[w.holdID] = w
+	if h := s.holds[w.holdID]; h != nil {
+		s.keepLease(h)
 	}
 	return true
 }
 
-// unsubscribe ends a subscription. Nothing wakes it any more, because that is done
-// under the same mutex.
-func (s *Store) unsubscribe(sub *subscription) {
+// removeWaiter removes a waiter, which is not woken any more: wake is only called with s.mu held.
+func (s *Store) removeWaiter(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := sub.topic
-	if _, ok := t.subs[sub]; !ok {
+	if _, ok := w.watch.waiters[w]; !ok {
 		return // stop was called twice
 	}
-	delete(t.subs, sub)
-	if len(t.subs) == 0 {
-		t.since = time.Now()
-		s.lookAt(t.since.Add(linger))
+	delete(w.watch.waiters, w)
+	if len(w.watch.waiters) == 0 {
+		w.watch.idleSince = time.Now()
+		s.wakeJanitor(w.watch.idleSince.Add(linger))
 	}
-	if s.waiting[sub.identity] != sub {
+	if s.waiters[w.holdID] != w {
 		return
 	}
-	delete(s.waiting, sub.identity)
-	h := s.holds[sub.identity]
+	delete(s.waiters, w.holdID)
+	h := s.holds[w.holdID]
 	if h == nil || h.held {
 		return
 	}
-	if h.expires.IsZero() || h.expires.Before(time.Now()) {
-		h.expires = time.Now()
+	if now := time.Now(); h.expires.Before(now) { // or zero
+		h.expires = now
 	}
-	s.lookAt(h.expires)
-	if !sub.queue {
-		s.backgroundLocked(func() { s.giveUpPlace(sub.identity) })
-	}
-}
-
-// closeIdle closes the watches that nobody has needed for a while. s.mu is held.
-func (s *Store) closeIdle(now time.Time, next func(time.Time)) {
-	for name, t := range s.topics {
-		if len(t.subs) > 0 {
-			continue
-		}
-		if until := t.since.Add(linger); now.Before(until) {
-			next(until)
-			continue
-		}
-		delete(s.topics, name)
-		t.cancel()
+	s.wakeJanitor(h.expires)
+	if !w.queues {
+		s.backgroundLocked(func() { s.leaveQueue(w.holdID) })
 	}
 }
 
-const (
-	minReopen = 20 * time.Millisecond
-	maxReopen = time.Second
-)
+// closeIdleWatches closes the watches that have had no waiters for a while. The caller holds s.mu.
+func (s *Store) closeIdleWatches(now time.Time, due *dueWork) {
+	for name, qw := range s.watches {
+		if len(qw.waiters) > 0 {
+			continue
+		}
+		if until := qw.idleSince.Add(linger); now.Before(until) {
+			due.noLaterThan(until)
+			continue
+		}
+		delete(s.watches, name)
+		qw.cancel()
+	}
+}
 
-// follow keeps the watch open until it is cancelled. The client itself resumes one
-// whose connection broke, where it was. It ends when the server has no leader, so
-// that another one is asked, or no longer has the revision to resume at: then
-// everybody is woken when it is open again.
-func (s *Store) follow(ctx context.Context, t *topic) {
-	defer t.cancel()
-	pause := backoff.Backoff{Min: minReopen, Max: maxReopen}
+// keepOpen keeps the watch open until ctx ends. The client itself resumes a watch whose
+// connection broke. A watch ends when the server has no leader, so that another member is asked,
+// or no longer has the revision to resume at: then all waiters are woken when it is open again.
+func (s *Store) keepOpen(ctx context.Context, qw *queueWatch) {
+	defer qw.cancel()
+	pause := backoff.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
-		opened, err := s.listen(ctx, t)
+		opened, err := s.receive(ctx, qw)
 		if opened {
 			pause.Reset()
 		}
 		if ctx.Err() != nil {
-			s.fail(t, driver.ErrClosed)
+			s.watchFailed(qw, driver.ErrClosed)
 			return
 		}
-		if lasts(err) && !t.isOpen() {
-			s.fail(t, s.explain(err))
+		if isFinal(err) && !qw.wasOpen() {
+			s.watchFailed(qw, s.explain(err))
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause.Next()):
-		}
+		_ = pause.Wait(ctx) // receive notices its end
 	}
 }
 
-// listen opens the watch and wakes, until it ends. It says whether the watch was opened.
-func (s *Store) listen(ctx context.Context, t *topic) (opened bool, err error) {
+// receive opens the watch and handles its events until it ends. It reports whether the watch was
+// opened.
+func (s *Store) receive(ctx context.Context, qw *queueWatch) (opened bool, err error) {
 	c, stream := s.conn.Load(), s.stream.Load()
 	inner, cancel := context.WithCancel(clientv3.WithRequireLeader(inStream(ctx, stream)))
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	news := c.watcher.Watch(inner, s.queueOf(t.name), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
-	for reply := range news {
+	replies := c.watcher.Watch(inner, s.queueOf(qw.name), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	for reply := range replies {
 		if err := reply.Err(); err != nil {
-			return opened, s.ended(stream, err)
+			return opened, s.watchError(stream, err)
 		}
 		if reply.Created {
 			opened = true
-			s.opened(t, reply.Header.Revision)
+			s.watchOpened(qw, reply.Header.Revision)
 		}
 		for _, event := range reply.Events {
-			s.deleted(t, string(event.Kv.Key), event.Kv.ModRevision)
+			s.keyDeleted(qw, string(event.Kv.Key), event.Kv.ModRevision)
 		}
 	}
 	return opened, nil
 }
 
-// inStream makes the client open a watch in the stream with that number. It shares one
-// between all watches with the same metadata, for as long as any of them is open. The
-// user's token is that with which the stream was opened, and nobody uses it again, so
-// that it expires, and the server refuses all later watches in that stream.
+// inStream makes the client open a watch in the stream with that number. The client shares a
+// stream between all watches with the same metadata, for as long as any of them is open. A stream
+// keeps the user's token with which it was opened. Nothing else uses that token, so that it
+// expires, and then the server rejects all new watches in that stream.
 func inStream(ctx context.Context, number uint64) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "dlock-watches", strconv.FormatUint(number, 10))
 }
 
-// refusals are the answers to a watch that are about the user as the token of its stream
-// tells it, so that another stream may not be refused.
-var refusals = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty}
+// tokenErrors are rejections of a watch because of the token of its stream: another stream may not
+// be rejected.
+var tokenErrors = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty}
 
-// ended says why a watch in that stream ended: the server wraps a refusal into the reason.
-// After one, watches are opened in another stream.
-func (s *Store) ended(stream uint64, err error) error {
-	for _, refusal := range refusals {
-		if strings.Contains(err.Error(), refusal.Error()) {
+// watchError returns why a watch in that stream ended. After a tokenError, watches are opened in
+// another stream.
+func (s *Store) watchError(stream uint64, err error) error {
+	for _, rejection := range tokenErrors {
+		if strings.Contains(err.Error(), rejection.Error()) { // the server wraps it in a text
 			s.stream.CompareAndSwap(stream, stream+1)
-			return refusal
+			return rejection
 		}
 	}
 	return err
 }
 
-// opened: nothing is missed after that revision. What was before may have been.
-func (s *Store) opened(t *topic, revision int64) {
+// watchOpened records that the watch reports all deletions after a revision. Before it, some may
+// have been missed.
+func (s *Store) watchOpened(qw *queueWatch, revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.from = revision
-	if !t.isOpen() {
-		close(t.opened)
+	qw.from = revision
+	if !qw.wasOpen() {
+		close(qw.opened)
 		return
 	}
-	for sub := range t.subs {
-		if h := s.holds[sub.identity]; h != nil {
+	for w := range qw.waiters {
+		if h := s.holds[w.holdID]; h != nil {
 			h.place.stale = true
 		}
-		sub.wake()
+		w.wake()
 	}
 }
 
-// isOpen says whether the watch was open once.
-func (t *topic) isOpen() bool {
+// wasOpen reports whether the watch was open once.
+func (qw *queueWatch) wasOpen() bool {
 	select {
-	case <-t.opened:
+	case <-qw.opened:
 		return true
 	default:
 		return false
 	}
 }
 
-// fail ends a topic that is not followed any more, and tells those who are about
-// to subscribe.
-func (s *Store) fail(t *topic, err error) {
+// watchFailed ends a watch, and reports err to the callers of Watch that wait for it to open.
+func (s *Store) watchFailed(qw *queueWatch, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.err = err
-	if s.topics[t.name] == t {
-		delete(s.topics, t.name)
+	qw.err = err
+	if s.watches[qw.name] == qw {
+		delete(s.watches, qw.name)
 	}
-	if !t.isOpen() {
-		close(t.opened)
+	if !qw.wasOpen() {
+		close(qw.opened)
 	}
 }
 
-// deleted wakes those for whom trying again is worth it: who comes next in the
-// queue, and who has no place in it.
-func (s *Store) deleted(t *topic, key string, revision int64) {
+// keyDeleted wakes the waiters for which trying again is worth it: the next in the queue, and
+// those without a place.
+func (s *Store) keyDeleted(qw *queueWatch, key string, revision int64) {
 	s.mu.Lock()
-	t.seen = max(t.seen, revision)
-	var tell []func()
-	if h := s.keys[key]; h != nil && h.revision != 0 && h.revision < revision && !h.over {
-		h.place.stale = true // whatever is before it, it is not the first
-		tell = s.unbindUnlessBusy(h)
+	defer s.mu.Unlock()
+	qw.lastDeletion = max(qw.lastDeletion, revision)
+	if h := s.keys[key]; h != nil && h.revision != 0 && h.revision < revision && !h.ended {
+		h.place.stale = true // without its key it is not the first, whatever is ahead
+		s.keyLostUnlessBusy(h)
 	}
-	for sub := range t.subs {
-		h := s.holds[sub.identity]
+	for w := range qw.waiters {
+		h := s.holds[w.holdID]
 		if h == nil || h.revision == 0 || h.place.deleted(key, revision) {
-			sub.wake()
+			w.wake()
 		}
 	}
-	s.mu.Unlock()
-	for _, f := range tell {
-		f()
-	}
-}
-
-// unbindUnlessBusy leaves a hold alone whose owner is just asking: it is perhaps
-// the one who deleted the key, and finds out otherwise. Nobody else gets the key until
-// then. s.mu is held.
-func (s *Store) unbindUnlessBusy(h *hold) []func() {
-	if len(h.turn) > 0 {
-		return nil
-	}
-	return s.unbind(h)
 }

@@ -16,7 +16,7 @@ func openEtcd(ctx context.Context, from storeURL) (*openStore, error) {
 	display := "etcd://" + strings.TrimSuffix(hosts+"/"+prefix, "/")
 	bounded, cancel := untilFirstAnswer(ctx)
 	defer cancel()
-	store, err := etcdlock.Open(bounded, from.whole())
+	store, err := etcdlock.Open(bounded, from.whole(), nil)
 	switch {
 	case errors.Is(err, etcdlock.ErrURL):
 		return nil, usagef("%w", err)

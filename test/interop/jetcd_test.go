@@ -30,7 +30,7 @@ func TestJetcd(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			server := servers.Run(t, kind)
-			store, err := etcdlock.Open(t.Context(), server.URL()+"/shop")
+			store, err := etcdlock.Open(t.Context(), server.URL()+"/shop", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,7 @@ func init() {
 	add(mutant{
 		rule: "a lock is promised no more than its lease has left",
 		file: "etcdlock/lease.go",
-		old:  `return min(asked, l.ttl-l.room())`,
+		old:  `return min(asked, l.ttl-l.slack())`,
 		new:  `return min(asked, l.ttl)`,
 		test: "test/stores/etcd TestGrantLastsAsPromised",
 	})
@@ -39,7 +39,7 @@ func init() {
 	add(mutant{
 		rule: "a lease that was granted unheard is used",
 		file: "etcdlock/lease.go",
-		old:  `if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) {`,
+		old:  `if isError(err, rpctypes.ErrLeaseExist) {`,
 		new:  `if errors.Is(err, errLeaseGone) {`,
 		test: "test/stores/etcd TestLeaseGrantedUnheard",
 	})
@@ -62,7 +62,7 @@ func init() {
 		file: "etcdlock/watch.go",
 		old: `h.place.stale = true
 		}
-		sub.wake()`,
+		w.wake()`,
 		new: `h.place.stale = true
 		}`,
 		test: "test/stores/etcd TestWatchReopensSoon/etcd$",
@@ -77,7 +77,7 @@ func init() {
 	add(mutant{
 		rule: "a waiter whose place was deleted does not take the end of those before it for its turn",
 		file: "etcdlock/watch.go",
-		old:  `h.place.stale = true // whatever is before it, it is not the first`,
+		old:  `h.place.stale = true // without its key it is not the first, whatever is ahead`,
 		new:  ``,
 		test: "test/stores/etcd TestPlaceDeleted",
 	})
@@ -98,60 +98,60 @@ func init() {
 	add(mutant{
 		rule: "calls that wait on a silent connection are repeated over the new one",
 		file: "etcdlock/conn.go",
-		old: `for _, replaced := range suspicions {
+		old: `for _, replaced := range callbacks {
 		replaced()
 	}`,
-		new:  `_ = suspicions`,
+		new:  `_ = callbacks`,
 		test: "test/stores/etcd TestSilentConnectionIsReplaced/renew",
 	})
 	add(mutant{
 		rule: "a store whose dialled member is gone returns to its client, which knows other members",
-		file: "etcdlock/etcdlock.go",
+		file: "etcdlock/conn.go",
 		old:  `if err != nil && c.dialled && ctx.Err() == nil {`,
 		new:  `if err != nil && c.dialled && ctx.Err() != nil {`,
 		test: "test/stores/etcd TestSilentCluster",
 	})
 	add(mutant{
 		rule: "a waiter is not told of a holder from memory when the server is gone",
-		file: "etcdlock/place.go",
-		old:  `case h.lease.gone || s.age(h.lease) >= h.lease.room():`,
+		file: "etcdlock/queue.go",
+		old:  `case h.lease.gone || s.age(h.lease) >= h.lease.slack():`,
 		new:  `case h.lease.gone:`,
 		test: "test/stores/etcd TestServerGone/paused",
 	})
 	add(mutant{
 		rule: "a key that may still be written or deleted is not used again",
 		file: "etcdlock/hold.go",
-		old: `	if h.doubted {
-		l.trash`,
-		new: `	if h.doubted && h.key == "" {
-		l.trash`,
+		old: `	if h.unconfirmed {
+		l.strayKeys`,
+		new: `	if h.unconfirmed && h.key == "" {
+		l.strayKeys`,
 		test: "test/stores/etcd TestOvertakenRelease",
 	})
 	add(mutant{
 		rule: "a release that was repeated over another connection may still be carried out",
 		file: "etcdlock/release.go",
-		old:  `if tries > 1 || err != nil && !isCertain(err) {`,
-		new:  `if err != nil && !isCertain(err) {`,
+		old:  `if tries > 1 || err != nil && !isRejection(err) {`,
+		new:  `if err != nil && !isRejection(err) {`,
 		test: "test/stores/etcd TestOvertakenRelease",
 	})
 	add(mutant{
 		rule: "a release without an answer may still be carried out",
 		file: "etcdlock/release.go",
-		old:  `if tries > 1 || err != nil && !isCertain(err) {`,
+		old:  `if tries > 1 || err != nil && !isRejection(err) {`,
 		new:  `if tries > 1 {`,
 		test: "test/stores/etcd TestRestartDuringRelease",
 	})
 	add(mutant{
 		rule: "the deletion of an expired lock may still be carried out",
-		file: "etcdlock/steward.go",
-		old:  `h.doubted = h.doubted || err != nil`,
+		file: "etcdlock/janitor.go",
+		old:  `h.unconfirmed = h.unconfirmed || err != nil`,
 		new:  `_ = err`,
 		test: "test/stores/etcd TestOvertakenExpiry",
 	})
 	add(mutant{
 		rule: "a renewal deletes what late attempts wrote",
 		file: "etcdlock/renew.go",
-		old:  `s.sweep(ctx, l)`,
+		old:  `s.deleteStrayKeys(ctx, l)`,
 		new:  ``,
 		test: "test/stores/etcd TestOvertakenAttempt/try",
 	})
@@ -179,10 +179,10 @@ func init() {
 	add(mutant{
 		rule: "an attempt whose lease was revoked gets another lease",
 		file: "etcdlock/acquire.go",
-		old: `			s.lose(l)
+		old: `			s.leaseLost(l)
 			continue`,
-		new: `			s.lose(l)
-			return outcome{err: s.failed(h, req, s.explain(err))}`,
+		new: `			s.leaseLost(l)
+			return outcome{err: s.attemptFailed(h, req, s.explain(err))}`,
 		test: "test/stores/etcd TestAttemptOnRevokedLease",
 	})
 	add(mutant{
@@ -195,35 +195,35 @@ func init() {
 	add(mutant{
 		rule: "a place in the queue is not the lock",
 		file: "etcdlock/acquire.go",
-		old:  `case a.revision != 0 && a.first.revision == a.revision:`,
-		new:  `case a.revision != 0:`,
+		old:  `case v.own != 0 && v.first.revision == v.own:`,
+		new:  `case v.own != 0:`,
 		test: "test/stores/etcd TestPlaceWithoutFair",
 	})
 	add(mutant{
 		rule: "two owners of one store never share a key",
 		file: "etcdlock/key.go",
-		old:  `s.keys[key] == nil && !doubted`,
-		new:  `!doubted`,
+		old:  `s.keys[key] == nil && !stray`,
+		new:  `!stray`,
 		test: "test/stores/etcd TestPlaceWithoutFair",
 	})
 	add(mutant{
 		rule: "an attempt that was given up is undone when its outcome is known",
 		file: "etcdlock/release.go",
-		old:  `s.background(func() { s.releaseLate(id, grant.Token) })`,
-		new:  ``,
+		old:  `_ = s.release(ctx, h, grant.Token)`,
+		new:  `_ = grant`,
 		test: "test/stores/etcd TestGivenUpOnRevokedLease/try",
 	})
 	add(mutant{
 		rule: "a lock that is not renewed ends, although others keep its lease",
-		file: "etcdlock/steward.go",
-		old:  `c.keys = append(c.keys, doomed{h, h.key})`,
+		file: "etcdlock/janitor.go",
+		old:  `due.keys = append(due.keys, expiredKey{h, h.key})`,
 		new:  ``,
 		test: "test/stores/etcd TestOvertakenExpiry",
 	})
 	add(mutant{
 		rule: "the lease of a waiter is renewed while it waits",
-		file: "etcdlock/steward.go",
-		old:  `c.leases = append(c.leases, l)`,
+		file: "etcdlock/janitor.go",
+		old:  `due.leases = append(due.leases, l)`,
 		new:  ``,
 		test: "test/stores/etcd TestPlaceIsKeptWhileWatched",
 	})
@@ -265,8 +265,8 @@ func init() {
 	add(mutant{
 		rule: "a call whose context ends before it asks leaves nothing in memory",
 		file: "etcdlock/hold.go",
-		old:  `s.forgetUnused(h)`,
+		old:  `s.end(h) // no call has used it`,
 		new:  ``,
-		test: "etcdlock TestOpenLeavesNothing",
+		test: "etcdlock TestCancelledCallLeavesNoHold",
 	})
 }

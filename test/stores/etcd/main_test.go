@@ -37,4 +37,6 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-func open(ctx context.Context, url string) (driver.Store, error) { return etcdlock.Open(ctx, url) }
+func open(ctx context.Context, url string) (driver.Store, error) {
+	return etcdlock.Open(ctx, url, nil)
+}

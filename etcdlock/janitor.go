@@ -1,0 +1,161 @@
+package etcdlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/alarm"
+)
+
+// The janitor is a goroutine that deletes the keys of holds that expired while their lease goes
+// on for others, renews the leases of waiters, and closes watches without waiters.
+
+const (
+	// busyDelay is after how long the janitor returns to an expired hold that a call uses.
+	busyDelay = 50 * time.Millisecond
+	// pollEvery is after how long waiters ask although nothing woke them: the member that they
+	// watch may not hear from the others any more.
+	pollEvery = 10 * time.Second
+)
+
+// expireAt sets when a hold expires unless it is renewed. The caller holds s.mu.
+func (s *Store) expireAt(h *hold, at time.Time) {
+	h.expires = at
+	s.wakeJanitor(at)
+}
+
+// wakeJanitor makes the janitor run no later than at. The caller holds s.mu.
+func (s *Store) wakeJanitor(at time.Time) {
+	if s.closed {
+		return
+	}
+	if !s.janitorRuns {
+		s.janitorRuns = true
+		s.work.Go(func() { s.janitor.Run(s.ctx, s.clean) })
+	}
+	s.janitor.NoLaterThan(at)
+}
+
+// keepLease makes the janitor renew the lease of a waiter in time. The caller holds s.mu.
+func (s *Store) keepLease(h *hold) {
+	if h.lease != nil && s.waiters[h.holdID] != nil {
+		s.wakeJanitor(s.renewalTime(h.lease))
+	}
+}
+
+// renewalTime returns when the janitor renews a lease. The caller holds s.mu.
+func (s *Store) renewalTime(l *lease) time.Time { return time.Now().Add(l.ttl/3 - s.age(l)) }
+
+// clean does what is due, and returns when it has to be called again.
+func (s *Store) clean(now time.Time) (next time.Time) {
+	due := s.findDueWork(now)
+	s.deleteExpired(due.keys)
+	for _, l := range due.leases {
+		s.renewForWaiters(l)
+	}
+	return due.next
+}
+
+// dueWork is what the janitor has to do now, and when it has to return.
+type dueWork struct {
+	keys   []expiredKey
+	leases []*lease // to renew
+	next   time.Time
+}
+
+// expiredKey is the key of a hold that expired.
+type expiredKey struct {
+	hold *hold
+	key  string
+}
+
+func (d *dueWork) noLaterThan(t time.Time) {
+	if t.Before(d.next) {
+		d.next = t
+	}
+}
+
+func (s *Store) findDueWork(now time.Time) dueWork {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := dueWork{next: alarm.Never}
+	waitedOn := make(map[*lease]bool)
+	for id, h := range s.holds {
+		switch {
+		case !h.held && s.waiters[id] != nil: // a waiter does not expire
+			if h.lease != nil {
+				waitedOn[h.lease] = true
+			}
+		case h.expires.IsZero(): // its first attempt is under way
+		case now.Before(h.expires):
+			due.noLaterThan(h.expires)
+		case h.busy.isLocked():
+			due.noLaterThan(now.Add(busyDelay))
+		default:
+			s.end(h)
+			if h.lease != nil {
+				due.keys = append(due.keys, expiredKey{h, h.key})
+			}
+		}
+	}
+	for l := range waitedOn {
+		at := s.renewalTime(l)
+		if l.retryAt.After(at) {
+			at = l.retryAt
+		}
+		if !now.Before(at) {
+			due.leases = append(due.leases, l)
+			l.retryAt = now.Add(l.ttl / 10)
+			at = l.retryAt
+		}
+		due.noLaterThan(at)
+	}
+	s.closeIdleWatches(now, &due)
+	return due
+}
+
+// deleteExpired deletes the keys of expired holds. What it cannot delete ends with its lease.
+func (s *Store) deleteExpired(expired []expiredKey) {
+	if len(expired) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+	defer cancel()
+	keys := make([]string, len(expired))
+	for i, e := range expired {
+		keys[i] = e.key
+	}
+	err := s.deleteKeys(ctx, keys)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range expired {
+		if h := e.hold; h.key == e.key {
+			h.unconfirmed = h.unconfirmed || err != nil
+			s.unbind(h)
+		}
+	}
+}
+
+// renewForWaiters renews a lease with waiters, and now and then wakes them to ask.
+func (s *Store) renewForWaiters(l *lease) {
+	s.mu.Lock()
+	limit := l.ttl / 3
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	defer cancel()
+	if s.refresh(ctx, l) != nil {
+		return // the janitor tries again at retryAt
+	}
+	s.deleteStrayKeys(ctx, l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(l.wokenAll) < pollEvery {
+		return
+	}
+	l.wokenAll = time.Now()
+	for h := range l.holds {
+		if w := s.waiters[h.holdID]; w != nil && !h.held {
+			w.wake()
+		}
+	}
+}

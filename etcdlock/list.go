@@ -1,0 +1,157 @@
+package etcdlock
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+)
+
+// List implements driver.Lister. It includes the locks of other programs, and does not know since
+// when a lock is held, because etcd keeps no time. It also reads the keys that are no locks: use
+// a prefix in a server that has other keys.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		timeLeft := s.leaseTimes()
+		for q, err := range s.queues(ctx, s.prefix+escaper.Replace(prefix)) {
+			if err != nil {
+				yield(driver.Info{}, err)
+				return
+			}
+			info, held, err := q.describe(ctx, timeLeft)
+			if (held || err != nil) && !yield(info, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Find implements driver.Finder.
+func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
+	for q, err := range s.queues(ctx, s.queueOf(name)) { // there is one at most
+		if err != nil {
+			return driver.Info{}, false, err
+		}
+		return q.describe(ctx, s.leaseTimes())
+	}
+	return driver.Info{}, false, nil
+}
+
+// keyQueue is the queue of a name.
+type keyQueue struct {
+	name  string
+	first *mvccpb.KeyValue
+	count int
+}
+
+// queues yields the queues whose keys begin with start. An error is the last thing it yields.
+func (s *Store) queues(ctx context.Context, start string) iter.Seq2[keyQueue, error] {
+	return func(yield func(keyQueue, error) bool) {
+		var q keyQueue
+		for kv, err := range s.keysFrom(ctx, start) {
+			if err != nil {
+				yield(keyQueue{}, err)
+				return
+			}
+			name, ok := s.nameOf(string(kv.Key), kv.Lease)
+			if !ok {
+				continue
+			}
+			if name != q.name {
+				if q.first != nil && !yield(q, nil) {
+					return
+				}
+				q = keyQueue{name: name}
+			}
+			if q.count++; q.first == nil || kv.CreateRevision < q.first.CreateRevision {
+				q.first = kv
+			}
+		}
+		if q.first != nil {
+			yield(q, nil)
+		}
+	}
+}
+
+// pageSize is how many keys are read at a time.
+const pageSize = 1000
+
+// keysFrom yields the keys that begin with start, in their order. An error is the last thing it
+// yields.
+func (s *Store) keysFrom(ctx context.Context, start string) iter.Seq2[*mvccpb.KeyValue, error] {
+	return func(yield func(*mvccpb.KeyValue, error) bool) {
+		if err := s.usable(ctx); err != nil {
+			yield(nil, err)
+			return
+		}
+		end := clientv3.GetPrefixRangeEnd(start)
+		if start == "" {
+			start, end = "\x00", "\x00" // all keys
+		}
+		for more := true; more; {
+			reply, err := s.get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+			if err != nil {
+				yield(nil, s.explainUnlessDone(ctx, err))
+				return
+			}
+			for _, kv := range reply.Kvs {
+				if !yield(kv, nil) {
+					return
+				}
+			}
+			if more = reply.More && len(reply.Kvs) > 0; more {
+				start = string(reply.Kvs[len(reply.Kvs)-1].Key) + "\x00"
+			}
+		}
+	}
+}
+
+// get reads keys.
+func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (reply *clientv3.GetResponse, err error) {
+	err = s.try(ctx, func(ctx context.Context, c *conn) (err error) {
+		reply, err = c.kv.Get(ctx, key, opts...)
+		return err
+	})
+	return reply, err
+}
+
+// describe returns the holder of a queue. It returns false if its lease has ended.
+func (q *keyQueue) describe(ctx context.Context, timeLeft func(context.Context, int64) (time.Duration, error)) (driver.Info, bool, error) {
+	left, err := timeLeft(ctx, q.first.Lease)
+	if err != nil || left < 0 {
+		return driver.Info{}, false, err
+	}
+	return driver.Info{
+		Name:      q.name,
+		Token:     uint64(q.first.CreateRevision),
+		Holder:    driver.DecodeHolder(string(q.first.Value)),
+		Remaining: left,
+		Waiters:   q.count - 1,
+	}, true, nil
+}
+
+// leaseTimes returns a function that returns how long a lease lasts, negative if it has ended. It
+// asks the server once for each lease.
+func (s *Store) leaseTimes() func(ctx context.Context, id int64) (time.Duration, error) {
+	known := make(map[int64]time.Duration)
+	return func(ctx context.Context, id int64) (time.Duration, error) {
+		if left, ok := known[id]; ok {
+			return left, nil
+		}
+		var reply *pb.LeaseTimeToLiveResponse
+		err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
+			reply, err = c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
+			return err
+		})
+		if err != nil {
+			return 0, s.explainUnlessDone(ctx, err)
+		}
+		known[id] = time.Duration(reply.TTL) * time.Second
+		return known[id], nil
+	}
+}

@@ -1,0 +1,152 @@
+package etcdlock
+
+import (
+	"github.com/dlock-go/dlock/driver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// query is the transaction of an attempt, and how to read its answer.
+type query struct {
+	conditions      []clientv3.Cmp
+	then, otherwise []clientv3.Op
+	read            func(reply *clientv3.TxnResponse) queueView
+}
+
+// queueView is the queue of a name as the server saw it.
+type queueView struct {
+	revision int64     // at which the server saw it
+	own      int64     // the revision that created the own key; zero if there is none
+	first    holderKey // the key that has the lock
+	ahead    []string  // keys before the own, the nearest first
+	complete bool      // ahead has all of them
+}
+
+// holderKey is the key of a lock's holder.
+type holderKey struct {
+	key      string
+	revision int64 // that created it
+	value    []byte
+}
+
+func readFirst(kvs []*mvccpb.KeyValue) holderKey {
+	if len(kvs) == 0 {
+		return holderKey{}
+	}
+	return holderKey{string(kvs[0].Key), kvs[0].CreateRevision, kvs[0].Value}
+}
+
+// readAhead reads the keys that were created before the own.
+func (v *queueView) readAhead(found *pb.RangeResponse) {
+	v.complete = !found.More
+	for _, kv := range found.Kvs {
+		if kv.CreateRevision < v.own {
+			v.ahead = append(v.ahead, string(kv.Key))
+		}
+	}
+}
+
+// nextQuery returns what to ask for a hold. It returns false if the hold has lost its key.
+func (s *Store) nextQuery(h *hold, req *driver.Request) (q query, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.lease == nil {
+		return q, false
+	}
+	if h.revision != 0 {
+		return confirm(h.queue, h.key, h.revision), true
+	}
+	put := func(more ...clientv3.OpOption) clientv3.Op {
+		return clientv3.OpPut(h.key, req.Holder.Encode(), append(more, clientv3.WithLease(h.lease.id))...)
+	}
+	// A lock for which there have been no waiters lately is probably free: take is shorter.
+	if s.waiters[h.holdID] != nil || req.Queue && (req.Fair || s.watches[h.name] != nil) {
+		return enqueue(h.queue, h.key, put), true
+	}
+	return take(h.queue, h.key, put), true
+}
+
+// isFree is the condition that the lock has no holder and no waiters.
+func isFree(queue string) []clientv3.Cmp {
+	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(queue).WithPrefix(), "=", 0)}
+}
+
+// firstKey reads the key of the holder.
+func firstKey(queue string) clientv3.Op {
+	return clientv3.OpGet(queue, clientv3.WithFirstCreate()...)
+}
+
+// lastKeys reads the keys of the queue that were created last.
+func lastKeys(queue string, limit int64, opts ...clientv3.OpOption) clientv3.Op {
+	return clientv3.OpGet(queue, append(opts, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(limit))...)
+}
+
+// taken is the view of a lock that was free.
+func taken(key string, reply *clientv3.TxnResponse) queueView {
+	revision := reply.Header.Revision
+	return queueView{revision: revision, own: revision, first: holderKey{key: key, revision: revision}}
+}
+
+// take takes a lock that has no holder and no waiters, and otherwise writes nothing.
+func take(queue, key string, put func(...clientv3.OpOption) clientv3.Op) query {
+	return query{
+		conditions: isFree(queue),
+		then:       []clientv3.Op{put()},
+		otherwise:  []clientv3.Op{firstKey(queue)},
+		read: func(reply *clientv3.TxnResponse) queueView {
+			if reply.Succeeded {
+				return taken(key, reply)
+			}
+			v := queueView{revision: reply.Header.Revision, first: readFirst(reply.Responses[0].GetResponseRange().Kvs)}
+			if v.first.key == key { // written by an attempt that was not answered
+				v.own = v.first.revision
+			}
+			return v
+		},
+	}
+}
+
+// maxAhead is how many keys before its own a hold remembers. A hold with more asks again when the
+// nearest is deleted.
+const maxAhead = 8
+
+// enqueue takes a lock that has no holder and no waiters, and otherwise a place in the queue. It
+// finds the place that an attempt took which was not answered.
+func enqueue(queue, key string, put func(...clientv3.OpOption) clientv3.Op) query {
+	return query{
+		conditions: isFree(queue),
+		then:       []clientv3.Op{put()},
+		otherwise:  []clientv3.Op{put(clientv3.WithPrevKV()), firstKey(queue), lastKeys(queue, 1+maxAhead)},
+		read: func(reply *clientv3.TxnResponse) queueView {
+			if reply.Succeeded {
+				return taken(key, reply)
+			}
+			v := queueView{revision: reply.Header.Revision, first: readFirst(reply.Responses[1].GetResponseRange().Kvs)}
+			if before := reply.Responses[0].GetResponsePut().PrevKv; before != nil {
+				v.own = before.CreateRevision
+				return v
+			}
+			v.own = reply.Header.Revision
+			v.readAhead(reply.Responses[2].GetResponseRange())
+			return v
+		},
+	}
+}
+
+// confirm reads whether a place in the queue is the first by now.
+func confirm(queue, key string, revision int64) query {
+	return query{
+		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", revision)},
+		then:       []clientv3.Op{firstKey(queue), lastKeys(queue, maxAhead, clientv3.WithMaxCreateRev(revision-1))},
+		read: func(reply *clientv3.TxnResponse) queueView {
+			v := queueView{revision: reply.Header.Revision}
+			if reply.Succeeded {
+				v.own, v.first = revision, readFirst(reply.Responses[0].GetResponseRange().Kvs)
+				v.readAhead(reply.Responses[1].GetResponseRange())
+			}
+			return v
+		},
+	}
+}
