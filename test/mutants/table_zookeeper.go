@@ -280,11 +280,4 @@ func init() {
 		new:  `		return nil, stat.Version, nil`,
 		test: "test/stores/zookeeper TestDataOfTheContainer",
 	})
-	add(mutant{
-		rule: "the ID of another ensemble is another",
-		file: "zklock/identity.go",
-		old:  `	name := newID()`,
-		new:  `	name := "ensemble"`,
-		test: "test/stores/zookeeper TestIdentity",
-	})
 }
