@@ -4,121 +4,116 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/go-zookeeper/zk"
 )
 
-// errVanished says that a node is not there, though its session lives: somebody has
+// errVanished: the node does not exist although its session lives. An operator or Break
 // removed it.
 var errVanished = errors.New("the node was removed")
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	return call(ctx, s, func(ctx context.Context) (driver.Grant, error) { return s.acquire(ctx, &req) })
+	return call(ctx, s, "acquiring a lock", func(ctx context.Context) (driver.Grant, error) { return s.acquire(ctx, &req) })
 }
 
 func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant, error) {
-	c := s.enter(claimKey{req.Name, req.Owner}, true)
-	defer s.leave(c)
+	a := s.enter(req.Name, req.Owner, true)
+	defer s.leave(a)
 	if ctx.Err() != nil {
 		return driver.Grant{}, context.Cause(ctx)
 	}
 	s.mu.Lock()
-	c.queued, c.released = req.Queue, false
-	c.lost = req.Lost
-	if !c.granted {
-		s.lastsLocked(c, req.TTL)
+	a.queued, a.released, a.lost = req.Queue, false, req.Lost
+	if !a.granted {
+		s.setDeadlineLocked(a, req.TTL)
 	}
 	s.mu.Unlock()
-	at, err := s.stand(ctx, c, req)
+	at, err := s.ensureQueued(ctx, a, req)
 	if err != nil {
-		return driver.Grant{}, explain("acquiring a lock", err)
+		return driver.Grant{}, err
 	}
-	s.asked(c)
+	s.locked(func() { a.fresh = false })
 	if at.first {
-		return s.grant(c, req, at)
+		return s.grant(a, req, at)
 	}
-	return driver.Grant{}, s.refuse(ctx, c, at)
+	return driver.Grant{}, s.refuse(ctx, a, at)
 }
 
-// grant makes the claim the holder, if its session lives.
-func (s *Store) grant(c *claim, req *driver.Request, at position) (driver.Grant, error) {
+// grant makes the acquisition the holder, if its session lives.
+func (s *Store) grant(a *acquisition, req *driver.Request, at position) (driver.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case c.node == "" || c.session != s.live:
+	case a.node == "" || a.session != s.live.Load():
 		return driver.Grant{}, fmt.Errorf("%w: the session ended", driver.ErrUnreachable)
-	case c.released:
+	case a.released:
 		return driver.Grant{}, fmt.Errorf("%w: the lock was released before it was granted", driver.ErrUnreachable)
 	}
-	if !c.granted || c.asked < req.TTL { // asking again never shortens
-		c.asked = req.TTL
+	if !a.granted || a.ttl < req.TTL { // asking again never shortens
+		a.ttl = req.TTL
 	}
-	c.granted, c.queued, c.leaving = true, false, false
-	c.lost = req.Lost // also if an earlier node of the owner was lost meanwhile
-	c.at = position{}
-	s.lastsLocked(c, c.asked)
-	return driver.Grant{Name: c.name, Owner: c.owner, Token: c.token, TTL: s.promise(req.TTL, at.age)}, nil
+	a.granted, a.queued, a.leaving = true, false, false
+	a.lost = req.Lost // also if an earlier node of the owner was lost meanwhile
+	a.at = position{}
+	s.setDeadlineLocked(a, a.ttl)
+	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, TTL: s.promise(req.TTL, at.age)}, nil
 }
 
-// refuse says who has the lock, and gives up the node if the claim does not wait.
-func (s *Store) refuse(ctx context.Context, c *claim, at position) error {
+// refuse returns a HeldError. It removes the node of an owner that does not wait.
+func (s *Store) refuse(ctx context.Context, a *acquisition, at position) error {
 	removed := make(chan error, 1)
-	if s.keeps(c) {
+	if s.keepsNode(a) {
 		removed <- nil
 	} else {
-		go func() { _, err := s.give(ctx, c); removed <- err }()
+		go func() { _, err := s.releaseNode(ctx, a); removed <- err }()
 	}
-	held := s.holderAt(c, at)
+	held := s.holderOf(a, at)
 	if err := <-removed; err != nil {
-		s.giveLater(c)
-		return explain("leaving the queue", err)
+		s.locked(func() { s.expireNowLocked(a) })
+		return err
 	}
 	return &held
 }
 
-// holderAt says who has the lock, as far as that can be told.
-func (s *Store) holderAt(c *claim, at position) driver.HeldError {
-	if c.blocked == at.head && at.head != single { // whose name is used once
-		return c.blocker
+// holderOf describes the holder, as far as the server answers. If the acquisition waits for
+// the holder's node, the same request watches it.
+func (s *Store) holderOf(a *acquisition, at position) driver.HeldError {
+	if a.blockedBy == at.head && at.head != unfairNode { // a name that is used once
+		return a.blocker
 	}
-	held := driver.HeldError{Name: c.name}
-	data, stat, err := s.read(c, at)
+	var data []byte
+	var stat *zk.Stat
+	var err error
+	node := a.container + "/" + at.head
+	if s.keepsNode(a) && slices.Contains(at.ahead, at.head) {
+		data, stat, err = s.watchNode(a, node)
+	}
+	if stat == nil && err == nil {
+		data, stat, err = s.conn.Get(node)
+	}
+	held := driver.HeldError{Name: a.name}
 	if err == nil {
 		about := decode(data)
 		held.Token, held.Holder, held.Remaining = uint64(stat.Czxid), about.Holder, about.ttl()
-		c.blocked, c.blocker = at.head, held
+		a.blockedBy, a.blocker = at.head, held
 	}
 	return held
 }
 
-// read reads the node of the one who has the lock. Who is going to wait for it has it
-// watched in the same step.
-func (s *Store) read(c *claim, at position) (data []byte, stat *zk.Stat, err error) {
-	node := c.parent + "/" + at.head
-	if s.keeps(c) && slices.Contains(at.ahead, at.head) {
-		if data, stat, err = s.watchNode(c, node); stat != nil || err != nil {
-			return data, stat, err
-		}
-	}
-	return s.conn.Get(node)
-}
-
-// stand makes sure that the claim has a node, says where it is, and watches the one
-// before if somebody waits. It tries again when the connection breaks.
-func (s *Store) stand(ctx context.Context, c *claim, req *driver.Request) (at position, err error) {
+// ensureQueued makes sure that the acquisition has a node, and returns its position. If the
+// acquisition has waiters, it watches the nodes ahead. It tries again when the connection breaks.
+func (s *Store) ensureQueued(ctx context.Context, a *acquisition, req *driver.Request) (at position, err error) {
 	err = s.persist(ctx, func() (err error) {
 		for {
-			at, err = s.place(c, req)
-			if err == nil && !at.first && s.watched(c) {
-				err = s.watchAhead(c, at)
+			at, err = s.findOrCreate(a, req)
+			if err == nil && !at.first {
+				err = s.watchAhead(a, at)
 			}
-			if !again(err) || ctx.Err() != nil {
+			if !isOutdated(err) || ctx.Err() != nil {
 				return err
 			}
 		}
@@ -126,288 +121,87 @@ func (s *Store) stand(ctx context.Context, c *claim, req *driver.Request) (at po
 	return at, err
 }
 
-// again says whether an answer was about something that has changed meanwhile.
-func again(err error) bool {
-	return errors.Is(err, errVanished) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)
-}
+// isOutdated reports whether a request was about something that has changed meanwhile.
+func isOutdated(err error) bool { return isAny(err, errVanished, zk.ErrNoNode, zk.ErrBadVersion) }
 
-// place finds or creates the claim's node.
-func (s *Store) place(c *claim, req *driver.Request) (position, error) {
-	if c.doubt {
-		if err := s.resolve(c); err != nil {
+// findOrCreate finds or creates the acquisition's node.
+func (s *Store) findOrCreate(a *acquisition, req *driver.Request) (position, error) {
+	if a.unknown {
+		if err := s.resolveCreation(a); err != nil {
 			return position{}, err
 		}
 	}
-	if s.hasNode(c) {
-		if at, ok := s.told(c); ok {
-			return at, nil
-		}
-		return s.look(c)
+	hasNode := false
+	s.locked(func() { hasNode = a.node != "" })
+	if !hasNode {
+		return s.create(a, req)
 	}
-	return s.create(c, req)
+	if at, ok := s.knownPosition(a); ok {
+		return at, nil
+	}
+	return s.queryPosition(a)
 }
 
-func (s *Store) hasNode(c *claim) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return c.node != ""
-}
-
-// create creates the claim's node. Writing to the container in the same step tells
-// the node's czxid, which is when that was written, and whether others are there.
-func (s *Store) create(c *claim, req *driver.Request) (position, error) {
-	data, version, err := s.parents.prepare(s, c.parent)
-	if err != nil {
-		return position{}, err
-	}
-	id := newID() // one for each node: the numbers of a container may begin again
-	s.mu.Lock()
-	c.id = id
-	s.mu.Unlock()
-	about := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
-	nodes := []*zk.CreateRequest{{Path: prefixOf(id), Flags: zk.FlagEphemeralSequential}}
-	if s.order == Unfair {
-		about.ID = id
-		nodes = []*zk.CreateRequest{{Path: single, Flags: zk.FlagEphemeral}, {Path: anchorOf(id), Flags: zk.FlagEphemeral}}
-	}
-	nodes[0].Data = about.encode()
-	live, sent := s.liveSession(), s.clock.NoLaterThanNow()
-	c.doubt = true
-	created, parent, err := s.createIn(c.parent, data, version, nodes)
-	c.doubt = inDoubt(err)
-	switch {
-	case errors.Is(err, zk.ErrNodeExists):
-		return position{ahead: []string{single}, head: single}, nil
-	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
-		s.parents.forget(c.parent)
-		return position{}, err
-	case err != nil:
-		return position{}, err
-	}
-	if !s.own(c, path.Base(created), live, uint64(parent.Mzxid), parent.Version, sent) {
-		c.doubt = true // it was created in another session than it seemed
-		return position{}, errVanished
-	}
-	s.vouch(live, sent)
-	if !orderly(path.Base(created)) {
-		return position{}, s.usedUp(c)
-	}
-	if parent.NumChildren == int32(len(nodes)) {
-		return position{first: true}, nil
-	}
-	return s.lookHere(c)
-}
-
-// createIn creates nodes in a container, and returns the path of the first and what the
-// container is then.
-func (s *Store) createIn(parent string, data []byte, version int32, nodes []*zk.CreateRequest) (string, *zk.Stat, error) {
-	var requests []any
-	for _, node := range nodes {
-		node.Path, node.Acl = parent+"/"+node.Path, s.acl
-		requests = append(requests, node)
-	}
-	requests = append(requests, &zk.SetDataRequest{Path: parent, Data: data, Version: version})
-	answers, err := s.conn.Multi(requests...)
-	if err := firstError(answers, err); err != nil {
-		return "", nil, err
-	}
-	last := len(requests) - 1
-	if len(answers) != len(requests) || answers[last].Stat == nil {
-		return "", nil, fmt.Errorf("%d answers to %d requests", len(answers), len(requests))
-	}
-	return answers[0].String, answers[last].Stat, nil
-}
-
-// firstError is why several operations, of which all or none happen, did not.
-func firstError(answers []zk.MultiResponse, err error) error {
-	if err != nil {
-		return err
-	}
-	for _, answer := range answers {
-		if answer.Error != nil {
-			return answer.Error
-		}
-	}
-	return nil
-}
-
-// own makes a node the claim's, which was there after that instant, if the session it
-// was created in lives.
-func (s *Store) own(c *claim, node string, session int64, token uint64, version int32, seen clock.Instant) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if session == 0 || session != s.live {
-		return false
-	}
-	c.node, c.session, c.token, c.version, c.seen = node, session, token, version, seen
-	c.granted, c.leaving, c.guarded = false, false, 0
-	c.at = position{}
-	return true
-}
-
-// usedUp gives back a node whose number says nothing about its place. The numbers begin again
-// with a new container, once this one is empty.
-func (s *Store) usedUp(c *claim) error {
-	if _, err := s.remove(c); err != nil {
-		return err
-	}
-	if err := s.conn.Delete(c.parent, -1); err == nil {
-		return errVanished // and begin again
-	}
-	return ErrNumbersUsedUp
-}
-
-// look finds the claim's node in the queue. That it is the first there says nothing
-// if the server that we are connected to has lost the leader; that the leader knows
-// our session does. That it is not may be old news, and is looked at again when the
-// server has heard from the leader.
-func (s *Store) look(c *claim) (position, error) {
+// queryPosition finds the acquisition's node in the queue. A server that has lost the leader
+// may answer with an old queue. If the node is the first in it, the leader's confirmation
+// proves that it still is. If not, the server is asked again when it has heard the leader.
+func (s *Store) queryPosition(a *acquisition) (position, error) {
 	confirmed := make(chan error, 1)
-	go func() { confirmed <- s.confirm() }()
-	at, err := s.lookHere(c)
+	go func() { confirmed <- s.confirmSession() }()
+	at, err := s.readPosition(a)
 	if err := <-confirmed; err != nil {
 		return position{}, err
 	}
 	if err == nil && at.first {
 		return at, nil
 	}
-	return s.lookHere(c)
+	return s.readPosition(a)
 }
 
-// lookHere looks at what the server knows, which is at least what we wrote.
-func (s *Store) lookHere(c *claim) (position, error) {
+// readPosition finds the acquisition's node in the queue that the connected server knows.
+func (s *Store) readPosition(a *acquisition) (position, error) {
 	asked := s.clock.NoLaterThanNow()
-	queue, err := s.queue(c.parent)
+	queue, err := s.queue(a.container)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) { // without a container there is no node either
 		return position{}, err
 	}
 	if s.order == Unfair {
-		// Others use the same name. A node that is ours after the queue was listed was
-		// ours when it was listed.
-		switch ours, err := s.isOurs(c); {
-		case err != nil:
+		// Other contenders use the same name. A node that is ours after the queue was
+		// listed was ours when it was listed.
+		exists, stat, err := s.conn.Exists(a.container + "/" + unfairNode)
+		if err != nil {
 			return position{}, err
-		case !ours:
+		}
+		if !exists || uint64(stat.Czxid) != a.token {
 			queue = nil
 		}
 	}
-	return s.find(c, queue, asked)
+	return s.locate(a, queue, asked)
 }
 
-// isOurs reports whether the node lock-0 is the one that the claim has created.
-func (s *Store) isOurs(c *claim) (bool, error) {
-	there, stat, err := s.conn.Exists(c.parent + "/" + single)
+// locate finds the acquisition's node in the queue as it was after asked. A node of the
+// order Unfair sorts before all others, but has the lock only if it found no others.
+func (s *Store) locate(a *acquisition, queue []string, asked clock.Instant) (position, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return there && uint64(stat.Czxid) == c.token, err
-}
-
-// find looks for the claim's node in the queue, as it was after that instant. A node of the order Unfair comes
-// before all others, but only the one that found no others has the lock.
-func (s *Store) find(c *claim, queue []string, asked clock.Instant) (position, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(queue, c.node)
+	i := slices.Index(queue, a.node)
 	if i < 0 {
-		s.vanishedLocked(c)
+		s.nodeVanishedLocked(a)
 		return position{}, errVanished
 	}
-	c.seen = asked
+	a.seen = asked
 	switch {
-	case s.order == Unfair && !c.granted && len(queue) > 1:
+	case s.order == Unfair && !a.granted && len(queue) > 1:
 		return position{ahead: queue[1:2], head: queue[1]}, nil
-	case i == 0 || c.granted:
+	case i == 0 || a.granted:
 		return position{first: true}, nil
 	}
-	c.at = positionOf(queue, i)
-	return c.at.clone(), nil
+	a.at = positionOf(queue, i)
+	return a.at, nil
 }
 
-// queue lists the nodes of a lock in order.
-func (s *Store) queue(parent string) ([]string, error) {
-	children, _, err := s.conn.Children(parent)
-	if err != nil {
-		return nil, err
-	}
-	return queueOf(children), nil
-}
-
-// confirm asks the leader whether our session lives.
-func (s *Store) confirm() error {
-	live, sent := s.liveSession(), s.clock.NoLaterThanNow()
-	_, err := s.conn.Sync(s.rootPath())
-	if err == nil {
-		s.vouch(live, sent)
-	}
-	return err
-}
-
-// resolve finds out whether a node was created whose answer got lost. A node with
-// our ID that another session of ours left is not ours: it would go with that one.
-func (s *Store) resolve(c *claim) error {
-	live, asked := s.liveSession(), s.clock.NoLaterThanNow()
-	if err := s.confirm(); err != nil {
-		return err
-	}
-	_, parent, err := s.conn.Exists(c.parent)
-	if err != nil {
-		return err
-	}
-	queue, err := s.queue(c.parent)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return err
-	}
-	found := false
-	for _, node := range queue {
-		stat, mine, err := s.isMine(c, node)
-		switch {
-		case err != nil:
-			return err
-		case !mine:
-			continue
-		case stat.EphemeralOwner == live && s.own(c, node, live, uint64(stat.Czxid), parent.Version, asked):
-			found = true
-		default:
-			if err := s.removeNode(c.parent, c.id, node, uint64(stat.Czxid), parent.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return err
-			}
-		}
-	}
-	if s.order == Unfair && !found {
-		if err := s.removeAnchor(c.parent, anchorOf(c.id)); err != nil {
-			return err
-		}
-	}
-	c.doubt = false
-	return nil
-}
-
-// isMine says whether a node has the claim's ID, which is in its name or its data.
-func (s *Store) isMine(c *claim, node string) (stat *zk.Stat, mine bool, err error) {
-	if node != single && !strings.HasPrefix(node, prefixOf(c.id)) {
-		return nil, false, nil
-	}
-	data, stat, err := s.conn.Get(c.parent + "/" + node)
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, err
-	}
-	return stat, node != single || decode(data).ID == c.id, nil
-}
-
-// call is Store.do with a result.
-func call[T any](ctx context.Context, s *Store, f func(ctx context.Context) (T, error)) (T, error) {
-	result := make(chan T, 1)
-	err := s.do(ctx, func(ctx context.Context) error {
-		t, err := f(ctx)
-		result <- t
-		return err
-	})
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return <-result, nil
+// queue returns the contenders' nodes in order.
+func (s *Store) queue(container string) ([]string, error) {
+	children, _, err := s.conn.Children(container)
+	return queueOf(children), err
 }

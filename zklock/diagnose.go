@@ -15,29 +15,23 @@ import (
 
 // Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
-	return call(ctx, s, func(ctx context.Context) ([]driver.Finding, error) {
-		if err := s.connected(ctx); err != nil {
-			return nil, err
-		}
+	return call(ctx, s, "diagnosing", func(context.Context) ([]driver.Finding, error) {
 		rights, err := s.checkRights()
-		if err != nil {
-			return nil, err
-		}
-		return []driver.Finding{rights, s.checkTimeout(), s.checkServers()}, nil
+		return []driver.Finding{rights, s.checkTimeout(), s.checkEnsemble()}, err
 	})
 }
 
 // checkRights does what a lock needs, and undoes it.
 func (s *Store) checkRights() (driver.Finding, error) {
 	f := driver.Finding{Check: "rights", Level: driver.LevelOK, Message: "Containers and nodes can be created and removed below " + s.rootPath() + "."}
-	parent := s.root + "/dlock-doctor-" + newID()
-	err := s.createParent(parent)
+	container := s.root + "/dlock-doctor-" + newID()
+	err := s.createContainer(container)
 	if err == nil {
 		var node string
-		if node, err = s.conn.Create(parent+"/"+prefixOf(newID()), nil, zk.FlagEphemeralSequential, s.acl); err == nil {
+		if node, err = s.conn.Create(container+"/"+fairNodePrefix(newID()), nil, zk.FlagEphemeralSequential, s.acl); err == nil {
 			err = s.conn.Delete(node, anyVersion)
 		}
-		err = errors.Join(err, s.conn.Delete(parent, anyVersion))
+		err = errors.Join(err, s.conn.Delete(container, anyVersion))
 	}
 	if err == nil {
 		return f, nil
@@ -61,18 +55,18 @@ func (s *Store) checkTimeout() driver.Finding {
 	return f
 }
 
-// checkServers asks the server that we are connected to what it is.
-func (s *Store) checkServers() driver.Finding {
+// checkEnsemble asks the connected server whether it belongs to an ensemble.
+func (s *Store) checkEnsemble() driver.Finding {
 	f := driver.Finding{Check: "ensemble", Level: driver.LevelWarning}
 	if s.opts.TLS != nil {
 		f.Message = "Whether the server belongs to an ensemble cannot be asked over TLS."
 		return f
 	}
-	version, mode, err := askServer(s.conn.Server())
-	switch {
-	case err != nil || mode == "":
+	version, mode := serverMode(s.conn.Server())
+	switch mode {
+	case "":
 		f.Message = "Whether the server belongs to an ensemble is unknown: it does not answer srvr."
-	case mode == "standalone":
+	case "standalone":
 		f.Breaks = driver.PromiseFailover
 		f.Message = "ZooKeeper " + version + " runs on one server: locks survive its restart, but not the loss of its disk. Three servers survive the loss of one."
 	default:
@@ -82,21 +76,18 @@ func (s *Store) checkServers() driver.Finding {
 	return f
 }
 
-// askServer asks a server for its version, and for its part in an ensemble.
-func askServer(addr string) (version, mode string, err error) {
+// serverMode asks a server for its version and its mode: standalone, leader or follower.
+// The mode is empty if the server does not answer.
+func serverMode(addr string) (version, mode string) {
 	const limit = 2 * time.Second
 	conn, err := net.DialTimeout("tcp", addr, limit)
 	if err != nil {
-		return "", "", err
+		return "", ""
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
-		return "", "", err
-	}
-	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		return "", "", err
-	}
-	answer, err := io.ReadAll(conn)
+	_ = conn.SetDeadline(time.Now().Add(limit)) // if one of these fails, the answer is empty
+	_, _ = io.WriteString(conn, "srvr")
+	answer, _ := io.ReadAll(conn)
 	for line := range strings.Lines(string(answer)) {
 		field, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch field {
@@ -106,5 +97,5 @@ func askServer(addr string) (version, mode string, err error) {
 			mode = value
 		}
 	}
-	return version, mode, err
+	return version, mode
 }

@@ -1,43 +1,33 @@
 // Package zklock keeps locks in ZooKeeper 3.5 or later.
 //
-//	store, err := zklock.Open("zookeeper://zk1:2181,zk2:2181,zk3:2181/locks?timeout=10s")
+//	store, err := zklock.Open(ctx, "zookeeper://zk1:2181,zk2:2181,zk3:2181/locks?timeout=10s", nil)
 //	locks := dlock.New(store, nil)
 //
-// A store has one session for all its locks. Locks live no longer than the
-// session: they are gone when the store is closed, and the session's timeout after
-// its process died or was cut off. While the process lives they last for the TTL
-// that was asked for, as in every store. A grant therefore promises the smaller of
-// the two, and of the timeout only three quarters: a server that follows tells the
-// leader of its clients every half tick, and a timeout is at least two ticks.
+// A store has one session for all its locks. A lock ends with the session at the latest:
+// when the store is closed, or the session's timeout after the process died or was cut
+// off. While the process lives, a lock lasts for its TTL, as in every store. A grant
+// promises the shorter of the TTL and three quarters of the timeout: a follower reports
+// its clients to the leader every half tick, and a timeout is at least two ticks.
 //
 // # Nodes
 //
-// The lock NAME below the root /locks is the container /locks/NAME, and whoever has
-// it or waits for it has an ephemeral sequential node in it,
-// _c_UUID-lock-0000000042. Whose number is the lowest has the lock, and everybody
-// watches the one before, or the three before: the layout of Curator's InterProcessMutex, which excludes
-// dlock on the same path, is excluded and woken by it, and so does the Lock of
-// go-zookeeper. The token is the node's czxid. Its data are the holder's description
-// for people. ZooKeeper removes containers that are empty.
+// The lock NAME below the root /locks is the container /locks/NAME. The holder and every
+// waiter have an ephemeral sequential node in it, _c_UUID-lock-0000000042. The node with
+// the lowest number has the lock, and each waiter watches the node before its own, or the
+// three before it. This is the layout of Curator's InterProcessMutex and of go-zookeeper's
+// Lock: on the same path they and dlock exclude and wake each other. The token is the
+// node's czxid, and its data describe the holder. ZooKeeper removes empty containers.
 //
-// A name is one segment of a path. Characters that cannot be in one, which are '/',
-// '%' and what ZooKeeper refuses, are written as their bytes, %2F. A lock that Java
-// knows as /locks/orders/42 is therefore the lock "42" of a store whose root is
-// /locks/orders.
+// A name is one segment of a path. The bytes of '/', '%' and characters that ZooKeeper
+// rejects are written as %2F. The lock that Java knows as /locks/orders/42 is therefore
+// the lock "42" of a store with the root /locks/orders.
 //
 // # Order
 //
-// With the order [Fair], the default, all waiters queue, whether they ask for a fair
-// lock or not. With [Unfair] nobody queues: everybody tries to create the node
-// lock-0, and whoever finds it there, or any node of a queue, waits until that is
-// gone. It is faster where processes take a lock again and again. The holder has a
-// second node, _c_UUID__2147483647, by which it recognises its own lock-0. The two orders
-// exclude each other, and Curator, but one that queues never lets the others pass.
-//
-// # The session
-//
-// The store opens its own, because the events that tell of its end can be seen only
-// by whoever opened the connection. A session that ended is replaced; what was held
-// is lost, and said to be at once. A node that an earlier session left is never
-// taken for one of ours.
+// With the order [Fair], the default, all waiters queue, whether they ask for a fair lock
+// or not. With [Unfair] contenders do not queue: each tries to create the node lock-0, and
+// waits while that node or any node of a queue exists. Unfair is faster where processes
+// take a lock again and again. Its holder has a second node, _c_UUID__2147483647, by which
+// it recognises its own lock-0. The two orders exclude each other and Curator, but a queue
+// is served before lock-0.
 package zklock

@@ -4,43 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/go-zookeeper/zk"
 )
 
-// ErrNumbersUsedUp says that a lock's container has given out all its numbers. It is
-// over when everybody who has or waits for the lock has gone.
+// ErrNumbersUsedUp: the container of a lock has given out all its sequence numbers. It
+// begins again as soon as the lock has no holder and no waiter.
 var ErrNumbersUsedUp = errors.New("the sequence numbers of the lock are used up, and begin again when it has no holder and no waiter")
 
 var errNoRoot = fmt.Errorf("%w: the root does not exist in ZooKeeper", driver.ErrMisconfigured)
 
-// lasting are the answers that trying again does not change, and what they mean.
-var lasting = []struct {
+// permanent are the answers that a repetition does not change, and their meanings.
+var permanent = []struct {
 	err     error
 	meaning string
 	kind    error // of the contract
 }{
 	{zk.ErrNoAuth, "the ACL does not permit it: wrong user or password?", driver.ErrDenied},
 	{zk.ErrAuthFailed, "the authentication failed", driver.ErrDenied},
-	{zk.ErrInvalidACL, "the server does not take the ACL; without a user there is no creator", driver.ErrMisconfigured},
+	{zk.ErrInvalidACL, "the server rejects the ACL; without a user there is no creator", driver.ErrMisconfigured},
 	{zk.ErrNoChildrenForEphemerals, "the root is an ephemeral node", driver.ErrMisconfigured},
-	{zk.ErrInvalidPath, "the path is not one that ZooKeeper takes", driver.ErrMisconfigured},
-	{zk.ErrBadArguments, "the server does not take the request", driver.ErrMisconfigured},
+	{zk.ErrInvalidPath, "the server rejects the path", driver.ErrMisconfigured},
+	{zk.ErrBadArguments, "the server rejects the request", driver.ErrMisconfigured},
 }
 
-// explain says what an error of the client means.
+// explain makes an error of the client one of the contract. It returns others as they are.
 func explain(what string, err error) error {
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNumbersUsedUp), errors.Is(err, errNoRoot), errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured),
-		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, isAny(err, driver.ErrHeld, driver.ErrNotHeld, driver.ErrUnreachable, driver.ErrClosed, driver.ErrDenied,
+		driver.ErrMisconfigured, ErrNumbersUsedUp, context.Canceled, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, zk.ErrClosing):
 		return fmt.Errorf("%w: %s: %w", driver.ErrClosed, what, err)
 	}
-	for _, answer := range lasting {
+	for _, answer := range permanent {
 		if errors.Is(err, answer.err) {
 			return fmt.Errorf("%w: %s: %s: %w", answer.kind, what, answer.meaning, err)
 		}
@@ -48,25 +47,26 @@ func explain(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, what, err)
 }
 
-// inDoubt says whether an operation may have happened although it failed.
-func inDoubt(err error) bool {
-	for _, answer := range []error{
-		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
-		zk.ErrNoChildrenForEphemerals, zk.ErrInvalidPath, zk.ErrBadArguments, errNoRoot, ErrNumbersUsedUp,
-	} {
-		if errors.Is(err, answer) {
-			return false
-		}
-	}
-	return err != nil
+// isUnknown reports whether an operation may have happened although it failed.
+func isUnknown(err error) bool {
+	return err != nil && !isAny(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
+		zk.ErrNoChildrenForEphemerals, zk.ErrInvalidPath, zk.ErrBadArguments, errNoRoot, ErrNumbersUsedUp)
 }
 
-// broken says whether an operation failed because the connection did, or the session.
-func broken(err error) bool {
-	for _, end := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved} {
-		if errors.Is(err, end) {
-			return true
-		}
+// isDisconnect reports whether an operation failed because the connection or the session did.
+func isDisconnect(err error) bool {
+	return isAny(err, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved)
+}
+
+// isAny reports whether err is one of targets.
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
+// unless returns err, or nil if err is ignored.
+func unless(err, ignored error) error {
+	if errors.Is(err, ignored) {
+		return nil
 	}
-	return false
+	return err
 }

@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/zklock"
 )
 
-// A store with a session of its own, for all its locks.
+// A store has one session for all its locks.
 func ExampleNew() {
 	store, err := zklock.New([]string{"zk1:2181", "zk2:2181", "zk3:2181"}, &zklock.Options{
 		Root:    "/locks/orders", // what Java knows as /locks/orders/42 is "42" here
@@ -27,9 +28,9 @@ func ExampleNew() {
 	// zookeeper strong true
 }
 
-// A URL says everything, and its errors contain no password.
+// A URL can contain all options. Errors contain no password.
 func ExampleOpen() {
-	_, err := zklock.Open("zookeeper://app:secret@zk1,zk2,zk3/locks?order=any")
+	_, err := zklock.Open(context.Background(), "zookeeper://app:secret@zk1,zk2,zk3/locks?order=any", nil)
 	fmt.Println(err)
 	// Output:
 	// bad URL: order is "any", not fair or unfair

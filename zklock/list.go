@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,24 +16,11 @@ import (
 // List implements driver.Lister.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		names, err := call(ctx, s, func(ctx context.Context) (names []string, err error) {
-			err = s.persist(ctx, func() (err error) { names, err = s.names(prefix); return err })
-			return names, explain("listing locks", err)
-		})
-		if err != nil {
-			yield(driver.Info{}, err)
-			return
-		}
-		for len(names) > 0 {
-			some := names[:min(len(names), together)]
-			names = names[len(some):]
-			infos, err := call(ctx, s, func(ctx context.Context) (infos []driver.Info, err error) {
-				err = s.persist(ctx, func() (err error) { infos, err = s.describeAll(some); return err })
-				return infos, explain("listing locks", err)
-			})
-			if err != nil {
-				yield(driver.Info{}, err)
-				return
+		names, err := query(ctx, s, "listing locks", func() ([]string, error) { return s.names(prefix) })
+		for batch := range slices.Chunk(names, maxParallel) {
+			var infos []driver.Info
+			if infos, err = query(ctx, s, "listing locks", func() ([]driver.Info, error) { return s.describeAll(batch) }); err != nil {
+				break
 			}
 			for i := range infos {
 				if infos[i].Name != "" && !yield(infos[i], nil) {
@@ -40,42 +28,38 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 				}
 			}
 		}
+		if err != nil {
+			yield(driver.Info{}, err)
+		}
 	}
 }
 
 // Find implements driver.Finder.
 func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
-	info, err := call(ctx, s, func(ctx context.Context) (info driver.Info, err error) {
-		err = s.persist(ctx, func() (err error) {
-			if err = s.confirm(); err == nil {
-				info, err = s.describe(name)
-			}
-			return err
-		})
-		return info, explain("looking for a lock", err)
+	info, err := query(ctx, s, "finding a lock", func() (driver.Info, error) {
+		if err := s.confirmSession(); err != nil {
+			return driver.Info{}, err
+		}
+		return s.describe(name)
 	})
 	return info, info.Name != "", err
 }
 
-// names are those that have a container, as far as the leader knows.
-func (s *Store) names(prefix string) ([]string, error) {
-	if err := s.confirm(); err != nil {
+// names returns the names that have a container, as far as the leader knows.
+func (s *Store) names(prefix string) (names []string, err error) {
+	if err := s.confirmSession(); err != nil {
 		return nil, err
 	}
 	segments, _, err := s.conn.Children(s.rootPath())
-	if err != nil {
-		return nil, err
-	}
-	var names []string
 	for _, segment := range segments {
 		if name, ok := unescape(segment, s.root == ""); ok && strings.HasPrefix(name, prefix) {
 			names = append(names, name)
 		}
 	}
-	return names, nil
+	return names, err
 }
 
-// describeAll asks for all at the same time.
+// describeAll describes several locks at the same time.
 func (s *Store) describeAll(names []string) ([]driver.Info, error) {
 	infos, errs := make([]driver.Info, len(names)), make([]error, len(names))
 	var all sync.WaitGroup
@@ -86,21 +70,18 @@ func (s *Store) describeAll(names []string) ([]driver.Info, error) {
 	return infos, errors.Join(errs...)
 }
 
-// describe says who has a lock. The Info has no name if nobody has it.
+// describe describes a lock. The Info of a lock that is not held has no name.
 func (s *Store) describe(name string) (driver.Info, error) {
-	parent := s.parentOf(name)
+	container := s.containerPath(name)
 	for {
-		queue, err := s.queue(parent)
-		if errors.Is(err, zk.ErrNoNode) || err == nil && len(queue) == 0 {
-			return driver.Info{}, nil
+		queue, err := s.queue(container)
+		if err != nil || len(queue) == 0 {
+			return driver.Info{}, unless(err, zk.ErrNoNode)
 		}
-		if err != nil {
-			return driver.Info{}, err
-		}
-		data, stat, err := s.conn.Get(parent + "/" + queue[0])
+		data, stat, err := s.conn.Get(container + "/" + queue[0])
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			continue // the next one has it
+			continue // the next node has the lock
 		case err != nil:
 			return driver.Info{}, err
 		}

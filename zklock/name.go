@@ -2,25 +2,26 @@ package zklock
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 )
 
-const hexDigits = "0123456789ABCDEF"
-
-// escape makes a segment of a path of a lock's name. Different names have different
-// segments, and most names are their own.
+// escape returns the segment of a path for a lock's name. Different names have different
+// segments, and the segment of most names is the name itself.
 func escape(name string, atTop bool) string {
-	if name == "." || name == ".." || atTop && name == "zookeeper" { // which is ZooKeeper's own
-		return escaped(name[:1]) + name[1:]
-	}
-	if !strings.ContainsFunc(name, refused) {
+	switch {
+	case name == "." || name == "..":
+		return "%2E" + name[1:]
+	case atTop && name == "zookeeper": // which is ZooKeeper's own
+		return "%7A" + name[1:]
+	case !strings.ContainsFunc(name, mustEscape):
 		return name
 	}
 	var b strings.Builder
 	for _, r := range name {
-		if refused(r) {
-			b.WriteString(escaped(string(r)))
+		if mustEscape(r) {
+			b.WriteString(strings.ReplaceAll(fmt.Sprintf(" % X", string(r)), " ", "%"))
 		} else {
 			b.WriteRune(r)
 		}
@@ -28,45 +29,15 @@ func escape(name string, atTop bool) string {
 	return b.String()
 }
 
-// refused are the characters that are written as their bytes: those with a meaning
-// in paths or here, and those that ZooKeeper does not take. It counts in units of
-// UTF-16, so that all beyond the first 65,536 are surrogates to it.
-func refused(r rune) bool {
+// mustEscape reports whether a character has a meaning in paths or segments, or is rejected
+// by ZooKeeper. ZooKeeper counts in units of UTF-16: characters beyond the first 65,536 are
+// surrogates to it.
+func mustEscape(r rune) bool {
 	return r == '/' || r == '%' || r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }
 
-func escaped(text string) string {
-	var b strings.Builder
-	for i := range len(text) {
-		b.WriteByte('%')
-		b.WriteByte(hexDigits[text[i]>>4])
-		b.WriteByte(hexDigits[text[i]&15])
-	}
-	return b.String()
-}
-
-// unescape is the opposite of escape. It returns false for a segment that is no
-// lock's.
+// unescape is the opposite of escape. It reports whether the segment is that of a lock.
 func unescape(segment string, atTop bool) (string, bool) {
-	name := segment
-	if strings.Contains(segment, "%") {
-		var b strings.Builder
-		for i := 0; i < len(segment); i++ {
-			if segment[i] != '%' {
-				b.WriteByte(segment[i])
-				continue
-			}
-			if i+2 >= len(segment) {
-				return "", false
-			}
-			var c byte
-			if _, err := fmt.Sscanf(segment[i+1:i+3], "%02X", &c); err != nil {
-				return "", false
-			}
-			b.WriteByte(c)
-			i += 2
-		}
-		name = b.String()
-	}
-	return name, utf8.ValidString(name) && escape(name, atTop) == segment
+	name, err := url.PathUnescape(segment)
+	return name, err == nil && utf8.ValidString(name) && escape(name, atTop) == segment
 }

@@ -23,15 +23,15 @@ func TestEscape(t *testing.T) {
 		"\ufffd\ue000": "%EF%BF%BD%EE%80%80",
 	} {
 		if got := escape(name, true); got != want {
-			t.Errorf("%q is the segment %q; want %q", name, got, want)
+			t.Errorf("escape(%q) = %q; want %q", name, got, want)
 		}
 	}
 	if got := escape("zookeeper", false); got != "zookeeper" {
-		t.Errorf("below a root zookeeper is %q", got)
+		t.Errorf("escape(zookeeper) = %q below a root; want the name itself", got)
 	}
 	for _, segment := range []string{"%", "%2", "%2f", "%41", "%zz", "zookeeper", ".", "%FF"} {
 		if name, ok := unescape(segment, true); ok {
-			t.Errorf("%q is said to be the lock %q; want none", segment, name)
+			t.Errorf("unescape(%q) = %q; want no lock", segment, name)
 		}
 	}
 }
@@ -45,10 +45,10 @@ func FuzzEscape(f *testing.F) {
 		}
 		segment := escape(name, atTop)
 		if back, ok := unescape(segment, atTop); !ok || back != name {
-			t.Errorf("%q is the segment %q, which is %q, %v", name, segment, back, ok)
+			t.Errorf("escape(%q) = %q, and unescape returns %q, %v", name, segment, back, ok)
 		}
-		if strings.ContainsFunc(strings.ReplaceAll(segment, "%", ""), refused) || segment == "." || segment == ".." {
-			t.Errorf("%q is the segment %q", name, segment)
+		if strings.ContainsFunc(strings.ReplaceAll(segment, "%", ""), mustEscape) || segment == "." || segment == ".." {
+			t.Errorf("escape(%q) = %q, which ZooKeeper rejects", name, segment)
 		}
 	})
 }

@@ -9,12 +9,12 @@ import (
 
 func TestQueueIsOrderedAsCuratorDoes(t *testing.T) {
 	children := []string{
-		"config", // somebody else's
+		"config", // of another program
 		"_c_11111111-2222-3333-4444-555555555555-lock-0000000012",
 		"_c_ffffffff-2222-3333-4444-555555555555-lock-0000000003",
 		"_c_0123456789abcdef0123456789abcdef-lock-0000000007", // of go-zookeeper
 		"_c_aa-lock-bb-lock-0000000005",
-		single,
+		unfairNode,
 	}
 	want := []string{children[5], children[2], children[4], children[3], children[1]}
 	if got := queueOf(children); !slices.Equal(got, want) {
@@ -22,41 +22,41 @@ func TestQueueIsOrderedAsCuratorDoes(t *testing.T) {
 	}
 }
 
-func TestNumber(t *testing.T) {
+func TestSequenceNumber(t *testing.T) {
 	for node, want := range map[string]int64{
 		"_c_x-lock-0000000012": 12, "_c_x-lock-2147483647": lastNumber, "_c_x-lock--2147483648": -1 << 31,
 	} {
 		if got, ok := number(node); !ok || got != want {
-			t.Errorf("%q has the number %d, %v; want %d", node, got, ok, want)
+			t.Errorf("number(%q) = %d, %v; want %d", node, got, ok, want)
 		}
 	}
 	for _, node := range []string{"lock-", "config", "lock-x"} {
 		if got, ok := number(node); ok {
-			t.Errorf("%q has the number %d", node, got)
+			t.Errorf("number(%q) = %d; want none", node, got)
 		}
 	}
 }
 
-func TestOrderly(t *testing.T) {
+func TestHasUniqueNumber(t *testing.T) {
 	for node, want := range map[string]bool{
-		"_c_x-lock-0000000000": true, "_c_x-lock-2147483646": true, single: true,
+		"_c_x-lock-0000000000": true, "_c_x-lock-2147483646": true, unfairNode: true,
 		"_c_x-lock-2147483647": false, "_c_x-lock--2147483648": false, "lock-": false,
 	} {
-		if got := orderly(node); got != want {
-			t.Errorf("that the number of %q tells its place is said to be %v", node, got)
+		if got := hasUniqueNumber(node); got != want {
+			t.Errorf("hasUniqueNumber(%q) = %v; want %v", node, got, want)
 		}
 	}
 }
 
-func TestContent(t *testing.T) {
+func TestContentSurvivesEncoding(t *testing.T) {
 	want := content{Holder: driver.Holder{Host: "h", PID: 1, Program: "p", Note: "n"}, ID: "x", TTL: 7}
 	if got := decode(want.encode()); got != want {
-		t.Errorf("%+v came back as %+v", want, got)
+		t.Errorf("decode(encode()) = %+v; want %+v", got, want)
 	}
 	if got := decode([]byte("192.168.0.7")); got.Note != "192.168.0.7" {
-		t.Errorf("Curator's data are %+v", got)
+		t.Errorf("decode of Curator's data = %+v; want them as the note", got)
 	}
 	if a, b := newID(), newID(); a == b || len(a) != 36 {
-		t.Errorf("two IDs: %s, %s", a, b)
+		t.Errorf("newID returned %s and %s; want two UUIDs", a, b)
 	}
 }

@@ -9,122 +9,115 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// position is where a claim is in the queue. Nobody ever comes in between: nodes
-// before it are only removed.
+// position is the place of an acquisition in the queue. New nodes come last: the nodes
+// ahead of an acquisition are only removed.
 type position struct {
 	first bool
-	age   time.Duration // since when that is known of session and node, if it was not asked just now
+	age   time.Duration // of the proof that it is the first; zero if the server was asked
 
-	ahead []string // the nodes to wait for, if not first: all before it or, if these are many, the nearest
-	all   bool     // they are all
-	head  string   // the node of the one who has the lock
+	ahead []string // the nodes to wait for, if not first: all before it, or the nearest of many
+	all   bool     // ahead contains all nodes before it
+	head  string   // the holder's node
 }
 
-// fewAhead is how many nodes before its own somebody watches, each of which goes
-// without anybody asking anything. Who has more before it watches the nearest, and looks
-// again when that is gone.
-const fewAhead = 3
+// maxAhead is up to how many nodes ahead are all watched, so that their removals prove the
+// position without a request. Behind more nodes, a waiter watches the nearest, and asks for
+// its position when that node is removed.
+const maxAhead = 3
 
-// positionOf is that of the node with this index in a queue.
+// positionOf returns the position of the node with index i in a queue.
 func positionOf(queue []string, i int) position {
 	from := 0
-	if i > fewAhead {
+	if i > maxAhead {
 		from = i - 1
 	}
 	return position{ahead: slices.Clone(queue[from:i]), all: from == 0, head: queue[0]}
 }
 
-// clone shares nothing with what the watches change.
-func (p position) clone() position {
-	p.ahead = slices.Clone(p.ahead)
-	return p
-}
-
-// gone takes note that a node before it was removed, and says whether it is time to
-// try again.
-func (p *position) gone(node string) bool {
+// removed notes the removal of a node ahead, and reports whether another attempt is worth it.
+func (p *position) removed(node string) bool {
 	at := slices.Index(p.ahead, node)
 	if at < 0 {
 		*p = position{} // it is not known any more
 		return true
 	}
-	p.ahead = slices.Delete(p.ahead, at, at+1)
+	p.ahead = slices.Concat(p.ahead[:at], p.ahead[at+1:]) // copies of the position stay as they are
 	p.first = p.all && len(p.ahead) == 0
 	return len(p.ahead) == 0
 }
 
-// told is what is known of a claim's position without asking: that it is the first,
-// because the watches said so, in a session that the leader knew a moment ago, and with a
-// node that was there a moment ago, which nobody watches; or, until the first attempt after
-// it began to watch, what was before it then.
-func (s *Store) told(c *claim) (position, bool) {
+// knownPosition returns the position if it is known without a request. Either the watches
+// have shown that the acquisition is the first, and the leader confirmed the session and
+// its node existed a moment ago; or there was no attempt since Watch found the nodes ahead.
+func (s *Store) knownPosition(a *acquisition) (position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case c.granted: // whether that is still so has to be asked
+	case a.granted: // the server has to be asked whether it still is
 		return position{}, false
-	case c.at.first:
-		age, known := s.vouchedLocked()
-		age = max(age, s.clock.Now()-c.seen)
+	case a.at.first:
+		now := s.clock.Now()
+		age := max(now-s.confirmed.sent, now-a.seen)
+		known := s.confirmed.session != 0 && s.confirmed.session == s.live.Load()
 		return position{first: true, age: age}, known && age < s.sessionTimeout()/16
 	}
-	return c.at.clone(), c.unasked && len(c.at.ahead) > 0
+	return a.at, a.fresh && len(a.at.ahead) > 0
 }
 
-// asked says that there was an attempt.
-func (s *Store) asked(c *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.unasked = false
-}
-
-// vouch takes note that the leader has answered, in a session, what was sent then.
-func (s *Store) vouch(session int64, sent clock.Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.vouched.session != session || sent > s.vouched.sent {
-		s.vouched = vouched{session, sent}
-	}
-}
-
-type vouched struct {
+// confirmation is an answer of the leader: the session lived after the request was sent.
+type confirmation struct {
 	session int64
 	sent    clock.Instant
 }
 
-// vouchedLocked is how long ago the leader was last known to know the session; false
-// if it never was.
-func (s *Store) vouchedLocked() (age time.Duration, ok bool) {
-	return s.clock.Now() - s.vouched.sent, s.live != 0 && s.vouched.session == s.live
+// confirmSession asks the leader whether the session lives.
+func (s *Store) confirmSession() error {
+	live, sent := s.live.Load(), s.clock.NoLaterThanNow()
+	_, err := s.conn.Sync(s.rootPath())
+	if err == nil {
+		s.noteConfirmed(live, sent)
+	}
+	return err
 }
 
-// watchAhead makes the server tell when the nodes are removed that a claim waits for.
-func (s *Store) watchAhead(c *claim, at position) error {
+// noteConfirmed notes that the leader answered a request of the session.
+func (s *Store) noteConfirmed(session int64, sent clock.Instant) {
 	s.mu.Lock()
-	for watched := range c.watching {
-		if !slices.Contains(at.ahead, path.Base(watched)) {
-			s.unwatchLocked(c, watched)
+	defer s.mu.Unlock()
+	if s.confirmed.session != session || sent > s.confirmed.sent {
+		s.confirmed = confirmation{session, sent}
+	}
+}
+
+// watchAhead watches the nodes ahead of an acquisition that has waiters.
+func (s *Store) watchAhead(a *acquisition, at position) error {
+	s.mu.Lock()
+	waits := len(a.waiters) > 0
+	for watched := range a.watching {
+		if waits && !slices.Contains(at.ahead, path.Base(watched)) {
+			s.unwatchNodeLocked(a, watched)
 		}
 	}
 	s.mu.Unlock()
+	if !waits {
+		return nil
+	}
 	for _, node := range at.ahead {
-		if _, _, err := s.watchNode(c, c.parent+"/"+node); err != nil {
-			s.mu.Lock()
-			c.at = position{}
-			s.mu.Unlock()
+		if _, _, err := s.watchNode(a, a.container+"/"+node); err != nil {
+			s.locked(func() { a.at = position{} })
 			return err
 		}
 	}
 	return nil
 }
 
-// removedLocked takes note that something happened to a node that a claim watched, and
-// says whether it is time to try again.
-func (c *claim) removedLocked(event zk.Event) bool {
-	delete(c.watching, event.Path)
+// nodeChangedLocked notes an event of a node ahead, and reports whether another attempt is
+// worth it.
+func (a *acquisition) nodeChangedLocked(event zk.Event) bool {
+	delete(a.watching, event.Path)
 	if event.Type != zk.EventNodeDeleted {
-		c.at = position{}
+		a.at = position{}
 		return true
 	}
-	return c.at.gone(path.Base(event.Path))
+	return a.at.removed(path.Base(event.Path))
 }

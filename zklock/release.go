@@ -3,7 +3,6 @@ package zklock
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -11,219 +10,200 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Release implements driver.Store.
+// Release implements driver.Store. If the outcome is unknown, the store releases what the
+// owner has as soon as a server answers.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var begun atomic.Bool
-	err := s.do(ctx, func(ctx context.Context) error {
-		begun.Store(true)
-		return s.release(ctx, &grant)
-	})
-	if err != nil && !begun.Load() {
+	err := s.run(ctx, "releasing a lock", func(ctx context.Context) error { return s.release(ctx, &grant) })
+	if unless(err, driver.ErrNotHeld) != nil {
 		s.releaseLater(&grant)
 	}
 	return err
 }
 
-// releaseLater gives up what the owner has as soon as there is a connection. An
-// acquisition that is still under way is not granted any more.
+// releaseLater makes what the owner has expire now. An attempt under way is not granted.
 func (s *Store) releaseLater(grant *driver.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.claims[claimKey{grant.Name, grant.Owner}]
-	if c == nil || grant.Token != 0 && grant.Token != c.token {
-		return
+	if a := s.acquisitions[acquisitionKey{grant.Name, grant.Owner}]; a != nil && (grant.Token == 0 || grant.Token == a.token) {
+		a.released, a.queued, a.lost = true, false, nil
+		s.expireNowLocked(a)
 	}
-	c.released, c.granted, c.queued, c.lost = true, false, false, nil
-	s.lastsLocked(c, 0)
 }
 
 func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
-	c := s.enter(claimKey{grant.Name, grant.Owner}, false)
-	if c == nil {
+	a := s.enter(grant.Name, grant.Owner, false)
+	if a == nil {
 		return driver.ErrNotHeld
 	}
-	defer s.leave(c)
+	defer s.leave(a)
 	s.mu.Lock()
-	held := c.granted && !c.overLocked() || c.doubt
-	if grant.Token != 0 && grant.Token != c.token {
+	held := a.granted && !a.expiredLocked() || a.unknown
+	if grant.Token != 0 && grant.Token != a.token {
 		s.mu.Unlock()
 		return driver.ErrNotHeld
 	}
-	c.queued, c.lost = false, nil
+	a.queued, a.lost = false, nil
 	s.mu.Unlock()
-	lost, err := s.give(ctx, c)
-	switch {
-	case err != nil:
-		s.giveLater(c)
-		return explain("releasing a lock", err)
-	case !held || lost:
+	existed, err := s.releaseNode(ctx, a)
+	if err == nil && !(held && existed) {
 		return driver.ErrNotHeld
 	}
-	return nil
+	return err
 }
 
-// giveLater makes the claim expire now, so that it is given up as soon as a server
-// answers.
-func (s *Store) giveLater(c *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.granted = false
-	s.lastsLocked(c, 0)
+// expireNowLocked makes the store release the acquisition as soon as a server answers.
+func (s *Store) expireNowLocked(a *acquisition) {
+	a.granted = false
+	s.setDeadlineLocked(a, 0)
 }
 
-// give removes the claim's node, and tries again when the connection breaks. It says
-// whether there was none to remove.
-func (s *Store) give(ctx context.Context, c *claim) (lost bool, err error) {
+// releaseNode removes the acquisition's node, and tries again when the connection breaks.
+// It reports whether the node existed.
+func (s *Store) releaseNode(ctx context.Context, a *acquisition) (existed bool, err error) {
 	tries := 0
 	err = s.persist(ctx, func() (err error) {
 		tries++
-		if c.doubt {
-			err = s.resolve(c)
+		if a.unknown {
+			err = s.resolveCreation(a)
 		}
 		if err == nil {
-			lost, err = s.remove(c)
+			existed, err = s.removeNode(a)
 		}
 		return err
 	})
-	return lost && tries == 1, err // what an earlier try removed was there
+	return existed || tries > 1, err // an earlier try may have removed it
 }
 
-// remove removes the claim's node, if it has one, and says whether there was none.
-func (s *Store) remove(c *claim) (lost bool, err error) {
+// removeNode removes the acquisition's node once, and reports whether it existed.
+func (s *Store) removeNode(a *acquisition) (existed bool, err error) {
 	s.mu.Lock()
-	node, id, token, version := c.node, c.id, c.token, c.version
-	c.leaving = true // so that its removal is no loss
+	node, id, token, version := a.node, a.id, a.token, a.version
+	a.leaving = true // so that its removal is no loss
 	s.mu.Unlock()
 	if node == "" {
-		return true, nil
+		return false, nil
 	}
-	err = s.removeNode(c.parent, id, node, token, version)
-	if lost = errors.Is(err, zk.ErrNoNode); err != nil && !lost {
+	err = s.deleteNode(a.container, id, node, token, version)
+	existed = err == nil
+	if err = unless(err, zk.ErrNoNode); err != nil {
 		return false, err
 	}
-	s.mu.Lock()
-	c.node, c.granted = "", false
-	s.mu.Unlock()
+	s.locked(func() { a.node, a.granted = "", false })
 	if n, ok := number(node); ok && n >= renumberAt {
-		_ = s.conn.Delete(c.parent, anyVersion) // only if nobody is there
+		_ = s.conn.Delete(a.container, anyVersion) // which fails while it has nodes
 	}
-	return lost, nil
+	return existed, nil
 }
 
-// removeNode removes a node if it is still the one with that ID and token. The names of
-// the order Fair are used once. The one name of the order Unfair is not. But as long as
-// its anchor exists the container is the same, and the creator of lock-0 writes to the
-// container: if the version is that of our own creation, so is the node.
-func (s *Store) removeNode(parent, id, node string, token uint64, version int32) error {
-	if node != single {
-		return s.conn.Delete(parent+"/"+node, anyVersion)
+// deleteNode deletes a node if it is still the one with that ID and token. A name of the order
+// Fair is used once. For lock-0, the anchor proves that the container is the same, and its
+// version that no other lock-0 was created since: every creation writes to the container.
+func (s *Store) deleteNode(container, id, node string, token uint64, version int32) error {
+	if node != unfairNode {
+		return s.conn.Delete(container+"/"+node, anyVersion)
 	}
-	err := s.removeBoth(parent, anchorOf(id), node, version)
-	if !again(err) {
+	err := s.deleteWithAnchor(container, anchorName(id), node, version)
+	if !isOutdated(err) {
 		return err
 	}
-	// Others have written to the container, or one of the two nodes is gone.
-	err = s.removeFound(parent, anchorOf("x"+id), node, token)
-	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		if err := s.removeAnchor(parent, anchorOf(id)); err != nil {
+	// Other contenders have written to the container, or one of the two nodes is gone.
+	err = s.deleteIfToken(container, anchorName("x"+id), node, token)
+	if unless(err, zk.ErrNoNode) == nil {
+		if err := s.deleteAnchor(container, anchorName(id)); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// removeBoth removes an anchor and a node if the container has that version.
-func (s *Store) removeBoth(parent, anchor, node string, version int32) error {
-	answers, err := s.conn.Multi(
-		&zk.DeleteRequest{Path: parent + "/" + anchor, Version: anyVersion},
-		&zk.CheckVersionRequest{Path: parent, Version: version},
-		&zk.DeleteRequest{Path: parent + "/" + node, Version: anyVersion})
-	return firstError(answers, err)
+// deleteWithAnchor deletes an anchor and a node if the container has that version.
+func (s *Store) deleteWithAnchor(container, anchor, node string, version int32) error {
+	_, err := s.transact(
+		&zk.DeleteRequest{Path: container + "/" + anchor, Version: anyVersion},
+		&zk.CheckVersionRequest{Path: container, Version: version},
+		&zk.DeleteRequest{Path: container + "/" + node, Version: anyVersion})
+	return err
 }
 
-// removeFound looks whether a node is still the one with that token, and removes it then.
-// An anchor with a name of its own makes sure that the container is the same in between.
-func (s *Store) removeFound(parent, anchor, node string, token uint64) error {
+// deleteIfToken deletes a node if it has that token, otherwise it returns ErrNoNode. A new
+// anchor proves that the container is the same between the comparison and the deletion.
+func (s *Store) deleteIfToken(container, anchor, node string, token uint64) error {
 	for {
-		_, err := s.conn.Create(parent+"/"+anchor, nil, zk.FlagEphemeral, s.acl)
-		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		_, err := s.conn.Create(container+"/"+anchor, nil, zk.FlagEphemeral, s.acl)
+		if err = unless(err, zk.ErrNodeExists); err != nil {
 			return err
 		}
-		_, container, err := s.conn.Exists(parent)
+		_, before, err := s.conn.Exists(container)
 		if err != nil {
 			return err
 		}
-		there, stat, err := s.conn.Exists(parent + "/" + node)
+		exists, stat, err := s.conn.Exists(container + "/" + node)
 		if err != nil {
 			return err
 		}
-		if !there || uint64(stat.Czxid) != token {
-			if err := s.removeAnchor(parent, anchor); err != nil {
+		if !exists || uint64(stat.Czxid) != token {
+			if err := s.deleteAnchor(container, anchor); err != nil {
 				return err
 			}
 			return zk.ErrNoNode
 		}
-		if err := s.removeBoth(parent, anchor, node, container.Version); !again(err) {
+		if err := s.deleteWithAnchor(container, anchor, node, before.Version); !isOutdated(err) {
 			return err
 		}
 	}
 }
 
-// removeAnchor removes an anchor that may be there.
-func (s *Store) removeAnchor(parent, anchor string) error {
-	if err := s.conn.Delete(parent+"/"+anchor, anyVersion); !errors.Is(err, zk.ErrNoNode) {
-		return err
-	}
-	return nil
+// deleteAnchor deletes an anchor that may exist.
+func (s *Store) deleteAnchor(container, anchor string) error {
+	return unless(s.conn.Delete(container+"/"+anchor, anyVersion), zk.ErrNoNode)
 }
 
-// expire gives up a claim whose time is over, however long that takes.
-func (s *Store) expire(ctx context.Context, c *claim) {
-	c.op.Lock()
-	defer s.leave(c)
+// expire releases an acquisition that has expired. It tries until the store is closed.
+func (s *Store) expire(ctx context.Context, a *acquisition) {
+	a.op.Lock()
+	defer s.leave(a)
 	s.mu.Lock()
-	over := c.overLocked()
-	if over {
-		c.granted, c.queued = false, false
+	expired := a.expiredLocked()
+	a.expiring = expired
+	if expired {
+		a.granted, a.queued = false, false
 	} else {
-		s.lastsLocked(c, time.Until(c.deadline))
+		s.expiry.NoLaterThan(a.deadline) // it was extended meanwhile
 	}
 	s.mu.Unlock()
 	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
-	for over && !c.gone && ctx.Err() == nil {
-		if _, err := s.give(ctx, c); err == nil {
-			return
+	for expired && !a.ended && ctx.Err() == nil {
+		if _, err := s.releaseNode(ctx, a); err == nil {
+			break
 		}
-		select {
-		case <-time.After(pause.Next()):
-		case <-ctx.Done():
-		}
+		_ = pause.Wait(ctx)
 	}
+	s.locked(func() { a.expiring = false })
 }
 
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
-	return s.do(ctx, func(context.Context) error {
-		err := s.breakLock(s.parentOf(name), token)
+	return s.run(ctx, "breaking a lock", func(context.Context) error {
+		err := s.breakLock(s.containerPath(name), token)
 		if errors.Is(err, zk.ErrNoNode) {
 			return driver.ErrNotHeld
 		}
-		return explain("breaking a lock", err)
+		return err
 	})
 }
 
-func (s *Store) breakLock(parent string, token uint64) error {
-	if err := s.confirm(); err != nil {
+func (s *Store) breakLock(container string, token uint64) error {
+	if err := s.confirmSession(); err != nil {
 		return err
 	}
-	_, container, err := s.conn.Exists(parent)
+	_, before, err := s.conn.Exists(container)
 	if err != nil {
 		return err
 	}
-	queue, err := s.queue(parent)
+	queue, err := s.queue(container)
 	if err != nil {
 		return err
 	}
@@ -231,18 +211,18 @@ func (s *Store) breakLock(parent string, token uint64) error {
 		return zk.ErrNoNode
 	}
 	head := queue[0]
-	data, stat, err := s.conn.Get(parent + "/" + head)
+	data, stat, err := s.conn.Get(container + "/" + head)
 	switch {
 	case err != nil:
 		return err
 	case uint64(stat.Czxid) != token:
 		return zk.ErrNoNode
-	case head != single && !protected(head): // its number may come again
-		return s.removeFound(parent, anchorOf(newID()), head, token)
+	case head != unfairNode && !hasID(head): // its number may be used again
+		return s.deleteIfToken(container, anchorName(newID()), head, token)
 	}
 	id := decode(data).ID
 	if id == "" {
 		id = newID() // there is no anchor
 	}
-	return s.removeNode(parent, id, head, token, container.Version)
+	return s.deleteNode(container, id, head, token, before.Version)
 }

@@ -3,35 +3,33 @@ package zklock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/go-zookeeper/zk"
 )
 
-// Renew implements driver.Store. The session is what is renewed, for all grants at
-// once. That a node was removed by somebody else is noticed by a watch, which the
-// first renewal of a grant sets. The first one on another connection looks again: the
-// client sets its watches anew, and a server that is asked late does not tell that a node
-// with the same name has taken the place of another.
+// Renew implements driver.Store. One request renews the session, and with it all grants.
+//
+// The first renewal of a grant, and the first on another connection, also reads and watches
+// its node. The client restores its watches, but a server that gets them late does not
+// report that a node was replaced by another with the same name.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) == 0 {
 		return nil
 	}
-	errs, err := call(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, grants) })
+	errs, err := call(ctx, s, "renewing locks", func(ctx context.Context) ([]error, error) { return s.renew(ctx, grants) })
 	if err != nil {
-		errs = make([]error, len(grants))
-		for i := range errs {
-			errs[i] = explain("renewing locks", err)
-		}
+		return slices.Repeat([]error{explain("renewing locks", err)}, len(grants))
 	}
 	return errs
 }
 
 func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, error) {
-	held := s.heldOf(grants)
+	held, found := s.heldOf(grants)
 	errs := make([]error, len(grants))
-	if len(held) > 0 {
+	if found {
 		if err := s.persist(ctx, func() error { return s.confirmAll(held, errs) }); err != nil {
 			return nil, err
 		}
@@ -39,13 +37,12 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed := false
-	for i := range grants {
-		c := held[i]
+	for i, a := range held {
 		switch {
-		case c == nil || !s.isHeldLocked(c, grants[i].Token):
+		case a == nil || !s.isHeldLocked(a, grants[i].Token):
 			errs[i] = driver.ErrNotHeld
 		case errs[i] == nil:
-			s.lastsLocked(c, c.asked)
+			s.setDeadlineLocked(a, a.ttl)
 		}
 		failed = failed || errs[i] != nil
 	}
@@ -55,89 +52,87 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 	return errs, nil
 }
 
+// heldOf returns the acquisitions of the grants that are held, nil for the others, and
+// whether there are any.
+func (s *Store) heldOf(grants []driver.Grant) (held []*acquisition, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held = make([]*acquisition, len(grants))
+	for i := range grants {
+		g := &grants[i]
+		if a := s.acquisitions[acquisitionKey{g.Name, g.Owner}]; a != nil && s.isHeldLocked(a, g.Token) {
+			held[i], found = a, true
+		}
+	}
+	return held, found
+}
+
+func (s *Store) isHeldLocked(a *acquisition, token uint64) bool {
+	return a.granted && !a.leaving && a.node != "" && a.session == s.live.Load() && a.token == token && !a.expiredLocked()
+}
+
 // confirmAll asks the leader for the session, and the server for nodes that are not
 // watched yet, both on the same connection.
-func (s *Store) confirmAll(held map[int]*claim, errs []error) error {
+func (s *Store) confirmAll(held []*acquisition, errs []error) error {
 	for {
-		before := s.currentConnection()
+		before := s.connection.Load()
 		guarded := make(chan struct{})
 		go func() { s.guardAll(held, errs); close(guarded) }()
-		err := s.confirm()
+		err := s.confirmSession()
 		<-guarded
-		if err != nil || s.currentConnection() == before {
+		if err != nil || s.connection.Load() == before {
 			return err
 		}
 	}
 }
 
-func (s *Store) currentConnection() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connection
-}
+// maxParallel limits the requests that one renewal or list sends at a time.
+const maxParallel = 64
 
-// heldOf are the claims of the grants that are held, by their index.
-func (s *Store) heldOf(grants []driver.Grant) map[int]*claim {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	held := make(map[int]*claim)
-	for i := range grants {
-		g := &grants[i]
-		if c := s.claims[claimKey{g.Name, g.Owner}]; c != nil && s.isHeldLocked(c, g.Token) {
-			held[i] = c
-		}
-	}
-	return held
-}
-
-func (s *Store) isHeldLocked(c *claim, token uint64) bool {
-	return c.granted && !c.leaving && c.node != "" && c.session == s.live && c.token == token && !c.overLocked()
-}
-
-// together limits the calls that one renewal or list makes at a time.
-const together = 64
-
-// guardAll makes sure that each node is there and that its removal is noticed.
-func (s *Store) guardAll(held map[int]*claim, errs []error) {
+// guardAll makes sure that each node exists and is watched.
+func (s *Store) guardAll(held []*acquisition, errs []error) {
 	var all sync.WaitGroup
-	places := make(chan struct{}, together)
-	for i, c := range held {
+	slots := make(chan struct{}, maxParallel)
+	for i, a := range held {
+		if a == nil {
+			continue
+		}
 		s.mu.Lock()
-		guarded, path, token := c.guarded == s.connection, c.path(), c.token
+		guarded, path, token := a.guarded == s.connection.Load(), a.path(), a.token
 		s.mu.Unlock()
 		if guarded {
 			continue
 		}
-		places <- struct{}{}
+		slots <- struct{}{}
 		all.Go(func() {
-			defer func() { <-places }()
-			errs[i] = explain("renewing a lock", s.guard(c, path, token))
+			defer func() { <-slots }()
+			errs[i] = explain("renewing a lock", s.guard(a, path, token))
 		})
 	}
 	all.Wait()
 }
 
-// guard watches the node of a holder.
-func (s *Store) guard(c *claim, path string, token uint64) error {
+// guard watches the node of a holder. If the node is gone, guard notes it and returns nil.
+func (s *Store) guard(a *acquisition, path string, token uint64) error {
 	s.mu.Lock()
-	n, connection := s.watchedNodeLocked(path), s.connection
+	n, connection := s.watchedNodeLocked(path), s.connection.Load()
 	s.mu.Unlock()
 	_, stat, _, err := s.conn.GetW(path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.forgetUnusedLocked(path)
-	mine := c.node != "" && c.path() == path && c.token == token
+	current := a.node != "" && a.path() == path && a.token == token
 	switch {
 	case errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) != token:
-		if mine && !c.leaving {
-			s.vanishedLocked(c)
+		if current && !a.leaving {
+			s.nodeVanishedLocked(a)
 		}
-		return nil // whoever asks finds out
+		return nil
 	case err != nil:
 		return err
 	}
-	if mine && s.watches[path] == n { // otherwise something has happened to it already
-		n.owner, c.guarded = c, connection
+	if current && s.watches[path] == n { // otherwise an event has already arrived
+		n.holder, a.guarded = a, connection
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,113 +16,101 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// session is the connection to the servers, and what is known of it. The client
-// connects again by itself, and opens a new session when one has ended.
+// session is the client with its connection. The client connects again by itself, and
+// opens a new session when one has ended.
 type session struct {
 	conn    *zk.Conn
 	opts    *Options
 	closing <-chan struct{} // closed when Close begins
 	ended   <-chan zk.Event // closed when the client has ended
-	timeout atomic.Int64    // of the session: what was asked for, then what was granted
+	timeout atomic.Int64    // of the session: the requested one, then the granted one
 
-	link     sync.Mutex
-	last     *line         // that was dialled
-	up       bool          // there is a session and a connection
+	prepared      atomic.Bool
+	preparing     sync.Mutex
+	authenticated bool // guarded by preparing
+
+	connMu   sync.Mutex
+	last     *serverConn   // the last one that was dialled
+	up       bool          // there is a connection with a session
 	changed  chan struct{} // closed when up changes
 	lastErr  error         // why the last connection failed
 	servers  int           // how many there are
-	refusals int           // attempts to connect in a row that failed
-	met      bool          // there was a session
-	prepared atomic.Bool
-	first    sync.Mutex // held while it is prepared
-	// introduced says, guarded by first, that the user was told to the server.
-	introduced bool
+	failures int           // attempts to connect in a row that failed
+	everUp   bool          // there was a session
 }
 
-func (s *session) init(opts *Options, closing <-chan struct{}) {
-	s.opts, s.closing = opts, closing
-	s.changed = make(chan struct{})
-	s.timeout.Store(int64(opts.Timeout))
-}
+// noLog drops the client's log: its errors are returned.
+type noLog struct{}
 
-// silent drops the client's log: what matters comes back as an error.
-type silent struct{}
+func (noLog) Printf(string, ...any) {}
 
-func (silent) Printf(string, ...any) {}
-
-// sendBuffer is enough for everything that is sent here, and for the watches that
-// the client sends again after a reconnection.
+// sendBuffer is large enough for every request, and for the watches that the client
+// restores after a reconnection.
 const sendBuffer = 256 << 10
 
-func (s *session) connect(servers []string, config *tls.Config, handle func(zk.Event)) error {
-	s.servers = len(servers)
+func (s *session) connect(servers []string, opts *Options, closing <-chan struct{}, handle func(zk.Event)) (err error) {
+	s.servers, s.opts, s.closing, s.changed = len(servers), opts, closing, make(chan struct{})
+	s.timeout.Store(int64(opts.Timeout))
 	started := make(chan struct{})
 	defer close(started)
 	dial := func(network, address string, limit time.Duration) (net.Conn, error) {
-		<-started // so that whoever is told of a session finds s.conn
-		conn, err := dialServer(network, address, limit, config)
+		<-started // handle needs s.conn
+		dialer := net.Dialer{Timeout: limit}
+		if opts.TLS == nil {
+			return s.dialled(dialer.Dial(network, address))
+		}
+		conn, err := tls.DialWithDialer(&dialer, network, address, opts.TLS)
 		return s.dialled(conn, err)
 	}
-	var err error
-	s.conn, s.ended, err = zk.Connect(servers, s.opts.Timeout,
+	s.conn, s.ended, err = zk.Connect(servers, opts.Timeout,
 		zk.WithDialer(dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(handle),
-		zk.WithLogger(silent{}), zk.WithMaxConnBufferSize(sendBuffer))
+		zk.WithLogger(noLog{}), zk.WithMaxConnBufferSize(sendBuffer))
 	return err
 }
 
-func dialServer(network, address string, limit time.Duration, config *tls.Config) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: limit}
-	if config == nil {
-		return dialer.Dial(network, address)
-	}
-	return tls.DialWithDialer(&dialer, network, address, config)
-}
-
-// dialled takes note of a new connection. The one before is closed: the client
-// forgets it when its session has expired.
+// dialled notes a new connection. It closes the last, which an expired session leaves open.
 func (s *session) dialled(conn net.Conn, err error) (net.Conn, error) {
-	s.link.Lock()
-	defer s.link.Unlock()
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
 	if s.last != nil {
-		_ = s.last.Close() // it is over either way
+		_ = s.last.Close() // it has ended either way
 		s.last = nil
 	}
 	if err != nil {
 		s.lastErr = err
-		if s.refusals++; s.refusals == s.servers {
+		if s.failures++; s.failures == s.servers {
 			s.notifyLocked()
 		}
 		return nil, err
 	}
-	s.refusals = 0
-	s.last = newLine(conn, s)
+	s.failures = 0
+	s.last = newServerConn(conn, s)
 	return s.last, nil
 }
 
-// refused takes note that a server hung up on a new connection.
-func (s *session) refused(err error) {
-	s.link.Lock()
-	defer s.link.Unlock()
+// noGreeting notes that a server closed a new connection without an answer.
+func (s *session) noGreeting(err error) {
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
 	s.lastErr = fmt.Errorf("a server accepts connections and no sessions (it has no quorum, hangs, or wants TLS): %w", err)
 }
 
-// sessionTimeout is the one that the server has granted.
+// sessionTimeout returns the timeout that the server has granted.
 func (s *session) sessionTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
 
-// promise is how long a lock can be promised to last in a session that the leader knew
-// so long ago. It may have heard of us half a tick later than we think, and the timeout is
-// at least two ticks.
+// promise returns for how long a lock can be promised if the leader confirmed the session age
+// ago. The leader may count from half a tick earlier, and the timeout is at least two ticks.
 func (s *session) promise(ttl, age time.Duration) time.Duration {
 	return min(ttl, s.sessionTimeout()*3/4-age)
 }
 
-// setUp takes note that there is a connection with a session, or none.
-func (s *session) setUp(up bool) {
-	s.link.Lock()
-	defer s.link.Unlock()
+// setConnected notes whether there is a connection with a session.
+func (s *session) setConnected(up bool) {
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
 	if s.up != up {
 		s.up = up
-		s.met = s.met || up
+		s.everUp = s.everUp || up
 		s.notifyLocked()
 	}
 }
@@ -132,31 +121,29 @@ func (s *session) notifyLocked() {
 	s.changed = make(chan struct{})
 }
 
-// expectWatches prepares the new connection for watches that are set again.
+// expectWatches prepares the new connection for watches that the client restores.
 func (s *session) expectWatches() {
-	s.link.Lock()
-	defer s.link.Unlock()
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
 	if s.last != nil {
-		s.last.watches.expect()
+		s.last.restore.expect()
 	}
 }
 
-// connectLimit is how long to wait for a connection where the caller sets no limit.
+// connectLimit is how long a call waits for a connection if its caller sets no limit.
 const connectLimit = 5 * time.Second
 
-// errNoSession is why a call fails that no server refused.
 var errNoSession = errors.New("no session with a server")
 
-// connected waits for a connection with a session. It does not wait if all servers
-// have refused and there never was a session: the address is likely wrong. Servers that
-// refuse later are likely restarting.
+// connected blocks until there is a connection with a session. If there never was one and
+// all servers refused, it fails at once: the address is likely wrong.
 func (s *session) connected(ctx context.Context) error {
 	var limit <-chan time.Time
 	for {
-		s.link.Lock()
+		s.connMu.Lock()
 		up, changed, err := s.up, s.changed, s.lastErr
-		refused := !s.met && s.refusals >= s.servers
-		s.link.Unlock()
+		refused := !s.everUp && s.failures >= s.servers
+		s.connMu.Unlock()
 		if up {
 			return nil
 		}
@@ -181,8 +168,8 @@ func (s *session) connected(ctx context.Context) error {
 	}
 }
 
-// interrupted is the error of a call whose context is done: the reason why there is
-// no connection, if there is none, says more.
+// interrupted returns the error of a call whose context has ended. Without a connection
+// the reason for that says more.
 func (s *session) interrupted(ctx context.Context) error {
 	if err := s.connected(ctx); err != nil {
 		return err
@@ -190,13 +177,11 @@ func (s *session) interrupted(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// attempts is how often something is tried that the server answers with an error of
-// its own.
+// attempts is how often persist calls a function that fails on a working connection.
 const attempts = 5
 
-// persist calls f, which may be done twice, again when the connection broke under it,
-// until it could not be done within the time in which a connection must be found. A
-// connection may break many times in a row while servers elect a leader.
+// persist calls f, which must be repeatable, until it succeeds or connectLimit has passed.
+// While servers elect a leader, connections may break many times in a row.
 func (s *session) persist(ctx context.Context, f func() error) error {
 	pause := backoff.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
 	begin := time.Now()
@@ -205,117 +190,152 @@ func (s *session) persist(ctx context.Context, f func() error) error {
 			return err
 		}
 		err := f()
-		if !broken(err) {
+		if !isDisconnect(err) {
 			failed++
 		}
-		if !inDoubt(err) || failed == attempts || time.Since(begin) > connectLimit {
+		if !isUnknown(err) || failed == attempts || time.Since(begin) > connectLimit {
 			return err
 		}
-		select {
-		case <-time.After(pause.Next()):
-		case <-s.closing:
-			return driver.ErrClosed
-		case <-ctx.Done():
+		if pause.Wait(ctx) != nil {
 			return s.interrupted(ctx)
 		}
 	}
 }
 
-// prepare does what the first call needs, once: it authenticates and looks for the
-// root. Errors of it are told to everybody until it works.
+// prepare authenticates and finds the root before the first call. Calls fail until it
+// succeeds.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.prepared.Load() {
 		return nil
 	}
-	s.first.Lock()
-	defer s.first.Unlock()
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
 	if s.prepared.Load() {
 		return nil
 	}
-	if err := s.connected(ctx); err != nil {
-		return err
-	}
-	if user := s.opts.User; user != "" && !s.introduced {
+	if user := s.opts.User; user != "" && !s.authenticated {
 		if err := s.conn.AddAuth("digest", []byte(user+":"+s.opts.Password)); err != nil {
 			return explain("authenticating", err)
 		}
-		s.introduced = true // the client does it again by itself
+		s.authenticated = true // the client repeats it on new connections
 	}
-	if err := s.persist(ctx, s.findRoot); err != nil {
+	if err := s.persist(ctx, s.ensureRoot); err != nil {
 		return explain("looking for the root", err)
 	}
 	s.prepared.Store(true)
 	return nil
 }
 
-func (s *Store) findRoot() error {
-	there, _, err := s.conn.Exists(s.rootPath())
+// ensureRoot makes sure that the root exists.
+func (s *Store) ensureRoot() error {
+	exists, _, err := s.conn.Exists(s.rootPath())
 	switch {
-	case err != nil:
+	case err != nil || exists:
 		return err
-	case there:
-		return nil
 	case s.opts.RequireRoot:
-		return s.noRoot()
+		return fmt.Errorf("%w: %s", errNoRoot, s.rootPath())
 	}
-	for i := range s.root {
-		if end := i + 1; end < len(s.root) && s.root[end] != '/' {
-			continue
-		}
-		path := s.root[:i+1]
-		if _, err := s.conn.Create(path, nil, zk.FlagPersistent, s.acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+	path := ""
+	for segment := range strings.SplitSeq(s.root[1:], "/") {
+		path += "/" + segment
+		if _, err := s.conn.Create(path, nil, zk.FlagPersistent, s.acl); unless(err, zk.ErrNodeExists) != nil {
 			return fmt.Errorf("creating %s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) noRoot() error { return fmt.Errorf("%w: %s", errNoRoot, s.rootPath()) }
-
-// hangUp ends the session and waits for the client's goroutines.
-func (s *session) hangUp() {
+// disconnect ends the session and waits for the client's goroutines.
+func (s *session) disconnect() {
 	s.conn.Close()
-	s.link.Lock()
+	s.connMu.Lock()
 	if s.last != nil {
 		_ = s.last.Close() // the server has ended the session, or cannot be reached
 	}
-	s.link.Unlock()
+	s.connMu.Unlock()
 	for range s.ended {
 	}
 }
 
-// hosts hands the client one server after the other. Unlike the client's own it
-// resolves names when they are dialled, because addresses change.
-type hosts struct {
-	mu    sync.Mutex
-	list  []string
-	next  int
-	tried int // since one worked
+// handle receives the events of the session and of watched nodes. The client keeps the
+// order of events and answers. handle must not block.
+func (s *Store) handle(event zk.Event) {
+	if event.Type != zk.EventSession {
+		if event.Path != "" {
+			s.nodeEvent(event)
+		}
+		return
+	}
+	switch event.State {
+	case zk.StateHasSession:
+		s.sessionBegan(s.conn.SessionID())
+	case zk.StateExpired:
+		s.sessionEnded()
+		s.setConnected(false)
+	case zk.StateDisconnected, zk.StateConnecting:
+		s.setConnected(false)
+	default: // on the way to a session
+	}
 }
 
-// Init implements zk.HostProvider.
+// sessionBegan notes a session, new or resumed on another connection. It wakes all waiters,
+// and the next renewals read the holders' nodes: the store may have missed events.
+func (s *Store) sessionBegan(id int64) {
+	if old := s.live.Load(); old != 0 && old != id {
+		s.sessionEnded()
+	}
+	s.mu.Lock()
+	s.live.Store(id)
+	s.connection.Add(1)
+	wakeUps := s.wakeUpsLocked()
+	watches := len(s.watches) > 0
+	s.mu.Unlock()
+	if watches {
+		s.expectWatches()
+	}
+	s.setConnected(true)
+	callAll(wakeUps)
+}
+
+// sessionEnded notes that the nodes of all acquisitions are gone.
+func (s *Store) sessionEnded() {
+	s.mu.Lock()
+	s.live.Store(0)
+	clear(s.watches)
+	var calls []func()
+	for _, a := range s.acquisitions {
+		if lost := s.nodeVanishedLocked(a); lost != nil {
+			calls = append(calls, lost)
+		}
+		clear(a.watching)
+	}
+	calls = append(calls, s.wakeUpsLocked()...)
+	s.mu.Unlock()
+	callAll(calls)
+}
+
+// hosts implements zk.HostProvider for the goroutine of the client that connects. Unlike the
+// client's own it resolves names when they are dialled, because addresses change.
+type hosts struct {
+	list  []string
+	next  int
+	tried int // since the last connection
+}
+
 func (h *hosts) Init(servers []string) error {
 	h.list = servers
 	return nil
 }
 
-// Len implements zk.HostProvider.
 func (h *hosts) Len() int { return len(h.list) }
 
-// Next implements zk.HostProvider. The client pauses before a server that it has tried
-// before, but not before the first attempt to find the only one again.
+// Next returns the next server. The client pauses before a server that it has tried
+// before, but not before its first attempt to reach the only one again.
 func (h *hosts) Next() (server string, retryStart bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	server = h.list[h.next]
 	h.next = (h.next + 1) % len(h.list)
 	h.tried++
 	return server, h.tried > len(h.list) && h.tried%len(h.list) == 1%len(h.list)
 }
 
-// Connected implements zk.HostProvider.
-func (h *hosts) Connected() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tried = 0
-}
+func (h *hosts) Connected() { h.tried = 0 }

@@ -1,6 +1,8 @@
 package zklock
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,70 +12,67 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Open is [New] with everything in a URL.
+// ErrURL is wrapped by the errors of Open about the URL itself.
+var ErrURL = errors.New("bad URL")
+
+// Open is [New] with a URL. It makes no calls, and ctx is not used. A nil opts is fine;
+// what the URL contains takes precedence over opts.
 //
 //	zookeeper://[user:password@]host:port,host:port[/root]
 //
-// Parameters: order=fair or unfair; timeout=10s, that of the session; create=false, to
-// refuse a root that does not exist instead of creating it; acl=world or creator, where creator is the user and nobody else;
-// tls=true; ca=FILE, a certificate authority to trust; cert=FILE and key=FILE, the
-// client's certificate.
+// Parameters of the URL: order=fair or unfair; timeout=10s, that of the session;
+// create=false, to reject a missing root instead of creating it; acl=world, or creator to
+// permit everything to the user alone; tls=true; ca=FILE, a certificate authority to trust;
+// cert=FILE and key=FILE, the client's certificate.
 //
 // A password is written with %3F for '?', %40 for '@' and %25 for '%'. Errors contain
 // no password.
-func Open(rawURL string) (*Store, error) {
-	servers, opts, err := parseURL(rawURL)
-	if err != nil {
-		return nil, err
+func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
 	}
-	return New(servers, opts)
-}
-
-var errURL = errors.New("bad URL")
-
-func parseURL(raw string) (servers []string, opts *Options, err error) {
-	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "zookeeper", Port: strconv.Itoa(zk.DefaultPort)})
+	u, err := storeurl.Parse(rawURL, storeurl.Scheme{Name: "zookeeper", Port: strconv.Itoa(zk.DefaultPort)})
 	if err == nil {
-		opts = &Options{Root: u.Path, User: u.User, Password: u.Password}
-		err = opts.take(u)
+		err = o.apply(u)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errURL, err)
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	return u.Hosts, opts, nil
+	return New(u.Hosts, &o)
 }
 
-// take takes the parameters.
-func (o *Options) take(u *storeurl.URL) error {
-	order, err := u.TakeOne("order", "fair", "unfair")
-	if err != nil {
+// apply takes the user, the root and the parameters from a URL.
+func (o *Options) apply(u *storeurl.URL) error {
+	if u.User != "" {
+		o.User, o.Password = u.User, u.Password
+	}
+	o.Root = cmp.Or(u.Path, o.Root)
+	order, badOrder := u.TakeOne("order", "fair", "unfair")
+	create, badCreate := u.TakeOne("create", "true", "false")
+	acl, badACL := u.TakeOne("acl", "world", "creator")
+	config, badTLS := u.TakeTLS(false)
+	if err := cmp.Or(badOrder, badCreate, badACL, badTLS); err != nil {
 		return err
 	}
-	if order == "unfair" {
-		o.Order = Unfair
+	if order != "" {
+		o.Order = map[string]Order{"fair": Fair, "unfair": Unfair}[order]
 	}
-	create, err := u.TakeOne("create", "true", "false")
-	if err != nil {
-		return err
-	}
-	o.RequireRoot = create == "false"
-	acl, err := u.TakeOne("acl", "world", "creator")
-	if err != nil {
-		return err
-	}
-	if acl == "creator" {
-		if o.User == "" {
-			return errors.New("acl=creator needs a user")
-		}
+	o.RequireRoot = create == "false" || create == "" && o.RequireRoot
+	o.TLS = cmp.Or(config, o.TLS)
+	switch {
+	case acl == "world":
+		o.ACL = zk.WorldACL(zk.PermAll)
+	case acl == "creator" && o.User == "":
+		return errors.New("acl=creator needs a user")
+	case acl == "creator":
 		o.ACL = zk.AuthACL(zk.PermAll)
 	}
 	if timeout := u.Take("timeout"); timeout != "" {
+		var err error
 		if o.Timeout, err = time.ParseDuration(timeout); err != nil || o.Timeout <= 0 {
 			return fmt.Errorf("timeout is %q, not a duration such as 10s", timeout)
 		}
-	}
-	if o.TLS, err = u.TakeTLS(false); err != nil {
-		return err
 	}
 	return u.Done("order, timeout, create, acl, tls, ca, cert and key")
 }

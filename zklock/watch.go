@@ -7,125 +7,139 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/subscribers"
 	"github.com/go-zookeeper/zk"
 )
 
-// waiter is somebody who wants to be woken.
-type waiter struct {
-	wake func()
-	mu   sync.Mutex
-	over bool
-}
-
-// call wakes, unless it is over.
-func (w *waiter) call() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.over {
-		w.wake()
-	}
-}
-
-func (w *waiter) silence() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.over = true
-}
-
-// watchedNode is a node whose removal somebody wants to know of.
-type watchedNode struct {
-	armed  bool                // the server will tell
-	claims map[*claim]struct{} // that wait for it
-	owner  *claim              // whose node it is; nil if not ours or not guarded
-}
-
-func (s *Store) watchedNodeLocked(path string) *watchedNode {
-	n := s.watches[path]
-	if n == nil {
-		n = &watchedNode{claims: make(map[*claim]struct{})}
-		s.watches[path] = n
-	}
-	return n
-}
-
-// Watch implements driver.Watcher. With the order Fair whoever watches has a place in
-// the queue, and watches the one before.
+// Watch implements driver.Watcher. With the order Fair a watch also keeps a place in the
+// queue.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
-	w := &waiter{wake: wake}
-	stop = sync.OnceFunc(func() { s.unwatch(&req, w) })
-	if err := s.do(ctx, func(ctx context.Context) error { return s.watch(ctx, &req, w) }); err != nil {
-		w.silence()
-		go stop() // when the call under way is over
+	waiter := subscribers.New(wake)
+	stop = sync.OnceFunc(func() { s.stopWatch(&req, waiter) })
+	if err := s.run(ctx, "watching a lock", func(ctx context.Context) error { return s.watch(ctx, &req, waiter) }); err != nil {
+		waiter.Stop()
+		go stop() // it waits for the call under way
 		return nil, err
 	}
 	return stop, nil
 }
 
-func (s *Store) watch(ctx context.Context, req *driver.Request, w *waiter) error {
-	c := s.enter(claimKey{req.Name, req.Owner}, true)
-	defer s.leave(c)
+func (s *Store) watch(ctx context.Context, req *driver.Request, waiter *subscribers.Subscriber) error {
+	a := s.enter(req.Name, req.Owner, true)
+	defer s.leave(a)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	s.mu.Lock()
-	if c.waiters == nil {
-		c.waiters = make(map[*waiter]struct{})
+	if a.waiters == nil {
+		a.waiters = make(map[*subscribers.Subscriber]struct{})
 	}
-	c.waiters[w] = struct{}{}
-	c.unasked = true
+	a.waiters[waiter] = struct{}{}
+	a.fresh = true
 	s.mu.Unlock()
-	at, err := s.standToWatch(ctx, c, req)
-	if err != nil {
-		return explain("watching a lock", err)
+	free, err := s.watchQueue(ctx, a, req)
+	if free && err == nil {
+		waiter.Notify()
 	}
-	if at.first {
-		w.call()
-	}
-	return nil
+	return err
 }
 
-// standToWatch is stand for the order Fair. With the order Unfair there is no node to
-// create, and the first of the queue is watched.
-func (s *Store) standToWatch(ctx context.Context, c *claim, req *driver.Request) (position, error) {
+// watchQueue watches the nodes ahead, and reports whether the lock is free. With the order
+// Unfair the acquisition needs no node: watchQueue watches the first node of the queue.
+func (s *Store) watchQueue(ctx context.Context, a *acquisition, req *driver.Request) (free bool, err error) {
 	if s.order == Fair {
-		return s.stand(ctx, c, req)
+		at, err := s.ensureQueued(ctx, a, req)
+		return at.first, err
 	}
-	var at position
-	err := s.persist(ctx, func() error {
+	err = s.persist(ctx, func() error {
 		for {
-			queue, err := s.queue(c.parent)
+			queue, err := s.queue(a.container)
 			if errors.Is(err, zk.ErrNoNode) || err == nil && len(queue) == 0 {
-				at.first = true
+				free = true
 				return nil
 			}
 			if err == nil {
-				_, _, err = s.watchNode(c, c.parent+"/"+queue[0])
+				_, _, err = s.watchNode(a, a.container+"/"+queue[0])
 			}
 			if !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
 		}
 	})
-	return at, err
+	return free, err
 }
 
-func (s *Store) watched(c *claim) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(c.waiters) > 0
-}
+// stopLimit is how long stop waits until the place is given up. Giving it up goes on.
+const stopLimit = time.Second
 
-// watchNode makes the server tell when a node is removed. ErrNoNode says that it is
-// not there any more. One that is watched already is not asked for again, and returned
-// is nothing then: the client would remember each time.
-func (s *Store) watchNode(c *claim, path string) (data []byte, stat *zk.Stat, err error) {
+// stopWatch ends a watch, and gives up a place that nothing else keeps.
+func (s *Store) stopWatch(req *driver.Request, waiter *subscribers.Subscriber) {
+	waiter.Stop()
+	done := make(chan struct{})
 	s.mu.Lock()
-	if c.watching == nil {
-		c.watching = make(map[string]struct{})
+	if a := s.acquisitions[acquisitionKey{req.Name, req.Owner}]; a == nil || s.removeWaiterLocked(a, waiter) {
+		close(done)
+	} else {
+		s.backgroundLocked(func(ctx context.Context) {
+			defer close(done)
+			s.giveUpPlace(ctx, req, waiter)
+		})
 	}
-	c.watching[path] = struct{}{}
+	s.mu.Unlock()
+	select {
+	case <-done:
+	case <-time.After(stopLimit):
+	case <-s.ctx.Done():
+	}
+}
+
+// removeWaiterLocked reports whether something else keeps the acquisition's node.
+func (s *Store) removeWaiterLocked(a *acquisition, waiter *subscribers.Subscriber) (kept bool) {
+	delete(a.waiters, waiter)
+	s.setDeadlineLocked(a, time.Until(a.deadline))
+	return a.granted || a.keepsPlaceLocked()
+}
+
+func (s *Store) giveUpPlace(ctx context.Context, req *driver.Request, waiter *subscribers.Subscriber) {
+	a := s.enter(req.Name, req.Owner, false)
+	if a == nil {
+		return
+	}
+	defer s.leave(a)
+	kept := false
+	s.locked(func() { kept = s.removeWaiterLocked(a, waiter) }) // Watch may have added it meanwhile
+	if !kept {
+		_, _ = s.releaseNode(ctx, a) // otherwise it expires
+	}
+}
+
+// watchedNode is a node whose removal the store wants to know of.
+type watchedNode struct {
+	armed   bool                      // the server will notify the store
+	waiting map[*acquisition]struct{} // the acquisitions that wait for its removal
+	holder  *acquisition              // the acquisition of this store that guards its own node; nil if none does
+}
+
+func (s *Store) watchedNodeLocked(path string) *watchedNode {
+	n := s.watches[path]
+	if n == nil {
+		n = &watchedNode{waiting: make(map[*acquisition]struct{})}
+		s.watches[path] = n
+	}
+	return n
+}
+
+// watchNode makes the server notify the store when a node is removed, and returns the
+// node's data. ErrNoNode says that the node is gone. For a node that is watched already
+// watchNode returns nothing and sends no request: the client would remember each watch.
+func (s *Store) watchNode(a *acquisition, path string) (data []byte, stat *zk.Stat, err error) {
+	s.mu.Lock()
+	if a.watching == nil {
+		a.watching = make(map[string]struct{})
+	}
+	a.watching[path] = struct{}{}
 	n := s.watchedNodeLocked(path)
-	n.claims[c] = struct{}{}
+	n.waiting[a] = struct{}{}
 	armed := n.armed
 	s.mu.Unlock()
 	if armed {
@@ -135,74 +149,75 @@ func (s *Store) watchNode(c *claim, path string) (data []byte, stat *zk.Stat, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.unwatchLocked(c, path)
+		s.unwatchNodeLocked(a, path)
 		return nil, nil, err
 	}
 	n.armed = true
 	return data, stat, nil
 }
 
-// unwatchLocked makes the claim not watch a node any more. What the server was asked to
-// tell, it will tell: there is no way to take that back.
-func (s *Store) unwatchLocked(c *claim, path string) {
-	delete(c.watching, path)
+// unwatchNodeLocked ends the acquisition's interest in a node. The server still notifies
+// the store: that cannot be taken back.
+func (s *Store) unwatchNodeLocked(a *acquisition, path string) {
+	delete(a.watching, path)
 	if n := s.watches[path]; n != nil {
-		delete(n.claims, c)
+		delete(n.waiting, a)
 		s.forgetUnusedLocked(path)
 	}
 }
 
-// forgetUnusedLocked forgets a node of which nobody is told and that nobody waits for.
-// Names are used once: it would stay for as long as the session.
+// forgetUnusedLocked forgets a node that is neither watched nor waited for. Its name is
+// used once: it would stay for as long as the session.
 func (s *Store) forgetUnusedLocked(path string) {
-	if n := s.watches[path]; n != nil && !n.armed && n.owner == nil && len(n.claims) == 0 {
+	if n := s.watches[path]; n != nil && !n.armed && n.holder == nil && len(n.waiting) == 0 {
 		delete(s.watches, path)
 	}
 }
 
-func (s *Store) unwatchAllLocked(c *claim) {
-	for path := range c.watching {
-		s.unwatchLocked(c, path)
-	}
-}
-
-// stopLimit is how long stop waits until a place is given up, which goes on later.
-const stopLimit = time.Second
-
-// unwatch ends a subscription, and gives up a place that nobody else keeps.
-func (s *Store) unwatch(req *driver.Request, w *waiter) {
-	w.silence()
-	key := claimKey{req.Name, req.Owner}
+// nodeEvent notes that a watched node was removed or changed.
+func (s *Store) nodeEvent(event zk.Event) {
 	s.mu.Lock()
-	c := s.claims[key]
-	if c != nil {
-		delete(c.waiters, w)
-		s.lastsLocked(c, time.Until(c.deadline))
-	}
-	nothing := c == nil || c.granted || c.queued || len(c.waiters) > 0
-	s.mu.Unlock()
-	if nothing {
+	n := s.watches[event.Path]
+	if n == nil {
+		s.mu.Unlock()
 		return
 	}
-	done := make(chan struct{})
-	s.later(func(ctx context.Context) {
-		defer close(done)
-		c := s.enter(key, false)
-		if c == nil {
-			return
+	delete(s.watches, event.Path)
+	var calls []func()
+	if a := n.holder; a != nil && a.node != "" && a.path() == event.Path {
+		a.guarded = 0
+		if event.Type == zk.EventNodeDeleted && !a.leaving {
+			if lost := s.nodeVanishedLocked(a); lost != nil {
+				calls = append(calls, lost)
+			}
 		}
-		defer s.leave(c)
-		s.mu.Lock()
-		delete(c.waiters, w) // it may have come meanwhile
-		keep := c.granted || c.queued || len(c.waiters) > 0
-		s.mu.Unlock()
-		if !keep {
-			_, _ = s.give(ctx, c) // its time is over otherwise
+	}
+	for a := range n.waiting {
+		if a.nodeChangedLocked(event) {
+			calls = append(calls, a.wakeUpsLocked()...)
 		}
-	})
-	select {
-	case <-done:
-	case <-time.After(stopLimit):
-	case <-s.ctx.Done():
+	}
+	s.mu.Unlock()
+	callAll(calls)
+}
+
+// wakeUpsLocked returns the functions that wake all waiters.
+func (s *Store) wakeUpsLocked() (calls []func()) {
+	for _, a := range s.acquisitions {
+		calls = append(calls, a.wakeUpsLocked()...)
+	}
+	return calls
+}
+
+func (a *acquisition) wakeUpsLocked() (calls []func()) {
+	for waiter := range a.waiters {
+		calls = append(calls, waiter.Notify)
+	}
+	return calls
+}
+
+func callAll(calls []func()) {
+	for _, f := range calls {
+		f()
 	}
 }

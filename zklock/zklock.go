@@ -1,40 +1,43 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/alarm"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/detach"
 	"github.com/dlock-go/dlock/internal/workerpool"
 	"github.com/go-zookeeper/zk"
 )
 
-// Order says who gets a lock that several want.
+// Order decides which contender gets a lock.
 type Order int
 
-// The orders.
 const (
-	// Fair lets everybody queue, as Curator does.
+	// Fair makes contenders queue, as Curator does.
 	Fair Order = iota
-	// Unfair lets everybody try at once. It offers no fair locks.
+	// Unfair makes all contenders try at once. It offers no fair locks.
 	Unfair
 )
 
-// DefaultTimeout is the session's timeout unless Options.Timeout says otherwise. It
-// is also the default TTL of a lock.
+// DefaultTimeout is the session's timeout unless Options.Timeout is set.
 const DefaultTimeout = 30 * time.Second
 
 // Options of a store. The zero value is fine.
 type Options struct {
-	// Root is the path that the locks are below; default "/". Where it does not
-	// exist, or not any more, the store creates it, as Curator does.
+	// Root is the path above the locks; default "/". The store creates a missing
+	// root, also one that was removed later, as Curator does.
 	Root string
 	// RequireRoot makes a missing root an error instead.
 	RequireRoot bool
@@ -50,8 +53,8 @@ type Options struct {
 	// them by themselves: wrong ones show when a node's ACL refuses them.
 	User, Password string
 
-	// ACL of the nodes that are created; default is everything for everybody, as
-	// with Curator. With a user, zk.AuthACL(zk.PermAll) is everything for that one.
+	// ACL of the nodes that are created. The default permits everything to everybody, as
+	// with Curator; zk.AuthACL(zk.PermAll) permits everything to User alone.
 	ACL []zk.ACL
 
 	// TLS of the connections; nil is none.
@@ -61,41 +64,39 @@ type Options struct {
 // Store keeps locks in ZooKeeper. Create one with [New] or [Open].
 type Store struct {
 	session
-	root  string // without a slash at its end: empty for "/"
+	root  string // without a trailing slash: empty for "/"
 	order Order
 	acl   []zk.ACL
 
-	parents parents
 	workers *workerpool.Pool
 	clock   *clock.Clock
-	ctx     context.Context // done when the store is closed
+	expiry  *alarm.Alarm    // of acquisitions
+	ctx     context.Context // ends when the store is closed
 	cancel  context.CancelCauseFunc
 	once    sync.Once
 
-	mu         sync.Mutex
-	closed     bool
-	live       int64          // the session; zero if there is none
-	connection uint64         // counts those that had a session
-	vouched    vouched        // when the leader last knew it
-	work       sync.WaitGroup // whoever begins does so with mu
-	claims     map[claimKey]*claim
-	watches    map[string]*watchedNode // by path
+	mu           sync.Mutex
+	closed       bool
+	live         atomic.Int64   // ID of the session; zero if there is none
+	connection   atomic.Uint64  // counts the connections that had a session
+	confirmed    confirmation   // the last answer of the leader
+	work         sync.WaitGroup // calls and background work; mu is held for Add
+	acquisitions map[acquisitionKey]*acquisition
+	watches      map[string]*watchedNode // by path
+	empty        map[string]struct{}     // paths of containers that were seen without data
 }
 
 // idleWorkers is how many goroutines stay for the next calls.
 const idleWorkers = 64
 
-// New returns a store on the servers host:port, with a session of its own, which it
-// opens in the background: no call is needed for it, and none is made here. A nil
-// opts is fine.
+// New returns a store on the servers host:port. It makes no calls: the store opens its
+// session in the background. A nil opts is fine.
 func New(servers []string, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	o := *opts
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	if o.ACL == nil {
 		o.ACL = zk.WorldACL(zk.PermAll)
 	}
@@ -104,50 +105,43 @@ func New(servers []string, opts *Options) (*Store, error) {
 	case len(servers) == 0:
 		return nil, errors.New("no servers")
 	case o.Order != Fair && o.Order != Unfair:
-		return nil, fmt.Errorf("%w: order %d", driver.ErrUnsupported, int(o.Order))
+		return nil, fmt.Errorf("%w: unknown order %d (want Fair or Unfair)", driver.ErrUnsupported, int(o.Order))
 	case o.Timeout < time.Millisecond || o.Timeout > maxTimeout:
-		return nil, fmt.Errorf("a session's timeout of %v is not between a millisecond and %v", o.Timeout, maxTimeout)
+		return nil, fmt.Errorf("bad session timeout %v (want 1ms to %v)", o.Timeout, maxTimeout)
 	case !isPath(root):
-		return nil, fmt.Errorf("the root %q is no path that ZooKeeper takes", root)
+		return nil, fmt.Errorf("bad root %q: not a path in ZooKeeper", root)
 	}
 	s := &Store{
-		root:    strings.TrimSuffix(root, "/"),
-		order:   o.Order,
-		acl:     o.ACL,
-		workers: workerpool.New(idleWorkers),
-		clock:   clock.New(),
-		claims:  make(map[claimKey]*claim),
-		watches: make(map[string]*watchedNode),
+		root:         strings.TrimSuffix(root, "/"),
+		order:        o.Order,
+		acl:          o.ACL,
+		workers:      workerpool.New(idleWorkers),
+		clock:        clock.New(),
+		expiry:       alarm.New(),
+		acquisitions: make(map[acquisitionKey]*acquisition),
+		watches:      make(map[string]*watchedNode),
+		empty:        make(map[string]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.session.init(&o, s.ctx.Done())
-	if err := s.connect(servers, o.TLS, s.handle); err != nil {
+	if err := s.connect(servers, &o, s.ctx.Done(), s.handle); err != nil {
 		return nil, err
 	}
+	s.work.Go(func() { s.expiry.Run(s.ctx, s.expireDue) })
 	return s, nil
 }
 
-// maxTimeout is what ZooKeeper can be asked for.
+// maxTimeout is the longest timeout that is asked for.
 const maxTimeout = 24 * time.Hour
 
-// isPath refuses what ZooKeeper would.
-func isPath(path string) bool {
-	if path == "/" {
-		return true
-	}
-	for segment := range strings.SplitSeq(path[1:], "/") {
-		bad := strings.ContainsFunc(segment, func(r rune) bool { return r != '%' && refused(r) })
-		if segment == "" || segment == "." || segment == ".." || bad {
-			return false
-		}
-	}
-	return true
+// isPath reports whether ZooKeeper accepts p.
+func isPath(p string) bool {
+	return path.Clean(p) == p && !strings.ContainsFunc(p, func(r rune) bool { return r != '/' && r != '%' && mustEscape(r) })
 }
 
-// Format prints no more than what it is: in it are owners of locks and a password.
+// Format prints only the type: a store contains owners of locks and a password.
 func (s *Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "zklock.Store") }
 
-// Traits says what ZooKeeper promises.
+// Traits implements driver.Store.
 func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:            "zookeeper",
@@ -164,81 +158,82 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close ends the session, and with it all locks, and waits until nothing is left in
-// the background. Where no server can be reached, the session ends by its timeout.
+// Close ends the session and with it all locks, and waits for the background work. If no
+// server can be reached, the session ends by its timeout.
 func (s *Store) Close() error {
 	s.once.Do(func() {
-		s.mu.Lock()
-		s.closed = true
-		for _, c := range s.claims {
-			c.stopTimerLocked()
-		}
-		s.mu.Unlock()
+		s.locked(func() { s.closed = true })
 		s.cancel(driver.ErrClosed)
-		s.hangUp()
+		s.disconnect()
 		s.work.Wait()
 		s.workers.Close()
 	})
 	return nil
 }
 
-// begin lets something run that Close waits for; end says that it is over.
-func (s *Store) begin() error {
+// call runs f with a session and explains its errors. If ctx ends first, call returns, and
+// f goes on until the server has answered its requests, so that no answer is lost: the
+// next operation of the same owner finds what f has done.
+func call[T any](ctx context.Context, s *Store, what string, f func(ctx context.Context) (T, error)) (result T, err error) {
+	if ctx.Err() != nil {
+		return result, context.Cause(ctx)
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
-		return driver.ErrClosed
+		s.mu.Unlock()
+		return result, driver.ErrClosed
 	}
 	s.work.Add(1)
-	return nil
-}
-
-// do calls f in the background and returns when it does, or when ctx is done. f goes
-// on then, until the server has answered what it was asked, so that no answer is
-// lost: what f has done is found by whoever comes next.
-func (s *Store) do(ctx context.Context, f func(ctx context.Context) error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	s.mu.Unlock()
+	type outcome struct {
+		result T
+		err    error
 	}
-	if err := s.begin(); err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	s.workers.Go(func() {
+	done, err := detach.Call(ctx, s.workers.Go, func() (o outcome) {
 		defer s.work.Done()
-		err := s.prepare(ctx)
-		if err == nil {
-			err = s.connected(ctx)
+		if o.err = s.connected(ctx); o.err == nil {
+			o.err = s.prepare(ctx)
 		}
-		if err == nil {
-			err = f(ctx)
+		if o.err == nil {
+			o.result, o.err = f(ctx)
 		}
-		done <- err
+		return o
 	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return s.interrupted(ctx)
+	if err != nil {
+		return result, s.interrupted(ctx)
+	}
+	return done.result, explain(what, done.err)
+}
+
+// query is call for reads, which are repeated if the connection breaks.
+func query[T any](ctx context.Context, s *Store, what string, f func() (T, error)) (T, error) {
+	return call(ctx, s, what, func(ctx context.Context) (result T, err error) {
+		err = s.persist(ctx, func() (err error) { result, err = f(); return err })
+		return result, err
+	})
+}
+
+// run is call for functions without a result.
+func (s *Store) run(ctx context.Context, what string, f func(ctx context.Context) error) error {
+	_, err := call(ctx, s, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
+}
+
+// backgroundLocked runs f with a context that ends when the store is closed. After that it
+// does nothing, because everything ends with the session.
+func (s *Store) backgroundLocked(f func(ctx context.Context)) {
+	if !s.closed {
+		s.work.Go(func() { f(s.ctx) })
 	}
 }
 
-// later calls f in the background, with a context that ends when the store is closed.
-func (s *Store) later(f func(ctx context.Context)) {
-	if s.begin() != nil {
-		return // everything ends with the session
-	}
-	go func() {
-		defer s.work.Done()
-		f(s.ctx)
-	}()
-}
+func (s *Store) containerPath(name string) string { return s.root + "/" + escape(name, s.root == "") }
 
-func (s *Store) parentOf(name string) string { return s.root + "/" + escape(name, s.root == "") }
+func (s *Store) rootPath() string { return cmp.Or(s.root, "/") }
 
-func (s *Store) rootPath() string {
-	if s.root == "" {
-		return "/"
-	}
-	return s.root
+// locked calls f with mu held.
+func (s *Store) locked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // openZooKeeper opens zookeeper://host:port,host:port/root.
-func openZooKeeper(_ context.Context, from storeURL) (*openStore, error) {
-	store, err := zklock.Open(from.whole())
+func openZooKeeper(ctx context.Context, from storeURL) (*openStore, error) {
+	store, err := zklock.Open(ctx, from.whole(), nil)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}

@@ -31,7 +31,7 @@ func TestCurator(t *testing.T) {
 			t.Run(filepath.Base(build)+"/"+order, func(t *testing.T) {
 				t.Parallel()
 				server := servers.Run(t, servers.ZooKeeper)
-				store, err := zklock.Open(server.URL() + "/locks?create=true&timeout=10s&order=" + order)
+				store, err := zklock.Open(t.Context(), server.URL()+"/locks?create=true&timeout=10s&order="+order, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -2,175 +2,168 @@ package main
 
 func init() {
 	add(mutant{
-		rule: "a lock that was granted is not taken for one that is being removed",
+		rule: "a granted lock is not taken for one that is being removed",
 		file: "zklock/acquire.go",
-		old:  `c.granted, c.queued, c.leaving = true, false, false`,
-		new:  `c.granted, c.queued = true, false`,
+		old:  `a.granted, a.queued, a.leaving = true, false, false`,
+		new:  `a.granted, a.queued = true, false`,
 		test: "test/stores/zookeeper TestGrantAfterFailedRemoval",
 	})
 	add(mutant{
-		rule: "a look without the leader's confirmation grants nothing",
+		rule: "a position without the leader's confirmation grants nothing",
 		file: "zklock/acquire.go",
 		old:  `if err := <-confirmed; err != nil {`,
 		new:  `if err := error(nil); err != nil {`,
-		test: "test/stores/zookeeper TestServerWithoutLeader",
+		test: "test/stores/zookeeper TestServerWithoutLeaderGrantsNothing",
 	})
 	add(mutant{
 		rule: "a reconnection wakes waiters",
-		file: "zklock/events.go",
-		old: `	s.setUp(true)
-	wakeAll(waiters)`,
-		new: `	s.setUp(true)
-	_ = waiters`,
-		test: "test/stores/zookeeper TestReconnectionWakes",
+		file: "zklock/session.go",
+		old: `	s.setConnected(true)
+	callAll(wakeUps)`,
+		new: `	s.setConnected(true)
+	_ = wakeUps`,
+		test: "test/stores/zookeeper TestReconnectionWakesWaiters",
 	})
 	add(mutant{
-		rule: "the version of a container says nothing without the anchor",
+		rule: "the version of a container proves nothing without the anchor",
 		file: "zklock/release.go",
-		old: `	err := s.removeBoth(parent, anchorOf(id), node, version)
+		old: `	err := s.deleteWithAnchor(container, anchorName(id), node, version)
 `,
-		new: `	_ = s.removeAnchor(parent, anchorOf(id))
-	answers, err := s.conn.Multi(&zk.CheckVersionRequest{Path: parent, Version: version}, &zk.DeleteRequest{Path: parent + "/" + node, Version: anyVersion})
-	err = firstError(answers, err)
+		new: `	_ = s.deleteAnchor(container, anchorName(id))
+	_, err := s.transact(&zk.CheckVersionRequest{Path: container, Version: version}, &zk.DeleteRequest{Path: container + "/" + node, Version: anyVersion})
 `,
 		test: "test/stores/zookeeper TestStaleHolderLeavesNewLock",
 	})
 	add(mutant{
-		rule: "an anchor says nothing without the version of the container",
+		rule: "an anchor proves nothing without the version of the container",
 		file: "zklock/release.go",
-		old: `		&zk.CheckVersionRequest{Path: parent, Version: version},
+		old: `		&zk.CheckVersionRequest{Path: container, Version: version},
 `,
 		new:  ``,
-		test: "test/stores/zookeeper TestNodeRemovedByHand",
+		test: "test/stores/zookeeper TestHolderOfRemovedNodeLeavesNewLock",
 	})
 	add(mutant{
-		rule: "a removal that looks first compares the token",
+		rule: "a deletion after a comparison compares the token",
 		file: "zklock/release.go",
-		old:  `if !there || uint64(stat.Czxid) != token {`,
-		new:  `if !there || uint64(stat.Czxid) < token {`,
+		old:  `if !exists || uint64(stat.Czxid) != token {`,
+		new:  `if !exists || uint64(stat.Czxid) < token {`,
 		test: "test/stores/zookeeper TestStaleHolderLeavesNewLock",
 	})
 	add(mutant{
-		rule: "lock-0 of another holder is not taken for one's own",
+		rule: "lock-0 of another holder is not taken for the owner's",
 		file: "zklock/acquire.go",
-		old:  `return there && uint64(stat.Czxid) == c.token, err`,
-		new:  `return there && uint64(stat.Czxid) >= c.token, err`,
+		old:  `if !exists || uint64(stat.Czxid) != a.token {`,
+		new:  `if !exists || uint64(stat.Czxid) < a.token {`,
 		test: "test/stores/zookeeper TestStaleHolderIsNotGrantedAgain",
 	})
 	add(mutant{
 		rule: "Break removes a node without an ID only while its container is the same",
 		file: "zklock/release.go",
-		old:  `head != single && !protected(head)`,
+		old:  `head != unfairNode && !hasID(head)`,
 		new:  `false`,
-		test: "test/stores/zookeeper TestLateBreak",
+		test: "test/stores/zookeeper TestLateBreakLeavesNewLock",
 	})
 	add(mutant{
 		rule: "each node has an ID of its own",
-		file: "zklock/acquire.go",
-		old: `	c.id = id
+		file: "zklock/create.go",
+		old: `	s.locked(func() { a.id = id })
 `,
-		new: `	if c.id == "" {
-		c.id = id
-	}
-	id = c.id
+		new: `	s.locked(func() {
+		if a.id == "" {
+			a.id = id
+		}
+		id = a.id
+	})
 `,
-		test: "test/stores/zookeeper TestLateBreakOfSameOwner",
+		test: "test/stores/zookeeper TestLateBreakLeavesNewGrantOfSameOwner",
 	})
 	add(mutant{
 		rule: "an anchor that lost its lock is removed",
-		file: "zklock/events.go",
-		old:  `	if c.node == single && s.live`,
-		new:  `	if false && s.live`,
-		test: "test/stores/zookeeper TestNodeRemovedByHand",
+		file: "zklock/acquisition.go",
+		old:  `	if a.node == unfairNode && a.session == s.live.Load() {`,
+		new:  `	if a.session == 1 {`,
+		test: "test/stores/zookeeper TestHolderOfRemovedNodeLeavesNewLock",
 	})
 	add(mutant{
 		rule: "a waiter whose container was removed queues again",
 		file: "zklock/acquire.go",
 		old:  `if err != nil && !errors.Is(err, zk.ErrNoNode) { // without`,
 		new:  `if err != nil { // without`,
-		test: "test/stores/zookeeper TestContainerRemoved",
+		test: "test/stores/zookeeper TestWaitersQueueAgainInNewContainer",
 	})
 	add(mutant{
-		rule: "a release without a connection is made up for",
+		rule: "a release without a connection, or whose request is lost, is repeated",
 		file: "zklock/release.go",
 		old: `		s.releaseLater(&grant)
 `,
 		new:  ``,
-		test: "test/stores/zookeeper TestReleaseWithoutConnection",
+		test: "test/stores/zookeeper TestReleaseWithoutConnectionIsRepeated|TestLostReleaseIsRepeated",
 	})
 	add(mutant{
-		rule: "a release whose request is lost is made up for",
-		file: "zklock/release.go",
-		old: `		s.giveLater(c)
-		return explain("releasing a lock", err)`,
-		new:  `		return explain("releasing a lock", err)`,
-		test: "test/stores/zookeeper TestReleaseLostOnItsWay",
-	})
-	add(mutant{
-		rule: "a limit for answers ends with the answer",
-		file: "zklock/line.go",
-		old: `			l.owed = false
-			l.timer.Stop()`,
-		new:  `			l.owed = false`,
+		rule: "the limit for an answer ends with the answer",
+		file: "zklock/conn.go",
+		old: `			c.owed = false
+			c.timer.Stop()`,
+		new:  `			c.owed = false`,
 		test: "zklock TestIdleConnectionHasNoLimit",
 	})
 	add(mutant{
 		rule: "noting a request and starting its limit is one step",
-		file: "zklock/line.go",
-		old: `		l.owed = true
-		l.timer.Reset(l.patience())
+		file: "zklock/conn.go",
+		old: `		c.owed = true
+		c.timer.Reset(min(c.session.sessionTimeout()/4, maxAnswerTimeout))
 	}
-	l.mu.Unlock()`,
-		new: `		l.owed = true
-		l.mu.Unlock()
-		l.timer.Reset(l.patience())
-		l.mu.Lock()
+	c.mu.Unlock()`,
+		new: `		c.owed = true
+		c.mu.Unlock()
+		c.timer.Reset(min(c.session.sessionTimeout()/4, maxAnswerTimeout))
+		c.mu.Lock()
 	}
-	l.mu.Unlock()`,
+	c.mu.Unlock()`,
 		test: "zklock TestIdleConnectionHasNoLimit",
 	})
 	add(mutant{
-		rule: "a server that does not answer is hung up on",
-		file: "zklock/line.go",
-		old: `		l.timer.Reset(l.patience())
+		rule: "the connection to a server that does not answer is closed",
+		file: "zklock/conn.go",
+		old: `		c.timer.Reset(min(c.session.sessionTimeout()/4, maxAnswerTimeout))
 `,
 		new:  ``,
-		test: "test/stores/zookeeper TestServerGone/hangs",
+		test: "test/stores/zookeeper TestLostServerIsUnreachable/hangs",
 	})
 	add(mutant{
 		rule: "a renewal does not take the node of another holder for its own",
 		file: "zklock/renew.go",
 		old:  `errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) != token:`,
 		new:  `errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) < token:`,
-		test: "test/stores/zookeeper TestLateRenewal/unfair",
+		test: "test/stores/zookeeper TestLateRenewalReportsLoss/unfair",
 	})
 	add(mutant{
-		rule: "a renewal looks whether the node is there",
+		rule: "a renewal checks that the node exists",
 		file: "zklock/renew.go",
 		old:  `	case errors.Is(err, zk.ErrNoNode), err == nil`,
 		new:  `	case errors.Is(err, zk.ErrBadVersion), err == nil`,
-		test: "test/stores/zookeeper TestLateRenewal/fair",
+		test: "test/stores/zookeeper TestLateRenewalReportsLoss/fair",
 	})
 	add(mutant{
-		rule: "a holder looks at its node again on a new connection",
+		rule: "a renewal on a new connection reads the node again",
 		file: "zklock/renew.go",
-		old:  `c.guarded == s.connection, c.path()`,
-		new:  `c.guarded != 0, c.path()`,
-		test: "test/stores/zookeeper TestHoldersLookAgain",
+		old:  `a.guarded == s.connection.Load(), a.path()`,
+		new:  `a.guarded != 0, a.path()`,
+		test: "test/stores/zookeeper TestRenewalReadsNodeOnNewConnection",
 	})
 	add(mutant{
-		rule: "a holder whose lock is broken is told",
-		file: "zklock/events.go",
-		old:  `if event.Type == zk.EventNodeDeleted && !c.leaving {`,
+		rule: "the loss of a broken lock is reported",
+		file: "zklock/watch.go",
+		old:  `if event.Type == zk.EventNodeDeleted && !a.leaving {`,
 		new:  `if false {`,
-		test: "test/stores/zookeeper TestBreakIsNoticed",
+		test: "test/stores/zookeeper TestBreakReportsLoss",
 	})
 	add(mutant{
-		rule: "a holder whose session ended is told",
-		file: "zklock/events.go",
-		old:  `			lost = append(lost, f)`,
-		new:  `			_ = f`,
-		test: "test/stores/zookeeper TestSessionEndsWhileHeldAndWaiting",
+		rule: "the loss of a lock whose session ended is reported",
+		file: "zklock/session.go",
+		old:  `			calls = append(calls, lost)`,
+		new:  `			_ = lost`,
+		test: "test/stores/zookeeper TestSessionEndReportsLossAndWaitersGoOn",
 	})
 	add(mutant{
 		rule: "Break compares the token",
@@ -186,7 +179,7 @@ func init() {
 	add(mutant{
 		rule: "Release compares the token",
 		file: "zklock/release.go",
-		old: `	if grant.Token != 0 && grant.Token != c.token {
+		old: `	if grant.Token != 0 && grant.Token != a.token {
 		s.mu.Unlock()`,
 		new: `	if false {
 		s.mu.Unlock()`,
@@ -195,89 +188,89 @@ func init() {
 	add(mutant{
 		rule: "a renewal starts the TTL again",
 		file: "zklock/renew.go",
-		old:  `			s.lastsLocked(c, c.asked)`,
+		old:  `			s.setDeadlineLocked(a, a.ttl)`,
 		new:  ``,
 		test: "test/stores/zookeeper TestConformance/single/fair/renew-extends",
 	})
 	add(mutant{
 		rule: "a lock that is not renewed expires",
-		file: "zklock/claim.go",
-		old:  `		go s.later(func(ctx context.Context) { s.expire(ctx, c) })`,
-		new:  `		go s.later(func(context.Context) {})`,
+		file: "zklock/acquisition.go",
+		old:  `		s.backgroundLocked(func(ctx context.Context) { s.expire(ctx, a) })`,
+		new:  `		s.backgroundLocked(func(context.Context) {})`,
 		test: "test/stores/zookeeper TestConformance/single/fair/expiry-late",
 	})
 	add(mutant{
-		rule: "what is known of a place without asking is forgotten soon",
+		rule: "a position that is known without a request is trusted for a moment",
 		file: "zklock/position.go",
 		old:  `known && age < s.sessionTimeout()/16`,
 		new:  `known`,
-		test: "test/stores/zookeeper TestPlaceRemoved",
+		test: "test/stores/zookeeper TestWaiterOfRemovedNodeIsNotGranted",
 	})
 	add(mutant{
 		rule: "a grant promises less than the session's timeout",
 		file: "zklock/session.go",
 		old:  `s.sessionTimeout()*3/4-age`,
 		new:  `s.sessionTimeout()-age`,
-		test: "test/stores/zookeeper TestTimeoutIsNegotiated",
+		test: "test/stores/zookeeper TestGrantPromisesNegotiatedTimeout",
 	})
 	add(mutant{
-		rule: "a node of an earlier session is not ours",
-		file: "zklock/acquire.go",
-		old:  `case stat.EphemeralOwner == live && s.own(`,
-		new:  `case s.own(`,
-		test: "test/stores/zookeeper TestNodeOfAnOldSession",
+		rule: "a node of an earlier session is not adopted",
+		file: "zklock/create.go",
+		old:  `case stat.EphemeralOwner == live && s.adopt(`,
+		new:  `case s.adopt(`,
+		test: "test/stores/zookeeper TestNodeOfOldSessionIsNotAdopted",
 	})
 	add(mutant{
-		rule: "a node whose creation was not answered is looked for",
-		file: "zklock/acquire.go",
-		old: `	c.doubt = inDoubt(err)
+		rule: "a creation without an answer is resolved",
+		file: "zklock/create.go",
+		old: `	a.unknown = isUnknown(err)
 `,
-		new: `	c.doubt = false
+		new: `	a.unknown = false
 `,
-		test: "test/stores/zookeeper TestLostAnswerToACreation",
+		test: "test/stores/zookeeper TestLostCreationAnswerFindsNode",
 	})
 	add(mutant{
-		rule: "a lock is granted at once only where nobody else is",
-		file: "zklock/acquire.go",
-		old:  `if parent.NumChildren == int32(len(nodes)) {`,
-		new:  `if parent.NumChildren >= int32(len(nodes)) {`,
+		rule: "a lock is granted at once only without other contenders",
+		file: "zklock/create.go",
+		old:  `if container.NumChildren == int32(len(nodes)) {`,
+		new:  `if container.NumChildren >= int32(len(nodes)) {`,
 		test: "test/stores/zookeeper TestOrdersExcludeEachOther",
 	})
 	add(mutant{
-		rule: "lock-0 gives way to those who queue",
+		rule: "lock-0 yields to a queue",
 		file: "zklock/acquire.go",
-		old:  `case s.order == Unfair && !c.granted && len(queue) > 1:`,
+		old:  `case s.order == Unfair && !a.granted && len(queue) > 1:`,
 		new:  `case false:`,
 		test: "test/stores/zookeeper TestOrdersExcludeEachOther",
 	})
 	add(mutant{
-		rule: "a number that others have too is no place",
-		file: "zklock/acquire.go",
-		old:  `if !orderly(path.Base(created)) {`,
+		rule: "a number that several nodes have is no place",
+		file: "zklock/create.go",
+		old:  `if !hasUniqueNumber(node) {`,
 		new:  `if false {`,
-		test: "test/stores/zookeeper TestNumbersAreUsedUp",
+		test: "test/stores/zookeeper TestSequenceNumbersBeginAgain",
 	})
 	add(mutant{
-		rule: "who watches only the nearest looks when it is gone",
+		rule: "a waiter that watches only the nearest node asks when that is removed",
 		file: "zklock/position.go",
 		old:  `p.first = p.all && len(p.ahead) == 0`,
 		new:  `p.first = len(p.ahead) == 0`,
 		test: "zklock TestPositionBehindMany",
 	})
 	add(mutant{
-		rule: "one that is refused and does not wait leaves no node",
+		rule: "a refused attempt that does not wait leaves no node",
 		file: "zklock/acquire.go",
-		old: `	if s.keeps(c) {
+		old: `	if s.keepsNode(a) {
 		removed <- nil`,
 		new: `	if true {
 		removed <- nil`,
 		test: "test/stores/zookeeper TestConformance/single/fair/fair-no-queue",
 	})
 	add(mutant{
-		rule: "what others have stored in a container stays",
-		file: "zklock/parents.go",
+		rule: "data of other programs in a container stay",
+		file: "zklock/create.go",
 		old:  `		return data, stat.Version, nil`,
 		new:  `		return nil, stat.Version, nil`,
-		test: "test/stores/zookeeper TestDataOfTheContainer",
+		test: "test/stores/zookeeper TestContainerDataIsKept",
 	})
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestRootIsMissing: a clear error, and nothing is created.
-func TestRootIsMissing(t *testing.T) {
+// TestMissingRootIsAnError: with create=false a missing root is an error, and the store
+// creates nothing.
+func TestMissingRootIsAnError(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -23,9 +24,9 @@ func TestRootIsMissing(t *testing.T) {
 		t.Errorf("Acquire: %v; want that the root does not exist", err)
 	}
 	if there, _, err := conn.Exists("/no"); err != nil || there {
-		t.Errorf("something was created: %v, %v", there, err)
+		t.Errorf("the store created a node: %v, %v", there, err)
 	}
-	// It works as soon as it is there, and when it is gone the error is as clear.
+	// The root works as soon as it exists, and the error returns when it is removed.
 	if _, err := conn.Create("/no", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +38,9 @@ func TestRootIsMissing(t *testing.T) {
 	}
 }
 
-// TestRootVanishes: a root that is missing is created, and created again.
-func TestRootVanishes(t *testing.T) {
+// TestVanishedRootIsCreatedAgain: the store creates a missing root, also one that was removed
+// while the store was open.
+func TestVanishedRootIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -49,9 +51,9 @@ func TestRootVanishes(t *testing.T) {
 	}
 }
 
-// TestRights: who may not create nodes, or has another password, is told so, gets
-// nothing and leaves nothing.
-func TestRights(t *testing.T) {
+// TestMissingRightsAreDenied: a user without rights, or with a wrong password, gets ErrDenied and
+// no lock, and leaves no node.
+func TestMissingRightsAreDenied(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -68,7 +70,7 @@ func TestRights(t *testing.T) {
 		for _, name := range []string{"n", "m"} {
 			_, err := store.Acquire(t.Context(), request(name))
 			if !errors.Is(err, zk.ErrNoAuth) || !errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "wrong user or password") {
-				t.Errorf("%s: Acquire(%q): %v; want that it is not permitted", url, name, err)
+				t.Errorf("%s: Acquire(%q): %v; want ErrDenied", url, name, err)
 			}
 			if strings.Contains(err.Error(), "right") {
 				t.Errorf("the password is in %q", err)
@@ -93,8 +95,9 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// TestTimeoutIsNegotiated: a grant promises what the server has granted.
-func TestTimeoutIsNegotiated(t *testing.T) {
+// TestGrantPromisesNegotiatedTimeout: a grant promises three quarters of the timeout that the
+// server has granted.
+func TestGrantPromisesNegotiatedTimeout(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper) // which allows 200 ms to a minute
 	for asked, granted := range map[string]time.Duration{"50ms": 200 * time.Millisecond, "10h": time.Minute, "5s": 5 * time.Second} {
@@ -103,7 +106,7 @@ func TestTimeoutIsNegotiated(t *testing.T) {
 		req.TTL = time.Hour
 		grant := acquire(t, store, req)
 		if want := granted * 3 / 4; grant.TTL != want {
-			t.Errorf("with a timeout of %s, which is %v, %v are promised; want %v", asked, granted, grant.TTL, want)
+			t.Errorf("asked for a timeout of %s, granted %v: the grant promises %v; want %v", asked, granted, grant.TTL, want)
 		}
 		findings, err := store.Diagnose(t.Context())
 		if err != nil {
@@ -117,8 +120,8 @@ func TestTimeoutIsNegotiated(t *testing.T) {
 	}
 }
 
-// TestUnreachable: no server at all, and one that is none.
-func TestUnreachable(t *testing.T) {
+// TestUnreachableServerIsReported: no server at the address, and a server of another kind.
+func TestUnreachableServerIsReported(t *testing.T) {
 	t.Parallel()
 	redis := servers.Run(t, servers.Redis)
 	for url, reason := range map[string]string{
@@ -129,17 +132,17 @@ func TestUnreachable(t *testing.T) {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()
 			c := client(t, open(t, url), &dlock.Options{RequestTimeout: 2 * time.Second})
-			for _, err := range open(t, url).List(t.Context(), "") { // without any limit
+			for _, err := range open(t, url).List(t.Context(), "") { // a context without a deadline
 				if !errors.Is(err, driver.ErrUnreachable) {
-					t.Errorf("List: %v; want that it cannot be reached", err)
+					t.Errorf("List: %v; want ErrUnreachable", err)
 				}
 			}
 			start := time.Now()
 			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
-				t.Errorf("TryLock: %v; want that it cannot be reached, and %q", err, reason)
+				t.Errorf("TryLock: %v; want ErrUnreachable, and %q", err, reason)
 			}
 			if took := time.Since(start); took > 10*time.Second || reason == "refused" && took > 1500*time.Millisecond {
-				t.Errorf("it took %v to say so", took)
+				t.Errorf("TryLock took %v", took)
 			}
 		})
 	}

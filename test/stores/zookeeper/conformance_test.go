@@ -31,19 +31,19 @@ func TestConformance(t *testing.T) {
 
 const (
 	kitTTL = 800 * time.Millisecond
-	// kitSession promises more than the TTLs with which the kit tries again when the
-	// machine is busy, which are up to four times as long.
+	// kitSession is long enough for the TTLs with which the kit tries again on a busy
+	// machine: up to four times kitTTL.
 	kitSession = 5 * time.Second
 )
 
-// conform runs the kit. The address is that of the only server, or empty.
+// conform runs the kit. addr is the address of the only server, or empty for an ensemble.
 func conform(t *testing.T, url, rest, addr string) {
 	t.Helper()
 	url += rest + "&timeout=" + kitSession.String()
 	var delayed func(context.Context) (driver.Store, func() func(), error)
 	if addr != "" {
-		delayed = proxy.Delayed(t, addr, func(_ context.Context, at string) (driver.Store, error) {
-			return zklock.Open(strings.Replace(url, addr, at, 1))
+		delayed = proxy.Delayed(t, addr, func(ctx context.Context, at string) (driver.Store, error) {
+			return zklock.Open(ctx, strings.Replace(url, addr, at, 1), nil)
 		})
 	}
 	drivertest.Run(t, drivertest.Config{
@@ -51,7 +51,7 @@ func conform(t *testing.T, url, rest, addr string) {
 		TTL:      kitTTL,
 		Session:  kitSession,
 		Parallel: 8,
-		Open:     func(context.Context) (driver.Store, error) { return zklock.Open(url) },
+		Open:     func(ctx context.Context) (driver.Store, error) { return zklock.Open(ctx, url, nil) },
 		Worker: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), urlEnv+"="+url)

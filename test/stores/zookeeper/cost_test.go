@@ -15,9 +15,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestHoldersLookAgain: on a new connection a holder does not rely on being told that its
-// node is gone, but looks at it once.
-func TestHoldersLookAgain(t *testing.T) {
+// TestRenewalReadsNodeOnNewConnection: on a new connection the first renewal reads the holder's
+// node instead of relying on the restored watch.
+func TestRenewalReadsNodeOnNewConnection(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	network := proxy.Run(t, server.Addr())
@@ -28,18 +28,18 @@ func TestHoldersLookAgain(t *testing.T) {
 		eventually(t, "the lock is renewed", func() bool { return store.Renew(t.Context(), []driver.Grant{grant}) == nil })
 	}
 	renew()
-	looked := network.OnRequest(looksAt("/x/"), nil)
+	read := network.OnRequest(reads("/x/"), nil)
 	renew()
 	select {
-	case <-looked:
-		t.Error("it looks at every renewal")
+	case <-read:
+		t.Error("every renewal reads the node")
 	default:
 	}
 	network.Reset()
-	eventually(t, "it looks at its node", func() bool {
+	eventually(t, "a renewal reads the node", func() bool {
 		renew()
 		select {
-		case <-looked:
+		case <-read:
 			return true
 		default:
 			return false
@@ -48,7 +48,7 @@ func TestHoldersLookAgain(t *testing.T) {
 	release(t, store, grant)
 }
 
-// What requests ask for.
+// The kinds of requests.
 const (
 	opDelete  = 2
 	opGetData = 4
@@ -56,11 +56,11 @@ const (
 	opMulti   = 14
 )
 
-// looksAt finds a request for the data of a node.
-func looksAt(path string) func(requests []byte) bool { return sends(opGetData, path) }
+// reads matches a request for the data of a node.
+func reads(path string) func(requests []byte) bool { return sends(opGetData, path) }
 
-// sends finds a request of that kind with that text in it, among several if they were
-// sent together. Each begins with its length, its number and what it asks for.
+// sends matches a request of that kind that contains text, also among several that were sent
+// together. Each begins with its length, its number and its kind.
 func sends(op uint32, text string) func(requests []byte) bool {
 	const header = 12
 	return func(requests []byte) bool {
@@ -76,9 +76,9 @@ func sends(op uint32, text string) func(requests []byte) bool {
 	}
 }
 
-// TestContentionLeavesNothing: of nodes that were waited for, or were gone before they
-// could be, nothing stays.
-func TestContentionLeavesNothing(t *testing.T) { // not parallel: it counts what is in memory
+// TestContentionLeavesNoMemory: the store forgets nodes that it waited for, also those that were
+// removed before it could watch them.
+func TestContentionLeavesNoMemory(t *testing.T) { // not parallel: it counts the objects in memory
 	server := servers.Run(t, servers.ZooKeeper)
 	var clients []*dlock.Client
 	for range 5 {
@@ -105,7 +105,7 @@ func TestContentionLeavesNothing(t *testing.T) { // not parallel: it counts what
 		}
 		work.Wait()
 		runtime.GC()
-		runtime.GC() // what the first one has finalized
+		runtime.GC() // removes what the first run has finalized
 		var stats runtime.MemStats
 		runtime.ReadMemStats(&stats)
 		return stats.HeapObjects

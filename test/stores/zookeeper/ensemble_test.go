@@ -13,12 +13,12 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// quorumTimeout is the session's in tests in which servers die: longer than it takes
-// to elect a leader on a busy machine.
+// quorumTimeout is the session's timeout in tests in which servers fail: longer than the
+// election of a leader takes on a busy machine.
 const quorumTimeout = 12 * time.Second
 
-// TestRestart: locks, places and tokens survive a crash of the only server.
-func TestRestart(t *testing.T) {
+// TestRestartKeepsLocksAndPlaces: locks, places and tokens survive a crash of the only server.
+func TestRestartKeepsLocksAndPlaces(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	url := server.URL() + "?timeout=" + quorumTimeout.String()
@@ -28,7 +28,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := lockLater(t, waiting, "kept")
-	eventually(t, "it waits", func() bool { return watchCount(t, server) == 1 })
+	eventually(t, "the waiter watches", func() bool { return watchCount(t, server) == 1 })
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client(t, open(t, url), nil).TryLock(t.Context(), "kept"); !errors.Is(err, dlock.ErrHeld) {
-		t.Errorf("TryLock after the restart: %v; want that it is held", err)
+		t.Errorf("TryLock after the restart: %v; want ErrHeld", err)
 	}
 	if err := lease.Unlock(t.Context()); err != nil {
 		t.Errorf("Unlock after the restart: %v", err)
@@ -68,13 +68,13 @@ func lockLater(t testing.TB, c *dlock.Client, name string) <-chan outcome {
 	return done
 }
 
-// TestLeaderDies: the lock stays with its holder, whether the leader is killed or
-// hangs, and goes to the waiter when it is unlocked.
-func TestLeaderDies(t *testing.T) {
+// TestLeaderFailureKeepsLocks: when the leader is killed or hangs, the lock stays with its
+// holder, and its Unlock hands it to the waiter.
+func TestLeaderFailureKeepsLocks(t *testing.T) {
 	t.Parallel()
 	ensemble := servers.RunEnsemble(t)
 	url := ensemble.URL() + "?timeout=" + quorumTimeout.String()
-	for name, strike := range map[string]func(*servers.Server) error{
+	for name, fail := range map[string]func(*servers.Server) error{
 		"killed": (*servers.Server).Kill,
 		"hangs":  (*servers.Server).Pause,
 	} {
@@ -88,17 +88,17 @@ func TestLeaderDies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := strike(leader); err != nil {
+		if err := fail(leader); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "another one leads", func() bool {
+		eventually(t, "another server leads", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			now, err := ensemble.Leader(ctx)
 			return err == nil && now != leader
 		})
 		if _, err := client(t, open(t, url), nil).TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
-			t.Errorf("%s: TryLock with the new leader: %v; want that it is held", name, err)
+			t.Errorf("%s: TryLock with the new leader: %v; want ErrHeld", name, err)
 		}
 		select {
 		case got := <-next:
@@ -132,8 +132,9 @@ func TestLeaderDies(t *testing.T) {
 	}
 }
 
-// TestNoQuorum: nobody gets a lock, and whoever has one stops believing in time.
-func TestNoQuorum(t *testing.T) {
+// TestLeaseEndsInTimeWithoutQuorum: without a quorum the ensemble grants no lock, and a lease
+// ends before the session does.
+func TestLeaseEndsInTimeWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	ensemble := servers.RunEnsemble(t)
 	const timeout = 4 * time.Second
@@ -150,19 +151,19 @@ func TestNoQuorum(t *testing.T) {
 	}
 	short := &dlock.Options{RequestTimeout: 2 * time.Second}
 	if _, err := client(t, open(t, url), short).TryLock(t.Context(), "m"); !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("TryLock without a quorum: %v; want that it cannot be reached", err)
+		t.Errorf("TryLock without a quorum: %v; want ErrUnreachable", err)
 	}
 	happens(t, lease.Context().Done(), "the end of the lease")
 	if took := time.Since(start); took > timeout+time.Second {
 		t.Errorf("the lease ended %v after the quorum; the session's timeout is %v", took, timeout)
 	}
 	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
-		t.Errorf("Unlock: %v; want that it was lost", err)
+		t.Errorf("Unlock: %v; want ErrNotHeld", err)
 	}
 	var restarts sync.WaitGroup
 	defer restarts.Wait()
 	for _, s := range ensemble.Members[:2] {
-		restarts.Go(func() { // neither is ready before the other
+		restarts.Go(func() { // neither server is ready before the other
 			if err := s.Restart(); err != nil {
 				t.Error(err)
 			}
@@ -175,10 +176,10 @@ func TestNoQuorum(t *testing.T) {
 	})
 }
 
-// TestServerWithoutLeader: a server that has lost its leader answers reads for a while
-// with what it knew. A waiter that is the first of the queue there is not granted the
-// lock: its session may have ended meanwhile.
-func TestServerWithoutLeader(t *testing.T) {
+// TestServerWithoutLeaderGrantsNothing: a server that has lost its leader answers reads for a
+// while. A waiter that is the first of the queue there does not get the lock, because its
+// session may have ended.
+func TestServerWithoutLeaderGrantsNothing(t *testing.T) {
 	t.Parallel()
 	ensemble := servers.RunEnsemble(t)
 	leader, err := ensemble.Leader(t.Context())
@@ -202,7 +203,7 @@ func TestServerWithoutLeader(t *testing.T) {
 	release(t, holder, grant)
 	eventually(t, "the follower knows that the waiter is the first", func() bool { return len(childrenOf(t, conn, "n")) == 1 })
 
-	eventually(t, "the leader was asked too long ago", func() bool { return time.Since(asked) > timeout/16 })
+	eventually(t, "the leader's last confirmation is too old", func() bool { return time.Since(asked) > timeout/16 })
 	others := slices.DeleteFunc(slices.Clone(ensemble.Members), func(s *servers.Server) bool { return s == follower })
 	for _, s := range others {
 		if err := s.Pause(); err != nil {

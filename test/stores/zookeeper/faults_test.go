@@ -21,11 +21,11 @@ import (
 // faultTTL is the TTL and the session's timeout, long enough for a busy machine.
 const faultTTL = 3 * time.Second
 
-// rig is the store with that URL.
+// rig runs faults on the store with that URL.
 func rig(url string) faults.Rig {
 	return faults.Rig{
 		TTL:  faultTTL,
-		Open: func(context.Context) (driver.Store, error) { return zklock.Open(url) },
+		Open: func(ctx context.Context) (driver.Store, error) { return zklock.Open(ctx, url, nil) },
 		Command: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), urlEnv+"="+url)
@@ -38,8 +38,8 @@ func faultURL(addr, order string) string {
 	return fmt.Sprintf("zookeeper://%s/%s?order=%s&timeout=%s", addr, order, order, faultTTL)
 }
 
-// acquires finds the requests that create a node and tell its number: ZooKeeper calls
-// them multi. A request begins with its length, its own number and what it asks for.
+// acquires matches the requests that create a node: they are of the kind multi. A request
+// begins with its length, its number and its kind.
 func acquires(name string) func(request []byte) bool {
 	const multi, header = 14, 12
 	return func(request []byte) bool {
@@ -47,8 +47,8 @@ func acquires(name string) func(request []byte) bool {
 	}
 }
 
-// removes finds the requests that remove a node of the order Fair, also behind another
-// request. Between what is asked for and the path is the path's length.
+// removes matches the requests that remove a node of the order Fair, also behind another
+// request. The kind of a request is followed by the length of the path and the path.
 func removes(name string) func(request []byte) bool {
 	const deletion, before = 2, 8
 	return func(request []byte) bool {
@@ -61,8 +61,8 @@ func removes(name string) func(request []byte) bool {
 	}
 }
 
-// network are the faults of the network that fit. A waiter whose place is known
-// sends nothing that an answer could be lost of when it is its turn.
+// network returns the network faults that apply to an order. With the order Fair a waiter
+// gets the lock without a request, so that no answer can be lost.
 func network(order string) []faults.Fault {
 	return slices.DeleteFunc(slices.Clone(faults.Network), func(f faults.Fault) bool {
 		return order == "fair" && f.Name == "a lost answer to an acquisition after a wait"

@@ -15,8 +15,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestGrantAfterFailedRemoval: an attempt was refused, and its node could not be removed.
-// The same owner asks again, is granted the lock with that node, and keeps it.
+// TestGrantAfterFailedRemoval: the node of a refused attempt could not be removed. The same
+// owner asks again, gets the lock with that node, and keeps it.
 func TestGrantAfterFailedRemoval(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
@@ -25,12 +25,12 @@ func TestGrantAfterFailedRemoval(t *testing.T) {
 	const name = "stays"
 	inQueue := acquire(t, other, request(name))
 	req := request(name)
-	stop, err := store.Watch(t.Context(), req, func() {}) // so that the owner is not given up
+	stop, err := store.Watch(t.Context(), req, func() {}) // keeps the acquisition
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	// The second transaction about the name is the removal, which gets lost.
+	// The second transaction about the name is the removal, which is lost.
 	removal := make(chan struct{})
 	p.OnRequest(sends(opMulti, name), func(*proxy.Conn) {
 		p.OnRequest(sends(opMulti, name), func(*proxy.Conn) { p.Hold(proxy.Requests); close(removal) })
@@ -50,9 +50,9 @@ func TestGrantAfterFailedRemoval(t *testing.T) {
 	release(t, store, grant)
 }
 
-// TestLateAcquire: the request of an attempt is still on its way when its caller has
-// given up and released. Whenever it arrives, it leaves nothing behind.
-func TestLateAcquire(t *testing.T) {
+// TestLateAcquireLeavesNothing: the caller of an attempt gives up and releases while the
+// request is still on its way. When it arrives, it leaves no node.
+func TestLateAcquireLeavesNothing(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -75,24 +75,24 @@ func TestLateAcquire(t *testing.T) {
 				short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				defer cancel()
 				if err := store.Release(short, driver.Grant{Name: name, Owner: req.Owner}); err == nil || errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("Release says %v while the request is on its way", err)
+					t.Errorf("Release while the request is on its way: %v; want an unknown outcome", err)
 				}
 				p.Deliver()
 				if err := happens(t, released, "the release"); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 					t.Errorf("Release: %v", err)
 				}
 				if left := childrenOf(t, conn, name); len(left) > 0 {
-					t.Errorf("after Release %q are there", left)
+					t.Errorf("after Release the nodes are %q; want none", left)
 				}
 			})
 		}
 	}
 }
 
-// TestLateRelease: a Release is on its way for so long that its lock is broken, and
-// another has it. Neither the late one nor its repetition, through the same store or
-// another, touches that.
-func TestLateRelease(t *testing.T) {
+// TestLateReleaseLeavesNewLock: while a Release is on its way, its lock is broken and another
+// holder acquires it. Neither the late Release nor a repetition, through the same store or
+// another, touches the new lock.
+func TestLateReleaseLeavesNewLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -140,9 +140,9 @@ func TestLateRelease(t *testing.T) {
 	}
 }
 
-// TestLateRenewal: a renewal is on its way for so long that its lock is broken, and
-// another has it. It says so, and changes nothing.
-func TestLateRenewal(t *testing.T) {
+// TestLateRenewalReportsLoss: while a renewal is on its way, its lock is broken and another
+// holder acquires it. The renewal returns ErrNotHeld and changes nothing.
+func TestLateRenewalReportsLoss(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	for _, order := range []string{"fair", "unfair"} {
@@ -152,7 +152,7 @@ func TestLateRenewal(t *testing.T) {
 			store, p := throughProxy(t, server, query)
 			other := open(t, server.URL()+query)
 			stale := acquire(t, store, request(order))
-			held := p.OnRequest(looksAt("/"+order+"/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
+			held := p.OnRequest(reads("/"+order+"/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
 			renewed := make(chan []error, 1)
 			go func() { renewed <- store.Renew(t.Context(), []driver.Grant{stale}) }()
 			happens(t, held, "the renewal")
@@ -173,14 +173,14 @@ func TestLateRenewal(t *testing.T) {
 	}
 }
 
-// TestReconnectionWakes: what happened while there was no connection may not have been
-// told, so that a waiter is woken when there is one again.
-func TestReconnectionWakes(t *testing.T) {
+// TestReconnectionWakesWaiters: the store may miss events while it has no connection, so it
+// wakes its waiters after a reconnection.
+func TestReconnectionWakesWaiters(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	holder := open(t, server.URL())
 	first := request("x")
-	first.TTL = time.Hour // so that nothing else wakes
+	first.TTL = time.Hour // so that no expiry wakes the waiter
 	grant := acquire(t, holder, first)
 	for _, order := range []string{"fair", "unfair"} {
 		store, p := throughProxy(t, server, "?order="+order)
@@ -201,7 +201,7 @@ func TestReconnectionWakes(t *testing.T) {
 		}
 		select {
 		case <-woken:
-			t.Fatalf("%s: a waiter is woken, and nothing has happened", order)
+			t.Fatalf("%s: the waiter was woken before the reconnection", order)
 		default:
 		}
 		p.Reset()
@@ -211,10 +211,9 @@ func TestReconnectionWakes(t *testing.T) {
 	release(t, holder, grant)
 }
 
-// TestServerGone: an attempt of a waiter says that no server can be reached, in time,
-// whether the server has ended, was killed, or hangs. It does not repeat what it knew. A
-// Lock that waits ends with that, too.
-func TestServerGone(t *testing.T) {
+// TestLostServerIsUnreachable: when the server is stopped, killed or hangs, an attempt of a waiter
+// returns ErrUnreachable in time, and not the ErrHeld that it knew before. So does a waiting Lock.
+func TestLostServerIsUnreachable(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(*servers.Server) error{
 		"stopped": (*servers.Server).Stop,
@@ -283,10 +282,10 @@ func TestServerGone(t *testing.T) {
 	}
 }
 
-// TestReleaseWithoutConnection: a Release finds no server, after an attempt whose answer
-// was lost and of a lock that is held. The store gives both up as soon as it has a
-// connection again, and does not wait until their TTL is over.
-func TestReleaseWithoutConnection(t *testing.T) {
+// TestReleaseWithoutConnectionIsRepeated: a Release finds no server, once after an attempt whose
+// answer was lost, and once of a held lock. The store releases both as soon as it has a
+// connection again, long before they expire.
+func TestReleaseWithoutConnectionIsRepeated(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -325,10 +324,10 @@ func TestReleaseWithoutConnection(t *testing.T) {
 	}
 }
 
-// TestReleaseLostOnItsWay: the request to remove a node is lost, and the caller of
-// Release leaves. The store removes the node as soon as it has a connection again, and
-// does not wait until its TTL is over.
-func TestReleaseLostOnItsWay(t *testing.T) {
+// TestLostReleaseIsRepeated: the request to remove a node is lost, and the caller of Release
+// leaves. The store removes the node as soon as it has a connection again, long before the
+// lock expires.
+func TestLostReleaseIsRepeated(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())

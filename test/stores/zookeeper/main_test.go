@@ -12,11 +12,11 @@ import (
 	"github.com/dlock-go/dlock/zklock"
 )
 
-// urlEnv tells other processes where the servers are.
+// urlEnv contains the URL of the store for child processes.
 const urlEnv = "DLOCK_TEST_ZOOKEEPER_STORE"
 
 func TestMain(m *testing.M) {
-	open := func(context.Context) (driver.Store, error) { return zklock.Open(os.Getenv(urlEnv)) }
+	open := func(ctx context.Context) (driver.Store, error) { return zklock.Open(ctx, os.Getenv(urlEnv), nil) }
 	switch {
 	case os.Getenv(drivertest.WorkEnv) != "":
 		os.Exit(drivertest.Work(open))

@@ -16,9 +16,9 @@ import (
 
 var curatorNode = regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}-lock-[0-9]{10}$`)
 
-// TestNodes: they are named and placed as Curator's are, say who has the lock and not
-// who may release it, and leave nothing.
-func TestNodes(t *testing.T) {
+// TestNodesLookLikeCurators: nodes have the names and places of Curator's, do not contain the
+// secret owner, and leave nothing behind.
+func TestNodesLookLikeCurators(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -40,7 +40,7 @@ func TestNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !curatorNode.MatchString(child) {
-			t.Errorf("Curator has no nodes like %q", child)
+			t.Errorf("the node %q is not named as Curator's", child)
 		}
 		for _, owner := range []driver.Owner{req.Owner, waiting.Owner} {
 			if hex := owner.Hex(); bytes.Contains(data, []byte(hex)) || strings.Contains(strings.ReplaceAll(child, "-", ""), hex) {
@@ -58,11 +58,11 @@ func TestNodes(t *testing.T) {
 		there, _, err := conn.Exists("/locks/orders%2F42")
 		return err == nil && !there
 	})
-	release(t, store, acquire(t, store, request("orders/42"))) // and is created again
+	release(t, store, acquire(t, store, request("orders/42"))) // creates the container again
 }
 
-// TestDataOfTheContainer: what somebody has stored with the path that is locked stays.
-func TestDataOfTheContainer(t *testing.T) {
+// TestContainerDataIsKept: locking a path keeps the data that another program stored there.
+func TestContainerDataIsKept(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -82,8 +82,8 @@ func TestDataOfTheContainer(t *testing.T) {
 	}
 }
 
-// TestStrayChildren: nodes in the container that are no contenders change nothing.
-func TestStrayChildren(t *testing.T) {
+// TestOtherChildrenAreIgnored: nodes that are not contenders' do not affect the lock.
+func TestOtherChildrenAreIgnored(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -100,7 +100,7 @@ func TestStrayChildren(t *testing.T) {
 	}
 }
 
-// TestOrdersExcludeEachOther, and wake each other.
+// TestOrdersExcludeEachOther: the two orders exclude and wake each other.
 func TestOrdersExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
@@ -116,7 +116,7 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 			}
 			next <- err
 		}()
-		eventually(t, "the other waits", func() bool {
+		eventually(t, "the other contender waits", func() bool {
 			figures, err := server.Monitor(t.Context())
 			return err == nil && figures["zk_watch_count"] == "1"
 		})
@@ -125,7 +125,7 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// While somebody queues, the others do not pass.
+	// lock-0 does not pass a queue.
 	grant := acquire(t, fair, request("q"))
 	queued := request("q")
 	queued.Fair, queued.Queue = true, true
@@ -133,23 +133,23 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, fair, grant)
-	refused(t, unfair, "q", "somebody queues")
+	refused(t, unfair, "q", "a waiter queues")
 	release(t, fair, acquire(t, fair, queued))
 	release(t, unfair, acquire(t, unfair, request("q")))
 
-	// Waiters of both kinds get it, one after the other.
+	// Waiters of both orders get the lock, one after another.
 	grant = acquire(t, fair, request("mixed"))
 	var waiters []<-chan outcome
 	for i, store := range []driver.Store{unfair, fair, unfair, fair} {
 		other := open(t, server.URL()+"?order="+[]string{"unfair", "fair"}[i%2])
 		waiters = append(waiters, lockLater(t, client(t, other, nil), "mixed"), lockLater(t, client(t, store, nil), "mixed"))
 	}
-	eventually(t, "they wait", func() bool { return watchCount(t, server) >= 3 })
+	eventually(t, "the waiters watch", func() bool { return watchCount(t, server) >= 3 })
 	release(t, fair, grant)
 	last := grant.Token
 	for range waiters {
 		var got outcome
-		eventually(t, "the next one's turn", func() bool {
+		eventually(t, "the next turn", func() bool {
 			for _, w := range waiters {
 				select {
 				case got = <-w:
@@ -160,7 +160,7 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 			return false
 		})
 		if got.err != nil || got.lease.Token() <= last {
-			t.Fatalf("the next one: %v; want a token larger than %d", got, last)
+			t.Fatalf("the next waiter: %v; want a token larger than %d", got, last)
 		}
 		last = got.lease.Token()
 		if err := got.lease.Unlock(t.Context()); err != nil {
@@ -169,8 +169,7 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 	}
 }
 
-// TestGoZooKeeperLock: the client's own Lock, whose nodes Curator orders as well,
-// excludes dlock, is excluded by it, and they wake each other.
+// TestGoZooKeeperLock: the Lock of the client library and dlock exclude and wake each other.
 func TestGoZooKeeperLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
@@ -184,7 +183,7 @@ func TestGoZooKeeperLock(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := locks.TryLock(t.Context(), "n"); !errors.Is(err, dlock.ErrHeld) {
-				t.Errorf("TryLock: %v; want that it is held", err)
+				t.Errorf("TryLock: %v; want ErrHeld", err)
 			}
 			woken := make(chan error, 1)
 			var lease *dlock.Lease
@@ -204,16 +203,16 @@ func TestGoZooKeeperLock(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() { woken <- theirs.Lock() }()
-			eventually(t, "the other waits", func() bool { return len(contenders(t, conn, "shared/n")) == 2 })
+			eventually(t, "the other contender waits", func() bool { return len(contenders(t, conn, "shared/n")) == 2 })
 			select {
 			case err := <-woken:
-				t.Fatalf("the other one got the lock that dlock has: %v", err)
+				t.Fatalf("the other Lock got the lock that dlock holds: %v", err)
 			case <-time.After(100 * time.Millisecond):
 			}
 			if err := lease.Unlock(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if err := happens(t, woken, "the other's turn"); err != nil {
+			if err := happens(t, woken, "the turn of the other Lock"); err != nil {
 				t.Fatal(err)
 			}
 			if err := theirs.Unlock(); err != nil {
@@ -223,8 +222,8 @@ func TestGoZooKeeperLock(t *testing.T) {
 	}
 }
 
-// TestBreakIsNoticed: who holds a lock for longer hears at once that it was broken.
-func TestBreakIsNoticed(t *testing.T) {
+// TestBreakReportsLoss: after its first renewal a holder learns at once that its lock was broken.
+func TestBreakReportsLoss(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	for _, order := range []string{"fair", "unfair"} {
@@ -239,16 +238,16 @@ func TestBreakIsNoticed(t *testing.T) {
 		if err := other.Break(t.Context(), order, grant.Token); err != nil {
 			t.Fatal(err)
 		}
-		happens(t, lost, "the news")
+		happens(t, lost, "the call of Lost")
 		if err := holder.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Release: %v", err)
 		}
 	}
 }
 
-// TestPlaceRemoved: who has waited for a while, and whose node was removed meanwhile, does
-// not take the end of those before it for its turn.
-func TestPlaceRemoved(t *testing.T) {
+// TestWaiterOfRemovedNodeIsNotGranted: the node of a waiter is removed while it waits. The
+// removal of the nodes ahead does not give it the lock.
+func TestWaiterOfRemovedNodeIsNotGranted(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -270,7 +269,7 @@ func TestPlaceRemoved(t *testing.T) {
 	defer stop()
 	start := time.Now()
 	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire of what another has: %v", err)
+		t.Fatalf("Acquire of a held lock: %v; want ErrHeld", err)
 	}
 	nodes, _, err := conn.Children("/x")
 	if err != nil || len(nodes) != 2 {
@@ -287,19 +286,19 @@ func TestPlaceRemoved(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "it has waited for a while", func() bool { return time.Since(start) > timeout/16 })
-	release(t, store, acquire(t, store, request("y"))) // so that its session is known to live
+	eventually(t, "its node was last seen too long ago", func() bool { return time.Since(start) > timeout/16 })
+	release(t, store, acquire(t, store, request("y"))) // the leader confirms the session
 	release(t, other, before)
-	rival := acquire(t, other, request("x"))
+	second := acquire(t, other, request("x"))
 	happens(t, woken, "the wake-up")
 	grant, err := store.Acquire(t.Context(), req)
 	if err == nil {
-		t.Fatalf("token %d was granted while another has the lock with token %d", grant.Token, rival.Token)
+		t.Fatalf("token %d was granted while another has the lock with token %d", grant.Token, second.Token)
 	}
-	release(t, other, rival)
+	release(t, other, second)
 	happens(t, woken, "the wake-up")
-	if grant = acquire(t, store, req); grant.Token <= rival.Token {
-		t.Errorf("token %d after %d", grant.Token, rival.Token)
+	if grant = acquire(t, store, req); grant.Token <= second.Token {
+		t.Errorf("token %d after %d", grant.Token, second.Token)
 	}
 	release(t, store, grant)
 }

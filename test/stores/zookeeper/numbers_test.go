@@ -16,9 +16,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestNumbersAreUsedUp: a container whose numbers come to their end begins again when
-// it is empty, and until then says so: the server gives the last number to everybody.
-func TestNumbersAreUsedUp(t *testing.T) {
+// TestSequenceNumbersBeginAgain: a container that has used up its numbers begins again when it is
+// empty. Until then acquisitions fail, because the server gives every node the last number.
+func TestSequenceNumbersBeginAgain(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -27,15 +27,15 @@ func TestNumbersAreUsedUp(t *testing.T) {
 	}
 	countUp(t, server, conn, "/n", 1<<31-4)
 
-	holder, rival := open(t, server.URL()), open(t, server.URL())
+	holder, other := open(t, server.URL()), open(t, server.URL())
 	grant := acquire(t, holder, request("n"))
 	if children, _, err := conn.Children("/n"); err != nil || len(children) != 1 || !strings.HasSuffix(children[0], "lock-2147483644") {
 		t.Fatalf("the nodes are %q, %v; want one with a number close to the last", children, err)
 	}
 	var err error
-	for range 6 { // there are two more numbers, and the last
-		if _, err = rival.Acquire(t.Context(), request("n")); err == nil {
-			t.Fatal("two have the lock")
+	for range 6 { // two numbers are left, and the last
+		if _, err = other.Acquire(t.Context(), request("n")); err == nil {
+			t.Fatal("two owners hold the lock")
 		}
 	}
 	if !errors.Is(err, zklock.ErrNumbersUsedUp) {
@@ -45,18 +45,18 @@ func TestNumbersAreUsedUp(t *testing.T) {
 		t.Errorf("Renew by the holder: %v", errs)
 	}
 	release(t, holder, grant)
-	next := acquire(t, rival, request("n"))
+	next := acquire(t, other, request("n"))
 	if children, _, err := conn.Children("/n"); err != nil || len(children) != 1 || !strings.HasSuffix(children[0], "lock-0000000000") {
 		t.Errorf("the nodes are %q, %v; want one whose number is the first", children, err)
 	}
 	if next.Token <= grant.Token {
 		t.Errorf("token %d after %d", next.Token, grant.Token)
 	}
-	release(t, rival, next)
+	release(t, other, next)
 }
 
-// countUp makes the next number of a container that one, as so many creations would:
-// it writes a transaction to the log of the server, which reads it when it starts.
+// countUp sets the next sequence number of a container: it writes a transaction to the log
+// of the server, which the server reads when it starts.
 func countUp(t testing.TB, server *servers.Server, conn *zk.Conn, parent string, number int32) {
 	t.Helper()
 	_, stat, err := conn.Exists(parent)
@@ -66,7 +66,7 @@ func countUp(t testing.TB, server *servers.Server, conn *zk.Conn, parent string,
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	const ahead = 1000 // of everything that happened since
+	const ahead = 1000 // later than everything that happened since
 	zxid := stat.Czxid + ahead
 	log := transactionLog(
 		transaction(zxid, 1, createRecord(parent+"/counted", number)),
@@ -81,7 +81,7 @@ func countUp(t testing.TB, server *servers.Server, conn *zk.Conn, parent string,
 	}
 }
 
-// transactionLog is a file of ZooKeeper's: "ZKLG", version 2, a database, then records
+// transactionLog returns a log file of ZooKeeper: "ZKLG", version 2, a database, then records
 // with a checksum before and a 'B' after each.
 func transactionLog(records ...[]byte) []byte {
 	log := append([]byte("ZKLG"), 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -93,7 +93,7 @@ func transactionLog(records ...[]byte) []byte {
 	return log
 }
 
-// transaction is a header, of a session that never was, and a record.
+// transaction returns a header with an invented session, and a record.
 func transaction(zxid int64, kind uint32, record []byte) []byte {
 	b := binary.BigEndian.AppendUint64(nil, 0) // session
 	b = binary.BigEndian.AppendUint32(b, 0)    // its request
@@ -103,7 +103,7 @@ func transaction(zxid int64, kind uint32, record []byte) []byte {
 	return append(b, record...)
 }
 
-// createRecord creates a persistent node, after which the parent has had that many.
+// createRecord creates a persistent node, and sets how many nodes the parent has had.
 func createRecord(path string, count int32) []byte {
 	b := text(nil, path)
 	b = binary.BigEndian.AppendUint32(b, 0) // no data

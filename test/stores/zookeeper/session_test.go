@@ -19,7 +19,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// throughProxy is a store behind a proxy, with a session that has begun.
+// throughProxy returns a store behind a proxy, with a session that has begun.
 func throughProxy(t testing.TB, server *servers.Server, query string) (*zklock.Store, *proxy.Proxy) {
 	t.Helper()
 	p := proxy.Run(t, server.Addr())
@@ -28,9 +28,9 @@ func throughProxy(t testing.TB, server *servers.Server, query string) (*zklock.S
 	return store, p
 }
 
-// TestLostAnswerToACreation: the node that was created is found again by its ID, and
-// no second one is created.
-func TestLostAnswerToACreation(t *testing.T) {
+// TestLostCreationAnswerFindsNode: after a lost answer the store finds the created node by its
+// ID, and creates no second one.
+func TestLostCreationAnswerFindsNode(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -46,7 +46,7 @@ func TestLostAnswerToACreation(t *testing.T) {
 		}
 		_, stat, err := conn.Get("/" + name + "/" + children[0])
 		if err != nil || uint64(stat.Czxid) != grant.Token {
-			t.Errorf("%s: the token is %d, and the node's czxid %d, %v", order, grant.Token, stat.Czxid, err)
+			t.Errorf("%s: the token is %d; want the node's czxid %d (%v)", order, grant.Token, stat.Czxid, err)
 		}
 		refused(t, open(t, server.URL()), name, "it was granted")
 		release(t, store, grant)
@@ -55,9 +55,9 @@ func TestLostAnswerToACreation(t *testing.T) {
 	}
 }
 
-// TestConnectionBreaksUnderARefusal: whoever is refused hears that, and leaves no node
-// behind, however often the connection breaks.
-func TestConnectionBreaksUnderARefusal(t *testing.T) {
+// TestRefusalSurvivesBrokenConnections: a refused attempt returns ErrHeld and leaves no node,
+// however often the connection breaks.
+func TestRefusalSurvivesBrokenConnections(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -84,16 +84,16 @@ func TestConnectionBreaksUnderARefusal(t *testing.T) {
 	release(t, holder, grant)
 }
 
-// TestNodeOfAnOldSession: a node that was created in a session that is over is never
-// taken for ours, though it has our ID and is still there.
-func TestNodeOfAnOldSession(t *testing.T) {
+// TestNodeOfOldSessionIsNotAdopted: the store does not adopt a node of an earlier session, though
+// the node has its ID and still exists.
+func TestNodeOfOldSessionIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
 	const timeout = 2 * time.Second
 	store, p := throughProxy(t, server, "?timeout="+timeout.String())
 	req := request("old")
-	// The node is created, nobody hears of it, and the session ends meanwhile.
+	// The node is created, the answer is lost, and the session ends.
 	p.OnRequest(acquires("old"), func(*proxy.Conn) { p.Hold(proxy.Replies) })
 	ctx, cancel := context.WithTimeout(t.Context(), timeout/4)
 	defer cancel()
@@ -110,7 +110,7 @@ func TestNodeOfAnOldSession(t *testing.T) {
 		there, _, err := conn.Exists("/old/" + old)
 		return err == nil && !there
 	})
-	// One that looks the same, of a session that lives: of the test.
+	// The test creates the same node in a session that lives.
 	if _, err := conn.Create("/old/"+old, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +121,12 @@ func TestNodeOfAnOldSession(t *testing.T) {
 		t.Fatalf("Acquire in a new session: %v", err)
 	}
 	if there, stat, _ := conn.Exists("/old/" + old); there && err == nil && uint64(stat.Czxid) == grant.Token {
-		t.Errorf("the node of another session was taken for ours, with token %d", grant.Token)
+		t.Errorf("the store adopted the node of another session, with token %d", grant.Token)
 	}
 	_ = store.Release(t.Context(), driver.Grant{Name: "old", Owner: req.Owner})
 }
 
-// watching is a store that tells when somebody watches.
+// watching is a store that reports when a watch has begun.
 type watching struct {
 	*zklock.Store
 	begun chan<- struct{}
@@ -137,15 +137,15 @@ func (w watching) Watch(ctx context.Context, req driver.Request, wake func()) (f
 	if err == nil {
 		select {
 		case w.begun <- struct{}{}:
-		default: // it is known already
+		default: // it was reported before
 		}
 	}
 	return stop, err
 }
 
-// TestSessionEndsWhileHeldAndWaiting: the holder hears of it, the waiter goes on in a
-// new session, and both on the network's return.
-func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
+// TestSessionEndReportsLossAndWaitersGoOn: when the network returns after the end of the
+// session, the holder learns of the loss, and the waiter goes on in a new session.
+func TestSessionEndReportsLossAndWaitersGoOn(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	for _, order := range []string{"fair", "unfair"} {
@@ -185,12 +185,12 @@ func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
 			}
 			p.Reset()
 			p.Deliver()
-			happens(t, lost, "the news that the session has ended")
+			happens(t, lost, "the call of Lost")
 			if errs := cut.Renew(t.Context(), []driver.Grant{old}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
-				t.Errorf("Renew of what was lost: %v", errs)
+				t.Errorf("Renew of a lost lock: %v; want ErrNotHeld", errs)
 			}
 			if err := cut.Release(t.Context(), old); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("Release of what was lost: %v", err)
+				t.Errorf("Release of a lost lock: %v; want ErrNotHeld", err)
 			}
 			release(t, other, theirs)
 			if err := happens(t, waited, "the waiter's turn"); err != nil {
@@ -203,8 +203,8 @@ func TestSessionEndsWhileHeldAndWaiting(t *testing.T) {
 
 var mineAgain = request("mine")
 
-// TestOneNodeForManyWaiters: 10,000 goroutines that wait for one name in one process
-// have one node, or none, and one watch.
+// TestOneNodeForManyWaiters: 10,000 goroutines that wait for one name in one process share one
+// watch, and one node with the order Fair.
 func TestOneNodeForManyWaiters(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
@@ -219,12 +219,12 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 		for range waiters {
 			go func() { _, err := c.Lock(ctx, order); gone <- err }()
 		}
-		eventually(t, "somebody waits", func() bool { return watchCount(t, server) == 1 })
+		eventually(t, "a waiter watches", func() bool { return watchCount(t, server) == 1 })
 		most := 0
-		look := time.NewTicker(20 * time.Millisecond)
-		defer look.Stop()
-		for range 25 { // in which nothing is to change
-			<-look.C
+		poll := time.NewTicker(20 * time.Millisecond)
+		defer poll.Stop()
+		for range 25 { // nothing may change meanwhile
+			<-poll.C
 			most = max(most, len(contenders(t, conn, order)))
 			if n := watchCount(t, server); n > 1 {
 				t.Fatalf("%s: %d watches for %d waiters", order, n, waiters)
@@ -252,7 +252,7 @@ func watchCount(t testing.TB, server *servers.Server) int {
 	return figure(t, server, "zk_watch_count")
 }
 
-// figure is one of those that the server counts. Asking for it is counted as a packet.
+// figure returns one of the server's statistics. Asking for it counts as a packet.
 func figure(t testing.TB, server *servers.Server, name string) int {
 	t.Helper()
 	figures, err := server.Monitor(t.Context())
@@ -266,9 +266,9 @@ func figure(t testing.TB, server *servers.Server, name string) int {
 	return n
 }
 
-// TestHandoverIsCheap: who waits creates its node by the first attempt, looks who is
-// before it and watches, and has the lock when the watch says so, without asking.
-func TestHandoverIsCheap(t *testing.T) {
+// TestHandoverSendsFewRequests: the first attempt of a waiter creates its node, lists the queue
+// and watches. When the watch fires, the waiter has the lock without another request.
+func TestHandoverSendsFewRequests(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	clients := []*dlock.Client{client(t, open(t, server.URL()), nil), client(t, open(t, server.URL()), nil)}
@@ -287,11 +287,11 @@ func TestHandoverIsCheap(t *testing.T) {
 			}
 			next <- lease
 		}()
-		eventually(t, "the other one watches", func() bool { asked++; return watchCount(t, server) == 1 })
+		eventually(t, "the other client watches", func() bool { asked++; return watchCount(t, server) == 1 })
 		if err := lease.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if lease = happens(t, next, "the other one's turn"); lease == nil {
+		if lease = happens(t, next, "the turn of the other client"); lease == nil {
 			t.FailNow()
 		}
 	}
@@ -304,19 +304,19 @@ func TestHandoverIsCheap(t *testing.T) {
 	}
 }
 
-// begun is a context that tells when somebody waits for its end.
+// begun is a context that reports when a call begins to wait for its end.
 type begun struct {
 	context.Context
-	tell func()
+	report func()
 }
 
 func (b begun) Done() <-chan struct{} {
-	b.tell()
+	b.report()
 	return b.Context.Done()
 }
 
-// TestCloseEndsCalls: a call that waits for a connection or for an answer is over when the
-// store is closed, and says that.
+// TestCloseEndsCalls: Close ends calls that wait for a connection or for an answer. They
+// return ErrClosed.
 func TestCloseEndsCalls(t *testing.T) {
 	t.Parallel()
 	silent, p := throughProxy(t, servers.Run(t, servers.ZooKeeper), "")
@@ -324,8 +324,8 @@ func TestCloseEndsCalls(t *testing.T) {
 	hangs := proxy.Run(t, "127.0.0.1:1")
 	hangs.Hang(true)
 	for why, store := range map[string]*zklock.Store{
-		"no session":     open(t, "zookeeper://"+hangs.Addr()),
-		"nobody answers": silent,
+		"no session": open(t, "zookeeper://"+hangs.Addr()),
+		"no answer":  silent,
 	} {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
@@ -338,13 +338,13 @@ func TestCloseEndsCalls(t *testing.T) {
 			}()
 			happens(t, waits, "the call")
 			if store == silent && !p.Held(proxy.Replies, limit) {
-				t.Fatal("nothing was asked")
+				t.Fatal("no request was sent")
 			}
 			if err := store.Close(); err != nil {
 				t.Error(err)
 			}
 			if err := happens(t, result, "its end"); !errors.Is(err, driver.ErrClosed) {
-				t.Errorf("Acquire: %v; want that the store is closed", err)
+				t.Errorf("Acquire: %v; want ErrClosed", err)
 			}
 		})
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// takeAway removes the lock of a grant as an operator does, and then the container, as
-// ZooKeeper does when it is empty: a new one counts its versions from zero again.
-func takeAway(t testing.TB, conn *zk.Conn, operator *zklock.Store, grant driver.Grant) {
+// breakAndReap breaks a lock as an operator does, and waits until ZooKeeper has removed the
+// empty container. A new container counts its versions from zero again.
+func breakAndReap(t testing.TB, conn *zk.Conn, operator *zklock.Store, grant driver.Grant) {
 	t.Helper()
 	if err := operator.Break(t.Context(), grant.Name, grant.Token); err != nil {
 		t.Fatalf("Break: %v", err)
@@ -33,7 +33,7 @@ func reaped(t testing.TB, conn *zk.Conn, name string) {
 	})
 }
 
-// stillHeld checks that a grant is still its owner's.
+// stillHeld checks that the owner of a grant still holds the lock.
 func stillHeld(t testing.TB, store *zklock.Store, grant driver.Grant, after string) {
 	t.Helper()
 	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
@@ -60,7 +60,7 @@ func TestStaleHolderLeavesNewLock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		takeAway(t, conn, operator, driver.Grant{Name: "unlock", Token: lease.Token()})
+		breakAndReap(t, conn, operator, driver.Grant{Name: "unlock", Token: lease.Token()})
 		other := open(t, url)
 		grant := acquire(t, other, request("unlock"))
 		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
@@ -80,7 +80,7 @@ func TestStaleHolderLeavesNewLock(t *testing.T) {
 			req := request("expiry")
 			req.TTL = ttl
 			start = time.Now()
-			takeAway(t, conn, operator, acquire(t, old, req))
+			breakAndReap(t, conn, operator, acquire(t, old, req))
 			grant = acquire(t, other, request("expiry"))
 			if time.Since(start) < ttl {
 				break
@@ -89,17 +89,16 @@ func TestStaleHolderLeavesNewLock(t *testing.T) {
 			release(t, other, grant)
 			reaped(t, conn, "expiry")
 		}
-		eventually(t, "the old holder's time is over", func() bool { return time.Since(start) > ttl+500*time.Millisecond })
+		eventually(t, "the old holder's TTL has passed", func() bool { return time.Since(start) > ttl+500*time.Millisecond })
 		stillHeld(t, other, grant, "after the expiry of the old holder's TTL")
 		release(t, other, grant)
 		reaped(t, conn, "expiry")
 	})
 }
 
-// TestNodeRemovedByHand: an operator removes the node of a lock with a tool that knows
-// nothing of dlock. The old holder's Release leaves the next holder's lock alone, and
-// nothing of either stays.
-func TestNodeRemovedByHand(t *testing.T) {
+// TestHolderOfRemovedNodeLeavesNewLock: an operator removes the node of a lock by hand. The old
+// holder's Release does not touch the next holder's lock, and no node of either stays.
+func TestHolderOfRemovedNodeLeavesNewLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -121,10 +120,10 @@ func TestNodeRemovedByHand(t *testing.T) {
 		}
 		grant := acquire(t, other, request(name))
 		if noticed {
-			happens(t, lost, "the news that the lock is gone")
+			happens(t, lost, "the call of Lost")
 		}
 		if err := old.Release(t.Context(), stale); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("%s: Release of what was removed: %v; want ErrNotHeld", name, err)
+			t.Errorf("%s: Release of a removed lock: %v; want ErrNotHeld", name, err)
 		}
 		stillHeld(t, other, grant, "after the old holder's Release")
 		release(t, other, grant)
@@ -132,8 +131,8 @@ func TestNodeRemovedByHand(t *testing.T) {
 	}
 }
 
-// TestStaleHolderIsNotGrantedAgain: the owner of a lock that was broken asks again, as
-// after a lost answer, while another holder has the lock under the same node name.
+// TestStaleHolderIsNotGrantedAgain: the owner of a broken lock asks again, as after a lost
+// answer, while another holder has a node with the same name. The owner is refused.
 func TestStaleHolderIsNotGrantedAgain(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
@@ -154,10 +153,10 @@ func TestStaleHolderIsNotGrantedAgain(t *testing.T) {
 	}
 }
 
-// TestRefusedNodeIsAnotherHolders: an attempt is refused because others queue. Its node
-// is removed, but the answer is lost. Then another holder creates a node with the same
-// name, and the refused owner asks again.
-func TestRefusedNodeIsAnotherHolders(t *testing.T) {
+// TestRefusedOwnerDoesNotTakeAnothersNode: an attempt is refused because of a queue. Its node is
+// removed, but the answer is lost. Then another holder creates a node with the same name,
+// and the refused owner asks again. It is refused again.
+func TestRefusedOwnerDoesNotTakeAnothersNode(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	fair, other := open(t, server.URL()), open(t, server.URL()+"?order=unfair")
@@ -165,7 +164,7 @@ func TestRefusedNodeIsAnotherHolders(t *testing.T) {
 	const name = "refused"
 	inQueue := acquire(t, fair, request(name))
 	req := request(name)
-	stop, err := store.Watch(t.Context(), req, func() {}) // so that the owner is not given up
+	stop, err := store.Watch(t.Context(), req, func() {}) // keeps the acquisition
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,14 +191,14 @@ func TestRefusedNodeIsAnotherHolders(t *testing.T) {
 	release(t, other, grant)
 }
 
-// TestLateBreak: the lock that an operator breaks is released while the request is on its
-// way, ZooKeeper removes its container, and another one has the lock under the same name.
-// The late removal does not touch it.
-func TestLateBreak(t *testing.T) {
+// TestLateBreakLeavesNewLock: while a Break is on its way, the lock is released, ZooKeeper removes
+// its container, and another holder creates a node with the same name. The late removal does
+// not touch that node.
+func TestLateBreakLeavesNewLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
-	create := func(t testing.TB, name string) (token uint64) { // as others do that give nodes no ID
+	create := func(t testing.TB, name string) (token uint64) { // as programs do that give nodes no ID
 		t.Helper()
 		if _, err := conn.CreateContainer("/"+name, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
@@ -228,7 +227,7 @@ func TestLateBreak(t *testing.T) {
 				token = create(t, name)
 			}
 			removal := sends(opMulti, "/"+name+"/")
-			if name == "no-id" { // a removal by name alone is late, too
+			if name == "no-id" { // hold a removal by name alone, too
 				both := removal
 				removal = func(request []byte) bool { return both(request) || sends(opDelete, "/"+name+"/")(request) }
 			}
@@ -242,7 +241,7 @@ func TestLateBreak(t *testing.T) {
 				grant = acquire(t, store, request(name))
 				token = grant.Token
 			} else {
-				// The container is removed with all that is in it, as by deleteall.
+				// Remove the container with all its nodes, as deleteall does.
 				for _, child := range childrenOf(t, conn, name) {
 					if err := conn.Delete("/"+name+"/"+child, -1); err != nil {
 						t.Fatal(err)
@@ -262,7 +261,7 @@ func TestLateBreak(t *testing.T) {
 				t.Errorf("after a late Break the lock is held with token %d (%v, %v); want %d", info.Token, there, err, token)
 			}
 			if n := len(contenders(t, conn, name)); n != 1 {
-				t.Errorf("%d nodes have the lock or wait for it; want one", n)
+				t.Errorf("the lock has %d contenders; want one", n)
 			}
 		})
 	}
@@ -277,10 +276,10 @@ func childrenOf(t testing.TB, conn *zk.Conn, name string) []string {
 	return children
 }
 
-// TestLateBreakOfSameOwner: a Break is on its way when the lock is removed, with its
-// container, and its owner acquires it again. The late removal does not touch the new
-// grant, though the numbers have begun again.
-func TestLateBreakOfSameOwner(t *testing.T) {
+// TestLateBreakLeavesNewGrantOfSameOwner: while a Break is on its way, the lock is removed with
+// its container, and its owner acquires it again. The late removal does not touch the new
+// grant, though the sequence numbers have begun again.
+func TestLateBreakLeavesNewGrantOfSameOwner(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -307,9 +306,9 @@ func TestLateBreakOfSameOwner(t *testing.T) {
 	release(t, store, grant)
 }
 
-// TestContainerRemoved: an operator removes a lock with all its nodes. Waiters queue
-// again in a new container, and get the lock.
-func TestContainerRemoved(t *testing.T) {
+// TestWaitersQueueAgainInNewContainer: an operator removes a lock with all its nodes. Waiters
+// queue again in a new container, and get the lock.
+func TestWaitersQueueAgainInNewContainer(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
@@ -317,9 +316,9 @@ func TestContainerRemoved(t *testing.T) {
 	acquire(t, holder, request("n"))
 	const timeout = 4 * time.Second
 	next := lockLater(t, client(t, open(t, server.URL()+"?timeout="+timeout.String()), nil), "n")
-	eventually(t, "it waits", func() bool { return watchCount(t, server) == 1 })
+	eventually(t, "the waiter watches", func() bool { return watchCount(t, server) == 1 })
 	waits := time.Now()
-	eventually(t, "it has waited for a while", func() bool { return time.Since(waits) > timeout/16 })
+	eventually(t, "its node was last seen too long ago", func() bool { return time.Since(waits) > timeout/16 })
 	var all []any
 	for _, node := range contenders(t, conn, "n") {
 		all = append(all, &zk.DeleteRequest{Path: "/n/" + node, Version: -1})

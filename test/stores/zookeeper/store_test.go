@@ -14,12 +14,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// limit is for what must happen, however long it takes.
+// limit bounds the wait for an event that must happen.
 const limit = 30 * time.Second
 
 func open(t testing.TB, url string) *zklock.Store {
 	t.Helper()
-	store, err := zklock.Open(url)
+	store, err := zklock.Open(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +34,11 @@ func open(t testing.TB, url string) *zklock.Store {
 func client(t testing.TB, store driver.Store, opts *dlock.Options) *dlock.Client {
 	t.Helper()
 	c := dlock.New(store, opts)
-	t.Cleanup(func() { _ = c.Close() }) // some tests take its server away
+	t.Cleanup(func() { _ = c.Close() }) // some tests stop its server
 	return c
 }
 
-// admin is a connection with which a test looks at nodes.
+// admin returns a connection for the test itself.
 func admin(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{addr}, limit, zk.WithLogger(quiet{}))
@@ -49,8 +49,7 @@ func admin(t testing.TB, addr string) *zk.Conn {
 	return conn
 }
 
-// contenders are the nodes of a lock that have it or wait for it. With the order Unfair
-// there is another one.
+// contenders returns the nodes of a lock's holder and waiters, without anchors.
 func contenders(t testing.TB, conn *zk.Conn, name string) []string {
 	t.Helper()
 	return slices.DeleteFunc(childrenOf(t, conn, name), func(child string) bool { return !strings.Contains(child, "lock-") })
@@ -85,11 +84,11 @@ func release(t testing.TB, store driver.Store, grant driver.Grant) {
 func refused(t testing.TB, store driver.Store, name, why string) {
 	t.Helper()
 	if _, err := store.Acquire(t.Context(), request(name)); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Acquire(%q): %v; want that it is held: %s", name, err, why)
+		t.Errorf("Acquire(%q): %v; want ErrHeld: %s", name, err, why)
 	}
 }
 
-// eventually looks until ok.
+// eventually polls until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

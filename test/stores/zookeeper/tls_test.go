@@ -20,27 +20,27 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestTLS: with the right authority it works, and without it is a clear error. What
-// speaks TLS is a proxy before the server, as where ZooKeeper has none.
+// TestTLS: with the right authority the store works over TLS. With another authority, or
+// without TLS, the error says why. A proxy before the server speaks TLS.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	addr, authority := terminateTLS(t, server.Addr())
 	store := open(t, "zookeeper://"+addr+"?tls=true&ca="+url.QueryEscape(authority))
 	grant := acquire(t, store, request("n"))
-	refused(t, open(t, server.URL()), "n", "it was granted over TLS")
+	refused(t, open(t, server.URL()), "n", "it is held over TLS")
 	release(t, store, grant)
 
 	for query, reason := range map[string]string{"?tls=true": "certificate", "": "TLS"} {
 		c := client(t, open(t, "zookeeper://"+addr+query), &dlock.Options{RequestTimeout: 2 * time.Second})
 		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
-			t.Errorf("with %q: %v; want that it cannot be reached, and %q", query, err, reason)
+			t.Errorf("with %q: %v; want ErrUnreachable, and %q", query, err, reason)
 		}
 	}
 }
 
-// terminateTLS passes connections on to a server that speaks none. It returns where,
-// and a file with the certificate to trust.
+// terminateTLS starts a TLS proxy for target. It returns its address, and a file with the
+// certificate to trust.
 func terminateTLS(t testing.TB, target string) (addr, authority string) {
 	t.Helper()
 	model := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
@@ -68,7 +68,7 @@ func terminateTLS(t testing.TB, target string) (addr, authority string) {
 	return listener.Addr().String(), authority
 }
 
-// join passes everything on in both directions, until one side hangs up.
+// join copies data in both directions until one side closes its connection.
 func join(client net.Conn, target string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", target)
