@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
 )
@@ -15,13 +16,13 @@ func (a *app) breakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break NAME --token N",
 		Short: "Take a lock from its holder",
-		Long: `Take NAME from the holder that has it with token N, which "dlock ls" or "dlock show" shows. The
-token makes sure that it hits this holder and nobody who came after it.
+		Long: `Take NAME from the holder that has it with token N, which "dlock ls" or "dlock show"
+shows. The token makes sure that this holder loses the lock and no later one.
 
-The holder learns of it at its next renewal, within a third of its TTL: a
-"dlock exec" then ends its command, first with TERM, then with KILL, and exits
-with 76. Until then two can believe to have the lock, so that breaking a lock
-is for holders that hang or cannot be reached.
+The holder notices at its next renewal, within a third of its TTL: a "dlock exec"
+then ends its command, first with TERM, then with KILL, and exits with 76. Until then
+two processes can act as holders. Break only the lock of a holder that hangs or
+cannot be reached.
 
 The exit status is 1 if the lock is not held with that token.`,
 		Example:           `  dlock break nightly --token 7`,
@@ -41,7 +42,7 @@ The exit status is 1 if the lock is not held with that token.`,
 		},
 	}
 	cmd.Flags().Uint64Var(&token, "token", 0, "the token `N` of the holder to take the lock from")
-	_ = cmd.RegisterFlagCompletionFunc("token", a.completeToken) // fails for flags that do not exist
+	_ = cmd.RegisterFlagCompletionFunc("token", a.completeToken) // fails for an undeclared flag only
 	return cmd
 }
 
@@ -54,16 +55,15 @@ func (a *app) breakLock(ctx context.Context, client *dlock.Client, name string, 
 	switch {
 	case errors.Is(err, dlock.ErrNotHeld) && wasHeld && before.Token != token:
 		return failf(exitNo, "%s is not held with token %d: it is held with token %d by %s",
-			harmless(name), token, before.Token, harmlessHolder(before.Holder))
+			terminal.Quote(name), token, before.Token, before.Holder)
 	case errors.Is(err, dlock.ErrNotHeld):
-		return failf(exitNo, "%s is not held with token %d: it is free", harmless(name), token)
+		return failf(exitNo, "%s is not held with token %d: it is free", terminal.Quote(name), token)
 	case err != nil:
 		return err
 	}
 	by := ""
 	if wasHeld && before.Token == token {
-		by = " by " + harmlessHolder(before.Holder)
+		by = " by " + before.Holder.String()
 	}
-	_, err = fmt.Fprintf(a.stdout, "broke %s, held with token %d%s\n", harmless(name), token, by)
-	return outputFailed(err)
+	return terminal.Print(a.stdout, fmt.Sprintf("broke %s, held with token %d%s\n", terminal.Quote(name), token, by))
 }

@@ -8,14 +8,17 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 )
 
-// findCommand looks a command up as a shell does, so that a command that
-// cannot run is known before the lock is waited for.
+// findCommand looks a command up as a shell does. exec calls it before it waits for the
+// lock.
 func findCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // PATH says that the current folder is fine
+	case err == nil, errors.Is(err, exec.ErrDot): // PATH contains the current folder
 		return path, nil
 	case filepath.Base(name) != name:
 		return "", cannotStart(name, err)
@@ -28,24 +31,20 @@ func findCommand(name string) (string, error) {
 	return "", cannotStart(name, fs.ErrNotExist)
 }
 
-// cannotStart explains why a command does not run, with the status of shells.
+// cannotStart explains why a command does not run, with the exit status of shells.
 func cannotStart(name string, err error) error {
-	var own *statusError
 	switch {
-	case errors.As(err, &own): // it is not the command's fault
-		return err
+	case errors.Is(err, supervise.ErrGuard): // not the command's fault
+		return &statusError{exitUnavailable, err}
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, syscall.ENOTDIR):
-		return failf(exitNotFound, "command not found: %s", harmless(name))
+		return failf(exitNotFound, "command not found: %s", terminal.Quote(name))
 	case errors.Is(err, syscall.ENOEXEC):
-		return failf(exitNotExecutable, "cannot execute %s: it is neither a program nor a script with a #! line", harmless(name))
+		return failf(exitNotExecutable, "cannot execute %s: it is neither a program nor a script with a #! line", terminal.Quote(name))
 	}
-	var detail *fs.PathError
-	if errors.As(err, &detail) {
+	if detail, ok := errors.AsType[*fs.PathError](err); ok {
 		err = detail.Err
-	}
-	var lookup *exec.Error
-	if errors.As(err, &lookup) {
+	} else if lookup, ok := errors.AsType[*exec.Error](err); ok {
 		err = lookup.Err
 	}
-	return failf(exitNotExecutable, "cannot execute %s: %s", harmless(name), strings.TrimPrefix(err.Error(), "exec: "))
+	return failf(exitNotExecutable, "cannot execute %s: %s", terminal.Quote(name), strings.TrimPrefix(err.Error(), "exec: "))
 }

@@ -7,49 +7,55 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
 )
 
-// completeNames offers the names of held locks to the shell. Whoever presses
-// Tab does not wait for a store that does not answer, and wants no errors.
-func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+// completionLimit bounds the completion on a store that does not answer.
+const completionLimit = 2 * time.Second
+
+// complete returns what entry returns for the held locks that start with prefix, without
+// empty entries. Errors are ignored, because a shell cannot show them.
+func (a *app) complete(cmd *cobra.Command, prefix string, entry func(driver.Info) string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 	defer cancel()
-	var names []string
+	var entries []string
 	_ = a.withClient(ctx, func(client *dlock.Client, _ *openStore) error {
 		for info, err := range client.Locks(ctx, prefix) {
 			if err != nil {
 				return err
 			}
-			if harmless(info.Name) == info.Name { // the others need quoting that shells do differently
-				names = append(names, info.Name)
+			if text := entry(info); text != "" {
+				entries = append(entries, text)
 			}
 		}
 		return nil
 	})
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return entries, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeToken offers the token with which the NAME on the command line is held, or
-// every token if there is no NAME yet.
-func (a *app) completeToken(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-	defer cancel()
-	var tokens []string
-	_ = a.withClient(ctx, func(client *dlock.Client, _ *openStore) error {
-		for info, err := range client.Locks(ctx, strings.Join(args, "")) {
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 || info.Name == args[0] {
-				tokens = append(tokens, cobra.CompletionWithDesc(strconv.FormatUint(info.Token, 10),
-					harmless(info.Name)+" held by "+harmlessHolder(info.Holder)))
-			}
+// completeNames offers the names of held locks. It leaves out names that need quoting,
+// which is different in each shell.
+func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.complete(cmd, prefix, func(info driver.Info) string {
+		if terminal.Quote(info.Name) != info.Name {
+			return ""
 		}
-		return nil
+		return info.Name
 	})
-	return tokens, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeToken offers the token of the NAME on the command line, or every token if
+// there is no NAME yet.
+func (a *app) completeToken(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(cmd, strings.Join(args, ""), func(info driver.Info) string {
+		if len(args) > 0 && info.Name != args[0] {
+			return ""
+		}
+		return cobra.CompletionWithDesc(strconv.FormatUint(info.Token, 10), terminal.Quote(info.Name)+" held by "+info.Holder.String())
+	})
 }

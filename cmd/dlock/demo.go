@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -34,7 +36,7 @@ Ctrl-C.`,
   dlock demo pause`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("there is no demo %s: there are oversell, token and pause", harmless(args[0]))
+				return usagef("there is no demo %s: there are oversell, token and pause", terminal.Quote(args[0]))
 			}
 			return usagef("which one? There are oversell, token and pause")
 		},
@@ -55,7 +57,7 @@ func isDemoProcess(args []string) bool { return len(args) == 1 && demoProcesses[
 // demoProcess is the whole program of such a process. It ends when its input does, and
 // not by a signal that is meant for all, so that what it holds is given back.
 func demoProcess(args []string, stdin io.Reader, stdout io.Writer) int {
-	signal.Ignore(stopSignals...)
+	signal.Ignore(supervise.StopSignals...)
 	parent := child.Attach(stdin, stdout)
 	if err := demoProcesses[args[0]](parent); err != nil && !errors.Is(err, child.ErrDismissed) {
 		err = classify(err)
@@ -69,7 +71,7 @@ func demoProcess(args []string, stdin io.Reader, stdout io.Writer) int {
 // wants it to stop. When it returns, the folder is gone.
 func (a *app) stage(ctx context.Context, play func(ctx context.Context, folder string) error) error {
 	arrived := make(chan os.Signal, 1)
-	for _, s := range stopSignals {
+	for _, s := range supervise.StopSignals {
 		if !signal.Ignored(s) { // by nohup, for example
 			signal.Notify(arrived, s)
 		}
@@ -109,5 +111,5 @@ func (a *app) stage(ctx context.Context, play func(ctx context.Context, folder s
 // note tells people on stderr what is going on. The values contain no secrets: with a
 // password like "dlock" there would be little left of a text that is searched for it.
 func (a *app) note(format string, values ...any) {
-	fmt.Fprintln(a.stderr, harmlessLines(fmt.Sprintf(format, values...)))
+	fmt.Fprintln(a.stderr, terminal.Escape(fmt.Sprintf(format, values...)))
 }

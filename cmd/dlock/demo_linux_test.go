@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 )
 
 // shopsOf are the processes of a demo besides dlock itself.
@@ -61,7 +63,7 @@ func TestSignalsEndAPausedDemo(t *testing.T) {
 			eventually(t, "all processes are gone", func() bool { return len(demoProcessesIn(b.path("tmp"))) == 0 })
 			return
 		}
-		p.expect(exitSignal + int(s))
+		p.expect(supervise.SignalStatus + int(s))
 		b.cleanedUp()
 	}
 }
@@ -72,7 +74,7 @@ func TestSignalsEndADemo(t *testing.T) {
 		p := b.start("demo", "oversell", "--html", "page.html")
 		eventually(t, "there are shops", func() bool { return len(shopsOf(b)) > 1 })
 		p.signal(s)
-		p.expect(exitSignal + int(s))
+		p.expect(supervise.SignalStatus + int(s))
 		b.cleanedUp()
 		if _, err := os.Stat(b.path("page.html")); err == nil {
 			t.Error("an empty page is left")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/spf13/cobra"
 )
 
@@ -122,7 +123,7 @@ func (f *oversellFlags) check() error {
 
 // oversell is the demo.
 func (a *app) oversell(ctx context.Context, flags *oversellFlags, folder string) error {
-	self, err := executable()
+	self, err := supervise.Executable()
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (a *app) oversell(ctx context.Context, flags *oversellFlags, folder string)
 	order := shopOrder{Database: flags.database, Folder: folder, Table: oversell.NewTable(), Processes: flags.processes, Think: flags.think}
 	scenario := &oversell.Scenario{
 		Processes: flags.processes, Clients: flags.clients, Requests: flags.requests, InStock: flags.stock,
-		NginxAttributes: childAttributes(), Folder: folder,
+		NginxAttributes: supervise.ChildAttributes(), Folder: folder,
 		Hire: func(ctx context.Context, guard oversell.Guard) (*child.Process, error) {
 			order := order
 			order.Guard = guard

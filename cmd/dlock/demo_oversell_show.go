@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
 )
 
@@ -40,35 +41,35 @@ type oversellJSON struct {
 // markedColumn of oversellColumns is what the demo is about.
 const markedColumn = 3
 
-var oversellColumns = []column{
-	{title: "GUARD"},
-	{title: "REQUESTS", right: true},
-	{title: "SOLD", right: true},
-	{title: "FINAL STOCK", right: true, judge: expected("0")},
-	{title: "AT ONCE", right: true},
-	{title: "REQUESTS/S", right: true},
-	{title: "WAIT P50", right: true},
-	{title: "WAIT P99", right: true},
+var oversellColumns = []terminal.Column{
+	{Title: "GUARD"},
+	{Title: "REQUESTS", Right: true},
+	{Title: "SOLD", Right: true},
+	{Title: "FINAL STOCK", Right: true, Want: "0"},
+	{Title: "AT ONCE", Right: true},
+	{Title: "REQUESTS/S", Right: true},
+	{Title: "WAIT P50", Right: true},
+	{Title: "WAIT P99", Right: true},
 }
 
 // run runs the scenario with each guard.
 func (s *oversellShow) run(ctx context.Context, scenario *oversell.Scenario) error {
-	bar := s.newProgress()
-	scenario.Progress = bar.step
+	bar := terminal.NewProgress(s.stderr)
+	scenario.Progress = bar.Step
 	if !s.flags.json {
 		s.note("%d in stock, %d requests, %d processes; the stock is in %s, the locks are in %s",
 			s.flags.stock, s.flags.clients*s.flags.requests, s.flags.processes, s.database, s.store)
 	}
 	exact := true
-	t := table{columns: oversellColumns}
+	t := terminal.Table{Columns: oversellColumns}
 	for _, guard := range oversell.Guards {
-		bar.begin(string(guard), s.flags.clients*s.flags.requests, "sold")
+		bar.Begin(string(guard), s.flags.clients*s.flags.requests, "sold")
 		result, err := scenario.Run(ctx, guard)
 		if err != nil {
-			bar.end("")
+			bar.End("")
 			return err
 		}
-		bar.end(fmt.Sprintf("%d sold, final stock %d", result.Sold, result.FinalStock))
+		bar.End(fmt.Sprintf("%d sold, final stock %d", result.Sold, result.FinalStock))
 		run := s.timeline(result)
 		s.runs = append(s.runs, run)
 		if guard.Shared() {
@@ -76,7 +77,7 @@ func (s *oversellShow) run(ctx context.Context, scenario *oversell.Scenario) err
 		}
 		row := oversellRow(result, timeline.Most(run.Spans))
 		s.rows = append(s.rows, row)
-		t.add(row...)
+		t.Add(row...)
 		if s.flags.json {
 			if err := printJSON(s.stdout, s.describe(result, timeline.Most(run.Spans))); err != nil {
 				return err
@@ -84,7 +85,7 @@ func (s *oversellShow) run(ctx context.Context, scenario *oversell.Scenario) err
 		}
 	}
 	if !s.flags.json {
-		if err := t.print(s.stdout, painterFor(s.stdout)); err != nil {
+		if err := t.Print(s.stdout, terminal.PainterFor(s.stdout)); err != nil {
 			return err
 		}
 	}

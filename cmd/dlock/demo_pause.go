@@ -11,6 +11,8 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
 	"github.com/spf13/cobra"
 )
@@ -92,7 +94,7 @@ func (f *pauseFlags) check() error {
 
 // pause is the demo.
 func (a *app) pause(ctx context.Context, flags *pauseFlags, folder string) error {
-	self, err := executable()
+	self, err := supervise.Executable()
 	if err != nil {
 		return err
 	}
@@ -140,12 +142,12 @@ type pauseShow struct {
 	rows            [][]string
 }
 
-var pauseColumns = []column{
-	{title: "GUARD"},
-	{title: "SOLD", right: true},
-	{title: "FINAL STOCK", right: true, judge: expected("0")},
-	{title: "REFUSED", right: true},
-	{title: "PAUSED", right: true},
+var pauseColumns = []terminal.Column{
+	{Title: "GUARD"},
+	{Title: "SOLD", Right: true},
+	{Title: "FINAL STOCK", Right: true, Want: "0"},
+	{Title: "REFUSED", Right: true},
+	{Title: "PAUSED", Right: true},
 }
 
 func (s *pauseShow) run(ctx context.Context, scenario *oversell.Pause) error {
@@ -153,8 +155,8 @@ func (s *pauseShow) run(ctx context.Context, scenario *oversell.Pause) error {
 		s.note("%d in stock, 2 processes, a TTL of %v; the stock is in %s, the lock is in %s",
 			oversell.PauseStock, s.flags.ttl, s.database, s.store)
 	}
-	paint := painterFor(s.stdout)
-	t := table{columns: pauseColumns}
+	paint := terminal.PainterFor(s.stdout)
+	t := terminal.Table{Columns: pauseColumns}
 	exact := true
 	for _, guard := range oversell.PauseGuards {
 		result, err := scenario.Run(ctx, guard)
@@ -168,21 +170,21 @@ func (s *pauseShow) run(ctx context.Context, scenario *oversell.Pause) error {
 		}
 		row := []string{string(guard), strconv.Itoa(result.Sold()), strconv.Itoa(result.FinalStock), strconv.Itoa(refused), fmt.Sprintf("%.1f s", paused.Seconds())}
 		s.rows = append(s.rows, row)
-		t.add(row...)
+		t.Add(row...)
 		s.runs = append(s.runs, s.timeline(result))
 		if s.flags.json {
 			err = printJSON(s.stdout, pauseJSON{guard, oversell.PauseStock, result.Sold(), result.FinalStock, refused,
 				[2]uint64{result.Entries[0].Token, result.Entries[1].Token}, s.flags.ttl.Milliseconds(), paused.Milliseconds()})
 		} else {
-			_, err = fmt.Fprintf(s.stdout, "%s\n  %s\n\n", paint.paint(bold, string(guard)), strings.Join(result.Story(), "\n  "))
-			err = outputFailed(err)
+			_, err = fmt.Fprintf(s.stdout, "%s\n  %s\n\n", paint.Paint(terminal.Bold, string(guard)), strings.Join(result.Story(), "\n  "))
+			err = terminal.OutputError(err)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if !s.flags.json {
-		if err := t.print(s.stdout, paint); err != nil {
+		if err := t.Print(s.stdout, paint); err != nil {
 			return err
 		}
 	}

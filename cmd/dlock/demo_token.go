@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/tokens"
 	"github.com/spf13/cobra"
 )
@@ -86,7 +88,7 @@ type tokenJSON struct {
 
 // token is the demo.
 func (a *app) token(ctx context.Context, flags *tokenFlags, folder string) error {
-	self, err := executable()
+	self, err := supervise.Executable()
 	if err != nil {
 		return err
 	}
@@ -102,28 +104,28 @@ func (a *app) token(ctx context.Context, flags *tokenFlags, folder string) error
 	if !flags.json {
 		a.note("%d processes, %d calls each; the locks are in %s", flags.processes, flags.calls, display)
 	}
-	t := table{columns: tokenColumns}
+	t := terminal.Table{Columns: tokenColumns}
 	page := tokenPage(flags, display)
 	good := true
-	bar := a.newProgress()
+	bar := terminal.NewProgress(a.stderr)
 	for _, guard := range []string{"none", "dlock"} {
 		order := userOrder{File: filepath.Join(folder, "token-"+guard), Calls: flags.calls}
 		if guard == "dlock" {
 			order.Store = &store
 		}
-		scenario := &tokens.Scenario{Processes: flags.processes, Hire: order.hire(self), Progress: bar.step}
-		bar.begin(guard, flags.processes*flags.calls, "failed")
+		scenario := &tokens.Scenario{Processes: flags.processes, Hire: order.hire(self), Progress: bar.Step}
+		bar.Begin(guard, flags.processes*flags.calls, "failed")
 		result, err := scenario.Run(ctx)
 		if err != nil {
-			bar.end("")
+			bar.End("")
 			return err
 		}
-		bar.end(fmt.Sprintf("%d of %d calls failed, tokens fetched: %d", result.Failed, result.Calls, result.Fetches))
+		bar.End(fmt.Sprintf("%d of %d calls failed, tokens fetched: %d", result.Failed, result.Calls, result.Fetches))
 		if guard == "dlock" {
 			good = result.Failed == 0 && result.Fetches == 1
 		}
 		row := []string{guard, strconv.Itoa(flags.processes), strconv.Itoa(result.Calls), strconv.Itoa(result.Failed), strconv.Itoa(result.Fetches)}
-		t.add(row...)
+		t.Add(row...)
 		page.Table = append(page.Table, row)
 		page.Runs = append(page.Runs, tokenTimeline(guard, result))
 		if !flags.json {
@@ -135,7 +137,7 @@ func (a *app) token(ctx context.Context, flags *tokenFlags, folder string) error
 		}
 	}
 	if !flags.json {
-		if err := t.print(a.stdout, painterFor(a.stdout)); err != nil {
+		if err := t.Print(a.stdout, terminal.PainterFor(a.stdout)); err != nil {
 			return err
 		}
 	}

@@ -5,16 +5,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/tokens"
 )
 
-var tokenColumns = []column{
-	{title: "GUARD"},
-	{title: "PROCESSES", right: true},
-	{title: "CALLS", right: true},
-	{title: "FAILED", right: true, judge: expected("0")},
-	{title: "FETCHES", right: true, judge: expected("1")},
+var tokenColumns = []terminal.Column{
+	{Title: "GUARD"},
+	{Title: "PROCESSES", Right: true},
+	{Title: "CALLS", Right: true},
+	{Title: "FAILED", Right: true, Want: "0"},
+	{Title: "FETCHES", Right: true, Want: "1"},
 }
 
 var tokenCaptions = map[string]string{

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
 )
@@ -26,7 +27,7 @@ type traitsJSON struct {
 	MinTTLMS         int64          `json:"min_ttl_ms"`
 	MaxTTLMS         int64          `json:"max_ttl_ms"` // 0: no limit
 	GranularityMS    int64          `json:"granularity_ms"`
-	OneMachine       bool           `json:"one_machine"` // others are not excluded
+	OneMachine       bool           `json:"one_machine"` // processes of other machines are not excluded
 	SurvivesRestart  bool           `json:"survives_restart"`
 	SurvivesFailover bool           `json:"survives_failover"`
 }
@@ -35,10 +36,10 @@ func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this store, as configured, can promise",
-		Long: `Say in words what the store can promise, then examine how it is configured.
+		Short: "Report what this store, as configured, can promise",
+		Long: `Report what the store can promise, and check how it is configured.
 
-The exit status is 0 if there is no problem (warnings are fine), 1 if there is
+The exit status is 0 if there is no problem (warnings are allowed), 1 if there is
 one, 69 if the store cannot be reached, 77 if it refuses the user, and 78 if it
 cannot keep locks as it is.`,
 		Example: `  dlock doctor
@@ -94,22 +95,21 @@ func describeTraits(t driver.Traits) traitsJSON {
 }
 
 func (a *app) diagnoseText(url string, traits driver.Traits, findings []driver.Finding) error {
-	p := painterFor(a.stdout)
+	p := terminal.PainterFor(a.stdout)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n\n%s\n", p.paint(bold, "Store"), harmless(url), p.paint(bold, "What it can promise as it is configured"))
+	fmt.Fprintf(&b, "%s %s\n\n%s\n", p.Paint(terminal.Bold, "Store"), terminal.Quote(url), p.Paint(terminal.Bold, "What it can promise as it is configured"))
 	for _, sentence := range promises(traits, findings) {
 		fmt.Fprintf(&b, "  %s\n", sentence)
 	}
-	fmt.Fprintf(&b, "\n%s\n", p.paint(bold, "What was found"))
+	fmt.Fprintf(&b, "\n%s\n", p.Paint(terminal.Bold, "What was found"))
 	if len(findings) == 0 {
-		fmt.Fprintf(&b, "  Nothing: this store does not examine itself.\n")
+		b.WriteString("  Nothing: this store has no checks.\n")
 	}
-	styles := map[driver.Level]style{driver.LevelOK: green, driver.LevelWarning: yellow, driver.LevelProblem: red}
+	styles := map[driver.Level]terminal.Style{driver.LevelOK: terminal.Green, driver.LevelWarning: terminal.Yellow, driver.LevelProblem: terminal.Red}
 	for _, f := range findings {
 		level := strings.ToUpper(string(f.Level))
-		fmt.Fprintf(&b, "  %s  %s: %s\n", p.paint(styles[f.Level], fmt.Sprintf("%-7s", level)),
-			harmless(f.Check), harmlessLines(f.Message))
+		fmt.Fprintf(&b, "  %s  %s: %s\n", p.Paint(styles[f.Level], fmt.Sprintf("%-7s", level)),
+			terminal.Quote(f.Check), terminal.Escape(f.Message))
 	}
-	_, err := fmt.Fprint(a.stdout, b.String())
-	return outputFailed(err)
+	return terminal.Print(a.stdout, b.String())
 }

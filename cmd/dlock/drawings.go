@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
 )
 
@@ -27,13 +28,13 @@ func (d *drawings) close() {
 }
 
 // write writes the files that were asked for. The page's header is that of the columns.
-func (d *drawings) write(columns []column, page timeline.Page) error {
+func (d *drawings) write(columns []terminal.Column, page timeline.Page) error {
 	if err := d.svg.write(timeline.SVG(page.Runs)); err != nil {
 		return err
 	}
 	page.Header = nil
 	for _, c := range columns {
-		page.Header = append(page.Header, strings.ToLower(c.title))
+		page.Header = append(page.Header, strings.ToLower(c.Title))
 	}
 	return d.html.write(timeline.HTML(page))
 }

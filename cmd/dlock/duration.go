@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -10,11 +9,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// durationFlag is a duration on the command line. A number without a unit is
-// seconds, as it is for flock and timeout.
+// durationFlag is a duration on the command line. A number without a unit is in seconds, as
+// it is for flock and timeout.
 type durationFlag struct{ value *time.Duration }
 
-// String is "0" for zero, which pflag does not show as a default.
+// String returns "0" for zero, which pflag does not show as a default.
 func (d durationFlag) String() string {
 	if d.value == nil || *d.value == 0 {
 		return "0"
@@ -42,12 +41,12 @@ func parseDuration(text string) (time.Duration, error) {
 	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, errors.New("invalid duration " + strconv.Quote(text) + ": write 30 for seconds, or 500ms, 5m, 1h30m")
+		return 0, fmt.Errorf("invalid duration %q: write 30 for seconds, or 500ms, 5m, 1h30m", text)
 	}
 	return parsed, nil
 }
 
-// addDuration adds a flag with a default.
+// addDuration declares a flag with a default.
 func addDuration(f *pflag.FlagSet, value *time.Duration, name, short string, standard time.Duration, usage string) {
 	*value = standard
 	f.VarP(durationFlag{value}, name, short, usage)

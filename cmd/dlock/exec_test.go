@@ -5,11 +5,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 )
 
 func TestExecPassesTheStatusThrough(t *testing.T) {
@@ -229,4 +232,12 @@ func TestDefaultStoreNeedsNoSetUp(t *testing.T) {
 	var diagnosis diagnosisJSON
 	_ = json.Unmarshal([]byte(r.stdout), &diagnosis)
 	contains(t, "the URL of the store", diagnosis.URL, "/state/dlock/dlock.db")
+}
+
+// A guard that cannot be started is not a command that was not found.
+func TestGuardThatCannotStart(t *testing.T) {
+	err := cannotStart("true", fmt.Errorf("%w: %w", supervise.ErrGuard, fs.ErrNotExist))
+	if exitStatus(err) != exitUnavailable || strings.Contains(err.Error(), "not found:") {
+		t.Errorf("status %d: %v", exitStatus(err), err)
+	}
 }

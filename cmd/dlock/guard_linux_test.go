@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,100 +58,6 @@ func hasReadAll(t *testing.T, pid int) {
 	})
 }
 
-// guarded is a guard of a process group that the test started.
-type guarded struct {
-	guard  *guardProcess
-	group  int
-	stderr string // the file
-}
-
-func newGuarded(t *testing.T) *guarded {
-	t.Helper()
-	t.Parallel()
-	cmd := exec.Command("sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	stderr, err := os.CreateTemp(t.TempDir(), "stderr")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stderr.Close()
-	guard, err := startGuard("job", stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(guard.dismiss)
-	return &guarded{guard, cmd.Process.Pid, stderr.Name()}
-}
-
-// said returns what the guard wrote to stderr, as soon as it wrote something.
-func (g *guarded) said(t *testing.T) string {
-	t.Helper()
-	var text []byte
-	eventually(t, "the guard says something", func() bool {
-		text, _ = os.ReadFile(g.stderr)
-		return len(text) > 0
-	})
-	return string(text)
-}
-
-// While the guard is stopped its pipe is full after some time. It must still find
-// the newest record, and not only those that had room.
-func TestGuardFindsTheNewestRecordInAFullPipe(t *testing.T) {
-	g := newGuarded(t)
-	g.guard.watch(g.group, uptime()+time.Hour)
-	if _, err := unix.FcntlInt(uintptr(g.guard.oldFd), unix.F_SETPIPE_SZ, 4096); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.guard.process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	for range 4096/recordSize + 10 { // more than there is room for
-		g.guard.extend(uptime() - time.Second)
-	}
-	g.guard.extend(uptime() + time.Hour)
-	stopAndContinue(t, g.guard.process.Pid, 0)
-	if !alive(g.group) {
-		t.Fatalf("the guard killed the group although the lease lasts; it says %s", g.said(t))
-	}
-	g.guard.extend(uptime() - time.Second)
-	dead(t, "the group, after the lease has ended,", g.group)
-	if said := g.said(t); said != "dlock: killed the command that ran under job: dlock was stopped or starved until the lease ended\n" {
-		t.Errorf("it said %q", said)
-	}
-}
-
-// The guard's last record may be old when it goes on. What is pending counts.
-func TestGuardReadsWhatIsPendingBeforeItDecides(t *testing.T) {
-	for what, write := range map[string]func(g *guardProcess){
-		"record":   func(g *guardProcess) { g.extend(uptime() + time.Hour) },
-		"farewell": func(g *guardProcess) { g.send(guardFarewell) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			g := newGuarded(t)
-			until := uptime() + 2*time.Second
-			g.guard.watch(g.group, until)
-			hasReadAll(t, g.guard.process.Pid)
-			if err := g.guard.process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "the lease has ended", func() bool { return uptime() > until })
-			write(g.guard)
-			if err := g.guard.process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			g.guard.dismiss()
-			if text, err := os.ReadFile(g.stderr); err != nil || len(text) > 0 || !alive(g.group) {
-				t.Errorf("the guard killed a healthy group; it says %q, %v", text, err)
-			}
-		})
-	}
-}
-
 // The guard says in one line why it killed the command.
 func TestGuardSaysWhyItKills(t *testing.T) {
 	b := newBench(t)
@@ -170,7 +76,7 @@ func TestGuardSaysWhyItKills(t *testing.T) {
 // Who stops a service sends the signal to all of its processes at once. The guard
 // must stay until the group has ended, which may be deaf to the signal.
 func TestGuardSurvivesTheStopOfItsService(t *testing.T) {
-	for _, s := range stopSignals {
+	for _, s := range supervise.StopSignals {
 		t.Run(s.String(), func(t *testing.T) {
 			b := newBench(t)
 			p := b.start("exec", "job", "--", "sh", "-c", `trap "" HUP INT QUIT TERM; sleep 1000 & echo $!; echo $$; echo $PPID; wait; wait`)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/spf13/cobra"
 )
 
@@ -18,13 +19,13 @@ arrives, for the middle part of a script.
 When it has the lock it prints one line, and nothing else on stdout:
   {"name":"nightly","token":7,"ttl_ms":30000}
 
-The lock is renewed while it is held, and given back at the end. If it is lost,
-dlock says so and exits with 76: a script that must not go on without the lock has
-to look, or should use "dlock exec", which ends its command in time.
+dlock renews the lock while it holds it, and releases it at the end. If the lock is
+lost, dlock says so and exits with 76: a script that must not go on without the lock
+has to check, or should use "dlock exec", which ends its command in time.
 
-A shell gives /dev/null to jobs in the background as stdin, which is closed from
-the beginning: give it a pipe, as the example does. Closing the pipe, or the end of
-the script, however it ends, gives the lock back.
+A shell gives jobs in the background /dev/null as stdin, which is closed from the
+beginning: use a pipe, as the example does. Closing the pipe, or any end of the
+script, releases the lock.
 
 The exit status is 0 when stdin was closed or the parent ended, 75 when the lock was
 not acquired, 76 when it was lost or held for --max-hold, and 128+n after signal n.`
@@ -37,9 +38,9 @@ func (a *app) holdCommand() *cobra.Command {
 		Long:  holdHelp,
 		Example: `  mkfifo gate granted                               # in a script
   dlock hold nightly <gate >granted &
-  exec 9>gate; read -r line <granted                # waits until it is held
+  exec 9>gate; read -r line <granted                # waits for the lock
   ...
-  exec 9>&-                                         # gives it back
+  exec 9>&-                                         # releases it
 
   coproc dlock hold nightly                         # the same with bash
   read -r line <&"${COPROC[0]}"`,
@@ -70,38 +71,38 @@ type holdJSON struct {
 }
 
 func (h *holding) run(ctx context.Context) error {
-	parent := os.Getppid()         // before the waiting, which may outlive it
-	signal.Ignore(syscall.SIGPIPE) // a reader that is gone is an error, and the lock is given back
-	return h.withLocks(ctx, func(held *heldLocks, _ *openStore, arrived chan os.Signal) error {
-		return h.hold(held, parent, arrived)
+	parent := os.Getppid()         // the parent may end while this process waits
+	signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error, and the lock is released
+	return h.withLocks(ctx, func(held *heldLocks, _ *openStore, signals chan os.Signal) error {
+		return h.hold(held, parent, signals)
 	})
 }
 
-// hold keeps the lock until it is time to give it back.
-func (h *holding) hold(held *heldLocks, parent int, arrived chan os.Signal) error {
+// hold keeps the lock until wait returns, and releases it.
+func (h *holding) hold(held *heldLocks, parent int, signals chan os.Signal) error {
 	h.announceAcquired(held)
 	lock := held.locks[0]
-	end := printJSON(h.stdout, holdJSON{lock.name, lock.token, h.flags.ttl.Milliseconds()})
-	if end == nil {
-		end = h.wait(held, parent, arrived)
+	err := printJSON(h.stdout, holdJSON{lock.name, lock.token, h.flags.ttl.Milliseconds()})
+	if err == nil {
+		err = h.wait(held, parent, signals)
 	}
-	if end == nil {
-		keep(held.Context(), held.acquired.Add(h.flags.minHold), arrived)
+	if err == nil {
+		keepUntil(held.acquired.Add(h.flags.minHold), held.Context(), signals)
 	}
-	if lost := h.release(held); lost && end == nil {
-		end = failf(exitLost, "lost %s before it was given back", h.title())
+	if lost := h.release(held); lost && err == nil {
+		err = failf(exitLost, "lost %s before it was released", h.title())
 	}
-	return end
+	return err
 }
 
-// parentBeat is how often hold looks whether its parent is still there.
-const parentBeat = 200 * time.Millisecond
+// parentInterval is how often hold checks whether its parent has ended.
+const parentInterval = 200 * time.Millisecond
 
-// wait returns nil when stdin is closed or the parent has ended, and otherwise why the
-// lock cannot be held any longer.
-func (h *holding) wait(held *heldLocks, parent int, arrived <-chan os.Signal) error {
-	beat := time.NewTicker(parentBeat)
-	defer beat.Stop()
+// wait returns nil when stdin is closed or the parent has ended, and otherwise the reason
+// why the lock cannot be held any longer.
+func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) error {
+	check := time.NewTicker(parentInterval)
+	defer check.Stop()
 	var limit <-chan time.Time
 	if h.flags.maxHold > 0 {
 		limit = time.After(time.Until(held.acquired.Add(h.flags.maxHold)))
@@ -111,7 +112,7 @@ func (h *holding) wait(held *heldLocks, parent int, arrived <-chan os.Signal) er
 		select {
 		case <-closed:
 			return nil
-		case <-beat.C:
+		case <-check.C:
 			if os.Getppid() != parent {
 				return nil
 			}
@@ -119,24 +120,23 @@ func (h *holding) wait(held *heldLocks, parent int, arrived <-chan os.Signal) er
 			return failf(exitLost, "lost %s: %s", h.title(), lossReason(held))
 		case <-limit:
 			return failf(exitLost, "held %s for %v, which is the limit of --max-hold", h.title(), h.flags.maxHold)
-		case s := <-arrived:
-			if isStopSignal(s) {
+		case s := <-signals:
+			if supervise.IsStop(s) {
 				return interruptedError{signalNumber(s), false}
 			}
 		}
 	}
 }
 
-// stdinClosed returns a channel that is closed at the end of stdin. What is written to
-// it is thrown away. A stdin that cannot be read, such as the terminal of others, is not
-// closed.
+// stdinClosed returns a channel that is closed at the end of stdin, and discards what is
+// read. A stdin that cannot be read, such as a terminal from the background, counts as open.
 func (h *holding) stdinClosed() <-chan struct{} {
 	closed := make(chan struct{})
 	if h.stdin == nil {
 		close(closed)
 		return closed
 	}
-	ignoreTerminalStops()
+	supervise.IgnoreTerminalStops()
 	go func() {
 		if _, err := io.Copy(io.Discard, h.stdin); err == nil || errors.Is(err, os.ErrClosed) {
 			close(closed)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
 )
@@ -17,14 +18,13 @@ func (a *app) listCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls [PREFIX]",
-		Short: "List who holds what, and how many wait",
+		Short: "List the locks that are held",
 		Long: `List the locks that are held, sorted by name; with PREFIX those whose names
 start with it.
 
-WAITERS counts those who wait in the store: every fair waiter, and the processes
-that have waited for a while. Names and notes with spaces or characters that are
-not visible are shown quoted. At a terminal long names and holders are cut to the
-width of a line.
+WAITERS counts the waiters that the store knows: every fair waiter, and processes
+that have waited for a while. Names with spaces and invisible characters are
+quoted. At a terminal long names and holders are cut to the width of a line.
 
 With --json every lock is one JSON object on a line of its own:
   {"name":"nightly","token":7,"holder":{"host":"web-1","pid":4242,
@@ -83,23 +83,23 @@ func (a *app) listJSON(infos []driver.Info) error {
 
 func (a *app) listTable(infos []driver.Info, store string) error {
 	if len(infos) == 0 {
-		if isTerminal(a.stderr) {
-			fmt.Fprintf(a.messages, "No lock is held. The store is %s.\n", harmlessLines(store))
+		if terminal.Is(a.stderr) {
+			fmt.Fprintf(a.messages, "No lock is held. The store is %s.\n", terminal.Escape(store))
 		}
 		return nil
 	}
-	t := table{width: terminalWidth(a.stdout), columns: []column{
-		{title: "NAME", style: green, shrink: 1},
-		{title: "TOKEN", right: true},
-		{title: "HOLDER", shrink: 2},
-		{title: "SINCE", style: faint},
-		{title: "REMAINING", right: true},
-		{title: "WAITERS", right: true},
+	t := terminal.Table{Width: terminal.Width(a.stdout), Columns: []terminal.Column{
+		{Title: "NAME", Style: terminal.Green, Shrink: 1},
+		{Title: "TOKEN", Right: true},
+		{Title: "HOLDER", Shrink: 2},
+		{Title: "SINCE", Style: terminal.Faint},
+		{Title: "REMAINING", Right: true},
+		{Title: "WAITERS", Right: true},
 	}}
 	now := time.Now()
 	for _, info := range infos {
-		t.add(harmless(info.Name), strconv.FormatUint(info.Token, 10), harmlessHolder(info.Holder),
+		t.Add(terminal.Quote(info.Name), strconv.FormatUint(info.Token, 10), info.Holder.String(),
 			sinceText(info.Since, now), remainingText(info.Remaining), strconv.Itoa(info.Waiters))
 	}
-	return t.print(a.stdout, painterFor(a.stdout))
+	return t.Print(a.stdout, terminal.PainterFor(a.stdout))
 }

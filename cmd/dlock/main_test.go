@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 )
 
 // dlockBinary is the real program, built once, with the race detector if the
@@ -25,15 +27,12 @@ import (
 var dlockBinary string
 
 func TestMain(m *testing.M) {
-	switch { // of an exec that a test ran in its own process
-	case isGuard(os.Args):
-		os.Exit(guard(os.Args))
-	case isStarter(os.Args):
-		os.Exit(starter(os.Args))
+	if status, ok := supervise.RunHelper(os.Args); ok { // of an exec that a test ran in its own process
+		os.Exit(status)
 	}
 	// Where a signal is ignored (nohup, a shell's background), the programs of the
 	// tests would ignore it as well. They start with the default if it is handled here.
-	for _, s := range stopSignals {
+	for _, s := range supervise.StopSignals {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}

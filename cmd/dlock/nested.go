@@ -11,19 +11,20 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 )
 
-// What the command finds in its environment.
+// The variables in the environment of the command.
 const (
-	nameVariable  = "DLOCK_NAME"  // several names are one a line
+	nameVariable  = "DLOCK_NAME"  // several names are separated by line ends
 	tokenVariable = "DLOCK_TOKEN" // in the same order
-	// heldVariable lists the locks of all dlocks around the command as
-	// "hash of the name:token:process id:hash of store and name", with commas.
+	// heldVariable lists the locks of all dlocks around the command, separated by commas,
+	// as "hash of the name:token:process id:hash of store and name".
 	heldVariable = "DLOCK_HELD"
 )
 
-// lockHash identifies a name in a store without telling either.
+// lockHash identifies a name in a store without revealing either.
 func lockHash(identity, name string) string {
 	sum := sha256.Sum256([]byte(identity + "\x00" + name))
 	return hex.EncodeToString(sum[:16])
@@ -33,13 +34,13 @@ func lockHash(identity, name string) string {
 type heldLock struct {
 	name  string // hashed
 	token uint64
-	pid   int    // of the dlock that holds it
+	pid   int    // of the dlock that holds the lock
 	store string // hashed, together with the name
 }
 
 func (h heldLock) String() string { return fmt.Sprintf("%s:%d:%d:%s", h.name, h.token, h.pid, h.store) }
 
-// parseHeldLock returns false for an entry that this dlock did not write.
+// parseHeldLock returns false for an entry that dlock did not write.
 func parseHeldLock(text string) (heldLock, bool) {
 	fields := strings.Split(text, ":")
 	if len(fields) != 4 {
@@ -50,8 +51,8 @@ func parseHeldLock(text string) (heldLock, bool) {
 	return heldLock{fields[0], token, pid, fields[3]}, err == nil && err2 == nil
 }
 
-// childEnvironment adds what the command may know about its locks. An outer
-// lock's variables are replaced, except that it stays in the list.
+// childEnvironment adds the variables of the locks. It replaces those of an outer lock, which
+// only stays in the list of heldVariable.
 func childEnvironment(environment []string, identity string, locks []heldName) []string {
 	var child []string
 	var held, names, tokens []string
@@ -70,17 +71,16 @@ func childEnvironment(environment []string, identity string, locks []heldName) [
 		held = append(held, heldLock{lockHash("", lock.name), lock.token, os.Getpid(), lockHash(identity, lock.name)}.String())
 	}
 	return append(child,
-		nameVariable+"="+strings.Join(names, "\n"), // no name has a line end
+		nameVariable+"="+strings.Join(names, "\n"), // no name contains a line end
 		tokenVariable+"="+strings.Join(tokens, "\n"),
 		heldVariable+"="+strings.Join(held, ","),
 	)
 }
 
-// refuseSelfWait finds out that a lock is held by a dlock that waits for this one. The
-// store says which process holds the lock and with which token, and that is compared
-// with what the dlocks around this one have left in the environment: the same store may
-// have many URLs. The variable alone proves nothing, since processes in the
-// background keep it when the lock is long released.
+// refuseSelfWait returns an error if a dlock around this one holds a lock that this one
+// wants. It compares the holder and the token in the store with the entries of
+// heldVariable, because the same store can have many URLs. The variable alone proves
+// nothing: processes in the background keep it after the lock was released.
 func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, store *openStore) error {
 	for _, name := range q.names {
 		for entry := range strings.SplitSeq(os.Getenv(heldVariable), ",") {
@@ -88,20 +88,20 @@ func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, 
 			if !ok || outer.name != lockHash("", name) {
 				continue
 			}
-			waits, err := outer.holds(ctx, client, store, name)
+			holds, err := outer.holds(ctx, client, store, name)
 			if err != nil {
 				return err
 			}
-			if waits {
+			if holds {
 				return q.notAcquired(fmt.Sprintf("%s is held by the dlock around this one (token %d): it would wait for itself",
-					harmless(name), outer.token))
+					terminal.Quote(name), outer.token))
 			}
 		}
 	}
 	return nil
 }
 
-// holds reports whether the store says that the entry's process holds the lock.
+// holds reports whether the process of the entry holds the lock in this store.
 func (h heldLock) holds(ctx context.Context, client *dlock.Client, store *openStore, name string) (bool, error) {
 	sameURL := h.store == lockHash(store.identity, name)
 	info, held, err := client.Find(ctx, name)
@@ -112,7 +112,7 @@ func (h heldLock) holds(ctx context.Context, client *dlock.Client, store *openSt
 		return false, err
 	case !held || info.Token != h.token:
 		return false, nil
-	case info.Holder == (driver.Holder{}): // the store does not know
+	case info.Holder == (driver.Holder{}): // the store keeps no holder
 		return sameURL, nil
 	}
 	host, err := os.Hostname()

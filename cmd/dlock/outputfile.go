@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 )
 
 // outputFile is a file that is written at the end of something that takes a while. One
@@ -34,11 +36,11 @@ func (o *outputFile) write(text string) error {
 	o.created = false
 	if info, err := o.file.Stat(); err == nil && info.Mode().IsRegular() {
 		if err := o.file.Truncate(0); err != nil {
-			return outputFailed(err)
+			return terminal.OutputError(err)
 		}
 	}
 	_, err := o.file.WriteString(text)
-	return outputFailed(err)
+	return terminal.OutputError(err)
 }
 
 // close leaves no empty file behind if there was nothing to write.

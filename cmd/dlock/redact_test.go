@@ -3,7 +3,6 @@
 package main
 
 import (
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -207,14 +206,6 @@ func TestRedactorKnowsNumbersAndEscapes(t *testing.T) {
 	}
 	if got := newRedactor("", []string{"--store", "redis://host:6379/0"}).clean("dial host:6379"); got != "dial host:6379" {
 		t.Errorf("a port was hidden: %q", got)
-	}
-}
-
-// A guard that cannot be started is not a command that was not found.
-func TestGuardThatCannotStart(t *testing.T) {
-	err := cannotStart("true", failf(exitUnavailable, "cannot start the guard: %w", fs.ErrNotExist))
-	if exitStatus(err) != exitUnavailable || strings.Contains(err.Error(), "not found:") {
-		t.Errorf("status %d: %v", exitStatus(err), err)
 	}
 }
 

@@ -9,23 +9,22 @@ func (a *app) rootCommand() *cobra.Command {
 		Use:   "dlock",
 		Short: "Run commands under a distributed lock",
 		Long: `dlock makes sure that only one of many processes does something at a time. The
-lock lives in a store that all of them can reach, and frees itself when its
-holder dies.
+lock is in a store that all of them can reach, and expires when its holder dies.
 
 Store URLs (--store, or else $` + storeVariable + `):
 ` + storeList() + `
   A password in --store is visible to every user of the machine (ps). Put the URL
   into a file that only you can read and use --store-file FILE, or $` + storeFileVariable + `,
   or else put it into $` + storeVariable + `.
-  Without one, an SQLite file in your state folder is used:
+  Without a URL, dlock uses an SQLite file in your state folder:
   $XDG_STATE_HOME/dlock/dlock.db, or else ~/.local/state/dlock/dlock.db.
   sqlite://./file.db is relative to the current folder.
 
 ` + exitStatusHelp,
-		Example: `  dlock exec nightly -- ./backup.sh          # waits for its turn
+		Example: `  dlock exec nightly -- ./backup.sh          # waits for the lock
   dlock exec -n nightly -- ./backup.sh       # or gives up at once, status 75
-  dlock ls                                   # who holds what
-  dlock demo oversell                        # what a lock is good for`,
+  dlock ls                                   # which locks are held
+  dlock demo oversell                        # what goes wrong without a lock`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       readVersion().Version,
@@ -48,7 +47,7 @@ Store URLs (--store, or else $` + storeVariable + `):
 	return root
 }
 
-// helpCommand replaces cobra's, which calls an unknown topic a success.
+// helpCommand replaces cobra's, which returns success for an unknown topic.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -56,7 +55,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, rest, err := cmd.Root().Find(args)
 			if err != nil || found == nil || len(rest) > 0 {
-				return usagef("there is no such command to help with")
+				return usagef("no such command; see 'dlock help'")
 			}
 			found.InitDefaultHelpFlag()
 			return found.Help()
@@ -64,7 +63,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// exactly refuses any other number of arguments, in the words of the command.
+// exactly rejects any other number of arguments than n.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
 )
@@ -16,7 +17,7 @@ func (a *app) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one lock",
-		Long: `Show who holds NAME.
+		Long: `Show the holder of NAME.
 
 The exit status is 0 if the lock is held and 1 if it is free, so that scripts can
 ask with "if dlock show NAME >/dev/null". The answer is about the moment of
@@ -44,8 +45,7 @@ With --json it prints one JSON object, {"name":...,"held":false} or the fields o
 				case held:
 					err = a.showText(info)
 				default:
-					_, err = fmt.Fprintf(a.stdout, "%s is free\n", harmless(name))
-					err = outputFailed(err)
+					err = terminal.Print(a.stdout, terminal.Quote(name)+" is free\n")
 				}
 				if err == nil && !held {
 					err = exitWith(exitNo)
@@ -72,17 +72,16 @@ func (a *app) showJSON(name string, info driver.Info, held bool) error {
 }
 
 func (a *app) showText(info driver.Info) error {
-	p := painterFor(a.stdout)
+	p := terminal.PainterFor(a.stdout)
 	var b strings.Builder
 	row := func(title, value string) {
-		fmt.Fprintf(&b, "%s %s\n", p.paint(bold, fmt.Sprintf("%-10s", title)), value)
+		fmt.Fprintf(&b, "%s %s\n", p.Paint(terminal.Bold, fmt.Sprintf("%-10s", title)), value)
 	}
-	row("name", p.paint(green, harmless(info.Name)))
+	row("name", p.Paint(terminal.Green, terminal.Quote(info.Name)))
 	row("token", strconv.FormatUint(info.Token, 10))
-	row("holder", harmlessHolder(info.Holder))
+	row("holder", info.Holder.String())
 	row("since", sinceText(info.Since, time.Now()))
 	row("remaining", remainingText(info.Remaining)+" unless renewed")
 	row("waiters", strconv.Itoa(info.Waiters))
-	_, err := fmt.Fprint(a.stdout, b.String())
-	return outputFailed(err)
+	return terminal.Print(a.stdout, b.String())
 }

@@ -148,7 +148,7 @@ func guardOf(t *testing.T, dlock int) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasPrefix(string(line), guardName) {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasPrefix(string(line), "dlock-guard") {
 			guards = append(guards, pid)
 		}
 	}

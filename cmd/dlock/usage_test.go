@@ -125,18 +125,3 @@ func TestHelp(t *testing.T) {
 	}
 	contains(t, "dlock", b.must(0).stdout, "Exit status:")
 }
-
-func TestDivideFitsTheGraceIntoTheLease(t *testing.T) {
-	for _, c := range []struct{ ttl, grace int }{{30, 5}, {30, 60}, {30, 0}, {3, 5}, {1, 1}, {3600, 5}} {
-		p := divide(seconds(c.ttl), seconds(c.grace))
-		if p.margin > seconds(c.ttl)/3 {
-			t.Errorf("ttl %ds, grace %ds: the margin %v is more than a lease can have", c.ttl, c.grace, p.margin)
-		}
-		if p.grace < 0 || p.grace > seconds(c.grace) || p.grace+2*p.beat >= p.margin {
-			t.Errorf("ttl %ds, grace %ds: the grace %v and two looks (%v) must fit into the margin %v", c.ttl, c.grace, p.grace, p.beat, p.margin)
-		}
-	}
-	if p := divide(seconds(30), seconds(5)); p.grace != seconds(5) {
-		t.Errorf("the default grace is cut to %v", p.grace)
-	}
-}

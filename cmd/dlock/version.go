@@ -5,18 +5,19 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
 type versionJSON struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`   // empty if unknown
-	Modified bool   `json:"modified"` // built from a tree with changes that were not committed
+	Modified bool   `json:"modified"` // built from a tree with uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// readVersion asks the binary what it was built from.
+// readVersion reads the build information of this program.
 func readVersion() versionJSON {
 	v := versionJSON{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -55,8 +56,7 @@ func (a *app) versionCommand() *cobra.Command {
 			} else if v.Modified {
 				commit += " (modified)"
 			}
-			_, err := fmt.Fprintf(a.stdout, "dlock %s\ncommit %s\n%s %s\n", v.Version, commit, v.Go, v.Platform)
-			return outputFailed(err)
+			return terminal.Print(a.stdout, fmt.Sprintf("dlock %s\ncommit %s\n%s %s\n", v.Version, commit, v.Go, v.Platform))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")

@@ -4,105 +4,105 @@ package main
 func init() {
 	add(mutant{
 		rule: "a stop of the whole service does not end the guard before the group",
-		file: "cmd/dlock/guard_unix.go",
-		old:  `signal.Ignore(append(slices.Clone(stopSignals), syscall.SIGPIPE)...)`,
+		file: "cmd/dlock/internal/supervise/guard_unix.go",
+		old:  `signal.Ignore(append(slices.Clone(StopSignals), syscall.SIGPIPE)...)`,
 		new:  `signal.Ignore(syscall.SIGPIPE)`,
 		test: "cmd/dlock TestGuardSurvivesTheStopOfItsService",
 	})
 	add(mutant{
 		rule: "a guard that was stopped reads what is pending before it kills",
-		file: "cmd/dlock/guard_unix.go",
+		file: "cmd/dlock/internal/supervise/guard_unix.go",
 		old:  `case !pending && g.until <= uptime():`,
 		new:  `case g.until <= uptime():`,
-		test: "cmd/dlock TestGuardReadsWhatIsPendingBeforeItDecides",
+		test: "cmd/dlock/internal/supervise TestGuardReadsWhatIsPendingBeforeItDecides",
 	})
 	add(mutant{
 		rule: "a guard that was stopped finds the newest record also if the pipe is full",
-		file: "cmd/dlock/guard_unix.go",
+		file: "cmd/dlock/internal/supervise/guard_unix.go",
 		old:  "\t\tg.discard()\n",
 		new:  ``,
-		test: "cmd/dlock TestGuardFindsTheNewestRecordInAFullPipe",
+		test: "cmd/dlock/internal/supervise TestGuardFindsTheNewestRecordInAFullPipe",
 	})
 	add(mutant{
 		rule: "when dlock is killed the guard kills the group",
-		file: "cmd/dlock/guard_unix.go",
+		file: "cmd/dlock/internal/supervise/guard_unix.go",
 		old:  "\t\t\tg.kill(\"dlock has ended and the command had not\")\n",
 		new:  ``,
 		test: "cmd/dlock TestKilledDlockTakesTheGroupAlong",
 	})
 	add(mutant{
 		rule: "when dlock is stopped the guard kills the group before the lease ends",
-		file: "cmd/dlock/guard_unix.go",
+		file: "cmd/dlock/internal/supervise/guard_unix.go",
 		old:  "\t\t\tg.kill(\"dlock was stopped or starved until the lease ended\")\n",
 		new:  ``,
 		test: "cmd/dlock TestStoppedDlockDoesNotLetTheGroupOutliveTheLease",
 	})
 	add(mutant{
 		rule: "the guard says why it kills",
-		file: "cmd/dlock/guard_unix.go",
-		old:  `if !g.said {`,
-		new:  `if g.said {`,
+		file: "cmd/dlock/internal/supervise/guard_unix.go",
+		old:  `if !g.reported {`,
+		new:  `if g.reported {`,
 		test: "cmd/dlock TestGuardSaysWhyItKills",
 	})
 	add(mutant{
 		rule: "the command has the caller's descriptors",
-		file: "cmd/dlock/starter_unix.go",
-		old:  "\t\t\tFiles: j.files,\n",
-		new:  "\t\t\tFiles: append(j.files[:3:3], nil, nil),\n",
+		file: "cmd/dlock/internal/supervise/starter_unix.go",
+		old:  "\t\t\tFiles: j.Files,\n",
+		new:  "\t\t\tFiles: append(j.Files[:3:3], nil, nil),\n",
 		test: "cmd/dlock TestCommandInheritsTheDescriptorsOfTheCaller",
 	})
 	add(mutant{
 		rule: "signals reach the whole group",
-		file: "cmd/dlock/job_unix.go",
-		old:  `_ = syscall.Kill(-j.group, s)`,
-		new:  `_ = syscall.Kill(j.group, s)`,
+		file: "cmd/dlock/internal/supervise/run_unix.go",
+		old:  `_ = syscall.Kill(-p.group, s)`,
+		new:  `_ = syscall.Kill(p.group, s)`,
 		test: "cmd/dlock TestSignalsReachTheWholeGroup",
 	})
 	add(mutant{
 		rule: "a signal that is ignored stays so for the command",
-		file: "cmd/dlock/job_unix.go",
+		file: "cmd/dlock/internal/supervise/run_unix.go",
 		old:  `!notForwarded[number] && !signal.Ignored(number)`,
 		new:  `!notForwarded[number]`,
 		test: "cmd/dlock TestNoHangupStaysIgnored",
 	})
 	add(mutant{
 		rule: "TERM comes before KILL",
-		file: "cmd/dlock/job_unix.go",
-		old:  "\tif left > 0 {\n\t\tj.kill(syscall.SIGTERM)",
-		new:  "\tif left < 0 {\n\t\tj.kill(syscall.SIGTERM)",
+		file: "cmd/dlock/internal/supervise/run_unix.go",
+		old:  "\tif left > 0 {\n\t\tp.kill(syscall.SIGTERM)",
+		new:  "\tif left < 0 {\n\t\tp.kill(syscall.SIGTERM)",
 		test: "cmd/dlock TestTermGivesTimeToCleanUp",
 	})
 	add(mutant{
 		rule: "the grace is inside the lease",
-		file: "cmd/dlock/exec.go",
-		old:  `grace:  margin - reserve,`,
-		new:  `grace:  grace,`,
-		test: "cmd/dlock TestDivideFitsTheGraceIntoTheLease",
+		file: "cmd/dlock/internal/supervise/budget.go",
+		old:  `Grace:  margin - reserve,`,
+		new:  `Grace:  grace,`,
+		test: "cmd/dlock/internal/supervise TestSplitTTLFitsTheGraceIntoTheLease",
 	})
 	add(mutant{
 		rule: "--min-hold keeps the lock",
-		file: "cmd/dlock/execution.go",
+		file: "cmd/dlock/exec.go",
 		old:  `held.acquired.Add(e.flags.minHold)`,
 		new:  `held.acquired`,
 		test: "cmd/dlock TestMinHold",
 	})
 	add(mutant{
 		rule: "a loss that only the release finds is status 76",
-		file: "cmd/dlock/acquisition.go",
+		file: "cmd/dlock/acquire.go",
 		old:  "errors.Is(err, dlock.ErrLost):\n\t\treturn true",
 		new:  "errors.Is(err, dlock.ErrLost):\n\t\treturn false",
 		test: "cmd/dlock TestLossFoundAtRelease",
 	})
 	add(mutant{
 		rule: "-n gives up at once",
-		file: "cmd/dlock/acquisition.go",
+		file: "cmd/dlock/acquire.go",
 		old:  `if q.flags.noWait || q.flags.limited {`,
 		new:  `if q.flags.limited {`,
 		test: "cmd/dlock TestExecConflict",
 	})
 	add(mutant{
 		rule: "a signal ends the waiting",
-		file: "cmd/dlock/acquisition.go",
+		file: "cmd/dlock/acquire.go",
 		old:  `interrupt(interruptedError{signalNumber(s), true})`,
 		new:  `_ = s`,
 		test: "cmd/dlock TestInterruptWhileWaiting",
@@ -165,7 +165,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "--max-hold ends the command",
-		file: "cmd/dlock/execution.go",
+		file: "cmd/dlock/exec.go",
 		old:  `if e.flags.maxHold > 0 {`,
 		new:  `if e.flags.maxHold < 0 {`,
 		test: "cmd/dlock TestMaxHold",

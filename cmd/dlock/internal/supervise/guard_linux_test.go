@@ -1,0 +1,157 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	if status, ok := RunHelper(os.Args); ok {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
+
+// eventually polls until something is true.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	limit := time.After(20 * time.Second) // only reached by a test that fails
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !condition() {
+		select {
+		case <-limit:
+			t.Fatalf("it never happened that %s", what)
+		case <-again.C:
+		}
+	}
+}
+
+// alive reports whether a process runs. A process that has ended and was not waited for
+// does not run.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
+
+// hasReadAll waits until a guard has read all records.
+func hasReadAll(t *testing.T, pid int) {
+	t.Helper()
+	eventually(t, "the guard has read the pending records", func() bool {
+		pipe, err := os.Open(fmt.Sprintf("/proc/%d/fd/0", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pipe.Close()
+		pending, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
+		return err == nil && pending == 0
+	})
+}
+
+// guardedGroup is a guard of a process group that the test started.
+type guardedGroup struct {
+	guard  *guardProcess
+	group  int
+	stderr string // the file
+}
+
+func newGuarded(t *testing.T) *guardedGroup {
+	t.Helper()
+	t.Parallel()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	stderr, err := os.CreateTemp(t.TempDir(), "stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	guard, err := startGuard("job", stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(guard.dismiss)
+	return &guardedGroup{guard, cmd.Process.Pid, stderr.Name()}
+}
+
+// said returns what the guard wrote to stderr, as soon as it wrote something.
+func (g *guardedGroup) said(t *testing.T) string {
+	t.Helper()
+	var text []byte
+	eventually(t, "the guard says something", func() bool {
+		text, _ = os.ReadFile(g.stderr)
+		return len(text) > 0
+	})
+	return string(text)
+}
+
+// While the guard is stopped its pipe is full after some time. It must still find
+// the newest record, and not only those that had room.
+func TestGuardFindsTheNewestRecordInAFullPipe(t *testing.T) {
+	g := newGuarded(t)
+	g.guard.watch(g.group, uptime()+time.Hour)
+	if _, err := unix.FcntlInt(uintptr(g.guard.readFd), unix.F_SETPIPE_SZ, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.guard.process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for range 4096/recordSize + 10 { // more than there is room for
+		g.guard.extend(uptime() - time.Second)
+	}
+	g.guard.extend(uptime() + time.Hour)
+	if err := g.guard.process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	hasReadAll(t, g.guard.process.Pid)
+	if !alive(g.group) {
+		t.Fatalf("the guard killed the group although the lease lasts; it says %s", g.said(t))
+	}
+	g.guard.extend(uptime() - time.Second)
+	eventually(t, "the group is dead after the lease has ended", func() bool { return !alive(g.group) })
+	if said := g.said(t); said != "dlock: killed the command that ran under job: dlock was stopped or starved until the lease ended\n" {
+		t.Errorf("it said %q", said)
+	}
+}
+
+// The guard's last record may be old when it goes on. What is pending counts.
+func TestGuardReadsWhatIsPendingBeforeItDecides(t *testing.T) {
+	for what, write := range map[string]func(g *guardProcess){
+		"record":      func(g *guardProcess) { g.extend(uptime() + time.Hour) },
+		"last record": func(g *guardProcess) { g.send(lastRecord) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			g := newGuarded(t)
+			until := uptime() + 2*time.Second
+			g.guard.watch(g.group, until)
+			hasReadAll(t, g.guard.process.Pid)
+			if err := g.guard.process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the lease has ended", func() bool { return uptime() > until })
+			write(g.guard)
+			if err := g.guard.process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			g.guard.dismiss()
+			if text, err := os.ReadFile(g.stderr); err != nil || len(text) > 0 || !alive(g.group) {
+				t.Errorf("the guard killed a healthy group; it says %q, %v", text, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,63 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package supervise
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// Run starts the command and blocks until it has ended. If the lock is lost, it kills the
+// command. Without process groups signals and the kill reach only the command itself. An
+// error means that the command did not start.
+func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
+	held := lease.Context()
+	process, err := os.StartProcess(j.Path, j.Args, &os.ProcAttr{Env: j.Env, Files: j.Files})
+	if err != nil {
+		return Result{}, err
+	}
+	done := make(chan *os.ProcessState, 1)
+	go func() {
+		state, _ := process.Wait()
+		done <- state
+	}()
+	var result Result
+	lost, limit := held.Done(), j.limit()
+	for {
+		select {
+		case state := <-done:
+			result.Lost = result.Lost || held.Err() != nil
+			result.Status = state.ExitCode()
+			return result, nil
+		case s := <-signals:
+			result.Interrupted = result.Interrupted || IsStop(s)
+			_ = process.Signal(s)
+		case <-lost:
+			lost = nil
+			_ = process.Kill()
+			j.OnLoss()
+		case <-limit:
+			limit, lost = nil, nil
+			result.Lost = true
+			_ = process.Kill()
+			j.OnLimit()
+		}
+	}
+}
+
+// RunHelper returns false: no helper processes exist on this system.
+func RunHelper([]string) (status int, ok bool) { return 0, false }
+
+// Executable returns the path of this program.
+func Executable() (string, error) { return os.Executable() }
+
+// ChildAttributes returns nil: a child needs no attributes on this system.
+func ChildAttributes() *syscall.SysProcAttr { return nil }
+
+// IgnoreTerminalStops does nothing on this system.
+func IgnoreTerminalStops() {}
+
+func uptime() time.Duration { return time.Since(started) }
+
+var started = time.Now()

@@ -1,0 +1,217 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
+)
+
+// process is the running command of a job.
+type process struct {
+	*Job
+	held      context.Context // ends when the lock is lost
+	deadline  leaseDeadline
+	group     int // the process id of the command, which leads its group
+	guard     *guardProcess
+	terminal  *controllingTerminal
+	signals   chan os.Signal
+	continued chan os.Signal // SIGCONT
+	reported  chan struct{}  // closed when OnLoss or OnLimit has returned
+	result    Result
+}
+
+// Run starts the command and blocks until it has ended. If the lock is lost, it ends the
+// whole group. Signals that arrive in signals are forwarded to the group. An error means
+// that the command did not start.
+//
+// One goroutine sends all signals to the group and waits for its leader. So no signal can
+// go to a process that has taken over the number of one that ended.
+func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
+	// The parent-death signal is sent when the thread that forked ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	children := make(chan os.Signal, 1) // one pending signal stands for all
+	signal.Notify(children, syscall.SIGCHLD)
+	defer signal.Stop(children)
+	signal.Notify(signals, forwardedSignals()...)
+	p := &process{Job: j, held: lease.Context(), signals: signals, continued: make(chan os.Signal, 1)}
+	signal.Notify(p.continued, syscall.SIGCONT)
+	defer signal.Stop(p.continued)
+
+	p.deadline = newLeaseDeadline(lease, j.Budget)
+	if err := p.start(); err != nil {
+		return Result{}, err
+	}
+	defer p.guard.dismiss()
+	p.terminal = openTerminal()
+	defer p.terminal.close()
+	if terminal.Is(j.Files[0]) && terminal.Is(j.Files[1]) {
+		p.terminal.lend(p.group)
+	}
+	kill := p.supervise(children)
+	p.terminal.reclaim()
+	if p.held.Err() != nil && !p.result.Lost {
+		kill.Reset(p.endGroup(p.OnLoss))
+	}
+	if p.result.Lost {
+		p.endRest(kill.C)
+		select {
+		case <-p.reported:
+		case <-time.After(time.Second):
+		}
+	}
+	return p.result, nil
+}
+
+// supervise blocks until the command has ended. It returns the timer of the kill that
+// follows a loss.
+func (p *process) supervise(children <-chan os.Signal) *time.Timer {
+	poll := time.NewTicker(p.Budget.Poll)
+	defer poll.Stop()
+	kill := time.NewTimer(0)
+	kill.Stop()
+	lost, limit := p.held.Done(), p.limit()
+	for !p.reap() {
+		select {
+		case <-children:
+		case <-poll.C:
+			p.deadline.update()
+			p.guard.extend(p.deadline.at)
+		case s := <-p.signals:
+			p.forward(s.(syscall.Signal))
+		case <-p.continued:
+			if p.held.Err() == nil {
+				p.kill(syscall.SIGCONT)
+			}
+		case <-lost:
+			lost, limit = nil, nil
+			kill.Reset(p.endGroup(p.OnLoss))
+		case <-limit:
+			lost, limit = nil, nil
+			kill.Reset(p.endGroup(p.OnLimit))
+		case <-kill.C:
+			p.kill(syscall.SIGKILL)
+		}
+	}
+	return kill
+}
+
+func (p *process) start() error {
+	guard, err := startGuard(p.Title, p.Files[2])
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrGuard, err)
+	}
+	starter, err := p.startStarter()
+	if err == nil {
+		guard.watch(starter.pid, p.deadline.at)
+		err = starter.become(p.Path)
+	}
+	if err != nil {
+		guard.dismiss()
+		return err
+	}
+	p.group, p.guard = starter.pid, guard
+	return nil
+}
+
+// reap reads the state of the command and reports whether it has ended.
+func (p *process) reap() bool {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(p.group, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil || pid == 0:
+			return err != nil
+		case status.Stopped():
+			p.stopped(status.StopSignal())
+		case status.Signaled():
+			number := status.Signal()
+			p.result.Status = SignalStatus + int(number)
+			p.result.Interrupted = p.result.Interrupted || IsStop(number)
+			p.terminal.passOn(number)
+			return true
+		default:
+			p.result.Status = status.ExitStatus()
+			return true
+		}
+	}
+}
+
+// forward sends a signal that dlock received to the group.
+func (p *process) forward(s syscall.Signal) {
+	p.result.Interrupted = p.result.Interrupted || IsStop(s)
+	p.kill(s)
+}
+
+// kill sends a signal to the group. It does nothing if the group has ended.
+func (p *process) kill(s syscall.Signal) { _ = syscall.Kill(-p.group, s) }
+
+// endGroup begins to end the group, calls report, and returns the time until the group
+// must be killed.
+func (p *process) endGroup(report func()) time.Duration {
+	p.result.Lost = true
+	left := p.deadline.graceLeft()
+	if left > 0 {
+		p.kill(syscall.SIGTERM)
+		p.kill(syscall.SIGCONT) // a stopped process does not handle SIGTERM
+	} else {
+		p.kill(syscall.SIGKILL)
+	}
+	p.reported = make(chan struct{})
+	go func() { // a report that blocks on stderr must not keep the group alive
+		defer close(p.reported)
+		report()
+	}()
+	return max(left, 0)
+}
+
+// endRest blocks until a group whose leader has ended is empty. It kills the rest when
+// kill fires.
+func (p *process) endRest(kill <-chan time.Time) {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for syscall.Kill(-p.group, 0) == nil {
+		select {
+		case <-kill:
+			p.kill(syscall.SIGKILL)
+			return
+		case <-poll.C:
+		case s := <-p.signals:
+			p.forward(s.(syscall.Signal))
+		}
+	}
+}
+
+// notForwarded are the signals that concern dlock itself or cannot be caught.
+var notForwarded = map[syscall.Signal]bool{
+	syscall.SIGKILL: true, syscall.SIGSTOP: true,
+	syscall.SIGCHLD: true, syscall.SIGURG: true, // used by the Go runtime
+	syscall.SIGTTIN: true, syscall.SIGTTOU: true, // dlock's own use of the terminal
+	syscall.SIGCONT: true, // forwarded by its own channel, unless the lock is lost
+	syscall.SIGPIPE: true, // see forwardedSignals
+}
+
+// forwardedSignals returns all other signals, except those that are ignored, by nohup
+// for example. They stay ignored, for the command too.
+func forwardedSignals() []os.Signal {
+	// Otherwise a closed stderr would end dlock and leave the command without it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	var all []os.Signal
+	for number := syscall.Signal(1); number <= lastSignal; number++ {
+		if !notForwarded[number] && !signal.Ignored(number) {
+			all = append(all, number)
+		}
+	}
+	return all
+}
