@@ -6,12 +6,9 @@ import (
 	"time"
 )
 
-// serverClock estimates the server's clock, from what the server last said it
-// was. The estimate is the lower limit of the next token: it is not ahead of the
-// clock, and behind it by no more than it took to learn it.
-//
-// Tokens rise without it, by the counter beside the lock. It is for the day when
-// the counter is lost or set back.
+// serverClock estimates the server's clock from its last reading. The estimate is never ahead of
+// the clock, and behind it by no more than the reading took. It is a lower bound for the next
+// token, in case that the counter beside the lock is lost or set back.
 type serverClock struct{ last atomic.Pointer[reading] }
 
 type reading struct {
@@ -19,15 +16,12 @@ type reading struct {
 	at     time.Time
 }
 
-// maxReadingAge is how long a reading is good for. Two clocks drift apart by
-// less than a millisecond in that time.
-const maxReadingAge = 10 * time.Second
+const (
+	maxReadingAge  = 10 * time.Second       // two clocks drift apart by less than a millisecond in it
+	maxReadingTime = 100 * time.Millisecond // how long the call of a reading may take
+)
 
-// maxReadingTime is how long an answer may take to be a reading: the estimate is
-// behind the clock by no more.
-const maxReadingTime = 100 * time.Millisecond
-
-// read takes a reading from the reply to a call that was sent then.
+// read takes a reading from the reply to a call that was sent at that time.
 func (c *serverClock) read(reply any, sent time.Time) {
 	text, _ := reply.(string)
 	micros, err := strconv.ParseInt(text, 10, 64)
@@ -37,7 +31,7 @@ func (c *serverClock) read(reply any, sent time.Time) {
 	}
 }
 
-// now returns the estimate in microseconds, or zero if there is none.
+// now returns the estimate in microseconds, or zero without a usable reading.
 func (c *serverClock) now() int64 {
 	r := c.last.Load()
 	if r == nil {
@@ -45,9 +39,9 @@ func (c *serverClock) now() int64 {
 	}
 	now := time.Now()
 	age := now.Sub(r.at)
-	// While the machine sleeps, the one clock stands still and the other does not.
-	slept := now.Round(0).Sub(r.at.Round(0)) - age
-	if age > maxReadingAge || slept.Abs() > time.Second {
+	// While the machine is suspended, the monotonic clock stops and the wall clock does not.
+	suspended := now.Round(0).Sub(r.at.Round(0)) - age
+	if age > maxReadingAge || suspended.Abs() > time.Second {
 		return 0
 	}
 	return r.micros + age.Microseconds()

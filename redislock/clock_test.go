@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-func TestServerClock(t *testing.T) {
+func TestServerClockEstimate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c serverClock
 		if now := c.now(); now != 0 {
-			t.Errorf("%d before anything was read; want 0", now)
+			t.Errorf("%d before the first reading; want 0", now)
 		}
 		c.read("1000000", time.Now())
 		time.Sleep(3 * time.Second)
@@ -25,7 +25,7 @@ func TestServerClock(t *testing.T) {
 		c.read(nil, time.Now())
 		c.read("1000000", time.Now().Add(-maxReadingTime-1))
 		if now := c.now(); now != 0 {
-			t.Errorf("%d from what is no reading; want 0", now)
+			t.Errorf("%d after replies that are no readings; want 0", now)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Diagnose examines every server that has locks.
+// Diagnose implements driver.Diagnoser. It examines every server that has locks.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -27,11 +26,11 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		findings = append(findings, finding)
 	}
 	servers, err := s.servers(ctx)
-	if err != nil && !errors.Is(err, driver.ErrUnsupported) { // which checkClient has said
+	if err != nil && !errors.Is(err, driver.ErrUnsupported) { // checkClient has reported it
 		return nil, err
 	}
 	for _, server := range servers {
-		found, err := s.diagnose(ctx, server.sender)
+		found, err := s.diagnose(ctx, server)
 		if err != nil {
 			return nil, err
 		}
@@ -56,16 +55,15 @@ func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding,
 		return nil, err
 	}
 	findings := []driver.Finding{scripts, clock}
-	cmd := command{redis.NewCmd(ctx, "info")}
+	cmd := redis.NewStringCmd(ctx, "info")
 	if err := askOne(ctx, server, cmd); err != nil {
-		if cmd.Err() == nil || !strings.HasPrefix(cmd.Err().Error(), "NOPERM") {
+		if !errors.Is(err, driver.ErrDenied) {
 			return nil, err
 		}
-		return append(findings, driver.Finding{Check: "info", Level: driver.LevelWarning,
-			Message: "The user may not run INFO, so that version, eviction, persistence and replication are unknown."}), nil
+		return append(findings, finding("info", driver.LevelWarning,
+			"The user may not run INFO, so that version, eviction, persistence and replication are unknown.")), nil
 	}
-	text, _ := cmd.Val().(string)
-	info := parseInfo(text)
+	info := parseInfo(cmd.Val())
 	persistence, err := checkPersistence(ctx, server, info)
 	if err != nil {
 		return nil, err
@@ -73,30 +71,41 @@ func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding,
 	return append(findings, checkVersion(info), checkEviction(info), persistence, s.checkReplication(info)), nil
 }
 
-// checkClient examines a client that is not one of Cluster, for a server in cluster
-// mode.
+func finding(check string, level driver.Level, format string, args ...any) driver.Finding {
+	return driver.Finding{Check: check, Level: level, Message: fmt.Sprintf(format, args...)}
+}
+
+// breaking returns a warning that the server breaks a promise.
+func breaking(check string, promise driver.Promise, format string, args ...any) driver.Finding {
+	f := finding(check, driver.LevelWarning, format, args...)
+	f.Breaks = promise
+	return f
+}
+
+// isNoFinding reports whether an error ends the diagnosis. The command may still be under way.
+func isNoFinding(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrClosed)
+}
+
+// checkClient examines a client that is not a *redis.ClusterClient, with a server in cluster mode.
 func (s *Store) checkClient(ctx context.Context) (driver.Finding, error) {
-	f := driver.Finding{Check: "cluster", Level: driver.LevelWarning}
-	if s.hidden() {
-		f.Message = fmt.Sprintf("The servers are in cluster mode, and the client is a %T: if one master hangs, calls to others wait for it, "+
-			"locks cannot be listed, and only dlock's own releases wake waiters. Use the *redis.ClusterClient itself.", s.client)
-		return f, nil
+	const check, advice = "cluster", "Use redis.NewClusterClient (redis+cluster:// in a URL)."
+	if s.hidesCluster() {
+		return finding(check, driver.LevelWarning, "The servers are in cluster mode, and the client is a %T: if one master hangs, calls to others wait for it, "+
+			"locks cannot be listed, and only dlock's own releases wake waiters. Use the *redis.ClusterClient itself.", s.client), nil
 	}
 	masters, err := countMasters(ctx, s.route.all)
 	switch {
-	case ctx.Err() != nil, errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed):
+	case isNoFinding(ctx, err):
 		return driver.Finding{}, err
 	case masters > 1:
-		f.Level = driver.LevelProblem
-		f.Message = fmt.Sprintf("The client is for one server, and the cluster has %d masters: locks of the others fail.", masters)
+		return finding(check, driver.LevelProblem, "The client is for one server, and the cluster has %d masters: locks of the others fail. %s", masters, advice), nil
 	case err != nil:
-		f.Message = "The client is for one server, and the server is in cluster mode. Whether there are others cannot be seen (CLUSTER SLOTS is not permitted); " +
-			"their locks would fail."
-	default:
-		f.Message = "The client is for one server, and the server is in cluster mode. It has all slots, so that locks work, but the client does not follow a failover."
+		return finding(check, driver.LevelWarning, "The client is for one server, and the server is in cluster mode. "+
+			"Whether there are others is unknown (CLUSTER SLOTS is not permitted); their locks would fail. %s", advice), nil
 	}
-	f.Message += " Use redis.NewClusterClient (redis+cluster:// in a URL)."
-	return f, nil
+	return finding(check, driver.LevelWarning, "The client is for one server, and the server is in cluster mode. "+
+		"It has all slots, so that locks work, but the client does not follow a failover. %s", advice), nil
 }
 
 // parseInfo reads the lines "field:value" of INFO.
@@ -110,7 +119,7 @@ func parseInfo(text string) map[string]string {
 	return info
 }
 
-// checkScripts tries what every operation needs.
+// checkScripts tests whether the user may run scripts and publish.
 func (s *Store) checkScripts(ctx context.Context, server *sender) (driver.Finding, error) {
 	const check = "scripts"
 	cmd := command{redis.NewCmd(ctx, "eval",
@@ -118,147 +127,102 @@ func (s *Store) checkScripts(ctx context.Context, server *sender) (driver.Findin
 		0, s.channelOf("dlock-doctor"))}
 	err := askOne(ctx, server, cmd)
 	switch {
-	case ctx.Err() != nil, errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrClosed):
-		return driver.Finding{}, err // the command may still be under way
+	case isNoFinding(ctx, err):
+		return driver.Finding{}, err
 	case err != nil:
-		return driver.Finding{Check: check, Level: driver.LevelProblem, Message: "Scripts cannot be run: " + err.Error()}, nil //nolint:nilerr // it is the finding
+		return finding(check, driver.LevelProblem, "Scripts cannot be run: %v", err), nil //nolint:nilerr // it is the finding
 	case cmd.Val() != "OK":
-		return driver.Finding{Check: check, Level: driver.LevelWarning,
-			Message: fmt.Sprintf("Scripts may not publish (%v): nobody is woken by a release, and waiters find out by themselves.", cmd.Val())}, nil
+		return finding(check, driver.LevelWarning, "Scripts may not publish (%v): a release wakes no waiter, and waiters poll.", cmd.Val()), nil
 	}
-	return driver.Finding{Check: check, Level: driver.LevelOK, Message: "Scripts run and may publish."}, nil
+	return finding(check, driver.LevelOK, "Scripts run and may publish."), nil
 }
 
-// checkClock compares the server's clock with this machine's. Locks do not depend
-// on it.
+// checkClock compares the server's clock with this machine's. Locks do not depend on that.
 func checkClock(ctx context.Context, server *sender) (driver.Finding, error) {
-	cmd := command{redis.NewCmd(ctx, "time")}
+	cmd := redis.NewTimeCmd(ctx, "time")
 	sent := time.Now()
 	if err := askOne(ctx, server, cmd); err != nil {
 		return driver.Finding{}, err
 	}
-	received := time.Now()
-	parts, _ := cmd.Int64Slice() // what is no clock is far from ours
-	var clock time.Time
-	if len(parts) == 2 {
-		clock = time.Unix(parts[0], parts[1]*1000)
-	}
-	difference := clock.Sub(sent.Add(received.Sub(sent) / 2)).Round(time.Millisecond)
-	f := driver.Finding{Check: "clock", Level: driver.LevelOK, Message: fmt.Sprintf("The server's clock is %v from this machine's.", difference)}
+	difference := cmd.Val().Sub(sent.Add(time.Since(sent) / 2)).Round(time.Millisecond)
+	f := finding("clock", driver.LevelOK, "The server's clock is %v from this machine's.", difference)
 	if difference.Abs() > time.Second {
 		f.Level = driver.LevelWarning
-		f.Message += " Locks expire by the server's clock alone, but a clock that is set right while locks are held ends or prolongs them."
+		f.Message += " Locks expire by the server's clock alone, but correcting it while locks are held shortens or prolongs them."
 	}
 	return f, nil
 }
 
-// release is the major and minor number of a version.
-type release [2]int
-
-var (
-	// oldest knows SET GET and ZADD GT.
-	oldest = release{6, 2}
-	// recommended tells why a command in a script failed.
-	recommended = release{7, 0}
-)
-
-func (r release) before(other release) bool { return slices.Compare(r[:], other[:]) < 0 }
-
-func (r release) String() string { return fmt.Sprintf("%d.%d", r[0], r[1]) }
-
 func checkVersion(info map[string]string) driver.Finding {
-	name, version := "Redis", info["redis_version"]
+	name := "Redis " + info["redis_version"]
 	if v := info["valkey_version"]; v != "" {
-		name, version = "Valkey", v
+		name = "Valkey " + v
 	}
-	// Valkey tells the version of Redis that it is compatible with, too.
-	parts := strings.SplitN(info["redis_version"], ".", 3)
-	var have release
-	for i := range min(len(parts), 2) {
-		have[i], _ = strconv.Atoi(parts[i]) // not a number is too old
+	var major, minor int
+	_, _ = fmt.Sscanf(info["redis_version"], "%d.%d", &major, &minor) // Valkey has it too; zero is too old
+	switch have := 100*major + minor; {
+	case have < 602: // no SET GET and ZADD GT
+		return finding("version", driver.LevelProblem, "%s is too old: 6.2 is needed.", name)
+	case have < 700: // unclear errors of scripts
+		return finding("version", driver.LevelWarning, "%s works, but 7.0 or newer is recommended: older ones say less clearly why a script failed.", name)
 	}
-	f := driver.Finding{Check: "version", Level: driver.LevelOK, Message: name + " " + version}
-	switch {
-	case have.before(oldest):
-		f.Level = driver.LevelProblem
-		f.Message += fmt.Sprintf(" is too old: %v is needed.", oldest)
-	case have.before(recommended):
-		f.Level = driver.LevelWarning
-		f.Message += fmt.Sprintf(" works, but %v or newer is recommended: older ones say less clearly why a script failed.", recommended)
-	}
-	return f
+	return finding("version", driver.LevelOK, "%s", name)
 }
 
 func checkEviction(info map[string]string) driver.Finding {
+	const check = "eviction"
 	policy, limit := info["maxmemory_policy"], "no memory limit is set, so nothing is evicted now"
 	if info["maxmemory"] != "0" {
 		limit = "the memory limit is " + info["maxmemory_human"]
 	}
-	f := driver.Finding{Check: "eviction", Level: driver.LevelOK, Message: "noeviction: a full server refuses to write, and forgets nothing."}
 	switch {
 	case policy == "noeviction":
+		return finding(check, driver.LevelOK, "noeviction: a full server refuses to write, and forgets nothing.")
 	case strings.HasPrefix(policy, "volatile-"):
-		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion
-		f.Message = fmt.Sprintf("maxmemory-policy is %s (%s): a full server evicts keys that expire, which is every lock. Two can then hold it. Set noeviction.", policy, limit)
+		return breaking(check, driver.PromiseExclusion,
+			"maxmemory-policy is %s (%s): a full server evicts keys that expire, which includes every lock. A lock can then have two holders. Set noeviction.", policy, limit)
 	case strings.HasPrefix(policy, "allkeys-"):
-		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion
-		f.Message = fmt.Sprintf("maxmemory-policy is %s (%s): a full server evicts any key, locks as well as the counters of tokens. Two can then hold a lock. Set noeviction.", policy, limit)
-	default:
-		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("maxmemory-policy is %q, which dlock does not know. Set noeviction.", policy)
+		return breaking(check, driver.PromiseExclusion,
+			"maxmemory-policy is %s (%s): a full server evicts any key, also locks and the counters of tokens. A lock can then have two holders. Set noeviction.", policy, limit)
 	}
-	return f
+	return finding(check, driver.LevelWarning, "maxmemory-policy is %q, which dlock does not know. Set noeviction.", policy)
 }
 
-// settings is CONFIG GET. Like a command it is not repeated by the client.
-type settings struct{ *redis.MapStringStringCmd }
-
-// NoRetry tells the client so.
-func (settings) NoRetry() bool { return true }
-
 func checkPersistence(ctx context.Context, server *sender, info map[string]string) (driver.Finding, error) {
-	f := driver.Finding{Check: "persistence", Level: driver.LevelWarning}
+	const check = "persistence"
 	if info["aof_enabled"] != "1" {
-		f.Breaks = driver.PromiseRestart
-		f.Message = "The append-only file is off: a restart forgets locks, and two can hold one. Set appendonly yes and appendfsync always, " +
-			"or start a server that crashed only after the longest TTL."
-		return f, nil
+		return breaking(check, driver.PromiseRestart, "The append-only file is off: a restart forgets locks, which can then have two holders. "+
+			"Set appendonly yes and appendfsync always, or start a server that crashed only after the longest TTL."), nil
 	}
-	config := settings{redis.NewMapStringStringCmd(ctx, "config", "get", "appendfsync")}
-	if err := ask(ctx, server, config); err != nil {
+	config := redis.NewMapStringStringCmd(ctx, "config", "get", "appendfsync")
+	if err := ask(ctx, server, unrepeated{config}); err != nil {
 		return driver.Finding{}, err
 	}
 	switch sync := config.Val()["appendfsync"]; sync {
 	case "":
-		f.Message = "The append-only file is on; how often it is synced cannot be seen (CONFIG is not permitted). Only appendfsync always keeps every lock."
+		return finding(check, driver.LevelWarning, "The append-only file is on; how often it is synced is unknown (CONFIG is not permitted). "+
+			"Only appendfsync always keeps every lock."), nil
 	case "always":
-		f.Level = driver.LevelOK
-		f.Message = "appendfsync always: locks and tokens survive a restart."
+		return finding(check, driver.LevelOK, "appendfsync always: locks and tokens survive a restart."), nil
 	default:
-		f.Breaks = driver.PromiseRestart
-		f.Message = fmt.Sprintf("appendfsync is %s: a crash of the machine forgets the locks of the last moments, and two can hold one. Set appendfsync always.", sync)
+		return breaking(check, driver.PromiseRestart, "appendfsync is %s: a crash of the machine forgets the locks of the last moments, "+
+			"which can then have two holders. Set appendfsync always.", sync), nil
 	}
-	return f, nil
 }
 
 func (s *Store) checkReplication(info map[string]string) driver.Finding {
-	f := driver.Finding{Check: "replication", Level: driver.LevelOK}
-	replicas, _ := strconv.Atoi(info["connected_slaves"]) // absent is none
+	const check = "replication"
+	replicas, _ := strconv.Atoi(info["connected_slaves"]) // zero if absent
 	switch {
 	case info["role"] != "master":
-		f.Level = driver.LevelProblem
-		f.Message = fmt.Sprintf("The server is a replica (role %q): locks cannot be written.", info["role"])
+		return finding(check, driver.LevelProblem, "The server is a replica (role %q): locks cannot be written.", info["role"])
 	case replicas < s.replicas:
-		f.Level = driver.LevelProblem
-		f.Message = fmt.Sprintf("Replicas that have to acknowledge: %d. Connected replicas: %d. No lock can be taken.", s.replicas, replicas)
+		return finding(check, driver.LevelProblem, "Replicas that have to acknowledge: %d. Connected replicas: %d. No lock can be taken.", s.replicas, replicas)
 	case replicas > 0 && s.replicas == 0:
-		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("Connected replicas: %d. A failover may forget locks that they have not received yet, and two can hold one. "+
+		return finding(check, driver.LevelWarning, "Connected replicas: %d. A failover may forget locks that they have not received yet, which can then have two holders. "+
 			"Options.Replicas (replicas=1 in the URL) makes that unlikely; only a token that the resource checks prevents harm.", replicas)
 	case replicas > 0:
-		f.Message = fmt.Sprintf("Connected replicas: %d, of which %d must acknowledge. A failover can still promote one that has not.", replicas, s.replicas)
-	default:
-		f.Message = "No replicas: there is no failover."
+		return finding(check, driver.LevelOK, "Connected replicas: %d, of which %d must acknowledge. A failover can still promote one that has not.", replicas, s.replicas)
 	}
-	return f
+	return finding(check, driver.LevelOK, "No replicas: there is no failover.")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-func TestCheckVersion(t *testing.T) {
+func TestOldVersionsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		redis, valkey string
 		level         driver.Level

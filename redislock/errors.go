@@ -10,28 +10,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// temporary are the replies of a server that cannot serve now, and what they mean.
-var temporary = []struct{ code, meaning string }{
-	{"LOADING", "the server is still loading its data"},
-	{"READONLY", "the server is a replica; after a failover this ends when the client has found the new master"},
-	{"ERR WAIT cannot be used with replica", "the server has become a replica"},
-	{"UNBLOCKED", "the server has become a replica"},
-	{"MASTERDOWN", "the replica has lost its master"},
-	{"CLUSTERDOWN", "the cluster does not serve this key now"},
-	{"TRYAGAIN", "the cluster is moving this key"},
-	{"MOVED", "the cluster has moved this key"},
-	{"ASK", "the cluster is moving this key"},
-	{"NOREPLICAS", "the server has fewer replicas than its min-replicas-to-write"},
-	{"MISCONF", "the server refuses to write because it cannot save its data"},
-	{"BUSY", "the server is busy with a script"},
-	{"ERR max number of clients", "the server has too many connections"},
-}
+// errReply: the server, or a proxy before it, returned what no command returns.
+var errReply = errors.New("unexpected reply")
 
-// lasting are the replies that trying again does not change.
-var lasting = []struct {
+// replies are the errors of servers that have a meaning for locks.
+var replies = []struct {
 	code, meaning string
-	kind          error // the error of the contract; nil if there is no such error
+	kind          error // of package driver; nil if there is none
 }{
+	{"LOADING", "the server is still loading its data", driver.ErrUnreachable},
+	{"READONLY", "the server is a replica; after a failover this ends when the client has found the new master", driver.ErrUnreachable},
+	{"ERR WAIT cannot be used with replica", "the server has become a replica", driver.ErrUnreachable},
+	{"UNBLOCKED", "the server has become a replica", driver.ErrUnreachable},
+	{"MASTERDOWN", "the replica has lost its master", driver.ErrUnreachable},
+	{"CLUSTERDOWN", "the cluster does not serve this key now", driver.ErrUnreachable},
+	{"TRYAGAIN", "the cluster is moving this key", driver.ErrUnreachable},
+	{"MOVED", "the cluster has moved this key", driver.ErrUnreachable},
+	{"ASK", "the cluster is moving this key", driver.ErrUnreachable},
+	{"NOREPLICAS", "the server has fewer replicas than its min-replicas-to-write", driver.ErrUnreachable},
+	{"MISCONF", "the server refuses to write because it cannot save its data", driver.ErrUnreachable},
+	{"BUSY", "the server is busy with a script", driver.ErrUnreachable},
+	{"ERR max number of clients", "the server has too many connections", driver.ErrUnreachable},
 	{"WRONGTYPE", "a key of the lock holds something else: is the name used for other data, or by the other protocol?", nil},
 	{"OOM", "the server is out of memory", driver.ErrMisconfigured},
 	{"ERR DB index is out of range", "there is no such database", driver.ErrMisconfigured},
@@ -44,8 +43,8 @@ var lasting = []struct {
 	{"NOPERM", "the user lacks a permission; dlock needs EVAL, EVALSHA and the commands, keys and channels of its scripts", driver.ErrDenied},
 }
 
-// explain returns what an error of the client means. It is not for the end of a
-// caller's context: that of a timeout is the client's.
+// explain translates an error of the client into one of package driver. A timeout counts as the
+// client's own: the end of a caller's context is handled elsewhere.
 func explain(err error) error {
 	switch {
 	case err == nil || errors.Is(err, redis.Nil):
@@ -57,12 +56,7 @@ func explain(err error) error {
 		return fmt.Errorf("%w: the Redis client was closed: %w", driver.ErrClosed, err)
 	}
 	text := err.Error()
-	for _, reply := range temporary {
-		if says(text, reply.code) {
-			return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, reply.meaning, err)
-		}
-	}
-	for _, reply := range lasting {
+	for _, reply := range replies {
 		switch {
 		case !says(text, reply.code):
 		case reply.kind == nil:
@@ -77,8 +71,8 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }
 
-// says looks for a code at the beginning of a reply, or where older servers put
-// what went wrong inside a script.
+// says reports whether a reply has an error code: at its beginning or, for errors inside a
+// script, where older servers put it.
 func says(text, code string) bool {
 	return strings.HasPrefix(text, code) ||
 		strings.HasPrefix(text, "ERR") && (strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code))

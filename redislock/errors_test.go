@@ -14,9 +14,9 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-// TestRefusedWait: a server that has become a replica between a command and its WAIT
-// has not acknowledged, and another attempt is worth it.
-func TestRefusedWait(t *testing.T) {
+// TestRefusedWaitIsNotReplicated: a server that has become a replica between a command and its
+// WAIT has not acknowledged, and another attempt is worth it.
+func TestRefusedWaitIsNotReplicated(t *testing.T) {
 	for _, text := range []string{
 		"ERR WAIT cannot be used with replica instances. Please also note that ...",
 		"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",

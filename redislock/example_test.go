@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A store over the client that the program has already.
+// A store over the program's own client.
 func ExampleNew() {
 	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer client.Close()
@@ -27,7 +28,7 @@ func ExampleNew() {
 	// redis clock-bound
 }
 
-// With Sentinel, a lock that counts only when a replica has it too.
+// With Sentinel, a lock is granted only if a replica has acknowledged it.
 func ExampleNew_sentinel() {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName:    "main",
@@ -41,7 +42,7 @@ func ExampleNew_sentinel() {
 	}
 	defer store.Close()
 
-	fmt.Println(store.Traits().SurvivesFailover) // less likely to forget is not never
+	fmt.Println(store.Traits().SurvivesFailover) // losing a lock is less likely, not impossible
 	// Output:
 	// false
 }
@@ -62,16 +63,16 @@ func ExampleNew_cluster() {
 	// true
 }
 
-// A URL says everything, and its errors contain no password.
+// A URL contains everything. Errors contain no password.
 func ExampleOpen() {
-	store, err := redislock.Open("redis://app:secret@localhost:6379/0?protocol=plain")
+	store, err := redislock.Open(context.Background(), "redis://app:secret@localhost:6379/0?protocol=plain", nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer store.Close()
 
-	_, err = redislock.Open("redis://app:secret@localhost:6379/0?protocol=other")
+	_, err = redislock.Open(context.Background(), "redis://app:secret@localhost:6379/0?protocol=other", nil)
 	fmt.Println(err)
 	// Output:
 	// bad URL: protocol is "other", not redisson or plain

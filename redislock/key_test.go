@@ -7,18 +7,18 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-func TestKeysAreNames(t *testing.T) {
+func TestKeyIsTheName(t *testing.T) {
 	for _, name := range []string{"a", "orders/42", "a b", "{tag}a", "a{tag}b", "{a}{b}", "锁", "redisson", "dlock"} {
 		for _, s := range []*Store{{}, withSlots(Redisson)} {
 			if key := s.keyOf(name); key != name {
-				t.Errorf("the key of %q is %q, which other programs do not look at (cluster: %v)", name, key, s.cluster.Load())
+				t.Errorf("the key of %q is %q, which other programs do not use (cluster: %v)", name, key, s.cluster.Load())
 			}
 		}
 	}
 }
 
-func TestEscapedNames(t *testing.T) {
-	inCluster := map[string]bool{ // and whether it is escaped on one server too
+func TestEscapedNamesAreDistinct(t *testing.T) {
+	inCluster := map[string]bool{ // the value: whether it is escaped on one server too
 		"a}b": false, "a{b": false, "a{}b": false, "}{": false, "a{}{b}": false, "100%}": false,
 		"{a}": true, "{a}b}": true, "{redisson}": true,
 		"redisson_lock_token:{a}": true, "redisson_lock_queue:{a}": true, "redisson_lock_timeout:{a}": true,
@@ -43,7 +43,7 @@ func TestEscapedNames(t *testing.T) {
 	}
 }
 
-// FuzzNamesShareNothing: what belongs to a lock belongs to no other, and is none.
+// FuzzNamesShareNothing: two locks share no key and no channel.
 func FuzzNamesShareNothing(f *testing.F) {
 	for _, pair := range [][2]string{
 		{"a", "{a}"}, {"a}b", "{a}b}"}, {"{a}", "{{a}}"}, {"dlock:x", "{dlock:x}"}, {"dlock:x", "{dlock:name:dlock:x}"},
@@ -69,14 +69,14 @@ func FuzzNamesShareNothing(f *testing.F) {
 	})
 }
 
-// keysOf are the lock and all that belongs to it. Channels are no keys.
+// keysOf returns the lock's key and everything named after it. Channels are not keys.
 func keysOf(s *Store, name string) []string {
 	key := s.keyOf(name)
 	return append(s.queueOf(key), key, s.counterOf(key), "channel "+s.channelOf(key))
 }
 
-// FuzzKeys checks what a cluster demands: all keys of a lock in one slot.
-func FuzzKeys(f *testing.F) {
+// FuzzKeysOfALockShareASlot: a cluster demands that.
+func FuzzKeysOfALockShareASlot(f *testing.F) {
 	for _, name := range []string{"a", "{", "}", "{}", "a{b}c", "{a", "a}", "{}{a}", "}{a}", "dlock:", "redisson_lock_token:", "%"} {
 		f.Add(name)
 	}
@@ -97,7 +97,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// withSlots is a store whose servers keep keys in slots.
+// withSlots returns a store whose servers keep keys in slots.
 func withSlots(p Protocol) *Store {
 	s := &Store{protocol: p}
 	s.cluster.Store(true)

@@ -6,19 +6,46 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/redis/go-redis/v9"
 )
 
-// command is never repeated by the client: whether that is safe, this package
-// decides.
+// command is never repeated by the client: this package decides whether that is safe.
 type command struct{ *redis.Cmd }
 
-// NoRetry tells the client so.
+// NoRetry keeps the client from repeating the command.
 func (command) NoRetry() bool { return true }
 
-// execAll runs the calls of a batch in one pipeline, and says whether the server
-// answered.
+// unrepeated is the same for commands of any type.
+type unrepeated struct{ redis.Cmder }
+
+// NoRetry keeps the client from repeating the command.
+func (unrepeated) NoRetry() bool { return true }
+
+// whileSending returns the context of a call that its caller sends. A caller with enough time
+// waits for a connection until the client's own timeout. For any other caller the context ends at
+// the deadline: while the client waits for a connection, it ignores the deadline itself.
+func whileSending(ctx context.Context, maySend bool) (sending context.Context, end func()) {
+	at, limited := ctx.Deadline()
+	if maySend || !limited {
+		return uncancelled{context.WithoutCancel(ctx), ctx}, func() {}
+	}
+	short := deadline.After(context.WithoutCancel(ctx), time.Until(at))
+	return short, short.End
+}
+
+// uncancelled has the deadline of the caller's context but is not cancelled with it, because the
+// client would close the connection.
+type uncancelled struct {
+	context.Context
+	caller context.Context
+}
+
+func (u uncancelled) Deadline() (time.Time, bool) { return u.caller.Deadline() }
+
+// execAll runs the calls of a batch in one pipeline, and reports whether the server answered.
 func (s *sender) execAll(batch []*call) (answered bool) {
 	n := 0
 	for _, c := range batch {
@@ -35,35 +62,27 @@ func (s *sender) execAll(batch []*call) (answered bool) {
 	return answered
 }
 
-// exec runs the commands of one call, and says whether the server answered and enough
-// replicas acknowledged. The commands' own errors are in them.
-func (s *sender) exec(ctx context.Context, commands []redis.Cmder) (answered bool, acked error) {
-	answered, acked = s.send(ctx, commands)
-	return answered, unlessFailed(commands, acked)
-}
-
-// unlessFailed returns what is known of the acknowledgement. If a command was not
-// answered, that counts instead, and is in the command.
+// unlessFailed returns acked, or nil if a command was not answered: its own error counts then.
 func unlessFailed(commands []redis.Cmder, acked error) error {
-	for _, cmd := range commands {
-		if unanswered(cmd.Err()) {
-			return nil
-		}
+	if slices.ContainsFunc(commands, func(cmd redis.Cmder) bool { return unanswered(cmd.Err()) }) {
+		return nil
 	}
 	return acked
 }
 
+// send runs commands in one pipeline. It reports whether the server answered, and returns
+// ErrNotReplicated if too few replicas acknowledged. The commands hold their own errors.
 func (s *sender) send(ctx context.Context, commands []redis.Cmder) (answered bool, acked error) {
 	var wait *redis.Cmd
 	all := commands
-	if s.replicas > 0 { // one for all, on the same connection
+	if s.replicas > 0 { // one WAIT for all commands, on their connection
 		wait = redis.NewCmd(ctx, "wait", s.replicas, millis(s.ackTimeout))
 		all = slices.Concat(commands, []redis.Cmder{command{wait}})
 	}
 	if len(all) == 1 {
-		_ = s.limited().Process(ctx, all[0])
+		_ = s.limited.Process(ctx, all[0])
 	} else {
-		pipe := s.limited().Pipeline()
+		pipe := s.limited.Pipeline()
 		for _, cmd := range all {
 			_ = pipe.Process(ctx, cmd) // only queues it
 		}
@@ -78,16 +97,19 @@ func (s *sender) send(ctx context.Context, commands []redis.Cmder) (answered boo
 			continue
 		}
 		if err := cmd.Err(); unanswered(err) || err != nil && strings.HasPrefix(err.Error(), "MOVED") {
-			s.lookForMasters(ctx)
+			if s.reload != nil {
+				// A replica may have taken over. The client would search for it if it
+				// repeated commands.
+				s.reload(ctx) // in the background
+			}
 			return false, acked
 		}
 	}
 	return true, acked
 }
 
-// acknowledged reads the reply to WAIT. A server that refuses WAIT, because it has just
-// become a replica, may have refused the commands as well: that is in them, and counts
-// first.
+// acknowledged reads the reply to WAIT. A server that has just become a replica refuses WAIT. It
+// may have refused the commands as well, and then their errors count.
 func (s *sender) acknowledged(wait *redis.Cmd) error {
 	if err := wait.Err(); unanswered(err) {
 		return explain(err)
@@ -100,19 +122,11 @@ func (s *sender) acknowledged(wait *redis.Cmd) error {
 	return nil
 }
 
-// unanswered says that an error is not the server's.
+// unanswered reports whether an error is not a reply of the server.
 func unanswered(err error) bool {
 	if err == nil {
 		return false
 	}
 	_, reply := errors.AsType[redis.Error](err)
 	return !reply
-}
-
-// lookForMasters makes the client of a cluster find out who has taken over from
-// a server that does not answer. It would do so itself if it repeated commands.
-func (s *sender) lookForMasters(ctx context.Context) {
-	if s.reload != nil {
-		s.reload(ctx) // in the background
-	}
 }

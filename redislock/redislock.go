@@ -1,3 +1,22 @@
+// Package redislock keeps locks in Redis or Valkey: one server, Sentinel or Cluster, over
+// the program's own go-redis client.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	store, err := redislock.New(client, nil)
+//	locks := dlock.New(store, nil)
+//
+// The protocol [Redisson], the default, shares locks with Java's Redisson: its RLock, fenced
+// lock and fair lock exclude dlock and are excluded by it, and each wakes the other's waiters.
+// The protocol [Plain] shares locks with the programs that use SET NX PX on the lock's name:
+// redsync, bsm/redislock, redis-py and many more.
+//
+// # What Redis cannot promise
+//
+// Redis counts expiry by its wall clock. It may lose what it has acknowledged: by eviction, by
+// a restart unless every write is synced, by a failover. Then a lock can have two holders.
+// Options.Replicas makes the failover case less likely, never impossible. In all these cases
+// tokens keep rising as long as the server's clock does not step back, so a resource that
+// checks the token stays safe.
 package redislock
 
 import (
@@ -6,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -14,78 +34,72 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Protocol says how locks are written, and with whom they are shared.
+// Protocol is how locks are written, which decides what other programs share them.
 type Protocol int
 
 // The protocols. All programs that share a lock have to use the same one.
 const (
 	// Redisson writes locks as Java's Redisson does. It offers fair locks.
 	Redisson Protocol = iota
-	// Plain writes a lock as a string, by SET NX PX. Only dlock's own releases
-	// wake waiters; where another program has the lock, dlock polls.
+	// Plain writes a lock as a string, by SET NX PX. Only dlock's own releases wake
+	// waiters. While another program holds the lock, dlock polls.
 	Plain
 )
 
 func (p Protocol) String() string {
-	switch p {
-	case Redisson:
-		return "redisson"
-	case Plain:
-		return "plain"
-	default:
+	if p != Redisson && p != Plain {
 		return fmt.Sprintf("protocol %d", int(p))
 	}
+	return [...]string{Redisson: "redisson", Plain: "plain"}[p]
 }
 
 // Options of a store. The zero value is fine.
 type Options struct {
 	Protocol Protocol
 
-	// Replicas is how many replicas have to acknowledge each acquisition and
-	// renewal, by the WAIT command. It makes it unlikely that a failover loses
-	// a lock, not impossible. Where fewer acknowledge, an acquisition is given
-	// back and fails with [ErrNotReplicated].
+	// Replicas is how many replicas have to acknowledge each acquisition and renewal, by
+	// the WAIT command. It makes it unlikely that a failover loses a lock, not impossible.
+	// If fewer replicas acknowledge, the acquisition is released and fails with
+	// [ErrNotReplicated].
 	Replicas int
 
-	// ReplicaTimeout is how long to wait for them; default one second. It has
-	// to be shorter than the client's ReadTimeout.
+	// ReplicaTimeout is how long to wait for the replicas; default one second. It has to be
+	// shorter than the client's ReadTimeout.
 	ReplicaTimeout time.Duration
 }
 
-// DefaultReplicaTimeout is the wait for replicas unless Options.ReplicaTimeout says
-// otherwise.
+// DefaultReplicaTimeout is used if Options.ReplicaTimeout is zero.
 const DefaultReplicaTimeout = time.Second
 
-// ErrNotReplicated says that fewer replicas than Options.Replicas acknowledged the
-// lock in time. It was given back.
+// ErrNotReplicated: fewer replicas than Options.Replicas acknowledged the lock in time. The
+// lock was released.
 var ErrNotReplicated = errors.New("not acknowledged by enough replicas")
 
-// Store keeps locks in Redis. Create one with [New].
+// Store keeps locks in Redis. Create one with [New] or [Open].
 type Store struct {
 	client    redis.UniversalClient
-	cluster   atomic.Bool // keys are in slots
-	modeKnown atomic.Bool // cluster is so for good, unless a server says CROSSSLOT
+	cluster   atomic.Bool // the server keeps keys in slots
+	modeKnown atomic.Bool // cluster is final, unless a server says CROSSSLOT
 
 	protocol Protocol
 	scripts  *scripts
 	replicas int
 
-	route   *route
-	acked   *route // for what replicas have to acknowledge; the same if that is nothing
-	clock   serverClock
-	holders holderCache
-	news    news
+	route  *route
+	acked  *route // for commands that replicas acknowledge; equal to route without Replicas
+	clock  serverClock
+	pubsub *pubsub
 
-	doubts   doubts
-	attempts *attempts.Log // whose outcome is unknown
+	unconfirmed unconfirmedTokens
+	attempts    *attempts.Log // acquisitions of unknown outcome
 
-	owned  io.Closer // a client that Close closes; nil if it is the caller's
+	owned  io.Closer // the client that Close closes; nil if it is the caller's
 	closed atomic.Bool
 }
 
-// New returns a store over a client of one server, of Sentinel
-// (redis.NewFailoverClient) or of Cluster. The client stays the caller's: Close
-// does not close it. A nil opts is fine. It makes no calls.
+// New returns a store over a client of one server, of Sentinel (redis.NewFailoverClient) or of
+// Cluster. The client stays the caller's: Close does not close it. A nil opts is fine. New makes
+// no calls.
 func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -94,8 +108,8 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	switch {
 	case client == nil:
 		return nil, errors.New("no client")
-	case isRing(client):
-		return nil, fmt.Errorf("%w: a Ring moves keys to another server when one is down, and two could hold a lock", driver.ErrUnsupported)
+	case isRing(reflect.ValueOf(client)):
+		return nil, fmt.Errorf("%w: a Ring moves keys to another server when one is down, and a lock could have two holders", driver.ErrUnsupported)
 	case opts.Protocol != Redisson && opts.Protocol != Plain:
 		return nil, fmt.Errorf("%w: %v", driver.ErrUnsupported, opts.Protocol)
 	case opts.Replicas < 0 || opts.ReplicaTimeout < 0:
@@ -106,8 +120,9 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		protocol: opts.Protocol,
 		scripts:  newScripts(opts.Protocol),
 		replicas: opts.Replicas,
-		route:    newRoute(client, 0, 0),
+		pubsub:   newPubsub(client),
 	}
+	s.route = newRoute(client, &s.cluster, 0, 0)
 	s.cluster.Store(cluster)
 	s.modeKnown.Store(cluster)
 	s.acked = s.route
@@ -116,14 +131,13 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		if limit := s.route.all.readTimeout; limit > 0 && timeout >= limit {
 			return nil, fmt.Errorf("option ReplicaTimeout (%v) has to be shorter than the client's ReadTimeout (%v)", timeout, limit)
 		}
-		s.acked = newRoute(client, s.replicas, timeout)
+		s.acked = newRoute(client, &s.cluster, s.replicas, timeout)
 	}
 	s.attempts = attempts.New(s.undo)
-	s.news.init(client)
 	return s, nil
 }
 
-// Traits says what Redis promises.
+// Traits implements driver.Store.
 func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:           "redis",
@@ -136,28 +150,25 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close ends what the store started and waits for it, but not for long if the server
-// does not answer. A client that was given to New stays open.
+// Close ends the store's background work. It waits for it, but only briefly if the server does
+// not answer. A client that was given to New stays open.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.news.close()
-	_ = s.attempts.Close() // what it could not undo expires
-	senders := s.route.close()
+	s.pubsub.close()
+	_ = s.attempts.Close() // what it cannot undo expires
+	s.route.close()
 	if s.acked != s.route {
-		senders = append(senders, s.acked.close()...)
+		s.acked.close()
 	}
-	closeSenders(senders)
-	s.route.join()
-	s.acked.join()
 	if s.owned == nil {
 		return nil
 	}
 	return s.owned.Close()
 }
 
-// usable says whether a call may begin. The first call asks the server for its mode.
+// usable returns an error if a call must not begin. The first call asks the server for its mode.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
@@ -166,28 +177,6 @@ func (s *Store) usable(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return s.learnMode(ctx)
-}
-
-func (s *Store) counterOf(key string) string {
-	if s.protocol == Plain {
-		return beside(plainCounter, key)
-	}
-	return beside(redissonCounter, key)
-}
-
-func (s *Store) channelOf(key string) string {
-	if s.protocol == Plain {
-		return beside(plainChannel, key)
-	}
-	return beside(redissonChannel, key)
-}
-
-// queueOf returns the keys of the queue, none where there is no queue.
-func (s *Store) queueOf(key string) []string {
-	if s.protocol == Plain {
-		return nil
-	}
-	return []string{beside(redissonQueue, key), beside(redissonTimeouts, key)}
 }
 
 // millis rounds up: a lock never lasts less than was promised.

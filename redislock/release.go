@@ -3,13 +3,14 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
 )
 
-// Release gives up a lock, or a place in the queue, and wakes waiters. Without a
-// token it waits for an attempt of the owner that is still on its way to the server.
+// Release implements driver.Store. Without a token it waits for an attempt of the owner that is
+// still on its way to the server.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -23,65 +24,66 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 }
 
 func (s *Store) release(ctx context.Context, grant driver.Grant) error {
-	key := s.keyOf(grant.Name)
-	reply, err := s.sendRelease(ctx, key, grant)
+	reply, err := s.sendRelease(ctx, s.keyOf(grant.Name), grant)
 	if err != nil {
 		return err
 	}
-	s.doubts.clear(grant.Owner)
+	s.unconfirmed.remove(grant.Owner)
 	if reply != int64(1) {
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
 	}
 	return nil
 }
 
-// sendRelease needs no acknowledgement: a release that a failover loses leaves a
-// lock that expires.
-func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant) (any, error) {
+// undo releases whatever the owner has under the name.
+func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error {
+	return s.release(ctx, driver.Grant{Name: name, Owner: owner})
+}
+
+// sendRelease returns 1 if the lock was released. Replicas need not acknowledge: a release that a
+// failover loses leaves a lock that expires.
+func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant) (reply any, err error) {
 	channel := s.channelOf(key)
 	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && !h.fair {
-		mark := markPrefix(grant.Owner, grant.Token) + h.holder.text
-		var reply any
-		var err error
+		value := grantPrefix(grant.Owner, grant.Token) + h.holder
 		if s.protocol == Redisson && !s.cluster.Load() {
-			reply, err = s.releaseField(ctx, key, mark, channel)
+			reply, err = s.releaseField(ctx, key, value, channel)
 		} else {
-			reply, err = s.evalUnacknowledged(ctx, s.scripts.releaseLean, []string{key}, mark, channel)
+			reply, err = s.route.eval(ctx, s.scripts.releaseExact, []string{key}, value, channel)
 		}
 		if err != nil || reply == int64(1) {
 			return reply, err
-		} // the owner may have described itself otherwise meanwhile
+		} // a later attempt of the owner may have described its holder differently
 	}
 	prefix := ownerPrefix(grant.Owner)
 	if grant.Token != 0 {
-		prefix = markPrefix(grant.Owner, grant.Token)
+		prefix = grantPrefix(grant.Owner, grant.Token)
 	}
 	keys := append([]string{key}, s.queueOf(key)...)
-	return s.evalUnacknowledged(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
+	return s.route.eval(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
 }
 
-// releaseField does without a script, which would cost the server three times as much:
-// HDEL compares and deletes, and the lock ends with its only field. The commands go
-// out together. If the connection broke just between them, waiters would come
-// when the time is over that the lock had left when they asked.
-func (s *Store) releaseField(ctx context.Context, key, mark, channel string) (any, error) {
-	deleted := command{redis.NewCmd(ctx, "hdel", key, mark)}
-	told := command{redis.NewCmd(ctx, "publish", channel, "0")} // who may not publish can unlock all the same
-	if err := s.route.all.do(ctx, deleted, told); err != nil {
+// releaseField uses no script, which would cost the server three times as much: HDEL compares
+// and deletes, and the lock ends with its only field. Both commands go out together. If the
+// connection breaks between them, waiters try again when the TTL that they saw has passed.
+func (s *Store) releaseField(ctx context.Context, key, value, channel string) (any, error) {
+	deleted := command{redis.NewCmd(ctx, "hdel", key, value)}
+	published := command{redis.NewCmd(ctx, "publish", channel, "0")} // a user without the right to publish can release
+	if err := s.route.all.do(ctx, deleted, published); err != nil {
 		return nil, err
 	}
 	return deleted.Val(), explain(deleted.Err())
 }
 
-// Break releases name if it is held with that token. Another program's holder has
-// no token here; it is broken by the number that List shows in its place.
+// Break implements driver.Breaker. Another program's holder has no token here: Break takes the
+// number that List shows in its place.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
 	key := s.keyOf(name)
 	keys := append([]string{key}, s.queueOf(key)...)
-	reply, err := s.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key))
+	reply, err := s.acked.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key))
 	if err != nil {
 		return err
 	}
@@ -89,4 +91,26 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 		return fmt.Errorf("%w: %q with token %d", driver.ErrNotHeld, name, token)
 	}
 	return nil
+}
+
+// Pass implements driver.Passer, in one round trip. It wakes no waiters: they are notified of
+// the release that ends a series of hand-overs.
+func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+	if err := s.usable(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	key, holder := s.keyOf(req.Name), req.Holder.Encode()
+	sent := time.Now()
+	reply, err := s.acked.eval(ctx, s.scripts.pass, []string{key, s.counterOf(key)},
+		grantPrefix(grant.Owner, grant.Token), req.Floor, millis(req.TTL), req.Owner.Hex(), holder)
+	if err == nil && reply == nil {
+		return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
+	}
+	token, err := s.readToken(req.Name, reply, sent, err)
+	if err != nil {
+		return driver.Grant{}, s.failed(ctx, err, req)
+	}
+	s.unconfirmed.remove(grant.Owner)
+	s.attempts.Passed(grant)
+	return granted(&req, token, holder), nil
 }

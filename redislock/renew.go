@@ -2,23 +2,23 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
 )
 
-// maxRenewals limits the locks that one script renews: nobody else is served
-// while it runs.
+// maxRenewals limits the locks that one script renews: the server serves no other client while
+// it runs.
 const maxRenewals = 200
 
-// Renew starts the TTLs again, 200 locks with one command, all commands to a server
-// in one round trip.
+// Renew implements driver.Store. One script renews up to 200 locks, and all scripts for one
+// server take one round trip.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if err := s.usable(ctx); err != nil {
-		return all(grants, err)
+		return slices.Repeat([]error{err}, len(grants))
 	}
 	if len(grants) == 0 {
 		return nil
@@ -30,7 +30,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	s.acked.sendRenewals(ctx, renewals, s.scripts.renew)
 	for _, r := range renewals {
 		if returned(r.err) && s.foundSlots(slots, r.cmd.Err()) {
-			return s.Renew(ctx, grants) // none of this script was
+			return s.Renew(ctx, grants) // the server carried out nothing of this script
 		}
 		failed = r.report(errs) || failed
 	}
@@ -40,22 +40,13 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-func all(grants []driver.Grant, err error) []error {
-	errs := make([]error, len(grants))
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
-}
-
 // renewal is one script for several grants.
 type renewal struct {
-	keys   []string
-	args   []any
-	grants []driver.Grant
-	at     []int // their places among all grants
-	cmd    command
-	err    error
+	keys []string
+	args []any
+	at   []int // the positions among all grants
+	cmd  command
+	err  error
 }
 
 // renewals divides the grants: by number, and in a cluster by slot.
@@ -75,18 +66,17 @@ func (s *Store) renewals(grants []driver.Grant, slots bool) []*renewal {
 			list = append(list, r)
 		}
 		r.keys = append(r.keys, key)
-		r.args = append(r.args, millis(grant.TTL), markPrefix(grant.Owner, grant.Token))
-		r.grants = append(r.grants, grant)
+		r.args = append(r.args, millis(grant.TTL), grantPrefix(grant.Owner, grant.Token))
 		r.at = append(r.at, i)
 	}
 	return list
 }
 
-// sendRenewals sends each to its server, at the same time, so that the answers of
-// others count when one of them hangs.
+// sendRenewals sends each renewal to its server, to all servers at once: a server that hangs
+// does not delay the others.
 func (r *route) sendRenewals(ctx context.Context, renewals []*renewal, sc *script) {
 	if r.cluster == nil {
-		r.sendGroup(ctx, r.all, renewals, sc)
+		r.sendGroup(ctx, r.all, slices.Clone(renewals), sc, true)
 		return
 	}
 	groups := make(map[*sender][]*renewal)
@@ -98,30 +88,17 @@ func (r *route) sendRenewals(ctx context.Context, renewals []*renewal, sc *scrip
 	}
 	var wg sync.WaitGroup
 	for sender, group := range groups {
-		wg.Go(func() { r.sendGroup(ctx, sender, group, sc) })
+		wg.Go(func() { r.sendGroup(ctx, sender, group, sc, true) })
 	}
 	wg.Wait()
 }
 
-// sendGroup sends those of one server, which may have forgotten the script.
-func (r *route) sendGroup(ctx context.Context, to *sender, renewals []*renewal, sc *script) {
-	r.sendEach(ctx, to, renewals, sc.bySHA)
-	var again []*renewal
-	for _, one := range renewals {
-		if returned(one.err) && forgotten(one.cmd.Err()) {
-			again = append(again, one)
-		}
-	}
-	if len(again) > 0 {
-		r.sendEach(ctx, to, again, sc.bySource)
-	}
-}
-
-// sendEach sends all renewals of a server together.
-func (r *route) sendEach(ctx context.Context, to *sender, renewals []*renewal, build func(context.Context, []string, []any) command) {
+// sendGroup sends the renewals of one server in one pipeline: by the script's hash or, if the
+// server does not know it, by the source.
+func (r *route) sendGroup(ctx context.Context, to *sender, renewals []*renewal, sc *script, known bool) {
 	commands := make([]redis.Cmder, len(renewals))
 	for i, one := range renewals {
-		one.cmd = build(ctx, one.keys, one.args)
+		one.cmd = sc.command(ctx, known, one.keys, one.args)
 		commands[i] = one.cmd
 	}
 	err := to.do(ctx, commands...)
@@ -136,9 +113,15 @@ func (r *route) sendEach(ctx context.Context, to *sender, renewals []*renewal, b
 		}
 	}
 	wg.Wait()
+	again := slices.DeleteFunc(renewals, func(one *renewal) bool {
+		return !returned(one.err) || !isUnknownScript(one.cmd.Err())
+	})
+	if known && len(again) > 0 {
+		r.sendGroup(ctx, to, again, sc, false)
+	}
 }
 
-// report writes the outcome for each grant, and says whether any failed.
+// report writes the outcome of each grant, and reports whether any failed.
 func (r *renewal) report(errs []error) (failed bool) {
 	err := r.err
 	if returned(err) {
@@ -146,21 +129,19 @@ func (r *renewal) report(errs []error) (failed bool) {
 			err = failed
 		}
 	}
-	if err != nil && !errors.Is(err, ErrNotReplicated) {
-		for _, i := range r.at {
-			errs[i] = err
-		}
-		return true
-	}
-	if err != nil {
-		for _, i := range r.at {
-			errs[i] = fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	var gone []any
+	if returned(err) {
+		gone, _ = r.cmd.Val().([]any)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 		}
 	}
-	gone, _ := r.cmd.Val().([]any)
+	for _, i := range r.at {
+		errs[i] = err
+	}
 	for _, position := range gone {
 		n, _ := position.(int64)
-		errs[r.at[n-1]] = fmt.Errorf("%w: %q", driver.ErrNotHeld, r.grants[n-1].Name)
+		errs[r.at[n-1]] = fmt.Errorf("%w: %q", driver.ErrNotHeld, nameOf(r.keys[n-1]))
 	}
 	return err != nil || len(gone) > 0
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestCloseJoinsTheSearch: the search for the servers of a cluster may outlast the call
-// that began it, and Close waits for it.
-func TestCloseJoinsTheSearch(t *testing.T) {
+// TestCloseWaitsForTheSearch: the search for the servers of a cluster may outlast the call that
+// began it.
+func TestCloseWaitsForTheSearch(t *testing.T) {
 	for what, call := range map[string]func(context.Context, *route) error{
 		"find":  func(ctx context.Context, r *route) error { return r.find(ctx, "key") },
 		"nodes": func(ctx context.Context, r *route) error { _, err := r.nodes(ctx)(); return err },
@@ -26,24 +26,24 @@ func TestCloseJoinsTheSearch(t *testing.T) {
 				return nil, errors.New("no servers")
 			}})
 			defer client.Close()
-			r := newRoute(client, 0, 0)
+			r := newRoute(client, nil, 0, 0)
 			ctx, cancel := context.WithCancel(t.Context())
 			returned := make(chan error)
 			go func() { returned <- call(ctx, r) }()
 			<-searching
 			cancel()
 			if err := <-returned; !errors.Is(err, context.Canceled) {
-				t.Errorf("a caller who left gets %v", err)
+				t.Errorf("a caller that left gets %v", err)
 			}
 			joined := make(chan struct{})
 			go func() {
-				r.tasks.Wait()
+				r.tasks.running.Wait()
 				close(joined)
 			}()
 			select {
 			case <-joined:
 				t.Error("nothing waits for the search")
-			case <-time.After(50 * time.Millisecond): // it is not joined however long that lasts
+			case <-time.After(50 * time.Millisecond): // however long it lasts
 			}
 			close(end)
 			<-joined

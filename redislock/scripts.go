@@ -1,11 +1,15 @@
 package redislock
 
 import (
-	"crypto/sha1" //nolint:gosec // what the server calls scripts by
+	"context"
+	"crypto/sha1" //nolint:gosec // servers identify scripts by it
 	"embed"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 //go:embed lua/*.lua
@@ -15,84 +19,106 @@ var lua embed.FS
 type script struct {
 	source  string
 	sha     string
-	cluster *script // the same for servers with slots; nil if it is no other
-}
-
-// where returns the variant for servers with slots, or without.
-func (sc *script) where(slots bool) *script {
-	if slots && sc.cluster != nil {
-		return sc.cluster
-	}
-	return sc
+	cluster *script // the variant for servers with slots; nil if it is the same
 }
 
 // scripts are the operations of one protocol.
 type scripts struct {
-	acquire     *script // one or several names, and the server's clock
-	acquireLean *script // one name, with an estimate of the clock; nil where there is a better way
-	acquireFair *script // nil where there is no queue
-	renew       *script
-	release     *script // also of unknown outcome, and places in the queue
-	releaseLean *script // by the exact mark
-	pass        *script
-	raise       *script
-	breakLock   *script
-	inspect     *script
+	acquire           *script // one or several names, by the server's clock
+	acquireByEstimate *script // one name, by an estimate of the clock; nil for the plain protocol
+	acquireFair       *script // nil for the plain protocol
+	renew             *script
+	release           *script // by the owner; also of an unknown outcome, and of a place in the queue
+	releaseExact      *script // by the whole holder value
+	pass              *script
+	raise             *script
+	breakLock         *script
+	inspect           *script
 }
 
-// newScripts puts the operations together from their parts.
+// newScripts assembles the operations from their parts.
 func newScripts(p Protocol) *scripts {
-	name := "redisson"
-	if p == Plain {
-		name = "plain"
-	}
-	publishing := func(before []string, after ...string) *script {
-		variant := func(publish string) *script {
-			return newScript(slices.Concat(before, []string{publish}, after)...)
-		}
-		sc := variant("publish")
-		sc.cluster = variant("publish_cluster")
-		return sc
-	}
-	with := func(file string) *script { return publishing([]string{name, "common"}, "fair", file) }
+	name := p.String()
+	with := func(file string) *script { return newScript(name, "common", "publish", "fair", file) }
 	s := &scripts{
-		acquire:   with("acquire"),
-		renew:     with("renew"),
-		release:   with("release"),
-		pass:      with("pass"),
-		raise:     with("raise"),
-		breakLock: with("break"),
-		inspect:   newScript("common", name+"_inspect"),
-
-		releaseLean: publishing(nil, name+"_release"),
+		acquire:      with("acquire"),
+		renew:        with("renew"),
+		release:      with("release"),
+		releaseExact: newScript("publish", name+"_release"),
+		pass:         with("pass"),
+		raise:        with("raise"),
+		breakLock:    with("break"),
+		inspect:      newScript("common", name+"_inspect"),
 	}
 	if p == Redisson {
 		s.acquireFair = with("fair_acquire")
-		s.acquireLean = newScript("redisson_acquire")
+		s.acquireByEstimate = newScript("redisson_acquire")
 	}
 	return s
 }
 
+// newScript joins files of the folder lua, without their comments.
 func newScript(files ...string) *script {
 	var source strings.Builder
 	for _, file := range files {
 		text, err := lua.ReadFile("lua/" + file + ".lua")
 		if err != nil {
-			panic(err) // it is part of this package
+			panic(err) // the file is part of this package
 		}
-		source.WriteString(withoutComments(string(text)))
+		for line := range strings.Lines(string(text)) {
+			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
+				source.WriteString(line)
+			}
+		}
 	}
 	sum := sha1.Sum([]byte(source.String())) //nolint:gosec // no secret
-	return &script{source: source.String(), sha: hex.EncodeToString(sum[:])}
+	sc := &script{source: source.String(), sha: hex.EncodeToString(sum[:])}
+	if i := slices.Index(files, "publish"); i >= 0 {
+		files[i] = "publish_cluster"
+		sc.cluster = newScript(files...)
+	}
+	return sc
 }
 
-// withoutComments removes the lines that only people read.
-func withoutComments(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if trimmed := strings.TrimSpace(line); trimmed != "" && !strings.HasPrefix(trimmed, "--") {
-			b.WriteString(line)
-		}
+// command runs the script by its hash if the server knows it, otherwise by its source.
+func (sc *script) command(ctx context.Context, known bool, keys []string, args []any) command {
+	verb, text := "eval", sc.source
+	if known {
+		verb, text = "evalsha", sc.sha
 	}
-	return b.String()
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, verb, text, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	return command{redis.NewCmd(ctx, append(all, args...)...)}
+}
+
+// eval runs a script. If too few replicas acknowledge, it returns the reply and ErrNotReplicated.
+func (r *route) eval(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
+	if r.slots.Load() && sc.cluster != nil {
+		sc = sc.cluster
+	}
+	cmd := sc.command(ctx, true, keys, args)
+	err := r.do(ctx, keys[0], cmd)
+	if returned(err) && isUnknownScript(cmd.Err()) {
+		cmd = sc.command(ctx, false, keys, args)
+		err = r.do(ctx, keys[0], cmd)
+	}
+	if !returned(err) {
+		return nil, err
+	}
+	if failed := explain(cmd.Err()); failed != nil {
+		return nil, failed
+	}
+	return cmd.Val(), err
+}
+
+// returned reports, by the error of do, whether the commands have their results. If not, the
+// commands may still be under way and must not be read.
+func returned(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated) }
+
+// isUnknownScript reports whether the server did nothing because it does not know the script.
+func isUnknownScript(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
 }

@@ -3,21 +3,102 @@ package redislock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/detach"
 	"github.com/redis/go-redis/v9"
 )
 
-// server is one that has keys.
-type server struct {
-	*sender
-	addr string // empty if there is only one
+// A server in cluster mode keeps keys in slots, and a script may use keys of one slot only. A
+// *redis.ClusterClient always has such servers. Another client may have them too: redis.NewClient
+// with a server that has all slots, or a type of the caller's around a *redis.ClusterClient. So
+// the store asks the server before its first call.
+
+// learnMode makes sure that the store knows the server's mode, in one round trip.
+func (s *Store) learnMode(ctx context.Context) error {
+	if !s.modeKnown.Load() {
+		slots, err := s.askMode(ctx)
+		if err != nil {
+			return err
+		}
+		if slots {
+			s.cluster.Store(true)
+		}
+		s.modeKnown.Store(true)
+	}
+	if s.replicas > 0 && s.hidesCluster() {
+		return fmt.Errorf("%w: Replicas needs the *redis.ClusterClient itself: through a %T, WAIT may reach another server than the lock",
+			driver.ErrUnsupported, s.client)
+	}
+	return nil
 }
 
-// servers returns all of them.
-func (s *Store) servers(ctx context.Context) ([]server, error) {
+// askMode asks the server whether it keeps keys in slots. HELLO without arguments changes nothing
+// and is allowed to every user. But some servers do not know HELLO, and some refuse keys of several
+// slots without calling that cluster mode. So askMode also sends a script with keys of two slots,
+// which the script does not read.
+func (s *Store) askMode(ctx context.Context) (slots bool, err error) {
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+	both := command{redis.NewCmd(ctx, "eval", "return 1", 2, "dlock:slot:{a}", "dlock:slot:{b}")}
+	if err := s.route.all.do(ctx, unrepeated{hello}, both); err != nil {
+		return false, err
+	}
+	if hello.Err() == nil && hello.Val()["mode"] == "cluster" || crossesSlots(both.Err()) {
+		return true, nil
+	}
+	for _, err := range []error{hello.Err(), both.Err()} {
+		if unanswered(err) || errors.Is(explain(err), driver.ErrUnreachable) || err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+			return false, explain(err)
+		}
+	}
+	return false, nil
+}
+
+// crossesSlots reports whether a server did nothing because the keys are in several slots.
+func crossesSlots(err error) bool { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
+
+// foundSlots reports whether a call learned that the server keeps keys in slots, which the store
+// did not know when the call began. The call is worth another attempt.
+func (s *Store) foundSlots(knew bool, err error) bool {
+	if knew || !crossesSlots(err) {
+		return false
+	}
+	s.cluster.Store(true)
+	return true
+}
+
+// hidesCluster reports whether the client may be a *redis.ClusterClient inside another type.
+func (s *Store) hidesCluster() bool {
+	_, oneServer := s.client.(*redis.Client)
+	return s.cluster.Load() && s.route.cluster == nil && !oneServer
+}
+
+// isRing reports whether a client is a *redis.Ring, or a type that embeds one.
+func isRing(client reflect.Value) bool {
+	switch kind := client.Kind(); {
+	case kind == reflect.Invalid:
+		return false
+	case client.Type() == reflect.TypeFor[*redis.Ring]():
+		return true
+	case kind == reflect.Pointer || kind == reflect.Interface:
+		return isRing(client.Elem())
+	case kind == reflect.Struct:
+		for f, value := range client.Fields() {
+			if f.Anonymous && f.Type.Implements(reflect.TypeFor[redis.UniversalClient]()) && isRing(value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// servers returns the senders to all servers that have keys.
+func (s *Store) servers(ctx context.Context) ([]*sender, error) {
 	if s.route.cluster == nil {
 		return s.onlyServer(ctx)
 	}
@@ -25,22 +106,20 @@ func (s *Store) servers(ctx context.Context) ([]server, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]server, 0, len(masters))
-	for _, master := range masters {
-		sender, err := s.route.to(master)
-		if err != nil {
+	list := make([]*sender, len(masters))
+	for i, master := range masters {
+		if list[i], err = s.route.to(master); err != nil {
 			return nil, err
 		}
-		list = append(list, server{sender, master.Options().Addr})
 	}
-	slices.SortFunc(list, func(a, b server) int { return cmp.Compare(a.addr, b.addr) })
+	slices.SortFunc(list, func(a, b *sender) int { return cmp.Compare(a.addr, b.addr) })
 	return list, nil
 }
 
-// onlyServer returns the one that the client is for. A client that hides several is
-// of no use: it may ask any of them.
-func (s *Store) onlyServer(ctx context.Context) ([]server, error) {
-	if s.hidden() {
+// onlyServer returns the client's server. A client that hides a cluster may ask any of its
+// servers, so it works only if there is one.
+func (s *Store) onlyServer(ctx context.Context) ([]*sender, error) {
+	if s.hidesCluster() {
 		switch masters, err := countMasters(ctx, s.route.all); {
 		case err != nil:
 			return nil, err
@@ -49,33 +128,59 @@ func (s *Store) onlyServer(ctx context.Context) ([]server, error) {
 				driver.ErrUnsupported, masters, s.client)
 		}
 	}
-	return []server{{sender: s.route.all}}, nil
+	return []*sender{s.route.all}, nil
 }
 
-// ask runs commands that only look. Unlike those of a lock they may keep nobody
-// who wants to leave, not even for the time of the client's timeouts. Their own
-// errors are in them.
+// countMasters asks a server of a cluster how many masters have slots.
+func countMasters(ctx context.Context, server *sender) (int, error) {
+	cmd := redis.NewClusterSlotsCmd(ctx, "cluster", "slots")
+	if err := askOne(ctx, server, cmd); err != nil {
+		return 0, err
+	}
+	masters := make(map[string]bool)
+	for _, slots := range cmd.Val() {
+		if len(slots.Nodes) > 0 {
+			masters[slots.Nodes[0].ID] = true
+		}
+	}
+	return len(masters), nil
+}
+
+// Identify implements driver.Identifier. A server has a random run_id for as long as it runs. A
+// cluster is identified by the first of its node IDs, which never change.
+func (s *Store) Identify(ctx context.Context) (string, error) {
+	if err := s.usable(ctx); err != nil {
+		return "", err
+	}
+	cluster := s.cluster.Load()
+	cmd := redis.NewStringCmd(ctx, "info", "server")
+	if cluster {
+		cmd = redis.NewStringCmd(ctx, "cluster", "nodes")
+	}
+	if err := askOne(ctx, s.route.all, cmd); err != nil {
+		return "", err
+	}
+	id := parseInfo(cmd.Val())["run_id"]
+	if nodes := slices.Sorted(strings.Lines(cmd.Val())); cluster && len(nodes) > 0 {
+		id, _, _ = strings.Cut(nodes[0], " ")
+	}
+	if strings.Trim(id, "0") == "" { // some proxies return zeros
+		return "", fmt.Errorf("%w: the server does not say its run_id or the IDs of its cluster", driver.ErrUnsupported)
+	}
+	return id, nil
+}
+
+// ask runs commands that change nothing. Unlike a call for a lock, it returns as soon as ctx
+// ends. The commands hold their own errors.
 func ask(ctx context.Context, to *sender, commands ...redis.Cmder) error {
-	return leave(ctx, func() error { return to.do(ctx, commands...) })
+	err, left := detach.Call(ctx, detach.Go, func() error { return to.do(ctx, commands...) })
+	return cmp.Or(left, err)
 }
 
-// askOne runs one such command, and returns what it means that it failed.
+// askOne runs one such command. Its error includes the command's own.
 func askOne(ctx context.Context, to *sender, cmd redis.Cmder) error {
-	if err := ask(ctx, to, cmd); err != nil {
+	if err := ask(ctx, to, unrepeated{cmd}); err != nil {
 		return err
 	}
 	return explain(cmd.Err())
-}
-
-// leave waits for f until the context is done. Then f is left to itself, and what
-// it writes must not be read.
-func leave(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

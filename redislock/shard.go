@@ -5,29 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/subscribers"
 	"github.com/redis/go-redis/v9"
 )
 
-// shardWatch watches one channel on the server of a cluster that has it, and
-// moves with it to another.
+// shardWatch watches one channel at the server of a cluster that has it. If the channel moves to
+// another server, the watch moves too.
 type shardWatch struct {
-	news    *news
-	cluster clusterClient
+	pubsub  *pubsub
+	cluster shardFinder
 	channel string
 	wake    func()
 	alone   bool
 
 	mu      sync.Mutex
-	sub     *subscriber
-	watcher *watcher // at sub; each subscription has its own
+	subs    *subscriptions
+	waiter  *waiter // in subs; each subscription has a new one
 	stopped bool
 }
 
-// start subscribes. Where the server does not know sharded channels, or does not
-// allow them, the general subscription has to do.
+// start subscribes. If the server does not know sharded channels, or does not allow them, the
+// general subscription has to suffice.
 func (s *shardWatch) start(ctx context.Context) error {
 	_, err := s.subscribe(ctx, nil)
 	if err != nil {
@@ -37,28 +38,25 @@ func (s *shardWatch) start(ctx context.Context) error {
 	return err
 }
 
-// subscribe replaces the watcher old, unless another one has already or it is
-// over. It returns the watcher that is to be replaced if it failed.
-func (s *shardWatch) subscribe(ctx context.Context, old *watcher) (*watcher, error) {
-	if !s.has(old) {
-		return old, nil
-	}
-	sub, err := s.news.node(ctx, s.cluster, s.channel)
+// subscribe replaces the waiter old, unless it was replaced already or the watch was stopped. It
+// returns the waiter that has to be replaced if it failed.
+func (s *shardWatch) subscribe(ctx context.Context, old *waiter) (*waiter, error) {
+	subs, err := s.pubsub.node(ctx, s.cluster, s.channel)
 	if err != nil {
 		return old, err
 	}
-	w := &watcher{wake: s.wake, alone: s.alone}
-	w.lost = func() { s.repair(w) }
-	before, replaced := s.replace(old, sub, w)
+	w := &waiter{wake: subscribers.New(s.wake), alone: s.alone}
+	w.lost = subscribers.New(func() { s.repair(w) })
+	before, replaced := s.replace(old, subs, w)
 	if !replaced {
 		return old, nil
 	}
 	if before != nil {
 		before.remove(s.channel, old)
 	}
-	err = sub.add(ctx, s.channel, w)
+	err = subs.add(ctx, s.channel, w)
 	if !s.has(w) { // stopped before it was added
-		sub.remove(s.channel, w)
+		subs.remove(s.channel, w)
 	}
 	if isRefusal(err) {
 		err = nil
@@ -66,126 +64,117 @@ func (s *shardWatch) subscribe(ctx context.Context, old *watcher) (*watcher, err
 	return w, err
 }
 
-// has says whether w is the present watcher, and needed.
-func (s *shardWatch) has(w *watcher) bool {
+// has reports whether w is the present waiter of a watch that was not stopped.
+func (s *shardWatch) has(w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.watcher == w && !s.stopped
+	return s.waiter == w && !s.stopped
 }
 
-func (s *shardWatch) replace(old *watcher, sub *subscriber, w *watcher) (before *subscriber, replaced bool) {
+func (s *shardWatch) replace(old *waiter, subs *subscriptions, w *waiter) (before *subscriptions, replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watcher != old || s.stopped {
+	if s.waiter != old || s.stopped {
 		return nil, false
 	}
-	before = s.sub
-	s.sub, s.watcher = sub, w
+	before = s.subs
+	s.subs, s.waiter = subs, w
 	return before, true
 }
 
-// repair subscribes again after w has lost its server, or the server the channel.
-func (s *shardWatch) repair(w *watcher) {
-	s.news.repair(func(ctx context.Context) bool {
-		s.cluster.ReloadState(ctx)
-		var err error
-		w, err = s.subscribe(ctx, w)
-		w.call(s.wake) // what happened meanwhile is unknown
-		return err == nil
+// repair subscribes again, until that works, after w has lost its subscription.
+func (s *shardWatch) repair(w *waiter) {
+	closed := s.pubsub.tasks.ctx
+	s.pubsub.tasks.start(func() {
+		for {
+			ctx, cancel := context.WithTimeout(closed, subscribeTimeout)
+			s.cluster.ReloadState(ctx)
+			var err error
+			w, err = s.subscribe(ctx, w)
+			cancel()
+			w.wake.Notify() // messages may have been missed
+			if err == nil || backoff.Sleep(closed, maxReconnect) != nil {
+				return
+			}
+		}
 	})
 }
 
 func (s *shardWatch) stop() {
 	s.mu.Lock()
-	sub, w := s.sub, s.watcher
+	subs, w := s.subs, s.waiter
 	s.stopped = true
 	s.mu.Unlock()
-	if sub != nil {
-		sub.remove(s.channel, w)
+	if subs != nil {
+		subs.remove(s.channel, w)
 	}
-}
-
-// repair tries until it works.
-func (n *news) repair(try func(context.Context) bool) {
-	n.start(func() {
-		for {
-			ctx, cancel := context.WithTimeout(n.ctx, subscribeTimeout)
-			worked := try(ctx)
-			cancel()
-			if worked {
-				return
-			}
-			select {
-			case <-time.After(maxReconnect):
-			case <-n.ctx.Done():
-				return
-			}
-		}
-	})
 }
 
 // node is a server of a cluster.
 type node struct {
 	client *redis.Client
-	sub    *subscriber
+	subs   *subscriptions
 }
 
-// errReplaced: the client has forgotten a server and found it again.
+// errReplaced: the cluster's client has replaced the client of a server.
 var errReplaced = errors.New("the client connects to the server anew")
 
-// node returns the subscriber to the server that has the channel.
-func (n *news) node(ctx context.Context, cluster clusterClient, channel string) (*subscriber, error) {
-	client, err := n.master(ctx, cluster, channel)
+// node returns the subscriptions at the server that has the channel.
+func (p *pubsub) node(ctx context.Context, cluster shardFinder, channel string) (*subscriptions, error) {
+	var client *redis.Client
+	err := p.tasks.call(ctx, func() error { // the search for the server ignores the context
+		found, err := cluster.MasterForKey(ctx, channel)
+		if err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+		}
+		client = found
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tasks.closed() {
 		return nil, driver.ErrClosed
 	}
 	addr := client.Options().Addr
-	known := n.nodes[addr]
+	known := p.nodes[addr]
 	if known.client == client {
-		return known.sub, nil
+		return known.subs, nil
 	}
-	if known.sub != nil { // its client is closed, or will be
-		known.sub.close(errReplaced)
-		n.tasks.Go(known.sub.loop.Wait)
+	if known.subs != nil { // its client is closed, or will be
+		known.subs.close(errReplaced)
+		p.tasks.start(known.subs.loop.Wait)
 	}
-	if n.nodes == nil {
-		n.nodes = make(map[string]node)
+	if p.nodes == nil {
+		p.nodes = make(map[string]node)
 	}
-	sub := newSubscriber(func(ctx context.Context) *redis.PubSub {
-		return client.SSubscribe(ctx)
-	}, true)
-	n.nodes[addr] = node{client, sub}
-	return sub, nil
+	subs := newSubscriptions(func(ctx context.Context) *redis.PubSub { return client.SSubscribe(ctx) }, true)
+	p.nodes[addr] = node{client, subs}
+	return subs, nil
 }
 
-// master returns the client of the server that has the channel. A client that
-// does not know its cluster yet asks for it, and that may outlast the context.
-func (n *news) master(ctx context.Context, cluster clusterClient, channel string) (*redis.Client, error) {
-	type answer struct {
-		client *redis.Client
-		err    error
-	}
-	found := make(chan answer, 1)
-	if !n.start(func() {
-		client, err := cluster.MasterForKey(ctx, channel)
-		found <- answer{client, err}
-	}) {
-		return nil, driver.ErrClosed
-	}
-	select {
-	case a := <-found:
-		if a.err != nil {
-			return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, a.err)
-		}
-		return a.client, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-n.ctx.Done():
-		return nil, driver.ErrClosed
-	}
+// shardFinder finds the server of a cluster that has a key or a channel.
+type shardFinder interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
 }
+
+// shards returns nil if there are no shards, or if only the client can find them.
+func (s *Store) shards() shardFinder {
+	if s.route.cluster != nil {
+		return s.route.cluster
+	}
+	if one, ok := s.client.(*redis.Client); ok && s.cluster.Load() {
+		return oneShard{one}
+	}
+	return nil
+}
+
+// oneShard is the only server of a cluster, or the only one that its client knows.
+type oneShard struct{ client *redis.Client }
+
+func (o oneShard) MasterForKey(context.Context, string) (*redis.Client, error) { return o.client, nil }
+
+func (oneShard) ReloadState(context.Context) {}

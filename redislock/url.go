@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,35 +16,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Open returns a store with a client of its own, which Close closes, for
-// programs that have none. It makes no calls.
+// ErrURL is wrapped by the errors of Open about the URL itself. They contain no password.
+var ErrURL = errors.New("bad URL")
+
+// Open returns a store with a client of its own, which Close closes. It makes no calls, and ctx
+// is not used. A nil opts is fine; the parameters of the URL take precedence over opts.
 //
 //	redis://[user:password@]host:port[/db]      one server; rediss:// with TLS
 //	redis+sentinel://host:port,host:port/name   the master that Sentinel knows by that name
 //	redis+cluster://host:port,host:port         Cluster
 //
-// Parameters of the URL: protocol=redisson or plain; replicas=N and
-// replica_timeout=1s as in [Options]; tls=true for Sentinel and Cluster;
-// ca=FILE, a certificate authority to trust; cert=FILE and key=FILE, the client's
-// certificate; sentinel_username and sentinel_password, and db=N, for Sentinel.
-// All others are go-redis's, such as read_timeout=500ms.
+// Parameters of the URL: protocol=redisson or plain; replicas=N and replica_timeout=1s as in
+// [Options]; tls=true for Sentinel and Cluster; ca=FILE, a certificate authority to trust;
+// cert=FILE and key=FILE, the client's certificate; sentinel_username and sentinel_password, and
+// db=N, for Sentinel. All others are those of go-redis, such as read_timeout=500ms.
 //
-// A password is written with %3F for '?', %40 for '@' and %25 for '%'. Errors
-// contain no password.
-func Open(rawURL string) (*Store, error) {
-	address, err := parseAddress(rawURL)
-	if err != nil {
-		return nil, err
+// A password is written with %3F for '?', %40 for '@' and %25 for '%'. Errors contain no
+// password.
+func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
 	}
-	opts, err := address.options()
+	client, err := parseURL(rawURL, &o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	client, err := address.client()
-	if err != nil {
-		return nil, err
-	}
-	store, err := New(client, opts)
+	store, err := New(client, &o)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -51,124 +50,119 @@ func Open(rawURL string) (*Store, error) {
 	return store, nil
 }
 
-// address is a URL of a store.
-type address struct{ *storeurl.URL }
+// address is the URL of a store.
+type address struct {
+	*storeurl.URL
+	tls *tls.Config // nil without TLS
+}
 
-var errURL = errors.New("bad URL")
-
-func parseAddress(raw string) (*address, error) {
+// parseURL returns a client for the URL, and applies the URL's parameters to opts.
+func parseURL(raw string, opts *Options) (redis.UniversalClient, error) {
 	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "redis", Port: "6379"}, storeurl.Scheme{Name: "rediss", Port: "6379"},
 		storeurl.Scheme{Name: "redis+sentinel", Port: "26379"}, storeurl.Scheme{Name: "redis+cluster", Port: "6379"})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errURL, err)
+		return nil, err
 	}
-	return &address{u}, nil
+	if err := opts.apply(u); err != nil {
+		return nil, err
+	}
+	a := &address{URL: u}
+	if a.tls, err = u.TakeTLS(u.Scheme == "rediss"); err != nil {
+		return nil, err
+	}
+	switch u.Scheme {
+	case "redis+sentinel":
+		return a.sentinel()
+	case "redis+cluster":
+		return a.cluster()
+	default:
+		return a.single()
+	}
 }
 
-// options takes the parameters that are not go-redis's.
-func (a *address) options() (*Options, error) {
-	opts := &Options{}
-	protocol, err := a.TakeOne("protocol", "redisson", "plain")
+// apply takes the parameters that are not those of go-redis.
+func (o *Options) apply(u *storeurl.URL) error {
+	protocol, err := u.TakeOne("protocol", Redisson.String(), Plain.String())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errURL, err)
+		return err
 	}
-	if protocol == "plain" {
-		opts.Protocol = Plain
+	if protocol != "" {
+		o.Protocol = map[string]Protocol{Redisson.String(): Redisson, Plain.String(): Plain}[protocol]
 	}
-	if text := a.Take("replicas"); text != "" {
-		if opts.Replicas, err = strconv.Atoi(text); err != nil || opts.Replicas < 0 {
-			return nil, fmt.Errorf("%w: replicas is %q, not a number of replicas", errURL, text)
+	if text := u.Take("replicas"); text != "" {
+		if o.Replicas, err = strconv.Atoi(text); err != nil || o.Replicas < 0 {
+			return fmt.Errorf("replicas is %q, not a number of replicas", text)
 		}
 	}
-	if text := a.Take("replica_timeout"); text != "" {
-		if opts.ReplicaTimeout, err = time.ParseDuration(text); err != nil || opts.ReplicaTimeout <= 0 {
-			return nil, fmt.Errorf("%w: replica_timeout is %q, not a duration such as 500ms", errURL, text)
+	if text := u.Take("replica_timeout"); text != "" {
+		if o.ReplicaTimeout, err = time.ParseDuration(text); err != nil || o.ReplicaTimeout <= 0 {
+			return fmt.Errorf("replica_timeout is %q, not a duration such as 500ms", text)
 		}
 	}
-	return opts, nil
+	return nil
 }
 
-// dialerRetries is one attempt: dlock tries again itself, and says sooner what is
-// wrong.
+// dialerRetries is one attempt: dlock tries again itself, and reports sooner what is wrong.
 const dialerRetries = 1
 
-func (a *address) client() (redis.UniversalClient, error) {
-	config, err := a.TakeTLS(a.Scheme == "rediss")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errURL, err)
-	}
-	switch a.Scheme {
-	case "redis+sentinel":
-		return a.sentinel(config)
-	case "redis+cluster":
-		return a.cluster(config)
-	default:
-		return a.single(config)
-	}
-}
-
-func (a *address) single(config *tls.Config) (redis.UniversalClient, error) {
+func (a *address) single() (redis.UniversalClient, error) {
 	if len(a.Hosts) != 1 {
-		return nil, fmt.Errorf("%w: %s:// has one host, not %d; several are for redis+sentinel://, redis+cluster:// and redlock://", errURL, a.Scheme, len(a.Hosts))
+		return nil, fmt.Errorf("%s:// has one host, not %d; several are for redis+sentinel://, redis+cluster:// and redlock://", a.Scheme, len(a.Hosts))
 	}
 	if _, err := strconv.ParseUint(a.Path, 10, 31); err != nil && a.Path != "" {
-		return nil, fmt.Errorf("%w: what follows the '/' is not the number of a database", errURL)
+		return nil, errors.New("what follows the '/' is not the number of a database")
 	}
 	opts, err := redis.ParseURL(a.forGoRedis(a.Path))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errURL, err)
+		return nil, err
 	}
 	opts.Addr = a.Hosts[0]
 	opts.Username, opts.Password = a.User, a.Password
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	opts.ContextTimeoutEnabled = true
-	if opts.TLSConfig = config; config != nil {
-		host, _, err := net.SplitHostPort(a.Hosts[0])
-		if err != nil {
-			return nil, fmt.Errorf("%w: the host cannot be read", errURL)
-		}
-		config.ServerName = host
+	if opts.TLSConfig = a.tls; a.tls != nil {
+		a.tls.ServerName, _, _ = net.SplitHostPort(a.Hosts[0]) // storeurl has checked it
 	}
 	return redis.NewClient(opts), nil
 }
 
-func (a *address) sentinel(config *tls.Config) (redis.UniversalClient, error) {
+func (a *address) sentinel() (redis.UniversalClient, error) {
 	if a.Path == "" || strings.Contains(a.Path, "/") {
-		return nil, fmt.Errorf("%w: redis+sentinel:// wants the name of the master after the hosts: redis+sentinel://host:port/name", errURL)
+		return nil, errors.New("redis+sentinel:// wants the name of the master after the hosts: redis+sentinel://host:port/name")
 	}
 	user, password := a.Take("sentinel_username"), a.Take("sentinel_password")
 	a.Rest().Set("master_name", a.Path)
 	opts, err := redis.ParseFailoverURL(a.forGoRedis(""))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errURL, err)
+		return nil, err
 	}
 	opts.SentinelAddrs = a.Hosts
 	opts.Username, opts.Password = a.User, a.Password
 	opts.SentinelUsername, opts.SentinelPassword = user, password
-	opts.TLSConfig = config
+	opts.TLSConfig = a.tls
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	opts.ContextTimeoutEnabled = true
 	return redis.NewFailoverClient(opts), nil
 }
 
-func (a *address) cluster(config *tls.Config) (redis.UniversalClient, error) {
+func (a *address) cluster() (redis.UniversalClient, error) {
 	if a.Path != "" {
-		return nil, fmt.Errorf("%w: redis+cluster:// has no path: a cluster has no databases", errURL)
+		return nil, errors.New("redis+cluster:// has no path: a cluster has no databases")
 	}
 	opts, err := redis.ParseClusterURL(a.forGoRedis(""))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errURL, err)
+		return nil, err
 	}
 	opts.Addrs = a.Hosts
 	opts.Username, opts.Password = a.User, a.Password
-	opts.TLSConfig = config
+	opts.TLSConfig = a.tls
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	opts.ContextTimeoutEnabled = true
 	return redis.NewClusterClient(opts), nil
 }
 
-// forGoRedis is a URL for go-redis to read the parameters from, with nothing in it
-// that may be a secret.
+// forGoRedis returns a URL from which go-redis reads the remaining parameters. It contains
+// nothing that may be a secret.
 func (a *address) forGoRedis(path string) string {
 	u := url.URL{Scheme: "redis", Host: "localhost", Path: "/" + path, RawQuery: a.Rest().Encode()}
 	return u.String()

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestOpenReadsTheURL(t *testing.T) {
+func TestOpenReadsURLsOfOneServer(t *testing.T) {
 	t.Run("one server", func(t *testing.T) {
 		s := open(t, "redis://ann:p%40ss%3A1@example.test:7000/3?protocol=plain&read_timeout=700ms")
 		o := s.route.all.client.(*redis.Client).Options()
@@ -26,7 +27,7 @@ func TestOpenReadsTheURL(t *testing.T) {
 			t.Errorf("address %s, database %d, %v, %d replicas", o.Addr, o.DB, s.protocol, s.replicas)
 		}
 		if d := open(t, "redis://example.test?replicas=1").acked.ackTimeout; d != DefaultReplicaTimeout {
-			t.Errorf("replicas have %v", d)
+			t.Errorf("the replica timeout is %v; want %v", d, DefaultReplicaTimeout)
 		}
 	})
 	t.Run("password alone", func(t *testing.T) {
@@ -37,7 +38,7 @@ func TestOpenReadsTheURL(t *testing.T) {
 	})
 }
 
-func TestOpenReadsTheURLOfOthers(t *testing.T) {
+func TestOpenReadsURLsOfTLSSentinelAndCluster(t *testing.T) {
 	t.Run("TLS", func(t *testing.T) {
 		o := open(t, "rediss://example.test").route.all.client.(*redis.Client).Options()
 		if o.TLSConfig == nil || o.TLSConfig.InsecureSkipVerify || o.TLSConfig.ServerName != "example.test" {
@@ -67,7 +68,7 @@ func TestOpenReadsTheURLOfOthers(t *testing.T) {
 
 func open(t *testing.T, url string) *Store {
 	t.Helper()
-	s, err := Open(url)
+	s, err := Open(t.Context(), url, nil)
 	if err != nil {
 		t.Fatalf("Open(%q): %v", url, err)
 	}
@@ -117,23 +118,46 @@ func TestBadURLs(t *testing.T) {
 		"redis+sentinel://a/m?sentinel_password=" + canary + "&bad=1": "bad",
 		"redis://a?replicas=1%zz&password=" + canary:                  "cannot be read",
 	} {
-		store, err := Open(url)
+		store, err := Open(t.Context(), url, nil)
 		if err == nil {
 			store.Close()
-			t.Errorf("Open(%q) works; want an error that says %q", url, says)
+			t.Errorf("Open(%q) = nil; want an error with %q", url, says)
 			continue
 		}
 		if !strings.Contains(err.Error(), says) {
-			t.Errorf("Open(%q): %v; want it to say %q", url, err, says)
+			t.Errorf("Open(%q): %v; want %q", url, err, says)
 		}
 		if strings.Contains(err.Error(), canary) {
 			t.Errorf("Open(%q) shows the password: %v", url, err)
 		}
+		if !errors.Is(err, ErrURL) {
+			t.Errorf("Open(%q): %v; want ErrURL", url, err)
+		}
 	}
 }
 
-// FuzzErrorsHideThePassword: whatever is wrong with a URL, what stands where a
-// password may stand is not in the error.
+// TestURLTakesPrecedenceOverOptions: options count if the URL does not contain them.
+func TestURLTakesPrecedenceOverOptions(t *testing.T) {
+	opts := &Options{Protocol: Plain, Replicas: 2, ReplicaTimeout: time.Minute}
+	for url, want := range map[string]Options{
+		"redis://a?read_timeout=2m":                                 *opts,
+		"redis://a?protocol=redisson&replicas=1&replica_timeout=1s": {Redisson, 1, time.Second},
+	} {
+		s, err := Open(t.Context(), url, opts)
+		if err != nil {
+			t.Fatalf("Open(%q): %v", url, err)
+		}
+		if got := (Options{s.protocol, s.replicas, s.acked.ackTimeout}); got != want {
+			t.Errorf("Open(%q) has %+v; want %+v", url, got, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// FuzzErrorsHideThePassword: whatever is wrong with a URL, the error does not contain the text
+// where a password may be.
 func FuzzErrorsHideThePassword(f *testing.F) {
 	const canary = "canary7bird"
 	for _, after := range []string{"", "@", "@h", "@h:x", "@h:1/x", "@h?no_such=1", "?x@h", "?x=1@h", "?x", "/x@h", "#x@h", "%zz@h", "]@", ":1:2", "@@h ", "@h\x00", ",", "\n"} {
@@ -146,10 +170,10 @@ func FuzzErrorsHideThePassword(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, scheme, before, after string) {
 		if strings.Contains(scheme+before, "?") {
-			return // it stands where a parameter does
+			return // a parameter is no password
 		}
 		url := scheme + "://" + before + canary + after
-		store, err := Open(url)
+		store, err := Open(t.Context(), url, nil)
 		if err != nil {
 			if strings.Contains(err.Error(), canary) {
 				t.Errorf("Open(%q) shows the password: %v", url, err)

@@ -17,9 +17,9 @@ import (
 )
 
 // openRedis opens the URLs of one server, of Sentinel and of Cluster.
-func openRedis(_ context.Context, from storeURL) (*openStore, error) {
+func openRedis(ctx context.Context, from storeURL) (*openStore, error) {
 	quietRedis()
-	store, err := redislock.Open(from.whole())
+	store, err := redislock.Open(ctx, from.whole(), nil)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
@@ -71,7 +71,7 @@ func defaultRedisPort(scheme string) string {
 
 // openRedlock opens redlock://host:port,host:port,host:port: a quorum of
 // independent servers. They speak the plain protocol, which other Redlocks share.
-func openRedlock(_ context.Context, from storeURL) (*openStore, error) {
+func openRedlock(ctx context.Context, from storeURL) (*openStore, error) {
 	quietRedis()
 	rest, ok := strings.CutPrefix(from.rest, "//")
 	if !ok {
@@ -100,7 +100,7 @@ func openRedlock(_ context.Context, from storeURL) (*openStore, error) {
 		return errors.Join(errs...)
 	}
 	for _, host := range names {
-		member, err := redislock.Open(scheme + "://" + user + host + "/" + db + "?" + query.Encode())
+		member, err := redislock.Open(ctx, scheme+"://"+user+host+"/"+db+"?"+query.Encode(), nil)
 		if err != nil {
 			_ = closeMembers()
 			return nil, usagef("%w", err)

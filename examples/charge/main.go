@@ -48,7 +48,7 @@ func main() {
 }
 
 func run(listen, redis, database, prices string, ttl time.Duration) error {
-	store, err := redislock.Open(redis)
+	store, err := redislock.Open(context.Background(), redis, nil)
 	if err != nil {
 		return err
 	}

@@ -1,28 +1,28 @@
--- KEYS lock, counter of each name. ARGV floor, doubtful, then ttl, owner, holder of each.
--- Returns {clock, token of each}, or {mark, remaining, position} of the first
--- lock that somebody else has: then none was taken.
+-- KEYS: lock and counter of each name. ARGV: floor, unconfirmed; then ttl, owner, holder of each.
+-- Returns {clock, token of each}. If another owner holds one of the locks, it acquires none and
+-- returns {holder value, remaining, position} of the first such lock.
 --
--- A lock that its owner has with the doubtful token gets another one. All that
--- can fail is done before the first lock is written, or undone.
+-- A lock that its owner holds with the unconfirmed token gets a new token. Everything that can
+-- fail is done before the first lock is written, or undone.
 local now = clock()
 local floor = math.max(tonumber(ARGV[1]), now)
-local marks, tokens = {}, {}
+local values, tokens = {}, {}
 for i = 1, #KEYS / 2 do
-	local mark = mark_of(KEYS[2 * i - 1])
-	if mark and not starts_with(mark, ARGV[3 * i + 1] .. ':') then
-		return {mark, redis.call('pttl', KEYS[2 * i - 1]), i}
+	local value = value_of(KEYS[2 * i - 1])
+	if value and not starts_with(value, ARGV[3 * i + 1] .. ':') then
+		return {value, redis.call('pttl', KEYS[2 * i - 1]), i}
 	end
-	marks[i] = mark
+	values[i] = value
 end
 for i = 1, #KEYS / 2 do
-	tokens[i] = marks[i] and token_of(marks[i])
+	tokens[i] = values[i] and token_of(values[i])
 	if not tokens[i] or tokens[i] == ARGV[2] then
 		tokens[i] = draw(KEYS[2 * i], floor)
 	end
 end
 for i = 1, #KEYS / 2 do
 	local ttl = ARGV[3 * i]
-	if marks[i] then -- asking again never shortens
+	if values[i] then -- asking again never shortens
 		ttl = math.max(tonumber(ttl), redis.call('pttl', KEYS[2 * i - 1]))
 	end
 	local failure = write(KEYS[2 * i - 1], ARGV[3 * i + 1] .. ':' .. tokens[i] .. ':' .. ARGV[3 * i + 2], ttl)

@@ -1,8 +1,8 @@
--- KEYS lock, counter. ARGV prefix of the mark of who has it, floor, ttl, owner, holder.
--- Makes owner the holder in the place of another, as if the lock had been free.
--- Returns {clock, token}, or false if it was not held with such a mark.
-local mark = mark_of(KEYS[1])
-if not mark or not starts_with(mark, ARGV[1]) then
+-- KEYS: lock, counter. ARGV: prefix of the present holder value, floor, ttl, owner, holder.
+-- Makes owner the holder as if the lock had been free. Returns {clock, token}, or false if the
+-- lock is not held with that prefix.
+local value = value_of(KEYS[1])
+if not value or not starts_with(value, ARGV[1]) then
 	return false
 end
 local now = clock()

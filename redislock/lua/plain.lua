@@ -1,14 +1,14 @@
--- How the plain protocol keeps a lock: a string, the mark of the holder. The
--- counter of tokens is a score in a sorted set, because ZADD GT raises it without a
--- script. The member beside it tells that script-less way whether there was a counter.
+-- The plain protocol keeps a lock as a string, the holder value. The counter of tokens is a score
+-- in a sorted set, because ZADD GT raises it without a script. The set's member 'new' tells the
+-- acquisition without a script whether there was a counter.
 
--- mark_of returns the mark of the holder, or false.
-local function mark_of(lock)
+-- value_of returns the holder value, or false.
+local function value_of(lock)
 	return redis.call('get', lock)
 end
 
-local function write(lock, mark, ttl)
-	redis.call('set', lock, mark, 'PX', ttl)
+local function write(lock, value, ttl)
+	redis.call('set', lock, value, 'PX', ttl)
 	return nil
 end
 

@@ -1,18 +1,17 @@
--- KEYS lock, counter. Returns {mark, remaining, token, waiters} of a string
--- that can be a lock, otherwise false. The mark is empty if another program's: it
--- is that program's secret.
+-- KEYS: lock, counter. Returns {holder value, remaining, token, waiters} of a string that can be a
+-- lock, otherwise false. Another program's value is its secret, and is returned empty.
 if redis.call('strlen', KEYS[1]) > 65536 then
 	return false
 end
-local mark = redis.call('get', KEYS[1])
-if not mark then
+local value = redis.call('get', KEYS[1])
+if not value then
 	return false
 end
-local token = token_of(mark)
+local token = token_of(value)
 if not token then
 	if redis.call('exists', KEYS[2]) == 0 then
 		return false
 	end
-	token, mark = stranger_id(mark), ''
+	token, value = foreign_token(value), ''
 end
-return {mark, redis.call('pttl', KEYS[1]), token, 0}
+return {value, redis.call('pttl', KEYS[1]), token, 0}

@@ -1,4 +1,4 @@
--- KEYS lock. ARGV mark, channel. Returns 1 if the lock was held with that mark.
+-- KEYS: lock. ARGV: holder value, channel. Returns 1 if the lock was held with that value.
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
 	return 0
 end

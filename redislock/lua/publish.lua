@@ -1,4 +1,4 @@
--- A user who may not publish can lock all the same: waiters then come by themselves.
+-- publish ignores errors: a user without the right to publish can lock, and waiters poll.
 local function publish(channel)
 	redis.pcall('publish', channel, '0')
 end

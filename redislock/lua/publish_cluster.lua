@@ -1,4 +1,4 @@
--- Redisson listens to the one or to the other, depending on its version.
+-- publish notifies both ways: Redisson subscribes to one of them, depending on its version.
 local function publish(channel)
 	redis.pcall('publish', channel, '0')
 	redis.pcall('spublish', channel, '0')

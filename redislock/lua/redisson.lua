@@ -1,16 +1,15 @@
--- How Redisson's protocol keeps a lock: a hash with one field, the mark of the
--- holder, whose value is its count. The counter of tokens is a plain number, so
--- that INCR works on it.
+-- Redisson's protocol keeps a lock as a hash. Its only field is the holder value, and the field
+-- holds the re-entry count. The counter of tokens is a plain number, so that INCR works on it.
 
--- mark_of returns the mark of the holder, or false.
-local function mark_of(lock)
+-- value_of returns the holder value, or false.
+local function value_of(lock)
 	return redis.call('hkeys', lock)[1] or false
 end
 
--- write returns an error if it may not. A lock without an expiry is not left.
-local function write(lock, mark, ttl)
+-- write returns the error if the expiry cannot be set. Then it leaves no lock behind.
+local function write(lock, value, ttl)
 	redis.call('del', lock)
-	redis.call('hset', lock, mark, 1)
+	redis.call('hset', lock, value, 1)
 	local expires = redis.pcall('pexpire', lock, ttl)
 	if type(expires) == 'table' then
 		redis.call('del', lock)

@@ -1,24 +1,23 @@
--- KEYS lock, counter. ARGV ttl, owner, floor, holder.
--- Returns the token, or {mark, remaining} of who has the lock.
+-- KEYS: lock, counter. ARGV: ttl, owner, floor, holder.
+-- Returns the token, or {holder value, remaining} if another owner holds the lock.
 --
--- It is lean because the server runs one script at a time: the client's estimate
--- of the server's clock is the floor, and SET GET both writes the counter and
--- returns what was there.
+-- It is short because the server runs one script at a time: the floor is the client's estimate of
+-- the server's clock, and SET GET both writes the counter and returns its previous value.
 local lock, counter, token = KEYS[1], KEYS[2], ARGV[3]
 local left = redis.call('pttl', lock)
 if left ~= -2 then
-	local mark = redis.call('hkeys', lock)[1]
-	if string.sub(mark, 1, #ARGV[2] + 1) == ARGV[2] .. ':' then
+	local value = redis.call('hkeys', lock)[1]
+	if string.sub(value, 1, #ARGV[2] + 1) == ARGV[2] .. ':' then
 		if left < tonumber(ARGV[1]) then -- asking again never shortens
 			redis.call('pexpire', lock, ARGV[1])
 		end
-		return string.match(mark, ':(%d+):')
+		return string.match(value, ':(%d+):')
 	end
-	return {mark, left}
+	return {value, left}
 end
 local before = redis.call('set', counter, token, 'GET')
 local last = tonumber(before or 0) or 0
-if not before then -- it is new, or was lost: then only the clock knows what came before
+if not before then -- the counter is new or was lost: only the clock tells what the last token was
 	local now = redis.call('time')
 	token = string.format('%.0f', math.max(tonumber(token), now[1] * 1000000 + now[2]))
 	redis.call('set', counter, token)
@@ -32,7 +31,7 @@ elseif last >= tonumber(token) then
 end
 redis.call('hset', lock, ARGV[2] .. ':' .. token .. ':' .. ARGV[4], 1)
 local expires = redis.pcall('pexpire', lock, ARGV[1])
-if type(expires) == 'table' then -- it may not; a lock without an expiry is not left
+if type(expires) == 'table' then -- without an expiry there must be no lock
 	redis.call('del', lock)
 	return expires
 end

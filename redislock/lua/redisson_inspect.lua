@@ -1,7 +1,7 @@
--- KEYS lock, counter, queue. Returns {mark, remaining, token, waiters} of a hash
--- that can be a lock, otherwise false.
+-- KEYS: lock, counter, queue. Returns {holder value, remaining, token, waiters} of a hash that can
+-- be a lock, otherwise false.
 if redis.call('hlen', KEYS[1]) ~= 1 then
 	return false
 end
-local mark = redis.call('hkeys', KEYS[1])[1]
-return {mark, redis.call('pttl', KEYS[1]), token_of(mark) or stranger_id(mark), redis.call('llen', KEYS[3])}
+local value = redis.call('hkeys', KEYS[1])[1]
+return {value, redis.call('pttl', KEYS[1]), token_of(value) or foreign_token(value), redis.call('llen', KEYS[3])}

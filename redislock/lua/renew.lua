@@ -1,9 +1,9 @@
--- KEYS lock of each. ARGV ttl, prefix of the mark of each.
--- Returns the positions of those that are not held with such a mark.
+-- KEYS: the locks. ARGV: ttl and prefix of the holder value of each.
+-- Returns the positions of the locks that are not held with their prefix.
 local gone = {}
 for i = 1, #KEYS do
-	local ok, mark = pcall(mark_of, KEYS[i]) -- a key that is no lock any more is not this one's
-	if ok and mark and starts_with(mark, ARGV[2 * i]) then
+	local ok, value = pcall(value_of, KEYS[i]) -- fails if the key is not a lock any more
+	if ok and value and starts_with(value, ARGV[2 * i]) then
 		if redis.call('pttl', KEYS[i]) < tonumber(ARGV[2 * i - 1]) then -- a renewal never shortens
 			redis.call('pexpire', KEYS[i], ARGV[2 * i - 1])
 		end

@@ -10,22 +10,22 @@ func init() {
 		test: "test/stores/redis TestReleaseDoesNotOvertakeItsAttempt",
 	})
 	add(mutant{
-		rule: "a caller that leaves a sent call leaves it on its way",
-		file: "redislock/sweep.go",
-		old:  "c.state, c.onItsWay = abandoned, true",
-		new:  "c.state = abandoned",
+		rule: "a call that was sent before its caller left is unsettled",
+		file: "redislock/cancel.go",
+		old:  "				c.state = abandoned\n				c.signal <- left",
+		new:  "				c.state = abandoned\n				c.signal <- unsent",
 		test: "test/stores/redis TestAbandonedTryLock",
 	})
 	add(mutant{
 		rule: "an attempt that lost its answer after its caller left is undone",
-		file: "redislock/unsettled.go",
-		old:  "c.state, c.answered = over, !mayBeCarriedOut(c.commands)",
-		new:  "c.state, c.answered = over, true",
+		file: "redislock/cancel.go",
+		old:  "c.state, c.answered = ended, !mayBeCarriedOut(c.commands)",
+		new:  "c.state, c.answered = ended, true",
 		test: "test/stores/redis TestLateAttempt/the_caller_leaves_and_the_connection_breaks/plain/Acquire$",
 	})
 	add(mutant{
 		rule: "an attempt whose connection broke is undone when it is carried out",
-		file: "redislock/unsettled.go",
+		file: "redislock/cancel.go",
 		old:  "	if !left {\n		end(false)",
 		new:  "	if !left {\n		end(true)",
 		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/Acquire$",
@@ -39,23 +39,23 @@ func init() {
 	})
 	add(mutant{
 		rule: "an abandoned AcquireAll is waited for under every one of its names",
-		file: "redislock/batch.go",
-		old:  "s.unsettled(err, reqs...)",
-		new:  "s.unsettled(err, reqs[0])",
+		file: "redislock/acquire.go",
+		old:  "s.failed(ctx, err, reqs...)",
+		new:  "s.failed(ctx, err, reqs[0])",
 		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/AcquireAll",
 	})
 	add(mutant{
 		rule: "an abandoned Pass is waited for by the release of the new owner",
-		file: "redislock/pass.go",
-		old:  "		s.unsettled(err, req)\n",
-		new:  "",
+		file: "redislock/release.go",
+		old:  "s.failed(ctx, err, req)",
+		new:  "s.failed(ctx, err)",
 		test: "test/stores/redis TestReleaseDoesNotOvertakeItsAttempt",
 	})
 	add(mutant{
 		rule: "an attempt at a member of a quorum that was carried out late is undone",
 		file: "redislock/acquire.go",
-		old:  "		s.unsettled(err, req)\n",
-		new:  "",
+		old:  "s.failed(ctx, err, req)",
+		new:  "s.failed(ctx, err)",
 		test: "test/stores/redis TestRedlockLateAttempt",
 	})
 	add(mutant{
@@ -73,7 +73,7 @@ func init() {
 		test: "quorum TestEveryAttemptIsReleased",
 	})
 
-	// Connections that die in silence.
+	// Dead connections.
 	add(mutant{
 		rule: "a call has a limit also if the client has no ReadTimeout",
 		file: "redislock/sender.go",
@@ -84,16 +84,16 @@ func init() {
 
 	// Tokens.
 	add(mutant{
-		rule: "the token of an attempt whose caller left is in doubt",
+		rule: "the token of an attempt whose caller left is unconfirmed",
 		file: "redislock/acquire.go",
-		old:  "	if !returned(err) {\n		s.doubts.add(req.Owner, proposed, req.TTL)\n",
+		old:  "	if !returned(err) {\n		s.unconfirmed.add(req.Owner, proposed, req.TTL)\n",
 		new:  "	if !returned(err) {\n",
 		test: "test/stores/redis TestTokenOfALeftAttempt",
 	})
 	add(mutant{
-		rule: "the token of an attempt whose answer was lost is in doubt",
+		rule: "the token of an attempt whose answer was lost is unconfirmed",
 		file: "redislock/acquire.go",
-		old:  "	s.doubts.add(req.Owner, proposed, req.TTL)\n	if failed == nil {",
+		old:  "	s.unconfirmed.add(req.Owner, proposed, req.TTL)\n	if failed == nil {",
 		new:  "	if failed == nil {",
 		test: "test/stores/redis TestTokenOfALostAnswer",
 	})
@@ -133,40 +133,40 @@ func init() {
 		test: "test/stores/redis TestRaiseTokenAgain",
 	})
 
-	// Who owns a lock, and for how long.
+	// Ownership and TTL.
 	add(mutant{
-		rule: "a release by owner releases nobody else's lock",
+		rule: "a release by owner releases no other owner's lock",
 		file: "redislock/lua/release.lua",
-		old:  "if mark and starts_with(mark, ARGV[1]) then",
-		new:  "if mark then",
+		old:  "if value and starts_with(value, ARGV[1]) then",
+		new:  "if value then",
 		test: "test/stores/redis TestLateReleaseFindsAnotherHolder",
 	})
 	add(mutant{
-		rule: "a release of a plain lock releases nobody else's",
+		rule: "a release of a plain lock releases no other owner's",
 		file: "redislock/lua/plain_release.lua",
 		old:  "if redis.call('get', KEYS[1]) ~= ARGV[1] then",
 		new:  "if not redis.call('get', KEYS[1]) then",
 		test: "test/stores/redis TestLateReleaseFindsAnotherHolder",
 	})
 	add(mutant{
-		rule: "a renewal extends nobody else's lock",
+		rule: "a renewal extends no other owner's lock",
 		file: "redislock/lua/renew.lua",
-		old:  "if ok and mark and starts_with(mark, ARGV[2 * i]) then",
-		new:  "if ok and mark then",
+		old:  "if ok and value and starts_with(value, ARGV[2 * i]) then",
+		new:  "if ok and value then",
 		test: "test/stores/redis TestLateRenewalAndPass",
 	})
 	add(mutant{
-		rule: "Pass takes nobody else's lock",
+		rule: "Pass takes no other owner's lock",
 		file: "redislock/lua/pass.lua",
-		old:  "if not mark or not starts_with(mark, ARGV[1]) then",
-		new:  "if not mark then",
+		old:  "if not value or not starts_with(value, ARGV[1]) then",
+		new:  "if not value then",
 		test: "test/stores/redis TestLateRenewalAndPass",
 	})
 	add(mutant{
 		rule: "Pass creates no lock",
 		file: "redislock/lua/pass.lua",
-		old:  "if not mark or not starts_with(mark, ARGV[1]) then",
-		new:  "if mark and not starts_with(mark, ARGV[1]) then",
+		old:  "if not value or not starts_with(value, ARGV[1]) then",
+		new:  "if value and not starts_with(value, ARGV[1]) then",
 		test: "test/stores/redis TestLateRenewalAndPass",
 	})
 	add(mutant{
@@ -205,10 +205,10 @@ func init() {
 		test: "test/stores/redis TestNothingShortensALock/redisson",
 	})
 	add(mutant{
-		rule: "AcquireAll looks at every name before it takes one",
+		rule: "AcquireAll checks every name before it takes one",
 		file: "redislock/lua/acquire.lua",
-		old:  "if mark and not starts_with(mark, ARGV[3 * i + 1] .. ':') then",
-		new:  "if i == 1 and mark and not starts_with(mark, ARGV[3 * i + 1] .. ':') then",
+		old:  "if value and not starts_with(value, ARGV[3 * i + 1] .. ':') then",
+		new:  "if i == 1 and value and not starts_with(value, ARGV[3 * i + 1] .. ':') then",
 		test: "test/stores/redis TestConformance/single/plain/batch-none",
 	})
 
@@ -221,7 +221,7 @@ func init() {
 		test: "test/stores/redis TestNobodyAcknowledges",
 	})
 	add(mutant{
-		rule: "a lock that too few replicas acknowledged is given back",
+		rule: "a lock that too few replicas acknowledged is released",
 		file: "redislock/acquire.go",
 		old:  "	if !errors.Is(err, ErrNotReplicated) {\n",
 		new:  "	if true || !errors.Is(err, ErrNotReplicated) {\n",
@@ -232,7 +232,7 @@ func init() {
 	add(mutant{
 		rule: "a release of Redisson's protocol wakes waiters",
 		file: "redislock/release.go",
-		old:  "s.route.all.do(ctx, deleted, told)",
+		old:  "s.route.all.do(ctx, deleted, published)",
 		new:  "s.route.all.do(ctx, deleted, command{redis.NewCmd(ctx, \"ping\")})",
 		test: "test/stores/redis TestConformance/single/redisson/watch",
 	})

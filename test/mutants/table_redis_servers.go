@@ -12,7 +12,7 @@ func init() {
 		rule: "a waiter whose place was removed gets another one",
 		file: "redislock/lua/fair_acquire.lua",
 		old: `redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner)
--- The list alone says who has a place: an owner may be in one of the two only.
+-- Only the list decides whether the owner has a place: the set may have lost or kept it.
 if not placed and not redis.call('lpos', queue, owner) then`,
 		new:  `if redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner) == 1 then`,
 		test: "test/stores/redis TestQueueThatLostAnEntry",
@@ -29,15 +29,15 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		file: "redislock/pipeline.go",
 		old:  `return fmt.Errorf("%w: %w", ErrNotReplicated, explain(err))`,
 		new:  `return explain(err)`,
-		test: "redislock TestRefusedWait",
+		test: "redislock TestRefusedWaitIsNotReplicated",
 	})
 	add(mutant{
 		rule: "a command that was not answered counts before its acknowledgement",
 		file: "redislock/pipeline.go",
-		old: `		if unanswered(cmd.Err()) {
-			return nil`,
-		new: `		if unanswered(cmd.Err()) {
-			return acked`,
+		old: `return unanswered(cmd.Err()) }) {
+		return nil`,
+		new: `return unanswered(cmd.Err()) }) {
+		return acked`,
 		test: "test/stores/redis TestNodeClientClosedInBetween",
 	})
 	add(mutant{
@@ -50,27 +50,27 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	add(mutant{
 		rule: "Close waits for the search for a cluster",
 		file: "redislock/route.go",
-		old:  `r.tasks.Go(func() {`,
-		new:  `func(f func()) { go f() }(func() {`,
-		test: "redislock TestCloseJoinsTheSearch/find",
+		old:  `return r.tasks.call(ctx, search)`,
+		new:  `return newTasks().call(ctx, search)`,
+		test: "redislock TestCloseWaitsForTheSearch/find",
 	})
 	add(mutant{
 		rule: "Close waits for the search for a cluster's servers",
 		file: "redislock/route.go",
-		old:  `r.tasks.Go(task)`,
-		new:  `go task()`,
-		test: "redislock TestCloseJoinsTheSearch/nodes",
+		old:  `err = r.tasks.call(ctx, func() error {`,
+		new:  `err = newTasks().call(ctx, func() error {`,
+		test: "redislock TestCloseWaitsForTheSearch/nodes",
 	})
 	add(mutant{
-		rule: "a server that does not tell its mode is asked with a script",
-		file: "redislock/mode.go",
+		rule: "a server that does not say its mode is asked with a script",
+		file: "redislock/servers.go",
 		old:  ` || crossesSlots(both.Err()) {`,
 		new:  ` {`,
 		test: "test/stores/redis TestPlainClientOfAClusterModeServer/the_server_does_not_tell",
 	})
 	add(mutant{
 		rule: "a server's CROSSSLOT is remembered",
-		file: "redislock/mode.go",
+		file: "redislock/servers.go",
 		old: `	s.cluster.Store(true)
 	return true`,
 		new: `	s.cluster.Store(true)
@@ -79,30 +79,30 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	})
 	add(mutant{
 		rule: "Replicas is refused where WAIT may reach another server",
-		file: "redislock/mode.go",
-		old:  `if s.replicas > 0 && s.hidden() {`,
-		new:  `if s.replicas > 1 && s.hidden() {`,
+		file: "redislock/servers.go",
+		old:  `if s.replicas > 0 && s.hidesCluster() {`,
+		new:  `if s.replicas > 1 && s.hidesCluster() {`,
 		test: "test/stores/redis TestTypeAroundAClusterClient",
 	})
 	add(mutant{
 		rule: "a hidden Ring is refused",
-		file: "redislock/mode.go",
+		file: "redislock/servers.go",
 		old:  `f.Anonymous && f.Type.Implements`,
 		new:  `!f.Anonymous && f.Type.Implements`,
 		test: "test/stores/redis TestTypeAroundARing",
 	})
 	add(mutant{
 		rule: "waiters listen to the shard's channel",
-		file: "redislock/mode.go",
+		file: "redislock/shard.go",
 		old:  `if one, ok := s.client.(*redis.Client); ok && s.cluster.Load() {`,
-		new:  `if one, ok := s.client.(*redis.Client); ok && s.hidden() {`,
+		new:  `if one, ok := s.client.(*redis.Client); ok && s.hidesCluster() {`,
 		test: "test/stores/redis TestPlainClientOfOneShard",
 	})
 	add(mutant{
 		rule: "releases are published to the shard's channel",
 		file: "redislock/scripts.go",
-		old:  `if slots && sc.cluster != nil {`,
-		new:  `if slots && sc.cluster == nil {`,
+		old:  `if r.slots.Load() && sc.cluster != nil {`,
+		new:  `if r.slots.Load() && sc.cluster == nil {`,
 		test: "test/stores/redis TestPlainClientOfOneShard",
 	})
 	add(mutant{
@@ -114,42 +114,38 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	})
 	add(mutant{
 		rule: "Watch returns when the server has confirmed",
-		file: "redislock/subscriber.go",
+		file: "redislock/subscriptions.go",
 		old: `	select {
-	case <-ch.confirmed:
-		return nil
-	case <-ch.failed:`,
+	case <-sub.answered:`,
 		new: `	select {
 	default:
 		return nil
-	case <-ch.confirmed:
-		return nil
-	case <-ch.failed:`,
+	case <-sub.answered:`,
 		test: "test/stores/redis TestWatchAgain",
 	})
 	add(mutant{
 		rule: "a client that connects again by itself is noticed",
-		file: "redislock/line.go",
-		old:  `return errReconnected // the client asked for it, not this line`,
+		file: "redislock/pubsubconn.go",
+		old:  `return errReconnected // the client requested it, not this connection`,
 		new:  `return nil`,
-		test: "redislock TestClientReconnects",
+		test: "redislock TestReconnectionOfTheClientIsNoticed",
 	})
 	add(mutant{
 		rule: "one repair replaces a subscription",
 		file: "redislock/shard.go",
-		old: `	if s.watcher != old || s.stopped {
+		old: `	if s.waiter != old || s.stopped {
 		return nil, false`,
 		new: `	if s.stopped {
 		return nil, false`,
-		test: "redislock TestOnlyOneRepairReplaces",
+		test: "redislock TestLateRepairReplacesNoNewerWaiter",
 	})
 	add(mutant{
 		rule: "Diagnose warns of evicted locks",
 		file: "redislock/diagnose.go",
 		old: `case strings.HasPrefix(policy, "volatile-"):
-		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseExclusion`,
+		return breaking(check, driver.PromiseExclusion,`,
 		new: `case strings.HasPrefix(policy, "volatile-"):
-		f.Level, f.Breaks = driver.LevelOK, driver.PromiseExclusion`,
+		return finding(check, driver.LevelOK,`,
 		test: "test/stores/redis TestDiagnose/eviction",
 	})
 }

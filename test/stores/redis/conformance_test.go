@@ -91,15 +91,15 @@ func clients(t testing.TB, addrs ...string) (list []*redis.Client) {
 const memberTimeout = 375 * time.Millisecond * slowdown
 
 // open opens any of the URLs.
-func open(_ context.Context, url string) (driver.Store, error) {
+func open(ctx context.Context, url string) (driver.Store, error) {
 	hosts, found := strings.CutPrefix(url, "redlock://")
 	if !found {
-		return redislock.Open(url)
+		return redislock.Open(ctx, url, nil)
 	}
 	hosts, query, _ := strings.Cut(hosts, "?")
 	var q quorumStore
 	for host := range strings.SplitSeq(hosts, ",") {
-		member, err := redislock.Open("redis://" + host + "?protocol=plain&" + query)
+		member, err := redislock.Open(ctx, "redis://"+host+"?protocol=plain&"+query, nil)
 		if err != nil {
 			return nil, errors.Join(err, q.closeMembers())
 		}

@@ -23,7 +23,7 @@ func Example() {
 	defer func() { _ = server.Stop() }()
 
 	ctx := context.Background()
-	store, err := redislock.Open(server.URL())
+	store, err := redislock.Open(ctx, server.URL(), nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -42,8 +42,7 @@ func Example() {
 	// <nil>
 }
 
-// Redlock: a lock on three servers that know nothing of each other. One of them may
-// be down.
+// Redlock: a lock on three independent servers. One of them may be down.
 func Example_redlock() {
 	group, err := servers.StartGroup(3, servers.Redis)
 	if err != nil {
@@ -53,9 +52,10 @@ func Example_redlock() {
 	defer func() { _ = group.Stop() }()
 	addrs := group.Addrs()
 
+	ctx := context.Background()
 	var members []driver.Store
 	for _, addr := range addrs {
-		member, err := redislock.Open("redis://" + addr + "?protocol=plain")
+		member, err := redislock.Open(ctx, "redis://"+addr+"?protocol=plain", nil)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -76,7 +76,7 @@ func Example_redlock() {
 		fmt.Println(err)
 		return
 	}
-	err = client.Do(context.Background(), "orders/42", func(context.Context) error {
+	err = client.Do(ctx, "orders/42", func(context.Context) error {
 		fmt.Println("charging order 42")
 		return nil
 	})

@@ -61,7 +61,7 @@ func TestNobodyAcknowledges(t *testing.T) {
 }
 
 func TestReplicaTimeoutIsBelowReadTimeout(t *testing.T) {
-	_, err := redislock.Open("redis://localhost?replicas=1&read_timeout=500ms")
+	_, err := redislock.Open(t.Context(), "redis://localhost?replicas=1&read_timeout=500ms", nil)
 	if err == nil || !strings.Contains(err.Error(), "ReplicaTimeout") {
 		t.Errorf("Open: %v; want a refusal: the wait for replicas would never end in time", err)
 	}

@@ -247,7 +247,7 @@ func TestNoPermissionToSubscribe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		expect(t, findings, "scripts", driver.LevelWarning, "nobody is woken")
+		expect(t, findings, "scripts", driver.LevelWarning, "wakes no waiter")
 	}
 }
 

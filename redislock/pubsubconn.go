@@ -1,0 +1,211 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// pubsubConn is one pub/sub connection. One goroutine writes requests and tests whether the server
+// answers; another one reads. Every failure ends the connection. The client would reconnect by
+// itself, and missed messages would go unnoticed.
+type pubsubConn struct {
+	subs   *subscriptions
+	pubsub *redis.PubSub
+	ctx    context.Context
+	end    context.CancelCauseFunc
+	heard  atomic.Bool // the server sent something since the last test
+
+	unanswered []request // guarded by the mutex of subs
+}
+
+// request is a command. The server answers each request, in order.
+type request struct {
+	verb    verb
+	channel string
+	sub     *subscription // of subscribe
+}
+
+type verb int
+
+const (
+	subscribe verb = iota
+	unsubscribe
+	ping
+)
+
+// The reasons why a connection ends.
+var (
+	errIdle        = errors.New("no caller waits")
+	errSilent      = errors.New("the server does not answer")
+	errReconnected = errors.New("the client has reconnected")
+)
+
+func newPubsubConn(s *subscriptions) *pubsubConn {
+	c := &pubsubConn{subs: s}
+	c.ctx, c.end = context.WithCancelCause(s.ctx)
+	c.pubsub = s.open(c.ctx)
+	return c
+}
+
+// serve blocks until the connection ends, and returns the reason.
+func (c *pubsubConn) serve() error {
+	var both sync.WaitGroup
+	both.Go(func() {
+		err := c.flush() // opens the connection
+		if err == nil {
+			both.Go(func() { c.end(c.read()) })
+			err = c.write()
+		}
+		c.end(err)
+	})
+	<-c.ctx.Done()
+	_ = c.pubsub.Close() // ends the reading
+	both.Wait()
+	return context.Cause(c.ctx)
+}
+
+// write sends requests. On every heartbeat it tests the server and leaves idle channels.
+func (c *pubsubConn) write() error {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	tested := false
+	for {
+		select {
+		case <-c.subs.requested:
+		case <-tick.C:
+			c.subs.mu.Lock()
+			idle := c.subs.unsubscribeIdleLocked()
+			c.subs.requestLocked(request{verb: ping})
+			c.subs.mu.Unlock()
+			if idle {
+				return errIdle
+			}
+			if !c.heard.Swap(false) && tested {
+				return errSilent
+			}
+			tested = true
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		}
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// flush sends the requests. Each is a command of its own, so that the server can refuse one
+// channel and accept the others.
+func (c *pubsubConn) flush() error {
+	c.subs.mu.Lock()
+	requests := c.subs.requests
+	c.subs.requests = nil
+	c.unanswered = append(c.unanswered, requests...)
+	c.subs.mu.Unlock()
+	for _, r := range requests {
+		if err := c.send(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *pubsubConn) send(r request) error {
+	ctx, cancel := context.WithTimeout(c.ctx, subscribeTimeout)
+	defer cancel()
+	switch sharded := c.subs.sharded; {
+	case r.verb == ping:
+		return c.pubsub.Ping(ctx)
+	case r.verb == subscribe && sharded:
+		return c.pubsub.SSubscribe(ctx, r.channel)
+	case r.verb == subscribe:
+		return c.pubsub.Subscribe(ctx, r.channel)
+	case sharded:
+		return c.pubsub.SUnsubscribe(ctx, r.channel)
+	default:
+		return c.pubsub.Unsubscribe(ctx, r.channel)
+	}
+}
+
+// read takes what the server sends, until the connection ends.
+func (c *pubsubConn) read() error {
+	for {
+		message, err := c.pubsub.Receive(c.ctx)
+		if err == nil {
+			err = c.take(message)
+		} else {
+			err = c.takeError(err)
+		}
+		if err != nil {
+			return err
+		}
+		c.heard.Store(true)
+	}
+}
+
+func (c *pubsubConn) take(message any) error {
+	switch m := message.(type) {
+	case *redis.Message:
+		c.subs.notify(m.Channel)
+	case *redis.Pong:
+		c.answered(func(r request) bool { return r.verb == ping })
+	case *redis.Subscription:
+		verb := unsubscribe
+		if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
+			verb = subscribe
+		}
+		r, requested := c.answered(func(r request) bool { return r.verb == verb && r.channel == m.Channel })
+		switch {
+		case requested && verb == subscribe:
+			if c.subs.confirmed(r.sub) {
+				c.subs.notify(r.channel) // messages may have been missed
+			}
+		case requested:
+		case verb == unsubscribe && c.subs.sharded:
+			c.subs.ended(m.Channel)
+		default:
+			return errReconnected // the client requested it, not this connection
+		}
+	}
+	return nil
+}
+
+// takeError takes the refusal of a request. It returns errors that end the connection.
+func (c *pubsubConn) takeError(err error) error {
+	if !isRefusal(err) {
+		return err
+	}
+	r, requested := c.answered(func(request) bool { return true })
+	if !requested {
+		return err
+	}
+	if r.verb == subscribe {
+		c.subs.refused(r.channel, r.sub, err)
+	}
+	return nil
+}
+
+// answered removes the oldest request from the list, if the answer fits it.
+func (c *pubsubConn) answered(fits func(request) bool) (request, bool) {
+	c.subs.mu.Lock()
+	defer c.subs.mu.Unlock()
+	if len(c.unanswered) == 0 || !fits(c.unanswered[0]) {
+		return request{}, false
+	}
+	r := c.unanswered[0]
+	c.unanswered = c.unanswered[1:]
+	return r, true
+}
+
+// isRefusal reports whether the server does not allow a command, or does not know it.
+func isRefusal(err error) bool {
+	if _, reply := errors.AsType[redis.Error](err); !reply {
+		return false
+	}
+	return strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "ERR unknown command")
+}

@@ -1,0 +1,102 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// maxToken is the largest number that a script can count to.
+const maxToken = 1 << 53
+
+func checkFloor(floor uint64) error {
+	if floor > maxToken {
+		return fmt.Errorf("token floor %d is too large (want at most %d)", floor, uint64(maxToken))
+	}
+	return nil
+}
+
+func parseToken(text string) (uint64, error) {
+	token, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || token == 0 {
+		return 0, fmt.Errorf("%w: %q is not a token", errReply, text)
+	}
+	return token, nil
+}
+
+// RaiseToken implements driver.TokenRaiser.
+func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	if err := s.usable(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	key := s.keyOf(grant.Name)
+	reply, err := s.acked.eval(ctx, s.scripts.raise, []string{key, s.counterOf(key)},
+		ownerPrefix(grant.Owner), grant.Owner.Hex(), token)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	text, held := reply.(string)
+	if !held {
+		return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
+	}
+	grant.Token, err = parseToken(text)
+	return grant, err
+}
+
+// unconfirmedTokens are proposed tokens that the caller must not get. A proposed token is too
+// low if the counter was ahead of it, and only the server's reply tells: it said so, or it was
+// lost. If the owner asks again, it gets a new token.
+type unconfirmedTokens struct {
+	any atomic.Bool // the map is not empty, which is rare
+
+	mu     sync.Mutex
+	tokens map[driver.Owner]unconfirmedToken
+}
+
+type unconfirmedToken struct {
+	token uint64
+	until time.Time // when the lock has expired, unless it is renewed
+}
+
+// add records that the owner may hold a lock with a proposed token.
+func (u *unconfirmedTokens) add(owner driver.Owner, token uint64, ttl time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tokens == nil {
+		u.tokens = make(map[driver.Owner]unconfirmedToken)
+	}
+	if len(u.tokens)%1024 == 1023 { // forget owners that never asked again
+		maps.DeleteFunc(u.tokens, func(_ driver.Owner, t unconfirmedToken) bool { return time.Now().After(t.until) })
+	}
+	if _, known := u.tokens[owner]; !known { // only the first attempt proposes a token
+		u.tokens[owner] = unconfirmedToken{token, time.Now().Add(2 * ttl)}
+	}
+	u.any.Store(true)
+}
+
+// of returns the owner's unconfirmed token, or zero.
+func (u *unconfirmedTokens) of(owner driver.Owner) uint64 {
+	if !u.any.Load() {
+		return 0
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.tokens[owner].token
+}
+
+// remove forgets an owner that holds a confirmed token, or no lock.
+func (u *unconfirmedTokens) remove(owner driver.Owner) {
+	if !u.any.Load() {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.tokens, owner)
+	u.any.Store(len(u.tokens) > 0)
+}
