@@ -52,10 +52,8 @@ func (s *Store) attempt(ctx, caller context.Context, h *hold, req *driver.Reques
 		if !ok { // the lease has just ended
 			continue
 		}
-		var reply *clientv3.TxnResponse
-		again, err := s.tryOnce(ctx, func(ctx context.Context, c *conn) (err error) {
-			reply, err = c.kv.Txn(ctx).If(q.conditions...).Then(q.then...).Else(q.otherwise...).Commit()
-			return err
+		reply, again, err := tryOnce(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
+			return c.kv.Txn(ctx).If(q.conditions...).Then(q.then...).Else(q.otherwise...).Commit()
 		})
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.leaseLost(l)

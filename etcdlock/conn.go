@@ -26,7 +26,7 @@ type conn struct {
 	status  pb.MaintenanceClient
 
 	dialled bool            // by the store, to one member
-	ctx     context.Context // of watches; ends when the connection is replaced
+	ctx     context.Context // ends when the connection is replaced
 	cancel  context.CancelFunc
 }
 
@@ -42,7 +42,7 @@ func (s *Store) newConn(c *conn) *conn {
 	return c
 }
 
-// close ends the watches of a connection that is not used any more.
+// close ends the watches and the late calls of a connection that was replaced.
 func (c *conn) close() {
 	c.cancel()
 	if c.dialled {
@@ -99,18 +99,18 @@ func (s *Store) connect(ctx context.Context, c *conn) error {
 
 // try calls do, which may be carried out twice, and repeats it if one of several members did not
 // answer in time or the connection was replaced.
-func (s *Store) try(ctx context.Context, do func(ctx context.Context, c *conn) error) error {
+func try[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (T, error) {
 	for {
-		again, err := s.tryOnce(ctx, do)
+		reply, again, err := tryOnce(ctx, s, do)
 		if !again {
-			return err
+			return reply, err
 		}
 	}
 }
 
 // tryOnce calls do. It reports whether do failed because an answer did not come in time that may
 // come from another member, or over another connection.
-func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context, c *conn) error) (again bool, err error) {
+func tryOnce[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, again bool, err error) {
 	c := s.conn.Load()
 	var limited context.Context
 	var cancel context.CancelFunc
@@ -118,51 +118,42 @@ func (s *Store) tryOnce(ctx context.Context, do func(ctx context.Context, c *con
 		limited, cancel = context.WithTimeout(ctx, tryLimit)
 	} else { // without a deadline: see callContext
 		limited, cancel = context.WithCancel(ctx)
-		defer time.AfterFunc(tryLimit, func() { s.suspect(c, cancel) }).Stop()
+		defer time.AfterFunc(tryLimit, func() {
+			s.suspect(c)
+			stop := context.AfterFunc(c.ctx, cancel)
+			context.AfterFunc(limited, func() { stop() })
+		}).Stop()
 	}
 	defer cancel()
-	if err = do(limited, c); err == nil {
-		return false, nil
+	if reply, err = do(limited, c); err == nil {
+		return reply, false, nil
 	}
 	if limited.Err() != nil {
-		s.suspect(c, func() {})
+		s.suspect(c)
 	}
-	return ctx.Err() == nil && (limited.Err() != nil || s.conn.Load() != c), err
+	return reply, ctx.Err() == nil && (limited.Err() != nil || s.conn.Load() != c), err
 }
 
-// suspect examines a connection over which a call went unanswered, in the background. It calls
-// replaced when the store has replaced the connection.
-func (s *Store) suspect(c *conn, replaced func()) {
+// suspect examines a connection over which a call went unanswered, in the background.
+func (s *Store) suspect(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn.Load() != c {
-		replaced()
-		return
-	}
-	s.afterExamining = append(s.afterExamining, replaced)
-	if len(s.afterExamining) == 1 {
-		s.backgroundLocked(func() { s.examine(c) })
+	if s.conn.Load() == c && !s.examining {
+		s.examining = s.background(func() { s.examine(c) })
 	}
 }
 
 // examine replaces a connection that does not answer by one that does. If the server answers over
 // neither, examine changes nothing.
 func (s *Store) examine(c *conn) {
-	var next *conn
 	if !s.answers(c) && s.replaceable() {
-		next = s.dialAny()
+		if next := s.dialAny(); next != nil {
+			s.replace(c, next)
+		}
 	}
 	s.mu.Lock()
-	callbacks := s.afterExamining
-	s.afterExamining = nil
-	s.mu.Unlock()
-	if next == nil {
-		return
-	}
-	s.replace(c, next)
-	for _, replaced := range callbacks {
-		replaced()
-	}
+	defer s.mu.Unlock()
+	s.examining = false
 }
 
 // replace makes later calls use another connection.

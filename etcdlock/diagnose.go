@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -55,11 +54,11 @@ func (s *Store) checkServers(ctx context.Context) driver.Finding {
 	slices.Sort(versions)
 	versions = slices.Compact(versions)
 	f.Message = "etcd " + strings.Join(versions, ", ")
-	switch oldest := slices.MinFunc(versions, compareVersions); {
-	case compareVersions(oldest, "3.4") < 0:
+	switch oldest := minorVersion(slices.MinFunc(versions, func(a, b string) int { return minorVersion(a) - minorVersion(b) })); {
+	case oldest < 304:
 		f.Level = driver.LevelProblem
 		f.Message += " is too old: 3.4 is needed."
-	case compareVersions(oldest, "3.5") < 0:
+	case oldest < 305:
 		f.Level = driver.LevelWarning
 		f.Message += " works, but is not maintained any more: 3.5 or newer is recommended."
 	}
@@ -72,17 +71,11 @@ func (s *Store) checkServers(ctx context.Context) driver.Finding {
 	return f
 }
 
-// compareVersions compares the parts that both versions have: 3.4.23 equals 3.4.
-func compareVersions(a, b string) int {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(as), len(bs)) {
-		x, _ := strconv.Atoi(as[i]) // what is not a number counts as old
-		y, _ := strconv.Atoi(bs[i])
-		if x != y {
-			return x - y
-		}
-	}
-	return 0
+// minorVersion returns 304 for version 3.4.23, and zero for what is not a version.
+func minorVersion(version string) int {
+	var major, minor int
+	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return 100*major + minor
 }
 
 func (s *Store) checkMembers(ctx context.Context) driver.Finding {

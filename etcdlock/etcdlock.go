@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,19 +43,19 @@ type Store struct {
 
 	janitor *alarm.Alarm // when the janitor runs next
 
-	mu             sync.Mutex
-	closed         bool
-	calls          context.Context // of the calls that began since callsSince: see callContext
-	callsSince     time.Time
-	leases         map[int64]*lease // that take new locks, by TTL in seconds
-	allLeases      map[*lease]struct{}
-	holds          map[holdID]*hold
-	keys           map[string]*hold // the holds by their keys
-	watches        map[string]*queueWatch
-	waiters        map[holdID]*waiter
-	numberedKeys   uint64   // keys that got a number so far
-	janitorRuns    bool     // its goroutine was started
-	afterExamining []func() // called when the connection that is being examined was replaced
+	mu           sync.Mutex
+	closed       bool
+	calls        context.Context // of the calls that began since callsSince: see callContext
+	callsSince   time.Time
+	leases       map[int64]*lease // that take new locks, by TTL in seconds
+	allLeases    map[*lease]struct{}
+	holds        map[holdID]*hold
+	keys         map[string]*hold // the holds by their keys
+	watches      map[string]*queueWatch
+	waiters      map[holdID]*waiter
+	numberedKeys uint64 // keys that got a number so far
+	janitorRuns  bool   // its goroutine was started
+	examining    bool   // a goroutine examines the connection
 }
 
 // idleWorkers is how many goroutines stay for the next calls.
@@ -75,9 +76,7 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	if len(client.Endpoints()) == 0 {
 		return nil, errors.New("the client has no endpoints")
 	}
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	if strings.ContainsRune(opts.Prefix, 0) {
 		return nil, errors.New("the prefix contains a NUL")
 	}
@@ -157,15 +156,9 @@ func (s *Store) revokeAll() {
 	all.Wait()
 }
 
-// background runs f, unless the store is closed. Close waits for it.
-func (s *Store) background(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.backgroundLocked(f)
-}
-
-// backgroundLocked is background for a caller that holds s.mu. It reports whether f runs.
-func (s *Store) backgroundLocked(f func()) bool {
+// background runs f in the background and returns true, unless the store is closed. Close waits
+// for f. The caller holds s.mu.
+func (s *Store) background(f func()) bool {
 	if s.closed {
 		return false
 	}

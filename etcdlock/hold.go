@@ -103,7 +103,7 @@ func (s *Store) bind(h *hold, l *lease) bool {
 // attempt of the owner begins anew. The caller holds s.mu.
 func (s *Store) keyLost(h *hold) {
 	if h.held && h.lost != nil {
-		s.backgroundLocked(h.lost)
+		s.background(h.lost)
 	}
 	if w := s.waiters[h.holdID]; w != nil && !h.held {
 		w.wake()
@@ -113,14 +113,6 @@ func (s *Store) keyLost(h *hold) {
 		s.end(h)
 	}
 	h.held = false
-}
-
-// keyLostUnlessBusy is keyLost for a hold that no call has locked. A call that has may have
-// deleted the key itself, and finds out otherwise. The caller holds s.mu.
-func (s *Store) keyLostUnlessBusy(h *hold) {
-	if !h.busy.isLocked() {
-		s.keyLost(h)
-	}
 }
 
 // unbind takes key and lease from a hold. The caller holds s.mu.

@@ -108,11 +108,9 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 	// The ID is chosen here, so that the lease may be asked for twice.
 	id := clientv3.LeaseID(rand.Int64N(math.MaxInt64-1) + 1)
 	var sent clock.Instant
-	var ttl int64
-	err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
+	ttl, err := try(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
 		sent = s.clock.NoLaterThanNow()
-		ttl, err = c.grantLease(ctx, id, l.seconds)
-		return err
+		return c.grantLease(ctx, id, l.seconds)
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,14 +119,11 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 		return nil
 	}
 	s.forgetLease(l)
-	revoke := func() {
-		ctx, cancel := context.WithTimeout(s.ctx, callLimit)
-		defer cancel()
-		_ = s.revokeID(ctx, id) // else it expires
-	}
-	if !isRejection(err) && !s.backgroundLocked(revoke) {
-		l.id = id // Close revokes it
-		s.allLeases[l] = struct{}{}
+	if !isRejection(err) {
+		l.id = id
+		if !s.revokeInBackground(l) {
+			s.allLeases[l] = struct{}{} // Close revokes it
+		}
 	}
 	return s.explain(err)
 }
@@ -146,11 +141,9 @@ func (c *conn) grantLease(ctx context.Context, id clientv3.LeaseID, seconds int6
 // not pause while there is no connection.
 func (s *Store) keepAlive(ctx context.Context, l *lease) error {
 	var sent clock.Instant
-	var ttl int64
-	err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
+	ttl, err := try(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
 		sent = s.clock.NoLaterThanNow()
-		ttl, err = c.keepAliveOnce(ctx, l.id)
-		return err
+		return c.keepAliveOnce(ctx, l.id)
 	})
 	if err == nil && ttl > 0 {
 		s.mu.Lock()
@@ -211,10 +204,14 @@ func (s *Store) retire(l *lease) {
 // revokeIfUnused revokes a retired lease without locks, after which no late request can write a
 // key on it. The caller holds s.mu.
 func (s *Store) revokeIfUnused(l *lease) {
-	if !l.retired || l.gone || len(l.holds) > 0 {
-		return
+	if l.retired && !l.gone && len(l.holds) == 0 {
+		s.revokeInBackground(l)
 	}
-	s.backgroundLocked(func() {
+}
+
+// revokeInBackground returns false if the store is closed. The caller holds s.mu.
+func (s *Store) revokeInBackground(l *lease) bool {
+	return s.background(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 		defer cancel()
 		s.revoke(ctx, l)
@@ -223,24 +220,15 @@ func (s *Store) revokeIfUnused(l *lease) {
 
 // revoke ends a lease on the server. If that fails, it expires.
 func (s *Store) revoke(ctx context.Context, l *lease) {
-	if s.revokeID(ctx, l.id) != nil {
+	_, err := try(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseRevokeResponse, error) {
+		return c.leaser.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(l.id)}, grpc.WaitForReady(true))
+	})
+	if err != nil && !isError(err, rpctypes.ErrLeaseNotFound) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetLease(l)
-}
-
-// revokeID ends a lease on the server. One that has ended is no error.
-func (s *Store) revokeID(ctx context.Context, id clientv3.LeaseID) error {
-	err := s.try(ctx, func(ctx context.Context, c *conn) error {
-		_, err := c.leaser.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}, grpc.WaitForReady(true))
-		return err
-	})
-	if isError(err, rpctypes.ErrLeaseNotFound) {
-		return nil
-	}
-	return err
 }
 
 // deleteStrayKeys deletes the keys that must not exist. What it cannot delete ends with the lease

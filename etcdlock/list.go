@@ -49,75 +49,52 @@ type keyQueue struct {
 	count int
 }
 
-// queues yields the queues whose keys begin with start. An error is the last thing it yields.
-func (s *Store) queues(ctx context.Context, start string) iter.Seq2[keyQueue, error] {
-	return func(yield func(keyQueue, error) bool) {
-		var q keyQueue
-		for kv, err := range s.keysFrom(ctx, start) {
-			if err != nil {
-				yield(keyQueue{}, err)
-				return
-			}
-			name, ok := s.nameOf(string(kv.Key), kv.Lease)
-			if !ok {
-				continue
-			}
-			if name != q.name {
-				if q.first != nil && !yield(q, nil) {
-					return
-				}
-				q = keyQueue{name: name}
-			}
-			if q.count++; q.first == nil || kv.CreateRevision < q.first.CreateRevision {
-				q.first = kv
-			}
-		}
-		if q.first != nil {
-			yield(q, nil)
-		}
-	}
-}
-
 // pageSize is how many keys are read at a time.
 const pageSize = 1000
 
-// keysFrom yields the keys that begin with start, in their order. An error is the last thing it
-// yields.
-func (s *Store) keysFrom(ctx context.Context, start string) iter.Seq2[*mvccpb.KeyValue, error] {
-	return func(yield func(*mvccpb.KeyValue, error) bool) {
-		if err := s.usable(ctx); err != nil {
-			yield(nil, err)
-			return
-		}
+// queues yields the queues whose keys begin with start. An error is the last thing it yields.
+func (s *Store) queues(ctx context.Context, start string) iter.Seq2[keyQueue, error] {
+	return func(yield func(keyQueue, error) bool) {
+		err := s.usable(ctx)
 		end := clientv3.GetPrefixRangeEnd(start)
 		if start == "" {
 			start, end = "\x00", "\x00" // all keys
 		}
-		for more := true; more; {
-			reply, err := s.get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
-			if err != nil {
-				yield(nil, s.explainUnlessDone(ctx, err))
-				return
+		var q keyQueue
+		for more := err == nil; more; {
+			var reply *clientv3.GetResponse
+			if reply, err = s.get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize)); err != nil {
+				err = s.explainUnlessDone(ctx, err)
+				break
 			}
-			for _, kv := range reply.Kvs {
-				if !yield(kv, nil) {
-					return
+			for _, kv := range reply.Kvs { // in their order: the keys of a queue follow each other
+				name, ok := s.nameOf(string(kv.Key), kv.Lease)
+				if !ok {
+					continue
+				}
+				if name != q.name {
+					if q.first != nil && !yield(q, nil) {
+						return
+					}
+					q = keyQueue{name: name}
+				}
+				if q.count++; q.first == nil || kv.CreateRevision < q.first.CreateRevision {
+					q.first = kv
 				}
 			}
 			if more = reply.More && len(reply.Kvs) > 0; more {
 				start = string(reply.Kvs[len(reply.Kvs)-1].Key) + "\x00"
 			}
 		}
+		if err != nil || q.first != nil {
+			yield(q, err)
+		}
 	}
 }
 
 // get reads keys.
-func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (reply *clientv3.GetResponse, err error) {
-	err = s.try(ctx, func(ctx context.Context, c *conn) (err error) {
-		reply, err = c.kv.Get(ctx, key, opts...)
-		return err
-	})
-	return reply, err
+func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return try(ctx, s, func(ctx context.Context, c *conn) (*clientv3.GetResponse, error) { return c.kv.Get(ctx, key, opts...) })
 }
 
 // describe returns the holder of a queue. It returns false if its lease has ended.
@@ -143,10 +120,8 @@ func (s *Store) leaseTimes() func(ctx context.Context, id int64) (time.Duration,
 		if left, ok := known[id]; ok {
 			return left, nil
 		}
-		var reply *pb.LeaseTimeToLiveResponse
-		err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
-			reply, err = c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
-			return err
+		reply, err := try(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
+			return c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
 		})
 		if err != nil {
 			return 0, s.explainUnlessDone(ctx, err)

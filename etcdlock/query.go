@@ -60,16 +60,9 @@ func (s *Store) nextQuery(h *hold, req *driver.Request) (q query, ok bool) {
 	put := func(more ...clientv3.OpOption) clientv3.Op {
 		return clientv3.OpPut(h.key, req.Holder.Encode(), append(more, clientv3.WithLease(h.lease.id))...)
 	}
-	// A lock for which there have been no waiters lately is probably free: take is shorter.
-	if s.waiters[h.holdID] != nil || req.Queue && (req.Fair || s.watches[h.name] != nil) {
-		return enqueue(h.queue, h.key, put), true
-	}
-	return take(h.queue, h.key, put), true
-}
-
-// isFree is the condition that the lock has no holder and no waiters.
-func isFree(queue string) []clientv3.Cmp {
-	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(queue).WithPrefix(), "=", 0)}
+	// A lock for which there have been no waiters lately is probably free: the query is shorter.
+	enqueue := s.waiters[h.holdID] != nil || req.Queue && (req.Fair || s.watches[h.name] != nil)
+	return take(h.queue, h.key, enqueue, put), true
 }
 
 // firstKey reads the key of the holder.
@@ -83,53 +76,38 @@ func lastKeys(queue string, limit int64, opts ...clientv3.OpOption) clientv3.Op 
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(limit))...)
 }
 
-// taken is the view of a lock that was free.
-func taken(key string, reply *clientv3.TxnResponse) queueView {
-	revision := reply.Header.Revision
-	return queueView{revision: revision, own: revision, first: holderKey{key: key, revision: revision}}
-}
-
-// take takes a lock that has no holder and no waiters, and otherwise writes nothing.
-func take(queue, key string, put func(...clientv3.OpOption) clientv3.Op) query {
-	return query{
-		conditions: isFree(queue),
-		then:       []clientv3.Op{put()},
-		otherwise:  []clientv3.Op{firstKey(queue)},
-		read: func(reply *clientv3.TxnResponse) queueView {
-			if reply.Succeeded {
-				return taken(key, reply)
-			}
-			v := queueView{revision: reply.Header.Revision, first: readFirst(reply.Responses[0].GetResponseRange().Kvs)}
-			if v.first.key == key { // written by an attempt that was not answered
-				v.own = v.first.revision
-			}
-			return v
-		},
-	}
-}
-
 // maxAhead is how many keys before its own a hold remembers. A hold with more asks again when the
 // nearest is deleted.
 const maxAhead = 8
 
-// enqueue takes a lock that has no holder and no waiters, and otherwise a place in the queue. It
-// finds the place that an attempt took which was not answered.
-func enqueue(queue, key string, put func(...clientv3.OpOption) clientv3.Op) query {
+// take takes a lock that has no holder and no waiters. Otherwise it writes nothing, or with enqueue
+// takes a place in the queue. It finds the key of an attempt that was not answered.
+func take(queue, key string, enqueue bool, put func(...clientv3.OpOption) clientv3.Op) query {
+	otherwise := []clientv3.Op{firstKey(queue)}
+	if enqueue {
+		otherwise = append(otherwise, put(clientv3.WithPrevKV()), lastKeys(queue, 1+maxAhead))
+	}
 	return query{
-		conditions: isFree(queue),
+		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(queue).WithPrefix(), "=", 0)},
 		then:       []clientv3.Op{put()},
-		otherwise:  []clientv3.Op{put(clientv3.WithPrevKV()), firstKey(queue), lastKeys(queue, 1+maxAhead)},
+		otherwise:  otherwise,
 		read: func(reply *clientv3.TxnResponse) queueView {
+			v := queueView{revision: reply.Header.Revision}
 			if reply.Succeeded {
-				return taken(key, reply)
-			}
-			v := queueView{revision: reply.Header.Revision, first: readFirst(reply.Responses[1].GetResponseRange().Kvs)}
-			if before := reply.Responses[0].GetResponsePut().PrevKv; before != nil {
-				v.own = before.CreateRevision
+				v.own, v.first = v.revision, holderKey{key: key, revision: v.revision}
 				return v
 			}
-			v.own = reply.Header.Revision
-			v.readAhead(reply.Responses[2].GetResponseRange())
+			v.first = readFirst(reply.Responses[0].GetResponseRange().Kvs)
+			switch {
+			case v.first.key == key:
+				v.own = v.first.revision
+			case !enqueue:
+			case reply.Responses[1].GetResponsePut().PrevKv != nil:
+				v.own = reply.Responses[1].GetResponsePut().PrevKv.CreateRevision
+			default:
+				v.own = v.revision
+				v.readAhead(reply.Responses[2].GetResponseRange())
+			}
 			return v
 		},
 	}

@@ -19,6 +19,8 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	id := holdID{grant.Name, grant.Owner}
 	h, err := s.lockHold(ctx, id, false)
 	if err != nil { // an attempt is under way: what it gets has to be released
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.background(func() {
 			s.withHold(id, func(ctx context.Context, h *hold) { _ = s.release(ctx, h, grant.Token) }) // else it expires
 		})
@@ -75,36 +77,28 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 		return driver.ErrNotHeld
 	}
 	// No other hold has that key: see newKey.
-	tries, existed := 0, false
-	err := s.try(ctx, func(ctx context.Context, c *conn) error {
+	tries := 0
+	reply, err := try(ctx, s, func(ctx context.Context, c *conn) (*clientv3.DeleteResponse, error) {
 		tries++
-		reply, err := c.kv.Delete(ctx, key, opts...)
-		existed = err == nil && reply.Deleted > 0 && (opts == nil || reply.PrevKvs[0].CreateRevision == revision)
-		return err
+		return c.kv.Delete(ctx, key, opts...)
 	})
 	if tries > 1 || err != nil && !isRejection(err) {
-		s.deletionUnconfirmed(h, key)
+		s.mu.Lock()
+		// A deletion that was not answered may still be carried out: the key must not be used again.
+		h.unconfirmed = h.unconfirmed || h.lease != nil && h.key == key
+		s.mu.Unlock()
 	}
 	if err != nil {
 		return s.explain(err)
 	}
-	existed = existed || tries > 1 // a try that was not answered in time may have deleted it
+	existed := reply.Deleted > 0 && (opts == nil || reply.PrevKvs[0].CreateRevision == revision) ||
+		tries > 1 // a try that was not answered in time may have deleted it
 	s.drop(h)
 	// An unanswered attempt may have written the lock or a place: that was never known.
 	if !existed || !held && revision != 0 {
 		return driver.ErrNotHeld
 	}
 	return nil
-}
-
-// deletionUnconfirmed keeps the key from being used again: a deletion that was not answered may
-// still be carried out.
-func (s *Store) deletionUnconfirmed(h *hold, key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h.lease != nil && h.key == key {
-		h.unconfirmed = true
-	}
 }
 
 // leaveQueue gives up the place of a waiter that stopped waiting without Release.
@@ -139,18 +133,15 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 // deleteKey deletes a key that was created by that revision. It returns ErrNotHeld if there is
 // none.
 func (s *Store) deleteKey(ctx context.Context, key string, revision int64) error {
-	existed := false
-	_, err := s.tryOnce(ctx, func(ctx context.Context, c *conn) error {
-		reply, err := c.kv.Txn(ctx).
+	reply, _, err := tryOnce(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
+		return c.kv.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
 			Then(clientv3.OpDelete(key)).Commit()
-		existed = err == nil && reply.Succeeded
-		return err
 	})
 	switch {
 	case err != nil:
 		return s.explainUnlessDone(ctx, err)
-	case !existed:
+	case !reply.Succeeded:
 		return driver.ErrNotHeld
 	}
 	return nil
@@ -167,9 +158,8 @@ func (s *Store) deleteKeys(ctx context.Context, keys []string) error {
 		for i, key := range chunk {
 			ops[i] = clientv3.OpDelete(key)
 		}
-		if _, err := s.tryOnce(ctx, func(ctx context.Context, c *conn) error {
-			_, err := c.kv.Txn(ctx).Then(ops...).Commit()
-			return err
+		if _, _, err := tryOnce(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
+			return c.kv.Txn(ctx).Then(ops...).Commit()
 		}); err != nil {
 			return s.explain(err)
 		}

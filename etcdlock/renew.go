@@ -14,13 +14,10 @@ import (
 // Renew implements driver.Store. One message renews a lease and with it all its locks. A
 // transaction that writes nothing checks maxOps keys at a time.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
-	errs := make([]error, len(grants))
 	if err := s.usable(ctx); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(grants))
 	}
+	errs := make([]error, len(grants))
 	for l, renewals := range s.byLease(grants, errs) {
 		if err := s.renewAll(ctx, l, renewals); err != nil {
 			for _, r := range renewals {
@@ -98,11 +95,10 @@ func (s *Store) checkKeys(ctx context.Context, renewals []renewal) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	var reply *clientv3.TxnResponse
-	if err := s.try(ctx, func(ctx context.Context, c *conn) (err error) {
-		reply, err = c.kv.Txn(ctx).Then(ops...).Commit()
-		return err
-	}); err != nil {
+	reply, err := try(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
+		return c.kv.Txn(ctx).Then(ops...).Commit()
+	})
+	if err != nil {
 		return s.explain(err)
 	}
 	s.mu.Lock()
@@ -114,8 +110,10 @@ func (s *Store) checkKeys(ctx context.Context, renewals []renewal) error {
 			*r.err = driver.ErrNotHeld
 		case revision != h.revision:
 			*r.err = driver.ErrNotHeld
-			h.lost = nil // the owner learns it from the error
-			s.keyLostUnlessBusy(h)
+			h.lost = nil            // the owner learns it from the error
+			if !h.busy.isLocked() { // else the call that has locked it finds out
+				s.keyLost(h)
+			}
 		default:
 			s.expireAt(h, time.Now().Add(h.ttl))
 		}

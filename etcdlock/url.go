@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,10 +38,7 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	var options Options
-	if opts != nil {
-		options = *opts
-	}
+	options := *cmp.Or(opts, &Options{})
 	if prefix != "" {
 		options.Prefix = prefix
 	}
@@ -105,36 +103,25 @@ func parseURL(raw string) (config clientv3.Config, prefix string, err error) {
 	return config, prefix, nil
 }
 
-// dial makes a client. It returns soon after ctx ends, which the client's own function does not
-// know.
+// dial makes a client. It returns soon after ctx ends.
 func dial(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
-	type result struct {
-		client *clientv3.Client
-		err    error
+	if err := checkReachable(ctx, config); err != nil {
+		return nil, explainError(err)
 	}
-	done := make(chan result, 1)
-	go func() {
-		if err := checkReachable(ctx, config); err != nil {
-			done <- result{nil, err}
-			return
+	var interrupt context.CancelFunc
+	config.Context, interrupt = context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, interrupt)
+	client, err := clientv3.New(config)
+	switch {
+	case !stop(): // the context of the client has ended
+		if err == nil {
+			_ = client.Close() // it was not used
 		}
-		client, err := clientv3.New(config)
-		done <- result{client, err}
-	}()
-	select {
-	case r := <-done:
-		if r.err != nil {
-			return nil, explainError(r.err)
-		}
-		return r.client, nil
-	case <-ctx.Done():
-		go func() {
-			if r := <-done; r.err == nil {
-				_ = r.client.Close() // it was not used
-			}
-		}()
 		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, explainError(err)
 	}
+	return client, nil
 }
 
 // checkReachable returns an error if no member can be connected to. A client with a user asks for

@@ -14,7 +14,7 @@ import (
 )
 
 // queueWatch is the watch of a name's queue, which all its waiters share. The mu of the store
-// guards its fields but the first three.
+// guards its fields but the first three. Only the goroutine of keepOpen writes from.
 type queueWatch struct {
 	name   string
 	cancel context.CancelFunc
@@ -118,7 +118,7 @@ func (s *Store) removeWaiter(w *waiter) {
 	}
 	s.wakeJanitor(h.expires)
 	if !w.queues {
-		s.backgroundLocked(func() { s.leaveQueue(w.holdID) })
+		s.background(func() { s.leaveQueue(w.holdID) })
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *Store) keepOpen(ctx context.Context, qw *queueWatch) {
 			s.watchFailed(qw, driver.ErrClosed)
 			return
 		}
-		if isFinal(err) && !qw.wasOpen() {
+		if isFinal(err) && qw.from == 0 {
 			s.watchFailed(qw, s.explain(err))
 			return
 		}
@@ -212,8 +212,9 @@ func (s *Store) watchError(stream uint64, err error) error {
 func (s *Store) watchOpened(qw *queueWatch, revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	first := qw.from == 0
 	qw.from = revision
-	if !qw.wasOpen() {
+	if first {
 		close(qw.opened)
 		return
 	}
@@ -225,16 +226,6 @@ func (s *Store) watchOpened(qw *queueWatch, revision int64) {
 	}
 }
 
-// wasOpen reports whether the watch was open once.
-func (qw *queueWatch) wasOpen() bool {
-	select {
-	case <-qw.opened:
-		return true
-	default:
-		return false
-	}
-}
-
 // watchFailed ends a watch, and reports err to the callers of Watch that wait for it to open.
 func (s *Store) watchFailed(qw *queueWatch, err error) {
 	s.mu.Lock()
@@ -243,7 +234,7 @@ func (s *Store) watchFailed(qw *queueWatch, err error) {
 	if s.watches[qw.name] == qw {
 		delete(s.watches, qw.name)
 	}
-	if !qw.wasOpen() {
+	if qw.from == 0 {
 		close(qw.opened)
 	}
 }
@@ -255,8 +246,11 @@ func (s *Store) keyDeleted(qw *queueWatch, key string, revision int64) {
 	defer s.mu.Unlock()
 	qw.lastDeletion = max(qw.lastDeletion, revision)
 	if h := s.keys[key]; h != nil && h.revision != 0 && h.revision < revision && !h.ended {
-		h.place.stale = true // without its key it is not the first, whatever is ahead
-		s.keyLostUnlessBusy(h)
+		h.place.stale = true // without its key it is not the first
+		// A call that has locked the hold may have deleted the key itself, or finds out.
+		if !h.busy.isLocked() {
+			s.keyLost(h)
+		}
 	}
 	for w := range qw.waiters {
 		h := s.holds[w.holdID]

@@ -135,13 +135,6 @@ func (c *conn) drain(limit time.Duration) error {
 	now := time.Now()
 	c.began, c.ctx, c.until, c.maxSilence = now, context.Background(), now.Add(limit), 0
 	for c.unread > 0 {
-		if c.unreadValue > 0 {
-			if _, err := c.readValue(); err != nil {
-				return err
-			}
-			c.unread--
-			continue
-		}
 		if _, err := c.read(); broken(err) {
 			return err
 		}
@@ -149,16 +142,9 @@ func (c *conn) drain(limit time.Duration) error {
 	return nil
 }
 
-// A broken connection reports its error when it is used.
-
 func (c *conn) setReadDeadline(t time.Time) {
 	c.readDeadline = t
-	_ = c.net.SetReadDeadline(t)
-}
-
-func (c *conn) setWriteDeadline(t time.Time) {
-	c.writeDeadline = t
-	_ = c.net.SetWriteDeadline(t)
+	_ = c.net.SetReadDeadline(t) // a broken connection reports its error when it is used
 }
 
 // beginCall prepares the connection for a call that begins now.
@@ -173,7 +159,8 @@ func (c *conn) beginCall(ctx context.Context, now time.Time, timeout time.Durati
 	}
 	// Commands are short: writing blocks only if the server reads nothing.
 	if left := c.writeDeadline.Sub(now); left < timeout/2 || c.writeDeadline.After(c.until) {
-		c.setWriteDeadline(c.until)
+		c.writeDeadline = c.until
+		_ = c.net.SetWriteDeadline(c.until)
 	}
 }
 

@@ -75,7 +75,7 @@ const maxSkew = 5 * time.Second
 func checkClock(serverTime string, now time.Time) driver.Finding {
 	seconds, err := strconv.ParseInt(serverTime, 10, 64)
 	if err != nil {
-		return driver.Finding{Check: "clock", Level: driver.LevelWarning, Message: "The server does not tell its time."}
+		return driver.Finding{Check: "clock", Level: driver.LevelWarning, Message: "The server does not report its time."}
 	}
 	skew := now.Sub(time.Unix(seconds, 0)).Round(time.Second)
 	f := driver.Finding{Check: "clock", Level: driver.LevelOK, Message: fmt.Sprintf("The server's clock differs from this machine's by %v.", skew)}

@@ -50,9 +50,7 @@ type Store struct {
 // New returns a store in the memcached at addr, which is host:port. It makes no calls. A nil
 // opts is fine.
 func New(addr string, opts *Options) (*Store, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("%q is not host:port", addr)
 	}

@@ -80,6 +80,10 @@ func (c *conn) read() (answer, error) {
 }
 
 func (c *conn) readAnswer() (answer, error) {
+	if c.unreadValue > 0 { // of an item whose caller left
+		_, err := c.readValue()
+		return answer{}, err
+	}
 	line, err := c.readLine()
 	if err != nil {
 		return answer{}, err

@@ -14,8 +14,16 @@ func TestURLNamesOneServer(t *testing.T) {
 		"memcached://[::1]":    "[::1]:11211",
 		"memcached://[::1]:1":  "[::1]:1",
 	} {
-		if addr, err := parseURL(raw); err != nil || addr != want {
-			t.Errorf("parseURL(%q) = %q, %v; want %q", raw, addr, err, want)
+		store, err := Open(t.Context(), raw, nil)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		if addr := store.pool.addr; addr != want {
+			t.Errorf("%s is at %s; want %s", raw, addr, want)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -31,7 +39,7 @@ func TestBadURLIsRejectedWithoutShowingIt(t *testing.T) {
 		"memcached://ann:s3cret@h":    "password",
 		"memcached://s3cret@h":        "password",
 		"memcached://h?s3cret=1":      "a-z",
-		"memcached://h?timeout=1s":    "no parameters",
+		"memcached://h?timeout=1s":    "no path and no parameters",
 		"memcached://h:11211/s3cret":  "no path",
 		"memcached://ann:s3?cret@h:1": "%3F",
 	} {

@@ -11,8 +11,8 @@ func init() {
 	add(mutant{
 		rule: "a break that was overtaken by a release and an acquisition breaks nothing",
 		file: "etcdlock/release.go",
-		old:  `existed = err == nil && reply.Succeeded`,
-		new:  `existed = err == nil && reply != nil`,
+		old:  `case !reply.Succeeded:`,
+		new:  `case reply == nil:`,
 		test: "test/stores/etcd TestBreakOvertaken",
 	})
 	add(mutant{
@@ -46,7 +46,7 @@ func init() {
 	add(mutant{
 		rule: "Close revokes a lease that was granted unheard",
 		file: "etcdlock/lease.go",
-		old:  `l.id = id // Close revokes it`,
+		old:  `s.allLeases[l] = struct{}{} // Close revokes it`,
 		new:  ``,
 		test: "test/stores/etcd TestCloseEndsLeaseGrantedUnheard",
 	})
@@ -77,15 +77,16 @@ func init() {
 	add(mutant{
 		rule: "a waiter whose place was deleted does not take the end of those before it for its turn",
 		file: "etcdlock/watch.go",
-		old:  `h.place.stale = true // without its key it is not the first, whatever is ahead`,
+		old:  `h.place.stale = true // without its key it is not the first`,
 		new:  ``,
 		test: "test/stores/etcd TestPlaceDeleted",
 	})
 	add(mutant{
 		rule: "a connection that does not answer is replaced",
 		file: "etcdlock/conn.go",
-		old:  `defer time.AfterFunc(tryLimit, func() { s.suspect(c, cancel) }).Stop()`,
-		new:  ``,
+		old: `			s.suspect(c)
+			stop`,
+		new:  `			stop`,
 		test: "test/stores/etcd TestSilentConnectionIsReplaced/release",
 	})
 	add(mutant{
@@ -98,10 +99,8 @@ func init() {
 	add(mutant{
 		rule: "calls that wait on a silent connection are repeated over the new one",
 		file: "etcdlock/conn.go",
-		old: `for _, replaced := range callbacks {
-		replaced()
-	}`,
-		new:  `_ = callbacks`,
+		old:  `context.AfterFunc(c.ctx, cancel)`,
+		new:  `context.AfterFunc(c.ctx, func() {})`,
 		test: "test/stores/etcd TestSilentConnectionIsReplaced/renew",
 	})
 	add(mutant{
