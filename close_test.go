@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-func TestCloseGivesEverythingBack(t *testing.T) {
+func TestCloseReleasesAllLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c, other := dlock.New(store, nil), dlock.New(store, nil)
 		defer other.Close()
@@ -68,7 +68,7 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 	})
 }
 
-func TestCloseIsBoundedWhenTheStoreIsGone(t *testing.T) {
+func TestCloseIsBoundedInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
 		c := dlock.New(n, nil)
@@ -100,7 +100,7 @@ func TestCloseIsBoundedWhenTheStoreIsGone(t *testing.T) {
 }
 
 // Close while everybody is busy: nothing is left, whoever was doing what.
-func TestCloseRacingWithEverything(t *testing.T) {
+func TestCloseDuringOtherCalls(t *testing.T) {
 	for round := range 50 {
 		store := memlock.New()
 		c := dlock.New(store, nil)
@@ -133,8 +133,8 @@ func TestCloseRacingWithEverything(t *testing.T) {
 	}
 }
 
-// TestCloseWhileListing: whoever looks at what is held does not keep the client open.
-func TestCloseWhileListing(t *testing.T) {
+// TestListingDoesNotDelayClose: whoever looks at what is held does not keep the client open.
+func TestListingDoesNotDelayClose(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
 		mustLock(t, c, t.Context(), "x")
@@ -152,8 +152,8 @@ func TestCloseWhileListing(t *testing.T) {
 	})
 }
 
-// TestNoLimit: the longest time there is does not become one in the past.
-func TestNoLimit(t *testing.T) {
+// TestLargestRequestTimeoutDoesNotOverflow: the longest time there is does not become one in the past.
+func TestLargestRequestTimeoutDoesNotOverflow(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(&place{Store: store}, &dlock.Options{RequestTimeout: math.MaxInt64})
 		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
@@ -168,7 +168,7 @@ func TestNoLimit(t *testing.T) {
 }
 
 // Do and Unlock say that Close gave the lock away while it was in use.
-func TestCloseDuringDo(t *testing.T) {
+func TestCloseDuringDoIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
 		err := c.Do(t.Context(), "x", func(ctx context.Context) error {

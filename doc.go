@@ -17,29 +17,28 @@
 // A name is what is locked: any UTF-8 text of 1 to 255 bytes without control
 // characters. A [Client] acquires names in one store. A [Lease] is one
 // acquisition: it has a fencing token, and a context that ends when the lock is
-// not ours any more. A lock outlives a holder that crashed by its TTL, 30 seconds
-// unless told otherwise; while it is held it is renewed every third of that.
+// not held any more. A lock outlives a holder that crashed by its TTL, by default 30
+// seconds. While it is held, it is renewed every third of the TTL.
 //
-// Within a process those who wait for a name queue up, first come, first served,
-// and one of them speaks to the store for all. Across processes the order is up
-// to chance, unless everybody asks with [WithFair].
+// Waiters of one process for one name queue, first come, first served, and only the
+// first of them asks the store. Across processes the order is random, unless all
+// callers use [WithFair].
 //
 // A context that comes from a lease re-enters: locking the same name with it
-// counts, and asks the store nothing.
+// counts, and does not ask the store.
 //
 // # What is guaranteed, and what is not
 //
-// The store grants a name to one owner at a time, and with every grant a larger
-// token. The lease's context is done before the store may grant the name to
-// somebody else, whatever the network does, counted from the moment at which the
-// last renewal was sent, on a clock that cannot be set, as long as the store
-// itself counts time rightly. What happens when a store's clock is set, or when it
-// crashes or fails over, is said by its Traits and in docs/guarantees.md.
+// The store grants a name to one owner at a time, and every grant has a larger
+// token. The lease's context is done before the store may grant the name to another
+// owner, whatever the network does, as long as the store counts time correctly. The
+// client counts from the moment at which it sent the last renewal, on a clock that
+// cannot be set. The Traits of a store and docs/guarantees.md say what happens when its
+// clock is set, or when it crashes or fails over.
 //
-// No lock with an expiry can keep a process from acting that was stopped, or is
-// slow, between looking at its lease and writing. Only the resource itself can:
-// let it remember the largest token it has seen, and refuse smaller ones.
+// A process may be stopped between checking its lease and writing, and write after its
+// lock has expired. No lock with an expiry can prevent that. Only the resource itself
+// can: let it remember the largest token it has seen, and reject smaller ones.
 //
-// Break takes a lock from its holder, who finds out at its next renewal. That is
-// what it is for.
+// Break revokes a lock on purpose. Its holder finds out at its next renewal.
 package dlock

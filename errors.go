@@ -6,38 +6,38 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The errors of this package, for use with errors.Is. What a store said itself
-// is wrapped as well, and a wait that was cancelled wraps the context's cause.
+// The errors of this package, for use with errors.Is. They also wrap the store's own
+// error, and the error of a cancelled wait wraps the context's cause.
 var (
-	// ErrHeld: somebody else has the lock. errors.As finds a [*HeldError] that
-	// says who.
+	// ErrHeld: another holder has the lock. errors.As finds a [*HeldError] that
+	// describes the holder.
 	ErrHeld = driver.ErrHeld
-	// ErrNotHeld: there is nothing to unlock or to break, because the lock was
-	// lost, or belongs to another holder.
+	// ErrNotHeld: the lock cannot be unlocked or broken, because it was lost or
+	// belongs to another holder.
 	ErrNotHeld = driver.ErrNotHeld
-	// ErrLost is the cause with which a lease's context ends when the lock is
-	// not, or not certainly, ours any more.
+	// ErrLost is the cause with which a lease's context ends when the lock is not
+	// certainly held any more.
 	ErrLost = errors.New("lock lost")
-	// ErrReleased is the cause with which a lease's context ends when it is
+	// ErrReleased is the cause with which a lease's context ends when the lease is
 	// unlocked.
 	ErrReleased = errors.New("lock released")
 	// ErrUnreachable: the store did not answer.
 	ErrUnreachable = driver.ErrUnreachable
-	// ErrDenied: the store refuses the user: a wrong password, or a right that is
-	// missing.
+	// ErrDenied: the store rejects the user, because of a wrong password or a missing
+	// right.
 	ErrDenied = driver.ErrDenied
-	// ErrMisconfigured: the store answers, and cannot keep locks as it is: there is
-	// no such database, the disk is full, the file is damaged.
+	// ErrMisconfigured: the store answers, but cannot keep locks: the database does not
+	// exist, the disk is full, the file is damaged.
 	ErrMisconfigured = driver.ErrMisconfigured
 	// ErrBadName: a name is 1 to 255 bytes of UTF-8 without control characters.
 	ErrBadName = driver.ErrBadName
-	// ErrBadTTL: the TTL is not positive, or outside what the store can do.
+	// ErrBadTTL: the TTL is not positive, or outside the limits of the store.
 	ErrBadTTL = driver.ErrBadTTL
-	// ErrUnsupported: this store cannot do that.
+	// ErrUnsupported: the store does not support the operation.
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrClosed: the client was closed.
 	ErrClosed = driver.ErrClosed
 )
 
-// HeldError says who has a lock. It is [ErrHeld] to errors.Is.
+// HeldError describes the holder of a lock. errors.Is reports that it is [ErrHeld].
 type HeldError = driver.HeldError

@@ -2,26 +2,26 @@ package dlock
 
 import "time"
 
-// Hooks are functions that are called when something happens to a lock. All of
-// them are optional. They are called from the goroutine in which it happens,
-// some of them from the one that renews all leases: a hook must return at once
-// and must not call the client.
+// Hooks are functions that the client calls when something happens to a lock. All of
+// them are optional. The client calls a hook in the goroutine in which it happens, for
+// some hooks the one that renews all leases. So a hook must return at once and must not
+// call the client.
 type Hooks struct {
-	// Acquired: a lock was acquired. Event.Waited says how long that took.
+	// Acquired: a lock was acquired. Event.Waited says how long the caller waited.
 	Acquired func(Event)
-	// Waited: a lock was found held, and the waiting ended, with the lock or
-	// with Event.Err. Event.Waited says after how long.
+	// Waited: a lock was held by another holder, and the waiting has ended, with the
+	// lock or with Event.Err. Event.Waited says how long the caller waited.
 	Waited func(Event)
-	// Renewed: a renewal ended; Event.Err is nil, or why its outcome is
-	// unknown, in which case it is tried again.
+	// Renewed: a renewal has ended. Event.Err is nil, or why its outcome is unknown.
+	// In that case the client tries again.
 	Renewed func(Event)
-	// Lost: the lease is over without having been unlocked. Event.Err says why.
+	// Lost: the lease has ended without having been unlocked. Event.Err says why.
 	Lost func(Event)
 	// Released: a lock was unlocked. Event.Err is what Unlock returns.
 	Released func(Event)
 }
 
-// Event is what a hook is told.
+// Event is the argument of a hook.
 type Event struct {
 	Name   string
 	Token  uint64 // zero if there is none

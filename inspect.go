@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Locks yields the locks that are held and whose names start with prefix, in no
-// particular order, whoever holds them. An error is the last thing it yields;
-// it wraps [ErrUnsupported] where the store cannot list.
+// Locks yields the held locks whose names start with prefix, of all holders, in no
+// particular order. An error is the last element. It wraps [ErrUnsupported] if the
+// store cannot list.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		lister, ok := c.store.(driver.Lister)
@@ -22,9 +22,8 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 			yield(driver.Info{}, err)
 			return
 		}
-		// What the caller does with it may take long, or be Close.
 		for info, err := range lister.List(ctx, prefix) {
-			c.calls.end()
+			c.calls.end() // the caller may take long, or call Close
 			if !yield(info, err) {
 				return
 			}
@@ -37,8 +36,8 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 	}
 }
 
-// Find describes the lock of that name, whoever holds it, and says whether it is
-// held. The error wraps [ErrUnsupported] where the store cannot tell.
+// Find describes the lock of name, of any holder, and reports whether it is held. The
+// error wraps [ErrUnsupported] if the store cannot list.
 func (c *Client) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	if err := driver.CheckName(name); err != nil {
 		return driver.Info{}, false, err
@@ -47,15 +46,14 @@ func (c *Client) Find(ctx context.Context, name string) (driver.Info, bool, erro
 	if !ok {
 		return c.findByList(ctx, name)
 	}
-	if err := c.calls.begin(); err != nil {
-		return driver.Info{}, false, err
-	}
-	defer c.calls.end()
-	bounded, cancel := c.bounded(ctx)
-	defer cancel()
-	info, held, err := finder.Find(bounded, name)
-	if err = c.explain(ctx, bounded, err); err != nil {
-		return driver.Info{}, false, fmt.Errorf("looking for %q: %w", name, err)
+	var info driver.Info
+	var held bool
+	err := c.ask(ctx, func(ctx context.Context) (err error) {
+		info, held, err = finder.Find(ctx, name)
+		return err
+	})
+	if err != nil {
+		return driver.Info{}, false, fmt.Errorf("finding %q: %w", name, err)
 	}
 	return info, held, nil
 }
@@ -72,11 +70,11 @@ func (c *Client) findByList(ctx context.Context, name string) (driver.Info, bool
 	return driver.Info{}, false, nil
 }
 
-// Break takes name from whoever holds it with that token, and from nobody else:
-// the error wraps [ErrNotHeld] if the lock is free or was acquired again since
-// the token was read. The holder finds out at its next renewal; until then two
-// holders may believe in the lock, so that only a resource that checks tokens is
-// safe. It wraps [ErrUnsupported] where the store cannot do it.
+// Break revokes the lock of name if it is held with exactly this token. The error
+// wraps [ErrNotHeld] if the lock is free or was acquired again since the token was
+// read, and [ErrUnsupported] if the store cannot break locks. The holder finds out at
+// its next renewal. Until then two holders may trust the lock, and only a resource that
+// checks tokens is safe.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -85,20 +83,26 @@ func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if !ok {
 		return c.unsupported("breaking locks")
 	}
+	err := c.ask(ctx, func(ctx context.Context) error { return breaker.Break(ctx, name, token) })
+	if err != nil {
+		return fmt.Errorf("breaking %q with token %d: %w", name, token, err)
+	}
+	return nil
+}
+
+// ask makes one call to the store, bounded in time.
+func (c *Client) ask(ctx context.Context, call func(context.Context) error) error {
 	if err := c.calls.begin(); err != nil {
 		return err
 	}
 	defer c.calls.end()
 	bounded, cancel := c.bounded(ctx)
 	defer cancel()
-	if err := c.explain(ctx, bounded, breaker.Break(bounded, name, token)); err != nil {
-		return fmt.Errorf("breaking %q with token %d: %w", name, token, err)
-	}
-	return nil
+	return c.explain(ctx, bounded, call(bounded))
 }
 
-// Diagnose examines how the store is configured, and says what weakens its
-// promises. The error wraps [ErrUnsupported] where the store cannot do it.
+// Diagnose examines the configuration of the store, and returns what weakens its
+// promises. The error wraps [ErrUnsupported] if the store cannot examine itself.
 func (c *Client) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	diagnoser, ok := c.store.(driver.Diagnoser)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 )
 
 // The lock that ends first says how long all of them are held.
-func TestLeasesRemaining(t *testing.T) {
+func TestLeasesRemainingIsTheShortest(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
 		defer c.Close()

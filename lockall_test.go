@@ -25,6 +25,7 @@ var ways = []struct {
 	wrap func(*memlock.Store) driver.Store
 	opts []dlock.Option
 }{
+
 	{"in one step", func(s *memlock.Store) driver.Store { return s }, nil},
 	{"one after the other", func(s *memlock.Store) driver.Store { return one{s} }, nil},
 	{"fair", func(s *memlock.Store) driver.Store { return s }, []dlock.Option{dlock.WithFair()}},
@@ -183,7 +184,7 @@ func TestLosingOneEndsTheContextOfAll(t *testing.T) {
 }
 
 // What was acquired first may be lost before the last is had.
-func TestLockAllDoesNotReturnWhatItLost(t *testing.T) {
+func TestLockAllFailsIfItLostAName(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c, other := dlock.New(one{store}, nil), dlock.New(store, nil)
 		defer c.Close()
@@ -234,7 +235,7 @@ func TestLockAllKeepsNothingWhileItWaits(t *testing.T) {
 }
 
 // A set whose grants come too late is not returned, and leaves nothing.
-func TestLockAllThatComesTooLate(t *testing.T) {
+func TestLateGrantsOfLockAllAreRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(lateBatch{newNetwork(store)}, nil)
 		defer c.Close()
@@ -292,7 +293,7 @@ func (s *fickle) AcquireAll(_ context.Context, reqs []driver.Request) ([]driver.
 }
 
 // The context of a set leaves nothing on a lease around it.
-func TestLockAllContextIsForgotten(t *testing.T) {
+func TestLockAllContextIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
 		defer c.Close()
@@ -325,7 +326,7 @@ func TestLockAllContextIsForgotten(t *testing.T) {
 	})
 }
 
-func TestLockAllLimitIsForAllTogether(t *testing.T) {
+func TestLockAllWaitLimitIsForAllNames(t *testing.T) {
 	eachWay(t, func(t *testing.T, c, other *dlock.Client, opts []dlock.Option) {
 		b, d := mustLock(t, other, t.Context(), "b"), mustLock(t, other, t.Context(), "d")
 		time.AfterFunc(700*time.Millisecond, func() { mustUnlock(t, b) })

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memlock"
 )
-
-func newNetwork(store full) *network {
-	return &network{inner: store, random: rand.New(rand.NewPCG(1, 1))}
-}
 
 // The lease is over before its TTL is, counted from when it was last sent for.
 func TestUnreachableStoreEndsTheLeaseInTime(t *testing.T) {
@@ -58,7 +54,7 @@ func TestUnreachableStoreEndsTheLeaseInTime(t *testing.T) {
 }
 
 // A network that is away for less than the TTL costs nothing.
-func TestShortOutageIsSurvived(t *testing.T) {
+func TestLeaseSurvivesAShortOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
 		failures := 0
@@ -113,25 +109,8 @@ func TestBrokenLockEndsAtTheNextRenewal(t *testing.T) {
 	})
 }
 
-// A lock that is found lost only when it is unlocked is lost too.
-func TestUnlockFindsTheLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(store, nil)
-		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x")
-		if err := c.Break(t.Context(), "x", lease.Token()); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) || !errors.Is(err, dlock.ErrLost) {
-				t.Errorf("Unlock: %v; want ErrNotHeld and ErrLost", err)
-			}
-		}
-	})
-}
-
 // An answer that comes after the lease would be over is not believed.
-func TestGrantThatComesTooLate(t *testing.T) {
+func TestLateGrantIsRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(slow{newNetwork(store), 3 * time.Second}, nil)
 		defer c.Close()
@@ -155,198 +134,65 @@ func (s slow) Acquire(ctx context.Context, req driver.Request) (driver.Grant, er
 	return grant, err
 }
 
-// A release whose answer got lost was one all the same.
-func TestUnlockAfterALostReply(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(&deafOnce{network: newNetwork(store)}, nil)
-		defer c.Close()
-		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
-	})
-}
-
-// deafOnce loses the reply of the first release.
-type deafOnce struct {
-	*network
-	done atomic.Bool
-}
-
-func (d *deafOnce) Release(ctx context.Context, grant driver.Grant) error {
-	err := d.network.Release(ctx, grant)
-	if d.done.CompareAndSwap(false, true) {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return err
-}
-
-// Unlock says the same however often it is called.
-func TestUnlockThatFailsSaysSoTwice(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		n := newNetwork(store)
-		c := dlock.New(n, nil)
-		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x")
-		n.setCut(true)
-		for range 2 {
-			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
-				t.Errorf("Unlock: %v", err)
-			}
-		}
-		n.setCut(false)
-		time.Sleep(time.Minute) // it expires
-	})
-}
-
-// mute never answers a release, and says of it what its context says.
-type mute struct{ *memlock.Store }
-
-func (mute) Release(ctx context.Context, _ driver.Grant) error {
-	<-ctx.Done()
-	return context.Cause(ctx)
-}
-
-func (m mute) Traits() driver.Traits {
-	traits := m.Store.Traits()
-	traits.Local = false
-	return traits
-}
-
-func TestUnlockWithoutAnAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(mute{store}, nil)
+func TestReportedLossEndsTheLeaseAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &reporting{Store: inner}
+		var lost int
+		c := dlock.New(store, &dlock.Options{Hooks: dlock.Hooks{Lost: func(dlock.Event) { lost++ }}})
 		defer c.Close()
 		lease := mustLock(t, c, t.Context(), "x")
 		start := time.Now()
-		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
-			t.Errorf("Unlock: %v; want that the store did not answer", err)
-		}
-		if took := time.Since(start); took > 2*dlock.DefaultRequestTimeout {
-			t.Errorf("Unlock took %v; want the time of two requests at most", took)
-		}
-		time.Sleep(time.Minute) // it expires
-	})
-}
-
-// slowRenewal takes a second to renew.
-type slowRenewal struct {
-	*memlock.Store
-	renewing atomic.Bool
-	overlap  atomic.Bool // a release came while a renewal was under way
-}
-
-func (s *slowRenewal) Renew(ctx context.Context, grants []driver.Grant) []error {
-	s.renewing.Store(true)
-	defer s.renewing.Store(false)
-	time.Sleep(time.Second)
-	return s.Store.Renew(ctx, grants)
-}
-
-func (s *slowRenewal) Release(ctx context.Context, grant driver.Grant) error {
-	s.overlap.Store(s.renewing.Load())
-	return s.Store.Release(ctx, grant)
-}
-
-func TestRenewalIsOverBeforeTheRelease(t *testing.T) {
-	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &slowRenewal{Store: inner}
-		c := dlock.New(store, nil)
-		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x")
-		time.Sleep(10*time.Second + 500*time.Millisecond)
-		if !store.renewing.Load() {
-			t.Fatal("no renewal is under way")
-		}
-		mustUnlock(t, lease)
-		if store.overlap.Load() {
-			t.Error("the release was sent while a renewal was under way")
-		}
-	})
-}
-
-// swallowFirst loses the first release on its way, for as long as the caller waits.
-type swallowFirst struct {
-	*network
-	done atomic.Bool
-}
-
-func (s *swallowFirst) Release(ctx context.Context, grant driver.Grant) error {
-	if s.done.CompareAndSwap(false, true) {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return s.network.Release(ctx, grant)
-}
-
-// A release that is tried again and finds nothing is no success if the lease ran
-// out in between: it expired, and another holder may have had the lock.
-func TestSecondReleaseAfterTheLeaseRanOut(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(&swallowFirst{network: newNetwork(store)}, nil)
-		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x", dlock.WithFixedTTL(time.Second))
-		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
-			t.Errorf("Unlock: %v; want ErrNotHeld, since the lock expired before the second release", err)
-		}
-	})
-}
-
-// The first renewal is answered late, and no other one is answered: the lease ends
-// a TTL after the first renewal was sent, not after its answer.
-func TestTrustOfARenewalCountsFromItsSending(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		const ttl = 9 * time.Second
-		s := &lateRenewal{Store: store, late: 2 * time.Second}
-		c := dlock.New(s, nil)
-		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x", dlock.WithTTL(ttl))
+		store.lost[0]()
 		<-lease.Context().Done()
-		if s.sent.IsZero() {
-			t.Fatal("the lease ended without a renewal")
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, dlock.ErrLost) || time.Since(start) != 0 {
+			t.Errorf("after %v the cause is %v", time.Since(start), cause)
 		}
-		if lasted := time.Since(s.sent); lasted > ttl || lasted < ttl*9/10 {
-			t.Errorf("the lease lasted %v after its renewal was sent; want a little less than %v", lasted, ttl)
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+			t.Errorf("Unlock: %v", err)
 		}
-		_ = lease.Unlock(t.Context())
+		synctest.Wait()
+		if lost != 1 {
+			t.Errorf("the hook was called %d times", lost)
+		}
 	})
 }
 
-// lateRenewal answers the first renewal late and no other one.
-type lateRenewal struct {
+// reporting is a store that knows of losses, as one with a session does.
+type reporting struct {
 	*memlock.Store
-	late time.Duration
-	sent time.Time // when the first one was
+	lost []func() // of each attempt
 }
 
-func (s *lateRenewal) Traits() driver.Traits {
+func (s *reporting) Traits() driver.Traits {
 	traits := s.Store.Traits()
-	traits.Local = false
+	traits.ReportsLoss = true
 	return traits
 }
 
-func (s *lateRenewal) Renew(ctx context.Context, grants []driver.Grant) []error {
-	if !s.sent.IsZero() {
-		<-ctx.Done()
-		return []error{ctx.Err()}
-	}
-	s.sent = time.Now()
-	errs := s.Store.Renew(ctx, grants)
-	time.Sleep(s.late)
-	return errs
+func (s *reporting) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	s.lost = append(s.lost, req.Lost)
+	return s.Store.Acquire(ctx, req)
 }
 
-// Unlock with a context that is cancelled gives the lock back all the same.
-func TestUnlockWithACancelledContext(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(newNetwork(store), nil)
+// What is reported for an attempt that was refused ends nothing.
+func TestReportedLossOfAnEarlierAttemptIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &reporting{Store: inner}
+		c, other := dlock.New(store, nil), dlock.New(inner, nil)
 		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x")
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := lease.Unlock(ctx); err != nil {
-			t.Errorf("Unlock: %v", err)
+		defer other.Close()
+		taken := mustLock(t, other, t.Context(), "x")
+		got := make(chan *dlock.Lease)
+		go func() { got <- mustLock(t, c, t.Context(), "x") }()
+		synctest.Wait()
+		store.lost[0]()
+		mustUnlock(t, taken)
+		lease := <-got
+		store.lost[0]()
+		synctest.Wait()
+		if err := lease.Context().Err(); err != nil {
+			t.Errorf("it ended the lease: %v", context.Cause(lease.Context()))
 		}
-		for info := range store.List(t.Context(), "") {
-			t.Errorf("%q is still held", info.Name)
-		}
+		mustUnlock(t, lease)
 	})
 }

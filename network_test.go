@@ -192,3 +192,7 @@ func (n *network) Traits() driver.Traits {
 func (n *network) Close() error { return nil }
 
 var _ full = (*network)(nil)
+
+func newNetwork(store full) *network {
+	return &network{inner: store, random: rand.New(rand.NewPCG(1, 1))}
+}

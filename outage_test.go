@@ -3,6 +3,7 @@ package dlock_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,7 @@ func TestUnreachableStoreIsReportedAtOnce(t *testing.T) {
 
 // Who already waits rides out an outage that is shorter than the TTL, and is
 // told of a longer one.
-func TestWaitingThroughAnOutage(t *testing.T) {
+func TestWaiterRidesOutAShortOutage(t *testing.T) {
 	for _, outage := range []time.Duration{20 * time.Second, 2 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
@@ -71,7 +72,7 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 }
 
 // Those who queue behind each other are told of a dead store together.
-func TestQueueBehindADeadStore(t *testing.T) {
+func TestQueueLearnsOfAnOutageTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
 		c, other := dlock.New(n, nil), dlock.New(store, nil)
@@ -99,7 +100,7 @@ func TestQueueBehindADeadStore(t *testing.T) {
 }
 
 // Nobody is said to have the lock who was not seen to have it.
-func TestWaitLimitOnADeadStore(t *testing.T) {
+func TestWaitLimitInAnOutageIsUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
 		c := dlock.New(n, nil)
@@ -121,7 +122,7 @@ func TestWaitLimitOnADeadStore(t *testing.T) {
 
 // Whoever comes while an attempt is being undone that was cancelled before the
 // store answered is told so, and not that it was cancelled itself.
-func TestTryLockBehindACancelledAttempt(t *testing.T) {
+func TestTryLockBehindACancelledAttemptIsUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
 		c := dlock.New(n, nil)
@@ -158,7 +159,7 @@ func (r refusing) Release(ctx context.Context, grant driver.Grant) error {
 
 // Whoever comes while an attempt is undone that the store refused for good hears
 // the reason, and not that somebody has the lock.
-func TestTryLockBehindARefusedAttempt(t *testing.T) {
+func TestTryLockBehindARejectedAttemptReturnsTheReason(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		reason := errors.New("no permission")
 		c := dlock.New(refusing{store, reason}, nil)
@@ -172,7 +173,7 @@ func TestTryLockBehindARefusedAttempt(t *testing.T) {
 }
 
 // A wait that ends on a store that does not answer says both.
-func TestCancelledWaitOnADeadStore(t *testing.T) {
+func TestCancelledWaitInAnOutageWrapsBoth(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
 		c, other := dlock.New(n, nil), dlock.New(store, nil)
@@ -190,50 +191,6 @@ func TestCancelledWaitOnADeadStore(t *testing.T) {
 		n.setCut(false)
 		time.Sleep(time.Minute)
 	})
-}
-
-// A holder that wakes nobody is asked again and again, also in a store that can
-// watch.
-func TestSilentHolderIsPolled(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &silent{Store: store}
-		c, other := dlock.New(s, nil), dlock.New(store, nil)
-		defer c.Close()
-		defer other.Close()
-		lease := mustLock(t, other, t.Context(), "x")
-		var released time.Time
-		time.AfterFunc(10*time.Second, func() {
-			released = time.Now()
-			mustUnlock(t, lease)
-		})
-		mine := mustLock(t, c, t.Context(), "x")
-		if late := time.Since(released); late > 300*time.Millisecond {
-			t.Errorf("acquired %v after the release; want a poll in between", late)
-		}
-		if s.attempts < 30 || s.attempts > 200 {
-			t.Errorf("%d attempts in ten seconds", s.attempts)
-		}
-		mustUnlock(t, mine)
-	})
-}
-
-// silent is a store whose holders wake nobody.
-type silent struct {
-	*memlock.Store
-	attempts int
-}
-
-func (s *silent) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	s.attempts++
-	grant, err := s.Store.Acquire(ctx, req)
-	if held, ok := errors.AsType[*driver.HeldError](err); ok {
-		held.Silent = true
-	}
-	return grant, err
-}
-
-func (*silent) Watch(context.Context, driver.Request, func()) (func(), error) {
-	panic("nobody would be woken")
 }
 
 // What a process has heard of a store in an outage is forgotten after it, also
@@ -281,7 +238,7 @@ func TestOldOutageIsForgotten(t *testing.T) {
 
 // Calls that follow each other on a store that never answered fail in bounded
 // time, also those that find the attempt of another call being undone.
-func TestSecondLockOnASilentStoreIsBounded(t *testing.T) {
+func TestRepeatedLocksInAnOutageAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
 		c := dlock.New(n, nil)
@@ -312,4 +269,35 @@ func TestSecondLockOnASilentStoreIsBounded(t *testing.T) {
 		n.setCut(false)
 		time.Sleep(time.Minute)
 	})
+}
+
+// TestCallersDeadlineIsNotAnOutage: when the caller's own time is up, the store is not to
+// blame, whoever notices first.
+func TestCallersDeadlineIsNotAnOutage(t *testing.T) {
+	c := dlock.New(punctual{memlock.New()}, nil)
+	defer c.Close()
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		_, err := c.Lock(ctx, "a")
+		cancel()
+		if errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Lock with a deadline of its own: %v; want DeadlineExceeded alone", err)
+		}
+	}
+}
+
+// punctual is a store whose connection notices a deadline before the context does.
+type punctual struct{ driver.Store }
+
+func (p punctual) Acquire(ctx context.Context, _ driver.Request) (driver.Grant, error) {
+	at, _ := ctx.Deadline()
+	for time.Now().Before(at) {
+	}
+	return driver.Grant{}, os.ErrDeadlineExceeded
+}
+
+func (p punctual) Traits() driver.Traits {
+	t := p.Store.Traits()
+	t.Local = false
+	return t
 }

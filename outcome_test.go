@@ -132,7 +132,7 @@ func TestTryLockWaitsForAnotherCallersOutcome(t *testing.T) {
 
 // TryLock that waits for the outcome of an attempt gets the lock when that attempt
 // has failed and was undone.
-func TestTryLockComesAfterAFailedAttempt(t *testing.T) {
+func TestTryLockSucceedsAfterAFailedAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		s := &scripted{Store: store, decide: func(attempt int) bool { return attempt != 1 }}
 		c := dlock.New(s, nil)

@@ -3,7 +3,6 @@ package dlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -117,7 +116,7 @@ func TestLocalWaitersAreServedInOrder(t *testing.T) {
 
 // Fair is first come, first served across processes, and whoever gives up or
 // dies is passed over.
-func TestFairAcrossClients(t *testing.T) {
+func TestFairOrderAcrossClients(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		var clients []*dlock.Client
 		for range 3 {
@@ -196,9 +195,9 @@ func (s queueing) Watch(ctx context.Context, req driver.Request, wake func()) (f
 	return s.Store.Watch(ctx, req, wake)
 }
 
-// TestQueuesWithoutFair: in such a store who waits keeps the place of its first attempt,
+// TestWaitersKeepAPlaceInAQueueingStore: in such a store who waits keeps the place of its first attempt,
 // who gives up leaves it, and who only tries takes none.
-func TestQueuesWithoutFair(t *testing.T) {
+func TestWaitersKeepAPlaceInAQueueingStore(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := queueing{inner}
 		holder, c := dlock.New(store, nil), dlock.New(store, nil)
@@ -241,131 +240,4 @@ func TestQueuesWithoutFair(t *testing.T) {
 		mustUnlock(t, lease)
 		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
 	})
-}
-
-// polled is a store that cannot push.
-type polled struct{ driver.Store }
-
-func TestPollingStores(t *testing.T) {
-	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &counting{Store: inner}
-		c, other := dlock.New(polled{store}, nil), dlock.New(inner, nil)
-		defer c.Close()
-		defer other.Close()
-		lease := mustLock(t, other, t.Context(), "x")
-		done := make(chan time.Time, 1)
-		go func() {
-			mustUnlock(t, mustLock(t, c, t.Context(), "x"))
-			done <- time.Now()
-		}()
-		time.Sleep(10 * time.Minute)
-		if n := store.acquires.Load(); n > 10*60*2 {
-			t.Errorf("polled %d times in ten minutes", n)
-		}
-		released := time.Now()
-		mustUnlock(t, lease)
-		if late := (<-done).Sub(released); late > 2*time.Second {
-			t.Errorf("noticed the release after %v", late)
-		}
-	})
-}
-
-// A holder that dies frees the lock when its TTL is over, for a waiter that
-// nobody wakes.
-func TestWaiterNoticesExpiry(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(store, nil)
-		defer c.Close()
-		dead := driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: 30 * time.Second}
-		if _, err := store.Acquire(t.Context(), dead); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
-		if waited := time.Since(start); waited < 30*time.Second || waited > 30*time.Second+100*time.Millisecond {
-			t.Errorf("waited %v", waited)
-		}
-	})
-}
-
-// Renewals that are due together go in one call.
-func TestRenewalsAreBatched(t *testing.T) {
-	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &counting{Store: inner}
-		c := dlock.New(store, nil)
-		defer c.Close()
-		before := runtime.NumGoroutine()
-		for i := range 5000 {
-			mustLock(t, c, t.Context(), fmt.Sprint(i))
-			if i%100 == 0 {
-				time.Sleep(10 * time.Millisecond)
-			}
-		}
-		if added := runtime.NumGoroutine() - before; added > 0 {
-			t.Errorf("%d goroutines for the leases", added)
-		}
-		time.Sleep(10 * time.Minute)
-		// A round is 5 calls of 1000, and there are 60 to 70 rounds.
-		if n := store.renews.Load(); n < 5*60 || n > 5*80 {
-			t.Errorf("%d calls renewed 5000 leases for ten minutes", n)
-		}
-		leases := 0
-		for range inner.List(t.Context(), "") {
-			leases++
-		}
-		if leases != 5000 {
-			t.Errorf("%d leases are still held", leases)
-		}
-	})
-}
-
-// A process that wants a lock all the time lets others have it too, whether many
-// of its goroutines queue for it or one takes it again and again.
-func TestBusyProcessDoesNotStarveOthers(t *testing.T) {
-	for _, busy := range []int{1, 8} {
-		t.Run(fmt.Sprint(busy), func(t *testing.T) {
-			bubble(t, func(t *testing.T, store *memlock.Store) {
-				near := dlock.New(store, nil)
-				defer near.Close()
-				far := dlock.New(newNetwork(store), nil) // a millisecond away: always later than those who are near
-				defer far.Close()
-				// The far one gets a turn after each of the near one's, which are 10 ms long.
-				if got := contend(t, "shared", near, busy, far, 1); got[1] < 200 {
-					t.Errorf("the near process had the lock %d times in 10 s, the far one %d times", got[0], got[1])
-				}
-				if got := contend(t, "alone", near, busy, far, 0); got[0] < 9_700 {
-					t.Errorf("a process that is alone had the lock %d times in 10 s, held for 1 ms each", got[0])
-				}
-				time.Sleep(time.Minute) // attempts that overtook their end expire
-			})
-		})
-	}
-}
-
-// contend lets goroutines of two clients use a lock for 10 s, a millisecond each
-// time, and returns how often each client had it.
-func contend(t *testing.T, name string, a *dlock.Client, ofA int, b *dlock.Client, ofB int) (got [2]int64) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	var wg sync.WaitGroup
-	for i, side := range []struct {
-		client *dlock.Client
-		n      int
-	}{{a, ofA}, {b, ofB}} {
-		for range side.n {
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					lease, err := side.client.Lock(ctx, name)
-					if err != nil {
-						return
-					}
-					atomic.AddInt64(&got[i], 1)
-					time.Sleep(time.Millisecond)
-					mustUnlock(t, lease)
-				}
-			})
-		}
-	}
-	wg.Wait()
-	return got
 }

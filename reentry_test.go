@@ -33,7 +33,7 @@ func TestReentryCounts(t *testing.T) {
 	})
 }
 
-func TestADifferentContextWaits(t *testing.T) {
+func TestOtherContextDoesNotReenter(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c, other := dlock.New(store, nil), dlock.New(store, nil)
 		defer c.Close()
@@ -85,7 +85,7 @@ func TestReentryOfALostLockFails(t *testing.T) {
 	})
 }
 
-func TestLeaseContextReachesItsChildren(t *testing.T) {
+func TestLossEndsDerivedContexts(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
 		defer c.Close()
@@ -106,7 +106,7 @@ func TestLeaseContextReachesItsChildren(t *testing.T) {
 
 // Inside of a lock that was re-entered all are known that are held around it, and the
 // values of the context that it was given.
-func TestReentryKeepsWhatIsAround(t *testing.T) {
+func TestReentryFindsTheHoldsAroundIt(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
 		defer c.Close()
@@ -135,7 +135,7 @@ func TestReentryKeepsWhatIsAround(t *testing.T) {
 }
 
 // A lease that re-entered has a context of its own, which ends with it, or with the lock.
-func TestContextOfAReentry(t *testing.T) {
+func TestReentryHasItsOwnContext(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
 		defer c.Close()
@@ -163,7 +163,7 @@ func TestContextOfAReentry(t *testing.T) {
 }
 
 // A set of which every name was re-entered ends with itself, not with what is around it.
-func TestSetOfReentries(t *testing.T) {
+func TestSetOfReentriesHasItsOwnContext(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
 		defer c.Close()

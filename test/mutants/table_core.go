@@ -6,7 +6,7 @@ func init() {
 		file: "acquire.go",
 		old:  "	return sent, h.accept(grant, sent)\n",
 		new:  "	sent = c.clock.Now()\n	return sent, h.accept(grant, sent)\n",
-		test: ". TestGrantThatComesTooLate",
+		test: ". TestLateGrantIsRejected",
 	})
 	add(mutant{
 		rule: "trust of a renewal counts from when it was sent",
@@ -20,7 +20,7 @@ func init() {
 		file: "acquire.go",
 		old:  "c.clock.Now() >= sent+grant.TTL-h.Margin",
 		new:  "c.clock.Now() >= sent+100*grant.TTL",
-		test: ". TestGrantThatComesTooLate",
+		test: ". TestLateGrantIsRejected",
 	})
 	add(mutant{
 		rule: "the margin is taken off the trust",
@@ -34,7 +34,7 @@ func init() {
 		file: "acquire.go",
 		old:  "if c.traits.ReportsLoss && h.lossReported() {",
 		new:  "if false && h.lossReported() {",
-		test: ". TestPassedLockIsLostBeforeItBegins",
+		test: ". TestHandedOverLockIsLostBeforeItBegins",
 	})
 	add(mutant{
 		rule: "a loss reported between grant and begin ends the lease",
@@ -48,7 +48,7 @@ func init() {
 		file: "loss.go",
 		old:  "counts, begun := attempt == h.attempts, h.begun",
 		new:  "counts, begun := true, h.begun",
-		test: ". TestReportedLossOfAnEarlierAttempt",
+		test: ". TestReportedLossOfAnEarlierAttemptIsIgnored",
 	})
 	add(mutant{
 		rule: "an attempt of unknown outcome is undone",
@@ -62,7 +62,7 @@ func init() {
 		file: "acquire.go",
 		old:  "	c.cleanups.Go(func() {\n		defer h.leaveSlot()\n",
 		new:  "	h.leaveSlot()\n	c.cleanups.Go(func() {\n",
-		test: ". TestTryLockBehindACancelledAttempt|TestOutageIsNotReportedAsHeld",
+		test: ". TestTryLockBehindACancelledAttemptIsUnreachable|TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
 		rule: "ErrHeld is reported only if the lock is known to be held",
@@ -97,28 +97,28 @@ func init() {
 		file: "enter.go",
 		old:  "		h.outcome.announce()\n",
 		new:  "",
-		test: ". TestTryLockComesAfterAFailedAttempt",
+		test: ". TestTryLockSucceedsAfterAFailedAttempt",
 	})
 	add(mutant{
 		rule: "a store that never answered gets no second chance",
 		file: "internal/contention/outage.go",
 		old:  "o.began == 0 || o.answered && now-o.began < ttl",
 		new:  "o.began == 0 || now-o.began < ttl",
-		test: ". TestSecondLockOnASilentStoreIsBounded",
+		test: ". TestRepeatedLocksInAnOutageAreBounded",
 	})
 	add(mutant{
 		rule: "a waiter rides out an outage that is shorter than its TTL",
 		file: "internal/contention/outage.go",
 		old:  "o.began == 0 || o.answered && now-o.began < ttl",
 		new:  "o.began == 0",
-		test: ". TestWaitingThroughAnOutage",
+		test: ". TestWaiterRidesOutAShortOutage",
 	})
 	add(mutant{
 		rule: "callers in a queue learn of an outage from their predecessor",
 		file: "enter.go",
 		old:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.settings.ttl); err != nil {\n",
 		new:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.settings.ttl); err != nil && false {\n",
-		test: ". TestSecondLockOnASilentStoreIsBounded|TestQueueBehindADeadStore",
+		test: ". TestRepeatedLocksInAnOutageAreBounded|TestQueueLearnsOfAnOutageTogether",
 	})
 	add(mutant{
 		rule: "a watching waiter polls a few times in a TTL",
@@ -160,35 +160,35 @@ func init() {
 		file: "unlock.go",
 		old:  "errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed)",
 		new:  "errors.Is(cause, ErrLost)",
-		test: ". TestCloseDuringDo",
+		test: ". TestCloseDuringDoIsReported",
 	})
 	add(mutant{
 		rule: "a second release that finds nothing is no success after the lease ran out",
 		file: "unlock.go",
 		old:  "attempts > 1 && c.clock.Now() < h.TrustDeadline()",
 		new:  "attempts > 1",
-		test: ". TestSecondReleaseAfterTheLeaseRanOut",
+		test: ". TestSecondReleaseAfterExpiryReportsTheLoss",
 	})
 	add(mutant{
 		rule: "a second release that finds nothing within the lease is a success",
 		file: "unlock.go",
 		old:  "attempts > 1 && c.clock.Now() < h.TrustDeadline()",
 		new:  "false",
-		test: ". TestUnlockAfterALostReply",
+		test: ". TestUnlockSucceedsAfterALostReply",
 	})
 	add(mutant{
 		rule: "a release works although its context is cancelled",
 		file: "unlock.go",
 		old:  "		ctx = context.WithoutCancel(ctx)\n",
 		new:  "",
-		test: ". TestLockDoesNotOutliveTheContextGiven|TestUnlockWithACancelledContext",
+		test: ". TestLeaseOutlivesTheContextOfLock|TestUnlockWorksWithACancelledContext",
 	})
 	add(mutant{
 		rule: "the renewal has ended before the release is sent",
 		file: "unlock.go",
 		old:  "		case <-renewal:\n",
 		new:  "		default:\n",
-		test: ". TestRenewalIsOverBeforeTheRelease",
+		test: ". TestRenewalEndsBeforeTheRelease",
 	})
 	add(mutant{
 		rule: "the last lease of a hold unlocks it, not the first",
@@ -237,42 +237,42 @@ func init() {
 		file: "handover.go",
 		old:  "			h.undo(grant)\n",
 		new:  "			h.leaveSlot()\n",
-		test: ". TestPassToNobody",
+		test: ". TestHandOverToAWaiterThatLeft",
 	})
 	add(mutant{
 		rule: "a hand-over of unknown outcome is undone",
 		file: "handover.go",
 		old:  "	h.undo(driver.Grant{Name: h.name, Owner: req.Owner})\n",
 		new:  "	h.leaveSlot()\n",
-		test: ". TestPassOfUnknownOutcome",
+		test: ". TestHandOverOfUnknownOutcome",
 	})
 	add(mutant{
 		rule: "a hand-over of unknown outcome releases the holder's own lock",
 		file: "handover.go",
 		old:  "	err = h.releaseGrant(ctx, 1, c.limit)\n",
 		new:  "	err = nil\n",
-		test: ". TestPassOfUnknownOutcome",
+		test: ". TestHandOverOfUnknownOutcome",
 	})
 	add(mutant{
 		rule: "a hand-over that lost its answer counts as a first release",
 		file: "handover.go",
 		old:  "h.releaseGrant(ctx, 1, c.limit)",
 		new:  "h.releaseGrant(ctx, 0, c.limit)",
-		test: ". TestPassOfUnknownOutcome",
+		test: ". TestHandOverOfUnknownOutcome",
 	})
 	add(mutant{
 		rule: "hand-over inside a process ends, so that others get their time",
 		file: "internal/contention/contention.go",
 		old:  "return !s.slice.ended(now, p) && now-s.slice.began <= maxHandOver",
 		new:  "return true",
-		test: ". TestPassingEnds",
+		test: ". TestHandOverEndsWithTheTimeSlice",
 	})
 	add(mutant{
 		rule: "a lock is not handed over to a set of names",
 		file: "handover.go",
 		old:  "next != nil && next.single",
 		new:  "next != nil",
-		test: ". TestNothingIsPassedToASet",
+		test: ". TestNoHandOverToASet",
 	})
 	add(mutant{
 		rule: "a set that cannot be had whole leaves nothing",
@@ -314,7 +314,7 @@ func init() {
 		file: "close.go",
 		old:  "if err := h.release(context.Background()); err != nil",
 		new:  "if err := context.Background().Err(); err != nil",
-		test: ". TestCloseGivesEverythingBack",
+		test: ". TestCloseReleasesAllLocks",
 	})
 	add(mutant{
 		rule: "the loss of a lease is declared without asking the store",

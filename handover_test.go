@@ -66,9 +66,9 @@ func passOn(t *testing.T, c *dlock.Client, ctx context.Context) (first *dlock.Le
 	return first, <-done, unlocked
 }
 
-// TestPass: the next one of the process gets the lock in the step in which the one
+// TestHandOverTakesOneStep: the next one of the process gets the lock in the step in which the one
 // before gives it up.
-func TestPass(t *testing.T) {
+func TestHandOverTakesOneStep(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &passing{Store: inner}
 		c := dlock.New(store, nil)
@@ -91,9 +91,9 @@ func TestPass(t *testing.T) {
 	})
 }
 
-// TestPassToNobody: whoever gives up just then leaves nothing behind, and the one
+// TestHandOverToAWaiterThatLeft: whoever gives up just then leaves nothing behind, and the one
 // behind gets the lock.
-func TestPassToNobody(t *testing.T) {
+func TestHandOverToAWaiterThatLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &passing{Store: inner}
 		c := dlock.New(store, nil)
@@ -126,9 +126,9 @@ func TestPassToNobody(t *testing.T) {
 	})
 }
 
-// TestPassOfUnknownOutcome: whether or not it happened, the lock is unlocked, and the
+// TestHandOverOfUnknownOutcome: whether or not it happened, the lock is unlocked, and the
 // next one gets it without waiting for a TTL.
-func TestPassOfUnknownOutcome(t *testing.T) {
+func TestHandOverOfUnknownOutcome(t *testing.T) {
 	for _, happens := range []bool{true, false} {
 		t.Run(fmt.Sprint(happens), func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
@@ -164,8 +164,47 @@ func (s *lostPass) Pass(ctx context.Context, grant driver.Grant, req driver.Requ
 	return driver.Grant{}, fmt.Errorf("%w: nothing comes back", driver.ErrUnreachable)
 }
 
-// TestPassOfWhatWasLost: Unlock says so, and the next one asks the store itself.
-func TestPassOfWhatWasLost(t *testing.T) {
+// What is undone of a hand-over without an answer must not touch the acquisition of
+// the next caller, which asks the store itself: it has another owner.
+func TestLateHandOverDoesNotReachTheNextOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &latePass{passing: passing{Store: inner}}
+		c := dlock.New(store, nil)
+		defer c.Close()
+		_, next, unlocked := passOn(t, c, t.Context())
+		if unlocked != nil || next.err != nil {
+			t.Fatalf("Unlock: %v, then Lock: %v", unlocked, next.err)
+		}
+		for _, owner := range store.released { // the releases arrive once more, late
+			_ = inner.Release(t.Context(), driver.Grant{Name: "x", Owner: owner})
+		}
+		other := dlock.New(inner, nil)
+		defer other.Close()
+		if lease, err := other.TryLock(t.Context(), "x"); err == nil {
+			t.Error("a release that was repeated late freed the next caller's lock")
+			mustUnlock(t, lease)
+		}
+		mustUnlock(t, next.lease)
+	})
+}
+
+// latePass loses every hand-over, and notes who was released.
+type latePass struct {
+	passing
+	released []driver.Owner
+}
+
+func (s *latePass) Pass(context.Context, driver.Grant, driver.Request) (driver.Grant, error) {
+	return driver.Grant{}, fmt.Errorf("%w: nothing comes back", driver.ErrUnreachable)
+}
+
+func (s *latePass) Release(ctx context.Context, grant driver.Grant) error {
+	s.released = append(s.released, grant.Owner)
+	return s.Store.Release(ctx, grant)
+}
+
+// TestHandOverOfALostLock: Unlock says so, and the next one asks the store itself.
+func TestHandOverOfALostLock(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &passing{Store: inner}
 		c := dlock.New(store, nil)
@@ -189,8 +228,40 @@ func TestPassOfWhatWasLost(t *testing.T) {
 	})
 }
 
-// TestPassWhileClosing: a client that is closed in that moment keeps nothing.
-func TestPassWhileClosing(t *testing.T) {
+// TestHandedOverLockIsLostBeforeItBegins: who waits for a lock that was lost on the way
+// asks for it again.
+func TestHandedOverLockIsLostBeforeItBegins(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		c := dlock.New(&losing{reporting{Store: inner}}, nil)
+		defer c.Close()
+		_, next, err := passOn(t, c, t.Context())
+		if err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		if next.err != nil {
+			t.Fatalf("Lock: %v", next.err)
+		}
+		if err := next.lease.Context().Err(); err != nil {
+			t.Errorf("the lease is over: %v", err)
+		}
+		mustUnlock(t, next.lease)
+	})
+}
+
+// losing is a store that loses a lock while it is passed on, and then knows it.
+type losing struct{ reporting }
+
+func (s *losing) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+	next, err := s.Store.Pass(ctx, grant, req)
+	if err == nil {
+		err = s.Store.Release(ctx, next)
+		req.Lost()
+	}
+	return next, err
+}
+
+// TestHandOverWhileClosing: a client that is closed in that moment keeps nothing.
+func TestHandOverWhileClosing(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &passing{Store: inner}
 		c := dlock.New(store, nil)
@@ -219,8 +290,8 @@ func TestPassWhileClosing(t *testing.T) {
 	})
 }
 
-// TestNothingIsPassedToASet: who wants several names at once takes them at once.
-func TestNothingIsPassedToASet(t *testing.T) {
+// TestNoHandOverToASet: who wants several names at once takes them at once.
+func TestNoHandOverToASet(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &passing{Store: inner}
 		c := dlock.New(store, nil)
@@ -245,9 +316,9 @@ func TestNothingIsPassedToASet(t *testing.T) {
 	})
 }
 
-// TestPassingEnds: others get their turn although somebody of this process always
+// TestHandOverEndsWithTheTimeSlice: others get their turn although somebody of this process always
 // waits.
-func TestPassingEnds(t *testing.T) {
+func TestHandOverEndsWithTheTimeSlice(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &passing{Store: inner}
 		c, other := dlock.New(store, nil), dlock.New(inner, nil)
@@ -260,44 +331,5 @@ func TestPassingEnds(t *testing.T) {
 		if store.passes.Load() == 0 {
 			t.Error("nothing was passed on")
 		}
-	})
-}
-
-// latePass loses every hand-over, and notes who was released.
-type latePass struct {
-	passing
-	released []driver.Owner
-}
-
-func (s *latePass) Pass(context.Context, driver.Grant, driver.Request) (driver.Grant, error) {
-	return driver.Grant{}, fmt.Errorf("%w: nothing comes back", driver.ErrUnreachable)
-}
-
-func (s *latePass) Release(ctx context.Context, grant driver.Grant) error {
-	s.released = append(s.released, grant.Owner)
-	return s.Store.Release(ctx, grant)
-}
-
-// What is undone of a hand-over without an answer must not touch the acquisition of
-// the next caller, which asks the store itself: it has another owner.
-func TestLateHandOverDoesNotReachTheNextOwner(t *testing.T) {
-	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &latePass{passing: passing{Store: inner}}
-		c := dlock.New(store, nil)
-		defer c.Close()
-		_, next, unlocked := passOn(t, c, t.Context())
-		if unlocked != nil || next.err != nil {
-			t.Fatalf("Unlock: %v, then Lock: %v", unlocked, next.err)
-		}
-		for _, owner := range store.released { // the releases arrive once more, late
-			_ = inner.Release(t.Context(), driver.Grant{Name: "x", Owner: owner})
-		}
-		other := dlock.New(inner, nil)
-		defer other.Close()
-		if lease, err := other.TryLock(t.Context(), "x"); err == nil {
-			t.Error("a release that was repeated late freed the next caller's lock")
-			mustUnlock(t, lease)
-		}
-		mustUnlock(t, next.lease)
 	})
 }

@@ -11,15 +11,6 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// reporter is a store that says that it reports losses.
-type reporter struct{ *memlock.Store }
-
-func (r reporter) Traits() driver.Traits {
-	traits := r.Store.Traits()
-	traits.ReportsLoss = true
-	return traits
-}
-
 // A loss that the store reports after it granted the lock, but before the lease
 // has begun, ends the acquisition.
 func TestLossReportedBetweenGrantAndBegin(t *testing.T) {
@@ -40,6 +31,15 @@ func TestLossReportedBetweenGrantAndBegin(t *testing.T) {
 			t.Error("the context of the lease lives")
 		}
 	})
+}
+
+// reporter is a store that says that it reports losses.
+type reporter struct{ *memlock.Store }
+
+func (r reporter) Traits() driver.Traits {
+	traits := r.Store.Traits()
+	traits.ReportsLoss = true
+	return traits
 }
 
 // A caller that re-enters checks the clock itself: the watchdog may not have run
@@ -76,4 +76,45 @@ func TestContextChecksTheClock(t *testing.T) {
 			t.Error("the context of a lease that ran out lives")
 		}
 	})
+}
+
+// A context never says that a lock is held which somebody has already ended.
+func TestErrReportsAnEndedHoldAtOnce(t *testing.T) {
+	c := New(memlock.New(), nil)
+	defer c.Close()
+	check := func(what string, ctx context.Context, h *hold) {
+		t.Helper()
+		if err := ctx.Err(); err != nil {
+			t.Errorf("%s is done at once: %v", what, err)
+		}
+		endUnseen(h)
+		if err := ctx.Err(); err == nil {
+			t.Errorf("%s says that the lock is held", what)
+		}
+		if cause := context.Cause(ctx); !errors.Is(cause, ErrLost) {
+			t.Errorf("%s: cause %v", what, cause)
+		}
+	}
+	lease, err := c.Lock(t.Context(), "lease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("the context of a lease", lease.Context(), lease.hold)
+	_ = c.Do(t.Context(), "do", func(ctx context.Context) error {
+		check("the context of Do", ctx, c.innermost(ctx))
+		return nil
+	})
+	leases, err := c.LockAll(t.Context(), []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("the context of a set", leases.Context(), leases.leases[0].hold)
+}
+
+// endUnseen ends a hold as somebody does who is interrupted before the context is
+// done.
+func endUnseen(h *hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.endLocked(ErrLost)
 }

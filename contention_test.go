@@ -1,0 +1,277 @@
+package dlock_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// A process that wants a lock all the time lets others have it too, whether many
+// of its goroutines queue for it or one takes it again and again.
+func TestBusyProcessDoesNotStarveOthers(t *testing.T) {
+	for _, busy := range []int{1, 8} {
+		t.Run(fmt.Sprint(busy), func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				near := dlock.New(store, nil)
+				defer near.Close()
+				far := dlock.New(newNetwork(store), nil) // a millisecond away: always later than those who are near
+				defer far.Close()
+				// The far one gets a turn after each of the near one's, which are 10 ms long.
+				if got := contend(t, "shared", near, busy, far, 1); got[1] < 200 {
+					t.Errorf("the near process had the lock %d times in 10 s, the far one %d times", got[0], got[1])
+				}
+				if got := contend(t, "alone", near, busy, far, 0); got[0] < 9_700 {
+					t.Errorf("a process that is alone had the lock %d times in 10 s, held for 1 ms each", got[0])
+				}
+				time.Sleep(time.Minute) // attempts that overtook their end expire
+			})
+		})
+	}
+}
+
+// contend lets goroutines of two clients use a lock for 10 s, a millisecond each
+// time, and returns how often each client had it.
+func contend(t *testing.T, name string, a *dlock.Client, ofA int, b *dlock.Client, ofB int) (got [2]int64) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, side := range []struct {
+		client *dlock.Client
+		n      int
+	}{{a, ofA}, {b, ofB}} {
+		for range side.n {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					lease, err := side.client.Lock(ctx, name)
+					if err != nil {
+						return
+					}
+					atomic.AddInt64(&got[i], 1)
+					time.Sleep(time.Millisecond)
+					mustUnlock(t, lease)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return got
+}
+
+// TestProcessesTakeTurns: where the store always serves the same ones first, the
+// others have their share all the same.
+func TestProcessesTakeTurns(t *testing.T) {
+	for _, processes := range []int{4, 24} {
+		t.Run(strconv.Itoa(processes), func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				const lasts = time.Minute
+				got := compete(t, slices.Repeat([]time.Duration{lasts}, processes), func(process int) driver.Store { return placeOf(store, process) })
+				total := 0
+				for _, n := range got.served {
+					total += n
+				}
+				for i, n := range got.served {
+					if n < total/processes/2 {
+						t.Errorf("process %d had the lock %d times of %d", i, n, total)
+					}
+					if got.longest[i] > lasts/2 { // it takes a while to know each other
+						t.Errorf("somebody in process %d waited %v", i, got.longest[i])
+					}
+				}
+				if least := int(lasts/time.Millisecond) * 7 / 10; total < least {
+					t.Errorf("the lock was had %d times in %v; want at least %d", total, lasts, least)
+				}
+			})
+		})
+	}
+}
+
+// TestDepartedProcessDelaysNoOther: who does not want the lock any more keeps nobody from
+// having it.
+func TestDepartedProcessDelaysNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		const lasts = 10 * time.Second
+		got := compete(t, []time.Duration{lasts, time.Second, time.Second, time.Second}, func(process int) driver.Store { return placeOf(store, process) })
+		if least := int(lasts/time.Millisecond) * 8 / 10; got.served[0] < least {
+			t.Errorf("the one that stayed had the lock %d times; want at least %d", got.served[0], least)
+		}
+	})
+}
+
+// TestUnnamedProcessesTakeTurns: two processes that do not say who they are alternate as well.
+func TestUnnamedProcessesTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		const lasts = 5 * time.Second
+		got := compete(t, []time.Duration{lasts, lasts}, func(process int) driver.Store {
+			unnamed := placeOf(store, process)
+			unnamed.holder = driver.Holder{}
+			return unnamed
+		})
+		for i, n := range got.served {
+			if least := int(lasts/time.Millisecond) * 3 / 10; n < least {
+				t.Errorf("process %d had the lock %d times; want at least %d", i, n, least)
+			}
+		}
+	})
+}
+
+// TestPollingProcessesTakeTurns: a process pauses for as long as those need who only look
+// now and then.
+func TestPollingProcessesTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		const lasts = time.Minute
+		got := compete(t, []time.Duration{lasts, lasts, lasts}, func(process int) driver.Store { return &lookout{placeOf(store, process)} })
+		total := 0
+		for _, n := range got.served {
+			total += n
+		}
+		for i, n := range got.served {
+			if n < total/6 {
+				t.Errorf("process %d had the lock %d times of %d", i, n, total)
+			}
+			if got.longest[i] > lasts/6 {
+				t.Errorf("somebody in process %d waited %v", i, got.longest[i])
+			}
+		}
+		if least := int(lasts/time.Millisecond) * 7 / 10; total < least {
+			t.Errorf("the lock was had %d times in %v; want at least %d", total, lasts, least)
+		}
+	})
+}
+
+// TestFirstTimeWaiterDoesNotYield: giving way is for those who had the lock themselves.
+func TestFirstTimeWaiterDoesNotYield(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		holder := dlock.New(placeOf(store, 0), nil)
+		defer holder.Close()
+		waiter := dlock.New(placeOf(store, 1), nil)
+		defer waiter.Close()
+		const way = 500 * time.Microsecond // less than it is
+		for range 100 {
+			lease := mustLock(t, holder, t.Context(), "x")
+			var got time.Duration
+			var all sync.WaitGroup
+			all.Go(func() {
+				lease := mustLock(t, waiter, t.Context(), "x")
+				got = time.Duration(time.Now().UnixNano())
+				mustUnlock(t, lease)
+			})
+			time.Sleep(time.Second)
+			released := time.Duration(time.Now().UnixNano())
+			mustUnlock(t, lease)
+			all.Wait()
+			if got-released > way {
+				t.Fatalf("the one who waits has the lock %v after it was released", got-released)
+			}
+		}
+	})
+}
+
+// contention is what processes get of a lock that all of them want all the time.
+// A goroutine has the lock for 1 ms, and wants it again 1 ms later.
+type contention struct {
+	served  []int           // how often each process had the lock
+	longest []time.Duration // that one of its goroutines has waited
+}
+
+// compete lets processes with goroutines contend. The nearer ones are always sooner;
+// each stays until its time is over.
+func compete(t *testing.T, stay []time.Duration, open func(process int) driver.Store) contention {
+	const goroutines = 3
+	got := contention{make([]int, len(stay)), make([]time.Duration, len(stay))}
+	start := time.Now()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i, stays := range stay {
+		c := dlock.New(open(i), nil)
+		defer c.Close()
+		for range goroutines {
+			all.Go(func() {
+				for time.Since(start) < stays {
+					asked := time.Now()
+					lease := mustLock(t, c, t.Context(), "x")
+					mu.Lock()
+					got.served[i]++
+					got.longest[i] = max(got.longest[i], time.Since(asked))
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+					mustUnlock(t, lease)
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return got
+}
+
+// place is a process's way to a store that serves some sooner than others.
+type place struct {
+	*memlock.Store
+	holder  driver.Holder
+	latency time.Duration
+}
+
+func (p *place) Traits() driver.Traits {
+	traits := p.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func (p *place) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	time.Sleep(p.latency)
+	req.Holder = p.holder
+	return p.Store.Acquire(ctx, req)
+}
+
+func (p *place) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+	req.Holder = p.holder
+	return p.Store.Pass(ctx, grant, req)
+}
+
+// placeOf is the place of a process: the later it comes the farther away.
+func placeOf(store *memlock.Store, process int) *place {
+	latency := 100*time.Microsecond + time.Duration(process)*20*time.Microsecond
+	return &place{store, driver.Holder{Host: "here", PID: 100 + process}, latency}
+}
+
+// lookout is a place on a store that wakes nobody: who waits looks now and then.
+type lookout struct{ *place }
+
+const pollInterval = 60 * time.Millisecond
+
+func (p *lookout) Traits() driver.Traits {
+	traits := p.place.Traits()
+	traits.Handover = pollInterval / 2
+	return traits
+}
+
+func (p *lookout) Watch(_ context.Context, req driver.Request, wake func()) (func(), error) {
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(backoff.Jitter(pollInterval)):
+			}
+			held := false
+			for range p.List(context.Background(), req.Name) {
+				held = true
+			}
+			if !held {
+				wake()
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) }), nil
+}

@@ -1,0 +1,39 @@
+package dlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// bubble runs fn in virtual time with a store in memory, and sees to it that
+// nothing is left: synctest fails if a goroutine is, and List if a lock is.
+func bubble(t *testing.T, fn func(t *testing.T, store *memlock.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		fn(t, store)
+		for info := range store.List(context.Background(), "") {
+			t.Errorf("left behind: %+v", info)
+		}
+	})
+}
+
+func mustLock(t *testing.T, c *dlock.Client, ctx context.Context, name string, opts ...dlock.Option) *dlock.Lease {
+	t.Helper()
+	lease, err := c.Lock(ctx, name, opts...)
+	if err != nil {
+		t.Fatalf("Lock(%q): %v", name, err)
+	}
+	return lease
+}
+
+func mustUnlock(t *testing.T, lease *dlock.Lease) {
+	t.Helper()
+	if err := lease.Unlock(context.Background()); err != nil {
+		t.Errorf("Unlock(%q): %v", lease.Name(), err)
+	}
+}

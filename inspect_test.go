@@ -1,0 +1,98 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// TestFindMatchesTheWholeName: one lock is found by its whole name, with or without the store's help.
+func TestFindMatchesTheWholeName(t *testing.T) {
+	t.Parallel()
+	for kind, store := range map[string]driver.Store{"Lister": memlock.New(), "Finder": looking{memlock.New()}} {
+		c := dlock.New(store, nil)
+		longer, err := c.Lock(t.Context(), "xy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, held, err := c.Find(t.Context(), "x"); held || err != nil {
+			t.Errorf("%s: x is free, found is %+v, %v, %v", kind, info, held, err)
+		}
+		if info, held, err := c.Find(t.Context(), "xy"); !held || err != nil || info.Name != "xy" || info.Token != longer.Token() {
+			t.Errorf("%s: xy is held with token %d, found is %+v, %v, %v", kind, longer.Token(), info, held, err)
+		}
+		if _, _, err := c.Find(t.Context(), "a\nb"); !errors.Is(err, dlock.ErrBadName) {
+			t.Errorf("%s: want ErrBadName, got: %v", kind, err)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := c.Find(over, "xy"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: want the end of the context, got: %v", kind, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Find(t.Context(), "xy"); !errors.Is(err, dlock.ErrClosed) {
+			t.Errorf("%s, after Close: want ErrClosed, got: %v", kind, err)
+		}
+	}
+}
+
+// looking is a store that can look for one lock, and cannot list.
+type looking struct{ *memlock.Store }
+
+func (s looking) Find(ctx context.Context, name string) (driver.Info, bool, error) {
+	if ctx.Err() != nil {
+		return driver.Info{}, false, context.Cause(ctx)
+	}
+	for info := range s.Store.List(ctx, name) {
+		if info.Name == name {
+			return info, true, nil
+		}
+	}
+	return driver.Info{}, false, nil
+}
+
+func (looking) List(context.Context, string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, errors.New("too much to list")) }
+}
+
+func TestUnsupportedOperations(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(unfair{store}, nil)
+		defer c.Close()
+		if _, err := c.Lock(t.Context(), "x", dlock.WithFair()); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Lock: %v; want ErrUnsupported", err)
+		}
+		bare := dlock.New(one{store}, nil)
+		defer bare.Close()
+		if err := bare.Break(t.Context(), "x", 1); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Break: %v; want ErrUnsupported", err)
+		}
+		if _, err := bare.Diagnose(t.Context()); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Diagnose: %v; want ErrUnsupported", err)
+		}
+		if _, _, err := bare.Find(t.Context(), "x"); !errors.Is(err, dlock.ErrUnsupported) {
+			t.Errorf("Find: %v; want ErrUnsupported", err)
+		}
+		for _, err := range bare.Locks(t.Context(), "") {
+			if !errors.Is(err, dlock.ErrUnsupported) {
+				t.Errorf("Locks: %v; want ErrUnsupported", err)
+			}
+		}
+	})
+}
+
+// unfair is a store that cannot do fair locks.
+type unfair struct{ *memlock.Store }
+
+func (s unfair) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Fair = false
+	return traits
+}

@@ -1,0 +1,182 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// A lock that is found lost only when it is unlocked is lost too.
+func TestUnlockReportsALossItFinds(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		if err := c.Break(t.Context(), "x", lease.Token()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) || !errors.Is(err, dlock.ErrLost) {
+				t.Errorf("Unlock: %v; want ErrNotHeld and ErrLost", err)
+			}
+		}
+	})
+}
+
+// Unlock with a context that is cancelled gives the lock back all the same.
+func TestUnlockWorksWithACancelledContext(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(newNetwork(store), nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := lease.Unlock(ctx); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		for info := range store.List(t.Context(), "") {
+			t.Errorf("%q is still held", info.Name)
+		}
+	})
+}
+
+// A release whose answer got lost was one all the same.
+func TestUnlockSucceedsAfterALostReply(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&deafOnce{network: newNetwork(store)}, nil)
+		defer c.Close()
+		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
+	})
+}
+
+// deafOnce loses the reply of the first release.
+type deafOnce struct {
+	*network
+	done atomic.Bool
+}
+
+func (d *deafOnce) Release(ctx context.Context, grant driver.Grant) error {
+	err := d.network.Release(ctx, grant)
+	if d.done.CompareAndSwap(false, true) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+// A release that is tried again and finds nothing is no success if the lease ran
+// out in between: it expired, and another holder may have had the lock.
+func TestSecondReleaseAfterExpiryReportsTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&swallowFirst{network: newNetwork(store)}, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithFixedTTL(time.Second))
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+			t.Errorf("Unlock: %v; want ErrNotHeld, since the lock expired before the second release", err)
+		}
+	})
+}
+
+// swallowFirst loses the first release on its way, for as long as the caller waits.
+type swallowFirst struct {
+	*network
+	done atomic.Bool
+}
+
+func (s *swallowFirst) Release(ctx context.Context, grant driver.Grant) error {
+	if s.done.CompareAndSwap(false, true) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.network.Release(ctx, grant)
+}
+
+// Unlock says the same however often it is called.
+func TestUnlockReturnsTheSameErrorTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		n.setCut(true)
+		for range 2 {
+			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("Unlock: %v", err)
+			}
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute) // it expires
+	})
+}
+
+func TestUnlockIsBoundedWithoutAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(mute{store}, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		start := time.Now()
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Unlock: %v; want that the store did not answer", err)
+		}
+		if took := time.Since(start); took > 2*dlock.DefaultRequestTimeout {
+			t.Errorf("Unlock took %v; want the time of two requests at most", took)
+		}
+		time.Sleep(time.Minute) // it expires
+	})
+}
+
+// mute never answers a release, and says of it what its context says.
+type mute struct{ *memlock.Store }
+
+func (mute) Release(ctx context.Context, _ driver.Grant) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (m mute) Traits() driver.Traits {
+	traits := m.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func TestRenewalEndsBeforeTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &slowRenewal{Store: inner}
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		if !store.renewing.Load() {
+			t.Fatal("no renewal is under way")
+		}
+		mustUnlock(t, lease)
+		if store.overlap.Load() {
+			t.Error("the release was sent while a renewal was under way")
+		}
+	})
+}
+
+// slowRenewal takes a second to renew.
+type slowRenewal struct {
+	*memlock.Store
+	renewing atomic.Bool
+	overlap  atomic.Bool // a release came while a renewal was under way
+}
+
+func (s *slowRenewal) Renew(ctx context.Context, grants []driver.Grant) []error {
+	s.renewing.Store(true)
+	defer s.renewing.Store(false)
+	time.Sleep(time.Second)
+	return s.Store.Renew(ctx, grants)
+}
+
+func (s *slowRenewal) Release(ctx context.Context, grant driver.Grant) error {
+	s.overlap.Store(s.renewing.Load())
+	return s.Store.Release(ctx, grant)
+}
