@@ -26,7 +26,7 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkFloor is two operations on a map with a mutex: the least that could do it.
+// BenchmarkFloor is two operations on a map with a mutex: the minimum of any lock.
 func BenchmarkFloor(b *testing.B) {
 	var mu sync.Mutex
 	owners := map[string]driver.Owner{}

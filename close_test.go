@@ -76,7 +76,7 @@ func TestCloseIsBoundedInAnOutage(t *testing.T) {
 			mustLock(t, c, t.Context(), fmt.Sprint(i))
 		}
 		var wg sync.WaitGroup
-		for i := range 500 { // somebody waits behind each
+		for i := range 500 { // a waiter behind each
 			wg.Go(func() {
 				if _, err := c.Lock(t.Context(), fmt.Sprint(i)); !errors.Is(err, dlock.ErrClosed) {
 					t.Errorf("a wait ended with %v", err)
@@ -99,7 +99,7 @@ func TestCloseIsBoundedInAnOutage(t *testing.T) {
 	})
 }
 
-// Close while everybody is busy: nothing is left, whoever was doing what.
+// Close during calls of all kinds leaves nothing behind.
 func TestCloseDuringOtherCalls(t *testing.T) {
 	for round := range 50 {
 		store := memlock.New()
@@ -133,7 +133,7 @@ func TestCloseDuringOtherCalls(t *testing.T) {
 	}
 }
 
-// TestListingDoesNotDelayClose: whoever looks at what is held does not keep the client open.
+// A caller that lists locks does not keep the client open.
 func TestListingDoesNotDelayClose(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
@@ -152,10 +152,9 @@ func TestListingDoesNotDelayClose(t *testing.T) {
 	})
 }
 
-// TestLargestRequestTimeoutDoesNotOverflow: the longest time there is does not become one in the past.
 func TestLargestRequestTimeoutDoesNotOverflow(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(&place{Store: store}, &dlock.Options{RequestTimeout: math.MaxInt64})
+		c := dlock.New(&distantStore{Store: store}, &dlock.Options{RequestTimeout: math.MaxInt64})
 		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
 		mustLock(t, c, t.Context(), "x")
 		if err := c.Close(); err != nil {
@@ -167,7 +166,7 @@ func TestLargestRequestTimeoutDoesNotOverflow(t *testing.T) {
 	})
 }
 
-// Do and Unlock say that Close gave the lock away while it was in use.
+// Do and Unlock report that Close released the lock while it was in use.
 func TestCloseDuringDoIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)

@@ -16,22 +16,22 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// A process that wants a lock all the time lets others have it too, whether many
-// of its goroutines queue for it or one takes it again and again.
+// A process that always wants a lock lets other processes have it too, whether many of
+// its goroutines queue for it or one goroutine takes it again and again.
 func TestBusyProcessDoesNotStarveOthers(t *testing.T) {
 	for _, busy := range []int{1, 8} {
 		t.Run(fmt.Sprint(busy), func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
 				near := dlock.New(store, nil)
 				defer near.Close()
-				far := dlock.New(newNetwork(store), nil) // a millisecond away: always later than those who are near
+				far := dlock.New(newNetwork(store), nil) // a millisecond away: always later than the near process
 				defer far.Close()
-				// The far one gets a turn after each of the near one's, which are 10 ms long.
+				// The far process gets the lock after each time slice of the near one, which is 10 ms long.
 				if got := contend(t, "shared", near, busy, far, 1); got[1] < 200 {
-					t.Errorf("the near process had the lock %d times in 10 s, the far one %d times", got[0], got[1])
+					t.Errorf("the near process had the lock %d times in 10 s, the far process %d times", got[0], got[1])
 				}
 				if got := contend(t, "alone", near, busy, far, 0); got[0] < 9_700 {
-					t.Errorf("a process that is alone had the lock %d times in 10 s, held for 1 ms each", got[0])
+					t.Errorf("a process without contenders had the lock %d times in 10 s, held for 1 ms each", got[0])
 				}
 				time.Sleep(time.Minute) // attempts that overtook their end expire
 			})
@@ -39,8 +39,8 @@ func TestBusyProcessDoesNotStarveOthers(t *testing.T) {
 	}
 }
 
-// contend lets goroutines of two clients use a lock for 10 s, a millisecond each
-// time, and returns how often each client had it.
+// contend lets goroutines of two clients use a lock for 10 s, a millisecond each time, and
+// returns how often each client had it.
 func contend(t *testing.T, name string, a *dlock.Client, ofA int, b *dlock.Client, ofB int) (got [2]int64) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -67,14 +67,14 @@ func contend(t *testing.T, name string, a *dlock.Client, ofA int, b *dlock.Clien
 	return got
 }
 
-// TestProcessesTakeTurns: where the store always serves the same ones first, the
-// others have their share all the same.
+// If the store always serves the same processes first, the others have their share all the
+// same.
 func TestProcessesTakeTurns(t *testing.T) {
 	for _, processes := range []int{4, 24} {
 		t.Run(strconv.Itoa(processes), func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
 				const lasts = time.Minute
-				got := compete(t, slices.Repeat([]time.Duration{lasts}, processes), func(process int) driver.Store { return placeOf(store, process) })
+				got := compete(t, slices.Repeat([]time.Duration{lasts}, processes), func(process int) driver.Store { return distantFor(store, process) })
 				total := 0
 				for _, n := range got.served {
 					total += n
@@ -83,36 +83,35 @@ func TestProcessesTakeTurns(t *testing.T) {
 					if n < total/processes/2 {
 						t.Errorf("process %d had the lock %d times of %d", i, n, total)
 					}
-					if got.longest[i] > lasts/2 { // it takes a while to know each other
-						t.Errorf("somebody in process %d waited %v", i, got.longest[i])
+					if got.longest[i] > lasts/2 { // it takes a while until all contenders are known
+						t.Errorf("a goroutine of process %d waited %v", i, got.longest[i])
 					}
 				}
 				if least := int(lasts/time.Millisecond) * 7 / 10; total < least {
-					t.Errorf("the lock was had %d times in %v; want at least %d", total, lasts, least)
+					t.Errorf("the lock was acquired %d times in %v; want at least %d", total, lasts, least)
 				}
 			})
 		})
 	}
 }
 
-// TestDepartedProcessDelaysNoOther: who does not want the lock any more keeps nobody from
-// having it.
+// A process that does not want the lock any more does not delay the others.
 func TestDepartedProcessDelaysNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		const lasts = 10 * time.Second
-		got := compete(t, []time.Duration{lasts, time.Second, time.Second, time.Second}, func(process int) driver.Store { return placeOf(store, process) })
+		got := compete(t, []time.Duration{lasts, time.Second, time.Second, time.Second}, func(process int) driver.Store { return distantFor(store, process) })
 		if least := int(lasts/time.Millisecond) * 8 / 10; got.served[0] < least {
-			t.Errorf("the one that stayed had the lock %d times; want at least %d", got.served[0], least)
+			t.Errorf("the process that stayed had the lock %d times; want at least %d", got.served[0], least)
 		}
 	})
 }
 
-// TestUnnamedProcessesTakeTurns: two processes that do not say who they are alternate as well.
+// Two processes that do not describe themselves take turns as well.
 func TestUnnamedProcessesTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		const lasts = 5 * time.Second
 		got := compete(t, []time.Duration{lasts, lasts}, func(process int) driver.Store {
-			unnamed := placeOf(store, process)
+			unnamed := distantFor(store, process)
 			unnamed.holder = driver.Holder{}
 			return unnamed
 		})
@@ -124,12 +123,11 @@ func TestUnnamedProcessesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestPollingProcessesTakeTurns: a process pauses for as long as those need who only look
-// now and then.
+// On a store without notifications, a process pauses for as long as waiters that poll need.
 func TestPollingProcessesTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		const lasts = time.Minute
-		got := compete(t, []time.Duration{lasts, lasts, lasts}, func(process int) driver.Store { return &lookout{placeOf(store, process)} })
+		got := compete(t, []time.Duration{lasts, lasts, lasts}, func(process int) driver.Store { return &polledStore{distantFor(store, process)} })
 		total := 0
 		for _, n := range got.served {
 			total += n
@@ -139,23 +137,23 @@ func TestPollingProcessesTakeTurns(t *testing.T) {
 				t.Errorf("process %d had the lock %d times of %d", i, n, total)
 			}
 			if got.longest[i] > lasts/6 {
-				t.Errorf("somebody in process %d waited %v", i, got.longest[i])
+				t.Errorf("a goroutine of process %d waited %v", i, got.longest[i])
 			}
 		}
 		if least := int(lasts/time.Millisecond) * 7 / 10; total < least {
-			t.Errorf("the lock was had %d times in %v; want at least %d", total, lasts, least)
+			t.Errorf("the lock was acquired %d times in %v; want at least %d", total, lasts, least)
 		}
 	})
 }
 
-// TestFirstTimeWaiterDoesNotYield: giving way is for those who had the lock themselves.
+// Only a process that had the lock itself yields to others.
 func TestFirstTimeWaiterDoesNotYield(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		holder := dlock.New(placeOf(store, 0), nil)
+		holder := dlock.New(distantFor(store, 0), nil)
 		defer holder.Close()
-		waiter := dlock.New(placeOf(store, 1), nil)
+		waiter := dlock.New(distantFor(store, 1), nil)
 		defer waiter.Close()
-		const way = 500 * time.Microsecond // less than it is
+		const limit = 500 * time.Microsecond // shorter than a yield
 		for range 100 {
 			lease := mustLock(t, holder, t.Context(), "x")
 			var got time.Duration
@@ -169,25 +167,24 @@ func TestFirstTimeWaiterDoesNotYield(t *testing.T) {
 			released := time.Duration(time.Now().UnixNano())
 			mustUnlock(t, lease)
 			all.Wait()
-			if got-released > way {
-				t.Fatalf("the one who waits has the lock %v after it was released", got-released)
+			if got-released > limit {
+				t.Fatalf("the waiter has the lock %v after its release", got-released)
 			}
 		}
 	})
 }
 
-// contention is what processes get of a lock that all of them want all the time.
-// A goroutine has the lock for 1 ms, and wants it again 1 ms later.
-type contention struct {
+// shares is what processes get of a lock that all of them want all the time. A goroutine
+// holds the lock for 1 ms, and wants it again 1 ms later.
+type shares struct {
 	served  []int           // how often each process had the lock
-	longest []time.Duration // that one of its goroutines has waited
+	longest []time.Duration // wait of a goroutine of each process
 }
 
-// compete lets processes with goroutines contend. The nearer ones are always sooner;
-// each stays until its time is over.
-func compete(t *testing.T, stay []time.Duration, open func(process int) driver.Store) contention {
+// compete lets processes with several goroutines each compete. Each stays for its time.
+func compete(t *testing.T, stay []time.Duration, open func(process int) driver.Store) shares {
 	const goroutines = 3
-	got := contention{make([]int, len(stay)), make([]time.Duration, len(stay))}
+	got := shares{make([]int, len(stay)), make([]time.Duration, len(stay))}
 	start := time.Now()
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -214,48 +211,49 @@ func compete(t *testing.T, stay []time.Duration, open func(process int) driver.S
 	return got
 }
 
-// place is a process's way to a store that serves some sooner than others.
-type place struct {
+// distantStore is the connection of one process to a store that serves near processes
+// first.
+type distantStore struct {
 	*memlock.Store
 	holder  driver.Holder
 	latency time.Duration
 }
 
-func (p *place) Traits() driver.Traits {
+func (p *distantStore) Traits() driver.Traits {
 	traits := p.Store.Traits()
 	traits.Local = false
 	return traits
 }
 
-func (p *place) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+func (p *distantStore) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	time.Sleep(p.latency)
 	req.Holder = p.holder
 	return p.Store.Acquire(ctx, req)
 }
 
-func (p *place) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+func (p *distantStore) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
 	req.Holder = p.holder
 	return p.Store.Pass(ctx, grant, req)
 }
 
-// placeOf is the place of a process: the later it comes the farther away.
-func placeOf(store *memlock.Store, process int) *place {
+// distantFor returns the connection of a process: the higher its number, the farther away.
+func distantFor(store *memlock.Store, process int) *distantStore {
 	latency := 100*time.Microsecond + time.Duration(process)*20*time.Microsecond
-	return &place{store, driver.Holder{Host: "here", PID: 100 + process}, latency}
+	return &distantStore{store, driver.Holder{Host: "here", PID: 100 + process}, latency}
 }
 
-// lookout is a place on a store that wakes nobody: who waits looks now and then.
-type lookout struct{ *place }
+// polledStore is a distantStore without notifications: waiters poll.
+type polledStore struct{ *distantStore }
 
 const pollInterval = 60 * time.Millisecond
 
-func (p *lookout) Traits() driver.Traits {
-	traits := p.place.Traits()
+func (p *polledStore) Traits() driver.Traits {
+	traits := p.distantStore.Traits()
 	traits.Handover = pollInterval / 2
 	return traits
 }
 
-func (p *lookout) Watch(_ context.Context, req driver.Request, wake func()) (func(), error) {
+func (p *polledStore) Watch(_ context.Context, req driver.Request, wake func()) (func(), error) {
 	done := make(chan struct{})
 	go func() {
 		for {

@@ -18,12 +18,12 @@ func Example() {
 	ctx := context.Background()
 
 	err := client.Do(ctx, "orders/42", func(ctx context.Context) error {
-		fmt.Println("nobody else charges order 42 now")
+		fmt.Println("no other process charges order 42 now")
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// nobody else charges order 42 now
+	// no other process charges order 42 now
 	// <nil>
 }
 
@@ -46,8 +46,7 @@ func ExampleClient_TryLock() {
 	// <nil>
 }
 
-// A lease that times out although its holder is busy: the context tells, and so
-// does Unlock.
+// A lease that times out while its holder is busy: its context and Unlock report it.
 func ExampleWithFixedTTL() {
 	client := dlock.New(memlock.New(), nil)
 	defer client.Close()
@@ -80,7 +79,7 @@ func ExampleLease_Context() {
 	// lock released
 }
 
-// All or none, whatever the order in which others name them.
+// LockAll acquires all or none, whatever the order of the names.
 func ExampleClient_LockAll() {
 	client := dlock.New(memlock.New(), nil)
 	defer client.Close()
@@ -98,8 +97,8 @@ func ExampleClient_LockAll() {
 	// <nil>
 }
 
-// A resource that checks the token is safe from a holder that was stopped for
-// longer than its lease.
+// A resource that checks tokens is safe from a holder that was stopped for longer than
+// its lease.
 func ExampleLease_Token() {
 	client := dlock.New(memlock.New(), nil)
 	defer client.Close()
@@ -134,7 +133,7 @@ func ExampleClient_Locks() {
 	lease, _ := client.Lock(ctx, "orders/42")
 	for lock, err := range client.Locks(ctx, "orders/") {
 		fmt.Println(lock.Name, lock.Holder, err)
-		fmt.Println(client.Break(ctx, lock.Name, lock.Token)) // take it away
+		fmt.Println(client.Break(ctx, lock.Name, lock.Token)) // revoke it
 	}
 	fmt.Println(errors.Is(lease.Unlock(ctx), dlock.ErrNotHeld))
 	// Output:

@@ -14,30 +14,30 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// passing is a store far away whose Pass can be watched and disturbed.
-type passing struct {
+// passCounter is a remote store that counts calls and lets a test act during a hand-over.
+type passCounter struct {
 	*memlock.Store
 	acquires, releases, passes atomic.Int64
-	during                     func() // is called before a lock is passed on; may be nil
+	during                     func() // is called before a hand-over; may be nil
 }
 
-func (s *passing) Traits() driver.Traits {
+func (s *passCounter) Traits() driver.Traits {
 	traits := s.Store.Traits()
 	traits.Local = false
 	return traits
 }
 
-func (s *passing) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+func (s *passCounter) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	s.acquires.Add(1)
 	return s.Store.Acquire(ctx, req)
 }
 
-func (s *passing) Release(ctx context.Context, grant driver.Grant) error {
+func (s *passCounter) Release(ctx context.Context, grant driver.Grant) error {
 	s.releases.Add(1)
 	return s.Store.Release(ctx, grant)
 }
 
-func (s *passing) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+func (s *passCounter) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
 	s.passes.Add(1)
 	if s.during != nil {
 		s.during()
@@ -45,35 +45,34 @@ func (s *passing) Pass(ctx context.Context, grant driver.Grant, req driver.Reque
 	return s.Store.Pass(ctx, grant, req)
 }
 
-// waiting is somebody in the queue behind a lease.
-type waiting struct {
+// lockResult is the result of a Lock.
+type lockResult struct {
 	lease *dlock.Lease
 	err   error
 }
 
-// passOn lets a client that has the lock unlock it while somebody else of the process
-// waits. It returns what each of them got.
-func passOn(t *testing.T, c *dlock.Client, ctx context.Context) (first *dlock.Lease, next waiting, unlocked error) {
+// handOver unlocks a lock while another goroutine of the process waits for it. It returns
+// what each of them got.
+func handOver(t *testing.T, c *dlock.Client, ctx context.Context) (first *dlock.Lease, next lockResult, unlocked error) {
 	t.Helper()
 	first = mustLock(t, c, t.Context(), "x")
-	done := make(chan waiting, 1)
+	done := make(chan lockResult, 1)
 	go func() {
 		lease, err := c.Lock(ctx, "x")
-		done <- waiting{lease, err}
+		done <- lockResult{lease, err}
 	}()
 	synctest.Wait()
 	unlocked = first.Unlock(t.Context())
 	return first, <-done, unlocked
 }
 
-// TestHandOverTakesOneStep: the next one of the process gets the lock in the step in which the one
-// before gives it up.
+// The next waiter of the process gets the lock in the step in which the holder releases it.
 func TestHandOverTakesOneStep(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &passing{Store: inner}
+		store := &passCounter{Store: inner}
 		c := dlock.New(store, nil)
 		defer c.Close()
-		first, next, unlocked := passOn(t, c, t.Context())
+		first, next, unlocked := handOver(t, c, t.Context())
 		if unlocked != nil || next.err != nil {
 			t.Fatalf("Unlock: %v, then Lock: %v", unlocked, next.err)
 		}
@@ -81,36 +80,36 @@ func TestHandOverTakesOneStep(t *testing.T) {
 			t.Errorf("token %d after %d", next.lease.Token(), first.Token())
 		}
 		if a, p, r := store.acquires.Load(), store.passes.Load(), store.releases.Load(); a != 1 || p != 1 || r != 0 {
-			t.Errorf("%d acquired, %d passed, %d released; want 1, 1, 0", a, p, r)
+			t.Errorf("%d acquired, %d handed over, %d released; want 1, 1, 0", a, p, r)
 		}
-		time.Sleep(10 * dlock.DefaultTTL) // it is renewed like any other
+		time.Sleep(10 * dlock.DefaultTTL) // it is renewed
 		if err := next.lease.Context().Err(); err != nil {
-			t.Errorf("the lock that was passed on is lost: %v", context.Cause(next.lease.Context()))
+			t.Errorf("the lock that was handed over is lost: %v", context.Cause(next.lease.Context()))
 		}
 		mustUnlock(t, next.lease)
 	})
 }
 
-// TestHandOverToAWaiterThatLeft: whoever gives up just then leaves nothing behind, and the one
-// behind gets the lock.
+// A waiter that gives up during the hand-over leaves nothing behind, and the waiter behind
+// it gets the lock.
 func TestHandOverToAWaiterThatLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &passing{Store: inner}
+		store := &passCounter{Store: inner}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		ctx, cancel := context.WithCancel(t.Context())
-		behind := make(chan waiting, 1)
+		behind := make(chan lockResult, 1)
 		store.during = func() {
 			store.during = nil
 			go func() {
 				lease, err := c.Lock(t.Context(), "x")
-				behind <- waiting{lease, err}
+				behind <- lockResult{lease, err}
 			}()
 			synctest.Wait()
 			cancel()
 			synctest.Wait()
 		}
-		_, next, unlocked := passOn(t, c, ctx)
+		_, next, unlocked := handOver(t, c, ctx)
 		if unlocked != nil || !errors.Is(next.err, context.Canceled) {
 			t.Errorf("Unlock: %v, then a Lock that was cancelled: %v", unlocked, next.err)
 		}
@@ -120,27 +119,27 @@ func TestHandOverToAWaiterThatLeft(t *testing.T) {
 			t.Fatal(got.err)
 		}
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("the caller behind had the lock after %v; what was handed over in vain must be given back", took)
+			t.Errorf("the waiter behind had the lock after %v; want that the vain hand-over is undone", took)
 		}
 		mustUnlock(t, got.lease)
 	})
 }
 
-// TestHandOverOfUnknownOutcome: whether or not it happened, the lock is unlocked, and the
-// next one gets it without waiting for a TTL.
+// Whether or not the hand-over happened, the lock is unlocked, and the next waiter gets it
+// without waiting for a TTL.
 func TestHandOverOfUnknownOutcome(t *testing.T) {
 	for _, happens := range []bool{true, false} {
 		t.Run(fmt.Sprint(happens), func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
-				c := dlock.New(&lostPass{inner, happens}, nil)
+				c := dlock.New(&unansweredPass{inner, happens}, nil)
 				defer c.Close()
 				start := time.Now()
-				first, next, unlocked := passOn(t, c, t.Context())
+				first, next, unlocked := handOver(t, c, t.Context())
 				if unlocked != nil || next.err != nil {
 					t.Fatalf("Unlock: %v, then Lock: %v", unlocked, next.err)
 				}
 				if took := time.Since(start); took > time.Second {
-					t.Errorf("the next one had it after %v", took)
+					t.Errorf("the next waiter had it after %v", took)
 				}
 				if next.lease.Token() <= first.Token() {
 					t.Errorf("token %d after %d", next.lease.Token(), first.Token())
@@ -151,27 +150,27 @@ func TestHandOverOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// lostPass loses what passes a lock on, or the reply to it.
-type lostPass struct {
+// unansweredPass loses the request or the reply of every hand-over.
+type unansweredPass struct {
 	*memlock.Store
 	happens bool
 }
 
-func (s *lostPass) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+func (s *unansweredPass) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
 	if s.happens {
 		_, _ = s.Store.Pass(ctx, grant, req)
 	}
 	return driver.Grant{}, fmt.Errorf("%w: nothing comes back", driver.ErrUnreachable)
 }
 
-// What is undone of a hand-over without an answer must not touch the acquisition of
-// the next caller, which asks the store itself: it has another owner.
+// Undoing an unanswered hand-over does not touch the lock of the next waiter, which asks the
+// store with another owner.
 func TestLateHandOverDoesNotReachTheNextOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &latePass{passing: passing{Store: inner}}
+		store := &unansweredPasses{passCounter: passCounter{Store: inner}}
 		c := dlock.New(store, nil)
 		defer c.Close()
-		_, next, unlocked := passOn(t, c, t.Context())
+		_, next, unlocked := handOver(t, c, t.Context())
 		if unlocked != nil || next.err != nil {
 			t.Fatalf("Unlock: %v, then Lock: %v", unlocked, next.err)
 		}
@@ -188,25 +187,25 @@ func TestLateHandOverDoesNotReachTheNextOwner(t *testing.T) {
 	})
 }
 
-// latePass loses every hand-over, and notes who was released.
-type latePass struct {
-	passing
+// unansweredPasses loses every hand-over, and records which owners were released.
+type unansweredPasses struct {
+	passCounter
 	released []driver.Owner
 }
 
-func (s *latePass) Pass(context.Context, driver.Grant, driver.Request) (driver.Grant, error) {
+func (s *unansweredPasses) Pass(context.Context, driver.Grant, driver.Request) (driver.Grant, error) {
 	return driver.Grant{}, fmt.Errorf("%w: nothing comes back", driver.ErrUnreachable)
 }
 
-func (s *latePass) Release(ctx context.Context, grant driver.Grant) error {
+func (s *unansweredPasses) Release(ctx context.Context, grant driver.Grant) error {
 	s.released = append(s.released, grant.Owner)
 	return s.Store.Release(ctx, grant)
 }
 
-// TestHandOverOfALostLock: Unlock says so, and the next one asks the store itself.
+// Unlock reports the loss, and the next waiter asks the store.
 func TestHandOverOfALostLock(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &passing{Store: inner}
+		store := &passCounter{Store: inner}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		store.during = func() {
@@ -217,7 +216,7 @@ func TestHandOverOfALostLock(t *testing.T) {
 				}
 			}
 		}
-		_, next, unlocked := passOn(t, c, t.Context())
+		_, next, unlocked := handOver(t, c, t.Context())
 		if !errors.Is(unlocked, dlock.ErrNotHeld) {
 			t.Errorf("Unlock of what was lost: %v", unlocked)
 		}
@@ -228,13 +227,12 @@ func TestHandOverOfALostLock(t *testing.T) {
 	})
 }
 
-// TestHandedOverLockIsLostBeforeItBegins: who waits for a lock that was lost on the way
-// asks for it again.
+// A waiter asks the store again if the lock was lost during the hand-over.
 func TestHandedOverLockIsLostBeforeItBegins(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		c := dlock.New(&losing{reporting{Store: inner}}, nil)
+		c := dlock.New(&losingPasser{reporting{Store: inner}}, nil)
 		defer c.Close()
-		_, next, err := passOn(t, c, t.Context())
+		_, next, err := handOver(t, c, t.Context())
 		if err != nil {
 			t.Errorf("Unlock: %v", err)
 		}
@@ -242,16 +240,16 @@ func TestHandedOverLockIsLostBeforeItBegins(t *testing.T) {
 			t.Fatalf("Lock: %v", next.err)
 		}
 		if err := next.lease.Context().Err(); err != nil {
-			t.Errorf("the lease is over: %v", err)
+			t.Errorf("the lease has ended: %v", err)
 		}
 		mustUnlock(t, next.lease)
 	})
 }
 
-// losing is a store that loses a lock while it is passed on, and then knows it.
-type losing struct{ reporting }
+// losingPasser loses a lock during the hand-over, and reports the loss.
+type losingPasser struct{ reporting }
 
-func (s *losing) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+func (s *losingPasser) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
 	next, err := s.Store.Pass(ctx, grant, req)
 	if err == nil {
 		err = s.Store.Release(ctx, next)
@@ -260,17 +258,17 @@ func (s *losing) Pass(ctx context.Context, grant driver.Grant, req driver.Reques
 	return next, err
 }
 
-// TestHandOverWhileClosing: a client that is closed in that moment keeps nothing.
+// A client that is closed during a hand-over holds no lock afterwards.
 func TestHandOverWhileClosing(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &passing{Store: inner}
+		store := &passCounter{Store: inner}
 		c := dlock.New(store, nil)
 		closed := make(chan error, 1)
 		store.during = func() {
 			go func() { closed <- c.Close() }()
 			synctest.Wait()
 		}
-		_, next, unlocked := passOn(t, c, t.Context())
+		_, next, unlocked := handOver(t, c, t.Context())
 		if unlocked != nil {
 			t.Errorf("Unlock: %v", unlocked)
 		}
@@ -290,10 +288,10 @@ func TestHandOverWhileClosing(t *testing.T) {
 	})
 }
 
-// TestNoHandOverToASet: who wants several names at once takes them at once.
+// A waiter for several names takes all of them in one step.
 func TestNoHandOverToASet(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &passing{Store: inner}
+		store := &passCounter{Store: inner}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		first := mustLock(t, c, t.Context(), "x")
@@ -311,25 +309,24 @@ func TestNoHandOverToASet(t *testing.T) {
 			t.Error(err)
 		}
 		if n := store.passes.Load(); n != 0 {
-			t.Errorf("%d locks were passed on", n)
+			t.Errorf("%d locks were handed over", n)
 		}
 	})
 }
 
-// TestHandOverEndsWithTheTimeSlice: others get their turn although somebody of this process always
-// waits.
+// Other processes get the lock although a goroutine of this process always waits.
 func TestHandOverEndsWithTheTimeSlice(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &passing{Store: inner}
+		store := &passCounter{Store: inner}
 		c, other := dlock.New(store, nil), dlock.New(inner, nil)
 		defer c.Close()
 		defer other.Close()
 		got := contend(t, "x", c, 4, other, 1)
 		if got[1] == 0 || got[0] > 20*got[1] {
-			t.Errorf("4 goroutines had it %d times, one of another process %d times", got[0], got[1])
+			t.Errorf("4 goroutines had the lock %d times, a goroutine of another process %d times", got[0], got[1])
 		}
 		if store.passes.Load() == 0 {
-			t.Error("nothing was passed on")
+			t.Error("no lock was handed over")
 		}
 	})
 }

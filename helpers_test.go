@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// bubble runs fn in virtual time with a store in memory, and sees to it that
-// nothing is left: synctest fails if a goroutine is, and List if a lock is.
+// bubble runs fn in virtual time with a store in memory, and fails if a goroutine or a lock
+// is left behind.
 func bubble(t *testing.T, fn func(t *testing.T, store *memlock.Store)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

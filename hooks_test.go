@@ -58,7 +58,7 @@ func TestHooksReportEveryEvent(t *testing.T) {
 	})
 }
 
-// A hook that panics leaves no lock behind that is renewed for ever.
+// A lock whose hook panics is not renewed for ever.
 func TestPanickingHookReleasesTheLock(t *testing.T) {
 	for _, hook := range []string{"Acquired", "Waited"} {
 		for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {

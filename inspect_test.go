@@ -11,10 +11,9 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// TestFindMatchesTheWholeName: one lock is found by its whole name, with or without the store's help.
 func TestFindMatchesTheWholeName(t *testing.T) {
 	t.Parallel()
-	for kind, store := range map[string]driver.Store{"Lister": memlock.New(), "Finder": looking{memlock.New()}} {
+	for kind, store := range map[string]driver.Store{"Lister": memlock.New(), "Finder": finderStore{memlock.New()}} {
 		c := dlock.New(store, nil)
 		longer, err := c.Lock(t.Context(), "xy")
 		if err != nil {
@@ -43,10 +42,10 @@ func TestFindMatchesTheWholeName(t *testing.T) {
 	}
 }
 
-// looking is a store that can look for one lock, and cannot list.
-type looking struct{ *memlock.Store }
+// finderStore can find one lock, and cannot list.
+type finderStore struct{ *memlock.Store }
 
-func (s looking) Find(ctx context.Context, name string) (driver.Info, bool, error) {
+func (s finderStore) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	if ctx.Err() != nil {
 		return driver.Info{}, false, context.Cause(ctx)
 	}
@@ -58,7 +57,7 @@ func (s looking) Find(ctx context.Context, name string) (driver.Info, bool, erro
 	return driver.Info{}, false, nil
 }
 
-func (looking) List(context.Context, string) iter.Seq2[driver.Info, error] {
+func (finderStore) List(context.Context, string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, errors.New("too much to list")) }
 }
 
@@ -69,7 +68,7 @@ func TestUnsupportedOperations(t *testing.T) {
 		if _, err := c.Lock(t.Context(), "x", dlock.WithFair()); !errors.Is(err, dlock.ErrUnsupported) {
 			t.Errorf("Lock: %v; want ErrUnsupported", err)
 		}
-		bare := dlock.New(one{store}, nil)
+		bare := dlock.New(bareStore{store}, nil)
 		defer bare.Close()
 		if err := bare.Break(t.Context(), "x", 1); !errors.Is(err, dlock.ErrUnsupported) {
 			t.Errorf("Break: %v; want ErrUnsupported", err)

@@ -73,7 +73,7 @@ func TestFixedTTLTimesOut(t *testing.T) {
 		defer c.Close()
 		start := time.Now()
 		lease := mustLock(t, c, t.Context(), "x", dlock.WithFixedTTL(10*time.Second))
-		// Somebody of the same process gets it although nobody unlocks.
+		// A waiter of the same process gets it without an Unlock.
 		second := mustLock(t, c, t.Context(), "x")
 		if waited := time.Since(start); waited < 10*time.Second || waited > 11*time.Second {
 			t.Errorf("the lock timed out after %v", waited)
@@ -82,7 +82,7 @@ func TestFixedTTLTimesOut(t *testing.T) {
 			t.Errorf("the context's cause is %v", cause)
 		}
 		if e := <-lost; !errors.Is(e.Err, dlock.ErrLost) || e.Name != "x" || e.Token != lease.Token() {
-			t.Errorf("hook was told %+v", e)
+			t.Errorf("the hook was called with %+v", e)
 		}
 		for range 2 {
 			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
@@ -90,7 +90,7 @@ func TestFixedTTLTimesOut(t *testing.T) {
 			}
 		}
 		if err := second.Context().Err(); err != nil {
-			t.Errorf("a late Unlock ended somebody else's lease: %v", err)
+			t.Errorf("a late Unlock ended the lease of another holder: %v", err)
 		}
 		mustUnlock(t, second)
 	})

@@ -8,7 +8,6 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// The lock that ends first says how long all of them are held.
 func TestLeasesRemainingIsTheShortest(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)

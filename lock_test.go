@@ -71,7 +71,7 @@ func TestTryLockDescribesTheHolder(t *testing.T) {
 	})
 }
 
-// A try behind somebody of the same process who waits is told who really has it.
+// TryLock behind a waiter of the same process describes the holder, not the waiter.
 func TestTryLockBehindALocalWaiterDescribesTheHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		a, b := dlock.New(store, &dlock.Options{Holder: driver.Holder{Host: "far"}}), dlock.New(store, nil)
@@ -146,7 +146,7 @@ func TestDoUnlocksAfterFn(t *testing.T) {
 			return nil
 		})
 		if err != nil {
-			t.Errorf("Do whose context ended after the lock was had: %v", err)
+			t.Errorf("Do whose context ended after the acquisition: %v", err)
 		}
 		err = c.Do(t.Context(), "x", func(ctx context.Context) error {
 			<-ctx.Done()

@@ -16,10 +16,10 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// one is a store without any extension.
-type one struct{ driver.Store }
+// bareStore is a store without any extension.
+type bareStore struct{ driver.Store }
 
-// Every way to acquire a set.
+// ways are all ways to acquire a set.
 var ways = []struct {
 	name string
 	wrap func(*memlock.Store) driver.Store
@@ -27,7 +27,7 @@ var ways = []struct {
 }{
 
 	{"in one step", func(s *memlock.Store) driver.Store { return s }, nil},
-	{"one after the other", func(s *memlock.Store) driver.Store { return one{s} }, nil},
+	{"one after the other", func(s *memlock.Store) driver.Store { return bareStore{s} }, nil},
 	{"fair", func(s *memlock.Store) driver.Store { return s }, []dlock.Option{dlock.WithFair()}},
 }
 
@@ -78,7 +78,7 @@ func TestLockAllIsAllOrNone(t *testing.T) {
 			}
 		}
 		if leases.Token("d") != 0 {
-			t.Error("there is a token for a name that was not asked for")
+			t.Error("a name that is not in the set has a token")
 		}
 		for range 2 {
 			if err := leases.Unlock(t.Context()); err != nil {
@@ -183,10 +183,10 @@ func TestLosingOneEndsTheContextOfAll(t *testing.T) {
 	})
 }
 
-// What was acquired first may be lost before the last is had.
+// The first name may be lost before the last is acquired.
 func TestLockAllFailsIfItLostAName(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c, other := dlock.New(one{store}, nil), dlock.New(store, nil)
+		c, other := dlock.New(bareStore{store}, nil), dlock.New(store, nil)
 		defer c.Close()
 		defer other.Close()
 		taken := mustLock(t, other, t.Context(), "b")
@@ -199,7 +199,7 @@ func TestLockAllFailsIfItLostAName(t *testing.T) {
 	})
 }
 
-// While LockAll waits for one name, the others are free for everybody.
+// While LockAll waits for one name, other callers can lock the others.
 func TestLockAllKeepsNothingWhileItWaits(t *testing.T) {
 	for which, here := range map[string]bool{"held by the same process": true, "held by another": false} {
 		t.Run(which, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestLockAllKeepsNothingWhileItWaits(t *testing.T) {
 	}
 }
 
-// A set whose grants come too late is not returned, and leaves nothing.
+// A set whose grants arrive too late is not returned, and leaves nothing behind.
 func TestLateGrantsOfLockAllAreRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(lateBatch{newNetwork(store)}, nil)
@@ -262,7 +262,7 @@ func (s lateBatch) AcquireAll(ctx context.Context, reqs []driver.Request) ([]dri
 	return grants, err
 }
 
-// A store may name any of the names that are held, each time another one.
+// A store may refuse a different name each time.
 func TestLockAllDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &fickle{Store: inner}
@@ -278,7 +278,7 @@ func TestLockAllDoesNotSpin(t *testing.T) {
 	})
 }
 
-// fickle refuses for another reason each time.
+// fickle refuses a different name each time.
 type fickle struct {
 	*memlock.Store
 	attempts int
@@ -292,7 +292,7 @@ func (s *fickle) AcquireAll(_ context.Context, reqs []driver.Request) ([]driver.
 	return nil, &driver.HeldError{Name: reqs[s.attempts%len(reqs)].Name, Remaining: time.Hour}
 }
 
-// The context of a set leaves nothing on a lease around it.
+// The context of a set leaves nothing behind in a lease around it.
 func TestLockAllContextIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)

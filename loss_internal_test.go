@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// A loss that the store reports after it granted the lock, but before the lease
-// has begun, ends the acquisition.
+// A loss that the store reports between the grant and the beginning of the lease ends the
+// acquisition.
 func TestLossReportedBetweenGrantAndBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(reporter{memlock.New()}, nil)
@@ -33,7 +33,7 @@ func TestLossReportedBetweenGrantAndBegin(t *testing.T) {
 	})
 }
 
-// reporter is a store that says that it reports losses.
+// reporter is a store that reports losses.
 type reporter struct{ *memlock.Store }
 
 func (r reporter) Traits() driver.Traits {
@@ -42,8 +42,8 @@ func (r reporter) Traits() driver.Traits {
 	return traits
 }
 
-// A caller that re-enters checks the clock itself: the watchdog may not have run
-// since the lease ran out, as after the process was stopped.
+// A re-entry checks the clock itself: the watchdog may not have run since the trust
+// deadline, if the process was stopped.
 func TestReentryChecksTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(memlock.New(), nil)
@@ -61,7 +61,7 @@ func TestReentryChecksTheClock(t *testing.T) {
 	})
 }
 
-// Err of a lease's context checks the clock itself, too.
+// Err of a lease's context checks the clock, too.
 func TestContextChecksTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(memlock.New(), nil)
@@ -78,7 +78,7 @@ func TestContextChecksTheClock(t *testing.T) {
 	})
 }
 
-// A context never says that a lock is held which somebody has already ended.
+// A context never reports that a lock is held after the hold has ended.
 func TestErrReportsAnEndedHoldAtOnce(t *testing.T) {
 	c := New(memlock.New(), nil)
 	defer c.Close()
@@ -89,7 +89,7 @@ func TestErrReportsAnEndedHoldAtOnce(t *testing.T) {
 		}
 		endUnseen(h)
 		if err := ctx.Err(); err == nil {
-			t.Errorf("%s says that the lock is held", what)
+			t.Errorf("%s is not done", what)
 		}
 		if cause := context.Cause(ctx); !errors.Is(cause, ErrLost) {
 			t.Errorf("%s: cause %v", what, cause)
@@ -111,8 +111,7 @@ func TestErrReportsAnEndedHoldAtOnce(t *testing.T) {
 	check("the context of a set", leases.Context(), leases.leases[0].hold)
 }
 
-// endUnseen ends a hold as somebody does who is interrupted before the context is
-// done.
+// endUnseen ends a hold like a goroutine that is interrupted before it ends the context.
 func endUnseen(h *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

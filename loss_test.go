@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// The lease is over before its TTL is, counted from when it was last sent for.
+// The lease ends before its TTL does, counted from when the last renewal was sent.
 func TestUnreachableStoreEndsTheLeaseInTime(t *testing.T) {
 	for _, margin := range []time.Duration{0, 5 * time.Second} {
 		t.Run(fmt.Sprintf("margin=%v", margin), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestUnreachableStoreEndsTheLeaseInTime(t *testing.T) {
 	}
 }
 
-// A network that is away for less than the TTL costs nothing.
+// An outage that is shorter than the TTL does not end the lease.
 func TestLeaseSurvivesAShortOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
@@ -75,7 +75,7 @@ func TestLeaseSurvivesAShortOutage(t *testing.T) {
 			t.Errorf("lost: %v", context.Cause(lease.Context()))
 		}
 		if failures == 0 {
-			t.Error("no renewal failed: the outage was none")
+			t.Error("no renewal failed: there was no outage")
 		}
 		mustUnlock(t, lease)
 	})
@@ -109,7 +109,7 @@ func TestBrokenLockEndsAtTheNextRenewal(t *testing.T) {
 	})
 }
 
-// An answer that comes after the lease would be over is not believed.
+// A grant that arrives after its trust deadline is rejected.
 func TestLateGrantIsRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(slow{newNetwork(store), 3 * time.Second}, nil)
@@ -157,7 +157,7 @@ func TestReportedLossEndsTheLeaseAtOnce(t *testing.T) {
 	})
 }
 
-// reporting is a store that knows of losses, as one with a session does.
+// reporting is a store that reports losses, as a store with sessions does.
 type reporting struct {
 	*memlock.Store
 	lost []func() // of each attempt
@@ -174,7 +174,7 @@ func (s *reporting) Acquire(ctx context.Context, req driver.Request) (driver.Gra
 	return s.Store.Acquire(ctx, req)
 }
 
-// What is reported for an attempt that was refused ends nothing.
+// The report of a loss for an attempt that was refused does not end the lease.
 func TestReportedLossOfAnEarlierAttemptIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &reporting{Store: inner}
@@ -191,7 +191,7 @@ func TestReportedLossOfAnEarlierAttemptIsIgnored(t *testing.T) {
 		store.lost[0]()
 		synctest.Wait()
 		if err := lease.Context().Err(); err != nil {
-			t.Errorf("it ended the lease: %v", context.Cause(lease.Context()))
+			t.Errorf("the report ended the lease: %v", context.Cause(lease.Context()))
 		}
 		mustUnlock(t, lease)
 	})

@@ -12,21 +12,21 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// network stands between a client and a store, in virtual time: it delays,
-// drops, repeats and so reorders what passes, as its random source decides.
+// network stands between a client and a store, in virtual time. It delays, drops, repeats
+// and so reorders calls, as its random source decides.
 type network struct {
-	inner  full
-	passed *atomic.Int64 // counts the locks that were passed on; may be nil
-	rates  rates
+	inner      full
+	handedOver *atomic.Int64 // counts the hand-overs; may be nil
+	rates      rates
 
 	mu     sync.Mutex
 	random *rand.Rand
-	cut    bool           // nothing passes
+	cut    bool           // it drops all calls
 	late   sync.WaitGroup // repetitions under way
 	calls  int
 }
 
-// full is a store with all extensions that the core looks for.
+// full is a store with all extensions that the core uses, except Finder and Diagnoser.
 type full interface {
 	driver.Store
 	driver.Watcher
@@ -74,8 +74,8 @@ func (n *network) setCut(cut bool) {
 	n.cut = cut
 }
 
-// pass lets a call through, and tells whether its reply arrives. What has been
-// sent arrives even if the sender has given up meanwhile.
+// pass sends a call, and returns its reply if it arrives. What was sent arrives even if the
+// sender has given up meanwhile.
 func pass[T any](n *network, ctx context.Context, call func(context.Context) T) (T, error) {
 	f := n.decide()
 	reply := make(chan T, 1)
@@ -134,8 +134,8 @@ func (n *network) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driv
 func (n *network) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
 	a, err := pass(n, ctx, func(ctx context.Context) answer[driver.Grant] {
 		next, err := n.inner.Pass(ctx, grant, req)
-		if err == nil && n.passed != nil {
-			n.passed.Add(1)
+		if err == nil && n.handedOver != nil {
+			n.handedOver.Add(1)
 		}
 		return answer[driver.Grant]{next, err}
 	})

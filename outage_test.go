@@ -27,14 +27,14 @@ func TestUnreachableStoreIsReportedAtOnce(t *testing.T) {
 			t.Errorf("Lock: %v", err)
 		}
 		if waited := time.Since(start); waited > dlock.DefaultRequestTimeout {
-			t.Errorf("it took %v", waited)
+			t.Errorf("Lock took %v", waited)
 		}
 		n.setCut(false)
 	})
 }
 
-// Who already waits rides out an outage that is shorter than the TTL, and is
-// told of a longer one.
+// A waiter rides out an outage that is shorter than the TTL, and returns an error after a
+// longer one.
 func TestWaiterRidesOutAShortOutage(t *testing.T) {
 	for _, outage := range []time.Duration{20 * time.Second, 2 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestWaiterRidesOutAShortOutage(t *testing.T) {
 	}
 }
 
-// Those who queue behind each other are told of a dead store together.
+// Waiters in the local queue learn of an outage together, not one after the other.
 func TestQueueLearnsOfAnOutageTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
@@ -92,14 +92,14 @@ func TestQueueLearnsOfAnOutageTogether(t *testing.T) {
 		start := time.Now()
 		wg.Wait()
 		if took := time.Since(start); took > 3*dlock.DefaultTTL {
-			t.Errorf("the last one was told after %v", took)
+			t.Errorf("the last waiter returned after %v", took)
 		}
 		n.setCut(false)
 		mustUnlock(t, lease)
 	})
 }
 
-// Nobody is said to have the lock who was not seen to have it.
+// The error describes no holder if the store has not named one.
 func TestWaitLimitInAnOutageIsUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
@@ -120,8 +120,8 @@ func TestWaitLimitInAnOutageIsUnreachable(t *testing.T) {
 	})
 }
 
-// Whoever comes while an attempt is being undone that was cancelled before the
-// store answered is told so, and not that it was cancelled itself.
+// TryLock behind an unanswered attempt that was cancelled does not return the error of that
+// cancellation.
 func TestTryLockBehindACancelledAttemptIsUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
@@ -141,28 +141,27 @@ func TestTryLockBehindACancelledAttemptIsUnreachable(t *testing.T) {
 	})
 }
 
-// refusing is a store that refuses for a reason of its own, and takes its time to
-// release.
-type refusing struct {
+// rejecting is a store that rejects acquisitions, and is slow to release.
+type rejecting struct {
 	*memlock.Store
 	reason error
 }
 
-func (r refusing) Acquire(context.Context, driver.Request) (driver.Grant, error) {
+func (r rejecting) Acquire(context.Context, driver.Request) (driver.Grant, error) {
 	return driver.Grant{}, r.reason
 }
 
-func (r refusing) Release(ctx context.Context, grant driver.Grant) error {
+func (r rejecting) Release(ctx context.Context, grant driver.Grant) error {
 	time.Sleep(time.Second)
 	return r.Store.Release(ctx, grant)
 }
 
-// Whoever comes while an attempt is undone that the store refused for good hears
-// the reason, and not that somebody has the lock.
+// TryLock behind an attempt that the store rejected returns the reason, not that the lock is
+// held.
 func TestTryLockBehindARejectedAttemptReturnsTheReason(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		reason := errors.New("no permission")
-		c := dlock.New(refusing{store, reason}, nil)
+		c := dlock.New(rejecting{store, reason}, nil)
 		defer c.Close()
 		for range 2 {
 			if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, reason) || errors.Is(err, dlock.ErrHeld) {
@@ -172,7 +171,7 @@ func TestTryLockBehindARejectedAttemptReturnsTheReason(t *testing.T) {
 	})
 }
 
-// A wait that ends on a store that does not answer says both.
+// The error of a wait that is cancelled in an outage wraps the cause and ErrUnreachable.
 func TestCancelledWaitInAnOutageWrapsBoth(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
@@ -193,8 +192,7 @@ func TestCancelledWaitInAnOutageWrapsBoth(t *testing.T) {
 	})
 }
 
-// What a process has heard of a store in an outage is forgotten after it, also
-// by those who lock several names at once.
+// An outage is forgotten after it has ended, also by LockAll.
 func TestOldOutageIsForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
@@ -216,7 +214,7 @@ func TestOldOutageIsForgotten(t *testing.T) {
 		n.setCut(true) // an attempt that is not answered, and given up
 		go func() { _, err := c.LockAll(ctx, []string{"a", "b"}); waiting <- err }()
 		time.Sleep(time.Second)
-		go func() { // behind it
+		go func() { // a waiter behind it
 			lease, err := c.Lock(t.Context(), "a")
 			if err == nil {
 				err = lease.Unlock(t.Context())
@@ -236,8 +234,8 @@ func TestOldOutageIsForgotten(t *testing.T) {
 	})
 }
 
-// Calls that follow each other on a store that never answered fail in bounded
-// time, also those that find the attempt of another call being undone.
+// Repeated calls to a store that never answered fail in bounded time, also if they wait until
+// the attempt of another call is undone.
 func TestRepeatedLocksInAnOutageAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
@@ -271,8 +269,8 @@ func TestRepeatedLocksInAnOutageAreBounded(t *testing.T) {
 	})
 }
 
-// TestCallersDeadlineIsNotAnOutage: when the caller's own time is up, the store is not to
-// blame, whoever notices first.
+// When the caller's deadline passes, the error does not blame the store, even if the store
+// notices the deadline first.
 func TestCallersDeadlineIsNotAnOutage(t *testing.T) {
 	c := dlock.New(punctual{memlock.New()}, nil)
 	defer c.Close()
@@ -286,7 +284,7 @@ func TestCallersDeadlineIsNotAnOutage(t *testing.T) {
 	}
 }
 
-// punctual is a store whose connection notices a deadline before the context does.
+// punctual is a store whose connection notices a deadline before the context ends.
 type punctual struct{ driver.Store }
 
 func (p punctual) Acquire(ctx context.Context, _ driver.Request) (driver.Grant, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// In an outage, a call whose context ends before the store answers learns that the
-// outcome is unknown. No call learns that the lock is held, since no store said so.
+// In an outage, a call whose context ends first returns that the outcome is unknown. No call
+// returns that the lock is held.
 func TestOutageIsNotReportedAsHeld(t *testing.T) {
 	calls := map[string]func(context.Context, *dlock.Client) error{
 		"TryLock": func(ctx context.Context, c *dlock.Client) error { _, err := c.TryLock(ctx, "x"); return err },
@@ -51,11 +51,11 @@ func TestOutageIsNotReportedAsHeld(t *testing.T) {
 					cancel()
 					switch {
 					case errors.Is(err, dlock.ErrHeld):
-						t.Errorf("call %d: %v; no store said that the lock is held", i+1, err)
+						t.Errorf("call %d: %v; the store did not say that the lock is held", i+1, err)
 					case !errors.Is(err, dlock.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded):
 						t.Errorf("call %d: %v", i+1, err)
 					case i > 0 && !errors.Is(err, dlock.ErrUnreachable):
-						t.Errorf("call %d: %v; want ErrUnreachable, the outcome of the earlier one is unknown", i+1, err)
+						t.Errorf("call %d: %v; want ErrUnreachable: the outcome of the earlier call is unknown", i+1, err)
 					}
 					if took := time.Since(start); took > time.Second {
 						t.Errorf("call %d took %v with a context of 800ms", i+1, took)
@@ -87,8 +87,8 @@ func (s *slowStore) Acquire(ctx context.Context, req driver.Request) (driver.Gra
 	return s.Store.Acquire(ctx, req)
 }
 
-// TryLock waits for the outcome of another caller's attempt, and then says who has
-// the lock, or gets it.
+// TryLock waits for the outcome of another caller's attempt, and then returns the holder or
+// the lock.
 func TestTryLockWaitsForAnotherCallersOutcome(t *testing.T) {
 	for _, acquired := range []bool{true, false} {
 		bubble(t, func(t *testing.T, store *memlock.Store) {
@@ -153,7 +153,8 @@ func TestTryLockSucceedsAfterAFailedAttempt(t *testing.T) {
 	})
 }
 
-// scripted lets a test decide about the attempts, and notes who was released.
+// scripted lets a test decide which attempts are answered, and records which owners were
+// released.
 type scripted struct {
 	*memlock.Store
 	decide func(attempt int) (answer bool)
@@ -190,8 +191,8 @@ func (s *scripted) Release(ctx context.Context, grant driver.Grant) error {
 	return s.Store.Release(ctx, grant)
 }
 
-// A wait of which one attempt had no answer releases its owner at the end, also
-// if a later attempt was refused: the first may still be carried out.
+// A waiter that had an unanswered attempt releases its owner at the end, also if a later
+// attempt was refused: the first may still be carried out.
 func TestRefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		s := &scripted{Store: store, decide: func(attempt int) bool { return attempt != 3 }}
@@ -207,7 +208,7 @@ func TestRefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.attempts < 4 {
-			t.Fatalf("%d attempts; want one after the one without an answer", s.attempts)
+			t.Fatalf("%d attempts; want another after the unanswered one", s.attempts)
 		}
 		if len(s.released) != 1 || s.released[0] != s.owner {
 			t.Errorf("%d releases; want one, of the owner whose attempt may still be carried out", len(s.released))
@@ -215,8 +216,7 @@ func TestRefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TryLock behind a caller that waits for the first answer of the store learns from
-// that caller's refusal who has the lock.
+// TryLock behind a waiter without an answer yet learns the holder from that waiter's refusal.
 func TestTryLockWaitsForAWaitersRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		s := &slowStore{Store: store, delay: 100 * time.Millisecond}
@@ -239,9 +239,8 @@ func TestTryLockWaitsForAWaitersRefusal(t *testing.T) {
 	})
 }
 
-// A refusal answers every TryLock of the process that waited for its outcome. If each
-// of them asked the store itself, one after another, the last ones would find no answer
-// within RequestTimeout.
+// One refusal answers every TryLock of the process that waited for it. If each asked the
+// store itself, the last calls would find no answer within RequestTimeout.
 func TestRefusalAnswersEveryTryLockBehindIt(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		s := &slowStore{Store: store, delay: 100 * time.Millisecond}

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// The owner is a secret: it is in no log, error or print-out.
+// The owner is a secret: no log, error or print-out shows it.
 func TestOwnerIsNeverShown(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &spying{Store: inner}
@@ -44,7 +44,7 @@ func TestOwnerIsNeverShown(t *testing.T) {
 		}
 		out.Write(text)
 		if !strings.Contains(out.String(), "lost") {
-			t.Error("the logger was told nothing of the loss")
+			t.Error("the logger did not log the loss")
 		}
 		owner := store.req.Owner
 		for _, secret := range []string{owner.Hex(), fmt.Sprint(owner[:]), fmt.Sprintf("%x", owner[:]), fmt.Sprintf("%#v", owner[:])} {
@@ -56,7 +56,7 @@ func TestOwnerIsNeverShown(t *testing.T) {
 	})
 }
 
-// spying remembers a request.
+// spying records the last request.
 type spying struct {
 	*memlock.Store
 	req driver.Request

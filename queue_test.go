@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// counting counts what reaches a store.
+// counting counts the calls that reach a store.
 type counting struct {
 	*memlock.Store
 	acquires, renews, watches atomic.Int64
@@ -45,7 +45,7 @@ func (s *counting) owners() int {
 	return n
 }
 
-// 10,000 goroutines that wait for one name cost the store what one costs.
+// 10,000 goroutines that wait for one name cost the store as much as one.
 func TestOneContenderPerProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &counting{Store: inner}
@@ -82,7 +82,7 @@ func TestOneContenderPerProcess(t *testing.T) {
 		if n := store.watches.Load(); n != 1 {
 			t.Errorf("the store has seen %d watches", n)
 		}
-		if n := store.acquires.Load(); n > 90 { // it polls three times in a TTL
+		if n := store.acquires.Load(); n > 90 { // three polls in a TTL
 			t.Errorf("the store was asked %d times in ten minutes", n)
 		}
 		mustUnlock(t, lease)
@@ -114,8 +114,8 @@ func TestLocalWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Fair is first come, first served across processes, and whoever gives up or
-// dies is passed over.
+// Fair waiters of several processes are served in the order of arrival. Waiters that give up
+// or die are skipped.
 func TestFairOrderAcrossClients(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		var clients []*dlock.Client
@@ -158,10 +158,10 @@ func TestFairOrderAcrossClients(t *testing.T) {
 		})
 		synctest.Wait()
 		if _, err := clients[1].TryLock(t.Context(), "x", dlock.WithFair()); !errors.Is(err, dlock.ErrHeld) {
-			t.Errorf("a fair try passed the queue: %v", err)
+			t.Errorf("a fair TryLock skipped the queue: %v", err)
 		}
 		giveUp()
-		time.Sleep(time.Minute) // longer than a place lasts: those who wait keep theirs
+		time.Sleep(time.Minute) // longer than a place lasts: the waiters keep theirs
 		mustUnlock(t, lease)
 		wg.Wait()
 		var want []int
@@ -176,7 +176,7 @@ func TestFairOrderAcrossClients(t *testing.T) {
 	})
 }
 
-// queueing is a store in which everybody who waits has a place.
+// queueing is a store in which every waiter has a place.
 type queueing struct{ *memlock.Store }
 
 func (s queueing) Traits() driver.Traits {
@@ -195,8 +195,8 @@ func (s queueing) Watch(ctx context.Context, req driver.Request, wake func()) (f
 	return s.Store.Watch(ctx, req, wake)
 }
 
-// TestWaitersKeepAPlaceInAQueueingStore: in such a store who waits keeps the place of its first attempt,
-// who gives up leaves it, and who only tries takes none.
+// A waiter keeps the place of its first attempt and leaves it when it gives up. TryLock takes
+// no place.
 func TestWaitersKeepAPlaceInAQueueingStore(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := queueing{inner}
@@ -215,7 +215,7 @@ func TestWaitersKeepAPlaceInAQueueingStore(t *testing.T) {
 			t.Fatalf("TryLock: %v", err)
 		}
 		if n := places(); n != 0 {
-			t.Errorf("who only tried has %d places", n)
+			t.Errorf("TryLock left %d places", n)
 		}
 		for what, opts := range map[string][]dlock.Option{"a limit": {dlock.WithWait(time.Second)}, "a context": nil} {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -223,18 +223,18 @@ func TestWaitersKeepAPlaceInAQueueingStore(t *testing.T) {
 			go func() { _, err := c.Lock(ctx, "x", opts...); gone <- err }()
 			synctest.Wait()
 			if n := places(); n != 1 {
-				t.Errorf("who waits with %s has %d places", what, n)
+				t.Errorf("a waiter with %s has %d places", what, n)
 			}
 			if opts == nil {
 				cancel()
 			}
 			if err := <-gone; !errors.Is(err, dlock.ErrHeld) {
-				t.Errorf("who waited with %s: %v", what, err)
+				t.Errorf("a waiter with %s: %v", what, err)
 			}
 			cancel()
 			synctest.Wait()
 			if n := places(); n != 0 {
-				t.Errorf("who gave up by %s left %d places", what, n)
+				t.Errorf("a waiter that gave up by %s left %d places", what, n)
 			}
 		}
 		mustUnlock(t, lease)

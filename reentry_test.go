@@ -49,7 +49,7 @@ func TestOtherContextDoesNotReenter(t *testing.T) {
 	})
 }
 
-// Hand over hand: a lock that was unlocked inside another can be had again there.
+// A lock that was unlocked inside another lock can be acquired again there.
 func TestUnlockedLockIsNotReentered(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
@@ -95,17 +95,17 @@ func TestLossEndsDerivedContexts(t *testing.T) {
 		start := time.Now()
 		<-child.Done()
 		if passed := time.Since(start); passed > time.Second {
-			t.Errorf("the child's end came after %v", passed)
+			t.Errorf("the derived context ended after %v", passed)
 		}
 		if !errors.Is(context.Cause(child), dlock.ErrLost) {
-			t.Errorf("the child's cause is %v", context.Cause(child))
+			t.Errorf("the cause of the derived context is %v", context.Cause(child))
 		}
 		_ = lease.Unlock(t.Context())
 	})
 }
 
-// Inside of a lock that was re-entered all are known that are held around it, and the
-// values of the context that it was given.
+// The context of a re-entry finds all holds around its caller, and the values of the context
+// that it was given.
 func TestReentryFindsTheHoldsAroundIt(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
@@ -134,7 +134,7 @@ func TestReentryFindsTheHoldsAroundIt(t *testing.T) {
 	})
 }
 
-// A lease that re-entered has a context of its own, which ends with it, or with the lock.
+// A lease that re-entered has a context of its own, which ends with the lease or the lock.
 func TestReentryHasItsOwnContext(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
@@ -162,7 +162,7 @@ func TestReentryHasItsOwnContext(t *testing.T) {
 	})
 }
 
-// A set of which every name was re-entered ends with itself, not with what is around it.
+// The context of a set of re-entries ends with the set, not with the leases around it.
 func TestSetOfReentriesHasItsOwnContext(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
@@ -196,8 +196,7 @@ func TestSetOfReentriesHasItsOwnContext(t *testing.T) {
 	})
 }
 
-// The loss of the lock closes Done of a lease that re-entered, also if nobody asks
-// for its error.
+// The loss of the lock closes Done of a lease that re-entered, also if Err is not called.
 func TestLossEndsAReentry(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// The first renewal is answered late, and no other one is answered: the lease ends
-// a TTL after the first renewal was sent, not after its answer.
+// After a late answer to the first renewal, and no other answer, the lease ends a TTL after
+// the first renewal was sent.
 func TestTrustOfARenewalCountsFromItsSending(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		const ttl = 9 * time.Second
@@ -32,11 +32,11 @@ func TestTrustOfARenewalCountsFromItsSending(t *testing.T) {
 	})
 }
 
-// lateRenewal answers the first renewal late and no other one.
+// lateRenewal answers the first renewal late, and no other renewal.
 type lateRenewal struct {
 	*memlock.Store
 	late time.Duration
-	sent time.Time // when the first one was
+	sent time.Time // when the first renewal was sent
 }
 
 func (s *lateRenewal) Traits() driver.Traits {
@@ -56,7 +56,7 @@ func (s *lateRenewal) Renew(ctx context.Context, grants []driver.Grant) []error 
 	return errs
 }
 
-// Renewals that are due together go in one call.
+// Renewals that are due together are sent in one call.
 func TestRenewalsAreBatched(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := &counting{Store: inner}

@@ -25,17 +25,17 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed; with -seeds 1 the only one")
 )
 
-// TestSimulation runs clients over a bad network in virtual time, and checks
-// that for one name never two contexts are alive, that tokens rise, that nobody
-// waits for ever and that nothing is left. A seed decides the faults, not the
-// scheduler: a failure may need -count to come again.
+// TestSimulation runs clients over a bad network in virtual time. It checks that two
+// contexts of one name are never alive at once, that tokens rise, that no caller waits
+// for ever and that nothing is left behind. A seed decides the faults, not the scheduler:
+// -count may be needed to reproduce a failure.
 func TestSimulation(t *testing.T) {
 	var seen tally
 	t.Cleanup(func() {
-		t.Logf("%d acquired, %d passed on, %d lost, %d refused, %d unreachable",
-			seen.acquired.Load(), seen.passed.Load(), seen.lost.Load(), seen.refused.Load(), seen.unreachable.Load())
-		if *seeds >= 100 && (seen.acquired.Load() == 0 || seen.passed.Load() == 0 || seen.lost.Load() == 0 || seen.refused.Load() == 0 || seen.unreachable.Load() == 0) {
-			t.Error("the simulation does not reach what it is for")
+		t.Logf("%d acquired, %d handed over, %d lost, %d refused, %d unreachable",
+			seen.acquired.Load(), seen.handedOver.Load(), seen.lost.Load(), seen.refused.Load(), seen.unreachable.Load())
+		if *seeds >= 100 && (seen.acquired.Load() == 0 || seen.handedOver.Load() == 0 || seen.lost.Load() == 0 || seen.refused.Load() == 0 || seen.unreachable.Load() == 0) {
+			t.Error("the simulation does not reach every outcome")
 		}
 	})
 	shards := runtime.GOMAXPROCS(0)
@@ -50,27 +50,27 @@ func TestSimulation(t *testing.T) {
 					}
 				})
 				if t.Failed() {
-					t.Fatalf("again: go test -run TestSimulation -seed %d -seeds 1", seed)
+					t.Fatalf("to reproduce: go test -run TestSimulation -seed %d -seeds 1", seed)
 				}
 			}
 		})
 	}
 }
 
-// The simulation must find what is broken on purpose.
+// The simulation finds stores that are broken on purpose.
 func TestSimulationFindsBrokenStores(t *testing.T) {
 	for _, broken := range []struct {
 		name    string
 		spoil   func(full) full
 		finding string
 	}{
-		{"the lock expires at half its TTL", func(s full) full { return halfTTL{s} }, "two believe"},
-		{"trust is counted from the reply", func(s full) full { return trustFromReply{s} }, "two believe"},
-		{"trust is counted from the reply to a renewal", func(s full) full { return renewedFromReply{s} }, "two believe"},
-		{"a batch does not ask who has the names", func(s full) full { return batchTakes{s} }, "two believe"},
-		{"a lock is passed on with its token", func(s full) full { return passesToken{s} }, "token"},
-		{"release without asking who the owner is", func(s full) full { return releaseOfAnybody{s} }, "two believe"},
-		{"the token starts again", func(s full) full { return tokenResets{s} }, "token"},
+		{"the lock expires at half its TTL", func(s full) full { return halfTTL{s} }, "two trust"},
+		{"trust is counted from the reply", func(s full) full { return trustFromReply{s} }, "two trust"},
+		{"trust is counted from the reply to a renewal", func(s full) full { return renewedFromReply{s} }, "two trust"},
+		{"a batch ignores the holders", func(s full) full { return batchTakes{s} }, "two trust"},
+		{"a hand-over keeps the token", func(s full) full { return keepsToken{s} }, "token"},
+		{"release ignores the owner", func(s full) full { return releasesAnyOwner{s} }, "two trust"},
+		{"tokens start again", func(s full) full { return tokenResets{s} }, "token"},
 		{"the lock never expires", func(s full) full { return neverExpires{s} }, "for ever"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
@@ -101,14 +101,14 @@ func (s halfTTL) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 }
 
 func (s halfTTL) Renew(ctx context.Context, grants []driver.Grant) []error {
-	return nil // says it did
+	return nil // without renewing
 }
 
 type trustFromReply struct{ full }
 
 func (s trustFromReply) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	grant, err := s.full.Acquire(ctx, req)
-	grant.TTL += 1500 * time.Millisecond // as a client would that counts from a slow reply
+	grant.TTL += 1500 * time.Millisecond // like a client that counts from a slow reply
 	return grant, err
 }
 
@@ -117,7 +117,7 @@ type renewedFromReply struct{ full }
 func (s renewedFromReply) Renew(ctx context.Context, grants []driver.Grant) []error {
 	earlier := slices.Clone(grants)
 	for i := range earlier {
-		earlier[i].TTL /= 4 // what is left when a slow reply arrives, from which the client counts
+		earlier[i].TTL /= 4 // what is left when a slow reply arrives
 	}
 	return s.full.Renew(ctx, earlier)
 }
@@ -131,9 +131,9 @@ func (s batchTakes) AcquireAll(ctx context.Context, reqs []driver.Request) ([]dr
 	return s.full.AcquireAll(ctx, reqs)
 }
 
-type releaseOfAnybody struct{ full }
+type releasesAnyOwner struct{ full }
 
-func (s releaseOfAnybody) Release(ctx context.Context, grant driver.Grant) error {
+func (s releasesAnyOwner) Release(ctx context.Context, grant driver.Grant) error {
 	for info := range s.List(ctx, "") {
 		if info.Name == grant.Name {
 			return s.Break(ctx, info.Name, info.Token)
@@ -142,9 +142,9 @@ func (s releaseOfAnybody) Release(ctx context.Context, grant driver.Grant) error
 	return s.full.Release(ctx, grant)
 }
 
-type passesToken struct{ full }
+type keepsToken struct{ full }
 
-func (s passesToken) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
+func (s keepsToken) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
 	next, err := s.full.Pass(ctx, grant, req)
 	next.Token = grant.Token
 	return next, err
@@ -175,16 +175,16 @@ func (s neverExpires) Acquire(ctx context.Context, req driver.Request) (driver.G
 
 func (s neverExpires) Renew(context.Context, []driver.Grant) []error { return nil }
 
-// tally counts what happened in all runs.
-type tally struct{ acquired, passed, lost, refused, unreachable atomic.Int64 }
+// tally counts the outcomes of all runs.
+type tally struct{ acquired, handedOver, lost, refused, unreachable atomic.Int64 }
 
 // simulation is one run.
 type simulation struct {
 	seen  *tally
 	store full
 	mu    sync.Mutex
-	// believers are the leases that were returned for a name and not unlocked.
-	believers  map[string]map[*dlock.Lease]bool
+	// trusted are the leases of each name that were returned and not unlocked.
+	trusted    map[string]map[*dlock.Lease]bool
 	last       map[string]uint64
 	violations []string
 }
@@ -195,43 +195,43 @@ func (s *simulation) violate(format string, args ...any) {
 	s.violations = append(s.violations, fmt.Sprintf(format, args...))
 }
 
-// believe is called when Lock has returned.
-func (s *simulation) believe(lease *dlock.Lease) {
+// trust records a lease that Lock has returned, and checks it.
+func (s *simulation) trust(lease *dlock.Lease) {
 	s.seen.acquired.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := lease.Name()
 	if lease.Context().Err() != nil {
-		return // lost in the moment it was had: nobody believes in it
+		return // lost at once: its holder does not trust it
 	}
-	for other := range s.believers[name] {
+	for other := range s.trusted[name] {
 		select {
-		case <-other.Context().Done(): // not Err, which would look at the clock itself
+		case <-other.Context().Done(): // not Err, which checks the clock itself
 		default:
-			s.violations = append(s.violations, fmt.Sprintf("two believe in %q, tokens %d and %d", name, other.Token(), lease.Token()))
+			s.violations = append(s.violations, fmt.Sprintf("two trust %q, tokens %d and %d", name, other.Token(), lease.Token()))
 		}
 	}
 	if lease.Token() <= s.last[name] {
 		s.violations = append(s.violations, fmt.Sprintf("token %d of %q came after %d", lease.Token(), name, s.last[name]))
 	}
 	s.last[name] = lease.Token()
-	if s.believers[name] == nil {
-		s.believers[name] = map[*dlock.Lease]bool{}
+	if s.trusted[name] == nil {
+		s.trusted[name] = map[*dlock.Lease]bool{}
 	}
-	s.believers[name][lease] = true
+	s.trusted[name][lease] = true
 }
 
 func (s *simulation) forget(lease *dlock.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.believers[lease.Name()], lease)
+	delete(s.trusted[lease.Name()], lease)
 }
 
 const (
 	simTTL     = 2 * time.Second
 	simTrouble = 15 * time.Second // how long the network is bad
-	simPatient = time.Hour        // after which a wait counts as for ever
-	simLatest  = 15 * time.Second // more than any message takes
+	simPatient = time.Hour        // a longer wait counts as for ever
+	simLatest  = 15 * time.Second // longer than any message takes
 )
 
 // simulate runs one seed and returns what went wrong.
@@ -241,7 +241,7 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 	if spoil != nil {
 		store = spoil(store)
 	}
-	s := &simulation{seen: seen, store: store, believers: map[string]map[*dlock.Lease]bool{}, last: map[string]uint64{}}
+	s := &simulation{seen: seen, store: store, trusted: map[string]map[*dlock.Lease]bool{}, last: map[string]uint64{}}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), simPatient, errors.New("for ever"))
 	defer cancel()
 
@@ -255,7 +255,7 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 		slow:        random.Float64() * 0.2,
 	}
 	for i := range 2 + random.IntN(2) {
-		n := &network{inner: store, passed: &seen.passed, rates: bad, random: rand.New(rand.NewPCG(seed, uint64(100+i)))}
+		n := &network{inner: store, handedOver: &seen.handedOver, rates: bad, random: rand.New(rand.NewPCG(seed, uint64(100+i)))}
 		c := dlock.New(n, &dlock.Options{TTL: simTTL, RequestTimeout: 700 * time.Millisecond})
 		networks, clients = append(networks, n), append(clients, c)
 		wg.Go(func() { trouble(n, rand.New(rand.NewPCG(seed, uint64(200+i)))) })
@@ -265,9 +265,9 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		s.violate("somebody waited %v", context.Cause(ctx))
+		s.violate("a caller waited %v", context.Cause(ctx))
 	}
-	// What is under way arrives, and expires unless somebody renews it.
+	// Messages under way arrive, and locks expire unless they are renewed.
 	time.Sleep(simLatest + 2*simTTL)
 	for info := range store.List(context.Background(), "") {
 		s.violate("left behind: %q, %d waiters", info.Name, info.Waiters)
@@ -283,7 +283,7 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 	return s.violations
 }
 
-// trouble cuts the network now and then, and heals it at the end.
+// trouble cuts the network at random, and heals it at the end.
 func trouble(n *network, random *rand.Rand) {
 	end := time.Now().Add(simTrouble)
 	for time.Now().Before(end) {
@@ -318,7 +318,7 @@ func (s *simulation) use(ctx context.Context, c *dlock.Client, random *rand.Rand
 		hold := time.Duration(random.Int64N(int64(simTTL)))
 		switch random.IntN(4) {
 		case 0, 1:
-			hold /= 1000 // short enough to be passed on
+			hold /= 1000 // short enough for a hand-over
 		case 2:
 			hold *= 3 // long enough to end after a renewal
 		}
@@ -337,7 +337,7 @@ func (s *simulation) hold(ctx context.Context, c *dlock.Client, name string, hol
 		s.checkError(err)
 		return
 	}
-	s.believe(lease)
+	s.trust(lease)
 	select {
 	case <-time.After(hold):
 	case <-lease.Context().Done():
@@ -352,7 +352,7 @@ func (s *simulation) holdAll(ctx context.Context, c *dlock.Client, names []strin
 		s.checkError(err)
 		return
 	}
-	// Each name is believed in through a lease of its own: a re-entry.
+	// Each name is trusted through a lease of its own: a re-entry.
 	var each []*dlock.Lease
 	for _, name := range names {
 		lease, err := c.Lock(leases.Context(), name)
@@ -360,7 +360,7 @@ func (s *simulation) holdAll(ctx context.Context, c *dlock.Client, names []strin
 			s.checkError(err)
 			continue
 		}
-		s.believe(lease)
+		s.trust(lease)
 		each = append(each, lease)
 	}
 	select {
@@ -374,7 +374,7 @@ func (s *simulation) holdAll(ctx context.Context, c *dlock.Client, names []strin
 	s.checkError(leases.Unlock(ctx))
 }
 
-// checkError allows what may happen on a bad network.
+// checkError reports errors that a bad network does not explain.
 func (s *simulation) checkError(err error) {
 	switch {
 	case errors.Is(err, dlock.ErrNotHeld):

@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// A lock that is found lost only when it is unlocked is lost too.
 func TestUnlockReportsALossItFinds(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
@@ -29,7 +28,6 @@ func TestUnlockReportsALossItFinds(t *testing.T) {
 	})
 }
 
-// Unlock with a context that is cancelled gives the lock back all the same.
 func TestUnlockWorksWithACancelledContext(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(newNetwork(store), nil)
@@ -46,7 +44,7 @@ func TestUnlockWorksWithACancelledContext(t *testing.T) {
 	})
 }
 
-// A release whose answer got lost was one all the same.
+// A release whose reply was lost has released the lock.
 func TestUnlockSucceedsAfterALostReply(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(&deafOnce{network: newNetwork(store)}, nil)
@@ -70,8 +68,8 @@ func (d *deafOnce) Release(ctx context.Context, grant driver.Grant) error {
 	return err
 }
 
-// A release that is tried again and finds nothing is no success if the lease ran
-// out in between: it expired, and another holder may have had the lock.
+// A second release that finds nothing is no success after the lock expired: another holder may
+// have had it.
 func TestSecondReleaseAfterExpiryReportsTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(&swallowFirst{network: newNetwork(store)}, nil)
@@ -83,7 +81,7 @@ func TestSecondReleaseAfterExpiryReportsTheLoss(t *testing.T) {
 	})
 }
 
-// swallowFirst loses the first release on its way, for as long as the caller waits.
+// swallowFirst loses the first release, and blocks its caller.
 type swallowFirst struct {
 	*network
 	done atomic.Bool
@@ -97,7 +95,6 @@ func (s *swallowFirst) Release(ctx context.Context, grant driver.Grant) error {
 	return s.network.Release(ctx, grant)
 }
 
-// Unlock says the same however often it is called.
 func TestUnlockReturnsTheSameErrorTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
@@ -111,7 +108,7 @@ func TestUnlockReturnsTheSameErrorTwice(t *testing.T) {
 			}
 		}
 		n.setCut(false)
-		time.Sleep(time.Minute) // it expires
+		time.Sleep(time.Minute) // the lock expires
 	})
 }
 
@@ -127,11 +124,11 @@ func TestUnlockIsBoundedWithoutAnAnswer(t *testing.T) {
 		if took := time.Since(start); took > 2*dlock.DefaultRequestTimeout {
 			t.Errorf("Unlock took %v; want the time of two requests at most", took)
 		}
-		time.Sleep(time.Minute) // it expires
+		time.Sleep(time.Minute) // the lock expires
 	})
 }
 
-// mute never answers a release, and says of it what its context says.
+// mute never answers a release, and returns the cause of its context.
 type mute struct{ *memlock.Store }
 
 func (mute) Release(ctx context.Context, _ driver.Grant) error {

@@ -52,7 +52,7 @@ func TestCancelledWaitWrapsTheCause(t *testing.T) {
 				start := time.Now()
 				_, err := b.Lock(ctx, "x", opts...)
 				if !errors.Is(err, cause) || !errors.Is(err, dlock.ErrHeld) {
-					t.Errorf("Lock: %v; want it to wrap the cause and to say that it is held", err)
+					t.Errorf("Lock: %v; want that it wraps the cause and ErrHeld", err)
 				}
 				if waited := time.Since(start); waited != time.Second {
 					t.Errorf("waited %v", waited)
@@ -69,8 +69,7 @@ func TestCancelledWaitWrapsTheCause(t *testing.T) {
 	}
 }
 
-// A holder that dies frees the lock when its TTL is over, for a waiter that
-// nobody wakes.
+// A waiter acquires the lock of a holder that died when its TTL ends, without a notification.
 func TestWaiterNoticesExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
@@ -87,8 +86,8 @@ func TestWaiterNoticesExpiry(t *testing.T) {
 	})
 }
 
-// A lock that is released just before the waiter has subscribed is not missed: the
-// waiter tries again before it sleeps.
+// A release just before the subscription is not missed: the waiter tries again before it
+// sleeps.
 func TestReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		s := &releasing{Store: store}
@@ -100,13 +99,13 @@ func TestReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 		start := time.Now()
 		mine := mustLock(t, c, t.Context(), "x")
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("the waiter had the lock %v after it was released", took)
+			t.Errorf("the waiter had the lock %v after its release", took)
 		}
 		mustUnlock(t, mine)
 	})
 }
 
-// releasing frees the lock at the very moment in which a waiter subscribes.
+// releasing releases the lock at the moment at which a waiter subscribes.
 type releasing struct {
 	*memlock.Store
 	release func()
@@ -117,8 +116,8 @@ func (s *releasing) Watch(ctx context.Context, req driver.Request, wake func()) 
 	return s.Store.Watch(ctx, req, wake)
 }
 
-// A waiter polls a few times in a TTL, also where the store watches expiries, and
-// so notices that the store is gone.
+// A waiter polls a few times in a TTL, also if the store watches expiries, and so notices an
+// outage.
 func TestWatchingWaiterNoticesAnOutage(t *testing.T) {
 	for _, watches := range []bool{true, false} {
 		bubble(t, func(t *testing.T, store *memlock.Store) {
@@ -145,8 +144,7 @@ func TestWatchingWaiterNoticesAnOutage(t *testing.T) {
 	}
 }
 
-// Polling while watching stays cheap: about three attempts in a TTL, and not more
-// than one in a second.
+// A waiter with a subscription polls about three times in a TTL, and at most once in a second.
 func TestWatchingWaiterPollsSeldom(t *testing.T) {
 	for ttl, most := range map[time.Duration]int{100 * time.Millisecond: 120, 30 * time.Second: 12, time.Hour: 6} {
 		bubble(t, func(t *testing.T, store *memlock.Store) {
@@ -169,7 +167,7 @@ func TestWatchingWaiterPollsSeldom(t *testing.T) {
 	}
 }
 
-// watching is a store that says whether it watches expiries.
+// watching is a store with or without Traits.WatchesExpiry.
 type watching struct {
 	*network
 	expiry bool
@@ -205,11 +203,10 @@ func TestWaitersPollWithoutNotifications(t *testing.T) {
 	})
 }
 
-// polled is a store that cannot push.
+// polled is a store without notifications.
 type polled struct{ driver.Store }
 
-// A holder that wakes nobody is asked again and again, also in a store that can
-// watch.
+// A waiter polls a holder whose release sends no notification, also in a store that can watch.
 func TestSilentHolderIsPolled(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		s := &silent{Store: store}
@@ -233,7 +230,7 @@ func TestSilentHolderIsPolled(t *testing.T) {
 	})
 }
 
-// silent is a store whose holders wake nobody.
+// silent is a store whose holders send no notifications.
 type silent struct {
 	*memlock.Store
 	attempts int
