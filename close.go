@@ -33,29 +33,26 @@ func (c *Client) Close() error {
 const closers = 16
 
 func (c *Client) releaseAll() error {
-	leases := c.dog.Leases()
 	deadline := time.Now().Add(2 * c.limit)
-	var (
-		wg   sync.WaitGroup
-		next atomic.Int64
-		left atomic.Int64
-	)
-	for range min(closers, len(leases)) {
+	busy := make(chan struct{}, closers)
+	var left atomic.Int64
+	var wg sync.WaitGroup
+	for _, lease := range c.dog.Leases() {
+		busy <- struct{}{}
 		wg.Go(func() {
-			for i := next.Add(1) - 1; int(i) < len(leases); i = next.Add(1) - 1 {
-				h := leases[i].Guard.(*hold)
-				if !h.end(ErrClosed) {
-					continue // unlocked or lost at this very moment
-				}
-				if time.Now().After(deadline) {
-					left.Add(1)
-					c.dog.Forget(&h.Lease)
-					h.leaveSlot()
-					continue
-				}
-				if err := h.release(context.Background()); err != nil && !errors.Is(err, ErrNotHeld) {
-					left.Add(1)
-				}
+			defer func() { <-busy }()
+			h := lease.Guard.(*hold)
+			if !h.end(ErrClosed) {
+				return // unlocked or lost at this very moment
+			}
+			if time.Now().After(deadline) {
+				c.dog.Forget(&h.Lease)
+				h.leaveSlot()
+				left.Add(1)
+				return
+			}
+			if err := h.release(context.Background()); err != nil && !errors.Is(err, ErrNotHeld) {
+				left.Add(1)
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func (w *wait) enter(h *hold) error {
 func (h *hold) tryEnter() (occupant *hold) {
 	slot, occupant := h.client.queue.TryEnter(h.name, h)
 	if slot != nil {
-		slot.State.ForgetOutage() // the last caller left a while ago
+		slot.State.ForgetOutage() // what the last occupant knew may be old
 		h.slot.Store(slot)
 	}
 	return occupant

@@ -3,9 +3,9 @@ package dlock
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/clock"
 )
 
 // batchWait is the waiting of a LockAll that acquires all names in one step. It waits
@@ -54,29 +54,21 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 
 // enterAll makes the holds the occupants of all slots.
 func (w *batchWait) enterAll() error {
-	for {
-		occupied, occupant := w.tryEnterAll()
-		if occupied == nil {
-			return nil
+	for i := 0; i < len(w.holds); i++ {
+		h := w.holds[i]
+		if h.slot.Load() != nil {
+			continue
 		}
-		w.leaveAllBut(nil)
-		w.blocked = occupied
-		if err := w.queueBehind(occupant, occupied); err != nil {
-			return err
-		}
-	}
-}
-
-// tryEnterAll enters all slots up to the first that is occupied, which it returns.
-func (w *batchWait) tryEnterAll() (occupied, occupant *hold) {
-	for _, h := range w.holds {
-		if h.slot.Load() == nil {
-			if occupant := h.tryEnter(); occupant != nil {
-				return h, occupant
+		if occupant := h.tryEnter(); occupant != nil {
+			w.leaveAllBut(nil)
+			w.blocked = h
+			if err := w.queueBehind(occupant, h); err != nil {
+				return err
 			}
+			i = -1 // again from the first name
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func (w *batchWait) leaveAllBut(but *hold) {
@@ -96,12 +88,15 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold) error {
 	for i, h := range holds {
 		reqs[i] = h.attemptRequest()
 	}
-	sent, grants, err := c.callAll(ctx, reqs)
+	bounded, cancel := c.bounded(ctx)
+	defer cancel()
+	sent := c.clock.NoLaterThanNow()
+	grants, err := c.batcher.AcquireAll(bounded, reqs)
 	if err != nil {
 		for _, h := range holds {
 			h.noteFailure(err)
 		}
-		return err
+		return c.explain(ctx, bounded, err)
 	}
 	for i, h := range holds {
 		err = errors.Join(err, h.accept(grants[i], sent))
@@ -118,21 +113,13 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold) error {
 	return nil
 }
 
-func (c *Client) callAll(ctx context.Context, reqs []driver.Request) (clock.Instant, []driver.Grant, error) {
-	bounded, cancel := c.bounded(ctx)
-	defer cancel()
-	sent := c.clock.NoLaterThanNow()
-	grants, err := c.batcher.AcquireAll(bounded, reqs)
-	return sent, grants, c.explain(ctx, bounded, err)
-}
-
 // beforeRetry is wait.beforeRetry for the name that the store refused.
 func (w *batchWait) beforeRetry(err error) error {
 	held, refused := errors.AsType[*driver.HeldError](err)
 	if !refused {
 		return w.afterFailure(w.blocked, err)
 	}
-	h := w.named(held.Name)
+	h := w.holds[max(0, slices.IndexFunc(w.holds, func(h *hold) bool { return h.name == held.Name }))]
 	w.leaveAllBut(h)
 	w.blocked = h
 	if h != w.watched {
@@ -148,14 +135,4 @@ func (w *batchWait) beforeRetry(err error) error {
 	}
 	w.triedAtOnce = atOnce
 	return err
-}
-
-// named returns the hold of name, or the first hold.
-func (w *batchWait) named(name string) *hold {
-	for _, h := range w.holds {
-		if h.name == name {
-			return h
-		}
-	}
-	return w.holds[0]
 }

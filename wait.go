@@ -13,10 +13,10 @@ import (
 	"github.com/dlock-go/dlock/internal/deadline"
 )
 
-// wait is the waiting of one call, which begins when the call is refused. If the
-// store can notify, the waiter subscribes, tries again, and sleeps until it is
-// notified. A lost notification costs time and never the lock, because the sleep is
-// no longer than the holder's remaining TTL.
+// wait is the waiting of one call. It begins when the call finds the lock held, by this
+// process or another. If the store can notify, the waiter subscribes, tries again, and
+// sleeps until it is notified. A lost notification costs time and never the lock,
+// because the waiter also polls a few times in a TTL.
 type wait struct {
 	client   *Client
 	settings *settings
@@ -170,10 +170,13 @@ func (w *wait) awaitRelease(h *hold, held *driver.HeldError) (atOnce bool, err e
 }
 
 // subscribe asks the store to notify this waiter.
-func (w *wait) subscribe(h *hold) (err error) {
+func (w *wait) subscribe(h *hold) error {
 	bounded, cancel := w.client.limited(w.ctx, min(w.client.limit, maxSubscribe))
 	defer cancel()
-	w.unwatch, err = w.client.watcher.Watch(bounded, h.request(), waker(w.wake))
+	unwatch, err := w.client.watcher.Watch(bounded, h.request(), waker(w.wake))
+	if err == nil {
+		w.unwatch = unwatch
+	}
 	return err
 }
 

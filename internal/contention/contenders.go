@@ -20,9 +20,9 @@ const (
 	maxMissed = 4
 )
 
-// saw records that another process has the lock. All processes that do not describe
+// served records that another process has the lock. All processes that do not describe
 // themselves count as one.
-func (c *contenders) saw(holder driver.Holder) {
+func (c *contenders) served(holder driver.Holder) {
 	holder.Note = ""
 	for i := range *c {
 		if one := &(*c)[i]; one.holder == holder {
@@ -35,9 +35,9 @@ func (c *contenders) saw(holder driver.Holder) {
 	}
 }
 
-// served records that this process has the lock: from now on it is the turn of the
+// beginTurns records that this process has the lock: from now on it is the turn of the
 // others.
-func (c *contenders) served() {
+func (c *contenders) beginTurns() {
 	kept := (*c)[:0]
 	for _, one := range *c {
 		if !one.served {

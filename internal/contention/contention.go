@@ -15,38 +15,65 @@ import (
 
 // State is what a process knows about the contention for one name. The zero value
 // knows nothing. A State belongs to one goroutine at a time.
+//
+// Time slices keep a busy process from starving others: its goroutines hand a lock
+// over, or take it again, faster than any other process can ask for it. So at the end
+// of a slice the next of them pauses. Only the end of the pause shows whether other
+// processes want the lock. If none took it, the slices get longer, so that a process
+// without contenders hardly ever pauses.
 type State struct {
-	slice      timeslice
+	began    clock.Instant // when this process took the lock first in this slice; zero outside of one
+	released clock.Instant // when it last released the lock or handed it over
+	length   time.Duration // of the slice; zero stands for SlicePolicy.slice
+	paused   bool          // a pause was made, and no outcome is known yet
+
 	contenders contenders
 	outage     outage
 }
 
+// maxHandOver limits the time in which other processes cannot even try.
+const maxHandOver = 50 * time.Millisecond
+
 // Taken records that this process has the lock.
 func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 	s.Answered()
-	if s.slice.taken(now, p, len(s.contenders) > 0) {
-		s.contenders.served()
+	if s.paused {
+		if len(s.contenders) == 0 { // the pause was in vain
+			s.length = min(2*max(s.length, p.slice), p.longest)
+		}
+		s.began, s.paused = 0, false
+	}
+	if s.began == 0 {
+		s.began = now
+		s.contenders.beginTurns()
 	}
 }
 
 // Refused records that another process has the lock.
 func (s *State) Refused(by driver.Holder) {
 	s.Answered()
-	s.contenders.saw(by)
-	s.slice.refused()
+	s.contenders.served(by)
+	if s.paused {
+		s.length = 0
+	}
+	s.began, s.paused = 0, false
 }
 
 // Released records that this process has released the lock or handed it over.
-func (s *State) Released(now clock.Instant) { s.slice.released = now }
+func (s *State) Released(now clock.Instant) { s.released = now }
 
 // PauseBeforeTaking returns how long the next caller of this process pauses before
 // it takes the lock again, so that other processes can take it. It is zero within a
 // time slice.
 func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Duration {
-	switch {
-	case !s.slice.pausesAt(now, p):
+	if now-s.released > p.pause { // other processes had time to take the lock
+		s.began = 0
+	}
+	if !s.sliceEnded(now, p) {
 		return 0
-	case p.yield != 0 && len(s.contenders) > 0:
+	}
+	s.paused = true
+	if p.yield != 0 && len(s.contenders) > 0 {
 		return backoff.Jitter(p.yield) // the contenders wait for a notification
 	}
 	return backoff.Jitter(p.pause)
@@ -56,7 +83,11 @@ func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Durati
 // goroutines, while no other process can compete for it.
 func (s *State) MayHandOver(now clock.Instant, p *SlicePolicy) bool {
 	s.Released(now)
-	return !s.slice.ended(now, p) && now-s.slice.began <= maxHandOver
+	return !s.sliceEnded(now, p) && now-s.began <= maxHandOver
+}
+
+func (s *State) sliceEnded(now clock.Instant, p *SlicePolicy) bool {
+	return s.began != 0 && now-s.began >= max(s.length, p.slice)
 }
 
 const (
@@ -74,7 +105,7 @@ func (s *State) YieldAfterWake(now clock.Instant, p *SlicePolicy) time.Duration 
 		return 0
 	}
 	if s.contenders.allServed() {
-		hadIt := s.slice.released != 0 && now-s.slice.released < recent
+		hadIt := s.released != 0 && now-s.released < recent
 		if !hadIt || rand.N(yieldToUnseen) != 0 {
 			return 0
 		}

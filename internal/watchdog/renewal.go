@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -80,50 +81,43 @@ func (w *Watchdog) call(r *renewal, sent clock.Instant) []error {
 
 // finish applies the three outcomes: renewed, not held, unknown.
 func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
-	outcome := func(i int) error {
-		switch {
-		case errs == nil:
-			return nil
-		case len(errs) != len(r.leases):
-			return errMiscounted
-		}
-		return errs[i]
+	switch {
+	case errs == nil:
+		errs = make([]error, len(r.leases))
+	case len(errs) != len(r.leases):
+		errs = slices.Repeat([]error{errMiscounted}, len(r.leases))
 	}
-	// The guards are called after the state is settled, without w.mu.
-	reports := make([]error, 0, len(r.leases))
-	var reported, notHeld []*Lease
-
+	var notHeld []*Lease
 	w.mu.Lock()
 	now := w.Clock.Now()
 	earliest := never
 	for i, l := range r.leases {
-		if l.index == 0 {
-			continue
-		}
-		err := outcome(i)
 		switch {
-		case err == nil:
+		case l.index == 0: // forgotten or lost
+			r.leases[i] = nil
+			continue
+		case errs[i] == nil:
 			l.trustFrom(sent)
-			heap.Fix(&w.leases, l.index-1)
-		case errors.Is(err, driver.ErrNotHeld):
+		case errors.Is(errs[i], driver.ErrNotHeld):
 			heap.Remove(&w.leases, l.index-1)
 			notHeld = append(notHeld, l)
+			r.leases[i] = nil
 			continue
 		default:
 			again := now + retryDelay(l.TrustDeadline()-now)
 			l.renewAt(again, again)
-			heap.Fix(&w.leases, l.index-1)
 		}
+		heap.Fix(&w.leases, l.index-1)
 		earliest = min(earliest, l.due)
-		reported = append(reported, l)
-		reports = append(reports, err)
 	}
 	w.wakeBy(earliest)
 	w.mu.Unlock()
 
 	w.declareLost(notHeld, ErrNotHeld)
-	for i, l := range reported {
-		l.Guard.Renewed(reports[i])
+	for i, l := range r.leases {
+		if l != nil {
+			l.Guard.Renewed(errs[i])
+		}
 	}
 	close(r.done)
 }

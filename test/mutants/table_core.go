@@ -263,7 +263,7 @@ func init() {
 	add(mutant{
 		rule: "hand-over inside a process ends, so that others get their time",
 		file: "internal/contention/contention.go",
-		old:  "return !s.slice.ended(now, p) && now-s.slice.began <= maxHandOver",
+		old:  "return !s.sliceEnded(now, p) && now-s.began <= maxHandOver",
 		new:  "return true",
 		test: ". TestHandOverEndsWithTheTimeSlice",
 	})

@@ -39,8 +39,8 @@ var internalMutants = []mutant{
 	{
 		rule: "a lock that the store says is not held is lost at once",
 		file: "internal/watchdog/renewal.go",
-		old:  `case errors.Is(err, driver.ErrNotHeld):`,
-		new:  `case errors.Is(err, errMiscounted):`,
+		old:  `case errors.Is(errs[i], driver.ErrNotHeld):`,
+		new:  `case errors.Is(errs[i], errMiscounted):`,
 		test: "internal/watchdog TestEveryLeaseHasItsOwnOutcome",
 	},
 	{
@@ -158,23 +158,23 @@ var internalMutants = []mutant{
 	},
 	{
 		rule: "a busy process pauses at the end of its time slice",
-		file: "internal/contention/timeslice.go",
-		old:  `t.began != 0 && now-t.began >= max(t.length, p.slice)`,
-		new:  `t.began != 0 && now-t.began >= time.Hour`,
+		file: "internal/contention/contention.go",
+		old:  `s.began != 0 && now-s.began >= max(s.length, p.slice)`,
+		new:  `s.began != 0 && now-s.began >= time.Hour`,
 		test: "internal/contention TestBusyProcessPausesAfterItsSlice|TestHandOverEndsWithTheSlice",
 	},
 	{
 		rule: "time slices grow while no other process wants the lock",
-		file: "internal/contention/timeslice.go",
-		old:  `t.length = min(2*max(t.length, p.slice), p.longest)`,
-		new:  `t.length = p.slice`,
+		file: "internal/contention/contention.go",
+		old:  `s.length = min(2*max(s.length, p.slice), p.longest)`,
+		new:  `s.length = p.slice`,
 		test: "internal/contention TestSlicesGrowWithoutContenders",
 	},
 	{
 		rule: "a process that left the lock alone need not pause",
-		file: "internal/contention/timeslice.go",
-		old:  `if now-t.released > p.pause {`,
-		new:  `if now-t.released > time.Hour {`,
+		file: "internal/contention/contention.go",
+		old:  `if now-s.released > p.pause {`,
+		new:  `if now-s.released > time.Hour {`,
 		test: "internal/contention TestIdleTimeEndsTheSlice",
 	},
 	{
