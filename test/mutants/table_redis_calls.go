@@ -14,7 +14,7 @@ func init() {
 		file: "redislock/cancel.go",
 		old:  "				c.state = abandoned\n				c.signal <- left",
 		new:  "				c.state = abandoned\n				c.signal <- unsent",
-		test: "test/stores/redis TestAbandonedTryLock",
+		test: "test/stores/redis TestAbandonedTryLockLeavesNoLock",
 	})
 	add(mutant{
 		rule: "an attempt that lost its answer after its caller left is undone",
@@ -56,7 +56,7 @@ func init() {
 		file: "redislock/acquire.go",
 		old:  "s.failed(ctx, err, req)",
 		new:  "s.failed(ctx, err)",
-		test: "test/stores/redis TestRedlockLateAttempt",
+		test: "test/stores/redis TestRedlockLateAttemptLeavesNoLock",
 	})
 	add(mutant{
 		rule: "a member that does not answer gets a release for every attempt",
@@ -79,7 +79,7 @@ func init() {
 		file: "redislock/sender.go",
 		old:  "c.Options().ReadTimeout <= 0 {",
 		new:  "c.Options().ReadTimeout < -1 {",
-		test: "test/stores/redis TestSilentConnectionsWithoutReadTimeout",
+		test: "test/stores/redis TestDeadConnectionsWithoutReadTimeoutAreReplaced",
 	})
 
 	// Tokens.
@@ -88,14 +88,14 @@ func init() {
 		file: "redislock/acquire.go",
 		old:  "	if !returned(err) {\n		s.unconfirmed.add(req.Owner, proposed, req.TTL)\n",
 		new:  "	if !returned(err) {\n",
-		test: "test/stores/redis TestTokenOfALeftAttempt",
+		test: "test/stores/redis TestTokenRisesAfterAnAbandonedAttempt",
 	})
 	add(mutant{
 		rule: "the token of an attempt whose answer was lost is unconfirmed",
 		file: "redislock/acquire.go",
 		old:  "	s.unconfirmed.add(req.Owner, proposed, req.TTL)\n	if failed == nil {",
 		new:  "	if failed == nil {",
-		test: "test/stores/redis TestTokenOfALostAnswer",
+		test: "test/stores/redis TestTokenRisesAfterALostAnswer",
 	})
 	add(mutant{
 		rule: "a proposed token counts only if it raised the counter",
@@ -130,7 +130,7 @@ func init() {
 		file: "redislock/lua/raise.lua",
 		old:  "if last_token(KEYS[2]) < tonumber(token) then",
 		new:  "if false then",
-		test: "test/stores/redis TestRaiseTokenAgain",
+		test: "test/stores/redis TestRaisingATokenCanBeRepeated",
 	})
 
 	// Ownership and TTL.
@@ -139,35 +139,35 @@ func init() {
 		file: "redislock/lua/release.lua",
 		old:  "if value and starts_with(value, ARGV[1]) then",
 		new:  "if value then",
-		test: "test/stores/redis TestLateReleaseFindsAnotherHolder",
+		test: "test/stores/redis TestLateReleaseReleasesNoOtherHolder",
 	})
 	add(mutant{
 		rule: "a release of a plain lock releases no other owner's",
 		file: "redislock/lua/plain_release.lua",
 		old:  "if redis.call('get', KEYS[1]) ~= ARGV[1] then",
 		new:  "if not redis.call('get', KEYS[1]) then",
-		test: "test/stores/redis TestLateReleaseFindsAnotherHolder",
+		test: "test/stores/redis TestLateReleaseReleasesNoOtherHolder",
 	})
 	add(mutant{
 		rule: "a renewal extends no other owner's lock",
 		file: "redislock/lua/renew.lua",
 		old:  "if ok and value and starts_with(value, ARGV[2 * i]) then",
 		new:  "if ok and value then",
-		test: "test/stores/redis TestLateRenewalAndPass",
+		test: "test/stores/redis TestLateRenewalAndPassChangeNothing",
 	})
 	add(mutant{
 		rule: "Pass takes no other owner's lock",
 		file: "redislock/lua/pass.lua",
 		old:  "if not value or not starts_with(value, ARGV[1]) then",
 		new:  "if not value then",
-		test: "test/stores/redis TestLateRenewalAndPass",
+		test: "test/stores/redis TestLateRenewalAndPassChangeNothing",
 	})
 	add(mutant{
 		rule: "Pass creates no lock",
 		file: "redislock/lua/pass.lua",
 		old:  "if not value or not starts_with(value, ARGV[1]) then",
 		new:  "if value and not starts_with(value, ARGV[1]) then",
-		test: "test/stores/redis TestLateRenewalAndPass",
+		test: "test/stores/redis TestLateRenewalAndPassChangeNothing",
 	})
 	add(mutant{
 		rule: "a renewal never shortens a lock",
@@ -218,14 +218,14 @@ func init() {
 		file: "redislock/pipeline.go",
 		old:  "n < int64(s.replicas)",
 		new:  "n < 0",
-		test: "test/stores/redis TestNobodyAcknowledges",
+		test: "test/stores/redis TestMissingReplicasRefuseTheLock",
 	})
 	add(mutant{
 		rule: "a lock that too few replicas acknowledged is released",
 		file: "redislock/acquire.go",
 		old:  "	if !errors.Is(err, ErrNotReplicated) {\n",
 		new:  "	if true || !errors.Is(err, ErrNotReplicated) {\n",
-		test: "test/stores/redis TestNobodyAcknowledges",
+		test: "test/stores/redis TestMissingReplicasRefuseTheLock",
 	})
 
 	// Wake-ups.

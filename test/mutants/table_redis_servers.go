@@ -6,7 +6,7 @@ func init() {
 		file: "redislock/lua/fair_acquire.lua",
 		old:  `if not placed and not redis.call('lpos', queue, owner) then`,
 		new:  `if not placed then`,
-		test: "test/stores/redis TestQueueThatLostAnEntry",
+		test: "test/stores/redis TestWaiterWithTornPlaceIsServedOnce",
 	})
 	add(mutant{
 		rule: "a waiter whose place was removed gets another one",
@@ -15,7 +15,7 @@ func init() {
 -- Only the list decides whether the owner has a place: the set may have lost or kept it.
 if not placed and not redis.call('lpos', queue, owner) then`,
 		new:  `if redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner) == 1 then`,
-		test: "test/stores/redis TestQueueThatLostAnEntry",
+		test: "test/stores/redis TestWaiterWithTornPlaceIsServedOnce",
 	})
 	add(mutant{
 		rule: "a token is larger than the counter",
@@ -38,14 +38,14 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		return nil`,
 		new: `return unanswered(cmd.Err()) }) {
 		return acked`,
-		test: "test/stores/redis TestNodeClientClosedInBetween",
+		test: "test/stores/redis TestReplacedNodeClientDoesNotCloseTheStore",
 	})
 	add(mutant{
 		rule: "the client of a server that was replaced does not close the store",
 		file: "redislock/route.go",
 		old:  `return r.cluster != nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
 		new:  `return r.cluster == nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
-		test: "test/stores/redis TestNodeClientClosedInBetween",
+		test: "test/stores/redis TestReplacedNodeClientDoesNotCloseTheStore",
 	})
 	add(mutant{
 		rule: "Close waits for the search for a cluster",
@@ -66,7 +66,7 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		file: "redislock/servers.go",
 		old:  ` || crossesSlots(both.Err()) {`,
 		new:  ` {`,
-		test: "test/stores/redis TestPlainClientOfAClusterModeServer/the_server_does_not_tell",
+		test: "test/stores/redis TestSingleServerClientInClusterMode/the_server_does_not_say_its_mode",
 	})
 	add(mutant{
 		rule: "a server's CROSSSLOT is remembered",
@@ -75,42 +75,42 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	return true`,
 		new: `	s.cluster.Store(true)
 	return false`,
-		test: "test/stores/redis TestPlainClientOfAClusterModeServer/nothing_tells",
+		test: "test/stores/redis TestSingleServerClientInClusterMode/neither_server_nor_user_can_tell",
 	})
 	add(mutant{
 		rule: "Replicas is refused where WAIT may reach another server",
 		file: "redislock/servers.go",
 		old:  `if s.replicas > 0 && s.hidesCluster() {`,
 		new:  `if s.replicas > 1 && s.hidesCluster() {`,
-		test: "test/stores/redis TestTypeAroundAClusterClient",
+		test: "test/stores/redis TestWrappedClusterClientWorks",
 	})
 	add(mutant{
 		rule: "a hidden Ring is refused",
 		file: "redislock/servers.go",
 		old:  `f.Anonymous && f.Type.Implements`,
 		new:  `!f.Anonymous && f.Type.Implements`,
-		test: "test/stores/redis TestTypeAroundARing",
+		test: "test/stores/redis TestWrappedRingIsRejected",
 	})
 	add(mutant{
 		rule: "waiters listen to the shard's channel",
 		file: "redislock/shard.go",
 		old:  `if one, ok := s.client.(*redis.Client); ok && s.cluster.Load() {`,
 		new:  `if one, ok := s.client.(*redis.Client); ok && s.hidesCluster() {`,
-		test: "test/stores/redis TestPlainClientOfOneShard",
+		test: "test/stores/redis TestSingleServerClientSharesLocksOfACluster",
 	})
 	add(mutant{
 		rule: "releases are published to the shard's channel",
 		file: "redislock/scripts.go",
 		old:  `if r.slots.Load() && sc.cluster != nil {`,
 		new:  `if r.slots.Load() && sc.cluster == nil {`,
-		test: "test/stores/redis TestPlainClientOfOneShard",
+		test: "test/stores/redis TestSingleServerClientSharesLocksOfACluster",
 	})
 	add(mutant{
 		rule: "locks of several slots are renewed by several scripts",
 		file: "redislock/renew.go",
 		old:  `slot = hashTag(key)`,
 		new:  `slot = ""`,
-		test: "test/stores/redis TestPlainClientOfAClusterModeServer/the_server_tells",
+		test: "test/stores/redis TestSingleServerClientInClusterMode/the_server_says_its_mode",
 	})
 	add(mutant{
 		rule: "Watch returns when the server has confirmed",
@@ -121,7 +121,7 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	default:
 		return nil
 	case <-sub.answered:`,
-		test: "test/stores/redis TestWatchAgain",
+		test: "test/stores/redis TestWatchAgainMissesNoMessage",
 	})
 	add(mutant{
 		rule: "a client that connects again by itself is noticed",

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
 
-// TestMasterThatHangs: one master of a cluster that hangs keeps nobody from the locks
-// of the others, neither who holds them nor who wants them.
-func TestMasterThatHangs(t *testing.T) {
+// TestHangingMasterDelaysNoOther: if one master of a cluster hangs, locks of the other masters are
+// renewed, released and acquired as before.
+func TestHangingMasterDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, append([]string{"--cluster-replica-no-failover", "yes", "--cluster-require-full-coverage", "no"}, inMemory...)...)
 	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
@@ -27,7 +28,7 @@ func TestMasterThatHangs(t *testing.T) {
 		request := func(on *servers.Server) driver.Request {
 			return driver.Request{Name: nameOn(t, lookup, on, query), Owner: driver.NewOwner(), TTL: time.Minute}
 		}
-		var grants []driver.Grant // of the healthy first
+		var grants []driver.Grant // those of the healthy masters come first
 		for _, node := range append(slices.Clone(healthy), hangs) {
 			grant, err := store.Acquire(t.Context(), request(node))
 			if err != nil {
@@ -49,13 +50,13 @@ func TestMasterThatHangs(t *testing.T) {
 		}
 		cancel()
 
-		// More callers than there may be pipelines want locks of the one that hangs.
+		// More callers than there may be pipelines acquire locks of the hanging master.
 		want, stop := context.WithCancel(t.Context())
 		var stuck sync.WaitGroup
 		for range 40 {
 			req := request(hangs)
 			stuck.Go(func() { _, _ = store.Acquire(want, req) })
-			<-time.After(3 * time.Millisecond) // so that each is sent by itself
+			<-time.After(3 * time.Millisecond) // so that each call is a pipeline of its own
 		}
 		for i, node := range healthy {
 			limited, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -83,9 +84,9 @@ func TestMasterThatHangs(t *testing.T) {
 	}
 }
 
-// TestSlotThatMoves: who holds a lock keeps it while its slot moves to another server,
-// however long that takes, and can release it.
-func TestSlotThatMoves(t *testing.T) {
+// TestHolderKeepsLockWhileSlotMoves: a holder can renew and release a lock while its slot moves to
+// another server, however long that takes.
+func TestHolderKeepsLockWhileSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, inMemory...)
 	for _, query := range []string{"", "?" + acknowledged} {
@@ -110,12 +111,12 @@ func TestSlotThatMoves(t *testing.T) {
 	}
 }
 
-// moveSlot begins to move the slot of some keys to another master, and moves the
-// keys. What it returns ends that.
+// moveSlot begins to move the slot of some keys to another master, and moves the keys. The function
+// that it returns ends the move.
 func moveSlot(t *testing.T, c *servers.Cluster, keys ...string) (finish func()) {
 	t.Helper()
 	var from *servers.Server
-	eventually(t, "the nodes agree on who has the slot", func() (agreed bool) {
+	eventually(t, "the nodes agree on the owner of the slot", func() (agreed bool) {
 		var err error
 		from, err = c.Master(t.Context(), keys[0])
 		return err == nil
@@ -150,5 +151,56 @@ func moveSlot(t *testing.T, c *servers.Cluster, keys ...string) (finish func()) 
 		t.Helper()
 		do(target, "cluster", "setslot", slot, "node", targetID)
 		do(source, "cluster", "setslot", slot, "node", targetID)
+	}
+}
+
+// TestReplacedNodeClientDoesNotCloseTheStore: the cluster's client closes and replaces the client of
+// one server. Only after the cluster's client was closed, calls return ErrClosed.
+func TestReplacedNodeClientDoesNotCloseTheStore(t *testing.T) {
+	t.Parallel()
+	c := servers.RunCluster(t, inMemory...)
+	for _, replicas := range []int{0, 1} {
+		client := newForgetful(t, c)
+		store, err := redislock.New(client, &redislock.Options{Replicas: replicas})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		req := driver.Request{Name: "between", Owner: driver.NewOwner(), TTL: time.Minute}
+		if _, err := store.Acquire(t.Context(), req); err != nil { // so that the client knows its cluster
+			t.Fatal(err)
+		}
+		client.tooLate.Store(true)
+		grant, err := store.Acquire(t.Context(), req)
+		if err != nil {
+			t.Errorf("Acquire: %v", err)
+		}
+		client.tooLate.Store(true)
+		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+			t.Errorf("Renew: %v", errs)
+		}
+		client.tooLate.Store(true)
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	}
+	closed := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
+	store, err := redislock.New(closed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: "after", Owner: driver.NewOwner(), TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	if err := store.Release(t.Context(), grant); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Release after the client was closed: %v; want ErrClosed", err)
+	}
+	for _, err := range store.Renew(t.Context(), []driver.Grant{grant}) {
+		if !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Renew after the client was closed: %v; want ErrClosed", err)
+		}
 	}
 }

@@ -1,12 +1,14 @@
 package redis
 
 import (
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/test/harness/command"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
 )
 
 // TestCommand runs the command line on every kind of store URL.
@@ -26,7 +28,7 @@ func TestCommand(t *testing.T) {
 			holder := command.Hold(t, url, "job {1}")
 			token := holder.Token
 			if out := command.Run(t, url, "exec", "-n", "job {1}", "--", "true"); out.Status != 75 || !strings.Contains(out.Stderr, "held by") {
-				t.Errorf("exec -n of a held lock: %+v; want 75 and who has it", out)
+				t.Errorf("exec -n of a held lock: %+v; want 75 and the holder", out)
 			}
 			if out := command.Run(t, url, "ls", "--json", "job"); out.Status != 0 || !strings.Contains(out.Stdout, `"token":`+token) {
 				t.Errorf("ls --json: %+v; want token %s", out, token)
@@ -45,7 +47,7 @@ func TestCommand(t *testing.T) {
 				t.Errorf("exec after break: %+v", out)
 			}
 			t.Logf("free %v after it was broken", time.Since(began).Round(time.Millisecond))
-			holder.End() // it may have noticed the loss, or not
+			holder.End() // it may have noticed the loss
 			if out := command.Run(t, url, "doctor", "--json"); !strings.Contains(out.Stdout, `"fencing":"clock-bound"`) || out.Status > 1 {
 				t.Errorf("doctor: %+v", out)
 			}
@@ -53,8 +55,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// doctor says first what does not hold as the server is configured.
-func TestDoctorSaysWhatDoesNotHold(t *testing.T) {
+// TestDoctorReportsBrokenPromisesFirst: the promises that the configuration breaks come first.
+func TestDoctorReportsBrokenPromisesFirst(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"no":  "Restart: a crash of the store can forget locks, and two may then hold one (see persistence below).",
@@ -98,6 +100,95 @@ func TestCommandWithBadInput(t *testing.T) {
 		}
 		if strings.Contains(out.Stderr, "canary7bird") {
 			t.Errorf("%s: the password is shown: %s", url, out.Stderr)
+		}
+	}
+}
+
+// TestNestedCommandDoesNotWaitForItself: a dlock inside a dlock that holds the lock does not wait for
+// it, however each of them spells the store's URL.
+func TestNestedCommandDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
+	_, port, err := net.SplitHostPort(servers.Run(t, servers.Redis).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, protocol := range []string{"redisson", "plain"} {
+		outer := "redis://127.0.0.1:" + port + "?protocol=" + protocol
+		inner := "redis://localhost:" + port + "?protocol=" + protocol
+		out := command.Run(t, outer, "exec", "job", "--", "dlock", "exec", "--store", inner, "-w", "10s", "job", "--", "echo", "no")
+		if out.Status != 75 || !strings.Contains(out.Stderr, "wait for itself") || out.Stdout != "" {
+			t.Errorf("%s: the inner dlock: %+v; want that it notices that it would wait for itself", protocol, out)
+		}
+		// The inner dlock uses the outer one's --store.
+		out = command.Run(t, "sqlite:///no/such/folder/x.db", "exec", "--store", outer, "job", "--", "dlock", "show", "job")
+		if out.Status != 0 || !strings.Contains(out.Stdout, "token") {
+			t.Errorf("%s: the inner dlock does not use the store of the outer one: %+v", protocol, out)
+		}
+	}
+}
+
+// TestCommandOnStoppedServer: a stopped server, and a server without TLS behind a URL with TLS, are
+// reported within the given limit or five seconds.
+func TestCommandOnStoppedServer(t *testing.T) {
+	t.Parallel()
+	stopped := servers.Run(t, servers.Redis, inMemory...)
+	plain := servers.Run(t, servers.Redis, inMemory...)
+	if err := stopped.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stopped.Resume() }) // so that the server can shut down
+	for what, url := range map[string]string{"stopped": stopped.URL(), "no TLS": "rediss://" + plain.Addr()} {
+		for _, c := range []struct {
+			flags []string
+			says  string
+			limit time.Duration
+		}{
+			{[]string{"-n"}, "no answer within 5s", 9 * time.Second},
+			{[]string{"-w", "1s"}, "no answer within 1s", 4 * time.Second},
+		} {
+			t.Run(what+" "+c.flags[0], func(t *testing.T) {
+				t.Parallel()
+				command.Run(t, url, "version") // builds the command
+				began := time.Now()
+				out := command.Run(t, url, append(append([]string{"exec"}, c.flags...), "a", "--", "true")...)
+				if took := time.Since(began); took > c.limit {
+					t.Errorf("it took %v; want %v at most", took, c.limit)
+				}
+				if out.Status != 69 || !strings.Contains(out.Stderr, c.says) {
+					t.Errorf("%+v; want 69 and %q", out, c.says)
+				}
+			})
+		}
+	}
+}
+
+// TestCommandSaysWhyTheServerRefuses: a refused user and a server that cannot keep locks are not
+// reported as unreachable.
+func TestCommandSaysWhyTheServerRefuses(t *testing.T) {
+	t.Parallel()
+	locked := servers.Run(t, servers.Redis, inMemory...)
+	admin := redis.NewClient(&redis.Options{Addr: locked.Addr()})
+	defer admin.Close()
+	for _, order := range [][]any{
+		{"ACL", "SETUSER", "little", "on", ">secret", "~*", "&*", "+@read", "+@connection"},
+		{"CONFIG", "SET", "requirepass", "secret"},
+	} {
+		if err := admin.Do(t.Context(), order...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := servers.Run(t, servers.Redis, append([]string{"--maxmemory", "1", "--maxmemory-policy", "noeviction"}, inMemory...)...)
+	for url, want := range map[string]command.Result{
+		locked.URL():                             {Status: 77, Stderr: "the server wants a password"},
+		"redis://:canary7bird@" + locked.Addr():  {Status: 77, Stderr: "wrong user or password"},
+		"redis://little:secret@" + locked.Addr(): {Status: 77, Stderr: "the user lacks a permission"},
+		"redis://" + full.Addr() + "/99":         {Status: 78, Stderr: "there is no such database"},
+		full.URL():                               {Status: 78, Stderr: "the server is out of memory"},
+	} {
+		out := command.Run(t, url, "exec", "-w", "5s", "a", "--", "true")
+		if out.Status != want.Status || !strings.Contains(out.Stderr, want.Stderr) || strings.Contains(out.Stderr, "unreachable") ||
+			!strings.Contains(out.Stderr, "cannot use redis://") || strings.Count(out.Stderr, "\n") != 1 {
+			t.Errorf("%s: status %d, %q; want %d and one line that says %q", url, out.Status, out.Stderr, want.Status, want.Stderr)
 		}
 	}
 }

@@ -2,20 +2,16 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
-	"github.com/dlock-go/dlock/quorum"
-	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
@@ -40,8 +36,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestRedlockConformance runs before the parallel tests: five servers and what
-// asks them, each within a limit, are enough at a time.
+// TestRedlockConformance runs before the parallel tests: five servers, each with a time limit per
+// call, are enough load.
 func TestRedlockConformance(t *testing.T) { conform(t, redlock(t), "") }
 
 // topology is one or several servers.
@@ -76,61 +72,6 @@ func secure(t testing.TB) topology {
 func redlock(t testing.TB) topology {
 	group := servers.RunGroup(t, 5, servers.Redis, "--appendonly", "no")
 	return topology{"redlock://" + strings.Join(group.Addrs(), ","), clients(t, group.Addrs()...)}
-}
-
-func clients(t testing.TB, addrs ...string) (list []*redis.Client) {
-	for _, addr := range addrs {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		t.Cleanup(func() { client.Close() })
-		list = append(list, client)
-	}
-	return list
-}
-
-// memberTimeout is long because the machine that runs the tests is busy.
-const memberTimeout = 375 * time.Millisecond * slowdown
-
-// open opens any of the URLs.
-func open(ctx context.Context, url string) (driver.Store, error) {
-	hosts, found := strings.CutPrefix(url, "redlock://")
-	if !found {
-		return redislock.Open(ctx, url, nil)
-	}
-	hosts, query, _ := strings.Cut(hosts, "?")
-	var q quorumStore
-	for host := range strings.SplitSeq(hosts, ",") {
-		member, err := redislock.Open(ctx, "redis://"+host+"?protocol=plain&"+query, nil)
-		if err != nil {
-			return nil, errors.Join(err, q.closeMembers())
-		}
-		q.members = append(q.members, member)
-	}
-	store, err := quorum.New(q.members, &quorum.Options{MemberTimeout: memberTimeout})
-	if err != nil {
-		return nil, errors.Join(err, q.closeMembers())
-	}
-	q.Store = store
-	return &q, nil
-}
-
-// quorumStore closes its members too.
-type quorumStore struct {
-	*quorum.Store
-	members []driver.Store
-	once    sync.Once
-	err     error
-}
-
-func (q *quorumStore) Close() error {
-	q.once.Do(func() { q.err = errors.Join(q.Store.Close(), q.closeMembers()) })
-	return q.err
-}
-
-func (q *quorumStore) closeMembers() (err error) {
-	for _, m := range q.members {
-		err = errors.Join(err, m.Close())
-	}
-	return err
 }
 
 func conform(t *testing.T, top topology, query string) {
@@ -168,7 +109,7 @@ func conform(t *testing.T, top topology, query string) {
 	})
 }
 
-// leftovers are all keys but the counters of tokens.
+// leftovers returns all keys except the counters of tokens.
 func leftovers(ctx context.Context, servers []*redis.Client) (left []string, err error) {
 	for _, server := range servers {
 		keys, err := server.Keys(ctx, "*").Result()

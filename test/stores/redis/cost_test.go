@@ -14,8 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// served returns how many commands a server has run for clients: not those
-// inside scripts.
+// served returns how many commands a server has run for clients, without those inside scripts.
 func served(t *testing.T, raw *redis.Client) int {
 	t.Helper()
 	info, err := raw.Info(t.Context(), "commandstats").Result()
@@ -126,8 +125,8 @@ func TestRenewalIsCheap(t *testing.T) {
 	}
 }
 
-// TestForgottenScripts: a server that forgot the scripts gets them again.
-func TestForgottenScripts(t *testing.T) {
+// TestForgottenScriptsAreSentAgain: every operation works after SCRIPT FLUSH.
+func TestForgottenScriptsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
 	raw := clients(t, server.Addr())[0]

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/dlock-go/dlock/driver"
@@ -85,4 +86,15 @@ func TestDiagnose(t *testing.T) {
 		}
 		expect(t, diagnose(t, "redis://blind:pw@"+server.Addr()), "info", driver.LevelWarning, "may not run INFO")
 	})
+}
+
+// expect demands a finding with that check, level and text.
+func expect(t *testing.T, findings []driver.Finding, check string, level driver.Level, says string) {
+	t.Helper()
+	for _, f := range findings {
+		if f.Check == check && f.Level == level && strings.Contains(f.Message, says) {
+			return
+		}
+	}
+	t.Errorf("no finding %q of level %q says %q; found are %+v", check, level, says, findings)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// A program that shares a lock with all others that use the same server, in Go
-// or, with Redisson, in Java.
+// A program that shares a lock with other programs on the same server, in Go or, with Redisson, in
+// Java.
 func Example() {
 	server, err := servers.Start(servers.Redis)
 	if err != nil {

@@ -11,10 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestQueueThatLostAnEntry: a waiter whose place is in one of the two keys of a queue
-// only, because an operator or another program removed the other, stands in the queue
-// once after its next attempt, and is served.
-func TestQueueThatLostAnEntry(t *testing.T) {
+// TestWaiterWithTornPlaceIsServedOnce: an operator or another program removed a waiter's place from
+// one of the two keys of the queue. After its next attempt the waiter has one place, and is served.
+func TestWaiterWithTornPlaceIsServedOnce(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
@@ -23,7 +22,7 @@ func TestQueueThatLostAnEntry(t *testing.T) {
 	for what, tear := range map[string]func(owner string) error{
 		"the list lost it":     func(owner string) error { return raw.LRem(t.Context(), queue, 0, owner).Err() },
 		"the timeouts lost it": func(owner string) error { return raw.ZRem(t.Context(), timeouts, owner).Err() },
-		// Behind so many that no attempt reads the whole list.
+		// So many waiters are ahead that no attempt reads the whole list.
 		"it is far behind": func(owner string) error {
 			ahead := make([]any, 0, 150)
 			var due []redis.Z

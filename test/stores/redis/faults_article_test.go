@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mistake is one that articles about locks in Redis make.
+// mistake is a mistake that articles about locks in Redis make.
 type mistake int
 
 const (
 	none               mistake = iota
-	releasesAnybodys           // DEL without looking whose lock it is
-	recreatesOnRenewal         // SET instead of PEXPIRE, which brings back what is gone
+	releasesAnybodys           // DEL without a check of the owner
+	recreatesOnRenewal         // SET instead of PEXPIRE, which creates an expired lock again
 	countsAlone                // every process counts its own tokens
 )
 
@@ -24,7 +24,7 @@ func (m mistake) String() string {
 	return [...]string{"none", "releases anybody's", "recreates on renewal", "counts alone"}[m]
 }
 
-// article is a lock as it is found in articles, with one mistake or none.
+// article is a store as articles describe it, with one mistake or none.
 type article struct {
 	client *redis.Client
 	mistake

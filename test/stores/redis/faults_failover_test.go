@@ -21,8 +21,8 @@ import (
 // acknowledged are the parameters of a store that waits for a replica.
 const acknowledged = "replicas=1&replica_timeout=500ms"
 
-// TestFailover tells what happens when a master dies before its replicas know
-// what it has granted: run it with -v.
+// TestFailover reports what happens when a master dies before its replicas know what it has
+// granted: run it with -v.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	eachProtocol(t, func(t *testing.T, protocol string) {
@@ -31,7 +31,7 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-// onSentinel makes rigs with Sentinel, whose replicas follow the master through
+// onSentinel returns a function that makes rigs with Sentinel. The replicas reach the master through
 // a proxy.
 func onSentinel(query string) func(t testing.TB) faults.Rig {
 	return func(t testing.TB) faults.Rig {
@@ -70,12 +70,12 @@ func TestMasterCutOff(t *testing.T) {
 	})
 }
 
-// maxLag is after how many seconds without a word from its replicas a master
-// refuses to write. It looks once a second, and counts whole seconds.
+// maxLag is after how many seconds without a message from its replicas a master refuses to write. It
+// checks once a second, and counts whole seconds.
 const maxLag = 1
 
-// onPartition makes rigs whose replicas, sentinel and other clients reach the
-// master through a proxy.
+// onPartition returns a function that makes rigs whose replicas, sentinel and other clients reach
+// the master through a proxy.
 func onPartition(query string) func(t testing.TB) faults.Rig {
 	return func(t testing.TB) faults.Rig {
 		t.Helper()
@@ -101,8 +101,7 @@ func onPartition(query string) func(t testing.TB) faults.Rig {
 	}
 }
 
-// watching is a sentinel that decides alone, and knows the master by the address
-// that is given.
+// watching is a sentinel that decides alone, and knows the master by the given address.
 func watching(master string) *servers.Kind {
 	return &servers.Kind{
 		Name:   "sentinel",
@@ -111,7 +110,7 @@ func watching(master string) *servers.Kind {
 			config := fmt.Sprintf("sentinel monitor dlock %s 1\nsentinel down-after-milliseconds dlock 700\nsentinel failover-timeout dlock 30000\n",
 				strings.ReplaceAll(master, ":", " "))
 			file := filepath.Join(in.Data, "sentinel.conf")
-			return nil, errors.Join(os.WriteFile(file, []byte(config), 0o666), os.Chmod(file, 0o666)) // which another user rewrites
+			return nil, errors.Join(os.WriteFile(file, []byte(config), 0o666), os.Chmod(file, 0o666)) // the server rewrites it as another user
 		},
 		Args: func(in servers.Instance) []string {
 			return []string{filepath.Join(in.Data, "sentinel.conf"), "--sentinel", "--bind", in.Host, "--port", strconv.Itoa(in.Port), "--dir", in.Data}
@@ -121,12 +120,12 @@ func watching(master string) *servers.Kind {
 	}
 }
 
-// awaitReplicas waits until so many replicas have acknowledged a write.
+// awaitReplicas blocks until that many replicas have acknowledged a write.
 func awaitReplicas(t testing.TB, addr string, want int) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
-	conn := client.Conn() // WAIT is for what was written before on the same connection
+	conn := client.Conn() // WAIT counts acknowledgements of this connection's writes
 	defer conn.Close()
 	if err := conn.Set(t.Context(), "dlock:probe", "1", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -144,7 +143,7 @@ func awaitReplicas(t testing.TB, addr string, want int) {
 	t.Fatalf("%d of %d replicas have acknowledged a write", got, want)
 }
 
-// awaitInfo waits until a section of INFO contains a text.
+// awaitInfo blocks until a section of INFO contains a text.
 func awaitInfo(t testing.TB, addr, section, want string) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr})

@@ -17,8 +17,8 @@ var (
 	mixTime = flag.Duration("mixtime", 14*time.Second, "how long TestHistory runs")
 )
 
-// TestHistory does many faults at random to worker processes, writes down what
-// they did, and compares it with what is promised.
+// TestHistory injects random faults into worker processes, records what they did, and compares the
+// record with what is promised.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	seed := *mixSeed
@@ -38,8 +38,8 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// The same must find what is wrong with locks from articles, and nothing wrong
-// with one that is right.
+// TestHistoryFindsMistakes: the same check finds the mistakes of locks from articles, and accepts a
+// correct one.
 func TestHistoryFindsMistakes(t *testing.T) {
 	t.Parallel()
 	all := []string{"hold", "delete", "reset"}
@@ -60,7 +60,7 @@ func TestHistoryFindsMistakes(t *testing.T) {
 	}
 }
 
-// findMistake repeats a mix until it finds something.
+// findMistake repeats a mix of faults until it finds a mistake.
 func findMistake(t *testing.T, m mistake, mix faults.Mix) {
 	t.Helper()
 	r := onServer("plain", servers.Redis)(t)

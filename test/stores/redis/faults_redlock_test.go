@@ -4,14 +4,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestRedlockFaults runs before the parallel tests: ten servers and what asks them,
-// each within a limit, are enough at a time.
+// TestRedlockFaults runs before the parallel tests: ten servers, each with a time limit per call, are
+// enough load.
 func TestRedlockFaults(t *testing.T) {
 	var both sync.WaitGroup
 	defer both.Wait()
@@ -19,7 +22,7 @@ func TestRedlockFaults(t *testing.T) {
 	both.Go(func() { faults.Run(t, onRedlock(t), faults.Leases) })
 }
 
-// onRedlock makes rigs with five servers, each behind a proxy.
+// onRedlock makes a rig with five servers, each behind a proxy.
 func onRedlock(t testing.TB) faults.Rig {
 	t.Helper()
 	group := servers.RunGroup(t, 5, servers.Redis, inMemory...)
@@ -36,7 +39,41 @@ func onRedlock(t testing.TB) faults.Rig {
 		}
 	}
 	r := rig("redlock://" + strings.Join(addrs, ","))
-	r.TTL = max(r.TTL, 5*memberTimeout) // which leaves room for a member that does not answer
+	r.TTL = max(r.TTL, 5*memberTimeout) // leaves time for a member that does not answer
 	r.Members = members
 	return r
+}
+
+// TestQuorumClosesWithAHangingMember: Close does not wait for the member.
+func TestQuorumClosesWithAHangingMember(t *testing.T) {
+	t.Parallel()
+	group := servers.RunGroup(t, 3, servers.Redis)
+	var members []driver.Store
+	for _, server := range group {
+		store, _ := openURL(t, server.URL()+"?protocol=plain")
+		members = append(members, store)
+	}
+	store, err := quorum.New(members, &quorum.Options{MemberTimeout: memberTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := group[0].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := group[0].Resume(); err != nil {
+			t.Error(err)
+		}
+	})
+	acquire(t, store, "x")
+	if n := len(listed(t, store, "")); n != 1 {
+		t.Errorf("%d locks are listed; want one", n)
+	}
+	began := time.Now()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 4*memberTimeout {
+		t.Errorf("Close took %v; a member may take %v", took, memberTimeout)
+	}
 }

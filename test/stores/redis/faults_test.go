@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,10 +17,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// faultTTL is long enough for a machine that is busy.
+// faultTTL is long enough for a busy machine.
 const faultTTL = 2 * time.Second
 
-// rig is the store with that URL.
+// rig returns a rig for the store with that URL.
 func rig(url string) faults.Rig {
 	return faults.Rig{
 		TTL:  faultTTL,
@@ -34,7 +33,7 @@ func rig(url string) faults.Rig {
 	}
 }
 
-// serverRig is a rig on one server, with all that can be done to it.
+// serverRig returns a rig for one server, with all faults that the server offers.
 func serverRig(t testing.TB, server *servers.Server, protocol string) faults.Rig {
 	t.Helper()
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -44,7 +43,7 @@ func serverRig(t testing.TB, server *servers.Server, protocol string) faults.Rig
 	r.Addr, r.At = server.Addr(), at
 	r.Delete = func(ctx context.Context, name string) error { return admin.Del(ctx, name).Err() }
 	r.Flush = func(ctx context.Context) error { return admin.FlushAll(ctx).Err() }
-	// No memory is enough for a limit of one byte, and all is for none.
+	// A limit of one byte is always exceeded; zero is no limit.
 	r.Fill = func(ctx context.Context) error { return admin.ConfigSet(ctx, "maxmemory", "1").Err() }
 	r.Drain = func(ctx context.Context) error { return admin.ConfigSet(ctx, "maxmemory", "0").Err() }
 	r.SetClock = server.SetClock
@@ -56,28 +55,12 @@ func serverRig(t testing.TB, server *servers.Server, protocol string) faults.Rig
 	return r
 }
 
-// inMemory are the arguments of servers that write nothing to disk. None of these
-// faults asks for data that survives, and a disk that many servers sync to can
-// stand still for longer than a TTL.
-var inMemory = []string{"--appendonly", "no"}
-
-// onServer makes rigs on servers of their own.
+// onServer returns a function that makes rigs, each with a server of its own.
 func onServer(protocol string, kind *servers.Kind, args ...string) func(t testing.TB) faults.Rig {
 	return func(t testing.TB) faults.Rig {
 		t.Helper()
 		return serverRig(t, servers.Run(t, kind, append(args, inMemory...)...), protocol)
 	}
-}
-
-// eachProtocol tries both at the same time: like the faults, they wait more than
-// they compute.
-func eachProtocol(t *testing.T, try func(t *testing.T, protocol string)) {
-	t.Helper()
-	var both sync.WaitGroup
-	for _, protocol := range protocols {
-		both.Go(func() { t.Run(protocol, func(t *testing.T) { try(t, protocol) }) })
-	}
-	both.Wait()
 }
 
 func TestFaults(t *testing.T) {
@@ -111,9 +94,9 @@ func TestServerForgets(t *testing.T) {
 	})
 }
 
-// withClock is a server whose clock moves. It is killed in the end, because one
-// that is asked to end now and then does not: its signal handler looks at the
-// clock, perhaps while the library that moves it is at work.
+// withClock is a server whose clock can be moved. It is killed at the end, because SIGTERM sometimes
+// does not end it: its signal handler reads the clock, perhaps while the library that moves the
+// clock is at work.
 func withClock() *servers.Kind {
 	kind := servers.WithClock(servers.Redis)
 	kind.StopSignal = syscall.SIGKILL

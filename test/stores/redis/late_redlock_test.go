@@ -14,15 +14,15 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestRedlockLateAttempt: members that get an attempt after it was released keep no
+// TestRedlockLateAttemptLeavesNoLock: a member that receives an attempt after its release keeps no
 // lock, whether the attempt won the vote, lost it, or its caller left.
-func TestRedlockLateAttempt(t *testing.T) {
+func TestRedlockLateAttemptLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	group := servers.RunGroup(t, 5, servers.Redis, inMemory...)
 	raw := clients(t, group.Addrs()...)
 	for name, vote := range map[string]struct {
 		late    []int // members that get the attempt late
-		held    int   // on so many members, the first, another owner has the lock
+		held    int   // how many members, from the first, another owner holds
 		outcome func(error) bool
 	}{
 		"won":  {late: []int{4}, outcome: func(err error) bool { return err == nil }},
@@ -37,17 +37,17 @@ func TestRedlockLateAttempt(t *testing.T) {
 				addrs[i] = links[i].Addr()
 			}
 			store, _ := openURL(t, "redlock://"+strings.Join(addrs, ",")+"?read_timeout=1s")
-			take := taker(t, store, name+"-warm") // members know the scripts, and their clocks are known
+			take := taker(t, store, name+"-warm") // so that members know the scripts, and the store knows their clocks
 			take()
 			take()
 			if vote.held > 0 {
-				rival, _ := openURL(t, "redlock://"+strings.Join(group.Addrs()[:vote.held], ","))
-				grant, err := rival.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+				another, _ := openURL(t, "redlock://"+strings.Join(group.Addrs()[:vote.held], ","))
+				grant, err := another.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer func() {
-					if err := rival.Release(t.Context(), grant); err != nil {
+					if err := another.Release(t.Context(), grant); err != nil {
 						t.Errorf("the other holder's lock: %v", err)
 					}
 				}()

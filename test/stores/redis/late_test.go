@@ -19,32 +19,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// holding is a hook that holds back the next command, or pipeline, about a name
-// before the client sends it, when armed.
+// holding is a hook that, when armed, holds back the next command or pipeline about a name before the
+// client sends it.
 type holding struct {
 	counting
-	next atomic.Pointer[heldCommand] // nil if nothing is to be held back
+	next atomic.Pointer[heldCommand] // nil if not armed
 }
 
 // heldCommand is a command that is held back until free is closed.
 type heldCommand struct {
 	name        string
-	leave       func() // is called when it is held back
+	leave       func() // called when the command is held back
 	free, ended chan struct{}
 }
 
-// arm makes the hook hold back the next command about name, and call leave then.
+// arm makes the hook hold back the next command about name, and then call leave.
 func (h *holding) arm(name string, leave func()) *heldCommand {
 	c := &heldCommand{name, leave, make(chan struct{}), make(chan struct{})}
 	h.next.Store(c)
 	return c
 }
 
-// soon is a limit within which a call is sent, and which is short enough that
-// its caller does not send it itself and can leave.
+// soon is long enough for a call to be sent. It is so short that a worker sends the call, and the
+// caller can leave.
 const soon = 3 * time.Second
 
-// freeSoon lets the command go when a release has had time to overtake it.
+// freeSoon lets the command go after a release had time to overtake it.
 func (c *heldCommand) freeSoon() { time.AfterFunc(50*time.Millisecond, func() { close(c.free) }) }
 
 func (h *holding) hold(cmds ...redis.Cmder) (ended func()) {
@@ -72,32 +72,8 @@ func (h *holding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// protocolOf returns the protocol of that name.
-func protocolOf(name string) redislock.Protocol {
-	if name == "plain" {
-		return redislock.Plain
-	}
-	return redislock.Redisson
-}
-
-// newStore returns a store over a client with these options, and the client.
-func newStore(t *testing.T, protocol string, opts *redis.Options, hooks ...redis.Hook) *redislock.Store {
-	t.Helper()
-	client := redis.NewClient(opts)
-	t.Cleanup(func() { client.Close() })
-	for _, hook := range hooks {
-		client.AddHook(hook)
-	}
-	store, err := redislock.New(client, &redislock.Options{Protocol: protocolOf(protocol)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	return store
-}
-
-// attempts are the ways to acquire. Each makes one attempt for requests of one
-// minute, under the names a and b where it needs two.
+// attempts are the ways to acquire. Each makes one attempt with a TTL of one minute, for the first
+// request or for both.
 var attempts = map[string]struct {
 	fair bool // only where the protocol has fair locks
 	make func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error
@@ -130,7 +106,7 @@ var attempts = map[string]struct {
 	}},
 }
 
-// armKey is the key of a context for the function that lets the fault begin.
+// armKey is the context key of the function that starts the fault.
 type armKey struct{}
 
 // eachAttempt calls try for every way to acquire that the protocol offers.
@@ -152,7 +128,7 @@ func eachAttempt(t *testing.T, protocol string, try func(t *testing.T, attempt f
 	}
 }
 
-// twoRequests are for the names NAME-a and NAME-b.
+// twoRequests returns requests for the names NAME-a and NAME-b.
 func twoRequests(name string) []driver.Request {
 	return []driver.Request{
 		{Name: name + "-a", Owner: driver.NewOwner(), TTL: time.Minute},
@@ -160,9 +136,9 @@ func twoRequests(name string) []driver.Request {
 	}
 }
 
-// TestReleaseDoesNotOvertakeItsAttempt: an attempt is sent after its caller has left.
-// Release of its owner does not return before the server has answered the attempt,
-// so that no lock and no place in a queue stays.
+// TestReleaseDoesNotOvertakeItsAttempt: an attempt is sent after its caller has left. The owner's
+// Release does not return before the server has answered the attempt, so that no lock and no place
+// in a queue remains.
 func TestReleaseDoesNotOvertakeItsAttempt(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -207,9 +183,9 @@ func TestReleaseDoesNotOvertakeItsAttempt(t *testing.T) {
 	})
 }
 
-// TestAbandonedTryLock: a TryLock whose command is held back until its context has
-// ended leaves nothing behind, neither for the next Lock nor after Close.
-func TestAbandonedTryLock(t *testing.T) {
+// TestAbandonedTryLockLeavesNoLock: a TryLock is held back until its context has ended. It leaves no
+// lock, neither for the next Lock nor after Close.
+func TestAbandonedTryLockLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
@@ -227,7 +203,7 @@ func TestAbandonedTryLock(t *testing.T) {
 			}
 		}
 		warm(protocol)
-		_ = store.Release(t.Context(), driver.Grant{Name: protocol, Owner: driver.NewOwner()}) // which finds nothing
+		_ = store.Release(t.Context(), driver.Grant{Name: protocol, Owner: driver.NewOwner()}) // finds nothing
 		const rounds = 10
 		name := func(i int) string { return fmt.Sprintf("%s-%d", protocol, i) }
 		for i := range rounds {
@@ -239,7 +215,7 @@ func TestAbandonedTryLock(t *testing.T) {
 				t.Fatalf("TryLock: %v; want the end of its context", err)
 			}
 			held.freeSoon()
-			if i%2 == 0 { // the next one comes after the attempt was undone
+			if i%2 == 0 { // the next Lock waits until the attempt is undone
 				began := time.Now()
 				warm(name(i))
 				if took := time.Since(began); took > dlock.DefaultTTL/2 {
@@ -261,16 +237,16 @@ func TestAbandonedTryLock(t *testing.T) {
 	})
 }
 
-// TestLateAttempt: the network delivers an attempt after its owner has released. If
-// the connection is still open, Release waits for the attempt; if it broke, the
-// store undoes the attempt in the background.
+// TestLateAttempt: the network delivers an attempt after its owner has released. If the connection is
+// still open, Release waits for the attempt. If the connection broke, the store undoes the attempt in
+// the background.
 func TestLateAttempt(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for name, way := range map[string]struct {
 		options redis.Options
-		limit   time.Duration // after which the caller leaves, and at once when the attempt is held; zero if it does not
+		limit   time.Duration // the caller leaves after it, or when the attempt is held back; zero if the caller stays
 		open    bool          // the connection stays open
 	}{
 		"the caller leaves":                           {redis.Options{}, soon, true},

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
@@ -30,7 +29,7 @@ func acquire(t *testing.T, store driver.Store, names ...string) {
 	}
 }
 
-// listed demands a list without errors.
+// listed returns all locks with a prefix. It demands that there is no error.
 func listed(t *testing.T, store driver.Store, prefix string) map[string]driver.Info {
 	t.Helper()
 	found := make(map[string]driver.Info)
@@ -43,9 +42,9 @@ func listed(t *testing.T, store driver.Store, prefix string) map[string]driver.I
 	return found
 }
 
-// TestListEndsEarly: whoever looks for one lock stops when it is found, on
-// whichever server of a cluster.
-func TestListEndsEarly(t *testing.T) {
+// TestListStopsWhenItsCallerDoes: a caller that has found its lock ends the list, on any server of a
+// cluster.
+func TestListStopsWhenItsCallerDoes(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster} {
 		t.Run(name, func(t *testing.T) {
@@ -69,12 +68,12 @@ func TestListEndsEarly(t *testing.T) {
 	}
 }
 
-// TestLookingAroundLeaves: a server that hangs keeps nobody whose context is done,
+// TestQueriesReturnWhenTheContextEnds: calls that change nothing return although the server hangs,
 // however long the client's own timeouts are.
-func TestLookingAroundLeaves(t *testing.T) {
+func TestQueriesReturnWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	const limit = 100 * time.Millisecond
-	looks := map[string]func(context.Context, driver.Store) error{
+	queries := map[string]func(context.Context, driver.Store) error{
 		"Identify": func(ctx context.Context, s driver.Store) error {
 			_, err := s.(driver.Identifier).Identify(ctx)
 			return err
@@ -83,7 +82,7 @@ func TestLookingAroundLeaves(t *testing.T) {
 			_, err := s.(driver.Diagnoser).Diagnose(ctx)
 			return err
 		},
-		"Look": func(ctx context.Context, s driver.Store) error {
+		"Find": func(ctx context.Context, s driver.Store) error {
 			_, _, err := s.(driver.Finder).Find(ctx, "x")
 			return err
 		},
@@ -123,18 +122,18 @@ func TestLookingAroundLeaves(t *testing.T) {
 			if err := server.Pause(); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { // the stores close sooner then
+			t.Cleanup(func() { // so that the stores close sooner
 				if err := server.Resume(); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		for name, store := range stores {
-			for what, look := range looks {
+			for what, query := range queries {
 				for how, end := range contexts {
 					ctx, cancel := end(t.Context())
 					began := time.Now()
-					err := look(ctx, store)
+					err := query(ctx, store)
 					took := time.Since(began)
 					cancel()
 					if err == nil {
@@ -159,43 +158,8 @@ func TestLookingAroundLeaves(t *testing.T) {
 	})
 }
 
-// TestQuorumClosesBesideAHangingMember: who hangs is not waited for.
-func TestQuorumClosesBesideAHangingMember(t *testing.T) {
-	t.Parallel()
-	group := servers.RunGroup(t, 3, servers.Redis)
-	var members []driver.Store
-	for _, server := range group {
-		store, _ := openURL(t, server.URL()+"?protocol=plain")
-		members = append(members, store)
-	}
-	store, err := quorum.New(members, &quorum.Options{MemberTimeout: memberTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := group[0].Pause(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := group[0].Resume(); err != nil {
-			t.Error(err)
-		}
-	})
-	acquire(t, store, "x")
-	if n := len(listed(t, store, "")); n != 1 {
-		t.Errorf("%d locks are listed; want one", n)
-	}
-	began := time.Now()
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 4*memberTimeout {
-		t.Errorf("Close took %v; a member may take %v", took, memberTimeout)
-	}
-}
-
-// TestListPassesByOtherData: whatever else is in the database, locks are listed,
-// and nothing else.
-func TestListPassesByOtherData(t *testing.T) {
+// TestListIgnoresOtherData: the list contains all locks, and no other data of the database.
+func TestListIgnoresOtherData(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster} {
 		t.Run(name, func(t *testing.T) {
@@ -247,45 +211,9 @@ func TestListPassesByOtherData(t *testing.T) {
 	}
 }
 
-// TestErrorsSayWhatIsMissing: an error names the permission, once and without a prefix.
-func TestErrorsSayWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis)
-	raw := clients(t, server.Addr())[0]
-	if err := raw.Do(t.Context(), "acl", "setuser", "nobody", "on", ">pw", "~*", "&*", "+@all", "-evalsha").Err(); err != nil {
-		t.Fatal(err)
-	}
-	owner, _ := openURL(t, server.URL())
-	acquire(t, owner, "x")
-	store, _ := openURL(t, "redis://nobody:pw@"+server.Addr())
-	for _, err := range store.(driver.Lister).List(t.Context(), "") {
-		if err == nil || strings.Contains(err.Error(), "redislock:") || strings.Count(err.Error(), "lacks a permission") != 1 {
-			t.Errorf("want an error without a prefix that says once that a permission is missing, got: %v", err)
-		}
-	}
-}
-
-// TestBracedNamesAreNamesOfTheirOwn: whoever waits for {a} does not keep a busy.
-func TestBracedNamesAreNamesOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis)
-	store, _ := openURL(t, server.URL())
-	acquire(t, store, "{a}")
-	waiter := requestFor("{a}")
-	waiter.Fair, waiter.Queue = true, true
-	if _, err := store.Acquire(t.Context(), waiter); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("want ErrHeld, got: %v", err)
-	}
-	other := requestFor("a")
-	other.Fair, other.Queue = true, true
-	if _, err := store.Acquire(t.Context(), other); err != nil {
-		t.Errorf("a is free: %v", err)
-	}
-}
-
-// TestListAsksForManyKeysAtOnce: a large server without locks is looked through
-// in few round trips, also when it has forgotten the scripts.
-func TestListAsksForManyKeysAtOnce(t *testing.T) {
+// TestListTakesFewRoundTrips: listing a server with many other keys takes few round trips, also if
+// the server has forgotten the scripts.
+func TestListTakesFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	const keys = 5000
 	server := servers.Run(t, servers.Redis)
@@ -322,7 +250,7 @@ func TestListAsksForManyKeysAtOnce(t *testing.T) {
 			t.Errorf("%v: %d locks are listed; want 200", protocol, n)
 		}
 		if n := trips.trips() - before; n > 2*keys/100 {
-			t.Errorf("%v: %d keys were looked through in %d round trips", protocol, 2*keys, n)
+			t.Errorf("%v: %d keys were scanned in %d round trips", protocol, 2*keys, n)
 		}
 		before = trips.trips()
 		if _, held, err := store.Find(t.Context(), fmt.Sprintf("%v lock 7", protocol)); !held || err != nil {

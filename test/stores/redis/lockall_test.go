@@ -10,20 +10,20 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// TestLockAll: one script where the names live together, one after the other where
-// they do not; in either case all or none.
-func TestLockAll(t *testing.T) {
+// TestLockAllIsAllOrNone: names on one server are acquired by one script, others one after the other.
+// In either case all are acquired, or none.
+func TestLockAllIsAllOrNone(t *testing.T) {
 	for topology, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster, "redlock": redlock} {
 		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
 			top := start(t)
 			for _, protocol := range protocols {
 				if topology == "redlock" && protocol == "redisson" {
-					continue // it is plain by itself
+					continue // Redlock is always plain
 				}
 				url := top.url + "?protocol=" + protocol
 				store, client := openURL(t, url)
-				_, rival := openURL(t, url)
+				_, other := openURL(t, url)
 				apart := []string{"a" + protocol, "b" + protocol, "c" + protocol, "d" + protocol}
 				together := []string{"{" + protocol + "}a", "{" + protocol + "}b"}
 				if batcher, ok := store.(driver.BatchAcquirer); ok {
@@ -31,7 +31,7 @@ func TestLockAll(t *testing.T) {
 					atOnce(t, store, batcher, together, true)
 				}
 				for _, names := range [][]string{apart, together} {
-					held, err := rival.Lock(t.Context(), names[len(names)-1])
+					held, err := other.Lock(t.Context(), names[len(names)-1])
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -39,7 +39,7 @@ func TestLockAll(t *testing.T) {
 						t.Errorf("LockAll with one name held: %v; want ErrHeld", err)
 					}
 					eventually(t, "the others are free again", func() bool {
-						lease, err := rival.TryLock(t.Context(), names[0])
+						lease, err := other.TryLock(t.Context(), names[0])
 						if err != nil {
 							return false
 						}
@@ -53,7 +53,7 @@ func TestLockAll(t *testing.T) {
 						t.Fatal(err)
 					}
 					for _, name := range names {
-						if _, err := rival.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
+						if _, err := other.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
 							t.Errorf("TryLock(%q) while LockAll holds it: %v; want ErrHeld", name, err)
 						}
 						if all.Token(name) == 0 {
@@ -69,8 +69,8 @@ func TestLockAll(t *testing.T) {
 	}
 }
 
-// TestManyNamesAtOnce: a script can be given many names.
-func TestManyNamesAtOnce(t *testing.T) {
+// TestLockAllOfManyNames: one script can acquire thousands of names.
+func TestLockAllOfManyNames(t *testing.T) {
 	t.Parallel()
 	top := single(t)
 	for _, protocol := range protocols {
@@ -89,7 +89,7 @@ func TestManyNamesAtOnce(t *testing.T) {
 	}
 }
 
-// atOnce: these names can be taken in one step, or the store says that they cannot.
+// atOnce demands that AcquireAll of the names works, or returns ErrUnsupported if it is not possible.
 func atOnce(t *testing.T, store driver.Store, batcher driver.BatchAcquirer, names []string, possible bool) {
 	t.Helper()
 	reqs := make([]driver.Request, len(names))

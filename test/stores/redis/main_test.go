@@ -13,11 +13,11 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// urlEnv tells other processes where the server is.
+// urlEnv contains the store's URL for other processes.
 const urlEnv = "DLOCK_TEST_REDIS_STORE"
 
 func TestMain(m *testing.M) {
-	logging.Disable() // of the client: these tests make it complain
+	logging.Disable() // the client's: these tests provoke errors
 	open := func(ctx context.Context) (driver.Store, error) { return open(ctx, os.Getenv(urlEnv)) }
 	switch {
 	case os.Getenv(drivertest.WorkEnv) != "":

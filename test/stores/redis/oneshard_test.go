@@ -15,18 +15,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// shard is a server in cluster mode that has all slots, and a client for one server.
+// shard is a server in cluster mode that has all slots, with a client for one server.
 func shard(t testing.TB) topology {
 	server := servers.RunShard(t)
 	return topology{"redis://" + server.Addr(), clients(t, server.Addr())}
 }
 
-// TestPlainClientOfAClusterModeServer: a client for one server, on a server in
-// cluster mode that has all slots, renews locks of many slots and takes several
-// names one after the other. It is so for a server that does not tell its mode, too,
-// and for a user who may not even try.
-func TestPlainClientOfAClusterModeServer(t *testing.T) {
-	odd := []string{"odd}name", "{odd", "{}odd"} // whose keys would be in another slot than what belongs to them
+// TestSingleServerClientInClusterMode: a client for one server, with a server in cluster mode that has
+// all slots, renews locks of many slots and acquires several names one after the other. That is also
+// so if the server does not say its mode, and if the user may not try keys of two slots.
+func TestSingleServerClientInClusterMode(t *testing.T) {
+	odd := []string{"odd}name", "{odd", "{}odd"} // unescaped, their counters would be in another slot
 	silent := []string{"--rename-command", "HELLO", ""}
 	limited := strings.Fields("acl setuser limited on >pw ~redisson-* ~plain-* ~*:{redisson-* ~*:{plain-* ~{tag}* ~*:{tag}* &* +@all")
 	for how, test := range map[string]struct {
@@ -35,9 +34,9 @@ func TestPlainClientOfAClusterModeServer(t *testing.T) {
 		acl  []string
 		user string
 	}{
-		"the server tells":         {nil, odd, nil, ""},
-		"the server does not tell": {silent, odd, nil, ""},
-		"nothing tells":            {silent, nil, limited, "limited:pw@"},
+		"the server says its mode":         {nil, odd, nil, ""},
+		"the server does not say its mode": {silent, odd, nil, ""},
+		"neither server nor user can tell": {silent, nil, limited, "limited:pw@"},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -61,12 +60,12 @@ func TestPlainClientOfAClusterModeServer(t *testing.T) {
 	}
 }
 
-// around is a type that hides which client is inside.
+// around is a type that hides its client.
 type around struct{ redis.UniversalClient }
 
-// TestTypeAroundAClusterClient: a type that embeds redis.UniversalClient, with a
-// client of a cluster in it, works as on a cluster.
-func TestTypeAroundAClusterClient(t *testing.T) {
+// TestWrappedClusterClientWorks: a type that embeds redis.UniversalClient and holds a client of
+// Cluster works as on a cluster.
+func TestWrappedClusterClientWorks(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, inMemory...)
 	wrapped := around{redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})}
@@ -83,7 +82,7 @@ func TestTypeAroundAClusterClient(t *testing.T) {
 		locksOfManySlots(t, protocol.String(), []string{"odd}name"}, func() driver.Store { return open(protocol, 0) })
 	}
 
-	// What it cannot do it says.
+	// It returns an error for what it cannot do.
 	store := open(redislock.Redisson, 0)
 	for _, err := range store.List(t.Context(), "") {
 		if !errors.Is(err, driver.ErrUnsupported) {
@@ -101,8 +100,8 @@ func TestTypeAroundAClusterClient(t *testing.T) {
 	}
 }
 
-// TestTypeAroundARing: a Ring is refused also where it is hidden.
-func TestTypeAroundARing(t *testing.T) {
+// TestWrappedRingIsRejected: New rejects a Ring inside another type.
+func TestWrappedRingIsRejected(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "localhost:1"}})
 	defer ring.Close()
 	for _, client := range []redis.UniversalClient{around{ring}, &around{around{ring}}} {
@@ -112,8 +111,7 @@ func TestTypeAroundARing(t *testing.T) {
 	}
 }
 
-// locksOfManySlots renews, and takes together, names of many slots, and others that it
-// is given.
+// locksOfManySlots renews and acquires names of many slots, and the given names.
 func locksOfManySlots(t *testing.T, protocol string, names []string, open func() driver.Store) {
 	t.Helper()
 	for i := range 300 {
@@ -128,7 +126,7 @@ func locksOfManySlots(t *testing.T, protocol string, names []string, open func()
 		}
 		grants = append(grants, grant)
 	}
-	// The first calls of a store that does not know the server yet.
+	// A new store does not know the server's mode yet.
 	lost := 0
 	for _, err := range open().Renew(t.Context(), grants) {
 		if err != nil {
@@ -163,9 +161,9 @@ func locksOfManySlots(t *testing.T, protocol string, names []string, open func()
 	}
 }
 
-// TestPlainClientOfOneShard: who else uses the cluster sees the same locks, and
-// wakes and is woken in the ways of a cluster.
-func TestPlainClientOfOneShard(t *testing.T) {
+// TestSingleServerClientSharesLocksOfACluster: other clients of the cluster see the same locks, and
+// both sides notify each other through the cluster's channels.
+func TestSingleServerClientSharesLocksOfACluster(t *testing.T) {
 	t.Parallel()
 	top := shard(t)
 	raw := top.servers[0]
@@ -193,7 +191,7 @@ func TestPlainClientOfOneShard(t *testing.T) {
 			t.Errorf("Locks(%q) finds %d locks; want one", name, listed)
 		}
 
-		// Redisson publishes to the shard alone, or listens there alone.
+		// Some versions of Redisson publish and subscribe to the shard alone.
 		const limit = 10 * time.Second // the TTL is 30 s
 		shardChannel := "redisson_lock__channel:{" + name + "}"
 		if name == "odd}" {
@@ -231,9 +229,9 @@ func TestPlainClientOfOneShard(t *testing.T) {
 	expect(t, diagnose(t, top.url), "cluster", driver.LevelWarning, "redis+cluster://")
 }
 
-// TestPlainClientOfOneOfManyShards: a client for one server of several says what is
-// wrong with it. Waiting does not help.
-func TestPlainClientOfOneOfManyShards(t *testing.T) {
+// TestSingleServerClientOfManyMastersFails: a client for one server of several gets an error that
+// says what is wrong, and does not wait.
+func TestSingleServerClientOfManyMastersFails(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, inMemory...)
 	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})

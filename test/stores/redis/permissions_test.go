@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -9,12 +10,13 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
 
-// TestLeastPermissions: the users that docs/stores/redis.md recommends can do everything
-// that dlock does, and cannot flush the server.
-func TestLeastPermissions(t *testing.T) {
+// TestRecommendedPermissionsSuffice: the users of docs/stores/redis.md can do everything that dlock
+// does, and cannot flush the server.
+func TestRecommendedPermissionsSuffice(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/stores/redis.md")
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +59,7 @@ func TestLeastPermissions(t *testing.T) {
 	}
 }
 
-// mayDoEverything makes every call that needs a permission, with names that begin
-// with prefix.
+// mayDoEverything makes every call that needs a permission, with names that begin with prefix.
 func mayDoEverything(t *testing.T, url, prefix string, fair bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -118,6 +119,83 @@ func mayDoEverything(t *testing.T, url, prefix string, fair bool) {
 	for _, f := range findings {
 		if f.Level != driver.LevelOK && f.Check != "replication" && f.Check != "cluster" {
 			t.Errorf("%s: %+v", url, f)
+		}
+	}
+}
+
+func TestRefusedUserGetsTheReason(t *testing.T) {
+	t.Parallel()
+	server := servers.RunRedisTLS(t)
+	ca := "?ca=" + url.QueryEscape(server.CAFile)
+	for _, protocol := range protocols {
+		query := ca + "&protocol=" + protocol
+		_, noScripts := openURL(t, server.URLFor(servers.NoScripts)+query)
+		refused(t, noScripts, "orders:1", "lacks a permission", false)
+
+		wrong := servers.Anything
+		wrong.Password = "not it"
+		_, client := openURL(t, server.URLFor(wrong)+query)
+		refused(t, client, "orders:1", "wrong user or password", false)
+
+		_, client = openURL(t, "rediss://"+server.Addr()+query)
+		refused(t, client, "orders:1", "wants a password", false)
+
+		_, client = openURL(t, "redis://"+server.Addr()+"?protocol="+protocol)
+		refused(t, client, "orders:1", "", true)
+
+		_, client = openURL(t, server.URL()) // without the authority
+		refused(t, client, "orders:1", "certificate", true)
+
+		_, orders := openURL(t, server.URLFor(servers.OrdersOnly)+query)
+		refused(t, orders, "invoices:1", "lacks a permission", false)
+		if protocol == "redisson" {
+			lease, err := orders.Lock(t.Context(), "orders:1")
+			if err != nil {
+				t.Fatalf("a user with the right to the keys of a lock is refused: %v", err)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestLockWithoutExpiryIsNeverLeft: a user without the right to set an expiry gets no lock.
+func TestLockWithoutExpiryIsNeverLeft(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	if err := raw.Do(t.Context(), "acl", "setuser", "eternal", "on", ">pw", "~*", "&*", "+@all", "-pexpire").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, warm := openURL(t, "redis://eternal:pw@"+server.Addr())
+	for range 2 { // before and after the server's clock is known
+		refused(t, warm, "a", "lacks a permission", false)
+		if _, err := warm.LockAll(t.Context(), []string{"b", "c"}); err == nil {
+			t.Error("LockAll works")
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			if n := raw.Exists(t.Context(), name).Val(); n != 0 {
+				t.Errorf("%q is left, and expires in %v", name, raw.PTTL(t.Context(), name).Val())
+			}
+		}
+	}
+}
+
+// TestErrorNamesTheMissingPermission: the error names it once and without a prefix.
+func TestErrorNamesTheMissingPermission(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	if err := raw.Do(t.Context(), "acl", "setuser", "limited", "on", ">pw", "~*", "&*", "+@all", "-evalsha").Err(); err != nil {
+		t.Fatal(err)
+	}
+	owner, _ := openURL(t, server.URL())
+	acquire(t, owner, "x")
+	store, _ := openURL(t, "redis://limited:pw@"+server.Addr())
+	for _, err := range store.(driver.Lister).List(t.Context(), "") {
+		if err == nil || strings.Contains(err.Error(), "redislock:") || strings.Count(err.Error(), "lacks a permission") != 1 {
+			t.Errorf("want an error without a prefix that says once that a permission is missing, got: %v", err)
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestPlannedFailover: holders keep their locks, and waits go on, while an
+// TestPlannedFailoverKeepsLocksAndWaits: holders keep their locks and waiters keep waiting while an
 // administrator makes a replica the master and the master a replica.
-func TestPlannedFailover(t *testing.T) {
+func TestPlannedFailoverKeepsLocksAndWaits(t *testing.T) {
 	for topology, start := range map[string]func(*testing.T) (top topology, prepare, failover func(context.Context) error){
 		"cluster": clusterToFailOver, "sentinel": sentinelToFailOver, "one server, and back": serverToSwap,
 	} {
@@ -45,7 +45,7 @@ func TestPlannedFailover(t *testing.T) {
 	}
 }
 
-// failedOver is the slot whose server fails over.
+// failedOver is the hash tag of the slot whose server fails over.
 const failedOver = "{planned}"
 
 func clusterToFailOver(t *testing.T) (top topology, prepare, failover func(context.Context) error) {
@@ -84,7 +84,7 @@ func sentinelToFailOver(t *testing.T) (top topology, prepare, failover func(cont
 	}
 }
 
-// serverToSwap is a server that becomes the replica of another, and the master again.
+// serverToSwap returns a server that becomes the replica of another one, and then the master again.
 func serverToSwap(t *testing.T) (top topology, prepare, failover func(context.Context) error) {
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, inMemory...)
 	both := servers.RunGroup(t, 2, servers.Redis, args...)
@@ -110,8 +110,8 @@ func serverToSwap(t *testing.T) (top topology, prepare, failover func(context.Co
 	}
 }
 
-// survives holds a name, lets many wait for it, and tries all the time to acquire it and
-// others of the same slot. What it returns is called after the failover.
+// survives holds a name for which others wait, and acquires it and other names of its slot all the
+// time. The caller calls finish after the failover.
 func survives(t *testing.T, top topology, protocol string) (finish func()) {
 	t.Helper()
 	url, name := top.url+"?protocol="+protocol+"&replicas=1&replica_timeout=2s", failedOver+protocol
@@ -148,7 +148,7 @@ func survives(t *testing.T, top topology, protocol string) (finish func()) {
 		tries.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				mine := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Second}
-				if i > 0 { // a new one each time: what is not released in a failover expires
+				if i > 0 { // a new name each time, because a lock that was not released in a failover blocks its name
 					mine.Name = fmt.Sprintf("%s-%d-%d", name, i, n)
 				}
 				grant, err := store.Acquire(t.Context(), mine)
@@ -159,7 +159,7 @@ func survives(t *testing.T, top topology, protocol string) (finish func()) {
 							t.Errorf("%s: Renew: %v; want nil or ErrUnreachable", url, err)
 						}
 					}
-					_ = store.Release(t.Context(), grant) // it may be forgotten
+					_ = store.Release(t.Context(), grant) // the failover may have lost it
 				case i == 0 && errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrUnreachable), errors.Is(err, redislock.ErrNotReplicated):
 				default:
 					t.Errorf("%s: Acquire: %v; want nil or ErrUnreachable", url, err)
@@ -179,8 +179,8 @@ func survives(t *testing.T, top topology, protocol string) (finish func()) {
 	}
 }
 
-// goesOn demands that the lease is held and nobody's wait has ended, and lets the
-// waiters have the lock.
+// goesOn demands that the lease is held and that no wait has ended. Then it lets each waiter have the
+// lock.
 func goesOn(t *testing.T, url string, lease *dlock.Lease, waiters []*waiter) {
 	t.Helper()
 	for _, w := range waiters {
@@ -196,7 +196,7 @@ func goesOn(t *testing.T, url string, lease *dlock.Lease, waiters []*waiter) {
 	if err := lease.Unlock(t.Context()); err != nil {
 		t.Errorf("%s: Unlock: %v", url, err)
 	}
-	for range waiters { // in any order
+	for range waiters { // they are served in any order
 		served := waitAny(t, waiters)
 		if err := served.Unlock(t.Context()); err != nil {
 			t.Errorf("%s: Unlock of a waiter: %v", url, err)

@@ -2,5 +2,5 @@
 
 package redis
 
-// slowdown: the race detector makes everything slower.
+// slowdown lengthens time limits, because the race detector makes everything slower.
 const slowdown = 2

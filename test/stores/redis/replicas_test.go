@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestNobodyAcknowledges: with no replica there, each caller is told so, in the
-// time of one wait, however many they are, and nothing is left.
-func TestNobodyAcknowledges(t *testing.T) {
+// TestMissingReplicasRefuseTheLock: without a replica all callers get an error within one replica
+// timeout, and no lock remains.
+func TestMissingReplicasRefuseTheLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
 	raw := clients(t, server.Addr())[0]
@@ -41,7 +41,7 @@ func TestNobodyAcknowledges(t *testing.T) {
 			t.Errorf("left are %v", keys)
 		}
 
-		// Who is refused by a holder is told that, and not of replicas.
+		// A lock that is held is reported as held, not as not replicated.
 		plain, _ := openURL(t, url)
 		grant, err := plain.Acquire(t.Context(), driver.Request{Name: "held-" + protocol, Owner: driver.NewOwner(), TTL: time.Minute})
 		if err != nil {
@@ -51,7 +51,7 @@ func TestNobodyAcknowledges(t *testing.T) {
 			t.Errorf("Acquire of a held lock: %v; want ErrHeld", err)
 		}
 
-		// A renewal that nobody acknowledged is none, but not a loss either.
+		// A renewal without an acknowledgement is an error, but not a loss.
 		for _, err := range store.Renew(t.Context(), []driver.Grant{grant}) {
 			if !errors.Is(err, redislock.ErrNotReplicated) || errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Renew: %v; want ErrNotReplicated", err)
@@ -60,7 +60,7 @@ func TestNobodyAcknowledges(t *testing.T) {
 	}
 }
 
-func TestReplicaTimeoutIsBelowReadTimeout(t *testing.T) {
+func TestReplicaTimeoutHasToBeBelowReadTimeout(t *testing.T) {
 	_, err := redislock.Open(t.Context(), "redis://localhost?replicas=1&read_timeout=500ms", nil)
 	if err == nil || !strings.Contains(err.Error(), "ReplicaTimeout") {
 		t.Errorf("Open: %v; want a refusal: the wait for replicas would never end in time", err)

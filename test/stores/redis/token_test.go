@@ -13,22 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// taker takes and releases a name and returns the token.
-func taker(t *testing.T, store driver.Store, name string) func() uint64 {
-	return func() uint64 {
-		t.Helper()
-		grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
-		return grant.Token
-	}
-}
-
-// rises demands that the next token is larger.
+// rises demands that the next token is larger than the last one.
 func rises(t *testing.T, last *uint64, next uint64, when string) {
 	t.Helper()
 	if next <= *last {
@@ -69,11 +54,11 @@ func TestTokensRise(t *testing.T) {
 				rises(t, &last, n, "from Redisson's INCR")
 			}
 			rises(t, &last, take(), "after another program's")
-			for range 3 { // as fast as the counter alone
+			for range 3 { // the counter is ahead of the estimate
 				rises(t, &last, take(), "again")
 			}
 
-			// A counter that is ahead of the clock, as after the clock was set back.
+			// The counter is ahead of the clock after the clock was set back.
 			if err := server.SetClock(-time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -100,8 +85,8 @@ func TestTokensRise(t *testing.T) {
 				t.Error(err)
 			}
 
-			// Lost with a clock that is right: larger than all before only if the
-			// clock is not behind them, which is what clock-bound means.
+			// After the counter was lost, tokens rise only if the clock is not behind the last
+			// token. That is what clock-bound means.
 			if err := server.SetClock(time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -114,9 +99,9 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// TestTokensOfMastersWhoseClocksDiffer: what one master of a cluster says of the time
-// plays no part in the tokens of another, which must rise when it has lost its data.
-func TestTokensOfMastersWhoseClocksDiffer(t *testing.T) {
+// TestTokensRiseWhenMastersClocksDiffer: the clock of one master of a cluster does not affect the
+// tokens of another master, which rise also after it has lost its data.
+func TestTokensRiseWhenMastersClocksDiffer(t *testing.T) {
 	t.Parallel()
 	ahead, right := servers.Run(t, withClock(), inMemory...), servers.Run(t, withClock(), inMemory...)
 	if err := ahead.SetClock(time.Minute); err != nil {
@@ -156,7 +141,7 @@ func TestTokensOfMastersWhoseClocksDiffer(t *testing.T) {
 	})
 }
 
-// halves is a client of Cluster for two servers, each with half of the slots.
+// halves returns a client of Cluster for two servers, each with half of the slots.
 func halves(t *testing.T, first, second *servers.Server) *redis.ClusterClient {
 	t.Helper()
 	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
@@ -178,7 +163,7 @@ func nameOn(t *testing.T, client *redis.ClusterClient, server *servers.Server, p
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasSuffix(server.Addr(), node.Options().Addr) { // of halves it knows the ports only
+		if strings.HasSuffix(server.Addr(), node.Options().Addr) { // a client from halves knows only the ports
 			return name
 		}
 	}
@@ -186,7 +171,7 @@ func nameOn(t *testing.T, client *redis.ClusterClient, server *servers.Server, p
 	return ""
 }
 
-// increment draws a token as another program does.
+// increment draws a token as other programs do.
 func increment(ctx context.Context, raw *redis.Client, protocol, name string) (uint64, error) {
 	if protocol == "plain" {
 		n, err := raw.ZIncrBy(ctx, "dlock:token:{"+name+"}", 1, "t").Result()
@@ -195,8 +180,8 @@ func increment(ctx context.Context, raw *redis.Client, protocol, name string) (u
 	return raw.Incr(ctx, "redisson_lock_token:{"+name+"}").Uint64()
 }
 
-// TestRestart: with appendfsync always locks and tokens survive a crash, without a
-// file they do not, and the token still rises.
+// TestRestart: with appendfsync always, locks and tokens survive a crash. Without a file they do not,
+// but the next token is larger.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range protocols {
@@ -219,11 +204,11 @@ func TestRestart(t *testing.T) {
 				if err := server.Restart(); err != nil {
 					t.Fatal(err)
 				}
-				rival, client := openURL(t, server.URL()+"?protocol="+protocol)
-				second, err := rival.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+				contender, client := openURL(t, server.URL()+"?protocol="+protocol)
+				second, err := contender.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
 				switch {
 				case keeps && err == nil:
-					t.Error("a rival got the lock after the restart")
+					t.Error("a contender got the lock after the restart")
 				case keeps:
 					if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 						t.Errorf("the holder cannot renew after the restart: %v", errs)
@@ -236,11 +221,38 @@ func TestRestart(t *testing.T) {
 						t.Errorf("after the release: %v, %v; want a larger token than %d", lease, err, grant.Token)
 					}
 				case err != nil:
-					t.Errorf("the server forgot the lock, and a rival is refused: %v", err)
+					t.Errorf("the server forgot the lock, and a contender is refused: %v", err)
 				case second.Token <= grant.Token:
 					t.Errorf("the second holder has token %d, the first %d; want a larger one", second.Token, grant.Token)
 				}
 			})
+		}
+	}
+}
+
+// TestRaisingATokenCanBeRepeated: the result is the same, and the next token is larger although the
+// server's clock is behind it.
+func TestRaisingATokenCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	for _, protocol := range protocols {
+		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		grant, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ahead := grant.Token + uint64(time.Hour.Microseconds())
+		for range 2 {
+			raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, ahead)
+			if err != nil || raised.Token != ahead {
+				t.Errorf("%s: token %d, %v; want %d", protocol, raised.Token, err, ahead)
+			}
+		}
+		if err := store.Release(t.Context(), driver.Grant{Name: grant.Name, Owner: grant.Owner}); err != nil {
+			t.Fatal(err)
+		}
+		if next := taker(t, store, protocol)(); next <= ahead {
+			t.Errorf("%s: token %d after one that was raised to %d", protocol, next, ahead)
 		}
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// promptly is short compared with the client's timeouts, of 3 and 5 s.
+// promptly is short compared with the client's timeouts of 3 and 5 s.
 const promptly = 1500 * time.Millisecond
 
-// TestWatchHeedsItsContext: also when the server accepts connections and then
-// hangs. And the store can be closed meanwhile.
-func TestWatchHeedsItsContext(t *testing.T) {
+// TestWatchReturnsWhenItsContextEnds: the server accepts connections and hangs. The store can be
+// closed meanwhile.
+func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,15 +36,14 @@ func TestWatchHeedsItsContext(t *testing.T) {
 				t.Fatal(err)
 			}
 			watchInVain(t, store)
-			watchInVain(t, store) // while the client still connects
+			watchInVain(t, store) // while the client is connecting
 			closePromptly(t, store)
 		})
 	}
 }
 
-// TestWatchHeedsItsContextOnAnOldConnection: the same when the server stops to
-// answer later.
-func TestWatchHeedsItsContextOnAnOldConnection(t *testing.T) {
+// TestWatchOnAnOldConnectionReturnsWhenItsContextEnds: the server hangs after it has answered.
+func TestWatchOnAnOldConnectionReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	p := proxy.Run(t, server.Addr())
@@ -57,12 +56,12 @@ func TestWatchHeedsItsContextOnAnOldConnection(t *testing.T) {
 	p.Hang(true)
 	p.Hold()
 	watchInVain(t, store)
-	p.Reset() // the client connects again, to a server that hangs
+	p.Reset() // the client reconnects to a server that hangs
 	watchInVain(t, store)
 	closePromptly(t, store)
 }
 
-// watchInVain demands that Watch gives up when its context does.
+// watchInVain demands that Watch fails when its context ends.
 func watchInVain(t *testing.T, store driver.Store) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -80,8 +79,8 @@ func watchInVain(t *testing.T, store driver.Store) {
 	all.Wait()
 }
 
-// TestCloseBesideASilentServer: also if the client waits for ever for an answer.
-func TestCloseBesideASilentServer(t *testing.T) {
+// TestCloseReturnsAlthoughTheServerHangs: the client itself would wait for ever for an answer.
+func TestCloseReturnsAlthoughTheServerHangs(t *testing.T) {
 	t.Parallel()
 	p := proxy.Run(t, servers.Run(t, servers.Redis, inMemory...).Addr())
 	client := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: -1})

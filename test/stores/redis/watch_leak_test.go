@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// watch subscribes directly, and returns what receives the wake-ups.
+// watch calls Watch, and returns a channel of the wake-ups.
 func watch(t *testing.T, store driver.Store, req driver.Request) (woken <-chan struct{}, stop func()) {
 	t.Helper()
 	wakes := make(chan struct{}, 1)
@@ -26,7 +26,7 @@ func watch(t *testing.T, store driver.Store, req driver.Request) (woken <-chan s
 	return wakes, stop
 }
 
-// TestEndedWaitsLeaveNoSubscriptions, also while messages come all the time.
+// TestEndedWaitsLeaveNoSubscriptions: not even while messages arrive all the time.
 func TestEndedWaitsLeaveNoSubscriptions(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -38,7 +38,7 @@ func TestEndedWaitsLeaveNoSubscriptions(t *testing.T) {
 	defer cancel()
 	go func() {
 		for ctx.Err() == nil {
-			raw.Publish(ctx, "redisson_lock__channel:{hot}", "0") // fails when the test is over
+			raw.Publish(ctx, "redisson_lock__channel:{hot}", "0") // fails when the test ends
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
@@ -54,8 +54,8 @@ func TestEndedWaitsLeaveNoSubscriptions(t *testing.T) {
 	eventually(t, "only the wait that goes on is subscribed", func() bool { return subscriptions(t, raw, "*") == 1 })
 }
 
-// TestWatchAgain: who leaves a channel and comes back at once misses nothing.
-func TestWatchAgain(t *testing.T) {
+// TestWatchAgainMissesNoMessage: a waiter leaves a channel and subscribes again at once.
+func TestWatchAgainMissesNoMessage(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]

@@ -13,10 +13,10 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestNoLostWakeUps: of two processes one holds a name for a moment and the other waits
-// for it alone, so that nobody else's wake-up hides one that is lost. It would cost the
-// rest of the TTL. Names come and go and come back, so that channels are subscribed,
-// linger, are dropped and subscribed again, also while connections are cut.
+// TestNoLostWakeUps: one process holds a name for a moment, and one other process waits for it, so that
+// no other wake-up hides a lost one. A lost wake-up would cost the rest of the TTL. Names are used
+// again and again, so that channels are subscribed, linger, are left and subscribed again, also while
+// connections are cut.
 func TestNoLostWakeUps(t *testing.T) {
 	type rig struct {
 		topology func(testing.TB) topology
@@ -44,7 +44,7 @@ func TestNoLostWakeUps(t *testing.T) {
 			for i := range 24 {
 				wg.Go(func() {
 					for n := 0; ctx.Err() == nil; n++ {
-						name := fmt.Sprintf("lost-%d-%d", i, n%(1+i*i)) // some come back at once, some late, some never
+						name := fmt.Sprintf("lost-%d-%d", i, n%(1+i*i)) // some names are used again at once, some later, some never
 						lease, err := holder.Lock(t.Context(), name, opts...)
 						if err != nil {
 							t.Errorf("Lock: %v", err)
@@ -55,7 +55,7 @@ func TestNoLostWakeUps(t *testing.T) {
 							defer close(w.done)
 							w.lease, w.err = other.Lock(t.Context(), name, opts...)
 						}()
-						if rand.N(4) > 0 { // at any moment of the waiter's way to sleep
+						if rand.N(4) > 0 { // at any moment before the waiter sleeps
 							<-time.After(rand.N(3 * time.Millisecond))
 						}
 						released := time.Now()
@@ -69,7 +69,7 @@ func TestNoLostWakeUps(t *testing.T) {
 							<-w.done
 						}
 						took := time.Since(released)
-						worst.Store(max(worst.Load(), int64(took))) // roughly
+						worst.Store(max(worst.Load(), int64(took))) // a race may lose the maximum
 						handovers.Add(1)
 						if w.err != nil {
 							t.Errorf("Lock of the waiter: %v", w.err)
@@ -93,7 +93,7 @@ func TestNoLostWakeUps(t *testing.T) {
 	}
 }
 
-// lostWakeUpsLast is how long each rig is tried.
+// lostWakeUpsLast is how long the test runs on each topology.
 const lostWakeUpsLast = 2 * time.Second
 
 func singleInMemory(t testing.TB) topology {

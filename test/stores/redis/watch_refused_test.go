@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +25,8 @@ func subscriberConnections(t *testing.T, raw *redis.Client) (ids []string) {
 	return ids
 }
 
-// TestOneForbiddenChannel does not disturb those who wait on others.
-func TestOneForbiddenChannel(t *testing.T) {
+// TestForbiddenChannelDisturbsNoOther: waiters on other channels are woken as before.
+func TestForbiddenChannelDisturbsNoOther(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
@@ -46,7 +47,7 @@ func TestOneForbiddenChannel(t *testing.T) {
 		another()
 	}
 	if after := subscriberConnections(t, raw); len(before) != 1 || len(after) != 1 || after[0] != before[0] {
-		t.Errorf("the connection of those who wait was %v and is %v after refusals; want one and the same", before, after)
+		t.Errorf("the connection of the waiters was %v and is %v after refusals; want one and the same", before, after)
 	}
 	if err := raw.Publish(t.Context(), "redisson_lock__channel:{mine}", "0").Err(); err != nil {
 		t.Fatal(err)
@@ -58,8 +59,8 @@ func TestOneForbiddenChannel(t *testing.T) {
 	}
 }
 
-// TestClusterWithoutShardedChannels, as before Redis 7: the general subscription
-// does.
+// TestClusterWithoutShardedChannels: on a server without them, as before Redis 7, the general
+// subscription suffices.
 func TestClusterWithoutShardedChannels(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, append([]string{"--rename-command", "ssubscribe", ""}, inMemory...)...)
@@ -81,4 +82,39 @@ func TestClusterWithoutShardedChannels(t *testing.T) {
 		t.Error("no wake-up within 10 s of a release")
 	}
 	w.within(t, 10*time.Second)
+}
+
+// TestWaiterWithoutPermissionToSubscribePolls: such a user can also release.
+func TestWaiterWithoutPermissionToSubscribePolls(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	if err := raw.Do(t.Context(), "acl", "setuser", "deaf", "on", ">pw", "~*", "+@all", "resetchannels").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, protocol := range protocols {
+		url := "redis://deaf:pw@" + server.Addr() + "?protocol=" + url.QueryEscape(protocol)
+		store, holder := openURL(t, url)
+		_, client := openURL(t, url)
+		lease, err := holder.Lock(t.Context(), protocol)
+		if err != nil {
+			t.Fatalf("a user without channels cannot lock: %v", err)
+		}
+		_, err = store.(driver.Watcher).Watch(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner()}, func() {})
+		if err == nil || !strings.Contains(err.Error(), "permission") {
+			t.Errorf("Watch: %v; want a refusal at once", err)
+		}
+		w := waitFor(t.Context(), client, protocol)
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatalf("a user without channels cannot unlock: %v", err)
+		}
+		if err := w.within(t, 10*time.Second).Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		findings, err := store.(driver.Diagnoser).Diagnose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, findings, "scripts", driver.LevelWarning, "wakes no waiter")
+	}
 }

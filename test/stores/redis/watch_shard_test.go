@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,14 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// forgetful is a client of Cluster that makes another client for a server when it
-// is told to, as clients do with a server that has been away.
+// forgetful is a client of Cluster that replaces the client of a server on request, as
+// redis.ClusterClient does after a server was away.
 type forgetful struct {
 	*redis.ClusterClient
 	t    *testing.T
-	gate sync.Mutex // who has it lets nobody look for servers
+	gate sync.Mutex // blocks MasterForKey
 
-	tooLate atomic.Bool // the next client that is asked for is closed before it can be used
+	tooLate atomic.Bool // the next client that MasterForKey returns is closed
 
 	mu      sync.Mutex
 	clients map[string]*redis.Client
@@ -60,7 +59,7 @@ func (f *forgetful) MasterForKey(ctx context.Context, key string) (*redis.Client
 	return client, nil
 }
 
-// forget closes the clients there are.
+// forget closes the present clients of all servers.
 func (f *forgetful) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +69,7 @@ func (f *forgetful) forget() {
 	clear(f.clients)
 }
 
-// shardSubscribers counts who is subscribed on the server that has the channel.
+// shardSubscribers counts the subscribers on the server that has the channel.
 func (f *forgetful) shardSubscribers(channel string) int64 {
 	f.t.Helper()
 	node, err := f.ClusterClient.MasterForKey(f.t.Context(), channel)
@@ -84,9 +83,9 @@ func (f *forgetful) shardSubscribers(channel string) int64 {
 	return n[channel]
 }
 
-// TestClusterServerComesBack: a subscription moves to the new client of a server,
-// and none is left when nobody waits. Nobody is woken who has left.
-func TestClusterServerComesBack(t *testing.T) {
+// TestSubscriptionFollowsAReplacedClient: a subscription moves to the new client of a server, and no
+// subscription remains after the last waiter has left.
+func TestSubscriptionFollowsAReplacedClient(t *testing.T) {
 	t.Parallel()
 	const channel = "redisson_lock__channel:{back}"
 	client := newForgetful(t, servers.RunCluster(t, inMemory...))
@@ -114,12 +113,11 @@ func TestClusterServerComesBack(t *testing.T) {
 		})
 	}
 	stop()
-	eventually(t, "nobody is subscribed", func() bool { return client.shardSubscribers(channel) == 0 })
+	eventually(t, "no connection is subscribed", func() bool { return client.shardSubscribers(channel) == 0 })
 }
 
-// TestNobodyIsWokenWhoHasLeft, also not by a subscription that just looks for
-// its server.
-func TestNobodyIsWokenWhoHasLeft(t *testing.T) {
+// TestStoppedWaiterIsNotWoken: not even by a subscription that is searching for its server.
+func TestStoppedWaiterIsNotWoken(t *testing.T) {
 	t.Parallel()
 	client := newForgetful(t, servers.RunCluster(t, inMemory...))
 	store, err := redislock.New(client, nil)
@@ -143,7 +141,7 @@ func TestNobodyIsWokenWhoHasLeft(t *testing.T) {
 	stop()
 	left.Store(true)
 	client.gate.Unlock()
-	if err := store.Close(); err != nil { // waits for it
+	if err := store.Close(); err != nil { // waits for the search
 		t.Fatal(err)
 	}
 	if woken.Load() {
@@ -151,9 +149,9 @@ func TestNobodyIsWokenWhoHasLeft(t *testing.T) {
 	}
 }
 
-// TestLostOverAndOver: whatever comes between, one subscription is left, and none
-// when nobody waits.
-func TestLostOverAndOver(t *testing.T) {
+// TestRepeatedLossLeavesOneSubscription: after many lost connections there is one subscription, and
+// none after the last waiter has left.
+func TestRepeatedLossLeavesOneSubscription(t *testing.T) {
 	t.Parallel()
 	const channel = "redisson_lock__channel:{often}"
 	client := newForgetful(t, servers.RunCluster(t, inMemory...))
@@ -180,57 +178,5 @@ func TestLostOverAndOver(t *testing.T) {
 	for _, stop := range stops {
 		stop()
 	}
-	eventually(t, "nobody is subscribed", func() bool { return client.shardSubscribers(channel) == 0 })
-}
-
-// TestNodeClientClosedInBetween: a client of one server that the cluster's client
-// closes, because it has found another server instead, does not make the store closed.
-// When the cluster's client is closed, the store is.
-func TestNodeClientClosedInBetween(t *testing.T) {
-	t.Parallel()
-	c := servers.RunCluster(t, inMemory...)
-	for _, replicas := range []int{0, 1} {
-		client := newForgetful(t, c)
-		store, err := redislock.New(client, &redislock.Options{Replicas: replicas})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer store.Close()
-		req := driver.Request{Name: "between", Owner: driver.NewOwner(), TTL: time.Minute}
-		if _, err := store.Acquire(t.Context(), req); err != nil { // the client knows its cluster
-			t.Fatal(err)
-		}
-		client.tooLate.Store(true)
-		grant, err := store.Acquire(t.Context(), req)
-		if err != nil {
-			t.Errorf("Acquire: %v", err)
-		}
-		client.tooLate.Store(true)
-		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-			t.Errorf("Renew: %v", errs)
-		}
-		client.tooLate.Store(true)
-		if err := store.Release(t.Context(), grant); err != nil {
-			t.Errorf("Release: %v", err)
-		}
-	}
-	closed := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
-	store, err := redislock.New(closed, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	grant, err := store.Acquire(t.Context(), driver.Request{Name: "after", Owner: driver.NewOwner(), TTL: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	if err := store.Release(t.Context(), grant); !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("Release after the client was closed: %v; want ErrClosed", err)
-	}
-	for _, err := range store.Renew(t.Context(), []driver.Grant{grant}) {
-		if !errors.Is(err, driver.ErrClosed) {
-			t.Errorf("Renew after the client was closed: %v; want ErrClosed", err)
-		}
-	}
+	eventually(t, "no connection is subscribed", func() bool { return client.shardSubscribers(channel) == 0 })
 }

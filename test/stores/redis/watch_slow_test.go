@@ -12,9 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestWaiterBesideASlowSubscription: a waiter whose subscription takes long tries
-// meanwhile, and takes the lock when it is free.
-func TestWaiterBesideASlowSubscription(t *testing.T) {
+// TestWaiterTriesWhileItsSubscriptionIsSlow: the waiter acquires the lock as soon as it is free.
+func TestWaiterTriesWhileItsSubscriptionIsSlow(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	var slow, ended atomic.Bool
@@ -41,7 +40,7 @@ func TestWaiterBesideASlowSubscription(t *testing.T) {
 	t.Cleanup(func() { store.Close() })
 	locks := dlock.New(store, nil)
 	t.Cleanup(func() { locks.Close() })
-	lease, err := locks.Lock(t.Context(), "other") // the only connection but the one for messages
+	lease, err := locks.Lock(t.Context(), "other") // uses the pool's only connection
 	if err != nil {
 		t.Fatal(err)
 	}

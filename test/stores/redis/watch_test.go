@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -16,54 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// waiter waits for a lock in the background.
-type waiter struct {
-	lease *dlock.Lease
-	err   error
-	after time.Time // when it was over
-	done  chan struct{}
-}
-
-func waitFor(ctx context.Context, client *dlock.Client, name string) *waiter {
-	w := &waiter{done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.lease, w.err = client.Lock(ctx, name)
-		w.after = time.Now()
-	}()
-	return w
-}
-
-// within demands that the wait succeeds in time.
-func (w *waiter) within(t *testing.T, limit time.Duration) *dlock.Lease {
-	t.Helper()
-	select {
-	case <-w.done:
-		if w.err != nil {
-			t.Fatal(w.err)
-		}
-		return w.lease
-	case <-time.After(limit):
-		t.Fatalf("still waiting after %v", limit)
-		return nil
-	}
-}
-
-// eventually waits for a condition that nobody announces.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	limit := time.After(20 * time.Second)
-	for !condition() {
-		select {
-		case <-look.C:
-		case <-limit:
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
-
 // subscriptions counts the channels that match on a server.
 func subscriptions(t *testing.T, raw *redis.Client, pattern string) int {
 	t.Helper()
@@ -74,7 +25,7 @@ func subscriptions(t *testing.T, raw *redis.Client, pattern string) int {
 	return len(channels)
 }
 
-func TestOneSubscriberConnection(t *testing.T) {
+func TestAllNamesShareOneSubscriberConnection(t *testing.T) {
 	t.Parallel()
 	const names = 200
 	server := servers.Run(t, servers.Redis)
@@ -112,13 +63,12 @@ func TestOneSubscriberConnection(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d hand-overs in %v", protocol, names, time.Since(began))
-		eventually(t, "nobody is subscribed when nobody waits", func() bool { return subscriptions(t, raw, "*"+protocol+"-*") == 0 })
+		eventually(t, "no connection is subscribed without waiters", func() bool { return subscriptions(t, raw, "*"+protocol+"-*") == 0 })
 	}
 }
 
-// TestWakeUpAfterLostConnections: those who wait are woken also after all
-// connections were cut.
-func TestWakeUpAfterLostConnections(t *testing.T) {
+// TestWaiterIsWokenAfterLostConnections: the connections are cut before or while the lock is released.
+func TestWaiterIsWokenAfterLostConnections(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
 	raw := clients(t, server.Addr())[0]
@@ -149,8 +99,8 @@ func TestWakeUpAfterLostConnections(t *testing.T) {
 	}
 }
 
-// TestWakeUpAfterClusterFailover: the channels of a name move with it.
-func TestWakeUpAfterClusterFailover(t *testing.T) {
+// TestWaiterIsWokenAfterClusterFailover: the sharded subscription moves to the new master.
+func TestWaiterIsWokenAfterClusterFailover(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t)
 	const name = "moved"
@@ -202,62 +152,16 @@ func TestWakeUpAfterClusterFailover(t *testing.T) {
 	wakesBefore := wakes
 	mu.Unlock()
 	eventually(t, "a message on the new master wakes", func() bool {
-		if err := raw.SPublish(t.Context(), channel, "0").Err(); err != nil { // as Redisson does it
+		if err := raw.SPublish(t.Context(), channel, "0").Err(); err != nil { // as Redisson does
 			t.Fatal(err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		return wakes > wakesBefore
 	})
-	// The lock may be lost with the old master, or not.
+	// The lock may have been lost with the old master.
 	if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, dlock.ErrNotHeld) {
 		t.Error(err)
 	}
 	w.within(t, 20*time.Second)
-}
-
-// TestNoPermissionToSubscribe: who may not subscribe polls.
-func TestNoPermissionToSubscribe(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis)
-	raw := clients(t, server.Addr())[0]
-	if err := raw.Do(t.Context(), "acl", "setuser", "deaf", "on", ">pw", "~*", "+@all", "resetchannels").Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, protocol := range protocols {
-		url := "redis://deaf:pw@" + server.Addr() + "?protocol=" + url.QueryEscape(protocol)
-		store, holder := openURL(t, url)
-		_, client := openURL(t, url)
-		lease, err := holder.Lock(t.Context(), protocol)
-		if err != nil {
-			t.Fatalf("a user without channels cannot lock: %v", err)
-		}
-		_, err = store.(driver.Watcher).Watch(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner()}, func() {})
-		if err == nil || !strings.Contains(err.Error(), "permission") {
-			t.Errorf("Watch: %v; want a refusal at once", err)
-		}
-		w := waitFor(t.Context(), client, protocol)
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Fatalf("a user without channels cannot unlock: %v", err)
-		}
-		if err := w.within(t, 10*time.Second).Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		findings, err := store.(driver.Diagnoser).Diagnose(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		expect(t, findings, "scripts", driver.LevelWarning, "wakes no waiter")
-	}
-}
-
-// expect demands a finding.
-func expect(t *testing.T, findings []driver.Finding, check string, level driver.Level, says string) {
-	t.Helper()
-	for _, f := range findings {
-		if f.Check == check && f.Level == level && strings.Contains(f.Message, says) {
-			return
-		}
-	}
-	t.Errorf("no finding %q of level %q says %q; found are %+v", check, level, says, findings)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,33 +14,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// protocols are run with each in turn.
-var protocols = []string{"redisson", "plain"}
-
-// openURL opens a store for a test, and a client of it.
-func openURL(t testing.TB, url string) (driver.Store, *dlock.Client) {
-	t.Helper()
-	store, err := open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := dlock.New(store, nil)
-	t.Cleanup(func() {
-		client.Close() // what it holds expires; the server may be gone
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store, client
-}
-
-// refused demands that TryLock and Lock fail, soon, with an error that says so,
-// and that nothing of the lock is there.
+// refused demands that TryLock and Lock fail soon with an error that contains says.
 func refused(t *testing.T, client *dlock.Client, name, says string, unreachable bool) {
 	t.Helper()
 	type attempt = func(context.Context, string, ...dlock.Option) (*dlock.Lease, error)
 	for what, lock := range map[string]attempt{"TryLock": client.TryLock, "Lock": client.Lock} {
-		if unreachable { // whoever comes second waits while the first attempt is undone
+		if unreachable { // a second attempt for the same name would wait until the first one is undone
 			name += "-" + what
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -49,7 +27,7 @@ func refused(t *testing.T, client *dlock.Client, name, says string, unreachable 
 		cancel()
 		switch {
 		case err == nil:
-			_ = lease.Unlock(t.Context()) // it should not be there at all
+			_ = lease.Unlock(t.Context()) // the test has failed already
 			t.Errorf("%s works; want an error that says %q", what, says)
 		case !strings.Contains(err.Error(), says):
 			t.Errorf("%s: %v; want it to say %q", what, err, says)
@@ -59,7 +37,7 @@ func refused(t *testing.T, client *dlock.Client, name, says string, unreachable 
 	}
 }
 
-func TestWrongType(t *testing.T) {
+func TestNameOfOtherDataIsRefused(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
 	raw := clients(t, server.Addr())[0]
@@ -99,8 +77,8 @@ func TestWrongType(t *testing.T) {
 	}
 }
 
-// TestTheOtherProtocol: locks of the two protocols exclude each other, and say why.
-func TestTheOtherProtocol(t *testing.T) {
+// TestProtocolsExcludeEachOther: a lock of one protocol is an error for the other, which says why.
+func TestProtocolsExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
 	_, redisson := openURL(t, server.URL())
@@ -115,67 +93,9 @@ func TestTheOtherProtocol(t *testing.T) {
 	refused(t, redisson, "b", "by the other protocol", false)
 }
 
-func TestPermissions(t *testing.T) {
-	t.Parallel()
-	server := servers.RunRedisTLS(t)
-	ca := "?ca=" + url.QueryEscape(server.CAFile)
-	for _, protocol := range protocols {
-		query := ca + "&protocol=" + protocol
-		_, noScripts := openURL(t, server.URLFor(servers.NoScripts)+query)
-		refused(t, noScripts, "orders:1", "lacks a permission", false)
-
-		wrong := servers.Anything
-		wrong.Password = "not it"
-		_, client := openURL(t, server.URLFor(wrong)+query)
-		refused(t, client, "orders:1", "wrong user or password", false)
-
-		_, client = openURL(t, "rediss://"+server.Addr()+query)
-		refused(t, client, "orders:1", "wants a password", false)
-
-		_, client = openURL(t, "redis://"+server.Addr()+"?protocol="+protocol)
-		refused(t, client, "orders:1", "", true)
-
-		_, client = openURL(t, server.URL()) // without the authority
-		refused(t, client, "orders:1", "certificate", true)
-
-		_, orders := openURL(t, server.URLFor(servers.OrdersOnly)+query)
-		refused(t, orders, "invoices:1", "lacks a permission", false)
-		if protocol == "redisson" {
-			lease, err := orders.Lock(t.Context(), "orders:1")
-			if err != nil {
-				t.Fatalf("a user with the right to the keys of a lock is refused: %v", err)
-			}
-			if err := lease.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
-// TestNoPermissionToExpire: a lock without an expiry is never left.
-func TestNoPermissionToExpire(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis)
-	raw := clients(t, server.Addr())[0]
-	if err := raw.Do(t.Context(), "acl", "setuser", "eternal", "on", ">pw", "~*", "&*", "+@all", "-pexpire").Err(); err != nil {
-		t.Fatal(err)
-	}
-	_, warm := openURL(t, "redis://eternal:pw@"+server.Addr())
-	for range 2 { // before and after the server's clock is known
-		refused(t, warm, "a", "lacks a permission", false)
-		if _, err := warm.LockAll(t.Context(), []string{"b", "c"}); err == nil {
-			t.Error("LockAll works")
-		}
-		for _, name := range []string{"a", "b", "c"} {
-			if n := raw.Exists(t.Context(), name).Val(); n != 0 {
-				t.Errorf("%q is left, and expires in %v", name, raw.PTTL(t.Context(), name).Val())
-			}
-		}
-	}
-}
-
-// TestRenewalBesideAWrongType: a key that somebody overwrote is lost, and no other.
-func TestRenewalBesideAWrongType(t *testing.T) {
+// TestOverwrittenLockAloneIsLost: if another program overwrites a lock, the renewal of the other
+// locks succeeds.
+func TestOverwrittenLockAloneIsLost(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
 	raw := clients(t, server.Addr())[0]
@@ -201,8 +121,8 @@ func TestRenewalBesideAWrongType(t *testing.T) {
 	}
 }
 
-// TestCounterOfAWrongType: also a client that knows the server's clock leaves nothing.
-func TestCounterOfAWrongType(t *testing.T) {
+// TestBadCounterLeavesNoLock: a store that knows the server's clock leaves no lock either.
+func TestBadCounterLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
 	raw := clients(t, server.Addr())[0]
@@ -223,7 +143,7 @@ func TestCounterOfAWrongType(t *testing.T) {
 		}
 		refused(t, client, "a-"+protocol, "holds something else", false)
 
-		// A counter beyond what can be counted is not counted wrongly.
+		// A counter that is too large is an error.
 		if err := raw.Del(t.Context(), prefix+":{b-"+protocol+"}").Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +156,7 @@ func TestCounterOfAWrongType(t *testing.T) {
 	}
 }
 
-func TestOutOfMemory(t *testing.T) {
+func TestFullServerRefusesAndReleases(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
 	raw := clients(t, server.Addr())[0]
@@ -274,7 +194,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-func TestReplicaIsReadOnly(t *testing.T) {
+func TestReplicaRefusesLocks(t *testing.T) {
 	t.Parallel()
 	s := servers.RunSentinel(t, servers.SentinelOptions{})
 	for _, protocol := range protocols {
@@ -283,7 +203,7 @@ func TestReplicaIsReadOnly(t *testing.T) {
 	}
 }
 
-func TestLoading(t *testing.T) {
+func TestLoadingServerIsUnreachable(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, "--enable-debug-command", "yes", "--appendonly", "no", "--loading-process-events-interval-bytes", "1024")
 	raw := clients(t, server.Addr())[0]
@@ -312,58 +232,5 @@ func TestLoading(t *testing.T) {
 		if !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), "still loading") {
 			t.Errorf("%s: %v; want ErrUnreachable, because it is still loading", protocol, err)
 		}
-	}
-}
-
-func TestOddNames(t *testing.T) {
-	t.Parallel()
-	names := []string{
-		"{", "}", "{}", "a{b", "a}b", "{a}b", "a{}{b}", "}{", "%7B", "a b", "*", "?", "[a]", `\`, "redisson_lock_token:{a}", "dlock:name:x",
-		strings.Repeat("x", 255), strings.Repeat("{", 255), strings.Repeat("锁", 85), ":", "::", "a:1:2",
-	}
-	for topology, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster} {
-		t.Run(topology, func(t *testing.T) {
-			t.Parallel()
-			top := start(t)
-			for _, protocol := range protocols {
-				_, client := openURL(t, top.url+"?protocol="+protocol)
-				_, rival := openURL(t, top.url+"?protocol="+protocol)
-				for _, name := range names {
-					name += protocol
-					if len(name) > 255 {
-						name = name[:255]
-						name = strings.ToValidUTF8(name, "")
-					}
-					lease, err := client.TryLock(t.Context(), name)
-					if err != nil {
-						t.Errorf("TryLock(%q): %v", name, err)
-						continue
-					}
-					if _, err := rival.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
-						t.Errorf("TryLock(%q) of a rival: %v; want ErrHeld", name, err)
-					}
-					listed := 0
-					for info, err := range rival.Locks(t.Context(), name) {
-						if err != nil {
-							t.Fatal(err)
-						}
-						if info.Name == name && info.Token == lease.Token() {
-							listed++
-						}
-					}
-					if listed != 1 {
-						t.Errorf("%q is listed %d times; want once", name, listed)
-					}
-					if err := lease.Unlock(t.Context()); err != nil {
-						t.Errorf("Unlock(%q): %v", name, err)
-					}
-				}
-				for _, name := range []string{"", "a\nb", "a\r\nDEL x", strings.Repeat("x", 256), "\xff"} {
-					if _, err := client.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrBadName) {
-						t.Errorf("TryLock(%q): %v; want ErrBadName", name, err)
-					}
-				}
-			}
-		})
 	}
 }

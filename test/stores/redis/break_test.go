@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestBreakAStranger: another program's lock is broken by the number that List
-// shows for it, and not by the token of whoever had the lock before.
-func TestBreakAStranger(t *testing.T) {
+// TestBreakAnotherProgramsLock: another program's lock is broken by the number that List shows for
+// it, not by the token of an earlier holder.
+func TestBreakAnotherProgramsLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
 	raw := clients(t, server.Addr())[0]

@@ -1,0 +1,192 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/redis/go-redis/v9"
+)
+
+// protocols are the names of all protocols.
+var protocols = []string{"redisson", "plain"}
+
+// openURL opens a store and a client for a test.
+func openURL(t testing.TB, url string) (driver.Store, *dlock.Client) {
+	t.Helper()
+	store, err := open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dlock.New(store, nil)
+	t.Cleanup(func() {
+		client.Close() // its locks expire; the server may be gone
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store, client
+}
+
+func clients(t testing.TB, addrs ...string) (list []*redis.Client) {
+	for _, addr := range addrs {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { client.Close() })
+		list = append(list, client)
+	}
+	return list
+}
+
+// open opens a store for a URL of any topology.
+func open(ctx context.Context, url string) (driver.Store, error) {
+	hosts, found := strings.CutPrefix(url, "redlock://")
+	if !found {
+		return redislock.Open(ctx, url, nil)
+	}
+	hosts, query, _ := strings.Cut(hosts, "?")
+	var q quorumStore
+	for host := range strings.SplitSeq(hosts, ",") {
+		member, err := redislock.Open(ctx, "redis://"+host+"?protocol=plain&"+query, nil)
+		if err != nil {
+			return nil, errors.Join(err, q.closeMembers())
+		}
+		q.members = append(q.members, member)
+	}
+	store, err := quorum.New(q.members, &quorum.Options{MemberTimeout: memberTimeout})
+	if err != nil {
+		return nil, errors.Join(err, q.closeMembers())
+	}
+	q.Store = store
+	return &q, nil
+}
+
+// memberTimeout is long because the machine that runs the tests is busy.
+const memberTimeout = 375 * time.Millisecond * slowdown
+
+// quorumStore closes its members too.
+type quorumStore struct {
+	*quorum.Store
+	members []driver.Store
+	once    sync.Once
+	err     error
+}
+
+// eachProtocol runs try for both protocols in parallel: like the faults, they mostly wait.
+func eachProtocol(t *testing.T, try func(t *testing.T, protocol string)) {
+	t.Helper()
+	var both sync.WaitGroup
+	for _, protocol := range protocols {
+		both.Go(func() { t.Run(protocol, func(t *testing.T) { try(t, protocol) }) })
+	}
+	both.Wait()
+}
+
+// protocolOf returns the protocol of that name.
+func protocolOf(name string) redislock.Protocol {
+	if name == "plain" {
+		return redislock.Plain
+	}
+	return redislock.Redisson
+}
+
+// newStore returns a store over a client with these options.
+func newStore(t *testing.T, protocol string, opts *redis.Options, hooks ...redis.Hook) *redislock.Store {
+	t.Helper()
+	client := redis.NewClient(opts)
+	t.Cleanup(func() { client.Close() })
+	for _, hook := range hooks {
+		client.AddHook(hook)
+	}
+	store, err := redislock.New(client, &redislock.Options{Protocol: protocolOf(protocol)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// taker returns a function that acquires and releases a name, and returns the token.
+func taker(t *testing.T, store driver.Store, name string) func() uint64 {
+	return func() uint64 {
+		t.Helper()
+		grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+		return grant.Token
+	}
+}
+
+// waiter waits for a lock in the background.
+type waiter struct {
+	lease *dlock.Lease
+	err   error
+	after time.Time // when the wait ended
+	done  chan struct{}
+}
+
+func waitFor(ctx context.Context, client *dlock.Client, name string) *waiter {
+	w := &waiter{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.lease, w.err = client.Lock(ctx, name)
+		w.after = time.Now()
+	}()
+	return w
+}
+
+// within demands that the wait succeeds in time, and returns the lease.
+func (w *waiter) within(t *testing.T, limit time.Duration) *dlock.Lease {
+	t.Helper()
+	select {
+	case <-w.done:
+		if w.err != nil {
+			t.Fatal(w.err)
+		}
+		return w.lease
+	case <-time.After(limit):
+		t.Fatalf("still waiting after %v", limit)
+		return nil
+	}
+}
+
+// eventually polls until a condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	limit := time.After(20 * time.Second)
+	for !condition() {
+		select {
+		case <-poll.C:
+		case <-limit:
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// inMemory are the arguments of servers that write nothing to disk. None of these faults needs data
+// that survives, and a disk that many servers sync to can block for longer than a TTL.
+var inMemory = []string{"--appendonly", "no"}
+
+func (q *quorumStore) Close() error {
+	q.once.Do(func() { q.err = errors.Join(q.Store.Close(), q.closeMembers()) })
+	return q.err
+}
+
+func (q *quorumStore) closeMembers() (err error) {
+	for _, m := range q.members {
+		err = errors.Join(err, m.Close())
+	}
+	return err
+}
