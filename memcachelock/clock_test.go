@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestClock(t *testing.T) {
+func TestServerClockKeepsTheLatestReading(t *testing.T) {
 	const said = 1_800_000_000
 	var k serverClock
 	now := time.Now()

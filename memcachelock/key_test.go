@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestKeys(t *testing.T) {
+func TestKeysAreDistinctAndLegal(t *testing.T) {
 	hash := hashed + strings.Repeat("0", 64)
 	names := []string{"a", "A", "a b", "a\u00a0b", "ä", "orders/42", "#", "#a", strings.TrimPrefix(hash, prefix),
 		strings.Repeat("x", 244), strings.Repeat("x", 245), strings.Repeat("x", 255), "a\r\nflush_all"}

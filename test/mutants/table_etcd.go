@@ -6,14 +6,14 @@ func init() {
 		file: "etcdlock/release.go",
 		old:  `If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).`,
 		new:  `If(clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).`,
-		test: "test/stores/etcd TestStaleCallsThroughAnotherStore",
+		test: "test/stores/etcd TestStaleCallsLeaveALaterLockAlone",
 	})
 	add(mutant{
 		rule: "a break that was overtaken by a release and an acquisition breaks nothing",
 		file: "etcdlock/release.go",
 		old:  `case !reply.Succeeded:`,
 		new:  `case reply == nil:`,
-		test: "test/stores/etcd TestBreakOvertaken",
+		test: "test/stores/etcd TestOvertakenBreakBreaksNothing",
 	})
 	add(mutant{
 		rule: "a break needs the token of the holder",
@@ -27,28 +27,28 @@ func init() {
 		file: "etcdlock/lease.go",
 		old:  `return min(asked, l.ttl-l.slack())`,
 		new:  `return min(asked, l.ttl)`,
-		test: "test/stores/etcd TestGrantLastsAsPromised",
+		test: "test/stores/etcd TestGrantPromisesNoMoreThanItsLease",
 	})
 	add(mutant{
 		rule: "a lease counts as renewed when the renewal was sent, not when it was answered",
 		file: "etcdlock/lease.go",
 		old:  `l.ttl, l.sent = time.Duration(ttl)*time.Second, sent`,
 		new:  `l.ttl, l.sent = time.Duration(ttl)*time.Second, max(sent, s.clock.Now())`,
-		test: "test/stores/etcd TestRenewalIsAsOldAsItsRequest",
+		test: "test/stores/etcd TestRenewalCountsFromItsRequest",
 	})
 	add(mutant{
 		rule: "a lease that was granted unheard is used",
 		file: "etcdlock/lease.go",
 		old:  `if isError(err, rpctypes.ErrLeaseExist) {`,
 		new:  `if errors.Is(err, errLeaseGone) {`,
-		test: "test/stores/etcd TestLeaseGrantedUnheard",
+		test: "test/stores/etcd TestUnansweredLeaseIsUsed",
 	})
 	add(mutant{
 		rule: "Close revokes a lease that was granted unheard",
 		file: "etcdlock/lease.go",
 		old:  `s.allLeases[l] = struct{}{} // Close revokes it`,
 		new:  ``,
-		test: "test/stores/etcd TestCloseEndsLeaseGrantedUnheard",
+		test: "test/stores/etcd TestCloseRevokesAnUnansweredLease",
 	})
 	add(mutant{
 		rule: "a watch that was open is opened again soon",
@@ -79,7 +79,7 @@ func init() {
 		file: "etcdlock/watch.go",
 		old:  `h.place.stale = true // without its key it is not the first`,
 		new:  ``,
-		test: "test/stores/etcd TestPlaceDeleted",
+		test: "test/stores/etcd TestDeletedPlaceIsNotFirst",
 	})
 	add(mutant{
 		rule: "a connection that does not answer is replaced",
@@ -108,14 +108,14 @@ func init() {
 		file: "etcdlock/conn.go",
 		old:  `if err != nil && c.dialled && ctx.Err() == nil {`,
 		new:  `if err != nil && c.dialled && ctx.Err() != nil {`,
-		test: "test/stores/etcd TestSilentCluster",
+		test: "test/stores/etcd TestSilentClusterIsDialledAgain",
 	})
 	add(mutant{
 		rule: "a waiter is not told of a holder from memory when the server is gone",
 		file: "etcdlock/queue.go",
 		old:  `case h.lease.gone || s.age(h.lease) >= h.lease.slack():`,
 		new:  `case h.lease.gone:`,
-		test: "test/stores/etcd TestServerGone/paused",
+		test: "test/stores/etcd TestGoneServerIsNotAnsweredForFromMemory/paused",
 	})
 	add(mutant{
 		rule: "a key that may still be written or deleted is not used again",
@@ -124,49 +124,49 @@ func init() {
 		l.strayKeys`,
 		new: `	if h.unconfirmed && h.key == "" {
 		l.strayKeys`,
-		test: "test/stores/etcd TestOvertakenRelease",
+		test: "test/stores/etcd TestOvertakenReleaseDeletesNoLaterLock",
 	})
 	add(mutant{
 		rule: "a release that was repeated over another connection may still be carried out",
 		file: "etcdlock/release.go",
 		old:  `if tries > 1 || err != nil && !isRejection(err) {`,
 		new:  `if err != nil && !isRejection(err) {`,
-		test: "test/stores/etcd TestOvertakenRelease",
+		test: "test/stores/etcd TestOvertakenReleaseDeletesNoLaterLock",
 	})
 	add(mutant{
 		rule: "a release without an answer may still be carried out",
 		file: "etcdlock/release.go",
 		old:  `if tries > 1 || err != nil && !isRejection(err) {`,
 		new:  `if tries > 1 {`,
-		test: "test/stores/etcd TestRestartDuringRelease",
+		test: "test/stores/etcd TestReleaseCanBeRepeatedAfterARestart",
 	})
 	add(mutant{
 		rule: "the deletion of an expired lock may still be carried out",
 		file: "etcdlock/janitor.go",
 		old:  `h.unconfirmed = h.unconfirmed || err != nil`,
 		new:  `_ = err`,
-		test: "test/stores/etcd TestOvertakenExpiry",
+		test: "test/stores/etcd TestOvertakenExpiryDeletesNoLaterLock",
 	})
 	add(mutant{
 		rule: "a renewal deletes what late attempts wrote",
 		file: "etcdlock/renew.go",
 		old:  `s.deleteStrayKeys(ctx, l)`,
 		new:  ``,
-		test: "test/stores/etcd TestOvertakenAttempt/try",
+		test: "test/stores/etcd TestOvertakenAttemptIsUndone/try",
 	})
 	add(mutant{
 		rule: "a renewal does not take a key that was written late for the lock that was broken",
 		file: "etcdlock/renew.go",
 		old:  `case revision != h.revision:`,
 		new:  `case revision == 0:`,
-		test: "test/stores/etcd TestBrokenAndWritten/Renew",
+		test: "test/stores/etcd TestLateWriteDoesNotReviveABrokenLock/Renew",
 	})
 	add(mutant{
 		rule: "a release does not take a key that was written late for the lock that was broken",
 		file: "etcdlock/release.go",
 		old:  `(opts == nil || reply.PrevKvs[0].CreateRevision == revision)`,
 		new:  `(opts == nil || reply.PrevKvs[0].CreateRevision >= revision)`,
-		test: "test/stores/etcd TestBrokenAndWritten/Release",
+		test: "test/stores/etcd TestLateWriteDoesNotReviveABrokenLock/Release",
 	})
 	add(mutant{
 		rule: "a release needs the token of the lock",
@@ -182,49 +182,49 @@ func init() {
 			continue`,
 		new: `			s.leaseLost(l)
 			return outcome{err: s.attemptFailed(h, req, s.explain(err))}`,
-		test: "test/stores/etcd TestAttemptOnRevokedLease",
+		test: "test/stores/etcd TestAttemptOnARevokedLeaseTakesAnother",
 	})
 	add(mutant{
 		rule: "an attempt whose caller has left does not try another lease",
 		file: "etcdlock/acquire.go",
 		old:  `!asked || caller.Err() == nil`,
 		new:  `!asked || ctx.Err() == nil`,
-		test: "test/stores/etcd TestGivenUpOnRevokedLease",
+		test: "test/stores/etcd TestAbandonedAttemptTakesNoOtherLease",
 	})
 	add(mutant{
 		rule: "a place in the queue is not the lock",
 		file: "etcdlock/acquire.go",
 		old:  `case v.own != 0 && v.first.revision == v.own:`,
 		new:  `case v.own != 0:`,
-		test: "test/stores/etcd TestPlaceWithoutFair",
+		test: "test/stores/etcd TestQueuedAttemptKeepsAPlace",
 	})
 	add(mutant{
 		rule: "two owners of one store never share a key",
 		file: "etcdlock/key.go",
 		old:  `s.keys[key] == nil && !stray`,
 		new:  `!stray`,
-		test: "test/stores/etcd TestPlaceWithoutFair",
+		test: "test/stores/etcd TestQueuedAttemptKeepsAPlace",
 	})
 	add(mutant{
 		rule: "an attempt that was given up is undone when its outcome is known",
 		file: "etcdlock/release.go",
 		old:  `_ = s.release(ctx, h, grant.Token)`,
 		new:  `_ = grant`,
-		test: "test/stores/etcd TestGivenUpOnRevokedLease/try",
+		test: "test/stores/etcd TestAbandonedAttemptTakesNoOtherLease/try",
 	})
 	add(mutant{
 		rule: "a lock that is not renewed ends, although others keep its lease",
 		file: "etcdlock/janitor.go",
 		old:  `due.keys = append(due.keys, expiredKey{h, h.key})`,
 		new:  ``,
-		test: "test/stores/etcd TestOvertakenExpiry",
+		test: "test/stores/etcd TestOvertakenExpiryDeletesNoLaterLock",
 	})
 	add(mutant{
 		rule: "the lease of a waiter is renewed while it waits",
 		file: "etcdlock/janitor.go",
 		old:  `due.leases = append(due.leases, l)`,
 		new:  ``,
-		test: "test/stores/etcd TestPlaceIsKeptWhileWatched",
+		test: "test/stores/etcd TestWatchedPlaceOutlivesItsTTL",
 	})
 	add(mutant{
 		rule: "a row refuses a smaller token",

@@ -30,7 +30,7 @@ func TestClaimsAreShown(t *testing.T) {
 			t.Errorf("%s has no table of claims", name)
 		}
 	}
-	const elsewhere = "## One\nThe tests are in `test/stores/etcd`.\n| claim | shown by |\n|---|---|\n| a | `TestOldSnapshotIsRefused` |\n| b | `TestLayout`, `fair-order` |\n"
+	const elsewhere = "## One\nThe tests are in `test/stores/etcd`.\n| claim | shown by |\n|---|---|\n| a | `TestOldSnapshotIsRefused` |\n| b | `TestKeyLayout`, `fair-order` |\n"
 	if found := unproven(elsewhere, proofs); len(found) != 1 {
 		t.Errorf("in a section with one test that is elsewhere it found %q", found)
 	}

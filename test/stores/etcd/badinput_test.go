@@ -46,7 +46,7 @@ func failsWith(t *testing.T, err error, want string) {
 
 const annsPassword = "s3cr3t p@ss/w:rd%#?"
 
-func TestTLS(t *testing.T) {
+func TestTLSNeedsTheRightCertificates(t *testing.T) {
 	t.Parallel()
 	server := servers.RunEtcdTLS(t)
 	if err := lockOnce(t, server.SecureURL()); err != nil {
@@ -65,9 +65,9 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestNoSpace: who wants a lock is told why there is none, and leaves nothing
+// TestFullServerKeepsHeldLocks: who wants a lock is told why there is none, and leaves nothing
 // behind; what is held is kept, renewed and given back.
-func TestNoSpace(t *testing.T) {
+func TestFullServerKeepsHeldLocks(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, "--quota-backend-bytes", "200000")
 	raw := rawClient(t, server.URL())
@@ -107,8 +107,8 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: an address where nothing listens is said soon.
-func TestNobodyThere(t *testing.T) {
+// TestUnreachableServerIsReportedSoon: an address where nothing listens is said soon.
+func TestUnreachableServerIsReportedSoon(t *testing.T) {
 	t.Parallel()
 	server, err := servers.Start(servers.Etcd)
 	if err != nil {

@@ -95,9 +95,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // longTTL outlasts an election on a machine that is busy.
 const longTTL = 15 * time.Second
 
-// TestLeaderLost: a cluster whose leader is killed or paused keeps locks, tokens
+// TestLocksSurviveTheLossOfTheLeader: a cluster whose leader is killed or paused keeps locks, tokens
 // and places in the queue, and grants nothing twice.
-func TestLeaderLost(t *testing.T) {
+func TestLocksSurviveTheLossOfTheLeader(t *testing.T) {
 	t.Parallel()
 	for how, lose := range map[string]func(*servers.Server) error{
 		"killed": (*servers.Server).Kill,
@@ -157,9 +157,9 @@ func waiters(store driver.Store, name string) int {
 	return info.Waiters
 }
 
-// TestNoQuorum: without a quorum nothing is granted, holders stop believing in
+// TestNothingIsGrantedWithoutAQuorum: without a quorum nothing is granted, holders stop believing in
 // time, and everything works again afterwards.
-func TestNoQuorum(t *testing.T) {
+func TestNothingIsGrantedWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	cluster := servers.RunEtcdCluster(t, nil)
 	client, rival := newClient(t, cluster.URL(), faultTTL), newClient(t, cluster.URL(), faultTTL)
@@ -196,10 +196,10 @@ func TestNoQuorum(t *testing.T) {
 	unlock(t, lockAnyhow(t, rival, "other"))
 }
 
-// TestMemberCutOff: a leader that is not heard any more by the others, and so is
+// TestCutOffMemberServesNobody: a leader that is not heard any more by the others, and so is
 // none, serves nobody; who holds a lock through it stops believing, and who waits
 // for one through it, or through another member, gets it.
-func TestMemberCutOff(t *testing.T) {
+func TestCutOffMemberServesNobody(t *testing.T) {
 	t.Parallel()
 	var proxies []*proxy.Proxy // by member, for what the others ask it for
 	cluster := servers.RunEtcdCluster(t, func(addr string) string {
@@ -236,8 +236,8 @@ func TestMemberCutOff(t *testing.T) {
 	unlock(t, next)
 }
 
-// TestRestart: locks, tokens and waiters survive a crash of the server.
-func TestRestart(t *testing.T) {
+// TestLocksSurviveARestart: locks, tokens and waiters survive a crash of the server.
+func TestLocksSurviveARestart(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, servers.EtcdSynced)
 	holder, rival := newClient(t, server.URL(), longTTL), newClient(t, server.URL(), longTTL)
@@ -314,9 +314,9 @@ func TestLeaseRevoked(t *testing.T) {
 	}
 }
 
-// TestPlaceDeleted: who waits and whose key is deleted while it is just asking does not
+// TestDeletedPlaceIsNotFirst: who waits and whose key is deleted while it is just asking does not
 // take the end of those before it for its turn.
-func TestPlaceDeleted(t *testing.T) {
+func TestDeletedPlaceIsNotFirst(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestCommand runs the command line on etcd.
-func TestCommand(t *testing.T) {
+// TestCommandLine runs the command line on etcd.
+func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	url := server.URL() + "/jobs"

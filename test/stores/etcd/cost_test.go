@@ -49,9 +49,9 @@ func requests(t testing.TB, server *servers.Server, method string) float64 {
 	return metric(t, server, "grpc_server_started_total", `grpc_method="`+method+`"`)
 }
 
-// TestRoundTrips: a pair is a transaction and a deletion, and nothing else but a message
+// TestPairIsTwoRequests: a pair is a transaction and a deletion, and nothing else but a message
 // now and then that renews the lease.
-func TestRoundTrips(t *testing.T) {
+func TestPairIsTwoRequests(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	client := newClient(t, server.URL(), time.Minute)
@@ -73,9 +73,9 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestHandoverIsCheap: who waits takes its place by one transaction, and has the lock
+// TestWaiterIsGrantedWithoutAsking: who waits takes its place by one transaction, and has the lock
 // when the watch says that it is its turn, without asking.
-func TestHandoverIsCheap(t *testing.T) {
+func TestWaiterIsGrantedWithoutAsking(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	observer := newStore(t, server.URL())
@@ -97,9 +97,9 @@ func TestHandoverIsCheap(t *testing.T) {
 	}
 }
 
-// TestPlaceWithoutFair: where others have waited, an attempt that is to be repeated
+// TestQueuedAttemptKeepsAPlace: where others have waited, an attempt that is to be repeated
 // leaves a place, which ends with Release.
-func TestPlaceWithoutFair(t *testing.T) {
+func TestQueuedAttemptKeepsAPlace(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, servers.Run(t, servers.Etcd).URL())
 	held, err := store.Acquire(t.Context(), request("x"))
@@ -135,8 +135,8 @@ func TestPlaceWithoutFair(t *testing.T) {
 	}
 }
 
-// TestRenewalIsCheap: one message and a transaction for a hundred locks.
-func TestRenewalIsCheap(t *testing.T) {
+// TestOneMessageRenewsAllLocks: one message and a transaction for a hundred locks.
+func TestOneMessageRenewsAllLocks(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	store := newStore(t, server.URL())
@@ -178,9 +178,9 @@ func request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
 }
 
-// TestWaitersAreCheap: 10,000 waiters in one process on one name are one key and
+// TestWaitersShareOneKeyAndOneWatch: 10,000 waiters in one process on one name are one key and
 // one watch, and ask for nothing while they wait.
-func TestWaitersAreCheap(t *testing.T) {
+func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())

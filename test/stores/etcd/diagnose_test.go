@@ -45,7 +45,7 @@ func TestDiagnose(t *testing.T) {
 
 // A server that has never compacted any of many revisions is warned of, and one
 // that has is not.
-func TestCompactionIsDiagnosed(t *testing.T) {
+func TestMissingCompactionIsDiagnosed(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())

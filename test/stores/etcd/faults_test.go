@@ -61,7 +61,7 @@ var impossible = []string{
 	// Who waits has its place already, and asks nothing when its turn comes.
 	"a lost answer to an acquisition after a wait",
 	// HTTP/2 acknowledges a request before it is carried out. To lose that, and the
-	// connection with it, may be to lose the request. See TestLateAttempt.
+	// connection with it, may be to lose the request. See TestLateAttemptIsUndone.
 	"a lost answer to an acquisition",
 }
 
@@ -97,7 +97,7 @@ func TestFaultsDebian(t *testing.T) {
 	faults.Run(t, onDebian(t), slices.Concat(faults.Leases, faults.Fair, network(t, false)))
 }
 
-func TestSilence(t *testing.T) {
+func TestFaultsOnASilentConnection(t *testing.T) {
 	t.Parallel()
 	r := onServer(t)
 	r.TTL = silentTTL

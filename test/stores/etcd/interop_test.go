@@ -245,8 +245,8 @@ func numberAfter(t testing.TB, text, label string) int64 {
 	return number
 }
 
-// TestNotStarved: where others queue all the time, dlock gets its turn.
-func TestNotStarved(t *testing.T) {
+// TestOtherClientsDoNotStarveDlock: where others queue all the time, dlock gets its turn.
+func TestOtherClientsDoNotStarveDlock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -285,9 +285,9 @@ func TestNotStarved(t *testing.T) {
 	}
 }
 
-// TestLayout: a lock looks as etcd's own package would have written it, and names
+// TestKeyLayout: a lock looks as etcd's own package would have written it, and names
 // that contain a '/' do not.
-func TestLayout(t *testing.T) {
+func TestKeyLayout(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())

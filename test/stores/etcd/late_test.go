@@ -18,9 +18,9 @@ var attempts = map[string]func(*driver.Request){
 	"fair":  func(req *driver.Request) { req.Queue, req.Fair = true, true },
 }
 
-// TestOvertakenAttempt: an attempt that is carried out after its owner got an answer over
+// TestOvertakenAttemptIsUndone: an attempt that is carried out after its owner got an answer over
 // another connection, and released everything, is undone by the next renewal of the lease.
-func TestOvertakenAttempt(t *testing.T) {
+func TestOvertakenAttemptIsUndone(t *testing.T) {
 	t.Parallel()
 	for kind, change := range attempts {
 		t.Run(kind, func(t *testing.T) {
@@ -60,9 +60,9 @@ func TestOvertakenAttempt(t *testing.T) {
 	}
 }
 
-// TestOvertakenRelease: a release that is carried out after it was repeated over another
+// TestOvertakenReleaseDeletesNoLaterLock: a release that is carried out after it was repeated over another
 // connection deletes no later lock of the same store.
-func TestOvertakenRelease(t *testing.T) {
+func TestOvertakenReleaseDeletesNoLaterLock(t *testing.T) {
 	t.Parallel()
 	onBoth(t, overtakeRelease)
 }
@@ -81,9 +81,9 @@ func overtakeRelease(t *testing.T, r *lateRig) {
 	r.holds(r.store, second, "when a release of the lock before it was carried out late")
 }
 
-// TestOvertakenExpiry: the deletion of an expired lock that is carried out late deletes no
+// TestOvertakenExpiryDeletesNoLaterLock: the deletion of an expired lock that is carried out late deletes no
 // later lock of the same store.
-func TestOvertakenExpiry(t *testing.T) {
+func TestOvertakenExpiryDeletesNoLaterLock(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
 	// A lock expires before its lease if its owner queued with a longer TTL.
@@ -112,9 +112,9 @@ func TestOvertakenExpiry(t *testing.T) {
 	r.holds(r.store, second, "when the deletion of an expired lock was carried out late")
 }
 
-// TestRestartDuringRelease: a release that was on its way when the server was killed does
+// TestReleaseCanBeRepeatedAfterARestart: a release that was on its way when the server was killed does
 // not release a later lock, and can be repeated.
-func TestRestartDuringRelease(t *testing.T) {
+func TestReleaseCanBeRepeatedAfterARestart(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, servers.EtcdSynced)
 	r := lateRigOn(t, server)
@@ -144,10 +144,10 @@ func TestRestartDuringRelease(t *testing.T) {
 	r.holds(r.store, r.kept, "after a restart")
 }
 
-// TestStaleCallsThroughAnotherStore: keys of one lease are used again. A release or a
+// TestStaleCallsLeaveALaterLockAlone: keys of one lease are used again. A release or a
 // renewal of an earlier lock, late or repeated, through whichever store, leaves the later
 // lock alone.
-func TestStaleCallsThroughAnotherStore(t *testing.T) {
+func TestStaleCallsLeaveALaterLockAlone(t *testing.T) {
 	t.Parallel()
 	onBoth(t, staleCalls)
 }
@@ -181,9 +181,9 @@ func staleCalls(t *testing.T, r *lateRig) {
 	}
 }
 
-// TestBreakOvertaken: a break that is overtaken by a release and the next acquisition
+// TestOvertakenBreakBreaksNothing: a break that is overtaken by a release and the next acquisition
 // of the same key breaks nothing.
-func TestBreakOvertaken(t *testing.T) {
+func TestOvertakenBreakBreaksNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, overtakeBreak)
 }
@@ -208,9 +208,9 @@ func overtakeBreak(t *testing.T, r *lateRig) {
 	r.holds(r.other, second, "after a break of the lock before it")
 }
 
-// TestStaleTokenOfTheSameOwner: a renewal with the token of an earlier lock of the same
+// TestStaleTokenRenewsNothing: a renewal with the token of an earlier lock of the same
 // owner changes nothing.
-func TestStaleTokenOfTheSameOwner(t *testing.T) {
+func TestStaleTokenRenewsNothing(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
 	req := request("x")
@@ -223,8 +223,8 @@ func TestStaleTokenOfTheSameOwner(t *testing.T) {
 	r.holds(r.store, second, "after a stale renewal")
 }
 
-// TestPlaceIsKeptWhileWatched: a waiter keeps its place for longer than its TTL.
-func TestPlaceIsKeptWhileWatched(t *testing.T) {
+// TestWatchedPlaceOutlivesItsTTL: a waiter keeps its place for longer than its TTL.
+func TestWatchedPlaceOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
 	r.acquire(r.other, request("x"))

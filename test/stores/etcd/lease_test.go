@@ -15,10 +15,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestGivenUpOnRevokedLease: an attempt is given up and released on its way to the server,
+// TestAbandonedAttemptTakesNoOtherLease: an attempt is given up and released on its way to the server,
 // where its lease has just been revoked. It leaves nothing, and does not try another lease:
 // that would hold the lock for a moment although no caller wants it.
-func TestGivenUpOnRevokedLease(t *testing.T) {
+func TestAbandonedAttemptTakesNoOtherLease(t *testing.T) {
 	t.Parallel()
 	for kind, change := range attempts {
 		t.Run(kind, func(t *testing.T) {
@@ -57,9 +57,9 @@ func TestGivenUpOnRevokedLease(t *testing.T) {
 	}
 }
 
-// TestGrantLastsAsPromised: locks share a lease, which is not renewed for every lock. A
+// TestGrantPromisesNoMoreThanItsLease: locks share a lease, which is not renewed for every lock. A
 // lock that came later than the last renewal is promised no more than the lease has left.
-func TestGrantLastsAsPromised(t *testing.T) {
+func TestGrantPromisesNoMoreThanItsLease(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	store := newStore(t, server.URL())
@@ -89,9 +89,9 @@ func TestGrantLastsAsPromised(t *testing.T) {
 	t.Fatal("the lease was renewed for every lock, so that this test shows nothing")
 }
 
-// TestRenewalIsAsOldAsItsRequest: a lease counts as renewed from the moment when the
+// TestRenewalCountsFromItsRequest: a lease counts as renewed from the moment when the
 // renewal was sent. One whose answer came late is renewed again for the next lock.
-func TestRenewalIsAsOldAsItsRequest(t *testing.T) {
+func TestRenewalCountsFromItsRequest(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
 	const slack = 1100 * time.Millisecond // more than a renewal may be old
@@ -117,9 +117,9 @@ func grantOfLease(seconds byte) func([]byte) bool {
 	return contains(string([]byte{0x08, seconds, 0x10})) // TTL, then the beginning of ID
 }
 
-// TestLeaseGrantedUnheard: a lease whose grant went unanswered is used, and there is no
+// TestUnansweredLeaseIsUsed: a lease whose grant went unanswered is used, and there is no
 // second one.
-func TestLeaseGrantedUnheard(t *testing.T) {
+func TestUnansweredLeaseIsUsed(t *testing.T) {
 	t.Parallel()
 	for how, reset := range map[string]bool{"silent": false, "reset": true} {
 		t.Run(how, func(t *testing.T) {
@@ -138,9 +138,9 @@ func TestLeaseGrantedUnheard(t *testing.T) {
 	}
 }
 
-// TestLeaseEndsUnheard: a lease whose grant went unanswered, and which has ended when the
+// TestUnansweredLeaseThatEndedIsNotUsed: a lease whose grant went unanswered, and which has ended when the
 // store finds it again, is not used.
-func TestLeaseEndsUnheard(t *testing.T) {
+func TestUnansweredLeaseThatEndedIsNotUsed(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
 	before := r.leases()
@@ -175,9 +175,9 @@ func TestLeaseEndsUnheard(t *testing.T) {
 	r.holds(r.store, grant, "on another lease")
 }
 
-// TestCloseEndsLeaseGrantedUnheard: Close leaves no lease behind whose grant went
+// TestCloseRevokesAnUnansweredLease: Close leaves no lease behind whose grant went
 // unanswered.
-func TestCloseEndsLeaseGrantedUnheard(t *testing.T) {
+func TestCloseRevokesAnUnansweredLease(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())
@@ -208,9 +208,9 @@ func TestCloseEndsLeaseGrantedUnheard(t *testing.T) {
 	}
 }
 
-// TestAttemptOnRevokedLease: an attempt that finds out that its lease was revoked gets the
+// TestAttemptOnARevokedLeaseTakesAnother: an attempt that finds out that its lease was revoked gets the
 // lock on another lease.
-func TestAttemptOnRevokedLease(t *testing.T) {
+func TestAttemptOnARevokedLeaseTakesAnother(t *testing.T) {
 	t.Parallel()
 	onBoth(t, attemptOnRevokedLease)
 }

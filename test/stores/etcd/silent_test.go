@@ -81,9 +81,9 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 	}
 }
 
-// TestWaiterBehindSilentConnection: a waiter whose connection died in silence gets the
+// TestWaiterSurvivesASilentConnection: a waiter whose connection died in silence gets the
 // lock soon after its release.
-func TestWaiterBehindSilentConnection(t *testing.T) {
+func TestWaiterSurvivesASilentConnection(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	p := proxy.Run(t, server.Addr())
@@ -135,9 +135,9 @@ func TestWatchMovesWithTheConnection(t *testing.T) {
 	happens(t, woken)
 }
 
-// TestSilentCluster: when the connections to all members died in silence, the store dials
+// TestSilentClusterIsDialledAgain: when the connections to all members died in silence, the store dials
 // one of them, and another one if that member is gone.
-func TestSilentCluster(t *testing.T) {
+func TestSilentClusterIsDialledAgain(t *testing.T) {
 	t.Parallel()
 	cluster := servers.RunEtcdCluster(t, nil)
 	var proxies []*proxy.Proxy
@@ -245,9 +245,9 @@ func (f goneFault) begin(t *testing.T, server *servers.Server) {
 	})
 }
 
-// TestWaiterNoticesServerGone: a waiter whose server is gone gives up when it has been
+// TestWaiterGivesUpWhenTheServerIsGone: a waiter whose server is gone gives up when it has been
 // unreachable for a TTL.
-func TestWaiterNoticesServerGone(t *testing.T) {
+func TestWaiterGivesUpWhenTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	for how, fault := range serverGone {
 		t.Run(how, func(t *testing.T) {
@@ -277,9 +277,9 @@ func TestWaiterNoticesServerGone(t *testing.T) {
 	}
 }
 
-// TestServerGone: an attempt of a waiter whose server is gone fails within its context,
+// TestGoneServerIsNotAnsweredForFromMemory: an attempt of a waiter whose server is gone fails within its context,
 // and never with what the store remembers of the holder.
-func TestServerGone(t *testing.T) {
+func TestGoneServerIsNotAnsweredForFromMemory(t *testing.T) {
 	t.Parallel()
 	for how, fault := range serverGone {
 		t.Run(how, func(t *testing.T) {

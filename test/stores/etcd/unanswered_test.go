@@ -13,9 +13,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestLateAttempt: an attempt without an answer that is carried out after its
+// TestLateAttemptIsUndone: an attempt without an answer that is carried out after its
 // owner gave up is undone, also if the lease goes on for other locks.
-func TestLateAttempt(t *testing.T) {
+func TestLateAttemptIsUndone(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())
@@ -61,9 +61,9 @@ func TestLateAttempt(t *testing.T) {
 	})
 }
 
-// TestLateRelease: an unlock without an answer that is carried out later, or once more,
+// TestLateReleaseDeletesNoLaterLock: an unlock without an answer that is carried out later, or once more,
 // deletes nobody else's lock, also if the lease goes on.
-func TestLateRelease(t *testing.T) {
+func TestLateReleaseDeletesNoLaterLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())
@@ -102,9 +102,9 @@ func TestLateRelease(t *testing.T) {
 	}
 }
 
-// TestUndoneWhileItHangs: an attempt that was given up while the server was silent is
+// TestAbandonedAttemptIsUndoneAfterAPause: an attempt that was given up while the server was silent is
 // undone when the server answers again, also if who gave it up did not wait for that.
-func TestUndoneWhileItHangs(t *testing.T) {
+func TestAbandonedAttemptIsUndoneAfterAPause(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	store, rival := newStore(t, server.URL()), newStore(t, server.URL())
@@ -138,9 +138,9 @@ func TestUndoneWhileItHangs(t *testing.T) {
 	})
 }
 
-// TestBrokenAndWritten: a lock that was broken is neither released nor renewed because an
+// TestLateWriteDoesNotReviveABrokenLock: a lock that was broken is neither released nor renewed because an
 // attempt of it was carried out late.
-func TestBrokenAndWritten(t *testing.T) {
+func TestLateWriteDoesNotReviveABrokenLock(t *testing.T) {
 	t.Parallel()
 	for what, call := range map[string]func(driver.Store, driver.Grant) error{
 		"Release": func(store driver.Store, grant driver.Grant) error { return store.Release(context.Background(), grant) },

@@ -35,7 +35,7 @@ func enableUsers(t *testing.T, server *servers.Server) {
 	must(raw.AuthEnable(ctx))
 }
 
-func TestUsers(t *testing.T) {
+func TestUsersNeedPermissions(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	enableUsers(t, server)
@@ -75,9 +75,9 @@ func TestUsers(t *testing.T) {
 	unlock(t, <-got)
 }
 
-// TestTokenExpires: who begins to wait hears when a lock is released, also if others of its
+// TestWatchSurvivesAnExpiredToken: who begins to wait hears when a lock is released, also if others of its
 // process have waited for longer than the server knows the token that they began with.
-func TestTokenExpires(t *testing.T) {
+func TestWatchSurvivesAnExpiredToken(t *testing.T) {
 	t.Parallel()
 	const tokenTTL = time.Second
 	server := servers.Run(t, servers.Etcd, "--auth-token-ttl", fmt.Sprint(tokenTTL.Seconds()))

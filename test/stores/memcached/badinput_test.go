@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-func TestBadAddress(t *testing.T) {
+func TestNewRejectsABadAddress(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"", "host", "host:1:2", "memcached://host:1"} {
 		if store, err := memcachelock.New(addr, nil); err == nil {
@@ -37,12 +37,12 @@ func refused(t *testing.T, addr, text string) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestUnreachableServerIsReported(t *testing.T) {
 	t.Parallel()
 	refused(t, "127.0.0.1:1", "refused") // a port that no other test gets by chance
 }
 
-func TestSomethingElseThere(t *testing.T) {
+func TestForeignProtocolIsReported(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,7 +54,7 @@ func TestSomethingElseThere(t *testing.T) {
 	refused(t, listener.Addr().String(), "not an answer of memcached")
 }
 
-func TestWithoutNumbers(t *testing.T) {
+func TestServerWithoutCASIsReported(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached, "-C")
 	refused(t, server.Addr(), "-C")

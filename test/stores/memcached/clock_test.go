@@ -50,9 +50,9 @@ func soleHolder(t *testing.T, lease *dlock.Lease, other *dlock.Client, name stri
 	}
 }
 
-// TestPausedServer: what a server grants that was stopped for longer than the TTL, before
+// TestPausedServerEndsNoLockEarly: what a server grants that was stopped for longer than the TTL, before
 // its clock is right again, is not over before its holder knows.
-func TestPausedServer(t *testing.T) {
+func TestPausedServerEndsNoLockEarly(t *testing.T) {
 	t.Parallel()
 	for name, connected := range map[string]bool{"connections that are open": true, "new connections": false} {
 		t.Run(name, func(t *testing.T) {
@@ -121,9 +121,9 @@ func second(t *testing.T, fraction time.Duration) {
 	<-time.After(wait)
 }
 
-// TestSkippedSecond: the server's clock is moved once a second, a little later each time, and
+// TestSkippedSecondEndsNoLockEarly: the server's clock is moved once a second, a little later each time, and
 // now and then shows two seconds more than before. No lock is over too soon by that.
-func TestSkippedSecond(t *testing.T) {
+func TestSkippedSecondEndsNoLockEarly(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	server := servers.Run(t, servers.Memcached)
@@ -151,9 +151,9 @@ func TestSkippedSecond(t *testing.T) {
 	soleHolder(t, lease, other, "a")
 }
 
-// TestTimeReadTooLow: a connection on which the server told a time that had passed long ago
+// TestLateClockReadingEndsNoLockEarly: a connection on which the server told a time that had passed long ago
 // grants no lock that is over too soon.
-func TestTimeReadTooLow(t *testing.T) {
+func TestLateClockReadingEndsNoLockEarly(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	const ttl = 5 * time.Second
@@ -189,9 +189,9 @@ func TestTimeReadTooLow(t *testing.T) {
 	}
 }
 
-// TestGoneAtOnce: on a server whose clock is ahead of what it tells, an acquisition fails
+// TestLockThatExpiresAtOnceIsAnError: on a server whose clock is ahead of what it tells, an acquisition fails
 // with a clear error.
-func TestGoneAtOnce(t *testing.T) {
+func TestLockThatExpiresAtOnceIsAnError(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	refused(t, relay(t, addr, func(client io.Writer, line string) {

@@ -47,9 +47,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// TestWaitersAreCheap: however many wait in a process, each name costs at most 20
+// TestWaitersShareOnePoller: however many wait in a process, each name costs at most 20
 // requests a second, and they need no connection of their own.
-func TestWaitersAreCheap(t *testing.T) {
+func TestWaitersShareOnePoller(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	client := func() *dlock.Client {

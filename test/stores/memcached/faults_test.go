@@ -105,10 +105,10 @@ func full(err error) bool {
 	return errors.Is(err, driver.ErrUnreachable) && strings.Contains(err.Error(), "memory")
 }
 
-// TestFull: who asks a full server that evicts nothing is told so, and gets nothing. A
+// TestFullServerKeepsHeldLocks: who asks a full server that evicts nothing is told so, and gets nothing. A
 // lock that is held stays: it cannot be renewed, and is lost in time if there is no memory
 // until then.
-func TestFull(t *testing.T) {
+func TestFullServerKeepsHeldLocks(t *testing.T) {
 	t.Parallel()
 	r := onServer("-m", "2", "-M")(t)
 	store := openNow(t, r.Addr)
@@ -150,9 +150,9 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestTooLarge: who asks with a description that the server has no room for gets nothing,
+// TestTooLargeHolderIsRejected: who asks with a description that the server has no room for gets nothing,
 // and takes nothing away.
-func TestTooLarge(t *testing.T) {
+func TestTooLargeHolderIsRejected(t *testing.T) {
 	t.Parallel()
 	store := openNow(t, servers.Run(t, servers.Memcached, "-I", "512k").Addr())
 	ask := func(size int) error {
@@ -176,9 +176,9 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestRestart: a server that comes back knows nothing. It gives no lock before those who
+// TestRestartedServerWaitsForOldHolders: a server that comes back knows nothing. It gives no lock before those who
 // had one have stopped to believe in it, and the next token is larger.
-func TestRestart(t *testing.T) {
+func TestRestartedServerWaitsForOldHolders(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
 	open := func() *dlock.Client {
@@ -225,9 +225,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRestartAtOnce: however soon the server is back, it gives no lock before one that
+// TestFastRestartGrantsNothingEarly: however soon the server is back, it gives no lock before one that
 // nobody renews is over, and the tokens rise also with the shortest TTL.
-func TestRestartAtOnce(t *testing.T) {
+func TestFastRestartGrantsNothingEarly(t *testing.T) {
 	t.Parallel()
 	restarted := func(t *testing.T, ttl time.Duration, times int) {
 		t.Helper()
@@ -270,9 +270,9 @@ func TestRestartAtOnce(t *testing.T) {
 	})
 }
 
-// TestNumbersBeginAgain: after a restart the lock of another owner may have the very
+// TestReusedNumberTouchesNoOtherLock: after a restart the lock of another owner may have the very
 // number that the first one's had. A release of the first does not touch it.
-func TestNumbersBeginAgain(t *testing.T) {
+func TestReusedNumberTouchesNoOtherLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
 	store, err := open(server.Addr())
@@ -310,8 +310,8 @@ func TestNumbersBeginAgain(t *testing.T) {
 	}
 }
 
-// TestIdleConnection: a connection that nobody used for a while is used again.
-func TestIdleConnection(t *testing.T) {
+// TestIdleConnectionIsReused: a connection that nobody used for a while is used again.
+func TestIdleConnectionIsReused(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	store := openNow(t, addr)
@@ -391,8 +391,8 @@ func relay(t *testing.T, server string, pass func(client io.Writer, line string)
 	return listener.Addr().String()
 }
 
-// TestAnswerInPieces: the value of an item may come later than the line before it.
-func TestAnswerInPieces(t *testing.T) {
+// TestAnswerMayArriveInPieces: the value of an item may come later than the line before it.
+func TestAnswerMayArriveInPieces(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	grant := take(t, openNow(t, addr), "a")
@@ -408,9 +408,9 @@ func TestAnswerInPieces(t *testing.T) {
 	}
 }
 
-// TestHalfAnswer: a call whose answer does not come to its end is over when its context
+// TestHalfAnAnswerEndsWithTheContext: a call whose answer does not come to its end is over when its context
 // is, and keeps nobody from closing the store.
-func TestHalfAnswer(t *testing.T) {
+func TestHalfAnAnswerEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	take(t, openNow(t, addr), "a")
@@ -460,9 +460,9 @@ func TestHalfAnswer(t *testing.T) {
 	}
 }
 
-// TestFirstPair: on a connection that is new a pair is two round trips, as on others: the
+// TestFirstPairIsTwoRoundTrips: on a connection that is new a pair is two round trips, as on others: the
 // item is read when it is stored, and not again before it is deleted.
-func TestFirstPair(t *testing.T) {
+func TestFirstPairIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	store := openNow(t, addr)

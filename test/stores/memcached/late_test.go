@@ -109,9 +109,9 @@ func abandon(t *testing.T, p *proxy.Proxy, store driver.Store, req driver.Reques
 	return deliver
 }
 
-// TestLateAttempt: an attempt whose caller left before its request was delivered leaves no
+// TestLateAttemptIsUndone: an attempt whose caller left before its request was delivered leaves no
 // lock behind, although its Release was sent first.
-func TestLateAttempt(t *testing.T) {
+func TestLateAttemptIsUndone(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
 	release := func(ctx context.Context, store driver.Store, req *driver.Request) <-chan error {
@@ -189,9 +189,9 @@ func TestLateAttempt(t *testing.T) {
 	})
 }
 
-// TestLateCalls: a call that is delivered late, when the lock is another's or nobody's, changes
+// TestLateCallsChangeNothing: a call that is delivered late, when the lock is another's or nobody's, changes
 // nothing.
-func TestLateCalls(t *testing.T) {
+func TestLateCallsChangeNothing(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
 	for name, c := range map[string]struct {
@@ -261,9 +261,9 @@ func renew(ctx context.Context, store driver.Store, grant driver.Grant) error {
 	return errors.Join(store.Renew(ctx, []driver.Grant{grant})...)
 }
 
-// TestRepeatedCalls: an owner that asks twice, on two connections at once, has one lock with
+// TestRepeatedCallsAreIdempotent: an owner that asks twice, on two connections at once, has one lock with
 // one token, and a Release that is repeated does not take it from the next owner.
-func TestRepeatedCalls(t *testing.T) {
+func TestRepeatedCallsAreIdempotent(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
 	p, through, direct := proxied(t, server, 0)
@@ -300,9 +300,9 @@ func TestRepeatedCalls(t *testing.T) {
 	}
 }
 
-// TestLateAcrossRestart: the numbers of the items begin again with the server. A release that
+// TestLateReleaseAfterARestartChangesNothing: the numbers of the items begin again with the server. A release that
 // was under way does not reach the lock that got the same number.
-func TestLateAcrossRestart(t *testing.T) {
+func TestLateReleaseAfterARestartChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
 	p := proxy.Run(t, server.Addr())

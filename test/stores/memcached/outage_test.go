@@ -31,9 +31,9 @@ func connections(t *testing.T, p *proxy.Proxy, store driver.Store, n int) {
 	all.Wait()
 }
 
-// TestSilentConnections: when the network has forgotten the connections that are open, and
+// TestWaiterSurvivesSilentConnections: when the network has forgotten the connections that are open, and
 // new ones work, a waiter gets the lock soon, whatever the limit of a call.
-func TestSilentConnections(t *testing.T) {
+func TestWaiterSurvivesSilentConnections(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
 	const timeout = 10 * time.Minute
@@ -60,9 +60,9 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsAreLeftTogether: a renewal that had no answer does not try the other
+// TestSilentConnectionsAreClosedTogether: a renewal that had no answer does not try the other
 // connections that are as old, one after another.
-func TestSilentConnectionsAreLeftTogether(t *testing.T) {
+func TestSilentConnectionsAreClosedTogether(t *testing.T) {
 	t.Parallel()
 	p, through, _ := proxied(t, servers.Run(t, servers.Memcached).Addr(), 0)
 	held := take(t, through, "a")
@@ -81,9 +81,9 @@ func TestSilentConnectionsAreLeftTogether(t *testing.T) {
 	}
 }
 
-// TestSilentRelease: the answer to a Release gets lost, and the lock is not there when the
+// TestUnansweredReleaseIsUnreachable: the answer to a Release gets lost, and the lock is not there when the
 // server is asked again. That is no reason to say that it was not held.
-func TestSilentRelease(t *testing.T) {
+func TestUnansweredReleaseIsUnreachable(t *testing.T) {
 	t.Parallel()
 	p, through, _ := proxied(t, servers.Run(t, servers.Memcached).Addr(), 0)
 	held := take(t, through, "a")
@@ -94,9 +94,9 @@ func TestSilentRelease(t *testing.T) {
 	happens(t, lost, "the lost answer")
 }
 
-// TestServerGone: a waiter is woken when the server is gone, and finds out, and is
+// TestWaiterIsWokenWhenTheServerIsGone: a waiter is woken when the server is gone, and finds out, and is
 // woken again when the server is back.
-func TestServerGone(t *testing.T) {
+func TestWaiterIsWokenWhenTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
 	store := openNow(t, server.Addr())
@@ -130,9 +130,9 @@ func TestServerGone(t *testing.T) {
 	eventually(t, "the lock is granted", func() bool { return ask() == nil })
 }
 
-// TestYoungServerGone: the answer that a server is too young to give locks comes from the
+// TestRestartedServerMustAnswer: the answer that a server is too young to give locks comes from the
 // server.
-func TestYoungServerGone(t *testing.T) {
+func TestRestartedServerMustAnswer(t *testing.T) {
 	t.Parallel()
 	p := proxy.Run(t, servers.Run(t, servers.Memcached).Addr())
 	store, err := memcachelock.New(p.Addr(), nil)
@@ -155,9 +155,9 @@ func TestYoungServerGone(t *testing.T) {
 	}
 }
 
-// TestWaiterLearnsThatTheServerIsGone: Lock returns ErrUnreachable when the server has been
+// TestLockFailsWhenTheServerIsGone: Lock returns ErrUnreachable when the server has been
 // gone for a TTL.
-func TestWaiterLearnsThatTheServerIsGone(t *testing.T) {
+func TestLockFailsWhenTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	server := servers.Run(t, servers.Memcached)

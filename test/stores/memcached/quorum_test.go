@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestQuorum: a quorum of three servers grants a lock, leaves no item behind, and tolerates
+// TestQuorumToleratesTheLossOfAServer: a quorum of three servers grants a lock, leaves no item behind, and tolerates
 // the loss of one server.
-func TestQuorum(t *testing.T) {
+func TestQuorumToleratesTheLossOfAServer(t *testing.T) {
 	t.Parallel()
 	group := servers.RunGroup(t, 3, servers.Memcached)
 	lock := func() error {
