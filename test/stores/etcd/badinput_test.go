@@ -33,11 +33,11 @@ func lockOnce(t *testing.T, url string) error {
 	return lease.Unlock(t.Context())
 }
 
-// failsWith demands an error that says something, and does not give the password away.
+// failsWith checks that the error contains a text, and not the password.
 func failsWith(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("the error is %v; want that it says %q", err, want)
+		t.Errorf("the error is %v; want one that says %q", err, want)
 	}
 	if err != nil && strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("the password is in %v", err)
@@ -65,8 +65,8 @@ func TestTLSNeedsTheRightCertificates(t *testing.T) {
 	}
 }
 
-// TestFullServerKeepsHeldLocks: who wants a lock is told why there is none, and leaves nothing
-// behind; what is held is kept, renewed and given back.
+// TestFullServerKeepsHeldLocks: a server without space refuses new locks with the reason, and
+// leaves nothing behind. A lock that is held can be renewed and released.
 func TestFullServerKeepsHeldLocks(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, "--quota-backend-bytes", "200000")
@@ -81,24 +81,24 @@ func TestFullServerKeepsHeldLocks(t *testing.T) {
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Fatalf("filling the server: %v", err)
 	}
-	rival := newClient(t, server.URL(), faultTTL)
-	_, err = rival.Lock(t.Context(), "refused")
+	other := newClient(t, server.URL(), faultTTL)
+	_, err = other.Lock(t.Context(), "refused")
 	failsWith(t, err, "no space")
 	_, err = client.Lock(t.Context(), "refused", dlock.WithFair())
 	failsWith(t, err, "no space")
 	if errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("it is worth trying again, says %v", err)
+		t.Errorf("%v; want an error that ends the wait", err)
 	}
 	findings, err := newStore(t, server.URL()).(driver.Diagnoser).Diagnose(t.Context())
 	if err != nil || !hasProblem(findings, "alarms") {
 		t.Errorf("Diagnose finds %+v, %v", findings, err)
 	}
 	renewals, start := requests(t, server, "LeaseKeepAlive"), time.Now()
-	eventually(t, "it is renewed for longer than its TTL", func() bool {
+	eventually(t, "the lock is renewed for longer than its TTL", func() bool {
 		return requests(t, server, "LeaseKeepAlive") > renewals && time.Since(start) > faultTTL
 	})
 	if err := kept.Context().Err(); err != nil {
-		t.Errorf("a lock that is held is not kept: %v", err)
+		t.Errorf("a held lock was lost: %v", err)
 	}
 	unlock(t, kept)
 	left, err := raw.Get(t.Context(), "refused/", clientv3.WithPrefix())
@@ -107,7 +107,8 @@ func TestFullServerKeepsHeldLocks(t *testing.T) {
 	}
 }
 
-// TestUnreachableServerIsReportedSoon: an address where nothing listens is said soon.
+// TestUnreachableServerIsReportedSoon: an address where nothing listens is reported soon, and Open
+// returns when its context ends.
 func TestUnreachableServerIsReportedSoon(t *testing.T) {
 	t.Parallel()
 	server, err := servers.Start(servers.Etcd)
@@ -120,16 +121,16 @@ func TestUnreachableServerIsReportedSoon(t *testing.T) {
 	start := time.Now()
 	err = lockOnce(t, server.URL())
 	if !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("Lock: %v; want that the store is unreachable", err)
+		t.Errorf("Lock: %v; want ErrUnreachable", err)
 	}
 	if took := time.Since(start); took > limit/2 {
-		t.Errorf("it took %v to say so", took)
+		t.Errorf("Lock took %v", took)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start = time.Now()
 	if _, err := open(ctx, "etcd://ann:s3cr3t@"+server.Addr()); err == nil {
-		t.Error("the password was checked by nobody")
+		t.Error("Open succeeded although no server could check the password")
 	}
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("Open returned %v after the end of its context", took)

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// limit is for what must happen, however long it takes.
+// limit bounds what must happen, on a machine that is busy.
 const limit = 30 * time.Second
 
 // newStore opens a store for a test.
@@ -31,7 +31,7 @@ func newStore(t testing.TB, url string) driver.Store {
 	return store
 }
 
-// newClient is a client over a store of its own.
+// newClient returns a client over a store of its own.
 func newClient(t testing.TB, url string, ttl time.Duration) *dlock.Client {
 	t.Helper()
 	client := dlock.New(newStore(t, url), &dlock.Options{TTL: ttl, RequestTimeout: 2 * time.Second})
@@ -39,7 +39,7 @@ func newClient(t testing.TB, url string, ttl time.Duration) *dlock.Client {
 	return client
 }
 
-// lockAnyhow tries for as long as the store cannot be reached.
+// lockAnyhow locks, and tries again while the store cannot be reached.
 func lockAnyhow(t testing.TB, client *dlock.Client, name string) *dlock.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -50,7 +50,7 @@ func lockAnyhow(t testing.TB, client *dlock.Client, name string) *dlock.Lease {
 			return lease
 		}
 		if !errors.Is(err, dlock.ErrUnreachable) || ctx.Err() != nil {
-			t.Fatalf("Lock(%q), also when it is tried again: %v", name, err)
+			t.Fatalf("Lock(%q), tried again and again: %v", name, err)
 		}
 	}
 }
@@ -62,6 +62,7 @@ func unlock(t testing.TB, lease *dlock.Lease) {
 	}
 }
 
+// refused checks that a lock is held, for the reason why.
 func refused(t testing.TB, client *dlock.Client, name, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -77,7 +78,7 @@ func refused(t testing.TB, client *dlock.Client, name, why string) {
 			return
 		}
 	}
-	t.Errorf("TryLock(%q): %v; want that it is held: %s", name, err, why)
+	t.Errorf("TryLock(%q): %v; want ErrHeld: %s", name, err, why)
 }
 
 // eventually polls a condition.
@@ -92,11 +93,11 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// longTTL outlasts an election on a machine that is busy.
+// longTTL is longer than an election on a busy machine.
 const longTTL = 15 * time.Second
 
 // TestLocksSurviveTheLossOfTheLeader: a cluster whose leader is killed or paused keeps locks, tokens
-// and places in the queue, and grants nothing twice.
+// and places in the queue, and grants no lock twice.
 func TestLocksSurviveTheLossOfTheLeader(t *testing.T) {
 	t.Parallel()
 	for how, lose := range map[string]func(*servers.Server) error{
@@ -106,12 +107,12 @@ func TestLocksSurviveTheLossOfTheLeader(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			cluster := servers.RunEtcdCluster(t, nil)
-			holder, rival := newClient(t, cluster.URL(), longTTL), newClient(t, cluster.URL(), longTTL)
+			holder, waiter := newClient(t, cluster.URL(), longTTL), newClient(t, cluster.URL(), longTTL)
 			lease := lockAnyhow(t, holder, "kept")
 			next := make(chan *dlock.Lease, 1)
-			go func() { next <- lockAnyhow(t, rival, "kept") }()
+			go func() { next <- lockAnyhow(t, waiter, "kept") }()
 			observer := newStore(t, cluster.URL())
-			eventually(t, "the rival waits", func() bool { return waiters(observer, "kept") == 1 })
+			eventually(t, "the waiter has a place", func() bool { return waiters(observer, "kept") == 1 })
 
 			leader, err := cluster.Leader(t.Context())
 			if err != nil {
@@ -146,7 +147,7 @@ func TestLocksSurviveTheLossOfTheLeader(t *testing.T) {
 	}
 }
 
-// waiters is how many wait for a lock, -1 if it cannot be told.
+// waiters returns how many waiters a lock has, -1 if that is unknown.
 func waiters(store driver.Store, name string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -157,12 +158,12 @@ func waiters(store driver.Store, name string) int {
 	return info.Waiters
 }
 
-// TestNothingIsGrantedWithoutAQuorum: without a quorum nothing is granted, holders stop believing in
-// time, and everything works again afterwards.
+// TestNothingIsGrantedWithoutAQuorum: without a quorum nothing is granted, leases end in time, and
+// everything works again afterwards.
 func TestNothingIsGrantedWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	cluster := servers.RunEtcdCluster(t, nil)
-	client, rival := newClient(t, cluster.URL(), faultTTL), newClient(t, cluster.URL(), faultTTL)
+	client, other := newClient(t, cluster.URL(), faultTTL), newClient(t, cluster.URL(), faultTTL)
 	lease := lockAnyhow(t, client, "held")
 	for _, member := range cluster.Members[:2] {
 		if err := member.Pause(); err != nil {
@@ -172,33 +173,32 @@ func TestNothingIsGrantedWithoutAQuorum(t *testing.T) {
 	paused := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if _, err := rival.TryLock(ctx, "other"); !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("TryLock without a quorum: %v; want that the store is unreachable", err)
+	if _, err := other.TryLock(ctx, "other"); !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("TryLock without a quorum: %v; want ErrUnreachable", err)
 	}
 	select {
 	case <-lease.Context().Done():
 		if took := time.Since(paused); took > faultTTL+time.Second {
-			t.Errorf("the holder believed for %v after the last renewal could have come; the TTL is %v", took, faultTTL)
+			t.Errorf("the lease ended %v after its last renewal; the TTL is %v", took, faultTTL)
 		}
 	case <-time.After(limit):
-		t.Error("the holder still believes in its lock")
+		t.Error("the lease did not end")
 	}
 	for _, member := range cluster.Members[:2] {
 		if err := member.Resume(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	again := lockAnyhow(t, rival, "held")
+	again := lockAnyhow(t, other, "held")
 	if again.Token() <= lease.Token() {
 		t.Errorf("token %d after %d", again.Token(), lease.Token())
 	}
 	unlock(t, again)
-	unlock(t, lockAnyhow(t, rival, "other"))
+	unlock(t, lockAnyhow(t, other, "other"))
 }
 
-// TestCutOffMemberServesNobody: a leader that is not heard any more by the others, and so is
-// none, serves nobody; who holds a lock through it stops believing, and who waits
-// for one through it, or through another member, gets it.
+// TestCutOffMemberServesNobody: a leader that the other members do not hear any more serves no
+// client. A lease that was acquired through it ends, and a client of another member gets the lock.
 func TestCutOffMemberServesNobody(t *testing.T) {
 	t.Parallel()
 	var proxies []*proxy.Proxy // by member, for what the others ask it for
@@ -224,14 +224,14 @@ func TestCutOffMemberServesNobody(t *testing.T) {
 	select {
 	case <-lease.Context().Done():
 	case <-ctx.Done():
-		t.Fatal("the holder who is cut off still believes in its lock")
+		t.Fatal("the lease of the client that is cut off did not end")
 	}
 	next := lockAnyhow(t, outside, "cut off")
 	if next.Token() <= lease.Token() {
 		t.Errorf("token %d after %d", next.Token(), lease.Token())
 	}
 	if _, err := cut.TryLock(ctx, "anything"); !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("TryLock on the member that is cut off: %v; want that the store is unreachable", err)
+		t.Errorf("TryLock on the member that is cut off: %v; want ErrUnreachable", err)
 	}
 	unlock(t, next)
 }
@@ -240,12 +240,12 @@ func TestCutOffMemberServesNobody(t *testing.T) {
 func TestLocksSurviveARestart(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, servers.EtcdSynced)
-	holder, rival := newClient(t, server.URL(), longTTL), newClient(t, server.URL(), longTTL)
+	holder, waiter := newClient(t, server.URL(), longTTL), newClient(t, server.URL(), longTTL)
 	lease := lockAnyhow(t, holder, "kept")
 	next := make(chan *dlock.Lease, 1)
-	go func() { next <- lockAnyhow(t, rival, "kept") }()
+	go func() { next <- lockAnyhow(t, waiter, "kept") }()
 	observer := newStore(t, server.URL())
-	eventually(t, "the rival waits", func() bool { return waiters(observer, "kept") == 1 })
+	eventually(t, "the waiter has a place", func() bool { return waiters(observer, "kept") == 1 })
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -268,9 +268,9 @@ func TestLocksSurviveARestart(t *testing.T) {
 	}
 }
 
-// TestLeaseRevoked: when the lease ends on the server, all its locks are lost at
-// once, whoever waits takes a new place, and the store goes on with a new lease.
-func TestLeaseRevoked(t *testing.T) {
+// TestRevokedLeaseIsReplaced: when the lease ends on the server, all its locks are lost
+// at once, its waiters take a new place, and the store goes on with a new lease.
+func TestRevokedLeaseIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())
@@ -280,10 +280,10 @@ func TestLeaseRevoked(t *testing.T) {
 	next := make(chan *dlock.Lease, 1)
 	go func() { next <- lockAnyhow(t, waiter, "waited for") }()
 	observer := newStore(t, server.URL())
-	eventually(t, "somebody waits", func() bool { return waiters(observer, "waited for") == 1 })
+	eventually(t, "the waiter has a place", func() bool { return waiters(observer, "waited for") == 1 })
 
 	revokeLeaseOf(t, raw, "first/")
-	// The watch of a rival tells the holder's store nothing; its own does. It
+	// The watch of a other tells the holder's store nothing; its own does. It
 	// renews only after a third of its TTL, so it asks now.
 	refused(t, holder, "waited for", "another one has it")
 	watched := make(chan struct{})
@@ -300,7 +300,7 @@ func TestLeaseRevoked(t *testing.T) {
 				t.Errorf("%q ended with %v", lease.Name(), cause)
 			}
 		case <-time.After(10 * time.Second): // a renewal would come after 20
-			t.Errorf("%q is still believed in", lease.Name())
+			t.Errorf("the lease of %q did not end", lease.Name())
 		}
 	}
 	revokeLastOf(t, raw, "waited for/")
@@ -314,8 +314,8 @@ func TestLeaseRevoked(t *testing.T) {
 	}
 }
 
-// TestDeletedPlaceIsNotFirst: who waits and whose key is deleted while it is just asking does not
-// take the end of those before it for its turn.
+// TestDeletedPlaceIsNotFirst: a waiter whose key is deleted during its attempt is not granted the
+// lock because all keys ahead of it are deleted.
 func TestDeletedPlaceIsNotFirst(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -361,7 +361,7 @@ func TestDeletedPlaceIsNotFirst(t *testing.T) {
 		got <- result{grant, err}
 	}()
 	if !p.Held(proxy.Requests, limit) {
-		t.Fatal("it does not ask")
+		t.Fatal("the waiter does not ask")
 	}
 	if _, err := raw.Delete(t.Context(), string(place.Kvs[0].Key)); err != nil {
 		t.Fatal(err)
@@ -369,13 +369,13 @@ func TestDeletedPlaceIsNotFirst(t *testing.T) {
 	if err := other.Release(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	rival, err := other.Acquire(t.Context(), request("x"))
+	next, err := other.Acquire(t.Context(), request("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-woken // the watch has told it
+	<-woken // the watch has reported the deletions
 	p.Deliver()
 	if r := <-got; r.err == nil {
-		t.Errorf("token %d was granted while another has the lock with token %d", r.grant.Token, rival.Token)
+		t.Errorf("token %d was granted while another owner has the lock with token %d", r.grant.Token, next.Token)
 	}
 }

@@ -19,8 +19,7 @@ import (
 // kitTTL is the shortest that etcd grants.
 const kitTTL = 2 * time.Second
 
-// TestConformance runs the kit on a single server, also on an old one, and on a
-// cluster.
+// TestConformance runs the kit on a current and on an old server, and on a cluster.
 func TestConformance(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) string{
 		"single":  func(t testing.TB) string { return servers.URL(t, servers.Etcd) },
@@ -58,7 +57,7 @@ func conform(t *testing.T, url string) {
 	})
 }
 
-// leftovers are all keys and all leases.
+// leftovers returns all keys and all leases.
 func leftovers(ctx context.Context, raw *clientv3.Client) (left []string, err error) {
 	keys, err := raw.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// metric is the sum of a figure of the server over all its labels that contain a
-// text.
+// metric returns the sum of a metric of the server over all labels that contain a text.
 func metric(t testing.TB, server *servers.Server, name, label string) (sum float64) {
 	t.Helper()
 	reply, err := http.Get("http://" + server.Addr() + "/metrics")
@@ -49,8 +48,8 @@ func requests(t testing.TB, server *servers.Server, method string) float64 {
 	return metric(t, server, "grpc_server_started_total", `grpc_method="`+method+`"`)
 }
 
-// TestPairIsTwoRequests: a pair is a transaction and a deletion, and nothing else but a message
-// now and then that renews the lease.
+// TestPairIsTwoRequests: a lock and its unlock are a transaction and a deletion, and now and then a
+// message that renews the lease.
 func TestPairIsTwoRequests(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -73,32 +72,32 @@ func TestPairIsTwoRequests(t *testing.T) {
 	}
 }
 
-// TestWaiterIsGrantedWithoutAsking: who waits takes its place by one transaction, and has the lock
-// when the watch says that it is its turn, without asking.
+// TestWaiterIsGrantedWithoutAsking: a waiter takes its place by one transaction. It has the lock when
+// the watch has reported the deletion of all keys ahead, without asking the server.
 func TestWaiterIsGrantedWithoutAsking(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	observer := newStore(t, server.URL())
 	clients := []*dlock.Client{newClient(t, server.URL(), time.Minute), newClient(t, server.URL(), time.Minute)}
 	lease := lockAnyhow(t, clients[0], "hot")
-	const turns = 40
+	const handovers = 40
 	txns := requests(t, server, "Txn")
-	for i := range turns {
+	for i := range handovers {
 		next := make(chan *dlock.Lease, 1)
 		go func() { next <- lockAnyhow(t, clients[(i+1)%2], "hot") }()
-		eventually(t, "the other one waits", func() bool { return waiters(observer, "hot") == 1 })
+		eventually(t, "the other client waits", func() bool { return waiters(observer, "hot") == 1 })
 		unlock(t, lease)
 		lease = <-next
 	}
 	unlock(t, lease)
-	// Who has just begun to watch asks once more.
-	if n, most := requests(t, server, "Txn")-txns, float64(turns+turns/4); n > most {
-		t.Errorf("%v transactions for %d turns; want %v at most", n, turns, most)
+	// A waiter that has just begun to watch asks once more.
+	if n, most := requests(t, server, "Txn")-txns, float64(handovers+handovers/4); n > most {
+		t.Errorf("%v transactions for %d hand-overs; want %v at most", n, handovers, most)
 	}
 }
 
-// TestQueuedAttemptKeepsAPlace: where others have waited, an attempt that is to be repeated
-// leaves a place, which ends with Release.
+// TestQueuedAttemptKeepsAPlace: if a lock has waiters, an attempt with Queue leaves a place, which
+// ends with Release.
 func TestQueuedAttemptKeepsAPlace(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, servers.Run(t, servers.Etcd).URL())
@@ -115,7 +114,7 @@ func TestQueuedAttemptKeepsAPlace(t *testing.T) {
 	next.Queue = true
 	for range 2 {
 		if _, err := store.Acquire(t.Context(), next); !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("Acquire of what another one has: %v", err)
+			t.Fatalf("Acquire of a held lock: %v", err)
 		}
 	}
 	if n := waiters(store, "x"); n != 1 {
@@ -125,17 +124,17 @@ func TestQueuedAttemptKeepsAPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := store.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("somebody who came later: %v; want that it is the turn of the one who waits", err)
+		t.Errorf("an attempt after the waiter's: %v; want ErrHeld", err)
 	}
 	if err := store.Release(t.Context(), driver.Grant{Name: "x", Owner: next.Owner}); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("giving up a place: %v; want that the lock was not held", err)
+		t.Errorf("giving up a place: %v; want ErrNotHeld", err)
 	}
 	if _, err := store.Acquire(t.Context(), request("x")); err != nil {
-		t.Errorf("a lock that nobody has or waits for: %v", err)
+		t.Errorf("a lock without holder and waiters: %v", err)
 	}
 }
 
-// TestOneMessageRenewsAllLocks: one message and a transaction for a hundred locks.
+// TestOneMessageRenewsAllLocks: a renewal is one message and a transaction for every hundred locks.
 func TestOneMessageRenewsAllLocks(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -169,7 +168,7 @@ func TestOneMessageRenewsAllLocks(t *testing.T) {
 	}
 	for i, err := range store.Renew(t.Context(), grants) {
 		if (err != nil) != (i == 0) {
-			t.Errorf("lock %d of those of which the first was released: %v", i, err)
+			t.Errorf("Renew of lock %d after the first was released: %v", i, err)
 		}
 	}
 }
@@ -178,8 +177,8 @@ func request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
 }
 
-// TestWaitersShareOneKeyAndOneWatch: 10,000 waiters in one process on one name are one key and
-// one watch, and ask for nothing while they wait.
+// TestWaitersShareOneKeyAndOneWatch: 10,000 waiters of one process for one name have one key and one
+// watch, and send no requests while they wait.
 func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -190,11 +189,11 @@ func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	defer cancel()
 	const waiting = 10_000
 	var all sync.WaitGroup
-	gone := make(chan error, waiting)
+	results := make(chan error, waiting)
 	for range waiting {
 		all.Go(func() {
 			_, err := crowd.Lock(ctx, "popular")
-			gone <- err
+			results <- err
 		})
 	}
 	count := func() int64 {
@@ -206,7 +205,7 @@ func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	}
 	eventually(t, "the crowd has its place", func() bool { return count() == 2 })
 	txns := requests(t, server, "Txn")
-	<-time.After(2 * time.Second) // in which nothing is to happen
+	<-time.After(2 * time.Second) // in which nothing must happen
 	if n := count(); n != 2 {
 		t.Errorf("%d keys for a holder and a crowd", n)
 	}
@@ -219,8 +218,8 @@ func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	cancel()
 	all.Wait()
 	for range waiting {
-		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Fatalf("a waiter that was cancelled: %v", err)
+		if err := <-results; !errors.Is(err, context.Canceled) {
+			t.Fatalf("a cancelled waiter: %v", err)
 		}
 	}
 	eventually(t, "the place is given up", func() bool { return count() == 1 })

@@ -37,14 +37,14 @@ func TestDiagnose(t *testing.T) {
 		}
 		for _, f := range findings {
 			if f.Level == driver.LevelProblem {
-				t.Errorf("%s: nothing is wrong, and %s is a problem: %s", size, f.Check, f.Message)
+				t.Errorf("%s: %s is a problem on a healthy server: %s", size, f.Check, f.Message)
 			}
 		}
 	}
 }
 
-// A server that has never compacted any of many revisions is warned of, and one
-// that has is not.
+// TestMissingCompactionIsDiagnosed: Diagnose warns of a server that has compacted none of many
+// revisions.
 func TestMissingCompactionIsDiagnosed(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -76,12 +76,12 @@ func TestMissingCompactionIsDiagnosed(t *testing.T) {
 		return driver.Finding{}
 	}
 	if f := compaction(); f.Level != driver.LevelWarning {
-		t.Errorf("nothing was compacted, and Diagnose says: %+v", f)
+		t.Errorf("Diagnose before a compaction: %+v; want a warning", f)
 	}
 	if _, err := raw.Compact(t.Context(), revisions/2); err != nil {
 		t.Fatal(err)
 	}
 	if f := compaction(); f.Level != driver.LevelOK {
-		t.Errorf("revisions were compacted, and Diagnose says: %+v", f)
+		t.Errorf("Diagnose after a compaction: %+v; want no warning", f)
 	}
 }

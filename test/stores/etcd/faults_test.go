@@ -14,10 +14,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// faultTTL is long enough for a machine that is busy.
+// faultTTL is long enough for a busy machine.
 const faultTTL = 3 * time.Second
 
-// rig is the store with that URL.
+// rig returns a rig for the store with that URL.
 func rig(url string) faults.Rig {
 	return faults.Rig{
 		TTL:  faultTTL,
@@ -30,7 +30,7 @@ func rig(url string) faults.Rig {
 	}
 }
 
-// serverRig is a rig on one server, with all that can be done to it.
+// serverRig returns a rig on one server, with all that can be done to it.
 func serverRig(t testing.TB, server *servers.Server) faults.Rig {
 	t.Helper()
 	raw := rawClient(t, server.URL())
@@ -56,32 +56,31 @@ func onDebian(t testing.TB) faults.Rig {
 	return serverRig(t, servers.Run(t, servers.EtcdDebian))
 }
 
-// impossible are faults that cannot be made.
+// impossible are faults that do not exist on etcd.
 var impossible = []string{
-	// Who waits has its place already, and asks nothing when its turn comes.
+	// A waiter already has its place, and is granted the lock without asking.
 	"a lost answer to an acquisition after a wait",
-	// HTTP/2 acknowledges a request before it is carried out. To lose that, and the
-	// connection with it, may be to lose the request. See TestLateAttemptIsUndone.
+	// HTTP/2 acknowledges a request before it is carried out. Losing that, and the connection,
+	// may lose the request. See TestLateAttemptIsUndone.
 	"a lost answer to an acquisition",
 }
 
-// silent is the fault of a connection that stays open and says nothing any more. All
-// requests of a client share one. The store replaces it about three seconds after a request
-// that went unanswered. A much shorter TTL than silentTTL does not outlast that: such a
-// lock is lost, in time, but it is.
+// silent is the fault of a connection that stays open and stops answering. All requests of a client
+// share a connection, which the store replaces about three seconds after an unanswered request. A
+// lock with a much shorter TTL than silentTTL is lost, in time.
 const (
 	silent    = "a lost answer to a renewal"
 	silentTTL = 12 * time.Second
 )
 
-// network are the faults of the network, that of a silent connection or the others.
+// network returns the faults of the network: that of a silent connection, or the others.
 func network(t testing.TB, isSilent bool) []faults.Fault {
 	t.Helper()
 	list := slices.DeleteFunc(slices.Clone(faults.Network), func(f faults.Fault) bool {
 		return slices.Contains(impossible, f.Name) || (f.Name == silent) != isSilent
 	})
 	if want := len(faults.Network) - len(impossible) - 1; !isSilent && len(list) != want || isSilent && len(list) != 1 {
-		t.Fatalf("of the faults %q and %q some have other names now", impossible, silent)
+		t.Fatalf("some of the faults %q and %q have other names now", impossible, silent)
 	}
 	return list
 }
@@ -97,6 +96,7 @@ func TestFaultsDebian(t *testing.T) {
 	faults.Run(t, onDebian(t), slices.Concat(faults.Leases, faults.Fair, network(t, false)))
 }
 
+// TestFaultsOnASilentConnection: a lock with a long TTL survives a connection that stops answering.
 func TestFaultsOnASilentConnection(t *testing.T) {
 	t.Parallel()
 	r := onServer(t)
