@@ -36,8 +36,8 @@ type waiter struct {
 	wake   func()
 }
 
-// linger is how long a watch without waiters stays open: who wants a lock that was just released
-// often has to wait for it again.
+// linger is how long a watch without waiters stays open: a process that has just had a lock often
+// waits for it again.
 const linger = 2 * time.Second
 
 // Watch implements driver.Watcher. Until stop is called, the attempts of the owner keep a place in

@@ -12,14 +12,14 @@ func TestServerClockKeepsTheLatestReading(t *testing.T) {
 	k.observe(said, now)
 	later := now.Add(1700 * time.Millisecond)
 	if end := k.expiry(later, 3*time.Second); end != said+8 { // 1.7 and 3 and 2.5 are 7.2
-		t.Errorf("it ends %d s after what was read; want 8", end-said)
+		t.Errorf("the expiry is %d s after the reading; want 8", end-said)
 	}
 	k.observe(said-10, now)
 	if end := k.expiry(now, 0); end != said+3 {
-		t.Errorf("after a reading that is late, it ends after %d s; want 3", end-said)
+		t.Errorf("after an earlier reading the expiry is %d s after the first; want 3", end-said)
 	}
 	k.observe(said+100, now)
 	if end := k.expiry(now, 0); end != said+103 {
-		t.Errorf("after a reading that shows that the others were late, it ends after %d s; want 103", end-said)
+		t.Errorf("after a later reading the expiry is %d s after the first; want 103", end-said)
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/dlock-go/dlock/memcachelock"
 )
 
-// What is at stake may be done twice now and then: the server forgets what it has no
-// memory for.
+// A memcached forgets locks when it needs memory: use it where two holders at once only waste work.
 func Example() {
 	store, err := memcachelock.New("localhost:11211", nil)
 	if err != nil {

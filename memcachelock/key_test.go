@@ -13,14 +13,14 @@ func TestKeysAreDistinctAndLegal(t *testing.T) {
 	for _, name := range names {
 		key := keyOf(name)
 		if other, twice := seen[key]; twice {
-			t.Errorf("%q and %q have one key", name, other)
+			t.Errorf("%q and %q have the same key", name, other)
 		}
 		seen[key] = name
 		if len(key) > maxKey || !isPlain(key) {
-			t.Errorf("%q has the key %q, which memcached does not take", name, key)
+			t.Errorf("the key of %q is %q, which memcached does not accept", name, key)
 		}
 	}
 	if key := keyOf("orders/42"); key != "dlock:orders/42" {
-		t.Errorf("a simple name has the key %q", key)
+		t.Errorf("the key of a plain name is %q", key)
 	}
 }

@@ -64,8 +64,8 @@ func (s *Store) deleteAndWake(ctx context.Context, name string, fn func(*conn) e
 	return err
 }
 
-// deleteIf reads the item under key, and deletes it if matches returns true and nobody has
-// changed it since.
+// deleteIf reads the item under key, and deletes it if matches returns true and the item has not
+// changed since.
 func (c *conn) deleteIf(key string, matches func(*item) bool) error {
 	for range maxTries {
 		it, err := c.get(key)

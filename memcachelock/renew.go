@@ -13,7 +13,7 @@ const maxPipelined = 200
 
 // Renew implements driver.Store, with three round trips for maxPipelined locks: it asks for the
 // time, in case this machine was suspended, reads the items, and stores those that still belong
-// to their owners, if nobody has changed them since.
+// to their owners, if they have not changed since.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	failed := false

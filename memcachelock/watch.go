@@ -21,7 +21,7 @@ const linger = time.Second
 
 // waiters are the waiters of the process, for which one goroutine polls.
 type waiters struct {
-	mu      sync.Mutex // held while a waiter is notified: none is after its Watch was stopped
+	mu      sync.Mutex // held while a waiter is notified, so that stop ends its notifications
 	byName  subscribers.Registry[*subscribers.Subscriber]
 	polling bool
 }

@@ -20,18 +20,18 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// wakeLimit is for a waiter who is woken, on a machine that is busy: dlock would
-// ask by itself after ten seconds, and etcd's own waiters never.
+// wakeLimit is how long it takes to wake a waiter on a busy machine. Without being woken dlock would
+// ask after ten seconds, and etcd's own waiters never.
 const wakeLimit = 5 * time.Second
 
-// contender is another program's lock of one name.
+// contender is a lock of another program.
 type contender interface {
 	lock(t testing.TB)
 	unlock(t testing.TB)
 }
 
-// TestInterop: others exclude dlock, are excluded by it, and they wake each other,
-// with a current server and etcdctl and with old ones.
+// TestInterop: other programs exclude dlock and are excluded by it, and they wake each other, with a
+// current server and etcdctl and with old ones.
 func TestInterop(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []*servers.Kind{servers.Etcd, servers.EtcdDebian} {
@@ -65,9 +65,10 @@ func interoperate(t *testing.T, client *dlock.Client, name string, other contend
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	other.lock(t)
-	var held *dlock.HeldError
-	if _, err := client.TryLock(ctx, name, opts...); !errors.As(err, &held) || held.Token == 0 {
-		t.Fatalf("TryLock while the other one has it: %v", err)
+	_, err := client.TryLock(ctx, name, opts...)
+	held, ok := errors.AsType[*dlock.HeldError](err)
+	if !ok || held.Token == 0 {
+		t.Fatalf("TryLock while the other program holds the lock: %v", err)
 	}
 	got := make(chan *dlock.Lease, 1)
 	go func() {
@@ -85,7 +86,7 @@ func interoperate(t *testing.T, client *dlock.Client, name string, other contend
 		t.FailNow()
 	}
 	if took := time.Since(released); took > wakeLimit {
-		t.Errorf("dlock had the lock %v after the other one released it", took)
+		t.Errorf("dlock had the lock %v after the other program released it", took)
 	}
 	if lease.Token() <= held.Token {
 		t.Errorf("token %d after the other's %d", lease.Token(), held.Token)
@@ -93,23 +94,23 @@ func interoperate(t *testing.T, client *dlock.Client, name string, other contend
 
 	served := make(chan struct{})
 	go func() { defer close(served); other.lock(t) }()
-	eventually(t, "the other one waits", func() bool { return waitersOf(client, name) == 1 })
+	eventually(t, "the other program waits", func() bool { return waitersOf(client, name) == 1 })
 	select {
 	case <-served:
-		t.Fatal("the other one got a lock that dlock holds")
+		t.Fatal("the other program got a lock that dlock holds")
 	case <-time.After(200 * time.Millisecond):
 	}
 	unlock(t, lease)
 	select {
 	case <-served:
 	case <-time.After(wakeLimit):
-		t.Fatalf("the other one was not woken within %v", wakeLimit)
+		t.Fatalf("the other program was not woken within %v", wakeLimit)
 	}
 	if _, err := client.TryLock(ctx, name, opts...); !errors.Is(err, dlock.ErrHeld) {
-		t.Errorf("TryLock while the other one has it again: %v", err)
+		t.Errorf("TryLock while the other program holds the lock again: %v", err)
 	}
 	other.unlock(t)
-	eventually(t, "it is free", func() bool {
+	eventually(t, "the lock is free", func() bool {
 		lease, err := client.TryLock(ctx, name, opts...)
 		if err == nil {
 			unlock(t, lease)
@@ -118,7 +119,7 @@ func interoperate(t *testing.T, client *dlock.Client, name string, other contend
 	})
 }
 
-// waitersOf is how many wait for a lock, as whoever lists them sees it.
+// waitersOf returns how many waiters List reports for a lock, -1 if that is unknown.
 func waitersOf(client *dlock.Client, name string) int {
 	for info, err := range client.Locks(context.Background(), name) {
 		if err == nil && info.Name == name {
@@ -128,7 +129,7 @@ func waitersOf(client *dlock.Client, name string) int {
 	return -1
 }
 
-// mutex is that of etcd's own package.
+// mutex is the Mutex of etcd's own package.
 type mutex struct{ *concurrency.Mutex }
 
 func newMutex(t testing.TB, server *servers.Server, key string) contender {
@@ -155,8 +156,8 @@ func (m mutex) unlock(t testing.TB) {
 	}
 }
 
-// etcdctl is the program, which prints its key when it has the lock and holds it
-// until it is told to end.
+// etcdctl runs `etcdctl lock`, which prints its key when it has the lock, and holds the lock until it
+// gets a signal.
 type etcdctl struct {
 	server *servers.Server
 	key    string
@@ -187,11 +188,11 @@ func (e *etcdctl) unlock(t testing.TB) {
 	if err := e.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Errorf("ending etcdctl: %v", err)
 	}
-	_ = e.cmd.Wait() // its status is that it was told to end
+	_ = e.cmd.Wait() // its status is that of the signal
 }
 
-// TestRevisionOfEtcdctlIsNoToken: what etcdctl tells its command is larger than the
-// token of who comes next, if it had to wait. What its key was created by is not.
+// TestRevisionOfEtcdctlIsNoToken: if etcdctl had to wait, the revision that it passes to its command is
+// larger than the token of the next holder. The revision that created its key is not.
 func TestRevisionOfEtcdctlIsNoToken(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -215,7 +216,7 @@ func TestRevisionOfEtcdctlIsNoToken(t *testing.T) {
 		}
 		third <- lease
 	}()
-	eventually(t, "dlock waits behind it", func() bool { return waitersOf(client, "orders") == 2 })
+	eventually(t, "dlock waits behind etcdctl", func() bool { return waitersOf(client, "orders") == 2 })
 	unlock(t, first)
 
 	if err := cmd.Wait(); err != nil {
@@ -229,11 +230,11 @@ func TestRevisionOfEtcdctlIsNoToken(t *testing.T) {
 	next := int64(lease.Token())
 	unlock(t, lease)
 	if !(created < next && next < revision) {
-		t.Errorf("etcdctl's key was created by %d, it tells %d, and the next token is %d: docs/interop.md says otherwise", created, revision, next)
+		t.Errorf("etcdctl's key was created by %d, its revision is %d, and the next token is %d: docs/interop.md says otherwise", created, revision, next)
 	}
 }
 
-// numberAfter finds a number in what a program has written.
+// numberAfter returns the number after a label in the output of a program.
 func numberAfter(t testing.TB, text, label string) int64 {
 	t.Helper()
 	_, rest, _ := strings.Cut(text, label)
@@ -245,7 +246,7 @@ func numberAfter(t testing.TB, text, label string) int64 {
 	return number
 }
 
-// TestOtherClientsDoNotStarveDlock: where others queue all the time, dlock gets its turn.
+// TestOtherClientsDoNotStarveDlock: dlock gets a lock for which other clients queue all the time.
 func TestOtherClientsDoNotStarveDlock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -285,8 +286,7 @@ func TestOtherClientsDoNotStarveDlock(t *testing.T) {
 	}
 }
 
-// TestKeyLayout: a lock looks as etcd's own package would have written it, and names
-// that contain a '/' do not.
+// TestKeyLayout: the key of a lock is that of etcd's own package. In a name '/' and '%' are escaped.
 func TestKeyLayout(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -312,7 +312,7 @@ func TestKeyLayout(t *testing.T) {
 			t.Errorf("the key of %q is %q; want %q", name, got, want)
 		}
 		if uint64(kv.CreateRevision) != lease.Token() {
-			t.Errorf("token %d of a key that was created by revision %d", lease.Token(), kv.CreateRevision)
+			t.Errorf("token %d; want the revision %d that created the key", lease.Token(), kv.CreateRevision)
 		}
 		if !strings.Contains(string(kv.Value), `"pid"`) {
 			t.Errorf("the holder is written as %q", kv.Value)

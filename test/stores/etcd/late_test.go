@@ -11,15 +11,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// attempts are the kinds of attempts. All but the first leave a place in the queue.
+// attempts are the kinds of attempts. All but try leave a place in the queue.
 var attempts = map[string]func(*driver.Request){
 	"try":   func(*driver.Request) {},
 	"place": func(req *driver.Request) { req.Queue = true },
 	"fair":  func(req *driver.Request) { req.Queue, req.Fair = true, true },
 }
 
-// TestOvertakenAttemptIsUndone: an attempt that is carried out after its owner got an answer over
-// another connection, and released everything, is undone by the next renewal of the lease.
+// TestOvertakenAttemptIsUndone: an attempt that is carried out after its owner got an answer
+// over another connection, and released the lock, is undone by the next renewal of the lease.
 func TestOvertakenAttemptIsUndone(t *testing.T) {
 	t.Parallel()
 	for kind, change := range attempts {
@@ -50,7 +50,7 @@ func TestOvertakenAttemptIsUndone(t *testing.T) {
 			if req.Queue {
 				r.release(r.other, blocker)
 			}
-			kv := there.Kvs[0] // what the first connection delivers late
+			kv := there.Kvs[0] // which the first connection delivers late
 			if _, err := r.raw.Put(t.Context(), string(kv.Key), "", clientv3.WithLease(clientv3.LeaseID(kv.Lease))); err != nil {
 				t.Fatal(err)
 			}
@@ -60,8 +60,8 @@ func TestOvertakenAttemptIsUndone(t *testing.T) {
 	}
 }
 
-// TestOvertakenReleaseDeletesNoLaterLock: a release that is carried out after it was repeated over another
-// connection deletes no later lock of the same store.
+// TestOvertakenReleaseDeletesNoLaterLock: a release that is carried out after it was repeated
+// over another connection deletes no later lock of the same store.
 func TestOvertakenReleaseDeletesNoLaterLock(t *testing.T) {
 	t.Parallel()
 	onBoth(t, overtakeRelease)
@@ -75,14 +75,14 @@ func overtakeRelease(t *testing.T, r *lateRig) {
 	r.release(r.store, first)
 	happens(t, silent)
 	second := r.acquire(r.store, request("x"))
-	if _, err := r.raw.Delete(t.Context(), key); err != nil { // what the first connection delivers late
+	if _, err := r.raw.Delete(t.Context(), key); err != nil { // which the first connection delivers late
 		t.Fatal(err)
 	}
 	r.holds(r.store, second, "when a release of the lock before it was carried out late")
 }
 
-// TestOvertakenExpiryDeletesNoLaterLock: the deletion of an expired lock that is carried out late deletes no
-// later lock of the same store.
+// TestOvertakenExpiryDeletesNoLaterLock: the deletion of an expired lock that is carried out
+// late deletes no later lock of the same store.
 func TestOvertakenExpiryDeletesNoLaterLock(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
@@ -106,14 +106,14 @@ func TestOvertakenExpiryDeletesNoLaterLock(t *testing.T) {
 		second, err = r.store.Acquire(t.Context(), request("x"))
 		return err == nil
 	})
-	if _, err := r.raw.Delete(t.Context(), key); err != nil { // what the first connection delivers late
+	if _, err := r.raw.Delete(t.Context(), key); err != nil { // which the first connection delivers late
 		t.Fatal(err)
 	}
 	r.holds(r.store, second, "when the deletion of an expired lock was carried out late")
 }
 
-// TestReleaseCanBeRepeatedAfterARestart: a release that was on its way when the server was killed does
-// not release a later lock, and can be repeated.
+// TestReleaseCanBeRepeatedAfterARestart: a release that was under way when the server was killed
+// does not release a later lock, and can be repeated.
 func TestReleaseCanBeRepeatedAfterARestart(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, servers.EtcdSynced)
@@ -137,16 +137,15 @@ func TestReleaseCanBeRepeatedAfterARestart(t *testing.T) {
 	}
 	r.release(r.store, first)
 	second := r.acquire(r.store, request("x"))
-	if _, err := r.raw.Delete(t.Context(), key); err != nil { // what is repeated
+	if _, err := r.raw.Delete(t.Context(), key); err != nil { // which is repeated
 		t.Fatal(err)
 	}
 	r.holds(r.store, second, "when a release of the lock before it was repeated")
 	r.holds(r.store, r.kept, "after a restart")
 }
 
-// TestStaleCallsLeaveALaterLockAlone: keys of one lease are used again. A release or a
-// renewal of an earlier lock, late or repeated, through whichever store, leaves the later
-// lock alone.
+// TestStaleCallsLeaveALaterLockAlone: the keys of a lease are used again. A late or repeated
+// release or renewal of an earlier lock, through any store, leaves the later lock alone.
 func TestStaleCallsLeaveALaterLockAlone(t *testing.T) {
 	t.Parallel()
 	onBoth(t, staleCalls)
@@ -157,21 +156,21 @@ func staleCalls(t *testing.T, r *lateRig) {
 	first := r.acquire(r.store, request("x"))
 	key := r.keyOf("x")
 	r.release(r.other, first) // a lock may be released through any store
-	eventually(t, "its own store knows", func() bool {
+	eventually(t, "its own store has noticed", func() bool {
 		return errors.Is(errors.Join(r.store.Renew(t.Context(), []driver.Grant{first})...), driver.ErrNotHeld)
 	})
 	second := r.acquire(r.store, request("x"))
 	if now := r.keyOf("x"); now != key {
-		t.Fatalf("the key is %q, not %q again, so that this test shows nothing", now, key)
+		t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
 	}
 	for range 2 {
-		for who, store := range map[string]driver.Store{"its own store": r.store, "another store": r.other} {
+		for which, store := range map[string]driver.Store{"its own store": r.store, "another store": r.other} {
 			if err := store.Release(t.Context(), first); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("a stale Release through %s: %v; want ErrNotHeld", who, err)
+				t.Errorf("a stale Release through %s: %v; want ErrNotHeld", which, err)
 			}
 			err := errors.Join(store.Renew(t.Context(), []driver.Grant{first})...)
 			if !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("a stale Renew through %s: %v; want ErrNotHeld", who, err)
+				t.Errorf("a stale Renew through %s: %v; want ErrNotHeld", which, err)
 			}
 		}
 	}
@@ -181,8 +180,8 @@ func staleCalls(t *testing.T, r *lateRig) {
 	}
 }
 
-// TestOvertakenBreakBreaksNothing: a break that is overtaken by a release and the next acquisition
-// of the same key breaks nothing.
+// TestOvertakenBreakBreaksNothing: a break that is overtaken by a release and the next
+// acquisition with the same key breaks nothing.
 func TestOvertakenBreakBreaksNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, overtakeBreak)
@@ -193,7 +192,7 @@ func overtakeBreak(t *testing.T, r *lateRig) {
 	first := r.acquire(r.other, request("x"))
 	key := r.keyOf("x")
 	var second driver.Grant
-	overtaken := r.proxy.OnRequest(contains(key), func(*proxy.Conn) { // the look has only the name
+	overtaken := r.proxy.OnRequest(contains(key), func(*proxy.Conn) { // the request before it has only the name
 		r.release(r.other, first)
 		second = r.acquire(r.other, request("x"))
 	})
@@ -203,13 +202,13 @@ func overtakeBreak(t *testing.T, r *lateRig) {
 	}
 	happens(t, overtaken)
 	if now := r.keyOf("x"); now != key {
-		t.Fatalf("the key is %q, not %q again, so that this test shows nothing", now, key)
+		t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
 	}
 	r.holds(r.other, second, "after a break of the lock before it")
 }
 
-// TestStaleTokenRenewsNothing: a renewal with the token of an earlier lock of the same
-// owner changes nothing.
+// TestStaleTokenRenewsNothing: a renewal with the token of an earlier lock of the same owner changes
+// nothing.
 func TestStaleTokenRenewsNothing(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)

@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// lateRig is a store behind a proxy that can hold a connection back. The store keeps a
-// lock of its own, so that the lease goes on which its locks share.
+// lateRig is a store behind a proxy that can hold a connection back. The store holds the lock kept, so
+// that the lease that its locks share goes on.
 type lateRig struct {
 	t      *testing.T
 	server *servers.Server
@@ -69,7 +69,7 @@ func (r *lateRig) release(store driver.Store, grant driver.Grant) {
 	}
 }
 
-// holds demands that the store still has the lock.
+// holds checks that the store still holds the lock.
 func (r *lateRig) holds(store driver.Store, grant driver.Grant, when string) {
 	r.t.Helper()
 	if errs := store.Renew(r.t.Context(), []driver.Grant{grant}); errs != nil {
@@ -77,7 +77,7 @@ func (r *lateRig) holds(store driver.Store, grant driver.Grant, when string) {
 	}
 }
 
-// keyOf is the key of the first in the queue of a name.
+// keyOf returns the first key in the queue of a name.
 func (r *lateRig) keyOf(name string) string {
 	r.t.Helper()
 	reply, err := r.raw.Get(r.t.Context(), name+"/", clientv3.WithFirstCreate()...)
@@ -96,12 +96,12 @@ func (r *lateRig) leases() []clientv3.LeaseStatus {
 	return reply.Leases
 }
 
-// silenceAt makes the connection silent just before a request passes that contains a text.
+// silenceAt silences the connection just before a request that contains a text passes.
 func (r *lateRig) silenceAt(text string) (happened <-chan struct{}) {
 	return r.proxy.OnRequest(contains(text), func(*proxy.Conn) { r.proxy.Silence() })
 }
 
-// happens waits for something that must happen.
+// happens waits for an event that must happen.
 func happens(t testing.TB, happened <-chan struct{}) {
 	t.Helper()
 	select {

@@ -15,9 +15,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestAbandonedAttemptTakesNoOtherLease: an attempt is given up and released on its way to the server,
-// where its lease has just been revoked. It leaves nothing, and does not try another lease:
-// that would hold the lock for a moment although no caller wants it.
+// TestAbandonedAttemptTakesNoOtherLease: an attempt is abandoned and released on its way to the
+// server, where its lease has just been revoked. It leaves nothing behind, and does not try another
+// lease: that would hold the lock for a moment although no caller wants it.
 func TestAbandonedAttemptTakesNoOtherLease(t *testing.T) {
 	t.Parallel()
 	for kind, change := range attempts {
@@ -27,7 +27,7 @@ func TestAbandonedAttemptTakesNoOtherLease(t *testing.T) {
 			req := request("late")
 			change(&req)
 			if req.Queue {
-				r.watch(request("late")) // where others wait, an attempt takes a place
+				r.watch(request("late")) // then an attempt with Queue takes a place
 			}
 			r.proxy.Hold(proxy.Requests)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -51,14 +51,14 @@ func TestAbandonedAttemptTakesNoOtherLease(t *testing.T) {
 			granted := r.acquire(r.other, request("late"))
 			first := (<-written).Events[0].Kv
 			if uint64(first.CreateRevision) != granted.Token {
-				t.Errorf("the attempt that was given up wrote %q", first.Key)
+				t.Errorf("the abandoned attempt wrote %q", first.Key)
 			}
 		})
 	}
 }
 
-// TestGrantPromisesNoMoreThanItsLease: locks share a lease, which is not renewed for every lock. A
-// lock that came later than the last renewal is promised no more than the lease has left.
+// TestGrantPromisesNoMoreThanItsLease: locks share a lease, which is not renewed for every
+// lock. A lock is granted for no longer than the lease lasts.
 func TestGrantPromisesNoMoreThanItsLease(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -82,15 +82,15 @@ func TestGrantPromisesNoMoreThanItsLease(t *testing.T) {
 			continue // the machine is so slow that the lease was renewed
 		}
 		if promised, ends := sent.Add(second.TTL), renewed.Add(ttl); promised.After(ends) {
-			t.Errorf("a lock is promised until %v after its lease may have ended", promised.Sub(ends))
+			t.Errorf("a lock is granted until %v after its lease may have ended", promised.Sub(ends))
 		}
 		return
 	}
-	t.Fatal("the lease was renewed for every lock, so that this test shows nothing")
+	t.Fatal("the lease was renewed for every lock: this test shows nothing")
 }
 
-// TestRenewalCountsFromItsRequest: a lease counts as renewed from the moment when the
-// renewal was sent. One whose answer came late is renewed again for the next lock.
+// TestRenewalCountsFromItsRequest: a lease counts as renewed from the moment when the renewal
+// was sent. A lease whose renewal was answered late is renewed again for the next lock.
 func TestRenewalCountsFromItsRequest(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
@@ -117,7 +117,7 @@ func grantOfLease(seconds byte) func([]byte) bool {
 	return contains(string([]byte{0x08, seconds, 0x10})) // TTL, then the beginning of ID
 }
 
-// TestUnansweredLeaseIsUsed: a lease whose grant went unanswered is used, and there is no
+// TestUnansweredLeaseIsUsed: the store finds a lease whose grant was not answered, and asks for no
 // second one.
 func TestUnansweredLeaseIsUsed(t *testing.T) {
 	t.Parallel()
@@ -138,8 +138,8 @@ func TestUnansweredLeaseIsUsed(t *testing.T) {
 	}
 }
 
-// TestUnansweredLeaseThatEndedIsNotUsed: a lease whose grant went unanswered, and which has ended when the
-// store finds it again, is not used.
+// TestUnansweredLeaseThatEndedIsNotUsed: a lease whose grant was not answered, and that has
+// ended when the store finds it, is not used.
 func TestUnansweredLeaseThatEndedIsNotUsed(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
@@ -152,6 +152,7 @@ func TestUnansweredLeaseThatEndedIsNotUsed(t *testing.T) {
 			c.Reset()
 		}()
 		r.proxy.OnRequest(grantOfLease(100), func(*proxy.Conn) { // again: it exists now
+			eventually(t, "the lease exists", func() bool { return len(r.leases()) > len(before) })
 			for _, l := range r.leases() {
 				if !slices.Contains(before, l) {
 					renewal := string(binary.AppendUvarint([]byte{0x08}, uint64(l.ID)))
@@ -175,8 +176,7 @@ func TestUnansweredLeaseThatEndedIsNotUsed(t *testing.T) {
 	r.holds(r.store, grant, "on another lease")
 }
 
-// TestCloseRevokesAnUnansweredLease: Close leaves no lease behind whose grant went
-// unanswered.
+// TestCloseRevokesAnUnansweredLease: Close revokes a lease whose grant was not answered.
 func TestCloseRevokesAnUnansweredLease(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -208,8 +208,8 @@ func TestCloseRevokesAnUnansweredLease(t *testing.T) {
 	}
 }
 
-// TestAttemptOnARevokedLeaseTakesAnother: an attempt that finds out that its lease was revoked gets the
-// lock on another lease.
+// TestAttemptOnARevokedLeaseTakesAnother: an attempt whose lease was revoked gets the lock on
+// another lease.
 func TestAttemptOnARevokedLeaseTakesAnother(t *testing.T) {
 	t.Parallel()
 	onBoth(t, attemptOnRevokedLease)

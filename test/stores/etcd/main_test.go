@@ -14,10 +14,10 @@ import (
 	"github.com/dlock-go/dlock/test/harness/faults"
 )
 
-// urlEnv tells other processes where the server is.
+// urlEnv has the URL of the store for other processes.
 const urlEnv = "DLOCK_TEST_ETCD_STORE"
 
-// atOnce is how many tests run at the same time. They wait more than they compute.
+// atOnce is how many tests run in parallel. They wait more than they compute.
 const atOnce = "4"
 
 func TestMain(m *testing.M) {

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// rawClient is etcd's own client for the servers of a URL of dlock's.
+// rawClient returns etcd's own client for the servers of a store URL.
 func rawClient(t testing.TB, url string) *clientv3.Client {
 	t.Helper()
 	hosts, _, _ := strings.Cut(strings.TrimPrefix(url, "etcd://"), "/")
@@ -27,7 +27,7 @@ func revokeLeaseOf(t testing.TB, raw *clientv3.Client, prefix string) {
 	revoke(t, raw, prefix, clientv3.WithFirstCreate()...)
 }
 
-// revokeLastOf revokes the lease of the last one.
+// revokeLastOf revokes the lease of the last key that begins with prefix.
 func revokeLastOf(t testing.TB, raw *clientv3.Client, prefix string) {
 	t.Helper()
 	revoke(t, raw, prefix, clientv3.WithLastCreate()...)

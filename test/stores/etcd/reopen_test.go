@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestWatchReopensSoon: a watch that ends because the server compacted what it missed
+// TestWatchReopensSoon: a watch that ends because the server compacted the revisions that it missed
 // is opened again soon, also after many such ends, and wakes its waiters.
 func TestWatchReopensSoon(t *testing.T) {
 	t.Parallel()
@@ -31,8 +31,8 @@ func TestWatchReopensSoon(t *testing.T) {
 			}
 			defer stop()
 			fastest := limit
-			// After six ends in a row the longest pause would be reached, which is more
-			// than three quarters of a second.
+			// Without a reset the pause would reach its maximum after six ends: more than three
+			// quarters of a second.
 			for i := range 12 {
 				p.Hold()
 				p.Reset()
@@ -57,7 +57,7 @@ func TestWatchReopensSoon(t *testing.T) {
 				}
 			}
 			if fastest >= 700*time.Millisecond {
-				t.Errorf("the fastest of the last waits for the watch took %v", fastest)
+				t.Errorf("the watch was open again after %v at best", fastest)
 			}
 		})
 	}

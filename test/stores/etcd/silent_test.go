@@ -17,11 +17,11 @@ import (
 	"go.etcd.io/etcd/client/v3/namespace"
 )
 
-// replaceLimit is for a call whose connection has to be replaced first, on a busy
-// machine. A connection without keep-alive would never be found dead by gRPC.
+// replaceLimit bounds a call whose connection has to be replaced first, on a busy machine. gRPC never
+// notices that a connection without keep-alive is dead.
 const replaceLimit = 15 * time.Second
 
-// storeOver is a store over a client without keep-alive, which the test may change first.
+// storeOver returns a store over a client without keep-alive, which change may modify first.
 func storeOver(t testing.TB, addr string, change func(*clientv3.Client)) *etcdlock.Store {
 	t.Helper()
 	client := rawClient(t, "etcd://"+addr)
@@ -40,8 +40,8 @@ func storeOver(t testing.TB, addr string, change func(*clientv3.Client)) *etcdlo
 	return store
 }
 
-// TestSilentConnectionIsReplaced: each call of a store whose connection died in
-// silence is answered through a new connection, although the client has no keep-alive.
+// TestSilentConnectionIsReplaced: each call of a store whose connection stopped answering is
+// answered over a new connection, although the client has no keep-alive.
 func TestSilentConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -67,7 +67,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 			t.Parallel()
 			p := proxy.Run(t, server.Addr())
 			store := storeOver(t, p.Addr(), nil)
-			held, err := store.Acquire(t.Context(), request("held by one who will "+what))
+			held, err := store.Acquire(t.Context(), request("held before "+what))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,13 +75,13 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), replaceLimit)
 			defer cancel()
 			if err := call(ctx, store, held); err != nil {
-				t.Errorf("after the connection died in silence: %v", err)
+				t.Errorf("over a silent connection: %v", err)
 			}
 		})
 	}
 }
 
-// TestWaiterSurvivesASilentConnection: a waiter whose connection died in silence gets the
+// TestWaiterSurvivesASilentConnection: a waiter whose connection stopped answering gets the
 // lock soon after its release.
 func TestWaiterSurvivesASilentConnection(t *testing.T) {
 	t.Parallel()
@@ -107,12 +107,12 @@ func TestWaiterSurvivesASilentConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-got; err != nil {
-		t.Errorf("the waiter behind a dead connection: %v", err)
+		t.Errorf("Lock over a silent connection: %v", err)
 	}
 }
 
-// TestWatchMovesWithTheConnection: when a silent connection was replaced, watches hear of
-// releases through the new one.
+// TestWatchMovesWithTheConnection: when a silent connection was replaced, watches report
+// releases over the new one.
 func TestWatchMovesWithTheConnection(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
@@ -130,13 +130,13 @@ func TestWatchMovesWithTheConnection(t *testing.T) {
 	defer stop()
 	r.proxy.Silence()
 	r.acquire(r.store, request("y")) // which replaces the connection
-	happens(t, woken)                // because something may have been missed
+	happens(t, woken)                // because a deletion may have been missed
 	r.release(r.other, held)
 	happens(t, woken)
 }
 
-// TestSilentClusterIsDialledAgain: when the connections to all members died in silence, the store dials
-// one of them, and another one if that member is gone.
+// TestSilentClusterIsDialledAgain: when the connections to all members stopped answering, the store
+// dials one of them, and another one if that member is gone.
 func TestSilentClusterIsDialledAgain(t *testing.T) {
 	t.Parallel()
 	cluster := servers.RunEtcdCluster(t, nil)
@@ -189,8 +189,8 @@ func TestSilentClusterIsDialledAgain(t *testing.T) {
 	acquire("killed")
 }
 
-// TestNamespaceIsKept: a store over a client with a namespace writes nothing outside
-// of the namespace, also if the connection died in silence.
+// TestNamespaceIsKept: a store over a client with a namespace writes nothing outside of it, also
+// if the connection stopped answering.
 func TestNamespaceIsKept(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -209,7 +209,7 @@ func TestNamespaceIsKept(t *testing.T) {
 	defer cancel()
 	_, err := store.Acquire(ctx, request("after"))
 	if errors.Is(err, driver.ErrHeld) {
-		t.Errorf("a free lock behind a dead connection: %v", err)
+		t.Errorf("Acquire of a free lock over a silent connection: %v", err)
 	}
 	keys, err := raw.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil || len(keys.Kvs) == 0 {
@@ -222,17 +222,16 @@ func TestNamespaceIsKept(t *testing.T) {
 	}
 }
 
-// goneFault makes a server go, and come back.
+// goneFault makes a server disappear and come back.
 type goneFault struct{ lose, bringBack func(*servers.Server) error }
 
-// serverGone are the ways in which a server goes: it refuses connections, or does not
-// answer.
+// serverGone are the ways in which a server disappears: it refuses connections, or does not answer.
 var serverGone = map[string]goneFault{
 	"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
 	"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
 }
 
-// begin makes the server go until the end of the test, so that Close reaches it.
+// begin makes the server disappear until the end of the test, where Close needs it.
 func (f goneFault) begin(t *testing.T, server *servers.Server) {
 	t.Helper()
 	if err := f.lose(server); err != nil {
@@ -245,8 +244,8 @@ func (f goneFault) begin(t *testing.T, server *servers.Server) {
 	})
 }
 
-// TestWaiterGivesUpWhenTheServerIsGone: a waiter whose server is gone gives up when it has been
-// unreachable for a TTL.
+// TestWaiterGivesUpWhenTheServerIsGone: Lock returns ErrUnreachable when the server has been
+// gone for a TTL.
 func TestWaiterGivesUpWhenTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	for how, fault := range serverGone {
@@ -277,8 +276,8 @@ func TestWaiterGivesUpWhenTheServerIsGone(t *testing.T) {
 	}
 }
 
-// TestGoneServerIsNotAnsweredForFromMemory: an attempt of a waiter whose server is gone fails within its context,
-// and never with what the store remembers of the holder.
+// TestGoneServerIsNotAnsweredForFromMemory: an attempt of a waiter whose server is gone
+// fails within its context, and never with what the store remembers of the holder.
 func TestGoneServerIsNotAnsweredForFromMemory(t *testing.T) {
 	t.Parallel()
 	for how, fault := range serverGone {
@@ -313,7 +312,7 @@ func TestGoneServerIsNotAnsweredForFromMemory(t *testing.T) {
 				_, err := store.Acquire(ctx, req)
 				cancel()
 				if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrHeld) {
-					t.Errorf("an attempt of a waiter: %v; want that the server is unreachable", err)
+					t.Errorf("an attempt of a waiter: %v; want ErrUnreachable", err)
 				}
 			}
 		})

@@ -13,8 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestLateAttemptIsUndone: an attempt without an answer that is carried out after its
-// owner gave up is undone, also if the lease goes on for other locks.
+// TestLateAttemptIsUndone: an attempt that was not answered and is carried out after its owner
+// gave up is undone, also if the lease goes on for other locks.
 func TestLateAttemptIsUndone(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -61,8 +61,8 @@ func TestLateAttemptIsUndone(t *testing.T) {
 	})
 }
 
-// TestLateReleaseDeletesNoLaterLock: an unlock without an answer that is carried out later, or once more,
-// deletes nobody else's lock, also if the lease goes on.
+// TestLateReleaseDeletesNoLaterLock: a release that was not answered and is carried out
+// later, or twice, deletes no other lock, also if the lease goes on.
 func TestLateReleaseDeletesNoLaterLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
@@ -83,7 +83,7 @@ func TestLateReleaseDeletesNoLaterLock(t *testing.T) {
 		t.Fatalf("Release without an answer: %v", err)
 	}
 	<-lost
-	eventually(t, "it is released", func() bool {
+	eventually(t, "the lock is released", func() bool {
 		err := store.Release(t.Context(), first)
 		return err == nil || errors.Is(err, driver.ErrNotHeld)
 	})
@@ -91,23 +91,23 @@ func TestLateReleaseDeletesNoLaterLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raw.Delete(t.Context(), key); err != nil { // what comes late
+	if _, err := raw.Delete(t.Context(), key); err != nil { // which arrives late
 		t.Fatal(err)
 	}
 	if errs := store.Renew(t.Context(), []driver.Grant{second}); errs != nil {
-		t.Errorf("after the late unlock: %v", errs[0])
+		t.Errorf("Renew after the late release: %v", errs[0])
 	}
 	if err := store.Release(t.Context(), second); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAbandonedAttemptIsUndoneAfterAPause: an attempt that was given up while the server was silent is
-// undone when the server answers again, also if who gave it up did not wait for that.
+// TestAbandonedAttemptIsUndoneAfterAPause: an attempt that was abandoned while the server was
+// paused is undone when the server answers again, also if the caller did not wait for that.
 func TestAbandonedAttemptIsUndoneAfterAPause(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
-	store, rival := newStore(t, server.URL()), newStore(t, server.URL())
+	store, other := newStore(t, server.URL()), newStore(t, server.URL())
 	kept, err := store.Acquire(t.Context(), request("kept"))
 	if err != nil {
 		t.Fatal(err)
@@ -115,16 +115,16 @@ func TestAbandonedAttemptIsUndoneAfterAPause(t *testing.T) {
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	given := request("given up")
+	abandoned := request("abandoned")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := store.Acquire(ctx, given); err == nil {
-		t.Fatal("a server that is stopped granted a lock")
+	if _, err := store.Acquire(ctx, abandoned); err == nil {
+		t.Fatal("a paused server granted a lock")
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if err := store.Release(ctx, driver.Grant{Name: given.Name, Owner: given.Owner}); err == nil {
-		t.Fatal("a server that is stopped released a lock")
+	if err := store.Release(ctx, driver.Grant{Name: abandoned.Name, Owner: abandoned.Owner}); err == nil {
+		t.Fatal("a paused server released a lock")
 	}
 	if err := server.Resume(); err != nil {
 		t.Fatal(err)
@@ -132,14 +132,14 @@ func TestAbandonedAttemptIsUndoneAfterAPause(t *testing.T) {
 	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil { // what was sent before was carried out
 		t.Fatal(errs[0])
 	}
-	eventually(t, "nobody has the lock", func() bool {
-		grant, err := rival.Acquire(t.Context(), request("given up"))
-		return err == nil && rival.Release(t.Context(), grant) == nil
+	eventually(t, "the lock is free", func() bool {
+		grant, err := other.Acquire(t.Context(), request("abandoned"))
+		return err == nil && other.Release(t.Context(), grant) == nil
 	})
 }
 
-// TestLateWriteDoesNotReviveABrokenLock: a lock that was broken is neither released nor renewed because an
-// attempt of it was carried out late.
+// TestLateWriteDoesNotReviveABrokenLock: a broken lock is neither released nor renewed because
+// one of its attempts was carried out late.
 func TestLateWriteDoesNotReviveABrokenLock(t *testing.T) {
 	t.Parallel()
 	for what, call := range map[string]func(driver.Store, driver.Grant) error{
@@ -152,14 +152,14 @@ func TestLateWriteDoesNotReviveABrokenLock(t *testing.T) {
 			t.Parallel()
 			store, grant := brokenAndWritten(t)
 			if err := call(store, grant); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("%s of a lock that was broken: %v; want ErrNotHeld", what, err)
+				t.Errorf("%s of a broken lock: %v; want ErrNotHeld", what, err)
 			}
 		})
 	}
 }
 
-// brokenAndWritten returns a grant whose lock was broken and whose key was written again
-// by an attempt that was carried out late.
+// brokenAndWritten returns a grant whose lock was broken, and whose key was written again by an attempt
+// that was carried out late.
 func brokenAndWritten(t *testing.T) (driver.Store, driver.Grant) {
 	t.Helper()
 	server := servers.Run(t, servers.Etcd)
@@ -176,7 +176,7 @@ func brokenAndWritten(t *testing.T) (driver.Store, driver.Grant) {
 	}
 	<-lost
 	var grant driver.Grant
-	eventually(t, "it is granted", func() (ok bool) {
+	eventually(t, "the lock is granted", func() (ok bool) {
 		var err error
 		grant, err = store.Acquire(t.Context(), req)
 		return err == nil

@@ -15,7 +15,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// enableUsers makes a server refuse all but root and ann, who may use what begins with app/.
+// enableUsers makes a server reject all users but root and ann. ann may use the keys that begin with
+// app/.
 func enableUsers(t *testing.T, server *servers.Server) {
 	t.Helper()
 	raw := rawClient(t, server.URL())
@@ -61,7 +62,7 @@ func TestUsersNeedPermissions(t *testing.T) {
 
 	store := newStore(t, at("ann", annsPassword, "/app"))
 	if _, err := store.(driver.Diagnoser).Diagnose(ctx); err != nil {
-		t.Errorf("Diagnose by a user who may not see everything: %v", err)
+		t.Errorf("Diagnose by a user with few permissions: %v", err)
 	}
 	_, err := newStore(t, at("ann", annsPassword, "/other")).(driver.Watcher).Watch(ctx, request("orders"), func() {})
 	failsWith(t, err, "permission")
@@ -70,13 +71,13 @@ func TestUsersNeedPermissions(t *testing.T) {
 	lease := lockAnyhow(t, holder, "orders")
 	got := make(chan *dlock.Lease, 1)
 	go func() { got <- lockAnyhow(t, waiter, "orders") }()
-	eventually(t, "somebody waits", func() bool { return waiters(store, "orders") == 1 })
+	eventually(t, "the waiter has a place", func() bool { return waiters(store, "orders") == 1 })
 	unlock(t, lease)
 	unlock(t, <-got)
 }
 
-// TestWatchSurvivesAnExpiredToken: who begins to wait hears when a lock is released, also if others of its
-// process have waited for longer than the server knows the token that they began with.
+// TestWatchSurvivesAnExpiredToken: a new waiter is woken by a release, also if other waiters of its
+// process have waited for longer than the server accepts the token that their watches began with.
 func TestWatchSurvivesAnExpiredToken(t *testing.T) {
 	t.Parallel()
 	const tokenTTL = time.Second
@@ -112,8 +113,7 @@ func TestWatchSurvivesAnExpiredToken(t *testing.T) {
 	}
 }
 
-// untilTokensExpire waits until the server has forgotten the tokens that were last used
-// before it was called.
+// untilTokensExpire waits until the server has forgotten the tokens that were last used before the call.
 func untilTokensExpire(t *testing.T, server *servers.Server, ttl time.Duration) {
 	t.Helper()
 	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Username: "ann", Password: annsPassword, Logger: zap.NewNop()})
@@ -121,18 +121,18 @@ func untilTokensExpire(t *testing.T, server *servers.Server, ttl time.Duration) 
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	refused := func() bool { // by the stream that the first call opens
+	rejected := func() bool { // by the stream that the first call opens
 		reply := <-raw.Watch(t.Context(), "app/", clientv3.WithCreatedNotify())
 		return reply.Err() != nil
 	}
-	if refused() {
-		t.Fatal("a new token was refused")
+	if rejected() {
+		t.Fatal("a new token was rejected")
 	}
-	unused := time.NewTicker(3 * ttl) // because a look uses the token
+	unused := time.NewTicker(3 * ttl) // because each try uses the token
 	defer unused.Stop()
 	for deadline := time.Now().Add(limit); ; {
 		<-unused.C
-		if refused() {
+		if rejected() {
 			return
 		}
 		if time.Now().After(deadline) {

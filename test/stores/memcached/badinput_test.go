@@ -23,7 +23,7 @@ func TestNewRejectsABadAddress(t *testing.T) {
 	}
 }
 
-// refused makes one attempt, which must fail with that text.
+// refused checks that an attempt fails with ErrUnreachable and that text.
 func refused(t *testing.T, addr, text string) {
 	t.Helper()
 	store, err := open(addr)
@@ -39,7 +39,7 @@ func refused(t *testing.T, addr, text string) {
 
 func TestUnreachableServerIsReported(t *testing.T) {
 	t.Parallel()
-	refused(t, "127.0.0.1:1", "refused") // a port that no other test gets by chance
+	refused(t, "127.0.0.1:1", "refused") // a port that no other test uses
 }
 
 func TestForeignProtocolIsReported(t *testing.T) {
@@ -72,14 +72,14 @@ func TestServerWithoutCASIsReported(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no finding says that nothing can be compared: %v", findings)
+	t.Errorf("no finding reports that items cannot be compared: %v", findings)
 }
 
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args []string
-		want driver.Level // of the eviction
+		want driver.Level // of the finding about eviction
 	}{
 		"evicts":         {nil, driver.LevelWarning},
 		"evicts nothing": {[]string{"-M"}, driver.LevelOK},

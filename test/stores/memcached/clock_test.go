@@ -18,7 +18,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// clientNow opens a client for the time of the test; if connected, it has a connection.
+// clientNow opens a client until the end of the test. If connected is true, it has a connection.
 func clientNow(t *testing.T, addr string, connected bool) *dlock.Client {
 	t.Helper()
 	store := openNow(t, addr)
@@ -32,7 +32,7 @@ func clientNow(t *testing.T, addr string, connected bool) *dlock.Client {
 	return client
 }
 
-// soleHolder waits until other gets what the lease is of. The lease must be over then.
+// soleHolder waits until other gets the lock of the lease. The lease must have ended by then.
 func soleHolder(t *testing.T, lease *dlock.Lease, other *dlock.Client, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -43,15 +43,15 @@ func soleHolder(t *testing.T, lease *dlock.Lease, other *dlock.Client, name stri
 		return
 	}
 	if lease.Context().Err() == nil {
-		t.Errorf("two believe in lock %q", name)
+		t.Errorf("lock %q has two holders", name)
 	}
 	if next.Token() <= lease.Token() {
 		t.Errorf("token %d after %d", next.Token(), lease.Token())
 	}
 }
 
-// TestPausedServerEndsNoLockEarly: what a server grants that was stopped for longer than the TTL, before
-// its clock is right again, is not over before its holder knows.
+// TestPausedServerEndsNoLockEarly: a lock that a server grants after a pause longer than the TTL,
+// before its clock is right again, does not end before its lease.
 func TestPausedServerEndsNoLockEarly(t *testing.T) {
 	t.Parallel()
 	for name, connected := range map[string]bool{"connections that are open": true, "new connections": false} {
@@ -91,7 +91,7 @@ func pausedServer(t *testing.T, connected bool) {
 	for range holders {
 		<-asked
 	}
-	<-time.After(50 * time.Millisecond) // so that the requests are there when it goes on
+	<-time.After(50 * time.Millisecond) // so that the requests arrive before it is resumed
 	if err := server.Resume(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,7 @@ func pausedServer(t *testing.T, connected bool) {
 	all.Wait()
 }
 
-// second waits until the fraction of a second that the machine's clock shows is that.
-// It is the clock that memcached goes by.
+// second waits until the machine's clock shows that fraction of a second. memcached uses the same clock.
 func second(t *testing.T, fraction time.Duration) {
 	t.Helper()
 	var now unix.Timespec
@@ -121,8 +120,8 @@ func second(t *testing.T, fraction time.Duration) {
 	<-time.After(wait)
 }
 
-// TestSkippedSecondEndsNoLockEarly: the server's clock is moved once a second, a little later each time, and
-// now and then shows two seconds more than before. No lock is over too soon by that.
+// TestSkippedSecondEndsNoLockEarly: the server moves its clock once a second, a little later each
+// time, and now and then by two seconds. No lock ends too soon by that.
 func TestSkippedSecondEndsNoLockEarly(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -139,9 +138,9 @@ func TestSkippedSecondEndsNoLockEarly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// It is moved when the server goes on, at the end of a second, and then every second.
+	// The clock is moved when the server is resumed, at the end of a second, and then every second.
 	pause(time.Second, 950*time.Millisecond)
-	second(t, 930*time.Millisecond) // when it still shows the second before
+	second(t, 930*time.Millisecond) // when the clock still shows the second before
 	lease, err := holder.Lock(bounded(t), "a", dlock.WithFixedTTL(ttl))
 	if err != nil {
 		t.Fatal(err)
@@ -151,19 +150,19 @@ func TestSkippedSecondEndsNoLockEarly(t *testing.T) {
 	soleHolder(t, lease, other, "a")
 }
 
-// TestLateClockReadingEndsNoLockEarly: a connection on which the server told a time that had passed long ago
-// grants no lock that is over too soon.
+// TestLateClockReadingEndsNoLockEarly: a connection on which the server reported a time long past
+// grants no lock that ends too soon.
 func TestLateClockReadingEndsNoLockEarly(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	const ttl = 5 * time.Second
-	for _, late := range []int{4, 1000} { // so that it ends too soon, and before it begins
+	for _, late := range []int{4, 1000} { // so that the lock would end too soon, and before it begins
 		t.Run(fmt.Sprintf("%d s", late), func(t *testing.T) {
 			t.Parallel()
-			var told atomic.Int32 // how often
+			var changed atomic.Int32 // lines
 			store := openNow(t, relay(t, addr, func(client io.Writer, line string) {
 				for _, name := range []string{"STAT uptime ", "STAT time "} {
-					if text, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok && told.Add(1) <= 2 {
+					if text, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok && changed.Add(1) <= 2 {
 						n, err := strconv.Atoi(text)
 						if err != nil {
 							t.Error(err)
@@ -180,7 +179,7 @@ func TestLateClockReadingEndsNoLockEarly(t *testing.T) {
 			}
 			info, held, err := store.(driver.Finder).Find(t.Context(), name)
 			if err != nil || !held || info.Token != grant.Token || info.Remaining < ttl {
-				t.Errorf("Look: %+v, held %v, %v; want token %d for at least %v", info, held, err, grant.Token, ttl)
+				t.Errorf("Find: %+v, held %v, %v; want token %d for at least %v", info, held, err, grant.Token, ttl)
 			}
 			if err := store.Release(t.Context(), grant); err != nil {
 				t.Error(err)
@@ -189,8 +188,8 @@ func TestLateClockReadingEndsNoLockEarly(t *testing.T) {
 	}
 }
 
-// TestLockThatExpiresAtOnceIsAnError: on a server whose clock is ahead of what it tells, an acquisition fails
-// with a clear error.
+// TestLockThatExpiresAtOnceIsAnError: on a server whose clock is ahead of the time that it
+// reports, an acquisition fails with a clear error.
 func TestLockThatExpiresAtOnceIsAnError(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()

@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// keys are those of all items that have not expired.
+// keys returns the keys of all items that have not expired.
 func keys(ctx context.Context, addr string) (found []string, err error) {
 	text, err := converse(ctx, addr, "lru_crawler metadump all\r\n", "END")
 	if err != nil {
@@ -48,13 +48,12 @@ func keys(ctx context.Context, addr string) (found []string, err error) {
 	return found, nil
 }
 
-// unescape undoes what the crawler writes for some characters.
+// unescape undoes the escaping of the crawler.
 func unescape(key string) string {
 	return strings.NewReplacer("%3A", ":", "%2F", "/", "%23", "#").Replace(key)
 }
 
-// converse sends a command and reads until a line starts with end; one line if end
-// is empty.
+// converse sends a command and reads until a line starts with end, or one line if end is empty.
 func converse(ctx context.Context, addr, command, end string) (string, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "tcp", addr)

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// stat reads one of the server's figures.
+// stat returns one of the server's statistics.
 func stat(t *testing.T, addr, name string) int {
 	t.Helper()
 	text, err := converse(t.Context(), addr, "stats\r\n", "END")
@@ -30,11 +30,11 @@ func stat(t *testing.T, addr, name string) int {
 			return n
 		}
 	}
-	t.Fatalf("the server does not tell %s", name)
+	t.Fatalf("the server does not report %s", name)
 	return 0
 }
 
-// eventually looks until ok.
+// eventually polls a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	const limit = 30 * time.Second
@@ -47,8 +47,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// TestWaitersShareOnePoller: however many wait in a process, each name costs at most 20
-// requests a second, and they need no connection of their own.
+// TestWaitersShareOnePoller: however many waiters a process has, each name costs at most 20 requests
+// a second, and waiters need no connections of their own.
 func TestWaitersShareOnePoller(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
@@ -75,7 +75,7 @@ func TestWaitersShareOnePoller(t *testing.T) {
 		}
 		leases = append(leases, lease)
 	}
-	looks := stat(t, addr, "cmd_get")
+	reads := stat(t, addr, "cmd_get")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
@@ -92,18 +92,18 @@ func TestWaitersShareOnePoller(t *testing.T) {
 		})
 	}
 	requests := func() int { return stat(t, addr, "cmd_get") + stat(t, addr, "cmd_set") }
-	// Who is refused looks who has the lock. If not all wait yet, the figures are too
-	// high, never too low.
-	eventually(t, "somebody waits for each name", func() bool { return stat(t, addr, "cmd_get") >= looks+names })
+	// A refused attempt reads the item. If not all goroutines wait yet, the counts are too high,
+	// never too low.
+	eventually(t, "each name has a waiter", func() bool { return stat(t, addr, "cmd_get") >= reads+names })
 	before, start, asked := requests(), time.Now(), 0
-	eventually(t, "enough was asked to tell how often", func() bool {
+	eventually(t, "enough requests were sent to measure their rate", func() bool {
 		asked = requests() - before
 		return asked > 40*names
 	})
 	if took := time.Since(start); float64(asked) > 20*names*took.Seconds() {
 		t.Errorf("%d requests in %v for %d names; want at most 20 a second for each", asked, took, names)
 	}
-	if n := stat(t, addr, "curr_connections"); n > 2*16+3 { // those of two pools, and of this test
+	if n := stat(t, addr, "curr_connections"); n > 2*16+3 { // of two pools, and of this test
 		t.Errorf("%d connections", n)
 	}
 	for _, lease := range leases {

@@ -19,8 +19,8 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// faultTTL is so long that what the server is late by does not hide a lock that was
-// renewed by mistake.
+// faultTTL is so long that a lock that was renewed by mistake is noticed although the server ends locks
+// late.
 const faultTTL = 7 * time.Second
 
 func rig(addr string) faults.Rig {
@@ -30,7 +30,7 @@ func rig(addr string) faults.Rig {
 		Command: again(addr),
 		Addr:    addr,
 		At:      rig,
-		// On a new connection, when one that worked before is silent.
+		// Over a new connection, when one that worked before is silent.
 		AsksAgain: true,
 		Delete: func(ctx context.Context, name string) error {
 			_, err := converse(ctx, addr, "delete dlock:"+name+"\r\n", "")
@@ -48,8 +48,8 @@ func rig(addr string) faults.Rig {
 	}
 }
 
-// What fills a server: items of all sizes that a lock may have, more of each than
-// the smallest server has room for.
+// A server is filled with items of all sizes that a lock may have, more of each than the smallest
+// server has memory for.
 const (
 	fillers    = 12_000
 	fillerStep = 24
@@ -100,14 +100,14 @@ func TestServerForgets(t *testing.T) {
 	faults.RunEach(t, onServer("-m", "2"), faults.Evicted)
 }
 
-// full is the error of a server that has no memory left.
+// full reports whether err is that of a server without memory.
 func full(err error) bool {
 	return errors.Is(err, driver.ErrUnreachable) && strings.Contains(err.Error(), "memory")
 }
 
-// TestFullServerKeepsHeldLocks: who asks a full server that evicts nothing is told so, and gets nothing. A
-// lock that is held stays: it cannot be renewed, and is lost in time if there is no memory
-// until then.
+// TestFullServerKeepsHeldLocks: a full server that evicts nothing refuses new locks with a clear
+// error. A held lock stays: it cannot be renewed, and its lease ends in time if there is no memory until
+// then.
 func TestFullServerKeepsHeldLocks(t *testing.T) {
 	t.Parallel()
 	r := onServer("-m", "2", "-M")(t)
@@ -128,30 +128,30 @@ func TestFullServerKeepsHeldLocks(t *testing.T) {
 		return err
 	}
 	if err := ask("refused"); !full(err) {
-		t.Errorf("Acquire on a full server: %v; want that it is out of memory", err)
+		t.Errorf("Acquire on a full server: %v; want an error about memory", err)
 	}
 	if _, taken, err := store.(driver.Finder).Find(t.Context(), "refused"); taken || err != nil {
 		t.Errorf("after an Acquire that failed: held %v, %v", taken, err)
 	}
 	for range 2 { // the first must not delete what the second finds
 		if err := ask("held"); !errors.Is(err, driver.ErrHeld) {
-			t.Errorf("Acquire of what is held, on a full server: %v; want ErrHeld", err)
+			t.Errorf("Acquire of a held lock on a full server: %v; want ErrHeld", err)
 		}
 	}
 	if errs := store.Renew(t.Context(), []driver.Grant{held}); errs == nil || !full(errs[0]) {
-		t.Errorf("Renew on a full server: %v; want that it is out of memory", errs)
+		t.Errorf("Renew on a full server: %v; want an error about memory", errs)
 	}
 	if err := store.Release(t.Context(), held); err != nil {
 		t.Errorf("Release on a full server: %v", err)
 	}
 	happens(t, short.Context().Done(), "the end of the lease")
 	if err := ask("short"); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Acquire when a lease that could not be renewed is over: %v; want that it is still held", err)
+		t.Errorf("Acquire after the end of a lease that could not be renewed: %v; want ErrHeld", err)
 	}
 }
 
-// TestTooLargeHolderIsRejected: who asks with a description that the server has no room for gets nothing,
-// and takes nothing away.
+// TestTooLargeHolderIsRejected: a request whose holder is too large for the server is rejected, and
+// does not delete the lock of another owner.
 func TestTooLargeHolderIsRejected(t *testing.T) {
 	t.Parallel()
 	store := openNow(t, servers.Run(t, servers.Memcached, "-I", "512k").Addr())
@@ -162,13 +162,13 @@ func TestTooLargeHolderIsRejected(t *testing.T) {
 	}
 	for size, want := range map[int]string{600_000: "too large", 2_000_000: "too long"} {
 		if err := ask(size); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), want) {
-			t.Errorf("Acquire with a note of %d bytes: %.200v; want that it is %s", size, err, want)
+			t.Errorf("Acquire with a note of %d bytes: %.200v; want an error that says %s", size, err, want)
 		}
 	}
 	held := take(t, store, "a")
 	for range 2 { // the first must not delete what the second finds
 		if err := ask(600_000); !errors.Is(err, driver.ErrHeld) {
-			t.Errorf("Acquire of what is held, with a long note: %.200v; want ErrHeld", err)
+			t.Errorf("Acquire of a held lock with a long note: %.200v; want ErrHeld", err)
 		}
 	}
 	if err := store.Release(t.Context(), held); err != nil {
@@ -176,8 +176,8 @@ func TestTooLargeHolderIsRejected(t *testing.T) {
 	}
 }
 
-// TestRestartedServerWaitsForOldHolders: a server that comes back knows nothing. It gives no lock before those who
-// had one have stopped to believe in it, and the next token is larger.
+// TestRestartedServerWaitsForOldHolders: a restarted server has forgotten all locks. It grants none
+// before the leases from before the restart have ended, and the next token is larger.
 func TestRestartedServerWaitsForOldHolders(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
@@ -212,21 +212,21 @@ func TestRestartedServerWaitsForOldHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lease.Context().Err() == nil {
-		t.Error("two believe in the lock")
+		t.Error("the lock has two holders")
 	}
 	if next.Token() <= lease.Token() {
 		t.Errorf("token %d after %d", next.Token(), lease.Token())
 	}
 	if err := lease.Unlock(ctx); !errors.Is(err, dlock.ErrNotHeld) {
-		t.Errorf("unlock of what was lost: %v; want ErrNotHeld", err)
+		t.Errorf("Unlock of a lost lock: %v; want ErrNotHeld", err)
 	}
 	if err := next.Unlock(ctx); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestFastRestartGrantsNothingEarly: however soon the server is back, it gives no lock before one that
-// nobody renews is over, and the tokens rise also with the shortest TTL.
+// TestFastRestartGrantsNothingEarly: however soon the server is back, it grants no lock before the
+// lease from before the restart has ended, and tokens rise also with the shortest TTL.
 func TestFastRestartGrantsNothingEarly(t *testing.T) {
 	t.Parallel()
 	restarted := func(t *testing.T, ttl time.Duration, times int) {
@@ -252,7 +252,7 @@ func TestFastRestartGrantsNothingEarly(t *testing.T) {
 			}
 			after := lock(nil)
 			if before.Context().Err() == nil {
-				t.Error("two believe in the lock")
+				t.Error("the lock has two holders")
 			}
 			if after.Token() <= before.Token() {
 				t.Errorf("token %d after %d", after.Token(), before.Token())
@@ -270,8 +270,8 @@ func TestFastRestartGrantsNothingEarly(t *testing.T) {
 	})
 }
 
-// TestReusedNumberTouchesNoOtherLock: after a restart the lock of another owner may have the very
-// number that the first one's had. A release of the first does not touch it.
+// TestReusedNumberTouchesNoOtherLock: after a restart the lock of another owner may have the number
+// that the lock of the first owner had. A release by the first owner does not touch it.
 func TestReusedNumberTouchesNoOtherLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
@@ -282,7 +282,7 @@ func TestReusedNumberTouchesNoOtherLock(t *testing.T) {
 	defer store.Close()
 	acquire := func() driver.Grant {
 		t.Helper()
-		for range 100 { // the first one finds that the connection is gone
+		for range 100 { // the first call notices that the connection is gone
 			grant, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
 			if err == nil {
 				return grant
@@ -298,7 +298,7 @@ func TestReusedNumberTouchesNoOtherLock(t *testing.T) {
 	if err := errors.Join(server.Kill(), server.Restart()); err != nil {
 		t.Fatal(err)
 	}
-	after := acquire() // the first number of all, as before
+	after := acquire() // the first number, as before
 	if err := store.Release(t.Context(), before); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Release of a lock from before the restart: %v; want ErrNotHeld", err)
 	}
@@ -310,29 +310,29 @@ func TestReusedNumberTouchesNoOtherLock(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionIsReused: a connection that nobody used for a while is used again.
+// TestIdleConnectionIsReused: a connection that was idle for a while is used again.
 func TestIdleConnectionIsReused(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
 	store := openNow(t, addr)
-	look := func() {
+	find := func() {
 		t.Helper()
 		if _, _, err := store.(driver.Finder).Find(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	look()
+	find()
 	before := stat(t, addr, "total_connections")
 	for range 3 {
 		<-time.After(200 * time.Millisecond)
-		look()
+		find()
 	}
-	if n := stat(t, addr, "total_connections") - before; n != 1 { // that of stat
+	if n := stat(t, addr, "total_connections") - before; n != 1 { // by stat
 		t.Errorf("%d connections were opened; want none", n-1)
 	}
 }
 
-// openNow opens a store for the time of the test.
+// openNow opens a store until the end of the test.
 func openNow(t *testing.T, addr string) driver.Store {
 	t.Helper()
 	store, err := open(addr)
@@ -353,8 +353,7 @@ func take(t *testing.T, store driver.Store, name string) driver.Grant {
 	return grant
 }
 
-// relay is a network before the server that passes every line of an answer on as it
-// likes. It returns its address.
+// relay starts a proxy that passes each line of an answer on by calling pass, and returns its address.
 func relay(t *testing.T, server string, pass func(client io.Writer, line string)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -370,7 +369,7 @@ func relay(t *testing.T, server string, pass func(client io.Writer, line string)
 			return
 		}
 		defer conn.Close()
-		go func() { _, _ = io.Copy(conn, client) }() // until one of them hangs up
+		go func() { _, _ = io.Copy(conn, client) }() // until one of them closes
 		for in := bufio.NewReader(conn); ; {
 			line, err := in.ReadString('\n')
 			if err != nil {
@@ -391,7 +390,7 @@ func relay(t *testing.T, server string, pass func(client io.Writer, line string)
 	return listener.Addr().String()
 }
 
-// TestAnswerMayArriveInPieces: the value of an item may come later than the line before it.
+// TestAnswerMayArriveInPieces: the value of an item may arrive later than the line before it.
 func TestAnswerMayArriveInPieces(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
@@ -404,12 +403,12 @@ func TestAnswerMayArriveInPieces(t *testing.T) {
 	}))
 	info, held, err := slow.(driver.Finder).Find(t.Context(), "a")
 	if err != nil || !held || info.Token != grant.Token {
-		t.Errorf("Look: %+v, held %v, %v; want token %d", info, held, err, grant.Token)
+		t.Errorf("Find: %+v, held %v, %v; want token %d", info, held, err, grant.Token)
 	}
 }
 
-// TestHalfAnAnswerEndsWithTheContext: a call whose answer does not come to its end is over when its context
-// is, and keeps nobody from closing the store.
+// TestHalfAnAnswerEndsWithTheContext: a call whose answer is incomplete ends with its context, and does
+// not keep Close from returning.
 func TestHalfAnAnswerEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
@@ -440,16 +439,16 @@ func TestHalfAnAnswerEndsWithTheContext(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
 			if _, _, err := store.Find(ctx, "a"); !errors.Is(err, context.Canceled) {
-				t.Errorf("Look: %v; want that it was cancelled", err)
+				t.Errorf("Find: %v; want context.Canceled", err)
 			}
 			if took := time.Since(begin); took > timeout/2 {
-				t.Errorf("it was cancelled after 100 ms, and ended after %v", took)
+				t.Errorf("Find returned after %v; want soon after 100 ms", took)
 			}
 			begin = time.Now()
 			if _, err := store.Watch(t.Context(), driver.Request{Name: "a"}, func() {}); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(200 * time.Millisecond) // so that it has asked
+			<-time.After(200 * time.Millisecond) // so that the poller has asked
 			if err := store.Close(); err != nil {
 				t.Error(err)
 			}
@@ -460,7 +459,7 @@ func TestHalfAnAnswerEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// TestFirstPairIsTwoRoundTrips: on a connection that is new a pair is two round trips, as on others: the
+// TestFirstPairIsTwoRoundTrips: a pair over a new connection is two round trips, as over others: the
 // item is read when it is stored, and not again before it is deleted.
 func TestFirstPairIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()

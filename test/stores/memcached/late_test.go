@@ -14,10 +14,10 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// limit is for what must happen, however busy the machine is.
+// limit bounds what must happen, on a machine that is busy.
 const limit = 30 * time.Second
 
-// bounded returns a context for calls that must not wait for ever.
+// bounded returns a context that ends after limit.
 func bounded(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -25,8 +25,8 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// heldBack keeps back the next request that contains text, on its connection alone, until
-// deliver is called. The channel is closed when the request has come by.
+// heldBack holds the next request that contains text back, on its connection alone, until deliver is
+// called. The channel is closed when the request has arrived at the proxy.
 func heldBack(t *testing.T, p *proxy.Proxy, text string) (came <-chan struct{}, deliver func()) {
 	t.Helper()
 	arrived, let := make(chan struct{}), make(chan struct{})
@@ -44,7 +44,7 @@ func heldBack(t *testing.T, p *proxy.Proxy, text string) (came <-chan struct{}, 
 		close(let)
 		happens(t, passed, "the delivery")
 		if !p.Settle(limit) {
-			t.Fatal("what was delivered is not answered")
+			t.Fatal("the delivered request is not answered")
 		}
 	}
 }
@@ -59,8 +59,7 @@ func happens[T any](t *testing.T, event <-chan T, what string) (e T) {
 	return e
 }
 
-// proxied returns a store that reaches the server through a proxy and has a connection,
-// and one that reaches it directly.
+// proxied returns a store with a connection through a proxy, and one that reaches the server directly.
 func proxied(t *testing.T, server string, timeout time.Duration) (p *proxy.Proxy, through, direct driver.Store) {
 	t.Helper()
 	p = proxy.Run(t, server)
@@ -75,7 +74,7 @@ func proxied(t *testing.T, server string, timeout time.Duration) (p *proxy.Proxy
 	return p, through, openNow(t, server)
 }
 
-// getsFree waits until nobody has the lock: soon, and not because its TTL is over.
+// getsFree waits until the lock is free: soon, and not because its TTL has ended.
 func getsFree(t *testing.T, store driver.Store, name string) {
 	t.Helper()
 	eventually(t, name+" is free", func() bool {
@@ -84,13 +83,12 @@ func getsFree(t *testing.T, store driver.Store, name string) {
 	})
 }
 
-// late asks for name with a note, by which its request is found, and a TTL that outlasts
-// the test.
+// late returns a request with a note, by which the proxy finds it, and a TTL longer than the test.
 func late(name string) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Hour, Holder: driver.Holder{Note: "late-" + name}}
 }
 
-// abandon makes an attempt whose request is kept back, and whose caller does not wait for it.
+// abandon makes an attempt whose request is held back, and whose caller does not wait for it.
 func abandon(t *testing.T, p *proxy.Proxy, store driver.Store, req driver.Request) (deliver func()) {
 	t.Helper()
 	came, deliver := heldBack(t, p, req.Holder.Note)
@@ -104,13 +102,13 @@ func abandon(t *testing.T, p *proxy.Proxy, store driver.Store, req driver.Reques
 	happens(t, came, "the request")
 	cancel()
 	if err := happens(t, failed, "the end of the attempt"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("an attempt that was cancelled: %v", err)
+		t.Fatalf("a cancelled attempt: %v", err)
 	}
 	return deliver
 }
 
-// TestLateAttemptIsUndone: an attempt whose caller left before its request was delivered leaves no
-// lock behind, although its Release was sent first.
+// TestLateAttemptIsUndone: an attempt whose caller left before its request was delivered leaves
+// no lock behind, although its Release was sent first.
 func TestLateAttemptIsUndone(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
@@ -171,12 +169,12 @@ func TestLateAttemptIsUndone(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
 		if _, err := client.TryLock(ctx, "client", dlock.WithTTL(time.Hour), dlock.WithNote("late-client")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("TryLock: %v; want that its time is up", err)
+			t.Errorf("TryLock: %v; want context.DeadlineExceeded", err)
 		}
 		happens(t, came, "the request")
 		closed := make(chan error, 1)
 		go func() { closed <- client.Close() }()
-		select { // without waiting for the attempt, or after it
+		select { // whether Close waits for the attempt or not
 		case err := <-closed:
 			closed <- err
 		case <-time.After(80 * time.Millisecond):
@@ -189,14 +187,14 @@ func TestLateAttemptIsUndone(t *testing.T) {
 	})
 }
 
-// TestLateCallsChangeNothing: a call that is delivered late, when the lock is another's or nobody's, changes
-// nothing.
+// TestLateCallsChangeNothing: a call that is delivered late, when the lock is free or has another
+// owner, changes nothing.
 func TestLateCallsChangeNothing(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
 	for name, c := range map[string]struct {
-		renewed bool   // before: the number that the item had is not known any more
-		request string // how the request that is late begins
+		renewed bool   // before the call, so that the number of the item is unknown
+		request string // the beginning of the late request
 		call    func(ctx context.Context, store driver.Store, grant driver.Grant) error
 	}{
 		"Release by number":         {false, "md dlock:", release},
@@ -206,8 +204,8 @@ func TestLateCallsChangeNothing(t *testing.T) {
 		"Renew of what was found":   {false, "cas dlock:", renew},
 		"Renew for the second time": {true, "cas dlock:", renew},
 	} {
-		for regranted, who := range map[bool]string{true: "another owner", false: "nobody"} {
-			t.Run(name+" for "+who, func(t *testing.T) {
+		for regranted, state := range map[bool]string{true: "another owner", false: "a free lock"} {
+			t.Run(name+" for "+state, func(t *testing.T) {
 				t.Parallel()
 				p, through, direct := proxied(t, server, 0)
 				lock := t.Name()
@@ -225,7 +223,7 @@ func TestLateCallsChangeNothing(t *testing.T) {
 				happens(t, came, "the call")
 				cancel()
 				if err := happens(t, done, "the end of the call"); !errors.Is(err, context.Canceled) {
-					t.Fatalf("a call that was cancelled: %v", err)
+					t.Fatalf("a cancelled call: %v", err)
 				}
 				if err := direct.(driver.Breaker).Break(t.Context(), lock, grant.Token); err != nil {
 					t.Fatal(err)
@@ -239,7 +237,7 @@ func TestLateCallsChangeNothing(t *testing.T) {
 				if err != nil || held != regranted || info.Token != next.Token {
 					t.Errorf("afterwards: held %v with token %d, %v; want %v, %d", held, info.Token, err, regranted, next.Token)
 				}
-				// The same call again, in time.
+				// The same call again, without a delay.
 				if err := c.call(t.Context(), through, grant); !errors.Is(err, driver.ErrNotHeld) {
 					t.Errorf("the call of an owner that lost its lock: %v; want ErrNotHeld", err)
 				}
@@ -261,8 +259,8 @@ func renew(ctx context.Context, store driver.Store, grant driver.Grant) error {
 	return errors.Join(store.Renew(ctx, []driver.Grant{grant})...)
 }
 
-// TestRepeatedCallsAreIdempotent: an owner that asks twice, on two connections at once, has one lock with
-// one token, and a Release that is repeated does not take it from the next owner.
+// TestRepeatedCallsAreIdempotent: an owner that asks twice, over two connections at once, has one
+// lock with one token, and a repeated Release does not take it from the next owner.
 func TestRepeatedCallsAreIdempotent(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
@@ -278,7 +276,7 @@ func TestRepeatedCallsAreIdempotent(t *testing.T) {
 		first <- grant
 	}()
 	happens(t, came, "the first request")
-	second, err := through.Acquire(t.Context(), req) // overtakes it
+	second, err := through.Acquire(t.Context(), req) // overtakes the first
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,14 +298,14 @@ func TestRepeatedCallsAreIdempotent(t *testing.T) {
 	}
 }
 
-// TestLateReleaseAfterARestartChangesNothing: the numbers of the items begin again with the server. A release that
-// was under way does not reach the lock that got the same number.
+// TestLateReleaseAfterARestartChangesNothing: after a restart the numbers of items begin again. A
+// release that was under way does not delete the lock that got the same number.
 func TestLateReleaseAfterARestartChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
 	p := proxy.Run(t, server.Addr())
 	through, direct := openNow(t, p.Addr()), openNow(t, server.Addr())
-	before := take(t, through, "a") // the first number of all
+	before := take(t, through, "a") // the first number
 	came, deliver := heldBack(t, p, "md dlock:")
 	done := make(chan error, 1)
 	go func() { done <- release(t.Context(), through, before) }()
@@ -325,8 +323,8 @@ func TestLateReleaseAfterARestartChangesNothing(t *testing.T) {
 	}
 }
 
-// TestLateRenewalDoesNotShorten: the renewal of a slow connection ends after another one was
-// carried out that began later.
+// TestLateRenewalDoesNotShorten: a renewal over a slow connection that is carried out after a later
+// renewal does not shorten the lock.
 func TestLateRenewalDoesNotShorten(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
@@ -336,7 +334,7 @@ func TestLateRenewalDoesNotShorten(t *testing.T) {
 		t.Helper()
 		info, held, err := direct.(driver.Finder).Find(t.Context(), "a")
 		if err != nil || !held {
-			t.Fatalf("Look: held %v, %v", held, err)
+			t.Fatalf("Find: held %v, %v", held, err)
 		}
 		return info.Remaining
 	}
@@ -356,7 +354,7 @@ func TestLateRenewalDoesNotShorten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := remaining(); after < before-time.Second {
-		t.Errorf("the lock lasts for %v, and lasted for %v before a renewal that was late", after, before)
+		t.Errorf("the lock lasts for %v, and lasted for %v before a late renewal", after, before)
 	}
 
 	longer := grant
@@ -368,7 +366,7 @@ func TestLateRenewalDoesNotShorten(t *testing.T) {
 	if err := renew(t.Context(), direct, grant); err != nil {
 		t.Fatal(err)
 	}
-	if after := remaining(); after < before-4*time.Second { // the reckoning of the clock
+	if after := remaining(); after < before-4*time.Second { // the precision of serverClock
 		t.Errorf("the lock lasts for %v, and lasted for %v before a renewal with a shorter TTL", after, before)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/faults"
 )
 
-// addrEnv tells other processes where the server is.
+// addrEnv has the address of the server for other processes.
 const addrEnv = "DLOCK_TEST_MEMCACHED"
 
 func TestMain(m *testing.M) {
@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// open returns a store that takes a server which has just started as it is.
+// open returns a store that trusts a server that has just started.
 func open(addr string) (driver.Store, error) {
 	return memcachelock.New(addr, &memcachelock.Options{RestartDelay: -1})
 }
 
-// again starts the test binary once more, for the server at addr.
+// again returns a command that runs the test binary for the server at addr.
 func again(addr string) func() *exec.Cmd {
 	return func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])

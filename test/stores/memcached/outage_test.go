@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// connections makes a store open n connections, which are idle afterwards.
+// connections makes a store open n connections, and leaves them idle.
 func connections(t *testing.T, p *proxy.Proxy, store driver.Store, n int) {
 	t.Helper()
 	p.Hold()
@@ -31,8 +31,8 @@ func connections(t *testing.T, p *proxy.Proxy, store driver.Store, n int) {
 	all.Wait()
 }
 
-// TestWaiterSurvivesSilentConnections: when the network has forgotten the connections that are open, and
-// new ones work, a waiter gets the lock soon, whatever the limit of a call.
+// TestWaiterSurvivesSilentConnections: when the network has forgotten the open connections, and new
+// ones work, a waiter gets the lock soon, whatever the limit of a call is.
 func TestWaiterSurvivesSilentConnections(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached).Addr()
@@ -50,7 +50,7 @@ func TestWaiterSurvivesSilentConnections(t *testing.T) {
 		_, err := client.Lock(ctx, "a", dlock.WithTTL(time.Hour))
 		got <- err
 	}()
-	happens(t, asked, "a look of the waiter")
+	happens(t, asked, "a poll of the waiter")
 	p.Silence()
 	if err := direct.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
@@ -60,8 +60,8 @@ func TestWaiterSurvivesSilentConnections(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsAreClosedTogether: a renewal that had no answer does not try the other
-// connections that are as old, one after another.
+// TestSilentConnectionsAreClosedTogether: after a renewal without an answer the store does not
+// try the other old connections one after another.
 func TestSilentConnectionsAreClosedTogether(t *testing.T) {
 	t.Parallel()
 	p, through, _ := proxied(t, servers.Run(t, servers.Memcached).Addr(), 0)
@@ -74,15 +74,15 @@ func TestSilentConnectionsAreClosedTogether(t *testing.T) {
 		return errors.Join(through.Renew(ctx, []driver.Grant{held})...)
 	}
 	if err := renew(); err == nil {
-		t.Error("a renewal on a connection that is silent has succeeded")
+		t.Error("a renewal over a silent connection succeeded")
 	}
 	if err := renew(); err != nil {
 		t.Errorf("the second renewal: %v", err)
 	}
 }
 
-// TestUnansweredReleaseIsUnreachable: the answer to a Release gets lost, and the lock is not there when the
-// server is asked again. That is no reason to say that it was not held.
+// TestUnansweredReleaseIsUnreachable: the answer to a Release gets lost, and the lock is free when the
+// store asks again. Release does not report that the lock was not held.
 func TestUnansweredReleaseIsUnreachable(t *testing.T) {
 	t.Parallel()
 	p, through, _ := proxied(t, servers.Run(t, servers.Memcached).Addr(), 0)
@@ -94,8 +94,8 @@ func TestUnansweredReleaseIsUnreachable(t *testing.T) {
 	happens(t, lost, "the lost answer")
 }
 
-// TestWaiterIsWokenWhenTheServerIsGone: a waiter is woken when the server is gone, and finds out, and is
-// woken again when the server is back.
+// TestWaiterIsWokenWhenTheServerIsGone: a waiter is woken when the server is gone, and again when
+// it is back.
 func TestWaiterIsWokenWhenTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
@@ -130,8 +130,8 @@ func TestWaiterIsWokenWhenTheServerIsGone(t *testing.T) {
 	eventually(t, "the lock is granted", func() bool { return ask() == nil })
 }
 
-// TestRestartedServerMustAnswer: the answer that a server is too young to give locks comes from the
-// server.
+// TestRestartedServerMustAnswer: the refusal of a server that has just started comes from the server, not
+// from the memory of the store.
 func TestRestartedServerMustAnswer(t *testing.T) {
 	t.Parallel()
 	p := proxy.Run(t, servers.Run(t, servers.Memcached).Addr())
@@ -151,7 +151,7 @@ func TestRestartedServerMustAnswer(t *testing.T) {
 	}
 	p.Hold()
 	if err := ask(); err == nil || errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Acquire when nothing reaches the server: %v; want no answer", err)
+		t.Errorf("Acquire when no request reaches the server: %v; want an error other than ErrHeld", err)
 	}
 }
 
