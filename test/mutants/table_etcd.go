@@ -23,7 +23,7 @@ func init() {
 		test: "test/stores/etcd TestConformance/single/break-token",
 	})
 	add(mutant{
-		rule: "a lock is promised no more than its lease has left",
+		rule: "a lock is granted for no longer than its lease lasts",
 		file: "etcdlock/lease.go",
 		old:  `return min(asked, l.ttl-l.slack())`,
 		new:  `return min(asked, l.ttl)`,
@@ -37,14 +37,14 @@ func init() {
 		test: "test/stores/etcd TestRenewalCountsFromItsRequest",
 	})
 	add(mutant{
-		rule: "a lease that was granted unheard is used",
+		rule: "a lease whose grant was not answered is used",
 		file: "etcdlock/lease.go",
 		old:  `if isError(err, rpctypes.ErrLeaseExist) {`,
 		new:  `if errors.Is(err, errLeaseGone) {`,
 		test: "test/stores/etcd TestUnansweredLeaseIsUsed",
 	})
 	add(mutant{
-		rule: "Close revokes a lease that was granted unheard",
+		rule: "Close revokes a lease whose grant was not answered",
 		file: "etcdlock/lease.go",
 		old:  `s.allLeases[l] = struct{}{} // Close revokes it`,
 		new:  ``,
@@ -75,7 +75,7 @@ func init() {
 		test: "test/stores/etcd TestWatchMovesWithTheConnection",
 	})
 	add(mutant{
-		rule: "a waiter whose place was deleted does not take the end of those before it for its turn",
+		rule: "a waiter whose place was deleted is not the first",
 		file: "etcdlock/watch.go",
 		old:  `h.place.stale = true // without its key it is not the first`,
 		new:  ``,
@@ -111,7 +111,7 @@ func init() {
 		test: "test/stores/etcd TestSilentClusterIsDialledAgain",
 	})
 	add(mutant{
-		rule: "a waiter is not told of a holder from memory when the server is gone",
+		rule: "an attempt is not refused from memory when the server is gone",
 		file: "etcdlock/queue.go",
 		old:  `case h.lease.gone || s.age(h.lease) >= h.lease.slack():`,
 		new:  `case h.lease.gone:`,
@@ -155,14 +155,14 @@ func init() {
 		test: "test/stores/etcd TestOvertakenAttemptIsUndone/try",
 	})
 	add(mutant{
-		rule: "a renewal does not take a key that was written late for the lock that was broken",
+		rule: "a renewal does not renew a broken lock because its key was written late",
 		file: "etcdlock/renew.go",
 		old:  `case revision != h.revision:`,
 		new:  `case revision == 0:`,
 		test: "test/stores/etcd TestLateWriteDoesNotReviveABrokenLock/Renew",
 	})
 	add(mutant{
-		rule: "a release does not take a key that was written late for the lock that was broken",
+		rule: "a release does not release a broken lock because its key was written late",
 		file: "etcdlock/release.go",
 		old:  `(opts == nil || reply.PrevKvs[0].CreateRevision == revision)`,
 		new:  `(opts == nil || reply.PrevKvs[0].CreateRevision >= revision)`,
@@ -206,7 +206,7 @@ func init() {
 		test: "test/stores/etcd TestQueuedAttemptKeepsAPlace",
 	})
 	add(mutant{
-		rule: "an attempt that was given up is undone when its outcome is known",
+		rule: "an abandoned attempt is undone when its outcome is known",
 		file: "etcdlock/release.go",
 		old:  `_ = s.release(ctx, h, grant.Token)`,
 		new:  `_ = grant`,
@@ -262,7 +262,7 @@ func init() {
 		test: "test/fence TestKeyOfSeveralRowsIsRefused/sqlite",
 	})
 	add(mutant{
-		rule: "a call whose context ends before it asks leaves nothing in memory",
+		rule: "a call whose context ends before it asks leaves no hold in memory",
 		file: "etcdlock/hold.go",
 		old:  `s.end(h) // no call has used it`,
 		new:  ``,

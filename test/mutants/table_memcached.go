@@ -33,7 +33,7 @@ var memcachedMutants = []mutant{
 		test: "test/stores/memcached TestLateAttemptIsUndone/delivered_after_Release_returned",
 	},
 	{
-		rule: "a silent connection is left for a new one",
+		rule: "a silent connection is replaced by a new one",
 		file: "memcachelock/conn.go",
 		old:  `case c.maxSilence > 0 && silence >= c.maxSilence:`,
 		new:  `case c.maxSilence > 0 && silence < 0:`,
@@ -47,7 +47,7 @@ var memcachedMutants = []mutant{
 		test: "test/stores/memcached TestSilentConnectionsAreClosedTogether",
 	},
 	{
-		rule: "a release that was asked for twice does not say that the lock was not held",
+		rule: "a release that was sent twice does not report ErrNotHeld",
 		file: "memcachelock/release.go",
 		old:  `if calls > 1 && errors.Is(err, driver.ErrNotHeld) {`,
 		new:  `if calls > 2 && errors.Is(err, driver.ErrNotHeld) {`,
@@ -61,14 +61,14 @@ var memcachedMutants = []mutant{
 		test: "test/stores/memcached TestWaiterIsWokenWhenTheServerIsGone",
 	},
 	{
-		rule: "a server that is too young to grant is asked all the same",
+		rule: "a server that is too young to grant is asked nevertheless",
 		file: "memcachelock/acquire.go",
 		old:  `return c.refuseAfterRestart(&req, wait)`,
 		new:  `return &driver.HeldError{Name: req.Name, Remaining: wait}`,
 		test: "test/stores/memcached TestRestartedServerMustAnswer",
 	},
 	{
-		rule: "a release by the owner alone touches nobody else's lock",
+		rule: "a release by the owner alone touches no other owner's lock",
 		file: "memcachelock/release.go",
 		old:  `return it.ownedBy(grant.Owner) && (grant.Token == 0`,
 		new:  `return it != nil && (grant.Token == 0`,
@@ -89,14 +89,14 @@ var memcachedMutants = []mutant{
 		test: "test/stores/memcached TestReusedNumberTouchesNoOtherLock",
 	},
 	{
-		rule: "a late renewal is compared with what is there",
+		rule: "a late renewal is compared with the present item",
 		file: "memcachelock/protocol.go",
 		old:  `verb = "cas "`,
 		new:  `verb, cas = "set ", 0`,
 		test: "test/stores/memcached TestLateCallsChangeNothing/Renew_of_what_was_found",
 	},
 	{
-		rule: "a late release is compared with what is there",
+		rule: "a late release is compared with the present item",
 		file: "memcachelock/protocol.go",
 		old:  `b = strconv.AppendUint(append(b, " C"...), cas, 10)`,
 		new:  `_ = cas`,
@@ -131,7 +131,7 @@ var memcachedMutants = []mutant{
 		test: "test/stores/memcached TestLateRenewalDoesNotShorten",
 	},
 	{
-		rule: "a server that has just started gives no locks for a TTL",
+		rule: "a server that has just started grants no locks for a TTL",
 		file: "memcachelock/stats.go",
 		old:  `return max(0, delay+maxUptimeError-c.uptime-time.Since(c.dialed))`,
 		new:  `return max(0, maxUptimeError-c.uptime-time.Since(c.dialed))`,
@@ -152,14 +152,14 @@ var memcachedMutants = []mutant{
 		test: "test/stores/memcached TestLateClockReadingEndsNoLockEarly",
 	},
 	{
-		rule: "names that memcached does not take are hashed",
+		rule: "names that memcached does not accept are hashed",
 		file: "memcachelock/key.go",
 		old:  `if c := name[i]; c <= ' ' || c >= 0x7f {`,
 		new:  `if c := name[i]; c < ' ' || c >= 0x7f {`,
 		test: "test/stores/memcached TestConformance/names",
 	},
 	{
-		rule: "a lock that is forgotten before it is granted is not granted",
+		rule: "a lock that the server forgets at once is not granted",
 		file: "memcachelock/acquire.go",
 		old:  `case it == nil && stored: // evicted, or expired at once because the clock is wrong`,
 		new:  `case it == nil && stored && cas == 1:`,
