@@ -108,8 +108,8 @@ func try[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *c
 	}
 }
 
-// tryOnce calls do. It reports whether do failed because an answer did not come in time that may
-// come from another member, or over another connection.
+// tryOnce calls do. again reports whether the answer did not come in time, and may come from another
+// member or over another connection.
 func tryOnce[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, again bool, err error) {
 	c := s.conn.Load()
 	var limited context.Context

@@ -39,8 +39,8 @@ type lease struct {
 	strayKeys map[string]struct{}
 }
 
-// slack is how old the last renewal of a lease may be that needs no new one. The TTL of a lock is
-// less by that.
+// slack is how old the last renewal may be when a lock is acquired. The TTL of a lock is shorter than
+// that of its lease by the slack.
 func (l *lease) slack() time.Duration { return min(l.ttl/10, time.Second) }
 
 // grantedTTL returns the TTL of a lock on this lease.
@@ -103,7 +103,7 @@ func (s *Store) isFresh(l *lease) (done bool, err error) {
 // age returns how long ago the lease was renewed. The caller holds s.mu.
 func (s *Store) age(l *lease) time.Duration { return s.clock.Now() - l.sent }
 
-// grant asks the server for the lease. It revokes a lease whose grant may have gone unanswered.
+// grant asks the server for the lease. If the answer gets lost, grant revokes the lease.
 func (s *Store) grant(ctx context.Context, l *lease) error {
 	// The ID is chosen here, so that the lease may be asked for twice.
 	id := clientv3.LeaseID(rand.Int64N(math.MaxInt64-1) + 1)
