@@ -28,6 +28,8 @@ var (
 type conn struct {
 	raw *sql.Conn
 	id  string // what the server calls the session
+	// guard tells the session from later ones that get the same id. See server.findSession.
+	guard string
 
 	turn   chan struct{} // holds one element while somebody uses it
 	ctx    context.Context
@@ -35,6 +37,7 @@ type conn struct {
 	began  atomic.Int64 // when the statement under way was sent; zero if there is none
 	proven atomic.Int64 // when a statement that was answered was sent
 	dead   atomic.Bool
+	ending atomic.Pointer[error] // why its session could not be ended so far
 
 	// Of Session:
 	acquire, draw, release, look *sql.Stmt
@@ -134,14 +137,17 @@ func (s *Store) connection(ctx context.Context) (*sql.Conn, error) {
 	return nil, err
 }
 
-// adopt makes the monitor look after a conn.
-func (s *Store) adopt(c *conn) error {
+// adopt makes the monitor watch a conn, and the lock that was acquired on it, if any.
+func (s *Store) adopt(c *conn, h *heldLock) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return driver.ErrClosed
 	}
 	s.conns[c] = struct{}{}
+	if h != nil {
+		h.conn = c
+	}
 	s.checks.NoLaterThan(time.Now().Add(probeEvery))
 	return nil
 }
@@ -171,15 +177,17 @@ func (s *Store) locksOn(c *conn) (locks []*heldLock) {
 	return locks
 }
 
-// lose declares a conn dead, and with it all its locks and attempts. It may be called while
-// a statement is under way, from what s.work counts.
+// lose declares a conn dead and reports the loss of its locks. The store remembers its locks
+// and attempts until the server has ended the session. lose may be called while a statement
+// is under way, from what s.work counts.
 func (s *Store) lose(c *conn) {
 	if c.dead.Swap(true) {
 		return
 	}
 	c.cancel()
 	s.drop(c)
-	for _, h := range s.locksOn(c) {
+	locks := s.locksOn(c)
+	for _, h := range locks {
 		var report func()
 		s.mu.Lock()
 		if h.phase == held {
@@ -190,7 +198,9 @@ func (s *Store) lose(c *conn) {
 		if report != nil {
 			report()
 		}
-		s.settle(h)
 	}
 	s.work.Go(c.discard) // which waits for the statement under way
+	if len(locks) > 0 {
+		s.work.Go(func() { s.endLost(c, locks) })
+	}
 }

@@ -41,6 +41,7 @@ type dialect struct {
 	// startTokens returns what is to be added to the tokens that are drawn on this
 	// connection, so that they are larger than all before.
 	startTokens func(context.Context, *sql.Conn, *server) (shift uint64, err error)
+	guard       func(context.Context, *conn) error // sets the guard of a session that has an id
 	claimRow    claimFunc
 	pinRow      pinFunc
 	failureOf   func(error) failure
@@ -61,9 +62,9 @@ type (
 	claimFunc func(context.Context, *sql.Conn, *server, *heldLock) (token uint64, err error)
 
 	// pinFunc begins a transaction, locks a row in it whose token is still that, takes
-	// its server lock, and returns what the server calls the session. It returns
+	// its server lock, and notes the id and the guard of the session. It returns
 	// errRowLocked or errFaster if it cannot, and leaves the rollback to the caller.
-	pinFunc func(ctx context.Context, conn *sql.Conn, server *server, key lockKey, token uint64) (id string, err error)
+	pinFunc func(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error
 )
 
 var dialects = map[Dialect]*dialect{MySQL: &mysqlDialect, Postgres: &postgresDialect}
@@ -78,7 +79,11 @@ type server struct {
 
 	identity   string   // -> what the server calls the session, or readOnlySession
 	releaseAll []string // ends every lock of the session
-	look       string   // list of keys -> the numbers of those that are free, from 1
+	// findSession reports whether a session {id} that has the {guard} exists. killSession
+	// ends it, and no other one: after a restart of the server, another session may have
+	// the same id.
+	findSession, killSession string
+	look                     string // list of keys -> the numbers of those that are free, from 1
 
 	// Session:
 	acquire string   // key -> token, 0 or NULL if refused, or readOnlyToken

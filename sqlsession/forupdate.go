@@ -29,11 +29,11 @@ var (
 // takeRow holds a row by a transaction on a connection of its own.
 func (s *Store) takeRow(ctx context.Context, h *heldLock) error {
 	c, token, err := s.openRow(ctx, h)
-	if err == nil && !s.hold(h, c, token) {
-		err = errConnGone
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		s.forget(h)
+	case !s.hold(h, c, token): // it ends with the session
+		err = errConnGone
 	}
 	return err
 }
@@ -55,7 +55,7 @@ func (s *Store) openRow(ctx context.Context, h *heldLock) (*conn, uint64, error)
 	token, err := s.lockRow(ctx, c, h)
 	if err == nil {
 		c.proven.Store(time.Now().UnixNano())
-		err = s.adopt(c)
+		err = s.adopt(c, h)
 	}
 	switch {
 	case err == nil:
@@ -116,9 +116,8 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock) (uint64, erro
 // where the others are slow to leave.
 func (s *Store) pin(ctx context.Context, c *conn, h *heldLock, token uint64) error {
 	for start := time.Now(); ; {
-		id, err := s.dialect.pinRow(ctx, c.raw, s.server, h.key, token)
+		err := s.dialect.pinRow(ctx, c, s.server, h.key, token)
 		if err == nil {
-			c.id = id
 			return nil
 		}
 		if rollback := execAll(ctx, c.raw, "ROLLBACK"); rollback != nil {
@@ -164,7 +163,7 @@ func (s *Store) unlockRow(c *conn, key lockKey) bool {
 	err := c.call(func(ctx context.Context) error {
 		// The mark first: whoever has the row finds the mark free.
 		if s.server.unmark != "" {
-			if _, err := c.raw.ExecContext(ctx, fmt.Sprintf(s.server.unmark, key.server)); err != nil {
+			if _, err := c.raw.ExecContext(ctx, fmt.Sprintf(s.server.unmark, key.server, c.guard)); err != nil {
 				return err
 			}
 		}

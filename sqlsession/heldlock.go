@@ -33,6 +33,9 @@ type heldLock struct {
 	holder   driver.Holder
 	lost     func()
 	changed  chan struct{} // closed at the next change; nil if nobody waits for it
+	expired  bool          // it is leaving because its TTL has passed
+	ended    bool          // the server does not hold it any more
+	outcome  error         // of its Release, once it has ended
 }
 
 // grant is what the holder of the heldLock gets.
@@ -93,8 +96,15 @@ func (s *Store) hold(h *heldLock, c *conn, token uint64) bool {
 	return true
 }
 
-// settle takes a heldLock that is over out of the books, and tells who waits for it.
-func (s *Store) settle(h *heldLock) {
+// settle removes a lock that the server does not hold any more, and wakes its waiters.
+// outcome is what a Release that waits for it returns.
+func (s *Store) settle(h *heldLock, outcome error) {
+	s.mu.Lock()
+	if outcome == nil && (h.expired || h.token == 0) { // its owner did not hold it
+		outcome = driver.ErrNotHeld
+	}
+	h.ended, h.outcome = true, outcome
+	s.mu.Unlock()
 	s.forget(h)
 	s.watchers.wake(h.name)
 }

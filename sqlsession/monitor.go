@@ -59,13 +59,11 @@ func (s *Store) checkLocked(c *conn, now time.Time, busy bool) {
 
 // expireLocked gives up a lock whose TTL is over.
 func (s *Store) expireLocked(h *heldLock) {
-	h.phase = leaving
+	h.phase, h.expired = leaving, true
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 		defer cancel()
-		// What fails is tried again, since the TTL is still over; giveUp says
-		// whether there is anything left to try.
-		_ = s.giveUp(ctx, h)
+		_ = s.giveUp(ctx, h) // a failure is tried again, because the TTL has still passed
 	})
 }
 

@@ -2,6 +2,7 @@ package sqlsession
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
@@ -37,6 +38,7 @@ var mysqlDialect = dialect{
 	examine:     examineMySQL,
 	diagnose:    diagnoseMySQL,
 	startTokens: startMySQLTokens,
+	guard:       guardMySQL,
 	claimRow:    claimMySQLRow,
 	pinRow:      pinMySQLRow,
 	failureOf:   mysqlFailure,
@@ -87,17 +89,20 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 		version:    variables["version"],
 		identity:   `SELECT ` + mysqlSession,
 		releaseAll: []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
-		look:       `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
-		acquire:    fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
-		draw:       fmt.Sprintf(`SELECT IF(%s, %s, %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
-		release:    `DO RELEASE_LOCK(?)`,
-		noWait:     `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
-		readRow:    t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+` FROM {bound} WHERE k = ?`),
-		now:        facts.Now,
-		janitor:    newJanitorQueries(t, facts, `LOCK IN SHARE MODE`),
-		unmark:     `DO RELEASE_LOCK('%s')`,
-		table:      t.Bound,
-		fence:      t.Fence,
+
+		findSession: `SELECT IS_USED_LOCK('{guard}') IS NOT NULL`,
+		killSession: `KILL CONNECTION {id}`, // over the connection that found it: no restart is in between
+		look:        `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
+		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
+		draw:        fmt.Sprintf(`SELECT IF(%s, %s, %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
+		release:     `DO RELEASE_LOCK(?)`,
+		noWait:      `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
+		readRow:     t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+` FROM {bound} WHERE k = ?`),
+		now:         facts.Now,
+		janitor:     newJanitorQueries(t, facts, `LOCK IN SHARE MODE`),
+		unmark:      `DO RELEASE_LOCK('%s'), RELEASE_LOCK('%s')`,
+		table:       t.Bound,
+		fence:       t.Fence,
 	}
 	if !mariadb {
 		server.noWait = ""
@@ -217,22 +222,32 @@ SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE 
 //
 // With READ COMMITTED, since otherwise the lock of a row can become one of the
 // place beside it when InnoDB splits the page, and keep others from inserting.
-func pinMySQLRow(ctx context.Context, conn *sql.Conn, server *server, key lockKey, token uint64) (id string, err error) {
-	if err := execAll(ctx, conn, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`); err != nil {
-		return "", err
+func pinMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
+	if err := execAll(ctx, c.raw, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`); err != nil {
+		return err
 	}
 	var now uint64
 	lock := fmt.Sprintf(`SELECT token, %s FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, mysqlSession, server.table, key.row)
-	if err := conn.QueryRowContext(ctx, lock).Scan(&now, &id); err != nil {
-		return "", mysqlLocked(err)
+	if err := c.raw.QueryRowContext(ctx, lock).Scan(&now, &c.id); err != nil {
+		return mysqlLocked(err)
 	}
 	switch {
 	case now != token:
-		return "", errFaster
-	case id == readOnlySession:
-		return "", sqldb.ErrReadOnly
+		return errFaster
+	case c.id == readOnlySession:
+		return sqldb.ErrReadOnly
 	}
-	return id, execAll(ctx, conn, fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.server))
+	c.guard = newMySQLGuard()
+	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1), GET_LOCK('%s', 0)`, key.server, c.guard))
+}
+
+// newMySQLGuard returns the name of a lock that only one session ever has, because its id
+// does not identify it: the ids begin again when the server is started.
+func newMySQLGuard() string { return "dlock_guard_" + rand.Text() }
+
+func guardMySQL(ctx context.Context, c *conn) error {
+	c.guard = newMySQLGuard()
+	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 0)`, c.guard))
 }
 
 // The numbers of errors that mean something here.

@@ -1,7 +1,9 @@
 package sqlsession
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
@@ -20,13 +22,15 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 	}
 	defer s.work.Done()
 	for {
-		h, changed, err := s.part(grant)
-		if err != nil {
-			return driver.Grant{}, err
-		}
-		if changed == nil {
+		h, mine, changed := s.part(grant)
+		switch {
+		case h == nil:
+			return driver.Grant{}, driver.ErrNotHeld
+		case mine:
 			next, err := s.passLock(ctx, h, req)
-			return next, s.fail(ctx, op, err)
+			if !errors.Is(err, errConnGone) {
+				return next, s.fail(ctx, op, err)
+			}
 		}
 		if err := s.wait(ctx, changed); err != nil {
 			return driver.Grant{}, s.fail(ctx, op, err)
@@ -34,11 +38,12 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 	}
 }
 
-// passLock gives what a heldLock that is leaving has to a new one.
+// passLock gives what a lock that is leaving has to a new one. If the conn is lost, it returns
+// errConnGone, and the lock changes when the session has ended.
 func (s *Store) passLock(ctx context.Context, h *heldLock, req driver.Request) (driver.Grant, error) {
 	c := h.conn
 	if err := c.enter(ctx); err != nil {
-		return driver.Grant{}, s.stay(h, err)
+		return driver.Grant{}, cmp.Or(s.stay(h, err), errConnGone)
 	}
 	var token uint64
 	err := s.perform(ctx, c, func() (err error) {
@@ -46,18 +51,14 @@ func (s *Store) passLock(ctx context.Context, h *heldLock, req driver.Request) (
 		switch {
 		case err != nil && s.verify(c) != nil: // it is lost
 		case ctx.Err() != nil: // nobody would know of the new owner any more
-			if err := s.cut(c, h); err != nil {
-				return err
-			}
+			s.cut(c, h)
 			return context.Cause(ctx)
 		case err != nil: // the server has no token, but the lock is held as before
-			return s.stay(h, err)
+			return cmp.Or(s.stay(h, err), errConnGone)
 		case s.replace(h, req, token):
 			return nil
 		}
-		s.lose(c)
-		s.settle(h)
-		return fmt.Errorf("%w: %w", driver.ErrNotHeld, errConnGone)
+		return errConnGone
 	})
 	if err != nil { // the job may still run
 		return driver.Grant{}, err

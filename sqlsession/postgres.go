@@ -44,6 +44,7 @@ var postgresDialect = dialect{
 	examine:     examinePostgres,
 	diagnose:    diagnosePostgres,
 	startTokens: startPostgresTokens,
+	guard:       guardPostgres,
 	claimRow:    claimPostgresRow,
 	pinRow:      pinPostgresRow,
 	failureOf:   postgresFailure,
@@ -84,6 +85,10 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 		version:    settings["server_version"],
 		identity:   `SELECT pg_backend_pid()::text`,
 		releaseAll: []string{`ROLLBACK`, `SELECT pg_advisory_unlock_all()`},
+
+		// The start of a session is NULL to users who may not see it.
+		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {guard}, true))`,
+		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {guard}`,
 		look: `SELECT i FROM unnest(string_to_array($1, ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (
 	SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
@@ -158,21 +163,29 @@ SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKe
 
 // pinPostgresRow is a pinFunc. The one who had the mark before has given up
 // the row, so the wait for the mark is short.
-func pinPostgresRow(ctx context.Context, conn *sql.Conn, server *server, key lockKey, token uint64) (id string, err error) {
-	if err := execAll(ctx, conn, `BEGIN ISOLATION LEVEL READ COMMITTED`); err != nil {
-		return "", err
+func pinPostgresRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
+	if err := execAll(ctx, c.raw, `BEGIN ISOLATION LEVEL READ COMMITTED`); err != nil {
+		return err
 	}
 	var now uint64
 	var marked string
-	err = conn.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
-SELECT token, pg_backend_pid()::text, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).Scan(&now, &id, &marked)
+	err := c.raw.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+SELECT token, pg_backend_pid()::text, `+postgresGuard+`, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).Scan(&now, &c.id, &c.guard, &marked)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return "", errRowLocked
+		return errRowLocked
 	case err == nil && now != token:
-		return "", errFaster
+		return errFaster
 	}
-	return id, err
+	return err
+}
+
+// postgresGuard is a time at which the session exists. A later session with the same process
+// id starts after it.
+const postgresGuard = `date_part('epoch', statement_timestamp())::text`
+
+func guardPostgres(ctx context.Context, c *conn) error {
+	return c.raw.QueryRowContext(ctx, `SELECT `+postgresGuard).Scan(&c.guard)
 }
 
 func postgresFailure(err error) failure {

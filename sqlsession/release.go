@@ -8,7 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Release implements driver.Store.
+// Release implements driver.Store. If the connection of the lock has died, Release ends its
+// session over another one. It returns nil only when the server has freed the lock.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	const op = "release"
 	if err := s.begin(ctx, op); err != nil {
@@ -16,59 +17,87 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	}
 	defer s.work.Done()
 	for {
-		h, changed, err := s.part(grant)
-		if err != nil {
-			return err
-		}
-		if changed == nil {
-			return s.fail(ctx, op, s.giveUp(ctx, h))
+		h, mine, changed := s.part(grant)
+		switch {
+		case h == nil:
+			return driver.ErrNotHeld
+		case mine:
+			if err := s.giveUp(ctx, h); err != nil {
+				return s.unreleased(h, err)
+			}
 		}
 		if err := s.wait(ctx, changed); err != nil {
-			return s.fail(ctx, op, err)
+			return s.unreleased(h, err)
+		}
+		if outcome, ended := s.outcome(h); ended {
+			return outcome
 		}
 	}
 }
 
-// part finds what to give up, and makes it leave: a heldLock, or a change to wait
-// for, because the server is still being asked.
-func (s *Store) part(grant driver.Grant) (*heldLock, <-chan struct{}, error) {
+// unreleased is the error of a Release whose context has ended.
+func (s *Store) unreleased(h *heldLock, cause error) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.locks[grant.Name]
-	switch {
-	case h == nil, h.owner != grant.Owner:
-		return nil, nil, driver.ErrNotHeld
-	case h.phase != held:
-		return nil, h.changedLocked(), nil
-	case grant.Token != 0 && grant.Token != h.token:
-		return nil, nil, driver.ErrNotHeld
-	case !time.Now().Before(h.deadline):
-		s.expireLocked(h)
-		return nil, nil, driver.ErrNotHeld
+	c := h.conn
+	s.mu.Unlock()
+	if c == nil || !c.dead.Load() {
+		return fmt.Errorf("%w: release: the server does not answer: %w", driver.ErrUnreachable, cause)
 	}
-	h.phase = leaving
-	return h, nil, nil
+	if last := c.ending.Load(); last != nil {
+		cause = fmt.Errorf("%w; the session could not be ended: %w", cause, *last)
+	}
+	return fmt.Errorf("%w: release: the server frees the lock when it notices that the connection is gone: %w", driver.ErrUnreachable, cause)
 }
 
-// giveUp gives up a heldLock that is leaving. Where the connection turns out to be
-// gone the lock was not held any more, perhaps for longer than anybody knew.
+// outcome returns the outcome of the release of a lock that has ended.
+func (s *Store) outcome(h *heldLock) (outcome error, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.outcome, h.ended
+}
+
+// part finds the lock of a grant; nil if the grant is not held. If the lock is held, part
+// makes it leave, and mine is true: the caller has to give it up. changed is closed at the
+// next change of the lock.
+func (s *Store) part(grant driver.Grant) (h *heldLock, mine bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h = s.locks[grant.Name]
+	if h == nil || h.owner != grant.Owner || grant.Token != 0 && h.token != 0 && grant.Token != h.token {
+		return nil, false, nil
+	}
+	changed = h.changedLocked()
+	switch {
+	case h.phase != held:
+	case !time.Now().Before(h.deadline):
+		s.expireLocked(h)
+	default:
+		h.phase, mine = leaving, true
+	}
+	return h, mine, changed
+}
+
+// giveUp starts to give up a lock that is leaving. If ctx ends before the server is asked,
+// the lock is held as before.
 func (s *Store) giveUp(ctx context.Context, h *heldLock) error {
 	c := h.conn
 	if err := c.enter(ctx); err != nil {
 		return s.stay(h, err)
 	}
-	return s.perform(ctx, c, func() error { return s.cut(c, h) })
+	s.start(func() {
+		defer c.leave()
+		s.cut(c, h)
+	})
+	return nil
 }
 
-// cut is giveUp for whoever uses the conn already.
-func (s *Store) cut(c *conn, h *heldLock) error {
-	if !s.unlock(c, h) {
+// cut gives up a lock that is leaving. The conn must have been entered.
+func (s *Store) cut(c *conn, h *heldLock) {
+	if s.unlock(c, h) {
+		s.settle(h, nil)
+	} else {
 		s.lose(c)
-		s.settle(h)
-		return fmt.Errorf("%w: %w", driver.ErrNotHeld, errConnGone)
 	}
-	s.settle(h)
-	return nil
 }
 
 // unlock gives up the server's lock. It is false if that was not there.
@@ -79,12 +108,13 @@ func (s *Store) unlock(c *conn, h *heldLock) bool {
 	return s.unlockRow(c, h.key)
 }
 
-// stay keeps a heldLock that was to leave, because the server was not even asked.
+// stay keeps a lock that was to leave, because the server was not asked, and returns the
+// reason. If the conn is lost, its end is the end of the lock.
 func (s *Store) stay(h *heldLock, reason error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.locks[h.name] != h { // it was lost meanwhile
-		return driver.ErrNotHeld
+	if h.conn.dead.Load() {
+		return nil
 	}
 	h.phase = held
 	h.wakeLocked()

@@ -32,7 +32,7 @@ func (s *Store) sharedConn(ctx context.Context) (*conn, error) {
 	}
 	c, err := s.newShared(ctx, raw)
 	if err == nil {
-		err = s.adopt(c)
+		err = s.adopt(c, nil)
 	}
 	if err != nil {
 		newConn(raw).discard()
@@ -66,6 +66,9 @@ func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.dialect.guard(ctx, c); err != nil {
+		return nil, err
+	}
 	if c.acquire, err = raw.PrepareContext(ctx, s.server.acquire); err != nil {
 		return nil, err
 	}
@@ -97,22 +100,25 @@ func (s *Store) takeSession(ctx context.Context, h *heldLock) error {
 	}
 	return s.perform(ctx, c, func() error {
 		token, err := c.take(h.key.server)
+		undone := true
 		switch {
 		case errors.Is(err, sqldb.ErrReadOnly): // another connection may lead to another server
 			s.lose(c)
 		case err != nil:
-			s.undo(c, h.key)
+			undone = s.undo(c, h.key)
 		case token == 0:
 			err = &driver.HeldError{Name: h.name}
 		case ctx.Err() != nil: // nobody waits for it, or may come to release it
-			s.undo(c, h.key)
+			undone = s.undo(c, h.key)
 			err = context.Cause(ctx)
 		case !s.hold(h, c, token):
-			err = errConnGone
+			undone, err = false, errConnGone
 		default:
 			return nil
 		}
-		s.forget(h)
+		if undone { // otherwise it ends with the session
+			s.forget(h)
+		}
 		return err
 	})
 }
@@ -149,12 +155,14 @@ func (c *conn) drawn(send func() *sql.Row) (token uint64, err error) {
 	return uint64(answer.Int64) + c.shift, nil
 }
 
-// undo gives up what an attempt that failed may have taken. A conn on which that
-// is not possible either is gone, and what it took goes with it.
-func (s *Store) undo(c *conn, key lockKey) {
-	if !s.unlockSession(c, key) {
+// undo gives up what an attempt that failed may have taken. If that fails, the conn is lost,
+// and what it took ends with its session.
+func (s *Store) undo(c *conn, key lockKey) bool {
+	undone := s.unlockSession(c, key)
+	if !undone {
 		s.lose(c)
 	}
+	return undone
 }
 
 // unlockSession gives up a lock. Whether the session is the one that had it is

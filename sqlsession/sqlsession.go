@@ -220,18 +220,29 @@ func (s *Store) finish(c *conn) {
 	defer cancel()
 	if err := c.enter(ctx); err != nil {
 		s.lose(c)
+		s.endAtClose(c)
 		return
 	}
 	defer c.leave()
 	defer time.AfterFunc(callLimit, c.cancel).Stop() // the monitor, which would do that, has ended
 	// The server does the same when the connection is closed, which is next, but
 	// takes its time.
-	_ = c.call(func(ctx context.Context) error { return execAll(ctx, c.raw, s.server.releaseAll...) })
+	err := c.call(func(ctx context.Context) error { return execAll(ctx, c.raw, s.server.releaseAll...) })
 	s.drop(c)
+	if err != nil {
+		s.endAtClose(c)
+	}
 	for _, h := range s.locksOn(c) {
-		s.settle(h)
+		s.settle(h, nil)
 	}
 	c.discard()
+}
+
+// endAtClose ends the session of a conn that does not answer, if the server answers others.
+func (s *Store) endAtClose(c *conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	_, _ = s.endSession(ctx, c) // the server ends it when it notices that the connection is gone
 }
 
 // begin counts a call, which ends with s.work.Done. It refuses those that are not

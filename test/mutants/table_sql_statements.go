@@ -246,8 +246,29 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 	add(mutant{
 		rule: "a connection-bound lock is released only with its token",
 		file: "sqlsession/release.go",
-		old:  `case grant.Token != 0 && grant.Token != h.token:`,
-		new:  `case grant.Token != 0 && h.token == 0:`,
+		old:  `h.token != 0 && grant.Token != h.token`,
+		new:  `h.token == 0`,
 		test: "test/stores/sqlsession TestConformance/mariadb/session/release-token",
+	})
+	add(mutant{
+		rule: "the session of a silent connection is ended before its lock counts as released",
+		file: "sqlsession/endsession.go",
+		old:  `err == nil && exists {`,
+		new:  `err != nil && exists {`,
+		test: "test/stores/sqlsession TestReleaseOverSilentConnection/mariadb/session",
+	})
+	add(mutant{
+		rule: "the session of another store, which has the same id, is not ended",
+		file: "sqlsession/mysql.go",
+		old:  "`SELECT IS_USED_LOCK('{guard}') IS NOT NULL`",
+		new:  "`SELECT COUNT(*) > 0 FROM information_schema.processlist WHERE id = {id}`",
+		test: "test/stores/sqlsession TestSessionOfAnotherStoreIsNotEnded/session",
+	})
+	add(mutant{
+		rule: "a lock on a lost connection has not ended before its session",
+		file: "sqlsession/conn.go",
+		old:  `s.work.Go(func() { s.endLost(c, locks) })`,
+		new:  `for _, h := range locks { s.settle(h, nil) }`,
+		test: "test/stores/sqlsession TestReleaseInOutage/mariadb/session",
 	})
 }

@@ -75,8 +75,8 @@ func TestLateAttempts(t *testing.T) {
 	})
 }
 
-// TestCloseOverASilentConnection: a server that is not heard of any more does not keep
-// Close from returning.
+// TestCloseOverASilentConnection: a connection that died without a sign does not keep Close
+// from returning, nor its locks from being released.
 func TestCloseOverASilentConnection(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		p := proxy.Run(t, s.server.Addr())
@@ -85,11 +85,12 @@ func TestCloseOverASilentConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustAcquire(t, store, request("x"))
+		elsewhere := s.store(t, s.open(t))
 		p.Silence()
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
-			_ = store.Close() // what it could not give up goes with the connection
+			_ = store.Close()
 		}()
 		select {
 		case <-closed:
@@ -98,5 +99,6 @@ func TestCloseOverASilentConnection(t *testing.T) {
 			p.Reset()
 			<-closed
 		}
+		mustAcquire(t, elsewhere, request("x"))
 	})
 }

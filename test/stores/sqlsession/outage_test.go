@@ -1,0 +1,253 @@
+package sqlsession_test
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// behindProxy returns a store whose connections the test can disturb.
+func (s setup) behindProxy(t *testing.T) (driver.Store, *proxy.Proxy) {
+	t.Helper()
+	p := proxy.Run(t, s.server.Addr())
+	store, err := s.openAt(t.Context(), p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Deliver()
+		if err := store.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return store, p
+}
+
+// within returns a context that ends after d.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestReleaseOverSilentConnection: if the connection of a lock died without a sign, Release
+// ends its session over a new connection, and the lock is free when Release returns nil.
+func TestReleaseOverSilentConnection(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s setup) {
+		store, p := s.behindProxy(t)
+		elsewhere := s.store(t, s.open(t))
+		if s.scheme == sqlsession.ForUpdate { // the pool has connections that die, too
+			mustRelease(t, store, mustAcquire(t, store, request("idle")))
+		}
+		grant := mustAcquire(t, store, request("x"))
+		p.Silence()
+		if err := store.Release(within(t, 20*time.Second), grant); err != nil {
+			t.Fatalf("Release over a silent connection: %v", err)
+		}
+		mustRelease(t, elsewhere, mustAcquire(t, elsewhere, request("x")))
+		mustRelease(t, store, mustAcquire(t, store, request("x")))
+	})
+}
+
+// TestUnlockOverSilentConnection is the same for a user of package dlock.
+func TestUnlockOverSilentConnection(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s setup) {
+		store, p := s.behindProxy(t)
+		client := dlock.New(store, nil)
+		defer client.Close()
+		elsewhere := s.store(t, s.open(t))
+		lease, err := client.Lock(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Silence()
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatalf("Unlock over a silent connection: %v", err)
+		}
+		mustRelease(t, elsewhere, mustAcquire(t, elsewhere, request("x")))
+	})
+}
+
+// TestLostSessionIsEnded: the store ends the session of a connection that it counts as
+// lost, although the holder does not release its lock.
+func TestLostSessionIsEnded(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s setup) {
+		store, p := s.behindProxy(t)
+		elsewhere := s.store(t, s.open(t))
+		lost := make(chan struct{})
+		req := request("x")
+		req.Lost = func() { close(lost) }
+		mustAcquire(t, store, req)
+		p.Silence()
+		select {
+		case <-lost:
+		case <-time.After(15 * time.Second):
+			t.Fatal("the loss is not reported")
+		}
+		until(t, 10*time.Second, "the lock is free", func() bool {
+			grant, err := elsewhere.Acquire(t.Context(), request("x"))
+			return err == nil && elsewhere.Release(t.Context(), grant) == nil
+		})
+	})
+}
+
+// otherUsers opens the first connection as one user and all others as another one.
+type otherUsers struct {
+	base          sqldriver.Driver
+	first, others string
+	count         atomic.Int64
+}
+
+func (c *otherUsers) Driver() sqldriver.Driver { return c.base }
+
+func (c *otherUsers) Connect(context.Context) (sqldriver.Conn, error) {
+	if c.count.Add(1) == 1 {
+		return c.base.Open(c.first)
+	}
+	return c.base.Open(c.others)
+}
+
+// TestReleaseWithoutTheRightToEndSessions: if the store may not end the session of a silent
+// connection, Release returns an error that says when the lock becomes free.
+func TestReleaseWithoutTheRightToEndSessions(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := d.among(t, sqlsession.Session)
+			admin := s.open(t)
+			p := proxy.Run(t, s.server.Addr())
+			user := "plain_" + s.name
+			users := &otherUsers{base: admin.Driver(), first: s.dsn(p.Addr(), s.name)}
+			if s.driver == "pgx" {
+				order(t, admin, "CREATE ROLE "+user+" LOGIN")
+				users.others = strings.Replace(users.first, "postgres@", user+"@", 1)
+			} else {
+				order(t, admin, "CREATE USER "+user+" IDENTIFIED BY 'dlock'")
+				order(t, admin, "GRANT SELECT, INSERT, UPDATE, CREATE ON "+s.name+".* TO "+user)
+				users.others = strings.Replace(users.first, "dlock:", user+":", 1)
+			}
+			db := sql.OpenDB(users)
+			defer db.Close()
+			store, err := sqlsession.New(t.Context(), db, &sqlsession.Options{Dialect: s.dialect})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			if s.driver == "pgx" {
+				order(t, admin, "GRANT USAGE, SELECT ON SEQUENCE dlock_fence TO "+user)
+			}
+			grant := mustAcquire(t, store, request("x"))
+			p.Silence()
+			err = store.Release(within(t, 8*time.Second), grant)
+			if !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "when it notices that the connection is gone") {
+				t.Errorf("Release without the right to end sessions: %v", err)
+			}
+			if err := store.Release(within(t, time.Second), grant); !errors.Is(err, driver.ErrUnreachable) {
+				t.Errorf("a second Release: %v; want ErrUnreachable", err)
+			}
+			p.Reset()
+			until(t, 15*time.Second, "the lock can be acquired after its connection was reset", func() bool {
+				_, err := store.Acquire(within(t, time.Second), request("x"))
+				return err == nil
+			})
+		})
+	}
+}
+
+// TestSessionOfAnotherStoreIsNotEnded: after a restart of the server another store has a
+// session with the same number, which holds the same lock. It is left alone.
+func TestSessionOfAnotherStoreIsNotEnded(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		if d.dialect != sqlsession.MySQL {
+			continue // the numbers of PostgreSQL's sessions are those of processes
+		}
+		for _, scheme := range schemes {
+			t.Run(scheme.String(), func(t *testing.T) {
+				t.Parallel()
+				s := d.alone(scheme, servers.Run(t, d.kind))
+				number := func(db *sql.DB) (n int64) {
+					t.Helper()
+					if err := db.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&n); err != nil {
+						t.Fatal(err)
+					}
+					return n
+				}
+				for number(s.open(t)) < 100 { // more than the server has after its restart
+				}
+				p := proxy.Run(t, s.server.Addr())
+				old, err := sql.Open(s.driver, s.dsn(p.Addr(), s.name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer old.Close()
+				want := number(old) // the pool keeps it for the store
+				store := s.store(t, old)
+				grant := mustAcquire(t, store, request("x"))
+				p.Silence()
+				if err := errors.Join(s.server.Kill(), s.server.Restart()); err != nil {
+					t.Fatal(err)
+				}
+				var other *sql.DB
+				until(t, 20*time.Second, fmt.Sprintf("a session has the number %d", want), func() bool {
+					other = s.open(t)
+					return number(other) == want
+				})
+				var lost atomic.Int64
+				req := request("x")
+				req.Lost = func() { lost.Add(1) }
+				holder := s.store(t, other)
+				kept := mustAcquire(t, holder, req)
+				if err := store.Release(within(t, 20*time.Second), grant); !errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("Release of a lock that ended with the server: %v; want ErrNotHeld", err)
+				}
+				if errs := holder.Renew(t.Context(), []driver.Grant{kept}); errs != nil || lost.Load() > 0 {
+					t.Errorf("the lock of another store: %v, reported as lost %d times", errs, lost.Load())
+				}
+			})
+		}
+	}
+}
+
+// TestReleaseInOutage: while the server does not answer, Release reports no success.
+func TestReleaseInOutage(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s setup) {
+		store, p := s.behindProxy(t)
+		elsewhere := s.store(t, s.open(t))
+		grant := mustAcquire(t, store, request("x"))
+		p.Hold()
+		for _, limit := range []time.Duration{time.Second, 7 * time.Second, time.Second} { // the connection is given up after 5 to 6 s
+			if err := store.Release(within(t, limit), grant); !errors.Is(err, driver.ErrUnreachable) {
+				t.Errorf("Release in an outage: %v; want ErrUnreachable", err)
+			}
+		}
+		if _, err := elsewhere.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("the server has released the lock: %v", err)
+		}
+		p.Deliver()
+		for _, store := range []driver.Store{store, elsewhere} {
+			until(t, 15*time.Second, "the lock is free after the outage", func() bool {
+				grant, err := store.Acquire(within(t, 5*time.Second), request("x"))
+				return err == nil && store.Release(t.Context(), grant) == nil
+			})
+		}
+	})
+}
