@@ -23,7 +23,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 			return driver.Grant{}, err
 		case changed != nil:
 			if err := s.wait(ctx, changed); err != nil {
-				return driver.Grant{}, s.fail(ctx, op, err)
+				return driver.Grant{}, fmt.Errorf("%w: %s: an earlier call for %q has no outcome yet: %w", driver.ErrUnreachable, op, req.Name, err)
 			}
 			continue
 		case !fresh:
@@ -50,7 +50,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 const takeTries = 5
 
 // claim decides among the owners of this store: a fresh heldLock that is to be taken,
-// one that the owner has already, or a change to wait for.
+// one that the owner has already, or a change to wait for. While the store takes or gives up
+// the lock, it does not know whether the server holds it, and reports no other owner.
 func (s *Store) claim(req driver.Request) (h *heldLock, fresh bool, changed <-chan struct{}, err error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -67,10 +68,10 @@ func (s *Store) claim(req driver.Request) (h *heldLock, fresh bool, changed <-ch
 		changed = h.changedLocked()
 		s.expireLocked(h)
 		return nil, false, changed, nil
-	case h.owner != req.Owner:
-		return nil, false, nil, h.heldError(now)
 	case h.phase != held:
 		return nil, false, h.changedLocked(), nil
+	case h.owner != req.Owner:
+		return nil, false, nil, h.heldError(now)
 	}
 	return h, false, nil, nil
 }

@@ -45,11 +45,7 @@ func (h *heldLock) grant() driver.Grant {
 
 // heldError describes the heldLock to another owner.
 func (h *heldLock) heldError(now time.Time) *driver.HeldError {
-	err := &driver.HeldError{Name: h.name, Token: h.token, Holder: h.holder}
-	if h.phase == held {
-		err.Remaining = max(0, h.deadline.Sub(now))
-	}
-	return err
+	return &driver.HeldError{Name: h.name, Token: h.token, Holder: h.holder, Remaining: max(0, h.deadline.Sub(now))}
 }
 
 // wakeLocked tells those who wait that something has changed.

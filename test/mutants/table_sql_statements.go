@@ -271,4 +271,11 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 		new:  `for _, h := range locks { s.settle(h, nil) }`,
 		test: "test/stores/sqlsession TestReleaseInOutage/mariadb/session",
 	})
+	add(mutant{
+		rule: "a lock that is being given up is not reported as held",
+		file: "sqlsession/acquire.go",
+		old:  `case h.phase != held:`,
+		new:  `case h.phase != held && h.owner == req.Owner:`,
+		test: "test/stores/sqlsession TestAcquireAfterLossInOutage/mariadb/session",
+	})
 }

@@ -162,6 +162,9 @@ func TestReleaseWithoutTheRightToEndSessions(t *testing.T) {
 			if err := store.Release(within(t, time.Second), grant); !errors.Is(err, driver.ErrUnreachable) {
 				t.Errorf("a second Release: %v; want ErrUnreachable", err)
 			}
+			if _, err := store.Acquire(within(t, time.Second), request("x")); !errors.Is(err, driver.ErrUnreachable) {
+				t.Errorf("Acquire before the session has ended: %v; want ErrUnreachable", err)
+			}
 			p.Reset()
 			until(t, 15*time.Second, "the lock can be acquired after its connection was reset", func() bool {
 				_, err := store.Acquire(within(t, time.Second), request("x"))
@@ -249,5 +252,31 @@ func TestReleaseInOutage(t *testing.T) {
 				return err == nil && store.Release(t.Context(), grant) == nil
 			})
 		}
+	})
+}
+
+// TestAcquireAfterLossInOutage: when a lock has expired in an outage, its store does not
+// report it as held, because no server said so.
+func TestAcquireAfterLossInOutage(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s setup) {
+		store, p := s.behindProxy(t)
+		req := request("x")
+		req.TTL = 2 * time.Second
+		mustAcquire(t, store, req)
+		expired := time.Now().Add(req.TTL)
+		p.Hold()
+		for time.Since(expired) < 6*time.Second { // beyond the end of the connection
+			began := time.Now()
+			_, err := store.Acquire(within(t, 200*time.Millisecond), request("x"))
+			if began.After(expired) && (errors.Is(err, driver.ErrHeld) || !errors.Is(err, driver.ErrUnreachable)) {
+				t.Fatalf("Acquire %v after the lock expired: %v; want ErrUnreachable", began.Sub(expired), err)
+			}
+		}
+		p.Deliver()
+		until(t, 15*time.Second, "the lock can be acquired after the outage", func() bool {
+			_, err := store.Acquire(within(t, 5*time.Second), request("x"))
+			return err == nil
+		})
 	})
 }
