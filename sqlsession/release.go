@@ -2,6 +2,7 @@ package sqlsession
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +20,11 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	for {
 		h, mine, changed := s.part(grant)
 		switch {
+		case h == nil && grant.Token == 0:
+			if err := s.reach(ctx); err != nil {
+				return err
+			}
+			return driver.ErrNotHeld
 		case h == nil:
 			return driver.ErrNotHeld
 		case mine:
@@ -33,6 +39,33 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 			return outcome
 		}
 	}
+}
+
+// reach returns an error unless the server answers. A Release with the owner alone undoes an
+// attempt that had no answer, and its caller takes ErrNotHeld for the end of the outage.
+func (s *Store) reach(ctx context.Context) (err error) {
+	if s.scheme == ForUpdate {
+		err = s.db.PingContext(ctx)
+	} else {
+		err = s.reachShared(ctx)
+	}
+	if ctx.Err() != nil && err != nil {
+		return fmt.Errorf("%w: release: the server does not answer: %w", driver.ErrUnreachable, context.Cause(ctx))
+	}
+	return s.fail(ctx, "release", err)
+}
+
+func (s *Store) reachShared(ctx context.Context) error {
+	for range takeTries {
+		c, err := s.sharedConn(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.probe(ctx, c); !errors.Is(err, driver.ErrNotHeld) { // which says that the conn was lost
+			return err
+		}
+	}
+	return errConnGone
 }
 
 // unreleased is the error of a Release whose context has ended.

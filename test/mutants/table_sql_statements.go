@@ -278,4 +278,11 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 		new:  `case h.phase != held && h.owner == req.Owner:`,
 		test: "test/stores/sqlsession TestAcquireAfterLossInOutage/mariadb/session",
 	})
+	add(mutant{
+		rule: "an attempt is not undone before the server answers",
+		file: "sqlsession/release.go",
+		old:  `case h == nil && grant.Token == 0:`,
+		new:  `case h == nil && grant.Name == "":`,
+		test: "test/stores/sqlsession TestUndoInOutage/mariadb/forupdate",
+	})
 }

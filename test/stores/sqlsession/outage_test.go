@@ -280,3 +280,67 @@ func TestAcquireAfterLossInOutage(t *testing.T) {
 		})
 	})
 }
+
+// TestUndoInOutage: while the server does not answer, a Release with the owner alone does
+// not claim to know that nothing was acquired.
+func TestUndoInOutage(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s setup) {
+		store, p := s.behindProxy(t)
+		mustRelease(t, store, mustAcquire(t, store, request("x"))) // now it is connected
+		p.Hold()
+		var reqs []driver.Request
+		for _, name := range []string{"x", "x", "y"} {
+			req := request(name)
+			reqs = append(reqs, req)
+			if _, err := store.Acquire(within(t, 500*time.Millisecond), req); err == nil || errors.Is(err, driver.ErrHeld) {
+				t.Errorf("Acquire of %q in an outage: %v", name, err)
+			}
+		}
+		for range 3 { // beyond the end of the connection
+			for _, req := range reqs {
+				if err := store.Release(within(t, time.Second), driver.Grant{Name: req.Name, Owner: req.Owner}); !errors.Is(err, driver.ErrUnreachable) {
+					t.Errorf("Release of an attempt for %q in an outage: %v; want ErrUnreachable", req.Name, err)
+				}
+			}
+		}
+		p.Deliver()
+		for _, req := range reqs {
+			until(t, 15*time.Second, "the attempt is undone after the outage", func() bool {
+				err := store.Release(within(t, 5*time.Second), driver.Grant{Name: req.Name, Owner: req.Owner})
+				return err == nil || errors.Is(err, driver.ErrNotHeld)
+			})
+		}
+	})
+}
+
+// TestConcurrentLocksInOutage: of several calls for one name none waits for a TTL.
+func TestConcurrentLocksInOutage(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s setup) {
+		store, p := s.behindProxy(t)
+		client := dlock.New(store, nil)
+		defer client.Close()
+		p.Hold()
+		const calls, limit = 3, 20 * time.Second
+		failed := make(chan error, calls)
+		for range calls {
+			go func() {
+				_, err := client.Lock(context.Background(), "x")
+				failed <- err
+			}()
+		}
+		deadline := time.After(limit)
+		for range calls {
+			select {
+			case err := <-failed:
+				if !errors.Is(err, driver.ErrUnreachable) {
+					t.Errorf("Lock in an outage: %v; want ErrUnreachable", err)
+				}
+			case <-deadline:
+				t.Fatalf("Lock waits for more than %v for a server that never answers", limit)
+			}
+		}
+		p.Deliver()
+	})
+}
