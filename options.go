@@ -85,8 +85,9 @@ func WithFixedTTL(ttl time.Duration) Option {
 	return func(s *settings) { s.ttl, s.fixed = ttl, true }
 }
 
-// WithWait limits the waiting. After that time the error is a [*HeldError]. Zero does
-// not wait at all.
+// WithWait limits the waiting for another holder. After that time the error is a
+// [*HeldError]. Zero does not wait at all. The first attempt does not count: if the store
+// does not answer it, the call takes up to Options.RequestTimeout.
 func WithWait(limit time.Duration) Option {
 	return func(s *settings) { s.limited, s.wait = true, limit }
 }

@@ -297,3 +297,36 @@ func TestUnlockWithoutAnAnswerIsNotReportedAsHeld(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// TestWaiterInAnOutageKnowsNoHolder: once a waiter has seen that the store does not answer, no
+// caller of the process learns from it that the lock is held.
+func TestWaiterInAnOutageKnowsNoHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c, other := dlock.New(n, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, other, t.Context(), "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		waiter := make(chan error, 1)
+		go func() { _, err := c.Lock(ctx, "x"); waiter <- err }()
+		time.Sleep(time.Second)
+		if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("TryLock before the outage: %v; want ErrHeld", err)
+		}
+		n.setCut(true)
+		mustUnlock(t, lease)
+		time.Sleep(20 * time.Second) // the waiter polls every ten seconds
+		for name, opts := range map[string][]dlock.Option{"TryLock": {dlock.WithWait(0)}, "Lock with limit": {dlock.WithWait(time.Second)}} {
+			if _, err := c.Lock(t.Context(), "x", opts...); errors.Is(err, dlock.ErrHeld) || !errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("%s in the outage: %v; want ErrUnreachable", name, err)
+			}
+		}
+		cancel()
+		if err := <-waiter; errors.Is(err, dlock.ErrHeld) || !errors.Is(err, context.Canceled) {
+			t.Errorf("the waiter: %v; want that it was cancelled", err)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}

@@ -11,11 +11,11 @@ import (
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
-// Unlock gives the lock back. It works with a cancelled context, takes bounded
-// time, and may be called twice: the second call returns what the first did. If the
-// lock was lost before, or given back by [Client.Close], the error wraps [ErrNotHeld]:
-// another holder may have had it meanwhile. If the store cannot be reached, the error
-// wraps [ErrUnreachable], and the lock expires by itself.
+// Unlock gives the lock back. It works with a cancelled context, and may be called twice:
+// the second call returns what the first did. If the store does not answer, Unlock takes
+// up to three times Options.RequestTimeout; then the error wraps [ErrUnreachable], and the
+// lock expires by itself. If the lock was lost before, or given back by [Client.Close], the
+// error wraps [ErrNotHeld]: another holder may have had it meanwhile.
 func (l *Lease) Unlock(ctx context.Context) error {
 	l.unlock.Do(func() {
 		if l.reentry != nil {

@@ -128,6 +128,7 @@ func (w *wait) afterFailure(h *hold, err error) error {
 		state.Unanswered(now, err)
 		if w.began && state.OutageTooLong(now, w.settings.ttl) == nil {
 			w.failure = err
+			h.refusal.Store(nil) // whether the lock is still held is unknown
 			return w.sleep(h, w.poll.Next())
 		}
 	}
@@ -270,12 +271,16 @@ func (w *wait) gaveUp(h *hold, held *driver.HeldError) error {
 		return held
 	case held != nil:
 		return &waitError{held: held, cause: cause}
+	case limit && errors.Is(w.failure, ErrUnreachable):
+		return fmt.Errorf("locking %q: %w (gave up at the limit of the wait)", h.name, w.failure)
 	case limit && w.failure != nil:
 		return fmt.Errorf("locking %q: %w: no answer within the limit of the wait: %w", h.name, ErrUnreachable, w.failure)
 	case limit: // in a pause
 		return &driver.HeldError{Name: h.name}
 	case errors.Is(w.failure, ErrUnreachable):
 		return fmt.Errorf("locking %q: %w; so far: %w", h.name, cause, w.failure)
+	case w.failure != nil:
+		return fmt.Errorf("locking %q: the store has not answered: %w", h.name, cause)
 	}
 	return fmt.Errorf("locking %q: %w", h.name, cause)
 }

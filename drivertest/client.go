@@ -96,7 +96,7 @@ var clientClauses = []clause{
 	},
 	{
 		id:     "client-limit",
-		demand: `WithWait: "When the limit is over the error is a [*HeldError]", which names the holder if the store knows it`,
+		demand: `WithWait: "After that time the error is a [*HeldError]", which names the holder if the store knows it`,
 		check: func(p *probe) {
 			a, closeA := p.client(p.long)
 			defer closeA()
