@@ -309,7 +309,7 @@ func finished(r *record, answered bool) bool {
 	return r.underway == 0 && (!r.lost || age > lateness)
 }
 
-// Close ends the background work, after it has undone every released owner once more.
+// Close ends the background work, and undoes every released owner once more.
 // The error says for how many owners the server did not answer.
 func (l *Log) Close() error {
 	l.mu.Lock()
