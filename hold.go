@@ -25,9 +25,9 @@ type hold struct {
 	slot    atomic.Pointer[slot]             // in the local queue; nil if h is not its occupant
 	refusal atomic.Pointer[driver.HeldError] // of the last attempt
 
-	outcome   outcome     // of the attempts
-	mayBeHeld bool        // the store has carried out an attempt, or may still do so
-	lost      atomic.Bool // and not reported yet
+	outcome     outcome     // of the attempts
+	mayBeHeld   bool        // the store has carried out an attempt, or may still do so
+	lossPending atomic.Bool // the loss is not reported yet
 
 	mu     sync.Mutex
 	leases int   // that are not unlocked yet

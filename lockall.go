@@ -17,7 +17,7 @@ import (
 // for a waiting LockAll: if others always hold one of its names, it may wait for long.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: LockAll needs at least one", ErrBadName)
+		return nil, fmt.Errorf("%w: LockAll needs at least one name", ErrBadName)
 	}
 	s := c.settings(opts)
 	if err := c.begin(ctx, &s, names...); err != nil {

@@ -21,14 +21,14 @@ func (h *hold) Renewed(err error) {
 // process asks the store, which decides whether the lock is free.
 func (h *hold) Lost(reason error) {
 	if h.end(fmt.Errorf("%w: %w", ErrLost, reason)) {
-		h.lost.Store(true)
+		h.lossPending.Store(true)
 		h.leaveSlot()
 	}
 }
 
 // ReportLoss implements watchdog.Guard. It reports a loss once.
 func (h *hold) ReportLoss() {
-	if !h.lost.Swap(false) {
+	if !h.lossPending.Swap(false) {
 		return
 	}
 	c, err := h.client, h.endCause()
