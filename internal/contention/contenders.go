@@ -3,8 +3,8 @@ package contention
 import "github.com/dlock-go/dlock/driver"
 
 // contenders are the other processes that compete for the name, as far as refusals
-// name them. A process that knows a contender that has not had the lock since it had
-// it itself lets the contender try first.
+// name them. If a contender has not had the lock since this process had it, this
+// process lets the contender try first.
 type contenders []contender
 
 type contender struct {
