@@ -2,81 +2,81 @@ package sqllock
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/sqldb"
+	"github.com/dlock-go/dlock/sqllock/internal/notify"
 )
 
-func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
-	const name = "server"
+var mysqlChecks = []check{
+	{"server", mysqlServer}, {"engine", mysqlEngine}, {"tables", checkTables}, {"rights", checkRights},
+	{"durability", mysqlDurability}, {"replication", mysqlReplicas}, {"clock", checkClock}, {"waiting", mysqlWaiting},
+}
+
+func mysqlServer(ctx context.Context, s *Store, f *finding) error {
 	var version string
 	var readOnly bool
-	if err := s.ask(ctx, `SELECT VERSION(), @@global.read_only`, &version, &readOnly); err != nil {
-		return driver.Finding{}, err
-	}
+	err := s.ask(ctx, `SELECT VERSION(), @@global.read_only`, &version, &readOnly)
+	f.ok(version)
 	if readOnly {
-		return sqldb.Problem(name, "%s is read-only, as a replica is. Connect to the primary server.", version), nil
+		f.problem("", "%s is read-only, as a replica is. Connect to the primary server.", version)
 	}
-	return sqldb.Fine(name, version), nil
+	return err
 }
 
 // mysqlEngine: in other engines than InnoDB a statement that fails halfway is
 // not undone, and a crash can lose what was confirmed.
-func mysqlEngine(ctx context.Context, s *Store) (driver.Finding, error) {
-	const name = "engine"
+func mysqlEngine(ctx context.Context, s *Store, f *finding) error {
 	rows, err := s.db.QueryContext(ctx, `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.Locks, s.tables.Queue, s.tables.Meta)
 	if err != nil {
-		return driver.Finding{}, err
+		return err
 	}
 	defer rows.Close()
 	var other []string
 	for rows.Next() {
 		var table, engine string
 		if err := rows.Scan(&table, &engine); err != nil {
-			return driver.Finding{}, err
+			return err
 		}
 		if !strings.EqualFold(engine, "InnoDB") {
 			other = append(other, table+" ("+engine+")")
 		}
 	}
+	f.ok("InnoDB")
 	if len(other) > 0 {
-		return sqldb.Breaking(driver.PromiseRestart, sqldb.Problem(name, "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), rows.Err()
+		f.problem(driver.PromiseRestart, "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))
 	}
-	return sqldb.Fine(name, "InnoDB"), rows.Err()
+	return rows.Err()
 }
 
-func mysqlDurability(ctx context.Context, s *Store) (driver.Finding, error) {
-	const name = "durability"
+func mysqlDurability(ctx context.Context, s *Store, f *finding) error {
 	var flush, sync int
 	var logs bool
-	if err := s.ask(ctx, `SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog`, &flush, &logs, &sync); err != nil {
-		return driver.Finding{}, err
-	}
+	err := s.ask(ctx, `SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog`, &flush, &logs, &sync)
+	f.ok(durable)
 	switch {
 	case flush != 1:
-		return sqldb.Breaking(driver.PromiseRestart, sqldb.Warning(name, "innodb_flush_log_at_trx_commit is %d: a crash can undo the last locks and tokens. Set it to 1.", flush)), nil
+		f.warning(driver.PromiseRestart, "innodb_flush_log_at_trx_commit is %d: a crash can undo the last locks and tokens. Set it to 1.", flush)
 	case logs && sync != 1:
-		return sqldb.Warning(name, "sync_binlog is %d: a crash can leave replicas without the last locks and tokens. Set it to 1.", sync), nil
+		f.warning("", "sync_binlog is %d: a crash can leave replicas without the last locks and tokens. Set it to 1.", sync)
 	}
-	return sqldb.Fine(name, "What was confirmed survives a crash."), nil
+	return err
 }
 
-// mysqlReplicas sees replicas only if the user may see the connections of
-// others.
-func mysqlReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
-	const name = "replication"
+// mysqlReplicas sees replicas only if the user may see the connections of other users.
+func mysqlReplicas(ctx context.Context, s *Store, f *finding) error {
 	var replicas int
-	if err := s.ask(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`, &replicas); err != nil {
-		return driver.Finding{}, err
-	}
+	err := s.ask(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`, &replicas)
+	f.ok("No replica is seen. One that is asynchronous could lose locks at a failover.")
 	if replicas > 0 {
-		return sqldb.Warning(name, "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), nil
+		f.warning("", "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas)
 	}
-	return sqldb.Fine(name, "No replica is seen. One that is asynchronous could lose locks at a failover."), nil
+	return err
 }
 
-func mysqlWaiting(context.Context, *Store) (driver.Finding, error) {
-	return sqldb.Fine("waiting", "One connection polls for all waiters, every "+minTempo.String()+" to "+maxTempo.String()+"."), nil
+func mysqlWaiting(_ context.Context, _ *Store, f *finding) error {
+	f.ok(fmt.Sprintf("One connection polls for all waiters, every %v to %v.", notify.MinInterval, notify.MaxInterval))
+	return nil
 }

@@ -3,9 +3,13 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
+	"github.com/dlock-go/dlock/sqllock/internal/notify"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // Dialect is a kind of database.
@@ -29,91 +33,146 @@ const (
 	Postgres = sqldb.Postgres
 )
 
-// dialect is how a store keeps locks in a kind of database: statements as data,
-// capabilities as facts.
+// dialect is how a store uses a kind of database.
 type dialect struct {
-	schema     []string // creates the tables that are missing
-	statements func() [statementCount]string
-	checks     []check // of Diagnose, in their order
+	writers        int            // how many write at once
+	readers        int            // how many read at once; zero: readers are counted as writers
+	renewers       int            // how many more renew at once; zero: renewals share transactions with other writers
+	prepares       bool           // the store prepares statements, and so learns whether the tables exist
+	inserts        bool           // statement.Acquire also inserts a row that is missing
+	atomic         bool           // several statements of one writer cost less in a transaction
+	oneMachine     bool           // see driver.Traits
+	handover       time.Duration  // see driver.Traits
+	tx             *sql.TxOptions // of transactions
+	begin          string         // the first statement of a transaction; may be empty
+	ignoresContext bool           // the driver ends a transaction whatever its context says
+	guard          string         // comes before a transaction, see Store.begin; may be empty
+	unguard        string         // comes after it
 
-	writers    int            // how many write at once
-	readers    int            // how many read at once; zero: readers are counted as writers
-	renewers   int            // how many more renew at once; zero: renewals share transactions with other writers
-	prepares   bool           // the store prepares statements, and so learns whether the tables exist
-	inserts    bool           // acquire also inserts a row that is missing
-	atomic     bool           // several statements of one writer cost less in a transaction
-	oneMachine bool           // see driver.Traits
-	handover   time.Duration  // see driver.Traits
-	tx         *sql.TxOptions // of transactions
-	begin      string         // begins a transaction, after that; may be empty
-	deaf       bool           // the driver ends a transaction whatever its context says
-	guard      string         // comes before a transaction, see Store.begin; may be empty
-	unguard    string         // comes after it
-
-	take   takeFunc                                           // runs acquire or acquireFair
-	renew  renewFunc                                          // runs renew
-	open   func(context.Context, *sql.DB, sqldb.Tables) error // fails if the server cannot be used; may be nil
-	follow func(*Store) changes                               // begins to learn what others do
+	take   func(ctx context.Context, run statement.Runner, id statement.ID, args ...any) (token uint64, err error)
+	renew  func(ctx context.Context, run statement.Runner, id statement.ID, list string, n int) (map[statement.Key]bool, error)
+	check  func(context.Context, *sql.DB, *sqldb.Tables) error // fails if the server cannot be used; may be nil
+	follow func(*Store) notify.Source
+	checks []check // of Diagnose, in their order
 }
 
-type (
-	// takeFunc returns the token, zero if the attempt was refused.
-	takeFunc func(ctx context.Context, run runner, s statement, args ...any) (uint64, error)
-	// renewFunc returns which of the n in the list were renewed; nil is all.
-	renewFunc func(ctx context.Context, run runner, s statement, list string, n int) (map[rowKey]bool, error)
-)
-
-var dialects = map[Dialect]*dialect{SQLite: &sqliteDialect, MySQL: &mysqlDialect, Postgres: &postgresDialect}
-
-// serverSlots is how many connections to a server are used at once, besides one
-// that listens. A pool keeps two that are idle by default; a third would be
-// opened and closed again and again.
-const serverSlots = 2
-
-// spareSlots is how many more are used for renewals, while all the others are.
-const spareSlots = 1
-
-// statement names a text that every dialect has, with the same parameters.
-// Times are in milliseconds, lists are JSON.
-type statement int
-
+// serverSlots is how many connections to a server are used at once, besides the listener's.
+// A pool keeps two idle connections by default; it would open and close a third again and
+// again. Renewals use spareSlots more while all the others are in use.
 const (
-	acquire     statement = iota // name, owner, ttl, holder, token that the row must have or 0 -> token
-	acquireFair                  // the same, unless somebody else heads the queue
-	insertFree                   // name: a row that nobody holds, if there is none; unless acquire inserts
-	current                      // name, owner -> token, whether it is another owner's, holder, remaining
-	blocker                      // name, owner -> token, holder, remaining: of another owner's lock, or token 0 and remaining of the queue's head if that is another owner
-	renew                        // [[name, owner, token, ttl]] -> name, owner of each that was renewed
-	renewAtOnce                  // the same, and fails if a row is locked; on servers only
-	renewed                      // the same list -> name, owner of each that is held; unless renew answers
-	release                      // name, owner, token or 0
-	pass                         // name, owner, token, the next owner, ttl, holder
-	breakLock                    // name, token
-	list                         // first name, limit -> name, token, holder, since, remaining, waiters
-	enqueue                      // name, owner, ttl
-	keepPlaces                   // [[name, owner, ttl]]: of places that have not lapsed
-	keptPlaces                   // the same list -> name, owner of each that has not lapsed
-	leave                        // name, owner: because it was served
-	giveUp                       // name, owner
-	prune                        // name
-	look                         // [name], horizon -> of each that is free, ends within the horizon or changed hands recently: index, remaining or 0, head's owner and remaining or NULL, whether recently
-	publish                      // [[name, owner]], ttl
-	unpublish                    // [[name, owner]]
-	sweepDue                     // interval -> whether the last sweep is as long ago
-	claimSweep                   // interval; changes nothing if it is not
-	sweepPage                    // after name, limit, age -> name, token, whether it may go
-	floor                        // -> the highest token that was swept
-	raiseFloor                   // token
-	sweepLocks                   // [name], age, highest token
-	sweepQueue                   // limit
-	statementCount
+	serverSlots = 2
+	spareSlots  = 1
 )
 
-// recently is a moment ago, for the statement look.
-const recently = `{now} - 100`
+var dialects = map[Dialect]*dialect{
+	// SQLite admits one writer at a time, and a transaction saves waiting for the disk.
+	SQLite: {
+		writers: 1, readers: 8, prepares: true, inserts: true, atomic: true, oneMachine: true,
+		take: statement.TakeReturning, renew: statement.RenewReturning, follow: followSQLite,
+		checks: sqliteChecks,
+	},
+	MySQL: {
+		writers: serverSlots, renewers: spareSlots, prepares: true, ignoresContext: true, handover: 2 * time.Millisecond,
+		guard: sqldb.MySQLGuard, unguard: sqldb.MySQLUnguard,
+		take: statement.TakeInsertID, renew: statement.RenewThenRead, check: checkMySQL,
+		follow: func(*Store) notify.Source { return notify.Unnotified() },
+		checks: mysqlChecks,
+	},
+	Postgres: {
+		writers: serverSlots, renewers: spareSlots, handover: time.Millisecond,
+		// Each statement is right when it sees what was committed before it,
+		// whatever the program's own transactions need.
+		tx: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+		// A process that is stopped in the middle must not keep rows locked.
+		begin: `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
+		take:  statement.TakeReturning, renew: statement.RenewReturning, check: checkPostgres,
+		follow: func(s *Store) notify.Source { return s.listener(s.watchers.notify).Follow(s.ctx) },
+		checks: postgresChecks,
+	},
+}
 
-// Schema returns the statements that create the tables of a store, for those
-// who run them by hand because the program may not. An empty prefix is
+// followSQLite follows the write-ahead log, or the database itself where there is
+// none: every commit writes to one of them.
+func followSQLite(s *Store) notify.Source {
+	var mode string
+	path, err := sqlitePath(s.ctx, s.db)
+	if err == nil && path != "" {
+		err = s.db.QueryRowContext(s.ctx, `PRAGMA journal_mode`).Scan(&mode)
+	}
+	switch {
+	case err != nil:
+		path = ""
+	case mode == "wal":
+		path += "-wal"
+	}
+	return notify.File(path)
+}
+
+// sqlitePath returns the path of the database, empty if it is in memory.
+func sqlitePath(ctx context.Context, db *sql.DB) (path string, err error) {
+	err = db.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path)
+	return path, err
+}
+
+// listener returns a listener that calls wake for every name that became free.
+func (s *Store) listener(wake func(name string)) *notify.Listener {
+	return &notify.Listener{DB: s.db, Channel: s.tables.Wake, Notify: wake, Send: func(payload string) error {
+		ctx, cancel := context.WithTimeout(s.ctx, notify.EchoLimit)
+		defer cancel()
+		return s.read(ctx, "listen", func() error {
+			_, err := s.db.ExecContext(ctx, `SELECT pg_notify($1::text, $2::text)`, s.tables.Wake, payload)
+			return err
+		})
+	}}
+}
+
+// checkMySQL refuses a server that cannot be written, and connections with settings
+// that cannot be used.
+func checkMySQL(ctx context.Context, db *sql.DB, _ *sqldb.Tables) error {
+	var readOnly, autocommit, safeUpdates bool
+	var completion string
+	err := db.QueryRowContext(ctx, `SELECT @@global.read_only, @@autocommit, @@sql_safe_updates, @@completion_type`).
+		Scan(&readOnly, &autocommit, &safeUpdates, &completion)
+	switch {
+	case err != nil:
+		return err
+	case readOnly:
+		return fmt.Errorf("%w: read_only is on, as it is on a replica; connect to the primary server", sqldb.ErrReadOnly)
+	case !autocommit:
+		return fmt.Errorf("%w: autocommit is off, so that a lock would be granted and never committed; leave it on for the connections of the store", driver.ErrUnsupported)
+	case completion == sqldb.MySQLChain:
+		return sqldb.ErrMySQLChain
+	case safeUpdates:
+		return fmt.Errorf("%w: sql_safe_updates is on, so that no lock could be renewed; leave it off for the connections of the store", driver.ErrUnsupported)
+	}
+	return nil
+}
+
+// checkPostgres refuses a server that cannot be written, and tables that are not as expected.
+func checkPostgres(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
+	var replica, readOnly bool
+	err := db.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&replica, &readOnly)
+	switch {
+	case err != nil:
+		return err
+	case replica:
+		return fmt.Errorf("%w: it is a replica; connect to the primary server", sqldb.ErrReadOnly)
+	case readOnly:
+		return fmt.Errorf("%w: default_transaction_read_only is on", sqldb.ErrReadOnly)
+	}
+	return checkColumns(ctx, db, t)
+}
+
+// checkColumns fails if a table or a column is missing.
+func checkColumns(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
+	const columns = `SELECT count(*) FROM (SELECT name, token, owner, since, expires, holder FROM {locks} WHERE false) AS l,
+(SELECT seq, name, owner, fair, expires FROM {queue} WHERE false) AS q, (SELECT key, value FROM {meta} WHERE false) AS m`
+	var none int
+	return db.QueryRowContext(ctx, t.Expand("", columns)).Scan(&none)
+}
+
+// Schema returns the statements that create the tables of a store, for an administrator to
+// run where the program itself may not create tables. An empty prefix is
 // [DefaultTablePrefix].
 func Schema(dialect Dialect, prefix string) ([]string, error) {
 	facts, err := sqldb.FactsOf(dialect)
@@ -124,9 +183,5 @@ func Schema(dialect Dialect, prefix string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var texts []string
-	for _, text := range dialects[dialect].schema {
-		texts = append(texts, tables.Expand(facts.Now, text))
-	}
-	return texts, nil
+	return statement.Schema(facts, &tables), nil
 }

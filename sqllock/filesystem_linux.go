@@ -23,7 +23,7 @@ var (
 	}
 )
 
-// fileSystem names the file system of path if it is not known to be local.
+// fileSystem returns the kind of the file system of path if it is not known to be local.
 func fileSystem(path string) (kind string, remote bool) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(path, &stat); err != nil {

@@ -2,5 +2,5 @@
 
 package sqllock
 
-// fileSystem cannot tell here.
+// fileSystem does not know file systems of this platform.
 func fileSystem(string) (kind string, remote bool) { return "", false }

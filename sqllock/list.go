@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // listPage is how many locks are read at once. Between pages nothing is open,
-// so that the one who ranges may use the store, even over a single connection.
+// so that the caller may use the store, even over a single connection.
 const listPage = 256
 
-// afterName, appended to a name, is after it and before every other legal name:
-// control characters are not legal.
+// afterName, appended to a name, makes the first text after it: no legal name has control
+// characters.
 const afterName = "\x01"
 
 // List implements driver.Lister. The locks come in the order of their names.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		first := strings.ToValidUTF8(prefix, "\xff")
-		first, _, _ = strings.Cut(first, "\xff") // a part of a character is nothing that a database compares
+		first, _, _ = strings.Cut(first, "\xff") // databases do not compare parts of characters
 		for {
 			page, err := s.listPage(ctx, first)
 			if err != nil {
@@ -47,7 +48,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 func (s *Store) listPage(ctx context.Context, first string) (page []driver.Info, err error) {
 	err = s.read(ctx, "list", func() error {
 		page = page[:0]
-		return s.each().each(ctx, list, []any{first, listPage}, func(scan func(...any) error) error {
+		return s.run().Each(ctx, statement.List, []any{first, listPage}, func(scan func(...any) error) error {
 			var info driver.Info
 			var holder string
 			var since, left int64

@@ -3,56 +3,55 @@ package sqllock
 import (
 	"database/sql"
 	"time"
+
+	"github.com/dlock-go/dlock/sqllock/internal/notify"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-// linger is how long the poller stays when nobody watches any more, because
-// the next one often comes soon.
-const linger = 5 * time.Second
-
-// poll looks at the watched names until nobody watches or the store is closed.
-// There is at most one per store.
+// poll polls the watched names until none is watched or the store is closed.
+// At most one goroutine of a store runs it.
 func (s *Store) poll() {
-	seen := s.dialect.follow(s)
-	defer seen.stop()
-	stopPresence := s.startPresence()
-	defer stopPresence()
-	pace := seen.pace
+	source := s.dialect.follow(s)
+	defer source.Stop()
+	stopPublishing := s.publishWaiters()
+	defer stopPublishing()
+	schedule := source.Schedule
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	lingering := false
 	for {
 		names, encoded := s.watchers.watched()
-		events := seen.events
-		if len(names) == 0 || pace.waiting() {
-			events = nil // a look would not come, or not come sooner
+		events := source.Events
+		if len(names) == 0 || schedule.Pending() {
+			events = nil // an event would cause no poll, or none sooner
 		}
 		select {
 		case <-s.closing:
 			return
 		case <-events:
-			pace.changed(time.Now())
+			schedule.Changed(time.Now())
 		case <-s.watchers.Kick:
-			pace.asked(time.Now())
+			schedule.Asked(time.Now())
 		case <-timer.C:
 			now := time.Now()
 			switch {
 			case len(names) > 0:
 				lingering = false
-				seen, err := s.look(names, encoded)
-				pace.looked(now, time.Now(), seen, err)
+				result, err := s.pollOnce(names, encoded)
+				schedule.Polled(now, time.Now(), result, err)
 			case lingering && s.watchers.retire():
 				return
 			default:
 				lingering = true
-				pace.idle(now)
+				schedule.Idle(now)
 			}
 		}
-		timer.Reset(time.Until(pace.due()))
+		timer.Reset(time.Until(schedule.Due()))
 	}
 }
 
-// state is what a look says about one name.
-type state struct {
+// polledName is what a poll says about one name.
+type polledName struct {
 	index     int
 	remaining int64 // of the lock; zero if it is free
 	head      sql.NullString
@@ -60,51 +59,52 @@ type state struct {
 	recent    bool // it was granted a moment ago
 }
 
-// sight is what a look says about all names.
-type sight struct {
-	expiry time.Duration // until a lock or a place expires; zero if none does before there is another look anyway
-	moving bool          // a lock is free, or has just changed hands
-}
-
-// look wakes those for whom trying is worth it.
-func (s *Store) look(names []string, encoded string) (seen sight, err error) {
-	var states []state
+// pollOnce wakes the waiters whose attempts may succeed.
+func (s *Store) pollOnce(names []string, encoded string) (result notify.Result, err error) {
+	var polled []polledName
 	ctx, cancel := s.background()
 	defer cancel()
 	select {
 	case s.reading <- struct{}{}:
 	case <-ctx.Done():
-		return sight{}, ctx.Err()
+		return result, ctx.Err()
 	}
-	err = s.each().each(ctx, look, []any{encoded, toldInterval.Milliseconds()}, func(scan func(...any) error) error {
-		var st state
-		err := scan(&st.index, &st.remaining, &st.head, &st.headLeft, &st.recent)
-		states = append(states, st)
+	err = s.run().Each(ctx, statement.Poll, []any{encoded, notify.NotifiedInterval.Milliseconds()}, func(scan func(...any) error) error {
+		var p polledName
+		err := scan(&p.index, &p.remaining, &p.head, &p.headLeft, &p.recent)
+		polled = append(polled, p)
 		return err
 	})
 	<-s.reading
 	if err != nil {
-		return sight{}, err
+		return result, err
 	}
 	s.watchers.Lock()
 	defer s.watchers.Unlock()
-	for _, st := range states {
-		left := st.remaining
-		seen.moving = seen.moving || left == 0 || st.recent
+	for _, p := range polled {
+		left := p.remaining
+		result.Moving = result.Moving || left == 0 || p.recent
 		if left == 0 {
-			left = st.headLeft.Int64
-			for _, w := range s.watchers.Of(names[st.index]) {
-				if !w.fair || !st.head.Valid || st.head.String == w.owner {
-					if w.fair { // whose turn it is, so that it need not look again
-						s.refused.remove(w.name)
-					}
-					w.wake()
-				}
-			}
+			left = p.headLeft.Int64
+			s.wakeLocked(names[p.index], p.head)
 		}
-		if d := remaining(left); d > 0 && (seen.expiry == 0 || d < seen.expiry) {
-			seen.expiry = d
+		if d := remaining(left); d > 0 && (result.Expiry == 0 || d < result.Expiry) {
+			result.Expiry = d
 		}
 	}
-	return seen, nil
+	return result, nil
+}
+
+// wakeLocked wakes the waiters for a free lock. Of the fair ones that is the head of the
+// queue, which then need not read again whether it is.
+func (s *Store) wakeLocked(name string, head sql.NullString) {
+	for _, w := range s.watchers.Of(name) {
+		switch {
+		case !w.fair:
+			w.wake()
+		case !head.Valid || head.String == w.owner:
+			s.refused.remove(name)
+			w.wake()
+		}
+	}
 }

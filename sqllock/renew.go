@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock/internal/batch"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // renewChunk bounds how long one renewal keeps other writers waiting.
@@ -29,74 +31,46 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// rowKey tells rows apart in an answer: an owner is of one acquisition only.
-type rowKey struct{ name, owner string }
-
 // renewChunk returns one error per grant, nil where it was renewed; or nil if all were.
 func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) []error {
 	if s.dialect.renewers > 0 {
 		return s.renewAmongRows(ctx, grants)
 	}
-	list := renewalList(grants)
-	var renewed map[rowKey]bool
-	err := s.renewSoon(ctx, func(ctx context.Context, run runner) (err error) {
-		renewed, err = s.dialect.renew(ctx, run, renew, list, len(grants))
-		return err
-	})
-	switch {
-	case err != nil: // renewed may be written yet
-		return slices.Repeat([]error{err}, len(grants))
-	case renewed == nil:
-		return nil
-	}
 	errs := make([]error, len(grants))
-	for _, i := range missing(grants, renewed) {
-		errs[i] = driver.ErrNotHeld
+	err := s.do(ctx, "renew", &batch.Job{Urgent: true, Run: func(ctx context.Context, run statement.Runner) error {
+		clear(errs) // of a run that was undone
+		return s.renewRows(ctx, run, statement.Renew, grants, indexes(grants), errs)
+	}})
+	if err != nil { // the job may still set errs
+		return slices.Repeat([]error{err}, len(grants))
 	}
 	return errs
 }
 
-// renewalList is what a renewal takes.
-func renewalList(grants []driver.Grant) string {
-	rows := make([][4]any, len(grants))
-	for i, g := range grants {
-		rows[i] = [4]any{g.Name, g.Owner.Hex(), g.Token, millis(g.TTL)}
+func indexes(grants []driver.Grant) []int {
+	all := make([]int, len(grants))
+	for i := range all {
+		all[i] = i
 	}
-	// In the order in which all writers lock rows.
-	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
-	return encode(rows)
+	return all
 }
 
-// missing returns the indexes of grants that are not in the answer.
-func missing(grants []driver.Grant, renewed map[rowKey]bool) (indexes []int) {
-	for i, grant := range grants {
-		if !renewed[rowKey{grant.Name, grant.Owner.Hex()}] {
-			indexes = append(indexes, i)
-		}
-	}
-	return indexes
-}
-
-// renewAmongRows renews where others may keep rows locked. One row that is locked
-// must not cost the holder its other locks: so the statement for all waits for no
-// row, if it fails each grant is renewed by itself, and only those whose rows are
-// locked wait.
+// renewAmongRows renews where other transactions may keep rows locked. A row that is locked
+// must not cost the holder its other locks. So the statement for all waits for no row. If
+// it fails, each grant is renewed by itself, and only grants whose rows are locked wait.
 func (s *Store) renewAmongRows(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
-	left := make([]int, len(grants)) // whose outcome is not known
-	for i := range left {
-		left[i] = i
-	}
-	err := s.renewSoon(ctx, func(ctx context.Context, run runner) (err error) {
+	left := indexes(grants) // grants whose outcome is not known
+	err := s.renewSoon(ctx, func(run statement.Runner) (err error) {
 		if len(left) > 1 {
-			if err = s.renewRows(ctx, run, renewAtOnce, grants, left, errs); err == nil || !s.facts.Classify(err).Retry {
+			if err = s.renewRows(ctx, run, statement.RenewAtOnce, grants, left, errs); err == nil || !s.facts.Classify(err).Retry {
 				return err
 			}
 			if left, err = s.renewEach(ctx, run, grants, left, errs); err != nil || len(left) == 0 {
 				return err
 			}
 		}
-		return s.renewRows(ctx, run, renew, grants, left, errs)
+		return s.renewRows(ctx, run, statement.Renew, grants, left, errs)
 	})
 	if err != nil {
 		for _, i := range left {
@@ -106,11 +80,11 @@ func (s *Store) renewAmongRows(ctx context.Context, grants []driver.Grant) []err
 	return errs
 }
 
-// renewEach renews one grant at a time, and returns those whose rows are locked, and
-// after an error also those that it did not come to.
-func (s *Store) renewEach(ctx context.Context, run runner, grants []driver.Grant, which []int, errs []error) (left []int, err error) {
+// renewEach renews one grant at a time. It returns the grants whose rows are locked, and
+// after an error also the grants that it did not reach.
+func (s *Store) renewEach(ctx context.Context, run statement.Runner, grants []driver.Grant, which []int, errs []error) (left []int, err error) {
 	for n, i := range which {
-		err := s.renewRows(ctx, run, renewAtOnce, grants, []int{i}, errs)
+		err := s.renewRows(ctx, run, statement.RenewAtOnce, grants, []int{i}, errs)
 		switch {
 		case err == nil:
 		case s.facts.Classify(err).Retry:
@@ -122,30 +96,32 @@ func (s *Store) renewEach(ctx context.Context, run runner, grants []driver.Grant
 	return left, nil
 }
 
-// renewRows renews some of the grants by one statement.
-func (s *Store) renewRows(ctx context.Context, run runner, stmt statement, grants []driver.Grant, which []int, errs []error) error {
-	some := make([]driver.Grant, len(which))
+// renewRows renews some of the grants by one statement. Errs gets ErrNotHeld for each that
+// was not renewed.
+func (s *Store) renewRows(ctx context.Context, run statement.Runner, id statement.ID, grants []driver.Grant, which []int, errs []error) error {
+	rows := make([][4]any, len(which))
 	for n, i := range which {
-		some[n] = grants[i]
+		g := &grants[i]
+		rows[n] = [4]any{g.Name, g.Owner.Hex(), g.Token, millis(g.TTL)}
 	}
-	renewed, err := s.dialect.renew(ctx, run, stmt, renewalList(some), len(some))
+	// In the order in which all writers lock rows.
+	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
+	renewed, err := s.dialect.renew(ctx, run, id, encode(rows), len(rows))
 	if err != nil || renewed == nil {
 		return err
 	}
-	for _, n := range missing(some, renewed) {
-		errs[which[n]] = driver.ErrNotHeld
+	for _, i := range which {
+		if !renewed[statement.Key{Name: grants[i].Name, Owner: grants[i].Owner.Hex()}] {
+			errs[i] = driver.ErrNotHeld
+		}
 	}
 	return nil
 }
 
-// renewSoon runs a renewal. Those who want a lock can wait for those who have one,
-// but not the other way round: they may be waiting for a row that somebody else
-// keeps locked. So a server has a connection to spare for renewals, if its others
+// renewSoon runs a renewal. A holder must not wait for waiters, which may wait for a row that
+// another transaction keeps locked. So renewals have a connection to spare while all others
 // are in use.
-func (s *Store) renewSoon(ctx context.Context, run func(context.Context, runner) error) error {
-	if s.dialect.renewers == 0 {
-		return s.together(ctx, "renew", &job{urgent: true, run: run})
-	}
+func (s *Store) renewSoon(ctx context.Context, renew func(statement.Runner) error) error {
 	var slots chan struct{}
 	select {
 	case s.writing <- struct{}{}:
@@ -161,29 +137,5 @@ func (s *Store) renewSoon(ctx context.Context, run func(context.Context, runner)
 		}
 	}
 	defer func() { <-slots }()
-	return s.perform(ctx, "renew", func() error { return run(ctx, s.each()) })
-}
-
-// renewReturning is for databases that answer an update with its rows.
-func renewReturning(ctx context.Context, run runner, s statement, list string, n int) (map[rowKey]bool, error) {
-	keys, err := rowKeys(ctx, run, s, list)
-	if len(keys) == n {
-		return nil, err
-	}
-	return keys, err
-}
-
-// rowKeys collects the answer of a statement. It is not nil unless there is an error.
-func rowKeys(ctx context.Context, run runner, s statement, list string) (map[rowKey]bool, error) {
-	keys := make(map[rowKey]bool)
-	err := run.each(ctx, s, []any{list}, func(scan func(...any) error) error {
-		var key rowKey
-		err := scan(&key.name, &key.owner)
-		keys[key] = true
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return keys, nil
+	return s.perform(ctx, "renew", func() error { return renew(s.run()) })
 }

@@ -9,8 +9,8 @@ type Scheme int
 const (
 	// Row keeps a lock in a row, taken by one statement. It expires.
 	Row Scheme = iota
-	// Version reads the row first, and then updates it if nobody has changed it
-	// meanwhile. It expires.
+	// Version reads the row first, and then updates it if it has not changed since. It
+	// expires.
 	Version
 )
 

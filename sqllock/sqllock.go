@@ -1,33 +1,34 @@
 // Package sqllock keeps locks in a database that is reached through
 // database/sql. The program brings the driver; this package requires none.
 //
-// SQLite makes a lock between the processes of one machine with no server at
-// all:
+// SQLite makes a lock between the processes of one machine without a server:
 //
-//	db, err := sql.Open("sqlite", sqllock.SQLiteDSN("/var/lib/app/locks.db")) // modernc.org/sqlite
-//	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
+//	import _ "modernc.org/sqlite"
+//
+//	store, err := sqllock.Open(ctx, "sqlite:///var/lib/app/locks.db", nil)
 //	client := dlock.New(store, nil)
 //
-// MySQL, MariaDB and PostgreSQL make one between machines, in a database that
+// MySQL, MariaDB and PostgreSQL make a lock between machines, in a database that
 // the program may already have:
 //
 //	db, err := sql.Open("pgx", "postgres://app@db/app") // github.com/jackc/pgx/v5/stdlib
 //	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.Postgres})
 //
-// A store uses two of the pool's connections at most, however many wait, and a
-// third to renew locks while both are busy, if the pool allows it. With PostgreSQL
-// those who wait are told by LISTEN, on one more, where the pool allows three and
-// no pooler is in between; otherwise one of the two looks for all of them, every
-// 2 ms while locks change hands, every 100 ms while none does.
+// A lock is one row under its name, and expires. Package sqlsession has locks that live as
+// long as a connection.
 //
-// A lock is one row under its name. Time is the database's own, so the clocks
-// of its clients do not matter. With SQLite that is the wall clock of the
-// machine: a step forward ends locks early, which the fencing token survives;
-// a step back ends them late.
+// A store uses two of the pool's connections at most, however many callers wait, and a
+// third to renew locks while both are busy, if the pool allows it. PostgreSQL notifies
+// waiters by LISTEN on one more connection, if the pool allows three and no pooler is in
+// between. Otherwise one of the two connections polls for all waiters, every 2 ms while
+// locks change hands, every 100 ms while none does.
 //
-// An SQLite file must be on a local disk, since locking over network file
-// systems is broken in too many of them, and must not be deleted while
-// somebody uses it. Diagnose looks for the first.
+// Time is the database's own, so the clocks of its clients do not matter. With SQLite that
+// is the wall clock of the machine: a step forward ends locks early, which the fencing
+// token survives; a step back ends them late.
+//
+// An SQLite file must be on a local disk, because locking is broken in many network file
+// systems. Diagnose checks that. The file must not be deleted while a process uses it.
 package sqllock
 
 import (
@@ -42,12 +43,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/attempts"
 	"github.com/dlock-go/dlock/internal/sqldb"
+	"github.com/dlock-go/dlock/sqllock/internal/batch"
+	"github.com/dlock-go/dlock/sqllock/internal/places"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // Options configure a Store.
 type Options struct {
-	// Dialect says what kind of database it is. There is no default: two
-	// databases can look alike and differ in what makes a statement atomic.
+	// Dialect is the kind of database. There is no default: two databases can look
+	// alike and differ in what makes a statement atomic.
 	Dialect Dialect
 
 	// Scheme says how a lock is kept; default [Row]. Package sqlsession has the
@@ -55,37 +59,38 @@ type Options struct {
 	Scheme Scheme
 
 	// TablePrefix starts the names of the store's tables: letters, digits and
-	// underscores, at most 40. Stores with different prefixes know nothing of
-	// each other. Default "dlock_".
+	// underscores, at most 40. Stores with different prefixes share no locks.
+	// Default "dlock_".
 	TablePrefix string
 }
 
 // DefaultTablePrefix is what the names of the tables start with.
 const DefaultTablePrefix = sqldb.DefaultTablePrefix
 
-// Store keeps locks in a database. It implements every extension of package
-// driver, and all its methods may be called concurrently.
+// Store keeps locks in a database. Besides driver.Store it implements driver.Watcher,
+// driver.BatchAcquirer, driver.Passer, driver.Lister, driver.Breaker and driver.Diagnoser.
+// It is safe for concurrent use.
 type Store struct {
-	db      *sql.DB
-	owned   *sql.DB // a pool that Close closes; nil if it is the caller's
-	facts   *sqldb.Facts
-	dialect *dialect
-	tables  sqldb.Tables
-	scheme  Scheme
-	queries [statementCount]query
+	db         *sql.DB
+	owned      *sql.DB // a pool that Close closes; nil if it is the caller's
+	facts      *sqldb.Facts
+	dialect    *dialect
+	tables     sqldb.Tables
+	scheme     Scheme
+	statements *statement.Set
 
-	writing  chan struct{} // holds one for each who writes
-	reading  chan struct{} // holds one for each who reads
-	renewing chan struct{} // holds one for each who renews while all writers are busy
-	backlog  backlog       // what waits to write
-	refused  nameSet       // names whose last attempt was refused
-	placed   placed        // owners whose place in a queue is young
+	writing  chan struct{} // holds an element for each writer
+	reading  chan struct{} // holds an element for each reader
+	renewing chan struct{} // holds an element for each renewal that is not a writer
+	batches  batch.Queue   // jobs that wait to write
+	refused  names         // names whose last attempt was refused
+	places   places.Recent
 	watchers watchers
 
-	attempts *attempts.Log // those that may be carried out late
+	attempts *attempts.Log // attempts that may be carried out late
 
 	closing chan struct{}   // is closed to end the background work
-	ctx     context.Context // of what it does; ends soon after
+	ctx     context.Context // of the background work; ends soon after
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 	closed  atomic.Bool
@@ -110,19 +115,18 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	}
 	dialect := dialects[opts.Dialect]
 	s := &Store{
-		db:       db,
-		facts:    facts,
-		dialect:  dialect,
-		tables:   tables,
-		scheme:   opts.Scheme,
-		closing:  make(chan struct{}),
-		writing:  make(chan struct{}, dialect.writers),
-		renewing: make(chan struct{}, dialect.renewers),
-		watchers: newWatchers(),
+		db:         db,
+		facts:      facts,
+		dialect:    dialect,
+		tables:     tables,
+		scheme:     opts.Scheme,
+		statements: statement.NewSet(facts, &tables),
+		closing:    make(chan struct{}),
+		writing:    make(chan struct{}, dialect.writers),
+		renewing:   make(chan struct{}, dialect.renewers),
+		watchers:   newWatchers(),
 	}
-	for i, text := range dialect.statements() {
-		s.queries[i].Query = facts.Bind(tables.Expand(facts.Now, text))
-	}
+	s.batches.Writing, s.batches.Alone, s.batches.Together = s.writing, s.alone, s.together
 	s.attempts = attempts.New(s.undo)
 	s.reading = s.writing
 	if dialect.readers > 0 {
@@ -142,8 +146,38 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.work.Go(s.sweep)
+	s.work.Go(s.runJanitor)
 	return s, nil
+}
+
+// create creates the tables that are missing.
+func (s *Store) create(ctx context.Context) error {
+	return s.read(ctx, "create the tables", func() error {
+		return s.inTx(ctx, func(run statement.Runner) error {
+			return run.ExecAll(ctx, statement.Schema(s.facts, &s.tables))
+		})
+	})
+}
+
+// open fails if the server cannot be used or a table is missing.
+func (s *Store) open(ctx context.Context) error {
+	err := s.read(ctx, "open", func() error {
+		if s.dialect.check != nil {
+			return s.dialect.check(ctx, s.db, &s.tables)
+		}
+		return nil
+	})
+	if err == nil && s.dialect.prepares {
+		err = s.read(ctx, "open", func() error { return s.statements.Prepare(ctx, s.db) })
+	}
+	if err == nil {
+		var floor int64
+		err = s.read(ctx, "open", func() error { return s.run().One(ctx, statement.Floor, nil, &floor) })
+	}
+	if err != nil {
+		return errors.Join(err, s.statements.Close())
+	}
+	return nil
 }
 
 // Traits implements driver.Store.
@@ -164,8 +198,8 @@ func (s *Store) Traits() driver.Traits {
 // closeGrace is how long Close lets background work go on that has begun.
 const closeGrace = 200 * time.Millisecond
 
-// Close implements driver.Store. It ends the background work and leaves the
-// *sql.DB open.
+// Close implements driver.Store. It ends the background work and leaves the *sql.DB of New
+// open.
 func (s *Store) Close() (err error) {
 	if s.closed.Swap(true) {
 		return nil
@@ -188,16 +222,19 @@ func (s *Store) Close() (err error) {
 	}
 	defer occupy(s.renewing)()
 	closed := make(chan error, 1)
-	go func() { closed <- s.closeStatements() }()
+	go func() { closed <- s.statements.Close() }()
 	select {
 	case err := <-closed:
+		if err != nil {
+			err = fmt.Errorf("close: %w", err)
+		}
 		return errors.Join(undone, err)
 	case <-time.After(backgroundLimit): // for the answer to a transaction that was left, see finish
 		return undone
 	}
 }
 
-// occupy takes all slots, when whoever used one is done, until leave is called.
+// occupy takes all slots, when their users are done, until leave is called.
 func occupy(slots chan struct{}) (leave func()) {
 	for range cap(slots) {
 		slots <- struct{}{}
@@ -207,70 +244,4 @@ func occupy(slots chan struct{}) (leave func()) {
 			<-slots
 		}
 	}
-}
-
-// create makes the tables that are missing.
-func (s *Store) create(ctx context.Context) error {
-	return s.read(ctx, "create the tables", func() error {
-		return s.inTx(ctx, func(run runner) error {
-			for _, text := range s.dialect.schema {
-				if _, err := run.tx.ExecContext(ctx, s.tables.Expand(s.facts.Now, text)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
-}
-
-// open looks whether the server can be used and the tables are there.
-func (s *Store) open(ctx context.Context) error {
-	if s.dialect.open != nil {
-		if err := s.read(ctx, "open", func() error { return s.dialect.open(ctx, s.db, s.tables) }); err != nil {
-			return err
-		}
-	}
-	if err := s.prepare(ctx); err != nil {
-		return err
-	}
-	var least int64
-	err := s.read(ctx, "open", func() error { return s.each().one(ctx, floor, nil, &least) })
-	if err != nil {
-		return errors.Join(err, s.closeStatements())
-	}
-	return nil
-}
-
-func (s *Store) prepare(ctx context.Context) error {
-	if !s.dialect.prepares {
-		return nil
-	}
-	for i := range s.queries {
-		q := &s.queries[i]
-		if q.Text == "" {
-			continue
-		}
-		err := s.read(ctx, "open", func() (err error) {
-			q.stmt, err = s.db.PrepareContext(ctx, q.Text)
-			return err
-		})
-		if err != nil {
-			return errors.Join(err, s.closeStatements())
-		}
-	}
-	return nil
-}
-
-func (s *Store) closeStatements() error {
-	var errs []error
-	for i := range s.queries {
-		if q := &s.queries[i]; q.stmt != nil {
-			errs = append(errs, q.stmt.Close())
-			q.stmt = nil
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close: %w", err)
-	}
-	return nil
 }

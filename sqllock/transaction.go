@@ -4,14 +4,16 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/dlock-go/dlock/internal/detach"
 	"github.com/dlock-go/dlock/internal/sqldb"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // inTx runs fn in a transaction. With SQLite fn starts with a statement that
 // writes, which takes the write lock at once whatever kind of transaction the
 // driver begins. All statements use the context of the transaction: one that is
 // interrupted ends it, and none may run after it.
-func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
+func (s *Store) inTx(ctx context.Context, fn func(statement.Runner) error) error {
 	tx, release, err := s.begin(ctx)
 	if err != nil {
 		return err
@@ -26,10 +28,10 @@ func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
 		_, err = tx.ExecContext(ctx, s.dialect.begin)
 	}
 	if err == nil {
-		err = fn(s.within(tx))
+		err = fn(s.statements.In(tx))
 	}
 	if err != nil {
-		_ = finish(tx.Rollback) // the first error is the one that tells
+		_ = finish(tx.Rollback) // the first error says more
 		return err
 	}
 	if err := finish(tx.Commit); err != nil {
@@ -38,21 +40,17 @@ func (s *Store) inTx(ctx context.Context, fn func(runner) error) error {
 	return nil
 }
 
-// finish ends a transaction. A driver may not look at its context here: then whoever
-// waits for a server that is silent leaves, and the connection is lost when TCP gives
-// it up.
+// finish ends a transaction. If the driver ignores the context here and the server is
+// silent, the caller leaves, and the connection is lost when TCP gives it up.
 func (s *Store) finish(ctx context.Context, end func() error) error {
-	if !s.dialect.deaf {
+	if !s.dialect.ignoresContext {
 		return end()
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- end() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
+	err, left := detach.Call(ctx, detach.Go, end)
+	if left != nil {
 		return ctx.Err()
 	}
+	return err
 }
 
 // unsureError says that a transaction may have been committed or not.
@@ -60,13 +58,12 @@ type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }
 
-// begin begins a transaction; release is to be called when it is over.
+// begin begins a transaction; the caller calls release when it has ended.
 //
-// The server is to end it if this process vanishes or is stopped in the middle, or
+// The server has to end a transaction whose process vanishes or is stopped in the middle, or
 // the rows would stay locked for as long as the server waits for its clients. Where
-// that is a setting of the connection, it is lifted after the transaction, of which
-// no part is then without it. The connection is the program's own, so it goes back
-// to the pool as it was, or not at all.
+// that is a setting of the connection, it is lifted after the transaction. The connection
+// is the program's own, so it goes back to the pool as it was, or not at all.
 func (s *Store) begin(ctx context.Context) (tx *sql.Tx, release func(), err error) {
 	if s.dialect.guard == "" {
 		tx, err = s.db.BeginTx(ctx, s.dialect.tx)

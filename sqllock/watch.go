@@ -3,15 +3,16 @@ package sqllock
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// Watch implements driver.Watcher. All watches of a store share one look at
-// the database, made when somebody has written to it, when a lock expires, and
-// otherwise now and then; see pacer. PostgreSQL also tells which name is free.
+// Watch implements driver.Watcher. One poll of the database serves all watches of a store.
+// It is made when a process has written to the database, when a lock expires, and otherwise
+// now and then; see package notify. PostgreSQL also notifies of the name that became free.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("watch: %w", context.Cause(ctx))
@@ -23,28 +24,28 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	return func() { s.watchers.remove(w) }, nil
 }
 
-// watch is one who wants to be woken.
+// watch is one call of Watch until its stop.
 type watch struct {
 	name, owner string
 	fair        bool
 	wake        func()
 	since       time.Time
-	published   time.Time // when others could last be told that it waits; zero if never
+	published   time.Time // when its row was written last; zero if never
 }
 
-// watchers are all who want to be woken.
+// watchers are all watches of a store.
 type watchers struct {
 	sqldb.PollGroup[*watch]
 	encoded string        // the names as a JSON list
-	gone    [][2]string   // name and owner of watches that ended after they were published
-	left    chan struct{} // says that there is somebody in gone
+	gone    [][2]string   // name and owner of watches that ended after their rows were written
+	left    chan struct{} // receives when gone has grown
 }
 
 func newWatchers() watchers {
 	return watchers{PollGroup: sqldb.NewPollGroup[*watch](), left: make(chan struct{}, 1)}
 }
 
-// remove ends a watch. Calling it twice is fine.
+// remove ends a watch. It may be called twice.
 func (ws *watchers) remove(w *watch) {
 	ws.Lock()
 	defer ws.Unlock()
@@ -54,9 +55,9 @@ func (ws *watchers) remove(w *watch) {
 	}
 }
 
-// wake is called when this store itself freed name or a place in its queue.
-// Whose turn it is among fair waiters takes a look.
-func (ws *watchers) wake(name string) {
+// notify is called when name, or a place in its queue, was freed. Only a poll shows which
+// fair waiter is the next.
+func (ws *watchers) notify(name string) {
 	ws.Lock()
 	defer ws.Unlock()
 	for _, w := range ws.Of(name) {
@@ -71,11 +72,9 @@ func (ws *watchers) wake(name string) {
 func (ws *watchers) close() {
 	ws.Lock()
 	defer ws.Unlock()
-	for _, name := range ws.namesLocked() {
-		for _, w := range ws.Of(name) {
-			if !w.published.IsZero() {
-				ws.gone = append(ws.gone, [2]string{w.name, w.owner})
-			}
+	for w := range ws.allLocked() {
+		if !w.published.IsZero() {
+			ws.gone = append(ws.gone, [2]string{w.name, w.owner})
 		}
 	}
 	ws.CloseLocked()
@@ -98,7 +97,20 @@ func (ws *watchers) namesLocked() []string {
 	return names
 }
 
-// retire ends the polling unless somebody needs it.
+// allLocked yields all watches.
+func (ws *watchers) allLocked() iter.Seq[*watch] {
+	return func(yield func(*watch) bool) {
+		for _, name := range ws.namesLocked() {
+			for _, w := range ws.Of(name) {
+				if !yield(w) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// retire ends the polling if nothing is left to do, and reports whether it did.
 func (ws *watchers) retire() bool {
 	ws.Lock()
 	defer ws.Unlock()

@@ -20,9 +20,3 @@ func Warning(check, format string, args ...any) driver.Finding {
 func Problem(check, format string, args ...any) driver.Finding {
 	return driver.Finding{Check: check, Level: driver.LevelProblem, Message: fmt.Sprintf(format, args...)}
 }
-
-// Breaking returns the finding with the promise that it breaks.
-func Breaking(promise driver.Promise, f driver.Finding) driver.Finding {
-	f.Breaks = promise
-	return f
-}

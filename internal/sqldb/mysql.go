@@ -13,15 +13,15 @@ var mysqlFacts = Facts{
 	Classify: func(err error) Failure { return mysqlFailures[MySQLNumber(err)] },
 }
 
-// mysqlNow is the database's clock when the statement began, in UTC: local time
-// comes twice when summer ends. A statement that had to wait for a row takes a
+// mysqlNow is the database's clock when the statement began, in UTC: an hour of local time
+// repeats when summer ends. A statement that had to wait for a row takes a
 // lock for less time than was asked for, never for more. The server may carry it out
 // after statements that began later. It must not undo them, so every statement that
 // extends an expiry keeps the later of the two.
 const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)`
 
 // MySQLAllRows makes a query answer with all its rows, whatever sql_select_limit is for the
-// connection: a lock that is missing in the answer would count as lost.
+// connection. A lock that is missing in the answer would count as lost.
 const MySQLAllRows = ` LIMIT 9223372036854775807`
 
 // MySQLGuard makes the server end the connection of a process that is silent for
@@ -30,8 +30,8 @@ const MySQLAllRows = ` LIMIT 9223372036854775807`
 // which reads the second, has one only for all silence.
 //
 // It also makes the next transaction READ COMMITTED, without a round trip of its
-// own. Otherwise it locks the gaps between rows as well, and those who insert into
-// them deadlock.
+// own. Otherwise the transaction locks the gaps between rows as well, and transactions that
+// insert into them deadlock.
 const (
 	MySQLGuard = `SET /*M! @dlock_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = 2,
 	@dlock_idle_write = @@idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 2,
@@ -48,9 +48,10 @@ const (
 // would commit what is written after it.
 const MySQLChain = "CHAIN"
 
+// ErrMySQLChain refuses such a connection.
 var ErrMySQLChain = fmt.Errorf("%w: completion_type is CHAIN, so that a lock would be granted and never committed; leave it NO_CHAIN for the connections of the store", driver.ErrUnsupported)
 
-// mysqlFailures are by the server's error numbers.
+// mysqlFailures is keyed by the server's error numbers.
 var mysqlFailures = map[uint16]Failure{
 	1213: {Retry: true, Explain: "deadlock with another transaction"},
 	1205: {Retry: true, Explain: "another transaction keeps a row locked"},
@@ -77,16 +78,15 @@ const (
 	mysqlDenied   = "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns"
 )
 
-// mysqlAnswered leaves out the numbers that are the client's, with which proxies report
-// that they lost the server.
+// mysqlAnswered excludes the numbers of the client, with which proxies report that they lost
+// the server.
 func mysqlAnswered(err error) bool {
 	n := MySQLNumber(err)
 	return n != 0 && (n < 2000 || n > 2999)
 }
 
-// MySQLNumber finds the server's error number, zero if there is none. The
-// driver has it in a field, so that only its type could be asked for, which
-// this package must not import.
+// MySQLNumber returns the server's error number, zero if there is none. The driver has it
+// in a field of a type that this module must not import: hence reflection.
 func MySQLNumber(err error) uint16 {
 	if err == nil {
 		return 0
@@ -97,8 +97,7 @@ func MySQLNumber(err error) uint16 {
 	if inner := errors.Unwrap(err); inner != nil {
 		return MySQLNumber(inner)
 	}
-	var several interface{ Unwrap() []error }
-	if errors.As(err, &several) {
+	if several, ok := errors.AsType[joinedError](err); ok {
 		for _, inner := range several.Unwrap() {
 			if n := MySQLNumber(inner); n != 0 {
 				return n
@@ -108,7 +107,7 @@ func MySQLNumber(err error) uint16 {
 	return 0
 }
 
-// numberField is the field of the driver's MySQLError.
+// numberField returns the field of the driver's MySQLError.
 func numberField(err error) uint16 {
 	value := reflect.Indirect(reflect.ValueOf(err))
 	if value.Kind() != reflect.Struct {

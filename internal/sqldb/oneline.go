@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// oneLine makes an error of several lines one of one line. pgx lists how each attempt
-// to connect failed, the one with TLS first. The others say what is wrong: a server
-// without TLS is harmless where TLS is not demanded.
+// oneLine joins the lines of an error. pgx lists how each attempt to connect failed, with
+// TLS first. If TLS is not demanded, its refusal is harmless, and oneLine leaves it out.
 func oneLine(err error) error {
 	if err == nil || !strings.Contains(err.Error(), "\n") {
 		return err
 	}
-	var several interface{ Unwrap() []error }
-	if !errors.As(err, &several) {
+	several, ok := errors.AsType[joinedError](err)
+	if !ok {
 		return &plainError{strings.Join(strings.Fields(err.Error()), " "), err}
 	}
 	var all, telling []string
@@ -33,7 +32,13 @@ func oneLine(err error) error {
 	return &plainError{strings.Join(telling, "; "), err}
 }
 
-// refusedTLS is what pgx says of a server without TLS.
+// joinedError wraps several errors.
+type joinedError interface {
+	error
+	Unwrap() []error
+}
+
+// refusedTLS is the text of pgx for a server without TLS.
 const refusedTLS = "server refused TLS connection"
 
 // plainError is an error in other words.

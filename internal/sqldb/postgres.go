@@ -19,7 +19,7 @@ var postgresFacts = Facts{
 // statement that extends an expiry keeps the later of the two.
 const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bigint`
 
-// postgresFailures are by SQLSTATE. Those who create the same table at the same
+// postgresFailures is keyed by SQLSTATE. Programs that create the same table at the same
 // moment get a duplicate of one kind or another.
 var postgresFailures = map[string]Failure{
 	"40001": {Retry: true, Explain: "other transactions are in the way"},
@@ -43,8 +43,8 @@ var postgresFailures = map[string]Failure{
 	"42P05": {Explain: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 }
 
-// postgresAnswered leaves out the class of codes with which poolers report that they
-// lost the server.
+// postgresAnswered excludes the class of codes with which poolers report that they lost
+// the server.
 func postgresAnswered(err error) bool {
 	state := SQLState(err)
 	return state != "" && !strings.HasPrefix(state, "08")
@@ -52,8 +52,11 @@ func postgresAnswered(err error) bool {
 
 // SQLState returns the code of a PostgreSQL error, as every driver has it.
 func SQLState(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
+	type stateError interface {
+		error
+		SQLState() string
+	}
+	if coded, ok := errors.AsType[stateError](err); ok {
 		return coded.SQLState()
 	}
 	return ""

@@ -2,7 +2,7 @@ package sqldb
 
 import (
 	"regexp"
-	"strconv"
+	"strings"
 )
 
 // Query is a statement in the form in which a dialect runs it.
@@ -23,23 +23,27 @@ func (q *Query) Arrange(args ...any) []any {
 	return arranged
 }
 
-// parameter is how all texts write the first to the ninth argument.
-var parameter = regexp.MustCompile(`\?([1-9])`)
+// parameter is how all texts write the first to the ninth argument: ?1, or ?1:text with
+// the type, which PostgreSQL has to be told.
+var parameter = regexp.MustCompile(`\?([1-9])(?::(text|int|json))?`)
 
-// numbered leaves the parameters as they are: ?1.
-func numbered(text string) Query { return Query{Text: text} }
+// numbered writes parameters as ?1.
+func numbered(text string) Query { return Query{Text: parameter.ReplaceAllString(text, "?$1")} }
 
-// dollars writes parameters as $1.
+var postgresTypes = map[string]string{"text": "::text", "int": "::bigint", "json": "::jsonb"}
+
+// dollars writes parameters as $1, with their types.
 func dollars(text string) Query {
-	return Query{Text: parameter.ReplaceAllString(text, `$$$1`)}
+	return Query{Text: parameter.ReplaceAllStringFunc(text, func(found string) string {
+		return "$" + found[1:2] + postgresTypes[strings.TrimPrefix(found[2:], ":")]
+	})}
 }
 
 // positional writes parameters as ?, which takes arguments in the order of the text.
 func positional(text string) Query {
 	q := Query{Text: parameter.ReplaceAllString(text, "?"), order: []int{}}
 	for _, match := range parameter.FindAllStringSubmatch(text, -1) {
-		n, _ := strconv.Atoi(match[1]) // one digit: cannot fail
-		q.order = append(q.order, n-1)
+		q.order = append(q.order, int(match[1][0]-'1'))
 	}
 	return q
 }

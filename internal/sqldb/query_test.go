@@ -6,8 +6,8 @@ import (
 )
 
 func TestParameterForms(t *testing.T) {
-	const text = `UPDATE t SET a = ?2, b = ?1 + ?3 WHERE name = ?1`
-	if got, want := dollars(text).Text, `UPDATE t SET a = $2, b = $1 + $3 WHERE name = $1`; got != want {
+	const text = `UPDATE t SET a = ?2:int, b = ?1 + ?3 WHERE name = ?1:text`
+	if got, want := dollars(text).Text, `UPDATE t SET a = $2::bigint, b = $1 + $3 WHERE name = $1::text`; got != want {
 		t.Errorf("dollars: %s, want %s", got, want)
 	}
 	q := positional(text)

@@ -41,8 +41,12 @@ var sqliteFailures = map[int]Failure{
 }
 
 func classifySQLite(err error) Failure {
-	var coded interface{ Code() int }
-	if !errors.As(err, &coded) {
+	type codeError interface {
+		error
+		Code() int
+	}
+	coded, ok := errors.AsType[codeError](err)
+	if !ok {
 		return Failure{}
 	}
 	return sqliteFailures[coded.Code()&0xff]

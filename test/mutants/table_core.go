@@ -360,7 +360,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "a row that is locked costs no other lock its renewal",
-		file: "sqllock/dialect_postgres.go",
+		file: "sqllock/internal/statement/postgres.go",
 		old:  "'lock_timeout', '1ms', true",
 		new:  "'lock_timeout', '10s', true",
 		test: "test/stores/postgres TestRenewalsBesideALockedRow",

@@ -4,28 +4,28 @@ func init() {
 	// Attempts that are carried out late.
 	add(mutant{
 		rule: "an SQL attempt whose answer was lost is undone after the release",
-		file: "sqllock/late.go",
+		file: "sqllock/lostattempts.go",
 		old:  `return !ok || failed.Op != "dial"`,
 		new:  `return ok && failed.Op == "dial"`,
 		test: "test/stores/mysql TestLateAttempts/row/^acquire$",
 	})
 	add(mutant{
 		rule: "a Release settles the attempts of its owner before it is sent",
-		file: "sqllock/scheme_row.go",
+		file: "sqllock/release.go",
 		old:  `s.attempts.Settle(ctx, grant)`,
 		new:  `s.attempts.Settle(ctx, driver.Grant{})`,
 		test: "test/stores/mysql TestLateAttempts/row/^acquire$",
 	})
 	add(mutant{
 		rule: "a Release waits for an attempt that goes on in a shared transaction",
-		file: "sqllock/together.go",
-		old:  `if !s.backlog.drop(j) {`,
-		new:  `if s.backlog.drop(j) && s.closed.Load() {`,
+		file: "sqllock/calls.go",
+		old:  `case batch.Left:`,
+		new:  `case batch.Left + 1:`,
 		test: "test/stores/mysql TestLateBatch/row",
 	})
 	add(mutant{
 		rule: "undoing does not come between a Release and its answer",
-		file: "sqllock/scheme_row.go",
+		file: "sqllock/release.go",
 		old: `	defer settled()
 `,
 		new: `	settled()
@@ -34,30 +34,30 @@ func init() {
 	})
 	add(mutant{
 		rule: "a late place in the queue is undone, too",
-		file: "sqllock/late.go",
-		old:  `left, err = run.changed(ctx, giveUp, name, owner.Hex())`,
+		file: "sqllock/lostattempts.go",
+		old:  `left, err = run.Changed(ctx, statement.GiveUp, name, owner.Hex())`,
 		new:  `left, err = released, nil`,
 		test: "test/stores/mysql TestLateAttempts/row/place",
 	})
 	add(mutant{
 		rule: "an attempt to take a place is recorded when its answer is lost",
-		file: "sqllock/queue.go",
-		old: `owner: req.Owner, atomic: s.dialect.atomic, run: func(ctx context.Context, run runner) error {
+		file: "sqllock/fair.go",
+		old: `Owner: req.Owner, Atomic: s.dialect.atomic, Run: func(ctx context.Context, run statement.Runner) error {
 		return takePlace(`,
-		new: `atomic: s.dialect.atomic, run: func(ctx context.Context, run runner) error {
+		new: `Atomic: s.dialect.atomic, Run: func(ctx context.Context, run statement.Runner) error {
 		return takePlace(`,
 		test: "test/stores/mysql TestLateAttempts/row/place",
 	})
 	add(mutant{
 		rule: "a Pass is recorded for the next owner when its answer is lost",
-		file: "sqllock/pass.go",
-		old:  `owner: req.Owner}`,
-		new:  `owner: grant.Owner}`,
+		file: "sqllock/release.go",
+		old:  `Owner: req.Owner}`,
+		new:  `Owner: grant.Owner}`,
 		test: "test/stores/mysql TestLateAttempts/row/pass",
 	})
 	add(mutant{
 		rule: "an AcquireAll whose commit is not answered is recorded",
-		file: "sqllock/queue.go",
+		file: "sqllock/acquire.go",
 		old:  `unsure && s.mayHappen(failed)`,
 		new:  `unsure && !s.mayHappen(failed)`,
 		test: "test/stores/postgres TestLateAttempts/row/all",
@@ -73,21 +73,21 @@ func init() {
 	// Calls that share a transaction.
 	add(mutant{
 		rule: "what may have been committed is not done again",
-		file: "sqllock/together.go",
-		old:  `case unsure:`,
-		new:  `case unsure && err == nil:`,
+		file: "sqllock/calls.go",
+		old:  `if err != nil && !unsure {`,
+		new:  `if err != nil && (!unsure || err != nil) {`,
 		test: "test/stores/mysql TestLostBatch",
 	})
 	add(mutant{
 		rule: "jobs of a transaction that was undone are made again, one by one",
-		file: "sqllock/together.go",
-		old:  `j.err = s.alone(ctx, j)`,
-		new:  `j.err = nil`,
+		file: "sqllock/calls.go",
+		old:  `outcome = s.alone(ctx, j)`,
+		new:  `outcome = nil`,
 		test: "test/stores/mysql TestUndoneBatch",
 	})
 	add(mutant{
 		rule: "the end of one caller's context does not end what others have begun",
-		file: "sqllock/together.go",
+		file: "sqllock/calls.go",
 		old:  `ctx, cancel := context.WithTimeout(s.ctx, busyLimit)`,
 		new:  `ctx, cancel := context.WithTimeout(s.ctx, busyPause)`,
 		test: "test/stores/sqlite TestCancelStorm",
@@ -96,58 +96,58 @@ func init() {
 	// The queue.
 	add(mutant{
 		rule: "the places of a process are renewed in one statement",
-		file: "sqllock/placed.go",
-		old:  `return placeOld`,
-		new:  `return placeMissing`,
+		file: "sqllock/internal/places/places.go",
+		old:  `return Old`,
+		new:  `return Missing`,
 		test: "test/stores/sqlite TestCrowdsOfFairWaiters",
 	})
 	add(mutant{
 		rule: "the place of a waiter that has not come again is left alone",
-		file: "sqllock/placed.go",
+		file: "sqllock/internal/places/places.go",
 		old:  `case own.attempted.After(own.written):`,
 		new:  `case !own.attempted.Before(own.written):`,
-		test: "sqllock TestPlacesAreRenewedTogether",
+		test: "sqllock/internal/places TestPlacesAreRenewedTogether",
 	})
 	add(mutant{
 		rule: "a place lasts for one TTL after the last attempt, whoever renews it",
-		file: "sqllock/placed.go",
+		file: "sqllock/internal/places/places.go",
 		old:  `own.ttl - now.Sub(own.attempted)`,
 		new:  `own.ttl + now.Sub(own.attempted)`,
-		test: "sqllock TestPlacesAreRenewedTogether",
+		test: "sqllock/internal/places TestPlacesAreRenewedTogether",
 	})
 	add(mutant{
 		rule: "a place that was not found by a renewal is taken anew",
-		file: "sqllock/placed.go",
-		old:  `case renewed == nil || renewed[a.rowKey]:`,
-		new:  `case renewed == nil || !renewed[rowKey{}]:`,
-		test: "sqllock TestPlacesAreRenewedTogether",
+		file: "sqllock/internal/places/places.go",
+		old:  `case renewed == nil || renewed[a.Key]:`,
+		new:  `case renewed == nil || !renewed[statement.Key{}]:`,
+		test: "sqllock/internal/places TestPlacesAreRenewedTogether",
 	})
 	add(mutant{
 		rule: "a waiter whose turn it is not writes nothing, although the lock is free",
-		file: "sqllock/scheme_row.go",
+		file: "sqllock/acquire.go",
 		old:  `req.Fair && held.Remaining != 0`,
 		new:  `req.Fair && held.Remaining < 0`,
 		test: "test/stores/sqlite TestWaitersBehindAFreeLockDoNotWrite",
 	})
 	add(mutant{
 		rule: "a waiter that let its place lapse begins anew",
-		file: "sqllock/queue.go",
-		old:  `run.exec(ctx, prune, req.Name)`,
-		new:  `run.exec(ctx, prune, req.Owner.Hex())`,
+		file: "sqllock/fair.go",
+		old:  `run.Exec(ctx, statement.Prune, req.Name)`,
+		new:  `run.Exec(ctx, statement.Prune, req.Owner.Hex())`,
 		test: "test/stores/mysql TestPlaces/row",
 	})
 	add(mutant{
 		rule: "an owner that was granted the lock leaves the queue",
-		file: "sqllock/queue.go",
-		old:  `_, err = run.exec(ctx, leave, req.Name, owner)`,
-		new:  `_, err = run.exec(ctx, leave, owner, req.Name)`,
+		file: "sqllock/acquire.go",
+		old:  `_, err = run.Exec(ctx, statement.Leave, req.Name, owner)`,
+		new:  `_, err = run.Exec(ctx, statement.Leave, owner, req.Name)`,
 		test: "test/stores/sqlite TestConformance/^fair-order$",
 	})
 	add(mutant{
 		rule: "a waiter that gives up leaves the queue",
-		file: "sqllock/scheme_row.go",
-		old:  `left, err := s.change(ctx, "release", giveUp, grant.Name, owner)`,
-		new:  `left, err := s.change(ctx, "release", giveUp, owner, grant.Name)`,
+		file: "sqllock/release.go",
+		old:  `statement.GiveUp, grant.Name, owner)`,
+		new:  `statement.GiveUp, owner, grant.Name)`,
 		test: "test/stores/sqlite TestConformance/^fair-cancelled$",
 	})
 
@@ -155,30 +155,30 @@ func init() {
 	add(mutant{
 		rule: "the waiter at the head of the queue is woken",
 		file: "sqllock/poll.go",
-		old:  `st.head.String == w.owner`,
-		new:  `st.head.String == w.name`,
+		old:  `head.String == w.owner`,
+		new:  `head.String == w.name`,
 		test: "test/stores/sqlite TestConformance/^watch",
 	})
 	add(mutant{
-		rule: "the expiry of a lock or a place deserves a look of its own",
-		file: "sqllock/pace.go",
-		old:  `wait = min(wait, seen.expiry)`,
-		new:  `wait = max(wait, seen.expiry)`,
-		test: "sqllock TestPaceKeepsExpiries",
+		rule: "a poll is made when a lock or a place expires",
+		file: "sqllock/internal/notify/fileschedule.go",
+		old:  `wait = min(wait, r.Expiry)`,
+		new:  `wait = max(wait, r.Expiry)`,
+		test: "sqllock/internal/notify TestFileScheduleKeepsExpiries",
 	})
 	add(mutant{
-		rule: "looks follow a change, which is seen when it is committed",
-		file: "sqllock/pace.go",
-		old:  `p.follow *= 2`,
-		new:  `p.follow = 0`,
-		test: "sqllock TestPaceFollowsAChange",
+		rule: "polls follow a change, which is visible when it is committed",
+		file: "sqllock/internal/notify/fileschedule.go",
+		old:  `s.follow *= 2`,
+		new:  `s.follow = 0`,
+		test: "sqllock/internal/notify TestFileScheduleFollowsAChange",
 	})
 	add(mutant{
-		rule: "looks at a server that tells nothing get rarer while no lock changes hands",
-		file: "sqllock/tempo.go",
-		old:  `t.gap = min(2*t.gap, maxTempo)`,
-		new:  `t.gap = min(t.gap, maxTempo)`,
-		test: "sqllock TestTempo",
+		rule: "polls of a server that does not notify get rarer while no lock changes hands",
+		file: "sqllock/internal/notify/serverschedule.go",
+		old:  `s.gap = min(2*s.gap, MaxInterval)`,
+		new:  `s.gap = min(s.gap, MaxInterval)`,
+		test: "sqllock/internal/notify TestServerSchedule$",
 	})
 	add(mutant{
 		rule: "a waiter that has left is not listed any more",

@@ -3,42 +3,42 @@ package main
 func init() {
 	add(mutant{
 		rule: "a renewal never shortens a lock, however late MariaDB carries it out",
-		file: "sqllock/dialect_mysql.go",
+		file: "sqllock/internal/statement/mysql.go",
 		old:  `l.expires = GREATEST(l.expires, {now} + g.ttl)`,
 		new:  `l.expires = {now} + g.ttl`,
 		test: "test/stores/mysql TestLateRenewal",
 	})
 	add(mutant{
 		rule: "a renewal never shortens a lock, however late PostgreSQL carries it out",
-		file: "sqllock/dialect_postgres.go",
+		file: "sqllock/internal/statement/postgres.go",
 		old:  `expires = greatest(l.expires, {now} + g.ttl)`,
 		new:  `expires = {now} + g.ttl`,
 		test: "test/stores/postgres TestLateRenewal",
 	})
 	add(mutant{
 		rule: "a renewal never shortens a lock (SQLite)",
-		file: "sqllock/dialect_sqlite.go",
+		file: "sqllock/internal/statement/sqlite.go",
 		old:  `expires = max(expires, {now} + g.ttl)`,
 		new:  `expires = {now} + g.ttl`,
 		test: "test/stores/sqlite TestConformance/renew-never-shortens",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock (MariaDB)",
-		file: "sqllock/dialect_mysql.go",
+		file: "sqllock/internal/statement/mysql.go",
 		old:  "GREATEST(IF(` + mine + `, expires, 0), {now} + ?3)",
 		new:  `{now} + ?3`,
 		test: "test/stores/mysql TestConformance/row$/acquire-never-shortens",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock (PostgreSQL)",
-		file: "sqllock/dialect_postgres.go",
-		old:  "greatest(CASE WHEN ` + mine + ` THEN expires END, {now} + ?3::bigint)",
-		new:  `{now} + ?3::bigint`,
+		file: "sqllock/internal/statement/postgres.go",
+		old:  "greatest(CASE WHEN ` + mine + ` THEN expires END, {now} + ?3:int)",
+		new:  `{now} + ?3:int`,
 		test: "test/stores/postgres TestConformance/row$/acquire-never-shortens",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock (SQLite)",
-		file: "sqllock/dialect_sqlite.go",
+		file: "sqllock/internal/statement/sqlite.go",
 		old:  `max(iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.expires, 0), excluded.expires)`,
 		new:  `excluded.expires`,
 		test: "test/stores/sqlite TestConformance/acquire-never-shortens",
@@ -52,107 +52,105 @@ func init() {
 	})
 	add(mutant{
 		rule: "a place in the queue is never shortened (MariaDB)",
-		file: "sqllock/dialect_mysql.go",
+		file: "sqllock/internal/statement/mysql.go",
 		old:  `UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		new:  `UPDATE expires = {now} + ?3`,
 		test: "test/stores/mysql TestLatePlace",
 	})
 	add(mutant{
 		rule: "a place in the queue is never shortened (PostgreSQL)",
-		file: "sqllock/dialect_postgres.go",
-		old: `true, {now} + ?3::bigint)
-ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
-		new: `true, {now} + ?3::bigint)
-ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
+		file: "sqllock/internal/statement/statement.go",
+		old:  `expires = {greatest}(q.expires, excluded.expires)`,
+		new:  `expires = excluded.expires`,
 		test: "test/stores/postgres TestLatePlace",
 	})
 	add(mutant{
 		rule: "MariaDB ends a renewal that waits for a row and whose caller has left",
-		file: "sqllock/dialect_mysql.go",
+		file: "sqllock/internal/statement/mysql.go",
 		old:  `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `,
 		new:  ``,
 		test: "test/stores/mysql TestAbandonedRenewal",
 	})
 	add(mutant{
 		rule: "PostgreSQL ends a renewal that waits for a row and whose caller has left",
-		file: "sqllock/dialect_postgres.go",
+		file: "sqllock/internal/statement/postgres.go",
 		old:  `set_config('lock_timeout', '2s', true)`,
 		new:  `set_config('lock_timeout', '0', true)`,
 		test: "test/stores/postgres TestAbandonedRenewal",
 	})
 	add(mutant{
 		rule: "only the owner releases a lock (MariaDB)",
-		file: "sqllock/dialect_mysql.go",
-		old:  `WHERE name = ?1 AND owner = ?2 AND (?3 = 0 OR token = ?3)`,
-		new:  `WHERE name = ?1 AND owner <> x'00' AND ?2 = ?2 AND (?3 = 0 OR token = ?3)`,
+		file: "sqllock/internal/statement/statement.go",
+		old:  `WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int)`,
+		new:  `WHERE name = ?1:text AND owner <> x'00' AND ?2:text = ?2:text AND (?3:int = 0 OR token = ?3:int)`,
 		test: "test/stores/mysql TestConformance/row$/release-owner",
 	})
 	add(mutant{
 		rule: "a lock is released only with the token it was granted with (PostgreSQL)",
-		file: "sqllock/dialect_postgres.go",
-		old:  "(?3::bigint = 0 OR token = ?3::bigint) AND expires > {now}`)",
-		new:  "?3::bigint >= 0 AND expires > {now}`)",
+		file: "sqllock/internal/statement/statement.go",
+		old:  "(?3:int = 0 OR token = ?3:int) AND expires > {now}`",
+		new:  "?3:int >= 0 AND expires > {now}`",
 		test: "test/stores/postgres TestConformance/row$/release-token",
 	})
 	add(mutant{
 		rule: "a renewal does not bring an expired lock back (MariaDB)",
-		file: "sqllock/dialect_mysql.go",
+		file: "sqllock/internal/statement/mysql.go",
 		old:  "(g.token = 0 OR l.token = g.token) AND l.expires > {now}`",
 		new:  "(g.token = 0 OR l.token = g.token)`",
 		test: "test/stores/mysql TestConformance/row$/renew-expired",
 	})
 	add(mutant{
 		rule: "a renewal does not bring an expired lock back (PostgreSQL)",
-		file: "sqllock/dialect_postgres.go",
+		file: "sqllock/internal/statement/postgres.go",
 		old:  `(g.token = 0 OR l.token = g.token) AND l.expires > {now}`,
 		new:  `(g.token = 0 OR l.token = g.token)`,
 		test: "test/stores/postgres TestConformance/row$/renew-expired",
 	})
 	add(mutant{
 		rule: "every grant has a larger token (PostgreSQL)",
-		file: "sqllock/dialect_postgres.go",
+		file: "sqllock/internal/statement/postgres.go",
 		old:  `THEN token ELSE token + 1 END`,
 		new:  `THEN token ELSE greatest(token, 1) END`,
 		test: "test/stores/postgres TestConformance/row$/token-after-release",
 	})
 	add(mutant{
 		rule: "every grant has a larger token (SQLite)",
-		file: "sqllock/dialect_sqlite.go",
+		file: "sqllock/internal/statement/sqlite.go",
 		old:  `l.token, l.token + 1)`,
 		new:  `l.token, l.token)`,
 		test: "test/stores/sqlite TestConformance/token-after-release",
 	})
 	add(mutant{
 		rule: "a new row begins above the tokens of rows that were swept (SQLite)",
-		file: "sqllock/dialect_sqlite.go",
+		file: "sqllock/internal/statement/sqlite.go",
 		old:  `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1`,
 		new:  `?1, 1`,
 		test: "test/stores/sqlite TestTokensRiseAcrossSweeps",
 	})
 	add(mutant{
 		rule: "a lock is broken only with its token (PostgreSQL)",
-		file: "sqllock/dialect_postgres.go",
-		old:  "token = ?2::bigint AND ` + held",
-		new:  "?2::bigint > 0 AND ` + held",
+		file: "sqllock/internal/statement/statement.go",
+		old:  "token = ?2:int AND ` + held",
+		new:  "?2:int > 0 AND ` + held",
 		test: "test/stores/postgres TestConformance/row$/break-token",
 	})
 	add(mutant{
 		rule: "a lock is passed on only with its token (MariaDB)",
-		file: "sqllock/dialect_mysql.go",
-		old:  "owner = ?2 AND token = ?3 AND expires > {now}`",
-		new:  "owner = ?2 AND ?3 > 0 AND expires > {now}`",
+		file: "sqllock/internal/statement/statement.go",
+		old:  "owner = ?2:text AND token = ?3:int AND expires > {now}`",
+		new:  "owner = ?2:text AND ?3:int > 0 AND expires > {now}`",
 		test: "test/stores/mysql TestConformance/row$/pass-not-held",
 	})
 	add(mutant{
 		rule: "fair waiters are served in the order of arrival (MariaDB)",
-		file: "sqllock/dialect_mysql.go",
+		file: "sqllock/internal/statement/mysql.go",
 		old:  "COALESCE((SELECT owner ` + head + `), ?2) = ?2 OR",
 		new:  `1 = 1 OR`,
 		test: "test/stores/mysql TestConformance/row$/fair-order",
 	})
 	add(mutant{
 		rule: "only rows that nobody has used for an hour are swept (SQLite)",
-		file: "sqllock/dialect_sqlite.go",
+		file: "sqllock/internal/statement/sqlite.go",
 		old:  "AND expires <= {now} - ?2 AND token <= ?3`",
 		new:  "AND ?2 > 0 AND token <= ?3`",
 		test: "test/stores/sqlite TestSweepSparesWhatIsTaken",
@@ -175,17 +173,14 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = excluded.expires`,
 	})
 	add(mutant{
 		rule: "a transaction of unknown outcome is not carried out again",
-		file: "sqllock/together.go",
-		old: `case unsure:
-			j.err = err
-`,
-		new: `case unsure && err == nil:
-`,
+		file: "sqllock/calls.go",
+		old:  `_, unsure := errors.AsType[*unsureError](err)`,
+		new:  `unsure := errors.Is(err, context.Canceled)`,
 		test: "test/stores/mysql TestLostTogether",
 	})
 	add(mutant{
 		rule: "the server ends the transaction of a client that vanished (PostgreSQL)",
-		file: "sqllock/dialect_postgres.go",
+		file: "sqllock/dialect.go",
 		old:  `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
 		new:  `SET LOCAL idle_in_transaction_session_timeout = '2h'`,
 		test: "test/stores/postgres TestVanishedClient/row",

@@ -1,4 +1,4 @@
-package sqllock
+package notify
 
 import (
 	"os"
@@ -15,7 +15,7 @@ func await(t *testing.T, events <-chan struct{}, what string) {
 	select {
 	case <-events:
 	case <-time.After(eventLimit):
-		t.Fatalf("%s was not told within %v", what, eventLimit)
+		t.Fatalf("%s was not notified within %v", what, eventLimit)
 	}
 }
 
@@ -39,7 +39,7 @@ func exercise(t *testing.T, path string, events <-chan struct{}) {
 	write(t, path)
 	await(t, events, "the file's creation")
 	for range 20 {
-		// What is left of the change before may be told late.
+		// What is left of the change before may be notified late.
 		for quiet := false; !quiet; {
 			select {
 			case <-events:
@@ -68,23 +68,23 @@ func exercise(t *testing.T, path string, events <-chan struct{}) {
 	}
 }
 
-func TestFollowFile(t *testing.T) {
+func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
-	seen := followFile(path)
-	exercise(t, path, seen.events)
-	seen.stop()
+	seen := File(path)
+	exercise(t, path, seen.Events)
+	seen.Stop()
 	write(t, path)
 	select {
-	case <-seen.events:
-		t.Error("a write was told after stop")
+	case <-seen.Events:
+		t.Error("a write was notified after Stop")
 	default:
 	}
 }
 
-func TestFollowFileThatNeverComes(t *testing.T) {
+func TestFileThatNeverExists(t *testing.T) {
 	t.Parallel()
-	followFile(filepath.Join(t.TempDir(), "file")).stop() // and returns
+	File(filepath.Join(t.TempDir(), "file")).Stop() // and returns
 }
 
 func TestStatFile(t *testing.T) {

@@ -1,4 +1,4 @@
-package sqllock
+package notify
 
 import (
 	"errors"
@@ -8,19 +8,19 @@ import (
 	"unsafe"
 )
 
-// notifier has the kernel watch a file, by inotify.
-type notifier struct {
+// inotify has the kernel watch a file, by inotify.
+type inotify struct {
 	path string
 	fd   int
 	file *os.File // the same descriptor, for reads that can be interrupted
 }
 
-func newNotifier(path string) (*notifier, error) {
+func newInotify(path string) (*inotify, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	n := &notifier{path: path, fd: fd, file: os.NewFile(uintptr(fd), "inotify")}
+	n := &inotify{path: path, fd: fd, file: os.NewFile(uintptr(fd), "inotify")}
 	if err := n.file.SetReadDeadline(time.Time{}); err != nil { // not in the poller: could not be interrupted
 		return nil, errors.Join(err, n.file.Close())
 	}
@@ -28,9 +28,9 @@ func newNotifier(path string) (*notifier, error) {
 }
 
 // interrupt ends a run whose done is closed.
-func (n *notifier) interrupt() { _ = n.file.SetReadDeadline(time.Unix(1, 0)) }
+func (n *inotify) interrupt() { _ = n.file.SetReadDeadline(time.Unix(1, 0)) }
 
-func (n *notifier) run(emit func() bool, done <-chan struct{}) {
+func (n *inotify) run(emit func() bool, done <-chan struct{}) {
 	defer n.file.Close()
 	ticker := time.NewTicker(statInterval)
 	defer ticker.Stop()
@@ -45,7 +45,7 @@ func (n *notifier) run(emit func() bool, done <-chan struct{}) {
 				continue
 			}
 		}
-		// What was written before the watch began was not told.
+		// What was written before the watch began is not reported.
 		for again := true; again; {
 			if !emit() {
 				return
@@ -60,7 +60,7 @@ func (n *notifier) run(emit func() bool, done <-chan struct{}) {
 
 // read waits for events. It says whether the watch wd still is on the file
 // that has the path.
-func (n *notifier) read(wd int32) (valid bool, err error) {
+func (n *inotify) read(wd int32) (valid bool, err error) {
 	var buffer [64 * syscall.SizeofInotifyEvent]byte // files come without names
 	size, err := n.file.Read(buffer[:])
 	if err != nil {

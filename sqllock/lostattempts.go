@@ -6,6 +6,8 @@ import (
 	"net"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock/internal/batch"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // A request may be carried out after its caller has left: the network delivers it
@@ -16,25 +18,22 @@ import (
 
 // leaveAttempt records that the caller of j leaves while j goes on in a transaction
 // that it shares with others.
-func (s *Store) leaveAttempt(j *job) {
-	if j.owner == (driver.Owner{}) {
+func (s *Store) leaveAttempt(j *batch.Job) {
+	if j.Owner == (driver.Owner{}) {
 		return
 	}
-	ended := s.attempts.Leave(j.name, j.owner)
-	go func() {
-		<-j.done
-		ended(!s.mayHappen(j.err))
-	}()
+	ended := s.attempts.Leave(j.Name, j.Owner)
+	go func() { ended(!s.mayHappen(j.Wait())) }()
 }
 
-// loseAttempt records j if the error leaves open whether it is carried out yet.
-func (s *Store) loseAttempt(j *job, err error) {
-	if j.owner != (driver.Owner{}) && s.mayHappen(err) {
-		s.attempts.Lost(j.name, j.owner)
+// loseAttempt records j if the error leaves open whether it will be carried out.
+func (s *Store) loseAttempt(j *batch.Job, err error) {
+	if j.Owner != (driver.Owner{}) && s.mayHappen(err) {
+		s.attempts.Lost(j.Name, j.Owner)
 	}
 }
 
-// mayHappen reports whether something that failed with err may be carried out yet.
+// mayHappen reports whether a call that failed with err may still be carried out.
 func (s *Store) mayHappen(err error) bool {
 	switch {
 	case err == nil, s.facts.Answered == nil, s.facts.Answered(err), errors.Is(err, driver.ErrClosed):
@@ -47,23 +46,17 @@ func (s *Store) mayHappen(err error) bool {
 // undo gives up what owner has, on behalf of an attempt that may be carried out
 // late. It works while the store is being closed.
 func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error {
-	select {
-	case s.writing <- struct{}{}:
-		defer func() { <-s.writing }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	var released, left bool
-	err := s.persist(ctx, func() (err error) {
-		run := s.each()
-		if released, err = run.changed(ctx, release, name, owner.Hex(), int64(0)); err != nil {
+	err := s.writeAnyway(ctx, func() (err error) {
+		run := s.run()
+		if released, err = run.Changed(ctx, statement.Release, name, owner.Hex(), int64(0)); err != nil {
 			return err
 		}
-		left, err = run.changed(ctx, giveUp, name, owner.Hex())
+		left, err = run.Changed(ctx, statement.GiveUp, name, owner.Hex())
 		return err
 	})
 	if released || left {
-		s.watchers.wake(name)
+		s.watchers.notify(name)
 	}
 	if err == nil && !released {
 		return driver.ErrNotHeld

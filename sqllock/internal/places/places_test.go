@@ -1,4 +1,4 @@
-package sqllock
+package places
 
 import (
 	"fmt"
@@ -6,11 +6,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-func owners(all []attemptOf) (owners []string) {
+func owners(all []Renewal) (owners []string) {
 	for _, a := range all {
-		owners = append(owners, a.owner)
+		owners = append(owners, a.Owner)
 	}
 	return owners
 }
@@ -19,28 +21,28 @@ func owners(all []attemptOf) (owners []string) {
 // or was given up is missing.
 func TestPlaceIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p placed
-		expect := func(owner string, want placeState) {
+		var p Recent
+		expect := func(owner string, want State) {
 			t.Helper()
-			if got := p.come(owner); got != want {
+			if got := p.Attempt(owner); got != want {
 				t.Errorf("the place of %s is in state %d, want %d", owner, got, want)
 			}
 		}
 		const ttl = 10 * time.Second
-		expect("a", placeMissing)
-		p.add("x", "a", ttl)
-		p.add("x", "b", ttl)
-		p.add("x", "c", ttl)
-		time.Sleep(ttl/placeDue - 1)
-		expect("a", placeYoung)
+		expect("a", Missing)
+		p.Add("x", "a", ttl)
+		p.Add("x", "b", ttl)
+		p.Add("x", "c", ttl)
+		time.Sleep(ttl/due - 1)
+		expect("a", Young)
 		time.Sleep(1)
-		expect("a", placeOld)
-		p.remove("b")
-		expect("b", placeMissing)
-		time.Sleep(ttl - ttl/placeDue - 1)
-		expect("c", placeOld)
+		expect("a", Old)
+		p.Remove("b")
+		expect("b", Missing)
+		time.Sleep(ttl - ttl/due - 1)
+		expect("c", Old)
 		time.Sleep(1)
-		expect("c", placeMissing)
+		expect("c", Missing)
 	})
 }
 
@@ -48,52 +50,52 @@ func TestPlaceIsDue(t *testing.T) {
 // written, and for so long as is left since their last attempt. The others are left alone.
 func TestPlacesAreRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p placed
+		var p Recent
 		const ttl = 8 * time.Second
 		for _, owner := range []string{"a", "b", "c", "silent"} {
-			p.add("x", owner, ttl)
+			p.Add("x", owner, ttl)
 		}
 		time.Sleep(time.Second)
-		p.come("b")
+		p.Attempt("b")
 		time.Sleep(time.Second)
 		for _, owner := range []string{"a", "c"} {
-			if got := p.come(owner); got != placeOld {
-				t.Errorf("the place of %s is in state %d, want %d", owner, got, placeOld)
+			if got := p.Attempt(owner); got != Old {
+				t.Errorf("the place of %s is in state %d, want %d", owner, got, Old)
 			}
 		}
-		if p.begin() != nil {
+		if p.Begin() != nil {
 			t.Fatal("a renewal is under way before there is one")
 		}
-		if p.come("a") != placeYoung {
+		if p.Attempt("a") != Young {
 			t.Error("an attempt does not leave the renewal to the one under way")
 		}
-		if p.begin() == nil {
+		if p.Begin() == nil {
 			t.Error("two renewals are under way")
 		}
-		all := p.collect()
+		all := p.Collect()
 		if got := owners(all); !slices.Equal(got, []string{"a", "b", "c"}) {
 			t.Fatalf("the places of %q are renewed", got)
 		}
 		for _, a := range all {
-			if want := map[string]time.Duration{"a": ttl, "b": ttl - time.Second, "c": ttl}[a.owner]; a.left != want {
-				t.Errorf("the place of %s is renewed for %v, want %v", a.owner, a.left, want)
+			if want := map[string]time.Duration{"a": ttl, "b": ttl - time.Second, "c": ttl}[a.Owner]; a.Left != want {
+				t.Errorf("the place of %s is renewed for %v, want %v", a.Owner, a.Left, want)
 			}
 		}
-		p.settle(all, map[rowKey]bool{{"x", "a"}: true, {"x", "b"}: true})
-		p.end()
-		if got := owners(p.collect()); len(got) > 0 {
+		p.Settle(all, map[statement.Key]bool{{Name: "x", Owner: "a"}: true, {Name: "x", Owner: "b"}: true})
+		p.End()
+		if got := owners(p.Collect()); len(got) > 0 {
 			t.Errorf("the places of %q are renewed again", got)
 		}
-		if p.come("c") != placeMissing {
+		if p.Attempt("c") != Missing {
 			t.Error("a place that was not found is still known")
 		}
 		// Soon after a renewal only a place that is urgent has another one.
-		time.Sleep(ttl/placePause - 1)
-		if p.come("b") != placeYoung {
+		time.Sleep(ttl/pause - 1)
+		if p.Attempt("b") != Young {
 			t.Error("an attempt causes a renewal soon after another one")
 		}
 		time.Sleep(1)
-		if p.come("b") != placeOld {
+		if p.Attempt("b") != Old {
 			t.Error("a place that is due is not renewed")
 		}
 	})
@@ -103,16 +105,16 @@ func TestPlacesAreRenewedTogether(t *testing.T) {
 // others were a moment ago.
 func TestUrgentPlaceIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p placed
-		p.add("x", "a", 8*time.Second)
+		var p Recent
+		p.Add("x", "a", 8*time.Second)
 		time.Sleep(4*time.Second - 1)
-		p.begin()
-		p.end()
-		if p.come("a") != placeYoung {
+		p.Begin()
+		p.End()
+		if p.Attempt("a") != Young {
 			t.Error("an attempt causes a renewal soon after another one")
 		}
 		time.Sleep(1)
-		if p.come("a") != placeOld {
+		if p.Attempt("a") != Old {
 			t.Error("an urgent place is not renewed")
 		}
 	})
@@ -120,11 +122,11 @@ func TestUrgentPlaceIsRenewed(t *testing.T) {
 
 // TestPlacesAreForgotten: what is remembered is bounded, and forgotten places are taken anew.
 func TestPlacesAreForgotten(t *testing.T) {
-	var p placed
-	for i := range 2 * maxNames {
-		p.add("x", fmt.Sprint(i), time.Hour)
+	var p Recent
+	for i := range 2 * maxPlaces {
+		p.Add("x", fmt.Sprint(i), time.Hour)
 	}
-	if len(p.places) > maxNames {
-		t.Errorf("%d places are remembered, want %d at most", len(p.places), maxNames)
+	if len(p.places) > maxPlaces {
+		t.Errorf("%d places are remembered, want %d at most", len(p.places), maxPlaces)
 	}
 }

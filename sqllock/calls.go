@@ -1,0 +1,168 @@
+package sqllock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/sqllock/internal/batch"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
+)
+
+const (
+	// busyLimit is how long a call tries a database that is locked.
+	busyLimit = 10 * time.Second
+	// busyPause is between two attempts, on top of the database's own busy timeout.
+	busyPause = time.Millisecond
+	// backgroundLimit bounds background work. Over a connection that died in silence it
+	// would never end, and keep its slot from callers.
+	backgroundLimit = 5 * time.Second
+)
+
+// background returns the context of one step of background work.
+func (s *Store) background() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, backgroundLimit)
+}
+
+// run runs statements each on its own.
+func (s *Store) run() statement.Runner { return s.statements.On(s.db) }
+
+// write runs fn, which writes, as one of the writers of this store. A database
+// that admits one writer at a time makes the others sleep between attempts;
+// waiting here ends at the moment the writer is done.
+func (s *Store) write(ctx context.Context, op string, fn func() error) error {
+	return s.inSlot(ctx, s.writing, op, fn)
+}
+
+// read runs fn, which reads. The number of readers is limited: a pool without a limit
+// would open a connection for each of thousands of waiters.
+func (s *Store) read(ctx context.Context, op string, fn func() error) error {
+	return s.inSlot(ctx, s.reading, op, fn)
+}
+
+func (s *Store) inSlot(ctx context.Context, slots chan struct{}, op string, fn func() error) error {
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+		return s.perform(ctx, op, fn)
+	case <-ctx.Done():
+		return s.fail(ctx, op, ctx.Err())
+	}
+}
+
+// writeAnyway is write for work that also has to be done while the store is being closed.
+func (s *Store) writeAnyway(ctx context.Context, fn func() error) error {
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+		return s.persist(ctx, fn)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// perform runs fn. Its error is one of the contract.
+func (s *Store) perform(ctx context.Context, op string, fn func() error) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	if err := s.persist(ctx, fn); err != nil {
+		return s.fail(ctx, op, err)
+	}
+	return nil
+}
+
+// persist runs fn again while it fails because of other transactions.
+func (s *Store) persist(ctx context.Context, fn func() error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	err := fn()
+	for start := time.Now(); err != nil && s.facts.Classify(err).Retry && time.Since(start) < busyLimit; {
+		if backoff.Sleep(ctx, busyPause+rand.N(busyPause)) != nil {
+			return err
+		}
+		err = fn()
+	}
+	return err
+}
+
+// do runs a job that writes. Jobs that wait for a writer at the same time share a
+// transaction. If the context ends before, a job that was begun may be done all the same,
+// and what it sets must not be read.
+func (s *Store) do(ctx context.Context, op string, j *batch.Job) error {
+	outcome, err := s.batches.Do(ctx, j)
+	if err == nil {
+		return nil
+	}
+	switch outcome {
+	case batch.Ended:
+		s.loseAttempt(j, err)
+	case batch.Left:
+		s.leaveAttempt(j)
+	}
+	return s.fail(ctx, op, err)
+}
+
+// alone runs a job that shares its transaction with no other.
+func (s *Store) alone(ctx context.Context, j *batch.Job) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	return s.persist(ctx, func() error {
+		if j.Atomic {
+			return s.inTx(ctx, func(run statement.Runner) error { return j.Run(ctx, run) })
+		}
+		return j.Run(ctx, s.run())
+	})
+}
+
+// together runs jobs in one transaction. If that fails it runs each again alone: what
+// failed together was undone together.
+func (s *Store) together(jobs []*batch.Job) {
+	ctx, cancel := context.WithTimeout(s.ctx, busyLimit)
+	defer cancel()
+	err := s.persist(ctx, func() error {
+		return s.inTx(ctx, func(run statement.Runner) error {
+			for _, j := range jobs {
+				if err := j.Run(ctx, run); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	// What may have been done is not done again: a release would find nothing, and
+	// report a loss that did not happen.
+	_, unsure := errors.AsType[*unsureError](err)
+	for _, j := range jobs {
+		outcome := err
+		if err != nil && !unsure {
+			outcome = s.alone(ctx, j)
+		}
+		j.End(outcome)
+	}
+}
+
+// change runs a statement as a job, and reports whether it changed anything.
+func (s *Store) change(ctx context.Context, op string, j *batch.Job, id statement.ID, args ...any) (bool, error) {
+	var changed bool
+	j.Run = func(ctx context.Context, run statement.Runner) (err error) {
+		changed, err = run.Changed(ctx, id, args...)
+		return err
+	}
+	if err := s.do(ctx, op, j); err != nil {
+		return false, err // the job may still set changed
+	}
+	return changed, nil
+}
+
+// encode returns v as a JSON list, the form in which statements take many rows.
+func encode(v any) string {
+	b, _ := json.Marshal(v) // strings and numbers: cannot fail
+	return string(b)
+}

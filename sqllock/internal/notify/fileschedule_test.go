@@ -1,0 +1,97 @@
+package notify
+
+import (
+	"testing"
+	"time"
+)
+
+// polls runs a schedule for a while, with polls that take cost each, and returns when the
+// polls were made. Changes are notified at the given moments.
+func polls(p *fileSchedule, lasts, cost time.Duration, changes ...time.Duration) (at []time.Duration) {
+	start := time.Now()
+	now := start
+	p.next = start
+	for {
+		next := p.next
+		if len(changes) > 0 && !p.pending && !start.Add(changes[0]).After(next) {
+			if change := start.Add(changes[0]); change.After(now) {
+				now = change
+			}
+			changes = changes[1:]
+			p.Changed(now)
+			continue
+		}
+		if next.After(now) {
+			now = next
+		}
+		if now.Sub(start) > lasts {
+			return at
+		}
+		at = append(at, now.Sub(start))
+		begin := now
+		now = now.Add(cost)
+		p.Polled(begin, now, Result{}, nil)
+	}
+}
+
+func TestFileScheduleWhenNothingHappens(t *testing.T) {
+	if n := len(polls(&fileSchedule{notified: true}, 10*time.Second, time.Millisecond)); n > 11 {
+		t.Errorf("%d polls in 10 s although nothing happened, want one a second", n)
+	}
+	if n := len(polls(&fileSchedule{}, 10*time.Second, time.Millisecond)); n > 41 {
+		t.Errorf("%d polls in 10 s without notifications, want four a second", n)
+	}
+}
+
+func TestFileScheduleFollowsAChange(t *testing.T) {
+	const change = 400 * time.Millisecond
+	at := polls(&fileSchedule{notified: true}, 990*time.Millisecond, 50*time.Microsecond, change)
+	// However long the commit takes, a poll comes soon after it.
+	for _, commit := range []time.Duration{0, 500 * time.Microsecond, 3 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
+		seen := time.Duration(-1)
+		for _, poll := range at {
+			if poll >= change+commit {
+				seen = poll - change - commit
+				break
+			}
+		}
+		if seen < 0 || seen > commit+2*time.Millisecond {
+			t.Errorf("a commit %v after the write is seen %v later; polls at %v", commit, seen, at)
+		}
+	}
+	if len(at) > 12 {
+		t.Errorf("%d polls for one change: %v", len(at), at)
+	}
+}
+
+func TestFileScheduleOfABusyDatabase(t *testing.T) {
+	var changes []time.Duration
+	for ms := range 10_000 {
+		changes = append(changes, time.Duration(ms)*time.Millisecond)
+	}
+	for _, cost := range []time.Duration{20 * time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond} {
+		n := len(polls(&fileSchedule{notified: true}, 10*time.Second, cost, changes...))
+		if share := float64(n) * cost.Seconds() / 10; share > 0.12 {
+			t.Errorf("polls that take %v take %.0f %% of the time, want a tenth", cost, 100*share)
+		}
+		if n < 10 {
+			t.Errorf("only %d polls that take %v in 10 s of changes", n, cost)
+		}
+	}
+	// A poll that was kept waiting does not delay the others.
+	p := &fileSchedule{notified: true}
+	now := time.Now()
+	p.Polled(now, now.Add(time.Minute), Result{}, nil)
+	if wait := p.free.Sub(now.Add(time.Minute)); wait > 150*time.Millisecond {
+		t.Errorf("after a poll that took a minute the next is not before %v", wait)
+	}
+}
+
+func TestFileScheduleKeepsExpiries(t *testing.T) {
+	p := &fileSchedule{notified: true}
+	now := time.Now()
+	p.Polled(now, now, Result{Expiry: 40 * time.Millisecond}, nil)
+	if wait := p.next.Sub(now); wait != 40*time.Millisecond {
+		t.Errorf("the next poll is in %v, want it when a lock expires, in 40 ms", wait)
+	}
+}

@@ -1,0 +1,56 @@
+// Package notify tells the poller of a store when to poll: because another process has
+// written to an SQLite file, because PostgreSQL sent a notification, or because it is time.
+package notify
+
+import "time"
+
+// Source notifies a store of what other processes do.
+type Source struct {
+	Events   <-chan struct{} // receives when something may have changed; nil if nothing notifies
+	Schedule Schedule        // when to poll
+	Stop     func()          // ends the source and waits for its goroutines
+}
+
+// Schedule decides when to poll.
+type Schedule interface {
+	Due() time.Time                                   // when to poll next
+	Pending() bool                                    // a change asks for a poll that has not been made
+	Changed(now time.Time)                            // Events has received
+	Asked(now time.Time)                              // a caller of this process wants a poll
+	Polled(start, end time.Time, r Result, err error) // a poll was made
+	Idle(now time.Time)                               // no name is watched
+}
+
+// Result is what a poll says about all names.
+type Result struct {
+	Expiry time.Duration // until a lock or a place expires; zero if none does within NotifiedInterval
+	Moving bool          // a lock is free, or has just changed hands
+}
+
+const (
+	// NotifiedInterval is between two polls when nothing happens and changes are notified.
+	NotifiedInterval = time.Second
+
+	// Linger is how long the poller stays when no name is watched any more, because
+	// another watch often follows soon.
+	Linger = 5 * time.Second
+)
+
+// Unnotified returns the source of a server that notifies of nothing.
+func Unnotified() Source { return Source{Schedule: &serverSchedule{}, Stop: func() {}} }
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// earlier returns the earlier of two times.
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,100 @@
+package statement
+
+import "github.com/dlock-go/dlock/internal/sqldb"
+
+var mysqlSchema = []string{
+	// Names are bytes, since every collation takes some texts for equal.
+	`CREATE TABLE IF NOT EXISTS {locks} (
+	name    VARBINARY(255) NOT NULL PRIMARY KEY,
+	token   BIGINT         NOT NULL,
+	owner   VARBINARY(32),
+	since   BIGINT         NOT NULL,
+	expires BIGINT         NOT NULL,
+	holder  MEDIUMBLOB     NOT NULL
+) ENGINE = InnoDB`,
+	`CREATE TABLE IF NOT EXISTS {queue} (
+	seq     BIGINT         NOT NULL PRIMARY KEY AUTO_INCREMENT,
+	name    VARBINARY(255) NOT NULL,
+	owner   VARBINARY(32)  NOT NULL,
+	fair    BOOLEAN        NOT NULL,
+	expires BIGINT         NOT NULL,
+	UNIQUE KEY waiter (name, owner),
+	KEY place (name, fair, seq)
+) ENGINE = InnoDB`,
+	"CREATE TABLE IF NOT EXISTS {meta} (\n\t`key` VARBINARY(32) NOT NULL PRIMARY KEY,\n\tvalue BIGINT NOT NULL\n) ENGINE = InnoDB",
+	"INSERT IGNORE INTO {meta} (`key`, value) VALUES ('floor', 0), ('swept', 0)",
+}
+
+// mysqlPatience limits to two seconds how long a renewal waits in MariaDB for a row that
+// another transaction keeps locked. The store tries again while the caller waits; if the
+// caller has left, the statement ends. MySQL reads it as a comment and waits as long as
+// innodb_lock_wait_timeout says, 50 seconds by default.
+const mysqlPatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `
+
+// mysqlImpatience makes it fail at once. MySQL has no such limit for a statement.
+const mysqlImpatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ `
+
+func mysqlTexts() texts {
+	const (
+		mine = `owner = ?2 AND expires > {now}`
+		// Assignments are made from left to right: those that need the old
+		// owner and expiry come first. The token becomes the answer's insert
+		// id, which is zero if there was no row to update.
+		take = `UPDATE {locks} SET
+	token   = LAST_INSERT_ID(IF(` + mine + `, token, token + 1)),
+	since   = IF(` + mine + `, since, {now}),
+	expires = GREATEST(IF(` + mine + `, expires, 0), {now} + ?3),
+	owner   = ?2,
+	holder  = ?4
+WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 0 OR token = ?5)`
+		// Lists are UTF-8 whatever the connection's character set is.
+		json = `JSON_TABLE(CONVERT(CAST(?1 AS BINARY) USING utf8mb4), '$[*]' COLUMNS (`
+		text = ` VARCHAR(255) CHARACTER SET utf8mb4 PATH `
+		// The server looks up a list row by row: where there are few rows in the
+		// table, it would otherwise read and lock all of them.
+		eachLock = ` STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = `
+		grants   = json + `name` + text + `'$[0]', owner` + text + `'$[1]', token BIGINT PATH '$[2]', ttl BIGINT PATH '$[3]')) AS g` +
+			eachLock + `CAST(g.name AS BINARY)`
+		granted   = `l.owner = CAST(g.owner AS BINARY) AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}`
+		prolong   = `UPDATE ` + grants + ` SET l.expires = GREATEST(l.expires, {now} + g.ttl) WHERE ` + granted
+		eachPlace = ` STRAIGHT_JOIN {queue} AS q FORCE INDEX (waiter) ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY)`
+		places    = json + `name` + text + `'$[0]', owner` + text + `'$[1]', ttl BIGINT PATH '$[2]')) AS w` + eachPlace
+		inPlace   = ` WHERE q.fair = 1 AND q.expires > {now}`
+		waiters   = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
+		names     = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
+	)
+	return texts{
+		Acquire: take,
+		AcquireFair: take + `
+	AND (COALESCE((SELECT owner ` + head + `), ?2) = ?2 OR ` + mine + `)`,
+		// The floor's row is locked until the new row is committed: a janitor that
+		// raises the floor, before it deletes rows, waits for that.
+		InsertFree: `INSERT IGNORE INTO {locks} (name, token, owner, since, expires, holder)
+SELECT ?1, value, NULL, {now}, {now}, {nobody} FROM {meta} WHERE {key} = 'floor' LOCK IN SHARE MODE`,
+		Renew:       mysqlPatience + prolong,
+		RenewAtOnce: mysqlImpatience + prolong,
+		Renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + sqldb.MySQLAllRows,
+		Enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
+ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
+		KeepPlaces: `UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl)` + inPlace,
+		KeptPlaces: `SELECT q.name, q.owner FROM ` + places + inPlace + sqldb.MySQLAllRows,
+		Poll: `SELECT n.position - 1, n.remaining, h.owner, h.expires - {now}, n.recent
+FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
+		IF(l.owner IS NULL, 0, GREATEST(l.expires - {now}, 0)) AS remaining,
+		COALESCE(l.since > ` + recently + `, 0) AS recent
+	FROM ` + names + ` LEFT JOIN {locks} AS l ON l.name = CAST(n.name AS BINARY)
+	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since > ` + recently + `) AS n
+LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
+	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)` + sqldb.MySQLAllRows,
+		Publish: `INSERT INTO {queue} (name, owner, fair, expires)
+SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 0, {now} + ?2 FROM ` + waiters + `
+ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`,
+		Unpublish:    `DELETE q FROM ` + waiters + eachPlace + ` WHERE q.fair = 0`,
+		DeleteLocks:  `DELETE l FROM ` + names + eachLock + `CAST(n.name AS BINARY) WHERE l.expires <= {now} - ?2 AND l.token <= ?3`,
+		DeletePlaces: `DELETE FROM {queue} WHERE expires <= {now} ORDER BY seq LIMIT ?1`,
+	}.with(words{
+		key: "`key`", fair: `fair = 1`, no: `0`, yes: `1`, greatest: `GREATEST`,
+		// No empty text: MariaDB takes it for NULL in mode EMPTY_STRING_IS_NULL.
+		nobody: `'{}'`, from: `COALESCE(?1, x'00')`,
+	})
+}

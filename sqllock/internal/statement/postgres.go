@@ -1,0 +1,94 @@
+package statement
+
+var postgresSchema = []string{
+	// Half of each page stays free, so that a row's next version fits beside it.
+	`CREATE TABLE IF NOT EXISTS {locks} (
+	name    text   COLLATE "C" NOT NULL PRIMARY KEY,
+	token   bigint NOT NULL,
+	owner   text   COLLATE "C",
+	since   bigint NOT NULL,
+	expires bigint NOT NULL,
+	holder  text   NOT NULL
+) WITH (fillfactor = 50)`,
+	`CREATE TABLE IF NOT EXISTS {queue} (
+	seq     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	name    text   COLLATE "C" NOT NULL,
+	owner   text   COLLATE "C" NOT NULL,
+	fair    boolean NOT NULL,
+	expires bigint NOT NULL,
+	UNIQUE (name, owner)
+)`,
+	`CREATE INDEX IF NOT EXISTS {queue}_order ON {queue} (name, fair, seq)`,
+	`CREATE TABLE IF NOT EXISTS {meta} (
+	key   text   NOT NULL PRIMARY KEY,
+	value bigint NOT NULL
+)`,
+	`INSERT INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0) ON CONFLICT DO NOTHING`,
+}
+
+// postgresPatience is what a renewal reads first. It limits to two seconds how long this
+// statement waits for a row that another transaction keeps locked. The store tries again
+// while the caller waits; if the caller has left, the statement ends.
+const postgresPatience = `(SELECT set_config('lock_timeout', '2s', true)) AS patience`
+
+// postgresImpatience makes it fail at once.
+const postgresImpatience = `(SELECT set_config('lock_timeout', '1ms', true)) AS patience`
+
+func postgresTexts() texts {
+	const (
+		mine = `owner = ?2:text AND expires > {now}`
+		take = `UPDATE {locks} SET
+	token   = CASE WHEN ` + mine + ` THEN token ELSE token + 1 END,
+	since   = CASE WHEN ` + mine + ` THEN since ELSE {now} END,
+	expires = greatest(CASE WHEN ` + mine + ` THEN expires END, {now} + ?3:int),
+	owner   = ?2:text,
+	holder  = ?4:text
+WHERE name = ?1:text AND (owner IS NULL OR owner = ?2:text OR expires <= {now}) AND (?5:int = 0 OR token = ?5:int)`
+		grants = `(SELECT g->>0 AS name, g->>1 AS owner, (g->>2)::bigint AS token, (g->>3)::bigint AS ttl
+	FROM jsonb_array_elements(?1:json) AS list (g)) AS g`
+		places  = `(SELECT w->>0 AS name, w->>1 AS owner, (w->>2)::bigint AS ttl FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
+		inPlace = `q.name = w.name AND q.owner = w.owner AND q.fair AND q.expires > {now}`
+		waiters = `(SELECT w->>0 AS name, w->>1 AS owner FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
+	)
+	prolong := func(patience string) string {
+		return `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + patience + `, ` + grants + `
+WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}
+RETURNING l.name, l.owner`
+	}
+	// The server notifies waiters when the change is committed, and only then.
+	notify := func(id ID) string {
+		return `WITH changed AS (` + shared[id] + ` RETURNING name)
+SELECT pg_notify('{wake}', name) FROM changed`
+	}
+	return texts{
+		Acquire: take + ` RETURNING token`,
+		AcquireFair: take + `
+	AND (coalesce((SELECT owner ` + head + `), ?2:text) = ?2:text OR ` + mine + `) RETURNING token`,
+		// The floor's row is locked until the new row is committed: a janitor that
+		// raises the floor, before it deletes rows, waits for that.
+		InsertFree: `INSERT INTO {locks} (name, token, owner, since, expires, holder)
+(SELECT ?1:text, value, NULL, {now}, {now}, {nobody} FROM {meta} WHERE {key} = 'floor' FOR SHARE)
+ON CONFLICT (name) DO NOTHING`,
+		Renew:       prolong(postgresPatience),
+		RenewAtOnce: prolong(postgresImpatience),
+		Release:     notify(Release),
+		Break:       notify(Break),
+		GiveUp:      notify(GiveUp),
+		KeepPlaces:  `UPDATE {queue} AS q SET expires = greatest(q.expires, {now} + w.ttl) FROM ` + places + ` WHERE ` + inPlace,
+		KeptPlaces:  `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace,
+		Poll: `SELECT n.index - 1, CASE WHEN l.owner IS NULL THEN 0 ELSE greatest(l.expires - {now}, 0) END,
+	h.owner, h.expires - {now}, coalesce(l.since > ` + recently + `, false)
+FROM jsonb_array_elements_text(?1:json) WITH ORDINALITY AS n (name, index)
+LEFT JOIN {locks} AS l ON l.name = n.name
+LEFT JOIN LATERAL (SELECT owner, expires FROM {queue} AS q
+	WHERE q.name = n.name AND fair AND q.expires > {now} AND (l.owner IS NULL OR l.expires <= {now})
+	ORDER BY seq LIMIT 1) AS h ON true
+WHERE l.owner IS NULL OR l.expires <= {now} + ?2:int OR l.since > ` + recently,
+		Publish: `INSERT INTO {queue} AS q (name, owner, fair, expires)
+SELECT DISTINCT name, owner, false, {now} + ?2:int FROM ` + waiters + `
+ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
+		Unpublish: `DELETE FROM {queue} AS q USING ` + waiters + ` WHERE q.name = w.name AND q.owner = w.owner AND NOT fair`,
+		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT jsonb_array_elements_text(?1:json))
+	AND expires <= {now} - ?2:int AND token <= ?3:int`,
+	}.with(words{key: `key`, fair: `fair`, no: `false`, yes: `true`, greatest: `greatest`, nobody: `''`, from: `?1:text`})
+}

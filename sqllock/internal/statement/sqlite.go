@@ -1,0 +1,70 @@
+package statement
+
+var sqliteSchema = []string{
+	`CREATE TABLE IF NOT EXISTS {locks} (
+	name    TEXT    NOT NULL PRIMARY KEY COLLATE BINARY,
+	token   INTEGER NOT NULL,
+	owner   TEXT,
+	since   INTEGER NOT NULL,
+	expires INTEGER NOT NULL,
+	holder  TEXT    NOT NULL
+) WITHOUT ROWID`,
+	`CREATE TABLE IF NOT EXISTS {queue} (
+	seq     INTEGER PRIMARY KEY,
+	name    TEXT    NOT NULL COLLATE BINARY,
+	owner   TEXT    NOT NULL,
+	fair    INTEGER NOT NULL,
+	expires INTEGER NOT NULL,
+	UNIQUE (name, owner)
+)`,
+	// Ends with the row's seq, as every index does: the head comes first.
+	`CREATE INDEX IF NOT EXISTS {queue}_order ON {queue} (name, fair)`,
+	`CREATE TABLE IF NOT EXISTS {meta} (
+	key   TEXT    NOT NULL PRIMARY KEY,
+	value INTEGER NOT NULL
+) WITHOUT ROWID`,
+	`INSERT OR IGNORE INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0)`,
+}
+
+func sqliteTexts() texts {
+	const (
+		insertLock = `INSERT INTO {locks} AS l (name, token, owner, since, expires, holder) `
+		newLock    = `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1, ?2, {now}, {now} + ?3, ?4`
+		// excluded.since is the time of the attempt.
+		onConflict = ` ON CONFLICT (name) DO UPDATE SET
+	token   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.token, l.token + 1),
+	since   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.since, excluded.since),
+	expires = max(iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.expires, 0), excluded.expires),
+	owner   = excluded.owner,
+	holder  = excluded.holder
+WHERE (l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since) AND (?5 = 0 OR l.token = ?5)
+RETURNING token`
+		places  = `(SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS ttl FROM json_each(?1)) AS w`
+		inPlace = `q.name = w.name AND q.owner = w.owner AND fair = 1 AND expires > {now}`
+	)
+	return texts{
+		Acquire: insertLock + `VALUES (` + newLock + `)` + onConflict,
+		AcquireFair: insertLock + `SELECT ` + newLock + `
+WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
+   OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2 AND expires > {now})` + onConflict,
+		Renew: `UPDATE {locks} SET expires = max(expires, {now} + g.ttl)
+FROM (SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS token, value->>3 AS ttl FROM json_each(?1)) AS g
+WHERE {locks}.name = g.name AND {locks}.owner = g.owner AND (g.token = 0 OR {locks}.token = g.token) AND {locks}.expires > {now}
+RETURNING name, owner`,
+		KeepPlaces: `UPDATE {queue} AS q SET expires = max(expires, {now} + w.ttl) FROM ` + places + ` WHERE ` + inPlace,
+		KeptPlaces: `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace,
+		// The clock is read once, not for each name.
+		Poll: `WITH clock (now) AS MATERIALIZED (SELECT {now}), near AS MATERIALIZED (
+	SELECT j.key, j.value AS name, iif(l.owner IS NULL, 0, max(l.expires - now, 0)) AS remaining, now
+	FROM clock CROSS JOIN json_each(?1) AS j LEFT JOIN {locks} AS l ON l.name = j.value
+	WHERE l.owner IS NULL OR l.expires <= now + ?2)
+SELECT key, remaining, h.owner, h.expires - now, 0
+FROM near LEFT JOIN {queue} AS h ON remaining = 0 AND h.seq = (
+	SELECT seq FROM {queue} AS q WHERE q.name = near.name AND fair = 1 AND expires > now ORDER BY seq LIMIT 1)`,
+		Publish: `INSERT INTO {queue} (name, owner, fair, expires)
+SELECT value->>0, value->>1, 0, {now} + ?2 FROM json_each(?1) WHERE true
+ON CONFLICT (name, owner) DO UPDATE SET expires = max(expires, excluded.expires)`,
+		Unpublish:   `DELETE FROM {queue} WHERE fair = 0 AND (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
+		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2 AND token <= ?3`,
+	}.with(words{key: `key`, fair: `fair = 1`, no: `0`, yes: `1`, greatest: `max`, nobody: `''`, from: `?1`})
+}

@@ -1,0 +1,136 @@
+// Package statement holds the statements with which sqllock keeps locks in rows, for every
+// dialect, and runs them.
+package statement
+
+import (
+	"strings"
+
+	"github.com/dlock-go/dlock/internal/sqldb"
+)
+
+// ID names a statement that every dialect has, with the same arguments.
+// Times are in milliseconds, lists are JSON.
+type ID int
+
+// The statements, with their arguments and what they answer.
+const (
+	Acquire      ID = iota // name, owner, ttl, holder, token that the row must have or 0 -> token
+	AcquireFair            // the same, unless another owner heads the queue
+	InsertFree             // name: a row without an owner, if there is none; empty where Acquire inserts
+	Current                // name, owner -> token, whether another owner holds it, holder, remaining
+	Blocker                // name, owner -> token, holder, remaining: of another owner's lock, or token 0 and remaining of the queue's head if that is another owner
+	Renew                  // [[name, owner, token, ttl]] -> name, owner of each that was renewed
+	RenewAtOnce            // the same, and fails if a row is locked; on servers only
+	Renewed                // the same list -> name, owner of each that is held; empty where Renew answers
+	Release                // name, owner, token or 0
+	Pass                   // name, owner, token, the next owner, ttl, holder
+	Break                  // name, token
+	List                   // first name, limit -> name, token, holder, since, remaining, waiters
+	Enqueue                // name, owner, ttl
+	KeepPlaces             // [[name, owner, ttl]]: of places that have not lapsed
+	KeptPlaces             // the same list -> name, owner of each that has not lapsed
+	Leave                  // name, owner: because the owner was granted the lock
+	GiveUp                 // name, owner
+	Prune                  // name
+	Poll                   // [name], horizon -> of each that is free, ends within the horizon or changed hands recently: index, remaining or 0, head's owner and remaining or NULL, whether recently
+	Publish                // [[name, owner]], ttl
+	Unpublish              // [[name, owner]]
+	JanitorDue             // interval -> whether the last run is as long ago
+	JanitorClaim           // interval; changes nothing if it is not
+	JanitorPage            // after name, limit, age -> name, token, whether it may be deleted
+	Floor                  // -> the highest token that was deleted
+	RaiseFloor             // token
+	DeleteLocks            // [name], age, highest token
+	DeletePlaces           // limit
+	count
+)
+
+// texts are statements with the placeholders of sqldb.Tables.Expand and of words.
+type texts [count]string
+
+// words are what the dialects write differently in the statements that they share.
+type words struct {
+	key      string // the column of that name
+	fair     string // the condition that a place is that of a fair waiter
+	no, yes  string // of type boolean
+	greatest string // the function
+	nobody   string // the holder of a free lock
+	from     string // the first argument, a name
+}
+
+// Parts of several statements.
+const (
+	held = `owner IS NOT NULL AND expires > {now}`
+	free = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = {nobody}`
+	head = `FROM {queue} WHERE name = ?1:text AND {fair} AND expires > {now} ORDER BY seq LIMIT 1`
+	// A time in the future is one from before the clock stepped back.
+	longAgo  = `(value <= {now} - ?1:int OR value > {now})`
+	recently = `{now} - 100`
+)
+
+// shared are the statements of which the dialects write no more than words differently.
+var shared = texts{
+	Current: `SELECT token, coalesce(owner <> ?2:text AND expires > {now}, {no}), holder, expires - {now} FROM {locks} WHERE name = ?1:text`,
+	Blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
+UNION ALL SELECT 0, {nobody}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
+ORDER BY token DESC LIMIT 1`,
+	Release: free + ` WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
+	Pass: `UPDATE {locks} SET token = token + 1, owner = ?4:text, since = {now}, expires = {now} + ?5:int, holder = ?6:text
+WHERE name = ?1:text AND owner = ?2:text AND token = ?3:int AND expires > {now}`,
+	Break: free + ` WHERE name = ?1:text AND token = ?2:int AND ` + held,
+	List: `SELECT name, token, holder, since, expires - {now},
+	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
+FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:int`,
+	Enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) VALUES (?1:text, ?2:text, {yes}, {now} + ?3:int)
+ON CONFLICT (name, owner) DO UPDATE SET expires = {greatest}(q.expires, excluded.expires)`,
+	Leave:        `DELETE FROM {queue} WHERE name = ?1:text AND owner = ?2:text`,
+	GiveUp:       `DELETE FROM {queue} WHERE name = ?1:text AND owner = ?2:text`,
+	Prune:        `DELETE FROM {queue} WHERE name = ?1:text AND expires <= {now}`,
+	JanitorDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE {key} = 'swept'`,
+	JanitorClaim: `UPDATE {meta} SET value = {now} WHERE {key} = 'swept' AND ` + longAgo,
+	JanitorPage:  `SELECT name, token, expires <= {now} - ?3:int FROM {locks} WHERE name > {from} ORDER BY name LIMIT ?2:int`,
+	Floor:        `SELECT value FROM {meta} WHERE {key} = 'floor'`,
+	RaiseFloor:   `UPDATE {meta} SET value = {greatest}(value, ?1:int) WHERE {key} = 'floor'`,
+	DeletePlaces: `DELETE FROM {queue} WHERE seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1:int)`,
+}
+
+// with returns the shared statements with the words of a dialect, and its own statements.
+func (own texts) with(w words) texts {
+	replacer := strings.NewReplacer("{key}", w.key, "{fair}", w.fair, "{no}", w.no, "{yes}", w.yes,
+		"{greatest}", w.greatest, "{nobody}", w.nobody, "{from}", w.from)
+	for id, text := range own {
+		if text == "" {
+			text = shared[id]
+		}
+		own[id] = replacer.Replace(text)
+	}
+	return own
+}
+
+// Set are the statements of one dialect, ready to be run.
+type Set [count]query
+
+// NewSet returns the statements for the tables.
+func NewSet(facts *sqldb.Facts, tables *sqldb.Tables) *Set {
+	set := &Set{}
+	for id, text := range ofDialect[facts.Dialect]() {
+		set[id].Query = facts.Bind(tables.Expand(facts.Now, text))
+	}
+	return set
+}
+
+var ofDialect = map[sqldb.Dialect]func() texts{sqldb.SQLite: sqliteTexts, sqldb.MySQL: mysqlTexts, sqldb.Postgres: postgresTexts}
+
+// Schema returns the statements that create the tables that are missing.
+//
+// A released lock keeps its row in the table of locks for the sake of the token, without an
+// owner and with the time of its release as expires. The queue has the places of fair
+// waiters, in the order of seq, and rows of other waiters, which List counts. The value
+// floor is the highest token whose row was deleted, swept the time of the janitor's last run.
+func Schema(facts *sqldb.Facts, tables *sqldb.Tables) (expanded []string) {
+	schema := map[sqldb.Dialect][]string{sqldb.SQLite: sqliteSchema, sqldb.MySQL: mysqlSchema, sqldb.Postgres: postgresSchema}
+	for _, text := range schema[facts.Dialect] {
+		expanded = append(expanded, tables.Expand(facts.Now, text))
+	}
+	return expanded
+}
