@@ -185,6 +185,6 @@ func init() {
 		file: "sqllock/watch.go",
 		old:  `if ws.Remove(w.name, w) && !w.published.IsZero() {`,
 		new:  `if ws.Remove(w.name, w) && w.published.IsZero() {`,
-		test: "test/stores/sqlite TestWaitersAreSeen",
+		test: "test/stores/sqlite TestWaitersAreListed",
 	})
 }

@@ -125,7 +125,7 @@ func init() {
 		file: "sqllock/internal/statement/sqlite.go",
 		old:  `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1`,
 		new:  `?1, 1`,
-		test: "test/stores/sqlite TestTokensRiseAcrossSweeps",
+		test: "test/stores/sqlite TestTokensRiseAcrossJanitorRuns",
 	})
 	add(mutant{
 		rule: "a lock is broken only with its token (PostgreSQL)",
@@ -153,7 +153,7 @@ func init() {
 		file: "sqllock/internal/statement/sqlite.go",
 		old:  "AND expires <= {now} - ?2 AND token <= ?3`",
 		new:  "AND ?2 > 0 AND token <= ?3`",
-		test: "test/stores/sqlite TestSweepSparesWhatIsTaken",
+		test: "test/stores/sqlite TestJanitorSparesWhatIsTaken",
 	})
 	add(mutant{
 		rule: "Renew reports which of many grants is lost",

@@ -33,7 +33,7 @@ func TestRenewalAmongFewRows(t *testing.T) {
 	}
 }
 
-func TestSweepAmongFewRows(t *testing.T) {
+func TestJanitorAmongFewRows(t *testing.T) {
 	t.Parallel()
 	raw := database.URL(t, emptyIsNull) // where the first name that is looked for is no empty one
 	admin := database.DB(t, raw)
@@ -51,7 +51,7 @@ VALUES ('old', 1, 0, 0, '{}'), ('locked', 1, 0, `+now+`, '{}')`)
 	})
 }
 
-func TestPresenceAmongFewRows(t *testing.T) {
+func TestWaiterRowsAmongFewRows(t *testing.T) {
 	t.Parallel()
 	raw := database.URL(t)
 	store, admin := database.Opened(t, raw), database.DB(t, raw)

@@ -30,7 +30,7 @@ var database = &sqlrig.Database{
 	Free:             `UPDATE dlock_locks SET owner = NULL WHERE name = ?`,
 	CountConnections: connections,
 	Statements:       statements,
-	// Not from innodb_trx, which shows the same to whoever asks again too soon.
+	// Not from innodb_trx, which answers the same when it is asked again too soon.
 	Blocked: `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state IN ('Updating', 'Sending data') AND info LIKE '%UPDATE %'`,
 	Kill:    kill,
 	CreateUser: func(ctx context.Context, admin *sql.DB, user, password string) error {

@@ -180,7 +180,7 @@ func TestLateRenewal(t *testing.T) {
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.LateRenewal(t, database.URL(t, scheme)) })
 }
 
-// TestAbandonedRenewal: the server does not keep a statement that nobody waits for.
+// TestAbandonedRenewal: the server ends a statement whose caller has left.
 func TestAbandonedRenewal(t *testing.T) {
 	t.Parallel()
 	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.AbandonedRenewal(t, database.URL(t, scheme)) })

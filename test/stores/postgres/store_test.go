@@ -58,7 +58,7 @@ func TestWakeUp(t *testing.T) {
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.WakeUp(t, database.URL(t, scheme)) })
 }
 
-// TestPgBouncer: LISTEN has no meaning there, and who waits is told all the same.
+// TestPgBouncer: LISTEN has no meaning there, and waiters are woken all the same.
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) {
@@ -176,7 +176,7 @@ func TestLateRenewal(t *testing.T) {
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.LateRenewal(t, database.URL(t, scheme)) })
 }
 
-// TestAbandonedRenewal: the server does not keep a statement that nobody waits for.
+// TestAbandonedRenewal: the server ends a statement whose caller has left.
 func TestAbandonedRenewal(t *testing.T) {
 	t.Parallel()
 	sqlrig.OnRow(t, func(t *testing.T, scheme string) { database.AbandonedRenewal(t, database.URL(t, scheme)) })

@@ -20,7 +20,7 @@ import (
 type counting struct {
 	dsn        string
 	statements atomic.Int64
-	writes     atomic.Int64 // those of them that write, if they were prepared
+	writes     atomic.Int64 // statements that write, if they were prepared
 }
 
 // Driver implements driver.Connector.
@@ -138,7 +138,7 @@ func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
 	eventually(t, "all waiters are seen", func() bool {
 		return number(t, plain, `SELECT count(*) FROM dlock_queue WHERE fair = 0`) == names
 	})
-	quiet := time.NewTimer(time.Second) // the looks that follow a change
+	quiet := time.NewTimer(time.Second) // the polls that follow a change
 	<-quiet.C
 
 	const window = 4 * time.Second

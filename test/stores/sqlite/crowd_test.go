@@ -59,7 +59,7 @@ func TestFairCrowdDoesNotStarveRenewals(t *testing.T) {
 	}
 }
 
-// Thousands who wait for as many names need no more than a few connections.
+// Thousands of waiters for as many names need no more than a few connections.
 func TestWaitersNeedFewConnections(t *testing.T) {
 	path := tempFile(t)
 	holder, err := openFile(t.Context(), path)

@@ -149,7 +149,7 @@ func TestHandOver(t *testing.T) {
 const contendersPerProcess = 8
 
 // contend tries to get one name from several goroutines at the moment it is
-// told, in a database that may not exist yet, and says how many got it.
+// asked, in a database that may not exist yet, and says how many got it.
 func contend(args []string) error {
 	fmt.Println("ready")
 	bufio.NewScanner(os.Stdin).Scan()

@@ -149,7 +149,7 @@ func hasTurn(t testing.TB, c *dlock.Client, name string) <-chan error {
 }
 
 // SilentConnections shows that connections that die in silence, as those do that a
-// router has forgotten, keep nobody waiting for longer than some seconds.
+// router has forgotten, keep no caller waiting for longer than some seconds.
 func (d *Database) SilentConnections(t *testing.T, raw string) {
 	t.Helper()
 	network, admin := proxy.Run(t, host(t, raw)), d.DB(t, raw)
@@ -174,7 +174,7 @@ func (d *Database) SilentConnections(t *testing.T, raw string) {
 	}
 }
 
-// LostCommit shows that whoever acquires several locks does not wait for longer than
+// LostCommit shows that a caller that acquires several locks does not wait for longer than
 // its context for a server that falls silent just as they are committed.
 func (d *Database) LostCommit(t *testing.T, raw string) {
 	t.Helper()

@@ -52,7 +52,7 @@ func (d *Database) PatientWriters(t *testing.T, raw string) {
 }
 
 // RenewalsComeThrough shows that a lock can be renewed while everything else that
-// the process writes waits for rows that somebody keeps locked.
+// the process writes waits for rows that another transaction keeps locked.
 func (d *Database) RenewalsComeThrough(t *testing.T, raw string) {
 	t.Helper()
 	store := d.Opened(t, raw)
@@ -87,7 +87,7 @@ func (d *Database) RenewalsComeThrough(t *testing.T, raw string) {
 	}
 }
 
-// lockRows makes rows of locks that nobody has, and locks them as an administrator
+// lockRows makes rows of free locks, and locks them as an administrator
 // might, until unlock is called.
 func (d *Database) lockRows(t *testing.T, raw string, store driver.Store, names ...string) (unlock func()) {
 	t.Helper()
@@ -126,7 +126,7 @@ func processorTime(t *testing.T) time.Duration {
 }
 
 // RenewalsBesideALockedRow shows that a transaction which keeps the row of one lock
-// locked keeps that lock from being renewed, and none of those that are renewed with it.
+// locked keeps that lock from being renewed, and none of the locks that are renewed with it.
 func (d *Database) RenewalsBesideALockedRow(t *testing.T, raw string) {
 	t.Helper()
 	const locks, blocked = 20, 10

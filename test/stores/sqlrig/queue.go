@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Places shows that who comes twice has one place, who comes often keeps it, and
-// who gave it up or let it lapse begins anew.
+// Places shows that a waiter that tries twice has one place, that it keeps the place by
+// trying often, and that it begins at the end after it gave up the place or let it lapse.
 func (d *Database) Places(t *testing.T, raw string) {
 	t.Helper()
 	store := d.Opened(t, raw)

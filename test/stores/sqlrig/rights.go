@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 )
 
-// Rights are all that a store needs, once somebody else has created its tables.
+// Rights are all that a store needs, once an administrator has created its tables.
 var Rights = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 // LeastRights shows that a user with these rights and no others can do everything,
@@ -122,7 +122,7 @@ func acquireAndRelease(ctx context.Context, store driver.Store) error {
 	return store.Release(ctx, grant)
 }
 
-// queueAndLeave waits in the queue behind somebody, and gives up.
+// queueAndLeave waits in the queue behind another owner, and gives up.
 func queueAndLeave(ctx context.Context, store driver.Store) error {
 	first, second := Request("fair"), Request("fair")
 	first.Fair, first.Queue = true, true
@@ -185,8 +185,8 @@ func (d *Database) Refused(t *testing.T, raw, says string) {
 	}
 }
 
-// Prefixes shows that those that are no name of a table are refused, and different
-// ones know nothing of each other.
+// Prefixes shows that a prefix that is no name of a table is refused, and that stores with
+// different prefixes share no locks.
 func (d *Database) Prefixes(t *testing.T, raw string) {
 	t.Helper()
 	db := d.DB(t, raw)

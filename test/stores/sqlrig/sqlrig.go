@@ -75,7 +75,7 @@ type Database struct {
 	server *servers.Server // all tests share it
 }
 
-// URLEnv tells other processes which store it is.
+// URLEnv is the variable with which other processes get the URL of the store.
 const URLEnv = "DLOCK_TEST_SQL_STORE"
 
 // Main is TestMain: one server for all tests of the package.
@@ -327,7 +327,7 @@ func (d *Database) Conform(t *testing.T, raw string) {
 	})
 }
 
-// Schemes are those in which a lock is a row.
+// Schemes are the schemes of package sqllock.
 var Schemes = []string{"row", "version"}
 
 // EachScheme runs a test for both, at the same time, and returns when they are
@@ -348,7 +348,7 @@ func OnRow(t *testing.T, test func(t *testing.T, scheme string)) {
 	t.Run(Schemes[0], func(t *testing.T) { test(t, "scheme="+Schemes[0]) })
 }
 
-// Request is one by nobody in particular.
+// Request returns a request of a new owner.
 func Request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: 30 * time.Second,
 		Holder: driver.Holder{Host: "here", PID: 7, Program: "test", Note: name}}

@@ -20,7 +20,7 @@ const (
 
 // WaitersAreCheap shows that a process with 1,000 goroutines that wait for 1,000
 // names uses three connections at most and so many statements a second, and each
-// of them is told of a release long before the lock would have expired. The server
+// of them is woken by a release long before the lock would have expired. The server
 // must have nothing else to do.
 func (d *Database) WaitersAreCheap(t *testing.T, parameters string, perSecond float64) {
 	t.Helper()
@@ -123,7 +123,7 @@ func (d *Database) statements(t testing.TB, admin *sql.DB) int64 {
 	return n
 }
 
-// waiters counts all who wait for names that begin with the prefix.
+// waiters counts the waiters for names that begin with the prefix.
 func waiters(t testing.TB, c *dlock.Client, prefix string) (n int) {
 	t.Helper()
 	for info, err := range c.Locks(t.Context(), prefix) {
@@ -135,7 +135,7 @@ func waiters(t testing.TB, c *dlock.Client, prefix string) (n int) {
 	return n
 }
 
-// WakeUp shows that whoever waits is told of a release by another process's store
+// WakeUp shows that a waiter is woken by a release by another process's store
 // long before the lock would have expired, also after all connections were lost.
 func (d *Database) WakeUp(t *testing.T, raw string) {
 	t.Helper()

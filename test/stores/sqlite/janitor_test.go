@@ -46,7 +46,7 @@ func age(t testing.TB, db *sql.DB) {
 	}
 }
 
-func TestSweep(t *testing.T) {
+func TestJanitor(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	db := openDB(t, path)
@@ -93,9 +93,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepSparesWhatIsTaken: a lock that is taken after the sweep has found its row unused
+// TestJanitorSparesWhatIsTaken: a lock that is taken after the sweep has found its row unused
 // is not swept.
-func TestSweepSparesWhatIsTaken(t *testing.T) {
+func TestJanitorSparesWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	db := openDB(t, path)
@@ -105,7 +105,7 @@ func TestSweepSparesWhatIsTaken(t *testing.T) {
 	for range 9 { // so that the token of the lock that is taken is below the floor
 		mustRelease(t, store, mustAcquire(t, store, request("unused")))
 	}
-	// The floor is raised between the look at the rows and their deletion.
+	// The floor is raised between the reading of the rows and their deletion.
 	const retake = `CREATE TRIGGER retake AFTER UPDATE ON dlock_meta WHEN NEW.key = 'floor' BEGIN
 	UPDATE dlock_locks SET owner = 'somebody', token = token + 1, expires = unixepoch() * 1000 + 60000 WHERE name = 'taken';
 END`
@@ -122,8 +122,8 @@ END`
 	}
 }
 
-// TestTokensRiseAcrossSweeps sweeps without pause while others lock and unlock.
-func TestTokensRiseAcrossSweeps(t *testing.T) {
+// TestTokensRiseAcrossJanitorRuns runs the janitor without pause while other stores lock and unlock.
+func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	db := openDB(t, path)

@@ -20,9 +20,9 @@ func waiters(t testing.TB, store *sqllock.Store) int {
 	return 0
 }
 
-// TestWaitersAreSeen: fair waiters at once, others after a while, and none of
+// TestWaitersAreListed: fair waiters at once, others after a while, and none of
 // them when they have left, be it by closing the store.
-func TestWaitersAreSeen(t *testing.T) {
+func TestWaitersAreListed(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	a, b := openStore(t, path), openStore(t, path)

@@ -21,7 +21,7 @@ func TestCancelStorm(t *testing.T) {
 	path := tempFile(t)
 	stores := []*sqllock.Store{openStore(t, path), openStore(t, path)}
 	const workers, turns, names = 24, 15, 4
-	var holders [names]sync.Mutex // of those who know that they hold the lock
+	var holders [names]sync.Mutex // of the callers that know that they hold the lock
 	var work sync.WaitGroup
 	for i := range workers {
 		store := stores[i%len(stores)]
