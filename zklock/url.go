@@ -28,10 +28,7 @@ var ErrURL = errors.New("bad URL")
 // A password is written with %3F for '?', %40 for '@' and %25 for '%'. Errors contain
 // no password.
 func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &Options{})
 	u, err := storeurl.Parse(rawURL, storeurl.Scheme{Name: "zookeeper", Port: strconv.Itoa(zk.DefaultPort)})
 	if err == nil {
 		err = o.apply(u)

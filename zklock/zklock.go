@@ -92,10 +92,7 @@ const idleWorkers = 64
 // New returns a store on the servers host:port. It makes no calls: the store opens its
 // session in the background. A nil opts is fine.
 func New(servers []string, opts *Options) (*Store, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	o := *opts
+	o := *cmp.Or(opts, &Options{})
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	if o.ACL == nil {
 		o.ACL = zk.WorldACL(zk.PermAll)
