@@ -11,51 +11,46 @@ import (
 // ballot counts the answers to one attempt and decides it. It makes no calls.
 type ballot struct {
 	members, majority int
-	raises            bool // tokens are to be the same
+	raises            bool // the members' tokens must become the same
 
-	asked   set // and not answered yet
+	asked   set // members without an answer yet
 	granted set
 	refused set
-	failed  set
-	raising set // whose token is being raised
-	raised  set // those of granted that have stored token
+	raising set // members whose token is being raised
+	raised  set // members of granted that have stored token
 	token   uint64
 	answers []answer // by member
 }
 
-// answer is what a member said.
+// answer is the answer of a member.
 type answer struct {
-	token uint64
-	ttl   time.Duration
-	held  *driver.HeldError // who is in the way, if it refused
-	err   error             // if it failed
+	token  uint64
+	ttl    time.Duration
+	held   *driver.HeldError // if it refused
+	err    error             // if it failed
+	blocks int               // of the first member that names a holder: how many name it
 }
 
 func newBallot(members, majority int, raises bool) ballot {
-	return ballot{
-		members:  members,
-		majority: majority,
-		raises:   raises,
-		asked:    everybody(members),
-		answers:  make([]answer, members),
-	}
+	return ballot{members: members, majority: majority, raises: raises, asked: allMembers(members), answers: make([]answer, members)}
 }
 
-// count counts an answer to Acquire. It returns the members whose token is to be
-// raised to b.token now.
+// count counts an answer to Acquire. It returns the members whose token must be raised to
+// b.token.
 //
-// The token is settled by the first majority: the largest of its tokens is larger
-// than that of every earlier grant, because one of the members took part in that
-// one. A member that answers later with a larger one still is not needed.
-func (b *ballot) count(i int, a answer) (raise set) {
+// The first majority decides the token: the largest of its tokens is larger than that of
+// every earlier grant, because one of the members took part in that grant. A member that
+// answers later with a larger one is not needed.
+func (b *ballot) count(i int, got answer) (raise set) {
 	b.asked.remove(i)
-	b.answers[i] = a
+	b.answers[i] = got
 	switch {
-	case a.held != nil:
+	case got.held != nil:
 		b.refused.add(i)
+		first := slices.IndexFunc(b.answers, func(other answer) bool { return other.held != nil && b.sameHolder(other.held, got.held) })
+		b.answers[first].blocks++
 		return 0
-	case a.err != nil:
-		b.failed.add(i)
+	case got.err != nil:
 		return 0
 	}
 	b.granted.add(i)
@@ -65,20 +60,16 @@ func (b *ballot) count(i int, a answer) (raise set) {
 	case b.granted.len() < b.majority:
 		return 0
 	}
-	for j := range b.members {
-		if b.granted.has(j) {
-			b.token = max(b.token, b.answers[j].token)
-		}
+	for j := range b.granted.all() {
+		b.token = max(b.token, b.answers[j].token)
 	}
-	for j := range b.members {
-		if b.granted.has(j) {
-			raise |= b.compare(j)
-		}
+	for j := range b.granted.all() {
+		raise |= b.compare(j)
 	}
 	return raise
 }
 
-// compare decides what is to become of the token of a member that granted.
+// compare returns i if the token of the member must be raised.
 func (b *ballot) compare(i int) (raise set) {
 	switch token := b.answers[i].token; {
 	case token == b.token || !b.raises:
@@ -103,22 +94,20 @@ func (b *ballot) countRaised(i int, token uint64, err error) {
 	}
 }
 
-// giveUp counts as failed whoever has not answered.
+// giveUp counts members that have not answered as failed.
 func (b *ballot) giveUp(err error) {
-	for i := range b.members {
-		if b.asked.has(i) {
-			b.count(i, answer{err: err})
-		}
-		if b.raising.has(i) {
-			b.countRaised(i, 0, err)
-		}
+	for i := range b.asked.all() {
+		b.count(i, answer{err: err})
+	}
+	for i := range b.raising.all() {
+		b.countRaised(i, 0, err)
 	}
 }
 
 func (b *ballot) won() bool { return b.raised.len() >= b.majority }
 
-// lost says whether it cannot be won any more, and whether it is known why: because
-// somebody has a majority, because nobody has, or because too few answered.
+// lost reports whether the vote cannot be won any more, and the reason is known: another
+// holder has a majority, no contender has one, or too few members answered.
 func (b *ballot) lost() bool {
 	possible := b.granted | b.asked
 	if b.token != 0 {
@@ -130,90 +119,76 @@ func (b *ballot) lost() bool {
 	if n := b.answered(); n < b.majority {
 		return n+b.asked.len() < b.majority
 	}
-	_, n := b.leader()
-	return n >= b.majority || n+b.asked.len() < b.majority
+	leader, _ := b.blockers()
+	return leader.blocks >= b.majority || leader.blocks+b.asked.len() < b.majority
 }
 
-// leader returns whoever refused members name most often, and how often.
-func (b *ballot) leader() (held *driver.HeldError, n int) {
-	for i := range b.members {
-		if !b.refused.has(i) {
-			continue
+// blockers returns the answer with the holder that most refusing members name, and how many
+// holders they name.
+func (b *ballot) blockers() (leader *answer, holders int) {
+	leader = &b.answers[0]
+	for i := range b.answers {
+		got := &b.answers[i]
+		if got.blocks > leader.blocks {
+			leader = got
 		}
-		same := 0
-		for j := range b.members {
-			if b.refused.has(j) && b.sameHolder(b.answers[i].held, b.answers[j].held) {
-				same++
-			}
-		}
-		if same > n {
-			held, n = b.answers[i].held, same
-		}
+		holders += min(got.blocks, 1)
 	}
-	return held, n
-}
-
-// rivals counts the different holders that were in the way.
-func (b *ballot) rivals() (n int) {
-	for i := range b.members {
-		if !b.refused.has(i) {
-			continue
-		}
-		known := false
-		for j := range i {
-			known = known || b.refused.has(j) && b.sameHolder(b.answers[i].held, b.answers[j].held)
-		}
-		if !known {
-			n++
-		}
-	}
-	return n
+	return leader, holders
 }
 
 func (b *ballot) sameHolder(x, y *driver.HeldError) bool {
 	return x.Holder == y.Holder && (x.Token == y.Token || !b.raises)
 }
 
-// heldBy describes the one who holds a majority, or returns nil.
+// heldBy describes the holder that has a majority, or returns nil.
 func (b *ballot) heldBy(name string) *driver.HeldError {
-	leader, n := b.leader()
-	if n < b.majority {
+	leader, _ := b.blockers()
+	if leader.blocks < b.majority {
 		return nil
 	}
-	held := *leader
-	held.Name = name
-	held.Remaining = b.remaining()
+	held := *leader.held
+	held.Name, held.Remaining = name, b.remaining()
 	if !b.raises {
-		held.Token = 0 // which of the members' it is, is not known
+		held.Token = 0 // the members have different ones
 	}
 	return &held
 }
 
-// remaining is the time until so many locks of others expire that a majority is free.
+// remaining returns the time until enough locks expire for a majority to be free.
 func (b *ballot) remaining() time.Duration {
 	var left []time.Duration
-	for i := range b.members {
-		if b.refused.has(i) {
-			left = append(left, b.answers[i].held.Remaining)
-		}
+	for i := range b.refused.all() {
+		left = append(left, b.answers[i].held.Remaining)
 	}
 	slices.Sort(left)
 	missing := b.majority - b.granted.len()
 	return left[min(max(missing, 1), len(left))-1]
 }
 
-// answered counts the members that know what they did.
+// answered counts the members that granted or refused.
 func (b *ballot) answered() int { return (b.granted | b.refused).len() }
 
-// promised is the shortest TTL of those who made the majority.
+// promised returns the shortest TTL of the members of the majority.
 func (b *ballot) promised() time.Duration {
 	ttl := driver.MaxTTL
-	for i := range b.members {
-		if b.raised.has(i) {
-			ttl = min(ttl, b.answers[i].ttl)
-		}
+	for i := range b.raised.all() {
+		ttl = min(ttl, b.answers[i].ttl)
 	}
 	return ttl
+}
+
+// outcome returns the error of a member's Acquire, nil if it granted.
+func (b *ballot) outcome(i int) error {
+	switch got := &b.answers[i]; {
+	case b.asked.has(i):
+		return errUnanswered
+	case got.held != nil:
+		return got.held
+	case !b.granted.has(i):
+		return got.err
+	}
+	return nil
 }
 
 // errors returns why members failed, by member.

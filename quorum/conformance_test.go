@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// TestConformance runs the kit on quorums of stores in memory, whole and with
-// members that fail. Nothing may be left in any of them. They come one after
-// another, because a member that must share its machine with all of them is slow.
+// TestConformance runs the kit on quorums of stores in memory, without and with failing
+// members. No lock may be left in any of them. The quorums run one after another, because
+// members are slow if all share the machine.
 func TestConformance(t *testing.T) {
 	type fault = func(*memlock.Store) driver.Store
 	for _, c := range []struct {
@@ -22,16 +22,16 @@ func TestConformance(t *testing.T) {
 		faults []fault // by member
 	}{
 		{"five members", []fault{nil, nil, nil, nil, nil}},
-		{"a dead one", []fault{nil, nil, asDead, nil, nil}},
-		{"a hung and a dead one", []fault{nil, asHung, nil, nil, asDead}},
+		{"a dead member", []fault{nil, nil, asDead, nil, nil}},
+		{"a hung and a dead member", []fault{nil, asHung, nil, nil, asDead}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cells := make([]*memlock.Store, len(c.faults))
+			servers := make([]*memlock.Store, len(c.faults))
 			members := make([]driver.Store, len(c.faults))
 			for i, fault := range c.faults {
-				cells[i] = memlock.New()
-				if members[i] = cells[i]; fault != nil {
-					members[i] = fault(cells[i])
+				servers[i] = memlock.New()
+				if members[i] = servers[i]; fault != nil {
+					members[i] = fault(servers[i])
 				}
 			}
 			opts := &quorum.Options{MemberTimeout: 300 * time.Millisecond}
@@ -40,8 +40,8 @@ func TestConformance(t *testing.T) {
 				TTL:      1200 * time.Millisecond,
 				Parallel: 8,
 				Leftovers: func(ctx context.Context) (left []string, err error) {
-					for i, cell := range cells {
-						for info, err := range cell.List(ctx, "") {
+					for i, server := range servers {
+						for info, err := range server.List(ctx, "") {
 							if err != nil {
 								return nil, err
 							}

@@ -13,18 +13,19 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// TestContendersMakeProgress: eight processes want one lock of five members, all of
-// them all the time, and the way to each member takes a random time, so that votes
-// are split often. Everybody gets the lock, again and again, and alone.
+// TestContendersMakeProgress: eight contenders want the same lock all the time, and calls to
+// the five members take random times, so that votes are often split. Each contender gets the
+// lock again and again, and holds it alone.
 func TestContendersMakeProgress(t *testing.T) {
 	const contenders, turns = 8, 10
 	for name, watches := range map[string]bool{"woken": true, "polling": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := cells(5)
+				all := fakeMembers(5)
 				for _, c := range all {
 					c.delay = func() time.Duration { return rand.N(time.Millisecond) }
 				}
@@ -47,12 +48,12 @@ func TestContendersMakeProgress(t *testing.T) {
 								return
 							}
 							if inside.Add(1) != 1 {
-								t.Error("two are inside")
+								t.Error("two contenders hold the lock")
 							}
 							if before := last.Swap(lease.Token()); before >= lease.Token() {
-								t.Errorf("token %d came after token %d", lease.Token(), before)
+								t.Errorf("token %d after token %d", lease.Token(), before)
 							}
-							_ = pause(t.Context(), time.Millisecond)
+							_ = backoff.Sleep(t.Context(), time.Millisecond)
 							inside.Add(-1)
 							if err := lease.Unlock(t.Context()); err != nil {
 								t.Error(err)
@@ -76,12 +77,12 @@ func TestContendersMakeProgress(t *testing.T) {
 	}
 }
 
-// TestSplitVote: those who split a vote are told to come back after a random time,
-// and not that somebody has the lock.
-func TestSplitVote(t *testing.T) {
+// TestSplitVoteIsRepeatedAfterRandomPause: after a split vote the HeldError names no holder, and
+// its Remaining is a random time that grows with the split votes in a row.
+func TestSplitVoteIsRepeatedAfterRandomPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(3)
-		// Three strangers have a member each, for good.
+		all := fakeMembers(3)
+		// Three other holders have one member each.
 		for i, c := range all {
 			req := request("x", time.Hour)
 			req.Holder.PID = i + 1
@@ -92,12 +93,13 @@ func TestSplitVote(t *testing.T) {
 		req := request("x", time.Minute)
 		var delays []time.Duration
 		for range 20 {
-			var held *driver.HeldError
-			if _, err := s.Acquire(t.Context(), req); !errors.As(err, &held) {
+			_, err := s.Acquire(t.Context(), req)
+			held, ok := errors.AsType[*driver.HeldError](err)
+			if !ok {
 				t.Fatalf("want a *HeldError, got: %v", err)
 			}
 			if held.Name != "x" || held.Token != 0 || held.Holder != (driver.Holder{}) {
-				t.Errorf("nobody has a majority, but the error says %+v", held)
+				t.Errorf("no holder has a majority, but the error is %+v", held)
 			}
 			delays = append(delays, held.Remaining)
 		}
@@ -111,18 +113,17 @@ func TestSplitVote(t *testing.T) {
 			late += d / 10
 		}
 		if late < 40*time.Millisecond || late > time.Second || len(different) < 5 {
-			t.Errorf("who splits votes again and again should come seldom and at random, pauses are %v", delays)
+			t.Errorf("the pauses after split votes in a row are %v; want long and random ones", delays)
 		}
 	})
 }
 
-// TestWaitersDoNotWakeEachOther: a holder has three members of five. Those who wait
-// find the other two free and give them back each time, which is no reason for
-// others to try again.
+// TestWaitersDoNotWakeEachOther: a holder has three members of five. Each attempt of a waiter
+// gets the other two and gives them back, which does not wake the other waiters.
 func TestWaitersDoNotWakeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
-		far(all, 100*time.Microsecond)
+		all := fakeMembers(5)
+		setDelay(all, 100*time.Microsecond)
 		all[3].set(gone)
 		all[4].set(gone)
 		holder := open(t, all)
@@ -139,7 +140,7 @@ func TestWaitersDoNotWakeEachOther(t *testing.T) {
 				}
 			})
 		}
-		_ = pause(t.Context(), 10*time.Second)
+		_ = backoff.Sleep(t.Context(), 10*time.Second)
 		if n := all[4].count("Acquire"); n > 100 {
 			t.Errorf("four waiters asked a member %d times in 10s", n)
 		}
@@ -154,9 +155,9 @@ func TestWaitersDoNotWakeEachOther(t *testing.T) {
 	})
 }
 
-// TestWakeUp: a waiter is woken when a majority can be free, and not by the first
-// member; by each if it is watched by three members of five only.
-func TestWakeUp(t *testing.T) {
+// TestWaiterIsWokenWhenMajorityMayBeFree: a waiter is woken as soon as a majority may be free. Of
+// members that are not watched it is not known whether they are free.
+func TestWaiterIsWokenWhenMajorityMayBeFree(t *testing.T) {
 	for name, c := range map[string]struct {
 		mute []int
 		want []int64 // wake-ups after the first, second, third release
@@ -167,7 +168,7 @@ func TestWakeUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := cells(5)
+				all := fakeMembers(5)
 				s := open(t, all)
 				settle(t, s)
 				holder := driver.NewOwner()
@@ -184,7 +185,7 @@ func TestWakeUp(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer stop()
-				_ = pause(t.Context(), time.Second)
+				_ = backoff.Sleep(t.Context(), time.Second)
 				if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
 					t.Fatalf("want ErrHeld, got: %v", err)
 				}
@@ -209,19 +210,19 @@ func TestWakeUp(t *testing.T) {
 	}
 }
 
-// queueing is a member in which whoever watches stands in a queue, as one of fair
-// ZooKeeper does. Nobody is granted the lock while another one stands there.
-type queueing struct{ link }
+// queueing is a member in which a watch queues, as in ZooKeeper. It grants the lock to the
+// first in its queue only.
+type queueing struct{ conn }
 
 func (q queueing) Traits() driver.Traits {
-	t := q.link.Traits()
+	t := q.conn.Traits()
 	t.Queues = true
 	return t
 }
 
 func (q queueing) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	req.Fair = true
-	return q.link.Acquire(ctx, req)
+	return q.conn.Acquire(ctx, req)
 }
 
 func (q queueing) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
@@ -229,7 +230,7 @@ func (q queueing) Watch(ctx context.Context, req driver.Request, wake func()) (f
 	if _, err := q.server.Acquire(ctx, req); err != nil && !errors.Is(err, driver.ErrHeld) {
 		return nil, err
 	}
-	stop, err := q.link.Watch(ctx, req, wake)
+	stop, err := q.conn.Watch(ctx, req, wake)
 	if err != nil {
 		return nil, err
 	}
@@ -239,22 +240,22 @@ func (q queueing) Watch(ctx context.Context, req driver.Request, wake func()) (f
 	}, nil
 }
 
-// TestMembersThatQueue: whoever waits must not stand in their queues, in which its
-// own votes, that have other owners, would come after it.
-func TestMembersThatQueue(t *testing.T) {
+// TestWaitersDoNotJoinMemberQueues: a waiter must not join the queues of members: its own
+// attempts, which have other owners, would queue behind it.
+func TestWaitersDoNotJoinMemberQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(3)
+		all := fakeMembers(3)
 		client := func() *dlock.Client {
 			members := make([]driver.Store, len(all))
 			for i, c := range all {
-				members[i] = queueing{link{c}}
+				members[i] = queueing{conn{c}}
 			}
 			s, err := quorum.New(members, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if s.Traits().Queues {
-				t.Error("a quorum has a queue")
+				t.Error("the quorum has Traits.Queues")
 			}
 			t.Cleanup(func() { s.Close() })
 			return dlock.New(s, nil)
@@ -268,25 +269,25 @@ func TestMembersThatQueue(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- waiting.Do(t.Context(), "x", noop, dlock.WithWait(time.Minute)) }()
-		_ = pause(t.Context(), 2*time.Second)
+		_ = backoff.Sleep(t.Context(), 2*time.Second)
 		if err := lease.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
 		if err := <-done; err != nil {
-			t.Errorf("who waits for a lock that was released: %v", err)
+			t.Errorf("waiting for a released lock: %v", err)
 		}
 		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("it took %v after the release", took)
+			t.Errorf("the waiter got the lock %v after the release", took)
 		}
 	})
 }
 
-// TestLateSubscription: what a member did before it was watched is unknown, and
-// counts as a release.
-func TestLateSubscription(t *testing.T) {
+// TestLateSubscriptionCountsAsRelease: a member may have been released before it was watched, so
+// that a late subscription counts as a release.
+func TestLateSubscriptionCountsAsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
+		all := fakeMembers(5)
 		s := open(t, all)
 		settle(t, s)
 		for _, c := range all[3:] {
@@ -303,12 +304,12 @@ func TestLateSubscription(t *testing.T) {
 		}
 		defer stop()
 		woken.Store(0)
-		for _, i := range []int{3, 4} { // which are not watched yet
+		for _, i := range []int{3, 4} { // they are not watched yet
 			if err := all[i].server.Release(t.Context(), grants[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_ = pause(t.Context(), time.Second)
+		_ = backoff.Sleep(t.Context(), time.Second)
 		if n := woken.Load(); n != 0 {
 			t.Errorf("two members of five are free: want no wake-up, got %d", n)
 		}
@@ -317,16 +318,16 @@ func TestLateSubscription(t *testing.T) {
 		}
 		synctest.Wait()
 		if woken.Load() == 0 {
-			t.Error("three members of five are free, and no wake-up came")
+			t.Error("three members of five are free: want a wake-up, got none")
 		}
 	})
 }
 
-// TestOneRoundTrip: the members take their tokens from clocks that differ, and still
-// a lock takes one round trip, as soon as the client has seen some tokens.
-func TestOneRoundTrip(t *testing.T) {
+// TestLockTakesOneRoundTrip: although the members take their tokens from different clocks, a lock
+// takes one round trip as soon as the quorum has seen some tokens.
+func TestLockTakesOneRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
+		all := fakeMembers(5)
 		for i, c := range all {
 			skew := time.Duration(i) * 7 * time.Millisecond
 			c.clock = func() uint64 { return uint64(time.Now().Add(skew).UnixMicro()) }
@@ -350,13 +351,13 @@ func TestOneRoundTrip(t *testing.T) {
 			if err := s.Release(t.Context(), grant); err != nil {
 				t.Fatal(err)
 			}
-			_ = pause(t.Context(), rand.N(10*time.Millisecond))
+			_ = backoff.Sleep(t.Context(), rand.N(10*time.Millisecond))
 		}
 		t.Logf("%d tokens were raised for the first %d locks, %d for the next", before, locks, raised()-before)
 		if n := raised() - before; n > locks/20 {
 			t.Errorf("%d tokens had to be raised for %d locks", n, locks)
 		}
-		// All that runs ahead of the clocks is the longest way.
+		// Tokens run ahead of the clocks by the longest travel time only.
 		token := mustAcquire(t, clients[0], request("last", time.Minute)).Token
 		if ahead := int64(token) - time.Now().Add(28*time.Millisecond).UnixMicro(); ahead > 10_000 {
 			t.Errorf("tokens are %dus ahead of the fastest clock", ahead)

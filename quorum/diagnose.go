@@ -2,46 +2,41 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Diagnose implements driver.Diagnoser. It finds what concerns the quorum, and what
-// the members find of themselves, with their names.
+// Diagnose implements driver.Diagnoser. It returns findings about the quorum, and the
+// findings of the members with their names.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	defer s.end()
-	said, errs, err := survey(ctx, s, s.examine)
+	defer s.work.Done()
+	findings, errs, err := gather(ctx, s, s.examine)
 	if err != nil {
 		return nil, err
 	}
-	answered := 0
-	for _, err := range errs {
-		if err == nil {
-			answered++
-		}
-	}
-	all := s.findings(answered)
+	var all []driver.Finding
+	answered := len(s.members)
 	for i, m := range s.members {
 		if errs[i] != nil {
+			answered--
 			all = append(all, driver.Finding{Check: "reachable", Level: driver.LevelWarning,
 				Message: fmt.Sprintf("%s: %v", m.name, errs[i])})
 		}
-		for _, f := range said[i] {
+		for _, f := range findings[i] {
 			f.Message = m.name + ": " + f.Message
 			all = append(all, f)
 		}
 	}
-	return all, nil
+	return append(s.findings(answered), all...), nil
 }
 
-// examine looks at one member. It may take longer than a call for a lock.
+// examine diagnoses one member. It may take longer than a call for a lock.
 func (s *Store) examine(ctx context.Context, m *member) ([]driver.Finding, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience*m.timeout, errUnanswered)
+	ctx, cancel := context.WithTimeoutCause(ctx, slowFactor*m.timeout, errUnanswered)
 	defer cancel()
 	if err := s.identify(ctx, m); err != nil && s.sameServer() == nil {
 		return nil, err
@@ -51,20 +46,16 @@ func (s *Store) examine(ctx context.Context, m *member) ([]driver.Finding, error
 		return nil, nil
 	}
 	findings, err := diagnoser.Diagnose(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errUnanswered) {
-		err = errUnanswered
-	}
-	return findings, err
+	return findings, orUnanswered(ctx, err)
 }
 
-// findings are about the quorum as such.
+// findings returns the findings about the quorum.
 func (s *Store) findings(answered int) (all []driver.Finding) {
 	add := func(check string, ok bool, level driver.Level, good, bad string) {
 		if ok {
-			all = append(all, driver.Finding{Check: check, Level: driver.LevelOK, Message: good})
-		} else {
-			all = append(all, driver.Finding{Check: check, Level: level, Message: bad})
+			level, bad = driver.LevelOK, good
 		}
+		all = append(all, driver.Finding{Check: check, Level: level, Message: bad})
 	}
 	n := len(s.members)
 	spare := answered - s.rules.majority

@@ -30,12 +30,12 @@ func Example() {
 
 	err = client.Do(context.Background(), "orders/42", func(ctx context.Context) error {
 		_, err := client.TryLock(context.Background(), "orders/42")
-		fmt.Println("somebody else:", errors.Is(err, dlock.ErrHeld))
+		fmt.Println("another contender is refused:", errors.Is(err, dlock.ErrHeld))
 		return nil
 	})
 	fmt.Println("done:", err)
 	// Output:
-	// somebody else: true
+	// another contender is refused: true
 	// done: <nil>
 }
 

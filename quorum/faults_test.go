@@ -14,25 +14,26 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/memlock"
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// far makes the way to each member take that long.
-func far(all []*cell, way time.Duration) {
+// setDelay makes calls to the members take that long in each direction.
+func setDelay(all []*fakeMember, delay time.Duration) {
 	for _, c := range all {
-		c.delay = func() time.Duration { return way }
+		c.delay = func() time.Duration { return delay }
 	}
 }
 
-// TestMinorityCostsNothing: with two members of five out of reach, whatever the
-// way, a lock takes as long as with all of them.
-func TestMinorityCostsNothing(t *testing.T) {
+// TestFailedMinorityCostsNoTime: with two members of five out of reach, in whatever way, a lock
+// takes as long as with all of them.
+func TestFailedMinorityCostsNoTime(t *testing.T) {
 	for name, f := range map[string]fault{"gone": gone, "mute": mute, "lost": lost} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := cells(5)
-				far(all, time.Millisecond)
+				all := fakeMembers(5)
+				setDelay(all, time.Millisecond)
 				s := open(t, all)
 				settle(t, s)
 				all[0].set(f)
@@ -58,14 +59,14 @@ func TestMinorityCostsNothing(t *testing.T) {
 	}
 }
 
-// TestMajorityOutOfReach: the limit is the members', and does not depend on the TTL.
-// What two members granted is gone, whether or not Acquire has heard of it.
-func TestMajorityOutOfReach(t *testing.T) {
+// TestFailedMajorityGrantsNothing: without a majority Acquire fails within the MemberTimeout,
+// whatever the TTL, and gives back what two members granted.
+func TestFailedMajorityGrantsNothing(t *testing.T) {
 	for name, f := range map[string]fault{"gone": gone, "mute": mute} {
 		for _, ttl := range []time.Duration{time.Second, time.Hour} {
 			t.Run(name+" "+ttl.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					all := cells(5)
+					all := fakeMembers(5)
 					s := open(t, all)
 					settle(t, s)
 					for _, c := range all[:3] {
@@ -74,7 +75,7 @@ func TestMajorityOutOfReach(t *testing.T) {
 					start := time.Now()
 					_, err := s.Acquire(t.Context(), request("x", ttl))
 					if took := time.Since(start); took > quorum.DefaultMemberTimeout {
-						t.Errorf("it took %v", took)
+						t.Errorf("Acquire took %v", took)
 					}
 					if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "member 1") {
 						t.Errorf("want ErrUnreachable that names member 1, got: %v", err)
@@ -91,9 +92,9 @@ func TestMajorityOutOfReach(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcomes: two members renewed or released, two had nothing, and one
-// does not answer. That is neither yes nor no.
-func TestUnknownOutcomes(t *testing.T) {
+// TestUndecidedMembersMakeOutcomeUnknown: two members renewed or released, two held nothing, and
+// one does not answer. The outcome is neither success nor ErrNotHeld.
+func TestUndecidedMembersMakeOutcomeUnknown(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *quorum.Store, driver.Grant) error{
 		"Renew": func(ctx context.Context, s *quorum.Store, grant driver.Grant) error {
 			return s.Renew(ctx, []driver.Grant{grant})[0]
@@ -106,12 +107,12 @@ func TestUnknownOutcomes(t *testing.T) {
 		for how, f := range map[string]fault{"gone": gone, "mute": mute} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					all := cells(5)
+					all := fakeMembers(5)
 					s := open(t, all)
 					grant := mustAcquire(t, s, request("x", time.Minute))
 					synctest.Wait()
-					all[0].wipe()
-					all[1].wipe()
+					all[0].restartEmpty()
+					all[1].restartEmpty()
 					all[2].set(f)
 					if err := call(t.Context(), s, grant); !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) {
 						t.Errorf("want ErrUnreachable and not ErrNotHeld, got: %v", err)
@@ -122,10 +123,10 @@ func TestUnknownOutcomes(t *testing.T) {
 	}
 }
 
-// TestRenewIsOneCall: whatever the number of locks, each member gets one call.
-func TestRenewIsOneCall(t *testing.T) {
+// TestRenewCallsEachMemberOnce: each member gets one call, whatever the number of locks.
+func TestRenewCallsEachMemberOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
+		all := fakeMembers(5)
 		s := open(t, all)
 		var grants []driver.Grant
 		for i := range 1000 {
@@ -151,8 +152,8 @@ func TestRenewIsOneCall(t *testing.T) {
 // does not take off from that again.
 func TestRenewKeepsTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
-		s, rival := open(t, all), open(t, all)
+		all := fakeMembers(5)
+		s, contender := open(t, all), open(t, all)
 		grant := mustAcquire(t, s, request("x", 10*time.Second))
 		if want := 10*time.Second - 102*time.Millisecond; grant.TTL != want {
 			t.Errorf("the TTL less 1%% and 2ms is %v, granted is %v", want, grant.TTL)
@@ -162,16 +163,16 @@ func TestRenewKeepsTheTTL(t *testing.T) {
 				t.Fatal(errs)
 			}
 		}
-		if err := pause(t.Context(), 10*time.Second-time.Microsecond); err != nil {
+		if err := backoff.Sleep(t.Context(), 10*time.Second-time.Microsecond); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rival.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
+		if _, err := contender.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("members renew for what was asked: want ErrHeld, got: %v", err)
 		}
 	})
 }
 
-// deaf is a member that does not even honour its context.
+// deaf is a member that ignores the context of its calls.
 type deaf struct {
 	driver.Store
 	stuck *atomic.Int64
@@ -184,7 +185,7 @@ func (d deaf) Acquire(context.Context, driver.Request) (driver.Grant, error) {
 	return driver.Grant{}, errRefused
 }
 
-// TestGoroutinesDoNotPileUp: a member that hangs keeps a limited number of calls.
+// TestGoroutinesDoNotPileUp: a member that hangs blocks a limited number of calls.
 func TestGoroutinesDoNotPileUp(t *testing.T) {
 	const limit = 200 // in use at a time, of 20,000 calls
 	for name, hangs := range map[string]func(*memlock.Store) driver.Store{
@@ -209,7 +210,7 @@ func TestGoroutinesDoNotPileUp(t *testing.T) {
 						t.Fatal(err)
 					}
 					if i%10 == 0 {
-						if err := pause(t.Context(), 10*time.Millisecond); err != nil {
+						if err := backoff.Sleep(t.Context(), 10*time.Millisecond); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -225,36 +226,36 @@ func TestGoroutinesDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestNothingIsRemembered: claims of holders that died and of attempts that failed
-// do not add up.
-func TestNothingIsRemembered(t *testing.T) {
+// TestExpiredAcquisitionsAreForgotten: the store forgets failed attempts and expired locks that
+// were never released.
+func TestExpiredAcquisitionsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(3)
+		all := fakeMembers(3)
 		s := open(t, all)
 		all[0].set(gone)
 		for i := range 20_000 {
-			grant := mustAcquire(t, s, request(fmt.Sprint(i), time.Second)) // and never released
+			grant := mustAcquire(t, s, request(fmt.Sprint(i), time.Second)) // which is never released
 			if _, err := s.Acquire(t.Context(), request(grant.Name, time.Second)); !errors.Is(err, driver.ErrHeld) {
 				t.Fatal(err)
 			}
 			if i%100 == 0 {
-				if err := pause(t.Context(), time.Second); err != nil {
+				if err := backoff.Sleep(t.Context(), time.Second); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		if n := s.Claims(); n > 2048 {
-			t.Errorf("%d claims are remembered, of which 200 can be of use", n)
+		if n := s.Remembered(); n > 2048 {
+			t.Errorf("%d acquisitions are remembered, of which 200 have not expired", n)
 		}
 	})
 }
 
-// TestClientSurvivesAMinority: a lease goes on while members come and go, one after
-// another, each of them empty when it comes back.
-func TestClientSurvivesAMinority(t *testing.T) {
+// TestLeaseSurvivesFailingMinority: a lease goes on while members fail one after another and
+// come back empty.
+func TestLeaseSurvivesFailingMinority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
-		far(all, 100*time.Microsecond)
+		all := fakeMembers(5)
+		setDelay(all, 100*time.Microsecond)
 		client := dlock.New(open(t, all), &dlock.Options{TTL: 3 * time.Second})
 		lease, err := client.Lock(t.Context(), "x")
 		if err != nil {
@@ -263,10 +264,10 @@ func TestClientSurvivesAMinority(t *testing.T) {
 		for i := range 20 {
 			c := all[i%5]
 			c.set([]fault{gone, mute, lost}[i%3])
-			_ = pause(t.Context(), 2*time.Second)
-			c.wipe()
+			_ = backoff.Sleep(t.Context(), 2*time.Second)
+			c.restartEmpty()
 			c.set(up)
-			_ = pause(t.Context(), 3*time.Second) // a renewal finds and repairs it
+			_ = backoff.Sleep(t.Context(), 3*time.Second) // a renewal finds and repairs it
 			if err := lease.Context().Err(); err != nil {
 				t.Fatalf("after %d failures: %v", i+1, context.Cause(lease.Context()))
 			}
@@ -278,41 +279,40 @@ func TestClientSurvivesAMinority(t *testing.T) {
 	})
 }
 
-// witness is a member that remembers which owners asked it, and which were released.
-type witness struct {
-	link
+// recorder is a member that remembers the owners that it was asked for and that were released.
+type recorder struct {
+	conn
 	mu       *sync.Mutex
 	asked    map[driver.Owner]bool
 	released map[driver.Owner]bool
 }
 
-func (w witness) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+func (w recorder) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	w.mu.Lock()
 	w.asked[req.Owner] = true
 	w.mu.Unlock()
-	return w.link.Acquire(ctx, req)
+	return w.conn.Acquire(ctx, req)
 }
 
-func (w witness) Release(ctx context.Context, grant driver.Grant) error {
+func (w recorder) Release(ctx context.Context, grant driver.Grant) error {
 	w.mu.Lock()
 	w.released[grant.Owner] = true
 	w.mu.Unlock()
-	return w.link.Release(ctx, grant)
+	return w.conn.Release(ctx, grant)
 }
 
-// TestEveryAttemptIsReleased: a member that answers nothing gets a Release for every
-// attempt that it got, so that its store can undo those that are carried out late:
-// also for attempts that lost the vote, and for those whose caller left, and
-// also when so many calls wait that the member gets no new attempts.
+// TestEveryAttemptIsReleased: a member that does not answer gets a Release for every attempt, so
+// that its store can undo late ones. That includes attempts that lost the vote, attempts
+// whose caller left, and a member with so many waiting calls that it gets no new attempts.
 func TestEveryAttemptIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
-		far(all, time.Millisecond)
+		all := fakeMembers(5)
+		setDelay(all, time.Millisecond)
 		members := make([]driver.Store, len(all))
 		for i, c := range all {
-			members[i] = link{c}
+			members[i] = conn{c}
 		}
-		w := witness{link{all[4]}, new(sync.Mutex), make(map[driver.Owner]bool), make(map[driver.Owner]bool)}
+		w := recorder{conn{all[4]}, new(sync.Mutex), make(map[driver.Owner]bool), make(map[driver.Owner]bool)}
 		members[4] = w
 		s, err := quorum.New(members, nil)
 		if err != nil {
@@ -330,7 +330,7 @@ func TestEveryAttemptIsReleased(t *testing.T) {
 				switch i % 4 {
 				case 0:
 					name = held.Name
-				case 1: // the caller leaves before anybody has answered
+				case 1: // the caller leaves before any member has answered
 					short, cancel := context.WithTimeout(ctx, time.Millisecond)
 					defer cancel()
 					ctx = short
@@ -343,7 +343,7 @@ func TestEveryAttemptIsReleased(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if err := pause(t.Context(), time.Millisecond/2); err != nil {
+			if err := backoff.Sleep(t.Context(), time.Millisecond/2); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -351,7 +351,7 @@ func TestEveryAttemptIsReleased(t *testing.T) {
 		if err := s.Release(t.Context(), held); err != nil {
 			t.Error(err)
 		}
-		if err := s.Close(); err != nil { // which waits for what is given back
+		if err := s.Close(); err != nil { // it waits for the releases
 			t.Error(err)
 		}
 		left := 0
@@ -364,7 +364,7 @@ func TestEveryAttemptIsReleased(t *testing.T) {
 			t.Errorf("%d of %d attempts at the member that does not answer were never released there", left, len(w.asked))
 		}
 		if len(w.asked) == attempts {
-			t.Error("the member got every attempt although it answered none")
+			t.Error("the member got every attempt, although it answered none of them")
 		}
 	})
 }

@@ -82,16 +82,16 @@ func (hung) List(ctx context.Context, _ string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, hang(ctx)) }
 }
 
-// absent is a member that cannot say who it is until it is back.
-type absent struct {
-	link
+// unidentified is a member that cannot tell its identity until it is back.
+type unidentified struct {
+	conn
 	back chan struct{}
 }
 
-func (a *absent) Identify(ctx context.Context) (string, error) {
+func (a *unidentified) Identify(ctx context.Context) (string, error) {
 	select {
 	case <-a.back:
-		return a.link.Identify(ctx)
+		return a.conn.Identify(ctx)
 	default:
 		return "", errRefused
 	}

@@ -18,34 +18,34 @@ import (
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// tardy is a member whose calls may take long to reach its server. A caller does not wait
-// for longer than its context lasts; the call is carried out all the same. As every store
-// must, it undoes an acquisition that is carried out after its release.
-type tardy struct {
+// lateMember is a member whose calls may take long to reach its server. The caller leaves when
+// its context ends, and the call is still carried out. As every store must, the member undoes
+// an acquisition that is carried out after its release.
+type lateMember struct {
 	*memlock.Store
 	log   *attempts.Log
-	loses func() bool          // it never hears of a call whose caller has left
+	loses func() bool          // it never learns the end of a call whose caller has left
 	delay func() time.Duration // of each call
 	lag   atomic.Pointer[lag]  // nil if nothing is held
 }
 
-// lag holds calls until it is over.
+// lag holds calls until over is closed.
 type lag struct {
 	over chan struct{}
 	held sync.WaitGroup // calls that have not been carried out
 }
 
-func newTardy(server *memlock.Store, loses func() bool, delay func() time.Duration) *tardy {
-	m := &tardy{Store: server, loses: loses, delay: delay}
+func newLateMember(server *memlock.Store, loses func() bool, delay func() time.Duration) *lateMember {
+	m := &lateMember{Store: server, loses: loses, delay: delay}
 	m.log = attempts.New(func(ctx context.Context, name string, owner driver.Owner) error {
 		return server.Release(ctx, driver.Grant{Name: name, Owner: owner})
 	})
 	return m
 }
 
-// send has f carried out after a delay. If the context ends first, left is called, and what
-// it returns when f has been carried out.
-func (m *tardy) send(ctx context.Context, left func() (ended func(bool)), f func(ctx context.Context)) error {
+// send carries out f after a delay. If the context ends first, send calls left, and then
+// ended when f has been carried out.
+func (m *lateMember) send(ctx context.Context, left func() (ended func(bool)), f func(ctx context.Context)) error {
 	done := make(chan struct{})
 	lag := m.lag.Load()
 	if lag != nil {
@@ -76,9 +76,9 @@ func (m *tardy) send(ctx context.Context, left func() (ended func(bool)), f func
 	return context.Cause(ctx)
 }
 
-func nobodyCares() func(bool) { return func(bool) {} }
+func ignoreEnd() func(bool) { return func(bool) {} }
 
-func (m *tardy) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+func (m *lateMember) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	type outcome struct {
 		grant driver.Grant
 		err   error
@@ -95,9 +95,9 @@ func (m *tardy) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	return o.grant, o.err
 }
 
-func (m *tardy) Renew(ctx context.Context, grants []driver.Grant) []error {
+func (m *lateMember) Renew(ctx context.Context, grants []driver.Grant) []error {
 	result := make(chan []error, 1)
-	if err := m.send(ctx, nobodyCares, func(ctx context.Context) { result <- m.Store.Renew(ctx, grants) }); err != nil {
+	if err := m.send(ctx, ignoreEnd, func(ctx context.Context) { result <- m.Store.Renew(ctx, grants) }); err != nil {
 		errs := make([]error, len(grants))
 		for i := range errs {
 			errs[i] = err
@@ -107,22 +107,22 @@ func (m *tardy) Renew(ctx context.Context, grants []driver.Grant) []error {
 	return <-result
 }
 
-func (m *tardy) Release(ctx context.Context, grant driver.Grant) error {
+func (m *lateMember) Release(ctx context.Context, grant driver.Grant) error {
 	released, err := m.log.Settle(ctx, grant)
 	if err != nil {
 		return err
 	}
 	defer released()
 	result := make(chan error, 1)
-	if err := m.send(ctx, nobodyCares, func(ctx context.Context) { result <- m.Store.Release(ctx, grant) }); err != nil {
+	if err := m.send(ctx, ignoreEnd, func(ctx context.Context) { result <- m.Store.Release(ctx, grant) }); err != nil {
 		return err
 	}
 	return <-result
 }
 
-// An acquisition that reaches a member after the quorum has released the lock leaves
-// nothing there, whichever member it is and however late.
-func TestLateAcquisitionAtAMember(t *testing.T) {
+// TestLateAcquisitionIsUndone: an acquisition that reaches a member after the quorum has
+// released the lock leaves nothing there.
+func TestLateAcquisitionIsUndone(t *testing.T) {
 	for _, loses := range []bool{false, true} {
 		for _, late := range []time.Duration{60 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
 			for _, slow := range []int{2, 3} { // of five: a lock is granted, or not
@@ -141,7 +141,7 @@ func lateAcquisition(t *testing.T, slow int, late time.Duration, loses bool) {
 		servers[i] = memlock.New()
 		members[i] = servers[i]
 		if i < slow {
-			m := newTardy(servers[i], func() bool { return loses }, func() time.Duration { return time.Duration(delay.Load()) })
+			m := newLateMember(servers[i], func() bool { return loses }, func() time.Duration { return time.Duration(delay.Load()) })
 			defer m.log.Close()
 			members[i] = m
 		}
@@ -175,15 +175,14 @@ func lateAcquisition(t *testing.T, slow int, late time.Duration, loses bool) {
 	}
 }
 
-// patient repeats calls of unknown outcome, as dlock does. A lock that only three members of
-// five have, because the others were asked by somebody else first, is released with an unknown
-// outcome if one of the three is late.
-type patient struct{ *quorum.Store }
+// retrying repeats calls of unknown outcome, as dlock does. If only three members of five hold
+// a lock and one of them is late, its release has an unknown outcome.
+type retrying struct{ *quorum.Store }
 
-const patience = 20 // a member that is late in a fourth of all calls is not late for ever
+const retries = 20 // enough for a member that is late in a fourth of all calls
 
-func (p patient) Renew(ctx context.Context, grants []driver.Grant) (errs []error) {
-	for range patience {
+func (p retrying) Renew(ctx context.Context, grants []driver.Grant) (errs []error) {
+	for range retries {
 		if errs = p.Store.Renew(ctx, grants); !errors.Is(errors.Join(errs...), driver.ErrUnreachable) {
 			break
 		}
@@ -191,10 +190,10 @@ func (p patient) Renew(ctx context.Context, grants []driver.Grant) (errs []error
 	return errs
 }
 
-func (p patient) Release(ctx context.Context, grant driver.Grant) (err error) {
-	for i := range patience {
+func (p retrying) Release(ctx context.Context, grant driver.Grant) (err error) {
+	for i := range retries {
 		switch err = p.Store.Release(ctx, grant); {
-		case i > 0 && errors.Is(err, driver.ErrNotHeld): // because of the first call
+		case i > 0 && errors.Is(err, driver.ErrNotHeld): // the first call released it
 			return nil
 		case !errors.Is(err, driver.ErrUnreachable):
 			return err
@@ -203,17 +202,17 @@ func (p patient) Release(ctx context.Context, grant driver.Grant) (err error) {
 	return err
 }
 
-// TestLateMember runs the kit on a quorum of which one member often answers too late.
-func TestLateMember(t *testing.T) {
+// TestConformanceWithLateMember runs the kit on a quorum with a member that often answers too late.
+func TestConformanceWithLateMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 300 * time.Millisecond
 		servers := make([]*memlock.Store, 5)
 		for i := range servers {
 			servers[i] = memlock.New()
 		}
-		connect := func() (all []*tardy) {
+		connect := func() (all []*lateMember) {
 			for i, server := range servers {
-				m := newTardy(server, func() bool { return rand.N(2) == 0 }, func() time.Duration {
+				m := newLateMember(server, func() bool { return rand.N(2) == 0 }, func() time.Duration {
 					if i == 2 && rand.N(4) == 0 {
 						return timeout/2 + rand.N(2*timeout)
 					}
@@ -224,20 +223,20 @@ func TestLateMember(t *testing.T) {
 			}
 			return all
 		}
-		quorumOf := func(all []*tardy) (driver.Store, error) {
+		quorumOf := func(all []*lateMember) (driver.Store, error) {
 			members := make([]driver.Store, len(all))
 			for i, m := range all {
 				members[i] = m
 			}
 			s, err := quorum.New(members, &quorum.Options{MemberTimeout: timeout})
-			return patient{s}, err
+			return retrying{s}, err
 		}
 		members := connect()
 		err := drivertest.Check(t.Context(), drivertest.Config{
 			Open: func(context.Context) (driver.Store, error) { return quorumOf(members) },
 			TTL:  4 * timeout,
 			Delayed: func(context.Context) (driver.Store, func() func(), error) {
-				slow := connect() // which no other clause has
+				slow := connect() // for this clause alone
 				s, err := quorumOf(slow)
 				return s, func() func() {
 					lag := &lag{over: make(chan struct{})}
@@ -268,11 +267,12 @@ func TestLateMember(t *testing.T) {
 	})
 }
 
-// A renewal promises the TTL of its grant, also if its owner has asked again for less.
-func TestAskingAgainForLessDoesNotShorten(t *testing.T) {
+// TestShorterTTLDoesNotShortenLock: a renewal promises the TTL of its grant, also if the owner
+// has asked again for a shorter one.
+func TestShorterTTLDoesNotShortenLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
-		s, rival := open(t, all), open(t, all)
+		all := fakeMembers(5)
+		s, contender := open(t, all), open(t, all)
 		req := request("x", 10*time.Second)
 		grant := mustAcquire(t, s, req)
 		req.TTL = time.Second
@@ -281,8 +281,8 @@ func TestAskingAgainForLessDoesNotShorten(t *testing.T) {
 		}
 		for range 2 {
 			time.Sleep(grant.TTL - time.Millisecond)
-			if _, err := rival.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
-				t.Fatalf("the lock was promised for %v and lasts less: %v", grant.TTL, err)
+			if _, err := contender.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
+				t.Fatalf("the lock ended before the promised %v: %v", grant.TTL, err)
 			}
 			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 				t.Fatal(errs)
@@ -291,46 +291,46 @@ func TestAskingAgainForLessDoesNotShorten(t *testing.T) {
 	})
 }
 
-// Answers that took longer than the lock lasts grant nothing.
-func TestAnswersThatTakeLongerThanTheTTL(t *testing.T) {
+// TestAnswersAfterTTLGrantNothing: answers that take longer than the lock lasts grant nothing.
+func TestAnswersAfterTTLGrantNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
+		all := fakeMembers(5)
 		s := open(t, all)
 		settle(t, s)
-		far(all, 15*time.Millisecond)
+		setDelay(all, 15*time.Millisecond)
 		if grant, err := s.Acquire(t.Context(), request("x", 30*time.Millisecond)); !errors.Is(err, driver.ErrUnreachable) {
 			t.Errorf("Acquire for 30 ms with answers after 30 ms: %+v, %v; want ErrUnreachable", grant, err)
 		}
 		synctest.Wait()
-		freed(t, all, "after an attempt that took too long")
+		checkFree(t, all, "after an attempt that took too long")
 		if _, err := s.Acquire(t.Context(), request("x", 300*time.Millisecond)); err != nil {
 			t.Errorf("Acquire for 300 ms: %v", err)
 		}
 	})
 }
 
-// brief is a member that promises less than it was asked for.
-type brief struct{ link }
+// shortPromise is a member that promises half of the requested TTL.
+type shortPromise struct{ conn }
 
-func (b brief) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+func (b shortPromise) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	req.TTL /= 2
-	return b.link.Acquire(ctx, req)
+	return b.conn.Acquire(ctx, req)
 }
 
-// A member that was not needed for the grant, and promises less than those that were, does
-// not count for a renewal.
-func TestBriefMemberDoesNotCountForARenewal(t *testing.T) {
+// TestShortPromiseDoesNotCountForRenewal: a member that promises less than the members of the
+// majority did does not count for a renewal.
+func TestShortPromiseDoesNotCountForRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(3)
-		far(all[2:], time.Millisecond)
-		s, err := quorum.New([]driver.Store{link{all[0]}, link{all[1]}, brief{link{all[2]}}}, nil)
+		all := fakeMembers(3)
+		setDelay(all[2:], time.Millisecond)
+		s, err := quorum.New([]driver.Store{conn{all[0]}, conn{all[1]}, shortPromise{conn{all[2]}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
 		settle(t, s)
 		grant := mustAcquire(t, s, request("x", time.Minute))
-		time.Sleep(time.Second) // the third has granted it too
+		time.Sleep(time.Second) // the third member has granted it, too
 		if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 			t.Fatal(errs)
 		}

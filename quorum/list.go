@@ -8,9 +8,11 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // List implements driver.Lister: it yields the locks that a majority of the members
@@ -30,56 +32,64 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 	}
 }
 
-// Find implements driver.Finder, for members that are no Finders by their lists.
+// Find implements driver.Finder. It lists the locks of members that are no Finders.
 func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
-	locks, err := s.heldByMajority(ctx, func(ctx context.Context, m *member) ([]driver.Info, error) { return m.look(ctx, name) })
+	locks, err := s.heldByMajority(ctx, func(ctx context.Context, m *member) ([]driver.Info, error) { return m.find(ctx, name) })
 	if err != nil || len(locks) == 0 {
 		return driver.Info{}, false, err
 	}
 	return locks[0], true, nil
 }
 
-// look returns the lock of that name, if the member holds it.
-func (m *member) look(ctx context.Context, name string) ([]driver.Info, error) {
+// find returns the lock of that name, if the member holds it.
+func (m *member) find(ctx context.Context, name string) ([]driver.Info, error) {
 	finder, ok := m.store.(driver.Finder)
 	if !ok {
 		infos, err := m.list(ctx, name)
 		return slices.DeleteFunc(infos, func(info driver.Info) bool { return info.Name != name }), err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience*m.timeout, errUnanswered)
+	ctx, cancel := context.WithTimeoutCause(ctx, slowFactor*m.timeout, errUnanswered)
 	defer cancel()
 	info, held, err := finder.Find(ctx, name)
-	switch {
-	case err != nil && errors.Is(context.Cause(ctx), errUnanswered):
-		return nil, errUnanswered
-	case err != nil || !held:
-		return nil, err
+	if err != nil || !held {
+		return nil, orUnanswered(ctx, err)
 	}
 	return []driver.Info{info}, nil
 }
 
-// lock is what tells a lock from others of the same name.
-type lock struct {
-	name   string
-	token  uint64
-	holder driver.Holder
+// orUnanswered returns errUnanswered if that ended ctx and caused err.
+func orUnanswered(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errUnanswered) {
+		return errUnanswered
+	}
+	return err
 }
 
 // heldByMajority asks every member for locks, and returns those that a majority has.
-func (s *Store) heldByMajority(ctx context.Context, ask func(context.Context, *member) ([]driver.Info, error)) ([]driver.Info, error) {
+func (s *Store) heldByMajority(ctx context.Context, ask func(context.Context, *member) ([]driver.Info, error)) (held []driver.Info, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	defer s.end()
-	lists, _, err := survey(ctx, s, ask)
+	defer s.work.Done()
+	lists, _, err := gather(ctx, s, ask)
 	if err != nil {
 		return nil, fmt.Errorf("listing locks: %w", err)
 	}
-	found := make(map[lock][]driver.Info)
-	for _, infos := range lists {
-		s.sort(found, infos)
+	type key struct {
+		name   string
+		token  uint64
+		holder driver.Holder
 	}
-	var held []driver.Info
+	found := make(map[key][]driver.Info)
+	for _, infos := range lists {
+		for _, info := range infos {
+			k := key{info.Name, info.Token, info.Holder}
+			if !s.raises {
+				k.token = 0
+			}
+			found[k] = append(found[k], info)
+		}
+	}
 	for _, infos := range found {
 		if len(infos) >= s.rules.majority {
 			held = append(held, s.merge(infos))
@@ -88,19 +98,8 @@ func (s *Store) heldByMajority(ctx context.Context, ask func(context.Context, *m
 	return held, nil
 }
 
-// sort puts a list to what other members listed of the same locks.
-func (s *Store) sort(found map[lock][]driver.Info, infos []driver.Info) {
-	for _, info := range infos {
-		l := lock{info.Name, info.Token, info.Holder}
-		if !s.raises {
-			l.token = 0
-		}
-		found[l] = append(found[l], info)
-	}
-}
-
-// merge makes one Info of what several members say of a lock: it is held for as
-// long as a majority holds it.
+// merge makes one Info of those of several members. The lock is held for as long as a
+// majority holds it.
 func (s *Store) merge(infos []driver.Info) driver.Info {
 	slices.SortFunc(infos, func(a, b driver.Info) int { return cmp.Compare(b.Remaining, a.Remaining) })
 	merged := infos[s.rules.majority-1]
@@ -111,93 +110,64 @@ func (s *Store) merge(infos []driver.Info) driver.Info {
 	return merged
 }
 
-// list reads what one member holds. It may take long, but not stand still.
+// list reads the locks of one member. It may take long, but without progress the member must
+// answer other calls: a server may search for long before it finds a lock.
 func (m *member) list(ctx context.Context, prefix string) (infos []driver.Info, err error) {
 	lister, ok := m.store.(driver.Lister)
 	if !ok {
 		return nil, fmt.Errorf("%w: it cannot list locks", driver.ErrUnsupported)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	heard := make(chan struct{}, 1)
-	var attending sync.WaitGroup
-	attending.Go(func() { m.attend(ctx, heard, func() { cancel(errUnanswered) }) })
-	defer attending.Wait()
+	var progress atomic.Bool
+	var supervision sync.WaitGroup
+	supervision.Go(func() {
+		for limit := slowFactor * m.timeout; backoff.Sleep(ctx, limit) == nil; {
+			if !progress.Swap(false) && !m.isResponsive(ctx, limit) {
+				cancel(errUnanswered)
+			}
+		}
+	})
+	defer supervision.Wait()
 	defer cancel(nil)
 	for info, err := range lister.List(ctx, prefix) {
-		select {
-		case heard <- struct{}{}:
-		default:
-		}
 		if err != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, errUnanswered) {
-				err = cause
-			}
-			return nil, err
+			return nil, orUnanswered(ctx, err)
 		}
+		progress.Store(true)
 		infos = append(infos, info)
 	}
 	return infos, nil
 }
 
-// attend calls off when nothing was heard for a while and the member does not
-// answer either. Silence alone means little: a server may have a lot to look
-// through before it finds a lock.
-func (m *member) attend(ctx context.Context, heard <-chan struct{}, off func()) {
-	limit := patience * m.timeout
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-heard:
-		case <-timer.C:
-			if !m.answers(ctx, limit) {
-				off()
-				return
-			}
-		}
-		timer.Reset(limit)
-	}
-}
-
-// answers asks the member for something that is no work. One that cannot be asked
-// counts as silent.
-func (m *member) answers(ctx context.Context, limit time.Duration) bool {
-	if m.identifier == nil {
-		return false
-	}
+// isResponsive reports whether the member answers a call that is little work.
+func (m *member) isResponsive(ctx context.Context, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, err := m.identifier.Identify(ctx)
+	var err error
+	if finder, ok := m.store.(driver.Finder); m.identifier != nil {
+		_, err = m.identifier.Identify(ctx)
+	} else if ok {
+		_, _, err = finder.Find(ctx, "dlock-quorum-probe")
+	} else {
+		return false
+	}
 	return ctx.Err() == nil && !errors.Is(err, driver.ErrUnreachable)
 }
 
-// Break implements driver.Breaker: it breaks the lock on every member that has it
-// with that token. The token is the same on a majority of them.
+// Break implements driver.Breaker: it breaks the lock on every member that has that token.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	defer s.end()
+	defer s.work.Done()
 	if !s.raises {
 		return fmt.Errorf("%w: breaking locks of members that do not agree on tokens", driver.ErrUnsupported)
 	}
-	return s.everywhere(ctx, func(m *member) error {
+	return s.callAll(ctx, func(m *member) error {
 		breaker, ok := m.store.(driver.Breaker)
 		if !ok {
 			return fmt.Errorf("%w: it cannot break locks", driver.ErrUnsupported)
 		}
 		return m.call(ctx, func(ctx context.Context) error { return breaker.Break(ctx, name, token) })
 	})
-}
-
-// everywhere calls f for each member, at the same time and in the background. The
-// outcome is what a majority says: nil or ErrNotHeld.
-func (s *Store) everywhere(ctx context.Context, f func(m *member) error) error {
-	v := s.newReturns()
-	for i, m := range s.members {
-		s.work.Go(func() { v.report(i, f(m)) })
-	}
-	return v.wait(ctx, 2*s.timeout)
 }

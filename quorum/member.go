@@ -22,11 +22,11 @@ type member struct {
 	identified atomic.Bool
 
 	start    time.Time
-	pending  atomic.Int64 // calls that are under way
+	waiting  atomic.Int64 // calls that are under way
 	answered atomic.Int64 // when it last answered, or was idle: since start
 
-	repairs   repairs
-	leftovers leftovers
+	repairs  workQueue // locks that the member lost
+	releases workQueue // releases that the member did not answer
 }
 
 func newMember(store driver.Store, index int, timeout time.Duration) *member {
@@ -36,57 +36,56 @@ func newMember(store driver.Store, index int, timeout time.Duration) *member {
 	return m
 }
 
-// maxSilent is how many calls may wait for a member that does not answer any. More
-// of them would only pile up.
-const maxSilent = 64
+// maxWaiting is how many calls may wait for a member that does not answer.
+const maxWaiting = 64
 
-var errSilent = fmt.Errorf("%w: it answers none of the calls that are waiting", driver.ErrUnreachable)
+var errStuck = fmt.Errorf("%w: it answers none of the calls that are waiting", driver.ErrUnreachable)
 
-// call makes a call within the member's limit. The context of the caller lends its
-// values only: the call goes on when the caller has its answer from others.
+// call makes a call within the member's limit. It uses only the values of ctx: the call goes
+// on when its caller has returned with the answers of other members.
 func (m *member) call(ctx context.Context, f func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.timeout)
 	defer cancel()
-	return m.within(limited, f)
+	return m.callWithin(limited, f)
 }
 
-// within makes a call whose context has the member's limit, unless too many wait.
-func (m *member) within(limited context.Context, f func(ctx context.Context) error) error {
-	if m.pending.Load() >= maxSilent && int64(time.Since(m.start))-m.answered.Load() > int64(2*m.timeout) {
-		return errSilent
+// callWithin makes a call whose context has the member's limit, unless too many calls wait.
+func (m *member) callWithin(limited context.Context, f func(ctx context.Context) error) error {
+	if m.waiting.Load() >= maxWaiting && int64(time.Since(m.start))-m.answered.Load() > int64(2*m.timeout) {
+		return errStuck
 	}
-	return m.always(limited, f)
+	return m.callAlways(limited, f)
 }
 
-// always makes a call whose context has the member's limit.
-func (m *member) always(limited context.Context, f func(ctx context.Context) error) error {
-	if m.pending.Add(1) == 1 {
+// callAlways makes a call whose context has the member's limit.
+func (m *member) callAlways(limited context.Context, f func(ctx context.Context) error) error {
+	if m.waiting.Add(1) == 1 {
 		m.answered.Store(int64(time.Since(m.start)))
 	}
-	defer m.pending.Add(-1)
+	defer m.waiting.Add(-1)
 	err := f(limited)
 	if limited.Err() == nil {
 		m.answered.Store(int64(time.Since(m.start)))
 		return err
 	}
-	return m.blame(err)
+	return m.timedOut(err)
 }
 
-// blame says of a call that ended with its time that the member did not answer.
-func (m *member) blame(err error) error {
+// timedOut makes the error of a call that reached its limit ErrUnreachable.
+func (m *member) timedOut(err error) error {
 	if errors.Is(err, driver.ErrUnreachable) || isAnswer(err) {
 		return err
 	}
 	return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnreachable, m.timeout, err)
 }
 
-// isAnswer says whether err is an outcome that the member knows.
+// isAnswer reports whether err is an outcome that the member knows.
 func isAnswer(err error) bool {
 	return err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld)
 }
 
 func (m *member) acquire(limited context.Context, req *driver.Request) (grant driver.Grant, err error) {
-	err = m.within(limited, func(ctx context.Context) error {
+	err = m.callWithin(limited, func(ctx context.Context) error {
 		grant, err = m.store.Acquire(ctx, *req)
 		return err
 	})
@@ -102,33 +101,31 @@ func (m *member) raise(ctx context.Context, grant driver.Grant, token uint64) (r
 }
 
 func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []error) {
-	err := m.within(limited, func(ctx context.Context) error {
+	err := m.callWithin(limited, func(ctx context.Context) error {
 		errs = m.store.Renew(ctx, grants)
-		if errs != nil && len(errs) != len(grants) {
-			return fmt.Errorf("%d grants were renewed with %d answers", len(grants), len(errs))
-		}
 		return errors.Join(errs...)
 	})
 	switch {
 	case err == nil:
-	case len(errs) != len(grants):
+	case errs == nil: // the call was not made
 		errs = each(len(grants), err)
 	case limited.Err() != nil:
 		for i := range errs {
-			errs[i] = m.blame(errs[i])
+			errs[i] = m.timedOut(errs[i])
 		}
 	}
 	return errs
 }
 
-// release is never refused: the member may still carry out the attempt, and its store
-// undoes it only if it was told so. There are no more of them than attempts.
-func (m *member) release(limited context.Context, grant driver.Grant) error {
-	return m.always(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
+// release releases an acquisition at the member, by its alias. It is called even if many
+// calls wait: a store undoes a late attempt only if it got the release.
+func (m *member) release(limited context.Context, a *acquisition) error {
+	grant := a.memberGrant(m.index)
+	grant.Token = 0
+	return m.callAlways(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
 }
 
-// identify finds out which server a member is, if it tells, before its first vote
-// counts.
+// identify finds out which server a member reaches, if it can tell, before its first vote.
 func (s *Store) identify(ctx context.Context, m *member) error {
 	if m.identifier == nil || m.identified.Load() {
 		return nil
@@ -141,7 +138,7 @@ func (s *Store) identify(ctx context.Context, m *member) error {
 	switch {
 	case errors.Is(err, driver.ErrUnreachable):
 		return fmt.Errorf("finding out which server it is: %w", err)
-	case err != nil || id == "": // it does not tell us, which is no reason to do without it
+	case err != nil || id == "": // a member that does not tell is taken as it is
 		m.identified.Store(true)
 		return nil
 	}
@@ -161,4 +158,36 @@ func (s *Store) sameServer() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.same
+}
+
+// sharedDeadline is one context for an operation that calls each member once.
+type sharedDeadline struct {
+	values  context.Context // has the values of the caller's context, and no end
+	limited context.Context // ends at the deadline
+	cancel  context.CancelFunc
+	began   time.Time
+	timeout time.Duration
+	left    atomic.Int64 // calls that have not ended
+}
+
+func (s *Store) newDeadline(ctx context.Context) *sharedDeadline {
+	d := &sharedDeadline{values: context.WithoutCancel(ctx), began: time.Now(), timeout: s.timeout}
+	d.limited, d.cancel = context.WithTimeout(d.values, s.timeout)
+	d.left.Store(int64(len(s.members)))
+	return d
+}
+
+// context returns the context for a call that begins now, with the full time if it begins late.
+func (d *sharedDeadline) context() (context.Context, context.CancelFunc) {
+	if time.Since(d.began) > d.timeout/8 {
+		return context.WithTimeout(d.values, d.timeout)
+	}
+	return d.limited, func() {}
+}
+
+// done is called at the end of each call. The last one frees the timer.
+func (d *sharedDeadline) done() {
+	if d.left.Add(-1) == 0 {
+		d.cancel()
+	}
 }

@@ -18,7 +18,7 @@ func stores(n int) (all []driver.Store) {
 	return all
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsBadQuorums(t *testing.T) {
 	twice := stores(3)
 	twice[2] = twice[0]
 	for _, c := range []struct {
@@ -30,7 +30,7 @@ func TestNewRefuses(t *testing.T) {
 		{stores(1), nil, "use a store by itself"},
 		{stores(2), nil, "tolerate no failure"},
 		{stores(4), nil, "no more failures than 3 members do"},
-		{stores(65), nil, "more than 63"},
+		{stores(65), nil, "at most 63"},
 		{twice, nil, "members 1 and 3 are the same store"},
 		{append(stores(2), nil), nil, "member 3 is nil"},
 		{stores(3), &quorum.Options{Names: []string{"a"}}, "1 names for 3 members"},
@@ -42,11 +42,11 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestSameServer: two members with addresses of their own turn out to be one
-// server, whose vote would count twice.
-func TestSameServer(t *testing.T) {
-	all := cells(3)
-	s, err := quorum.New([]driver.Store{link{all[0]}, &link{all[1]}, &link{all[0]}}, &quorum.Options{Names: []string{"a:1", "b:1", "a:2"}})
+// TestSameServerTwiceIsRejected: two members with different addresses reach one server, whose
+// vote would count twice.
+func TestSameServerTwiceIsRejected(t *testing.T) {
+	all := fakeMembers(3)
+	s, err := quorum.New([]driver.Store{conn{all[0]}, &conn{all[1]}, &conn{all[0]}}, &quorum.Options{Names: []string{"a:1", "b:1", "a:2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestSameServer(t *testing.T) {
 			t.Errorf("want an error that names a:1 and a:2, got: %v", err)
 		}
 		if errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrHeld) {
-			t.Errorf("trying again does not help, but the error says so: %v", err)
+			t.Errorf("want an error that is not worth a retry, got: %v", err)
 		}
 	}
 	s.Close()
@@ -69,11 +69,11 @@ func TestSameServer(t *testing.T) {
 	}
 }
 
-// TestSameServerFoundLate: one of them could not be asked at first.
-func TestSameServerFoundLate(t *testing.T) {
-	all := cells(3)
-	other := &absent{link{all[0]}, make(chan struct{})}
-	s, err := quorum.New([]driver.Store{link{all[0]}, link{all[1]}, other}, nil)
+// TestSameServerIsRejectedWhenItReturns: one of two such members could not be reached at first.
+func TestSameServerIsRejectedWhenItReturns(t *testing.T) {
+	all := fakeMembers(3)
+	other := &unidentified{conn{all[0]}, make(chan struct{})}
+	s, err := quorum.New([]driver.Store{conn{all[0]}, conn{all[1]}, other}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +93,12 @@ func TestSameServerFoundLate(t *testing.T) {
 		}
 		_ = s.Release(t.Context(), grant)
 		if time.Now().After(deadline) {
-			t.Fatal("one server votes twice, and nobody noticed")
+			t.Fatal("one server votes twice, which was not noticed")
 		}
 	}
 }
 
-func TestTraits(t *testing.T) {
+func TestTraitsOfTheWeakestMember(t *testing.T) {
 	s, err := quorum.New(stores(5), &quorum.Options{MemberTimeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestTraits(t *testing.T) {
 		Store:      "quorum of 5 memory",
 		Fencing:    driver.FencingStrong,
 		SplitVotes: true,
-		OneMachine: true, // as its members
+		OneMachine: true,
 		MinTTL:     400 * time.Millisecond,
 		MaxTTL:     driver.MaxTTL,
 	}
@@ -116,7 +116,7 @@ func TestTraits(t *testing.T) {
 		t.Errorf("want %+v, got %+v", want, got)
 	}
 	mixed := stores(3)
-	mixed[1] = humble{memlock.New()}
+	mixed[1] = minimal{memlock.New()}
 	s, err = quorum.New(mixed, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -138,25 +138,25 @@ func TestTraits(t *testing.T) {
 	}
 }
 
-// humble is a store that can do little.
-type humble struct{ driver.Store }
+// minimal is a store without extensions.
+type minimal struct{ driver.Store }
 
-func (humble) Traits() driver.Traits {
-	return driver.Traits{Store: "humble", Fencing: driver.FencingStrong, MinTTL: time.Second, MaxTTL: time.Hour,
+func (minimal) Traits() driver.Traits {
+	return driver.Traits{Store: "minimal", Fencing: driver.FencingStrong, MinTTL: time.Second, MaxTTL: time.Hour,
 		Granularity: time.Second, SurvivesRestart: true}
 }
 
-// TestHumbleMembers: members without extensions make a lock all the same.
-func TestHumbleMembers(t *testing.T) {
-	s, err := quorum.New([]driver.Store{humble{memlock.New()}, humble{memlock.New()}, humble{memlock.New()}}, nil)
+// TestMembersWithoutExtensionsWork: a quorum needs no extensions of its members.
+func TestMembersWithoutExtensionsWork(t *testing.T) {
+	s, err := quorum.New([]driver.Store{minimal{memlock.New()}, minimal{memlock.New()}, minimal{memlock.New()}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	ctx := t.Context()
 	grant := mustAcquire(t, s, request("x", time.Minute))
-	var held *driver.HeldError
-	if _, err := s.Acquire(ctx, request("x", time.Minute)); !errors.As(err, &held) || held.Remaining < 50*time.Second {
+	_, err = s.Acquire(ctx, request("x", time.Minute))
+	if held, ok := errors.AsType[*driver.HeldError](err); !ok || held.Remaining < 50*time.Second {
 		t.Errorf("want a *HeldError with a minute left, got: %v", err)
 	}
 	if _, err := s.Watch(ctx, request("x", time.Minute), func() {}); !errors.Is(err, driver.ErrUnsupported) {
@@ -175,7 +175,7 @@ func TestHumbleMembers(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
 	s, err := quorum.New(stores(3), nil)
 	if err != nil {
 		t.Fatal(err)

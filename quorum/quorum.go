@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,32 +14,26 @@ import (
 	"github.com/dlock-go/dlock/internal/workerpool"
 )
 
-// DefaultMemberTimeout is the limit of one call to one member. It does not depend
-// on the TTL: what is too slow for a short lock is dead for a long one as well.
+// DefaultMemberTimeout is the limit of one call to one member, whatever the TTL.
 const DefaultMemberTimeout = 50 * time.Millisecond
 
 // Options are the choices that have good defaults.
 type Options struct {
-	// MemberTimeout is how long a member may take to answer one call. Zero
-	// means DefaultMemberTimeout. It should be some times what an answer
-	// usually takes. The shortest TTL is four times as long.
+	// MemberTimeout is how long a member may take to answer one call: a few times the
+	// usual time. Zero means DefaultMemberTimeout. The shortest TTL is four times as long.
 	MemberTimeout time.Duration
 
-	// Names are what the members are called in errors and diagnoses, such as
-	// their addresses. Nil means "member 1" and so on; otherwise there is one
-	// for each.
+	// Names are the members' names in errors and diagnoses, such as their
+	// addresses. Nil means "member 1" and so on; otherwise there is one for each.
 	Names []string
 }
 
 // Store is a quorum of stores. See [New].
 //
-// It is a driver.Watcher, Lister, Finder and Breaker, as far as a majority of its
-// members is: otherwise these calls return an error that wraps
-// driver.ErrUnsupported. It is a driver.Diagnoser as well.
-//
-// What an owner has is known to the Store that it asked. Through another one its
-// grants can be renewed and released as they came, with their Handle, but not by
-// the owner alone.
+// It is a driver.Watcher, Lister, Finder and Breaker as far as a majority of its members is:
+// otherwise these calls return an error that wraps driver.ErrUnsupported. It is also a
+// driver.Diagnoser. Only the Store that an owner asked knows what the owner has: another
+// Store can renew and release a grant with its Handle, but not by the owner alone.
 type Store struct {
 	members []*member
 	traits  driver.Traits
@@ -47,50 +42,48 @@ type Store struct {
 	raises  bool // all members can be given a token
 	known   forecast
 
-	settled atomic.Bool // all members that answer have said who they are
+	identified atomic.Bool // a first attempt has waited for the identities of all members
 
-	mu      sync.Mutex
-	closed  bool
-	servers map[string]*member // who said so of themselves
-	same    error              // two members are one server
-	claims  map[driver.Owner]*claim
-	sweepAt int // the number of claims that makes looking for useless ones worth it
-	watches map[driver.Owner]*watch
+	mu           sync.Mutex
+	closed       bool
+	servers      map[string]*member // by identity
+	same         error              // two members are one server
+	acquisitions map[driver.Owner]*acquisition
+	sweepAt      int // the number of acquisitions that starts a search for expired ones
+	watches      map[driver.Owner]*watch
 
-	closing chan struct{}    // closed when Close begins
-	work    sync.WaitGroup   // calls, and what they leave behind in the background
-	workers *workerpool.Pool // who calls the members
+	closing context.Context    // ends when Close begins
+	close   context.CancelFunc // ends closing
+	work    sync.WaitGroup     // calls, and their background work
+	workers *workerpool.Pool   // calls the members
 }
 
-// maxIdle is how many goroutines wait for the next call.
-const maxIdle = 64
-
-// maxMembers is how many fit into a set. Each of them would be asked every time.
-const maxMembers = 63
+const (
+	idleWorkers = 64 // goroutines that stay for the next calls
+	maxMembers  = 63 // that fit into a set
+)
 
 // New returns a quorum of members. It makes no calls, and Close does not close the
 // members: they stay the caller's. A nil opts is fine.
 //
 // There must be an odd number of members, at least three, that keep their data
-// independently of each other. The same store twice is refused here, two stores
-// that say that they reach the same server (driver.Identifier) at first use.
+// independently of each other. New rejects the same store twice, and the first use rejects
+// two stores that reach the same server, if they can tell (driver.Identifier).
 func New(members []driver.Store, opts *Options) (*Store, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	if err := check(members, opts); err != nil {
 		return nil, err
 	}
 	s := &Store{
-		timeout: opts.MemberTimeout,
-		rules:   redlock(len(members)),
-		servers: make(map[string]*member),
-		claims:  make(map[driver.Owner]*claim),
-		sweepAt: sweepFloor,
-		watches: make(map[driver.Owner]*watch),
-		closing: make(chan struct{}),
-		workers: workerpool.New(maxIdle),
+		timeout:      opts.MemberTimeout,
+		rules:        redlock(len(members)),
+		servers:      make(map[string]*member),
+		acquisitions: make(map[driver.Owner]*acquisition),
+		sweepAt:      minSweep,
+		watches:      make(map[driver.Owner]*watch),
+		workers:      workerpool.New(idleWorkers),
 	}
+	s.closing, s.close = context.WithCancel(context.Background())
 	if s.timeout <= 0 {
 		s.timeout = DefaultMemberTimeout
 	}
@@ -100,17 +93,15 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 		if opts.Names != nil {
 			m.name = opts.Names[i]
 		}
-		if m.identifier != nil {
-			anonymous = false
-		}
+		anonymous = anonymous && m.identifier == nil
 		s.members = append(s.members, m)
 	}
-	s.settled.Store(anonymous)
+	s.identified.Store(anonymous)
 	s.traits, s.raises = traits(s.members, s.timeout)
 	return s, nil
 }
 
-// check refuses what cannot be a quorum.
+// check rejects what cannot be a quorum.
 func check(members []driver.Store, opts *Options) error {
 	switch n := len(members); {
 	case n < 3:
@@ -118,7 +109,7 @@ func check(members []driver.Store, opts *Options) error {
 	case n%2 == 0:
 		return fmt.Errorf("%d members tolerate no more failures than %d members do, and split their votes more often: leave one out, or add one", n, n-1)
 	case n > maxMembers:
-		return fmt.Errorf("%d members are more than %d", n, maxMembers)
+		return fmt.Errorf("too many members: %d (want at most %d)", n, maxMembers)
 	case opts.Names != nil && len(opts.Names) != n:
 		return fmt.Errorf("%d names for %d members", len(opts.Names), n)
 	}
@@ -135,7 +126,7 @@ func check(members []driver.Store, opts *Options) error {
 	return nil
 }
 
-// traits are what the weakest member allows.
+// traits returns what the weakest member allows.
 func traits(members []*member, timeout time.Duration) (t driver.Traits, raises bool) {
 	t = members[0].store.Traits()
 	raises = true
@@ -158,21 +149,19 @@ func traits(members []*member, timeout time.Duration) (t driver.Traits, raises b
 	if !raises {
 		t.Fencing = driver.FencingNone
 	}
-	// Asking takes up to two timeouts, and something must be left then.
+	// An attempt takes up to two timeouts, and must leave some time.
 	t.MinTTL = max(t.MinTTL, 4*timeout)
 	t.Store = fmt.Sprintf("quorum of %d %s", len(members), kind)
 	t.SplitVotes = true
-	// Order among those who wait would need a queue that the members agree on,
-	// and the others are promises of single servers.
+	// These are promises of single servers.
 	t.Fair, t.Queues, t.WatchesExpiry, t.ReportsLoss, t.Local = false, false, false, false, false
 	return t, raises
 }
 
-// Traits implements driver.Store. They are what the weakest member allows:
-// SurvivesRestart, for example, is true only if no member forgets.
+// Traits implements driver.Store. They are what the weakest member allows.
 func (s *Store) Traits() driver.Traits { return s.traits }
 
-// begin counts a call in, so that Close waits for it and for what it starts.
+// begin makes Close wait for a call and what it starts, until work.Done is called.
 func (s *Store) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -186,13 +175,10 @@ func (s *Store) begin(ctx context.Context) error {
 	return nil
 }
 
-// end counts a call out.
-func (s *Store) end() { s.work.Done() }
-
-// Close implements driver.Store. It waits for what is still being given back, which
-// takes a few times the MemberTimeout at most, and leaves the members open. Members that did
-// not answer when a lock was released are told for the last time. The error says how many
-// locks are left at so many of them that others have to wait until they expire.
+// Close implements driver.Store. It waits for calls in the background, a few times the
+// MemberTimeout at most, and repeats releases that members did not answer for the last time.
+// The error says how many locks contenders have to wait for until they expire. The members
+// stay open.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -203,29 +189,27 @@ func (s *Store) Close() error {
 	for _, w := range watches {
 		w.stop()
 	}
+	s.close()
+	s.work.Wait()
 	if closed {
-		s.work.Wait()
 		return nil
 	}
-	close(s.closing)
-	s.work.Wait()
-	err := s.lastCall()
+	err := s.flushReleases()
 	s.workers.Close()
 	return err
 }
 
-// errTooFew is what an outcome that nobody knows is made of.
+// errTooFew is the reason if no member gave one.
 var errTooFew = errors.New("too few members answered")
 
-// unreachable says that no majority answered, and why.
+// unreachable returns the error of a call without a majority. errs are the members' errors.
 func (s *Store) unreachable(answered int, errs []error) error {
 	why := make([]error, 0, len(errs)+1)
 	for i, err := range errs {
-		switch {
-		case err == nil:
-		case isAnswer(err): // of one member, which must not look like that of the quorum
-			why = append(why, errors.New(s.members[i].name+": "+err.Error()))
-		default:
+		if isAnswer(err) && err != nil { // of one member, which must not pass for that of the quorum
+			err = errors.New(err.Error())
+		}
+		if err != nil {
 			why = append(why, fmt.Errorf("%s: %w", s.members[i].name, err))
 		}
 	}

@@ -6,69 +6,60 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Release implements driver.Store. It goes to all members, also to those that were
-// not known to hold the lock, and returns when a majority has answered: the lock
-// was held if a majority held it, and not if a majority says so.
+// Release implements driver.Store. It calls all members, also those that are not known to
+// hold the lock, and returns what a majority answers.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	defer s.end()
-	c := s.find(&grant)
-	if c == nil {
-		return s.release(ctx, s.stranger(&grant))
+	defer s.work.Done()
+	a := s.find(&grant)
+	held := a != nil
+	if held {
+		a.locked(func() { held = grant.Token == 0 || grant.Token == a.token })
 	}
-	c.mu.Lock()
-	other := grant.Token != 0 && grant.Token != c.token
-	c.mu.Unlock()
-	if other {
+	if !held {
 		return driver.ErrNotHeld
 	}
-	return s.release(ctx, c)
+	return s.release(ctx, a)
 }
 
-// release gives up a claim on all members.
-func (s *Store) release(ctx context.Context, c *claim) error {
-	c.finish()
-	r := s.newReturns()
-	sp := s.newSpan(ctx)
-	giveBack := func(i int) { r.report(i, s.giveBack(sp, c, i)) }
-	for i := range s.members {
-		s.sit(c, i, giveBack)
-	}
-	err := r.wait(ctx, 4*s.timeout) // some may have to finish an Acquire first
+// release releases an acquisition at all members.
+func (s *Store) release(ctx context.Context, a *acquisition) error {
+	err := s.majority(ctx, s.giveBackAll(ctx, a), 4*s.timeout) // a member may have to finish an Acquire first
 	if isAnswer(err) {
-		s.forget(c)
+		s.forget(a)
 	}
 	return err
 }
 
-// giveBack releases what a claim has at one member, and again later if the member does
-// not answer.
-func (s *Store) giveBack(sp *span, c *claim, i int) error {
-	defer sp.done()
-	c.mu.Lock()
-	asked := c.seats[i].asked
-	c.mu.Unlock()
+// giveBackAll ends an acquisition, and releases it at all members in the background.
+func (s *Store) giveBackAll(ctx context.Context, a *acquisition) tally {
+	a.locked(func() { a.ended = true })
+	results := make(tally, len(s.members))
+	deadline := s.newDeadline(ctx)
+	giveBack := func(i int) { results <- result{i, s.giveBack(deadline, a, i)} }
+	for i := range s.members {
+		s.enqueueCall(a, i, giveBack)
+	}
+	return results
+}
+
+// giveBack releases an acquisition at one member. If the member does not answer, the
+// release is repeated later.
+func (s *Store) giveBack(deadline *sharedDeadline, a *acquisition, i int) error {
+	defer deadline.done()
+	asked := false
+	a.locked(func() { asked = a.at[i].asked })
 	if !asked {
 		return driver.ErrNotHeld
 	}
-	limited, cancel := sp.context()
+	limited, cancel := deadline.context()
 	defer cancel()
 	m := s.members[i]
-	err := m.giveBack(limited, c)
+	err := m.release(limited, a)
 	if !isAnswer(err) {
-		s.leftover(m, c)
+		s.releaseLater(m, a)
 	}
 	return err
-}
-
-// giveBack releases what a claim has at the member. The alias alone decides, since no
-// other claim has it.
-func (m *member) giveBack(limited context.Context, c *claim) error {
-	c.mu.Lock()
-	grant := c.at(m.index)
-	c.mu.Unlock()
-	grant.Token = 0
-	return m.release(limited, grant)
 }

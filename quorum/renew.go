@@ -4,31 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Renew implements driver.Store. Each member gets one call for all grants. A grant
-// is renewed if a majority of members renewed it, and not held if a majority says
-// so; otherwise the outcome is unknown.
+// Renew implements driver.Store. Each member gets one call for all grants. A grant is renewed
+// or not held if a majority says so; otherwise the outcome is unknown.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if err := s.begin(ctx); err != nil {
 		return each(len(grants), err)
 	}
-	defer s.end()
+	defer s.work.Done()
 	return s.renew(ctx, grants)
 }
 
 // each returns err n times.
-func each(n int, err error) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
-}
+func each(n int, err error) []error { return slices.Repeat([]error{err}, n) }
 
 func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) == 0 {
@@ -36,24 +30,25 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 	}
 	r := &renewal{
 		s:       s,
-		claims:  make([]*claim, len(grants)),
-		tallies: make([]tally, len(grants)),
+		grants:  make([]renewedGrant, len(grants)),
 		open:    len(grants),
-		asked:   everybody(len(s.members)),
+		asked:   allMembers(len(s.members)),
 		errs:    make([]error, len(s.members)),
 		decided: make(chan struct{}),
 	}
 	for k := range grants {
-		if r.claims[k] = s.find(&grants[k]); r.claims[k] == nil {
-			r.claims[k] = s.stranger(&grants[k])
-			r.tallies[k].stranger = true
+		a := s.find(&grants[k])
+		if a == nil { // the members do not hold it either
+			a = s.newAcquisition(&driver.Request{Name: grants[k].Name, TTL: grants[k].TTL})
+			a.ended = true
 		}
+		r.grants[k].a = a
 	}
-	sp := s.newSpan(ctx)
+	deadline := s.newDeadline(ctx)
 	for i := range s.members {
-		s.work.Go(func() { r.ask(sp, i) })
+		s.work.Go(func() { r.ask(deadline, i) })
 	}
-	// Members keep to the limit themselves. This is for one that does not.
+	// Members keep to their own limits. This one is for a member that does not.
 	limit := time.NewTimer(2 * s.timeout)
 	defer limit.Stop()
 	select {
@@ -68,59 +63,58 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 
 // renewal is one call to Renew, until the last member has answered it.
 type renewal struct {
-	s      *Store
-	claims []*claim
+	s *Store
 
 	mu      sync.Mutex
-	tallies []tally
-	open    int           // tallies that are not decided
-	asked   set           // and not answered yet
-	errs    []error       // why a member did not say anything, by member
-	decided chan struct{} // closed when all tallies are, or all members have answered
+	grants  []renewedGrant
+	open    int           // grants that are not decided
+	asked   set           // members without an answer yet
+	errs    []error       // why a member did not answer, by member
+	decided chan struct{} // closed when all grants are decided, or all members have answered
 	closed  bool
 }
 
-// tally is what the members said of one grant.
-type tally struct {
-	renewed, gone set
-	repaired      set // those of gone that are being taken care of
+// renewedGrant is what the members answered about one grant.
+type renewedGrant struct {
+	a             *acquisition
+	renewed, lost set
+	repaired      set // members of lost that are being repaired
 	decided       bool
-	stranger      bool // not granted here: there is nothing to repair or to clean up
 }
 
-// ask has one member renew everything.
-func (r *renewal) ask(sp *span, i int) {
-	defer sp.done()
-	grants := make([]driver.Grant, len(r.claims))
-	for k, c := range r.claims {
-		c.mu.Lock()
-		grants[k] = c.at(i)
-		c.mu.Unlock()
+// ask has one member renew all grants.
+func (r *renewal) ask(deadline *sharedDeadline, i int) {
+	defer deadline.done()
+	grants := make([]driver.Grant, len(r.grants))
+	for k := range r.grants {
+		grants[k] = r.grants[k].a.memberGrant(i)
 	}
-	limited, cancel := sp.context()
+	limited, cancel := deadline.context()
 	defer cancel()
 	r.count(i, grants, r.s.members[i].renew(limited, grants))
 }
 
-// count counts the answers of one member, also when the others have decided without
-// it: a lock that it lost is its own again all the same.
+// count counts the answers of one member, also after the decision: a lock that the member
+// lost is still repaired. A member that promises less than the majority did does not count.
 func (r *renewal) count(i int, grants []driver.Grant, errs []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked.remove(i)
-	for k := range r.tallies {
-		t := &r.tallies[k]
+	for k := range r.grants {
+		g := &r.grants[k]
 		switch {
 		case errs == nil || errs[k] == nil:
-			if grants[k].TTL >= r.claims[k].promised() {
-				t.renewed.add(i)
+			var needed time.Duration
+			g.a.locked(func() { needed = g.a.needed })
+			if grants[k].TTL >= needed {
+				g.renewed.add(i)
 			}
 		case errors.Is(errs[k], driver.ErrNotHeld):
-			t.gone.add(i)
+			g.lost.add(i)
 		default:
 			r.errs[i] = errs[k]
 		}
-		r.decide(k)
+		r.decideLocked(g)
 	}
 	if (r.open == 0 || r.asked == 0) && !r.closed {
 		r.closed = true
@@ -128,78 +122,53 @@ func (r *renewal) count(i int, grants []driver.Grant, errs []error) {
 	}
 }
 
-// decide does what the answers so far ask for. r.mu is held.
-func (r *renewal) decide(k int) {
-	s, t, c := r.s, &r.tallies[k], r.claims[k]
-	lost := t.gone.len() >= s.rules.majority
-	if !t.decided && (lost || t.renewed.len() >= s.rules.majority) {
-		t.decided = true
+// decideLocked acts on the answers so far.
+func (r *renewal) decideLocked(g *renewedGrant) {
+	s := r.s
+	lost := g.lost.len() >= s.rules.majority
+	if !g.decided && (lost || g.renewed.len() >= s.rules.majority) {
+		g.decided = true
 		r.open--
 	}
+	ended := false
+	g.a.locked(func() { ended = g.a.ended })
 	switch {
-	case t.stranger:
-	case s.rules.mayRepair(t.renewed.len()):
-		for i, m := range s.members {
-			if t.gone.has(i) && !t.repaired.has(i) {
-				t.repaired.add(i)
-				s.repair(m, c)
-			}
+	case s.rules.mayRepair(g.renewed.len()):
+		for i := range (g.lost &^ g.repaired).all() {
+			g.repaired.add(i)
+			s.repair(s.members[i], g.a)
 		}
-	case lost && !c.isOver():
-		// A few members may have it yet, and nobody renews it any more.
-		s.cleanUp(c)
+	case lost && !ended:
+		s.giveBackAll(context.Background(), g.a) // a few members may still hold it
 	}
 }
 
-// outcome is what the caller is told. cut is why it does not wait any longer.
-func (r *renewal) outcome(cut error) (errs []error) {
+// outcome returns the result of Renew. interrupted is the cause if the caller's context ended.
+func (r *renewal) outcome(interrupted error) (errs []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	majority := r.s.rules.majority
 	now := time.Now()
 	var unknown error
-	for k := range r.tallies {
-		t, c := &r.tallies[k], r.claims[k]
-		err := cut
+	for k := range r.grants {
+		g := &r.grants[k]
+		err := interrupted
 		switch {
-		case t.renewed.len() >= majority:
-			c.prolong(now)
+		case g.renewed.len() >= majority:
+			g.a.locked(func() { g.a.expires = now.Add(g.a.ttl) })
 			continue
-		case t.gone.len() >= majority:
+		case g.lost.len() >= majority:
 			err = driver.ErrNotHeld
-		case cut == nil:
+		case interrupted == nil:
 			if unknown == nil {
-				unknown = fmt.Errorf("not renewed by a majority: %w", r.s.unreachable((t.renewed|t.gone).len(), r.errs))
+				unknown = fmt.Errorf("not renewed by a majority: %w", r.s.unreachable((g.renewed|g.lost).len(), r.errs))
 			}
 			err = unknown
 		}
 		if errs == nil {
-			errs = make([]error, len(r.tallies))
+			errs = make([]error, len(r.grants))
 		}
 		errs[k] = err
 	}
 	return errs
-}
-
-// promised is the TTL that a member must renew for to count.
-func (c *claim) promised() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.needed
-}
-
-// prolong notes that a claim was renewed.
-func (c *claim) prolong(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expires = now.Add(c.ttl)
-}
-
-// cleanUp gives up what is left of a claim that is lost, in the background.
-func (s *Store) cleanUp(c *claim) {
-	c.finish()
-	sp := s.newSpan(context.Background())
-	for i := range s.members {
-		s.sit(c, i, func(i int) { _ = s.giveBack(sp, c, i) }) // it expires anyway
-	}
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// ruleChecks are what the rules of Redlock are for. Each returns what went wrong,
-// and each must find something wrong when its rule is broken.
+// ruleChecks check the rules of Redlock. Each returns an error if its rule is broken.
 var ruleChecks = []struct {
 	name  string
 	check func(t *testing.T, flaws ...func(*quorum.Store)) error
@@ -20,13 +20,13 @@ var ruleChecks = []struct {
 }{
 	{"two halves of a network do not both grant", halvesExclude, (*quorum.Store).BreakMajority},
 	{"clocks that run fast do not end a lock early", fastClocks, (*quorum.Store).BreakDrift},
-	{"a failed attempt leaves nothing where its answer got lost", lostAnswers, (*quorum.Store).BreakUndo},
+	{"a failed attempt leaves nothing where its answer was lost", lostAnswers, (*quorum.Store).BreakUndo},
 	{"a renewal does not bring a lost majority back", lostMajority, (*quorum.Store).BreakRepair},
 	{"a late release does not touch a later attempt", lateRelease, (*quorum.Store).BreakAlias},
 	{"tokens rise", tokensRise, (*quorum.Store).BreakWriteBack},
 }
 
-func TestRules(t *testing.T) {
+func TestRulesHold(t *testing.T) {
 	for _, c := range ruleChecks {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -39,15 +39,15 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestBrokenRules: a check that cannot fail is no check.
-func TestBrokenRules(t *testing.T) {
+// TestBrokenRulesAreNoticed: each check fails when its rule is broken.
+func TestBrokenRulesAreNoticed(t *testing.T) {
 	for _, c := range ruleChecks {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				err := c.check(t, c.flaw)
 				if err == nil {
-					t.Error("the rule is broken, and nothing was noticed")
+					t.Error("the check passes although its rule is broken")
 				}
 				t.Log(err)
 			})
@@ -59,9 +59,9 @@ const second = time.Second
 
 // halvesExclude: two clients reach two members each.
 func halvesExclude(t *testing.T, flaws ...func(*quorum.Store)) error {
-	all := cells(5)
-	cut := func(reached ...int) []*cell {
-		seen := cells(5)
+	all := fakeMembers(5)
+	cut := func(reached ...int) []*fakeMember {
+		seen := fakeMembers(5)
 		for _, c := range seen {
 			c.set(gone)
 		}
@@ -71,7 +71,7 @@ func halvesExclude(t *testing.T, flaws ...func(*quorum.Store)) error {
 		return seen
 	}
 	holders := 0
-	for _, side := range [][]*cell{cut(0, 1), cut(3, 4)} {
+	for _, side := range [][]*fakeMember{cut(0, 1), cut(3, 4)} {
 		_, err := open(t, side, flaws...).Acquire(t.Context(), request("x", 10*second))
 		if err == nil {
 			holders++
@@ -87,14 +87,14 @@ func halvesExclude(t *testing.T, flaws ...func(*quorum.Store)) error {
 
 // fastClocks: all members count time 0.9 % too fast.
 func fastClocks(t *testing.T, flaws ...func(*quorum.Store)) error {
-	all := cells(5)
+	all := fakeMembers(5)
 	for _, c := range all {
 		c.fast = 0.009
 	}
 	a, b := open(t, all, flaws...), open(t, all, flaws...)
 	sent := time.Now()
 	grant := mustAcquire(t, a, request("x", 10*second))
-	if err := pause(t.Context(), grant.TTL-time.Since(sent)-time.Microsecond); err != nil {
+	if err := backoff.Sleep(t.Context(), grant.TTL-time.Since(sent)-time.Microsecond); err != nil {
 		return err
 	}
 	if _, err := b.Acquire(t.Context(), request("x", 10*second)); !errors.Is(err, driver.ErrHeld) {
@@ -103,9 +103,9 @@ func fastClocks(t *testing.T, flaws ...func(*quorum.Store)) error {
 	return nil
 }
 
-// lostAnswers: three members do what they are told but cannot answer.
+// lostAnswers: three members carry out calls, but their answers are lost.
 func lostAnswers(t *testing.T, flaws ...func(*quorum.Store)) error {
-	all := cells(5)
+	all := fakeMembers(5)
 	s := open(t, all, flaws...)
 	settle(t, s)
 	for _, c := range all[2:] {
@@ -116,9 +116,9 @@ func lostAnswers(t *testing.T, flaws ...func(*quorum.Store)) error {
 		return fmt.Errorf("with three answers lost: want ErrUnreachable, got: %w", err)
 	}
 	if took := time.Since(start); took > 2*quorum.DefaultMemberTimeout {
-		return fmt.Errorf("finding out took %v", took)
+		return fmt.Errorf("Acquire took %v", took)
 	}
-	s.Close() // when nothing is under way any more
+	s.Close() // waits for the background
 	for i, c := range all {
 		if left := c.locks(); len(left) > 0 {
 			return fmt.Errorf("the attempt failed, and member %d holds %q", i+1, left)
@@ -129,12 +129,12 @@ func lostAnswers(t *testing.T, flaws ...func(*quorum.Store)) error {
 
 // lostMajority: three members forget a lock that is held.
 func lostMajority(t *testing.T, flaws ...func(*quorum.Store)) error {
-	all := cells(5)
+	all := fakeMembers(5)
 	a, b := open(t, all, flaws...), open(t, all, flaws...)
 	grant := mustAcquire(t, a, request("x", time.Hour))
-	synctest.Wait() // for members that were not waited for
+	synctest.Wait() // for the slower members
 	for _, c := range all[1:4] {
-		c.wipe()
+		c.restartEmpty()
 	}
 	if errs := a.Renew(t.Context(), []driver.Grant{grant}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
 		return fmt.Errorf("renewing with two of five: want ErrNotHeld, got: %v", errs)
@@ -146,15 +146,15 @@ func lostMajority(t *testing.T, flaws ...func(*quorum.Store)) error {
 		}
 	}
 	if _, err := b.Acquire(t.Context(), request("x", second)); err != nil {
-		return fmt.Errorf("the lock is lost, and cannot be had: %w", err)
+		return fmt.Errorf("Acquire of a lost lock: %w", err)
 	}
 	return nil
 }
 
-// lateRelease: an attempt fails, and what undoes it arrives only after the next
-// attempt of the same owner was granted.
+// lateRelease: an attempt fails, and its release arrives after the next attempt of the same
+// owner was granted.
 func lateRelease(t *testing.T, flaws ...func(*quorum.Store)) error {
-	all := cells(5)
+	all := fakeMembers(5)
 	a, b := open(t, all, flaws...), open(t, all, flaws...)
 	settle(t, a)
 	req := request("x", time.Hour)
@@ -164,7 +164,7 @@ func lateRelease(t *testing.T, flaws ...func(*quorum.Store)) error {
 	if _, err := a.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnreachable) {
 		return fmt.Errorf("want ErrUnreachable, got: %w", err)
 	}
-	if err := pause(t.Context(), second); err != nil { // for what is undone in the background
+	if err := backoff.Sleep(t.Context(), second); err != nil { // for the releases in the background
 		return err
 	}
 	for _, c := range all {
@@ -176,18 +176,18 @@ func lateRelease(t *testing.T, flaws ...func(*quorum.Store)) error {
 		c.deliver() // the Acquire and the Release of the first attempt
 	}
 	if _, err := b.Acquire(t.Context(), request("x", second)); !errors.Is(err, driver.ErrHeld) {
-		return fmt.Errorf("a late Release took the lock away: want ErrHeld, got: %w", err)
+		return fmt.Errorf("a late Release ended the lock: want ErrHeld, got: %w", err)
 	}
 	if errs := a.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-		return fmt.Errorf("a late Release took the lock away: %w", errs[0])
+		return fmt.Errorf("a late Release ended the lock: %w", errs[0])
 	}
 	return nil
 }
 
-// tokensRise: the members that answer are others each time.
+// tokensRise: different members answer each time.
 func tokensRise(t *testing.T, flaws ...func(*quorum.Store)) error {
 	for seed := range uint64(20) {
-		err := history{seed: seed, grants: 60}.run(t.Context(), func(members []*cell) *quorum.Store {
+		err := history{seed: seed, grants: 60}.run(t.Context(), func(members []*fakeMember) *quorum.Store {
 			return open(t, members, flaws...)
 		})
 		if err != nil {

@@ -5,32 +5,28 @@ import (
 	"time"
 )
 
-// forecast guesses a token that is larger than what any member would choose for
-// itself. If it is right, all members choose that one, and a lock takes one round
-// trip. Nothing but speed depends on it while a majority keeps its data. Where
-// too many members forgot theirs, tokens rise by the members' clocks alone, and a
-// guess that is ahead of those is ahead of the next token too: so it must not be
-// ahead by more than the time in which a member can crash and come back.
+// forecast guesses a token that is larger than any member's own choice, so that all members
+// choose the guess, and a lock takes one round trip.
 //
-// Members whose tokens come from their clocks count microseconds. So the guess is
-// the largest token that was seen, plus the microseconds since the call was sent
-// that brought it. The way to the member is in the token and not in that time, which
-// makes the guess run ahead of the members' clocks by the longest way so far;
-// ways that took longer than maxLead do not count.
+// Members that take their tokens from clocks count microseconds. So the guess is the largest
+// token that was seen, plus the microseconds since its call was sent. It runs ahead of the
+// members' clocks by the longest time that a call took to a member, up to maxLead. If too
+// many members lost their data, tokens rise by these clocks alone: the lead must be less
+// than the time in which a member can crash and come back.
 type forecast struct {
 	mu    sync.Mutex
 	token uint64
 	sent  time.Time
 }
 
-// at is the guess for a call that is sent then; zero while nothing is known.
+// at returns the guess for a call that is sent then; zero while nothing is known.
 func (f *forecast) at(then time.Time) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.guess(then)
+	return f.atLocked(then)
 }
 
-func (f *forecast) guess(then time.Time) uint64 {
+func (f *forecast) atLocked(then time.Time) uint64 {
 	if f.token == 0 {
 		return 0
 	}
@@ -40,14 +36,14 @@ func (f *forecast) guess(then time.Time) uint64 {
 // maxLead limits by how much the guess is ahead of the members' clocks.
 const maxLead = 10 * time.Millisecond
 
-// saw learns from a token that a call that was sent then has just brought.
+// saw learns from a token that has just arrived, of a call that was sent then.
 func (f *forecast) saw(token uint64, then time.Time) {
 	if late := time.Since(then) - maxLead; late > 0 {
 		then = then.Add(late)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if token > f.guess(then) {
+	if token > f.atLocked(then) {
 		f.token, f.sent = token, then
 	}
 }

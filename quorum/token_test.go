@@ -10,23 +10,22 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// history is a random one: clients that come and go, members that are slow, cut
-// off, or restarted empty as long as the last token of every name is still known
-// to a majority.
+// history is a random history: clients come and go, members are slow, cut off, or restarted
+// empty as long as a majority still knows the last token of every name.
 type history struct {
 	seed   uint64
 	grants int
 }
 
-// TestTokensRise demands that every grant has a larger token than those that were
-// over before it was asked for.
+// TestTokensRise: every grant has a larger token than the grants before its request.
 func TestTokensRise(t *testing.T) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
-			err := history{seed: seed, grants: 60}.run(t.Context(), func(members []*cell) *quorum.Store { return open(t, members) })
+			err := history{seed: seed, grants: 60}.run(t.Context(), func(members []*fakeMember) *quorum.Store { return open(t, members) })
 			if err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}
@@ -36,9 +35,9 @@ func TestTokensRise(t *testing.T) {
 
 const seeds = 150
 
-func (h history) run(ctx context.Context, open func([]*cell) *quorum.Store) error {
+func (h history) run(ctx context.Context, open func([]*fakeMember) *quorum.Store) error {
 	random := rand.New(rand.NewPCG(h.seed, 0))
-	all := cells(3 + 2*random.IntN(2))
+	all := fakeMembers(3 + 2*random.IntN(2))
 	majority := len(all)/2 + 1
 	for _, c := range all {
 		slow := time.Microsecond + time.Duration(random.Int64N(int64(3*time.Millisecond)))
@@ -49,13 +48,13 @@ func (h history) run(ctx context.Context, open func([]*cell) *quorum.Store) erro
 	client := open(all)
 	for granted := 0; granted < h.grants; {
 		if random.IntN(4) > 0 {
-			client = open(all) // which knows nothing
+			client = open(all) // without any knowledge
 		}
-		h.meddle(random, all, majority, last)
+		h.disturb(random, all, majority, last)
 		name := names[random.IntN(len(names))]
 		grant, err := client.Acquire(ctx, request(name, 2*time.Second))
 		if errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnreachable) {
-			if err := pause(ctx, rand.N(3*time.Second)); err != nil {
+			if err := backoff.Sleep(ctx, rand.N(3*time.Second)); err != nil {
 				return err
 			}
 			continue
@@ -77,8 +76,8 @@ func (h history) run(ctx context.Context, open func([]*cell) *quorum.Store) erro
 	return nil
 }
 
-// meddle changes who can be reached, and restarts members.
-func (h history) meddle(random *rand.Rand, all []*cell, majority int, last map[string]uint64) {
+// disturb changes which members can be reached, and restarts members.
+func (h history) disturb(random *rand.Rand, all []*fakeMember, majority int, last map[string]uint64) {
 	for _, i := range random.Perm(len(all))[:random.IntN(len(all)+1-majority)+random.IntN(2)] {
 		all[i].set([]fault{up, gone, mute, lost}[random.IntN(4)])
 	}
@@ -89,7 +88,7 @@ func (h history) meddle(random *rand.Rand, all []*cell, majority int, last map[s
 		for name, token := range last {
 			know := 0
 			for j, c := range all {
-				if j != i && c.knows(name) >= token {
+				if j != i && c.knownToken(name) >= token {
 					know++
 				}
 			}
@@ -97,35 +96,35 @@ func (h history) meddle(random *rand.Rand, all []*cell, majority int, last map[s
 				return
 			}
 		}
-		all[i].wipe()
+		all[i].restartEmpty()
 	}
 }
 
-// stubborn is a member that does not answer when its token is to be raised.
-type stubborn struct{ link }
+// neverRaises is a member that does not answer RaiseToken.
+type neverRaises struct{ conn }
 
-func (stubborn) RaiseToken(ctx context.Context, _ driver.Grant, _ uint64) (driver.Grant, error) {
+func (neverRaises) RaiseToken(ctx context.Context, _ driver.Grant, _ uint64) (driver.Grant, error) {
 	return driver.Grant{}, hang(ctx)
 }
 
-// A token is given out when a majority has stored it, and not before: otherwise another
-// majority may give out a smaller one.
-func TestTokenIsStoredByAMajority(t *testing.T) {
+// TestTokenNeedsMajority: a token is given out only when a majority has stored it. Otherwise
+// another majority may give out a smaller one.
+func TestTokenNeedsMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(3)
+		all := fakeMembers(3)
 		ahead := request("x", time.Second)
 		ahead.Floor = 1_000_000
 		if err := all[0].Release(t.Context(), mustAcquire(t, all[0], ahead)); err != nil {
 			t.Fatal(err)
 		}
 		all[2].set(gone)
-		s, err := quorum.New([]driver.Store{link{all[0]}, stubborn{link{all[1]}}, link{all[2]}}, nil)
+		s, err := quorum.New([]driver.Store{conn{all[0]}, neverRaises{conn{all[1]}}, conn{all[2]}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
 		if grant, err := s.Acquire(t.Context(), request("x", time.Minute)); !errors.Is(err, driver.ErrUnreachable) {
-			t.Errorf("token %d was given out, which one member of three has stored: %v", grant.Token, err)
+			t.Errorf("token %d was given out, but only one member of three has stored it: %v", grant.Token, err)
 		}
 	})
 }

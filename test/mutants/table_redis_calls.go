@@ -61,15 +61,15 @@ func init() {
 	add(mutant{
 		rule: "a member that does not answer gets a release for every attempt",
 		file: "quorum/member.go",
-		old:  "return m.always(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
-		new:  "return m.within(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		old:  "return m.callAlways(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		new:  "return m.callWithin(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
 		test: "quorum TestEveryAttemptIsReleased",
 	})
 	add(mutant{
 		rule: "a member that failed an attempt gets its release",
-		file: "quorum/claim.go",
-		old:  "	if !errors.Is(err, errSilent) {\n		c.seats[i].asked = true\n	}",
-		new:  "	_ = errors.Is(err, errSilent)",
+		file: "quorum/acquisition.go",
+		old:  "	at.asked = at.asked || !errors.Is(err, errStuck)",
+		new:  "	at.asked = at.asked || err == nil && !errors.Is(err, errStuck)",
 		test: "quorum TestEveryAttemptIsReleased",
 	})
 

@@ -10,20 +10,21 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/memlock"
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// cell is a member at the other end of a network: a store in memory whose server
-// can be restarted, and which may be out of reach in several ways.
-type cell struct {
+// fakeMember is a member behind a network: a store in memory whose server can be restarted,
+// and may be out of reach in several ways.
+type fakeMember struct {
 	mu     sync.Mutex
 	server *memlock.Store
 	fault  fault
-	held   []func()             // what fault late keeps back
-	delay  func() time.Duration // of each way; nil is none
+	held   []func()             // the calls that the fault late delays
+	delay  func() time.Duration // in each direction; nil is none
 	clock  func() uint64        // the least token; nil is none
-	fast   float64              // by how much its clock is, as a part
+	fast   float64              // by which fraction its clock is fast
 	calls  map[string]int
 	stored map[string]uint64 // the largest token of each name that its server knows
 }
@@ -34,28 +35,27 @@ const (
 	up   fault = iota
 	gone       // refuses connections
 	mute       // never answers, and does nothing
-	lost       // does what it is told, but the answer gets lost
-	late       // never answers, and does it when deliver is called
+	lost       // carries out calls, but the answers are lost
+	late       // never answers, and carries out calls when deliver is called
 )
 
-func newCell() *cell {
-	return &cell{server: memlock.New(), calls: make(map[string]int), stored: make(map[string]uint64)}
+func newFakeMember() *fakeMember {
+	return &fakeMember{server: memlock.New(), calls: make(map[string]int), stored: make(map[string]uint64)}
 }
 
-// cells returns n of them.
-func cells(n int) (all []*cell) {
+func fakeMembers(n int) (all []*fakeMember) {
 	for range n {
-		all = append(all, newCell())
+		all = append(all, newFakeMember())
 	}
 	return all
 }
 
-// open returns a new client of a quorum, as another machine would have it.
-func open(t *testing.T, members []*cell, flaws ...func(*quorum.Store)) *quorum.Store {
+// open returns a new quorum of the members, as another process would have it.
+func open(t *testing.T, members []*fakeMember, flaws ...func(*quorum.Store)) *quorum.Store {
 	t.Helper()
 	stores := make([]driver.Store, len(members))
 	for i, c := range members {
-		stores[i] = link{c}
+		stores[i] = conn{c}
 	}
 	s, err := quorum.New(stores, nil)
 	if err != nil {
@@ -68,25 +68,25 @@ func open(t *testing.T, members []*cell, flaws ...func(*quorum.Store)) *quorum.S
 	return s
 }
 
-// link is one connection to a cell: no two are the same store.
-type link struct{ *cell }
+// conn is one connection to a member: two of them are different stores.
+type conn struct{ *fakeMember }
 
-func (c *cell) set(f fault) {
+func (c *fakeMember) set(f fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fault = f
 }
 
-// wipe restarts the server: it has forgotten everything.
-func (c *cell) wipe() {
+// restartEmpty restarts the server without its data.
+func (c *fakeMember) restartEmpty() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.server = memlock.New()
 	c.stored = make(map[string]uint64)
 }
 
-// deliver does what was kept back.
-func (c *cell) deliver() {
+// deliver carries out the delayed calls.
+func (c *fakeMember) deliver() {
 	c.mu.Lock()
 	held := c.held
 	c.held = nil
@@ -96,14 +96,14 @@ func (c *cell) deliver() {
 	}
 }
 
-func (c *cell) count(call string) int {
+func (c *fakeMember) count(call string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls[call]
 }
 
-// locks lists the names that are held there, whatever the network does.
-func (c *cell) locks() (names []string) {
+// locks lists the names that the server holds, whatever the network does.
+func (c *fakeMember) locks() (names []string) {
 	c.mu.Lock()
 	server := c.server
 	c.mu.Unlock()
@@ -113,22 +113,8 @@ func (c *cell) locks() (names []string) {
 	return names
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// call takes f to the server and its answer back.
-func (c *cell) call(ctx context.Context, what string, f func(context.Context, *memlock.Store) error) error {
+// call carries out f on the server, as far as the network permits.
+func (c *fakeMember) call(ctx context.Context, what string, f func(context.Context, *memlock.Store) error) error {
 	c.mu.Lock()
 	c.calls[what]++
 	fault, delay := c.fault, c.delay
@@ -141,11 +127,11 @@ func (c *cell) call(ctx context.Context, what string, f func(context.Context, *m
 		})
 	}
 	c.mu.Unlock()
-	way := func() error {
+	travel := func() error {
 		if delay == nil {
 			return nil
 		}
-		return pause(ctx, delay())
+		return backoff.Sleep(ctx, delay())
 	}
 	switch fault {
 	case gone:
@@ -154,7 +140,7 @@ func (c *cell) call(ctx context.Context, what string, f func(context.Context, *m
 		return hang(ctx)
 	case up, lost:
 	}
-	if err := way(); err != nil {
+	if err := travel(); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -164,25 +150,25 @@ func (c *cell) call(ctx context.Context, what string, f func(context.Context, *m
 	if fault == lost {
 		return hang(ctx)
 	}
-	if err := way(); err != nil {
+	if err := travel(); err != nil {
 		return err
 	}
 	return err
 }
 
-func (c *cell) know(name string, token uint64) {
+func (c *fakeMember) noteToken(name string, token uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stored[name] = max(c.stored[name], token)
 }
 
-func (c *cell) knows(name string) uint64 {
+func (c *fakeMember) knownToken(name string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stored[name]
 }
 
-func (c *cell) Acquire(ctx context.Context, req driver.Request) (grant driver.Grant, err error) {
+func (c *fakeMember) Acquire(ctx context.Context, req driver.Request) (grant driver.Grant, err error) {
 	err = c.call(ctx, "Acquire", func(ctx context.Context, s *memlock.Store) (err error) {
 		asked := req.TTL
 		req.TTL -= time.Duration(float64(req.TTL) * c.fast)
@@ -191,14 +177,14 @@ func (c *cell) Acquire(ctx context.Context, req driver.Request) (grant driver.Gr
 		}
 		if grant, err = s.Acquire(ctx, req); err == nil {
 			grant.TTL = asked
-			c.know(req.Name, grant.Token)
+			c.noteToken(req.Name, grant.Token)
 		}
 		return err
 	})
 	return grant, err
 }
 
-func (c *cell) Renew(ctx context.Context, grants []driver.Grant) (errs []error) {
+func (c *fakeMember) Renew(ctx context.Context, grants []driver.Grant) (errs []error) {
 	if err := c.call(ctx, "Renew", func(ctx context.Context, s *memlock.Store) error {
 		errs = s.Renew(ctx, grants)
 		return nil
@@ -211,29 +197,29 @@ func (c *cell) Renew(ctx context.Context, grants []driver.Grant) (errs []error) 
 	return errs
 }
 
-func (c *cell) Release(ctx context.Context, grant driver.Grant) error {
+func (c *fakeMember) Release(ctx context.Context, grant driver.Grant) error {
 	return c.call(ctx, "Release", func(ctx context.Context, s *memlock.Store) error { return s.Release(ctx, grant) })
 }
 
-func (c *cell) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (raised driver.Grant, err error) {
+func (c *fakeMember) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (raised driver.Grant, err error) {
 	err = c.call(ctx, "RaiseToken", func(ctx context.Context, s *memlock.Store) (err error) {
 		if raised, err = s.RaiseToken(ctx, grant, token); err == nil {
-			c.know(grant.Name, raised.Token)
+			c.noteToken(grant.Name, raised.Token)
 		}
 		return err
 	})
 	return raised, err
 }
 
-func (c *cell) Break(ctx context.Context, name string, token uint64) error {
+func (c *fakeMember) Break(ctx context.Context, name string, token uint64) error {
 	return c.call(ctx, "Break", func(ctx context.Context, s *memlock.Store) error { return s.Break(ctx, name, token) })
 }
 
-func (c *cell) Identify(ctx context.Context) (string, error) {
+func (c *fakeMember) Identify(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%p", c), c.call(ctx, "Identify", func(context.Context, *memlock.Store) error { return nil })
 }
 
-func (c *cell) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
+func (c *fakeMember) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
 	err = c.call(ctx, "Watch", func(ctx context.Context, s *memlock.Store) (err error) {
 		stop, err = s.Watch(ctx, req, wake)
 		return err
@@ -241,7 +227,7 @@ func (c *cell) Watch(ctx context.Context, req driver.Request, wake func()) (stop
 	return stop, err
 }
 
-func (c *cell) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+func (c *fakeMember) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		var all []driver.Info
 		if err := c.call(ctx, "List", func(ctx context.Context, s *memlock.Store) error {
@@ -261,10 +247,10 @@ func (c *cell) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, e
 	}
 }
 
-func (c *cell) Traits() driver.Traits { return memlock.New().Traits() }
-func (c *cell) Close() error          { return nil }
+func (c *fakeMember) Traits() driver.Traits { return memlock.New().Traits() }
+func (c *fakeMember) Close() error          { return nil }
 
-// request asks for name as an owner that is new.
+// request returns a request of a new owner.
 func request(name string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl}
 }
@@ -273,12 +259,12 @@ func mustAcquire(t *testing.T, s driver.Store, req driver.Request) driver.Grant 
 	t.Helper()
 	grant, err := s.Acquire(t.Context(), req)
 	if err != nil {
-		t.Fatalf("Acquire of %q, which is free: %v", req.Name, err)
+		t.Fatalf("Acquire(%q): %v; want a grant", req.Name, err)
 	}
 	return grant
 }
 
-// settle makes sure that a client knows all members, and that nothing is under way.
+// settle waits until the quorum has identified all members, and no call is under way.
 func settle(t *testing.T, s driver.Store) {
 	t.Helper()
 	if err := s.Release(t.Context(), mustAcquire(t, s, request("settled", time.Minute))); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// freed fails for each member that holds anything.
-func freed(t *testing.T, all []*cell, when string) {
+// checkFree checks that no member holds a lock.
+func checkFree(t *testing.T, all []*fakeMember, when string) {
 	t.Helper()
 	for i, c := range all {
 		if left := c.locks(); len(left) > 0 {
@@ -21,13 +21,14 @@ func freed(t *testing.T, all []*cell, when string) {
 	}
 }
 
-// A member that cannot be reached when a lock is released is told later.
-func TestReleaseReachesMembersThatComeBack(t *testing.T) {
+// TestReleaseIsRepeatedUntilMemberAnswers: a member that is out of reach when a lock is released
+// gets the release later.
+func TestReleaseIsRepeatedUntilMemberAnswers(t *testing.T) {
 	for name, f := range map[string]fault{"gone": gone, "mute": mute} {
 		for _, failed := range []int{1, 2, 3, 5} {
 			t.Run(fmt.Sprintf("%d %s", failed, name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					all := cells(5)
+					all := fakeMembers(5)
 					s := open(t, all)
 					grant := mustAcquire(t, s, request("x", time.Hour))
 					synctest.Wait()
@@ -42,21 +43,22 @@ func TestReleaseReachesMembersThatComeBack(t *testing.T) {
 						c.set(up)
 					}
 					time.Sleep(10 * time.Second)
-					freed(t, all, "10 s after all members were back")
+					checkFree(t, all, "10 s after all members were back")
 				})
 			})
 		}
 	}
 }
 
-// What a failed attempt may have got is given back when the members can be reached.
-func TestFailedAttemptIsUndoneAtMembersThatComeBack(t *testing.T) {
+// TestFailedAttemptIsUndoneWhenMemberReturns: what a failed attempt may have got is released as
+// soon as the members can be reached.
+func TestFailedAttemptIsUndoneWhenMemberReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
+		all := fakeMembers(5)
 		s := open(t, all)
 		settle(t, s)
 		for _, c := range all[2:] {
-			c.set(lost) // the lock is taken there
+			c.set(lost) // the members grant the lock
 		}
 		req := request("x", time.Hour)
 		done := make(chan error, 1)
@@ -66,7 +68,7 @@ func TestFailedAttemptIsUndoneAtMembersThatComeBack(t *testing.T) {
 		}()
 		synctest.Wait()
 		for _, c := range all[2:] {
-			c.set(gone) // and cannot be given back
+			c.set(gone) // and cannot be reached to release it
 		}
 		if err := <-done; !errors.Is(err, driver.ErrUnreachable) {
 			t.Fatalf("Acquire with three answers lost: %v", err)
@@ -76,15 +78,15 @@ func TestFailedAttemptIsUndoneAtMembersThatComeBack(t *testing.T) {
 			c.set(up)
 		}
 		time.Sleep(10 * time.Second)
-		freed(t, all, "10 s after all members were back")
+		checkFree(t, all, "10 s after all members were back")
 	})
 }
 
-// However many locks a dead member was not told of, it is asked now and then, and not
-// for ever.
+// TestDeadMemberIsNotFlooded: a dead member gets a call now and then, however many releases it
+// missed, and none after the locks have expired.
 func TestDeadMemberIsNotFlooded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(3)
+		all := fakeMembers(3)
 		s := open(t, all)
 		settle(t, s)
 		all[0].set(gone)
@@ -96,24 +98,24 @@ func TestDeadMemberIsNotFlooded(t *testing.T) {
 		before := all[0].count("Release")
 		time.Sleep(5 * time.Minute)
 		if n := all[0].count("Release") - before; n < 10 || n > 200 {
-			t.Errorf("a member that is gone was asked %d times within 5 minutes; want now and then", n)
+			t.Errorf("a member that is gone got %d calls within 5 minutes; want one now and then", n)
 		}
 		time.Sleep(time.Hour)
 		before = all[0].count("Release")
 		time.Sleep(time.Hour)
 		if n := all[0].count("Release") - before; n != 0 {
-			t.Errorf("a member that is gone was asked %d times after the locks had expired", n)
+			t.Errorf("a member that is gone got %d calls after the locks had expired", n)
 		}
 	})
 }
 
-// Close tries once more, and says how many locks others have to wait for. A minority that
-// is gone keeps nobody waiting.
-func TestCloseSaysHowManyAreLeft(t *testing.T) {
+// TestCloseReportsUnreleasedLocks: Close repeats the releases once more, and reports how many
+// locks contenders have to wait for. A failed minority makes no contender wait.
+func TestCloseReportsUnreleasedLocks(t *testing.T) {
 	for failed, want := range map[int]string{0: "", 2: "", 3: "2 locks"} {
 		t.Run(fmt.Sprint(failed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := cells(5)
+				all := fakeMembers(5)
 				s := open(t, all)
 				grants := []driver.Grant{mustAcquire(t, s, request("x", time.Hour)), mustAcquire(t, s, request("y", time.Hour))}
 				synctest.Wait()
@@ -136,7 +138,7 @@ func TestCloseSaysHowManyAreLeft(t *testing.T) {
 	}
 	t.Run("back", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			all := cells(5)
+			all := fakeMembers(5)
 			s := open(t, all)
 			grant := mustAcquire(t, s, request("x", time.Hour))
 			synctest.Wait()
@@ -152,7 +154,7 @@ func TestCloseSaysHowManyAreLeft(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			freed(t, all, "after Close")
+			checkFree(t, all, "after Close")
 		})
 	})
 }

@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/memlock"
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// TestListIsByMajority: what a minority holds is an attempt that is being made or
-// undone, and no lock.
+// TestListIsByMajority: List leaves out what only a minority holds, which is an attempt that is
+// under way or being undone.
 func TestListIsByMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
+		all := fakeMembers(5)
 		s := open(t, all)
 		settle(t, s)
 		for _, c := range all[:2] {
@@ -63,66 +64,93 @@ func TestListIsByMajority(t *testing.T) {
 	})
 }
 
-// slow is a member that has a lot to look through before it finds the first lock.
-type slow struct {
-	link
+// slowLister is a member that searches for long before it finds the first lock.
+type slowLister struct {
+	conn
 	takes time.Duration
 }
 
-func (s slow) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+func (s slowLister) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		if err := pause(ctx, s.takes); err != nil {
+		if err := backoff.Sleep(ctx, s.takes); err != nil {
 			yield(driver.Info{}, err)
 			return
 		}
-		s.link.List(ctx, prefix)(yield)
+		s.conn.List(ctx, prefix)(yield)
 	}
 }
 
-// TestListWaitsForMembersThatAnswer: who is silent because of much work is waited
-// for, as long as it answers something else.
+// Find answers at once.
+func (s slowLister) Find(ctx context.Context, _ string) (info driver.Info, held bool, err error) {
+	return info, false, s.call(ctx, "Find", func(context.Context, *memlock.Store) error { return nil })
+}
+
+// TestListWaitsForMembersThatAnswer: List waits for a member without progress as long as the
+// member answers other calls: Identify, or Find where it cannot tell its identity.
 func TestListWaitsForMembersThatAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := cells(3)
-		members := make([]driver.Store, len(all))
-		for i, c := range all {
-			members[i] = slow{link{c}, 10 * time.Minute}
-		}
-		s, err := quorum.New(members, nil)
+	for name, member := range map[string]func(slowLister) driver.Store{
+		"Identify": func(s slowLister) driver.Store {
+			return struct {
+				driver.Store
+				driver.Lister
+				driver.Identifier
+			}{s, s, s}
+		},
+		"Find": func(s slowLister) driver.Store {
+			return struct {
+				driver.Store
+				driver.Lister
+				driver.Finder
+			}{s, s, s}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { listWaits(t, member) })
+		})
+	}
+}
+
+func listWaits(t *testing.T, member func(slowLister) driver.Store) {
+	all := fakeMembers(3)
+	members := make([]driver.Store, len(all))
+	for i, c := range all {
+		members[i] = member(slowLister{conn{c}, 10 * time.Minute})
+	}
+	s, err := quorum.New(members, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	mustAcquire(t, s, request("held", time.Hour))
+	var got []string
+	for info, err := range s.List(t.Context(), "") {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close()
-		mustAcquire(t, s, request("held", time.Hour))
-		var got []string
-		for info, err := range s.List(t.Context(), "") {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, info.Name)
+		got = append(got, info.Name)
+	}
+	if fmt.Sprint(got) != "[held]" {
+		t.Errorf("want the lock that is held, got %q", got)
+	}
+	for _, c := range all {
+		c.set(mute)
+	}
+	start := time.Now()
+	for _, err := range s.List(t.Context(), "") {
+		if !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("no member answers: want ErrUnreachable, got: %v", err)
 		}
-		if fmt.Sprint(got) != "[held]" {
-			t.Errorf("want the lock that is held, got %q", got)
-		}
-		for _, c := range all {
-			c.set(mute)
-		}
-		start := time.Now()
-		for _, err := range s.List(t.Context(), "") {
-			if !errors.Is(err, driver.ErrUnreachable) {
-				t.Errorf("nobody answers: want ErrUnreachable, got: %v", err)
-			}
-		}
-		if took := time.Since(start); took > time.Minute {
-			t.Errorf("it took %v to find out that nobody answers", took)
-		}
-	})
+	}
+	if took := time.Since(start); took > time.Minute {
+		t.Errorf("List took %v although no member answers", took)
+	}
 }
 
-// TestBreakIsByMajority also shows that the holder finds out, and leaves nothing.
+// TestBreakIsByMajority: Break breaks the lock at a majority. The holder finds out, and nothing
+// is left at the members.
 func TestBreakIsByMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := cells(5)
+		all := fakeMembers(5)
 		s, other := open(t, all), open(t, all)
 		all[1].set(gone)
 		grant := mustAcquire(t, s, request("x", time.Hour))
@@ -140,25 +168,25 @@ func TestBreakIsByMajority(t *testing.T) {
 		synctest.Wait()
 		for i, c := range all {
 			if left := c.locks(); len(left) > 0 {
-				t.Errorf("the lock is broken, and member %d holds %q", i+1, left)
+				t.Errorf("after Break member %d holds %q", i+1, left)
 			}
 		}
 	})
 }
 
-// candid is a member that has something to say about itself.
-type candid struct {
+// diagnosing is a member with findings.
+type diagnosing struct {
 	*memlock.Store
 	findings []driver.Finding
 	err      error
 }
 
-func (c candid) Diagnose(context.Context) ([]driver.Finding, error) { return c.findings, c.err }
+func (c diagnosing) Diagnose(context.Context) ([]driver.Finding, error) { return c.findings, c.err }
 
-func TestDiagnose(t *testing.T) {
+func TestDiagnoseReportsQuorumAndMembers(t *testing.T) {
 	eviction := driver.Finding{Check: "eviction", Level: driver.LevelProblem, Message: "allkeys-lru"}
 	members := []driver.Store{
-		candid{memlock.New(), []driver.Finding{eviction}, nil}, memlock.New(), candid{Store: memlock.New(), err: errRefused},
+		diagnosing{memlock.New(), []driver.Finding{eviction}, nil}, memlock.New(), diagnosing{Store: memlock.New(), err: errRefused},
 	}
 	s, err := quorum.New(members, &quorum.Options{Names: []string{"a:1", "b:1", "c:1"}})
 	if err != nil {
@@ -189,7 +217,7 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("want %+v, got %+v", w, f)
 		}
 	}
-	members[0] = candid{Store: memlock.New(), err: errRefused}
+	members[0] = diagnosing{Store: memlock.New(), err: errRefused}
 	s, err = quorum.New(members, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,111 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// tally receives the outcome of a call from each member. It has room for all.
+type tally chan result
+
+type result struct {
+	member int
+	err    error
+}
+
+// majority returns what a majority of the members answers, nil or ErrNotHeld, as soon as it
+// has. Members keep to their own limits; the limit here is for a member that does not.
+func (s *Store) majority(ctx context.Context, results tally, limit time.Duration) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	done, notHeld := 0, 0
+	errs := make([]error, len(s.members))
+	for range s.members {
+		select {
+		case got := <-results:
+			switch {
+			case got.err == nil:
+				done++
+			case errors.Is(got.err, driver.ErrNotHeld):
+				notHeld++
+			default:
+				errs[got.member] = got.err
+			}
+		case <-timer.C:
+			return errUnanswered
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		switch {
+		case done >= s.rules.majority:
+			return nil
+		case notHeld >= s.rules.majority:
+			return driver.ErrNotHeld
+		}
+	}
+	return s.unreachable(done+notHeld, errs)
+}
+
+// callAll calls f for all members at the same time, in the background, and returns what a
+// majority answers.
+func (s *Store) callAll(ctx context.Context, f func(m *member) error) error {
+	results := make(tally, len(s.members))
+	for i, m := range s.members {
+		s.work.Go(func() { results <- result{i, f(m)} })
+	}
+	return s.majority(ctx, results, 2*s.timeout)
+}
+
+const (
+	// slowFactor is how many MemberTimeouts a part of a long answer may take.
+	slowFactor = 20
+	// graceFactor is how many MemberTimeouts the others have when a majority has answered.
+	graceFactor = 2
+)
+
+// gather asks all members for something that may take long. It returns their answers and
+// errors by member, or an error if less than a majority answered.
+func gather[T any](ctx context.Context, s *Store, ask func(ctx context.Context, m *member) (T, error)) (answers []T, errs []error, err error) {
+	type reply struct {
+		member int
+		answer T
+		err    error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the calls to members that are too late
+	replies := make(chan reply, len(s.members))
+	for i, m := range s.members {
+		s.work.Go(func() {
+			answer, err := ask(ctx, m)
+			replies <- reply{i, answer, err}
+		})
+	}
+	answers = make([]T, len(s.members))
+	errs = each(len(s.members), errUnanswered)
+	var late <-chan time.Time
+	answered := 0
+collect:
+	for range s.members {
+		select {
+		case got := <-replies:
+			answers[got.member], errs[got.member] = got.answer, got.err
+			if got.err == nil {
+				answered++
+			}
+			if answered == s.rules.majority && late == nil {
+				late = time.After(graceFactor * s.timeout)
+			}
+		case <-late:
+			break collect
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+	if answered < s.rules.majority {
+		return nil, nil, s.unreachable(answered, errs)
+	}
+	return answers, errs, nil
+}
