@@ -2,8 +2,8 @@ package faults
 
 import "golang.org/x/sys/unix"
 
-// monotonic is a clock in nanoseconds that all processes of this machine share
-// and that nobody sets.
+// monotonic returns the time in nanoseconds of a clock that all processes of this
+// machine share and that cannot be set.
 func monotonic() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

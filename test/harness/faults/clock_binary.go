@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// binaryTimes is times for protocols that send numbers as eight bytes. Seconds
-// are left out: other bytes look like them too often.
+// binaryTimes is like times, for protocols that send numbers as eight bytes. It
+// ignores times in seconds, because unrelated bytes often match them.
 func binaryTimes(sent []byte, from, to time.Time) (found []string) {
 	const tolerance = 10 * time.Minute
 	from, to = from.Add(-tolerance), to.Add(tolerance)

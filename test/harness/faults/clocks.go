@@ -13,17 +13,18 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// ServerClock are the faults of the date that the server sees, for rigs with
-// SetClock whose server counts expiry by it. Others on the same server notice.
+// ServerClock are the faults of the server's wall clock. They need SetClock and a
+// server that computes expiry from that clock. Other tests on the same server
+// notice them.
 var ServerClock = []Fault{
 	{"the server's clock steps forward by an hour", clockForward},
 	{"the server's clock steps back by an hour and the holder dies", clockBack},
 }
 
-// ClientClock is the wall clock of a client that is wrong, which cannot be done
-// to a Go program; so the server's is moved instead, and it is shown that no
-// client sends what it reads off its own. It is for rigs with SetClock, Addr and
-// At.
+// ClientClock are the faults of a client whose wall clock is wrong. The clock of
+// a Go program cannot be moved. Therefore these faults move the server's clock
+// and check that no client sends the time of its own clock. They need SetClock,
+// Addr and At.
 var ClientClock = []Fault{
 	{"the clock of clients is an hour behind", func(t *testing.T, r Rig) { clientClock(t, r, time.Hour) }},
 	{"the clock of clients is an hour ahead", func(t *testing.T, r Rig) { clientClock(t, r, -time.Hour) }},
@@ -39,8 +40,9 @@ func (r Rig) setClock(t testing.TB, offset time.Duration) {
 	}
 }
 
-// clockForward: the lock is granted early, which no client can prevent. The
-// token can, and the first holder finds out at its next renewal.
+// clockForward checks that the token protects the resource when the server grants
+// the lock too early, which no client can prevent. The first holder notices at
+// its next renewal.
 func clockForward(t *testing.T, r Rig) {
 	resource := new(fenced)
 	store := r.open(t)
@@ -49,51 +51,51 @@ func clockForward(t *testing.T, r Rig) {
 		t.Fatal("the holder may not write")
 	}
 	r.setClock(t, time.Hour)
-	grant, _ := r.seize(t, store, "forward")
+	grant, _ := r.acquireWhenFree(t, store, "forward")
 	granted := time.Now()
 	if grant.Token <= lease.Token() || !resource.write(grant.Token) {
 		t.Errorf("token %d after %d", grant.Token, lease.Token())
 	}
 	if resource.write(lease.Token()) {
-		t.Errorf("the write of the first holder with token %d got through after token %d", lease.Token(), grant.Token)
+		t.Errorf("the write of the first holder with token %d was accepted after token %d", lease.Token(), grant.Token)
 	}
-	happens(t, lease.Context().Done(), "the end of the first lease")
+	await(t, lease.Context().Done(), "the end of the first lease")
 	if took := time.Since(granted); took > r.TTL/3+slack {
 		t.Errorf("the first holder noticed after %v; renewals come every %v", took, r.TTL/3)
 	}
 	unlockLost(t, lease)
-	r.refuses(t, "forward", "the second holder has it")
+	r.mustBeHeld(t, "forward", "the second holder holds it")
 	if err := store.Release(t.Context(), grant); err != nil {
 		t.Errorf("Release by the second holder: %v", err)
 	}
-	r.setClock(t, 0) // somebody mends it
-	if token := r.grants(t, "forward", "it was released"); token <= grant.Token {
-		t.Errorf("token %d after %d when the clock was put right", token, grant.Token)
+	r.setClock(t, 0) // the operator corrects the clock
+	if token := r.mustBeFree(t, "forward", "it was released"); token <= grant.Token {
+		t.Errorf("token %d after %d after the clock was corrected", token, grant.Token)
 	}
 }
 
-// clockBack: the lock of the dead is held for as long as the clock has stepped
-// back, as documented, unless somebody breaks it.
+// clockBack checks that the lock of a dead holder stays held for as long as the
+// clock stepped back, as documented, unless an operator breaks it.
 func clockBack(t *testing.T, r Rig) {
-	holder := r.puppet(t)
+	holder := r.agent(t)
 	token := holder.mustLock("back", r.TTL)
 	holder.kill()
 	r.setClock(t, -time.Hour)
 	wait(t, r.TTL+slack)
-	held := r.refuses(t, "back", "the server's clock says that an hour is left")
+	held := r.mustBeHeld(t, "back", "the server's clock says that an hour is left")
 	if held.Remaining < time.Hour/2 {
 		t.Errorf("the lock expires in %v; want about an hour", held.Remaining)
 	}
 	if err := r.client(t).Break(t.Context(), "back", held.Token); err != nil {
 		t.Errorf("Break: %v", err)
 	}
-	if next := r.grants(t, "back", "it was broken"); next <= token {
+	if next := r.mustBeFree(t, "back", "it was broken"); next <= token {
 		t.Errorf("token %d after %d when the clock had stepped back", next, token)
 	}
 }
 
-// clientClock: all numbers that clients send and that are a time are the
-// server's.
+// clientClock checks that every time that a client sends comes from the server's
+// clock.
 func clientClock(t *testing.T, r Rig, offset time.Duration) {
 	r.setClock(t, offset)
 	through, p := r.proxied(t)
@@ -116,13 +118,13 @@ func clientClock(t *testing.T, r Rig, offset time.Duration) {
 		t.Fatal("nothing was sent through the proxy")
 	}
 	if own := append(times(sent, start, time.Now()), binaryTimes(sent, start, time.Now())...); len(own) > 0 {
-		t.Errorf("sent with the client's clock in it: %v", own)
+		t.Errorf("times of the client's clock were sent: %v", own)
 	}
 	servers := times(sent, start.Add(offset), time.Now().Add(offset))
 	t.Logf("%d bytes were sent, with %d numbers that follow the server's clock", len(sent), len(servers))
 }
 
-// useEverything makes every call that a client can make.
+// useEverything makes every kind of call of a client.
 func useEverything(t *testing.T, r Rig, c *dlock.Client, renewed <-chan struct{}) {
 	t.Helper()
 	modes := [][]dlock.Option{nil}
@@ -131,21 +133,21 @@ func useEverything(t *testing.T, r Rig, c *dlock.Client, renewed <-chan struct{}
 	}
 	for _, opts := range modes {
 		lease := r.lock(t, c, "wall", opts...)
-		happens(t, renewed, "a renewal")
+		await(t, renewed, "a renewal")
 		waiter := r.client(t)
 		if _, err := waiter.Lock(t.Context(), "wall", append(opts, dlock.WithWait(r.TTL/4))...); err == nil {
 			t.Error("Lock: the lock was granted twice")
 		}
 		unlock(t, lease)
 		again := r.lock(t, c, "wall", opts...)
-		r.refuses(t, "wall", "it was locked again")
+		r.mustBeHeld(t, "wall", "it was locked again")
 		unlock(t, again)
 	}
 	both, err := c.LockAll(t.Context(), []string{"wall", "ceiling"}, dlock.WithTTL(r.TTL))
 	if err != nil {
 		t.Fatalf("LockAll: %v", err)
 	}
-	held := r.refuses(t, "ceiling", "it was locked with another one")
+	held := r.mustBeHeld(t, "ceiling", "LockAll locked it")
 	if err := c.Break(t.Context(), "ceiling", held.Token); err != nil {
 		t.Errorf("Break: %v", err)
 	}
@@ -154,20 +156,20 @@ func useEverything(t *testing.T, r Rig, c *dlock.Client, renewed <-chan struct{}
 			t.Errorf("Locks: %+v, %v", info, err)
 		}
 	}
-	_ = both.Unlock(context.Background()) // one of them was broken
+	_ = both.Unlock(context.Background()) // one of the locks was broken
 }
 
 var digits = regexp.MustCompile(`\d{9,20}`)
 
-// times returns the numbers in a text that are a time between two others, give or
-// take some minutes, in whatever unit.
+// times returns the numbers in text that are a time between from and to, with
+// some minutes of tolerance, in any common unit.
 func times(text []byte, from, to time.Time) (found []string) {
 	const tolerance = 10 * time.Minute
 	from, to = from.Add(-tolerance), to.Add(tolerance)
 	for _, number := range digits.FindAll(text, -1) {
 		n, err := strconv.ParseInt(string(number), 10, 64)
 		if err != nil {
-			continue // more than a time in nanoseconds
+			continue // too large for a time in nanoseconds
 		}
 		for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond} {
 			if perSecond := int64(time.Second / unit); n >= from.Unix()*perSecond && n <= to.Unix()*perSecond {

@@ -9,22 +9,22 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Connections are the faults of connections that the server ends, for rigs with
-// KillConnections whose locks do not depend on one. Others on the same server
-// notice.
+// Connections are the faults of connections that the server ends. They need
+// KillConnections and locks that do not depend on a connection. Other tests on
+// the same server notice them.
 var Connections = []Fault{
 	{"connections are killed while a lock is held", killConnectionsOfHolder},
-	{"connections are killed while somebody waits", killConnectionsOfWaiter},
+	{"connections are killed while a client waits", killConnectionsOfWaiter},
 }
 
-// Bound are the faults of a store whose locks live as long as a connection, for
-// rigs with KillConnections and Probe. They take the place of Leases. Others on
-// the same server notice.
+// Bound are the faults of a store whose locks are bound to a connection. They
+// replace Leases, and need KillConnections and Probe. Other tests on the same
+// server notice them.
 var Bound = []Fault{
 	{"SIGKILL of a holder with a connection", killBoundHolder},
 	{"SIGSTOP of a holder with a connection", pauseBoundHolder},
 	{"the connection of a holder is killed", killBoundConnection},
-	{"connections are killed while somebody waits", killConnectionsOfBoundWaiter},
+	{"connections are killed while a client waits", killConnectionsOfBoundWaiter},
 	{"cancelled waiters", cancelWaiters},
 	{"unlock with a cancelled context", unlockCancelled},
 }
@@ -39,8 +39,9 @@ func (r Rig) killConnections(t testing.TB) {
 	}
 }
 
-// keeper is a client that tells when it has renewed its lock.
-func (r Rig) keeper(t testing.TB) (c *dlock.Client, renewed func()) {
+// renewingClient returns a client, and a function that waits for the next
+// successful renewal of its lock.
+func (r Rig) renewingClient(t testing.TB) (c *dlock.Client, renewed func()) {
 	t.Helper()
 	outcomes := make(chan error, 1000)
 	c = r.clientWith(t, &dlock.Options{Hooks: dlock.Hooks{
@@ -49,45 +50,47 @@ func (r Rig) keeper(t testing.TB) (c *dlock.Client, renewed func()) {
 	}})
 	return c, func() {
 		t.Helper()
-		for len(outcomes) > 0 { // of before
+		for len(outcomes) > 0 { // drops earlier renewals
 			<-outcomes
 		}
-		for happens(t, outcomes, "a renewal") != nil {
+		for await(t, outcomes, "a renewal") != nil {
 		}
 	}
 }
 
-// killConnectionsOfHolder: the lock is kept, over another connection.
+// killConnectionsOfHolder checks that the holder keeps its lock over another
+// connection.
 func killConnectionsOfHolder(t *testing.T, r Rig) {
-	c, renewed := r.keeper(t)
+	c, renewed := r.renewingClient(t)
 	lease := r.lock(t, c, "kept")
-	for start := time.Now(); time.Since(start) < r.TTL+r.TTL/2; { // longer than the first grant lasts
+	for start := time.Now(); time.Since(start) < r.TTL+r.TTL/2; { // longer than the first grant
 		r.killConnections(t)
 		renewed()
 	}
 	if err := lease.Context().Err(); err != nil {
 		t.Errorf("the lease has ended with its connection: %v", err)
 	}
-	if held := r.refuses(t, "kept", "it does not depend on a connection"); held.Token != 0 && held.Token != lease.Token() {
+	if held := r.mustBeHeld(t, "kept", "it does not depend on a connection"); held.Token != 0 && held.Token != lease.Token() {
 		t.Errorf("the lock has token %d now, and had %d", held.Token, lease.Token())
 	}
 	unlock(t, lease)
-	if token := r.grants(t, "kept", "it was unlocked"); token <= lease.Token() {
+	if token := r.mustBeFree(t, "kept", "it was unlocked"); token <= lease.Token() {
 		t.Errorf("token %d after %d", token, lease.Token())
 	}
 }
 
-// killConnectionsOfWaiter: it goes on waiting, and is served within a TTL.
+// killConnectionsOfWaiter checks that the waiter goes on waiting, and gets the
+// lock within a TTL.
 func killConnectionsOfWaiter(t *testing.T, r Rig) {
-	c, renewed := r.keeper(t)
+	c, renewed := r.renewingClient(t)
 	lease := r.lock(t, c, "awaited")
-	served := r.lockUnfairLater(t, "awaited", r.TTL)
-	wait(t, r.TTL/4) // in which it begins to wait
+	served := r.lockAsync(t, "awaited", r.TTL)
+	wait(t, r.TTL/4) // the client begins to wait
 	r.killConnections(t)
 	renewed()
 	unlock(t, lease)
 	unlocked := time.Now()
-	next := happens(t, served, "the lock")
+	next := await(t, served, "the lock")
 	if next.err != nil {
 		t.Fatalf("Lock while connections are killed: %v", next.err)
 	}
@@ -97,8 +100,8 @@ func killConnectionsOfWaiter(t *testing.T, r Rig) {
 	unlock(t, next.lease)
 }
 
-// lockUnfairLater asks for the lock from a client of its own.
-func (r Rig) lockUnfairLater(t testing.TB, name string, ttl time.Duration) <-chan attempt {
+// lockAsync requests the lock from a client of its own.
+func (r Rig) lockAsync(t testing.TB, name string, ttl time.Duration) <-chan attempt {
 	t.Helper()
 	c := r.client(t)
 	done := make(chan attempt, 1)
@@ -109,15 +112,16 @@ func (r Rig) lockUnfairLater(t testing.TB, name string, ttl time.Duration) <-cha
 	return done
 }
 
-// killBoundHolder: the server notices the end of the process, without any TTL.
+// killBoundHolder checks that the lock is free as soon as the server notices the
+// end of the process, without any TTL.
 func killBoundHolder(t *testing.T, r Rig) {
-	holder, rival := r.puppet(t), r.client(t)
+	holder, contender := r.agent(t), r.client(t)
 	const ttl = 10 * limit
 	token := holder.mustLock("bound", ttl)
-	r.refuses(t, "bound", "another process has it")
+	r.mustBeHeld(t, "bound", "another process has it")
 	holder.kill()
 	start := time.Now()
-	lease := r.lock(t, rival, "bound")
+	lease := r.lock(t, contender, "bound")
 	if took := time.Since(start); took > r.TTL+slack {
 		t.Errorf("free %v after the holder died", took)
 	}
@@ -127,31 +131,32 @@ func killBoundHolder(t *testing.T, r Rig) {
 	unlock(t, lease)
 }
 
-// pauseBoundHolder: nobody gets the lock before the holder goes on, finds that its
-// time is over, and gives it up.
+// pauseBoundHolder checks that the lock stays held until the paused holder goes
+// on, finds that its trust deadline has passed, and releases the lock.
 func pauseBoundHolder(t *testing.T, r Rig) {
-	holder, store := r.puppet(t), r.open(t)
+	holder, store := r.agent(t), r.open(t)
 	token := holder.mustLock("bound and paused", r.TTL)
-	holder.send(order{Do: "believe"})
+	holder.send(order{Do: "poll"})
 	holder.pause()
 	wait(t, 2*r.TTL)
-	r.refuses(t, "bound and paused", "the holder has its connection still")
+	r.mustBeHeld(t, "bound and paused", "the holder still has its connection")
 	holder.signal(syscall.SIGCONT)
-	grant, granted := r.seize(t, store, "bound and paused")
-	holder.hear().mustEndBefore(t, granted)
+	grant, granted := r.acquireWhenFree(t, store, "bound and paused")
+	holder.receive().mustEndBefore(t, granted)
 	if grant.Token <= token {
 		t.Errorf("token %d after %d", grant.Token, token)
 	}
 	if a := holder.do(order{Do: "unlock"}); a.Err != "not held" {
-		t.Errorf("Unlock of the lost lock says %q", a.Err)
+		t.Errorf("Unlock of the lost lock returned %q", a.Err)
 	}
 	if err := store.Release(t.Context(), grant); err != nil {
 		t.Errorf("Release by the new holder: %v", err)
 	}
 }
 
-// killBoundConnection: the lock is gone, and the holder knows soon. A rival may
-// have it a little earlier, which is what the token is for.
+// killBoundConnection checks that the lock is free, and that the holder notices
+// soon. A contender may get the lock a little earlier; the token protects the
+// resource.
 func killBoundConnection(t *testing.T, r Rig) {
 	resource := new(fenced)
 	lease := r.lock(t, r.client(t), "severed", dlock.WithTTL(10*limit))
@@ -160,31 +165,31 @@ func killBoundConnection(t *testing.T, r Rig) {
 	}
 	r.killConnections(t)
 	killed := time.Now()
-	rival := r.lockAnyhow(t, r.client(t), "severed")
-	if rival.Token() <= lease.Token() || !resource.write(rival.Token()) {
-		t.Errorf("token %d after %d", rival.Token(), lease.Token())
+	contender := r.lockWithRetry(t, r.client(t), "severed")
+	if contender.Token() <= lease.Token() || !resource.write(contender.Token()) {
+		t.Errorf("token %d after %d", contender.Token(), lease.Token())
 	}
-	happens(t, lease.Context().Done(), "the end of the lease")
+	await(t, lease.Context().Done(), "the end of the lease")
 	if took := time.Since(killed); took > r.Probe+slack {
 		t.Errorf("the loss was noticed after %v; the probe comes every %v", took, r.Probe)
 	}
 	if resource.write(lease.Token()) {
-		t.Errorf("a stale write with token %d got through after token %d", lease.Token(), rival.Token())
+		t.Errorf("a stale write with token %d was accepted after token %d", lease.Token(), contender.Token())
 	}
 	unlockLost(t, lease)
-	r.refuses(t, "severed", "the second holder has it")
-	unlock(t, rival)
+	r.mustBeHeld(t, "severed", "the second holder holds it")
+	unlock(t, contender)
 }
 
-// killConnectionsOfBoundWaiter: the holder is lost, and the waiter is served. It may
-// be served before its own connection is killed, which comes a moment later than
-// that of the holder, and lose the lock again.
+// killConnectionsOfBoundWaiter checks that the holder loses the lock and the
+// waiter gets it. The waiter may get it before its own connection is killed, a
+// moment after that of the holder, and lose it again.
 func killConnectionsOfBoundWaiter(t *testing.T, r Rig) {
 	lease := r.lock(t, r.client(t), "severed and awaited", dlock.WithTTL(10*limit))
-	served := r.lockUnfairLater(t, "severed and awaited", r.TTL)
-	wait(t, r.TTL/4) // in which it begins to wait
+	served := r.lockAsync(t, "severed and awaited", r.TTL)
+	wait(t, r.TTL/4) // the client begins to wait
 	r.killConnections(t)
-	next := happens(t, served, "the lock")
+	next := await(t, served, "the lock")
 	if next.err != nil && !errors.Is(next.err, dlock.ErrUnreachable) {
 		t.Fatalf("Lock while connections are killed: %v", next.err)
 	}
@@ -196,7 +201,7 @@ func killConnectionsOfBoundWaiter(t *testing.T, r Rig) {
 			t.Errorf("Unlock by the waiter: %v", err)
 		}
 	}
-	happens(t, lease.Context().Done(), "the end of the lease")
+	await(t, lease.Context().Done(), "the end of the lease")
 	unlockLost(t, lease)
 	unlock(t, r.lock(t, r.client(t), "severed and awaited")) // the server may not have noticed yet
 }

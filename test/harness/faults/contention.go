@@ -15,15 +15,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Contention are those who get in each other's way, for rigs of their own: the
-// first fault wants a server on which nothing has been created yet.
+// Contention are the faults of contenders. They need a rig of their own: the
+// first fault needs a server on which the store has created nothing yet.
 var Contention = []Fault{
 	{"32 first-time contenders", firstContenders},
 	{"a storm of contenders for several names", storm},
 }
 
-// firstContenders: all open the store and ask for a name that nobody has asked
-// for before, at the same moment. One gets it, and the others are told so.
+// firstContenders opens the store many times and requests a new name, all at the
+// same moment. One contender gets the lock; the others get ErrHeld.
 func firstContenders(t *testing.T, r Rig) {
 	const contenders = 32
 	req := func() driver.Request { return driver.Request{Name: "first", Owner: driver.NewOwner(), TTL: limit} }
@@ -49,11 +49,11 @@ func firstContenders(t *testing.T, r Rig) {
 	close(begin)
 	granted := 0
 	for range contenders {
-		switch err := happens(t, outcomes, "an answer to a contender"); {
+		switch err := await(t, outcomes, "an answer to a contender"); {
 		case err == nil:
 			granted++
 		case !errors.Is(err, driver.ErrHeld):
-			t.Errorf("a contender: %v; want that it is held", err)
+			t.Errorf("a contender: %v; want ErrHeld", err)
 		}
 	}
 	if granted != 1 {
@@ -61,28 +61,28 @@ func firstContenders(t *testing.T, r Rig) {
 	}
 }
 
-// stormNames is how many names there are in a storm.
+// stormNames is the number of names in a storm.
 const stormNames = 4
 
-// storm: many processes take several names at once in whichever order, so that
-// the store's own locks collide. What it calls a deadlock or a conflict is tried
-// again, and nobody hears of it; one has a name at a time.
+// storm lets many clients take several names at once in random order, so that the
+// store's own locks collide. The store retries after a deadlock or a conflict,
+// and callers do not see it. Each name has one holder at a time.
 func storm(t *testing.T, r Rig) {
 	const clients, goroutines = 4, 4
-	// Nothing is cancelled: what an attempt leaves behind then is not what this is
-	// about.
-	var opened [clients]*dlock.Client // before the time begins: a busy machine needs some for it
+	// No call is cancelled: what a cancelled attempt leaves behind is not part of
+	// this test.
+	var opened [clients]*dlock.Client // opened before the clock starts: a busy machine needs time for it
 	for i := range opened {
 		opened[i] = r.client(t)
 	}
 	end := time.Now().Add(2 * r.TTL)
-	var s stormWeather
+	var s stormState
 	var all sync.WaitGroup
 	for _, c := range opened {
 		for range goroutines {
 			all.Go(func() {
 				for time.Now().Before(end) {
-					if err := s.turn(t.Context(), c, r.TTL); err != nil {
+					if err := s.round(t.Context(), c, r.TTL); err != nil {
 						t.Error(err)
 						return
 					}
@@ -91,28 +91,28 @@ func storm(t *testing.T, r Rig) {
 		}
 	}
 	all.Wait()
-	t.Logf("%d turns in %v", s.turns.Load(), 2*r.TTL)
-	if s.turns.Load() < stormNames {
-		t.Errorf("only %d turns", s.turns.Load())
+	t.Logf("%d rounds in %v", s.rounds.Load(), 2*r.TTL)
+	if s.rounds.Load() < stormNames {
+		t.Errorf("only %d rounds", s.rounds.Load())
 	}
 	for i := range stormNames {
-		if token := r.grants(t, stormName(i), "the storm is over"); token <= s.tokens[i] {
+		if token := r.mustBeFree(t, stormName(i), "the storm has ended"); token <= s.tokens[i] {
 			t.Errorf("%s: token %d after %d", stormName(i), token, s.tokens[i])
 		}
 	}
 }
 
-// stormWeather is what those in a storm see.
-type stormWeather struct {
-	turns  atomic.Int64
+// stormState is what the contenders of a storm share.
+type stormState struct {
+	rounds atomic.Int64
 	inside [stormNames]atomic.Int32
-	tokens [stormNames]uint64 // of the last holder; belongs to whoever has the name
+	tokens [stormNames]uint64 // of the last holder; guarded by the lock of the name
 }
 
 func stormName(i int) string { return fmt.Sprintf("storm-%d", i) }
 
-// turn takes some names and gives them back.
-func (s *stormWeather) turn(ctx context.Context, c *dlock.Client, ttl time.Duration) error {
+// round acquires some names and releases them.
+func (s *stormState) round(ctx context.Context, c *dlock.Client, ttl time.Duration) error {
 	wanted := rand.Perm(stormNames)[:1+rand.IntN(stormNames-1)]
 	names := make([]string, len(wanted))
 	for i, n := range wanted {
@@ -122,16 +122,16 @@ func (s *stormWeather) turn(ctx context.Context, c *dlock.Client, ttl time.Durat
 	if err != nil {
 		return fmt.Errorf("LockAll(%q): %w", names, err)
 	}
-	err = s.look(wanted, names, leases)
-	s.turns.Add(1)
+	err = s.checkExclusive(wanted, names, leases)
+	s.rounds.Add(1)
 	return errors.Join(err, leases.Unlock(ctx))
 }
 
-// look checks who else is there.
-func (s *stormWeather) look(wanted []int, names []string, leases *dlock.Leases) error {
+// checkExclusive checks that there is no other holder and that tokens rise.
+func (s *stormState) checkExclusive(wanted []int, names []string, leases *dlock.Leases) error {
 	for i, n := range wanted {
 		if others := s.inside[n].Add(1) - 1; others != 0 {
-			return fmt.Errorf("%d others have %s", others, names[i])
+			return fmt.Errorf("%d other holders of %s", others, names[i])
 		}
 		token := leases.Token(names[i])
 		if token <= s.tokens[n] {

@@ -1,4 +1,4 @@
-// Package faults does to real processes what happens to them in production, and
-// checks what a store and the library promise then. A fault is a function that
-// the tests of every store call with a [Rig] of their own.
+// Package faults subjects real processes to the faults that occur in production,
+// and checks what a store and the library promise in that case. A [Fault] is a
+// scenario that the tests of every store run with a [Rig] of their own.
 package faults

@@ -10,31 +10,31 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Failover is what can be done to a server with replicas.
+// Failover holds the actions on a server with replicas.
 type Failover struct {
-	// Isolate cuts the leader off from its replicas: what it is told from now
-	// on, they do not hear.
+	// Isolate cuts the leader off from its replicas: they do not receive later
+	// writes.
 	Isolate func()
-	// Kill kills the leader, and returns when another one has taken over.
+	// Kill kills the leader, and returns when another server has taken over.
 	Kill func(ctx context.Context) error
-	// NotAcknowledged is the error of a store that demands acknowledgement by
-	// replicas and does not get it.
+	// NotAcknowledged is the error of a store whose replicas do not acknowledge a
+	// write in time.
 	NotAcknowledged error
 }
 
 // Unacknowledged are the faults of a store whose leader answers before its
-// replicas know, and Acknowledged of one that waits for them; for rigs with
-// Failover. Others on the same server notice.
+// replicas have the write. Acknowledged are the faults of a store that waits for
+// its replicas. They need Failover. Other tests on the same server notice them.
 var (
 	Unacknowledged = []Fault{{"the leader dies and takes a lock with it", leaderForgets}}
-	Acknowledged   = []Fault{{"the leader dies without the acknowledgement of its replicas", leaderUnheard}}
+	Acknowledged   = []Fault{{"the leader dies without the acknowledgement of its replicas", unacknowledgedLeaderDies}}
 )
 
-// failoverTTL outlasts a failover, so that what happens is not just an expiry.
+// failoverTTL is longer than a failover, so that no lock expires meanwhile.
 const failoverTTL = 30 * time.Second
 
-// leaderForgets: there are two holders, because the new leader has never heard of
-// the first. Only the token tells which one is to be obeyed.
+// leaderForgets checks that the token protects the resource when there are two
+// holders, because the new leader does not know the lock of the first.
 func leaderForgets(t *testing.T, r Rig) {
 	resource := new(fenced)
 	first := r.client(t)
@@ -43,45 +43,46 @@ func leaderForgets(t *testing.T, r Rig) {
 	lease := r.lock(t, first, "story", dlock.WithFixedTTL(failoverTTL))
 	t.Logf("the first client has the lock with token %d; the leader knows it, its replicas do not", lease.Token())
 	if !resource.write(lease.Token()) {
-		t.Error("the first holder may not write")
+		t.Error("the first holder cannot write")
 	}
 	if err := r.Failover.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Log("the leader has died, and a replica has taken over that has never heard of the lock")
-	rival := r.lockAnyhow(t, r.client(t), "story")
-	t.Logf("the second client has the lock with token %d", rival.Token())
-	if lease.Context().Err() != nil || rival.Context().Err() != nil {
-		t.Errorf("of the two holders one has noticed already (%v, %v), which is not what this is about",
-			lease.Context().Err(), rival.Context().Err())
+	t.Log("the leader has died, and a replica without the lock has taken over")
+	contender := r.lockWithRetry(t, r.client(t), "story")
+	t.Logf("the second client has the lock with token %d", contender.Token())
+	if lease.Context().Err() != nil || contender.Context().Err() != nil {
+		t.Errorf("one of the two holders has noticed already (%v, %v): the test shows nothing",
+			lease.Context().Err(), contender.Context().Err())
 	}
-	if rival.Token() <= lease.Token() || !resource.write(rival.Token()) {
-		t.Errorf("token %d after %d, which went down with the leader", rival.Token(), lease.Token())
+	if contender.Token() <= lease.Token() || !resource.write(contender.Token()) {
+		t.Errorf("token %d after %d, which went down with the leader", contender.Token(), lease.Token())
 	}
 	if resource.write(lease.Token()) {
-		t.Errorf("the write of the first holder with token %d got through after token %d", lease.Token(), rival.Token())
+		t.Errorf("the write of the first holder with token %d was accepted after token %d", lease.Token(), contender.Token())
 	} else {
-		t.Log("both believe that they have it; the resource, which checks tokens, refuses the first")
+		t.Log("both trust their leases; the resource, which checks tokens, rejects the first holder")
 	}
 	unlockLost(t, lease)
-	r.refuses(t, "story", "the second client has it")
-	unlock(t, rival)
+	r.mustBeHeld(t, "story", "the second client holds it")
+	unlock(t, contender)
 }
 
-// leaderUnheard: what replicas have acknowledged survives the leader, and what
-// they have not is refused and not half taken.
-func leaderUnheard(t *testing.T, r Rig) {
-	c, rival := r.client(t), r.client(t)
+// unacknowledgedLeaderDies checks that an acknowledged lock survives the leader, and that an
+// unacknowledged acquisition fails and leaves no lock.
+func unacknowledgedLeaderDies(t *testing.T, r Rig) {
+	c, contender := r.client(t), r.client(t)
 	kept := r.lock(t, c, "acknowledged", dlock.WithFixedTTL(failoverTTL))
-	given := r.lock(t, rival, "unheard")
+	given := r.lock(t, contender, "unheard")
 	r.Failover.Isolate()
 	unlock(t, given) // a release needs no acknowledgement
 	lease, err := c.Lock(t.Context(), "unheard", dlock.WithTTL(failoverTTL))
 	if !errors.Is(err, r.Failover.NotAcknowledged) {
 		t.Errorf("Lock without replicas: %v, %v; want %v", lease, err, r.Failover.NotAcknowledged)
 	}
-	t.Logf("without replicas that hear it, Lock says: %v", err)
-	// A store that stands alone gives it back too, before it answers.
+	t.Logf("without replicas Lock returns: %v", err)
+	// The store undoes the acquisition itself before it answers, without the
+	// client.
 	store := r.open(t)
 	if _, err := store.Acquire(t.Context(), driver.Request{Name: "unheard", Owner: driver.NewOwner(), TTL: failoverTTL}); !errors.Is(err, r.Failover.NotAcknowledged) {
 		t.Errorf("Acquire without replicas: %v; want %v", err, r.Failover.NotAcknowledged)
@@ -92,20 +93,20 @@ func leaderUnheard(t *testing.T, r Rig) {
 	if err := r.Failover.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next := r.lockAnyhow(t, rival, "unheard")
+	next := r.lockWithRetry(t, contender, "unheard")
 	unlock(t, next)
-	r.refuses(t, "acknowledged", "a replica had acknowledged it")
+	r.mustBeHeld(t, "acknowledged", "a replica had acknowledged it")
 	if err := kept.Context().Err(); err != nil {
 		t.Errorf("the lease that was acknowledged: %v", err)
 	}
 	unlock(t, kept)
-	if token := r.grants(t, "acknowledged", "it was unlocked"); token <= kept.Token() {
+	if token := r.mustBeFree(t, "acknowledged", "it was unlocked"); token <= kept.Token() {
 		t.Errorf("token %d after %d", token, kept.Token())
 	}
 }
 
-// lockAnyhow tries for as long as the store cannot be reached.
-func (r Rig) lockAnyhow(t testing.TB, c *dlock.Client, name string) *dlock.Lease {
+// lockWithRetry repeats Lock while the store is unreachable.
+func (r Rig) lockWithRetry(t testing.TB, c *dlock.Client, name string) *dlock.Lease {
 	t.Helper()
 	var err error
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); wait(t, 10*time.Millisecond) {
@@ -117,6 +118,6 @@ func (r Rig) lockAnyhow(t testing.TB, c *dlock.Client, name string) *dlock.Lease
 			break
 		}
 	}
-	t.Fatalf("Lock(%q), also when it is tried again: %v", name, err)
+	t.Fatalf("Lock(%q), with retries: %v", name, err)
 	return nil
 }

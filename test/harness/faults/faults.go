@@ -14,53 +14,54 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// Rig is a store to try faults on. Every store has the first three fields. The
-// others are abilities that some faults need: the test of a store lists the
-// faults that its rig is able to do, and a fault that lacks an ability fails.
+// Rig describes a store under test. Every store sets the first three fields. The
+// other fields are abilities that only some faults need. The test of a store
+// lists the faults that its rig supports. A fault fails if the rig lacks an
+// ability.
 type Rig struct {
 	// Open connects to the state that all processes share.
 	Open func(ctx context.Context) (driver.Store, error)
-	// Command starts the test binary again, as a process that calls Play with
-	// the same Open.
+	// Command returns the command that starts the test binary again, as a process
+	// that calls Play with the same Open.
 	Command func() *exec.Cmd
-	// TTL of the locks.
+	// TTL is the TTL of the locks.
 	TTL time.Duration
 
-	// Addr is where the server listens. At is the same rig with clients that
-	// find the server at another address: that of a proxy.
+	// Addr is the address of the server. At returns the same rig with clients
+	// that use another address for the server: that of a proxy.
 	Addr string
 	At   func(addr string) Rig
 
-	// AsksAgain says that the store itself asks again when an answer is lost, so
-	// that its callers may not notice.
+	// AsksAgain reports that the store repeats a call whose answer is lost, so
+	// that its callers may not notice the loss.
 	AsksAgain bool
 
-	// Delete makes the server forget a lock, Flush everything, as an operator
-	// might.
+	// Delete removes one lock from the server, and Flush removes everything, as
+	// an operator might.
 	Delete func(ctx context.Context, name string) error
 	Flush  func(ctx context.Context) error
 
-	// Fill uses up the memory of the server, and Drain gives it back. Between
-	// two calls of Fill other clients get their turn.
+	// Fill uses up the memory of the server, and Drain frees it. Between two
+	// calls of Fill other clients are served.
 	Fill  func(ctx context.Context) error
 	Drain func(ctx context.Context) error
 
-	// SetClock moves the date that the server sees.
+	// SetClock sets the offset of the wall clock that the server sees.
 	SetClock func(offset time.Duration) error
 
-	// KillConnections ends all connections that clients have, from the server's
+	// KillConnections ends the connections of all clients, from the server's
 	// side.
 	KillConnections func(ctx context.Context) error
 
-	// Restart kills the server, and starts it again with the data that survived.
+	// Restart kills the server and starts it again with the data that survived.
 	Restart func() error
 
-	// Probe is how long it takes a store whose locks live as long as a connection
-	// to notice that there is none any more.
+	// Probe is how long a store whose locks are bound to a connection takes to
+	// notice that the connection is gone.
 	Probe time.Duration
 
-	// Failover is for stores whose server has replicas, and Partition for those
-	// whose server can be separated from them.
+	// Failover is for stores whose server has replicas. Partition is for stores
+	// whose server can be separated from its replicas.
 	Failover  *Failover
 	Partition *Partition
 
@@ -68,32 +69,32 @@ type Rig struct {
 	Members []Member
 }
 
-// Fault is something that happens, and what is expected then.
+// Fault is a scenario: a fault, and the behavior that is expected.
 type Fault struct {
 	Name string
 	Try  func(t *testing.T, r Rig)
 }
 
-// together limits the faults that are tried at the same time.
-const together = 12
+// maxConcurrent limits the faults that run at the same time.
+const maxConcurrent = 12
 
-// Run tries all faults on one rig, several at a time: they spend their time
-// waiting, so that more of them fit on a machine than tests that compute.
+// Run runs all faults on one rig, several at a time. Faults spend most of their
+// time waiting, so more of them fit on a machine than tests that compute.
 func Run(t *testing.T, r Rig, faults []Fault) {
 	t.Helper()
 	RunEach(t, func(testing.TB) Rig { return r }, faults)
 }
 
-// RunEach is Run with a rig of its own for each fault, for those that others
-// would notice.
+// RunEach runs each fault on a rig of its own. It is for faults that other tests
+// on the same server would notice.
 func RunEach(t *testing.T, rig func(t testing.TB) Rig, faults []Fault) {
 	t.Helper()
-	places := make(chan struct{}, together)
+	slots := make(chan struct{}, maxConcurrent)
 	var all sync.WaitGroup
 	for _, fault := range faults {
 		all.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			t.Run(fault.Name, func(t *testing.T) { fault.Try(t, rig(t)) })
 		})
 	}
@@ -101,13 +102,13 @@ func RunEach(t *testing.T, rig func(t testing.TB) Rig, faults []Fault) {
 }
 
 const (
-	// slack is how late something may be noticed on a machine that is busy.
+	// slack is how late a busy machine may notice an event.
 	slack = time.Second
-	// limit is for what must happen, however long it takes.
+	// limit bounds the wait for an event that must happen.
 	limit = 30 * time.Second
 )
 
-// late is how long after the end of its TTL a lock may still be seen.
+// late returns how long after the end of its TTL a lock may still be visible.
 func (r Rig) late(t testing.TB) time.Duration {
 	t.Helper()
 	return r.open(t).Traits().Granularity + slack
@@ -120,7 +121,8 @@ func (r Rig) open(t testing.TB) driver.Store {
 		t.Fatalf("open the store: %v", err)
 	}
 	t.Cleanup(func() {
-		// A fault may have taken the server away for good, with what was left to undo.
+		// A fault may have removed the server for good, so that the store cannot
+		// clean up.
 		if err := store.Close(); err != nil && !errors.Is(err, driver.ErrUnreachable) {
 			t.Errorf("close the store: %v", err)
 		}
@@ -155,9 +157,9 @@ func (r Rig) lock(t testing.TB, c *dlock.Client, name string, opts ...dlock.Opti
 	return lease
 }
 
-// seize asks for the lock all the time until it has it, and says when it had it
-// at the latest.
-func (r Rig) seize(t testing.TB, store driver.Store, name string) (grant driver.Grant, at int64) {
+// acquireWhenFree polls the store until it mustBeFree the lock. at is a time at which
+// the lock was granted already.
+func (r Rig) acquireWhenFree(t testing.TB, store driver.Store, name string) (grant driver.Grant, at int64) {
 	t.Helper()
 	req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: r.TTL}
 	deadline := time.Now().Add(10*r.TTL + limit)
@@ -170,14 +172,15 @@ func (r Rig) seize(t testing.TB, store driver.Store, name string) (grant driver.
 		case !errors.Is(err, driver.ErrHeld):
 			t.Fatalf("Acquire(%q): %v", name, err)
 		case time.Now().After(deadline):
-			t.Fatalf("%q does not get free: %v", name, err)
+			t.Fatalf("%q does not become free: %v", name, err)
 		}
 		wait(t, time.Millisecond)
 	}
 }
 
-// refuses checks that somebody has the lock, and returns what is known of it.
-func (r Rig) refuses(t testing.TB, name string, why string) dlock.HeldError {
+// mustBeHeld checks that the lock is held, and returns what the store reports
+// about it.
+func (r Rig) mustBeHeld(t testing.TB, name string, why string) dlock.HeldError {
 	t.Helper()
 	lease, err := r.client(t).TryLock(t.Context(), name, dlock.WithTTL(r.TTL))
 	held, ok := errors.AsType[*dlock.HeldError](err)
@@ -191,8 +194,8 @@ func (r Rig) refuses(t testing.TB, name string, why string) dlock.HeldError {
 	return *held
 }
 
-// grants checks that nobody has the lock, and returns the token of another grant.
-func (r Rig) grants(t testing.TB, name string, why string) (token uint64) {
+// mustBeFree checks that the lock is free, and returns the token of a new grant.
+func (r Rig) mustBeFree(t testing.TB, name string, why string) (token uint64) {
 	t.Helper()
 	lease, err := r.client(t).TryLock(t.Context(), name, dlock.WithTTL(r.TTL))
 	if err != nil {
@@ -203,18 +206,18 @@ func (r Rig) grants(t testing.TB, name string, why string) (token uint64) {
 	return lease.Token()
 }
 
-// proxied puts a proxy before the server.
+// proxied puts a proxy in front of the server.
 func (r Rig) proxied(t testing.TB) (Rig, *proxy.Proxy) {
 	t.Helper()
 	if r.At == nil {
-		t.Fatal("the rig does not say how to reach the server through a proxy")
+		t.Fatal("the rig has no At: the server cannot be reached through a proxy")
 	}
 	p := proxy.Run(t, r.Addr)
 	return r.At(p.Addr()), p
 }
 
-// mentions finds the requests that are about a lock. While it is held and nobody
-// waits for it, these are renewals.
+// mentions returns a filter for the requests about a lock. While the lock is held
+// and has no waiters, these are renewals.
 func mentions(name string) func(request []byte) bool {
 	return func(request []byte) bool { return bytes.Contains(request, []byte(name)) }
 }
@@ -226,16 +229,16 @@ func unlock(t testing.TB, lease *dlock.Lease) {
 	}
 }
 
-// unlockLost unlocks a lease that was lost.
+// unlockLost unlocks a lease that must be lost already.
 func unlockLost(t testing.TB, lease *dlock.Lease) {
 	t.Helper()
 	if err := lease.Unlock(context.Background()); !errors.Is(err, dlock.ErrNotHeld) {
-		t.Errorf("Unlock(%q) says %v; want that the lock was lost", lease.Name(), err)
+		t.Errorf("Unlock(%q) returned %v; want ErrNotHeld", lease.Name(), err)
 	}
 }
 
-// happens waits for an event.
-func happens[T any](t testing.TB, event <-chan T, what string) T {
+// await returns the next value of event, and fails the test after limit.
+func await[T any](t testing.TB, event <-chan T, what string) T {
 	t.Helper()
 	select {
 	case e := <-event:
@@ -246,7 +249,7 @@ func happens[T any](t testing.TB, event <-chan T, what string) T {
 	panic("unreachable")
 }
 
-// wait lets time pass, which is what is tested.
+// wait blocks for d.
 func wait(t testing.TB, d time.Duration) {
 	t.Helper()
 	select {

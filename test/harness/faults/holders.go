@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Leases are the faults that every store with leases must survive: those of its
-// clients.
+// Leases are the faults of the clients of a store. Every store with leases must
+// survive them.
 var Leases = []Fault{
 	{"SIGKILL of the holder", killHolder},
 	{"SIGSTOP of the holder for three TTLs", pauseHolder},
@@ -22,20 +22,21 @@ var Leases = []Fault{
 	{"unlock with a cancelled context", unlockCancelled},
 }
 
-// Fair are the faults of waiters, for stores with Traits.Fair.
+// Fair are the faults of fair waiters, for stores with Traits.Fair.
 var Fair = []Fault{
 	{"a fair waiter that never comes back", deadFairWaiter},
 	{"a fair waiter that gives up before others", cancelQueued},
 }
 
-// killHolder: the next one has it within the TTL, with a larger token.
+// killHolder checks that the next waiter gets the lock within the TTL, with a
+// larger token.
 func killHolder(t *testing.T, r Rig) {
-	holder, rival := r.puppet(t), r.client(t)
+	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("killed", r.TTL)
-	r.refuses(t, "killed", "another process has it")
+	r.mustBeHeld(t, "killed", "another process has it")
 	holder.kill()
 	start := time.Now()
-	lease := r.lock(t, rival, "killed")
+	lease := r.lock(t, contender, "killed")
 	if waited := time.Since(start); waited > r.TTL+r.late(t) {
 		t.Errorf("free %v after the holder died; the TTL is %v", waited, r.TTL)
 	}
@@ -45,72 +46,72 @@ func killHolder(t *testing.T, r Rig) {
 	unlock(t, lease)
 }
 
-// pauseHolder: another one gets the lock; when the first goes on, it finds out
-// at its first look, its write is refused, and its unlock leaves the other's lock
-// alone.
+// pauseHolder checks that another client gets the lock while the holder is
+// paused. When the holder goes on, its first check finds the loss, its write is
+// rejected, and its unlock does not affect the lock of the new holder.
 func pauseHolder(t *testing.T, r Rig) {
 	resource := new(fenced)
-	holder, rival := r.puppet(t), r.client(t)
+	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("paused", r.TTL)
 	if !resource.write(token) {
 		t.Fatal("the holder may not write")
 	}
-	holder.send(order{Do: "believe"}) // looks at its lease all the time
+	holder.send(order{Do: "poll"}) // checks its lease all the time
 	holder.pause()
-	lease := r.lock(t, rival, "paused")
+	lease := r.lock(t, contender, "paused")
 	granted := monotonic()
 	if !resource.write(lease.Token()) {
 		t.Errorf("the new holder may not write with token %d after %d", lease.Token(), token)
 	}
 	wait(t, 2*r.TTL)
 	holder.signal(syscall.SIGCONT)
-	holder.hear().mustEndBefore(t, granted)
+	holder.receive().mustEndBefore(t, granted)
 	if stale := holder.do(order{Do: "write"}); resource.write(stale.Token) {
-		t.Errorf("a stale write with token %d got through after token %d", stale.Token, lease.Token())
+		t.Errorf("a stale write with token %d was accepted after token %d", stale.Token, lease.Token())
 	}
 	if a := holder.do(order{Do: "unlock"}); a.Err != "not held" {
-		t.Errorf("Unlock of the lost lock says %q", a.Err)
+		t.Errorf("Unlock of the lost lock returned %q", a.Err)
 	}
-	r.refuses(t, "paused", "the late Unlock is not for it")
+	r.mustBeHeld(t, "paused", "the late Unlock is for an earlier grant")
 	if err := lease.Context().Err(); err != nil {
-		t.Errorf("the late Unlock ended somebody else's lease: %v", err)
+		t.Errorf("the late Unlock ended the lease of the new holder: %v", err)
 	}
 	unlock(t, lease)
 }
 
-// pauseInsideDo: the context that Do hands out is no worse than that of a lease.
+// pauseInsideDo checks that the context inside Do ends like that of a lease.
 func pauseInsideDo(t *testing.T, r Rig) {
-	holder, rival := r.puppet(t), r.client(t)
+	holder, contender := r.agent(t), r.client(t)
 	holder.must(order{Do: "do", Name: "inside", TTL: r.TTL})
 	holder.pause()
-	lease := r.lock(t, rival, "inside")
+	lease := r.lock(t, contender, "inside")
 	wait(t, 2*r.TTL)
 	holder.send(order{Do: "check"})
 	holder.signal(syscall.SIGCONT)
-	if a := holder.hear(); a.Err != "cancelled" {
-		t.Errorf("after three TTLs the context of Do says %q", a.Err)
+	if a := holder.receive(); a.Err != "cancelled" {
+		t.Errorf("after three TTLs the context inside Do reports %q", a.Err)
 	}
 	unlock(t, lease)
 }
 
-// pauseBetweenCheckAndWrite: no lock can prevent that two act here. The resource
-// can, by the token.
+// pauseBetweenCheckAndWrite checks that the token lets the resource reject a
+// write after a pause. No lock can prevent that two holders act here.
 func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
 	resource := new(fenced)
-	holder, rival := r.puppet(t), r.client(t)
+	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("fenced", r.TTL)
 	if checked := holder.do(order{Do: "check"}); checked.Err != "" || !resource.write(token) {
 		t.Fatalf("the holder may not write: %+v", checked)
 	}
-	holder.pause() // it has looked, and is about to write
+	holder.pause() // after its check, before its write
 	holder.send(order{Do: "write"})
-	lease := r.lock(t, rival, "fenced")
+	lease := r.lock(t, contender, "fenced")
 	if !resource.write(lease.Token()) {
 		t.Errorf("the new holder may not write with token %d", lease.Token())
 	}
 	holder.signal(syscall.SIGCONT)
-	if stale := holder.hear(); resource.write(stale.Token) {
-		t.Errorf("a stale write with token %d got through after token %d", stale.Token, lease.Token())
+	if stale := holder.receive(); resource.write(stale.Token) {
+		t.Errorf("a stale write with token %d was accepted after token %d", stale.Token, lease.Token())
 	}
 	if !resource.write(lease.Token()) {
 		t.Error("the new holder may not write any more")
@@ -118,7 +119,7 @@ func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
 	unlock(t, lease)
 }
 
-// fenced is a resource that refuses tokens smaller than one it has seen.
+// fenced is a resource that rejects a token smaller than the largest it has seen.
 type fenced struct{ seen uint64 }
 
 func (f *fenced) write(token uint64) bool {
@@ -129,9 +130,10 @@ func (f *fenced) write(token uint64) bool {
 	return true
 }
 
-// deadFairWaiter: those behind it get their turn when its place has lapsed.
+// deadFairWaiter checks that the next waiter gets the lock when the place of a
+// dead waiter has expired.
 func deadFairWaiter(t *testing.T, r Rig) {
-	c, rival := r.client(t), r.client(t)
+	c, contender := r.client(t), r.client(t)
 	lease := r.lock(t, c, "queue", dlock.WithFair())
 	dead := driver.Request{Name: "queue", Owner: driver.NewOwner(), TTL: r.TTL, Fair: true, Queue: true}
 	if _, err := r.open(t).Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
@@ -139,32 +141,33 @@ func deadFairWaiter(t *testing.T, r Rig) {
 	}
 	unlock(t, lease)
 	start := time.Now()
-	next := r.lock(t, rival, "queue", dlock.WithFair())
+	next := r.lock(t, contender, "queue", dlock.WithFair())
 	if waited := time.Since(start); waited > r.TTL+r.late(t) {
-		t.Errorf("a dead waiter held up the next for %v; the TTL is %v", waited, r.TTL)
+		t.Errorf("a dead waiter delayed the next waiter for %v; the TTL is %v", waited, r.TTL)
 	}
 	unlock(t, next)
 }
 
-// cancelQueued: the one behind it gets the lock as soon as it is free.
+// cancelQueued checks that the waiter behind a cancelled waiter gets the lock as
+// soon as it is free.
 func cancelQueued(t *testing.T, r Rig) {
 	holder, store := r.client(t), r.open(t)
 	lease := r.lock(t, holder, "left", dlock.WithFair())
 	quitter, cancel := context.WithCancel(t.Context())
-	gaveUp := r.lockLater(quitter, t, "left")
-	r.queued(t, store, "left", 1)
-	served := r.lockLater(t.Context(), t, "left")
-	r.queued(t, store, "left", 2)
+	gaveUp := r.lockFairAsync(quitter, t, "left")
+	r.awaitWaiters(t, store, "left", 1)
+	served := r.lockFairAsync(t.Context(), t, "left")
+	r.awaitWaiters(t, store, "left", 2)
 	cancel()
-	if err := happens(t, gaveUp, "the end of the cancelled wait").err; !errors.Is(err, context.Canceled) {
-		t.Errorf("Lock: %v; want that it was cancelled", err)
+	if err := await(t, gaveUp, "the end of the cancelled wait").err; !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock: %v; want context.Canceled", err)
 	}
-	r.queued(t, store, "left", 1)
+	r.awaitWaiters(t, store, "left", 1)
 	unlock(t, lease)
 	start := time.Now()
-	next := happens(t, served, "the turn of the one behind it")
+	next := await(t, served, "the lock for the waiter behind it")
 	if next.err != nil {
-		t.Fatalf("Lock behind the cancelled one: %v", next.err)
+		t.Fatalf("Lock behind the cancelled waiter: %v", next.err)
 	}
 	if took := time.Since(start); took > slack {
 		t.Errorf("the queue took %v to advance", took)
@@ -178,8 +181,8 @@ type attempt struct {
 	err   error
 }
 
-// lockLater asks for a fair lock from a client of its own.
-func (r Rig) lockLater(ctx context.Context, t testing.TB, name string) <-chan attempt {
+// lockFairAsync requests a fair lock from a client of its own.
+func (r Rig) lockFairAsync(ctx context.Context, t testing.TB, name string) <-chan attempt {
 	t.Helper()
 	c := r.client(t)
 	done := make(chan attempt, 1)
@@ -190,12 +193,12 @@ func (r Rig) lockLater(ctx context.Context, t testing.TB, name string) <-chan at
 	return done
 }
 
-// queued waits until so many wait for the lock.
-func (r Rig) queued(t testing.TB, store driver.Store, name string, want int) {
+// awaitWaiters waits until the lock has that many waiters.
+func (r Rig) awaitWaiters(t testing.TB, store driver.Store, name string, want int) {
 	t.Helper()
 	lister, ok := store.(driver.Lister)
 	if !ok {
-		t.Fatal("the store cannot list who waits")
+		t.Fatal("the store implements no Lister")
 	}
 	got := 0
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); wait(t, 5*time.Millisecond) {
@@ -209,10 +212,11 @@ func (r Rig) queued(t testing.TB, store driver.Store, name string, want int) {
 			return
 		}
 	}
-	t.Fatalf("%d wait for %q; want %d", got, name, want)
+	t.Fatalf("%d waiters for %q; want %d", got, name, want)
 }
 
-// cancelWaiters: they return at once, and leave nothing behind.
+// cancelWaiters checks that cancelled waiters return at once and leave nothing
+// behind.
 func cancelWaiters(t *testing.T, r Rig) {
 	holder, waiter := r.client(t), r.client(t)
 	lease := r.lock(t, holder, "cancelled")
@@ -225,14 +229,14 @@ func cancelWaiters(t *testing.T, r Rig) {
 		time.AfterFunc(r.TTL/10, cancel)
 		start := time.Now()
 		if _, err := waiter.Lock(ctx, "cancelled", opts...); !errors.Is(err, context.Canceled) {
-			t.Errorf("Lock: %v; want that it was cancelled", err)
+			t.Errorf("Lock: %v; want context.Canceled", err)
 		}
 		if took := time.Since(start); took > r.TTL/10+slack {
 			t.Errorf("a cancelled wait took %v", took)
 		}
 	}
 	unlock(t, lease)
-	for _, opts := range modes { // the queue has moved on
+	for _, opts := range modes { // the waiters have left the queue
 		next, err := holder.Lock(t.Context(), "cancelled", append(opts, dlock.WithTTL(r.TTL), dlock.WithWait(r.TTL/2))...)
 		if err != nil {
 			t.Fatalf("Lock after the waiters gave up: %v", err)
@@ -241,9 +245,10 @@ func cancelWaiters(t *testing.T, r Rig) {
 	}
 }
 
-// unlockCancelled: the lock is free although the request was cancelled.
+// unlockCancelled checks that the lock is free although the context of Unlock was
+// cancelled.
 func unlockCancelled(t *testing.T, r Rig) {
-	c, rival := r.client(t), r.client(t)
+	c, contender := r.client(t), r.client(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	lease, err := c.Lock(ctx, "request", dlock.WithTTL(r.TTL))
 	if err != nil {
@@ -253,7 +258,7 @@ func unlockCancelled(t *testing.T, r Rig) {
 	if err := lease.Unlock(ctx); err != nil {
 		t.Errorf("Unlock: %v", err)
 	}
-	next, err := rival.TryLock(t.Context(), "request")
+	next, err := contender.TryLock(t.Context(), "request")
 	if err != nil {
 		t.Fatalf("the lock is not free: %v", err)
 	}

@@ -10,33 +10,33 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Lost are the faults of a server that forgets locks while they are held, for
-// rigs with Delete and Flush. Others on the same server notice.
+// Lost are the faults of a server that loses locks while they are held. They need
+// Delete and Flush. Other tests on the same server notice them.
 var Lost = []Fault{
 	{"a lock that is deleted while it is held", deleteHeld},
 	{"a flush while a lock is held", flushHeld},
 }
 
-// Full are the faults of a server without memory that refuses to write, for rigs
-// with Fill and Drain. Others on the same server notice.
+// Full are the faults of a server that rejects writes because its memory is full.
+// They need Fill and Drain. Other tests on the same server notice them.
 var Full = []Fault{{"memory is full and nothing is evicted", memoryFull}}
 
-// Evicted are those of a server that drops locks instead, for rigs with Fill and
-// Drain. Others on the same server notice.
+// Evicted are the faults of a server that evicts locks because its memory is
+// full. They need Fill and Drain. Other tests on the same server notice them.
 var Evicted = []Fault{{"memory is full and locks are evicted", evictHeld}}
 
 func deleteHeld(t *testing.T, r Rig) {
-	r.forgets(t, "deleted", func() error { return r.Delete(t.Context(), "deleted") })
+	r.checkForgotten(t, "deleted", func() error { return r.Delete(t.Context(), "deleted") })
 }
 
 func flushHeld(t *testing.T, r Rig) {
-	r.forgets(t, "flushed", func() error { return r.Flush(t.Context()) })
+	r.checkForgotten(t, "flushed", func() error { return r.Flush(t.Context()) })
 }
 
-// evictHeld: what is evicted is gone like what is deleted, the tokens perhaps
-// with it.
+// evictHeld checks that an evicted lock is lost like a deleted one. Its token may
+// be evicted too.
 func evictHeld(t *testing.T, r Rig) {
-	r.forgets(t, "evicted", func() error {
+	r.checkForgotten(t, "evicted", func() error {
 		if err := r.Fill(t.Context()); err != nil {
 			return err
 		}
@@ -45,25 +45,26 @@ func evictHeld(t *testing.T, r Rig) {
 	})
 }
 
-// forgets: the holder notices at its next renewal, which does not bring the lock
-// back, and the next token is larger.
-func (r Rig) forgets(t *testing.T, name string, forget func() error) {
+// checkForgotten checks that the holder of a lock that the server forgot notices
+// at its next renewal, that the renewal does not restore the lock, and that the
+// next token is larger.
+func (r Rig) checkForgotten(t *testing.T, name string, forget func() error) {
 	t.Helper()
 	lease := r.lock(t, r.client(t), name)
 	if err := forget(); err != nil {
 		t.Fatal(err)
 	}
 	forgotten := time.Now()
-	happens(t, lease.Context().Done(), "the end of the lease")
+	await(t, lease.Context().Done(), "the end of the lease")
 	if took := time.Since(forgotten); took > r.TTL/3+slack {
 		t.Errorf("the loss was noticed after %v; renewals come every %v", took, r.TTL/3)
 	}
-	if token := r.grants(t, name, "the renewal must not bring it back"); token <= lease.Token() {
+	if token := r.mustBeFree(t, name, "the renewal must not restore it"); token <= lease.Token() {
 		t.Errorf("token %d after %d was forgotten", token, lease.Token())
 	}
 	unlockLost(t, lease)
-	wait(t, r.TTL/2) // a renewal would have come
-	r.grants(t, name, "no renewal may bring it back")
+	wait(t, r.TTL/2) // longer than the time to the next renewal
+	r.mustBeFree(t, name, "no renewal may restore it")
 }
 
 // mustBecomeFree waits until the store does not list the lock any more.
@@ -83,13 +84,13 @@ func listed(t testing.TB, store driver.Store, name string) bool {
 	if finder, ok := store.(driver.Finder); ok {
 		_, held, err := finder.Find(t.Context(), name)
 		if err != nil {
-			t.Fatalf("Look: %v", err)
+			t.Fatalf("Find: %v", err)
 		}
 		return held
 	}
 	lister, ok := store.(driver.Lister)
 	if !ok {
-		t.Fatal("the store can neither look at a lock nor list them")
+		t.Fatal("the store implements neither Finder nor Lister")
 	}
 	for info, err := range lister.List(t.Context(), name) {
 		if err != nil {
@@ -102,23 +103,23 @@ func listed(t testing.TB, store driver.Store, name string) bool {
 	return false
 }
 
-// memoryFull: who asks for a lock is told why there is none, and none is taken;
-// what is held is kept and can be given back.
+// memoryFull checks that an acquisition fails with an error that names the reason
+// and takes no lock. A held lock is kept and can be released.
 func memoryFull(t *testing.T, r Rig) {
-	c, rival, store := r.client(t), r.client(t), r.open(t)
+	c, contender, store := r.client(t), r.client(t), r.open(t)
 	kept := r.lock(t, c, "kept")
 	if err := r.Fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	refusals := map[string]error{}
-	_, refusals["Lock"] = rival.Lock(t.Context(), "refused", dlock.WithTTL(r.TTL))
-	_, refusals["LockAll"] = rival.LockAll(t.Context(), []string{"refused", "refused too"}, dlock.WithTTL(r.TTL))
-	if rival.Traits().Fair {
-		_, refusals["fair Lock"] = rival.Lock(t.Context(), "refused", dlock.WithTTL(r.TTL), dlock.WithFair())
+	_, refusals["Lock"] = contender.Lock(t.Context(), "refused", dlock.WithTTL(r.TTL))
+	_, refusals["LockAll"] = contender.LockAll(t.Context(), []string{"refused", "refused too"}, dlock.WithTTL(r.TTL))
+	if contender.Traits().Fair {
+		_, refusals["fair Lock"] = contender.Lock(t.Context(), "refused", dlock.WithTTL(r.TTL), dlock.WithFair())
 	}
 	for what, err := range refusals {
 		if err == nil || errors.Is(err, dlock.ErrHeld) || !strings.Contains(err.Error(), "memory") {
-			t.Errorf("%s on a server without memory: %v; want that it is out of memory", what, err)
+			t.Errorf("%s on a server without memory: %v; want an error about the memory", what, err)
 		}
 	}
 	for _, name := range []string{"refused", "refused too"} {
@@ -135,6 +136,6 @@ func memoryFull(t *testing.T, r Rig) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"kept", "refused", "refused too"} {
-		r.grants(t, name, "nobody has it")
+		r.mustBeFree(t, name, "it is free")
 	}
 }

@@ -17,62 +17,65 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// Mix is many faults at once: workers that contend for locks, each behind a
-// proxy of its own, and each with somebody who does it harm at random. What they
-// did is written down and compared with what is promised. It needs a rig with
-// Addr, At and Delete.
+// Mix runs many faults at once. Workers contend for locks, each through a proxy
+// of its own, and the test disturbs each worker at random. Run records what the
+// workers did and compares it with what the library promises. The rig needs Addr,
+// At and Delete.
 type Mix struct {
-	Seed    uint64 // decides the faults; what the scheduler does it does not
+	Seed    uint64 // decides the faults, but not the scheduling
 	Time    time.Duration
 	Workers int
 	Names   []string
-	// Hold is the longest time that a worker holds a lock.
+	// Hold is the longest time for which a worker holds a lock.
 	Hold time.Duration
-	// Pause is how long a worker is left alone at most. Default a TTL.
+	// Pause is the longest time between two disturbances of a worker. The default
+	// is the TTL.
 	Pause time.Duration
-	// Harm are the faults to choose from, by name: see harms. All if it is empty.
+	// Harm names the disturbances to choose from. The default is all
+	// disturbances.
 	Harm []string
-	// Store, if not nil, makes the workers be goroutines over stores that know
-	// the server by this address; they cannot be killed or paused.
+	// Store, if not nil, turns the workers into goroutines, each with the store
+	// that Store returns for the address of its proxy. Goroutines cannot be
+	// killed or paused.
 	Store func(addr string) driver.Store
 }
 
-// harm does something to a worker for a while.
-type harm struct {
+// disturbance affects one worker for a while.
+type disturbance struct {
 	name    string
-	process bool // only a process can suffer it
-	do      func(t testing.TB, w *laborer, d time.Duration)
+	process bool // applies to processes only
+	do      func(t testing.TB, w *workerHandle, d time.Duration)
 }
 
-var harms = []harm{
-	{"kill", true, func(t testing.TB, w *laborer, _ time.Duration) { w.kill(); w.start(t) }},
-	{"pause", true, func(t testing.TB, w *laborer, d time.Duration) {
+var disturbances = []disturbance{
+	{"kill", true, func(t testing.TB, w *workerHandle, _ time.Duration) { w.kill(); w.start(t) }},
+	{"pause", true, func(t testing.TB, w *workerHandle, d time.Duration) {
 		w.signal(syscall.SIGSTOP)
 		wait(t, d)
 		w.signal(syscall.SIGCONT)
 	}},
-	{"hold", false, func(t testing.TB, w *laborer, d time.Duration) { w.holds(t, d) }},
-	{"hold requests", false, func(t testing.TB, w *laborer, d time.Duration) { w.holds(t, d, proxy.Requests) }},
-	{"hold replies", false, func(t testing.TB, w *laborer, d time.Duration) { w.holds(t, d, proxy.Replies) }},
-	{"lose reply", false, func(t testing.TB, w *laborer, _ time.Duration) { w.proxy.LoseReply(w.mix.mentions, false) }},
-	{"reset", false, func(t testing.TB, w *laborer, _ time.Duration) { w.proxy.Reset() }},
-	{"hang", false, func(t testing.TB, w *laborer, d time.Duration) {
+	{"hold", false, func(t testing.TB, w *workerHandle, d time.Duration) { w.holdTraffic(t, d) }},
+	{"hold requests", false, func(t testing.TB, w *workerHandle, d time.Duration) { w.holdTraffic(t, d, proxy.Requests) }},
+	{"hold replies", false, func(t testing.TB, w *workerHandle, d time.Duration) { w.holdTraffic(t, d, proxy.Replies) }},
+	{"lose reply", false, func(t testing.TB, w *workerHandle, _ time.Duration) { w.proxy.LoseReply(w.mix.mentions, false) }},
+	{"reset", false, func(t testing.TB, w *workerHandle, _ time.Duration) { w.proxy.Reset() }},
+	{"hang", false, func(t testing.TB, w *workerHandle, d time.Duration) {
 		w.proxy.Hang(true)
 		w.proxy.Reset()
 		wait(t, d)
 		w.proxy.Hang(false)
 		w.proxy.Reset()
 	}},
-	{"delay", false, func(t testing.TB, w *laborer, d time.Duration) {
+	{"delay", false, func(t testing.TB, w *workerHandle, d time.Duration) {
 		w.proxy.Delay(d / 20)
 		wait(t, d)
 		w.proxy.Delay(0)
 	}},
-	{"delete", false, func(_ testing.TB, w *laborer, _ time.Duration) { w.mix.forget(w.random) }},
+	{"delete", false, func(_ testing.TB, w *workerHandle, _ time.Duration) { w.mix.deleteLock(w.random) }},
 }
 
-// mixing is a Mix that runs.
-type mixing struct {
+// mixRun is a running Mix.
+type mixRun struct {
 	Mix
 	t       testing.TB
 	rig     Rig
@@ -80,70 +83,71 @@ type mixing struct {
 
 	mu       sync.Mutex
 	resource map[string]*fenced
-	done     map[string]int // harm, by name
+	done     map[string]int // count of disturbances, by name
 }
 
-// laborer is a worker, what stands between it and the server, and who does it
-// harm.
-type laborer struct {
-	mix    *mixing
+// workerHandle is the test's side of a worker: its process or goroutine, the
+// proxy between it and the server, and the source of its disturbances.
+type workerHandle struct {
+	mix    *mixRun
 	id     int
 	rig    Rig
 	proxy  *proxy.Proxy
 	random *rand.Rand
 
 	in   io.WriteCloser
-	cmd  *exec.Cmd     // nil if it is a goroutine
-	gone chan struct{} // closed when all it said has been heard
+	cmd  *exec.Cmd     // nil if the worker is a goroutine
+	gone chan struct{} // closed after the last output of the worker was read
 }
 
-// Run returns what was done against the promises, nothing if all is well.
+// Run returns the violations of the promises; none means success.
 func (m Mix) Run(t testing.TB, r Rig) []string {
 	t.Helper()
 	if m.Pause == 0 {
 		m.Pause = r.TTL
 	}
-	mix := &mixing{Mix: m, t: t, rig: r, history: newHistory(), resource: make(map[string]*fenced), done: make(map[string]int)}
+	mix := &mixRun{Mix: m, t: t, rig: r, history: newHistory(), resource: make(map[string]*fenced), done: make(map[string]int)}
 	var all sync.WaitGroup
 	end := time.Now().Add(m.Time)
-	laborers := make([]*laborer, m.Workers)
-	for i := range laborers {
+	workers := make([]*workerHandle, m.Workers)
+	for i := range workers {
 		through, p := r.proxied(t)
-		laborers[i] = &laborer{mix: mix, id: i, rig: through, proxy: p, random: rand.New(rand.NewPCG(m.Seed, uint64(i)))}
-		laborers[i].start(t)
+		workers[i] = &workerHandle{mix: mix, id: i, rig: through, proxy: p, random: rand.New(rand.NewPCG(m.Seed, uint64(i)))}
+		workers[i].start(t)
 	}
-	for _, w := range laborers {
-		all.Go(func() { w.suffer(t, end) })
+	for _, w := range workers {
+		all.Go(func() { w.disturbUntil(t, end) })
 	}
 	all.Wait()
-	for _, w := range laborers {
+	for _, w := range workers {
 		all.Go(func() { w.stop(t) })
 	}
 	all.Wait()
 	t.Logf("seed %d: %d acquired, %d failed, %d writes; %v", m.Seed,
 		mix.history.count(acquired), mix.history.count(failed), mix.history.count(wrote), mix.done)
-	return append(violations(mix.history.excused(r.TTL+slack)), mix.leftovers()...)
+	return append(violations(mix.history.excuseDeletions(r.TTL+slack)), mix.leftovers()...)
 }
 
-// leftovers are locks that are not free when all is over.
-func (m *mixing) leftovers() (found []string) {
-	const patience = 5 * time.Second
+// leftovers returns a report of the locks that are not free after all workers
+// have ended.
+func (m *mixRun) leftovers() (found []string) {
+	const margin = 5 * time.Second
 	store, client := m.rig.open(m.t), m.rig.client(m.t)
 	for _, name := range m.Names {
 		start := time.Now()
 		unlock(m.t, m.rig.lock(m.t, client, name))
-		if took := time.Since(start); took > m.rig.TTL+patience {
-			found = append(found, fmt.Sprintf("%q was free only %v after everything was well again", name, took))
+		if took := time.Since(start); took > m.rig.TTL+margin {
+			found = append(found, fmt.Sprintf("%q became free only %v after the last fault", name, took))
 		}
 		if listed(m.t, store, name) {
-			found = append(found, fmt.Sprintf("%q is held by nobody", name))
+			found = append(found, fmt.Sprintf("%q is still listed after its unlock", name))
 		}
 	}
 	return found
 }
 
-// suffer does harm to the worker until the end.
-func (w *laborer) suffer(t testing.TB, end time.Time) {
+// disturbUntil disturbs the worker until end.
+func (w *workerHandle) disturbUntil(t testing.TB, end time.Time) {
 	ttl := w.mix.rig.TTL
 	for {
 		wait(t, time.Duration(w.random.Int64N(int64(w.mix.Pause))))
@@ -159,9 +163,9 @@ func (w *laborer) suffer(t testing.TB, end time.Time) {
 	}
 }
 
-func (m *mixing) choose(random *rand.Rand) harm {
+func (m *mixRun) choose(random *rand.Rand) disturbance {
 	for {
-		h := harms[random.IntN(len(harms))]
+		h := disturbances[random.IntN(len(disturbances))]
 		if h.process && m.Store != nil || len(m.Harm) > 0 && !slices.Contains(m.Harm, h.name) {
 			continue
 		}
@@ -169,14 +173,14 @@ func (m *mixing) choose(random *rand.Rand) harm {
 	}
 }
 
-// mentions finds requests about any of the locks.
-func (m *mixing) mentions(request []byte) bool {
+// mentions reports whether the request is about any of the locks.
+func (m *mixRun) mentions(request []byte) bool {
 	return slices.ContainsFunc(m.Names, func(name string) bool { return mentions(name)(request) })
 }
 
-// forget makes the store forget a lock.
-func (m *mixing) forget(random *rand.Rand) {
-	d := deed{Kind: forgot, Worker: -1, Name: m.Names[random.IntN(len(m.Names))], From: monotonic()}
+// deleteLock deletes a lock in the store.
+func (m *mixRun) deleteLock(random *rand.Rand) {
+	d := event{Kind: deleted, Worker: -1, Name: m.Names[random.IntN(len(m.Names))], From: monotonic()}
 	if err := m.rig.Delete(m.t.Context(), d.Name); err != nil {
 		m.t.Errorf("delete %q: %v", d.Name, err)
 	}
@@ -184,20 +188,20 @@ func (m *mixing) forget(random *rand.Rand) {
 	m.history.add(d)
 }
 
-func (w *laborer) holds(t testing.TB, d time.Duration, directions ...proxy.Direction) {
+func (w *workerHandle) holdTraffic(t testing.TB, d time.Duration, directions ...proxy.Direction) {
 	t.Helper()
 	w.proxy.Hold(directions...)
 	wait(t, d)
 	w.proxy.Deliver()
 }
 
-// start starts the worker, as a process or as a goroutine.
-func (w *laborer) start(t testing.TB) {
+// start starts the worker as a process or as a goroutine.
+func (w *workerHandle) start(t testing.TB) {
 	t.Helper()
 	o := order{Do: "work", Worker: w.id, Names: w.mix.Names, TTL: w.mix.rig.TTL, Hold: w.mix.Hold}
 	var out io.Reader
 	if w.mix.Store == nil {
-		p := w.rig.puppet(t)
+		p := w.rig.agent(t)
 		w.in, w.cmd, out = p.in, p.cmd, p.out
 		p.send(o)
 	} else {
@@ -206,7 +210,7 @@ func (w *laborer) start(t testing.TB) {
 		w.in, out = in, said
 		store := w.mix.Store(w.proxy.Addr())
 		go func() {
-			_ = work(store, o, json.NewDecoder(orders), says) // ends when it is told to
+			_ = work(store, o, json.NewDecoder(orders), says) // returns after the stop order
 			_ = store.Close()
 			_ = says.Close() // never fails
 		}()
@@ -215,15 +219,16 @@ func (w *laborer) start(t testing.TB) {
 	go w.listen(t, out)
 }
 
-// listen writes down what the worker says, and is the resource for it.
-func (w *laborer) listen(t testing.TB, out io.Reader) {
+// listen records the output of the worker, and answers its writes on behalf of
+// the resource.
+func (w *workerHandle) listen(t testing.TB, out io.Reader) {
 	defer close(w.gone)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var d deed
+		var d event
 		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
-			return // it was killed in the middle of a word
+			return // the worker was killed while it wrote a line
 		}
-		if d.Kind == asks {
+		if d.Kind == writeAsked {
 			d = w.mix.write(d)
 			if _, err := fmt.Fprintln(w.in, `{"do":"go on"}`); err != nil && w.cmd == nil {
 				t.Errorf("answer worker %d: %v", w.id, err)
@@ -234,7 +239,7 @@ func (w *laborer) listen(t testing.TB, out io.Reader) {
 }
 
 // write lets the resource decide.
-func (m *mixing) write(d deed) deed {
+func (m *mixRun) write(d event) event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	resource := m.resource[d.Name]
@@ -246,17 +251,18 @@ func (m *mixing) write(d deed) deed {
 	return d
 }
 
-func (w *laborer) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) } // it lives until it is stopped
+func (w *workerHandle) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) } // the process exists until Wait
 
-func (w *laborer) kill() {
+func (w *workerHandle) kill() {
 	w.signal(syscall.SIGKILL)
 	<-w.gone
-	_ = w.cmd.Wait() // that it was killed is no news
+	_ = w.cmd.Wait() // reports the kill
 	w.mix.history.died(w.id)
 }
 
-// stop lets the worker come to its end.
-func (w *laborer) stop(t testing.TB) {
+// stop ends the faults of the worker's network, and waits until the worker has
+// ended.
+func (w *workerHandle) stop(t testing.TB) {
 	t.Helper()
 	w.proxy.Deliver()
 	w.proxy.Delay(0)

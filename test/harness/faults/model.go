@@ -9,35 +9,36 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A model says what may follow what on one name, as if every deed happened at a
-// single moment. A history is right if there are such moments, each within its
-// deed.
+// model describes the legal sequences of events on one name, as if every event
+// happened at a single instant. A history is legal if each event can be assigned
+// such an instant between its From and its To.
 type model struct {
 	name  string
-	kinds []string // the deeds that it is about
-	step  func(state any, d deed) (legal bool, next any)
+	kinds []string // the events that the model covers
+	step  func(state any, d event) (legal bool, next any)
 	start any
 }
 
-// models are what is promised.
+// models are the promises to check.
 var models = []model{fenceModel, mutexModel, registerModel}
 
-// fenceModel: every grant has a larger token than those before it.
+// fenceModel requires that every grant has a larger token than the grants before
+// it.
 var fenceModel = model{
 	name:  "tokens rise",
 	kinds: []string{acquired},
 	start: uint64(0),
-	step: func(last any, d deed) (bool, any) {
+	step: func(last any, d event) (bool, any) {
 		return d.Token > last.(uint64), d.Token
 	},
 }
 
-// mutexModel: one worker at a time believes that it has the lock.
+// mutexModel requires that at most one worker at a time trusts its lease.
 var mutexModel = model{
 	name:  "one holder at a time",
 	kinds: []string{acquired, ended},
 	start: "",
-	step: func(holder any, d deed) (bool, any) {
+	step: func(holder any, d event) (bool, any) {
 		if d.Kind == acquired {
 			return holder == "", d.Hold
 		}
@@ -45,13 +46,13 @@ var mutexModel = model{
 	},
 }
 
-// registerModel: a resource takes what has the largest token so far, or a larger
-// one, and nothing else.
+// registerModel requires that the resource accepts a write exactly if no earlier
+// write had a larger token.
 var registerModel = model{
 	name:  "no stale write",
 	kinds: []string{wrote},
 	start: uint64(0),
-	step: func(largest any, d deed) (bool, any) {
+	step: func(largest any, d event) (bool, any) {
 		fresh := d.Token >= largest.(uint64)
 		if fresh {
 			return d.OK, d.Token
@@ -60,18 +61,18 @@ var registerModel = model{
 	},
 }
 
-// checkLimit is for the search for a moment for each deed.
+// checkLimit bounds the search for the instants of the events.
 const checkLimit = time.Minute
 
-// violations of the models, one for each model and name.
-func violations(deeds []deed) (found []string) {
+// violations returns the violations of the models, one for each model and name.
+func violations(events []event) (found []string) {
 	names := make(map[string]bool)
-	for _, d := range deeds {
+	for _, d := range events {
 		names[d.Name] = true
 	}
 	for _, m := range models {
 		for name := range names {
-			if v := m.check(name, deeds); v != "" {
+			if v := m.check(name, events); v != "" {
 				found = append(found, v)
 			}
 		}
@@ -80,17 +81,17 @@ func violations(deeds []deed) (found []string) {
 	return found
 }
 
-// check returns what is wrong with the deeds on one name, or nothing.
-func (m model) check(name string, deeds []deed) string {
+// check returns the violation of the model by the events on one name, or "".
+func (m model) check(name string, events []event) string {
 	var ops []porcupine.Operation
-	for i, d := range deeds {
+	for i, d := range events {
 		if d.Name == name && slices.Contains(m.kinds, d.Kind) {
 			ops = append(ops, porcupine.Operation{ClientId: d.Worker, Input: d, Call: d.From, Return: d.To, Metadata: i})
 		}
 	}
 	result, info := porcupine.CheckOperationsVerbose(porcupine.Model{
 		Init: func() any { return m.start },
-		Step: func(state, input, _ any) (bool, any) { return m.step(state, input.(deed)) },
+		Step: func(state, input, _ any) (bool, any) { return m.step(state, input.(event)) },
 	}, ops, checkLimit)
 	switch result {
 	case porcupine.Ok:
@@ -102,7 +103,7 @@ func (m model) check(name string, deeds []deed) string {
 	}
 }
 
-// explain shows where the longest explanation of a history ends.
+// explain describes where the longest legal prefix of a history ends.
 func explain(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, partial := range slices.Concat(info.PartialLinearizationsOperations()...) {
@@ -116,12 +117,12 @@ func explain(ops []porcupine.Operation, info porcupine.LinearizationInfo) string
 	}
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "of %d deeds only %d follow each other", len(ops), len(longest))
+	fmt.Fprintf(&b, "only %[2]d of %[1]d events form a legal sequence", len(ops), len(longest))
 	const show = 4
 	for _, op := range longest[max(0, len(longest)-show):] {
 		fmt.Fprintf(&b, "\n\t%v", op.Input)
 	}
-	b.WriteString("\n    and then none of these can come:")
+	b.WriteString("\n    none of these can follow:")
 	shown := 0
 	for _, op := range ops {
 		if !done[op.Metadata] && shown < show {

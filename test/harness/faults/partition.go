@@ -8,71 +8,73 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Partition is a leader that can be cut off from its replicas and from whoever
-// appoints a new one, together with some of its clients.
+// Partition holds the actions on a leader that can be cut off, together with some
+// of its clients, from its replicas and from the servers that appoint a new
+// leader.
 type Partition struct {
-	// Cut cuts it off.
+	// Cut cuts the leader off.
 	Cut func()
-	// Inside is the rig of the clients that are cut off with it.
+	// Inside is the rig of the clients that are cut off together with the leader.
 	Inside Rig
-	// Refuses is how long it takes the leader to notice and to refuse all writes.
+	// Refuses is how long the leader takes to notice and to reject all writes.
 	Refuses time.Duration
 }
 
-// Partitions are for rigs with Partition. PartitionsAcknowledged are those of a
-// store that demands acknowledgement by replicas. Others on the same server
-// notice.
+// Partitions are the faults of a partition, and need Partition.
+// PartitionsAcknowledged are the same for a store that waits for acknowledgement
+// by replicas. Other tests on the same server notice them.
 var (
 	Partitions             = []Fault{{"the leader is cut off with a client", func(t *testing.T, r Rig) { cutOff(t, r, false) }}}
 	PartitionsAcknowledged = []Fault{{"the leader that needs acknowledgement is cut off with a client", func(t *testing.T, r Rig) { cutOff(t, r, true) }}}
 )
 
-// cutOff: the old leader refuses soon, and its holder gives up. If it needed
-// acknowledgement it does so before the new leader grants the lock. Otherwise
-// what it renewed before it was refused may overlap, and the token decides.
+// cutOff checks that the old leader rejects writes soon, and that its holder
+// stops trusting its lease. With acknowledgement, the holder stops before the new
+// leader grants the lock. Without it, the last renewals of the old leader may
+// overlap with the new grant, and the token protects the resource.
 func cutOff(t *testing.T, r Rig, acknowledged bool) {
 	part := r.Partition
-	holder, inside := part.Inside.puppet(t), part.Inside.client(t)
+	holder, inside := part.Inside.agent(t), part.Inside.client(t)
 	token := holder.mustLock("cut", r.TTL)
-	holder.send(order{Do: "believe"})
+	holder.send(order{Do: "poll"})
 	part.Cut()
 	cut := time.Now()
 
 	var err error
-	for refused := false; !refused; refused = errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, r.notAcknowledged()) {
+	for rejected := false; !rejected; rejected = errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, r.notAcknowledged()) {
 		if time.Since(cut) > part.Refuses+slack {
-			t.Fatalf("the leader that was cut off still answers after %v, with %v; want that it refuses", time.Since(cut), err)
+			t.Fatalf("the leader that was cut off still answers after %v, with %v; want a rejection", time.Since(cut), err)
 		}
 		var lease *dlock.Lease
 		if lease, err = inside.TryLock(t.Context(), "inside", dlock.WithTTL(r.TTL)); err == nil {
-			_ = lease.Unlock(t.Context()) // it may refuse just now
+			_ = lease.Unlock(t.Context()) // the leader may start to reject now
 		}
 		wait(t, 10*time.Millisecond)
 	}
-	t.Logf("%v after it was cut off, the old leader refuses: %v", time.Since(cut).Round(time.Millisecond), err)
+	t.Logf("%v after it was cut off, the old leader rejects: %v", time.Since(cut).Round(time.Millisecond), err)
 
-	rival := r.lockAnyhow(t, r.client(t), "cut")
+	contender := r.lockWithRetry(t, r.client(t), "cut")
 	granted := monotonic()
-	t.Logf("%v after that the new leader has granted the lock: token %d after %d", time.Since(cut).Round(time.Millisecond), rival.Token(), token)
-	a := holder.hear()
+	t.Logf("%v after that the new leader has granted the lock: token %d after %d", time.Since(cut).Round(time.Millisecond), contender.Token(), token)
+	a := holder.receive()
 	if a.Err != "cancelled" {
-		t.Errorf("the context of the holder that was cut off says %q", a.Err)
+		t.Errorf("the context of the holder that was cut off reports %q", a.Err)
 	}
 	if acknowledged {
 		a.mustEndBefore(t, granted)
 	}
-	if over := time.Since(cut); over > part.Refuses+r.TTL+2*slack {
-		t.Errorf("the holder that was cut off noticed after %v", over)
+	if took := time.Since(cut); took > part.Refuses+r.TTL+2*slack {
+		t.Errorf("the holder that was cut off noticed after %v", took)
 	}
-	if rival.Token() <= token {
-		t.Errorf("token %d after %d", rival.Token(), token)
+	if contender.Token() <= token {
+		t.Errorf("token %d after %d", contender.Token(), token)
 	}
-	unlock(t, rival)
+	unlock(t, contender)
 }
 
 func (r Rig) notAcknowledged() error {
 	if r.Failover == nil || r.Failover.NotAcknowledged == nil {
-		return errors.ErrUnsupported // which nobody returns
+		return errors.ErrUnsupported // which no store returns
 	}
 	return r.Failover.NotAcknowledged
 }

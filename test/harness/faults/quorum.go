@@ -10,27 +10,28 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// Member is one of the servers of a quorum.
+// Member is one server of a quorum.
 type Member struct {
-	// Rig is this member as a store of its own.
+	// Rig describes this member as a store of its own.
 	Rig Rig
-	// Link is between the clients of the quorum and this member.
+	// Link is the proxy between the clients of the quorum and this member.
 	Link *proxy.Proxy
-	// Kill kills it. RestartEmpty starts it again without its data.
+	// Kill kills the member. RestartEmpty starts it again without its data.
 	Kill, RestartEmpty func() error
 }
 
-// Quorum are the faults of a store that is made of five others, for rigs with
-// Members. Others on the same members notice.
+// Quorum are the faults of a store that consists of five others. They need
+// Members. Other tests on the same members notice them.
 var Quorum = []Fault{
 	{"two of five members die", minorityDies},
 	{"three of five members die", majorityDies},
 	{"a member comes back empty and gives its vote again", memberForgets},
-	{"a member comes back empty and is told by a renewal", memberIsTold},
+	{"a member comes back empty and is told by a renewal", memberIsRestored},
 	{"a member comes back empty when all that it forgot is over", memberIsDelayed},
 }
 
-// unreachable cuts members off. Nothing that was sent arrives later.
+// unreachable cuts the member off, or ends that. Requests sent meanwhile never
+// arrive.
 func (m Member) unreachable(is bool) {
 	m.Link.Hang(is)
 	m.Link.Reset()
@@ -45,7 +46,7 @@ func (r Rig) kill(t testing.TB, members ...int) {
 	}
 }
 
-// minorityDies: nothing happens.
+// minorityDies checks that the holder keeps its lock.
 func minorityDies(t *testing.T, r Rig) {
 	c := r.client(t)
 	kept := r.lock(t, c, "kept")
@@ -54,56 +55,57 @@ func minorityDies(t *testing.T, r Rig) {
 	if err := kept.Context().Err(); err != nil {
 		t.Errorf("the lease has ended: %v", err)
 	}
-	r.refuses(t, "kept", "three of five members know it")
+	r.mustBeHeld(t, "kept", "three of five members know it")
 	unlock(t, kept)
-	if token := r.grants(t, "kept", "it was unlocked"); token <= kept.Token() {
+	if token := r.mustBeFree(t, "kept", "it was unlocked"); token <= kept.Token() {
 		t.Errorf("token %d after %d", token, kept.Token())
 	}
 }
 
-// majorityDies: no lock is granted, the votes that were given are given back, and
-// the holder finds out in time.
+// majorityDies checks that no lock is granted, that the votes of the failed
+// attempt are released, and that the holder notices in time.
 func majorityDies(t *testing.T, r Rig) {
 	c := r.client(t)
 	lease := r.lock(t, c, "doomed")
 	r.kill(t, 0, 1, 2)
 	dead := time.Now()
-	// The TTL is so long that what is gone was given back, and did not expire.
+	// With this TTL a vote that is gone was released, and did not expire.
 	if partial, err := c.Lock(t.Context(), "partial", dlock.WithTTL(time.Hour)); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Lock with two of five members: %v, %v; want that the store is unreachable", partial, err)
 	}
 	for _, m := range r.Members[3:] {
 		m.Rig.mustBecomeFree(t, "partial")
 	}
-	happens(t, lease.Context().Done(), "the end of the lease")
+	await(t, lease.Context().Done(), "the end of the lease")
 	if took := time.Since(dead); took > r.TTL+slack {
 		t.Errorf("the lease ended %v after its majority died; the TTL is %v", took, r.TTL)
 	}
 	unlockLost(t, lease)
 }
 
-// bareMajority locks a name with the first three of five members, for good.
+// bareMajority locks a name on the first three of five members only. The other
+// two stay unreachable.
 func (r Rig) bareMajority(t testing.TB, name string, opt dlock.Option) *dlock.Lease {
 	t.Helper()
 	c := r.client(t)
-	unlock(t, r.lockAnyhow(t, c, warmUpName()))
+	unlock(t, r.lockWithRetry(t, c, warmUpName()))
 	for _, m := range r.Members[3:] {
 		m.unreachable(true)
 	}
 	lease := r.lock(t, c, name, opt)
 	for i, m := range r.Members {
 		if knows := listed(t, m.Rig.open(t), name); knows != (i < 3) {
-			t.Fatalf("member %d knows of the lock: %v", i+1, knows)
+			t.Fatalf("member %d has the lock: %v", i+1, knows)
 		}
 	}
 	return lease
 }
 
-// memberForgets: the rival is refused or, if it has a majority now, the token
-// tells which one is to be obeyed.
+// memberForgets checks that the contender is rejected or, if it has a majority
+// now, that the token protects the resource.
 func memberForgets(t *testing.T, r Rig) {
 	resource := new(fenced)
-	lease := r.bareMajority(t, "forgotten", dlock.WithFixedTTL(failoverTTL)) // no renewal puts it right
+	lease := r.bareMajority(t, "forgotten", dlock.WithFixedTTL(failoverTTL)) // no renewal restores the lost vote
 	if !resource.write(lease.Token()) {
 		t.Fatal("the holder may not write")
 	}
@@ -111,28 +113,28 @@ func memberForgets(t *testing.T, r Rig) {
 	for _, m := range r.Members[3:] {
 		m.unreachable(false)
 	}
-	// A quorum may draw tokens that are ahead of its members' clocks, by as much as
-	// a call to a member took. A member that came back sooner than that could
-	// give a smaller one.
+	// A quorum may draw tokens that are ahead of its members' clocks, by as much
+	// as a call to a member took. A member that came back sooner could grant a
+	// smaller token.
 	wait(t, r.TTL/2)
-	rival, err := r.client(t).Lock(t.Context(), "forgotten", dlock.WithTTL(r.TTL), dlock.WithWait(r.TTL/2))
+	contender, err := r.client(t).Lock(t.Context(), "forgotten", dlock.WithTTL(r.TTL), dlock.WithWait(r.TTL/2))
 	if errors.Is(err, dlock.ErrHeld) {
-		t.Logf("the rival is refused: %v", err)
+		t.Logf("the contender is rejected: %v", err)
 		unlock(t, lease)
 		return
 	}
 	if err != nil {
 		t.Fatalf("Lock: %v", err)
 	}
-	t.Logf("two have the lock, with the tokens %d and %d", lease.Token(), rival.Token())
-	if rival.Token() <= lease.Token() || !resource.write(rival.Token()) {
-		t.Errorf("token %d after %d", rival.Token(), lease.Token())
+	t.Logf("there are two holders, with tokens %d and %d", lease.Token(), contender.Token())
+	if contender.Token() <= lease.Token() || !resource.write(contender.Token()) {
+		t.Errorf("token %d after %d", contender.Token(), lease.Token())
 	}
 	if resource.write(lease.Token()) {
-		t.Errorf("the write of the first holder with token %d got through after token %d", lease.Token(), rival.Token())
+		t.Errorf("the write of the first holder with token %d was accepted after token %d", lease.Token(), contender.Token())
 	}
-	unlock(t, rival)
-	_ = lease.Unlock(context.Background()) // what is left of it
+	unlock(t, contender)
+	_ = lease.Unlock(context.Background()) // releases the remaining votes
 }
 
 func (r Rig) restartEmpty(t testing.TB, member int) {
@@ -142,31 +144,31 @@ func (r Rig) restartEmpty(t testing.TB, member int) {
 	}
 }
 
-// memberIsTold: a renewal gives the lock back to members that do not know it, so
-// that the rival is refused.
-func memberIsTold(t *testing.T, r Rig) {
-	lease := r.bareMajority(t, "told", dlock.WithTTL(2*r.TTL))
+// memberIsRestored checks that a renewal restores the lock on members that do not
+// have it, so that a contender is rejected.
+func memberIsRestored(t *testing.T, r Rig) {
+	lease := r.bareMajority(t, "restored", dlock.WithTTL(2*r.TTL))
 	for _, m := range r.Members[3:] {
 		m.unreachable(false)
 	}
 	r.restartEmpty(t, 2)
 	deadline := time.Now().Add(limit)
 	for _, m := range r.Members[2:] {
-		for store := m.Rig.open(t); !listed(t, store, "told"); wait(t, 10*time.Millisecond) {
+		for store := m.Rig.open(t); !listed(t, store, "restored"); wait(t, 10*time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("no renewal tells the members of the lock")
+				t.Fatal("no renewal restores the lock on the members")
 			}
 		}
 	}
-	r.refuses(t, "told", "all members know it")
+	r.mustBeHeld(t, "restored", "all members know it")
 	if err := lease.Context().Err(); err != nil {
 		t.Errorf("the lease has ended: %v", err)
 	}
 	unlock(t, lease)
 }
 
-// memberIsDelayed: nobody gets a majority before the holder has stopped to
-// believe.
+// memberIsDelayed checks that no contender gets a majority before the holder
+// stops trusting its lease.
 func memberIsDelayed(t *testing.T, r Rig) {
 	lease := r.bareMajority(t, "delayed", dlock.WithFixedTTL(r.TTL))
 	r.kill(t, 2)
@@ -174,16 +176,16 @@ func memberIsDelayed(t *testing.T, r Rig) {
 	for _, m := range r.Members[3:] {
 		m.unreachable(false)
 	}
-	belief := make(chan answer, 1)
-	go func() { belief <- believe(lease.Context().Err) }()
+	lost := make(chan answer, 1)
+	go func() { lost <- pollUntilLost(lease.Context().Err) }()
 	restarted := make(chan error, 1)
 	time.AfterFunc(r.TTL-time.Since(killed), func() { restarted <- r.Members[2].RestartEmpty() })
-	grant, granted := r.seize(t, r.open(t), "delayed")
-	happens(t, belief, "the end of the lease").mustEndBefore(t, granted)
+	grant, granted := r.acquireWhenFree(t, r.open(t), "delayed")
+	await(t, lost, "the end of the lease").mustEndBefore(t, granted)
 	if grant.Token <= lease.Token() {
 		t.Errorf("token %d after %d", grant.Token, lease.Token())
 	}
-	if err := happens(t, restarted, "the restart"); err != nil {
+	if err := await(t, restarted, "the restart"); err != nil {
 		t.Fatal(err)
 	}
 	unlockLost(t, lease)

@@ -13,28 +13,28 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// worker takes locks as it likes and tells what it did, until it is told to stop.
-// It looks before every write, as programs should, and after that writes whatever
-// has happened meanwhile, as programs do.
+// worker acquires random locks and reports its events, until the test sends the
+// order to stop. It checks its lease before every write, as programs should.
+// After the check it writes regardless of what happened since, as programs do.
 type worker struct {
-	order   // what it is to do
+	order   // its parameters
 	client  *dlock.Client
 	out     *json.Encoder
-	answers chan order      // of the resource; closed with the input
-	ctx     context.Context // done when it has done enough
+	answers chan order      // from the resource; closed at the end of the input
+	ctx     context.Context // done after the stop order
 	holds   int
 }
 
-// work runs a worker over a store until it is told to stop.
+// work runs a worker over a store until the stop order arrives.
 func work(store driver.Store, o order, in *json.Decoder, out io.Writer) error {
-	// Less than half of the TTL, so that a lost answer is asked for again.
+	// A third of the TTL leaves time to repeat a request whose answer was lost.
 	client := dlock.New(store, &dlock.Options{RequestTimeout: o.TTL / 3})
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	w := &worker{order: o, client: client, out: json.NewEncoder(out), answers: make(chan order), ctx: ctx}
 	go w.listen(in, stop)
 	err := w.run()
-	_ = client.Close() // what cannot be given back now expires
+	_ = client.Close() // a lock that cannot be released now expires
 	return err
 }
 
@@ -62,9 +62,9 @@ func (w *worker) run() error {
 	return nil
 }
 
-// once takes a lock, uses it and gives it back.
+// once acquires a lock, uses it and releases it.
 func (w *worker) once(name string) error {
-	d := deed{Kind: acquired, Worker: w.Worker, Name: name, From: monotonic()}
+	d := event{Kind: acquired, Worker: w.Worker, Name: name, From: monotonic()}
 	lease, err := w.client.Lock(w.ctx, name, dlock.WithTTL(w.TTL), dlock.WithWait(2*w.TTL))
 	d.To = monotonic()
 	if err != nil {
@@ -78,24 +78,25 @@ func (w *worker) once(name string) error {
 		return err
 	}
 	d.Kind = ended
-	for until := time.Now().Add(rand.N(w.Hold)); w.believes(lease, &d); time.Sleep(w.TTL / 100) {
+	for until := time.Now().Add(rand.N(w.Hold)); w.stillHeld(lease, &d); time.Sleep(w.TTL / 100) {
 		if err := w.write(d); err != nil {
 			return err
 		}
 		if time.Now().After(until) || w.ctx.Err() != nil {
-			w.believes(lease, &d)
+			w.stillHeld(lease, &d)
 			break
 		}
 	}
-	_ = lease.Unlock(context.Background()) // whatever it says, the worker believes no more
+	_ = lease.Unlock(context.Background()) // after this call the worker does not trust the lease, whatever the outcome
 	d.To = monotonic()
-	defer time.Sleep(rand.N(w.TTL / 10)) // so that others get a turn
+	defer time.Sleep(rand.N(w.TTL / 10)) // gives other workers a chance
 	return w.out.Encode(d)
 }
 
-// believes looks at the lease. If it is alive the end comes after the time before
-// the look; when it is not, it may have come any time since the last one.
-func (w *worker) believes(lease *dlock.Lease, end *deed) bool {
+// stillHeld reports whether the lease is alive. If it is, its end is not before
+// the time taken before this check. If it is not, it may have ended at any time
+// since the last check.
+func (w *worker) stillHeld(lease *dlock.Lease, end *event) bool {
 	now := monotonic()
 	if lease.Context().Err() != nil {
 		return false
@@ -104,9 +105,9 @@ func (w *worker) believes(lease *dlock.Lease, end *deed) bool {
 	return true
 }
 
-// write asks the resource and waits for its answer.
-func (w *worker) write(d deed) error {
-	d.Kind, d.From, d.To = asks, monotonic(), 0
+// write asks the resource to accept a write, and waits for its answer.
+func (w *worker) write(d event) error {
+	d.Kind, d.From, d.To = writeAsked, monotonic(), 0
 	if err := w.out.Encode(d); err != nil {
 		return err
 	}

@@ -19,17 +19,19 @@ import (
 	"github.com/dlock-go/dlock/test/harness/pause"
 )
 
-// PuppetEnv makes the test binary a puppet: TestMain calls [Play] if it is set.
+// PuppetEnv is the environment variable that turns the test binary into an agent:
+// TestMain calls [Play] if it is set.
 const PuppetEnv = "DLOCK_TEST_PUPPET"
 
-// order is what a puppet is told, and answer what it says; one JSON object a line.
+// order is a line that the test sends to an agent. answer is the agent's line in
+// return. Both are JSON objects.
 type order struct {
 	Do   string        `json:"do"`
 	Name string        `json:"name,omitempty"`
 	TTL  time.Duration `json:"ttl,omitempty"`
 	Note string        `json:"note,omitempty"`
 
-	// For workers.
+	// Parameters of a worker.
 	Worker int           `json:"worker,omitempty"`
 	Names  []string      `json:"names,omitempty"`
 	Hold   time.Duration `json:"hold,omitempty"` // at most
@@ -37,27 +39,28 @@ type order struct {
 
 type answer struct {
 	Token uint64 `json:"token,omitempty"`
-	// Err is empty, or one of the words of classify.
+	// Err is "" or a word from classify.
 	Err string `json:"err,omitempty"`
-	// Believed is when the last look began that found the lease alive, and Done
-	// when one did not: see monotonic.
-	Believed int64 `json:"believed,omitempty"`
-	Done     int64 `json:"done,omitempty"`
+	// LastHeld is the time before the last check that found the lease alive.
+	// EndedBy is the time after the check that found it ended. Both are in the
+	// time of monotonic.
+	LastHeld int64 `json:"lastHeld,omitempty"`
+	EndedBy  int64 `json:"endedBy,omitempty"`
 }
 
-// mustEndBefore checks that a process that believed in its lease had stopped to
-// when another one had the lock.
+// mustEndBefore checks that a process stopped trusting its lease before another
+// process was granted the lock.
 func (a answer) mustEndBefore(t testing.TB, granted int64) {
 	t.Helper()
 	if a.Err != "cancelled" {
-		t.Errorf("the context of the lost lease says %q", a.Err)
+		t.Errorf("the context of the lost lease reports %q", a.Err)
 	}
-	if a.Believed > granted {
-		t.Errorf("the lease was believed in %v after another one was granted", time.Duration(a.Believed-granted))
+	if a.LastHeld > granted {
+		t.Errorf("the lease was trusted %v after the next grant", time.Duration(a.LastHeld-granted))
 	}
 }
 
-// classify puts an error into a word that survives the pipe.
+// classify returns a word for an error, which can be sent through a pipe.
 func classify(err error) string {
 	for word, sentinel := range map[string]error{
 		"held": dlock.ErrHeld, "not held": dlock.ErrNotHeld, "unreachable": dlock.ErrUnreachable, "cancelled": context.Canceled,
@@ -72,27 +75,28 @@ func classify(err error) string {
 	return ""
 }
 
-// Play obeys orders from standard input until it ends, and returns the exit status.
+// Play executes orders from standard input until the input ends, and returns the
+// exit status.
 func Play(open func(ctx context.Context) (driver.Store, error)) int {
 	ctx := context.Background()
 	store, err := open(ctx)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "puppet:", err)
+		fmt.Fprintln(os.Stderr, "agent:", err)
 		return 1
 	}
 	client := dlock.New(store, nil)
 	var lease *dlock.Lease
-	looks := func() error { return nil } // at the context that says whether the lock is held
+	check := func() error { return nil } // reports whether the lock is held
 	out := json.NewEncoder(os.Stdout)
 	in := json.NewDecoder(os.Stdin)
 	for {
 		var o order
 		if err := in.Decode(&o); err != nil {
-			return 0 // the test is over
+			return 0 // the test has ended
 		}
 		var a answer
 		switch o.Do {
-		case "work": // and nothing else
+		case "work": // the last order of this process
 			if err := work(store, o, in, os.Stdout); err != nil {
 				fmt.Fprintln(os.Stderr, "worker:", err)
 				return 1
@@ -103,9 +107,9 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 			if lease, err = client.Lock(ctx, o.Name, dlock.WithTTL(o.TTL), dlock.WithNote(o.Note)); err != nil {
 				a.Err = classify(err)
 			} else {
-				a.Token, looks = lease.Token(), lease.Context().Err
+				a.Token, check = lease.Token(), lease.Context().Err
 			}
-		case "do": // the same, and never returns
+		case "do": // like lock, but through a Do that never returns
 			inside, failed := make(chan func() error), make(chan error)
 			go func() {
 				failed <- client.Do(ctx, o.Name, func(ctx context.Context) error {
@@ -114,15 +118,15 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 				}, dlock.WithTTL(o.TTL))
 			}()
 			select {
-			case looks = <-inside:
+			case check = <-inside:
 			case err := <-failed:
 				a.Err = classify(err)
 			}
-		case "check": // what a careful program does before it writes
-			a.Err = classify(looks())
-		case "believe": // checks until the lock is lost
-			a = believe(looks)
-		case "write": // what a program does that has just checked
+		case "check": // as a careful program does before it writes
+			a.Err = classify(check())
+		case "poll": // until the lock is lost
+			a = pollUntilLost(check)
+		case "write": // as a program does right after its check
 			a.Token = lease.Token()
 		case "unlock":
 			a.Err = classify(lease.Unlock(ctx))
@@ -135,31 +139,32 @@ func Play(open func(ctx context.Context) (driver.Store, error)) int {
 	}
 }
 
-// believe looks until the lock is not held any more. A time is taken before each
-// look: whatever the scheduler does between the two, the look is not earlier.
-func believe(looks func() error) (a answer) {
+// pollUntilLost checks the lease until it has ended. It reads the clock before
+// each check, so that the check is never earlier than the recorded time, whatever
+// the scheduler does.
+func pollUntilLost(check func() error) (a answer) {
 	for {
 		now := monotonic()
-		if err := looks(); err != nil {
-			a.Done, a.Err = monotonic(), classify(err)
+		if err := check(); err != nil {
+			a.EndedBy, a.Err = monotonic(), classify(err)
 			return a
 		}
-		a.Believed = now
+		a.LastHeld = now
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// puppet is a process of its own.
-type puppet struct {
+// agent is a process that executes the orders of a test.
+type agent struct {
 	t   testing.TB
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out io.Reader
 
-	lines chan []byte // of out; nil until somebody listens
+	lines chan []byte // lines of out; nil before the first receive
 }
 
-func (r Rig) puppet(t testing.TB) *puppet {
+func (r Rig) agent(t testing.TB) *agent {
 	t.Helper()
 	cmd := r.Command()
 	cmd.Env = append(cmd.Environ(), PuppetEnv+"=1")
@@ -180,11 +185,11 @@ func (r Rig) puppet(t testing.TB) *puppet {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return &puppet{t: t, cmd: cmd, in: in, out: out}
+	return &agent{t: t, cmd: cmd, in: in, out: out}
 }
 
-// send gives an order without waiting for the answer.
-func (p *puppet) send(o order) {
+// send sends an order without waiting for the answer.
+func (p *agent) send(o order) {
 	p.t.Helper()
 	line, err := json.Marshal(o)
 	if err != nil {
@@ -195,11 +200,11 @@ func (p *puppet) send(o order) {
 	}
 }
 
-// hear waits for the next answer.
-func (p *puppet) hear() answer {
+// receive waits for the next answer.
+func (p *agent) receive() answer {
 	p.t.Helper()
 	if p.lines == nil {
-		p.lines = make(chan []byte, 100) // nobody gives so many orders without listening
+		p.lines = make(chan []byte, 100) // more than the orders in flight in any test
 		go func() {
 			defer close(p.lines)
 			for lines := bufio.NewScanner(p.out); lines.Scan(); {
@@ -207,31 +212,32 @@ func (p *puppet) hear() answer {
 			}
 		}()
 	}
-	line := happens(p.t, p.lines, "an answer of the other process")
+	line := await(p.t, p.lines, "an answer of the agent")
 	if line == nil {
-		p.t.Fatal("the process ended")
+		p.t.Fatal("the agent has ended")
 	}
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
-		p.t.Fatalf("the process said %q: %v", line, err)
+		p.t.Fatalf("the agent answered %q: %v", line, err)
 	}
 	return a
 }
 
-func (p *puppet) do(o order) answer {
+func (p *agent) do(o order) answer {
 	p.t.Helper()
 	p.send(o)
-	return p.hear()
+	return p.receive()
 }
 
-func (p *puppet) mustLock(name string, ttl time.Duration) uint64 {
+func (p *agent) mustLock(name string, ttl time.Duration) uint64 {
 	p.t.Helper()
 	return p.must(order{Do: "lock", Name: name, TTL: ttl}).Token
 }
 
-// must gives an order that has to work, again while the store cannot be reached:
-// at its start a process may be too slow for it.
-func (p *puppet) must(o order) answer {
+// must sends an order that has to succeed. It repeats the order while the store
+// is unreachable: a process that has just started may be too slow for its first
+// calls.
+func (p *agent) must(o order) answer {
 	p.t.Helper()
 	for deadline := time.Now().Add(limit); ; {
 		a := p.do(o)
@@ -244,14 +250,14 @@ func (p *puppet) must(o order) answer {
 	}
 }
 
-func (p *puppet) pause() {
+func (p *agent) pause() {
 	p.t.Helper()
 	if err := pause.Process(p.cmd.Process.Pid); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *puppet) signal(s syscall.Signal) {
+func (p *agent) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatalf("%v: %v", s, err)
@@ -259,8 +265,8 @@ func (p *puppet) signal(s syscall.Signal) {
 }
 
 // kill ends the process without a chance to clean up.
-func (p *puppet) kill() {
+func (p *agent) kill() {
 	p.t.Helper()
 	p.signal(syscall.SIGKILL)
-	_ = p.cmd.Wait() // that it was killed is no news
+	_ = p.cmd.Wait() // reports the kill
 }
