@@ -1,8 +1,8 @@
-// Package child drives a process that obeys lines, in whatever language it is
-// written. A line is the name of a thread and an order; the process answers with
-// a line that begins with the same name. What is told to one thread does not keep
-// another one waiting, so that a process can wait for a lock and still obey. The
-// first line of a process is "main ready".
+// Package child drives a child process over lines of text, whatever language it
+// is written in. Each line to the process is the name of a thread and an order.
+// The process answers with a line that begins with the same name. Threads are
+// independent: one thread can wait for a lock while another executes orders. The
+// first line of the process is "main ready".
 package child
 
 import (
@@ -17,22 +17,22 @@ import (
 	"time"
 )
 
-// limit is how long an answer may take. It is no measure of anything: it keeps a
-// process that hangs from hanging the test.
+// limit bounds the wait for an answer, so that a process that hangs does not hang
+// the test.
 const limit = 60 * time.Second
 
-// Process is a process that was started by a test. Many goroutines may use it.
+// Process is a child process of a test. It is safe for concurrent use.
 type Process struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when there are no more answers
+	ended chan struct{} // closed after the last answer
 
 	mu      sync.Mutex
 	in      io.Writer
 	answers map[string]chan string // by the name of the thread
 }
 
-// Start starts cmd, waits until it is ready, and ends it when the test is over. A
-// process whose test died ends by itself, at the end of its input.
+// Start starts cmd, waits until it is ready, and ends it when the test ends. If
+// the test binary dies, the process ends by itself at the end of its input.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	cmd.Stderr = os.Stderr
@@ -48,7 +48,7 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 		t.Fatalf("start %s: %v", cmd.Path, err)
 	}
 	p := &Process{cmd: cmd, ended: make(chan struct{}), in: in, answers: make(map[string]chan string)}
-	ready := &Thread{t, p, "main", p.hearsFrom("main")}
+	ready := &Thread{t, p, "main", p.answersOf("main")}
 	go p.listen(out)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -59,20 +59,20 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// listen hands each answer to whoever waits for it.
+// listen delivers each answer to its thread.
 func (p *Process) listen(out io.Reader) {
 	defer close(p.ended)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		name, answer, _ := strings.Cut(lines.Text(), " ")
-		p.hearsFrom(name) <- answer
+		p.answersOf(name) <- answer
 	}
 }
 
-func (p *Process) hearsFrom(name string) chan string {
+func (p *Process) answersOf(name string) chan string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.answers[name] == nil {
-		p.answers[name] = make(chan string, 100) // nobody gives so many orders without listening
+		p.answers[name] = make(chan string, 100) // more than the orders in flight in any test
 	}
 	return p.answers[name]
 }
@@ -86,16 +86,16 @@ func (p *Process) Kill(t testing.TB) {
 	<-p.ended
 }
 
-// Thread returns a new thread of the process, for a test of its own.
+// Thread returns a new thread of the process, for use in the test t.
 func (p *Process) Thread(t testing.TB) *Thread {
 	p.mu.Lock()
 	name := fmt.Sprint("t", len(p.answers))
 	p.answers[name] = make(chan string, 100)
 	p.mu.Unlock()
-	return &Thread{t, p, name, p.hearsFrom(name)}
+	return &Thread{t, p, name, p.answersOf(name)}
 }
 
-// Thread obeys its orders one after the other.
+// Thread executes its orders one after the other.
 type Thread struct {
 	t       testing.TB
 	process *Process
@@ -103,29 +103,29 @@ type Thread struct {
 	answers chan string
 }
 
-// Tell gives an order without waiting for the answer.
+// Tell sends an order without waiting for the answer.
 func (th *Thread) Tell(words ...any) {
 	th.t.Helper()
 	line := th.name + " " + fmt.Sprintln(words...)
 	th.process.mu.Lock()
 	defer th.process.mu.Unlock()
 	if _, err := io.WriteString(th.process.in, line); err != nil {
-		th.t.Fatalf("tell %q: %v", line, err)
+		th.t.Fatalf("send %q: %v", line, err)
 	}
 }
 
-// Hear waits for the next answer, which has to begin with the word that is
-// expected, and returns the others.
+// Hear waits for the next answer, whose first word must be want, and returns its
+// other words.
 func (th *Thread) Hear(want string) []string {
 	th.t.Helper()
 	words := th.HearAny()
 	if words[0] != want {
-		th.t.Fatalf("the process said %q, want %q", words, want)
+		th.t.Fatalf("the process answered %q, want %q", words, want)
 	}
 	return words[1:]
 }
 
-// HearAny waits for the next answer, whatever it is.
+// HearAny waits for the next answer and returns its words.
 func (th *Thread) HearAny() []string {
 	th.t.Helper()
 	select {
@@ -133,10 +133,10 @@ func (th *Thread) HearAny() []string {
 		return strings.Split(answer, " ")
 	case <-th.process.ended:
 		select {
-		case answer := <-th.answers: // the last thing it said
+		case answer := <-th.answers: // the last answer
 			return strings.Split(answer, " ")
 		default:
-			th.t.Fatal("the process has ended instead of answering")
+			th.t.Fatal("the process has ended without an answer")
 		}
 	case <-time.After(limit):
 		th.t.Fatalf("the process did not answer for %v", limit)
@@ -144,5 +144,6 @@ func (th *Thread) HearAny() []string {
 	return nil
 }
 
-// Answers is for tests that wait for several things at once.
+// Answers returns the channel of answers, for tests that wait for several events
+// at once.
 func (th *Thread) Answers() <-chan string { return th.answers }

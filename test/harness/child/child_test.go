@@ -8,33 +8,33 @@ import (
 	"github.com/dlock-go/dlock/test/harness/child"
 )
 
-// parrot says what it is told, each thing twice if its first word is "twice".
+// parrot repeats each line, twice if its order is "twice".
 const parrot = `
 echo main ready
-while read -r who what rest; do
-	echo "$who" "$what" "$rest"
-	if [ "$what" = twice ]; then echo "$who" "$what" "$rest"; fi
+while read -r thread order rest; do
+	echo "$thread" "$order" "$rest"
+	if [ "$order" = twice ]; then echo "$thread" "$order" "$rest"; fi
 done`
 
-func TestThreadsHearTheirOwnAnswers(t *testing.T) {
+func TestThreadsReceiveTheirOwnAnswers(t *testing.T) {
 	t.Parallel()
 	p := child.Start(t, exec.Command("sh", "-c", parrot))
 	a, b := p.Thread(t), p.Thread(t)
 	a.Tell("twice", 1, "x")
 	b.Tell("once", 2)
 	if got := b.Hear("once"); !slices.Equal(got, []string{"2"}) {
-		t.Errorf("one thread was told %q, want 2", got)
+		t.Errorf("the first answer is %q, want 2", got)
 	}
 	for range 2 {
 		if got := a.HearAny(); !slices.Equal(got, []string{"twice", "1", "x"}) {
-			t.Errorf("the other was told %q, want twice 1 x", got)
+			t.Errorf("the answer of the other thread is %q, want twice 1 x", got)
 		}
 	}
 }
 
-func TestKilledProcess(t *testing.T) {
+func TestKillTwice(t *testing.T) {
 	t.Parallel()
 	p := child.Start(t, exec.Command("sh", "-c", parrot))
 	p.Kill(t)
-	p.Kill(t) // is no mistake
+	p.Kill(t) // has no effect
 }

@@ -1,4 +1,4 @@
-// Package command runs the command line for tests of stores.
+// Package command runs dlock's command line for the tests of stores.
 package command
 
 import (
@@ -15,10 +15,10 @@ import (
 	"testing"
 )
 
-// built is the folder with the program.
+// built is the folder of the program; empty before the build.
 var built string
 
-// program builds the command line, once.
+// program builds the command line once and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "dlock-command-")
 	if err != nil {
@@ -36,20 +36,21 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Remove removes what was built, when all tests are over.
+// Remove removes the program. TestMain calls it after all tests.
 func Remove() {
 	if built != "" {
-		_ = os.RemoveAll(built) // in a temporary folder anyway
+		_ = os.RemoveAll(built) // a temporary folder: a failure does not matter
 	}
 }
 
-// Result is what a run of the command line left.
+// Result is the outcome of a run of the command line.
 type Result struct {
 	Status         int
 	Stdout, Stderr string
 }
 
-// New is dlock with a store, not yet started. An empty one leaves the choice to dlock.
+// New returns a dlock command that is not started yet. store becomes DLOCK_STORE,
+// unless it is empty.
 func New(t testing.TB, store string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := program()
@@ -64,21 +65,20 @@ func New(t testing.TB, store string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs dlock to its end.
+// Run runs dlock until it ends.
 func Run(t testing.TB, store string, args ...string) Result {
 	t.Helper()
 	cmd := New(t, store, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		t.Fatal(err)
 	}
 	return Result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// Holder is a dlock that holds a lock.
+// Holder is a running dlock that holds a lock.
 type Holder struct {
 	Token string
 	cmd   *exec.Cmd
@@ -107,7 +107,7 @@ func Hold(t testing.TB, store, name string) *Holder {
 	token := strings.TrimSpace(string(line[:n]))
 	if _, parseErr := strconv.ParseUint(token, 10, 64); err != nil || parseErr != nil {
 		_ = cmd.Wait()
-		t.Fatalf("DLOCK_TOKEN is %q (%v); it says %s", token, err, stderr.String())
+		t.Fatalf("DLOCK_TOKEN is %q (%v); stderr: %s", token, err, stderr.String())
 	}
 	return &Holder{token, cmd, input}
 }
@@ -115,6 +115,6 @@ func Hold(t testing.TB, store, name string) *Holder {
 // End ends the command that holds the lock, and returns dlock's exit status.
 func (h *Holder) End() int {
 	h.input.Close()
-	_ = h.cmd.Wait() // the status tells
+	_ = h.cmd.Wait() // the exit status is returned below
 	return h.cmd.ProcessState.ExitCode()
 }

@@ -1,6 +1,6 @@
-// Package pause stops processes where they stand. The kernel tells one thread of a
-// process that it was sent SIGSTOP, and that thread the others: on a busy machine
-// some go on for a while, and answer.
+// Package pause stops processes completely. The kernel delivers SIGSTOP to one
+// thread of a process, and that thread stops the others. On a busy machine some
+// threads run on for a while after the signal was sent.
 package pause
 
 import (
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// limit is how long a thread may go on: until it is interrupted.
+// limit bounds the time until all threads have stopped.
 const limit = 5 * time.Second
 
-// Process returns when every thread of the process has stopped.
+// Process sends SIGSTOP and returns when every thread of the process has stopped.
 func Process(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("pausing process %d: %w", pid, err)
@@ -23,7 +23,7 @@ func Process(pid int) error {
 	return Await(pid)
 }
 
-// Await is for a process that was sent SIGSTOP already.
+// Await returns when every thread of a process that was sent SIGSTOP has stopped.
 func Await(pid int) error {
 	for end := time.Now().Add(limit); ; <-time.After(time.Millisecond) {
 		running, err := running(pid)
@@ -31,7 +31,7 @@ func Await(pid int) error {
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("pausing process %d: %d threads go on", pid, running)
+			return fmt.Errorf("pausing process %d: %d threads still run", pid, running)
 		}
 	}
 }
@@ -40,14 +40,14 @@ func Await(pid int) error {
 func running(pid int) (n int, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil || len(threads) == 0 {
-		return 0, fmt.Errorf("pausing process %d: it has no threads (%v)", pid, err)
+		return 0, fmt.Errorf("pausing process %d: no threads found (%v)", pid, err)
 	}
 	for _, thread := range threads {
 		stat, err := os.ReadFile(thread)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
-		// "pid (name) state ...", and the name may be anything
+		// The format is "pid (name) state ...". The name may contain anything.
 		if state := stat[bytes.LastIndexByte(stat, ')')+1:]; !bytes.HasPrefix(state, []byte(" T")) {
 			n++
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/pause"
 )
 
-// endless is a process that is never idle.
+// endless starts a process that is never idle.
 func endless(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
@@ -25,7 +25,7 @@ func endless(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// used is the time that a process had on a CPU, in nanoseconds.
+// used returns the CPU time of a process, in nanoseconds.
 func used(t *testing.T, pid int) string {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
@@ -37,7 +37,7 @@ func used(t *testing.T, pid int) string {
 
 func TestProcess(t *testing.T) {
 	pid := endless(t).Process.Pid
-	for begin := used(t, pid); used(t, pid) == begin; { // it runs, and this shows it
+	for begin := used(t, pid); used(t, pid) == begin; { // until it has run
 		<-time.After(time.Millisecond)
 	}
 	if err := pause.Process(pid); err != nil {
@@ -46,11 +46,11 @@ func TestProcess(t *testing.T) {
 	before := used(t, pid)
 	<-time.After(50 * time.Millisecond)
 	if after := used(t, pid); before != after {
-		t.Errorf("it has used %s ns of the CPU, and then %s ns", before, after)
+		t.Errorf("CPU time of the paused process: %s ns, later %s ns", before, after)
 	}
 }
 
-func TestProcessThatIsGone(t *testing.T) {
+func TestEndedProcessCannotBePaused(t *testing.T) {
 	cmd := endless(t)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()

@@ -10,22 +10,22 @@ import (
 // Conn is one connection of a client.
 type Conn struct {
 	proxy          *Proxy
-	client, server *net.TCPConn // server is nil until there is one
+	client, server *net.TCPConn // server is nil until it is connected
 
-	// guarded by Proxy.mu
+	// Guarded by Proxy.mu.
 	hangs   bool
-	silent  bool
-	lags    bool // what the client sends is held
+	stalled bool
+	lags    bool // requests are held
 	dead    bool
-	owed    bool   // a request went to the server and nothing has come back
-	swallow func() // not nil: what the server sends is lost, and this is called
+	owed    bool   // a request was forwarded and no reply has arrived since
+	onLoss  func() // if not nil, called instead of forwarding replies
 	streams [2]stream
 }
 
-// stream is what one side has sent and the other has not got yet.
+// stream is what one side has sent and the other has not received yet.
 type stream struct {
 	queue []chunk
-	ended bool // the sender has hung up
+	ended bool // the sender has closed its side
 }
 
 type chunk struct {
@@ -33,7 +33,7 @@ type chunk struct {
 	due   time.Time
 }
 
-// Reset ends the connection on both sides, at once, with what is held on it.
+// Reset ends the connection on both sides at once, and drops held bytes.
 func (c *Conn) Reset() { c.end(true) }
 
 func (c *Conn) end(reset bool) {
@@ -45,34 +45,34 @@ func (c *Conn) end(reset bool) {
 				continue
 			}
 			if reset {
-				_ = side.SetLinger(0) // a connection that is gone already needs none
+				_ = side.SetLinger(0) // fails only on a closed connection
 			}
-			_ = side.Close() // it is over either way
+			_ = side.Close() // closed either way
 		}
 	})
 }
 
-// Hold lets nothing pass any more on this connection, in both directions. Neither
-// side notices. The other connections go on.
-func (c *Conn) Hold() { c.proxy.change(func() { c.silent = true }) }
+// Hold stops the traffic on this connection in both directions. Neither side
+// notices. Other connections work.
+func (c *Conn) Hold() { c.proxy.change(func() { c.stalled = true }) }
 
-// Deliver ends Hold: what was held passes first, also if the client has hung up
-// meanwhile.
-func (c *Conn) Deliver() { c.proxy.change(func() { c.silent = false }) }
+// Deliver ends Hold. Held bytes are delivered first, even if the client has
+// closed its connection meanwhile.
+func (c *Conn) Deliver() { c.proxy.change(func() { c.stalled = false }) }
 
-// LoseReplies loses everything that the server sends from now on. The channel is
-// closed when something has been lost.
+// LoseReplies drops everything that the server sends from now on. The channel is
+// closed when something has been dropped.
 func (c *Conn) LoseReplies() (lost <-chan struct{}) {
 	done := make(chan struct{})
-	c.swallowing(sync.OnceFunc(func() { close(done) }))
+	c.dropReplies(sync.OnceFunc(func() { close(done) }))
 	return done
 }
 
-func (c *Conn) swallowing(lost func()) { c.proxy.change(func() { c.swallow = lost }) }
+func (c *Conn) dropReplies(lost func()) { c.proxy.change(func() { c.onLoss = lost }) }
 
 func (c *Conn) serve() {
 	if c.hangs {
-		c.awaitDeath()
+		c.awaitReset()
 		return
 	}
 	server, err := net.Dial("tcp", c.proxy.currentTarget())
@@ -98,8 +98,8 @@ func (c *Conn) serve() {
 	both.Wait()
 }
 
-// awaitDeath waits for a Reset.
-func (c *Conn) awaitDeath() {
+// awaitReset blocks until the connection is reset.
+func (c *Conn) awaitReset() {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
 	for !c.dead {
@@ -107,8 +107,8 @@ func (c *Conn) awaitDeath() {
 	}
 }
 
-// receive takes what one side sends, at once, whether it may pass or not: who
-// sent it may then go away.
+// receive reads from one side without delay, even while traffic is held, so that
+// the sender may close its connection.
 func (c *Conn) receive(d Direction, from *net.TCPConn) {
 	p := c.proxy
 	buf := make([]byte, 64<<10)
@@ -117,13 +117,13 @@ func (c *Conn) receive(d Direction, from *net.TCPConn) {
 		if n > 0 {
 			bytes := slices.Clone(buf[:n])
 			if d == Requests {
-				c.seize(bytes)
+				c.trigger(bytes)
 			}
 			var lost func()
 			p.change(func() {
 				if d == Replies {
 					c.owed = false
-					lost = c.swallow
+					lost = c.onLoss
 				}
 				if lost == nil {
 					s := &c.streams[d]
@@ -146,12 +146,12 @@ func (c *Conn) receive(d Direction, from *net.TCPConn) {
 	}
 }
 
-// seize does what was to be done when this request comes by.
-func (c *Conn) seize(request []byte) {
-	var now []*moment
+// trigger runs the actions that wait for this request.
+func (c *Conn) trigger(request []byte) {
+	var now []*trigger
 	p := c.proxy
 	p.change(func() {
-		p.moments = slices.DeleteFunc(p.moments, func(m *moment) bool {
+		p.triggers = slices.DeleteFunc(p.triggers, func(m *trigger) bool {
 			if !m.match(request) {
 				return false
 			}
@@ -164,7 +164,8 @@ func (c *Conn) seize(request []byte) {
 	}
 }
 
-// deliver gives the other side what may pass, and hangs up when the sender has.
+// deliver writes released bytes to the other side, and closes it when the sender
+// has closed its side.
 func (c *Conn) deliver(d Direction, to *net.TCPConn) {
 	for {
 		bytes, ok := c.next(d)
@@ -179,15 +180,15 @@ func (c *Conn) deliver(d Direction, to *net.TCPConn) {
 			}
 		})
 		if err != nil && d == Requests {
-			c.Reset() // nobody is there any more who could answer
+			c.Reset() // no server is left to answer
 			return
 		}
 	}
-	_ = to.CloseWrite() // unless the other side is gone already
+	_ = to.CloseWrite() // fails only on a closed connection
 }
 
-// next waits for something that may pass. It stays in the queue until it has
-// been written. It is not ok when nothing more will come.
+// next waits for bytes that may be delivered. They stay in the queue until they
+// have been written. ok is false at the end of the stream.
 func (c *Conn) next(d Direction) (bytes []byte, ok bool) {
 	p := c.proxy
 	p.mu.Lock()
@@ -197,7 +198,7 @@ func (c *Conn) next(d Direction) (bytes []byte, ok bool) {
 		switch {
 		case c.dead:
 			return nil, false
-		case p.held[d], c.silent, c.lags && d == Requests:
+		case p.held[d], c.stalled, c.lags && d == Requests:
 		case len(s.queue) > 0:
 			first := s.queue[0]
 			wait := time.Until(first.due)

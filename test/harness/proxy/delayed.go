@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// delayedClauses is how many clauses of the kit may delay a network at the same
-	// time, each with a proxy of its own.
+	// delayedClauses is the number of clauses of the kit that may delay a network
+	// at the same time, each through a proxy of its own.
 	delayedClauses = 8
-	// carriedOut is how long a server may take for what arrives late.
-	carriedOut = 5 * time.Second
+	// lateLimit is how long a server may take for requests that arrive late.
+	lateLimit = 5 * time.Second
 )
 
-// Delayed is drivertest.Config.Delayed for the server at target. open opens a store
-// for another address of the server. The proxies are started here, since the kit
-// looks for goroutines that a store leaves behind.
+// Delayed returns drivertest.Config.Delayed for the server at target. open opens
+// a store for another address of the server. Delayed starts all proxies at once,
+// because the kit checks for goroutines that a store leaves behind.
 func Delayed(t testing.TB, target string, open func(ctx context.Context, addr string) (driver.Store, error)) func(context.Context) (driver.Store, func() func(), error) {
 	t.Helper()
 	proxies := make([]*Proxy, delayedClauses)
@@ -35,7 +35,7 @@ func Delayed(t testing.TB, target string, open func(ctx context.Context, addr st
 		}
 		return store, func() func() {
 			deliver := p.Lag()
-			return func() { deliver(carriedOut) }
+			return func() { deliver(lateLimit) }
 		}, nil
 	}
 }

@@ -1,10 +1,10 @@
-// Package proxy stands between a client and a server, on loopback, and does to
-// their connections what networks do: hold what is sent and deliver it later,
-// lose replies, reset, hang, delay. It does so at an exact moment: when a
-// certain request comes by.
+// Package proxy provides a TCP proxy on loopback that causes the faults of
+// networks: it holds traffic and delivers it later, loses replies, resets
+// connections, hangs, or delays. It can do so at an exact moment: when a certain
+// request arrives.
 //
-// What was sent is not lost by a hold, also if the sender hangs up meanwhile:
-// it is in the network, and arrives when the network delivers it.
+// A hold does not lose what was sent, even if the sender closes its connection
+// meanwhile: the bytes arrive when the proxy delivers them.
 package proxy
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Direction is one half of a connection.
+// Direction is one direction of a connection.
 type Direction int
 
 // The directions.
@@ -23,31 +23,30 @@ const (
 	Replies                   // from the server to the client
 )
 
-// Proxy passes connections on to a server. Its methods may be called at any
-// time, from any goroutine.
+// Proxy forwards connections to a server. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
 	work     sync.WaitGroup
 
-	mu      sync.Mutex
-	changed *sync.Cond // anything below has changed
-	target  string
-	held    [2]bool // by Direction
-	hangs   bool
-	delay   time.Duration
-	moments []*moment
-	conns   map[*Conn]struct{}
-	closed  bool
+	mu       sync.Mutex
+	changed  *sync.Cond // signals changes of the fields below
+	target   string
+	held     [2]bool // by Direction
+	hangs    bool
+	delay    time.Duration
+	triggers []*trigger
+	conns    map[*Conn]struct{}
+	closed   bool
 }
 
-// moment is something to do when a request comes by.
-type moment struct {
+// trigger is an action for the next request that matches.
+type trigger struct {
 	match func(request []byte) bool
 	do    func(c *Conn)
 }
 
-// Run starts a proxy to the server at target for a test, and ends it, with all
-// its connections, when the test is over.
+// Run starts a proxy to the server at target for a test, and closes it, with all
+// its connections, when the test ends.
 func Run(t testing.TB, target string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,11 +60,11 @@ func Run(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where clients find the proxy.
+// Addr is the address of the proxy.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Hold lets nothing pass any more in these directions, in both if none is given,
-// on all connections there are and will be. Senders do not notice.
+// Hold stops the traffic in the given directions (default: both) on all present
+// and future connections. Senders do not notice.
 func (p *Proxy) Hold(directions ...Direction) {
 	if len(directions) == 0 {
 		directions = []Direction{Requests, Replies}
@@ -77,27 +76,27 @@ func (p *Proxy) Hold(directions ...Direction) {
 	})
 }
 
-// Deliver ends Hold: what was held passes first.
+// Deliver ends Hold. Held bytes are delivered first.
 func (p *Proxy) Deliver() { p.change(func() { p.held = [2]bool{} }) }
 
-// Hang makes new connections be accepted and nothing more: nobody reads from
-// them, until a Reset ends them.
+// Hang(true) makes the proxy accept new connections without reading from them,
+// until a Reset ends them.
 func (p *Proxy) Hang(hangs bool) { p.change(func() { p.hangs = hangs }) }
 
-// Silence lets nothing pass any more on the connections there are, as a router does
-// that has forgotten them. New ones work.
+// Silence stops the traffic on the present connections, like a router that has
+// lost their state. New connections work.
 func (p *Proxy) Silence() {
 	all := p.all()
 	p.change(func() {
 		for _, c := range all {
-			c.silent = true
+			c.stalled = true
 		}
 	})
 }
 
-// Lag holds what is sent to the server on the connections there are, also if the
-// sender hangs up meanwhile. New ones work. deliver ends that: it returns when the
-// server has answered what was held, or the limit is over.
+// Lag holds the requests on the present connections, even if a client closes its
+// connection meanwhile. New connections work. deliver ends the hold: it returns
+// when the server has answered the held requests, or after limit.
 func (p *Proxy) Lag() (deliver func(limit time.Duration)) {
 	all := p.all()
 	set := func(lags bool) {
@@ -114,39 +113,41 @@ func (p *Proxy) Lag() (deliver func(limit time.Duration)) {
 	}
 }
 
-// Delay makes everything that is sent from now on arrive that much later.
+// Delay delays everything that is sent from now on by d.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 
-// Reset ends all connections there are as if the other side had crashed, with
-// all that is held on them. New ones are accepted.
+// Reset ends all present connections as if the other side had crashed, and drops
+// held bytes. New connections are accepted.
 func (p *Proxy) Reset() {
 	for _, c := range p.all() {
 		c.Reset()
 	}
 }
 
-// OnRequest calls do at the next request that matches, once, before any of it
-// is passed on. A request is what a client has written at once, which is what
-// clients do with what is small. The channel is closed when do has returned.
+// OnRequest calls do once, at the next request that matches, before the proxy
+// forwards any byte of it. A request is the result of one read, which for small
+// requests is what the client wrote at once. The channel is closed when do has
+// returned.
 func (p *Proxy) OnRequest(match func(request []byte) bool, do func(c *Conn)) (happened <-chan struct{}) {
 	done := make(chan struct{})
-	m := &moment{match: match, do: func(c *Conn) {
+	m := &trigger{match: match, do: func(c *Conn) {
 		defer close(done)
 		if do != nil {
 			do(c)
 		}
 	}}
-	p.change(func() { p.moments = append(p.moments, m) })
+	p.change(func() { p.triggers = append(p.triggers, m) })
 	return done
 }
 
-// LoseReply passes on the next request that matches, and loses what the server
-// answers. Then the connection is reset, or stays open and silent. The channel is
-// closed when the answer has been lost, so that the server has done its work.
+// LoseReply forwards the next request that matches and drops the answer of the
+// server. Then it resets the connection, or leaves it open without traffic. The
+// channel is closed when the answer has been dropped: by then the server has
+// executed the request.
 func (p *Proxy) LoseReply(match func(request []byte) bool, reset bool) (lost <-chan struct{}) {
 	done := make(chan struct{})
 	p.OnRequest(match, func(c *Conn) {
-		c.swallowing(sync.OnceFunc(func() {
+		c.dropReplies(sync.OnceFunc(func() {
 			if reset {
 				c.Reset()
 			}
@@ -156,9 +157,9 @@ func (p *Proxy) LoseReply(match func(request []byte) bool, reset bool) (lost <-c
 	return done
 }
 
-// Settle waits until everything that was sent has arrived and the server has
-// answered every connection, or hung up. It is for protocols in which every
-// request is answered. It says whether that happened before the limit.
+// Settle waits until all requests have arrived and the server has answered on
+// every connection, or closed it. It is for protocols in which every request is
+// answered. It reports whether that happened within limit.
 func (p *Proxy) Settle(limit time.Duration) bool {
 	expired := false
 	defer time.AfterFunc(limit, func() { p.change(func() { expired = true }) }).Stop()
@@ -177,8 +178,8 @@ func (p *Proxy) Settle(limit time.Duration) bool {
 	return false
 }
 
-// Held waits until something is held in that direction, and says whether that
-// happened before the limit.
+// Held waits until the proxy holds something in direction d, and reports whether
+// that happened within limit.
 func (p *Proxy) Held(d Direction, limit time.Duration) bool {
 	expired := false
 	defer time.AfterFunc(limit, func() { p.change(func() { expired = true }) }).Stop()
@@ -195,11 +196,11 @@ func (p *Proxy) Held(d Direction, limit time.Duration) bool {
 	return false
 }
 
-// Redirect passes new connections on to another server, like a name or an address
-// that moves. Those that are open stay where they are.
+// Redirect forwards new connections to another server, like a DNS name or an
+// address that moves. Open connections stay with their server.
 func (p *Proxy) Redirect(target string) { p.change(func() { p.target = target }) }
 
-// Connections counts those that are open.
+// Connections returns the number of open connections.
 func (p *Proxy) Connections() int { return len(p.all()) }
 
 func (p *Proxy) all() []*Conn {
@@ -225,7 +226,7 @@ func (p *Proxy) change(f func()) {
 	p.changed.Broadcast()
 }
 
-// accept serves clients until the proxy ends.
+// accept serves clients until the proxy is closed.
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	limit = 20 * time.Second       // for what must happen
-	quiet = 100 * time.Millisecond // in which nothing happens
+	limit = 20 * time.Second       // for events that must happen
+	quiet = 100 * time.Millisecond // to observe that nothing happens
 )
 
-// echo is a server that answers each line with the same line, and remembers it.
+// echo is a server that answers each line with the same line, and records it.
 type echo struct {
-	addr string
-	mu   sync.Mutex
-	seen []string
-	news chan string
+	addr  string
+	mu    sync.Mutex
+	seen  []string
+	lines chan string
 }
 
 func startEcho(t *testing.T) *echo {
@@ -35,7 +35,7 @@ func startEcho(t *testing.T) *echo {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	e := &echo{addr: listener.Addr().String(), news: make(chan string, 100)}
+	e := &echo{addr: listener.Addr().String(), lines: make(chan string, 100)}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -50,34 +50,34 @@ func startEcho(t *testing.T) *echo {
 
 func (e *echo) serve(conn net.Conn) {
 	defer conn.Close()
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
+	for in := bufio.NewScanner(conn); in.Scan(); {
 		e.mu.Lock()
-		e.seen = append(e.seen, lines.Text())
+		e.seen = append(e.seen, in.Text())
 		e.mu.Unlock()
-		e.news <- lines.Text()
-		if _, err := io.WriteString(conn, lines.Text()+"\n"); err != nil {
+		e.lines <- in.Text()
+		if _, err := io.WriteString(conn, in.Text()+"\n"); err != nil {
 			return
 		}
 	}
 }
 
-func (e *echo) hears(t *testing.T, want string) {
+func (e *echo) receives(t *testing.T, want string) {
 	t.Helper()
 	select {
-	case got := <-e.news:
+	case got := <-e.lines:
 		if got != want {
-			t.Errorf("the server heard %q, want %q", got, want)
+			t.Errorf("the server received %q, want %q", got, want)
 		}
 	case <-time.After(limit):
-		t.Fatalf("the server did not hear %q", want)
+		t.Fatalf("the server did not receive %q", want)
 	}
 }
 
-func (e *echo) hearsNothing(t *testing.T) {
+func (e *echo) receivesNothing(t *testing.T) {
 	t.Helper()
 	select {
-	case got := <-e.news:
-		t.Errorf("the server heard %q, want nothing", got)
+	case got := <-e.lines:
+		t.Errorf("the server received %q, want nothing", got)
 	case <-time.After(quiet):
 	}
 }
@@ -98,31 +98,31 @@ func dial(t *testing.T, addr string) *client {
 	return &client{t, conn, bufio.NewReader(conn)}
 }
 
-func (c *client) says(line string) {
+func (c *client) sends(line string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c, line+"\n"); err != nil {
-		c.t.Fatalf("say %q: %v", line, err)
+		c.t.Fatalf("send %q: %v", line, err)
 	}
 }
 
-func (c *client) hears(want string) {
+func (c *client) receives(want string) {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(limit))
 	if got, err := c.in.ReadString('\n'); got != want+"\n" {
-		c.t.Fatalf("the client heard %q (%v), want %q", got, err, want)
+		c.t.Fatalf("the client received %q (%v), want %q", got, err, want)
 	}
 }
 
-func (c *client) hearsNothing() {
+func (c *client) receivesNothing() {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(quiet))
 	got, err := c.in.ReadString('\n')
 	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
-		c.t.Errorf("the client heard %q (%v), want nothing", got, err)
+		c.t.Errorf("the client received %q (%v), want nothing", got, err)
 	}
 }
 
-// isReset says whether the connection ended the way it does when the other side
+// isReset reports whether the connection ended as it does when the other side
 // crashes.
 func (c *client) isReset() bool {
 	_ = c.SetReadDeadline(time.Now().Add(limit))
@@ -130,11 +130,11 @@ func (c *client) isReset() bool {
 	return errors.Is(err, syscall.ECONNRESET)
 }
 
-func says(word string) func([]byte) bool {
+func contains(word string) func([]byte) bool {
 	return func(request []byte) bool { return bytes.Contains(request, []byte(word)) }
 }
 
-func happens(t *testing.T, event <-chan struct{}, what string) {
+func await(t *testing.T, event <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-event:
@@ -150,8 +150,8 @@ func TestPass(t *testing.T) {
 	c := dial(t, p.Addr())
 	long := strings.Repeat("x", 60_000)
 	for _, line := range []string{"one", "two", long} {
-		c.says(line)
-		c.hears(line)
+		c.sends(line)
+		c.receives(line)
 	}
 	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
@@ -166,21 +166,21 @@ func TestHoldAndDeliver(t *testing.T) {
 	server := startEcho(t)
 	p := proxy.Run(t, server.addr)
 	c := dial(t, p.Addr())
-	c.says("before")
-	c.hears("before")
-	server.hears(t, "before")
+	c.sends("before")
+	c.receives("before")
+	server.receives(t, "before")
 
 	p.Hold()
-	c.says("held")
+	c.sends("held")
 	late := dial(t, p.Addr())
-	late.says("late")
-	server.hearsNothing(t)
+	late.sends("late")
+	server.receivesNothing(t)
 	if !p.Held(proxy.Requests, limit) {
 		t.Error("nothing is held")
 	}
 	p.Deliver()
-	c.hears("held")
-	late.hears("late")
+	c.receives("held")
+	late.receives("late")
 	if !p.Settle(limit) {
 		t.Error("the connections do not settle")
 	}
@@ -192,34 +192,34 @@ func TestHoldRepliesOnly(t *testing.T) {
 	p := proxy.Run(t, server.addr)
 	c := dial(t, p.Addr())
 	p.Hold(proxy.Replies)
-	c.says("hello")
-	server.hears(t, "hello")
+	c.sends("hello")
+	server.receives(t, "hello")
 	if !p.Held(proxy.Replies, limit) {
 		t.Error("the reply is not held")
 	}
-	c.hearsNothing()
+	c.receivesNothing()
 	p.Deliver()
-	c.hears("hello")
+	c.receives("hello")
 }
 
-// What was sent arrives although its sender has gone.
-func TestHeldOutlivesItsSender(t *testing.T) {
+// Held bytes arrive even if their sender has closed its connection.
+func TestHeldBytesOutliveTheirSender(t *testing.T) {
 	t.Parallel()
 	server := startEcho(t)
 	p := proxy.Run(t, server.addr)
 	c := dial(t, p.Addr())
 	p.Hold()
-	c.says("last words")
+	c.sends("last line")
 	c.Close()
-	server.hearsNothing(t)
+	server.receivesNothing(t)
 	p.Deliver()
 	if !p.Settle(limit) {
 		t.Error("the connection does not settle")
 	}
 	server.mu.Lock()
 	defer server.mu.Unlock()
-	if len(server.seen) != 1 || server.seen[0] != "last words" {
-		t.Errorf("after it has settled the server had heard %q", server.seen)
+	if len(server.seen) != 1 || server.seen[0] != "last line" {
+		t.Errorf("after Settle the server has received %q", server.seen)
 	}
 }
 
@@ -228,17 +228,17 @@ func TestOnRequest(t *testing.T) {
 	server := startEcho(t)
 	p := proxy.Run(t, server.addr)
 	c := dial(t, p.Addr())
-	happened := p.OnRequest(says("now"), func(*proxy.Conn) { p.Hold() })
-	c.says("not yet")
-	c.hears("not yet")
-	server.hears(t, "not yet")
-	c.says("now")
-	happens(t, happened, "the moment")
-	server.hearsNothing(t)
+	happened := p.OnRequest(contains("now"), func(*proxy.Conn) { p.Hold() })
+	c.sends("not yet")
+	c.receives("not yet")
+	server.receives(t, "not yet")
+	c.sends("now")
+	await(t, happened, "the action")
+	server.receivesNothing(t)
 	p.Deliver()
-	c.hears("now")
-	c.says("now") // only once
-	c.hears("now")
+	c.receives("now")
+	c.sends("now") // runs the action only once
+	c.receives("now")
 }
 
 func TestSilence(t *testing.T) {
@@ -246,15 +246,15 @@ func TestSilence(t *testing.T) {
 	server := startEcho(t)
 	p := proxy.Run(t, server.addr)
 	old := dial(t, p.Addr())
-	old.says("hello")
-	old.hears("hello")
-	server.hears(t, "hello")
+	old.sends("hello")
+	old.receives("hello")
+	server.receives(t, "hello")
 	p.Silence()
-	old.says("anybody there?")
-	server.hearsNothing(t)
+	old.sends("lost")
+	server.receivesNothing(t)
 	other := dial(t, p.Addr())
-	other.says("yes")
-	other.hears("yes")
+	other.sends("yes")
+	other.receives("yes")
 }
 
 func TestLoseReply(t *testing.T) {
@@ -263,22 +263,22 @@ func TestLoseReply(t *testing.T) {
 	p := proxy.Run(t, server.addr)
 	silent, reset, other := dial(t, p.Addr()), dial(t, p.Addr()), dial(t, p.Addr())
 
-	lost := p.LoseReply(says("silent"), false)
-	silent.says("silent")
-	happens(t, lost, "the loss")
-	server.hears(t, "silent")
-	silent.hearsNothing()
+	lost := p.LoseReply(contains("silent"), false)
+	silent.sends("silent")
+	await(t, lost, "the loss")
+	server.receives(t, "silent")
+	silent.receivesNothing()
 
-	lost = p.LoseReply(says("reset"), true)
-	reset.says("reset")
-	happens(t, lost, "the loss")
-	server.hears(t, "reset")
+	lost = p.LoseReply(contains("reset"), true)
+	reset.sends("reset")
+	await(t, lost, "the loss")
+	server.receives(t, "reset")
 	if !reset.isReset() {
 		t.Error("the connection was not reset")
 	}
 
-	other.says("others are served")
-	other.hears("others are served")
+	other.sends("others are served")
+	other.receives("others are served")
 }
 
 func TestReset(t *testing.T) {
@@ -286,15 +286,15 @@ func TestReset(t *testing.T) {
 	server := startEcho(t)
 	p := proxy.Run(t, server.addr)
 	c := dial(t, p.Addr())
-	c.says("hello")
-	c.hears("hello")
+	c.sends("hello")
+	c.receives("hello")
 	p.Reset()
 	if !c.isReset() {
 		t.Error("the connection was not reset")
 	}
 	again := dial(t, p.Addr())
-	again.says("again")
-	again.hears("again")
+	again.sends("again")
+	again.receives("again")
 }
 
 func TestHang(t *testing.T) {
@@ -303,15 +303,15 @@ func TestHang(t *testing.T) {
 	p := proxy.Run(t, server.addr)
 	p.Hang(true)
 	c := dial(t, p.Addr())
-	c.says("hello")
-	c.hearsNothing()
+	c.sends("hello")
+	c.receivesNothing()
 	p.Hang(false)
 	again := dial(t, p.Addr())
-	again.says("again")
-	again.hears("again")
+	again.sends("again")
+	again.receives("again")
 	p.Reset()
 	if !c.isReset() {
-		t.Error("the connection that hung was not reset")
+		t.Error("the hanging connection was not reset")
 	}
 }
 
@@ -322,18 +322,18 @@ func TestDelay(t *testing.T) {
 	c := dial(t, p.Addr())
 	p.Delay(quiet)
 	start := time.Now()
-	c.says("hello")
-	c.hears("hello")
+	c.sends("hello")
+	c.receives("hello")
 	if took := time.Since(start); took < 2*quiet {
-		t.Errorf("there and back took %v, want at least %v", took, 2*quiet)
+		t.Errorf("the round trip took %v, want at least %v", took, 2*quiet)
 	}
 }
 
-func TestServerIsDown(t *testing.T) {
+func TestConnectionToDeadServerIsReset(t *testing.T) {
 	t.Parallel()
-	p := proxy.Run(t, "127.0.0.1:1") // a port that no other test gets by chance
+	p := proxy.Run(t, "127.0.0.1:1") // a port that no other test uses
 	conn, err := net.Dial("tcp", p.Addr())
-	if err == nil { // the reset may come before the connection is there, or after
+	if err == nil { // the reset may arrive before or after the handshake
 		defer conn.Close()
 		_ = conn.SetReadDeadline(time.Now().Add(limit))
 		_, err = conn.Read(make([]byte, 1))
@@ -347,12 +347,12 @@ func TestRedirect(t *testing.T) {
 	before, after := startEcho(t), startEcho(t)
 	p := proxy.Run(t, before.addr)
 	old := dial(t, p.Addr())
-	old.says("a")
-	before.hears(t, "a")
+	old.sends("a")
+	before.receives(t, "a")
 	p.Redirect(after.addr)
-	old.says("b")
-	before.hears(t, "b")
-	dial(t, p.Addr()).says("c")
-	after.hears(t, "c")
-	before.hearsNothing(t)
+	old.sends("b")
+	before.receives(t, "b")
+	dial(t, p.Addr()).sends("c")
+	after.receives(t, "c")
+	before.receivesNothing(t)
 }

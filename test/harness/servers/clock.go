@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// faketime is a library that tells programs another time, from Debian's package
-// "faketime".
+// faketime is a library that makes programs see another time, from Debian's
+// package "faketime".
 const faketime = "/usr/lib/*/faketime/libfaketime.so.1"
 
-// WithClock is the kind of server whose clock can be moved while it runs, with
-// SetClock. What moves is the date; clocks that only measure how much time
-// passes go on as they did. Memcached has only such a clock, so its does not move.
+// WithClock returns a kind of server whose clock can be moved while it runs, with
+// SetClock. Only the wall clock moves; monotonic clocks do not. Memcached uses
+// only a monotonic clock, so its time does not move.
 func WithClock(kind *Kind) *Kind {
 	moved := *kind
 	moved.Init = func(in Instance) ([]Command, error) {
@@ -41,8 +41,8 @@ func WithClock(kind *Kind) *Kind {
 			"FAKETIME_DONT_FAKE_MONOTONIC=1",
 		}
 		if libraries, err := filepath.Glob(faketime); err == nil && len(libraries) > 0 {
-			// The C library comes before the server's own allocator, which
-			// asks for the time while the other library needs memory to tell it.
+			// libc must come before the server's own allocator, which reads the
+			// clock while faketime allocates memory to answer.
 			env = append(env, "LD_PRELOAD="+libraries[0]+" libc.so.6")
 		}
 		if kind.Env != nil {
@@ -50,8 +50,8 @@ func WithClock(kind *Kind) *Kind {
 		}
 		return env
 	}
-	// Where several threads ask for the time the library tells one of them the real
-	// time now and then: in one of 500 readings on MariaDB.
+	// With several threads faketime sometimes returns the real time: in one of
+	// 500 readings on MariaDB.
 	moved.Args = func(in Instance) []string { return append(kind.Args(in), kind.oneThread...) }
 	moved.Started = func(pid int) error {
 		err := unlinkShared(pid)
@@ -63,8 +63,8 @@ func WithClock(kind *Kind) *Kind {
 	return &moved
 }
 
-// SetClock lets the server see the time of day with an offset, from now on and
-// after restarts. The server must be of a kind made by WithClock.
+// SetClock moves the wall clock of the server by an offset from the real time,
+// also after restarts. The server must be of a kind made by WithClock.
 func (s *Server) SetClock(offset time.Duration) error {
 	if _, err := os.Stat(clockFile(s.in)); err != nil {
 		return fmt.Errorf("%s has no clock that can be moved: %w", s.kind.Name, err)
@@ -72,9 +72,9 @@ func (s *Server) SetClock(offset time.Duration) error {
 	return setClock(s.in, offset)
 }
 
-// SlowClock lets the server see that second for more than a minute, from now on and
-// again after a restart. A clock that stands still would keep MariaDB from answering. The
-// server must be of a kind made by WithClock.
+// SlowClock makes the server see the given second for more than a minute, and
+// again after a restart. With a clock that stands still MariaDB would not answer.
+// The server must be of a kind made by WithClock.
 func (s *Server) SlowClock(second time.Time) error {
 	if _, err := os.Stat(clockFile(s.in)); err != nil {
 		return fmt.Errorf("%s has no clock that can be slowed down: %w", s.kind.Name, err)
@@ -88,7 +88,7 @@ func setClock(in Instance, offset time.Duration) error {
 	return writeClock(in, fmt.Sprintf("%+.6f", offset.Seconds()))
 }
 
-// writeClock replaces the file as a whole: the server reads it all the time.
+// writeClock replaces the file atomically: the server reads it all the time.
 func writeClock(in Instance, text string) error {
 	next := clockFile(in) + ".next"
 	if err := writeOwned(next, text+"\n"); err != nil {
@@ -97,8 +97,8 @@ func writeClock(in Instance, text string) error {
 	return os.Rename(next, clockFile(in))
 }
 
-// unlinkShared removes the names of what the library shares with children. They
-// inherit it without, and a process that is killed would leave them for ever.
+// unlinkShared removes the names of the shared memory of faketime. Children
+// inherit it without a name, and a killed process would leave the names behind.
 func unlinkShared(pid int) error {
 	var err error
 	for _, name := range []string{"/dev/shm/faketime_shm_%d", "/dev/shm/sem.faketime_sem_%d"} {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// clocks are kinds of servers with the means to see what time they have.
+// clocks are kinds of servers, each with a function that reads its clock.
 var clocks = []struct {
 	kind *Kind
 	time func(t *testing.T, s *Server) time.Time
@@ -25,7 +25,7 @@ var clocks = []struct {
 		}
 		parts, _ := reply.([]any)
 		if len(parts) != 2 {
-			t.Fatalf("TIME says %v", reply)
+			t.Fatalf("TIME returned %v", reply)
 		}
 		return unixTime(t, fmt.Sprint(parts[0]))
 	}},
@@ -46,7 +46,7 @@ func unixTime(t *testing.T, seconds string) time.Time {
 	return time.Unix(n, 0)
 }
 
-func TestClockMovesWhileTheServerRuns(t *testing.T) {
+func TestClockMovesWhileServerRuns(t *testing.T) {
 	for _, c := range clocks {
 		t.Run(c.kind.Name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func TestClockMovesWhileTheServerRuns(t *testing.T) {
 	}
 }
 
-func TestClockLetsRedisExpireKeysEarlyOrLate(t *testing.T) {
+func TestMovedClockChangesRedisExpiry(t *testing.T) {
 	t.Parallel()
 	s := Run(t, WithClock(Redis))
 	ask(t, s, "SET early 1 EX 600\r\n", "+OK")
@@ -104,7 +104,7 @@ func TestClockLetsRedisExpireKeysEarlyOrLate(t *testing.T) {
 	}
 }
 
-func TestClockThatIsBehindGoesOn(t *testing.T) {
+func TestClockThatIsBehindAdvances(t *testing.T) {
 	t.Parallel()
 	s := Run(t, WithClock(Redis))
 	if err := s.SetClock(-time.Hour); err != nil {
@@ -114,7 +114,7 @@ func TestClockThatIsBehindGoesOn(t *testing.T) {
 	if err := until(limit(t), "a key of 50 ms has expired", func(ctx context.Context) error {
 		reply, err := redisCall(ctx, s.Addr(), "EXISTS", "short")
 		if err == nil && reply != int64(0) {
-			return errors.New("it is still there")
+			return errors.New("the key is still there")
 		}
 		return err
 	}); err != nil {
@@ -122,13 +122,13 @@ func TestClockThatIsBehindGoesOn(t *testing.T) {
 	}
 }
 
-func TestClockOfAnOrdinaryServerStays(t *testing.T) {
+func TestSetClockNeedsWithClock(t *testing.T) {
 	t.Parallel()
 	s := Run(t, Redis)
 	if err := s.SetClock(time.Hour); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no clock") {
-		t.Errorf("SetClock reports %v, want that there is no clock to move", err)
+		t.Errorf("SetClock returned %v, want no clock", err)
 	}
 	if _, err := os.Stat(clockFile(s.in)); err == nil {
-		t.Error("SetClock has made a clock that nobody looks at")
+		t.Error("SetClock has created a clock file")
 	}
 }

@@ -1,6 +1,6 @@
 // Package servers runs real servers for tests: each on a free port of the
-// loopback interface, in a temporary folder of its own, with nothing left of
-// either when the test is over, however it ends.
+// loopback interface, in a temporary folder of its own. Nothing of them is left
+// when the test ends, even after a crash of the test binary.
 //
 //	redis := servers.Run(t, servers.Redis)
 //	client.Connect(redis.URL())
@@ -8,31 +8,32 @@
 //	redis.Restart()                     // with the data that survived it
 //	redis.Pause(); redis.Resume()       // a server that hangs
 //
-// Servers that belong together are started together, and their parts are
-// servers like any other:
+// Servers that belong together are started together. Each member is a [Server]:
 //
-//	servers.RunGroup(t, 5, servers.Redis)                 // that know nothing of each other
+//	servers.RunGroup(t, 5, servers.Redis)                 // independent servers
 //	servers.RunSentinel(t, servers.SentinelOptions{})     // master, replicas, sentinels
 //	servers.RunCluster(t)                                 // masters with a replica each
-//	servers.RunRedisTLS(t)                                // with users who may not do everything
-//	servers.RunEnsemble(t)                                // three of ZooKeeper
-//	servers.RunEtcdCluster(t, nil)                        // three of etcd, of a current version
+//	servers.RunRedisTLS(t)                                // with users of limited rights
+//	servers.RunEnsemble(t)                                // ZooKeeper on three servers
+//	servers.RunEtcdCluster(t, nil)                        // etcd on three servers, current version
 //	servers.RunEtcdTLS(t)                                 // with certificates for clients
 //	servers.Run(t, servers.WithClock(servers.Redis))      // then SetClock
 //	servers.RunMariaDBPair(t, servers.PairOptions{})      // primary and replica; then Promote
 //	servers.RunPostgresPair(t, servers.PairOptions{})
-//	servers.Run(t, servers.PgBouncer(postgres, 2))        // two connections for everybody
+//	servers.Run(t, servers.PgBouncer(postgres, 2))        // two connections for all clients
 //
-// Databases have an administrator, for users who may do less than that of URL:
+// Databases have an administrator, who can create users with fewer rights than
+// that of URL:
 //
 //	mariadb.SQL(ctx, "CREATE USER 'little'@'%' ..."); mariadb.URLAs("little", "...")
 //
-// Etcd is built from its module by scripts/build-etcd.sh, and EtcdDebian is Debian's.
+// Etcd is built from its module by scripts/build-etcd.sh. EtcdDebian is Debian's
+// package.
 //
 // A test that only needs an address takes it from [URL], which honours
 // DLOCK_TEST_REDIS=redis://... and the like.
 //
-// A [Kind] describes one sort of server; adding one takes one file. A server
-// that is not installed is an error that says how to install it; nothing is
+// A [Kind] describes one kind of server; adding a kind takes one file. If a
+// server is not installed, the error explains how to install it. No test is
 // skipped.
 package servers

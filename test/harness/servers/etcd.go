@@ -11,12 +11,12 @@ import (
 	"strconv"
 )
 
-// EtcdSynced is the argument of an Etcd whose data is to survive Kill.
+// EtcdSynced is the argument of an Etcd whose data has to survive Kill.
 const EtcdSynced = "--unsafe-no-fsync=false"
 
-// Etcd is one member that is a cluster of its own, of the version that is named in
-// scripts/etcd.mod. It does not wait for the disk, on which many servers at once can
-// stand still for longer than a lease.
+// Etcd is a cluster of one member, in the version that scripts/etcd.mod names. It
+// does not wait for the disk, because with many servers at once a sync can take
+// longer than a lease.
 var Etcd = &Kind{
 	Name:   "etcd",
 	Binary: filepath.Join(etcdFolder(), "etcd"),
@@ -30,32 +30,32 @@ var Etcd = &Kind{
 	URL: func(addr string) string { return "etcd://" + addr },
 }
 
-// EtcdDebian is the same of Debian's version, which is several years older.
+// EtcdDebian is Etcd in Debian's version, which is several years older.
 var EtcdDebian = func() *Kind {
 	kind := *Etcd
 	kind.Name, kind.Binary = "etcddebian", "etcd"
 	return &kind
 }()
 
-// etcdFolder is where scripts/build-etcd.sh puts etcd and etcdctl: not into root's
-// own folders, because servers do not run as root.
+// etcdFolder is where scripts/build-etcd.sh installs etcd and etcdctl. It is not
+// one of root's own folders, because servers do not run as root.
 func etcdFolder() string {
 	cache := "/var/cache"
 	if os.Geteuid() != 0 {
 		var err error
 		if cache, err = os.UserCacheDir(); err != nil {
-			cache = os.TempDir() // where it is not found
+			cache = os.TempDir() // the program is not found there
 		}
 	}
 	return filepath.Join(cache, "dlock-test", "etcd")
 }
 
-// Etcdctl is the program that belongs to an Etcd or an EtcdDebian.
+// Etcdctl returns the path of the etcdctl of the same version as the server.
 func (s *Server) Etcdctl() string { return filepath.Join(filepath.Dir(s.in.Binary), "etcdctl") }
 
 func peerURL(port int) string { return "http://127.0.0.1:" + strconv.Itoa(port) }
 
-// etcdArgs are those of the member with that name in a cluster of so many.
+// etcdArgs returns the arguments of the member with that name in a cluster.
 func etcdArgs(in Instance, scheme, name, peer, cluster string) []string {
 	client := fmt.Sprintf("%s://%s:%d", scheme, in.Host, in.Port)
 	return []string{
@@ -68,14 +68,14 @@ func etcdArgs(in Instance, scheme, name, peer, cluster string) []string {
 		"--initial-cluster", cluster,
 		"--initial-cluster-token", "dlock",
 		"--unsafe-no-fsync",
-		"--bcrypt-cost", "4", // passwords are checked fast
+		"--bcrypt-cost", "4", // makes password checks fast
 		"--logger", "zap",
 		"--log-level", "warn",
 	}
 }
 
-// probeEtcd asks whether the member serves clients: one without a leader is there
-// and does not.
+// probeEtcd checks that the member serves clients. A member without a leader
+// answers but does not serve.
 func probeEtcd(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {

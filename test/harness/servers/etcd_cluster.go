@@ -15,9 +15,9 @@ const etcdClusterSize = 3
 // EtcdCluster is etcd on three servers, of which any two are enough.
 type EtcdCluster struct{ Members Group }
 
-// RunEtcdCluster starts an EtcdCluster for a test, and stops it when the test is
-// over. What peer returns is where the others find a member that listens at the
-// address it is given; nil is the address itself.
+// RunEtcdCluster starts an EtcdCluster for a test, and stops it when the test
+// ends. peer, if not nil, maps the address at which a member listens to the
+// address that the other members use for it.
 func RunEtcdCluster(t testing.TB, peer func(addr string) string) *EtcdCluster {
 	t.Helper()
 	c, err := StartEtcdCluster(peer)
@@ -59,10 +59,10 @@ func StartEtcdCluster(peer func(addr string) string) (*EtcdCluster, error) {
 
 func etcdName(i int) string { return fmt.Sprintf("member%d", i) }
 
-// URL is where clients find all members.
+// URL returns a URL with the addresses of all members.
 func (c *EtcdCluster) URL() string { return Etcd.URL(c.Members.list()) }
 
-// Leader is the member that leads now.
+// Leader waits for a leader and returns it.
 func (c *EtcdCluster) Leader(ctx context.Context) (leader *Server, err error) {
 	err = until(ctx, "a member leads", func(ctx context.Context) error {
 		for _, s := range c.Members.running() {
@@ -71,7 +71,7 @@ func (c *EtcdCluster) Leader(ctx context.Context) (leader *Server, err error) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none says so")
+		return fmt.Errorf("no member leads")
 	})
 	return leader, err
 }
@@ -83,7 +83,7 @@ func isEtcdLeader(ctx context.Context, addr string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = client.Close() }() // it has the answer, or none
+	defer func() { _ = client.Close() }() // the connection is not used any more
 	status, err := client.Status(ctx, addr)
 	if err != nil {
 		return false, err

@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// EtcdTLS is an etcd that speaks only TLS with clients, with a certificate for
-// 127.0.0.1 and localhost by an authority of its own, and demands a certificate by
-// the same authority of its clients.
+// EtcdTLS is an etcd that accepts only TLS from clients. Its certificate is for
+// 127.0.0.1 and localhost, by an authority of its own. It demands a certificate
+// of the same authority from its clients.
 type EtcdTLS struct {
 	*Server
 	CAFile, CertFile, KeyFile string // for clients, in PEM
 	Config                    *tls.Config
 }
 
-// RunEtcdTLS starts an EtcdTLS for a test, and stops it when the test is over.
+// RunEtcdTLS starts an EtcdTLS for a test, and stops it when the test ends.
 func RunEtcdTLS(t testing.TB) *EtcdTLS {
 	t.Helper()
 	s, err := StartEtcdTLS()
@@ -73,7 +73,7 @@ func StartEtcdTLS() (*EtcdTLS, error) {
 	return &EtcdTLS{Server: s, CAFile: in(caFile), CertFile: in(clientCertificateFile), KeyFile: in(clientKeyFile), Config: config}, nil
 }
 
-// SecureURL is the URL with all that a client needs.
+// SecureURL returns the URL with the files that a client needs.
 func (s *EtcdTLS) SecureURL() string {
 	query := url.Values{"tls": {"true"}, "ca": {s.CAFile}, "cert": {s.CertFile}, "key": {s.KeyFile}}
 	return s.URL() + "?" + query.Encode()

@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// createFolder makes the server's folder, with a guard from its first moment.
+// createFolder creates the server's folder together with its guard.
 func (s *Server) createFolder(binary string) error {
 	dir, err := os.MkdirTemp("", "dlock-"+s.kind.Name+"-")
 	if err != nil {
 		return err
 	}
-	// Processes are recognized by the real path of where they work.
+	// members recognizes processes by the real path of their working directory.
 	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = resolved
 	}
@@ -34,7 +34,7 @@ func (s *Server) createFolder(binary string) error {
 	return nil
 }
 
-// emptyData makes the data folder what it is before the first start.
+// emptyData resets the data folder to its state before the first start.
 func (s *Server) emptyData() error {
 	if err := os.RemoveAll(s.in.Data); err != nil {
 		return err
@@ -76,8 +76,8 @@ func own(dir string, mode os.FileMode) error {
 	return os.Chown(dir, int(who.Uid), int(who.Gid))
 }
 
-// startOnFreePort starts the server for the first time. Between looking for a
-// port and taking it somebody else may take it, hence several attempts.
+// startOnFreePort starts the server for the first time. Another program may take
+// the port between the search and the start, hence several attempts.
 func (s *Server) startOnFreePort() error {
 	const attempts = 4
 	var err error
@@ -93,13 +93,14 @@ func (s *Server) startOnFreePort() error {
 	return err
 }
 
-// given are the ports that this process has given to servers. Two that start at
-// the same time find the same port free, and whoever asks the one that got it
-// takes it for the other.
+// given holds the ports that this process has given to servers. Without it, two
+// servers that start at the same time could find the same port free, and a probe
+// of the second would reach the first.
 var given sync.Map
 
-// freePort finds a port below those that Linux gives to outgoing connections,
-// so that one which a stopped server left is not taken before it comes back.
+// freePort returns a port below the range that Linux gives to outgoing
+// connections, so that the port of a stopped server is not taken before it comes
+// back.
 func freePort(host string) (int, error) {
 	const first, count, attempts = 20000, 12000, 100
 	var err error

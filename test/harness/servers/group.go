@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Group is servers that belong together.
+// Group is a set of servers that belong together.
 type Group []*Server
 
-// RunGroup starts servers that know nothing of each other for a test, and stops
-// them when the test is over.
+// RunGroup starts independent servers for a test, and stops them when the test
+// ends.
 func RunGroup(t testing.TB, n int, kind *Kind, args ...string) Group {
 	t.Helper()
 	g, err := StartGroup(n, kind, args...)
@@ -25,7 +25,7 @@ func RunGroup(t testing.TB, n int, kind *Kind, args ...string) Group {
 	return g
 }
 
-// StartGroup starts servers that know nothing of each other.
+// StartGroup starts independent servers.
 func StartGroup(n int, kind *Kind, args ...string) (Group, error) {
 	return startEach(n, func(int) (*Server, error) { return Start(kind, args...) })
 }
@@ -42,7 +42,7 @@ func startEach(n int, start func(i int) (*Server, error)) (Group, error) {
 	return g, nil
 }
 
-// Stop stops all of them.
+// Stop stops all servers.
 func (g Group) Stop() error {
 	return each(len(g), func(i int) error {
 		if g[i] == nil { // never started
@@ -52,7 +52,7 @@ func (g Group) Stop() error {
 	})
 }
 
-// Addrs are their addresses.
+// Addrs returns the addresses of the servers.
 func (g Group) Addrs() []string {
 	addrs := make([]string, len(g))
 	for i, s := range g {
@@ -61,7 +61,7 @@ func (g Group) Addrs() []string {
 	return addrs
 }
 
-// At is the server with that address, nil if there is none.
+// At returns the server with that address, or nil.
 func (g Group) At(addr string) *Server {
 	for _, s := range g {
 		if s.Addr() == addr {
@@ -71,7 +71,7 @@ func (g Group) At(addr string) *Server {
 	return nil
 }
 
-// running are those that have not ended. They may be paused.
+// running returns the servers that have not ended. They may be paused.
 func (g Group) running() Group {
 	var running Group
 	for _, s := range g {
@@ -84,8 +84,8 @@ func (g Group) running() Group {
 
 func (g Group) list() string { return strings.Join(g.Addrs(), ",") }
 
-// stopAfter stops the servers when the test is over. Their logs become part of
-// a test that fails.
+// stopAfter stops the servers when the test ends. If the test failed, it logs
+// their output.
 func (g Group) stopAfter(t testing.TB) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -110,8 +110,8 @@ func each(n int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// until waits for something that servers do among themselves, of which there is
-// no event to wait for.
+// until polls check until it succeeds, for changes among servers that cause no
+// event.
 func until(ctx context.Context, what string, check func(ctx context.Context) error) error {
 	const interval = 4 * pollEvery // a check is several calls
 	tick := time.NewTicker(interval)
@@ -122,7 +122,7 @@ func until(ctx context.Context, what string, check func(ctx context.Context) err
 		if err == nil {
 			return nil
 		}
-		if missing == nil || ctx.Err() == nil { // else it only says that time is over
+		if missing == nil || ctx.Err() == nil { // otherwise the error only reports the end of ctx
 			missing = err
 		}
 		select {

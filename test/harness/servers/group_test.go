@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestGroupIsOfServersOfTheirOwn(t *testing.T) {
+func TestGroupHasIndependentServers(t *testing.T) {
 	t.Parallel()
 	g := RunGroup(t, 5, Redis, "--appendonly", "no")
 	ids := make(map[string]bool)
@@ -26,7 +26,7 @@ func TestGroupIsOfServersOfTheirOwn(t *testing.T) {
 			}
 		}
 		if want := "aof_enabled:0"; !strings.Contains(info, want) {
-			t.Errorf("INFO does not say %s", want)
+			t.Errorf("INFO does not report %s", want)
 		}
 	}
 	if len(ids) != 5 {
@@ -42,7 +42,7 @@ func TestGroupIsOfServersOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestGroupIsAllOrNone(t *testing.T) {
+func TestGroupStartsAllOrNone(t *testing.T) {
 	t.Parallel()
 	fails := errors.New("no third server")
 	var dirs []string
@@ -57,14 +57,14 @@ func TestGroupIsAllOrNone(t *testing.T) {
 		return s, err
 	})
 	if !errors.Is(err, fails) {
-		t.Errorf("starting a group reports %v, want %v", err, fails)
+		t.Errorf("starting a group returned %v, want %v", err, fails)
 	}
 	for _, dir := range dirs {
 		gone(t, dir)
 	}
 }
 
-func TestUntilSaysWhatIsMissing(t *testing.T) {
+func TestUntilReportsTheLastError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tries := 0

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// guardScript outlives a test binary that panics or is killed, and then ends
-// what works in the folder and removes it. It notices by the end of its input,
-// which only this process holds open.
+// guardScript outlives a test binary that panics or is killed. Then it kills the
+// processes that work in the folder and removes the folder. It notices the end of
+// the test binary by the end of its input, which only this process holds open.
 const guardScript = `
 cat >/dev/null
 tries=0
@@ -24,7 +24,7 @@ while [ -e "$1" ] && [ $tries -lt 100 ]; do
 done 2>/dev/null
 `
 
-// guard watches over one folder.
+// guard is the running guardScript of one folder.
 type guard struct {
 	cmd   *exec.Cmd
 	input io.Closer
@@ -33,7 +33,7 @@ type guard struct {
 func startGuard(dir string) (*guard, error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "dlock-test-guard", dir)
 	cmd.Dir = "/"
-	// A session of its own: Ctrl-C, which ends the tests, must not end it.
+	// In a session of its own it survives the Ctrl-C that ends the tests.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -45,8 +45,8 @@ func startGuard(dir string) (*guard, error) {
 	return &guard{cmd, input}, nil
 }
 
-// finish lets the guard do its work and waits for it.
+// finish lets the guard clean up, and waits for it.
 func (g *guard) finish() error {
-	_ = g.input.Close() // the guard is waited for next; there is no other way for this to matter
+	_ = g.input.Close() // if it fails, Wait reports it
 	return g.cmd.Wait()
 }

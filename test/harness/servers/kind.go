@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// Kind describes a sort of server. The rest of this package does with it what
-// does not differ between servers.
+// Kind describes one kind of server. The rest of this package is the same for all
+// kinds.
 type Kind struct {
-	// Name in lower case. DLOCK_TEST_ and the name in upper case is the
-	// variable that points tests at a server that runs already.
+	// Name is in lower case. The variable DLOCK_TEST_ plus the name in upper case
+	// points tests at a server that runs already.
 	Name string
 
-	// Binary is the program: a name to be found in PATH, or a glob pattern of
-	// which the last match is taken.
+	// Binary is the program: a name to be found in PATH, or a glob pattern whose
+	// last match is used.
 	Binary string
 
 	// Init fills an empty data folder. Optional.
@@ -27,8 +27,8 @@ type Kind struct {
 	// and writes its log to stdout or stderr.
 	Args func(in Instance) []string
 
-	// oneThread are more of them, for a server that has to do everything in one
-	// thread because its clock is moved. Optional.
+	// oneThread holds additional arguments that make the server use a single
+	// thread, which a moved clock needs. Optional.
 	oneThread []string
 
 	// Env is added to the environment of the program. Optional.
@@ -38,21 +38,21 @@ type Kind struct {
 	// Optional.
 	Configure func(in Instance) error
 
-	// Started is called when the program's process answers, or has been given
-	// up. Optional.
+	// Started is called when the program's process answers, or when the start has
+	// failed. Optional.
 	Started func(pid int) error
 
 	// StopSignal asks for an orderly end. Default SIGTERM.
 	StopSignal syscall.Signal
 
-	// Probe makes a connection to addr, speaks the protocol, and returns nil
-	// if the server answered that it is ready.
+	// Probe connects to addr, speaks the protocol, and returns nil if the server
+	// is ready.
 	Probe func(ctx context.Context, addr string) error
 
-	// URL is the address in the form that dlock's stores take.
+	// URL returns the address in the form that dlock's stores accept.
 	URL func(addr string) string
 
-	// SQL is the client program, which executes statements as administrator and
+	// SQL returns the command that executes statements as administrator and
 	// prints rows without headings. Only databases have one.
 	SQL func(in Instance, statements string) Command
 
@@ -61,7 +61,7 @@ type Kind struct {
 	KillConnections string
 }
 
-// Instance is what a Kind knows about the server to be started.
+// Instance is the server to be started, as its Kind sees it.
 type Instance struct {
 	Binary string // the path of the program
 	Dir    string // the server's folder, which is its working directory
@@ -74,10 +74,11 @@ type Instance struct {
 // user that the server runs as.
 type Command []string
 
-// Variable is the environment variable with the URL of a running server.
+// Variable returns the name of the environment variable with the URL of a running
+// server.
 func (k *Kind) Variable() string { return "DLOCK_TEST_" + strings.ToUpper(k.Name) }
 
-// locate finds the program.
+// locate returns the path of the program.
 func (k *Kind) locate() (string, error) {
 	if strings.Contains(k.Binary, "/") {
 		matches, err := filepath.Glob(k.Binary)
@@ -89,7 +90,8 @@ func (k *Kind) locate() (string, error) {
 		}
 		return "", k.notInstalled()
 	}
-	// Debian keeps servers in folders that are not in everybody's PATH.
+	// Debian installs servers into folders that are not in the PATH of every
+	// user.
 	for _, candidate := range []string{k.Binary, "/usr/sbin/" + k.Binary, "/usr/local/sbin/" + k.Binary} {
 		if path, err := exec.LookPath(candidate); err == nil {
 			return path, nil

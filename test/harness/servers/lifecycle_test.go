@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// subject is a kind of server with the means to see whether it keeps a value.
+// subject is a kind of server, with functions that write and read a value.
 type subject struct {
 	kind   *Kind
 	keeps  bool // data survives SIGKILL and Restart
@@ -69,10 +69,10 @@ func TestLifecycle(t *testing.T) {
 
 			try(t, s.Kill)
 			if err := sub.kind.probe(t.Context(), addr); err == nil {
-				t.Fatal("answers after Kill")
+				t.Fatal("the server answers after Kill")
 			}
 			if err := s.Pause(); err == nil {
-				t.Error("Pause of a killed server reports success")
+				t.Error("Pause of a killed server succeeded")
 			}
 			try(t, s.Restart)
 			answers(t, s)
@@ -110,7 +110,7 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// ensure writes unless the value is there already.
+// ensure writes the value unless it is there already.
 func (sub subject) ensure(t *testing.T, s *Server) {
 	t.Helper()
 	if !sub.stored(t, s) {
@@ -134,7 +134,7 @@ func answers(t *testing.T, s *Server) {
 	}
 }
 
-// gone fails unless nothing of the server is left.
+// gone checks that nothing of the server is left.
 func gone(t *testing.T, dir string) {
 	t.Helper()
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -166,7 +166,7 @@ func ask(t *testing.T, s *Server, request, wantPrefix string) string {
 	return line
 }
 
-// sqlOf executes statements that have to work.
+// sqlOf executes statements that have to succeed.
 func sqlOf(t *testing.T, s *Server, statements string) string {
 	t.Helper()
 	out, err := s.SQL(limit(t), statements)

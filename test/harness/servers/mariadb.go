@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// MariaDB has a database "dlock" and a user "dlock" with the password "dlock"
-// who may do everything, except write to a server that is read-only.
+// MariaDB has a database "dlock" and a user "dlock" with the password "dlock" and
+// all rights, except writing to a read-only server.
 var MariaDB = &Kind{
 	Name:   "mariadb",
 	Binary: "mariadbd",
 	Init: func(in Instance) ([]Command, error) {
-		// Run at every start, because it needs the server's own SQL.
+		// The server executes it at every start, because only the server can.
 		const users = `CREATE DATABASE IF NOT EXISTS dlock;
 CREATE USER IF NOT EXISTS 'dlock'@'%' IDENTIFIED BY 'dlock';
 GRANT ALL ON *.* TO 'dlock'@'%' WITH GRANT OPTION;
@@ -59,8 +59,8 @@ func socket(in Instance) string { return filepath.Join(in.Dir, "sock") }
 
 func initFile(in Instance) string { return filepath.Join(in.Dir, "init.sql") }
 
-// probeMySQL reads the greeting that a server of MySQL's protocol sends first:
-// a header of four bytes and the version of the protocol, or 255 for an error.
+// probeMySQL reads the greeting of a MySQL server: a header of four bytes and the
+// version of the protocol, or 255 for an error.
 func probeMySQL(ctx context.Context, addr string) error {
 	conn, err := dial(ctx, addr)
 	if err != nil {

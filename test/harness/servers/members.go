@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// members returns the processes that work in dir. A server is not one process:
-// PostgreSQL's children are in process groups of their own and outlive their
-// parent for a moment. What they have in common is where they work.
+// members returns the processes that work in dir. A server may be several
+// processes: PostgreSQL's children are in process groups of their own and outlive
+// their parent for a moment. They share their working directory.
 func members(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -26,7 +26,7 @@ func members(dir string) ([]int, error) {
 		}
 		cwd, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err != nil {
-			continue // ended in the meantime, or somebody else's
+			continue // ended in the meantime, or of another user
 		}
 		if cwd == dir || strings.HasPrefix(cwd, dir+"/") || cwd == dir+" (deleted)" {
 			pids = append(pids, pid)
@@ -35,8 +35,8 @@ func members(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// signalAll signals every process in dir, and again until there is none that
-// it has not reached, since a process may have forked meanwhile.
+// signalAll signals every process in dir. It repeats until it finds no new
+// process, since a process may have forked meanwhile.
 func signalAll(dir string, signal syscall.Signal) error {
 	reached := make(map[int]bool)
 	for {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// childVariable makes the test binary play a test run that ends badly.
+// childVariable makes the test binary simulate a test run that ends badly.
 const childVariable = "DLOCK_SERVERS_CHILD"
 
-// started is what the child tells its parent.
+// started is the report of the child to its parent.
 type started struct {
 	Dirs []string
 }
@@ -27,14 +27,14 @@ func TestMain(m *testing.M) {
 
 func child(how string) int {
 	var report started
-	for _, kind := range []*Kind{Redis, Postgres} { // one process, and many
+	for _, kind := range []*Kind{Redis, Postgres} { // a server of one process, and a server of many
 		s, err := Start(kind)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		if how == "hang" {
-			if err := s.Pause(); err != nil { // a stopped process must not escape either
+			if err := s.Pause(); err != nil { // a stopped process must be cleaned up, too
 				fmt.Fprintln(os.Stderr, err)
 				return 1
 			}
@@ -50,16 +50,16 @@ func child(how string) int {
 	case "exit":
 		return 0 // without Stop
 	default:
-		select {} // until the parent kills us
+		select {} // until the parent kills the child
 	}
 }
 
-func TestNothingIsLeftWhenTheTests(t *testing.T) {
+func TestNothingIsLeftAfter(t *testing.T) {
 	for name, how := range map[string]string{
-		"Panic":               "panic",
-		"ExitWithoutStopping": "exit",
-		"AreKilled":           "wait",
-		"AreKilledInAPause":   "hang",
+		"Panic":           "panic",
+		"ExitWithoutStop": "exit",
+		"Kill":            "wait",
+		"KillDuringPause": "hang",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +78,7 @@ func TestNothingIsLeftWhenTheTests(t *testing.T) {
 				err = json.Unmarshal(line, &report)
 			}
 			if err != nil {
-				t.Errorf("the child said %q: %v", line, err)
+				t.Errorf("the child wrote %q: %v", line, err)
 			}
 			if how == "wait" || how == "hang" {
 				if err := cmd.Process.Kill(); err != nil {
@@ -101,8 +101,8 @@ func TestNothingIsLeftWhenTheTests(t *testing.T) {
 	}
 }
 
-// eventually waits for something that other processes do, of which there is no
-// event to wait for.
+// eventually polls done until it succeeds, for effects of other processes that
+// cause no event.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(pollEvery)
@@ -112,7 +112,7 @@ func eventually(t *testing.T, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			return // the caller's check says what is wrong
+			return // the caller checks the result
 		}
 	}
 }

@@ -7,27 +7,26 @@ import (
 	"testing"
 )
 
-// Pair is a database with a replica that follows it asynchronously: what the
-// primary has told its clients may not have reached the replica yet. The replica
-// can be read, and takes over when Promote is called; nobody else does that.
+// Pair is a database with an asynchronous replica: what the primary has
+// acknowledged may not have reached the replica yet. The replica can be read. It
+// takes over only when Promote is called.
 type Pair struct {
 	Primary, Replica *Server
 
 	promote func(ctx context.Context) error
-	// position is how far the primary has got, and reached waits on the replica
-	// until it has got there too.
+	// position returns the position of the primary. reached waits until the
+	// replica has reached a position.
 	position func(ctx context.Context) (string, error)
 	reached  func(ctx context.Context, position string) error
 }
 
-// PairOptions are what tests want to differ. The zero value is fine.
+// PairOptions are the options of a Pair. The zero value is valid.
 type PairOptions struct {
 	// Args are additional arguments of both servers.
 	Args []string
 
-	// ReplicaOf is told the address of the primary and returns the one that the
-	// replica connects to instead: something that passes everything on until the
-	// test cuts it.
+	// ReplicaOf maps the address of the primary to the address that the replica
+	// connects to instead: that of a proxy, which the test can cut.
 	ReplicaOf func(primaryAddr string) string
 }
 
@@ -39,7 +38,7 @@ func RunMariaDBPair(t testing.TB, opts PairOptions) *Pair {
 }
 
 // RunPostgresPair starts a Pair of PostgreSQL servers for a test, and stops it
-// when the test is over.
+// when the test ends.
 func RunPostgresPair(t testing.TB, opts PairOptions) *Pair {
 	t.Helper()
 	return runPair(t, startPostgresPair, opts)
@@ -61,8 +60,8 @@ func runPair(t testing.TB, start func(p *Pair, opts PairOptions) error, opts Pai
 	return p
 }
 
-// Promote makes the replica a primary, which it remains. It needs no primary,
-// and does not wait for what has not arrived yet.
+// Promote makes the replica a primary for good. It needs no primary, and does not
+// wait for data that has not arrived yet.
 func (p *Pair) Promote(ctx context.Context) error {
 	if err := p.promote(ctx); err != nil {
 		return fmt.Errorf("promoting the replica: %w", err)
@@ -70,7 +69,7 @@ func (p *Pair) Promote(ctx context.Context) error {
 	return nil
 }
 
-// WaitCaughtUp waits until the replica has everything that the primary has now.
+// WaitCaughtUp waits until the replica has all data that the primary has now.
 func (p *Pair) WaitCaughtUp(ctx context.Context) error {
 	position, err := p.position(ctx)
 	if err == nil {
@@ -85,7 +84,7 @@ func (p *Pair) WaitCaughtUp(ctx context.Context) error {
 // Stop stops both servers.
 func (p *Pair) Stop() error { return p.all().Stop() }
 
-// all are those that were started.
+// all returns the servers that were started.
 func (p *Pair) all() Group {
 	var all Group
 	for _, s := range []*Server{p.Primary, p.Replica} {
@@ -96,8 +95,8 @@ func (p *Pair) all() Group {
 	return all
 }
 
-// start starts the primary, and then the replica with a Kind that knows where to
-// find it.
+// start starts the primary, and then the replica with a Kind for the primary's
+// address.
 func (p *Pair) start(primary *Kind, replica func(primaryAddr string) *Kind, opts PairOptions) (primaryAddr string, err error) {
 	if p.Primary, err = Start(primary, opts.Args...); err != nil {
 		return "", err
@@ -110,5 +109,5 @@ func (p *Pair) start(primary *Kind, replica func(primaryAddr string) *Kind, opts
 	return primaryAddr, err
 }
 
-// errBehind is what a replica is that has not got everything yet.
-var errBehind = errors.New("it is behind")
+// errBehind reports that the replica has not reached the position yet.
+var errBehind = errors.New("the replica is behind")

@@ -33,19 +33,20 @@ func startMariaDBPair(p *Pair, opts PairOptions) error {
 	if err != nil {
 		return err
 	}
-	// From its first day, because nothing of the log is ever removed.
+	// Replication starts at the beginning of the log, of which nothing is ever
+	// removed.
 	_, err = p.Replica.SQL(context.Background(), fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, "+
 		"MASTER_USER='dlock', MASTER_PASSWORD='dlock', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos; START SLAVE", host, port))
 	return err
 }
 
-// logging is MariaDB that replicas can follow.
+// logging is a MariaDB that replicas can follow.
 var logging = withArgs(MariaDB, func(Instance) []string {
 	return []string{"--server-id=1", "--log-bin=binlog", "--sync-binlog=1"}
 })
 
-// following is MariaDB as a replica. It is read-only until it is promoted, also
-// after a restart.
+// following is a MariaDB that is a replica. It is read-only until it is promoted,
+// also after a restart.
 func following(string) *Kind {
 	return withArgs(MariaDB, func(in Instance) []string {
 		args := []string{"--server-id=2"}

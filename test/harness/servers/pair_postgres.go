@@ -12,7 +12,7 @@ func startPostgresPair(p *Pair, opts PairOptions) error {
 		const seconds = 30
 		done, err := p.Replica.SQL(ctx, fmt.Sprintf("SELECT pg_promote(true, %d)", seconds))
 		if err == nil && done != "t" {
-			return fmt.Errorf("it has not taken over after %d seconds", seconds)
+			return fmt.Errorf("not promoted after %d seconds", seconds)
 		}
 		return err
 	}
@@ -32,8 +32,8 @@ func startPostgresPair(p *Pair, opts PairOptions) error {
 	return err
 }
 
-// standby is PostgreSQL that begins with a copy of another server and follows
-// it. That it does is in its data.
+// standby is a PostgreSQL that starts with a copy of another server and follows
+// it. The copied data contains the replication settings.
 func standby(primaryAddr string) *Kind {
 	kind := *Postgres
 	kind.Init = func(in Instance) ([]Command, error) {

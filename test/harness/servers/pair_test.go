@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// pairs of databases, and how a server says that it refuses to write.
+// databasePairs are pairs of databases, each with its error for a rejected write.
 var databasePairs = []struct {
 	name     string
 	run      func(t testing.TB, opts PairOptions) *Pair
 	args     []string
-	limit    string // asks for what args have set
+	limit    string // reads the setting that args change
 	readOnly string
 }{
 	{"mariadb", RunMariaDBPair, []string{"--max-connections=33"}, "SELECT @@max_connections", "--read-only"},
@@ -32,7 +32,7 @@ func TestPairReplicatesAndPromotes(t *testing.T) {
 			rows(t, p.Replica, "1")
 			p.refusesWrites(t, pair.readOnly)
 
-			// A replica that was away catches up, and is still one.
+			// A replica that was down catches up, and is still a replica.
 			try(t, p.Replica.Kill)
 			sqlOf(t, p.Primary, "INSERT INTO kept VALUES (2)")
 			try(t, p.Replica.Restart)
@@ -56,7 +56,7 @@ func TestPairReplicatesAndPromotes(t *testing.T) {
 	}
 }
 
-func TestPairCutReplicationLosesWhatComesAfter(t *testing.T) {
+func TestPairCutReplicationLosesLaterWrites(t *testing.T) {
 	for _, pair := range databasePairs {
 		t.Run(pair.name, func(t *testing.T) {
 			t.Parallel()
@@ -77,12 +77,12 @@ func TestPairCutReplicationLosesWhatComesAfter(t *testing.T) {
 	}
 }
 
-func TestPairStopsWhatWasStarted(t *testing.T) {
+func TestFailedPairStopsItsPrimary(t *testing.T) {
 	t.Parallel()
 	p := new(Pair)
 	err := startPostgresPair(p, PairOptions{ReplicaOf: func(string) string { return "nowhere" }})
 	if err == nil || p.Replica != nil {
-		t.Errorf("a replica of nobody started: %v", err)
+		t.Errorf("a replica without a primary started: %v", err)
 	}
 	try(t, p.Stop)
 	gone(t, p.Primary.Dir())
@@ -95,7 +95,7 @@ func rows(t *testing.T, s *Server, want string) {
 	}
 }
 
-// refusesWrites checks that the replica does, for the user of its URL.
+// refusesWrites checks that the replica rejects writes of the user of its URL.
 func (p *Pair) refusesWrites(t *testing.T, why string) {
 	t.Helper()
 	if _, err := connect(t, p.Replica.URL()).ExecContext(t.Context(), "INSERT INTO kept VALUES (0)"); err == nil || !strings.Contains(err.Error(), why) {

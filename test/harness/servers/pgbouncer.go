@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// PgBouncer is a pool of so many connections to a PostgreSQL server, in
-// transaction mode: whoever has a transaction has a connection, and the next
-// transaction may get another one. It knows the users of the server, who need no
-// password. It has no prepared statements that last longer than a transaction.
+// PgBouncer returns a pool of that many connections to a PostgreSQL server, in
+// transaction mode: a client has a connection during a transaction, and its next
+// transaction may get another connection. The pool accepts the users of the
+// server, who need no password. Prepared statements do not outlive a transaction.
 func PgBouncer(postgres *Server, connections int) *Kind {
 	file := func(in Instance) string { return filepath.Join(in.Dir, "pgbouncer.ini") }
 	users := func(in Instance) string { return filepath.Join(in.Dir, "users.txt") }
@@ -44,7 +44,7 @@ admin_users = postgres
 		Probe: probePostgres,
 		URL:   Postgres.URL,
 		SQL: func(in Instance, statements string) Command {
-			in.Binary = postgres.in.Binary // psql is beside it
+			in.Binary = postgres.in.Binary // psql is in the same folder
 			return Postgres.SQL(in, statements)
 		},
 	}

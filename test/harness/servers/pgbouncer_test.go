@@ -13,7 +13,7 @@ func TestPgBouncerSwapsConnections(t *testing.T) {
 	pool := Run(t, PgBouncer(postgres, 2))
 	db := connect(t, pool.URL()+"&default_query_exec_mode=exec")
 
-	// Three clients are connected, and two of them can have a transaction.
+	// Three clients are connected. Two of them can have a transaction.
 	var clients [3]*sql.Conn
 	for i := range clients {
 		clients[i] = one(t, db)
@@ -33,7 +33,7 @@ func TestPgBouncerSwapsConnections(t *testing.T) {
 	}
 	try(t, second.Commit)
 	if after := backend(t, begin(t, clients[0])); after == before {
-		t.Errorf("the first client is on backend %d again, which somebody else has", after)
+		t.Errorf("the first client is on backend %d again, which another client has", after)
 	}
 	if got := sqlOf(t, postgres, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"); got != "2" {
 		t.Errorf("%s backends for a pool of two", got)
@@ -54,7 +54,7 @@ func TestPgBouncerLifecycle(t *testing.T) {
 	addr := pool.Addr()
 	try(t, pool.Kill)
 	if err := pool.kind.probe(t.Context(), addr); err == nil {
-		t.Error("answers after Kill")
+		t.Error("the pool answers after Kill")
 	}
 	try(t, pool.Restart)
 	rows(t, pool, "0")

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Postgres has a database "postgres" and a superuser "postgres" who needs no
+// Postgres has a database "postgres" and a superuser "postgres" without a
 // password.
 var Postgres = &Kind{
 	Name:   "postgres",
@@ -19,7 +19,7 @@ var Postgres = &Kind{
 		return []Command{{
 			filepath.Join(filepath.Dir(in.Binary), "initdb"), "--pgdata=" + in.Data,
 			"--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
-			"--no-sync", // the server syncs what matters from here on
+			"--no-sync", // the running server syncs what matters
 		}}, nil
 	},
 	Args: func(in Instance) []string {
@@ -29,10 +29,10 @@ var Postgres = &Kind{
 			"-p", strconv.Itoa(in.Port),
 			"-k", "", // no socket in the file system
 			"-c", "shared_buffers=32MB",
-			"-c", "dynamic_shared_memory_type=mmap", // in files of its folder, which go with it
+			"-c", "dynamic_shared_memory_type=mmap", // files in its folder, which are removed with it
 		}
 	},
-	StopSignal: syscall.SIGINT, // "fast": SIGTERM would wait for clients to leave
+	StopSignal: syscall.SIGINT, // fast shutdown: SIGTERM would wait for clients
 	Probe:      probePostgres,
 	URL: func(addr string) string {
 		return "postgres://postgres@" + addr + "/postgres?sslmode=disable"
@@ -48,8 +48,8 @@ var Postgres = &Kind{
 		"WHERE backend_type = 'client backend' AND usename = 'postgres' AND pid <> pg_backend_pid()",
 }
 
-// probePostgres logs in. A server that still starts, recovers or stops answers
-// with an error, one that is ready with an authentication message.
+// probePostgres logs in. A server that starts, recovers or stops answers with an
+// error. A server that is ready answers with an authentication message.
 func probePostgres(ctx context.Context, addr string) error {
 	conn, err := dial(ctx, addr)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// dial connects to addr for an exchange that ends with ctx.
+// dial connects to addr. The connection's deadline is that of ctx.
 func dial(ctx context.Context, addr string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -44,7 +44,7 @@ func exchange(ctx context.Context, addr, request, want string) error {
 	return nil
 }
 
-// probeTimeout bounds one attempt to reach a server that may hang.
+// probeTimeout bounds one attempt to reach a server, which may hang.
 const probeTimeout = time.Second
 
 func (k *Kind) probe(ctx context.Context, addr string) error {

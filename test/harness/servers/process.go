@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// process is a server's main process while it runs.
+// process is the main process of a server.
 type process struct {
 	pid  int
-	done chan struct{} // closed when it has ended
-	err  error         // how it ended; to be read after done
+	done chan struct{} // closed when the process has ended
+	err  error         // how the process ended; valid after done
 }
 
-// launch starts a program in dir with its output appended to the file log, and
+// launch starts a program in dir, with its output appended to the file log and
 // env added to its environment. The program is killed when this process ends.
 func launch(command Command, env []string, dir, log string) (*process, error) {
 	output, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -52,7 +52,8 @@ func (p *process) ended() bool {
 	}
 }
 
-// prepare makes the command run in dir, as an unprivileged user if we are root.
+// prepare returns the command to run in dir, as an unprivileged user if this
+// process is root.
 func prepare(command Command, dir string) (*exec.Cmd, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = dir
@@ -62,18 +63,19 @@ func prepare(command Command, dir string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid:    true, // Ctrl-C is for the tests, which then end their servers
+		Setpgid:    true, // Ctrl-C ends the tests, which then stop their servers
 		Pdeathsig:  syscall.SIGKILL,
 		Credential: who,
 	}
 	return cmd, nil
 }
 
-// unprivileged is who servers run as when the tests run as root, which most of
-// them refuse. Every Linux system has this user, unlike those of the packages.
+// unprivileged is the user of the servers when the tests run as root, which most
+// servers refuse. Every Linux system has this user, unlike those of the packages.
 const unprivileged = "nobody"
 
-// credential is nil where we are not root and servers can run as we do.
+// credential is nil if this process is not root: then servers run as the same
+// user.
 var credential = sync.OnceValues(func() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -93,11 +95,11 @@ var credential = sync.OnceValues(func() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 })
 
-// starts hands commands to the lasting thread.
+// starts passes functions to the lasting thread.
 var starts = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
-		runtime.LockOSThread() // and never unlock
+		runtime.LockOSThread() // the thread lives as long as the process
 		for do := range work {
 			do()
 		}
@@ -106,8 +108,8 @@ var starts = sync.OnceValue(func() chan<- func() {
 })
 
 // startFromLastingThread starts cmd from a thread that lives as long as this
-// process: Linux sends the parent-death signal when the thread that forked
-// ends, and Go ends threads when it likes.
+// process. Linux sends the parent-death signal when the thread that forked ends,
+// and Go may end other threads at any time.
 func startFromLastingThread(cmd *exec.Cmd) error {
 	result := make(chan error)
 	starts() <- func() { result <- cmd.Start() }

@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// Redis keeps its data in an append-only file that is synced before every
-// answer, so that what it acknowledged survives Kill. Arguments that are given
-// to Start can turn that off ("--appendonly", "no") or make it forget even
-// without a crash ("--maxmemory", "2mb", "--maxmemory-policy", "allkeys-lru").
+// Redis keeps its data in an append-only file that is synced before every answer,
+// so that acknowledged data survives Kill. Arguments of Start can turn that off
+// ("--appendonly", "no") or make it evict data without a crash ("--maxmemory",
+// "2mb", "--maxmemory-policy", "allkeys-lru").
 var Redis = &Kind{
 	Name:   "redis",
 	Binary: "redis-server",
@@ -24,7 +24,7 @@ var Redis = &Kind{
 		}
 	},
 	Probe: func(ctx context.Context, addr string) error {
-		return exchange(ctx, addr, "PING\r\n", "+PONG\r\n") // -LOADING until the data is read
+		return exchange(ctx, addr, "PING\r\n", "+PONG\r\n") // -LOADING until the data is loaded
 	},
 	URL: func(addr string) string { return "redis://" + addr + "/0" },
 }

@@ -20,11 +20,11 @@ const (
 // Cluster is a Redis Cluster of three masters, each with a replica that takes
 // over about two seconds after its master has died.
 type Cluster struct {
-	Nodes Group // first the masters, then the replica of each
+	Nodes Group // the masters, then the replica of each
 }
 
 // RunCluster starts a Cluster for a test, with additional arguments for its
-// servers, and stops it when the test is over.
+// servers, and stops it when the test ends.
 func RunCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c, err := StartCluster(args...)
@@ -52,7 +52,7 @@ func StartCluster(args ...string) (*Cluster, error) {
 }
 
 // RunShard starts, for a test, one server in cluster mode that has all slots, with
-// additional arguments, and stops it when the test is over.
+// additional arguments, and stops it when the test ends.
 func RunShard(t testing.TB, args ...string) *Server {
 	t.Helper()
 	server := Run(t, clusterNode, args...)
@@ -74,7 +74,7 @@ func RunShard(t testing.TB, args ...string) *Server {
 	return server
 }
 
-// clusterNode keeps what it knows of the cluster with its data.
+// clusterNode keeps its view of the cluster with its data.
 var clusterNode = func() *Kind {
 	kind := *Redis
 	kind.Args = func(in Instance) []string {
@@ -89,14 +89,14 @@ var clusterNode = func() *Kind {
 	return &kind
 }()
 
-// busPort is where nodes talk to each other. By default it is so much higher
-// than the other port, among those that Linux gives to outgoing connections,
-// and could be taken when a node comes back.
+// busPort returns the port for the traffic between nodes. Redis's default is
+// higher by 10000, inside the range of outgoing connections, and could be taken
+// while a node is down.
 func busPort(port int) int { return port - 10000 }
 
 func clusterURL(addrs string) string { return "redis+cluster://" + addrs }
 
-// URL is where clients learn of the nodes.
+// URL returns a URL with the addresses of all nodes.
 func (c *Cluster) URL() string { return clusterURL(c.Nodes.list()) }
 
 // Stop stops all nodes.
@@ -121,7 +121,8 @@ func (c *Cluster) create() error {
 				return err
 			}
 		}
-		// Everybody meets everybody, so that nobody waits for gossip.
+		// Every node meets every other node, so that the cluster does not depend
+		// on gossip.
 		for _, other := range c.Nodes[:i] {
 			if err := redisOrder(ctx, node.Addr(), "CLUSTER", "MEET", other.in.Host,
 				strconv.Itoa(other.in.Port), strconv.Itoa(busPort(other.in.Port))); err != nil {
@@ -139,7 +140,7 @@ func (c *Cluster) create() error {
 	return c.WaitSettled(ctx)
 }
 
-// WaitSettled waits until all nodes run, agree on who is what, and say that the
+// WaitSettled waits until all nodes run, agree on their roles and report that the
 // cluster works, and the replicas have the data of their masters.
 func (c *Cluster) WaitSettled(ctx context.Context) error {
 	return until(ctx, "the nodes have found each other", func(ctx context.Context) error {
@@ -168,7 +169,7 @@ func (c *Cluster) WaitSettled(ctx context.Context) error {
 	})
 }
 
-// Master is the node that the key is on. All that run agree on it.
+// Master returns the node that has the key. All running nodes must agree on it.
 func (c *Cluster) Master(ctx context.Context, key string) (*Server, error) {
 	running := c.Nodes.running()
 	if len(running) == 0 {
@@ -201,7 +202,7 @@ func (c *Cluster) Master(ctx context.Context, key string) (*Server, error) {
 	return master, nil
 }
 
-// WaitFailover waits until another node than old has the key, and returns it.
+// WaitFailover waits until a node other than old has the key, and returns it.
 func (c *Cluster) WaitFailover(ctx context.Context, key string, old *Server) (*Server, error) {
 	var master *Server
 	err := until(ctx, "another node than "+old.Addr()+" has the key "+key, func(ctx context.Context) (err error) {
@@ -209,14 +210,14 @@ func (c *Cluster) WaitFailover(ctx context.Context, key string, old *Server) (*S
 			return err
 		}
 		if master == old {
-			return errors.New("the nodes still name it")
+			return errors.New("the nodes still name the old master")
 		}
 		return nil
 	})
 	return master, err
 }
 
-// clusterView is what a node knows of another, or of itself.
+// clusterView is what a node reports about another node, or about itself.
 type clusterView struct {
 	*Server
 	master bool
@@ -235,8 +236,8 @@ func (v clusterView) serves(slot int) bool {
 	})
 }
 
-// views are what the running nodes know of those that have not failed, provided
-// that each says that the cluster works.
+// views returns the reports of all running nodes about the nodes that have not
+// failed. It fails unless each of them reports that the cluster works.
 func (c *Cluster) views(ctx context.Context) ([][]clusterView, error) {
 	running := c.Nodes.running()
 	views := make([][]clusterView, len(running))
@@ -246,7 +247,7 @@ func (c *Cluster) views(ctx context.Context) ([][]clusterView, error) {
 			return nil, err
 		}
 		if !strings.Contains(info, "cluster_state:ok") {
-			return nil, fmt.Errorf("%s says:\n%s", node.Addr(), info)
+			return nil, fmt.Errorf("%s reports:\n%s", node.Addr(), info)
 		}
 		if views[i], err = c.view(ctx, node); err != nil {
 			return nil, err
@@ -255,7 +256,8 @@ func (c *Cluster) views(ctx context.Context) ([][]clusterView, error) {
 	return views, nil
 }
 
-// view reads lines of: id host:port@bus,name flags master ping pong epoch link slots...
+// view parses lines of the form: id host:port@bus,name flags master ping pong
+// epoch link slots...
 func (c *Cluster) view(ctx context.Context, node *Server) ([]clusterView, error) {
 	text, err := redisText(ctx, node.Addr(), "CLUSTER", "NODES")
 	if err != nil {
@@ -265,7 +267,7 @@ func (c *Cluster) view(ctx context.Context, node *Server) ([]clusterView, error)
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) < 8 {
-			return nil, fmt.Errorf("%s says %q, which is no node", node.Addr(), line)
+			return nil, fmt.Errorf("%s returned %q, which describes no node", node.Addr(), line)
 		}
 		addr, _, _ := strings.Cut(fields[1], "@")
 		flags := strings.Split(fields[2], ",")
@@ -276,7 +278,7 @@ func (c *Cluster) view(ctx context.Context, node *Server) ([]clusterView, error)
 		}
 		known := c.Nodes.At(addr)
 		if known == nil {
-			return nil, fmt.Errorf("%s knows %s, which is none of %v", node.Addr(), addr, c.Nodes.Addrs())
+			return nil, fmt.Errorf("%s knows %s, which is not in %v", node.Addr(), addr, c.Nodes.Addrs())
 		}
 		view = append(view, clusterView{known, slices.Contains(flags, "master"), fields[8:]})
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestClusterAnswersOnAllSlots(t *testing.T) {
+func TestClusterServesAllSlots(t *testing.T) {
 	t.Parallel()
 	c := RunCluster(t)
 	ctx := limit(t)
@@ -20,7 +20,7 @@ func TestClusterAnswersOnAllSlots(t *testing.T) {
 		}
 		for _, want := range []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:6"} {
 			if !strings.Contains(info, want) {
-				t.Errorf("node %d does not say %s:\n%s", i, want, info)
+				t.Errorf("node %d does not report %s:\n%s", i, want, info)
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func TestClusterAnswersOnAllSlots(t *testing.T) {
 	}
 }
 
-func TestClusterFailsOverAndTakesTheOldMasterBack(t *testing.T) {
+func TestClusterFailsOverAndOldMasterRejoins(t *testing.T) {
 	t.Parallel()
 	c := RunCluster(t)
 	ctx := limit(t)
@@ -59,14 +59,14 @@ func TestClusterFailsOverAndTakesTheOldMasterBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ask(t, promoted, "EXISTS kept\r\n", ":"); got != ":1" {
-		t.Error("what the replica had acknowledged is lost")
+		t.Error("a write that the replica had acknowledged is lost")
 	}
 	try(t, old.Restart)
 	if err := c.WaitSettled(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.Master(ctx, "kept"); err != nil || got != promoted {
-		t.Errorf("the master is %v (%v) after the old one came back, want the promoted one", got, err)
+		t.Errorf("the master is %v (%v) after the old master rejoined, want the promoted node", got, err)
 	}
 	acknowledged(t, promoted, "{kept}after", 1)
 
@@ -76,7 +76,7 @@ func TestClusterFailsOverAndTakesTheOldMasterBack(t *testing.T) {
 	}
 }
 
-func TestClusterArgumentsReachTheServers(t *testing.T) {
+func TestClusterPassesArgumentsToServers(t *testing.T) {
 	t.Parallel()
 	c := RunCluster(t, "--maxmemory-policy", "volatile-lru")
 	for _, node := range c.Nodes {

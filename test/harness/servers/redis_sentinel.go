@@ -14,26 +14,25 @@ import (
 	"time"
 )
 
-// MasterName is what sentinels call the master that they watch.
+// MasterName is the sentinels' name for the master.
 const MasterName = "dlock"
 
-// SentinelOptions are what tests want to differ. The zero value is fine.
+// SentinelOptions are the options of a Sentinel. The zero value is valid.
 type SentinelOptions struct {
 	// Args are additional arguments of the master and the replicas, such as
 	// "--min-replicas-to-write", "1".
 	Args []string
 
-	// ReplicaOf is told the address of the master and returns the one that
-	// the replicas connect to instead: something that passes everything on
-	// until the test cuts it. The sentinels and the clients still reach the
-	// master directly. It is for the first master only: the next one is found
-	// by the replicas through the sentinels.
+	// ReplicaOf maps the address of the master to the address that the replicas
+	// connect to instead: that of a proxy, which the test can cut. The sentinels
+	// and the clients still reach the master directly. It applies to the first
+	// master only: the replicas learn of the next master from the sentinels.
 	//
 	// A replica whose link has been down for six seconds (ten times the time
-	// after which a server counts as down) is not promoted any more; one whose
-	// link merely hangs is. And after half a minute the sentinels notice that
-	// the replicas connect to an address that is not the master's, and put
-	// them right.
+	// after which a server counts as down) is not promoted any more. A replica
+	// whose link merely hangs is. After half a minute the sentinels notice that
+	// the replicas connect to an address that is not the master's, and correct
+	// it.
 	ReplicaOf func(masterAddr string) string
 }
 
@@ -42,13 +41,13 @@ const (
 	replicaCount  = 2
 	quorum        = sentinelCount/2 + 1
 
-	// After how long a sentinel takes a server for dead: the first one, and how
-	// much longer each of the others. If all of them noticed at once, each would
-	// vote for itself, and they would not try again for a long time.
+	// downAfter is when the first sentinel considers a server down. Each further
+	// sentinel waits a little longer. If all of them noticed at once, each would
+	// vote for itself, and the next election would be much later.
 	downAfter     = 600 * time.Millisecond
 	downAfterMore = 200 * time.Millisecond
-	// How long the sentinels wait before they try a failed failover again, and
-	// before they put right a replica that has another master than they know.
+	// failoverTimeout is how long the sentinels wait before they retry a failed
+	// failover, and before they correct a replica that follows the wrong master.
 	failoverTimeout          = 2 * time.Second
 	failoverTimeoutReplicaOf = 30 * time.Second
 )
@@ -56,11 +55,11 @@ const (
 // Sentinel is a master with two replicas, and three sentinels that promote a
 // replica one or two seconds after the master has died.
 type Sentinel struct {
-	Servers   Group // the first is the first master
+	Servers   Group // the first server is the first master
 	Sentinels Group
 }
 
-// RunSentinel starts a Sentinel for a test, and stops it when the test is over.
+// RunSentinel starts a Sentinel for a test, and stops it when the test ends.
 func RunSentinel(t testing.TB, opts SentinelOptions) *Sentinel {
 	t.Helper()
 	s, err := StartSentinel(opts)
@@ -102,8 +101,8 @@ func (s *Sentinel) start(opts SentinelOptions) error {
 	s.Servers = append(s.Servers, replicas...)
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
-	// A sentinel asks the master for its replicas at once, and then not again
-	// for a while: they are to be there before.
+	// A sentinel asks the master for its replicas at once, and then not again for
+	// a while. Therefore the replicas must be there first.
 	if err := until(ctx, "the replicas are in sync", s.inSync(master)); err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (s *Sentinel) start(opts SentinelOptions) error {
 	return s.WaitSettled(ctx)
 }
 
-// URL is where clients ask for the master.
+// URL returns a URL with the addresses of the sentinels.
 func (s *Sentinel) URL() string {
 	return "redis+sentinel://" + s.Sentinels.list() + "/" + MasterName
 }
@@ -124,8 +123,8 @@ func (s *Sentinel) URL() string {
 // Stop stops all servers and sentinels.
 func (s *Sentinel) Stop() error { return s.all().Stop() }
 
-// Master is what the sentinels say the master is: all that answer, at least a
-// majority, and all the same.
+// Master returns the master that the sentinels name. A majority of them must
+// answer, and all answers must agree.
 func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 	votes := make(map[string]int)
 	var failures error
@@ -150,7 +149,7 @@ func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 		case n < quorum:
 			return nil, fmt.Errorf("only %d of %d sentinels answer: %w", n, sentinelCount, failures)
 		case master == nil:
-			return nil, fmt.Errorf("the sentinels name %s, which is none of %v", addr, s.Servers.Addrs())
+			return nil, fmt.Errorf("the sentinels name %s, which is not in %v", addr, s.Servers.Addrs())
 		default:
 			return master, nil
 		}
@@ -167,15 +166,15 @@ func (s *Sentinel) WaitFailover(ctx context.Context, old *Server) (*Server, erro
 			return err
 		}
 		if master == old {
-			return errors.New("the sentinels still name it")
+			return errors.New("the sentinels still name the old master")
 		}
 		return nil
 	})
 	return master, err
 }
 
-// WaitSettled waits until all servers run, those that are not the master have
-// its data, and the sentinels know all of it and each other.
+// WaitSettled waits until all servers run, the replicas have the data of the
+// master, and the sentinels know all servers and each other.
 func (s *Sentinel) WaitSettled(ctx context.Context) error {
 	return until(ctx, "master, replicas and sentinels have found each other", func(ctx context.Context) error {
 		master, err := s.Master(ctx)
@@ -194,7 +193,7 @@ func (s *Sentinel) WaitSettled(ctx context.Context) error {
 	})
 }
 
-// inSync is nil once all other servers follow the master.
+// inSync returns a check that all other servers follow the master.
 func (s *Sentinel) inSync(master *Server) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		for _, server := range s.Servers {
@@ -216,8 +215,9 @@ func (s *Sentinel) inSync(master *Server) func(ctx context.Context) error {
 	}
 }
 
-// follows is nil if a server is a replica whose link works and which has begun
-// to keep what it hears: while it writes its first file it could lose all of it.
+// follows checks that a server is a replica whose link works and which has
+// started its append-only file. While it writes the first one it could lose all
+// its data.
 func follows(ctx context.Context, s *Server) error {
 	info, err := redisText(ctx, s.Addr(), "INFO")
 	if err != nil {
@@ -225,13 +225,13 @@ func follows(ctx context.Context, s *Server) error {
 	}
 	for _, want := range []string{"master_link_status:up", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"} {
 		if !strings.Contains(info, want) {
-			return fmt.Errorf("%s does not say %s", s.Addr(), want)
+			return fmt.Errorf("%s does not report %s", s.Addr(), want)
 		}
 	}
 	return nil
 }
 
-// knowsAll is nil once a sentinel could lead a failover.
+// knowsAll checks that a sentinel could lead a failover.
 func knowsAll(ctx context.Context, sentinel string) error {
 	reply, err := redisCall(ctx, sentinel, "SENTINEL", "MASTER", MasterName)
 	if err != nil {
@@ -245,7 +245,7 @@ func knowsAll(ctx context.Context, sentinel string) error {
 	}
 	for key, value := range want {
 		if master[key] != value {
-			return fmt.Errorf("sentinel %s says of the master: %s %s, want %s", sentinel, key, master[key], value)
+			return fmt.Errorf("sentinel %s reports of the master: %s %s, want %s", sentinel, key, master[key], value)
 		}
 	}
 	for what, flags := range map[string]string{"REPLICAS": "slave", "SENTINELS": "sentinel"} {
@@ -256,7 +256,7 @@ func knowsAll(ctx context.Context, sentinel string) error {
 		members, _ := reply.([]any)
 		for _, member := range members {
 			if got := pairs(member); got["flags"] != flags {
-				return fmt.Errorf("sentinel %s says of %s: flags %s, want %s", sentinel, got["name"], got["flags"], flags)
+				return fmt.Errorf("sentinel %s reports of %s: flags %s, want %s", sentinel, got["name"], got["flags"], flags)
 			}
 		}
 	}
@@ -267,8 +267,8 @@ func (s *Sentinel) all() Group {
 	return append(append(Group(nil), s.Servers...), s.Sentinels...)
 }
 
-// replicated is Redis with a file in which it writes down what becomes of its
-// role, so that after a restart it is what it was. The role is no data: it
+// replicated is a Redis that stores changes of its role in its configuration
+// file, so that it keeps its role after a restart. The role is not data: it
 // survives RestartEmpty.
 func replicated(master string) *Kind {
 	kind := *Redis
@@ -290,15 +290,15 @@ func replicated(master string) *Kind {
 	return &kind
 }
 
-// replication are settings without which tests would wait: for more replicas to
-// come, for paused ones to catch up before their master stops, and for one that
-// does not want to stop because it writes its first file.
+// replication holds settings without which tests would wait: for more replicas to
+// connect, for paused replicas to catch up before their master stops, and for a
+// replica that does not stop while it writes its first file.
 var replication = []string{
 	"--repl-diskless-sync-delay", "0",
 	"--shutdown-on-sigterm", "now", "force",
 }
 
-// watching is a sentinel. Its file is its memory as well: it survives a
+// watching is a sentinel. Its configuration file is also its state: it survives a
 // restart, but not RestartEmpty.
 func watching(master *Server, downAfter, failoverTimeout time.Duration) *Kind {
 	file := func(in Instance) string { return filepath.Join(in.Data, "sentinel.conf") }
@@ -316,11 +316,10 @@ sentinel parallel-syncs %[1]s %[6]d
 			return []string{file(in), "--sentinel", "--bind", in.Host, "--port", strconv.Itoa(in.Port), "--dir", in.Data}
 		},
 		Probe: func(ctx context.Context, addr string) error {
-			// Milliseconds between announcements, looks at the servers,
-			// attempts to reach them, and questions to the others, which by
-			// default are too slow for a server that counts as down so soon.
-			// There is no setting for them, and a restarted sentinel has
-			// forgotten them.
+			// Milliseconds between announcements, INFO requests, reconnects, and
+			// questions to the other sentinels. The defaults are too slow for
+			// such a short downAfter. There is no setting for them, and a
+			// restarted sentinel has forgotten them.
 			const hurry = "SENTINEL DEBUG publish-period 200 info-period 500 ping-period 300 ask-period 200\r\n"
 			return exchange(ctx, addr, hurry, "+OK\r\n")
 		},
@@ -336,10 +335,10 @@ func writeOwned(name, content string) error {
 	return own(name, 0o600)
 }
 
-// words is an address as Redis's settings and commands want it.
+// words returns an address in the form of Redis's settings and commands.
 func words(addr string) string { return strings.ReplaceAll(addr, ":", " ") }
 
-// hostPort is an address from an answer of two strings.
+// hostPort returns the address in an answer of two strings.
 func hostPort(reply any) (string, error) {
 	if list, ok := reply.([]any); ok && len(list) == 2 {
 		host, hostOK := list[0].(string)
@@ -351,7 +350,7 @@ func hostPort(reply any) (string, error) {
 	return "", fmt.Errorf("answer %v, want a host and a port", reply)
 }
 
-// pairs is an answer of keys and values in turn.
+// pairs returns an answer of alternating keys and values as a map.
 func pairs(reply any) map[string]string {
 	list, _ := reply.([]any)
 	m := make(map[string]string, len(list)/2)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestSentinelFailsOverAndTakesTheOldMasterBack(t *testing.T) {
+func TestSentinelFailsOverAndOldMasterRejoins(t *testing.T) {
 	t.Parallel()
 	s := RunSentinel(t, SentinelOptions{})
 	ctx := limit(t)
@@ -32,13 +32,13 @@ func TestSentinelFailsOverAndTakesTheOldMasterBack(t *testing.T) {
 	}
 	ask(t, promoted, "SET after 1\r\n", "+OK") // -READONLY if it is still a replica
 	if got := ask(t, promoted, "EXISTS kept\r\n", ":"); got != ":1" {
-		t.Error("what both replicas had acknowledged is lost")
+		t.Error("a write that both replicas had acknowledged is lost")
 	}
 
-	// The promoted one remembers what it is.
+	// The promoted server keeps its role.
 	try(t, promoted.Kill)
 	try(t, promoted.Restart)
-	if got := ask(t, promoted, "ROLE\r\n", "*"); got != "*3" { // a replica's has five
+	if got := ask(t, promoted, "ROLE\r\n", "*"); got != "*3" { // the answer of a replica has five elements
 		t.Errorf("the promoted server is no master after a restart: ROLE has %s", got)
 	}
 
@@ -57,12 +57,12 @@ func TestSentinelFailsOverAndTakesTheOldMasterBack(t *testing.T) {
 	}
 }
 
-func TestSentinelWorksWithTwoOfThree(t *testing.T) {
+func TestSentinelNeedsTwoOfThree(t *testing.T) {
 	t.Parallel()
 	s := RunSentinel(t, SentinelOptions{})
 	ctx := limit(t)
 	try(t, s.Sentinels[0].Kill)
-	try(t, s.Sentinels[1].Pause) // and with one the answer is no answer
+	try(t, s.Sentinels[1].Pause) // with one sentinel there is no majority
 	if _, err := s.Master(ctx); err == nil {
 		t.Error("one sentinel of three is taken for a majority")
 	}
@@ -73,7 +73,7 @@ func TestSentinelWorksWithTwoOfThree(t *testing.T) {
 	}
 }
 
-func TestSentinelCutReplicationLosesWhatComesAfter(t *testing.T) {
+func TestSentinelCutReplicationLosesLaterWrites(t *testing.T) {
 	t.Parallel()
 	var cable *relay
 	s := RunSentinel(t, SentinelOptions{ReplicaOf: func(master string) string {
@@ -98,7 +98,7 @@ func TestSentinelCutReplicationLosesWhatComesAfter(t *testing.T) {
 	}
 }
 
-func TestSentinelArgumentsReachTheServers(t *testing.T) {
+func TestSentinelPassesArgumentsToServers(t *testing.T) {
 	t.Parallel()
 	s := RunSentinel(t, SentinelOptions{Args: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}})
 	master := s.Servers[0]
@@ -109,7 +109,7 @@ func TestSentinelArgumentsReachTheServers(t *testing.T) {
 	if err := until(limit(t), "the master misses its replicas", func(ctx context.Context) error {
 		err := redisOrder(ctx, master.Addr(), "SET", "refused", "1")
 		if err == nil {
-			return errors.New("it still accepts writes")
+			return errors.New("the master still accepts writes")
 		}
 		if !strings.Contains(err.Error(), "NOREPLICAS") {
 			t.Errorf("a write without replicas fails with %v, want NOREPLICAS", err)
@@ -120,7 +120,7 @@ func TestSentinelArgumentsReachTheServers(t *testing.T) {
 	}
 }
 
-// limit is for what servers do among themselves on a loaded machine.
+// limit returns a context that bounds the work of servers on a loaded machine.
 func limit(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
@@ -128,12 +128,13 @@ func limit(t *testing.T) context.Context {
 	return ctx
 }
 
-// acknowledged writes a key and expects so many replicas to have it.
+// acknowledged writes a key and checks that this many replicas have acknowledged
+// it.
 func acknowledged(t *testing.T, master *Server, key string, replicas int64) {
 	t.Helper()
 	want, timeout := replicas, "10000"
 	if want == 0 {
-		want, timeout = 1, "50" // for somebody who is not to come
+		want, timeout = 1, "50" // for a replica that must not answer
 	}
 	conn, err := dial(limit(t), master.Addr())
 	if err != nil {
@@ -149,7 +150,7 @@ func acknowledged(t *testing.T, master *Server, key string, replicas int64) {
 	}
 }
 
-// relay passes connections on to an address until it is cut.
+// relay forwards connections to an address until it is cut.
 type relay struct {
 	net.Listener
 	mu    sync.Mutex
@@ -221,14 +222,14 @@ func TestReplicaStopsWhileItWritesItsFirstFile(t *testing.T) {
 	if err := until(ctx, "the replica writes its file", func(ctx context.Context) error {
 		info, err := redisText(ctx, replica.Addr(), "INFO")
 		if err == nil && !strings.Contains(info, "aof_rewrite_in_progress:1") {
-			return errors.New("it does not write")
+			return errors.New("the replica does not write")
 		}
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := follows(ctx, replica); err == nil {
-		t.Error("the replica is taken for one that keeps its data already")
+		t.Error("follows accepts a replica that still writes its first file")
 	}
 	try(t, replica.Stop)
 }

@@ -25,19 +25,19 @@ type User struct {
 	rules          []string
 }
 
-// The users of a RedisTLS. The first has a password that must be escaped in a URL.
+// The users of a RedisTLS. The password of Anything must be escaped in a URL.
 var (
 	Anything   = User{"anything", "p@ss/w:rd%#?", []string{"~*", "&*", "+@all"}}
 	NoScripts  = User{"noscripts", "secret2", []string{"~*", "&*", "+@all", "-@scripting"}}
 	OrdersOnly = User{"ordersonly", "secret3", []string{
-		"~orders:*", "&orders:*", // as such, and as a hash tag
+		"~orders:*", "&orders:*", // plain keys, and keys with a hash tag
 		"~*{orders:*", "&*{orders:*",
 		"+@all",
 	}}
 )
 
-// RedisTLS is a Redis server that speaks only TLS, with a certificate for
-// 127.0.0.1 and localhost by an authority of its own, and knows only the users
+// RedisTLS is a Redis server that accepts only TLS. Its certificate is for
+// 127.0.0.1 and localhost, by an authority of its own. Its only users are
 // Anything, who is in its URL, NoScripts and OrdersOnly.
 type RedisTLS struct {
 	*Server
@@ -45,7 +45,7 @@ type RedisTLS struct {
 	Config *tls.Config // for clients
 }
 
-// RunRedisTLS starts a RedisTLS for a test, and stops it when the test is over.
+// RunRedisTLS starts a RedisTLS for a test, and stops it when the test ends.
 func RunRedisTLS(t testing.TB, args ...string) *RedisTLS {
 	t.Helper()
 	s, err := StartRedisTLS(args...)
@@ -97,7 +97,7 @@ func StartRedisTLS(args ...string) (*RedisTLS, error) {
 			return err
 		}
 		defer conn.Close()
-		_, err = conn.call("PING") // an error until the data is read
+		_, err = conn.call("PING") // fails until the data is loaded
 		return err
 	}
 	kind.URL = func(addr string) string { return secureURL(addr, Anything) }
@@ -109,7 +109,7 @@ func StartRedisTLS(args ...string) (*RedisTLS, error) {
 	return &RedisTLS{Server: s, CAFile: filepath.Join(s.Dir(), caFile), Config: config}, nil
 }
 
-// URLFor is the URL for another user than Anything.
+// URLFor returns the URL for another user.
 func (s *RedisTLS) URLFor(user User) string { return secureURL(s.Addr(), user) }
 
 func secureURL(addr string, user User) string {
@@ -117,7 +117,7 @@ func secureURL(addr string, user User) string {
 	return u.String()
 }
 
-// login makes a connection as a user.
+// login connects as a user.
 func login(ctx context.Context, addr string, config *tls.Config, user User) (*redisConn, error) {
 	plain, err := dial(ctx, addr)
 	if err != nil {
@@ -145,8 +145,9 @@ const (
 	clientKeyFile         = "client-key.pem"
 )
 
-// newCertificates makes an authority, which is forgotten, and certificates by it
-// for a server and for a client: the contents of the files that they need.
+// newCertificates creates an authority, whose key is not kept, and certificates
+// by it for a server and for a client. It returns the contents of the files, by
+// name.
 func newCertificates() (map[string][]byte, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -156,7 +157,7 @@ func newCertificates() (map[string][]byte, error) {
 		return &x509.Certificate{
 			SerialNumber: big.NewInt(serial),
 			Subject:      pkix.Name{CommonName: name},
-			NotBefore:    time.Now().Add(-24 * time.Hour), // also for a server whose clock is moved
+			NotBefore:    time.Now().Add(-24 * time.Hour), // valid for a server whose clock is moved, too
 			NotAfter:     time.Now().Add(24 * time.Hour),
 		}
 	}

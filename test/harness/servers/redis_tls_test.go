@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestTLSRefusesStrangers(t *testing.T) {
+func TestTLSRejectsUnknownClients(t *testing.T) {
 	t.Parallel()
 	s := RunRedisTLS(t)
 	ctx := limit(t)
@@ -62,7 +62,7 @@ func TestTLSCertificateIsForBothNames(t *testing.T) {
 	}
 }
 
-func TestTLSUsersMayDoWhatTheyMay(t *testing.T) {
+func TestTLSUsersHaveTheirRights(t *testing.T) {
 	t.Parallel()
 	s := RunRedisTLS(t)
 	ctx := limit(t)
@@ -117,12 +117,12 @@ func TestTLSURLNamesTheUser(t *testing.T) {
 	}
 }
 
-func TestTLSSurvivesALoss(t *testing.T) {
+func TestTLSSurvivesRestartEmpty(t *testing.T) {
 	t.Parallel()
 	s := RunRedisTLS(t, "--maxmemory-policy", "allkeys-lru")
 	try(t, s.Kill)
 	try(t, s.RestartEmpty)
-	conn, err := login(limit(t), s.Addr(), s.Config, Anything) // with the certificate that clients know
+	conn, err := login(limit(t), s.Addr(), s.Config, Anything) // with the same certificate
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestTLSSurvivesALoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, _ := info.(string); !strings.Contains(text, "maxmemory_policy:allkeys-lru") {
-		t.Error("the argument has not reached the server")
+		t.Error("the argument was not passed to the server")
 	}
 	try(t, s.Stop)
 	gone(t, s.Dir())

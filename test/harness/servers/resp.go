@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// redisConn speaks as much of Redis's protocol as it takes to put servers
-// together and to look at them.
+// redisConn speaks as much of Redis's protocol as this package needs to set
+// servers up and to inspect them.
 type redisConn struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-// redisError is an error that the server answered with.
+// redisError is an error reply of the server.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
@@ -48,7 +48,7 @@ func redisText(ctx context.Context, addr string, args ...string) (string, error)
 	return text, nil
 }
 
-// redisOrder is redisCall for a command that answers OK or with an error.
+// redisOrder is redisCall for a command that returns OK or an error.
 func redisOrder(ctx context.Context, addr string, args ...string) error {
 	if _, err := redisCall(ctx, addr, args...); err != nil {
 		return fmt.Errorf("%s to %s: %w", strings.Join(args, " "), addr, err)
@@ -58,8 +58,8 @@ func redisOrder(ctx context.Context, addr string, args ...string) error {
 
 func newRedisConn(conn net.Conn) *redisConn { return &redisConn{conn, bufio.NewReader(conn)} }
 
-// call runs one command. The answer is a string, an int64, a []any of answers,
-// or nil.
+// call runs one command. The answer is a string, an int64, a []any of answers, or
+// nil.
 func (c *redisConn) call(args ...string) (any, error) {
 	var request strings.Builder
 	fmt.Fprintf(&request, "*%d\r\n", len(args))
@@ -79,7 +79,7 @@ func (c *redisConn) reply() (any, error) {
 	}
 	line = strings.TrimSuffix(line, "\r\n")
 	if line == "" {
-		return nil, errors.New("an empty line instead of an answer")
+		return nil, errors.New("empty line instead of an answer")
 	}
 	content := line[1:]
 	switch line[0] {

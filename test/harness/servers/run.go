@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Run starts a server for a test, and stops it when the test is over. The
-// server's log becomes part of a test that fails.
+// Run starts a server for a test, and stops it when the test ends. If the test
+// failed, it logs the server's output.
 func Run(t testing.TB, kind *Kind, args ...string) *Server {
 	t.Helper()
 	s, err := Start(kind, args...)
@@ -17,8 +17,8 @@ func Run(t testing.TB, kind *Kind, args ...string) *Server {
 	return s
 }
 
-// URL returns where a server of that kind answers: the one that the environment
-// points to, or else one that is started for the test.
+// URL returns the URL of a server of that kind: from the environment if it is set
+// there, otherwise of a server that is started for the test.
 func URL(t testing.TB, kind *Kind) string {
 	t.Helper()
 	if url := os.Getenv(kind.Variable()); url != "" {

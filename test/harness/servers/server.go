@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	readyLimit = 60 * time.Second // a loaded machine is no reason to fail
-	stopLimit  = time.Minute      // a last checkpoint takes its time on a busy machine
+	readyLimit = 60 * time.Second // generous for a loaded machine
+	stopLimit  = time.Minute      // a last checkpoint takes long on a busy machine
 	killLimit  = 10 * time.Second
 	pollEvery  = 5 * time.Millisecond
 )
 
-// Server is a server that was started by this process. Addr, URL and Log may be
-// used by many goroutines, the rest by one at a time.
+// Server is a server that this process started. Addr, URL and Log are safe for
+// concurrent use; the other methods are not.
 type Server struct {
 	kind  *Kind
 	in    Instance
 	extra []string
 	guard *guard
-	proc  *process // the last one that was started; nil if there is none
+	proc  *process // the last process; nil before the first start
 }
 
-// Start starts a server with additional arguments, which come last so that they
-// override those of the Kind, and waits until it answers.
+// Start starts a server with additional arguments and waits until it answers. The
+// arguments come last, so that they override those of the Kind.
 func Start(kind *Kind, args ...string) (*Server, error) {
 	binary, err := kind.locate()
 	if err != nil {
@@ -50,19 +50,19 @@ func Start(kind *Kind, args ...string) (*Server, error) {
 	return s, nil
 }
 
-// Addr is host:port. It stays the same across restarts.
+// Addr returns host:port. It stays the same across restarts.
 func (s *Server) Addr() string { return net.JoinHostPort(s.in.Host, strconv.Itoa(s.in.Port)) }
 
-// URL is the address in the form that dlock's stores take.
+// URL returns the address in the form that dlock's stores accept.
 func (s *Server) URL() string { return s.kind.URL(s.Addr()) }
 
-// PID is the number of its main process, which changes with every restart.
+// PID returns the ID of the main process, which changes with every restart.
 func (s *Server) PID() int { return s.proc.pid }
 
-// Dir is the server's folder, which Stop removes.
+// Dir returns the server's folder. Stop removes it.
 func (s *Server) Dir() string { return s.in.Dir }
 
-// Log is what the server has written so far, its end if it is long.
+// Log returns the output of the server so far, or the end of it if it is long.
 func (s *Server) Log() string {
 	content, err := os.ReadFile(s.logFile())
 	if err != nil {
@@ -75,9 +75,9 @@ func (s *Server) Log() string {
 	return string(content)
 }
 
-// Stop asks the server to end, waits for that, and removes its folder. It is
-// the end of a Server, whatever state it is in, and may be called twice. An
-// error says that the server had to be killed or that something is left.
+// Stop asks the server to end, waits for that, and removes its folder. It works
+// in any state of the server and may be called twice. It returns an error if the
+// server had to be killed or if something is left.
 func (s *Server) Stop() error {
 	if s.guard == nil {
 		return nil
@@ -99,8 +99,8 @@ func (s *Server) Stop() error {
 	return nil
 }
 
-// Kill ends the server and all its processes with SIGKILL, as a crash would.
-// Its data stays for Restart.
+// Kill ends the server and all its processes with SIGKILL, as a crash would. Its
+// data stays for Restart.
 func (s *Server) Kill() error {
 	if err := signalAll(s.in.Dir, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("killing %s: %w", s.kind.Name, err)
@@ -111,8 +111,8 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Pause stops the server with SIGSTOP: connections stay open and nothing
-// answers, until Resume.
+// Pause stops the server with SIGSTOP: connections stay open, and the server does
+// not answer until Resume.
 func (s *Server) Pause() error {
 	if err := s.signalRunning("pausing", syscall.SIGSTOP); err != nil {
 		return err
@@ -120,23 +120,24 @@ func (s *Server) Pause() error {
 	return pause.Await(s.proc.pid)
 }
 
-// Resume lets a paused server go on.
+// Resume lets a paused server continue.
 func (s *Server) Resume() error { return s.signalRunning("resuming", syscall.SIGCONT) }
 
-// Restart stops the server, unless it is killed already, starts it with its
-// data and the same address, and waits until it answers.
+// Restart stops the server, unless it was killed already, starts it with its data
+// at the same address, and waits until it answers.
 func (s *Server) Restart() error { return s.restart(false) }
 
 // RestartEmpty is Restart with all data lost.
 func (s *Server) RestartEmpty() error { return s.restart(true) }
 
-// WaitReady waits until the server answers, or says why it does not.
+// WaitReady waits until the server answers. Its error explains why the server
+// does not.
 func (s *Server) WaitReady(ctx context.Context) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
 		err := s.kind.probe(ctx, s.Addr())
-		if s.proc == nil || s.proc.ended() { // then whoever answered was not ours
+		if s.proc == nil || s.proc.ended() { // another server may have answered
 			return fmt.Errorf("%s is not running: %w", s.kind.Name, s.exitError())
 		}
 		if err == nil {
@@ -153,11 +154,11 @@ func (s *Server) WaitReady(ctx context.Context) error {
 func (s *Server) exitError() error {
 	switch {
 	case s.proc == nil:
-		return errors.New("it was never started")
+		return errors.New("never started")
 	case s.proc.err != nil:
 		return s.proc.err
 	default:
-		return errors.New("it ended by itself")
+		return errors.New("ended by itself")
 	}
 }
 
@@ -211,11 +212,11 @@ func (s *Server) run() error {
 	return err
 }
 
-// halt asks the server to end and waits. One that does not want to is killed,
+// halt asks the server to end and waits. A server that does not end is killed,
 // which is an error.
 func (s *Server) halt() error {
 	if s.proc == nil || s.proc.ended() {
-		return s.Kill() // what the main process may have left behind
+		return s.Kill() // child processes may still run
 	}
 	if err := signalAll(s.in.Dir, syscall.SIGCONT); err != nil {
 		return err
@@ -261,8 +262,8 @@ func (s *Server) waitGone(limit time.Duration) error {
 
 func (s *Server) logFile() string { return filepath.Join(s.in.Dir, "log") }
 
-// portTaken says whether the server ended because somebody else has its port.
-// The words are those of the C library, which all servers so far pass on.
+// portTaken reports whether the server ended because another program has its
+// port. The text is that of the C library, which all servers so far print.
 func (s *Server) portTaken() bool {
 	return s.proc != nil && s.proc.ended() && strings.Contains(strings.ToLower(s.Log()), "address already in use")
 }

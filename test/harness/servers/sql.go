@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// SQL executes statements as the administrator of a database, and returns what
-// they print: one line for a row, without headings. Such are users who may do
-// little, and what operators do to others.
+// SQL executes statements as the administrator of a database, and returns their
+// output: one line per row, without headings. It is for creating users with
+// limited rights, and for the interventions of operators.
 func (s *Server) SQL(ctx context.Context, statements string) (string, error) {
 	if s.kind.SQL == nil {
 		return "", fmt.Errorf("%s has no SQL: %w", s.kind.Name, errors.ErrUnsupported)
@@ -35,11 +35,11 @@ func (s *Server) KillConnections(ctx context.Context) error {
 	return err
 }
 
-// URLAs is URL for another user. Without a password there is none in it.
+// URLAs returns URL for another user. Without a password, the URL has none.
 func (s *Server) URLAs(user, password string) string {
 	address, err := url.Parse(s.URL())
 	if err != nil {
-		panic(err) // the Kind made it
+		panic(err) // the Kind made a valid URL
 	}
 	address.User = url.User(user)
 	if password != "" {

@@ -50,16 +50,16 @@ func TestUserWithFewRights(t *testing.T) {
 			db := connect(t, s.URLAs("little", "s/e:c@ret"))
 			var n int
 			if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM kept").Scan(&n); err != nil {
-				t.Errorf("what is granted: %v", err)
+				t.Errorf("a granted statement: %v", err)
 			}
 			if _, err := db.ExecContext(t.Context(), "INSERT INTO kept VALUES (1)"); err == nil || !strings.Contains(err.Error(), "denied") {
-				t.Errorf("what is not granted: %v, want that it is denied", err)
+				t.Errorf("a statement without the right: %v, want a denial", err)
 			}
 		})
 	}
 }
 
-func TestSQLSaysWhatIsWrong(t *testing.T) {
+func TestSQLReportsErrors(t *testing.T) {
 	t.Parallel()
 	if _, err := Run(t, Redis).SQL(t.Context(), "SELECT 1"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("SQL for Redis: %v", err)
@@ -80,7 +80,7 @@ func TestKillConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			for range 2 { // the second time there is nobody
+			for range 2 { // the second time there are no connections
 				try(t, func() error { return s.KillConnections(t.Context()) })
 			}
 			if _, err := conn.ExecContext(t.Context(), "SELECT 1"); err == nil {

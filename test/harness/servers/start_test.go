@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestMissingServerSaysHowToInstallIt(t *testing.T) {
+func TestMissingServerErrorExplainsInstallation(t *testing.T) {
 	for _, binary := range []string{"no-such-server", "/nowhere/*/no-such-server"} {
 		_, err := Start(&Kind{Name: "imaginary", Binary: binary})
 		if err == nil {
@@ -41,7 +41,7 @@ func TestFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestStartTakesAnotherPortIfOneIsTaken(t *testing.T) {
+func TestStartRetriesWithAnotherPort(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestStartTakesAnotherPortIfOneIsTaken(t *testing.T) {
 	}
 }
 
-func TestURLTakesTheRunningServer(t *testing.T) {
+func TestURLUsesTheEnvironment(t *testing.T) {
 	const want = "redis://db.example:6379/0"
 	t.Setenv("DLOCK_TEST_REDIS", want)
 	if got := URL(t, Redis); got != want {
@@ -72,7 +72,7 @@ func TestURLTakesTheRunningServer(t *testing.T) {
 	}
 }
 
-func TestURLStartsAServerOtherwise(t *testing.T) {
+func TestURLStartsAServerByDefault(t *testing.T) {
 	t.Setenv("DLOCK_TEST_MEMCACHED", "")
 	url := URL(t, Memcached)
 	addr, ok := strings.CutPrefix(url, "memcached://")
@@ -84,14 +84,14 @@ func TestURLStartsAServerOtherwise(t *testing.T) {
 	}
 }
 
-func TestExtraArgumentsWin(t *testing.T) {
+func TestExtraArgumentsOverrideTheKind(t *testing.T) {
 	t.Parallel()
 	s := Run(t, Redis, "--appendonly", "no")
 	ask(t, s, "SET kept 1\r\n", "+OK")
 	try(t, s.Kill)
 	try(t, s.Restart)
 	if got := ask(t, s, "EXISTS kept\r\n", ":"); got != ":0" {
-		t.Errorf("EXISTS says %s: the data survived without an append-only file", got)
+		t.Errorf("EXISTS returned %s: the data survived without an append-only file", got)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestArgumentsLimitTheMemoryOfRedis(t *testing.T) {
 	}
 	forgetful := Run(t, Redis, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru")
 	if err := fill(forgetful); err != nil {
-		t.Errorf("10 MB into a server that forgets: %v", err)
+		t.Errorf("10 MB into a server that evicts: %v", err)
 	}
 	if got := ask(t, forgetful, "DBSIZE\r\n", ":"); got == ":100" {
 		t.Error("all of 10 MB is still there in 4 MB")

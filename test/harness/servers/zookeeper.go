@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// zookeeperJar names the other libraries that it needs.
+// zookeeperJar refers to the other libraries that ZooKeeper needs.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
-// zookeeperTick is the unit in which ZooKeeper counts time. A session ends within
-// one tick after its timeout.
+// zookeeperTick is ZooKeeper's unit of time. A session ends within one tick after
+// its timeout.
 const zookeeperTick = 100 * time.Millisecond
 
 // ZooKeeper allows sessions from two ticks to a minute, and removes empty
-// containers soon. It does not wait for the disk, on which many servers at once
-// can stand still for longer than a session: what it has written survives its
-// process all the same.
+// containers soon. It does not wait for the disk, because with many servers at
+// once a sync can take longer than a session. Written data survives the process
+// all the same.
 var ZooKeeper = &Kind{
 	Name:      "zookeeper",
 	Binary:    "java",
@@ -48,8 +48,8 @@ func zookeeperArgs(in Instance) []string {
 
 func zookeeperFile(in Instance) string { return filepath.Join(in.Dir, "zoo.cfg") }
 
-// configureZooKeeper writes the configuration, with more lines for the members of
-// an ensemble.
+// configureZooKeeper writes the configuration. more holds the lines for members
+// of an ensemble.
 func configureZooKeeper(in Instance, more string) error {
 	if _, err := os.Stat(zookeeperJar); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("zookeeper is not installed (no %s): run `make servers` as root, which installs it from Debian's packages (%w)",
@@ -65,8 +65,8 @@ maxClientCnxns=0
 %s`, zookeeperTick.Milliseconds(), 2*zookeeperTick.Milliseconds(), in.Data, in.Host, in.Port, more))
 }
 
-// probeZooKeeper asks whether the server serves clients: one that has no quorum
-// is there and does not.
+// probeZooKeeper checks that the server serves clients. A server without a quorum
+// answers but does not serve.
 func probeZooKeeper(ctx context.Context, addr string) error {
 	answer, err := fourLetters(ctx, addr, "srvr")
 	if err != nil {
@@ -78,7 +78,7 @@ func probeZooKeeper(ctx context.Context, addr string) error {
 	return nil
 }
 
-// fourLetters asks one of ZooKeeper's questions of four letters.
+// fourLetters sends one of ZooKeeper's four-letter commands.
 func fourLetters(ctx context.Context, addr, question string) (string, error) {
 	conn, err := dial(ctx, addr)
 	if err != nil {
@@ -92,7 +92,7 @@ func fourLetters(ctx context.Context, addr, question string) (string, error) {
 	return string(answer), err
 }
 
-// Monitor returns what ZooKeeper counts: zk_watch_count, zk_ephemerals_count...
+// Monitor returns ZooKeeper's counters: zk_watch_count, zk_ephemerals_count...
 func (s *Server) Monitor(ctx context.Context) (map[string]string, error) {
 	answer, err := fourLetters(ctx, s.Addr(), "mntr")
 	if err != nil {

@@ -14,7 +14,7 @@ const ensembleSize = 3
 // Ensemble is ZooKeeper on three servers, of which any two are enough.
 type Ensemble struct{ Members Group }
 
-// RunEnsemble starts an Ensemble for a test, and stops it when the test is over.
+// RunEnsemble starts an Ensemble for a test, and stops it when the test ends.
 func RunEnsemble(t testing.TB) *Ensemble {
 	t.Helper()
 	e, err := StartEnsemble()
@@ -48,23 +48,24 @@ func StartEnsemble() (*Ensemble, error) {
 	return &Ensemble{members}, nil
 }
 
-// ensembleMember is the server with that number. It answers when there is a quorum.
+// ensembleMember is the server with that ID. It answers when there is a quorum.
 func ensembleMember(id int, list string) *Kind {
 	kind := *ZooKeeper
 	kind.Configure = func(in Instance) error {
 		if err := writeOwned(filepath.Join(in.Data, "myid"), fmt.Sprintln(id)); err != nil {
 			return err
 		}
-		// Members notice within a second that another one does not answer.
+		// With syncLimit=10, members notice within a second that another member
+		// does not answer.
 		return configureZooKeeper(in, "initLimit=100\nsyncLimit=10\n"+list)
 	}
 	return &kind
 }
 
-// URL is where clients find all members.
+// URL returns a URL with the addresses of all members.
 func (e *Ensemble) URL() string { return ZooKeeper.URL(e.Members.list()) }
 
-// Leader is the member that leads now.
+// Leader waits for a leader and returns it.
 func (e *Ensemble) Leader(ctx context.Context) (leader *Server, err error) {
 	err = until(ctx, "a member leads", func(ctx context.Context) error {
 		for _, s := range e.Members.running() {
@@ -76,7 +77,7 @@ func (e *Ensemble) Leader(ctx context.Context) (leader *Server, err error) {
 				return nil
 			}
 		}
-		return errors.New("none says so")
+		return errors.New("no member leads")
 	})
 	return leader, err
 }
