@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestBareSendsWhatTheLibrarySends: otherwise what is between the two would not be
-// the library's overhead.
-func TestBareSendsWhatTheLibrarySends(t *testing.T) {
+// Without this, the difference between bare and dlock would not be the overhead
+// of the library.
+func TestBareSendsTheCommandsOfTheLibrary(t *testing.T) {
 	servers, err := serveRedis(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -25,21 +25,21 @@ func TestBareSendsWhatTheLibrarySends(t *testing.T) {
 	}()
 	for bare, library := range map[string]string{"bare": "dlock", "bare/plain": "dlock/plain"} {
 		want, got := sentBy(t, servers, library), sentBy(t, servers, bare)
-		if len(want) < 7 { // what both protocols need at least
+		if len(want) < 7 { // the minimum of both protocols
 			t.Fatalf("%s sent only %q", library, want)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s and %s do not make the server do the same:\n%s\n\n%s", bare, library, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s and %s do not execute the same commands:\n%s\n\n%s", bare, library, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 }
 
-// changing are owners and tokens, the host's part of a holder, and when and by
-// which connection something was sent.
+// changing matches owners and tokens, the host's part of a holder, and the time
+// and connection of a command.
 var changing = regexp.MustCompile(`[0-9a-f]{32}|1[0-9]{15}|^\S+ \[0 (127\.\S+|lua)\]`)
 
-// sentBy returns what a server executes for the third pair of a subject. The
-// first ones load the scripts.
+// sentBy returns the commands that a server executes for the third pair of a
+// subject. The first pairs load the scripts.
 func sentBy(t *testing.T, s served, name string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func pair(t *testing.T, w worker) {
 	}
 }
 
-// executed returns what the server executes while do runs.
+// executed returns the commands that the server executes while do runs.
 func executed(t *testing.T, addr string, do func()) (seen []string) {
 	t.Helper()
 	var dialer net.Dialer
@@ -119,16 +119,16 @@ func executed(t *testing.T, addr string, do func()) (seen []string) {
 	}
 }
 
-func TestMonitorTellsScriptsFromClients(t *testing.T) {
+func TestMonitorSeparatesScriptsFromClients(t *testing.T) {
 	m := &monitor{asked: make(map[string]float64), all: make(map[string]float64)}
-	m.see(`+1339518083.107412 [0 127.0.0.1:60866] "SET" "lua]" "1"`)
-	m.see(`+1339518083.107413 [0 lua] "set" "a" "1"`)
+	m.count(`+1339518083.107412 [0 127.0.0.1:60866] "SET" "lua]" "1"`)
+	m.count(`+1339518083.107413 [0 lua] "set" "a" "1"`)
 	if m.asked["set"] != 1 || m.all["set"] != 2 {
-		t.Errorf("%v of %v were asked for by clients, want 1 of 2", m.asked["set"], m.all["set"])
+		t.Errorf("%v of %v were sent by clients, want 1 of 2", m.asked["set"], m.all["set"])
 	}
 }
 
-func TestWorkIsReadFromINFO(t *testing.T) {
+func TestWorkIsParsedFromINFO(t *testing.T) {
 	w := work{commands: make(map[string]uint64)}
 	err := w.add("# Commandstats\r\ncmdstat_config|resetstat:calls=1,usec=129\r\ncmdstat_config|get:calls=2,usec=1\r\n" +
 		"cmdstat_evalsha:calls=7,usec=66\r\n# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_sys_children:4\r\n")

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestEveryCaseRuns measures too briefly to mean anything, but in full.
+// The measurements are too short to mean anything, but complete.
 func TestEveryCaseRuns(t *testing.T) {
 	numberOfWaiters = 500
 	jobs, err := selection("")
@@ -39,7 +39,8 @@ func TestEveryCaseRuns(t *testing.T) {
 		}
 		j.store.held = min(j.store.held, 1000)
 		j.kind.rounds = 1
-		// What is not Go needs more than the tests install; see interop/curator/run.
+		// Foreign programs need more than the tests install; see
+		// interop/curator/run.
 		j.store.subjects = slices.DeleteFunc(slices.Clone(j.store.subjects), func(s subject) bool { return s.foreign != nil })
 		t.Run(j.name(), func(t *testing.T) {
 			results, err := j.run(t.Context(), 20*time.Millisecond)
@@ -53,7 +54,7 @@ func TestEveryCaseRuns(t *testing.T) {
 				if rate, ok := r.figures[pairsPerS]; ok && rate <= 0 {
 					t.Errorf("%s reached %v pairs a second", r.subject, rate)
 				}
-				if sent, ok := r.figures[perPair]; ok && sent < 1 { // two, or one that passes the lock on
+				if sent, ok := r.figures[perPair]; ok && sent < 1 { // two, or one for a hand-over
 					t.Errorf("%s sent %v commands a pair, want 1 at least", r.subject, sent)
 				}
 			}
@@ -64,21 +65,21 @@ func TestEveryCaseRuns(t *testing.T) {
 				}
 			case "held":
 				if f[renewalsPerS] == 0 {
-					t.Error("nothing was renewed while it was held")
+					t.Error("no lock was renewed")
 				}
 			}
 		})
 	}
 }
 
-// TestAbsentSubject: what cannot run here does not keep the others from it.
-func TestAbsentSubject(t *testing.T) {
+// A subject that cannot run here does not keep the others from running.
+func TestAbsentSubjectIsSkipped(t *testing.T) {
 	absent := subject{name: "absent", foreign: func(context.Context, string) (*exec.Cmd, error) {
-		return nil, errors.New("there is none")
+		return nil, errors.New("not installed")
 	}}
 	j := job{store{name: "memory", subjects: append(slices.Clone(memory.subjects), absent)}, solo}
 	if all, present := len(j.subjects()), len(j.present(t.Context())); present != all-1 {
-		t.Errorf("%d of %d subjects can run, of which one cannot", present, all)
+		t.Errorf("%d of %d subjects can run, want all but one", present, all)
 	}
 }
 

@@ -2,7 +2,8 @@ package main
 
 import "context"
 
-// crowd: 16 goroutines of one process want one lock and do nothing with it.
+// crowd lets 16 goroutines of one process contend for one lock, which they
+// release at once.
 var crowd = kind{name: "crowd", rounds: 5, run: func(ctx context.Context, r round) (figures, error) {
-	return load{goroutines: 16, name: func(int) string { return "bench/crowd" }, shared: new(room)}.measure(ctx, r)
+	return load{goroutines: 16, name: func(int) string { return "bench/crowd" }, shared: new(occupancy)}.measure(ctx, r)
 }}

@@ -11,25 +11,26 @@ import (
 
 const (
 	handoverProcesses  = 4
-	handoverGoroutines = 4 // of each
+	handoverGoroutines = 4 // of each process
 	handoverHold       = time.Millisecond
-	// Who has given the lock up does something else for a while. If it asked
-	// again at once, what hands over least would look fastest: who polls finds
-	// the lock taken by the one who just had it.
+	// After a release a goroutine pauses. If it tried again at once, the subject
+	// that hands over least would look fastest: a polling waiter would find the
+	// lock taken again by its last holder.
 	handoverPause = time.Millisecond
 
-	shortest = 100 * handoverHold // window that tells anything
+	shortest = 100 * handoverHold // the shortest meaningful window
 )
 
-// handover: one lock, held for 1 ms, wanted by 4 processes with 4 goroutines
-// each, again 1 ms after they had it. Where processes cannot share the store, clients stand for them.
+// handover lets 4 processes with 4 goroutines each contend for one lock. Each
+// holds it for 1 ms, and tries again 1 ms after the release. Where processes
+// cannot share the store, clients take their place.
 var handover = kind{name: "handover", rounds: 5, run: func(ctx context.Context, r round) (figures, error) {
 	for {
 		f, err := compete(ctx, r)
 		if !errors.Is(err, errTooShort) || r.window > 10*time.Second {
 			return f, err
 		}
-		r.window = 4 * max(r.window, shortest) // the machine is busy with something else
+		r.window = 4 * max(r.window, shortest) // the machine is busy with other work
 	}
 }}
 
@@ -50,18 +51,18 @@ func compete(ctx context.Context, r round) (f figures, err error) {
 	if f, err = evaluate(reports, s); err != nil {
 		return nil, err
 	}
-	return f, m.perPair(ctx, f, turnsOf(reports))
+	return f, m.perPair(ctx, f, countAcquisitions(reports))
 }
 
-// errTooShort says that there is nothing to take a median of.
+// errTooShort reports that there are no samples for a median.
 var errTooShort = errors.New("not one pair was measured")
 
-// span is a stretch of CLOCK_MONOTONIC, which all processes of a machine share.
+// span is an interval of CLOCK_MONOTONIC, which all processes of a machine share.
 type span struct {
 	Start, Measured, End time.Duration // before Measured is the warm-up
 }
 
-// spanFor leaves everybody time to get ready.
+// spanFor leaves all processes time to get ready.
 func spanFor(window time.Duration) span {
 	const ready = 20 * time.Millisecond
 	start := monotonic() + ready
@@ -69,27 +70,27 @@ func spanFor(window time.Duration) span {
 	return span{start, measured, measured + max(window, shortest)}
 }
 
-// turn is one acquisition, on CLOCK_MONOTONIC.
-type turn struct {
+// acquisition holds the times of one acquisition, on CLOCK_MONOTONIC.
+type acquisition struct {
 	Goroutine                          int
 	Asked, Granted, Released, Returned time.Duration
 
 	process int // set when reports are merged
 }
 
-// report is what one process or client did.
+// report is the result of one process or client.
 type report struct {
-	Turns    []turn
-	Commands uint64
-	Counts   bool // Commands means something
+	Acquisitions []acquisition
+	Commands     uint64
+	Counts       bool // Commands is valid
 }
 
-// contend is one process's part.
+// contend is the part of one process.
 func contend(ctx context.Context, c client, s span) (report, error) {
 	const name = "bench/handover"
 	var (
 		group  sync.WaitGroup
-		mu     sync.Mutex // of all below
+		mu     sync.Mutex // guards the variables below
 		rep    report
 		failed error
 	)
@@ -99,10 +100,10 @@ func contend(ctx context.Context, c client, s span) (report, error) {
 			return report{}, err
 		}
 		group.Go(func() {
-			turns, err := takeTurns(ctx, w, i, s)
+			acquisitions, err := acquireRepeatedly(ctx, w, i, s)
 			mu.Lock()
 			defer mu.Unlock()
-			rep.Turns = append(rep.Turns, turns...)
+			rep.Acquisitions = append(rep.Acquisitions, acquisitions...)
 			failed = errors.Join(failed, err)
 		})
 	}
@@ -111,11 +112,11 @@ func contend(ctx context.Context, c client, s span) (report, error) {
 	return rep, failed
 }
 
-func takeTurns(ctx context.Context, w worker, goroutine int, s span) ([]turn, error) {
-	var turns []turn
+func acquireRepeatedly(ctx context.Context, w worker, goroutine int, s span) ([]acquisition, error) {
+	var acquisitions []acquisition
 	time.Sleep(s.Start - monotonic())
 	for monotonic() < s.End {
-		t := turn{Goroutine: goroutine, Asked: monotonic()}
+		t := acquisition{Goroutine: goroutine, Asked: monotonic()}
 		if err := w.lock(ctx); err != nil {
 			return nil, err
 		}
@@ -126,13 +127,13 @@ func takeTurns(ctx context.Context, w worker, goroutine int, s span) ([]turn, er
 			return nil, err
 		}
 		t.Returned = monotonic()
-		turns = append(turns, t)
+		acquisitions = append(acquisitions, t)
 		time.Sleep(handoverPause)
 	}
-	return turns, nil
+	return acquisitions, nil
 }
 
-// contendInClients lets clients of this process stand for processes.
+// contendInClients runs clients of this process in place of processes.
 func contendInClients(ctx context.Context, r round, m *meter) (reports []report, s span, err error) {
 	clients, err := connect(ctx, r.subject, r.dir, handoverProcesses)
 	if err != nil {
@@ -153,27 +154,27 @@ func contendInClients(ctx context.Context, r round, m *meter) (reports []report,
 	return reports, s, errors.Join(failures...)
 }
 
-func turnsOf(reports []report) (n uint64) {
+func countAcquisitions(reports []report) (n uint64) {
 	for _, rep := range reports {
-		n += uint64(len(rep.Turns))
+		n += uint64(len(rep.Acquisitions))
 	}
 	return n
 }
 
 // evaluate merges the reports into one history of the lock.
 func evaluate(reports []report, s span) (figures, error) {
-	var history []turn
+	var history []acquisition
 	var commands uint64
 	countable := true
 	for process, rep := range reports {
 		commands += rep.Commands
 		countable = countable && rep.Counts
-		for _, t := range rep.Turns {
+		for _, t := range rep.Acquisitions {
 			t.process = process
 			history = append(history, t)
 		}
 	}
-	slices.SortFunc(history, func(a, b turn) int { return int(a.Granted - b.Granted) })
+	slices.SortFunc(history, func(a, b acquisition) int { return int(a.Granted - b.Granted) })
 	shares := make([]uint64, handoverProcesses*handoverGoroutines)
 	var pairs, waits, handovers []time.Duration
 	for i, t := range history {

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// held: one client holds many locks. What each costs in memory, and what
-// renewing all of them costs in CPU.
+// held lets one client hold many locks. It measures the memory of each lock, and
+// the CPU time of renewing all of them.
 var held = kind{name: "held", rounds: 1, clientOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
 	open, err := r.store.open(r.dir)
 	if err != nil {
@@ -51,8 +51,9 @@ var held = kind{name: "held", rounds: 1, clientOnly: true, run: func(ctx context
 	return f, nil
 }}
 
-// heldTTL is the default, unless there is no time for it. Renewing costs in
-// inverse proportion, and the result says which TTL it was.
+// heldTTL returns the default TTL, or a shorter one if the budget is too small.
+// The cost of renewal is inversely proportional to the TTL, so the result
+// includes it.
 func heldTTL(budget time.Duration) time.Duration {
 	if budget < 3*time.Second {
 		return 3 * time.Second
@@ -71,7 +72,7 @@ func hold(ctx context.Context, c *dlock.Client, n int) (leases []*dlock.Lease, r
 	return leases, float64(n) / time.Since(start).Seconds(), nil
 }
 
-// observe adds to f what happens while nobody does anything but the watchdog.
+// observe adds the figures of an idle client, in which only the watchdog runs.
 func observe(ctx context.Context, r round, f figures, counts *counted, window time.Duration) error {
 	m, err := r.meter(ctx)
 	if err != nil {

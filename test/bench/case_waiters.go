@@ -10,16 +10,17 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// numberOfWaiters is a variable for the sake of tests.
+// numberOfWaiters is a variable for the tests.
 var numberOfWaiters = 10_000
 
-// waiters: 10,000 goroutines of one process wait for one lock. What each costs
-// in memory, and what they cost the store together. Then the lock is given up
-// and they take turns, for as long as the window lasts; the rest are cancelled.
+// waiters lets 10,000 goroutines of one process wait for one lock. It measures
+// the memory of each waiter, and the requests that all of them cause. Then the
+// lock is released and the waiters acquire it one after the other until the
+// window ends; the remaining waiters are cancelled.
 var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
 	const name = "bench/waiters"
-	// The runtime keeps its record of a goroutine for the next one: let both
-	// measurements find as many.
+	// The runtime reuses its record of an ended goroutine. The first call makes
+	// both measurements find the same number of records.
 	if _, err := parked(ctx); err != nil {
 		return nil, err
 	}
@@ -39,8 +40,8 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 	counts := count(o.Store)
 	c := dlock.New(counts.always(), nil)
 	defer func() { err = errors.Join(err, c.Close(), o.close()) }()
-	// Somebody else has the lock: for a lock of the same client the waiters
-	// would not ask the store at all.
+	// Another client holds the lock: for a lock of the same client the waiters
+	// would not call the store at all.
 	other, err := open(ctx)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 	return f, err
 }}
 
-// requestsWhile counts what the store is asked while the window passes.
+// requestsWhile counts the requests to the store during the window.
 func requestsWhile(ctx context.Context, r round, counts *counted) (float64, error) {
 	m, err := r.meter(ctx)
 	if err != nil {
@@ -97,7 +98,8 @@ func requestsWhile(ctx context.Context, r round, counts *counted) (float64, erro
 	return float64(calls), nil
 }
 
-// parked is the footprint of as many goroutines that wait for a channel.
+// parked returns the footprint of the same number of goroutines that wait for a
+// channel.
 func parked(ctx context.Context) (footprint, error) {
 	before, waiting := footprintNow(), waitingGoroutines()
 	var group sync.WaitGroup
@@ -113,13 +115,13 @@ func parked(ctx context.Context) (footprint, error) {
 	return footprintNow().minus(before), nil
 }
 
-// queue is goroutines that wait for one lock.
+// queue is a set of goroutines that wait for one lock.
 type queue struct {
-	group   sync.WaitGroup
-	cancel  context.CancelFunc
-	room    room
-	granted atomic.Uint64
-	failed  atomic.Pointer[error]
+	group     sync.WaitGroup
+	cancel    context.CancelFunc
+	occupancy occupancy
+	granted   atomic.Uint64
+	failed    atomic.Pointer[error]
 }
 
 func wait(ctx context.Context, c *dlock.Client, name string) *queue {
@@ -132,9 +134,9 @@ func wait(ctx context.Context, c *dlock.Client, name string) *queue {
 				return
 			}
 			if err == nil {
-				q.room.enter()
+				q.occupancy.enter()
 				q.granted.Add(1)
-				q.room.leave()
+				q.occupancy.leave()
 				err = lease.Unlock(ctx)
 			}
 			if err != nil {
@@ -145,8 +147,8 @@ func wait(ctx context.Context, c *dlock.Client, name string) *queue {
 	return q
 }
 
-// drain gives the lock up and returns how many a second got it. Those who are
-// left when the window is over are cancelled.
+// drain releases the lock and returns the number of acquisitions per second. When
+// the window ends, it cancels the remaining waiters.
 func (q *queue) drain(ctx context.Context, lease *dlock.Lease, window time.Duration) (rate float64, err error) {
 	start := time.Now()
 	if err := lease.Unlock(ctx); err != nil {
@@ -159,7 +161,7 @@ func (q *queue) drain(ctx context.Context, lease *dlock.Lease, window time.Durat
 	if failed := q.failed.Load(); failed != nil {
 		return 0, *failed
 	}
-	return rate, q.room.check()
+	return rate, q.occupancy.check()
 }
 
 func (q *queue) join() {

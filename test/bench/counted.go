@@ -8,25 +8,26 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// counted passes calls on to a store and counts them. It hides the extensions
-// that no case uses, but not Watcher and Passer, without which waiting is something
-// else.
+// counted forwards calls to a store and counts them. It hides the extensions that
+// no case uses. It keeps Watcher and Passer, without which waiting works
+// differently.
 type counted struct {
 	inner driver.Store
 	calls atomic.Uint64
-	// renewals counts grants, of which one call has many.
+	// renewals counts grants; one call renews many.
 	renewals atomic.Uint64
 
-	mu      sync.Mutex
-	refused map[driver.Owner]bool // owners that were told to wait
+	mu       sync.Mutex
+	rejected map[driver.Owner]bool // owners whose acquisition failed
 }
 
 func count(inner driver.Store) *counted {
-	return &counted{inner: inner, refused: make(map[driver.Owner]bool)}
+	return &counted{inner: inner, rejected: make(map[driver.Owner]bool)}
 }
 
-// store returns what the subject calls. A store whose calls stay within the
-// process is not counted: the counting would be a good part of what is measured.
+// store returns the store that the subject calls. It does not count the calls of
+// a store inside the process, because counting would be a large part of the
+// measured time.
 func (c *counted) store() driver.Store {
 	if c.inner.Traits().Local {
 		return c.inner
@@ -34,7 +35,7 @@ func (c *counted) store() driver.Store {
 	return c.always()
 }
 
-// always counts whatever the store is.
+// always returns a store that counts, whatever the inner store is.
 func (c *counted) always() driver.Store {
 	watcher, ok := c.inner.(driver.Watcher)
 	if !ok {
@@ -49,12 +50,13 @@ func (c *counted) always() driver.Store {
 
 func (c *counted) commands() (uint64, bool) { return c.calls.Load(), !c.inner.Traits().Local }
 
-// contenders is how many owners the store had to refuse since the last call.
+// contenders returns the number of owners that the store rejected since the last
+// call.
 func (c *counted) contenders() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := len(c.refused)
-	clear(c.refused)
+	n := len(c.rejected)
+	clear(c.rejected)
 	return n
 }
 
@@ -63,7 +65,7 @@ func (c *counted) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 	grant, err := c.inner.Acquire(ctx, req)
 	if err != nil {
 		c.mu.Lock()
-		c.refused[req.Owner] = true
+		c.rejected[req.Owner] = true
 		c.mu.Unlock()
 	}
 	return grant, err

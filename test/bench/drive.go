@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// load is what the cases without holding have in common: goroutines of one
-// process that lock and unlock as fast as they can.
+// load is the common part of the cases without holding: goroutines of one process
+// lock and unlock as fast as they can.
 type load struct {
 	goroutines int
 	name       func(goroutine int) string
-	shared     *room // nil where every goroutine has a lock of its own
+	shared     *occupancy // nil if every goroutine has a lock of its own
 }
 
-// tally is what driving a load gave.
+// tally is the raw result of a load.
 type tally struct {
 	elapsed time.Duration
 	shares  []uint64 // pairs per goroutine
@@ -51,8 +51,8 @@ type running struct {
 	round   round
 	client  client
 	workers []worker
-	every   uint64 // of how many pairs one has its time taken
-	tally   tally  // of all that was driven
+	every   uint64 // one of this many pairs is timed
+	tally   tally  // of all calls of drive
 }
 
 // open opens the subject and warms it up.
@@ -93,7 +93,7 @@ func (run *running) drive(ctx context.Context, window time.Duration) error {
 	return err
 }
 
-// counted drives the load, and counts what that costs the servers.
+// counted drives the load and measures the work of the servers.
 func (run *running) counted(ctx context.Context, window time.Duration) (figures, error) {
 	m, err := run.sample(ctx, run.round, run.workers)
 	if err != nil {
@@ -115,7 +115,7 @@ func (run *running) counted(ctx context.Context, window time.Duration) (figures,
 	return f, m.perPair(ctx, f, pairs)
 }
 
-// summary adds what all the driving gave.
+// summary adds the figures of all calls of drive.
 func (run *running) summary(f figures) error {
 	t := &run.tally
 	f[pairsPerS] = float64(t.total()) / t.elapsed.Seconds()
@@ -131,7 +131,7 @@ func (run *running) summary(f figures) error {
 	return nil
 }
 
-// sample drives the load for a moment, in which the meter looks at it.
+// sample drives the load for a moment, in which the meter observes it.
 func (l load) sample(ctx context.Context, r round, workers []worker) (*meter, error) {
 	m, err := r.meter(ctx)
 	if m == nil || err != nil {
@@ -142,8 +142,9 @@ func (l load) sample(ctx context.Context, r round, workers []worker) (*meter, er
 	return m, err
 }
 
-// sampling says of how many pairs one has its time taken. Looking at the clock
-// costs as much as a lock in memory, and would make every subject look alike.
+// sampling returns how many pairs share one timed pair. Reading the clock costs
+// as much as a lock in memory, and would hide the differences between the
+// subjects.
 func sampling(warm tally) uint64 {
 	const slow, one = 20 * time.Microsecond, 64
 	if n := warm.total(); warm.elapsed*time.Duration(len(warm.shares))/time.Duration(n) > slow {
@@ -156,7 +157,7 @@ func (l load) drive(ctx context.Context, workers []worker, window time.Duration,
 	var (
 		stop   atomic.Bool
 		group  sync.WaitGroup
-		mu     sync.Mutex // of all below
+		mu     sync.Mutex // guards the variables below
 		all    = tally{shares: make([]uint64, len(workers))}
 		failed error
 	)
@@ -189,8 +190,7 @@ func (l load) drive(ctx context.Context, workers []worker, window time.Duration,
 	return all, failed
 }
 
-// work is the loop that is measured. It makes one pair at least, however short
-// the time.
+// work is the measured loop. It makes at least one pair, however short the time.
 func (l load) work(ctx context.Context, w worker, stop *atomic.Bool, every uint64) (tally, error) {
 	start := time.Now()
 	t := tally{shares: []uint64{0}}

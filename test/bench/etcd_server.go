@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdServer is one server.
+// etcdServer is the server of the etcd cases.
 type etcdServer struct {
 	server  *servers.Server
 	control *clientv3.Client
@@ -82,7 +82,7 @@ func (s *etcdServer) done(ctx context.Context) (work, error) {
 	return all, err
 }
 
-// listen has nothing to look at: what was called is what clients asked for.
+// listen observes nothing: every executed call is a call of a client.
 func (s *etcdServer) listen(context.Context) (stop func() (map[string]float64, error), err error) {
 	return func() (map[string]float64, error) { return nil, nil }, nil
 }

@@ -8,32 +8,35 @@ import (
 	"time"
 )
 
-// errNotExclusive fails a run: what does not lock is not worth measuring.
+// errNotExclusive fails a run: a subject that does not lock is not worth
+// measuring.
 var errNotExclusive = errors.New("EXCLUSION BROKEN")
 
-// room is where only one may be at a time. Who holds the lock enters it.
-type room struct {
+// occupancy counts the goroutines between enter and leave. The holder of the lock
+// enters.
+type occupancy struct {
 	inside atomic.Int32
 	broken atomic.Uint64
 }
 
-func (r *room) enter() {
+func (r *occupancy) enter() {
 	if r.inside.Add(1) != 1 {
 		r.broken.Add(1)
 	}
 }
 
-func (r *room) leave() { r.inside.Add(-1) }
+func (r *occupancy) leave() { r.inside.Add(-1) }
 
-func (r *room) check() error {
+func (r *occupancy) check() error {
 	if n := r.broken.Load(); n > 0 {
-		return fmt.Errorf("%w: %d times somebody else was inside", errNotExclusive, n)
+		return fmt.Errorf("%w: %d times there was a second holder", errNotExclusive, n)
 	}
 	return nil
 }
 
-// excludes checks that two clients of a subject keep each other out, which is
-// all that can be seen of exclusion where every lock has one goroutine.
+// excludes checks that two clients of a subject exclude each other. It is the
+// only check of exclusion in cases in which every goroutine has a lock of its
+// own.
 func excludes(ctx context.Context, s subject, dir string) (err error) {
 	const name = "bench/excludes"
 	clients, err := connect(ctx, s, dir, 2)
@@ -55,20 +58,20 @@ func excludes(ctx context.Context, s subject, dir string) (err error) {
 	brief, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	if err := second.lock(brief); err == nil {
-		return fmt.Errorf("%w: two clients have one lock", errNotExclusive)
-	} else if brief.Err() == nil && !errors.Is(err, context.DeadlineExceeded) { // a connection may have run into it a moment before
+		return fmt.Errorf("%w: two clients hold one lock", errNotExclusive)
+	} else if brief.Err() == nil && !errors.Is(err, context.DeadlineExceeded) { // a connection may have reached the deadline a moment earlier
 		return err
 	}
 	if err := first.unlock(ctx); err != nil {
 		return err
 	}
 	if err := second.lock(ctx); err != nil {
-		return fmt.Errorf("a lock that was given back cannot be taken: %w", err)
+		return fmt.Errorf("a released lock cannot be acquired: %w", err)
 	}
 	return second.unlock(ctx)
 }
 
-// connect makes clients that share one state.
+// connect returns clients that share one state.
 func connect(ctx context.Context, s subject, dir string, n int) ([]client, error) {
 	open, err := s.open(dir)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// openToAll is a subject that grants everybody everything.
+// openToAll is a subject that grants every request.
 type openToAll struct{}
 
 func (openToAll) worker(context.Context, string) (worker, error) { return openToAll{}, nil }
@@ -17,7 +17,7 @@ func (openToAll) close() error                                   { return nil }
 func (openToAll) lock(context.Context) error                     { return nil }
 func (openToAll) unlock(context.Context) error                   { return nil }
 
-func TestASubjectThatDoesNotExcludeIsFound(t *testing.T) {
+func TestSubjectWithoutExclusionFails(t *testing.T) {
 	broken := subject{name: "broken", open: func(string) (func(context.Context) (client, error), error) {
 		return func(context.Context) (client, error) { return openToAll{}, nil }, nil
 	}}
@@ -30,8 +30,8 @@ func TestASubjectThatDoesNotExcludeIsFound(t *testing.T) {
 	}
 }
 
-func TestRoomNoticesCompany(t *testing.T) {
-	var r room
+func TestOccupancyDetectsSecondHolder(t *testing.T) {
+	var r occupancy
 	r.enter()
 	r.leave()
 	r.enter()
@@ -46,12 +46,12 @@ func TestRoomNoticesCompany(t *testing.T) {
 	}
 }
 
-func TestEvaluateReadsTheHistory(t *testing.T) {
+func TestEvaluateMergesReports(t *testing.T) {
 	const ms = time.Millisecond
 	s := span{Start: 0, Measured: 10 * ms, End: 20 * ms}
 	reports := []report{
-		{Turns: []turn{{0, 9 * ms, 10 * ms, 12 * ms, 12 * ms, 0}}, Commands: 3, Counts: true},
-		{Turns: []turn{{1, 9 * ms, 13 * ms, 15 * ms, 16 * ms, 0}}, Commands: 5, Counts: true},
+		{Acquisitions: []acquisition{{0, 9 * ms, 10 * ms, 12 * ms, 12 * ms, 0}}, Commands: 3, Counts: true},
+		{Acquisitions: []acquisition{{1, 9 * ms, 13 * ms, 15 * ms, 16 * ms, 0}}, Commands: 5, Counts: true},
 	}
 	f, err := evaluate(reports, s)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestEvaluateReadsTheHistory(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, f[name], want)
 		}
 	}
-	reports[1].Turns[0].Granted = 11 * ms // while the other still held it
+	reports[1].Acquisitions[0].Granted = 11 * ms // before the release of the other process
 	if _, err := evaluate(reports, s); !errors.Is(err, errNotExclusive) {
 		t.Errorf("overlap: got %v, want %v", err, errNotExclusive)
 	}

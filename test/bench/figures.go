@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// figures are what one round of one subject gave, by name.
+// figures are the results of one round of one subject, by name.
 type figures map[string]float64
 
-// The figures that every line of JSON has, null where they do not apply.
+// The figures of every line of JSON, null where they do not apply.
 const (
-	pairsPerS  = "pairs_per_s"       // locks and unlocks a second, of all goroutines together
+	pairsPerS  = "pairs_per_s"       // locks and unlocks per second, of all goroutines together
 	p50        = "p50_us"            // median time of a lock and an unlock, without the holding
 	p99        = "p99_us"            // 99th percentile of the same
-	p99Wait    = "p99_wait_ms"       // 99th percentile of the time of a lock, where others want it too
-	jain       = "jain"              // Jain's index of the pairs per goroutine: 1 is equal shares, 1/n all for one
-	perPair    = "commands_per_pair" // commands to the store per pair, failed attempts included
-	lowestRate = "pairs_per_s_min"   // of the rounds
+	p99Wait    = "p99_wait_ms"       // 99th percentile of the time of a lock, under contention
+	jain       = "jain"              // Jain's index of the pairs per goroutine: 1 is equal shares, 1/n is all pairs for one goroutine
+	perPair    = "commands_per_pair" // commands to the store per pair, with failed attempts
+	lowestRate = "pairs_per_s_min"   // lowest of the rounds
 	bestRate   = "pairs_per_s_max"
 )
 
@@ -25,34 +25,34 @@ var fixed = []string{pairsPerS, p50, p99, p99Wait, jain, perPair}
 
 // Figures of single cases.
 const (
-	handoverP50 = "handover_p50_us" // from the start of the unlock in one process to the grant in another that waited
+	handoverP50 = "handover_p50_us" // from the start of the unlock in one process to the grant in another process that waited
 	handoverP99 = "handover_p99_us"
-	// How often that happened a second. Few of them, and a low jain, mean that
-	// one process keeps the lock to itself.
+	// Hand-overs between processes per second. Few of them, together with a low
+	// jain, mean that one process keeps the lock to itself.
 	handoversPerS = "handovers_per_s"
 
-	// What a pair costs the servers.
-	executedPerPair  = "executed_per_pair"      // commands, with those inside scripts
+	// The cost of a pair on the servers.
+	executedPerPair  = "executed_per_pair"      // commands, including those inside scripts
 	serverCPUPerPair = "server_cpu_us_per_pair" // of all servers
 
 	waiterCount     = "waiters"
 	bytesPerWaiter  = "bytes_per_waiter" // heap and stack of a waiter, beyond a goroutine that is parked on a channel
 	heapPerWaiter   = "heap_per_waiter"  // the part of it that is on the heap
-	storeContenders = "store_contenders" // waiters that the store knows of
-	requestsPerS    = "requests_per_s"   // commands to the store while nothing happens
+	storeContenders = "store_contenders" // waiters that the store knows
+	requestsPerS    = "requests_per_s"   // commands to the store by an idle client
 	leaseCount      = "leases"
 	bytesPerLease   = "bytes_per_lease"  // heap of a held lock, with its record in a store in memory
-	goroutinesAdded = "goroutines_added" // by the client and all that it holds
-	renewCPUShare   = "renew_cpu_share"  // of one core, for renewing all of them
-	serverCPUShare  = "server_cpu_share" // of one core, while they are renewed
-	// Commands to the servers for renewing all locks once.
+	goroutinesAdded = "goroutines_added" // by the client with all its locks
+	renewCPUShare   = "renew_cpu_share"  // of one core, for renewing all locks
+	serverCPUShare  = "server_cpu_share" // of one core, during the renewals
+	// Commands to the servers to renew all locks once.
 	requestsPerRenewal = "requests_per_renewal"
-	ttlSeconds         = "ttl_s"          // of the leases that were renewed
-	renewalsPerS       = "renewals_per_s" // locks renewed a second
+	ttlSeconds         = "ttl_s"          // TTL of the renewed leases
+	renewalsPerS       = "renewals_per_s" // locks renewed per second
 	acquisitionsPerS   = "acquisitions_per_s"
 )
 
-// percentile returns the p-th percentile of durations, sorting them.
+// percentile sorts durations and returns their p-th percentile.
 func percentile(durations []time.Duration, p float64) time.Duration {
 	if len(durations) == 0 {
 		return 0
@@ -64,7 +64,7 @@ func percentile(durations []time.Duration, p float64) time.Duration {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// jainIndex measures how equal shares are.
+// jainIndex returns Jain's fairness index of the shares.
 func jainIndex(shares []uint64) float64 {
 	var sum, squares float64
 	for _, s := range shares {
@@ -77,7 +77,8 @@ func jainIndex(shares []uint64) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// median of rounds, figure by figure, and the spread of the rate.
+// median returns the median of the rounds for each figure, and the spread of the
+// rate.
 func median(rounds []figures) figures {
 	byName := make(map[string][]float64)
 	for _, round := range rounds {

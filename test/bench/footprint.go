@@ -14,8 +14,8 @@ type footprint struct {
 	heap, stack int64
 }
 
-// footprintNow collects garbage first, several times, because each collection
-// halves a stack that is too large at most once.
+// footprintNow collects garbage several times first, because each collection
+// shrinks a stack by half at most.
 func footprintNow() footprint {
 	for range 4 {
 		runtime.GC()
@@ -29,15 +29,15 @@ func (f footprint) minus(g footprint) footprint {
 	return footprint{f.heap - g.heap, f.stack - g.stack}
 }
 
-// waitingGoroutines asks the scheduler how many goroutines wait for something.
+// waitingGoroutines returns the scheduler's number of waiting goroutines.
 func waitingGoroutines() int {
 	sample := []metrics.Sample{{Name: "/sched/goroutines/waiting:goroutines"}}
 	metrics.Read(sample)
 	return int(sample[0].Value.Uint64())
 }
 
-// untilWaiting waits until so many goroutines wait, or nearly: some of those that
-// waited before, such as a client's own, may have ended.
+// untilWaiting blocks until about n goroutines wait. Some goroutines that waited
+// before, such as a client's own, may have ended.
 func untilWaiting(ctx context.Context, n int) error {
 	const ended = 16
 	n -= ended
@@ -53,7 +53,7 @@ func untilWaiting(ctx context.Context, n int) error {
 	return nil
 }
 
-// cpuTime is what this process has used so far, of all cores.
+// cpuTime returns the CPU time of this process so far, on all cores.
 func cpuTime() (time.Duration, error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

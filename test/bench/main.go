@@ -3,30 +3,30 @@
 //	go run ./test/bench [--only memory,sqlite,redis,memcached,mysql,postgres,etcd,zookeeper] [--time 3s] [--json FILE]
 //
 // A case is STORE/NAME. Every subject of a case runs in turn within one run, in
-// several rounds of changing order, and what is reported is the median of the
-// rounds. In the cases solo and many all subjects of a round are open at once, and
-// have their turns in slices of a fraction of a second. Subjects:
+// several rounds of changing order. The reported figures are the medians of the
+// rounds. In the cases solo and many, all subjects of a round are open at once and
+// run alternately in slices of a fraction of a second. Subjects:
 //
-//	raw    the floor: the barest commands that could do it, with no token and no
-//	       wake-up; who waits tries again
-//	bare   what our protocol sends to the store, without the library around it;
-//	       who waits tries again
+//	raw    the floor: the simplest commands that lock, with no token and no
+//	       wake-up; waiters poll
+//	bare   the commands of dlock's protocol, without the library around them;
+//	       waiters poll
 //	store  the store, called without the library around it
 //	dlock  the library
 //
-// and other people's libraries by their names. Variants of Redis:
+// and other libraries by their names. Variants of Redis:
 //
-//	/plain      our other protocol
+//	/plain      dlock's other protocol
 //	/pipelined  over go-redis's client that collects commands: AutoPipeline
 //	/redlock    over five independent servers
 //
-// and of SQL servers, where raw is the two statements of our row scheme, prepared:
+// and of SQL servers, where raw is the two prepared statements of the row scheme:
 //
-//	/version, /session, /forupdate    our other schemes
+//	/version, /session, /forupdate    dlock's other schemes
 //	get_lock, advisory                the server's own locks, with a connection
 //	                                  for each goroutine, on which it waits
 //
-// Java's curator, on ZooKeeper, is built with Maven, and skipped where that cannot be.
+// Java's Curator, on ZooKeeper, is built with Maven, and skipped where Maven is missing.
 //
 // Exclusion is checked before and while a subject is measured; a subject that
 // breaks it fails the run. The figures are explained in figures.go.
@@ -84,8 +84,8 @@ func start(ctx context.Context) error {
 	return runAll(ctx, selected, *window, lines)
 }
 
-// runAll goes on after a case that failed, so that one broken subject does not
-// hide the others, and fails in the end.
+// runAll continues after a case that failed, so that one broken subject does not
+// hide the others. It returns an error in the end.
 func runAll(ctx context.Context, selected []job, window time.Duration, lines io.Writer) error {
 	var failures []error
 	for _, j := range selected {

@@ -13,33 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// participantVariable makes this program one of the processes of handover.
+// participantVariable makes this program a process of handover.
 const participantVariable = "DLOCK_BENCH_PARTICIPANT"
 
-// assignment is what such a process is told.
+// assignment tells such a process what to measure.
 type assignment struct {
 	Store, Subject, Dir string
 }
 
-// monotonic is the time on a clock that is the same in every process.
+// monotonic returns the time of a clock that is the same in every process.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err) // the clock is always there
+		panic(err) // Linux has this clock
 	}
 	return time.Duration(now.Nano())
 }
 
-// contendInProcesses runs this program several times. Each says when it is
-// connected, is then told the span, and reports in the end. What they need to get
-// ready is not counted.
+// contendInProcesses runs this program several times. Each process reports that
+// it is connected, receives the span, and sends its report in the end. The time
+// to get ready is not measured.
 func contendInProcesses(ctx context.Context, r round, m *meter) (reports []report, s span, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all []*participant
 	defer func() {
 		if err != nil {
-			cancel() // the others wait for what will not come
+			cancel() // the other processes would wait for ever
 		}
 		for _, p := range all {
 			err = errors.Join(err, p.end())
@@ -54,7 +54,7 @@ func contendInProcesses(ctx context.Context, r round, m *meter) (reports []repor
 	}
 	for _, p := range all {
 		var connected bool
-		if err := p.hear.Decode(&connected); err != nil {
+		if err := p.receive.Decode(&connected); err != nil {
 			return nil, s, fmt.Errorf("a process did not get ready: %w", err)
 		}
 	}
@@ -63,20 +63,20 @@ func contendInProcesses(ctx context.Context, r round, m *meter) (reports []repor
 	}
 	s = spanFor(r.window)
 	for _, p := range all {
-		if err := p.tell.Encode(s); err != nil {
+		if err := p.send.Encode(s); err != nil {
 			return nil, s, err
 		}
 	}
 	reports = make([]report, len(all))
 	for i, p := range all {
-		if err := p.hear.Decode(&reports[i]); err != nil {
+		if err := p.receive.Decode(&reports[i]); err != nil {
 			return nil, s, fmt.Errorf("a process did not report: %w", err)
 		}
 	}
 	return reports, s, nil
 }
 
-// participate is the other side: what such a process does.
+// participate is the main function of such a process.
 func participate(ctx context.Context, text string) error {
 	var a assignment
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
@@ -95,8 +95,8 @@ func participate(ctx context.Context, text string) error {
 }
 
 func follow(ctx context.Context, c client) error {
-	tell := json.NewEncoder(os.Stdout)
-	if err := tell.Encode(true); err != nil {
+	send := json.NewEncoder(os.Stdout)
+	if err := send.Encode(true); err != nil {
 		return err
 	}
 	var s span
@@ -107,7 +107,7 @@ func follow(ctx context.Context, c client) error {
 	if err != nil {
 		return err
 	}
-	return tell.Encode(rep)
+	return send.Encode(rep)
 }
 
 func (a assignment) subject() (subject, error) {
@@ -121,14 +121,14 @@ func (a assignment) subject() (subject, error) {
 	return subject{}, fmt.Errorf("no subject %s on %s", a.Subject, a.Store)
 }
 
-// participant is a process of handover, seen from the one that started it.
+// participant is a process of handover, as its parent sees it.
 type participant struct {
-	cmd  *exec.Cmd
-	tell *json.Encoder
-	hear *json.Decoder
+	cmd     *exec.Cmd
+	send    *json.Encoder
+	receive *json.Decoder
 }
 
-// end waits for a process that has reported, and ends one that has not.
+// end waits for a process that has sent its report, and kills any other.
 func (p *participant) end() error {
 	timer := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer timer.Stop()
@@ -160,7 +160,7 @@ func startParticipant(ctx context.Context, r round) (*participant, error) {
 	return &participant{cmd, json.NewEncoder(input), json.NewDecoder(output)}, nil
 }
 
-// self is this program as a process of handover.
+// self returns the command that runs this program as a process of handover.
 func (r round) self(ctx context.Context, dir string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {

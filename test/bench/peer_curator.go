@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// curatorSubject is Java's InterProcessMutex. Every process warms up before it takes
-// part, so that what is measured is compiled.
+// curatorSubject is Java's InterProcessMutex. Every process warms up before it
+// takes part, so that the measured code is compiled.
 var curatorSubject = subject{name: "curator", foreign: func(ctx context.Context, dir string) (*exec.Cmd, error) {
 	classpath, err := curatorClasspath()
 	if err != nil || dir == "" {
@@ -29,7 +29,7 @@ var curatorSubject = subject{name: "curator", foreign: func(ctx context.Context,
 		strconv.FormatInt(handoverHold.Nanoseconds(), 10), strconv.FormatInt(handoverPause.Nanoseconds(), 10)), nil
 }}
 
-// curatorClasspath builds the Java side, once.
+// curatorClasspath builds the Java program once.
 var curatorClasspath = sync.OnceValues(func() (string, error) {
 	for _, program := range []string{"java", "javac", "mvn"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -38,7 +38,7 @@ var curatorClasspath = sync.OnceValues(func() (string, error) {
 	}
 	_, here, _, ok := runtime.Caller(0)
 	if !ok {
-		return "", errors.New("where its sources are is not known")
+		return "", errors.New("the location of its sources is unknown")
 	}
 	cmd := exec.Command(filepath.Join(filepath.Dir(here), "../../scripts/build-java.sh"), "curator")
 	var complaints strings.Builder

@@ -9,11 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pollEvery is how often redislock asks in its own examples: it leaves that to
-// its user.
+// pollEvery is the polling interval of redislock's own examples. The library
+// leaves it to its users.
 const pollEvery = 100 * time.Millisecond
 
-// redislockClient is github.com/bsm/redislock.
+// redislockClient is a client of github.com/bsm/redislock.
 type redislockClient struct {
 	redisClient
 	locks *redislock.Client

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redsyncClient is github.com/go-redsync/redsync with its own settings, except
-// that it does not give up after 32 attempts.
+// redsyncClient is a client of github.com/go-redsync/redsync with its default
+// settings, except that it does not give up after 32 attempts.
 type redsyncClient struct {
 	servers []redis.UniversalClient
 	sync    *redsync.Redsync
@@ -23,7 +23,7 @@ func newRedsync(_ context.Context, c redis.UniversalClient, _ string) (client, e
 	return &redsyncClient{[]redis.UniversalClient{c}, redsync.New(pool.NewPool(c))}, nil
 }
 
-// openRedsyncRedlock is redsync over several independent servers.
+// openRedsyncRedlock opens redsync over several independent servers.
 func openRedsyncRedlock(dir string) (func(context.Context) (client, error), error) {
 	_, members, err := redisAddresses(dir)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *redsyncClient) worker(_ context.Context, name string) (worker, error) {
 	return &redsyncWorker{c.sync.NewMutex(name, redsync.WithTries(math.MaxInt))}, nil
 }
 
-func (c *redsyncClient) commands() (uint64, bool) { return 0, false } // the server counts
+func (c *redsyncClient) commands() (uint64, bool) { return 0, false } // counted by the server
 
 func (c *redsyncClient) close() error {
 	var errs []error

@@ -10,11 +10,12 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// rueidislockClient is github.com/redis/rueidis/rueidislock with what it advises
-// for one server of this version: one key, and no notice of its own changes.
+// rueidislockClient is a client of github.com/redis/rueidis/rueidislock with the
+// settings that it recommends for one server of this version: one key, and no
+// notification of its own changes.
 type rueidislockClient struct {
 	locks  rueidislock.Locker
-	wanted map[string]*atomic.Int32 // workers of each name
+	wanted map[string]*atomic.Int32 // number of workers, by name
 }
 
 func openRueidislock(dir string) (func(context.Context) (client, error), error) {
@@ -27,8 +28,9 @@ func openRueidislock(dir string) (func(context.Context) (client, error), error) 
 			ClientOption:   rueidis.ClientOption{InitAddress: []string{single}},
 			KeyMajority:    1,
 			NoLoopTracking: true,
-			// By itself it gives an attempt up after 20 ms, deletes the key, does
-			// not hear of that, and waits for ever: a busy machine stops it.
+			// With the default of 20 ms an attempt is abandoned and its key
+			// deleted without a notification on a busy machine, and the waiter
+			// waits for ever.
 			TryNextAfter: 5 * time.Second,
 		})
 		if err != nil {
@@ -46,7 +48,7 @@ func (c *rueidislockClient) worker(_ context.Context, name string) (worker, erro
 	return &rueidislockWorker{locks: c.locks, name: name, wanted: c.wanted[name]}, nil
 }
 
-func (c *rueidislockClient) commands() (uint64, bool) { return 0, false } // the server counts
+func (c *rueidislockClient) commands() (uint64, bool) { return 0, false } // counted by the server
 
 func (c *rueidislockClient) close() error {
 	c.locks.Close()
@@ -70,9 +72,8 @@ func (w *rueidislockWorker) lock(ctx context.Context) (err error) {
 	return err
 }
 
-// lockPatiently is for a lock that others of the process want too. Those who wait
-// for it are sometimes forgotten for ever, so they ask again when they have
-// waited for long.
+// lockPatiently is for a lock with other waiters in the process. rueidislock
+// sometimes forgets a waiter, so a waiter that has waited for long tries again.
 func (w *rueidislockWorker) lockPatiently(ctx context.Context) error {
 	for {
 		granted, err := w.lockOrTire(ctx)
@@ -93,12 +94,13 @@ func (w *rueidislockWorker) lockOrTire(ctx context.Context) (granted bool, err e
 	}
 	stop()
 	if err == nil {
-		w.unhold() // it ends with the waiting
+		w.unhold() // has ended with the wait
 	}
 	return false, ctx.Err()
 }
 
-// unlock waits until the key is deleted. Whether it was is not told.
+// unlock waits until the key is deleted. rueidislock does not report whether it
+// was.
 func (w *rueidislockWorker) unlock(context.Context) error {
 	if w.held.Err() != nil {
 		return errors.New("rueidislock lost the lock")

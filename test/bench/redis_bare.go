@@ -12,18 +12,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// bareRedis sends what dlock sends, over a client like dlock's, with nothing
-// around it. What that is it learns from dlock itself.
+// bareRedis sends the commands that dlock sends, over a client like dlock's, with
+// nothing around them. It records them from dlock itself.
 type bareRedis struct {
 	redisClient
-	lesson *lesson
+	recorded *recordedCommands
 }
 
 func newBareRedis(protocol redislock.Protocol) wrapper {
 	return func(ctx context.Context, c redis.UniversalClient, addr string) (client, error) {
-		l, err := learn(ctx, addr, protocol)
+		l, err := recordCommands(ctx, addr, protocol)
 		if err != nil {
-			return nil, fmt.Errorf("learning what dlock sends: %w", err)
+			return nil, fmt.Errorf("recording the commands of dlock: %w", err)
 		}
 		return &bareRedis{redisClient{c}, l}, nil
 	}
@@ -32,22 +32,22 @@ func newBareRedis(protocol redislock.Protocol) wrapper {
 func (c *bareRedis) worker(_ context.Context, name string) (worker, error) {
 	owner := driver.NewOwner().Hex()
 	return &bareRedisWorker{
-		redis: c.redis,
-		take:  c.lesson.lock.fill(name, owner),
-		give:  c.lesson.unlock.fill(name, owner),
+		redis:   c.redis,
+		acquire: c.recorded.lock.fill(name, owner),
+		release: c.recorded.unlock.fill(name, owner),
 	}, nil
 }
 
 type bareRedisWorker struct {
-	redis      redis.UniversalClient
-	take, give template
-	token      string
+	redis            redis.UniversalClient
+	acquire, release template
+	token            string
 }
 
 func (w *bareRedisWorker) lock(ctx context.Context) error {
 	for {
 		proposed := strconv.FormatInt(time.Now().UnixMicro(), 10)
-		replies, err := w.send(ctx, w.take, proposed)
+		replies, err := w.send(ctx, w.acquire, proposed)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (w *bareRedisWorker) lock(ctx context.Context) error {
 		switch reply := replies[len(replies)-1].(type) {
 		case string: // the token
 			w.token, granted = reply, true
-		case []any: // of a transaction; who has the lock is told otherwise
+		case []any: // of a transaction; a held lock is another reply
 			w.token, granted = proposed, len(reply) > 0 && reply[len(reply)-1] == "OK"
 		}
 		if granted {
@@ -68,8 +68,8 @@ func (w *bareRedisWorker) lock(ctx context.Context) error {
 }
 
 func (w *bareRedisWorker) unlock(ctx context.Context) error {
-	replies, err := w.send(ctx, w.give, w.token)
-	if err == nil && replies[0] != int64(1) { // what follows is for those who wait
+	replies, err := w.send(ctx, w.release, w.token)
+	if err == nil && replies[0] != int64(1) { // the rest of the reply is for waiters
 		return driver.ErrNotHeld
 	}
 	return err

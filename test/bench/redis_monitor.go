@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// monitorLimit is how many commands tell what the rest is like. To look at all
-// of them would slow the server down.
+// monitorLimit is the number of commands that are observed as a sample. Observing
+// all of them would slow the server down.
 const monitorLimit = 5000
 
-// monitored is a line that MONITOR writes: when, which connection or "lua", and
-// the command.
+// monitored matches a line of MONITOR: the time, the connection or "lua", and the
+// command.
 var monitored = regexp.MustCompile(`^\+\S+ \[\d+ (\S+)\] "([^"]+)"`)
 
-// monitor reads what MONITOR writes, and then hangs up.
+// monitor reads the output of MONITOR up to the limit, and then disconnects.
 type monitor struct {
 	conn       net.Conn
 	finished   chan struct{}
@@ -98,11 +98,11 @@ func (m *monitor) read(lines *bufio.Reader) {
 			}
 			return
 		}
-		m.see(line)
+		m.count(line)
 	}
 }
 
-func (m *monitor) see(line string) {
+func (m *monitor) count(line string) {
 	found := monitored.FindStringSubmatch(line)
 	if found == nil {
 		return

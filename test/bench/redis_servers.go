@@ -16,13 +16,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redlockMembers is how many independent servers Redlock has.
+// redlockMembers is the number of independent servers of Redlock.
 const redlockMembers = 5
 
-// redisServers are one for the locks of one server, and then those of Redlock.
+// redisServers are the server of the single-server cases, followed by the members
+// of Redlock.
 type redisServers struct {
 	servers []*servers.Server
-	control []*redis.Client // one for each
+	control []*redis.Client // one for each server
 }
 
 func serveRedis(ctx context.Context) (served, error) {
@@ -32,7 +33,7 @@ func serveRedis(ctx context.Context) (served, error) {
 	var group sync.WaitGroup
 	for i := range started {
 		group.Go(func() {
-			// What a disk adds would hide what the subjects differ in.
+			// The disk would hide the differences between the subjects.
 			started[i], failures[i] = servers.Start(servers.Redis, "--appendonly", "no")
 		})
 	}
@@ -74,7 +75,7 @@ func (s *redisServers) prepare(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, addressFile), content, 0o600)
 }
 
-// redisAddresses reads what prepare left: the one server, and the members.
+// redisAddresses reads the file of prepare: the single server, and the members.
 func redisAddresses(dir string) (single string, members []string, err error) {
 	content, err := os.ReadFile(filepath.Join(dir, addressFile))
 	if err != nil {
@@ -103,13 +104,13 @@ func (s *redisServers) done(ctx context.Context) (work, error) {
 			return work{}, err
 		}
 	}
-	// The bench's own.
+	// The benchmark's own command.
 	delete(all.commands, "info")
 	delete(all.commands, "monitor")
 	return all, nil
 }
 
-// add adds what INFO says of one server.
+// add adds the figures in the INFO of one server.
 func (w *work) add(info string) error {
 	for _, found := range commandCount.FindAllStringSubmatch(info, -1) {
 		calls, err := strconv.ParseUint(found[2], 10, 64)

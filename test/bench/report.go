@@ -12,15 +12,15 @@ import (
 	"text/tabwriter"
 )
 
-// result is what a subject reached in a case.
+// result is the result of a subject in a case.
 type result struct {
 	kase    string
 	subject string
 	figures figures   // medians
-	rounds  []figures // in the order in which all subjects were measured
+	rounds  []figures // in the order of the measurements
 }
 
-// printJSON writes one object a line: case, subject, the fixed figures, and
+// printJSON writes one object per line: case, subject, the fixed figures, and
 // then those of the case by name.
 func printJSON(w io.Writer, results []result) error {
 	for _, r := range results {
@@ -45,13 +45,13 @@ func quote(text string) string {
 	return string(b)
 }
 
-// extras are the names of the figures that not every line has.
+// extras returns the names of the figures that not every line has.
 func (r result) extras() []string {
 	names := slices.Sorted(maps.Keys(r.figures))
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(fixed, name) })
 }
 
-// printTable prints the results of one case for people.
+// printTable prints the results of one case as a table.
 func printTable(w io.Writer, results []result) error {
 	if len(results) == 0 {
 		return nil
@@ -60,7 +60,7 @@ func printTable(w io.Writer, results []result) error {
 	fmt.Fprintf(table, "%s\tpairs/s\tspread\tvs floor\tvs peer\tp50 us\tp99 us\tp99 wait ms\tjain\tcmds/pair\t\n", results[0].kase)
 	floor := fastest(results, isFloor)
 	for _, r := range results {
-		peer := fastest(results, r.isRivalOf)
+		peer := fastest(results, r.comparableWith)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.subject,
 			r.show(pairsPerS), r.spread(), r.times(floor), r.times(peer),
 			r.show(p50), r.show(p99), r.show(p99Wait), r.show(jain), r.show(perPair))
@@ -90,22 +90,22 @@ func printTable(w io.Writer, results []result) error {
 
 func isFloor(subject string) bool { return subject == "raw" }
 
-// isPeer is true for other people's libraries.
+// isPeer reports whether the subject is another library.
 func isPeer(subject string) bool {
 	name, _, _ := strings.Cut(subject, "/")
 	return !slices.Contains([]string{"raw", "bare", "store", "dlock"}, name)
 }
 
-// redlock is the variant that has several servers, and is to be compared with
-// its like only.
+// redlock is the suffix of the variants with several servers, which are compared
+// with each other only.
 const redlock = "/redlock"
 
-// isRivalOf says whether a peer does the same as the subject.
-func (r result) isRivalOf(subject string) bool {
+// comparableWith reports whether the subject is a peer that does the same.
+func (r result) comparableWith(subject string) bool {
 	return isPeer(subject) && strings.HasSuffix(subject, redlock) == strings.HasSuffix(r.subject, redlock)
 }
 
-// compared says what a subject of our own is to each of the others.
+// compared describes the ratios of one of dlock's subjects to the others.
 func (r result) compared(results []result) string {
 	if name, _, _ := strings.Cut(r.subject, "/"); name != "dlock" || r.figures[pairsPerS] == 0 {
 		return ""
@@ -115,11 +115,11 @@ func (r result) compared(results []result) string {
 	for _, other := range results {
 		name, sort, _ := strings.Cut(other.subject, "/")
 		ours := sort == variant && (name == "bare" || name == "store") || other.subject == "bare/pipelined" && variant == ""
-		rival := r.isRivalOf(other.subject)
-		if ours || rival {
+		comparable := r.comparableWith(other.subject)
+		if ours || comparable {
 			rates = append(rates, fmt.Sprintf("%.2f of %s's", r.ratio(other, pairsPerS), other.subject))
 		}
-		if (ours || rival || isFloor(other.subject)) && other.figures[p50] > 0 {
+		if (ours || comparable || isFloor(other.subject)) && other.figures[p50] > 0 {
 			medians = append(medians, fmt.Sprintf("%.2f of %s's", r.ratio(other, p50), other.subject))
 		}
 	}
@@ -133,8 +133,8 @@ func (r result) compared(results []result) string {
 	return strings.Join(parts, "; ")
 }
 
-// ratio is the median of what a figure is to that of another subject in the same
-// round: a machine that is slower for a while is slower for both.
+// ratio returns the median ratio of a figure to that of another subject in the
+// same round: a machine that is slower for a while is slower for both.
 func (r result) ratio(other result, figure string) float64 {
 	var ratios []figures
 	for i := range min(len(r.rounds), len(other.rounds)) {
@@ -145,7 +145,7 @@ func (r result) ratio(other result, figure string) float64 {
 	return median(ratios)[figure]
 }
 
-// fastest returns the one with the best rate among some subjects, or nil.
+// fastest returns the matching result with the best rate, or nil.
 func fastest(results []result, match func(subject string) bool) (best *result) {
 	for i, r := range results {
 		if match(r.subject) && (best == nil || r.figures[pairsPerS] > best.figures[pairsPerS]) {
@@ -155,7 +155,7 @@ func fastest(results []result, match func(subject string) bool) (best *result) {
 	return best
 }
 
-// times is how much longer a pair takes than that of another.
+// times returns how many times longer a pair takes than with another subject.
 func (r result) times(other *result) string {
 	if other == nil {
 		return "-"
@@ -167,7 +167,7 @@ func (r result) times(other *result) string {
 	return fmt.Sprintf("%.2fx", 1/rate)
 }
 
-// spread is how far the rounds were apart.
+// spread returns the lowest and the best rate of the rounds.
 func (r result) spread() string {
 	low, high := r.figures[lowestRate], r.figures[bestRate]
 	if low == 0 || high == low {
@@ -184,7 +184,7 @@ func (r result) show(name string) string {
 	return short(value)
 }
 
-// short has three significant digits, and all digits before the point.
+// short formats v with three significant digits, and all digits before the point.
 func short(v float64) string {
 	switch size := math.Abs(v); {
 	case v == math.Trunc(v) || size >= 100:

@@ -10,39 +10,39 @@ import (
 	"time"
 )
 
-// kind is a sort of case, the same for every store. One file each; see kinds.
+// kind is a kind of case, the same for every store. Each has a file; see kinds.
 type kind struct {
 	name   string
 	rounds int
 
-	// clientOnly says that only dlock can do it.
+	// clientOnly restricts the case to dlock.
 	clientOnly bool
 
 	// run measures a subject in one round.
 	run func(ctx context.Context, r round) (figures, error)
 
-	// abreast, in place of run, measures all subjects of a round at once.
-	abreast func(ctx context.Context, rounds []round) ([]figures, error)
+	// interleaved, in place of run, measures all subjects of a round at once.
+	interleaved func(ctx context.Context, rounds []round) ([]figures, error)
 }
 
-// kinds, in the order in which they are measured.
+// kinds are in the order of the measurements.
 var kinds = []kind{solo, many, handover, crowd, waiters, held}
 
-// round is one turn of one subject.
+// round is one measurement of one subject.
 type round struct {
 	store   store
 	subject subject
-	servers served        // nil if there are none
-	dir     string        // fresh, for state outside the process
+	servers served        // nil if the store has none
+	dir     string        // empty, for state outside the process
 	window  time.Duration // how long to measure
 	budget  time.Duration // the windows of all rounds together
 }
 
-// stuckLimit ends a round in which nothing moves any more.
+// stuckLimit ends a round without progress.
 const stuckLimit = 2 * time.Minute
 
-// run measures all subjects in turn, starting with another one in each round,
-// so that none always runs on the machine that its predecessor warmed or wore.
+// run measures all subjects one after the other. Each round starts with another
+// subject, so that no subject always follows the same one.
 func (j job) run(ctx context.Context, budget time.Duration) (results []result, err error) {
 	subjects := j.present(ctx)
 	var servers served
@@ -54,7 +54,7 @@ func (j job) run(ctx context.Context, budget time.Duration) (results []result, e
 	}
 	measured := make([][]figures, len(subjects))
 	for n := range j.kind.rounds {
-		order := turns(n, len(subjects))
+		order := roundOrder(n, len(subjects))
 		figures, err := j.measure(ctx, order, subjects, servers, budget)
 		if err != nil {
 			return nil, err
@@ -69,14 +69,15 @@ func (j job) run(ctx context.Context, budget time.Duration) (results []result, e
 	return results, nil
 }
 
-// subjects are those that the case is for.
+// subjects returns the subjects of the case.
 func (j job) subjects() []subject {
 	return slices.DeleteFunc(slices.Clone(j.store.subjects), func(s subject) bool {
 		return j.kind.clientOnly && s.name != "dlock" || s.cases != nil && !slices.Contains(s.cases, j.kind.name)
 	})
 }
 
-// present are the subjects that can be measured here. It says which are not, and why.
+// present returns the subjects that can run here. It prints why the others
+// cannot.
 func (j job) present(ctx context.Context) []subject {
 	return slices.DeleteFunc(j.subjects(), func(s subject) bool {
 		if s.foreign == nil {
@@ -90,19 +91,19 @@ func (j job) present(ctx context.Context) []subject {
 	})
 }
 
-// turns is the order in which so many subjects have their turns in the n-th round.
-func turns(n, subjects int) []int {
+// roundOrder returns the order of the subjects in the n-th round.
+func roundOrder(n, subjects int) []int {
 	order := make([]int, subjects)
 	for i := range order {
 		order[i] = (i + n) % subjects
 	}
-	if (n/subjects)%2 == 1 { // and sometimes backwards
+	if (n/subjects)%2 == 1 { // every other cycle is reversed
 		slices.Reverse(order)
 	}
 	return order
 }
 
-// measure is one round of all subjects, in that order.
+// measure measures one round of all subjects in the given order.
 func (j job) measure(ctx context.Context, order []int, subjects []subject, servers served, budget time.Duration) (all []figures, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(len(order))*(budget+stuckLimit), errors.New("the round is stuck"))
 	defer cancel()
@@ -123,7 +124,7 @@ func (j job) measure(ctx context.Context, order []int, subjects []subject, serve
 		if err := r.prepare(ctx); err != nil {
 			return nil, r.failed(err)
 		}
-		if j.kind.abreast != nil {
+		if j.kind.interleaved != nil {
 			continue
 		}
 		f, err := j.kind.run(ctx, r)
@@ -132,8 +133,8 @@ func (j job) measure(ctx context.Context, order []int, subjects []subject, serve
 		}
 		all = append(all, f)
 	}
-	if j.kind.abreast != nil {
-		return j.kind.abreast(ctx, rounds)
+	if j.kind.interleaved != nil {
+		return j.kind.interleaved(ctx, rounds)
 	}
 	return all, nil
 }
@@ -148,7 +149,7 @@ func (j job) round(s subject, servers served, budget time.Duration) (round, erro
 
 func (r round) failed(err error) error { return fmt.Errorf("%s: %w", r.subject.name, err) }
 
-// prepare empties the servers, and checks that the subject locks.
+// prepare empties the servers, and checks that the subject excludes.
 func (r round) prepare(ctx context.Context) error {
 	if r.servers != nil {
 		if err := r.servers.prepare(ctx, r.dir); err != nil {
@@ -160,6 +161,6 @@ func (r round) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	runtime.GC() // nobody pays for the garbage of the one before
+	runtime.GC() // so that no subject pays for the garbage of its predecessor
 	return nil
 }

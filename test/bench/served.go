@@ -5,36 +5,37 @@ import (
 	"time"
 )
 
-// served is the servers of a store, which run for all rounds of a case.
+// served is the set of servers of a store, which run for all rounds of a case.
 type served interface {
-	// prepare empties them and leaves in dir what clients need to find them,
-	// those in other processes too.
+	// prepare empties the servers, and writes into dir what clients need to find
+	// them, also clients in other processes.
 	prepare(ctx context.Context, dir string) error
-	// done is what they did so far.
+	// done returns the work of the servers so far.
 	done(ctx context.Context) (work, error)
-	// listen looks at what they are asked from now on, until stop is called or
-	// it has seen enough. Stop may be called twice. It returns for each command
-	// which share of it clients asked for: the rest is what their scripts do. It
-	// is nil where the servers cannot tell what they did.
+	// listen observes the commands that arrive from now on, until stop is called
+	// or the sample is large enough. stop may be called twice. It returns the
+	// share of each command that came from clients: the rest came from their
+	// scripts. stop is nil if the servers do not count their work.
 	listen(ctx context.Context) (stop func() (asked map[string]float64, err error), err error)
 	stop() error
 }
 
-// work is what servers do.
+// work is the work of servers.
 type work struct {
-	commands map[string]uint64 // by name; also those inside scripts
+	commands map[string]uint64 // by name; including those inside scripts
 	cpu      time.Duration
 }
 
-// meter tells what the servers did between begin and end. A nil one, for a
-// store that has none or whose servers cannot tell, tells nothing.
+// meter measures the work of the servers between begin and end. A nil meter
+// measures nothing: it is for stores without servers, and for servers that do not
+// count.
 type meter struct {
 	servers served
 	asked   func() (map[string]float64, error)
 	before  work
 }
 
-// meter starts to look at what the servers are asked.
+// meter starts to observe the commands that reach the servers.
 func (r round) meter(ctx context.Context) (*meter, error) {
 	if r.servers == nil {
 		return nil, nil
@@ -53,21 +54,21 @@ func (m *meter) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// spent is what servers did for something.
+// spent is the difference of the servers' work.
 type spent struct {
 	asked    float64 // commands from clients
-	executed float64 // with those inside scripts
+	executed float64 // including those inside scripts
 	cpu      time.Duration
 }
 
-// close ends the looking. What came of it, end tells.
+// close stops the observation. end returns its result.
 func (m *meter) close() {
 	if m != nil {
 		_, _ = m.asked()
 	}
 }
 
-// end returns false if there is nothing to tell.
+// end returns false if nothing was measured.
 func (m *meter) end(ctx context.Context) (spent, bool, error) {
 	if m == nil {
 		return spent{}, false, nil
@@ -93,7 +94,7 @@ func (m *meter) end(ctx context.Context) (spent, bool, error) {
 	return s, true, nil
 }
 
-// perPair adds what one of so many pairs cost the servers.
+// perPair adds the cost of a pair on the servers.
 func (m *meter) perPair(ctx context.Context, f figures, pairs uint64) error {
 	s, ok, err := m.end(ctx)
 	if !ok || err != nil {

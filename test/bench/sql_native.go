@@ -12,10 +12,10 @@ import (
 // nativeSQL is the server's own lock, as a program would use it: GET_LOCK, or an
 // advisory lock. Every goroutine has a connection, on which it waits.
 type nativeSQL struct {
-	db           *sql.DB
-	take, give   string
-	key          func(name string) any
-	commandCount atomic.Uint64
+	db               *sql.DB
+	acquire, release string
+	key              func(name string) any
+	commandCount     atomic.Uint64
 }
 
 func openNativeSQL(kind *sqlKind) func(string) (func(context.Context) (client, error), error) {
@@ -25,7 +25,7 @@ func openNativeSQL(kind *sqlKind) func(string) (func(context.Context) (client, e
 			if err != nil {
 				return nil, err
 			}
-			return &nativeSQL{db: newPool(connector), take: kind.nativeTake, give: kind.nativeGive, key: kind.nativeKey}, nil
+			return &nativeSQL{db: newPool(connector), acquire: kind.nativeAcquire, release: kind.nativeRelease, key: kind.nativeKey}, nil
 		}, nil
 	}
 }
@@ -50,10 +50,10 @@ func (w *nativeWorker) connect(ctx context.Context) (err error) {
 	if w.conn, err = w.db.Conn(ctx); err != nil {
 		return err
 	}
-	if w.lockStmt, err = w.conn.PrepareContext(ctx, w.nativeSQL.take); err != nil {
+	if w.lockStmt, err = w.conn.PrepareContext(ctx, w.nativeSQL.acquire); err != nil {
 		return err
 	}
-	w.unlockStmt, err = w.conn.PrepareContext(ctx, w.nativeSQL.give)
+	w.unlockStmt, err = w.conn.PrepareContext(ctx, w.nativeSQL.release)
 	return err
 }
 
@@ -73,17 +73,18 @@ func (w *nativeWorker) ask(ctx context.Context, stmt *sql.Stmt) error {
 	var answer sql.NullBool
 	err := stmt.QueryRowContext(ctx, w.name).Scan(&answer)
 	switch {
-	case err != nil: // a wait that was cancelled: the connection goes with it
+	case err != nil: // the connection of a cancelled wait is broken
 		_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
 		w.conn = nil
 		return err
 	case !answer.Bool:
-		return errors.New("the server says no")
+		return errors.New("the server did not grant the lock")
 	}
 	return nil
 }
 
-// hashed is a name as a number, which is all that an advisory lock can have.
+// hashed returns the hash of a name, since an advisory lock has a number instead
+// of a name.
 func hashed(name string) any {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // never fails

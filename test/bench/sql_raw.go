@@ -14,23 +14,23 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 )
 
-// rawSQL is the floor: the two statements of the row scheme, prepared, with
-// nothing around them. What they are it learns from the store itself.
+// rawSQL is the floor: the two prepared statements of the row scheme, with
+// nothing around them. It records them from the store itself.
 type rawSQL struct {
-	store        *sqllock.Store // makes the rows
-	db           *sql.DB
-	take, give   *rawStatement
-	commandCount atomic.Uint64
+	store            *sqllock.Store // creates the rows
+	db               *sql.DB
+	acquire, release *rawStatement
+	commandCount     atomic.Uint64
 }
 
 // rawStatement is a statement with the arguments of one worker.
 type rawStatement struct {
 	stmt  *sql.Stmt
-	args  []any // placeholders where they differ
+	args  []any // with placeholders
 	query bool
 }
 
-// Placeholders for what differs between workers and turns.
+// Placeholders for the arguments that differ between workers and acquisitions.
 type placeholder int
 
 const (
@@ -61,12 +61,12 @@ func openRawSQL(kind *sqlKind) func(string) (func(context.Context) (client, erro
 			if err != nil {
 				return nil, err
 			}
-			take, give, err := learnSQL(ctx, kind, connector)
+			acquire, release, err := recordStatements(ctx, kind, connector)
 			if err != nil {
-				return nil, fmt.Errorf("learning what the store sends: %w", err)
+				return nil, fmt.Errorf("recording the statements of the store: %w", err)
 			}
 			c := &rawSQL{db: newPool(connector)}
-			if err := c.open(ctx, kind, take, give); err != nil {
+			if err := c.open(ctx, kind, acquire, release); err != nil {
 				return nil, errors.Join(err, c.close())
 			}
 			return c, nil
@@ -74,14 +74,14 @@ func openRawSQL(kind *sqlKind) func(string) (func(context.Context) (client, erro
 	}
 }
 
-func (c *rawSQL) open(ctx context.Context, kind *sqlKind, take, give sent) (err error) {
+func (c *rawSQL) open(ctx context.Context, kind *sqlKind, acquire, release sent) (err error) {
 	if c.store, err = sqllock.New(ctx, c.db, &sqllock.Options{Dialect: kind.dialect}); err != nil {
 		return err
 	}
-	if c.take, err = c.prepare(ctx, take); err != nil {
+	if c.acquire, err = c.prepare(ctx, acquire); err != nil {
 		return err
 	}
-	c.give, err = c.prepare(ctx, give)
+	c.release, err = c.prepare(ctx, release)
 	return err
 }
 
@@ -94,49 +94,49 @@ func (c *rawSQL) prepare(ctx context.Context, s sent) (*rawStatement, error) {
 	return raw, err
 }
 
-// learnSQL lets a store take and give a lock, and returns what it sent for that.
-// Names, owners and tokens are replaced by placeholders.
-func learnSQL(ctx context.Context, kind *sqlKind, connector sqldriver.Connector) (take, give sent, err error) {
+// recordStatements acquires and releases a lock with a store, and returns the
+// statements that it executed. Placeholders replace names, owners and tokens.
+func recordStatements(ctx context.Context, kind *sqlKind, connector sqldriver.Connector) (acquire, release sent, err error) {
 	r := &sqlRecorder{Connector: connector}
 	db := newPool(r)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: kind.dialect})
 	if err != nil {
-		return take, give, err
+		return acquire, release, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	name := "bench/lesson/" + driver.NewOwner().Hex() // several processes learn at once
-	for range 3 {                                     // the first one makes the row
+	name := "bench/recorded/" + driver.NewOwner().Hex() // unique across processes
+	for range 3 {                                       // the first call creates the row
 		owner := driver.NewOwner()
-		r.take()
+		r.drain()
 		grant, err := store.Acquire(ctx, driver.Request{Name: name, Owner: owner, TTL: dlock.DefaultTTL, Holder: driver.Holder{Host: "bench", PID: 4711, Program: "bench"}})
 		if err != nil {
-			return take, give, err
+			return acquire, release, err
 		}
-		taken := r.take()
+		acquired := r.drain()
 		if err := store.Release(ctx, grant); err != nil {
-			return take, give, err
+			return acquire, release, err
 		}
-		given := r.take()
-		if take, err = theOne(taken, name, owner.Hex(), grant.Token); err != nil {
-			continue // of the first one
+		released := r.drain()
+		if acquire, err = onlyStatement(acquired, name, owner.Hex(), grant.Token); err != nil {
+			continue // of the first call
 		}
-		give, err = theOne(given, name, owner.Hex(), grant.Token)
+		release, err = onlyStatement(released, name, owner.Hex(), grant.Token)
 		if err != nil {
-			return take, give, err
+			return acquire, release, err
 		}
 	}
-	if take.text == "" || give.text == "" {
-		err = errors.New("it took more than one statement each time")
+	if acquire.text == "" || release.text == "" {
+		err = errors.New("the store needed more than one statement each time")
 	}
-	return take, give, err
+	return acquire, release, err
 }
 
-// theOne is the one statement that is about the lock.
-func theOne(all []sent, name, owner string, token uint64) (sent, error) {
+// onlyStatement returns the single statement about the lock.
+func onlyStatement(all []sent, name, owner string, token uint64) (sent, error) {
 	all = slices.DeleteFunc(all, func(s sent) bool { return !slices.Contains(s.args, sqldriver.Value(name)) })
 	if len(all) != 1 {
-		return sent{}, fmt.Errorf("%d statements instead of one: %v", len(all), all)
+		return sent{}, fmt.Errorf("%d statements, want one: %v", len(all), all)
 	}
 	s := all[0]
 	for i, arg := range s.args {
@@ -157,7 +157,7 @@ func (c *rawSQL) worker(ctx context.Context, name string) (worker, error) {
 	if err == nil {
 		err = c.store.Release(ctx, grant)
 	}
-	if errors.Is(err, driver.ErrHeld) { // then there is a row
+	if errors.Is(err, driver.ErrHeld) { // then the row exists
 		err = nil
 	}
 	return &rawSQLWorker{rawSQL: c, name: name, owner: driver.NewOwner().Hex()}, err
@@ -170,7 +170,7 @@ func (c *rawSQL) close() error {
 	if c.store != nil {
 		err = c.store.Close()
 	}
-	return errors.Join(err, c.db.Close()) // with the statements
+	return errors.Join(err, c.db.Close()) // closes the statements
 }
 
 type rawSQLWorker struct {
@@ -182,15 +182,15 @@ type rawSQLWorker struct {
 func (w *rawSQLWorker) lock(ctx context.Context) (err error) {
 	for {
 		w.commandCount.Add(1)
-		args := w.take.fill(w.name, w.owner, 0)
-		if w.take.query {
+		args := w.acquire.fill(w.name, w.owner, 0)
+		if w.acquire.query {
 			w.token = 0
-			err = w.take.stmt.QueryRowContext(ctx, args...).Scan(&w.token)
+			err = w.acquire.stmt.QueryRowContext(ctx, args...).Scan(&w.token)
 			if errors.Is(err, sql.ErrNoRows) {
 				err = nil
 			}
 		} else {
-			w.token, err = inserted(w.take.stmt.ExecContext(ctx, args...))
+			w.token, err = inserted(w.acquire.stmt.ExecContext(ctx, args...))
 		}
 		if err != nil || w.token != 0 {
 			return err
@@ -201,7 +201,7 @@ func (w *rawSQLWorker) lock(ctx context.Context) (err error) {
 	}
 }
 
-// inserted is the token where the server returns it as the id of a row.
+// inserted returns the token where the server returns it as the ID of a row.
 func inserted(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
@@ -211,9 +211,9 @@ func inserted(result sql.Result, err error) (int64, error) {
 
 func (w *rawSQLWorker) unlock(ctx context.Context) error {
 	w.commandCount.Add(1)
-	args := w.give.fill(w.name, w.owner, w.token)
-	if w.give.query {
-		rows, err := w.give.stmt.QueryContext(ctx, args...)
+	args := w.release.fill(w.name, w.owner, w.token)
+	if w.release.query {
+		rows, err := w.release.stmt.QueryContext(ctx, args...)
 		if err != nil {
 			return err
 		}
@@ -223,7 +223,7 @@ func (w *rawSQLWorker) unlock(ctx context.Context) error {
 		}
 		return driver.ErrNotHeld
 	}
-	result, err := w.give.stmt.ExecContext(ctx, args...)
+	result, err := w.release.stmt.ExecContext(ctx, args...)
 	if err != nil {
 		return err
 	}

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// sent is a statement that was run, with its arguments.
+// sent is a statement that was executed, with its arguments.
 type sent struct {
 	text  string
 	args  []driver.Value
-	query bool // it was asked for rows
+	query bool // it returns rows
 }
 
-// sqlRecorder is a way to a database that writes down what is run.
+// sqlRecorder is a connector that records the executed statements.
 type sqlRecorder struct {
 	driver.Connector
 	mu  sync.Mutex
@@ -31,8 +31,8 @@ func (r *sqlRecorder) note(text string, args []driver.NamedValue, query bool) {
 	r.all = append(r.all, sent{text, values, query})
 }
 
-// take returns what was run since the last call.
-func (r *sqlRecorder) take() []sent {
+// drain returns the statements since the last call.
+func (r *sqlRecorder) drain() []sent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := r.all
@@ -48,13 +48,14 @@ func (r *sqlRecorder) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	full, ok := conn.(fullConn)
 	if !ok {
-		return nil, errors.Join(errors.New("the driver lacks what is needed to write down what is sent"), conn.Close())
+		return nil, errors.Join(errors.New("the driver lacks the interfaces that recording needs"), conn.Close())
 	}
 	return &recordedConn{full, r}, nil
 }
 
-// fullConn is what both drivers' connections can do and database/sql asks for.
-type fullConn interface { //nolint:interfacebloat // it is the drivers who decide
+// fullConn is the set of interfaces that both drivers' connections have and
+// database/sql uses.
+type fullConn interface { //nolint:interfacebloat // the drivers decide
 	driver.Conn
 	driver.ConnBeginTx
 	driver.ConnPrepareContext
@@ -76,14 +77,14 @@ func (c *recordedConn) PrepareContext(ctx context.Context, text string) (driver.
 	}
 	full, ok := stmt.(fullStmt)
 	if !ok {
-		return nil, errors.Join(errors.New("the driver's statements lack what is needed to write down what is sent"), stmt.Close())
+		return nil, errors.Join(errors.New("the driver's statements lack the interfaces that recording needs"), stmt.Close())
 	}
 	return &recordedStmt{full, text, c.r}, nil
 }
 
 func (c *recordedConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
 	result, err := c.fullConn.ExecContext(ctx, text, args)
-	if !errors.Is(err, driver.ErrSkip) { // then it is prepared instead
+	if !errors.Is(err, driver.ErrSkip) { // database/sql prepares the statement instead
 		c.r.note(text, args, false)
 	}
 	return result, err

@@ -21,21 +21,22 @@ type sqlKind struct {
 	dialect sqllock.Dialect
 	server  *servers.Kind
 	args    []string // of the server
-	// connect makes a way to the database of that name.
+	// connect returns a connector for a database.
 	connect func(addr, database string) (driver.Connector, error)
-	// empty makes a database anew.
+	// empty recreates the database.
 	empty []string
-	// pidFile is where the server keeps the number of its process.
+	// pidFile is where the server writes its process ID.
 	pidFile string
-	// count asks what the server was asked so far; empty where it cannot tell.
+	// count queries the number of statements so far; empty if the server does not
+	// count them.
 	count string
 
 	// The server's own lock.
-	nativeTake, nativeGive string
-	nativeKey              func(name string) any
+	nativeAcquire, nativeRelease string
+	nativeKey                    func(name string) any
 }
 
-// benchDatabase is where the locks are.
+// benchDatabase is the name of the database with the locks.
 const benchDatabase = "bench"
 
 // sqlServer is a server that runs for all rounds of a case.
@@ -81,7 +82,7 @@ func (s *sqlServer) prepare(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, sqlAddressFile), []byte(s.server.Addr()), 0o600)
 }
 
-// connector reads what prepare left.
+// connector reads the file of prepare.
 func (k *sqlKind) connector(dir string) (driver.Connector, error) {
 	addr, err := os.ReadFile(filepath.Join(dir, sqlAddressFile))
 	if err != nil {
@@ -90,8 +91,8 @@ func (k *sqlKind) connector(dir string) (driver.Connector, error) {
 	return k.connect(string(addr), benchDatabase)
 }
 
-// newPool keeps all connections: subjects that need many would otherwise open
-// new ones all the time.
+// newPool keeps all connections open: subjects that need many would otherwise
+// reconnect all the time.
 func newPool(connector driver.Connector) *sql.DB {
 	db := sql.OpenDB(connector)
 	db.SetMaxIdleConns(200)
@@ -116,7 +117,7 @@ func (k *sqlKind) open(scheme string) opener {
 	}
 }
 
-// listen has nothing to look at: whatever the server counts, clients asked for.
+// listen observes nothing: all statements come from clients.
 func (s *sqlServer) listen(context.Context) (func() (map[string]float64, error), error) {
 	if s.kind.count == "" {
 		return nil, nil
@@ -138,13 +139,13 @@ func (s *sqlServer) done(ctx context.Context) (work, error) {
 	return work{commands: map[string]uint64{"statements": n}, cpu: cpu}, err
 }
 
-// cpuOf is the time that a process has used.
+// cpuOf returns the CPU time of a process.
 func cpuOf(pid string) (time.Duration, error) {
 	content, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0, err
 	}
-	// The name of the program, in parentheses, may have spaces.
+	// The name of the program, in parentheses, may contain spaces.
 	fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
 	const user, system, tick = 11, 12, 10 * time.Millisecond
 	if len(fields) <= system {

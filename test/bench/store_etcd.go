@@ -29,7 +29,7 @@ var etcdStore = store{
 	},
 }
 
-// dialEtcd makes a client for the server that prepare left in dir.
+// dialEtcd returns a client for the server that prepare wrote into dir.
 func dialEtcd(dir string) (*clientv3.Client, error) {
 	addr, err := os.ReadFile(filepath.Join(dir, etcdAddressFile))
 	if err != nil {
@@ -69,13 +69,13 @@ func onEtcd(wrap func(context.Context, *clientv3.Client) (client, error)) func(s
 	}
 }
 
-// etcdClient is what the subjects over etcd's client have in common.
+// etcdClient is the common part of the subjects over etcd's client.
 type etcdClient struct{ etcd *clientv3.Client }
 
-func (c *etcdClient) commands() (uint64, bool) { return 0, false } // the server counts
+func (c *etcdClient) commands() (uint64, bool) { return 0, false } // counted by the server
 func (c *etcdClient) close() error             { return c.etcd.Close() }
 
-// rawEtcd is the floor: a put, if there is no such key, and a delete.
+// rawEtcd is the floor: a put if the key does not exist, and a delete.
 type rawEtcd struct {
 	etcdClient
 	lease clientv3.LeaseID
@@ -125,8 +125,8 @@ func (w *rawEtcdWorker) unlock(ctx context.Context) error {
 	return err
 }
 
-// concurrencyClient is etcd's own Mutex. A session excludes others and not itself,
-// so that every goroutine has one.
+// concurrencyClient is etcd's own Mutex. A session excludes other sessions but
+// not itself, so every goroutine has a session.
 type concurrencyClient struct{ etcdClient }
 
 func newConcurrency(_ context.Context, c *clientv3.Client) (client, error) {
@@ -134,7 +134,7 @@ func newConcurrency(_ context.Context, c *clientv3.Client) (client, error) {
 }
 
 func (c *concurrencyClient) worker(_ context.Context, name string) (worker, error) {
-	// It ends with the client, and its lease when that has expired.
+	// The session ends with the client, and its lease when it expires.
 	session, err := concurrency.NewSession(c.etcd, concurrency.WithTTL(int(dlock.DefaultTTL/time.Second)))
 	if err != nil {
 		return nil, err

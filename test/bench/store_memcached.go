@@ -50,7 +50,7 @@ func openMemcached(dir string) (func(context.Context) (opened, error), error) {
 	}, nil
 }
 
-// rawMemcached is the floor: add and delete, over the client that most have.
+// rawMemcached is the floor: add and delete, over the most common client.
 type rawMemcached struct{ client *memcache.Client }
 
 func openRawMemcached(dir string) (func(context.Context) (client, error), error) {
@@ -93,7 +93,7 @@ func (w *rawMemcachedWorker) lock(ctx context.Context) error {
 
 func (w *rawMemcachedWorker) unlock(context.Context) error { return w.client.Delete(w.item.Key) }
 
-// memcachedServer is the server, and a connection to ask it what it did.
+// memcachedServer is the server, and a connection for its statistics.
 type memcachedServer struct {
 	server  *servers.Server
 	control net.Conn
@@ -124,7 +124,7 @@ func (s *memcachedServer) prepare(_ context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, memcachedFile), []byte(s.server.Addr()), 0o600)
 }
 
-// counters are those that the subjects' commands raise.
+// counters are the statistics that the commands of the subjects raise.
 var counters = []string{"cmd_get", "cmd_set", "delete_hits", "delete_misses"}
 
 func (s *memcachedServer) done(context.Context) (work, error) {
@@ -161,8 +161,8 @@ func (s *memcachedServer) done(context.Context) (work, error) {
 	return w, nil
 }
 
-// listen has nothing to look at: there are no scripts, so that all commands are asked
-// for by clients.
+// listen observes nothing: there are no scripts, so all commands come from
+// clients.
 func (s *memcachedServer) listen(context.Context) (func() (map[string]float64, error), error) {
 	return func() (map[string]float64, error) { return nil, nil }, nil
 }

@@ -16,7 +16,7 @@ var memory = store{
 	subjects: []subject{{name: "raw", open: openRawMemory}, direct("bare", openMemory, yield), library("dlock", openMemory)},
 }
 
-// yield lets another goroutine run: in memory, that is all it takes to wait.
+// yield lets another goroutine run: in memory no other wait is needed.
 func yield(ctx context.Context) error {
 	runtime.Gosched()
 	return ctx.Err()

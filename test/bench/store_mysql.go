@@ -15,15 +15,15 @@ import (
 var mariadb = &sqlKind{
 	dialect: sqllock.MySQL,
 	server:  servers.MariaDB,
-	// What a disk adds would hide what the subjects differ in.
-	args:       []string{"--innodb-flush-log-at-trx-commit=0", "--max-connections=400"},
-	connect:    connectMySQL,
-	empty:      []string{"DROP DATABASE IF EXISTS " + benchDatabase, "CREATE DATABASE " + benchDatabase},
-	pidFile:    "pid",
-	count:      "SHOW GLOBAL STATUS LIKE 'Questions'",
-	nativeTake: "SELECT GET_LOCK(?, 3600)",
-	nativeGive: "SELECT RELEASE_LOCK(?)",
-	nativeKey:  func(name string) any { return name },
+	// The disk would hide the differences between the subjects.
+	args:          []string{"--innodb-flush-log-at-trx-commit=0", "--max-connections=400"},
+	connect:       connectMySQL,
+	empty:         []string{"DROP DATABASE IF EXISTS " + benchDatabase, "CREATE DATABASE " + benchDatabase},
+	pidFile:       "pid",
+	count:         "SHOW GLOBAL STATUS LIKE 'Questions'",
+	nativeAcquire: "SELECT GET_LOCK(?, 3600)",
+	nativeRelease: "SELECT RELEASE_LOCK(?)",
+	nativeKey:     func(name string) any { return name },
 }
 
 var mysqlStore = store{
@@ -46,7 +46,7 @@ var mysqlStore = store{
 func connectMySQL(addr, database string) (sqldriver.Connector, error) {
 	config := mysql.NewConfig()
 	config.User, config.Passwd, config.Net, config.Addr, config.DBName = "dlock", "dlock", "tcp", addr, database
-	config.Logger = &mysql.NopLogger{} // who gives up a wait breaks a connection
+	config.Logger = &mysql.NopLogger{} // a cancelled wait breaks a connection
 	return mysql.NewConnector(config)
 }
 

@@ -13,13 +13,13 @@ import (
 var postgres = &sqlKind{
 	dialect: sqllock.Postgres,
 	server:  servers.Postgres,
-	// What a disk adds would hide what the subjects differ in.
-	args:       []string{"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "max_connections=400"},
-	connect:    connectPostgres,
-	empty:      []string{"DROP DATABASE IF EXISTS " + benchDatabase + " WITH (FORCE)", "CREATE DATABASE " + benchDatabase},
-	nativeTake: "SELECT pg_advisory_lock($1) IS NOT NULL",
-	nativeGive: "SELECT pg_advisory_unlock($1)",
-	nativeKey:  hashed,
+	// The disk would hide the differences between the subjects.
+	args:          []string{"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "max_connections=400"},
+	connect:       connectPostgres,
+	empty:         []string{"DROP DATABASE IF EXISTS " + benchDatabase + " WITH (FORCE)", "CREATE DATABASE " + benchDatabase},
+	nativeAcquire: "SELECT pg_advisory_lock($1) IS NOT NULL",
+	nativeRelease: "SELECT pg_advisory_unlock($1)",
+	nativeKey:     hashed,
 }
 
 var postgresStore = store{

@@ -49,7 +49,7 @@ func openRedis(protocol redislock.Protocol) opener {
 }
 
 func connectRedis(addr string, protocol redislock.Protocol) (opened, error) {
-	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}) // as Open makes it
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}) // the option of Open
 	s, err := redislock.New(c, &redislock.Options{Protocol: protocol})
 	if err != nil {
 		return opened{}, errors.Join(err, c.Close())
@@ -57,9 +57,9 @@ func connectRedis(addr string, protocol redislock.Protocol) (opened, error) {
 	return opened{s, c.Close}, nil
 }
 
-// redlockPatience is how long a member may take, as with redsync. The machine is
-// busier here than its servers would be elsewhere.
-const redlockPatience = 400 * time.Millisecond
+// redlockTimeout is the time limit of a member, the same as redsync's. The
+// machine is busier here than separate servers would be.
+const redlockTimeout = 400 * time.Millisecond
 
 // openRedlock opens a quorum over several independent servers.
 func openRedlock(dir string) (func(context.Context) (opened, error), error) {
@@ -83,7 +83,7 @@ func openRedlock(dir string) (func(context.Context) (opened, error), error) {
 			}
 			all, members = append(all, o), append(members, o.Store)
 		}
-		s, err := quorum.New(members, &quorum.Options{Names: addresses, MemberTimeout: redlockPatience})
+		s, err := quorum.New(members, &quorum.Options{Names: addresses, MemberTimeout: redlockTimeout})
 		if err != nil {
 			return opened{}, errors.Join(err, closeAll())
 		}
@@ -91,10 +91,11 @@ func openRedlock(dir string) (func(context.Context) (opened, error), error) {
 	}, nil
 }
 
-// wrapper makes a subject's client over one of go-redis for the server at addr.
+// wrapper makes a subject's client over a client of go-redis for the server at
+// addr.
 type wrapper func(ctx context.Context, c redis.UniversalClient, addr string) (client, error)
 
-// onRedis opens a subject over go-redis with the settings that it has by itself.
+// onRedis opens a subject over go-redis with its default settings.
 func onRedis(wrap wrapper) func(string) (func(context.Context) (client, error), error) {
 	return func(dir string) (func(context.Context) (client, error), error) {
 		single, _, err := redisAddresses(dir)
@@ -107,7 +108,7 @@ func onRedis(wrap wrapper) func(string) (func(context.Context) (client, error), 
 	}
 }
 
-// pipelined lets go-redis collect what several goroutines ask for.
+// pipelined lets go-redis batch the commands of several goroutines.
 func pipelined(wrap wrapper) wrapper {
 	return func(ctx context.Context, c redis.UniversalClient, addr string) (client, error) {
 		face, err := c.AutoPipeline()
@@ -118,18 +119,18 @@ func pipelined(wrap wrapper) wrapper {
 	}
 }
 
-// closingBoth is a pipeline with the client that it belongs to.
+// closingBoth is a pipeline, and the client that it belongs to.
 type closingBoth struct {
 	*redis.AutoPipeliner
 	client redis.UniversalClient
 }
 
-func (c closingBoth) Close() error { return c.client.Close() } // the pipeline with it
+func (c closingBoth) Close() error { return c.client.Close() } // closes the pipeline, too
 
-// redisClient is what the subjects over go-redis have in common.
+// redisClient is the common part of the subjects over go-redis.
 type redisClient struct{ redis redis.UniversalClient }
 
-func (c *redisClient) commands() (uint64, bool) { return 0, false } // the server counts
+func (c *redisClient) commands() (uint64, bool) { return 0, false } // counted by the server
 func (c *redisClient) close() error             { return c.redis.Close() }
 
 // rawRedis is the floor: SET NX PX and DEL.

@@ -22,7 +22,8 @@ var sqlite = store{
 	subjects:  []subject{{name: "raw", open: openRawSQLite}, direct("bare", openSQLite, millisecond), library("dlock", openSQLite)},
 }
 
-// millisecond passes between two attempts of a subject that is not woken.
+// millisecond is the pause between two attempts of a subject without
+// notifications.
 func millisecond(ctx context.Context) error {
 	timer := time.NewTimer(time.Millisecond)
 	defer timer.Stop()
@@ -54,11 +55,12 @@ func openSQLite(dir string) (func(context.Context) (opened, error), error) {
 }
 
 // rawSQLite is the floor: an update that succeeds if the row is free or expired,
-// and one that frees it. One connection, since SQLite admits one writer.
+// and an update that frees it. It has one connection, since SQLite admits one
+// writer.
 type rawSQLite struct {
-	db           *sql.DB
-	take, give   *sql.Stmt
-	commandCount atomic.Uint64
+	db               *sql.DB
+	acquire, release *sql.Stmt
+	commandCount     atomic.Uint64
 }
 
 func openRawSQLite(dir string) (func(context.Context) (client, error), error) {
@@ -78,18 +80,18 @@ func openRawSQLite(dir string) (func(context.Context) (client, error), error) {
 
 func (c *rawSQLite) prepare(ctx context.Context) error {
 	const (
-		create = `CREATE TABLE IF NOT EXISTS raw (name TEXT PRIMARY KEY, owner TEXT, expires REAL) WITHOUT ROWID`
-		take   = `UPDATE raw SET owner = ?2, expires = unixepoch('subsec') + ?3 WHERE name = ?1 AND (owner IS NULL OR expires < unixepoch('subsec'))`
-		give   = `UPDATE raw SET owner = NULL WHERE name = ?1 AND owner = ?2`
+		create  = `CREATE TABLE IF NOT EXISTS raw (name TEXT PRIMARY KEY, owner TEXT, expires REAL) WITHOUT ROWID`
+		acquire = `UPDATE raw SET owner = ?2, expires = unixepoch('subsec') + ?3 WHERE name = ?1 AND (owner IS NULL OR expires < unixepoch('subsec'))`
+		release = `UPDATE raw SET owner = NULL WHERE name = ?1 AND owner = ?2`
 	)
 	return untilNotBusy(ctx, func() (err error) {
 		if _, err = c.db.ExecContext(ctx, create); err != nil {
 			return err
 		}
-		if c.take, err = c.db.PrepareContext(ctx, take); err != nil {
+		if c.acquire, err = c.db.PrepareContext(ctx, acquire); err != nil {
 			return err
 		}
-		c.give, err = c.db.PrepareContext(ctx, give)
+		c.release, err = c.db.PrepareContext(ctx, release)
 		return err
 	})
 }
@@ -112,7 +114,7 @@ type rawSQLiteWorker struct {
 
 func (w *rawSQLiteWorker) lock(ctx context.Context) error {
 	for {
-		changed, err := w.change(ctx, w.take, w.name, w.owner, dlock.DefaultTTL.Seconds())
+		changed, err := w.change(ctx, w.acquire, w.name, w.owner, dlock.DefaultTTL.Seconds())
 		if err != nil || changed {
 			return err
 		}
@@ -123,7 +125,7 @@ func (w *rawSQLiteWorker) lock(ctx context.Context) error {
 }
 
 func (w *rawSQLiteWorker) unlock(ctx context.Context) error {
-	changed, err := w.change(ctx, w.give, w.name, w.owner)
+	changed, err := w.change(ctx, w.release, w.name, w.owner)
 	if err == nil && !changed {
 		return driver.ErrNotHeld
 	}
@@ -144,7 +146,7 @@ func (w *rawSQLiteWorker) change(ctx context.Context, stmt *sql.Stmt, args ...an
 	return changed, err
 }
 
-// untilNotBusy repeats what another process got in the way of.
+// untilNotBusy repeats a call that another process blocked.
 func untilNotBusy(ctx context.Context, do func() error) error {
 	for {
 		err := do()

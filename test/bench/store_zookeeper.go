@@ -94,14 +94,14 @@ func (c *zookeeperClient) worker(_ context.Context, name string) (worker, error)
 	return c.newWorker(strings.ReplaceAll(name, "/", "-"), c.conn), nil
 }
 
-func (c *zookeeperClient) commands() (uint64, bool) { return 0, false } // the server counts
+func (c *zookeeperClient) commands() (uint64, bool) { return 0, false } // counted by the server
 
 func (c *zookeeperClient) close() error {
 	c.conn.Close()
 	return nil
 }
 
-// rawZooKeeperWorker is the floor: an ephemeral node is created, and deleted.
+// rawZooKeeperWorker is the floor: it creates and deletes an ephemeral node.
 type rawZooKeeperWorker struct {
 	conn *zk.Conn
 	path string
@@ -121,7 +121,7 @@ func (w *rawZooKeeperWorker) lock(ctx context.Context) error {
 
 func (w *rawZooKeeperWorker) unlock(context.Context) error { return w.conn.Delete(w.path, -1) }
 
-// goZooKeeperWorker is the client's own Lock, which knows no contexts.
+// goZooKeeperWorker is the client's own Lock, which does not support contexts.
 type goZooKeeperWorker struct {
 	lockOf  func() *zk.Lock
 	current *zk.Lock
@@ -144,7 +144,7 @@ func (w *goZooKeeperWorker) lock(ctx context.Context) error {
 	case <-ctx.Done():
 		go func() {
 			if <-got == nil {
-				_ = abandoned.Unlock() // with nobody to tell; its session ends it otherwise
+				_ = abandoned.Unlock() // the result has no receiver; the end of the session frees the lock otherwise
 			}
 		}()
 		w.current = nil

@@ -5,44 +5,45 @@ import (
 	"os/exec"
 )
 
-// store is a place for locks, with the subjects that lock in it. One file
-// each; see stores.
+// store is a store, with the subjects that lock in it. Each has a file; see
+// stores.
 type store struct {
 	name string
 
 	// open prepares the state of one round, in dir if it lives outside this
-	// process, and opens what is there already.
+	// process, or opens it if it exists already.
 	open opener
 
 	// serve starts the servers of a case; nil if the store needs none.
 	serve func(ctx context.Context) (served, error)
 
-	// processes says that several processes can share the state.
+	// processes reports whether several processes can share the state.
 	processes bool
 
-	// held is how many locks the case of that name holds.
+	// held is the number of locks in the case held.
 	held int
 
 	subjects []subject
 }
 
-// stores, in the order in which they are measured.
+// stores are in the order of the measurements.
 var stores = []store{memory, sqlite, redisStore, memcachedStore, mysqlStore, postgresStore, etcdStore, zookeeperStore}
 
-// subject is something that locks.
+// subject is a library or protocol that locks.
 type subject struct {
 	name string
 
-	// cases in which it is measured; nil for all.
+	// cases restricts the subject to these cases; nil means all.
 	cases []string
 
-	// open returns a function that makes clients which share one state, each
-	// as a process of its own would have it.
+	// open returns a function that makes clients which share one state, each like
+	// that of a separate process.
 	open func(dir string) (connect func(context.Context) (client, error), err error)
 
-	// foreign, in place of open, is the program of a subject in another language,
-	// which is a process of handover and does what participate does. An error says
-	// why there is none here: the subject is skipped then.
+	// foreign, in place of open, returns the program of a subject in another
+	// language. It runs as a process of handover and does what participate does.
+	// An error explains why the program cannot run here: the subject is skipped
+	// then.
 	foreign func(ctx context.Context, dir string) (*exec.Cmd, error)
 }
 
@@ -52,19 +53,20 @@ func (s subject) only(cases ...string) subject {
 	return s
 }
 
-// client is one process's access to the locks.
+// client is the access of one process to the locks.
 type client interface {
-	// worker returns what one goroutine needs to take and give the lock name.
+	// worker returns what one goroutine needs to acquire and release the lock
+	// name.
 	worker(ctx context.Context, name string) (worker, error)
-	// commands is how many commands were sent to the store so far; false where
-	// there is no such thing.
+	// commands returns the number of commands to the store so far; false if they
+	// are not counted.
 	commands() (n uint64, ok bool)
 	close() error
 }
 
-// worker takes and gives one lock, again and again. It keeps what it has to
-// remember in between, so that measuring allocates nothing.
+// worker acquires and releases one lock repeatedly. It keeps its state between
+// the calls, so that measuring allocates nothing.
 type worker interface {
-	lock(ctx context.Context) error // waits
+	lock(ctx context.Context) error // blocks until the lock is acquired
 	unlock(ctx context.Context) error
 }

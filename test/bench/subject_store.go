@@ -11,7 +11,7 @@ import (
 // opener opens the shared state of a round for dlock's own store.
 type opener func(dir string) (connectStore func(context.Context) (opened, error), err error)
 
-// opened is a store with what has to be closed after it.
+// opened is a store, and what has to be closed after it.
 type opened struct {
 	driver.Store
 	closeMore func() error
@@ -19,8 +19,8 @@ type opened struct {
 
 func (o opened) close() error { return errors.Join(o.Close(), o.closeMore()) }
 
-// direct is a subject that calls the store without the library. pause is what
-// passes between two attempts.
+// direct is a subject that calls the store without the library. pause waits
+// between two attempts.
 func direct(name string, open opener, pause func(context.Context) error) subject {
 	return onStore(name, open, func(o opened, counts *counted) client {
 		return &directClient{storeClient{o, counts}, pause}

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zookeeperServer is one server.
+// zookeeperServer is the server of the ZooKeeper cases.
 type zookeeperServer struct {
 	server  *servers.Server
 	control *zk.Conn
@@ -42,10 +42,10 @@ func (s *zookeeperServer) prepare(_ context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, zookeeperAddressFile), []byte(s.server.Addr()), 0o600)
 }
 
-// empty removes all that is below a path, except for what is ZooKeeper's own.
+// empty removes all nodes below a path, except those of ZooKeeper itself.
 func (s *zookeeperServer) empty(path string) error {
 	children, _, err := s.control.Children(path)
-	if errors.Is(err, zk.ErrNoNode) { // containers vanish
+	if errors.Is(err, zk.ErrNoNode) { // empty containers are removed by the server
 		return nil
 	}
 	for _, child := range children {
@@ -76,7 +76,7 @@ func (s *zookeeperServer) done(ctx context.Context) (work, error) {
 	return work{commands: map[string]uint64{"packets": received}, cpu: cpu}, err
 }
 
-// listen has nothing to look at: what was received is what clients asked for.
+// listen observes nothing: all received requests come from clients.
 func (s *zookeeperServer) listen(context.Context) (stop func() (map[string]float64, error), err error) {
 	return func() (map[string]float64, error) { return nil, nil }, nil
 }

@@ -17,8 +17,9 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryOneTime;
 
 /**
- * One process of the benchmark's case handover, as test/bench/participant.go has it: says when it is ready, is told
- * when to begin and to end, and reports its turns. On Linux nanoTime is CLOCK_MONOTONIC, which all processes share.
+ * One process of the benchmark's case handover, as test/bench/participant.go does it: it reports that it is
+ * ready, reads the times of its start and end, and reports its acquisitions. On Linux nanoTime is CLOCK_MONOTONIC, which
+ * all processes share.
  */
 public final class Contender {
     private static final long WARM_UP = TimeUnit.SECONDS.toNanos(2);
@@ -33,7 +34,7 @@ public final class Contender {
         this.pause = pause;
     }
 
-    /** Arguments: address, path of the lock, threads, nanoseconds to hold it, nanoseconds between two turns. */
+    /** Arguments: address, path of the lock, threads, nanoseconds to hold it, nanoseconds between two acquisitions. */
     public static void main(String[] args) throws Exception {
         try (CuratorFramework client = CuratorFrameworkFactory.newClient(args[0], new RetryOneTime(100))) {
             client.start();
@@ -46,8 +47,8 @@ public final class Contender {
             System.out.println("true");
             BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
             String span = orders.readLine();
-            List<String> turns = contender.contend(args[1], threads, number(span, "Start"), number(span, "End"));
-            System.out.println("{\"Turns\":[" + String.join(",", turns) + "],\"Counts\":false}");
+            List<String> acquisitions = contender.contend(args[1], threads, number(span, "Start"), number(span, "End"));
+            System.out.println("{\"Acquisitions\":[" + String.join(",", acquisitions) + "],\"Counts\":false}");
         }
     }
 
@@ -65,18 +66,18 @@ public final class Contender {
         List<Future<List<String>>> parts = new ArrayList<>();
         for (int i = 0; i < threads; i++) {
             int thread = i;
-            parts.add(all.submit(() -> takeTurns(mutex, thread, start, end)));
+            parts.add(all.submit(() -> acquireRepeatedly(mutex, thread, start, end)));
         }
-        List<String> turns = new ArrayList<>();
+        List<String> acquisitions = new ArrayList<>();
         for (Future<List<String>> part : parts) {
-            turns.addAll(part.get());
+            acquisitions.addAll(part.get());
         }
         all.shutdown();
-        return turns;
+        return acquisitions;
     }
 
-    private List<String> takeTurns(InterProcessMutex mutex, int thread, long start, long end) throws Exception {
-        List<Long> times = new ArrayList<>(); // four of each turn
+    private List<String> acquireRepeatedly(InterProcessMutex mutex, int thread, long start, long end) throws Exception {
+        List<Long> times = new ArrayList<>(); // four of each acquisition
         sleepUntil(start);
         while (System.nanoTime() < end) {
             long asked = System.nanoTime();
@@ -89,12 +90,12 @@ public final class Contender {
             times.addAll(List.of(asked, granted, released, returned));
             sleepUntil(returned + pause);
         }
-        List<String> turns = new ArrayList<>();
+        List<String> acquisitions = new ArrayList<>();
         for (int i = 0; i < times.size(); i += 4) {
-            turns.add(String.format("{\"Goroutine\":%d,\"Asked\":%d,\"Granted\":%d,\"Released\":%d,\"Returned\":%d}",
+            acquisitions.add(String.format("{\"Goroutine\":%d,\"Asked\":%d,\"Granted\":%d,\"Released\":%d,\"Returned\":%d}",
                     thread, times.get(i), times.get(i + 1), times.get(i + 2), times.get(i + 3)));
         }
-        return turns;
+        return acquisitions;
     }
 
     private static void sleepUntil(long time) {

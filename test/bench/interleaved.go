@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// measureAbreast measures loads that are all open at once, in slices in turn. What
-// disturbs the machine for longer than a slice disturbs all of them alike.
-func measureAbreast(ctx context.Context, rounds []round, slice time.Duration, loadOf func(round) load) (results []figures, err error) {
+// measureInterleaved measures loads that are all open at once, in alternating
+// slices. A disturbance of the machine that is longer than a slice affects all of
+// them alike.
+func measureInterleaved(ctx context.Context, rounds []round, slice time.Duration, loadOf func(round) load) (results []figures, err error) {
 	var all []*running
 	defer func() {
 		for _, run := range all {

@@ -16,13 +16,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lesson is what dlock sends for a lock that nobody else wants.
-type lesson struct{ lock, unlock template }
+// recordedCommands are the commands that dlock sends for an uncontended lock.
+type recordedCommands struct{ lock, unlock template }
 
-// template is commands, with places for a name, an owner and a token.
+// template is a sequence of commands with placeholders for a name, an owner and a
+// token.
 type template []filled
 
-// filled is the arguments of a command that lacks only the token.
+// filled holds the arguments of a command in which only the token is missing.
 type filled []argument
 
 // argument is a constant, or text around a token.
@@ -43,13 +44,15 @@ func (f filled) arguments(token string) []any {
 	return all
 }
 
-// What stands for a name and an owner.
+// The placeholders for a name and an owner.
 const anyName, anyOwner = "<NAME>", "<OWNER>"
 
-// learn lets a client of dlock take and give a lock, and looks at what it sends.
-func learn(ctx context.Context, addr string, protocol redislock.Protocol) (l *lesson, err error) {
+// recordCommands acquires and releases a lock with a client of dlock, and records
+// the commands that it sends.
+func recordCommands(ctx context.Context, addr string, protocol redislock.Protocol) (c *recordedCommands, err error) {
 	seen := new(recorder)
-	// With it the store uses this client and not a twin without the hook.
+	// With ContextTimeoutEnabled the store uses this client, and not a copy
+	// without the hook.
 	connection := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	connection.AddHook(seen)
 	store, err := redislock.New(connection, &redislock.Options{Protocol: protocol})
@@ -59,42 +62,43 @@ func learn(ctx context.Context, addr string, protocol redislock.Protocol) (l *le
 	client := dlock.New(store, nil)
 	defer func() { err = errors.Join(err, client.Close(), store.Close(), connection.Close()) }()
 
-	name := "bench/lesson/" + driver.NewOwner().Hex() // nobody else's, in no process
+	name := "bench/recorded/" + driver.NewOwner().Hex() // unique across processes
 	var lease *dlock.Lease
-	// At first it learns the server's clock and loads its scripts.
+	// The first calls read the server's clock and load the scripts.
 	for range 3 {
-		l = new(lesson)
+		c = new(recordedCommands)
 		seen.clear()
 		if lease, err = client.Lock(ctx, name); err != nil {
 			return nil, err
 		}
-		l.lock = seen.template(lease.Token())
+		c.lock = seen.template(lease.Token())
 		seen.clear()
 		if err = lease.Unlock(ctx); err != nil {
 			return nil, err
 		}
-		l.unlock = seen.template(lease.Token())
+		c.unlock = seen.template(lease.Token())
 	}
-	return l, l.anonymize(name)
+	return c, c.anonymize(name)
 }
 
-// anonymize takes out the name, and the owner, who is in the mark before the token.
-func (l *lesson) anonymize(name string) error {
-	l.lock.replace(name, anyName)
-	l.unlock.replace(name, anyName)
-	for _, command := range l.unlock {
+// anonymize replaces the name and the owner by placeholders. The owner precedes
+// the token in the holder value.
+func (c *recordedCommands) anonymize(name string) error {
+	c.lock.replace(name, anyName)
+	c.unlock.replace(name, anyName)
+	for _, command := range c.unlock {
 		for _, a := range command {
-			if owner, marked := strings.CutSuffix(a.before, ":"); marked && a.token {
-				l.lock.replace(owner, anyOwner)
-				l.unlock.replace(owner, anyOwner)
+			if owner, found := strings.CutSuffix(a.before, ":"); found && a.token {
+				c.lock.replace(owner, anyOwner)
+				c.unlock.replace(owner, anyOwner)
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("there is no mark with a token in %v", l.unlock)
+	return fmt.Errorf("no holder value with a token in %v", c.unlock)
 }
 
-// fill returns a template for another name and owner.
+// fill returns a template for a name and an owner.
 func (t template) fill(name, owner string) template {
 	copied := make(template, len(t))
 	for i, command := range t {
@@ -117,7 +121,7 @@ func (t template) replace(old, with string) {
 	}
 }
 
-// recorder is a hook of go-redis that remembers what is sent.
+// recorder is a hook of go-redis that records commands.
 type recorder struct {
 	mu       sync.Mutex
 	commands [][]any
@@ -129,7 +133,7 @@ func (r *recorder) clear() {
 	r.commands = nil
 }
 
-// template is what was seen, without the token.
+// template returns the recorded commands without the token.
 func (r *recorder) template(token uint64) template {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,12 +150,12 @@ func (r *recorder) template(token uint64) template {
 	return t
 }
 
-func (r *recorder) see(commands ...redis.Cmder) {
+func (r *recorder) record(commands ...redis.Cmder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, cmd := range commands {
 		if slices.Contains([]string{"hello", "client"}, cmd.Name()) {
-			continue // the greeting of a new connection
+			continue // the handshake of a new connection
 		}
 		r.commands = append(r.commands, slices.Clone(cmd.Args()))
 	}
@@ -162,18 +166,18 @@ func (r *recorder) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-// ProcessHook sees single commands.
+// ProcessHook records a single command.
 func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		r.see(cmd)
+		r.record(cmd)
 		return next(ctx, cmd)
 	}
 }
 
-// ProcessPipelineHook sees several.
+// ProcessPipelineHook records the commands of a pipeline.
 func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
-		r.see(commands...)
+		r.record(commands...)
 		return next(ctx, commands)
 	}
 }
