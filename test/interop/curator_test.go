@@ -15,12 +15,12 @@ import (
 	"github.com/dlock-go/dlock/zklock"
 )
 
-// curatorEnv lists folders with a build of the Java side, each for one version of
-// Curator.
+// curatorEnv lists folders with a build of the Java program, each for one version
+// of Curator.
 const curatorEnv = "DLOCK_TEST_CURATOR"
 
-// TestCurator: InterProcessMutex and dlock exclude each other, wake each other, are
-// served in the order of arrival, and read each other's nodes.
+// TestCurator checks that InterProcessMutex and dlock exclude each other, wake
+// each other, are served in the order of arrival, and read each other's nodes.
 func TestCurator(t *testing.T) {
 	builds := os.Getenv(curatorEnv)
 	if builds == "" {
@@ -37,8 +37,8 @@ func TestCurator(t *testing.T) {
 				}
 				t.Cleanup(func() { _ = store.Close() })
 				locks := newClient(t, store)
-				start := func() puppet {
-					return startPuppet(t, build, "dlock.interop.Curator", server.Addr(), "/locks/shared")
+				start := func() agent {
+					return startAgent(t, build, "dlock.interop.Curator", server.Addr(), "/locks/shared")
 				}
 				java := start()
 				curatorExcludes(t, java, locks)
@@ -53,12 +53,12 @@ func TestCurator(t *testing.T) {
 	}
 }
 
-func curatorExcludes(t *testing.T, java puppet, locks *dlock.Client) {
+func curatorExcludes(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	held, err := lockError(locks.TryLock(t.Context(), "shared"))
 	if held == nil || held.Token == 0 || held.Holder.Note == "" {
-		t.Errorf("TryLock of what Java has: %v; want that it is held by somebody with a token and an address", err)
+		t.Errorf("TryLock of Java's lock: %v; want a HeldError with a token and an address", err)
 	}
 	info, found, err := locks.Find(t.Context(), "shared")
 	if err != nil || !found || held != nil && info.Token != held.Token {
@@ -75,8 +75,8 @@ func curatorExcludes(t *testing.T, java puppet, locks *dlock.Client) {
 	java.do("unlock", "unlocked")
 }
 
-// curatorDies: what Java had is free when its session is over.
-func curatorDies(t *testing.T, java puppet, locks *dlock.Client) {
+// curatorDies checks that dlock can break the lock of a dead Java process.
+func curatorDies(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	java.Kill(t)

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// longTTL is much longer than a test takes: who gets a lock was told, or
-	// looked by itself, but did not wait for an expiry.
+	// longTTL is much longer than a test: a waiter that gets the lock was
+	// notified or has polled, and did not wait for an expiry.
 	longTTL = time.Minute
 
-	// wakeLimit is how long a hand-over may take, on a machine that is busy.
+	// wakeLimit bounds a hand-over on a busy machine.
 	wakeLimit = 2 * time.Second
 )
 
-// connect returns a client of Redis for the time of the test.
+// connect returns a client of Redis for the duration of the test.
 func connect(t testing.TB, server *servers.Server) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -35,7 +35,7 @@ func connect(t testing.TB, server *servers.Server) *redis.Client {
 	return client
 }
 
-// newStore returns a store for the time of the test.
+// newStore returns a store for the duration of the test.
 func newStore(t testing.TB, client redis.UniversalClient, protocol redislock.Protocol) *redislock.Store {
 	t.Helper()
 	store, err := redislock.New(client, &redislock.Options{Protocol: protocol})
@@ -50,7 +50,7 @@ func newStore(t testing.TB, client redis.UniversalClient, protocol redislock.Pro
 	return store
 }
 
-// newClient returns a client of dlock for the time of the test.
+// newClient returns a client of dlock for the duration of the test.
 func newClient(t testing.TB, store driver.Store) *dlock.Client {
 	t.Helper()
 	c := dlock.New(store, &dlock.Options{TTL: longTTL})
@@ -62,17 +62,17 @@ func newClient(t testing.TB, store driver.Store) *dlock.Client {
 	return c
 }
 
-// tryLock gets a lock that has to be free.
+// tryLock acquires a lock that has to be free.
 func tryLock(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
 	t.Helper()
 	lease, err := c.TryLock(t.Context(), name, opts...)
 	if err != nil {
-		t.Fatalf("TryLock(%q) of a lock that nobody has: %v", name, err)
+		t.Fatalf("TryLock(%q) of a free lock: %v", name, err)
 	}
 	return lease
 }
 
-// mustRefuse tries to get a lock that somebody else has.
+// mustRefuse checks that dlock does not get a lock that another program holds.
 func mustRefuse(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) {
 	t.Helper()
 	lease, err := c.TryLock(t.Context(), name, opts...)
@@ -93,14 +93,14 @@ func unlock(t testing.TB, lease *dlock.Lease) {
 	}
 }
 
-// wait is a Lock in the background.
+// wait is the outcome of a Lock in the background.
 type wait struct {
 	lease *dlock.Lease
 	err   error
 	at    time.Time
 }
 
-// lockLater begins to wait for a lock, and sends when it is over.
+// lockLater starts a Lock in the background, and sends its outcome.
 func lockLater(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) <-chan wait {
 	done := make(chan wait, 1)
 	go func() {
@@ -110,7 +110,7 @@ func lockLater(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option)
 	return done
 }
 
-// granted waits until a Lock in the background got its lock.
+// granted waits until a Lock in the background has acquired its lock.
 func granted(t testing.TB, later <-chan wait, limit time.Duration) wait {
 	t.Helper()
 	select {
@@ -125,8 +125,7 @@ func granted(t testing.TB, later <-chan wait, limit time.Duration) wait {
 	}
 }
 
-// eventually waits until a condition holds, which is something that a server
-// tells to whoever asks.
+// eventually polls a server until a condition holds.
 func eventually(t testing.TB, what string, holds func() (bool, error)) {
 	t.Helper()
 	const limit = 20 * time.Second
@@ -149,7 +148,8 @@ func eventually(t testing.TB, what string, holds func() (bool, error)) {
 	}
 }
 
-// report shows how long hand-overs took, and fails if one took too long.
+// report logs the durations of hand-overs, and fails if the longest exceeds the
+// limit.
 func report(t testing.TB, what string, took []time.Duration, limit time.Duration) {
 	t.Helper()
 	slices.Sort(took)
@@ -163,6 +163,6 @@ func report(t testing.TB, what string, took []time.Duration, limit time.Duration
 		t.Errorf("%s: %v, want at most %v", what, last, limit)
 	}
 	if took[0] <= 0 {
-		t.Errorf("%s: %v: somebody got the lock before it was given up", what, took[0])
+		t.Errorf("%s: %v: the lock was acquired before it was released", what, took[0])
 	}
 }

@@ -1,7 +1,7 @@
-// Package interop has the tests in which dlock shares locks with other libraries:
-// each keeps the other out, and each wakes the other.
+// Package interop tests that dlock shares locks with other libraries: they
+// exclude each other and wake each other.
 //
-// Those with libraries in Go run by themselves. The others are behind the build
-// tag interop and are run by `make interop`, which first builds the other side:
-// every folder here is a suite, and its file run does the set-up.
+// The tests with libraries in Go need no preparation. The others are behind the
+// build tag interop. `make interop` builds the other programs and runs them:
+// every folder here is a suite, and its script run does the set-up.
 package interop

@@ -16,7 +16,8 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// startExample starts a program of the folder examples that sells three of item 7.
+// startExample starts a program of the folder examples that sells three of item
+// 7.
 func startExample(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := examples.Command(t, name, append(args, "--item", "7", "--sell", "3")...)
@@ -27,8 +28,8 @@ func startExample(t testing.TB, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestRedissonExample: the program that shows how to move from Java to Go waits for
-// Java's lock, is woken when it is free, and sells what there is.
+// TestRedissonExample checks that the example of a move from Java to Go waits for
+// Java's lock, is woken when it is free, and sells the stock.
 func TestRedissonExample(t *testing.T) {
 	t.Parallel()
 	eachRedisson(t, func(t *testing.T, build string) {
@@ -43,7 +44,7 @@ func TestRedissonExample(t *testing.T) {
 		example := startExample(t, "redisson", "--redis", server.Addr())
 		s.awaitSubscriber(t, "stock:7")
 		if left, err := client.Get(t.Context(), "stock-of-7").Int(); err != nil || left != 3 {
-			t.Errorf("while Java has the lock %d are left, %v; want 3", left, err)
+			t.Errorf("while Java holds the lock %d are left, %v; want 3", left, err)
 		}
 		began := java.unlocks()
 		if err := example.Wait(); err != nil {
@@ -60,7 +61,7 @@ func TestRedissonExample(t *testing.T) {
 	})
 }
 
-// TestCuratorExample is the same with ZooKeeper.
+// TestCuratorExample is TestRedissonExample with ZooKeeper.
 func TestCuratorExample(t *testing.T) {
 	t.Parallel()
 	for build := range strings.SplitSeq(os.Getenv(curatorEnv), ":") {
@@ -75,7 +76,7 @@ func TestCuratorExample(t *testing.T) {
 			if _, err := conn.Create("/stock-of-7", []byte("3"), zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)
 			}
-			java := startPuppet(t, build, "dlock.interop.Curator", server.Addr(), "/locks/stock/7")
+			java := startAgent(t, build, "dlock.interop.Curator", server.Addr(), "/locks/stock/7")
 			java.do("lock", "locked")
 			example := startExample(t, "curator", "--zookeeper", server.Addr())
 			eventually(t, "the example waits", func() (bool, error) {
@@ -83,7 +84,7 @@ func TestCuratorExample(t *testing.T) {
 				return len(nodes) == 2, err
 			})
 			if left, _, err := conn.Get("/stock-of-7"); err != nil || string(left) != "3" {
-				t.Errorf("while Java has the lock %q are left, %v; want 3", left, err)
+				t.Errorf("while Java holds the lock %q are left, %v; want 3", left, err)
 			}
 			java.do("unlock", "unlocked")
 			if err := example.Wait(); err != nil {

@@ -14,63 +14,63 @@ import (
 	"github.com/dlock-go/dlock/test/harness/child"
 )
 
-// javaLimit is for what must happen, however long it takes.
+// javaLimit bounds the wait for an event that must happen.
 const javaLimit = 30 * time.Second
 
-// javaCommand runs the main of a class in a build of the Java side.
+// javaCommand returns a command that runs the main method of a class of a build.
 func javaCommand(t testing.TB, build, class string, args ...string) *exec.Cmd {
 	t.Helper()
 	classpath, err := os.ReadFile(filepath.Join(build, "classpath"))
 	if err != nil {
-		t.Fatalf("%s is no build of the Java side: %v", build, err)
+		t.Fatalf("%s is no build of the Java program: %v", build, err)
 	}
-	java := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", // it starts sooner
+	java := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", // start faster
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 		"-cp", filepath.Join(build, "classes") + string(filepath.ListSeparator) + string(classpath), class}
 	return exec.Command("java", append(java, args...)...)
 }
 
-// puppet is a Java process with a lock, which obeys one order after the other.
-type puppet struct {
+// agent is a Java process with a lock. It executes one order after the other.
+type agent struct {
 	*child.Process
 	*child.Thread
 }
 
-func startPuppet(t testing.TB, build, class string, args ...string) puppet {
+func startAgent(t testing.TB, build, class string, args ...string) agent {
 	t.Helper()
 	process := child.Start(t, javaCommand(t, build, class, args...))
-	return puppet{process, process.Thread(t)}
+	return agent{process, process.Thread(t)}
 }
 
-// do gives an order and waits for the answer.
-func (p puppet) do(order, want string) {
-	p.Tell(order)
-	p.Hear(want)
+// do sends an order and checks the answer.
+func (p agent) do(order, want string) {
+	p.Send(order)
+	p.Expect(want)
 }
 
-// answer is what it says to an order.
-func (p puppet) answer(order string) string {
-	p.Tell(order)
-	return strings.Join(p.HearAny(), " ")
+// answer sends an order and returns the answer.
+func (p agent) answer(order string) string {
+	p.Send(order)
+	return strings.Join(p.Receive(), " ")
 }
 
-// javaIsWoken: Java waits for dlock.
-func javaIsWoken(t *testing.T, java puppet, locks *dlock.Client) {
+// javaIsWoken checks that Java, which waits for dlock, is woken.
+func javaIsWoken(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	lease := mustLock(t, locks)
-	java.Tell("lock")
+	java.Send("lock")
 	awaitWaiters(t, locks, 1)
 	unlock(t, lease)
 	start := time.Now()
-	java.Hear("locked")
+	java.Expect("locked")
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("Java was woken after %v", took)
 	}
 	java.do("unlock", "unlocked")
 }
 
-// javaWakes: dlock waits for Java.
-func javaWakes(t *testing.T, java puppet, locks *dlock.Client) {
+// javaWakes checks that dlock, which waits for Java, is woken.
+func javaWakes(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	got := lockLater(t, locks, "shared")
@@ -81,25 +81,26 @@ func javaWakes(t *testing.T, java puppet, locks *dlock.Client) {
 	unlock(t, granted(t, got, javaLimit).lease)
 }
 
-// javaQueues: two of Java and two of dlock are served as they came.
-func javaQueues(t *testing.T, java, other puppet, locks *dlock.Client) {
+// javaQueues checks that two waiters of Java and two of dlock are served in the
+// order of arrival.
+func javaQueues(t *testing.T, java, other agent, locks *dlock.Client) {
 	t.Helper()
 	fair := dlock.WithFair()
 	first := mustLock(t, locks)
-	java.Tell("lock")
+	java.Send("lock")
 	awaitWaiters(t, locks, 1)
 	second := lockLater(t, locks, "shared", fair)
 	awaitWaiters(t, locks, 2)
-	other.Tell("lock")
+	other.Send("lock")
 	awaitWaiters(t, locks, 3)
 	last := lockLater(t, locks, "shared", fair)
 	awaitWaiters(t, locks, 4)
 	unlock(t, first)
-	java.Hear("locked")
+	java.Expect("locked")
 	java.do("unlock", "unlocked")
 	lease := granted(t, second, javaLimit).lease
 	unlock(t, lease)
-	other.Hear("locked")
+	other.Expect("locked")
 	other.do("unlock", "unlocked")
 	unlock(t, granted(t, last, javaLimit).lease)
 }
@@ -118,7 +119,7 @@ func mustLock(t testing.TB, locks *dlock.Client) *dlock.Lease {
 	return granted(t, lockLater(t, locks, "shared"), javaLimit).lease
 }
 
-// awaitWaiters waits until so many wait in the store.
+// awaitWaiters waits until the lock has that many waiters.
 func awaitWaiters(t testing.TB, locks *dlock.Client, want int) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -132,7 +133,7 @@ func awaitWaiters(t testing.TB, locks *dlock.Client, want int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d wait; want %d", info.Waiters, want)
+			t.Fatalf("%d waiters; want %d", info.Waiters, want)
 		}
 	}
 }

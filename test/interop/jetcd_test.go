@@ -12,15 +12,15 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// jetcdEnv is the folder with a build of the Java side.
+// jetcdEnv is the folder with a build of the Java program.
 const jetcdEnv = "DLOCK_TEST_JETCD"
 
-// jetcdSeconds is how long the lock of a Java that is killed lasts.
+// jetcdSeconds is how long the lock of a killed Java process lasts.
 const jetcdSeconds = "5"
 
-// TestJetcd: the lock of jetcd, which is that of the server, and dlock exclude each
-// other, wake each other and are served in the order of arrival, with a current server
-// and with an old one.
+// TestJetcd checks that jetcd's lock, which is that of the server, and dlock
+// exclude each other, wake each other and are served in the order of arrival,
+// with a current server and with an old one.
 func TestJetcd(t *testing.T) {
 	build := os.Getenv(jetcdEnv)
 	if build == "" {
@@ -36,8 +36,8 @@ func TestJetcd(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = store.Close() })
 			locks := newClient(t, store)
-			start := func() puppet {
-				return startPuppet(t, build, "dlock.interop.Jetcd", server.Addr(), "shop/shared", jetcdSeconds)
+			start := func() agent {
+				return startAgent(t, build, "dlock.interop.Jetcd", server.Addr(), "shop/shared", jetcdSeconds)
 			}
 			java := start()
 			jetcdExcludes(t, java, locks)
@@ -50,15 +50,15 @@ func TestJetcd(t *testing.T) {
 	}
 }
 
-func jetcdExcludes(t *testing.T, java puppet, locks *dlock.Client) {
+func jetcdExcludes(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	held, err := lockError(locks.TryLock(t.Context(), "shared"))
 	if held == nil || held.Token == 0 {
-		t.Errorf("TryLock of what Java has: %v; want that it is held by somebody with a token", err)
+		t.Errorf("TryLock of Java's lock: %v; want a HeldError with a token", err)
 	}
 	if token := tokenOf(t, locks); held != nil && token != held.Token {
-		t.Errorf("Find tells token %d, and TryLock %d", token, held.Token)
+		t.Errorf("Find returned token %d, and TryLock %d", token, held.Token)
 	}
 	if key := java.answer("key"); !strings.HasPrefix(key, "shop/shared/") {
 		t.Errorf("Java has the key %q", key)
@@ -66,8 +66,9 @@ func jetcdExcludes(t *testing.T, java puppet, locks *dlock.Client) {
 	java.do("unlock", "unlocked")
 }
 
-// jetcdIsBroken: what Java has can be taken from it, and its unlock touches nothing then.
-func jetcdIsBroken(t *testing.T, java puppet, locks *dlock.Client) {
+// jetcdIsBroken checks that dlock can break Java's lock, and that Java's unlock
+// has no effect afterwards.
+func jetcdIsBroken(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	if err := locks.Break(t.Context(), "shared", tokenOf(t, locks)); err != nil {
@@ -81,14 +82,15 @@ func jetcdIsBroken(t *testing.T, java puppet, locks *dlock.Client) {
 	unlock(t, lease)
 }
 
-// jetcdDies: what Java had is free when its lease is over, and not before.
-func jetcdDies(t *testing.T, java puppet, locks *dlock.Client) {
+// jetcdDies checks that Java's lock is free when its lease has ended, and not
+// before.
+func jetcdDies(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	token := tokenOf(t, locks)
 	java.Kill(t)
 	if _, err := lockError(locks.TryLock(t.Context(), "shared")); err == nil {
-		t.Error("the lock of a Java that was just killed is free")
+		t.Error("the lock of a Java process that was just killed is free")
 	}
 	lease := mustLock(t, locks)
 	if lease.Token() <= token {

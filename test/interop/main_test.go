@@ -17,7 +17,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// quiet drops what go-redis writes about servers that are dead on purpose.
+// quiet drops the log messages of go-redis about servers that are dead on
+// purpose.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

@@ -13,25 +13,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// peer is another library that locks by SET NX PX.
+// peer is another library that locks with SET NX PX.
 type peer interface {
-	// acquire gets a lock: at once, or never if later is false. The channel gets
-	// one value.
+	// acquire tries once, or waits for the lock if later is true. The channel
+	// receives one value.
 	acquire(t testing.TB, name string, ttl time.Duration, later bool) <-chan peerLock
 }
 
-// peerLock is a lock that a peer has, unless err says otherwise.
+// peerLock is the outcome of a peer's attempt: a lock unless err is set.
 type peerLock struct {
-	err    error // errRefused if somebody else has the lock
+	err    error // errRefused if the lock is held
 	at     time.Time
 	extend func(ttl time.Duration) error
 	unlock func() error
-	began  func() time.Time // when unlock began
+	began  func() time.Time // the time before the unlock
 }
 
-var errRefused = errors.New("somebody else has the lock")
+var errRefused = errors.New("the lock is held")
 
-// poll is how often the peers in Go look whether a lock is free.
+// poll is how often the peers in Go poll.
 const poll = 20 * time.Millisecond
 
 // peersInGo are the other libraries in Go.
@@ -75,7 +75,7 @@ func (p redsyncPeer) acquire(t testing.TB, name string, ttl time.Duration, later
 		tries = 1000
 	}
 	return inBackground(t, func(ctx context.Context) peerLock {
-		// The timeout of a single try is a part of the expiry.
+		// redsync derives the timeout of a single try from the expiry.
 		mutex := p.sync.NewMutex(name, redsync.WithExpiry(ttl), redsync.WithTries(tries),
 			redsync.WithRetryDelay(poll), redsync.WithTimeoutFactor(0.5))
 		var taken *redsync.ErrTaken
@@ -123,7 +123,7 @@ func (p bsmPeer) acquire(t testing.TB, name string, ttl time.Duration, later boo
 	})
 }
 
-// peerLocks lets a peer take a lock that is free.
+// peerLocks lets a peer acquire a free lock.
 func peerLocks(t testing.TB, p peer, name string, ttl time.Duration) peerLock {
 	t.Helper()
 	return peerGets(t, p.acquire(t, name, ttl, false), wakeLimit)
@@ -144,11 +144,11 @@ func peerGets(t testing.TB, later <-chan peerLock, limit time.Duration) peerLock
 	}
 }
 
-// peerMustRefuse lets a peer try to get a lock that dlock has.
+// peerMustRefuse checks that a peer does not get a lock that dlock holds.
 func peerMustRefuse(t testing.TB, p peer, name string) {
 	t.Helper()
 	if lock := <-p.acquire(t, name, longTTL, false); !errors.Is(lock.err, errRefused) {
-		t.Fatalf("the other program tried to get a lock that dlock has: %v; want that it was refused", lock.err)
+		t.Fatalf("the other program tried to get a lock that dlock has: %v; want errRefused", lock.err)
 	}
 }
 

@@ -29,10 +29,10 @@ func TestPlain(t *testing.T) {
 
 // plain is dlock and a peer that share locks.
 type plain struct {
-	redis *redis.Client // the server, or one of them
+	redis *redis.Client // the server, or one of several
 	dlock *dlock.Client
 	peer  peer
-	ttl   time.Duration // of locks that are to expire soon
+	ttl   time.Duration // of locks that have to expire soon
 }
 
 // shortTTL is short for one server.
@@ -57,12 +57,12 @@ func sharePlain(t *testing.T, start func(t testing.TB) plain) {
 	}
 }
 
-// plainExclusion: each keeps the other out until it unlocks.
+// plainExclusion checks that each excludes the other until it unlocks.
 func plainExclusion(t *testing.T, p plain) {
 	p.exclude(t, "shared")
 }
 
-// plainNames: both mean the same key, whatever the name looks like.
+// plainNames checks that both use the same key for every kind of name.
 func plainNames(t *testing.T, p plain) {
 	for _, name := range []string{"a/b:c", "{tag}rest", "锁", "%41", strings.Repeat("x", 255)} {
 		p.exclude(t, name)
@@ -80,8 +80,8 @@ func (p plain) exclude(t *testing.T, name string) {
 	peerUnlocks(t, peerLocks(t, p.peer, name, longTTL))
 }
 
-// plainHandOver: who waits gets the lock soon after the other unlocked, although
-// nobody tells it.
+// plainHandOver checks that a waiter gets the lock soon after the other program
+// unlocked it, although there is no notification.
 func plainHandOver(t *testing.T, p plain) {
 	const rounds = 5
 	var toDlock, toPeer []time.Duration
@@ -107,14 +107,14 @@ func plainHandOver(t *testing.T, p plain) {
 	report(t, "from dlock to the other program", toPeer, wakeLimit)
 }
 
-// callsOf reads "calls=7,usec=..."; nothing was called that is not listed.
+// callsOf parses "calls=7,usec=...". An empty stat means no calls.
 func callsOf(stat string) int64 {
 	first, _, _ := strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
 	calls, _ := strconv.ParseInt(first, 10, 64)
 	return calls
 }
 
-// attempts is how often anybody asked the server for a lock.
+// attempts returns the number of attempts to lock that reached the server.
 func (p plain) attempts(t *testing.T) int64 {
 	t.Helper()
 	stats, err := p.redis.InfoMap(t.Context(), "commandstats").Result()
@@ -135,25 +135,27 @@ func (p plain) awaitAttempts(t *testing.T, want int64) {
 	})
 }
 
-// plainExtension: dlock keeps out for as long as the other one extends.
+// plainExtension checks that dlock is excluded for as long as the peer extends
+// its lock.
 func plainExtension(t *testing.T, p plain) {
 	theirs := peerLocks(t, p.peer, "x", p.ttl)
 	if err := theirs.extend(longTTL); err != nil {
 		t.Fatalf("the other program cannot extend: %v", err)
 	}
 	if _, err := p.dlock.Lock(t.Context(), "x", dlock.WithWait(2*p.ttl)); !errors.Is(err, dlock.ErrHeld) {
-		t.Errorf("dlock waited for a lock that was extended: %v; want that it is held", err)
+		t.Errorf("dlock waited for a lock that was extended: %v; want ErrHeld", err)
 	}
 	peerUnlocks(t, theirs)
 }
 
-// plainRenewal: the other one keeps out for as long as dlock renews.
+// plainRenewal checks that the peer is excluded for as long as dlock renews its
+// lock.
 func plainRenewal(t *testing.T, p plain) {
 	ours := tryLock(t, p.dlock, "x", dlock.WithTTL(p.ttl))
 	theirTurn := p.peer.acquire(t, "x", longTTL, true)
 	select {
 	case lock := <-theirTurn:
-		t.Fatalf("the other program was answered while dlock had the lock: %v", lock.err)
+		t.Fatalf("the other program got an answer while dlock held the lock: %v", lock.err)
 	case <-ours.Context().Done():
 		t.Fatalf("dlock lost the lock: %v", ours.Context().Err())
 	case <-time.After(3 * p.ttl):
@@ -162,18 +164,18 @@ func plainRenewal(t *testing.T, p plain) {
 	peerUnlocks(t, peerGets(t, theirTurn, wakeLimit))
 }
 
-// plainExpiry: what the other one does not unlock is free when it expires, and
-// the other way round.
+// plainExpiry checks that a lock that is not unlocked is free when it expires, in
+// both directions.
 func plainExpiry(t *testing.T, p plain) {
 	start := time.Now()
 	peerLocks(t, p.peer, "x", p.ttl)
 	ours := granted(t, lockLater(t, p.dlock, "x", dlock.WithFixedTTL(p.ttl)), p.ttl+wakeLimit)
 	if took := ours.at.Sub(start); took < p.ttl {
-		t.Errorf("dlock got the lock after %v; it was to last %v", took, p.ttl)
+		t.Errorf("dlock got the lock after %v; its TTL is %v", took, p.ttl)
 	}
 	theirs := peerGets(t, p.peer.acquire(t, "x", longTTL, true), p.ttl+wakeLimit)
 	if ours.lease.Context().Err() == nil {
-		t.Error("dlock believes in a lock that the other program has")
+		t.Error("dlock trusts a lock that the other program holds")
 	}
 	if err := ours.lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
 		t.Errorf("Unlock of a lock that expired: %v; want ErrNotHeld", err)
@@ -182,7 +184,8 @@ func plainExpiry(t *testing.T, p plain) {
 	peerUnlocks(t, theirs)
 }
 
-// plainLateUnlock: who lost its lock does not free that of the other.
+// plainLateUnlock checks that a late unlock does not free the lock of the new
+// holder.
 func plainLateUnlock(t *testing.T, p plain) {
 	theirs := peerLocks(t, p.peer, "x", p.ttl)
 	ours := granted(t, lockLater(t, p.dlock, "x"), p.ttl+wakeLimit)
@@ -196,7 +199,7 @@ func plainLateUnlock(t *testing.T, p plain) {
 	unlock(t, ours.lease)
 }
 
-// plainTokens: dlock's tokens rise although the others know of none.
+// plainTokens checks that dlock's tokens rise although the peers have none.
 func plainTokens(t *testing.T, p plain) {
 	last := uint64(0)
 	for range 5 {

@@ -16,13 +16,13 @@ import (
 const (
 	quorumMembers = 5
 
-	// memberTimeout is longer than the default: the machine has much to do
-	// besides. A TTL has to be four times as long.
+	// memberTimeout is longer than the default, because the machine is busy. A
+	// TTL has to be four times as long.
 	memberTimeout = 500 * time.Millisecond
 )
 
-// TestQuorumAndRedsync: dlock's quorum and redsync share locks that belong to
-// whoever has them on three of five servers.
+// TestQuorumAndRedsync checks that dlock's quorum and redsync share locks, which
+// need three of five servers.
 func TestQuorumAndRedsync(t *testing.T) {
 	t.Parallel()
 	sharePlain(t, func(t testing.TB) plain {
@@ -42,8 +42,9 @@ func TestQuorumAndRedsync(t *testing.T) {
 	})
 }
 
-// TestQuorumSeesTheMajorityOfRedsync: what redsync has on three servers, dlock
-// cannot have, and the other way round, although the others are free.
+// TestQuorumSeesTheMajorityOfRedsync checks that dlock cannot acquire a lock that
+// redsync holds on three servers, and the other way round, although the other
+// servers are free.
 func TestQuorumSeesTheMajorityOfRedsync(t *testing.T) {
 	t.Parallel()
 	group := runFive(t)
@@ -57,7 +58,7 @@ func TestQuorumSeesTheMajorityOfRedsync(t *testing.T) {
 	for _, client := range clients {
 		has, err := client.Exists(t.Context(), "x").Result()
 		if err == nil && has == 1 {
-			if kept++; kept > 3 { // the server loses it
+			if kept++; kept > 3 { // the server loses the lock
 				err = client.Del(t.Context(), "x").Err()
 			}
 		}
@@ -72,7 +73,7 @@ func TestQuorumSeesTheMajorityOfRedsync(t *testing.T) {
 	unlock(t, ours)
 }
 
-// runFive starts servers that do not wait for the disk, which they share.
+// runFive starts servers that do not wait for the disk that they share.
 func runFive(t testing.TB) servers.Group {
 	t.Helper()
 	return servers.RunGroup(t, quorumMembers, servers.Redis, "--appendonly", "no")

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// redisPyEnv is the Python that has redis-py.
+// redisPyEnv is the Python interpreter with redis-py.
 const redisPyEnv = "DLOCK_TEST_REDISPY"
 
 func TestRedisPy(t *testing.T) {
@@ -35,8 +35,8 @@ func TestRedisPy(t *testing.T) {
 	})
 }
 
-// redisPyWithoutTTL: a lock that never expires is respected for as long as it is
-// there, and dlock notices when it is given up.
+// redisPyWithoutTTL checks that dlock respects a lock that never expires, and
+// notices its release.
 func redisPyWithoutTTL(t *testing.T) {
 	server := servers.Run(t, servers.Redis)
 	client := connect(t, server)
@@ -67,16 +67,16 @@ func newRedisPy(t testing.TB, server *servers.Server) peer {
 	if python == "" {
 		t.Fatalf("%s is not set: run test/interop/redispy/run, which installs redis-py", redisPyEnv)
 	}
-	return redisPyPeer{child.Start(t, exec.Command(python, "redispy/puppet.py", server.URL()))}
+	return redisPyPeer{child.Start(t, exec.Command(python, "redispy/agent.py", server.URL()))}
 }
 
 func (p redisPyPeer) acquire(t testing.TB, name string, ttl time.Duration, later bool) <-chan peerLock {
 	t.Helper()
 	thread := p.python.Thread(t)
 	if later {
-		thread.Tell("lock", name, ttl.Milliseconds())
+		thread.Send("lock", name, ttl.Milliseconds())
 	} else {
-		thread.Tell("try", name, 0, ttl.Milliseconds())
+		thread.Send("try", name, 0, ttl.Milliseconds())
 	}
 	done := make(chan peerLock, 1)
 	go func() {
@@ -102,25 +102,25 @@ func redisPyLock(thread *child.Thread, name, answer string) peerLock {
 		at:    at,
 		began: func() time.Time { return began },
 		unlock: func() (err error) {
-			thread.Tell("unlock", name)
-			began, err = timeAfter("unlocked ", strings.Join(thread.HearAny(), " "))
+			thread.Send("unlock", name)
+			began, err = timeAfter("unlocked ", strings.Join(thread.Receive(), " "))
 			return err
 		},
 		extend: func(ttl time.Duration) error {
-			thread.Tell("extend", name, ttl.Milliseconds())
-			if answer := thread.HearAny(); answer[0] != "extended" {
-				return fmt.Errorf("the other process said %q", answer)
+			thread.Send("extend", name, ttl.Milliseconds())
+			if answer := thread.Receive(); answer[0] != "extended" {
+				return fmt.Errorf("the other process answered %q", answer)
 			}
 			return nil
 		},
 	}
 }
 
-// timeAfter reads microseconds since 1970.
+// timeAfter parses microseconds since 1970.
 func timeAfter(prefix, answer string) (time.Time, error) {
 	micros, err := strconv.ParseInt(strings.TrimPrefix(answer, prefix), 10, 64)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the other process said %q, want %q and a time", answer, prefix)
+		return time.Time{}, fmt.Errorf("the other process answered %q, want %q and a time", answer, prefix)
 	}
 	return time.UnixMicro(micros), nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/redislock"
 )
 
-// awaitQueue waits until so many are in the queue of a fair lock.
+// awaitQueue waits until the queue of a fair lock has this length.
 func (s *shared) awaitQueue(t testing.TB, name string, length int64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d queue for %q", length, name), func() (bool, error) {
@@ -24,7 +24,8 @@ func (s *shared) awaitQueue(t testing.TB, name string, length int64) {
 	})
 }
 
-// redissonFairOrder: whoever comes first is served first, be it Java or dlock.
+// redissonFairOrder checks that waiters of Java and of dlock are served in the
+// order of arrival.
 func redissonFairOrder(t *testing.T, s *shared) {
 	const name, waiters = "ordered", 8
 	lease := tryLock(t, s.client(t), name, dlock.WithFair())
@@ -46,7 +47,7 @@ func redissonFairOrder(t *testing.T, s *shared) {
 				w := <-later
 				order <- who
 				if w.err == nil {
-					_ = w.lease.Unlock(context.Background()) // should it fail, the order says so
+					_ = w.lease.Unlock(context.Background()) // a failure shows in the order
 				}
 			}()
 		}
@@ -56,7 +57,7 @@ func redissonFairOrder(t *testing.T, s *shared) {
 	unlock(t, lease)
 	var got []string
 	for i := range waiters {
-		if java, isJava := threads[want[i]]; isJava { // it would not answer if it were not its turn
+		if java, isJava := threads[want[i]]; isJava { // Java answers only when it has the lock
 			java.gets()
 			order <- want[i]
 			java.unlocks()
@@ -65,7 +66,7 @@ func redissonFairOrder(t *testing.T, s *shared) {
 		case who := <-order:
 			got = append(got, who)
 		case <-time.After(longTTL / 2):
-			t.Fatalf("served %q, and then nobody; want %q", got, want)
+			t.Fatalf("served only %q; want %q", got, want)
 		}
 	}
 	if !slices.Equal(got, want) {
@@ -74,13 +75,13 @@ func redissonFairOrder(t *testing.T, s *shared) {
 	t.Logf("%s: %d in a mixed queue were served in %v", t.Name(), waiters, time.Since(start).Round(time.Millisecond))
 }
 
-// redissonDeadFairJava: a Java that died in the queue holds up dlock until its
-// place has lapsed, which is the holder's TTL and its own wait later.
+// redissonDeadFairJava checks that a dead waiter of Java delays dlock only until
+// its place has expired, which is after the holder's TTL and its own wait.
 func redissonDeadFairJava(t *testing.T, s *shared) {
 	const name, ttl, javaWait = "dead-java", 2 * time.Second, 2 * time.Second
 	victim := &shared{java: startJava(t, s.build, s.url)}
 	lease := tryLock(t, s.client(t), name, dlock.WithFair(), dlock.WithTTL(ttl))
-	victim.javaThread(t, "fair", name).Tell("try", "fair", name, javaWait.Milliseconds(), longTTL.Milliseconds())
+	victim.javaThread(t, "fair", name).Send("try", "fair", name, javaWait.Milliseconds(), longTTL.Milliseconds())
 	s.awaitQueue(t, name, 1)
 	victim.java.Kill(t)
 	later := lockLater(t, s.client(t), name, dlock.WithFair())
@@ -92,16 +93,16 @@ func redissonDeadFairJava(t *testing.T, s *shared) {
 	unlock(t, w.lease)
 }
 
-// redissonDeadFairDlock: a dlock that died in the queue holds up Java, and other
-// dlocks, until its place has lapsed, which is its TTL later. Java looks again
-// when the TTL is over that the holder had left, and not before.
+// redissonDeadFairDlock checks that a dead waiter of dlock delays Java, and other
+// clients of dlock, only until its place has expired, which is after its TTL.
+// Java polls again only after the remaining TTL of the holder.
 func redissonDeadFairDlock(t *testing.T, s *shared) {
 	const name, ttl = "dead-dlock", 2 * time.Second
 	c := s.client(t)
 	lease := tryLock(t, c, name, dlock.WithFair(), dlock.WithTTL(ttl))
 	dead := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Fair: true, Queue: true}
 	if _, err := newStore(t, s.redis, redislock.Redisson).Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
-		t.Fatalf("a fair attempt: %v; want that it is held", err)
+		t.Fatalf("a fair attempt: %v; want ErrHeld", err)
 	}
 	java := s.javaThread(t, "fair", name)
 	java.beginLock()
@@ -118,8 +119,8 @@ func redissonDeadFairDlock(t *testing.T, s *shared) {
 	unlock(t, w.lease)
 }
 
-// redissonDeadFairBetween: the same when a Java was ahead of the dead dlock, which
-// shortens everybody's place when it is served.
+// redissonDeadFairBetween is redissonDeadFairDlock with a waiter of Java before
+// the dead one. When Java is served it shortens the places of all waiters.
 func redissonDeadFairBetween(t *testing.T, s *shared) {
 	const name, ttl = "dead-between", 2 * time.Second
 	c := s.client(t)
@@ -129,7 +130,7 @@ func redissonDeadFairBetween(t *testing.T, s *shared) {
 	s.awaitQueue(t, name, 1)
 	dead := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Fair: true, Queue: true}
 	if _, err := newStore(t, s.redis, redislock.Redisson).Acquire(t.Context(), dead); !errors.Is(err, dlock.ErrHeld) {
-		t.Fatalf("a fair attempt: %v; want that it is held", err)
+		t.Fatalf("a fair attempt: %v; want ErrHeld", err)
 	}
 	later := lockLater(t, c, name, dlock.WithFair(), dlock.WithTTL(ttl))
 	s.awaitQueue(t, name, 3)
@@ -141,16 +142,17 @@ func redissonDeadFairBetween(t *testing.T, s *shared) {
 	unlock(t, w.lease)
 }
 
-// redissonFairJavaGivesUp: those behind a Java that gives up move on.
+// redissonFairJavaGivesUp checks that the waiters behind a waiter of Java that
+// gives up move on.
 func redissonFairJavaGivesUp(t *testing.T, s *shared) {
 	const name = "java-gives-up"
 	lease := tryLock(t, s.client(t), name, dlock.WithFair())
 	java := s.javaThread(t, "fair", name)
-	java.Tell("try", "fair", name, 700, longTTL.Milliseconds())
+	java.Send("try", "fair", name, 700, longTTL.Milliseconds())
 	s.awaitQueue(t, name, 1)
 	later := lockLater(t, s.client(t), name, dlock.WithFair())
 	s.awaitQueue(t, name, 2)
-	java.Hear("refused")
+	java.Expect("refused")
 	s.awaitQueue(t, name, 1)
 	began := time.Now()
 	unlock(t, lease)
@@ -159,7 +161,8 @@ func redissonFairJavaGivesUp(t *testing.T, s *shared) {
 	unlock(t, w.lease)
 }
 
-// redissonFairDlockGivesUp: those behind a dlock that gives up move on.
+// redissonFairDlockGivesUp checks that the waiters behind a waiter of dlock that
+// gives up move on.
 func redissonFairDlockGivesUp(t *testing.T, s *shared) {
 	const name = "dlock-gives-up"
 	holder := s.javaThread(t, "fair", name)
@@ -177,7 +180,7 @@ func redissonFairDlockGivesUp(t *testing.T, s *shared) {
 	s.awaitQueue(t, name, 2)
 	giveUp()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("Lock: %v; want that it was cancelled", err)
+		t.Errorf("Lock: %v; want context.Canceled", err)
 	}
 	s.awaitQueue(t, name, 1)
 	began := holder.unlocks()

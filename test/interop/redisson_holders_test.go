@@ -10,7 +10,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// redissonDlockRenews: Java stays out beyond the TTL of a lock that dlock renews.
+// redissonDlockRenews checks that Java is excluded beyond the TTL of a lock that
+// dlock renews.
 func redissonDlockRenews(t *testing.T, s *shared) {
 	const ttl = time.Second
 	lease := tryLock(t, s.client(t), "renewed", dlock.WithTTL(ttl))
@@ -26,18 +27,20 @@ func redissonDlockRenews(t *testing.T, s *shared) {
 	java.unlocks()
 }
 
-// redissonWatchdog: dlock stays out for as long as Java's watchdog renews.
+// redissonWatchdog checks that dlock is excluded for as long as Java's watchdog
+// renews.
 func redissonWatchdog(t *testing.T, s *shared) {
 	java := s.javaThread(t, "lock", "watched")
 	java.locks(0)
 	limit := javaWatchdog + time.Second
 	if _, err := s.client(t).Lock(t.Context(), "watched", dlock.WithWait(limit)); !errors.Is(err, dlock.ErrHeld) {
-		t.Fatalf("Lock, for %v, of a lock that Java renews: %v; want that it is held", limit, err)
+		t.Fatalf("Lock, for %v, of a lock that Java renews: %v; want ErrHeld", limit, err)
 	}
 	java.unlocks()
 }
 
-// redissonKilledJava: its lock is free when it expires, and not before.
+// redissonKilledJava checks that the lock of a killed Java process is free when
+// it expires, and not before.
 func redissonKilledJava(t *testing.T, s *shared) {
 	victim := &shared{java: startJava(t, s.build, s.url)}
 	victim.javaThread(t, "fenced", "killed").locks(0)
@@ -47,15 +50,15 @@ func redissonKilledJava(t *testing.T, s *shared) {
 	killed := time.Now()
 	w := granted(t, later, javaWatchdog+wakeLimit)
 	took := w.at.Sub(killed)
-	t.Logf("%s: dlock has it %v after Java was killed, whose lock lasts %v", t.Name(), took.Round(time.Millisecond), javaWatchdog)
+	t.Logf("%s: dlock acquired it %v after Java was killed; Java's lock lasts %v", t.Name(), took.Round(time.Millisecond), javaWatchdog)
 	if renewedBefore := javaWatchdog / 3; took < javaWatchdog-renewedBefore-wakeLimit/4 {
 		t.Errorf("dlock got the lock %v after Java was killed; it had been renewed for %v", took, javaWatchdog)
 	}
 	unlock(t, w.lease)
 }
 
-// redissonReentry: Java's lock is free when Java has unlocked it as often as it
-// has locked it.
+// redissonReentry checks that Java's lock is free when Java has unlocked it as
+// often as it has locked it.
 func redissonReentry(t *testing.T, s *shared) {
 	c := s.client(t)
 	java := s.javaThread(t, "lock", "re-entered")
@@ -68,31 +71,32 @@ func redissonReentry(t *testing.T, s *shared) {
 	unlock(t, tryLock(t, c, "re-entered"))
 }
 
-// redissonForced: when Java forces dlock's lock open, dlock finds out at its next
-// renewal.
+// redissonForced checks that dlock notices at its next renewal that Java has
+// forced its lock open.
 func redissonForced(t *testing.T, s *shared) {
 	const ttl = 1500 * time.Millisecond
 	lease := tryLock(t, s.client(t), "forced", dlock.WithTTL(ttl))
 	java := s.javaThread(t, "lock", "forced")
-	java.Tell("force", java.kind, java.name)
-	java.Hear("forced")
+	java.Send("force", java.kind, java.name)
+	java.Expect("forced")
 	java.locks(longTTL)
 	select {
 	case <-lease.Context().Done():
 	case <-time.After(ttl):
-		t.Errorf("dlock still believes in a lock that Java has, after %v", ttl)
+		t.Errorf("dlock still trusts a lock that Java holds, after %v", ttl)
 	}
 	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
-		t.Errorf("Unlock of a lock that Java has: %v; want ErrNotHeld", err)
+		t.Errorf("Unlock of a lock that Java holds: %v; want ErrNotHeld", err)
 	}
 	mustRefuse(t, s.client(t), "forced")
 	java.unlocks()
 }
 
-// redissonBroken: dlock lists Java's lock, and can break it; Java finds out.
+// redissonBroken checks that dlock lists Java's lock and can break it, and that
+// Java notices.
 func redissonBroken(t *testing.T, s *shared) {
 	c := s.client(t)
-	unlock(t, tryLock(t, c, "broken")) // what was never locked by dlock has no token
+	unlock(t, tryLock(t, c, "broken")) // a name that dlock never locked has no token
 	java := s.javaThread(t, "lock", "broken")
 	java.locks(longTTL)
 	found := 0
@@ -110,14 +114,14 @@ func redissonBroken(t *testing.T, s *shared) {
 		t.Fatalf("%d locks are listed, want that of Java", found)
 	}
 	lease := tryLock(t, c, "broken")
-	java.Tell("unlock", java.kind, java.name)
-	java.Hear("error") // IllegalMonitorStateException
+	java.Send("unlock", java.kind, java.name)
+	java.Expect("error") // IllegalMonitorStateException
 	mustRefuse(t, s.client(t), "broken")
 	unlock(t, lease)
 }
 
-// redissonTokens: the tokens of Java's fenced lock and those of dlock are one
-// rising series.
+// redissonTokens checks that the tokens of Java's fenced lock and those of dlock
+// are one rising series.
 func redissonTokens(t *testing.T, s *shared) {
 	c := s.client(t)
 	java := s.javaThread(t, "fenced", "tokens")

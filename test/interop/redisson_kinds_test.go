@@ -12,14 +12,14 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// nameOf makes a name that the tests with another version do not use on the same
+// nameOf returns a name that the tests with other versions do not use on the same
 // servers.
 func (s *shared) nameOf(parts ...any) string {
 	return strings.ReplaceAll(strings.TrimSpace(fmt.Sprintln(append(parts, filepath.Base(s.build))...)), " ", "-")
 }
 
-// redissonExclusion: each keeps the other out until it unlocks, whatever the name
-// looks like.
+// redissonExclusion checks that each excludes the other until it unlocks, for
+// every kind of name.
 func redissonExclusion(t *testing.T, s *shared, kind string, opts []dlock.Option) {
 	c := s.client(t)
 	for i, name := range []string{"plain", "a/b:c", "{tag}rest", "锁"} {
@@ -30,7 +30,7 @@ func redissonExclusion(t *testing.T, s *shared, kind string, opts []dlock.Option
 		java.unlocks()
 		lease := tryLock(t, c, name, opts...)
 		java.isRefused()
-		if i == 0 { // a wait in which there is no time to subscribe is an error to Java
+		if i == 0 { // Java reports an error if the wait is too short to subscribe
 			if _, got := java.tries(time.Second, longTTL); got {
 				t.Fatalf("Java waited and got %q, which dlock has", name)
 			}
@@ -41,7 +41,8 @@ func redissonExclusion(t *testing.T, s *shared, kind string, opts []dlock.Option
 	}
 }
 
-// redissonWakes: who waits is told by the other, long before anything expires.
+// redissonWakes checks that each wakes the waiters of the other long before
+// anything expires.
 func redissonWakes(t *testing.T, s *shared, kind string, opts []dlock.Option) {
 	c := s.client(t)
 	const rounds = 12

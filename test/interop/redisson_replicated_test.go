@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestRedissonSentinel: the same with a master and replicas, where Redisson waits
-// for the replicas to acknowledge, and may listen on one of them.
+// TestRedissonSentinel runs the tests with a master and replicas. Redisson waits
+// for the replicas to acknowledge, and may listen on a replica.
 func TestRedissonSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := servers.RunSentinel(t, servers.SentinelOptions{})
@@ -25,8 +25,8 @@ func TestRedissonSentinel(t *testing.T) {
 	})
 }
 
-// TestRedissonCluster: the same with three masters, where Redisson publishes and
-// listens within the shard of the lock, and only there.
+// TestRedissonCluster runs the tests with three masters. Redisson publishes and
+// listens only within the shard of the lock.
 func TestRedissonCluster(t *testing.T) {
 	t.Parallel()
 	cluster := servers.RunCluster(t)
@@ -42,7 +42,8 @@ func TestRedissonCluster(t *testing.T) {
 	})
 }
 
-// redissonSharded: how Java listens is why dlock publishes in both ways.
+// redissonSharded checks that Java listens within the shard. That is why dlock
+// publishes in both ways.
 func redissonSharded(t *testing.T, s *shared) {
 	name := s.nameOf("sharded")
 	holder, waiter := s.javaThread(t, "lock", name), s.javaThread(t, "lock", name)
@@ -52,7 +53,7 @@ func redissonSharded(t *testing.T, s *shared) {
 	for _, node := range s.nodes {
 		general, err := node.PubSubChannels(t.Context(), "*"+name+"*").Result()
 		if err != nil || len(general) > 0 {
-			t.Errorf("Java listens to %q (%v), want that it listens within the shard only", general, err)
+			t.Errorf("Java listens to %q (%v), want sharded channels only", general, err)
 		}
 	}
 	holder.unlocks()

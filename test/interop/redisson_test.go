@@ -18,14 +18,15 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// redissonEnv lists folders with a build of the Java side, each for one version
-// of Redisson.
+// redissonEnv lists folders with a build of the Java program, each for one
+// version of Redisson.
 const redissonEnv = "DLOCK_TEST_REDISSON"
 
-// javaWatchdog is for how long a lock of Java lasts that was taken without a lease.
+// javaWatchdog is how long a lock of Java lasts that was acquired without a lease
+// time.
 const javaWatchdog = 3 * time.Second
 
-// kinds are Redisson's kinds of locks, and what they are to dlock.
+// kinds are Redisson's kinds of locks, with the options of dlock for each.
 var kinds = map[string][]dlock.Option{
 	"lock":   nil,
 	"fenced": nil,
@@ -34,12 +35,12 @@ var kinds = map[string][]dlock.Option{
 
 // shared is a server, and Java and dlock that use it.
 type shared struct {
-	build  string // of the Java side
+	build  string // of the Java program
 	url    string
 	java   *child.Process
 	redis  redis.UniversalClient
-	nodes  []*redis.Client                  // all servers that anybody may listen to
-	client func(t testing.TB) *dlock.Client // of a process of its own, as it were
+	nodes  []*redis.Client                  // all servers with subscribers
+	client func(t testing.TB) *dlock.Client // like that of another process
 }
 
 func TestRedisson(t *testing.T) {
@@ -71,7 +72,8 @@ func TestRedisson(t *testing.T) {
 	})
 }
 
-// testKinds tests what is the same for every kind, and for every sort of server.
+// testKinds runs the tests that are the same for every kind of lock and every
+// kind of server.
 func (s *shared) testKinds(t *testing.T) {
 	for kind, opts := range kinds {
 		t.Run(kind+" excludes", func(t *testing.T) {
@@ -89,7 +91,7 @@ func (s *shared) testKinds(t *testing.T) {
 func eachRedisson(t *testing.T, test func(t *testing.T, build string)) {
 	builds := filepath.SplitList(os.Getenv(redissonEnv))
 	if len(builds) == 0 {
-		t.Fatalf("%s is not set: run test/interop/redisson/run, which builds the Java side", redissonEnv)
+		t.Fatalf("%s is not set: run test/interop/redisson/run, which builds the Java program", redissonEnv)
 	}
 	for _, build := range builds {
 		t.Run(filepath.Base(build), func(t *testing.T) {
@@ -99,7 +101,7 @@ func eachRedisson(t *testing.T, test func(t *testing.T, build string)) {
 	}
 }
 
-// share starts Java. The servers are all that are behind the URL.
+// share starts Java. servers are all servers of the URL.
 func share(t testing.TB, build, url string, client redis.UniversalClient, all ...*servers.Server) *shared {
 	t.Helper()
 	var nodes []*redis.Client
@@ -120,10 +122,10 @@ func share(t testing.TB, build, url string, client redis.UniversalClient, all ..
 
 func startJava(t testing.TB, build, url string) *child.Process {
 	t.Helper()
-	return child.Start(t, javaCommand(t, build, "dlock.interop.Puppet", url, fmt.Sprint(javaWatchdog.Milliseconds())))
+	return child.Start(t, javaCommand(t, build, "dlock.interop.Agent", url, fmt.Sprint(javaWatchdog.Milliseconds())))
 }
 
-// javaThread is a thread of Java that does things to one lock.
+// javaThread is a thread of Java that uses one lock.
 type javaThread struct {
 	*child.Thread
 	t    testing.TB
@@ -135,44 +137,44 @@ func (s *shared) javaThread(t testing.TB, kind, name string) javaThread {
 	return javaThread{s.java.Thread(t), t, kind, name}
 }
 
-// beginLock lets Java wait for the lock; gets says that it has it.
+// beginLock lets Java wait for the lock. gets waits until Java has it.
 func (j javaThread) beginLock() {
 	j.t.Helper()
-	j.Tell("lock", j.kind, j.name, longTTL.Milliseconds())
+	j.Send("lock", j.kind, j.name, longTTL.Milliseconds())
 }
 
 func (j javaThread) gets() (token uint64, at time.Time) {
 	j.t.Helper()
-	words := j.Hear("held")
+	words := j.Expect("held")
 	return uint64(j.number(words[0])), time.UnixMicro(j.number(words[1]))
 }
 
-// tries says whether Java gets the lock within wait.
+// tries lets Java wait for the lock, and reports whether it got it.
 func (j javaThread) tries(wait, lease time.Duration) (token uint64, got bool) {
 	j.t.Helper()
-	j.Tell("try", j.kind, j.name, wait.Milliseconds(), lease.Milliseconds())
-	switch words := j.HearAny(); words[0] {
+	j.Send("try", j.kind, j.name, wait.Milliseconds(), lease.Milliseconds())
+	switch words := j.Receive(); words[0] {
 	case "held":
 		return uint64(j.number(words[1])), true
 	case "refused":
 		return 0, false
 	default:
-		j.t.Fatalf("Java said %q", words)
+		j.t.Fatalf("Java answered %q", words)
 		return 0, false
 	}
 }
 
-// locks takes a lock that has to be free.
+// locks lets Java acquire a free lock.
 func (j javaThread) locks(lease time.Duration) (token uint64) {
 	j.t.Helper()
 	token, got := j.tries(0, lease)
 	if !got {
-		j.t.Fatalf("Java did not get the %s %q, which nobody has", j.kind, j.name)
+		j.t.Fatalf("Java did not get the %s %q, which is free", j.kind, j.name)
 	}
 	return token
 }
 
-// isRefused tries a lock that dlock has.
+// isRefused checks that Java does not get a lock that dlock holds.
 func (j javaThread) isRefused() {
 	j.t.Helper()
 	if _, got := j.tries(0, longTTL); got {
@@ -182,21 +184,21 @@ func (j javaThread) isRefused() {
 
 func (j javaThread) unlocks() (began time.Time) {
 	j.t.Helper()
-	j.Tell("unlock", j.kind, j.name)
-	return time.UnixMicro(j.number(j.Hear("unlocked")[0]))
+	j.Send("unlock", j.kind, j.name)
+	return time.UnixMicro(j.number(j.Expect("unlocked")[0]))
 }
 
 func (j javaThread) number(word string) int64 {
 	j.t.Helper()
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil {
-		j.t.Fatalf("Java said %q instead of a number", word)
+		j.t.Fatalf("Java answered %q, want a number", word)
 	}
 	return n
 }
 
-// awaitSubscriber waits until somebody listens for the end of a lock. In a
-// cluster there are two sorts of channels, and either of them will do.
+// awaitSubscriber waits until there is a subscriber for the end of a lock. A
+// cluster has two kinds of channels; a subscriber of either is enough.
 func (s *shared) awaitSubscriber(t testing.TB, name string) {
 	t.Helper()
 	pattern := "redisson_lock__channel:*" + name + "*"

@@ -55,7 +55,7 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 		<-p.ended
 		_ = cmd.Wait()
 	})
-	ready.Hear("ready")
+	ready.Expect("ready")
 	return p
 }
 
@@ -103,8 +103,8 @@ type Thread struct {
 	answers chan string
 }
 
-// Tell sends an order without waiting for the answer.
-func (th *Thread) Tell(words ...any) {
+// Send sends an order without waiting for the answer.
+func (th *Thread) Send(words ...any) {
 	th.t.Helper()
 	line := th.name + " " + fmt.Sprintln(words...)
 	th.process.mu.Lock()
@@ -114,19 +114,19 @@ func (th *Thread) Tell(words ...any) {
 	}
 }
 
-// Hear waits for the next answer, whose first word must be want, and returns its
+// Expect waits for the next answer, whose first word must be want, and returns its
 // other words.
-func (th *Thread) Hear(want string) []string {
+func (th *Thread) Expect(want string) []string {
 	th.t.Helper()
-	words := th.HearAny()
+	words := th.Receive()
 	if words[0] != want {
 		th.t.Fatalf("the process answered %q, want %q", words, want)
 	}
 	return words[1:]
 }
 
-// HearAny waits for the next answer and returns its words.
-func (th *Thread) HearAny() []string {
+// Receive waits for the next answer and returns its words.
+func (th *Thread) Receive() []string {
 	th.t.Helper()
 	select {
 	case answer := <-th.answers:

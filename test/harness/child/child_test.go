@@ -20,13 +20,13 @@ func TestThreadsReceiveTheirOwnAnswers(t *testing.T) {
 	t.Parallel()
 	p := child.Start(t, exec.Command("sh", "-c", parrot))
 	a, b := p.Thread(t), p.Thread(t)
-	a.Tell("twice", 1, "x")
-	b.Tell("once", 2)
-	if got := b.Hear("once"); !slices.Equal(got, []string{"2"}) {
+	a.Send("twice", 1, "x")
+	b.Send("once", 2)
+	if got := b.Expect("once"); !slices.Equal(got, []string{"2"}) {
 		t.Errorf("the first answer is %q, want 2", got)
 	}
 	for range 2 {
-		if got := a.HearAny(); !slices.Equal(got, []string{"twice", "1", "x"}) {
+		if got := a.Receive(); !slices.Equal(got, []string{"twice", "1", "x"}) {
 			t.Errorf("the answer of the other thread is %q, want twice 1 x", got)
 		}
 	}

@@ -8,7 +8,7 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryOneTime;
 
-/** Obeys orders about one InterProcessMutex, a line each, as test/harness/child gives them. */
+/** Executes orders about one InterProcessMutex, a line each, as test/harness/child sends them. */
 public final class Curator {
     private Curator() {}
 
@@ -20,13 +20,13 @@ public final class Curator {
             BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
             System.out.println("main ready");
             for (String order = orders.readLine(); order != null; order = orders.readLine()) {
-                String[] words = order.split(" ", 2); // who is asked, and what for
-                System.out.println(words[0] + " " + obey(client, mutex, words[1]));
+                String[] words = order.split(" ", 2); // the thread and its order
+                System.out.println(words[0] + " " + execute(client, mutex, words[1]));
             }
         }
     }
 
-    private static String obey(CuratorFramework client, InterProcessMutex mutex, String order) throws Exception {
+    private static String execute(CuratorFramework client, InterProcessMutex mutex, String order) throws Exception {
         switch (order) {
             case "try":
                 return mutex.acquire(0, TimeUnit.MILLISECONDS) ? "locked" : "refused";
@@ -36,7 +36,7 @@ public final class Curator {
             case "unlock":
                 mutex.release();
                 return "unlocked";
-            case "data": // of whoever has the lock, as Curator finds him
+            case "data": // of the holder, as Curator finds it
                 String first = mutex.getParticipantNodes().iterator().next();
                 return new String(client.getData().forPath(first));
             case "count":

@@ -9,12 +9,12 @@ import io.grpc.stub.StreamObserver;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 
-/** Obeys orders about one lock of etcd, a line each, as test/harness/child gives them. */
+/** Executes orders about one lock of etcd, a line each, as test/harness/child sends them. */
 public final class Jetcd {
     private final Client client;
     private final ByteSequence name;
     private final long lease;
-    private ByteSequence key; // while it has the lock
+    private ByteSequence key; // while it holds the lock
 
     private Jetcd(Client client, String name, long seconds) throws Exception {
         this.client = client;
@@ -23,20 +23,20 @@ public final class Jetcd {
         client.getLeaseClient().keepAlive(lease, new Quiet());
     }
 
-    /** Arguments: address, name of the lock, seconds that its lease lasts. */
+    /** Arguments: address, name of the lock, TTL of its lease in seconds. */
     public static void main(String[] args) throws Exception {
         try (Client client = Client.builder().endpoints("http://" + args[0]).build()) {
             Jetcd lock = new Jetcd(client, args[1], Long.parseLong(args[2]));
             BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
             System.out.println("main ready");
             for (String order = orders.readLine(); order != null; order = orders.readLine()) {
-                String[] words = order.split(" ", 2); // who is asked, and what for
-                System.out.println(words[0] + " " + lock.obey(words[1]));
+                String[] words = order.split(" ", 2); // the thread and its order
+                System.out.println(words[0] + " " + lock.execute(words[1]));
             }
         }
     }
 
-    private String obey(String order) throws Exception {
+    private String execute(String order) throws Exception {
         switch (order) {
             case "lock":
                 key = client.getLockClient().lock(name, lease).get().getKey();
@@ -51,7 +51,7 @@ public final class Jetcd {
         }
     }
 
-    /** Does not care for what becomes of the lease. */
+    /** Ignores the responses. */
     private static final class Quiet implements StreamObserver<LeaseKeepAliveResponse> {
         @Override
         public void onNext(LeaseKeepAliveResponse renewed) {}

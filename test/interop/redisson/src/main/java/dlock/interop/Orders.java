@@ -9,19 +9,19 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /**
- * The orders: the thread, the order, the kind of lock (lock, fair or fenced), its name, and
- * milliseconds. A lease of 0 leaves the lock to the watchdog.
+ * The orders. A line is the thread, the order, the kind of lock (lock, fair or fenced), its name,
+ * and milliseconds. With a lease of 0 the watchdog renews the lock.
  *
  * <pre>
- *   A lock KIND NAME LEASE       waits; says: held TOKEN WHEN
- *   A try KIND NAME WAIT LEASE   says: held TOKEN WHEN, or: refused
- *   A unlock KIND NAME           says: unlocked BEGAN
- *   A force KIND NAME            unlocks whoever has it; says: forced, or: free
- *   A state KIND NAME            says: held or free; mine or other; the time to live
+ *   A lock KIND NAME LEASE       waits; answers: held TOKEN WHEN
+ *   A try KIND NAME WAIT LEASE   answers: held TOKEN WHEN, or: refused
+ *   A unlock KIND NAME           answers: unlocked BEGAN
+ *   A force KIND NAME            unlocks for any holder; answers: forced, or: free
+ *   A state KIND NAME            answers: held or free; mine or other; the time to live
  * </pre>
  *
- * <p>TOKEN is 0 where the kind has none. WHEN and BEGAN are microseconds since 1970. Whatever goes
- * wrong is said as: error MESSAGE.
+ * <p>TOKEN is 0 if the kind has none. WHEN and BEGAN are microseconds since 1970. The answer to an
+ * order that fails is: error MESSAGE.
  */
 final class Orders {
   private static final long FOR_EVER = -1;
@@ -33,7 +33,7 @@ final class Orders {
     this.redisson = redisson;
   }
 
-  String obey(String[] words) {
+  String execute(String[] words) {
     try {
       RLock lock = lock(words[2], words[3]);
       return switch (words[1]) {
@@ -83,7 +83,7 @@ final class Orders {
     return 0;
   }
 
-  /** Returns the token, 0 where there is none, or null if the lock was not to be had. */
+  /** Returns the token, 0 if the kind has none, or null if the lock is held. */
   private static Long tryAcquire(RLock lock, long wait, long lease) throws InterruptedException {
     if (lock instanceof RFencedLock fenced) {
       // tryLockAndGetToken() without arguments waits for ever.

@@ -6,7 +6,7 @@ import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
 
 /**
- * Where the servers are.
+ * The addresses of the servers.
  *
  * <pre>
  *   redis://HOST:PORT/0
@@ -39,12 +39,12 @@ final class Servers {
         ClusterServersConfig servers = config.useClusterServers();
         fewConnections(servers.addNodeAddress(addresses));
       }
-      default -> throw new IllegalArgumentException("unknown sort of servers: " + url);
+      default -> throw new IllegalArgumentException("unknown scheme: " + url);
     }
     return config;
   }
 
-  /** Redisson opens connections before they are needed, many of them unless told otherwise. */
+  /** By default Redisson opens many connections in advance. */
   private static void fewConnections(BaseMasterSlaveServersConfig<?> servers) {
     servers.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1);
   }

@@ -1,17 +1,17 @@
-"""Does with redis-py's lock what it is told on standard input.
+"""Executes orders about redis-py's lock from standard input.
 
 A line is the name of a thread, an order, the name of a lock and milliseconds. The
-thread, which is made when it is first named, obeys its orders one after the other,
-and answers each by one line that begins with its name. The end of the input, or
-the order quit, ends the process.
+first order for a thread creates it. A thread executes its orders one after the
+other, and answers each with one line that begins with its name. The end of the
+input, or the order quit, ends the process.
 
-    A lock NAME LEASE        waits; says: held WHEN
-    A try NAME WAIT LEASE    says: held WHEN, or: refused
-    A extend NAME LEASE      the lease starts again; says: extended
-    A unlock NAME            says: unlocked BEGAN
+    A lock NAME LEASE        waits; answers: held WHEN
+    A try NAME WAIT LEASE    answers: held WHEN, or: refused
+    A extend NAME LEASE      restarts the lease; answers: extended
+    A unlock NAME            answers: unlocked BEGAN
 
-A lease of 0 has no end. WHEN and BEGAN are microseconds since 1970. Whatever goes
-wrong is said as: error MESSAGE.
+A lease of 0 has no end. WHEN and BEGAN are microseconds since 1970. The answer to
+an order that fails is: error MESSAGE.
 """
 
 import os
@@ -24,7 +24,7 @@ import redis
 
 
 class Thread:
-    """One thread with the locks that it has."""
+    """A thread and the locks that it holds."""
 
     def __init__(self, client, name):
         self.client = client
@@ -32,13 +32,13 @@ class Thread:
         self.locks = {}
         self.pool = ThreadPoolExecutor(max_workers=1)
 
-    def obey(self, order, name, *millis):
-        self.pool.submit(self._obey, order, name, *(int(m) / 1000 for m in millis))
+    def execute(self, order, name, *millis):
+        self.pool.submit(self._execute, order, name, *(int(m) / 1000 for m in millis))
 
-    def _obey(self, order, name, *seconds):
+    def _execute(self, order, name, *seconds):
         try:
             answer(self.name, getattr(self, order)(name, *seconds))
-        except Exception as problem:  # whatever it is, the test has to hear of it
+        except Exception as problem:  # reported to the test
             answer(self.name, f"error {problem!r}")
 
     def lock(self, name, lease):
@@ -47,9 +47,9 @@ class Thread:
     def try_(self, name, wait, lease):
         return self._acquire(name, lease, blocking=wait > 0, blocking_timeout=wait or None)
 
-    def _acquire(self, name, lease, **waiting):
+    def _acquire(self, name, lease, **blocking):
         lock = self.client.lock(name, timeout=lease or None)
-        if not lock.acquire(**waiting):
+        if not lock.acquire(**blocking):
             return "refused"
         held = now()
         self.locks[name] = lock
@@ -69,11 +69,11 @@ def now():
     return time.time_ns() // 1000
 
 
-speaking = threading.Lock()
+output = threading.Lock()
 
 
 def answer(name, text):
-    with speaking:
+    with output:
         print(name, text, flush=True)
 
 
@@ -86,10 +86,10 @@ def main():
         words = line.split()
         if words == ["quit"]:
             break
-        who, order, *rest = words
-        thread = threads.setdefault(who, Thread(client, who))
-        thread.obey("try_" if order == "try" else order, *rest)
-    os._exit(0)  # also out of a wait: nothing that matters is left
+        name, order, *rest = words
+        thread = threads.setdefault(name, Thread(client, name))
+        thread.execute("try_" if order == "try" else order, *rest)
+    os._exit(0)  # even during a wait: nothing has to be cleaned up
 
 
 if __name__ == "__main__":
