@@ -1,8 +1,8 @@
 // Command charge is a service that must not charge an order twice, however many
-// copies of it run and whatever happens to one of them. The lock in Redis keeps
-// two from doing the same work at once. It cannot stop one that was paused for
-// longer than its lease; the row in PostgreSQL, which remembers the largest token
-// that wrote it, can.
+// copies of it run and whatever happens to a copy. The lock in Redis keeps two
+// copies from doing the same work at once. It cannot stop a copy that was paused
+// for longer than its lease. The row in PostgreSQL can: it stores the largest token
+// that wrote it.
 //
 //	go run ./charge --redis redis://localhost:6379 --db postgres://app@localhost/shop --prices http://localhost:8081
 //	curl -X POST localhost:8080/orders/42/charge
@@ -67,7 +67,8 @@ func run(listen, redis, database, prices string, ttl time.Duration) error {
 	return serve(listen, &shop{locks, db, orders, prices})
 }
 
-// serve answers until it is told to end, and then lets begun requests finish.
+// serve answers requests until a signal arrives, and then lets the requests in
+// progress finish.
 func serve(listen string, s *shop) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -99,16 +100,16 @@ func (s *shop) charge(ctx context.Context, order int) error {
 	if err != nil {
 		return err
 	}
-	defer lease.Unlock(ctx) //nolint:errcheck // The row has said already whether the lock was lost.
+	defer lease.Unlock(ctx) //nolint:errcheck // The row has already reported a lost lock.
 	err = s.chargeOnce(lease, order)
 	if err != nil && errors.Is(context.Cause(lease.Context()), dlock.ErrLost) {
-		return dlock.ErrLost // whatever it was that noticed
+		return dlock.ErrLost // whatever call failed because of it
 	}
 	return err
 }
 
 func (s *shop) chargeOnce(lease *dlock.Lease, order int) error {
-	ctx := lease.Context() // done when the lock is not ours any more, so that nothing goes on for nobody
+	ctx := lease.Context() // done when the lock is lost: no work continues without the lock
 	var paid bool
 	if err := s.db.QueryRowContext(ctx, "SELECT paid FROM orders WHERE id = $1", order).Scan(&paid); err != nil || paid {
 		return err
@@ -117,7 +118,7 @@ func (s *shop) chargeOnce(lease *dlock.Lease, order int) error {
 	if err != nil {
 		return err
 	}
-	// Whoever was paused somewhere above comes here with a token that is too small.
+	// A process that was paused above has a token that is too small by now.
 	return s.orders.Do(ctx, s.db, order, lease.Token(), func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO charges (order_id, amount) VALUES ($1, $2)", order, amount); err != nil {
 			return err
@@ -127,10 +128,10 @@ func (s *shop) chargeOnce(lease *dlock.Lease, order int) error {
 	})
 }
 
-// price asks another service, which may take its time.
+// price asks another service, which may be slow.
 //
-// A call that moves money would not be protected by the row, which is not asked:
-// such a service needs a key of its own to recognize what it has done already.
+// The row does not protect a call that moves money in another service. Such a
+// service needs an idempotency key to recognize a repeated request.
 func (s *shop) price(ctx context.Context, order int) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/%d", s.prices, order), nil)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s *shop) price(ctx context.Context, order int) (int, error) {
 func (s *shop) handleCharge(w http.ResponseWriter, r *http.Request) {
 	order, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil {
-		http.Error(w, "the number of the order is none", http.StatusBadRequest)
+		http.Error(w, "the order must be a number", http.StatusBadRequest)
 		return
 	}
 	switch err := s.charge(r.Context(), order); {
@@ -160,11 +161,11 @@ func (s *shop) handleCharge(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, sql.ErrNoRows):
 		http.Error(w, "no such order", http.StatusNotFound)
 	case errors.Is(err, fence.ErrStale), errors.Is(err, dlock.ErrLost):
-		http.Error(w, "the lock was lost: ask again", http.StatusConflict)
+		http.Error(w, "the lock was lost: try again", http.StatusConflict)
 	case errors.Is(err, dlock.ErrHeld):
-		http.Error(w, "the order is being charged: ask again", http.StatusConflict)
+		http.Error(w, "the order is being charged: try again", http.StatusConflict)
 	default:
 		log.Print(err)
-		http.Error(w, "not now: ask again", http.StatusServiceUnavailable)
+		http.Error(w, "not available: try again", http.StatusServiceUnavailable)
 	}
 }

@@ -1,10 +1,10 @@
-// Command curator is the part of a shop that has moved from Java to Go. What is
-// left in Java takes the same lock in the same ZooKeeper by its path:
+// Command curator is the part of a shop that has moved from Java to Go. The
+// rest, in Java, acquires the same lock in the same ZooKeeper by its path:
 //
 //	InterProcessMutex lock = new InterProcessMutex(curator, "/locks/stock/42");
 //
-// They exclude each other, wake each other, and are served in the order of arrival.
-// Both read the stock, think, and write it back, which would sell too much without
+// Both exclude each other, wake each other, and are served in the order of arrival.
+// Both read the stock and write it back later, which would sell too much without
 // the lock.
 //
 //	go run ./curator --zookeeper localhost:2181 --sell 3
@@ -42,7 +42,7 @@ func sell(ctx context.Context, servers []string, item string, times int) error {
 	}
 	defer data.Close()
 	store, err := zklock.New(servers, &zklock.Options{
-		Root:    "/locks/stock", // Java's path without its last part, which is the lock's name here
+		Root:    "/locks/stock", // the path of Java's lock without its last part, which is the name here
 		Timeout: 10 * time.Second,
 	})
 	if err != nil {

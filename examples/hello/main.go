@@ -1,4 +1,5 @@
-// Command hello holds a lock, for a moment, that all who open the same file respect.
+// Command hello holds a lock for a moment. Every process that opens the same file
+// respects it.
 //
 //	go run ./hello
 package main

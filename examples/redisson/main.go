@@ -1,10 +1,10 @@
-// Command redisson is the part of a shop that has moved from Java to Go. What is
-// left in Java takes the same lock in the same Redis by its name:
+// Command redisson is the part of a shop that has moved from Java to Go. The
+// rest, in Java, acquires the same lock in the same Redis by its name:
 //
 //	RLock lock = redisson.getLock("stock:42");
 //
-// They exclude each other and wake each other. Both read the stock, think, and
-// write it back, which would sell too much without the lock.
+// Both exclude each other and wake each other. Both read the stock and write it
+// back later, which would sell too much without the lock.
 //
 //	go run ./redisson --redis localhost:6379 --sell 3
 package main
@@ -34,7 +34,7 @@ func main() {
 }
 
 func sell(ctx context.Context, client *redis.Client, item string, times int) error {
-	store, err := redislock.New(client, nil) // over the client that the program has anyway
+	store, err := redislock.New(client, nil) // over the client that the program has already
 	if err != nil {
 		return err
 	}
@@ -52,8 +52,8 @@ func sell(ctx context.Context, client *redis.Client, item string, times int) err
 	return nil
 }
 
-// sellOne is safe only with the lock. The key of the stock is not that of the lock,
-// which is the lock's name.
+// sellOne is safe only with the lock. The key of the stock must differ from that
+// of the lock, which is the lock's name.
 func sellOne(ctx context.Context, client *redis.Client, key string) error {
 	stock, err := client.Get(ctx, key).Int()
 	if err != nil {

@@ -23,13 +23,15 @@ import (
 )
 
 const (
-	// chargeTTL is how long the lock of a service that was paused stays.
+	// chargeTTL is the TTL of a lock, for which a paused service blocks the
+	// others.
 	chargeTTL = 2 * time.Second
 
 	limit = 30 * time.Second
 )
 
-// TestCharge: an order is charged once, however many services are asked to.
+// TestCharge checks that an order is charged once, however many services receive
+// the request.
 func TestCharge(t *testing.T) {
 	t.Parallel()
 	shop := openShop(t)
@@ -42,7 +44,7 @@ func TestCharge(t *testing.T) {
 	}
 	for range requests {
 		if got := <-answers; got != "200 paid" {
-			t.Errorf("an answer is %q; want that it is paid", got)
+			t.Errorf("an answer is %q; want that the order is paid", got)
 		}
 	}
 	if n := shop.charges(t, 1); n != 1 {
@@ -53,8 +55,8 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// TestChargeByAPausedService: a service that is paused until its lock is another's
-// charges nothing when it goes on.
+// TestChargeByAPausedService checks that a service that is paused until another
+// has its lock charges nothing when it goes on.
 func TestChargeByAPausedService(t *testing.T) {
 	t.Parallel()
 	shop := openShop(t)
@@ -62,21 +64,21 @@ func TestChargeByAPausedService(t *testing.T) {
 	answer := make(chan string, 1)
 	go func() { answer <- paused.charge(t.Context(), 1) }()
 	select {
-	case <-shop.asked: // it has the lock, has seen that nobody has paid, and wants to know the price
+	case <-shop.asked: // it has the lock, has found the order unpaid, and asks for the price
 	case <-time.After(limit):
 		t.Fatal("the service does not ask for the price")
 	}
 	if err := pause.Process(paused.cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	close(shop.answer) // which it gets when it goes on
+	close(shop.answer) // the answer for the paused service
 	if got := other.charge(t.Context(), 1); got != "200 paid" {
 		t.Errorf("the other service answers %q", got)
 	}
 	paused.signal(t, syscall.SIGCONT)
 	select {
 	case got := <-answer:
-		if got != "409 the lock was lost: ask again" {
+		if got != "409 the lock was lost: try again" {
 			t.Errorf("the service that was paused answers %q", got)
 		}
 	case <-time.After(limit):
@@ -87,12 +89,12 @@ func TestChargeByAPausedService(t *testing.T) {
 	}
 }
 
-// shop is what the services share.
+// shop is the state that the services share.
 type shop struct {
 	redis, database, prices string
 	db                      *sql.DB
-	asked                   chan struct{} // gets a value for each question for a price
-	answer                  chan struct{} // closed when the first of them may be answered; the others are at once
+	asked                   chan struct{} // receives a value for each request for a price
+	answer                  chan struct{} // closed to answer the first request; the others are answered at once
 }
 
 func openShop(t *testing.T) *shop {
@@ -127,7 +129,7 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// tables are the statements in the documentation of the example.
+// tables returns the statements in the documentation of the example.
 func tables(t *testing.T) []string {
 	t.Helper()
 	source, err := os.ReadFile(Folder + "/charge/main.go")
@@ -173,12 +175,12 @@ func (s *shop) start(t *testing.T) *service {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // its status is that it was killed
+		_ = cmd.Wait() // reports the kill
 	})
 	line, err := bufio.NewReader(output).ReadString('\n')
 	address, found := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if !found {
-		t.Fatalf("the service says %q, %v", line, err)
+		t.Fatalf("the service printed %q, %v", line, err)
 	}
 	return &service{cmd, "http://" + address}
 }

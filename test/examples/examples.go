@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// Folder is where the examples are, seen from a package of this module.
+// Folder is the folder of the examples, relative to a package of this module.
 const Folder = "../../examples"
 
-// built is the folder with the programs.
+// built is the folder of the programs; empty before the build.
 var built string
 
-// programs builds all of them, once.
+// programs builds all examples once.
 var programs = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "dlock-examples-")
 	if err != nil {
@@ -33,14 +33,15 @@ var programs = sync.OnceValues(func() (string, error) {
 	return folder, nil
 })
 
-// Remove removes what was built, when all tests are over.
+// Remove removes the programs. TestMain calls it after all tests.
 func Remove() {
 	if built != "" {
-		_ = os.RemoveAll(built) // in a temporary folder anyway
+		_ = os.RemoveAll(built) // a temporary folder: a failure does not matter
 	}
 }
 
-// Command is an example, not yet started. It is killed when the test is over.
+// Command returns an example that is not started yet. It is killed when the test
+// ends.
 func Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	folder, err := programs()

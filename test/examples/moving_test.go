@@ -12,13 +12,13 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// Four processes sell all that there is. Without the lock they would sell more.
+// Four processes sell the whole stock. Without the lock they would sell more.
 const (
 	sellers = 4
 	each    = 25
 )
 
-// TestSellWithRedisson: without Java, which `make interop` adds.
+// TestSellWithRedisson runs the example without Java, which `make interop` adds.
 func TestSellWithRedisson(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
@@ -33,7 +33,7 @@ func TestSellWithRedisson(t *testing.T) {
 	}
 }
 
-// TestSellWithCurator: without Java, which `make interop` adds.
+// TestSellWithCurator runs the example without Java, which `make interop` adds.
 func TestSellWithCurator(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)

@@ -16,8 +16,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestNightly: of ten machines that run the line of the crontab at the same time,
-// and one whose clock is behind, one runs the job, and the others say nothing.
+// TestNightly checks that one machine runs the job and the others print nothing,
+// when ten machines run the line of the crontab at the same time and another has
+// a clock that is behind.
 func TestNightly(t *testing.T) {
 	t.Parallel()
 	url := servers.Run(t, servers.Redis).URL()
@@ -31,8 +32,8 @@ func TestNightly(t *testing.T) {
 	ended := make(chan error, machines)
 	begin := func() *exec.Cmd {
 		t.Helper()
-		dlock := command.New(t, url)                                             // for the environment in which dlock is found
-		dlock.Path, dlock.Args = "/bin/sh", []string{"sh", "-c", "exec " + line} // no shell is left that signals would go to
+		dlock := command.New(t, url)                                             // for its environment, in which dlock is found
+		dlock.Path, dlock.Args = "/bin/sh", []string{"sh", "-c", "exec " + line} // exec, so that signals do not go to a shell
 		dlock.Env = append(dlock.Env, "REPORTS="+reports, "PATH="+scripts+":"+pathOf(dlock.Env))
 		var output bytes.Buffer
 		dlock.Stdout, dlock.Stderr = &output, &output
@@ -41,8 +42,8 @@ func TestNightly(t *testing.T) {
 		}
 		go func() {
 			err := dlock.Wait()
-			if err != nil || output.Len() > 0 { // of which cron would send a mail
-				err = errors.Join(fmt.Errorf("a machine says %q", output.String()), err)
+			if err != nil || output.Len() > 0 { // cron would mail the output
+				err = errors.Join(fmt.Errorf("a machine printed %q", output.String()), err)
 			}
 			ended <- err
 		}()
@@ -63,7 +64,7 @@ func TestNightly(t *testing.T) {
 	for range machines {
 		all = append(all, begin())
 	}
-	for range machines - 1 { // the one that ran the job keeps the lock
+	for range machines - 1 { // the machine that ran the job still holds the lock
 		await()
 	}
 	begin() // the machine whose clock is behind
@@ -80,12 +81,12 @@ func TestNightly(t *testing.T) {
 		t.Errorf("ls while it is held: %+v", out)
 	}
 	for _, machine := range all {
-		_ = machine.Process.Signal(syscall.SIGTERM) // all but one have ended
+		_ = machine.Process.Signal(syscall.SIGTERM) // ends the last machine; the others have ended
 	}
-	await() // it goes before its time, with the status of the job
+	await() // it ends early, with the status of the job
 }
 
-// crontabLine is the command of the only entry.
+// crontabLine returns the command of the only entry.
 func crontabLine(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(Folder + "/nightly/crontab")
@@ -107,7 +108,7 @@ func crontabLine(t *testing.T) string {
 func pathOf(env []string) (path string) {
 	for _, pair := range env {
 		if value, found := strings.CutPrefix(pair, "PATH="); found {
-			path = value // the last one counts
+			path = value // the last assignment counts
 		}
 	}
 	return path
