@@ -37,12 +37,12 @@ type run struct {
 	AtOnce     int `json:"at_once"`
 }
 
-// oversell runs the demo and checks that it shows what it is there for.
+// oversell runs the demo and checks its results.
 func oversell(t *testing.T, store string, args ...string) {
 	t.Helper()
 	out := command.Run(t, store, append(append([]string{"demo", "oversell"}, small...), args...)...)
 	if out.Status != 0 {
-		t.Fatalf("the demo ends with %d:\n%s%s", out.Status, out.Stdout, out.Stderr)
+		t.Fatalf("the demo ended with status %d:\n%s%s", out.Status, out.Stdout, out.Stderr)
 	}
 	guards := []string{"none", "local", "dlock", "fenced"}
 	for decoder := json.NewDecoder(strings.NewReader(out.Stdout)); decoder.More(); {
@@ -57,9 +57,9 @@ func oversell(t *testing.T, store string, args ...string) {
 		shared := r.Guard == "dlock" || r.Guard == "fenced"
 		switch {
 		case shared && (r.FinalStock != 0 || r.AtOnce != 1):
-			t.Errorf("%+v; want that all was sold, and nothing more", r)
+			t.Errorf("%+v; want exactly the stock sold", r)
 		case !shared && r.FinalStock >= 0:
-			t.Errorf("%+v; want that more was sold than was there", r)
+			t.Errorf("%+v; want more sold than the stock", r)
 		}
 	}
 	if len(guards) > 0 {
@@ -67,12 +67,12 @@ func oversell(t *testing.T, store string, args ...string) {
 	}
 }
 
-// token runs the other demo.
+// token runs the demo of tokens.
 func token(t *testing.T, store string) {
 	t.Helper()
 	out := command.Run(t, store, "demo", "token", "--processes", "5", "--calls", "5", "--json")
 	if out.Status != 0 || !strings.Contains(out.Stdout, `{"guard":"dlock","processes":5,"calls":25,"failed":0,"fetches":1,`) {
-		t.Errorf("the demo ends with %d:\n%s%s", out.Status, out.Stdout, out.Stderr)
+		t.Errorf("the demo ended with status %d:\n%s%s", out.Status, out.Stdout, out.Stderr)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestStores(t *testing.T) {
 // databases can keep the stock, and the locks too.
 var databases = []struct {
 	kind   *servers.Kind
-	tables string // selects those of the demo
+	tables string // selects the tables of the demo
 }{
 	{servers.MariaDB, `SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'dlock\_demo\_%'`},
 	{servers.Postgres, `SELECT relname FROM pg_class WHERE relname LIKE 'dlock\_demo\_%'`},
@@ -120,7 +120,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// interrupt ends a demo while it has a table.
+// interrupt ends a demo while its table exists.
 func interrupt(t *testing.T, database string, tables func() string) {
 	t.Helper()
 	cmd := command.New(t, "", "demo", "oversell", "--db", database)
@@ -133,16 +133,16 @@ func interrupt(t *testing.T, database string, tables func() string) {
 	for tables() == "" {
 		select {
 		case <-limit:
-			t.Fatalf("there never is a table: %s", stderr.String())
+			t.Fatalf("the table never appeared: %s", stderr.String())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // the status tells
+	_ = cmd.Wait() // the exit status is checked below
 	if status := cmd.ProcessState.ExitCode(); status != 128+int(syscall.SIGTERM) {
-		t.Errorf("it ends with %d: %s", status, stderr.String())
+		t.Errorf("it ended with status %d: %s", status, stderr.String())
 	}
 	if left := tables(); left != "" {
 		t.Errorf("after a signal tables are left: %s", left)

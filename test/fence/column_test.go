@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestNarrowColumnIsRefused: a column that does not keep the token guards nothing. The
-// holder is refused, instead of everybody being let through.
+// TestNarrowColumnIsRefused checks that a column that truncates the token rejects
+// the holder, instead of accepting every write.
 func TestNarrowColumnIsRefused(t *testing.T) {
 	t.Parallel()
 	maria, postgres := servers.Run(t, servers.MariaDB).URL(), servers.Run(t, servers.Postgres).URL()
@@ -36,11 +36,11 @@ func TestNarrowColumnIsRefused(t *testing.T) {
 				return items.Do(t.Context(), db, 42, token, func(*sql.Tx) error { return nil })
 			}
 			if err := advance(7); err != nil {
-				t.Fatalf("a token that the column keeps: %v", err)
+				t.Fatalf("a token that fits: %v", err)
 			}
 			const large = 1<<53 + 1
 			if err := advance(large); err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "token") {
-				t.Errorf("a token that the column does not keep: %v; want an error that says so", err)
+				t.Errorf("a token that the column truncates: %v; want an error about the column", err)
 			}
 			if err := advance(6); !errors.Is(err, fence.ErrStale) {
 				t.Errorf("token 6 after 7: %v; want ErrStale", err)

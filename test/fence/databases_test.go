@@ -14,13 +14,13 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// database is one that a test has for itself.
+// database is a database of one test.
 type database struct {
 	*sql.DB
 	dialect fence.Dialect
 }
 
-// databases are those that rows are guarded in.
+// databases are the databases whose rows are guarded.
 var databases = []struct {
 	name string
 	open func(t *testing.T) database
@@ -29,7 +29,7 @@ var databases = []struct {
 	{"mariadb", func(t *testing.T) database {
 		return openMariaDB(t, servers.Run(t, servers.MariaDB).URL(), false)
 	}},
-	{"mariadb that counts what it finds", func(t *testing.T) database {
+	{"mariadb with found rows", func(t *testing.T) database {
 		return openMariaDB(t, servers.Run(t, servers.MariaDB).URL(), true)
 	}},
 	{"postgres", func(t *testing.T) database {
@@ -37,7 +37,7 @@ var databases = []struct {
 	}},
 }
 
-// eachDatabase runs a test on all of them.
+// eachDatabase runs a test on every database.
 func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Parallel()
 	for _, d := range databases {
@@ -54,7 +54,8 @@ func openSQLite(t *testing.T) database {
 	return open(t, fence.SQLite, "sqlite", "file:"+path+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)")
 }
 
-// openMariaDB opens a database in the server's own mode, unless a mode is given.
+// openMariaDB opens a database in the given SQL mode, by default in the server's
+// own.
 func openMariaDB(t *testing.T, address string, foundRows bool, mode ...string) database {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -87,7 +88,7 @@ func open(t *testing.T, dialect fence.Dialect, driver, source string) database {
 	return database{db, dialect}
 }
 
-// must executes statements that have to work.
+// must executes statements that have to succeed.
 func (d database) must(t *testing.T, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
@@ -97,7 +98,7 @@ func (d database) must(t *testing.T, statements ...string) {
 	}
 }
 
-// orders makes a table with order 42, and its guard.
+// orders creates a table with order 42, and returns its guard.
 func (d database) orders(t *testing.T) *fence.Guard {
 	t.Helper()
 	d.must(t,
@@ -116,7 +117,7 @@ func (d database) guard(t *testing.T, row fence.Row) *fence.Guard {
 	return guard
 }
 
-// order expects what order 42 is.
+// order checks the state of order 42.
 func (d database) order(t *testing.T, state string, token uint64) {
 	t.Helper()
 	var gotState string
@@ -129,7 +130,7 @@ func (d database) order(t *testing.T, state string, token uint64) {
 	}
 }
 
-// set is a write of order 42.
+// set returns a write of order 42.
 func set(t *testing.T, state string) func(tx *sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(t.Context(), "UPDATE orders SET state = '"+state+"' WHERE id = 42")

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// A holder that is paused for longer than its lease lasts, and writes without
-// having looked, is refused by the row.
+// The row rejects the write of a holder that was paused for longer than its
+// lease, and that did not check its lease.
 func Example() {
 	ctx := context.Background()
 	folder, err := os.MkdirTemp("", "example")
@@ -58,7 +58,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	<-paused.Context().Done() // of which the one who is paused knows nothing
+	<-paused.Context().Done() // the paused holder does not notice
 	lease, err := client.Lock(ctx, "orders/42")
 	if err != nil {
 		fmt.Println(err)
@@ -66,13 +66,13 @@ func Example() {
 	}
 	fmt.Println("the new holder:", setState(lease, "paid"))
 	err = setState(paused, "cancelled")
-	fmt.Println("the one who was paused is stale:", errors.Is(err, fence.ErrStale))
+	fmt.Println("the paused holder is stale:", errors.Is(err, fence.ErrStale))
 
 	var state string
 	err = db.QueryRowContext(ctx, "SELECT state FROM orders WHERE id = 42").Scan(&state)
 	fmt.Println("order 42:", state, err)
 	// Output:
 	// the new holder: <nil>
-	// the one who was paused is stale: true
+	// the paused holder is stale: true
 	// order 42: paid <nil>
 }

@@ -17,7 +17,7 @@ func TestGuard(t *testing.T) {
 		write := func(token uint64, state string) error {
 			return orders.Do(t.Context(), db, 42, token, set(t, state))
 		}
-		for range 2 { // a token may come again
+		for range 2 { // a token may be repeated
 			if err := write(5, "packed"); err != nil {
 				t.Errorf("token 5: %v", err)
 			}
@@ -30,7 +30,7 @@ func TestGuard(t *testing.T) {
 		called := false
 		err := orders.Do(t.Context(), db, 43, 5, func(*sql.Tx) error { called = true; return nil })
 		if !errors.Is(err, fence.ErrNoRow) || called {
-			t.Errorf("a row that is not there: %v, and the write was called: %v", err, called)
+			t.Errorf("a missing row: %v, and the write was called: %v", err, called)
 		}
 
 		failure := errors.New("out of stock")
@@ -38,7 +38,7 @@ func TestGuard(t *testing.T) {
 		if !errors.Is(err, failure) {
 			t.Errorf("a write that fails: %v", err)
 		}
-		db.order(t, "packed", 5) // and the token is rolled back as well
+		db.order(t, "packed", 5) // the token is rolled back, too
 
 		conn, err := db.Conn(t.Context())
 		if err != nil {
@@ -58,7 +58,7 @@ func TestTransactionOfTheApplication(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		orders := db.orders(t)
 		tx := db.begin(t, nil)
-		for range 2 { // what is not committed counts
+		for range 2 { // the second time, within the same transaction
 			if err := orders.Advance(t.Context(), tx, 42, 5); err != nil {
 				t.Fatal(err)
 			}
@@ -73,16 +73,16 @@ func TestTransactionOfTheApplication(t *testing.T) {
 	})
 }
 
-// snapshots are the isolation levels at which somebody else can write what was
-// read.
+// snapshots are the isolation levels at which another transaction can write a row
+// that was read.
 var snapshots = map[fence.Dialect][]sql.IsolationLevel{
 	fence.SQLite:     {sql.LevelDefault},
 	fence.MySQL:      {sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead},
 	fence.PostgreSQL: {sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
 }
 
-// A transaction that has read before it asks may see the past. It is refused all
-// the same.
+// A transaction that has read the row before the guard may see an old version.
+// The guard rejects it all the same.
 func TestOldSnapshotIsRefused(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		orders := db.orders(t)
@@ -98,12 +98,12 @@ func TestOldSnapshotIsRefused(t *testing.T) {
 			}
 			err := orders.Advance(t.Context(), tx, 42, 5)
 			t.Logf("%v: %v", isolation, err)
-			// Others refuse to write on an old snapshot at all.
+			// The others reject any write on an old snapshot.
 			tells := db.dialect == fence.MySQL || db.dialect == fence.PostgreSQL && isolation < sql.LevelRepeatableRead
 			if err == nil || tells && !errors.Is(err, fence.ErrStale) {
 				t.Errorf("%v: token 5 after 9, by a transaction that began before: %v", isolation, err)
 			}
-			_ = tx.Rollback() // the transaction may have ended by itself
+			_ = tx.Rollback() // the transaction may have ended already
 		}
 		db.order(t, "paid", 9)
 	})
@@ -132,7 +132,7 @@ func TestNamesAreThoseOfTheDatabase(t *testing.T) {
 			{Table: "order", Key: "key"},
 		} {
 			if err := advance(wrong, 8); err == nil || errors.Is(err, fence.ErrNoRow) || errors.Is(err, fence.ErrStale) {
-				t.Errorf("%+v, which is not there: %v; want what the database says", wrong, err)
+				t.Errorf("%+v, which does not exist: %v; want the error of the database", wrong, err)
 			}
 		}
 	})
@@ -149,8 +149,8 @@ func TestKeyOfSeveralRowsIsRefused(t *testing.T) {
 	})
 }
 
-// The row is inserted by somebody else after it was not found, and before it is
-// looked for. It remembers the token all the same.
+// Another transaction inserts the row after the guard did not find it, and before
+// the second attempt. The guard writes the token all the same.
 func TestRowThatComesInBetween(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Postgres)
@@ -172,7 +172,7 @@ func TestRowThatComesInBetween(t *testing.T) {
 	select {
 	case <-inserted:
 	default:
-		t.Error("the row did not come in between")
+		t.Error("the row was not inserted in between")
 	}
 	direct.order(t, "paid", 5)
 }

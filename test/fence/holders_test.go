@@ -14,8 +14,7 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 )
 
-// The holder is paused after it has looked at its lease, and its lease expires
-// meanwhile.
+// The holder is paused after it has checked its lease, which expires meanwhile.
 func TestStaleHolderIsRefused(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		orders := db.orders(t)
@@ -29,7 +28,7 @@ func TestStaleHolderIsRefused(t *testing.T) {
 		if err := orders.Do(t.Context(), db, 42, stale.Token(), set(t, "packed")); err != nil {
 			t.Fatalf("the holder writes: %v", err)
 		}
-		lease, err := second.Lock(t.Context(), "orders/42") // waits until it has expired
+		lease, err := second.Lock(t.Context(), "orders/42") // waits for the expiry
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +39,7 @@ func TestStaleHolderIsRefused(t *testing.T) {
 		err = orders.Do(t.Context(), db, 42, stale.Token(), set(t, "cancelled"))
 		refused, ok := errors.AsType[*fence.StaleError](err)
 		if !ok || !errors.Is(err, fence.ErrStale) || refused.Token != stale.Token() || refused.Seen != lease.Token() {
-			t.Errorf("the stale holder writes: %v; want that token %d is refused after %d", err, stale.Token(), lease.Token())
+			t.Errorf("the stale holder writes: %v; want that token %d is rejected after %d", err, stale.Token(), lease.Token())
 		}
 		db.order(t, "paid", lease.Token())
 		if err := orders.Do(t.Context(), db, 42, lease.Token(), set(t, "sent")); err != nil {
@@ -73,7 +72,7 @@ func newClient(t *testing.T, path string) *dlock.Client {
 	return client
 }
 
-// Many write at the same time, in whichever order they come.
+// Many writers write at the same time, in any order.
 func TestConcurrentWritersNeverGoBack(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		orders := db.orders(t)
@@ -118,7 +117,7 @@ func TestConcurrentWritersNeverGoBack(t *testing.T) {
 	})
 }
 
-// rises checks that tokens were written in their order, up to the last one.
+// rises checks that the tokens of the writes rise up to the last one.
 func (d database) rises(t *testing.T, last int) {
 	t.Helper()
 	rows, err := d.QueryContext(t.Context(), "SELECT token FROM history ORDER BY at")
@@ -133,7 +132,7 @@ func (d database) rises(t *testing.T, last int) {
 			t.Fatal(err)
 		}
 		if token <= before {
-			t.Errorf("token %d has written after token %d", token, before)
+			t.Errorf("the write of token %d came after that of token %d", token, before)
 		}
 		before = token
 		count++

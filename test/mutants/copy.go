@@ -17,10 +17,10 @@ import (
 type projectCopy struct {
 	root   string
 	limit  time.Duration     // of one test
-	passes map[string]string // what each test said without a mutant; empty if it passed
+	passes map[string]string // output of each test without a mutant; empty if it passed
 }
 
-// newCopy copies the files that git knows, or would add.
+// newCopy copies the files that git tracks, or would add.
 func newCopy(ctx context.Context, root string) (*projectCopy, error) {
 	git := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	git.Dir = root
@@ -85,8 +85,8 @@ func (c *projectCopy) runAll(ctx context.Context, mutants []*mutant) error {
 	return nil
 }
 
-// try applies m, runs its test and takes the change back. It returns nil if the
-// test failed, which is what it is for.
+// try applies m, runs its test and reverts the change. It returns nil if the test
+// fails, as it must.
 func (c *projectCopy) try(ctx context.Context, m *mutant) error {
 	if err := c.passesWithout(ctx, m); err != nil {
 		return err
@@ -99,18 +99,18 @@ func (c *projectCopy) try(ctx context.Context, m *mutant) error {
 	if err := os.WriteFile(path, []byte(after), 0o600); err != nil {
 		return err
 	}
-	defer func() { _ = os.WriteFile(path, []byte(before), 0o600) }() // or the next one says that it does not apply
+	defer func() { _ = os.WriteFile(path, []byte(before), 0o600) }() // if it fails, the next mutant does not apply
 	folder, pattern := m.target()
 	if out, err := c.test(ctx, folder, "^$"); err != nil {
-		return fmt.Errorf("it does not compile:\n%s", out)
+		return fmt.Errorf("does not compile:\n%s", out)
 	}
 	if _, err := c.test(ctx, folder, pattern); err == nil {
-		return fmt.Errorf("it survived %s", m.test)
+		return fmt.Errorf("survived %s", m.test)
 	}
 	return nil
 }
 
-// passesWithout says whether the test of m passes when nothing is changed.
+// passesWithout checks that the test of m passes without the change.
 func (c *projectCopy) passesWithout(ctx context.Context, m *mutant) error {
 	said, known := c.passes[m.test]
 	if !known {
@@ -135,7 +135,8 @@ func (c *projectCopy) test(ctx context.Context, folder, pattern string) (string,
 	cmd := exec.CommandContext(ctx, "go", "test", "-buildvcs=false", "-count=1",
 		"-timeout", c.limit.String(), "-run", pattern, "./"+folder)
 	cmd.Dir = c.root
-	// In a group of its own, so that servers and children of a test end with it.
+	// In a process group of its own, so that the servers and children of a test
+	// end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second

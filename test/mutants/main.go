@@ -1,9 +1,9 @@
-// Command mutants shows that the tests catch mistakes: it makes each mistake of a
-// table in a copy of the project, runs the test that must notice it, and fails if
-// one survives, no longer applies or does not compile.
+// Command mutants checks that the tests catch mistakes. It makes each mistake of
+// a table in a copy of the project and runs the test that must fail. It reports
+// an error if a mutant survives, does not apply any more, or does not compile.
 //
-//	go run ./test/mutants                   # all of them, which takes an hour
-//	go run ./test/mutants --only redislock  # those whose file, rule or test contains the text
+//	go run ./test/mutants                   # all mutants, which takes an hour
+//	go run ./test/mutants --only redislock  # mutants whose file, rule or test contains the text
 //	go run ./test/mutants --list
 package main
 
@@ -68,7 +68,7 @@ func selection(only string) (selected []*mutant) {
 	return selected
 }
 
-// projectRoot is the folder of go.work.
+// projectRoot returns the folder of go.work.
 func projectRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOWORK").Output()
 	if err != nil {
@@ -76,7 +76,7 @@ func projectRoot(ctx context.Context) (string, error) {
 	}
 	work := strings.TrimSpace(string(out))
 	if work == "" || work == "off" {
-		return "", errors.New("run it inside the project, where go.work is")
+		return "", errors.New("no go.work found: run this command inside the project")
 	}
 	return filepath.Dir(work), nil
 }

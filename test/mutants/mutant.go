@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// mutant is a small change of the code that breaks a rule, and the test that
-// must notice it.
+// mutant is a small change of the code that breaks a rule, and the test that must
+// fail.
 type mutant struct {
-	rule string // what is broken, in words
+	rule string // the broken rule, in words
 	file string // from the root of the project
 	old  string // occurs once in the file
-	new  string // what it is replaced by
-	test string // the folder of the package and what -run is given: "test/stores/redis TestPause"
+	new  string // its replacement
+	test string // the folder of the package and the argument of -run: "test/stores/redis TestPause"
 }
 
 var table []mutant
@@ -31,7 +31,7 @@ func (m *mutant) target() (folder, pattern string) {
 	return folder, pattern
 }
 
-// applied returns the content of the mutant's file with and without the change.
+// applied returns the content of the mutant's file without and with the change.
 func (m *mutant) applied(root string) (before, after string, err error) {
 	content, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
@@ -39,7 +39,7 @@ func (m *mutant) applied(root string) (before, after string, err error) {
 	}
 	before = string(content)
 	if n := strings.Count(before, m.old); n != 1 {
-		return "", "", fmt.Errorf("%s has the text to be changed %d times; want once: %s", m.file, n, m.old)
+		return "", "", fmt.Errorf("%s contains the old text %d times; want once: %s", m.file, n, m.old)
 	}
 	after = strings.Replace(before, m.old, m.new, 1)
 	if after == before {

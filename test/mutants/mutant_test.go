@@ -2,8 +2,9 @@ package main
 
 import "testing"
 
-// TestMutantsApply: every mutant still applies to the code, and its test exists.
-// Whether the test catches it takes an hour to find out: make mutants.
+// TestMutantsApply checks that every mutant applies to the code and that its test
+// exists. `make mutants` checks that the tests catch the mutants, which takes an
+// hour.
 func TestMutantsApply(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, m := range table {
@@ -14,7 +15,7 @@ func TestMutantsApply(t *testing.T) {
 			t.Errorf("%s: %v", &m, err)
 		}
 		if id := m.file + "\n" + m.old + "\n" + m.new; seen[id] {
-			t.Errorf("%s is there twice", &m)
+			t.Errorf("duplicate mutant %s", &m)
 		} else {
 			seen[id] = true
 		}

@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// programs are the folders that nobody imports.
+// programs are the folders that no other module imports.
 var programs = []string{"cmd", "examples", "test"}
 
-// publicFolders are the folders below root with packages that others can import,
-// of whichever module.
+// publicFolders returns the folders below root, of any module, with packages that
+// users can import.
 func publicFolders(root string) ([]string, error) {
 	var folders []string
 	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
@@ -45,7 +45,7 @@ func publicFolders(root string) ([]string, error) {
 }
 
 // exported renders the exported declarations of the package in a folder, without
-// comments and bodies, sorted. That is what a user's program can depend on.
+// comments and bodies, sorted: all that a user's program can depend on.
 func exported(folder, importPath string) (string, error) {
 	pkg, err := build.ImportDir(folder, 0)
 	if err != nil {
@@ -91,14 +91,14 @@ func (d *declarations) values(values []*doc.Value) {
 			d.add(v.Decl)
 			continue
 		}
-		for _, spec := range v.Decl.Specs { // one of a group may come or go
+		for _, spec := range v.Decl.Specs { // a member of a group may be added or removed alone
 			d.add(&ast.GenDecl{Tok: v.Decl.Tok, Specs: []ast.Spec{spec}})
 		}
 	}
 }
 
-// isEnumeration is true for a group of constants of which some have their value
-// from their place.
+// isEnumeration reports whether the values of some constants of a group depend on
+// their position.
 func isEnumeration(decl *ast.GenDecl) bool {
 	return decl.Tok == token.CONST && slices.ContainsFunc(decl.Specs, func(spec ast.Spec) bool {
 		value, ok := spec.(*ast.ValueSpec)
@@ -116,14 +116,14 @@ func (d *declarations) funcs(funcs []*doc.Func) {
 func (d *declarations) add(decl ast.Decl) {
 	ast.Inspect(decl, bare)
 	var text bytes.Buffer
-	// A file set without files: the layout of the source is not part of the API.
+	// The file set has no files: the layout of the source is not part of the API.
 	if err := format.Node(&text, token.NewFileSet(), decl); err != nil {
 		d.err = err
 	}
 	d.texts = append(d.texts, text.String()+"\n")
 }
 
-// bare drops comments, and makes a word of the remark that something is hidden.
+// bare drops comments, and replaces the note about hidden fields by a word.
 func bare(node ast.Node) bool {
 	switch n := node.(type) {
 	case *ast.GenDecl:
@@ -150,7 +150,7 @@ func bare(node ast.Node) bool {
 	return true
 }
 
-// hide adds an entry that stands for all unexported ones.
+// hide adds an entry that stands for all unexported entries.
 func hide(list *ast.FieldList) {
 	list.List = append(list.List, &ast.Field{Type: ast.NewIdent("unexported")})
 }

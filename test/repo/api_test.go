@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the files of the folder api")
 
-func TestExportedAPIIsTheReviewedOne(t *testing.T) {
+func TestExportedAPIIsReviewed(t *testing.T) {
 	folders, err := publicFolders(root)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestExportedAPIIsTheReviewedOne(t *testing.T) {
 		}
 		want, err := os.ReadFile(reviewed)
 		if err != nil {
-			t.Errorf("the API of %s was never reviewed: %v", importPath, err)
+			t.Errorf("the API of %s has no reviewed file: %v", importPath, err)
 			continue
 		}
 		if got != string(want) {
@@ -62,7 +62,7 @@ func TestExportedAPIIsTheReviewedOne(t *testing.T) {
 	}
 }
 
-// apiFile names the file of a package: dlock.txt, driver.txt, a_b.txt.
+// apiFile returns the file name of a package: dlock.txt, driver.txt, a_b.txt.
 func apiFile(folder string) string {
 	if folder == "." {
 		folder = path.Base(module)
@@ -70,7 +70,7 @@ func apiFile(folder string) string {
 	return strings.ReplaceAll(filepath.ToSlash(folder), "/", "_") + ".txt"
 }
 
-func TestExportedRendersWhatUsersSee(t *testing.T) {
+func TestExportedRendersThePublicAPI(t *testing.T) {
 	const source = `// Package p is documented.
 package p
 

@@ -12,8 +12,9 @@ import (
 	"github.com/dlock-go/dlock/drivertest"
 )
 
-// TestClaimsAreShown: a claim of docs/guarantees.md or docs/interop.md names what
-// shows it, and the tests that a document names exist.
+// TestClaimsAreShown checks that every claim in docs/guarantees.md and
+// docs/interop.md names its proof, and that the tests that a document names
+// exist.
 func TestClaimsAreShown(t *testing.T) {
 	docs, err := readAll(os.DirFS(root), ".md")
 	if err != nil {
@@ -47,12 +48,13 @@ const shownBy = "| shown by"
 var (
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	quoted   = regexp.MustCompile("`([^`]+)`")
-	// testsAreIn is the sentence that says in which folders a section's tests are.
+	// testsAreIn matches the sentence that names the folders of a section's
+	// tests.
 	testsAreIn = regexp.MustCompile(`(?s)tests\s+are\s+in\s[^.]*\.`)
 	testName   = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][\\w/ ]*)`")
 )
 
-// evidence is what can be named.
+// evidence is the set of proofs that a document can name.
 type evidence struct {
 	clauses map[string]bool     // of the kit
 	tests   map[string][]string // the folders of each test
@@ -73,7 +75,7 @@ func proofsIn(t *testing.T, root string) evidence {
 	var all strings.Builder
 	for file, source := range files {
 		if file == "test/repo/claims_test.go" {
-			continue // which names what does not exist
+			continue // it names tests that do not exist
 		}
 		all.WriteString(source)
 		if !strings.HasSuffix(file, "_test.go") {
@@ -87,8 +89,9 @@ func proofsIn(t *testing.T, root string) evidence {
 	return proofs
 }
 
-// has says whether there is such a clause, or such a test in one of the folders, if
-// there are any. Every part of the name of a subtest is a text in some source.
+// has reports whether the clause exists, or the test in one of the folders (in
+// any folder if none are given). Every part of the name of a subtest must be a
+// string in some source.
 func (e evidence) has(name string, folders []string) bool {
 	test, sub, nested := strings.Cut(name, "/")
 	found := slices.ContainsFunc(e.tests[test], func(folder string) bool {
@@ -105,10 +108,10 @@ func (e evidence) has(name string, folders []string) bool {
 	return true
 }
 
-// unproven returns what is wrong with the rows of the tables of claims, whose last
-// column names the proofs, and with the names of tests elsewhere. A row that says
-// that something plays no part needs no proof. Where a section says in which
-// folders its tests are, they have to be there.
+// unproven returns the mistakes in the tables of claims, whose last column names
+// the proofs, and in the names of tests elsewhere. A row that says that something
+// plays no part needs no proof. If a section names the folders of its tests, they
+// have to be there.
 func unproven(text string, proofs evidence) (problems []string) {
 	for section := range strings.SplitSeq(text, "\n## ") {
 		var folders []string

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// readAll reads the files whose names end like that, by their path.
+// readAll reads the files with this ending, by their path.
 func readAll(files fs.FS, ending string) (map[string]string, error) {
 	found := make(map[string]string)
 	err := fs.WalkDir(files, ".", func(at string, entry fs.DirEntry, err error) error {
@@ -37,8 +37,8 @@ var (
 	heading  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 )
 
-// deadLinks says which links of a document lead nowhere. Those to other places are
-// not followed.
+// deadLinks returns the links of a document that have no target. It does not
+// follow links to other sites.
 func deadLinks(root, path, text string, docs map[string]string) (dead []string) {
 	for _, code := range []*regexp.Regexp{fenced, indented, inline} {
 		text = code.ReplaceAllString(text, "")
@@ -63,7 +63,7 @@ func deadLinks(root, path, text string, docs map[string]string) (dead []string) 
 	return dead
 }
 
-// anchors are those that GitHub makes of the headings.
+// anchors returns the anchors that GitHub derives from the headings.
 func anchors(text string) map[string]bool {
 	found := make(map[string]bool)
 	for _, match := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
@@ -80,11 +80,11 @@ func anchors(text string) map[string]bool {
 	return found
 }
 
-// omission is a line of a snippet for what was left out.
+// omission is the line of a snippet that marks omitted lines.
 const omission = "..."
 
-// invented returns the snippets of Go in a document that are in no file, and so are
-// compiled by nobody. Those that are marked as a sketch are not looked for.
+// invented returns the snippets of Go in a document that are in no file, and
+// therefore not compiled. It skips snippets that are marked as a sketch.
 func invented(text string, sources [][]string) (snippets []string) {
 	for _, match := range fenced.FindAllStringSubmatch(text, -1) {
 		if match[1] != "go" {
@@ -101,8 +101,8 @@ func invented(text string, sources [][]string) (snippets []string) {
 	return snippets
 }
 
-// contains says whether the parts of a snippet, between omissions, follow each other
-// in a file.
+// contains reports whether the parts of a snippet, between omissions, follow each
+// other in a file.
 func contains(source []string, snippet string) bool {
 	var part []string
 	at := 0
@@ -134,7 +134,7 @@ func equal(a, b []string) bool {
 	return true
 }
 
-// codeLines are the lines without comments and indentation, and without empty ones.
+// codeLines returns the lines without comments, indentation and empty lines.
 func codeLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(" "+strings.Join(strings.Fields(line), " "), " // ")

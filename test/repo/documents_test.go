@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// TestLinksLeadSomewhere, in every document, to the heading if they name one.
+// TestLinksLeadSomewhere checks the links in every document, with their headings.
 func TestLinksLeadSomewhere(t *testing.T) {
 	docs, err := readAll(os.DirFS(root), ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if docs["README.md"] == "" || docs["docs/guarantees.md"] == "" {
-		t.Fatal("README.md and docs/guarantees.md were not found: this test looks in the wrong place")
+		t.Fatal("README.md and docs/guarantees.md were not found: wrong folder")
 	}
 	for path, text := range docs {
 		for _, problem := range deadLinks(root, path, text, docs) {
@@ -32,7 +32,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestSnippetsAreCode: what a document shows in Go is in a file that is compiled.
+// TestSnippetsAreCode checks that the Go code in a document is in a file that is
+// compiled.
 func TestSnippetsAreCode(t *testing.T) {
 	docs, err := readAll(os.DirFS(root), ".md")
 	if err != nil {
@@ -58,8 +59,8 @@ func TestSnippetsAreCode(t *testing.T) {
 	}
 }
 
-// TestVersionsAreThoseTested: docs/interop.md names every version that the tests
-// with other programs use.
+// TestVersionsAreThoseTested checks that docs/interop.md names every version that
+// the tests with other programs use.
 func TestVersionsAreThoseTested(t *testing.T) {
 	docs, err := readAll(os.DirFS(root), ".md")
 	if err != nil {
@@ -79,7 +80,7 @@ func TestVersionsAreThoseTested(t *testing.T) {
 		}
 		found := version.FindStringSubmatch(string(text))
 		if found == nil {
-			t.Errorf("%s names no version: this test looks for something else", file)
+			t.Errorf("%s names no version: the pattern of this test is wrong", file)
 			continue
 		}
 		for _, version := range found[1:] {

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// module is the path of the root module, and of all packages here.
+// module is the path of the root module, and the prefix of all packages.
 const module = "github.com/dlock-go/dlock"
 
-// file is a Go file with what it imports.
+// file is a Go file with its imports.
 type file struct {
 	folder  string // relative to the root of the repository; "." is the root package
 	name    string
@@ -24,16 +24,16 @@ type file struct {
 
 func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// layer is a set of packages and what their files may import besides the
-// standard library and the packages of their own folder.
+// layer is a set of packages, with the layers that their files may import besides
+// the standard library and the packages of their own folder.
 type layer struct {
 	name       string
-	folders    []string // with everything below them
+	folders    []string // including their subfolders
 	may        []string // other layers, by name
 	thirdParty bool
 }
 
-// layers, from the bottom up.
+// layers are in the order from the bottom up.
 var layers = []layer{
 	{name: "driver", folders: []string{"driver"}},
 	{name: "internal", folders: []string{"internal"}, may: []string{"driver"}},
@@ -42,7 +42,7 @@ var layers = []layer{
 	{name: "kit", folders: []string{"drivertest"}, may: []string{"driver", "dlock"}},
 	{name: "store", folders: []string{"memlock", "sqllock", "sqlsession", "quorum"}, may: []string{"driver", "internal"}},
 	{
-		name:       "client store", // a module of its own, for the sake of its client library
+		name:       "client store", // a module of its own, because of its client library
 		folders:    []string{"redislock", "etcdlock", "zklock", "memcachelock"},
 		may:        []string{"driver", "internal"},
 		thirdParty: true,
@@ -56,7 +56,7 @@ var layers = []layer{
 	{
 		name:       "examples",
 		folders:    []string{"examples"},
-		may:        []string{"driver", "fence", "dlock", "store", "client store"}, // what users have
+		may:        []string{"driver", "fence", "dlock", "store", "client store"}, // the packages of users
 		thirdParty: true,
 	},
 	{
@@ -67,13 +67,13 @@ var layers = []layer{
 	},
 }
 
-// inTests is what the tests of every layer may import in addition: the library
-// is tested on the reference store, a store is tested with the kit.
+// inTests are the layers that the tests of every layer may import in addition:
+// the library is tested on the reference store, and a store is tested with the
+// kit.
 var inTests = []string{"driver", "internal", "dlock", "kit", "store"}
 
-// layerOf returns the layer of a folder, and the folder of the layer's list
-// that it belongs to: two stores are in one layer and still know nothing of
-// each other.
+// layerOf returns the layer of a folder, and the entry in the layer's list that
+// contains it. Two stores are in one layer, but may not import each other.
 func layerOf(folder string) (l layer, top string, ok bool) {
 	top, _, _ = strings.Cut(folder, "/")
 	for _, l := range layers {
@@ -84,7 +84,7 @@ func layerOf(folder string) (l layer, top string, ok bool) {
 	return layer{}, "", false
 }
 
-// violations says which imports point in a forbidden direction.
+// violations returns the imports that point in a forbidden direction.
 func violations(files []file) []string {
 	var found []string
 	for _, f := range files {
@@ -103,7 +103,7 @@ func violations(files []file) []string {
 	return slices.Compact(found)
 }
 
-// refusal says why an import is forbidden; nothing if it is allowed.
+// refusal returns why an import is forbidden, or "" if it is allowed.
 func refusal(f file, from layer, top, imported string) string {
 	below, isOurs := strings.CutPrefix(imported, module)
 	switch {
@@ -132,15 +132,15 @@ func refusal(f file, from layer, top, imported string) string {
 	return fmt.Sprintf("the %s layer must not know the %s layer, except for %q", from.name, to.name, from.may)
 }
 
-// isStandard relies on what keeps the two apart for the go command as well: the
-// first element of a path outside the standard library has a dot.
+// isStandard uses the rule of the go command: the first element of a path outside
+// the standard library has a dot.
 func isStandard(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return !strings.Contains(first, ".")
 }
 
-// readFiles reads the imports of every Go file below root, whatever platform or
-// build tag it is for.
+// readFiles reads the imports of every Go file below root, for every platform and
+// build tag.
 func readFiles(root string) ([]file, error) {
 	var files []file
 	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
@@ -178,7 +178,7 @@ func readFiles(root string) ([]file, error) {
 	return files, err
 }
 
-// isIgnored is true for the folders that the go command does not look into.
+// isIgnored reports whether the go command ignores the folder.
 func isIgnored(name string) bool {
 	return name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
 }

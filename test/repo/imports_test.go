@@ -21,7 +21,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 	for _, folder := range []string{".", "driver", "memlock", "cmd/dlock", "examples/charge", "test/repo"} {
 		if !seen[folder] {
-			t.Fatalf("no Go file was found in %s: this test looks in the wrong place", folder)
+			t.Fatalf("no Go file was found in %s: wrong folder", folder)
 		}
 	}
 	for _, violation := range violations(files) {
@@ -32,7 +32,7 @@ func TestImportsPointDown(t *testing.T) {
 func TestViolationsAreFound(t *testing.T) {
 	for _, test := range []struct {
 		folder, name, imported string
-		want                   string // part of the complaint; empty if there is none
+		want                   string // part of the message; empty for no violation
 	}{
 		{"driver", "store.go", "context", ""},
 		{"driver", "store.go", "golang.org/x/sys/unix", "no third-party requirement"},
