@@ -150,9 +150,12 @@ func (w *rawSQLiteWorker) change(ctx context.Context, stmt *sql.Stmt, args ...an
 func untilNotBusy(ctx context.Context, do func() error) error {
 	for {
 		err := do()
-		var coded interface{ Code() int }
+		coded, ok := errors.AsType[interface {
+			error
+			Code() int
+		}](err)
 		const busy, primary = 5, 0xff
-		if !errors.As(err, &coded) || coded.Code()&primary != busy || ctx.Err() != nil {
+		if !ok || coded.Code()&primary != busy || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -80,8 +80,7 @@ func mustRefuse(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option
 		unlock(t, lease)
 		t.Fatalf("dlock got %q, which another program has", name)
 	}
-	var held *dlock.HeldError
-	if !errors.As(err, &held) || !errors.Is(err, dlock.ErrHeld) {
+	if _, ok := errors.AsType[*dlock.HeldError](err); !ok || !errors.Is(err, dlock.ErrHeld) {
 		t.Fatalf("TryLock(%q) of a lock that another program has: %v; want a HeldError", name, err)
 	}
 }

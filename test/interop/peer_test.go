@@ -78,11 +78,10 @@ func (p redsyncPeer) acquire(t testing.TB, name string, ttl time.Duration, later
 		// redsync derives the timeout of a single try from the expiry.
 		mutex := p.sync.NewMutex(name, redsync.WithExpiry(ttl), redsync.WithTries(tries),
 			redsync.WithRetryDelay(poll), redsync.WithTimeoutFactor(0.5))
-		var taken *redsync.ErrTaken
-		switch err := mutex.LockContext(ctx); {
-		case errors.As(err, &taken):
-			return peerLock{err: errRefused}
-		case err != nil:
+		if err := mutex.LockContext(ctx); err != nil {
+			if _, taken := errors.AsType[*redsync.ErrTaken](err); taken {
+				err = errRefused
+			}
 			return peerLock{err: err}
 		}
 		return peerLock{

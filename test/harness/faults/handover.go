@@ -135,7 +135,7 @@ func lateHandOver(t *testing.T, r Rig) {
 }
 
 // resetDuringHandOver checks that there is one holder at a time, that tokens
-// rise, that no waiter waits for ever, and that the lock is free in the end.
+// rise, that no waiter is forgotten, and that the lock is free in the end.
 func resetDuringHandOver(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c, store := through.passingClient(t)

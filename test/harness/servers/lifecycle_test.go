@@ -84,8 +84,8 @@ func TestLifecycle(t *testing.T) {
 			}
 
 			try(t, s.Pause)
-			var timeout net.Error
-			if err := sub.kind.probe(t.Context(), addr); !errors.As(err, &timeout) || !timeout.Timeout() {
+			err := sub.kind.probe(t.Context(), addr)
+			if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
 				t.Errorf("a paused server should leave the client waiting, got: %v", err)
 			}
 			try(t, s.Resume)

@@ -31,7 +31,7 @@ type PairOptions struct {
 }
 
 // RunMariaDBPair starts a Pair of MariaDB servers for a test, and stops it when
-// the test is over.
+// the test ends.
 func RunMariaDBPair(t testing.TB, opts PairOptions) *Pair {
 	t.Helper()
 	return runPair(t, startMariaDBPair, opts)

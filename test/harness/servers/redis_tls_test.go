@@ -19,8 +19,8 @@ func TestTLSRejectsUnknownClients(t *testing.T) {
 	if reply, err := redisCall(ctx, s.Addr(), "PING"); err == nil {
 		t.Errorf("answer %v without TLS", reply)
 	}
-	var unknown x509.UnknownAuthorityError
-	if _, err := login(ctx, s.Addr(), &tls.Config{}, Anything); !errors.As(err, &unknown) {
+	_, err := login(ctx, s.Addr(), &tls.Config{}, Anything)
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); !unknown {
 		t.Errorf("a client that does not know the authority gets %v, want an unknown authority", err)
 	}
 	for name, user := range map[string]User{
@@ -140,8 +140,7 @@ func TestTLSSurvivesRestartEmpty(t *testing.T) {
 
 func refused(t *testing.T, what string, err error, code string) {
 	t.Helper()
-	var answer redisError
-	if !errors.As(err, &answer) || !strings.HasPrefix(answer.Error(), code) {
+	if answer, ok := errors.AsType[redisError](err); !ok || !strings.HasPrefix(answer.Error(), code) {
 		t.Errorf("%s: %v, want %s", what, err, code)
 	}
 }
