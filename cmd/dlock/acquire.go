@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
@@ -47,9 +48,16 @@ type heldName struct {
 	token uint64
 }
 
-// interruptLimit bounds the cleaning up after a signal has ended the waiting, for a store
-// that does not answer.
-const interruptLimit = time.Second
+const (
+	// interruptLimit bounds the cleaning up after a signal has ended the waiting, for a
+	// store that does not answer.
+	interruptLimit = time.Second
+	// leastAnswerLimit is how long the store may take to answer if --wait is shorter, so
+	// that a free lock can be acquired from a store that is far away.
+	leastAnswerLimit = time.Second
+	// waitSlack lets the library end a wait first, because its error says more.
+	waitSlack = 100 * time.Millisecond
+)
 
 // withLocks opens the store, acquires the locks and calls use. Signals that arrive after
 // the locks were acquired are in signals.
@@ -66,9 +74,9 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 		return classify(err)
 	}
 	if q.flags.verbose || (terminal.Is(q.stderr) && !q.flags.quiet) {
-		q.say("the store is %s", q.secrets.clean(store.display))
+		q.say("the store is %s", q.secrets.Clean(store.URL))
 	}
-	client := dlock.New(store.Store, &dlock.Options{Holder: driver.Holder{Program: q.program}})
+	client := dlock.New(store.Driver, &dlock.Options{Holder: driver.Holder{Program: q.program}})
 	signals := make(chan os.Signal, 64)
 	var held *heldLocks
 	if err = q.refuseSelfWait(limited, client, store); err == nil {
@@ -78,8 +86,8 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 		err = classify(use(held, store, signals))
 	}
 	// A lock that could not be released expires, and use has reported that.
-	closeSoon(err, client, store)
-	return cannotUse(q.secrets.clean(store.display), err)
+	closeSoon(err, client, store.Store)
+	return cannotUse(q.secrets.Clean(store.URL), err)
 }
 
 // withLimit bounds connecting and waiting by --wait.
@@ -89,7 +97,7 @@ func (q *acquisition) withLimit(ctx context.Context) (context.Context, context.C
 		return context.WithCancel(ctx)
 	}
 	limit := max(q.flags.wait, leastAnswerLimit)
-	return context.WithTimeoutCause(ctx, limit+waitSlack, errNoAnswer(limit))
+	return context.WithTimeoutCause(ctx, limit+waitSlack, stores.ErrNoAnswer(limit))
 }
 
 // acquire blocks until the locks are acquired. A stop signal ends the waiting; later
@@ -140,7 +148,7 @@ func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, signals
 		return nil, interrupted
 	case errors.Is(got.err, dlock.ErrHeld):
 		return nil, q.notAcquired(describeConflict(got.err, q.flags))
-	case got.err != nil && isEnded(ctx): // no answer within --wait
+	case got.err != nil && stores.Ended(ctx): // no answer within --wait
 		return nil, context.Cause(ctx)
 	}
 	return got.held, got.err

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
-	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -25,11 +26,11 @@ servers, and then once more with one.
   oversell   several processes sell the same stock
   token      several processes fetch an access token, and each new one makes the
              last one invalid
-  pause      a holder is stopped for longer than its lock lasts, and goes on: the
-             one that needs more than a lock
+  pause      a holder is stopped for longer than its lock lasts, and goes on: this
+             needs more than a lock
 
-Nothing has to be installed. What it creates is gone when it ends, also after
-Ctrl-C.`,
+Nothing has to be installed. Everything that a demo creates is removed when it ends,
+also after Ctrl-C.`,
 		Example: `  dlock demo oversell
   dlock demo oversell --html oversell.html --store redis://localhost
   dlock demo token
@@ -38,55 +39,44 @@ Ctrl-C.`,
 			if len(args) > 0 {
 				return usagef("there is no demo %s: there are oversell, token and pause", terminal.Quote(args[0]))
 			}
-			return usagef("which one? There are oversell, token and pause")
+			return usagef("name a demo: there are oversell, token and pause")
 		},
 	}
 	cmd.AddCommand(a.oversellCommand(), a.tokenCommand(), a.pauseCommand())
 	return cmd
 }
 
-// The processes of the demos, by their argv[0]. They are this program.
-var demoProcesses = map[string]func(*child.Parent) error{
-	shopName:  shopProcess,
-	userName:  userProcess,
-	buyerName: buyerProcess,
+func addDemoFlags(f *pflag.FlagSet, s *demo.Stage, runs string) {
+	f.BoolVar(&s.JSON, "json", false, "one JSON object a line")
+	f.StringVar(&s.HTML, "html", "", "write a page with timelines to `FILE`")
+	f.StringVar(&s.SVG, "svg", "", "write a picture of "+runs+" runs to `FILE`")
 }
 
-func isDemoProcess(args []string) bool { return len(args) == 1 && demoProcesses[args[0]] != nil }
-
-// demoProcess is the whole program of such a process. It ends when its input does, and
-// not by a signal that is meant for all, so that what it holds is given back.
-func demoProcess(args []string, stdin io.Reader, stdout io.Writer) int {
-	signal.Ignore(supervise.StopSignals...)
-	parent := child.Attach(stdin, stdout)
-	if err := demoProcesses[args[0]](parent); err != nil && !errors.Is(err, child.ErrDismissed) {
-		err = classify(err)
-		parent.Fail(err.Error(), exitStatus(err))
-		return exitStatus(err)
-	}
-	return exitOK
+func addDatabaseFlag(f *pflag.FlagSet, s *demo.Stage) {
+	f.StringVar(&s.Database, "db", "", "`URL` of the shop's database: mysql://, mariadb:// or postgres://; default: an SQLite file")
 }
 
-// stage runs a demo: with a temporary folder, and a context that ends when somebody
-// wants it to stop. When it returns, the folder is gone.
-func (a *app) stage(ctx context.Context, play func(ctx context.Context, folder string) error) error {
-	arrived := make(chan os.Signal, 1)
-	for _, s := range supervise.StopSignals {
-		if !signal.Ignored(s) { // by nohup, for example
-			signal.Notify(arrived, s)
-		}
+// runDemo runs a demo in a temporary folder, which is removed at the end. A stop signal ends
+// the context of the demo.
+func (a *app) runDemo(cmd *cobra.Command, d interface {
+	Check() error
+	Run(ctx context.Context) error
+}, stage *demo.Stage, lock string) error {
+	if err := d.Check(); err != nil {
+		return classify(err)
 	}
-	defer signal.Stop(arrived)
-	// A reader that has seen enough is an error like others, and no sudden death.
-	signal.Ignore(syscall.SIGPIPE)
-	defer signal.Reset(syscall.SIGPIPE)
-	ctx, interrupt := context.WithCancelCause(ctx)
+	ctx, interrupt := context.WithCancelCause(cmd.Context())
 	defer interrupt(nil)
+	signals := make(chan os.Signal, 1)
+	notifyStop(signals)
+	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error, and the demo cleans up
+	defer signal.Reset(syscall.SIGPIPE)
 	go func() {
 		select {
-		case s := <-arrived:
+		case s := <-signals:
 			interrupt(interruptedError{number: signalNumber(s)})
-			signal.Stop(arrived) // a second one ends dlock even if a server hangs
+			signal.Stop(signals) // a second signal ends dlock even if a server does not answer
 		case <-ctx.Done():
 		}
 	}()
@@ -94,22 +84,41 @@ func (a *app) stage(ctx context.Context, play func(ctx context.Context, folder s
 	if err != nil {
 		return failf(exitUnavailable, "cannot make a temporary folder: %w", err)
 	}
-	err = play(ctx, folder)
+	stage.Stdout, stage.Stderr, stage.Folder = a.stdout, a.stderr, folder
+	defer stage.Close()
+	if err = stage.Open(); err == nil {
+		stage.Store, err = a.chooseDemoStore(ctx, folder, lock)
+	}
+	if err == nil {
+		err = d.Run(ctx)
+	}
 	if interrupted := context.Cause(ctx); interrupted != nil {
-		err = interrupted // whatever else went wrong because of it
+		err = interrupted // other errors follow from it
 	}
 	if left := os.RemoveAll(folder); left != nil {
 		err = errors.Join(err, fmt.Errorf("could not remove the temporary folder: %w", left))
 	}
-	var told *child.ToldError
-	if errors.As(err, &told) {
-		return failf(told.Status, "%s", told.Text)
-	}
 	return classify(err)
 }
 
-// note tells people on stderr what is going on. The values contain no secrets: with a
-// password like "dlock" there would be little left of a text that is searched for it.
-func (a *app) note(format string, values ...any) {
-	fmt.Fprintln(a.stderr, terminal.Escape(fmt.Sprintf(format, values...)))
+// chooseDemoStore returns the store of this command line, or else an SQLite file in folder.
+// It tries the store with a lock before the demo starts.
+func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (demo.Store, error) {
+	choice, err := a.chooseStore()
+	if err != nil || choice.url == "" {
+		return demo.Store{File: filepath.Join(folder, "locks.db"), Name: "an SQLite file"}, err
+	}
+	chosen := demo.Store{URL: choice.url}
+	err = a.withClient(ctx, func(client *dlock.Client, store *openStore) error {
+		chosen.Name = a.secrets.Clean(store.URL)
+		lease, err := client.TryLock(ctx, lock)
+		if errors.Is(err, dlock.ErrHeld) { // by another demo
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return lease.Unlock(ctx)
+	})
+	return chosen, err
 }

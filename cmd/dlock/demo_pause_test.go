@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
 )
 
 // A holder that is stopped for longer than its TTL oversells with a lock alone, and is
@@ -13,7 +15,7 @@ import (
 func TestDemoPause(t *testing.T) {
 	b := demoBench(t)
 	r := b.demo(0, "pause", "--ttl", "1", "--json", "--html", "page.html", "--svg", "picture.svg")
-	runs := decodeLines[pauseJSON](t, r.stdout)
+	runs := decodeLines[demo.PauseJSON](t, r.stdout)
 	if len(runs) != 2 || runs[0].Guard != "dlock" || runs[1].Guard != "fenced" {
 		t.Fatalf("want a line for dlock and one for fenced:\n%s", r.stdout)
 	}

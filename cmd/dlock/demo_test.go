@@ -4,10 +4,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,10 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
-	"github.com/dlock-go/dlock/fence"
 )
 
 // demoLimit is for tests that fail only: a busy machine takes longer than half a minute.
@@ -118,7 +113,7 @@ func (b *bench) read(name string) string {
 // checkOversell checks the lines of --json.
 func checkOversell(t *testing.T, lines string, requests, stock int) {
 	t.Helper()
-	runs := decodeLines[oversellJSON](t, lines)
+	runs := decodeLines[demo.OversellJSON](t, lines)
 	if len(runs) != 4 {
 		t.Fatalf("%d lines, want one for each guard:\n%s", len(runs), lines)
 	}
@@ -200,169 +195,10 @@ func TestDemoOversellTable(t *testing.T) {
 	}
 }
 
-// TestFenceStopsAStaleHolder: the lock of a shop is broken while it thinks, and another
-// shop takes it. Without the fence both sell the last one, whoever is first to write.
-func TestFenceStopsAStaleHolder(t *testing.T) {
-	for _, c := range []struct {
-		name                 string
-		guard                oversell.Guard
-		staleThink, newThink time.Duration // ten times as long for the last one, give or take a half
-		stale                int           // what the first shop answers
-		left                 int
-	}{
-		{"dlock, writes first", oversell.Dlock, 100 * time.Millisecond, 350 * time.Millisecond, http.StatusOK, -1},
-		{"dlock, writes last", oversell.Dlock, 200 * time.Millisecond, 30 * time.Millisecond, http.StatusOK, -1},
-		{"fenced, writes first", oversell.Fenced, 100 * time.Millisecond, 350 * time.Millisecond, http.StatusConflict, 0},
-		{"fenced, writes last", oversell.Fenced, 200 * time.Millisecond, 30 * time.Millisecond, http.StatusConflict, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
-			order := shopOrder{Guard: c.guard, Folder: b.folder, Table: oversell.NewTable(), Processes: 2,
-				Store: demoStore{URL: "sqlite://" + b.folder + "/locks.db"}, Think: c.staleThink}
-			stock := b.stock(order.Table)
-			if err := stock.Restock(t.Context(), 1); err != nil {
-				t.Fatal(err)
-			}
-			first := b.shop(order)
-			order.Think = c.newThink
-			second := b.shop(order)
-
-			answer := make(chan int, 1)
-			go func() { answer <- buy(t, first) }()
-			b.breakLock(order.Store.URL)
-			if status := buy(t, second); status != http.StatusOK {
-				t.Errorf("the shop that has the lock answers %d", status)
-			}
-			if status := <-answer; status != c.stale {
-				t.Errorf("the shop that has lost the lock answers %d, want %d", status, c.stale)
-			}
-			if left, err := stock.Left(t.Context()); err != nil || left != c.left {
-				t.Errorf("%d left, %v; want %d", left, err, c.left)
-			}
-		})
-	}
-}
-
-// breakLock waits until somebody has the lock of the product, and takes it away.
-func (b *bench) breakLock(url string) {
-	b.t.Helper()
-	store, err := openStoreURL(b.t.Context(), url)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer store.Close()
-	client := dlock.New(store.Store, nil)
-	defer client.Close()
-	var token uint64
-	eventually(b.t, "somebody has the lock", func() bool {
-		info, held, err := client.Find(b.t.Context(), oversell.LockName)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		token = info.Token
-		return held
-	})
-	if err := client.Break(b.t.Context(), oversell.LockName, token); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// stock makes the table of the shops.
-func (b *bench) stock(table string) *oversell.Stock {
-	b.t.Helper()
-	db, err := openDemoDatabase(b.t.Context(), "", b.folder, 1)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(func() { db.Close() })
-	stock, err := oversell.OpenStock(db.DB, fence.SQLite, table)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := stock.Create(b.t.Context()); err != nil {
-		b.t.Fatal(err)
-	}
-	return stock
-}
-
-// TestStockIsCreatedOrNot: a signal while the table is created does not leave one that
-// nobody drops.
-func TestStockIsCreatedOrNot(t *testing.T) {
-	db, err := openDemoDatabase(t.Context(), "", t.TempDir(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	stock, err := oversell.OpenStock(db.DB, fence.SQLite, "interrupted")
-	if err != nil {
-		t.Fatal(err)
-	}
-	interrupted, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := stock.Create(interrupted); err != nil {
-		t.Errorf("Create: %v", err)
-	}
-	if err := stock.Drop(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
-// shop starts the process of a shop, and returns its address.
-func (b *bench) shop(order shopOrder) (address string) {
-	b.t.Helper()
-	process, err := child.Start(context.Background(), dlockBinary, shopName, order)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(process.Wait)
-	if err := process.Hear(&address); err != nil {
-		b.t.Fatal(err)
-	}
-	return address
-}
-
-// buy returns the status of the answer.
-func buy(t *testing.T, address string) int {
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/stock/reduce?id=1", address), nil)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode
-}
-
-func TestShopAnswersOnlyWhatItKnows(t *testing.T) {
-	b := newBench(t)
-	order := shopOrder{Guard: oversell.None, Folder: b.folder, Table: oversell.NewTable(), Processes: 1}
-	b.stock(order.Table)
-	address := b.shop(order)
-	for path, want := range map[string]int{
-		"/stock/reduce?id=1": http.StatusGone,
-		"/stock/reduce?id=2": http.StatusNotFound,
-		"/stock/reduce":      http.StatusNotFound,
-		"/":                  http.StatusNotFound,
-	} {
-		answer, err := http.Get("http://" + address + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-		if answer.StatusCode != want {
-			t.Errorf("%s: %d, want %d", path, answer.StatusCode, want)
-		}
-	}
-}
-
 func TestDemoToken(t *testing.T) {
 	b := demoBench(t)
 	r := b.demo(0, "token", "--json")
-	runs := decodeLines[tokenJSON](t, r.stdout)
+	runs := decodeLines[demo.TokenJSON](t, r.stdout)
 	if len(runs) != 2 || runs[0].Guard != "none" || runs[1].Guard != "dlock" {
 		t.Fatalf("want a line for none and one for dlock:\n%s", r.stdout)
 	}

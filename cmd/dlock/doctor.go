@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ cannot keep locks as it is.`,
 }
 
 func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *openStore, asJSON bool) error {
-	if err := contact(ctx, client); err != nil {
+	if err := stores.Contact(ctx, client); err != nil {
 		return err
 	}
 	findings, err := client.Diagnose(ctx)
@@ -65,12 +66,12 @@ func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *openSto
 	}
 	ok := true
 	for i := range findings {
-		findings[i].Message = a.secrets.clean(findings[i].Message)
+		findings[i].Message = a.secrets.Clean(findings[i].Message)
 		ok = ok && findings[i].Level != driver.LevelProblem
 	}
-	url := a.secrets.clean(store.display)
+	url := a.secrets.Clean(store.URL)
 	if asJSON {
-		err = printJSON(a.stdout, diagnosisJSON{url, describeTraits(asConfigured(client.Traits(), findings)), append([]driver.Finding{}, findings...), ok})
+		err = terminal.PrintJSON(a.stdout, diagnosisJSON{url, describeTraits(asConfigured(client.Traits(), findings)), append([]driver.Finding{}, findings...), ok})
 	} else {
 		err = a.diagnoseText(url, client.Traits(), findings)
 	}

@@ -223,7 +223,7 @@ func (e *execution) hold(held *heldLocks, path string, store *openStore, signals
 		Title:  e.title(),
 		Path:   path,
 		Args:   e.command,
-		Env:    childEnvironment(store.choice.handOn(os.Environ(), store), store.identity, held.locks),
+		Env:    childEnvironment(store.choice.handOn(os.Environ(), store), store.Identity, held.locks),
 		Files:  []*os.File{e.stdin, e.stdout, e.stderr},
 		Budget: supervise.SplitTTL(e.flags.ttl, e.flags.grace),
 		OnLoss: func() {

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 )
@@ -97,7 +100,14 @@ func exitStatus(err error) int {
 	return exitUsage
 }
 
-// classify gives an error of the library, of a store or of the output its exit status.
+// describeError returns the text and the exit status of an error.
+func describeError(err error) (string, int) {
+	err = classify(err)
+	return err.Error(), exitStatus(err)
+}
+
+// classify gives an error of the library, of a store, of a demo or of the output its exit
+// status.
 func classify(err error) error {
 	if _, ok := errors.AsType[*statusError](err); ok || err == nil {
 		return err
@@ -105,8 +115,18 @@ func classify(err error) error {
 	if interrupted, ok := errors.AsType[interruptedError](err); ok {
 		return exitWith(supervise.SignalStatus + interrupted.number)
 	}
+	if failed, ok := errors.AsType[*stores.OpenError](err); ok {
+		return cannotUse(failed.URL, failed.Err)
+	}
+	if failed, ok := errors.AsType[*child.Failure](err); ok {
+		return &statusError{failed.Status, err}
+	}
 	status := exitUnavailable
 	switch {
+	case is[*stores.URLError](err), is[demo.UsageError](err):
+		status = exitUsage
+	case is[demo.ResultError](err):
+		status = exitNo
 	case errors.Is(err, terminal.ErrOutput):
 		status = exitNo
 	case errors.Is(err, dlock.ErrHeld):
@@ -123,4 +143,9 @@ func classify(err error) error {
 		err = fmt.Errorf("the store did not answer in time: %w", err)
 	}
 	return &statusError{status, err}
+}
+
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }

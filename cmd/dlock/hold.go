@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -82,7 +83,7 @@ func (h *holding) run(ctx context.Context) error {
 func (h *holding) hold(held *heldLocks, parent int, signals chan os.Signal) error {
 	h.announceAcquired(held)
 	lock := held.locks[0]
-	err := printJSON(h.stdout, holdJSON{lock.name, lock.token, h.flags.ttl.Milliseconds()})
+	err := terminal.PrintJSON(h.stdout, holdJSON{lock.name, lock.token, h.flags.ttl.Milliseconds()})
 	if err == nil {
 		err = h.wait(held, parent, signals)
 	}

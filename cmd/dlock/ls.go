@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
@@ -45,15 +46,15 @@ When nothing is held it prints nothing and the exit status is 0.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := strings.Join(args, "")
 			return a.withClient(cmd.Context(), func(client *dlock.Client, store *openStore) error {
-				if _, lists := store.Store.(driver.Lister); lists {
-					if err := contact(cmd.Context(), client); err != nil {
+				if _, lists := store.Driver.(driver.Lister); lists {
+					if err := stores.Contact(cmd.Context(), client); err != nil {
 						return err
 					}
 				}
 				var infos []driver.Info
 				for info, err := range client.Locks(cmd.Context(), prefix) {
 					if errors.Is(err, dlock.ErrUnsupported) {
-						return usagef("the locks of %s cannot be listed: %w", a.secrets.clean(store.display), err)
+						return usagef("the locks of %s cannot be listed: %w", a.secrets.Clean(store.URL), err)
 					}
 					if err != nil {
 						return err
@@ -64,7 +65,7 @@ When nothing is held it prints nothing and the exit status is 0.`,
 				if asJSON {
 					return a.listJSON(infos)
 				}
-				return a.listTable(infos, a.secrets.clean(store.display))
+				return a.listTable(infos, a.secrets.Clean(store.URL))
 			})
 		},
 	}
@@ -74,7 +75,7 @@ When nothing is held it prints nothing and the exit status is 0.`,
 
 func (a *app) listJSON(infos []driver.Info) error {
 	for _, info := range infos {
-		if err := printJSON(a.stdout, describeLock(info)); err != nil {
+		if err := terminal.PrintJSON(a.stdout, describeLock(info)); err != nil {
 			return err
 		}
 	}

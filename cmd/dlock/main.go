@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
@@ -16,8 +18,8 @@ func main() {
 	if status, ok := supervise.RunHelper(os.Args); ok {
 		os.Exit(status)
 	}
-	if isDemoProcess(os.Args) {
-		os.Exit(demoProcess(os.Args, os.Stdin, os.Stdout))
+	if status, ok := demo.RunProcess(os.Args, os.Stdin, os.Stdout, describeError); ok {
+		os.Exit(status)
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
@@ -26,7 +28,7 @@ func main() {
 type app struct {
 	stdin, stdout, stderr *os.File // exec hands them to its command
 	messages              io.Writer
-	secrets               *redactor
+	secrets               *stores.Redactor
 	storeURL              string      // of --store
 	storeGiven            func() bool // reports whether --store was given
 	storeFile             string      // of --store-file
@@ -36,8 +38,8 @@ type app struct {
 // run executes one command line and returns its exit status.
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
-	a.secrets = newRedactor(os.Getenv(storeVariable), args)
-	a.messages = a.secrets.writer(stderr)
+	a.secrets = stores.NewRedactor(os.Getenv(storeVariable), args)
+	a.messages = a.secrets.Writer(stderr)
 
 	root := a.rootCommand()
 	root.SetArgs(args)
@@ -64,5 +66,5 @@ func (a *app) finish(failed *cobra.Command, err error) int {
 // say writes one message to stderr, without secrets and control characters.
 func (a *app) say(format string, values ...any) {
 	// The prefix is not redacted, even if the password is the word "dlock".
-	fmt.Fprintf(a.stderr, "dlock: %s\n", a.secrets.clean(terminal.Escape(fmt.Sprintf(format, values...))))
+	fmt.Fprintf(a.stderr, "dlock: %s\n", a.secrets.Clean(terminal.Escape(fmt.Sprintf(format, values...))))
 }

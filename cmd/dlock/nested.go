@@ -103,7 +103,7 @@ func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, 
 
 // holds reports whether the process of the entry holds the lock in this store.
 func (h heldLock) holds(ctx context.Context, client *dlock.Client, store *openStore, name string) (bool, error) {
-	sameURL := h.store == lockHash(store.identity, name)
+	sameURL := h.store == lockHash(store.Identity, name)
 	info, held, err := client.Find(ctx, name)
 	switch {
 	case errors.Is(err, dlock.ErrUnsupported):

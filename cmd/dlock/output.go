@@ -1,11 +1,8 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
 	"time"
 
-	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -40,13 +37,6 @@ func describeLock(info driver.Info) lockJSON {
 		lock.Since = &since
 	}
 	return lock
-}
-
-// printJSON writes value as one line. encoding/json escapes line ends in strings.
-func printJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	return terminal.OutputError(encoder.Encode(value))
 }
 
 // sinceText shows the time of day, with the date if it is not today.

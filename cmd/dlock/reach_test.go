@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 )
 
 // everyServer are URLs of all stores that are servers. The addresses go where the %s are.
@@ -134,9 +135,9 @@ func TestContextBoundsFirstConnection(t *testing.T) {
 			defer cancel()
 			url := storeAt(pattern, addresses)
 			begin := time.Now()
-			store, err := openStoreURL(ctx, url)
+			store, err := stores.Open(ctx, url)
 			if err == nil {
-				client := dlock.New(store, nil)
+				client := dlock.New(store.Driver, nil)
 				_, err = client.TryLock(ctx, "x")
 				go func() { // it waits for what was sent
 					_ = client.Close()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/spf13/cobra"
 )
 
@@ -12,7 +13,7 @@ func (a *app) rootCommand() *cobra.Command {
 lock is in a store that all of them can reach, and expires when its holder dies.
 
 Store URLs (--store, or else $` + storeVariable + `):
-` + storeList() + `
+` + stores.List() + `
   A password in --store is visible to every user of the machine (ps). Put the URL
   into a file that only you can read and use --store-file FILE, or $` + storeFileVariable + `,
   or else put it into $` + storeVariable + `.

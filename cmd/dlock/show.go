@@ -60,12 +60,12 @@ With --json it prints one JSON object, {"name":...,"held":false} or the fields o
 
 func (a *app) showJSON(name string, info driver.Info, held bool) error {
 	if !held {
-		return printJSON(a.stdout, struct {
+		return terminal.PrintJSON(a.stdout, struct {
 			Name string `json:"name"`
 			Held bool   `json:"held"`
 		}{name, false})
 	}
-	return printJSON(a.stdout, struct {
+	return terminal.PrintJSON(a.stdout, struct {
 		lockJSON
 		Held bool `json:"held"`
 	}{describeLock(info), true})

@@ -2,60 +2,106 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 )
 
-// storeKind is one kind of store that URLs can name.
-type storeKind struct {
-	scheme string
-	form   string // how its URLs look
-	about  string // in one line
-	open   func(ctx context.Context, url storeURL) (*openStore, error)
+// The variables that name the store if the command line does not.
+const (
+	storeVariable     = "DLOCK_STORE"
+	storeFileVariable = "DLOCK_STORE_FILE"
+)
+
+// withheldScheme marks the store of an outer dlock whose URL has a password and is
+// therefore not in the environment.
+const withheldScheme = "withheld"
+
+// storeChoice is the store that the command line or the environment names.
+type storeChoice struct {
+	url  string // empty: the default
+	flag bool   // it was given on the command line
+	file string // the absolute path of the file that contains the URL; empty: none
 }
 
-// storeKinds lists every store that this command knows. A new store is one
-// more line here.
-var storeKinds = []storeKind{
-	{"sqlite", "sqlite:///path/file.db", "an SQLite file, for the processes of one machine", openSQLite},
-	{"mysql", "mysql://user:pass@host:port/db", "MySQL or MariaDB; ?scheme=row (default), version, forupdate, session", openMySQL},
-	{"mariadb", "mariadb://...", "the same", openMySQL},
-	{"postgres", "postgres://user:pass@host:port/db", "PostgreSQL; ?scheme= as for MySQL, ?table_prefix=dlock_", openPostgres},
-	{"postgresql", "postgresql://...", "the same", openPostgres},
-	{"redis", "redis://[user:pass@]host:port/db", "one Redis; ?protocol=redisson (default) or plain", openRedis},
-	{"rediss", "rediss://...", "the same with TLS; ?ca=FILE for an authority of your own", openRedis},
-	{"redis+sentinel", "redis+sentinel://host:port,.../name", "Redis with Sentinel; ?replicas=1 demands an acknowledgement", openRedis},
-	{"redis+cluster", "redis+cluster://host:port,...", "Redis Cluster", openRedis},
-	{"redlock", "redlock://host:port,host:port,...", "Redlock over an odd number of independent Redis servers", openRedlock},
-	{"memcached", "memcached://host:port", "a memcached, which may forget: for locks that only save work", openMemcached},
-	{"zookeeper", "zookeeper://[user:pass@]host:port,.../root", "ZooKeeper; ?order=fair (default) or unfair, ?timeout=30s", openZooKeeper},
-	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE", openEtcd},
-}
-
-// openStore is a store in use.
+// openStore is the store of this command line.
 type openStore struct {
-	driver.Store
-	// identity is the same for all spellings of one store and contains no secret.
-	identity string
-	// display is the URL for people. It contains no secret.
-	display string
-	// choice is how the store was asked for.
+	*stores.Store
 	choice storeChoice
-	// closeMore closes what the store does not own; it may be nil.
-	closeMore func() error
 }
 
-func (s *openStore) Close() error {
-	err := s.Store.Close()
-	if s.closeMore != nil {
-		if more := s.closeMore(); err == nil {
-			err = more
+// chooseStore returns the store of the command line or else of the environment. It rejects
+// an empty URL, because the default would exclude no process of another machine.
+func (a *app) chooseStore() (storeChoice, error) {
+	variable, inEnvironment := os.LookupEnv(storeVariable)
+	file, fileInEnvironment := os.LookupEnv(storeFileVariable)
+	const warning = "a lock in a file of this machine excludes no process of another machine"
+	switch {
+	case a.storeGiven() && a.storeFileGiven():
+		return storeChoice{}, usagef("--store and --store-file exclude each other")
+	case a.storeGiven() && a.storeURL == "":
+		return storeChoice{}, usagef("--store is empty: " + warning)
+	case a.storeGiven():
+		return storeChoice{url: a.storeURL, flag: true}, nil
+	case a.storeFileGiven():
+		return a.readStoreFile("--store-file", a.storeFile, true)
+	case inEnvironment && fileInEnvironment:
+		return storeChoice{}, usagef("$%s and $%s are both set: unset one of them", storeVariable, storeFileVariable)
+	case fileInEnvironment:
+		return a.readStoreFile("$"+storeFileVariable, file, false)
+	case inEnvironment && variable == "":
+		return storeChoice{}, usagef("$%s is empty: %s; unset it to use the file in your state folder", storeVariable, warning)
+	}
+	return storeChoice{url: variable}, nil
+}
+
+// readStoreFile reads a URL from a file and adds its secrets to those that are redacted.
+func (a *app) readStoreFile(origin, path string, flag bool) (storeChoice, error) {
+	if path == "" {
+		return storeChoice{}, usagef("%s is empty", origin)
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return storeChoice{}, usagef("%s: %w", origin, err)
+	}
+	text, err := os.ReadFile(absolute)
+	if err != nil {
+		return storeChoice{}, usagef("%s: %w", origin, err)
+	}
+	url := strings.TrimSpace(string(text))
+	if url == "" || strings.ContainsAny(url, "\r\n") {
+		return storeChoice{}, usagef("%s: %s does not contain one store URL on one line", origin, absolute)
+	}
+	a.secrets.Learn(url)
+	return storeChoice{url: url, flag: flag, file: absolute}, nil
+}
+
+// handOn returns an environment in which a nested dlock uses the same store. It contains no
+// password of the command line, because every process inherits it and many log it.
+func (c storeChoice) handOn(environment []string, store *openStore) []string {
+	if !c.flag && c.file == "" {
+		return environment // it contains the store, or the default is used
+	}
+	var child []string
+	for _, entry := range environment {
+		if key, _, _ := strings.Cut(entry, "="); key != storeVariable && key != storeFileVariable {
+			child = append(child, entry)
 		}
 	}
-	return err
+	switch {
+	case c.file != "":
+		return append(child, storeFileVariable+"="+c.file)
+	case stores.HasSecret(c.url):
+		return append(child, storeVariable+"="+withheldScheme+":"+store.URL)
+	case strings.HasPrefix(store.URL, "sqlite:"):
+		return append(child, storeVariable+"="+store.URL) // valid in every current folder
+	}
+	return append(child, storeVariable+"="+c.url)
 }
 
 // openStore opens the store of this command line.
@@ -64,44 +110,80 @@ func (a *app) openStore(ctx context.Context) (*openStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := openStoreURL(ctx, choice.url)
-	if err == nil {
-		store.choice = choice
-	}
-	return store, err
-}
-
-func openStoreURL(ctx context.Context, raw string) (*openStore, error) {
-	url := splitStoreURL(raw)
-	for _, kind := range storeKinds {
-		if kind.scheme == url.scheme {
-			return kind.open(ctx, url)
-		}
-	}
-	if url.scheme == withheldScheme {
+	if shown, withheld := strings.CutPrefix(choice.url, withheldScheme+":"); withheld {
 		return nil, usagef("the dlock around this command was given %s with a password on its command line, which is not handed on: "+
-			"use --store-file there, or --store, --store-file or $%s here", url.whole()[len(withheldScheme)+1:], storeVariable)
+			"use --store-file there, or --store, --store-file or $%s here", shown, storeVariable)
 	}
-	// The URL is not repeated: it is unknown which part of it is a password.
-	return nil, usagef("unknown kind of store URL; known are:\n%s", storeList())
-}
-
-func storeList() string {
-	var b strings.Builder
-	for _, kind := range storeKinds {
-		fmt.Fprintf(&b, "  %-36s %s\n", kind.form, kind.about)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	store, err := stores.Open(ctx, choice.url)
+	return &openStore{store, choice}, classify(err)
 }
 
 // withClient opens the store, calls use with a client of it, and closes both.
 func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore) error) error {
 	store, err := a.openStore(ctx)
 	if err != nil {
-		return classify(err)
+		return err
 	}
-	client := dlock.New(store.Store, nil)
+	client := dlock.New(store.Driver, nil)
 	err = use(client, store)
-	closeSoon(err, client, store) // nothing is held, so that a failure to close loses nothing
-	return cannotUse(a.secrets.clean(store.display), err)
+	closeSoon(err, client, store.Store) // nothing is held, so that a failure loses nothing
+	return cannotUse(a.secrets.Clean(store.URL), err)
+}
+
+// closeLimit bounds the closing of a store that does not answer.
+const closeLimit = 500 * time.Millisecond
+
+// closeSoon closes a client and its store. If the store did not answer, it does not wait
+// long: what is left in the store expires.
+func closeSoon(err error, client *dlock.Client, store *stores.Store) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = client.Close()
+		_ = store.Close()
+	}()
+	var limit <-chan time.Time
+	if interrupted, ok := errors.AsType[interruptedError](err); ok && interrupted.waiting {
+		limit = time.After(interruptLimit)
+	} else if errors.Is(err, dlock.ErrUnreachable) {
+		limit = time.After(closeLimit)
+	}
+	select {
+	case <-closed:
+	case <-limit:
+	}
+}
+
+// cannotUse gives an error its exit status. If the store cannot be used, the error names
+// the store and is one line.
+func cannotUse(url string, err error) error {
+	if _, ok := errors.AsType[*statusError](err); ok || err == nil {
+		return err
+	}
+	err = classify(err)
+	status := exitStatus(err)
+	if isSilent(err) || (status != exitUnavailable && status != exitDenied && status != exitMisconfigured) {
+		return err
+	}
+	return &statusError{status, &lineError{"cannot use " + url + ": " + oneLine(err.Error()), err}}
+}
+
+// lineError is an error with another text.
+type lineError struct {
+	text string
+	err  error
+}
+
+func (e *lineError) Error() string { return e.text }
+func (e *lineError) Unwrap() error { return e.err }
+
+// oneLine joins the lines of a text. Some stores return a line for each server.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }

@@ -48,7 +48,7 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
 			if asJSON {
-				return printJSON(a.stdout, v)
+				return terminal.PrintJSON(a.stdout, v)
 			}
 			commit := v.Commit
 			if commit == "" {

@@ -123,28 +123,28 @@ func init() {
 	})
 	add(mutant{
 		rule: "the default store is readable by its user only",
-		file: "cmd/dlock/store_sqlite.go",
+		file: "cmd/dlock/internal/stores/sqlite.go",
 		old:  `os.O_RDWR|os.O_CREATE, 0o600)`,
 		new:  `os.O_RDWR|os.O_CREATE, 0o644)`,
 		test: "cmd/dlock TestDefaultStoreNeedsNoSetUp",
 	})
 	add(mutant{
 		rule: "an empty store variable is refused",
-		file: "cmd/dlock/storechoice.go",
+		file: "cmd/dlock/store.go",
 		old:  `case inEnvironment && variable == "":`,
 		new:  `case inEnvironment && variable == "" && a.storeGiven():`,
 		test: "cmd/dlock TestEmptyStoreVariableIsRefused",
 	})
 	add(mutant{
 		rule: "a password of the command line is not in the command's environment",
-		file: "cmd/dlock/storechoice.go",
-		old:  "\tcase hasNoSecret(c.url):\n",
-		new:  "\tcase !hasNoSecret(c.url):\n",
+		file: "cmd/dlock/store.go",
+		old:  "\tcase stores.HasSecret(c.url):\n",
+		new:  "\tcase !stores.HasSecret(c.url):\n",
 		test: "cmd/dlock TestNoPasswordIsHandedOn",
 	})
 	add(mutant{
 		rule: "a nested dlock uses the same store",
-		file: "cmd/dlock/storechoice.go",
+		file: "cmd/dlock/store.go",
 		old:  `if !c.flag && c.file == "" {`,
 		new:  `if c.file == "" {`,
 		test: "cmd/dlock TestNestedExecUsesTheSameStore",
@@ -179,14 +179,14 @@ func init() {
 	})
 	add(mutant{
 		rule: "a short password is not hidden inside of an address",
-		file: "cmd/dlock/redact.go",
+		file: "cmd/dlock/internal/stores/redact.go",
 		old:  `port := before == ':' && after != '@' && isPort(word)`,
 		new:  `port := false`,
 		test: "cmd/dlock TestTextsAreNotCut",
 	})
 	add(mutant{
 		rule: "a password that an error quotes is hidden",
-		file: "cmd/dlock/redact.go",
+		file: "cmd/dlock/internal/stores/redact.go",
 		old:  "\t\tr.learnUserinfo(rest[:at])\n",
 		new:  ``,
 		test: "cmd/dlock TestNoPasswordIsShown",

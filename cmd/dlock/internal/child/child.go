@@ -1,7 +1,7 @@
-// Package child starts this program again in another role. Parent and child speak
-// JSON, one value a line, over the child's input and output: what is secret, such
-// as a store URL, appears in no list of processes. A child ends when its input does,
-// so that none outlives a parent that was killed.
+// Package child runs the processes of a demo. Parent and child exchange JSON, one value a
+// line, over the child's stdin and stdout: a secret such as a store URL appears in no list
+// of processes. A child ends when its stdin does, so that it does not outlive a parent that
+// was killed.
 package child
 
 import (
@@ -20,22 +20,23 @@ import (
 // grace is how long a child may take to end before it is killed.
 const grace = 3 * time.Second
 
-// message is a line that a child writes: a value, or why there is none.
+// message is a line that a child writes: a value, or the reason why it failed.
 type message struct {
-	Failure *ToldError      `json:"failure,omitempty"`
+	Failure *Failure        `json:"failure,omitempty"`
 	Value   json.RawMessage `json:"value,omitempty"`
 }
 
-// ToldError is what a child has told of something that went wrong.
-type ToldError struct {
+// Failure is an error that a child has sent.
+type Failure struct {
 	Text   string `json:"text"`
-	Status int    `json:"status"` // the exit status that goes with it
+	Status int    `json:"status"` // the exit status of the error
 }
 
-func (e *ToldError) Error() string { return e.Text }
+func (e *Failure) Error() string { return e.Text }
 
-// Process is a child, as its parent sees it. One goroutine may use it.
+// Process is a child, as its parent sees it. It is not safe for concurrent use.
 type Process struct {
+	ctx    context.Context
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	pipe   io.Reader
@@ -43,11 +44,10 @@ type Process struct {
 	stderr tail
 }
 
-// Start starts program, which is to find role as its own name, and gives it its first
-// order. When the context ends the child's input does, and a child that does not go
-// then is killed.
-func Start(ctx context.Context, program, role string, order any) (*Process, error) {
-	p := &Process{cmd: exec.CommandContext(ctx, program)}
+// Start starts program with role as its argv[0] and sends it its task. When ctx ends, the
+// child's stdin is closed, and a child that does not end then is killed.
+func Start(ctx context.Context, program, role string, task any) (*Process, error) {
+	p := &Process{ctx: ctx, cmd: exec.CommandContext(ctx, program)}
 	p.cmd.Args = []string{role}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = grace
@@ -66,43 +66,89 @@ func Start(ctx context.Context, program, role string, order any) (*Process, erro
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start this program again: %w", err)
 	}
-	if err := p.Tell(order); err != nil {
+	if err := p.Send(task); err != nil {
 		p.Wait()
-		return nil, fmt.Errorf("cannot speak to %s: %w", role, err)
+		return nil, fmt.Errorf("cannot write to %s: %w", role, err)
 	}
 	return p, nil
 }
 
-// Tell gives the child its next order.
-func (p *Process) Tell(order any) error { return json.NewEncoder(p.in).Encode(order) }
+// Send sends a value to the child.
+func (p *Process) Send(value any) error { return json.NewEncoder(p.in).Encode(value) }
 
-// Hear waits for the next value. The error is a [*ToldError] if the child has told
-// one.
-func (p *Process) Hear(value any) error {
+// Receive blocks until the child has sent a value. The error is the cause of the context if
+// that has ended, and a [*Failure] if the child has sent one.
+func (p *Process) Receive(value any) error {
 	var m message
-	if err := p.out.Decode(&m); err != nil {
-		if said := p.stderr.String(); said != "" {
-			return fmt.Errorf("%s ended: %s", p.cmd.Args[0], said)
-		}
-		return fmt.Errorf("%s ended without a word: %w", p.cmd.Args[0], err)
-	}
-	if m.Failure != nil {
+	err := p.out.Decode(&m)
+	switch {
+	case err == nil && m.Failure == nil:
+		return json.Unmarshal(m.Value, value)
+	case p.ctx.Err() != nil:
+		return context.Cause(p.ctx)
+	case m.Failure != nil:
 		return m.Failure
 	}
-	return json.Unmarshal(m.Value, value)
+	if text := p.stderr.String(); text != "" {
+		return fmt.Errorf("%s ended: %s", p.cmd.Args[0], text)
+	}
+	return fmt.Errorf("%s ended without a message: %w", p.cmd.Args[0], err)
 }
 
-// Dismiss ends the child's input, which asks it to say its last and go.
-func (p *Process) Dismiss() { _ = p.in.Close() } // a child that is gone has nothing to be told
+// Step lets the child do its next step and receives the result.
+func (p *Process) Step(result any) error {
+	if err := p.Send(true); err != nil {
+		return err
+	}
+	return p.Receive(result)
+}
 
-// Wait dismisses the child and waits until it is gone. It has been killed if that
-// took too long.
+// CloseInput asks the child to end.
+func (p *Process) CloseInput() { _ = p.in.Close() } // fails if the child has ended
+
+// Wait asks the child to end and blocks until it has. It kills a child that does not end.
 func (p *Process) Wait() {
-	p.Dismiss()
-	insist := time.AfterFunc(grace, func() { _ = p.cmd.Process.Kill() })
-	defer insist.Stop()
-	_, _ = io.Copy(io.Discard, p.pipe) // or it could not say its last, and would stay
-	_ = p.cmd.Wait()                   // what matters has been said
+	p.CloseInput()
+	kill := time.AfterFunc(grace, func() { _ = p.cmd.Process.Kill() })
+	defer kill.Stop()
+	_, _ = io.Copy(io.Discard, p.pipe) // a child that cannot write would not end
+	_ = p.cmd.Wait()                   // Receive has returned its errors
+}
+
+// Group is several children that end together.
+type Group []*Process
+
+// StartGroup calls start n times. The children that were started are returned even if
+// there is an error.
+func StartGroup(n int, start func() (*Process, error)) (g Group, err error) {
+	for range n {
+		process, err := start()
+		if err != nil {
+			return g, err
+		}
+		g = append(g, process)
+	}
+	return g, nil
+}
+
+// Wait is Wait of all children.
+func (g Group) Wait() {
+	var all sync.WaitGroup
+	for _, process := range g {
+		all.Go(process.Wait)
+	}
+	all.Wait()
+}
+
+// ReceiveAll receives a value from each child.
+func ReceiveAll[T any](g Group) ([]T, error) {
+	values := make([]T, len(g))
+	for i, process := range g {
+		if err := process.Receive(&values[i]); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
 }
 
 // tail keeps the end of what is written to it.
@@ -129,47 +175,47 @@ func (t *tail) String() string {
 	return strings.TrimSpace(string(t.text))
 }
 
-// Parent is the other end, as a child sees it.
+// Parent is the parent, as a child sees it.
 type Parent struct {
-	// Context ends when the parent wants the child to go, or is gone itself.
+	// Context ends when the parent wants the child to end, or has ended itself.
 	Context context.Context
 
-	orders chan json.RawMessage
+	values chan json.RawMessage
 	out    *json.Encoder
 }
 
 // Attach connects a child to its parent.
 func Attach(in io.Reader, out io.Writer) *Parent {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Parent{Context: ctx, orders: make(chan json.RawMessage, 1), out: json.NewEncoder(out)}
+	p := &Parent{Context: ctx, values: make(chan json.RawMessage, 1), out: json.NewEncoder(out)}
 	go func() {
 		defer cancel()
-		defer close(p.orders)
+		defer close(p.values)
 		for decoder := json.NewDecoder(in); ; {
-			var order json.RawMessage
-			if decoder.Decode(&order) != nil {
+			var value json.RawMessage
+			if decoder.Decode(&value) != nil {
 				return
 			}
-			p.orders <- order
+			p.values <- value
 		}
 	}()
 	return p
 }
 
-// ErrDismissed says that there are no more orders.
-var ErrDismissed = errors.New("dismissed")
+// ErrEnd says that the parent has closed the child's stdin.
+var ErrEnd = errors.New("the parent wants the child to end")
 
-// Hear waits for the next order.
-func (p *Parent) Hear(order any) error {
-	text, ok := <-p.orders
+// Receive blocks until the parent has sent a value.
+func (p *Parent) Receive(value any) error {
+	text, ok := <-p.values
 	if !ok {
-		return ErrDismissed
+		return ErrEnd
 	}
-	return json.Unmarshal(text, order)
+	return json.Unmarshal(text, value)
 }
 
-// Tell says something to the parent.
-func (p *Parent) Tell(value any) error {
+// Send sends a value to the parent.
+func (p *Parent) Send(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -177,7 +223,16 @@ func (p *Parent) Tell(value any) error {
 	return p.out.Encode(message{Value: text})
 }
 
-// Fail tells the parent why there is nothing else to say.
+// AwaitStep sends a value and blocks until the parent wants the next step.
+func (p *Parent) AwaitStep(value any) error {
+	if err := p.Send(value); err != nil {
+		return err
+	}
+	var next bool
+	return p.Receive(&next)
+}
+
+// Fail sends an error to the parent.
 func (p *Parent) Fail(text string, status int) {
-	_ = p.out.Encode(message{Failure: &ToldError{Text: text, Status: status}}) // a parent that is gone needs no reasons
+	_ = p.out.Encode(message{Failure: &Failure{Text: text, Status: status}}) // fails if the parent has ended
 }

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// load is many clients at once, each of which sends one request after the other.
+// load is clients that send requests at the same time, each one after the other.
 type load struct {
 	clients  int
 	requests int // of each client
 	dial     func(ctx context.Context) (net.Conn, error)
-	done     func(sold bool) // called after each request, by many goroutines
+	done     func(sold bool) // called after each request, concurrently
 }
 
-// tally is what the clients have seen.
+// tally counts the answers that the clients got.
 type tally struct {
-	sold, soldOut, refused int
-	waits                  []time.Duration // for the answers, sorted
-	elapsed                time.Duration
+	sold, refused int
+	waits         []time.Duration // for the answers, sorted
+	elapsed       time.Duration
 }
 
-// run returns when all requests are answered, or the first one failed.
+// run blocks until all requests are answered, or the first one has failed.
 func (l *load) run(ctx context.Context) (*tally, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -51,7 +51,7 @@ func (l *load) run(ctx context.Context) (*tally, error) {
 					return
 				}
 				mu.Lock()
-				t.note(status, wait)
+				t.add(status, wait)
 				mu.Unlock()
 				l.done(status == statusSold)
 			}
@@ -66,7 +66,7 @@ func (l *load) run(ctx context.Context) (*tally, error) {
 	return t, nil
 }
 
-// request buys one. It fails if the shop cannot say what became of it.
+// request buys one. It fails if the shop does not know the outcome.
 func request(ctx context.Context, client *http.Client) (status int, wait time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://shop/stock/reduce?id=%d", productID), nil)
 	if err != nil {
@@ -89,22 +89,17 @@ func request(ctx context.Context, client *http.Client) (status int, wait time.Du
 	return 0, 0, errors.New(strings.TrimSpace(string(text)))
 }
 
-func (t *tally) note(status int, wait time.Duration) {
+func (t *tally) add(status int, wait time.Duration) {
 	t.waits = append(t.waits, wait)
 	switch status {
 	case statusSold:
 		t.sold++
-	case statusSoldOut:
-		t.soldOut++
-	default:
+	case statusRefused:
 		t.refused++
 	}
 }
 
-// percentile is the wait that p of 100 requests did not exceed.
+// percentile returns the wait that p of 100 requests did not exceed.
 func (t *tally) percentile(p int) time.Duration {
-	if len(t.waits) == 0 {
-		return 0
-	}
 	return t.waits[min(len(t.waits)*p/100, len(t.waits)-1)]
 }

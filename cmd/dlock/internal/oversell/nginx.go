@@ -24,15 +24,15 @@ func FindNginx() (string, error) {
 	return path, nil
 }
 
-// nginx is the balancer of the article.
+// nginx is the balancer of --nginx.
 type nginx struct {
 	socket string
 	cmd    *exec.Cmd
 	ended  chan struct{}
 }
 
-// One process, so that there is one round robin. Nothing is sent twice: a sale that
-// was made and not answered would be made again.
+// One process, so that there is one round robin. No request is sent twice: a sale without an
+// answer would be made again.
 const nginxConfig = `daemon off;
 master_process off;
 pid "%[1]s/nginx.pid";
@@ -60,7 +60,7 @@ http {
 }
 `
 
-// nginxLimit is how long nginx may take to begin and to end.
+// nginxLimit is how long nginx may take to start and to end.
 const nginxLimit = 5 * time.Second
 
 // startNginx runs nginx on a socket in folder, which needs no free port.
@@ -73,24 +73,24 @@ func startNginx(ctx context.Context, program, folder string, attributes *syscall
 	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, folder, upstream.String(), clients), 0o600); err != nil {
 		return nil, err
 	}
-	var said bytes.Buffer
+	var output bytes.Buffer
 	n := &nginx{
 		socket: filepath.Join(folder, "nginx.sock"),
 		cmd:    exec.Command(program, "-p", folder, "-c", config),
 		ended:  make(chan struct{}),
 	}
-	n.cmd.Stdout, n.cmd.Stderr = &said, &said
+	n.cmd.Stdout, n.cmd.Stderr = &output, &output
 	n.cmd.SysProcAttr = attributes
 	started := make(chan error)
 	go func() {
 		defer close(n.ended)
-		// It may be told to die with the thread that started it.
+		// The attributes may let it die with the thread that started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := n.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = n.cmd.Wait() // it was ended, or its log says why it has ended
+			_ = n.cmd.Wait() // its log says why it has ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -99,12 +99,12 @@ func startNginx(ctx context.Context, program, folder string, attributes *syscall
 	if err := n.ready(ctx); err != nil {
 		n.close()
 		log, _ := os.ReadFile(filepath.Join(folder, "error.log")) // if there is one
-		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()+string(log)))
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(output.String()+string(log)))
 	}
 	return n, nil
 }
 
-// ready waits until nginx listens.
+// ready blocks until nginx listens.
 func (n *nginx) ready(ctx context.Context) error {
 	limit := time.NewTimer(nginxLimit)
 	defer limit.Stop()
@@ -131,7 +131,7 @@ func (n *nginx) dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (n *nginx) close() {
-	_ = n.cmd.Process.Signal(syscall.SIGTERM) // or it is gone
+	_ = n.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended
 	select {
 	case <-n.ended:
 	case <-time.After(nginxLimit):

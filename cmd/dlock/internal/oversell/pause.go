@@ -17,6 +17,9 @@ const PauseLockName = "dlock-demo/pause/product/1"
 // PauseGuards are the guards of that scenario: the lock alone, and with the fence.
 var PauseGuards = []Guard{Dlock, Fenced}
 
+// PauseStock is the stock of that scenario.
+const PauseStock = 1
+
 // Buyer buys one, under a lock that may expire meanwhile.
 type Buyer struct {
 	Guard  Guard
@@ -30,38 +33,32 @@ type Buyer struct {
 	row   row
 }
 
-// Entry is that a buyer has got the lock and read the stock.
+// Entry is what a buyer knows before it writes. Times are Unix nanoseconds.
 type Entry struct {
-	Locked int64 // when, in Unix nanoseconds
+	Locked int64
 	Token  uint64
 	Stock  int
-	Read   int64
 }
 
-// Exit is what came of it.
+// Exit is what a buyer knows at the end.
 type Exit struct {
-	Wrote   int64
-	Sold    bool
-	Refused string // why it was not
-	Left    int64  // when the lock was given back, or found lost
+	Wrote int64
+	Sold  bool  // false: the row has refused the write
+	Left  int64 // when the lock was released, or found lost
 }
 
-// Enter acquires the lock, reads the stock, thinks, and makes sure that the lock is still
-// held, as every program should just before it writes.
+// Enter acquires the lock, reads the stock, thinks, and checks that the lock is still held,
+// as every program should just before it writes.
 func (b *Buyer) Enter(ctx context.Context) (*Entry, error) {
 	lease, err := b.Client.Lock(ctx, PauseLockName, dlock.WithTTL(b.TTL), dlock.WithWait(b.Wait))
 	if err != nil {
 		return nil, err
 	}
-	b.lease, b.row = lease, b.Stock
-	if b.Guard == Fenced {
-		b.row = &fencedRow{b.Stock, lease.Token()}
-	}
+	b.lease, b.row = lease, b.Stock.rowFor(b.Guard, lease.Token())
 	entry := &Entry{Locked: time.Now().UnixNano(), Token: lease.Token()}
 	if entry.Stock, err = b.row.read(lease.Context()); err != nil {
 		return nil, err
 	}
-	entry.Read = time.Now().UnixNano()
 	select {
 	case <-time.After(b.Think):
 	case <-lease.Context().Done():
@@ -69,46 +66,40 @@ func (b *Buyer) Enter(ctx context.Context) (*Entry, error) {
 	return entry, context.Cause(lease.Context())
 }
 
-// Buy writes, without another look at the lease: a pause can always come after the last
-// look. The context is not that of the lease for the same reason.
+// Buy writes without another check of the lease: a pause can always follow the last check.
+// For the same reason ctx is not the context of the lease.
 func (b *Buyer) Buy(ctx context.Context) (*Exit, error) {
-	exit := &Exit{}
 	err := b.row.take(ctx)
-	exit.Wrote = time.Now().UnixNano()
-	switch {
-	case err == nil:
-		exit.Sold = true
-	case errors.Is(err, fence.ErrStale):
-		exit.Refused = err.Error()
-	default:
+	if err != nil && !errors.Is(err, fence.ErrStale) {
 		return nil, err
 	}
-	_ = b.lease.Unlock(ctx) // it may be lost, which is what this is about
+	exit := &Exit{Wrote: time.Now().UnixNano(), Sold: err == nil}
+	_ = b.lease.Unlock(ctx) // the lock may be lost, as the demo intends
 	exit.Left = time.Now().UnixNano()
 	return exit, nil
 }
 
-// Pause is the scenario: one is in stock. The first process acquires the lock, finds one
-// in stock and is stopped before it writes, for longer than its lock lasts. The second
-// gets the lock when it has expired, sells the one, and then the first goes on.
+// Pause is the scenario. The first process acquires the lock, reads that one is in stock and
+// is stopped before it writes, for longer than its lock lasts. The second process gets the
+// lock when it has expired and sells the one. Then the first process continues.
 type Pause struct {
 	Stock *Stock
 
-	// Hire starts the process of a buyer. It says when it is ready, enters when it is
-	// told to and tells its Entry, and buys when it is told to and tells its Exit.
-	Hire func(ctx context.Context, guard Guard) (*child.Process, error)
+	// Start starts the process of a buyer. It sends true when it is ready, its Entry after
+	// the first step, and its Exit after the second.
+	Start func(ctx context.Context, guard Guard) (*child.Process, error)
 }
 
-// PauseResult is what came of one run.
+// PauseResult is the outcome of one run.
 type PauseResult struct {
 	Guard              Guard
 	Entries            [2]Entry
 	Exits              [2]Exit
-	Stopped, Continued int64 // the first process, in Unix nanoseconds
+	Stopped, Continued int64 // when the first process was, in Unix nanoseconds
 	FinalStock         int
 }
 
-// Sold counts what the buyers were told they bought.
+// Sold counts the sales that the buyers believe in.
 func (r *PauseResult) Sold() (sold int) {
 	for _, exit := range r.Exits {
 		if exit.Sold {
@@ -118,89 +109,53 @@ func (r *PauseResult) Sold() (sold int) {
 	return sold
 }
 
-// PauseStock is what there is to sell.
-const PauseStock = 1
-
-// Run fills the stock and lets both processes buy. When it returns nothing runs any
-// more.
+// Run fills the stock and lets both processes buy. When it returns, no process runs any more.
 func (p *Pause) Run(ctx context.Context, guard Guard) (*PauseResult, error) {
 	if err := p.Stock.Restock(ctx, PauseStock); err != nil {
 		return nil, err
 	}
-	result := &PauseResult{Guard: guard}
-	first, err := p.hire(ctx, guard)
+	buyers, err := child.StartGroup(2, func() (*child.Process, error) { return p.Start(ctx, guard) })
+	defer buyers.Wait()
 	if err != nil {
 		return nil, err
 	}
-	defer first.Wait()
-	second, err := p.hire(ctx, guard)
-	if err != nil {
+	if _, err := child.ReceiveAll[bool](buyers); err != nil {
 		return nil, err
 	}
-	defer second.Wait()
-
-	if err := ask(ctx, first, &result.Entries[0]); err != nil {
+	first, second := buyers[0], buyers[1]
+	r := &PauseResult{Guard: guard}
+	if err := first.Step(&r.Entries[0]); err != nil {
 		return nil, err
 	}
-	if err := first.Pause(); err != nil {
+	if err := first.Stop(); err != nil {
 		return nil, err
 	}
-	defer func() { _ = first.Resume() }() // before Wait, whatever happens
-	result.Stopped = time.Now().UnixNano()
-	if err := ask(ctx, second, &result.Entries[1]); err != nil {
+	defer func() { _ = first.Continue() }() // before Wait
+	r.Stopped = time.Now().UnixNano()
+	if err := second.Step(&r.Entries[1]); err != nil {
 		return nil, err
 	}
-	if err := ask(ctx, second, &result.Exits[1]); err != nil {
+	if err := second.Step(&r.Exits[1]); err != nil {
 		return nil, err
 	}
-	if err := first.Tell(true); err != nil { // it finds that when it goes on
+	if err := first.Send(true); err != nil { // it reads this when it continues
 		return nil, err
 	}
-	result.Continued = time.Now().UnixNano()
-	if err := first.Resume(); err != nil {
+	r.Continued = time.Now().UnixNano()
+	if err := first.Continue(); err != nil {
 		return nil, err
 	}
-	if err := hear(ctx, first, &result.Exits[0]); err != nil {
+	if err := first.Receive(&r.Exits[0]); err != nil {
 		return nil, err
 	}
-	result.FinalStock, err = p.Stock.Left(ctx)
-	return result, err
+	r.FinalStock, err = p.Stock.Left(ctx)
+	return r, err
 }
 
-func (p *Pause) hire(ctx context.Context, guard Guard) (*child.Process, error) {
-	process, err := p.Hire(ctx, guard)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	if err := hear(ctx, process, &ready); err != nil {
-		process.Wait()
-		return nil, err
-	}
-	return process, nil
-}
-
-// ask lets a process do its next step, and hears what came of it.
-func ask(ctx context.Context, process *child.Process, answer any) error {
-	if err := process.Tell(true); err != nil {
-		return err
-	}
-	return hear(ctx, process, answer)
-}
-
-// hear prefers the reason for which a process was ended to what it said then.
-func hear(ctx context.Context, process *child.Process, answer any) error {
-	err := process.Hear(answer)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// Since describes an instant of a run, in seconds after its begin.
+// Since returns the time from the begin of the run to an instant.
 func (r *PauseResult) Since(at int64) time.Duration { return time.Duration(at - r.Entries[0].Locked) }
 
-// Story tells the run, one event a line.
+// Story describes the run, one event a line.
 func (r *PauseResult) Story() []string {
 	line := func(at int64, format string, values ...any) string {
 		return fmt.Sprintf("%7.3f s  ", r.Since(at).Seconds()) + fmt.Sprintf(format, values...)
@@ -214,7 +169,7 @@ func (r *PauseResult) Story() []string {
 		line(first.Locked, "process 1 acquires the lock with token %d, and reads: %d in stock", first.Token, first.Stock),
 		line(r.Stopped, "process 1 is stopped just before it writes (SIGSTOP)"),
 		line(second.Locked, "process 2 acquires the lock, which has expired, with token %d, and reads: %d in stock", second.Token, second.Stock),
-		line(r.Exits[1].Wrote, "process 2 sells one, and gives the lock back"),
+		line(r.Exits[1].Wrote, "process 2 sells one, and releases the lock"),
 		line(r.Continued, "process 1 goes on where it was (SIGCONT), %s", end),
 	}
 }

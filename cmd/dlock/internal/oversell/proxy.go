@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// balancer is what stands before the shops and sends each request to the next one.
+// balancer sends each request to the next shop.
 type balancer interface {
-	// dial connects a client to it.
+	// dial connects a client to the balancer.
 	dial(ctx context.Context) (net.Conn, error)
 	close()
 }
@@ -28,7 +28,7 @@ type proxy struct {
 	ended    chan struct{}
 }
 
-// startProxy balances in this process.
+// startProxy starts a balancer in this process.
 func startProxy(ctx context.Context, shops []string, clients int) (*proxy, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +36,7 @@ func startProxy(ctx context.Context, shops []string, clients int) (*proxy, error
 	}
 	var next atomic.Uint64
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
-	quiet := log.New(io.Discard, "", 0) // who waits for an answer learns of it
+	quiet := log.New(io.Discard, "", 0) // the client gets every error
 	handler := &httputil.ReverseProxy{
 		Transport: transport,
 		ErrorLog:  quiet,
@@ -56,7 +56,7 @@ func startProxy(ctx context.Context, shops []string, clients int) (*proxy, error
 		defer close(p.ended)
 		defer transport.CloseIdleConnections()
 		if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			_ = listener.Close() // clients will notice
+			_ = listener.Close() // the clients get an error
 		}
 	}()
 	return p, nil
@@ -67,6 +67,6 @@ func (p *proxy) dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (p *proxy) close() {
-	_ = p.server.Close() // nobody waits for an answer any more
+	_ = p.server.Close() // no request is pending
 	<-p.ended
 }

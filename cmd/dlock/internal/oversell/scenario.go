@@ -1,13 +1,11 @@
-// Package oversell is the scenario of the article in which stock is sold below
-// zero: several processes of one service behind a balancer, of which each reads the
-// stock, checks it, and then writes it.
+// Package oversell is a scenario in which stock is sold below zero: several processes of
+// one service behind a balancer each read the stock, check it, and then write it.
 package oversell
 
 import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -23,20 +21,20 @@ type Scenario struct {
 
 	Stock *Stock
 
-	// Hire starts the process of a shop, which answers with its address, and after
-	// it was dismissed with its []Visit.
-	Hire func(ctx context.Context, guard Guard) (*child.Process, error)
+	// Start starts the process of a shop. It sends its address, and its []Visit after its
+	// input was closed.
+	Start func(ctx context.Context, guard Guard) (*child.Process, error)
 
-	// Nginx is the path of nginx; without one the proxy is built in.
+	// Nginx is the path of nginx; empty: the built-in proxy.
 	Nginx           string
-	NginxAttributes *syscall.SysProcAttr // how its process is started
+	NginxAttributes *syscall.SysProcAttr // of its process
 	Folder          string               // for its files
 
-	// Progress is called after each request, by many goroutines.
+	// Progress is called after each request, concurrently.
 	Progress func(sold bool)
 }
 
-// Result is what came of one run.
+// Result is the outcome of one run.
 type Result struct {
 	Guard      Guard
 	Requests   int
@@ -48,27 +46,36 @@ type Result struct {
 	Visits     [][]Visit     // of each process, sorted
 }
 
-// Rate is in requests a second.
+// Rate returns the requests per second.
 func (r *Result) Rate() float64 { return float64(r.Requests) / r.Elapsed.Seconds() }
 
-// Run fills the stock and sells it with a guard. When it returns nothing runs any
-// more.
+// Run fills the stock and sells it with a guard. When it returns, no process runs any more.
 func (s *Scenario) Run(ctx context.Context, guard Guard) (*Result, error) {
 	if err := s.Stock.Restock(ctx, s.InStock); err != nil {
 		return nil, err
 	}
-	shops, err := s.hire(ctx, guard)
-	defer shops.close()
+	shops, err := child.StartGroup(s.Processes, func() (*child.Process, error) { return s.Start(ctx, guard) })
+	defer shops.Wait()
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.sell(ctx, shops.addresses)
+	addresses, err := child.ReceiveAll[string](shops)
 	if err != nil {
 		return nil, err
 	}
-	visits, err := shops.report()
+	t, err := s.sell(ctx, addresses)
 	if err != nil {
 		return nil, err
+	}
+	for _, shop := range shops {
+		shop.CloseInput()
+	}
+	visits, err := child.ReceiveAll[[]Visit](shops)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range visits {
+		slices.SortFunc(v, func(a, b Visit) int { return cmp.Compare(a.From, b.From) })
 	}
 	left, err := s.Stock.Left(ctx)
 	if err != nil {
@@ -87,7 +94,7 @@ func (s *Scenario) Run(ctx context.Context, guard Guard) (*Result, error) {
 	}, nil
 }
 
-// sell lets the clients in, through the balancer.
+// sell runs the clients, which reach the shops through the balancer.
 func (s *Scenario) sell(ctx context.Context, addresses []string) (*tally, error) {
 	var front balancer
 	var err error
@@ -100,59 +107,6 @@ func (s *Scenario) sell(ctx context.Context, addresses []string) (*tally, error)
 		return nil, err
 	}
 	defer front.close()
-	crowd := load{clients: s.Clients, requests: s.Requests, dial: front.dial, done: s.Progress}
-	return crowd.run(ctx)
-}
-
-// chain is the processes of one run.
-type chain struct {
-	processes []*child.Process
-	addresses []string
-}
-
-// hire starts all shops and waits until they are open. Those that it could start
-// are there even if it fails.
-func (s *Scenario) hire(ctx context.Context, guard Guard) (*chain, error) {
-	c := &chain{}
-	for range s.Processes {
-		process, err := s.Hire(ctx, guard)
-		if err != nil {
-			return c, err
-		}
-		c.processes = append(c.processes, process)
-	}
-	for _, process := range c.processes {
-		var address string
-		if err := process.Hear(&address); err != nil {
-			return c, cmp.Or(context.Cause(ctx), err)
-		}
-		c.addresses = append(c.addresses, address)
-	}
-	return c, nil
-}
-
-// report closes the shops and returns their visits.
-func (c *chain) report() ([][]Visit, error) {
-	for _, process := range c.processes {
-		process.Dismiss()
-	}
-	var all [][]Visit
-	for _, process := range c.processes {
-		var visits []Visit
-		if err := process.Hear(&visits); err != nil {
-			return nil, err
-		}
-		slices.SortFunc(visits, func(a, b Visit) int { return cmp.Compare(a.From, b.From) })
-		all = append(all, visits)
-	}
-	return all, nil
-}
-
-// close ends all processes and waits for that.
-func (c *chain) close() {
-	var all sync.WaitGroup
-	for _, process := range c.processes {
-		all.Go(process.Wait)
-	}
-	all.Wait()
+	clients := load{clients: s.Clients, requests: s.Requests, dial: front.dial, done: s.Progress}
+	return clients.run(ctx)
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/dlock-go/dlock/fence"
 )
 
-// productID is the only product there is.
+// productID is the only product.
 const productID = 1
 
-// row is the product's row, as somebody reads and writes it.
+// row is the row of the product.
 type row interface {
 	// read returns what is in stock.
 	read(ctx context.Context) (int, error)
-	// take takes one out of the stock, whatever is in it.
+	// take reduces the stock by one without a check.
 	take(ctx context.Context) error
 }
 
-// Stock is the table of products, in a database that all shops share. Read and
-// write know nothing of each other: whoever does both has to keep others out.
+// Stock is the table of products, in a database that all shops share. Nothing keeps other
+// callers out between a read and a write.
 type Stock struct {
 	db         *sql.DB
 	table      string
@@ -33,14 +33,14 @@ type Stock struct {
 	restockSQL string // stock, id
 }
 
-// NewTable is the name of a table that nobody has.
+// NewTable returns a table name that no other program uses.
 func NewTable() string {
 	random := make([]byte, 6)
 	_, _ = rand.Read(random) // never fails
 	return fmt.Sprintf("dlock_demo_%x", random)
 }
 
-// OpenStock opens the table, which is there or will be created.
+// OpenStock returns a table that exists or will be created.
 func OpenStock(db *sql.DB, dialect fence.Dialect, table string) (*Stock, error) {
 	guard, err := fence.New(fence.Row{Dialect: dialect, Table: table, Key: "id"})
 	if err != nil {
@@ -63,9 +63,9 @@ func OpenStock(db *sql.DB, dialect fence.Dialect, table string) (*Stock, error) 
 // createLimit is how long a database may take to create a table.
 const createLimit = 10 * time.Second
 
-// Create creates the table with one product. It fails if there is such a table, so
-// that nobody's is ever used or dropped. Nothing interrupts it, because then nobody
-// would know whether there is a table to drop.
+// Create creates the table with one product. It fails if the table exists, so that a table
+// of the user is never used or dropped. The end of ctx does not interrupt it, because then
+// it would be unknown whether there is a table to drop.
 func (s *Stock) Create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
 	defer cancel()
@@ -95,7 +95,7 @@ func (s *Stock) Restock(ctx context.Context, stock int) error {
 	return nil
 }
 
-// Left is what is in stock.
+// Left returns what is in stock.
 func (s *Stock) Left(ctx context.Context) (int, error) { return s.read(ctx) }
 
 func (s *Stock) read(ctx context.Context) (stock int, err error) {
@@ -105,8 +105,8 @@ func (s *Stock) read(ctx context.Context) (stock int, err error) {
 	return stock, nil
 }
 
-// take is the article's statement. It would not help to check the stock in it if the
-// check were about anything more than a number in the same row: money, a seat, a mail.
+// take does not check the stock, because a statement cannot check more than a number in the
+// same row: money, a seat, a mail.
 func (s *Stock) take(ctx context.Context) error {
 	if _, err := s.db.ExecContext(ctx, s.reduceSQL, productID); err != nil {
 		return fmt.Errorf("reduce the stock: %w", err)
@@ -114,16 +114,15 @@ func (s *Stock) take(ctx context.Context) error {
 	return nil
 }
 
-// fencedRow is the row for the holder of a token. It refuses one who has had the
-// lock before and does not know that it is lost.
+// fencedRow is the row for the holder of a token. It refuses a former holder that does not
+// know that it has lost the lock.
 type fencedRow struct {
 	stock *Stock
 	token uint64
 }
 
-// read leaves its token in the row, so that the write of a former holder cannot come
-// between this read and the write that follows from it. From an empty stock none
-// follows.
+// read writes its token into the row, so that a former holder cannot write between this
+// read and the write that follows. No write follows if the stock is empty.
 func (f *fencedRow) read(ctx context.Context) (stock int, err error) {
 	if stock, err = f.stock.read(ctx); err != nil || stock <= 0 {
 		return stock, err

@@ -3,6 +3,7 @@
 package terminal
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,13 @@ var ErrOutput = errors.New("cannot write the output")
 func Print(w io.Writer, text string) error {
 	_, err := io.WriteString(w, text)
 	return OutputError(err)
+}
+
+// PrintJSON writes value to w as one line. encoding/json escapes line ends in strings.
+func PrintJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return OutputError(encoder.Encode(value))
 }
 
 // OutputError wraps an error of writing the output in ErrOutput. It returns nil for nil.

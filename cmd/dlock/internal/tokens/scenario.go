@@ -1,9 +1,7 @@
 package tokens
 
 import (
-	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
@@ -13,66 +11,46 @@ import (
 type Scenario struct {
 	Processes int
 
-	// Hire starts the process of a user. It says when it is ready, starts when it is
-	// told to, and tells its Log when it is done.
-	Hire func(ctx context.Context, service string) (*child.Process, error)
+	// Start starts the process of a user. It sends true when it is ready, starts at the
+	// next step, and sends its Log at the end.
+	Start func(ctx context.Context, service string) (*child.Process, error)
 
 	// Progress is called after each call of the service.
 	Progress func(failed bool)
 }
 
-// Result is what came of a run.
+// Result is the outcome of a run.
 type Result struct {
 	Count
 	Elapsed time.Duration
 	Logs    []Log // of each process
 }
 
-// Run lets all processes begin at the same time. When it returns nothing runs any
-// more.
+// Run lets all processes begin at the same time. When it returns, no process runs any more.
 func (s *Scenario) Run(ctx context.Context) (*Result, error) {
 	service, err := StartService(ctx, s.Progress)
 	if err != nil {
 		return nil, err
 	}
 	begun := time.Now()
-	logs, err := s.play(ctx, service.URL())
+	logs, err := s.runUsers(ctx, service.URL())
 	elapsed := time.Since(begun)
 	return &Result{service.Close(), elapsed, logs}, err
 }
 
-func (s *Scenario) play(ctx context.Context, service string) ([]Log, error) {
-	var users []*child.Process
-	defer func() {
-		var all sync.WaitGroup
-		for _, user := range users {
-			all.Go(user.Wait)
-		}
-		all.Wait()
-	}()
-	for range s.Processes {
-		user, err := s.Hire(ctx, service)
-		if err != nil {
-			return nil, err
-		}
-		users = append(users, user)
+func (s *Scenario) runUsers(ctx context.Context, service string) ([]Log, error) {
+	users, err := child.StartGroup(s.Processes, func() (*child.Process, error) { return s.Start(ctx, service) })
+	defer users.Wait()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := child.ReceiveAll[bool](users); err != nil {
+		return nil, err
 	}
 	for _, user := range users {
-		var ready bool
-		if err := user.Hear(&ready); err != nil {
-			return nil, cmp.Or(context.Cause(ctx), err)
-		}
-	}
-	for _, user := range users {
-		if err := user.Tell(true); err != nil {
+		if err := user.Send(true); err != nil {
 			return nil, err
 		}
 	}
-	logs := make([]Log, len(users))
-	for i, user := range users {
-		if err := user.Hear(&logs[i]); err != nil {
-			return nil, cmp.Or(context.Cause(ctx), err)
-		}
-	}
-	return logs, nil
+	return child.ReceiveAll[Log](users)
 }

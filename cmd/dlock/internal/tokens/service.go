@@ -1,5 +1,5 @@
-// Package tokens is the scenario of the article in which an access token becomes
-// invalid because another process has fetched a new one.
+// Package tokens is a scenario in which an access token becomes invalid because another
+// process has fetched a new one.
 package tokens
 
 import (
@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Service issues access tokens, and takes messages from whoever has a valid one:
+// Service issues access tokens, and accepts messages with a valid one:
 //
-//	GET  /token                                    a new token; the last one is invalid now
+//	GET  /token                                    a new token, which makes the last one invalid
 //	POST /message  Authorization: Bearer TOKEN     204, or 401 if the token is invalid
 type Service struct {
 	server   *http.Server
@@ -28,19 +28,19 @@ type Service struct {
 	count Count
 }
 
-// Count is what a service has seen.
+// Count counts the requests of a service.
 type Count struct {
 	Fetches int // of tokens
 	Calls   int // messages
-	Failed  int // those with a token that was invalid
+	Failed  int // messages with an invalid token
 }
 
-// issuing is how long it takes to get a token. Whoever looks for one meanwhile finds
-// none.
-const issuing = 200 * time.Millisecond
+// issueTime is how long the service takes to issue a token. A process that looks for a
+// token meanwhile finds none.
+const issueTime = 200 * time.Millisecond
 
-// StartService starts the service on a free port. Called is called after each message,
-// by one goroutine at a time.
+// StartService starts the service on a free port. It calls called after each message, not
+// concurrently.
 func StartService(ctx context.Context, called func(failed bool)) (*Service, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -53,17 +53,17 @@ func StartService(ctx context.Context, called func(failed bool)) (*Service, erro
 	s.server = &http.Server{Handler: routes, ReadHeaderTimeout: time.Minute}
 	go func() {
 		defer close(s.ended)
-		_ = s.server.Serve(listener) // if it ends before Close, those who call will notice
+		_ = s.server.Serve(listener) // if it ends before Close, the callers get an error
 	}()
 	return s, nil
 }
 
-// URL is where the service is.
+// URL returns the address of the service.
 func (s *Service) URL() string { return "http://" + s.listener.Addr().String() }
 
-// Close ends the service and returns what it has seen.
+// Close ends the service and returns its counts.
 func (s *Service) Close() Count {
-	_ = s.server.Close() // nobody waits for an answer any more
+	_ = s.server.Close() // no request is pending
 	<-s.ended
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *Service) Close() Count {
 
 func (s *Service) issue(w http.ResponseWriter, r *http.Request) {
 	select {
-	case <-time.After(issuing):
+	case <-time.After(issueTime):
 	case <-r.Context().Done():
 		return
 	}

@@ -15,46 +15,46 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// LockName is the lock around the fetching.
+// LockName is the lock around fetching a token.
 const LockName = "dlock-demo/token"
 
 // User is a process that sends messages, for which it needs a token.
 type User struct {
 	Service string // URL
-	File    string // where the processes leave the token for each other
+	File    string // through which the processes share the token
 	Calls   int
 	Client  *dlock.Client // nil: without a lock
 
-	Log Log // what it has done
+	Log Log
 }
 
-// Log is what a user has done, in Unix nanoseconds.
+// Log is what a user has done. Times are Unix nanoseconds.
 type Log struct {
 	Visits []Visit
 	Failed []int64 // messages that were refused
 	Ended  int64
 }
 
-// Visit is one time inside: from before the look at the file, with the lock if there is
-// one, until the token is known.
+// Visit is the time from before the file is read, with the lock if there is one, until the
+// token is known.
 type Visit struct {
 	From, To int64
 	Fetched  bool
 }
 
-// between is the time from one message to the next. All of them take longer than to
-// issue a token: whose token another one made invalid notices before it is done.
-func (u *User) between() time.Duration { return 2 * issuing / time.Duration(u.Calls) }
+// interval is the time from one message to the next. All messages together take longer than
+// issuing a token, so that a user whose token was made invalid notices it.
+func (u *User) interval() time.Duration { return 2 * issueTime / time.Duration(u.Calls) }
 
-// Work sends the messages. One that fails is not sent again, but the next has
+// Work sends the messages. A message that fails is not sent again, but the next one has
 // another token.
 func (u *User) Work(ctx context.Context) error {
 	token, err := u.token(ctx, "")
 	if err != nil {
 		return err
 	}
-	pace := time.NewTicker(u.between())
-	defer pace.Stop()
+	ticker := time.NewTicker(u.interval())
+	defer ticker.Stop()
 	defer func() { u.Log.Ended = time.Now().UnixNano() }()
 	for range u.Calls {
 		sent, err := u.send(ctx, token)
@@ -68,7 +68,7 @@ func (u *User) Work(ctx context.Context) error {
 			}
 		}
 		select {
-		case <-pace.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -76,34 +76,34 @@ func (u *User) Work(ctx context.Context) error {
 	return nil
 }
 
-// token returns the token that the processes share. If there is none, or only the
-// one that was refused, a new one is fetched: under the lock one process does it, and
-// the others find what it has left.
+// token returns the token that the processes share. If there is none, or only the refused
+// one, it fetches a new one. Under the lock one process fetches, and the others find its
+// token in the file.
 func (u *User) token(ctx context.Context, refused string) (token string, err error) {
-	lookOrFetch := func(ctx context.Context) (err error) {
+	readOrFetch := func(ctx context.Context) (err error) {
 		visit := Visit{From: time.Now().UnixNano()}
 		defer func() {
 			visit.To = time.Now().UnixNano()
 			u.Log.Visits = append(u.Log.Visits, visit)
 		}()
-		if token, err = u.look(); err != nil || (token != "" && token != refused) {
+		if token, err = u.read(); err != nil || (token != "" && token != refused) {
 			return err
 		}
 		visit.Fetched = true
 		if token, err = u.fetch(ctx); err != nil {
 			return err
 		}
-		return u.leave(token)
+		return u.share(token)
 	}
 	if u.Client == nil {
-		err = lookOrFetch(ctx)
+		err = readOrFetch(ctx)
 	} else {
-		err = u.Client.Do(ctx, LockName, lookOrFetch)
+		err = u.Client.Do(ctx, LockName, readOrFetch)
 	}
 	return token, err
 }
 
-func (u *User) look() (string, error) {
+func (u *User) read() (string, error) {
 	text, err := os.ReadFile(u.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -111,8 +111,8 @@ func (u *User) look() (string, error) {
 	return string(text), err
 }
 
-// leave replaces the file as a whole, so that nobody reads half a token.
-func (u *User) leave(token string) error {
+// share replaces the file as a whole, so that no process reads half a token.
+func (u *User) share(token string) error {
 	file, err := os.CreateTemp(filepath.Dir(u.File), "token-")
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (u *User) fetch(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// send says whether the message was taken.
+// send reports whether the message was accepted.
 func (u *User) send(ctx context.Context, token string) (bool, error) {
 	status, text, err := u.request(ctx, http.MethodPost, "/message", token)
 	if err == nil && status != http.StatusNoContent && status != http.StatusUnauthorized {

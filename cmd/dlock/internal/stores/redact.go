@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"cmp"
@@ -9,34 +9,33 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
-// redacted stands where a secret was.
-const redacted = "xxxxx"
+// Redacted replaces a secret.
+const Redacted = "xxxxx"
 
-// redactor hides the secrets of store URLs in text. What is a secret is decided by
-// where it stands in the URL: a password, the value of a parameter that may be one,
-// and, because the errors about malformed URLs quote them, what is in a place
-// where nothing belongs. Hosts, ports, databases and known parameters are not.
-type redactor struct {
+// Redactor hides the secrets of store URLs in text. The position in the URL decides what
+// is a secret: a password, the value of a parameter that may be one and, because errors
+// about malformed URLs quote them, text at an unexpected position. Hosts, ports, databases
+// and known parameters are not secret.
+type Redactor struct {
 	secrets []string // longest first
-	pairs   []string // key=value whose value is too plain to be hidden elsewhere
+	pairs   []string // key=value whose value is too common to be hidden elsewhere
 }
 
 const (
-	// shortSecret is the length below which a secret is only hidden where it
-	// stands alone, since otherwise it would be hidden inside other words.
+	// shortSecret is the length below which a secret is only hidden as a whole word.
 	shortSecret = 4
-	// plainValue is the length below which the value of an unknown parameter is
-	// only hidden together with its name: "1" and "true" are in many texts.
+	// plainValue is the length below which the value of an unknown parameter is only
+	// hidden together with its name: "1" and "true" are in many texts.
 	plainValue = 6
 )
 
-// newRedactor collects the secrets of the store URL in the environment and of a
-// command line. Of its words the values of --store always count, the others
-// if they look like a misplaced URL.
-func newRedactor(environment string, args []string) *redactor {
-	r := &redactor{}
+// NewRedactor collects the secrets of a store URL and of a command line: of the values of
+// --store, and of other words that look like a misplaced URL.
+func NewRedactor(environment string, args []string) *Redactor {
+	r := &Redactor{}
 	r.learn(environment)
 	before := ""
 	for _, arg := range args {
@@ -51,25 +50,33 @@ func newRedactor(environment string, args []string) *redactor {
 	return r
 }
 
-func (r *redactor) sort() {
+func (r *Redactor) sort() {
 	slices.SortFunc(r.secrets, func(a, b string) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
 	})
 	r.secrets = slices.Compact(r.secrets)
 }
 
-// learnMore notes the secrets of a URL that was found later. It must not be called
-// while others write.
-func (r *redactor) learnMore(url string) {
+// Learn adds the secrets of a URL. It must not be called concurrently with other methods.
+func (r *Redactor) Learn(url string) {
 	r.learn(url)
 	r.sort()
 }
 
-// empty reports whether there is no secret at all.
-func (r *redactor) empty() bool { return len(r.secrets)+len(r.pairs) == 0 }
+// HasSecret reports whether a valid store URL contains a password, or a parameter that
+// may be one.
+func HasSecret(raw string) bool {
+	url := Split(raw)
+	if at := strings.LastIndexByte(url.Rest, '@'); at >= 0 && strings.ContainsAny(strings.TrimPrefix(url.Rest[:at], "//"), ":/") {
+		return true
+	}
+	r := &Redactor{}
+	r.learnQuery(url.Query)
+	return len(r.secrets)+len(r.pairs) > 0
+}
 
-// learn notes what may be secret in a URL, or in what was meant to be one.
-func (r *redactor) learn(word string) {
+// learn adds what may be secret in a URL, or in a text that was meant to be one.
+func (r *Redactor) learn(word string) {
 	scheme, rest, found := strings.Cut(word, "://")
 	if !found {
 		rest = word // "redis:/u:p@h", "u:p@h"
@@ -85,7 +92,7 @@ func (r *redactor) learn(word string) {
 		end = len(rest)
 	}
 	for host := range strings.SplitSeq(rest[:end], ",") {
-		// "redis://user:secret" without a host: the port is no number.
+		// "redis://user:secret" without a host: the port is not a number.
 		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && !isPort(host[colon+1:]) {
 			r.add(host[colon+1:])
 		}
@@ -98,8 +105,8 @@ func (r *redactor) learn(word string) {
 	}
 }
 
-// isUserName reports whether info is a user alone, in a URL in which a user alone is
-// not a password that was put in the wrong place.
+// isUserName reports whether info is a user without a password. In the URLs of other stores
+// it may be a misplaced password.
 func isUserName(scheme, info string) bool {
 	switch scheme {
 	case "postgres", "postgresql", "mysql":
@@ -108,8 +115,8 @@ func isUserName(scheme, info string) bool {
 	return false
 }
 
-// learnUserinfo takes "user:password" apart, if it is as simple as that.
-func (r *redactor) learnUserinfo(info string) {
+// learnUserinfo adds the password of "user:password", or everything if info is malformed.
+func (r *Redactor) learnUserinfo(info string) {
 	user, password, found := strings.Cut(info, ":")
 	if found && !strings.ContainsAny(user, "/?#,@") && !strings.ContainsAny(password, ":,@") {
 		r.add(password)
@@ -118,17 +125,16 @@ func (r *redactor) learnUserinfo(info string) {
 	r.add(info)
 }
 
-// plainParameters are the parameters of store URLs whose values are no secret.
+// plainParameters are the parameters whose values are not secret.
 var plainParameters = []string{
 	"protocol", "scheme", "order", "table_prefix", "tls", "sslmode", "default_query_exec_mode", "sentinel_username",
 	"charset", "collation", "application_name",
 }
 
-// fileParameters name files. What is no path may be what is in the file.
+// fileParameters are paths of files. A value that is no path may be the content of the file.
 var fileParameters = []string{"ca", "cert", "key", "socket", "sslrootcert", "sslcert", "sslkey"}
 
-// isPlain reports whether a parameter's value is no secret, because of its name or, where
-// the name does not settle it, because it is just what belongs there.
+// isPlain reports whether the value of a parameter is not secret, by its name or by its form.
 func isPlain(key, value string) bool {
 	switch {
 	case slices.Contains(plainParameters, key):
@@ -144,14 +150,14 @@ func isPlain(key, value string) bool {
 	return value == "true" || value == "false" || notDuration == nil || value != "" && isPort(value)
 }
 
-// isSecretParameter reports whether a parameter holds a secret by its name.
+// isSecretParameter reports whether the value of a parameter is secret, by its name.
 func isSecretParameter(key string) bool {
 	key = strings.ToLower(key)
 	return strings.Contains(key, "pass") || strings.Contains(key, "pwd") || strings.Contains(key, "secret") ||
 		strings.Contains(key, "token") || strings.Contains(key, "auth")
 }
 
-func (r *redactor) learnQuery(query string) {
+func (r *Redactor) learnQuery(query string) {
 	for pair := range strings.FieldsFuncSeq(query, func(c rune) bool { return strings.ContainsRune("&;?#", c) }) {
 		key, value, found := strings.Cut(pair, "=")
 		switch {
@@ -166,16 +172,16 @@ func (r *redactor) learnQuery(query string) {
 	}
 }
 
-// add notes a secret in all forms in which an error could quote it: as it is,
-// decoded, and, because quoting can put escapes anywhere, each word of it.
-func (r *redactor) add(secret string) {
+// add adds a secret in all forms in which an error could quote it: as it is, decoded,
+// escaped and, because quoting can put escapes anywhere, each word of it.
+func (r *Redactor) add(secret string) {
 	forms := []string{secret}
 	if plain, err := url.PathUnescape(secret); err == nil {
 		forms = append(forms, plain)
 	} else {
 		forms = append(forms, unescapeLoosely(secret))
 	}
-	for _, plain := range forms { // as a URL that is shown escapes it
+	for _, plain := range forms {
 		forms = append(forms, url.PathEscape(plain), url.QueryEscape(plain), (&url.URL{Path: plain}).EscapedPath())
 	}
 	for _, form := range forms {
@@ -191,7 +197,7 @@ func (r *redactor) add(secret string) {
 	}
 }
 
-// unescapeLoosely decodes the escapes that are right and keeps the others.
+// unescapeLoosely decodes the valid escapes and keeps the others.
 func unescapeLoosely(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -207,15 +213,15 @@ func unescapeLoosely(text string) string {
 	return b.String()
 }
 
-// clean returns text without the secrets.
-func (r *redactor) clean(text string) string {
+// Clean returns text without the secrets.
+func (r *Redactor) Clean(text string) string {
 	for _, pair := range r.pairs {
 		key, _, _ := strings.Cut(pair, "=")
-		text = strings.ReplaceAll(text, pair, key+"="+redacted)
+		text = strings.ReplaceAll(text, pair, key+"="+Redacted)
 	}
 	for _, secret := range r.secrets {
 		if len(secret) >= shortSecret {
-			text = strings.ReplaceAll(text, secret, redacted)
+			text = strings.ReplaceAll(text, secret, Redacted)
 		} else {
 			text = replaceAlone(text, secret)
 		}
@@ -223,8 +229,8 @@ func (r *redactor) clean(text string) string {
 	return text
 }
 
-// replaceAlone hides word where it is not a part of another one, nor of an address or
-// a path: "1" is not hidden in "127.0.0.1:6379/1".
+// replaceAlone hides word where it is not a part of another word, of an address or of a
+// path: "1" is not hidden in "127.0.0.1:6379/1".
 func replaceAlone(text, word string) string {
 	var b strings.Builder
 	for {
@@ -232,53 +238,38 @@ func replaceAlone(text, word string) string {
 		if i < 0 {
 			return b.String() + text
 		}
-		before := lastRune(b.String() + text[:i])
-		after := firstRune(text[i+len(word):])
+		before, _ := utf8.DecodeLastRuneInString(b.String() + text[:i])
+		after, _ := utf8.DecodeRuneInString(text[i+len(word):])
 		b.WriteString(text[:i])
 		port := before == ':' && after != '@' && isPort(word)
 		if port || isWordRune(before) || isWordRune(after) || strings.ContainsRune("./-_", before) || strings.ContainsRune("./-_", after) {
 			b.WriteString(word)
 		} else {
-			b.WriteString(redacted)
+			b.WriteString(Redacted)
 		}
 		text = text[i+len(word):]
 	}
 }
 
-func firstRune(text string) rune {
-	for _, c := range text {
-		return c
-	}
-	return 0
-}
-
-func lastRune(text string) rune {
-	runes := []rune(text)
-	if len(runes) == 0 {
-		return 0
-	}
-	return runes[len(runes)-1]
-}
-
 func isWordRune(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
 
-// isPort says whether text can be a port. A longer number is a password.
+// isPort reports whether text can be a port. A larger number may be a password.
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil
 }
 
-// writer hides the secrets in what is written to w. A secret must not be split
-// over two writes; messages are written whole.
-func (r *redactor) writer(w io.Writer) io.Writer { return redactingWriter{r, w} }
+// Writer returns a writer to w that hides the secrets. A secret must not be split over two
+// writes.
+func (r *Redactor) Writer(w io.Writer) io.Writer { return redactingWriter{r, w} }
 
 type redactingWriter struct {
-	redactor *redactor
+	redactor *Redactor
 	to       io.Writer
 }
 
 func (w redactingWriter) Write(text []byte) (int, error) {
-	if _, err := io.WriteString(w.to, w.redactor.clean(string(text))); err != nil {
+	if _, err := io.WriteString(w.to, w.redactor.Clean(string(text))); err != nil {
 		return 0, err
 	}
 	return len(text), nil

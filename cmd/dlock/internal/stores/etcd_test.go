@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"strings"
@@ -19,8 +19,8 @@ func TestEtcdIdentity(t *testing.T) {
 // TestEtcdUsage: a URL that is wrong is a mistake of the command line.
 func TestEtcdUsage(t *testing.T) {
 	for _, raw := range []string{"etcd://", "etcd:h", "etcd://a:secret", "etcd://h?other=1", "etcd://ann:sec?ret@h"} {
-		_, err := openStoreURL(t.Context(), raw)
-		if err == nil || exitStatus(err) != exitUsage || strings.Contains(err.Error(), "sec") {
+		_, err := Open(t.Context(), raw)
+		if !isURLError(err) || strings.Contains(err.Error(), "sec") {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}

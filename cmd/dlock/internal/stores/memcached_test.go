@@ -1,4 +1,4 @@
-package main
+package stores
 
 import "testing"
 
@@ -14,7 +14,7 @@ func TestMemcachedIdentity(t *testing.T) {
 // TestMemcachedUsage: a URL that is wrong is a mistake of the command line.
 func TestMemcachedUsage(t *testing.T) {
 	for _, raw := range []string{"memcached://", "memcached:h", "memcached://a,b", "memcached://u:p@h", "memcached://h?x=1", "memcached://h:11211/db0"} {
-		if _, err := openStoreURL(t.Context(), raw); err == nil || exitStatus(err) != exitUsage {
+		if _, err := Open(t.Context(), raw); !isURLError(err) {
 			t.Errorf("%s: %v; want a usage error", raw, err)
 		}
 	}

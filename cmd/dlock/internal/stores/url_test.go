@@ -1,6 +1,7 @@
-package main
+package stores
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -13,21 +14,21 @@ func checkIdentities(t *testing.T, stores [][]string) {
 	for _, spellings := range stores {
 		first := ""
 		for _, raw := range spellings {
-			store, err := openStoreURL(t.Context(), raw)
+			store, err := Open(t.Context(), raw)
 			if err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}
 			if err := store.Close(); err != nil {
 				t.Error(err)
 			}
-			if strings.Contains(store.identity+store.display, "secret") {
-				t.Errorf("%s: the password is in %q or %q", raw, store.identity, store.display)
+			if strings.Contains(store.Identity+store.URL, "secret") {
+				t.Errorf("%s: the password is in %q or %q", raw, store.Identity, store.URL)
 			}
 			if first == "" {
-				first = store.identity
+				first = store.Identity
 			}
-			if store.identity != first {
-				t.Errorf("%s is %q, and %s is %q; want the same", spellings[0], first, raw, store.identity)
+			if store.Identity != first {
+				t.Errorf("%s is %q, and %s is %q; want the same", spellings[0], first, raw, store.Identity)
 			}
 		}
 		if other, twice := seen[first]; twice {
@@ -37,9 +38,14 @@ func checkIdentities(t *testing.T, stores [][]string) {
 	}
 }
 
+func isURLError(err error) bool {
+	_, ok := errors.AsType[*URLError](err)
+	return ok
+}
+
 // TestPlace: what is shown is where the locks are, and no secret.
 func TestPlace(t *testing.T) {
-	hosts, path := splitStoreURL("etcd://ann:sec/r@et@a:1,b/shop/?tls=true").place()
+	hosts, path := Split("etcd://ann:sec/r@et@a:1,b/shop/?tls=true").place()
 	if hosts != "a:1,b" || path != "shop/" {
 		t.Errorf("the place is %q, %q", hosts, path)
 	}

@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"strings"
@@ -22,7 +22,7 @@ func TestBadZooKeeperURLs(t *testing.T) {
 		"zookeeper://h?order=secret2", "zookeeper://h?secret=1", "zookeeper://h?timeout=soon", "zookeeper://h/a//b", "zookeeper://h/../a",
 		"zookeeper://h?acl=creator", "zookeeper://h?ca=/no/file", "zookeeper://h?tls=true&ca=/no/file", "zookeeper:h",
 	} {
-		store, err := openStoreURL(t.Context(), raw)
+		store, err := Open(t.Context(), raw)
 		if err == nil {
 			_ = store.Close()
 			t.Errorf("%s was opened", raw)

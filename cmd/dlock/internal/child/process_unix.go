@@ -1,0 +1,14 @@
+//go:build unix
+
+package child
+
+import "syscall"
+
+// ownGroup keeps Ctrl-C away from a child, which its parent ends.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// Stop stops the child as a long pause of its machine would.
+func (p *Process) Stop() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Continue lets a stopped child go on.
+func (p *Process) Continue() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

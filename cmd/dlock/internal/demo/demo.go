@@ -1,0 +1,185 @@
+// Package demo runs the demos of the command line: scenarios that go wrong without a lock,
+// with real processes and real servers, and then once more with one.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
+)
+
+// UsageError is an error in the options of a demo.
+type UsageError struct{ error }
+
+func usagef(format string, values ...any) error { return UsageError{fmt.Errorf(format, values...)} }
+
+// ResultError says that a demo went wrong with a lock too.
+type ResultError struct{ error }
+
+// Stage is what the demos share: their places, and their output as a table or as JSON and
+// in files.
+type Stage struct {
+	Stdout, Stderr *os.File
+	Folder         string // temporary
+	Store          Store
+	Database       string // the URL of --db; empty: an SQLite file in Folder
+	JSON           bool
+	HTML, SVG      string // the files to write; empty: none
+
+	table     terminal.Table
+	runs      []timeline.Run
+	html, svg outputFile
+}
+
+// Open finds out before the demo whether its files can be written.
+func (s *Stage) Open() error {
+	return errors.Join(s.html.open(s.HTML), s.svg.open(s.SVG))
+}
+
+// Close closes the files.
+func (s *Stage) Close() {
+	s.html.close()
+	s.svg.close()
+}
+
+// note writes a line to stderr, unless the output is JSON. The values contain no secrets.
+func (s *Stage) note(format string, values ...any) {
+	if !s.JSON {
+		fmt.Fprintln(s.Stderr, terminal.Escape(fmt.Sprintf(format, values...)))
+	}
+}
+
+// add adds a run to the output.
+func (s *Stage) add(run timeline.Run, value any, row ...string) error {
+	s.runs = append(s.runs, run)
+	s.table.Add(row...)
+	if !s.JSON {
+		return nil
+	}
+	return terminal.PrintJSON(s.Stdout, value)
+}
+
+// finish prints the table and writes the files. The column of the page that is coloured is
+// the first that wants a value.
+func (s *Stage) finish(title string, intro ...string) error {
+	if !s.JSON {
+		if err := s.table.Print(s.Stdout, terminal.PainterFor(s.Stdout)); err != nil {
+			return err
+		}
+	}
+	page := timeline.Page{Title: title, Intro: intro, Table: s.table.Rows, Runs: s.runs}
+	for i, column := range s.table.Columns {
+		page.Header = append(page.Header, strings.ToLower(column.Title))
+		if column.Want != "" && page.Marked == 0 {
+			page.Marked = i
+		}
+	}
+	if err := s.svg.write(timeline.SVG(s.runs)); err != nil {
+		return err
+	}
+	return s.html.write(timeline.HTML(page))
+}
+
+// newRun returns a drawing with a lane for each process.
+func newRun(name, caption string, processes int) timeline.Run {
+	run := timeline.Run{Name: name, Caption: caption}
+	for lane := range processes {
+		run.Lanes = append(run.Lanes, fmt.Sprintf("process %d", lane+1))
+	}
+	return run
+}
+
+// addVisit draws the time that a process was inside.
+func addVisit(run *timeline.Run, lane int, from, to time.Duration, what string) {
+	label := fmt.Sprintf("process %d, %.3f s to %.3f s, %s", lane+1, from.Seconds(), to.Seconds(), what)
+	run.Spans = append(run.Spans, timeline.Span{Lane: lane, From: from, To: to, Label: label})
+	run.Length = max(run.Length, to)
+}
+
+// processes are the programs of the child processes, by their argv[0].
+var processes = map[string]func(*child.Parent) error{
+	shopRole:  runShop,
+	userRole:  runUser,
+	buyerRole: runBuyer,
+}
+
+// RunProcess runs a child process of a demo if args are those of one. Otherwise ok is false.
+// The process ends when its stdin does, and not by a signal to all processes, so that it
+// releases its locks. The exit status of an error comes from statusOf.
+func RunProcess(args []string, stdin io.Reader, stdout io.Writer, statusOf func(error) (string, int)) (status int, ok bool) {
+	if len(args) != 1 || processes[args[0]] == nil {
+		return 0, false
+	}
+	signal.Ignore(supervise.StopSignals...)
+	parent := child.Attach(stdin, stdout)
+	err := processes[args[0]](parent)
+	if err == nil || errors.Is(err, child.ErrEnd) {
+		return 0, true
+	}
+	text, status := statusOf(err)
+	parent.Fail(text, status)
+	return status, true
+}
+
+// startChild starts this program again as a child process of a demo.
+func startChild(ctx context.Context, role string, task any) (*child.Process, error) {
+	self, err := supervise.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return child.Start(ctx, self, role, task)
+}
+
+// outputFile is a file that is written at the end. Without a path it does nothing.
+type outputFile struct {
+	file    *os.File
+	created bool // it did not exist before, and is not written yet
+}
+
+// open opens the file. Its content stays until write.
+func (o *outputFile) open(path string) error {
+	if path == "" {
+		return nil
+	}
+	_, err := os.Lstat(path)
+	o.created = errors.Is(err, fs.ErrNotExist)
+	if o.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
+		return usagef("cannot write the file: %w", err)
+	}
+	return nil
+}
+
+// write replaces the content of the file.
+func (o *outputFile) write(text string) error {
+	if o.file == nil {
+		return nil
+	}
+	o.created = false
+	if info, err := o.file.Stat(); err == nil && info.Mode().IsRegular() {
+		if err := o.file.Truncate(0); err != nil {
+			return terminal.OutputError(err)
+		}
+	}
+	return terminal.Print(o.file, text)
+}
+
+// close removes a file that was created and not written.
+func (o *outputFile) close() {
+	if o.file != nil {
+		_ = o.file.Close() // write has checked
+		if o.created {
+			_ = os.Remove(o.file.Name())
+		}
+	}
+}

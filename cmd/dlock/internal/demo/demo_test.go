@@ -1,0 +1,195 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
+	"github.com/dlock-go/dlock/fence"
+)
+
+func TestMain(m *testing.M) {
+	statusOf := func(err error) (string, int) { return err.Error(), 1 }
+	if status, ok := RunProcess(os.Args, os.Stdin, os.Stdout, statusOf); ok {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
+
+// eventually polls until something is true.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	limit := time.After(20 * time.Second) // only reached by a test that fails
+	for !condition() {
+		select {
+		case <-limit:
+			t.Fatalf("it never happened that %s", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// TestFenceStopsAStaleHolder: the lock of a shop is broken while it thinks, and another
+// shop takes it. Without the fence both sell the last one, whoever is first to write.
+func TestFenceStopsAStaleHolder(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		guard                oversell.Guard
+		staleThink, newThink time.Duration // ten times as long for the last one, give or take a half
+		stale                int           // what the first shop answers
+		left                 int
+	}{
+		{"dlock, writes first", oversell.Dlock, 100 * time.Millisecond, 350 * time.Millisecond, http.StatusOK, -1},
+		{"dlock, writes last", oversell.Dlock, 200 * time.Millisecond, 30 * time.Millisecond, http.StatusOK, -1},
+		{"fenced, writes first", oversell.Fenced, 100 * time.Millisecond, 350 * time.Millisecond, http.StatusConflict, 0},
+		{"fenced, writes last", oversell.Fenced, 200 * time.Millisecond, 30 * time.Millisecond, http.StatusConflict, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := t.TempDir()
+			task := shopTask{Guard: c.guard, Folder: folder, Table: oversell.NewTable(), Processes: 2,
+				Store: Store{URL: "sqlite://" + folder + "/locks.db"}, Think: c.staleThink}
+			stock := newStock(t, folder, task.Table)
+			if err := stock.Restock(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			first := newShop(t, task)
+			task.Think = c.newThink
+			second := newShop(t, task)
+
+			answer := make(chan int, 1)
+			go func() { answer <- buy(t, first) }()
+			breakLock(t, task.Store.URL)
+			if status := buy(t, second); status != http.StatusOK {
+				t.Errorf("the shop that has the lock answers %d", status)
+			}
+			if status := <-answer; status != c.stale {
+				t.Errorf("the shop that has lost the lock answers %d, want %d", status, c.stale)
+			}
+			if left, err := stock.Left(t.Context()); err != nil || left != c.left {
+				t.Errorf("%d left, %v; want %d", left, err, c.left)
+			}
+		})
+	}
+}
+
+// breakLock waits until somebody has the lock of the product, and takes it away.
+func breakLock(t *testing.T, url string) {
+	t.Helper()
+	store, err := stores.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	client := dlock.New(store.Driver, nil)
+	defer client.Close()
+	var token uint64
+	eventually(t, "somebody has the lock", func() bool {
+		info, held, err := client.Find(t.Context(), oversell.LockName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token = info.Token
+		return held
+	})
+	if err := client.Break(t.Context(), oversell.LockName, token); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stock makes the table of the shops.
+func newStock(t *testing.T, folder, table string) *oversell.Stock {
+	t.Helper()
+	db, err := openDatabase(t.Context(), "", folder, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	stock, err := oversell.OpenStock(db.DB, fence.SQLite, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stock.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return stock
+}
+
+// TestStockIsCreatedOrNot: a signal while the table is created does not leave one that
+// nobody drops.
+func TestStockIsCreatedOrNot(t *testing.T) {
+	db, err := openDatabase(t.Context(), "", t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	stock, err := oversell.OpenStock(db.DB, fence.SQLite, "interrupted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := stock.Create(interrupted); err != nil {
+		t.Errorf("Create: %v", err)
+	}
+	if err := stock.Drop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// shop starts the process of a shop, and returns its address.
+func newShop(t *testing.T, task shopTask) (address string) {
+	t.Helper()
+	process, err := startChild(context.Background(), shopRole, task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(process.Wait)
+	if err := process.Receive(&address); err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// buy returns the status of the answer.
+func buy(t *testing.T, address string) int {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/stock/reduce?id=1", address), nil)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode
+}
+
+func TestShopAnswersOnlyWhatItKnows(t *testing.T) {
+	folder := t.TempDir()
+	task := shopTask{Guard: oversell.None, Folder: folder, Table: oversell.NewTable(), Processes: 1}
+	newStock(t, folder, task.Table)
+	address := newShop(t, task)
+	for path, want := range map[string]int{
+		"/stock/reduce?id=1": http.StatusGone,
+		"/stock/reduce?id=2": http.StatusNotFound,
+		"/stock/reduce":      http.StatusNotFound,
+		"/":                  http.StatusNotFound,
+	} {
+		answer, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, answer.StatusCode, want)
+		}
+	}
+}

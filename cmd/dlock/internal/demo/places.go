@@ -1,0 +1,196 @@
+package demo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
+	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/sqllock"
+)
+
+// Store is where the processes of a demo keep their locks.
+type Store struct {
+	URL  string // of --store or the environment; may contain a password
+	File string // the SQLite file if there is no URL
+	Name string // for people
+}
+
+// lockTTL is shorter than the default: a memcached that has just started grants no lock
+// for one TTL.
+const lockTTL = 10 * time.Second
+
+// client opens the store in a process of a demo. The second result closes it.
+func (s Store) client(ctx context.Context) (*dlock.Client, func(), error) {
+	store, err := s.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	traits := store.Driver.Traits()
+	ttl := min(max(lockTTL, traits.MinTTL), traits.LongestTTL())
+	client := dlock.New(store.Driver, &dlock.Options{TTL: ttl, RequestTimeout: ttl}) // the machine may be busy
+	return client, func() {
+		_ = client.Close() // a lock that cannot be released expires
+		_ = store.Close()
+	}, nil
+}
+
+func (s Store) open(ctx context.Context) (*stores.Store, error) {
+	if s.URL != "" {
+		return stores.Open(ctx, s.URL)
+	}
+	// These locks need not survive a power failure, and do not wait for the disk.
+	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(s.File)+"&_pragma=synchronous(OFF)")
+	if err != nil {
+		return nil, err
+	}
+	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &stores.Store{Driver: store, CloseMore: db.Close}, nil
+}
+
+// database is where a demo keeps its stock.
+type database struct {
+	*sql.DB
+	dialect fence.Dialect
+	name    string // for people
+}
+
+// stockSettings make a writer wait for other writers. The stock need not survive a power
+// failure.
+const stockSettings = "_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
+
+// databaseLimit is how long the database may take to answer, or to drop a table.
+const databaseLimit = 15 * time.Second
+
+// openDatabase opens the database of a URL of --db, or an SQLite file in folder, and
+// checks that it answers.
+func openDatabase(ctx context.Context, raw, folder string, connections int) (*database, error) {
+	d := &database{dialect: fence.SQLite, name: "an SQLite file"}
+	var err error
+	if raw != "" {
+		err = d.openServer(raw)
+	} else {
+		path := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(folder, "stock.db")), "/") // C:/
+		d.DB, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: stockSettings}).String())
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.SetMaxOpenConns(connections)
+	d.SetMaxIdleConns(connections)
+	ctx, cancel := context.WithTimeoutCause(ctx, databaseLimit, errors.New("it did not answer in time"))
+	defer cancel()
+	if err := d.PingContext(ctx); err != nil {
+		_ = d.Close()
+		return nil, &stores.OpenError{URL: d.name, Err: err}
+	}
+	return d, nil
+}
+
+func (d *database) openServer(raw string) error {
+	server, err := databaseServer(raw)
+	if err != nil {
+		return err
+	}
+	d.name, d.dialect = server.Shown(), fence.MySQL
+	if server.Dialect == sqllock.Postgres {
+		d.dialect = fence.PostgreSQL
+	}
+	if d.DB, err = sql.Open(server.Driver, server.DSN); err != nil {
+		return usagef("--db: the parameters: %w", err)
+	}
+	return nil
+}
+
+// databaseServer parses a URL of --db.
+func databaseServer(raw string) (*stores.SQLServer, error) {
+	switch stores.Split(raw).Scheme {
+	case "mysql", "mariadb", "postgres", "postgresql":
+	default:
+		return nil, usagef("--db takes mysql://, mariadb:// or postgres://, each with user:password@host:port/database")
+	}
+	server, err := stores.ParseSQL(stores.Split(raw))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--db: %w", err)
+	case server.Scheme != "" || server.TablePrefix != "":
+		return nil, usagef("--db: scheme and table_prefix are for a store of locks, not for the database of the shop")
+	}
+	return server, nil
+}
+
+// checkDatabase returns an error if the URL of --db is not valid.
+func (s *Stage) checkDatabase() error {
+	if s.Database == "" {
+		return nil
+	}
+	_, err := databaseServer(s.Database)
+	return err
+}
+
+// withStock creates the table of the shops, calls use, and drops the table.
+func (s *Stage) withStock(ctx context.Context, table string, use func(stock *oversell.Stock, database string) error) error {
+	db, err := openDatabase(ctx, s.Database, s.Folder, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	stock, err := oversell.OpenStock(db.DB, db.dialect, table)
+	if err != nil {
+		return err
+	}
+	if err := stock.Create(ctx); err != nil {
+		return &stores.OpenError{URL: db.name, Err: err}
+	}
+	defer func() { // also after a signal
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseLimit)
+		defer cancel()
+		if err := stock.Drop(ctx); err != nil {
+			fmt.Fprintf(s.Stderr, "dlock: remove the table by hand: %v\n", err)
+		}
+	}()
+	return use(stock, db.name)
+}
+
+// shopTask is the task of a process that sells. It may contain passwords, and is sent
+// through a pipe.
+type shopTask struct {
+	Guard     oversell.Guard
+	Database  string // the URL of --db
+	Folder    string // of the SQLite file if there is no URL
+	Table     string
+	Store     Store
+	Processes int
+	Think     time.Duration
+	TTL       time.Duration // of the lock, for a buyer
+}
+
+// open opens the stock and, if the guard needs it, the store. The last result closes both.
+func (t *shopTask) open(ctx context.Context, connections int) (*oversell.Stock, *dlock.Client, func(), error) {
+	db, err := openDatabase(ctx, t.Database, t.Folder, connections)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	closeDB := func() { _ = db.Close() }
+	stock, err := oversell.OpenStock(db.DB, db.dialect, t.Table)
+	if err != nil || !t.Guard.Shared() {
+		return stock, nil, closeDB, err
+	}
+	client, closeStore, err := t.Store.client(ctx)
+	if err != nil {
+		closeDB()
+		return nil, nil, nil, err
+	}
+	return stock, client, func() { closeStore(); closeDB() }, nil
+}

@@ -1,0 +1,56 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+const (
+	// answerLimit bounds the first answer of a store.
+	answerLimit = dlock.DefaultRequestTimeout
+	// endSlack is how long before the deadline of its context a call may already fail.
+	endSlack = 50 * time.Millisecond
+)
+
+// ErrNoAnswer returns the cause with which a limit ends a context.
+func ErrNoAnswer(limit time.Duration) error {
+	return fmt.Errorf("%w: no answer within %v", dlock.ErrUnreachable, limit)
+}
+
+// UntilFirstAnswer bounds the first call to a store. An earlier deadline of ctx stays.
+func UntilFirstAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, answerLimit, ErrNoAnswer(answerLimit))
+}
+
+// Ended reports whether ctx is done. A call may notice the deadline of its context a
+// moment before the context does; then Ended waits for the end.
+func Ended(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < endSlack {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
+}
+
+// Contact returns an error if the store does not answer within answerLimit. It precedes
+// calls that read a whole store, which may take longer.
+func Contact(ctx context.Context, client *dlock.Client) error {
+	bounded, cancel := UntilFirstAnswer(ctx)
+	defer cancel()
+	_, _, err := client.Find(bounded, "dlock")
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return ctx.Err()
+	case Ended(bounded):
+		return context.Cause(bounded)
+	case errors.Is(err, dlock.ErrUnreachable):
+		if inner := errors.Unwrap(err); errors.Is(inner, dlock.ErrUnreachable) {
+			return inner // without the name, which the user did not give
+		}
+		return err
+	}
+	return nil // any other error is an answer
+}

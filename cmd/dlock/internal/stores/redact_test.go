@@ -1,0 +1,44 @@
+package stores
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRedactorCleansWhatDriversSay covers errors that quote a URL in part.
+func TestRedactorCleansWhatDriversSay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ url, text, want string }{
+		{"mysql://joe:s3cr3t@db/x", `dial joe:s3cr3t@tcp(db): refused`, `dial joe:xxxxx@tcp(db): refused`},
+		{"mysql://joe:s%40cr3t@db/x", `cannot parse "joe:s@cr3t@db"`, `cannot parse "joe:xxxxx@db"`},
+		{"redis://joe:ab@db/1", "user joe password ab abort", "user joe password xxxxx abort"},
+		{"redis://db/1?protocol=plain", "protocol plain is fine", "protocol plain is fine"},
+		{"postgres://db/x?password=pass1234", "password=pass1234", "password=xxxxx"},
+		{"zookeeper://zk/locks?timeout=10s&create=true&acl=world", "timeout 10s, true, world", "timeout 10s, true, world"},
+		{"zookeeper://zk/locks?timeout=s3cr3t", "timeout s3cr3t", "timeout xxxxx"},
+		{"zookeeper://joe:pw?timeout=10s@zk", "pw?timeout=10s", "xxxxx"},
+		{"redis://db:6379/1", "dial db:6379", "dial db:6379"},
+	} {
+		if got := NewRedactor(c.url, nil).Clean(c.text); got != c.want {
+			t.Errorf("%s: %q became %q, expected %q", c.url, c.text, got, c.want)
+		}
+	}
+}
+
+// A number that is no port is a password, and one may come back escaped.
+func TestRedactorKnowsNumbersAndEscapes(t *testing.T) {
+	for url, said := range map[string]string{
+		"postgres://user:1234567":               "dial 1234567 failed",
+		"sqlite:///tmp/x.db#p\u00e455w\u00f6rd": "open x.db%23p%C3%A455w%C3%B6rd",
+	} {
+		got := NewRedactor("", []string{"--store", url}).Clean(said)
+		for _, secret := range []string{"1234567", "p%C3%A455w%C3%B6rd", "p\u00e455w\u00f6rd"} {
+			if strings.Contains(got, secret) {
+				t.Errorf("of %q it showed %q", url, got)
+			}
+		}
+	}
+	if got := NewRedactor("", []string{"--store", "redis://host:6379/0"}).Clean("dial host:6379"); got != "dial host:6379" {
+		t.Errorf("a port was hidden: %q", got)
+	}
+}

@@ -1,0 +1,190 @@
+package stores
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
+	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/go-sql-driver/mysql" // also the database/sql driver "mysql"
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver "pgx"
+)
+
+const (
+	// openLimit is how long a server may take until it can be used. It is enough to create
+	// the tables on a busy server.
+	openLimit = 15 * time.Second
+	// forUpdateConns is how many connections a command needs with scheme forupdate: one for
+	// the lock, and some that wait.
+	forUpdateConns = 8
+)
+
+// SQLServer is the URL of an SQL server.
+type SQLServer struct {
+	*sqlurl.URL
+	url      URL    // as sqllock.Open takes it
+	place    string // host:port/database as in a URL, without secrets and defaults
+	identity string // the same for all spellings of place
+}
+
+// openSQL opens mysql://user:password@host:port/database, the same of mariadb:// and
+// postgres://. A socket is mysql://user:password@/database?socket=/path or
+// postgres:///database?host=/folder.
+func openSQL(ctx context.Context, u URL) (*Store, error) {
+	server, err := ParseSQL(u)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, openLimit, ErrNoAnswer(openLimit))
+	defer cancel()
+	var store driver.Store
+	switch raw := server.url.whole(); server.Scheme {
+	case sqlsession.Session.String():
+		store, err = sqlsession.Open(ctx, raw, nil)
+	case sqlsession.ForUpdate.String():
+		store, err = sqlsession.Open(ctx, raw, &sqlsession.Options{MaxConns: forUpdateConns})
+	default:
+		store, err = sqllock.Open(ctx, raw, nil)
+	}
+	switch {
+	case errors.Is(err, sqlurl.ErrURL):
+		return nil, &URLError{err}
+	case errors.Is(err, driver.ErrUnsupported): // by the server
+		err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, err)
+	}
+	if err != nil {
+		return nil, &OpenError{server.Shown(), err}
+	}
+	return &Store{Driver: store, URL: server.Shown(), Identity: server.fullIdentity()}, nil
+}
+
+// ParseSQL parses the URL of an SQL server.
+func ParseSQL(u URL) (*SQLServer, error) {
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // its log repeats the errors
+	isPostgres := strings.HasPrefix(u.Scheme, "postgres")
+	var err error
+	if !isPostgres {
+		if u, err = registerAuthority(u); err != nil {
+			return nil, err
+		}
+	}
+	parsed, err := sqlurl.Parse(u.whole())
+	if err != nil {
+		return nil, &URLError{err}
+	}
+	s := &SQLServer{URL: parsed, url: u}
+	if isPostgres {
+		return s, s.locatePostgres()
+	}
+	database := url.PathEscape(s.Database)
+	if s.Net == "unix" {
+		s.place = "/" + database + "?socket=" + (&url.URL{Path: s.Addr}).EscapedPath()
+		s.identity = realPath(s.Addr) + "|" + s.Database
+	} else {
+		s.place = s.Hosts + "/" + database
+		s.identity = strings.ToLower(s.Addr) + "|" + s.Database
+	}
+	return s, nil
+}
+
+// registerAuthority makes the driver of MySQL trust the authority in the file of ?ca=. It
+// returns the URL with the name under which the driver knows the authority.
+func registerAuthority(u URL) (URL, error) {
+	if strings.Contains(u.Query, "@") { // may be a part of a password, and is rejected later
+		return u, nil
+	}
+	var others []string
+	file := ""
+	for pair := range strings.SplitSeq(u.Query, "&") {
+		if value, found := strings.CutPrefix(pair, "ca="); found {
+			file, _ = url.QueryUnescape(value)
+		} else if !strings.HasPrefix(pair, "tls=") {
+			others = append(others, pair)
+		}
+	}
+	if file == "" {
+		return u, nil
+	}
+	certificate, err := os.ReadFile(file)
+	if err != nil {
+		return u, fmt.Errorf("%w: the authority of ?ca= cannot be read: %w", driver.ErrMisconfigured, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(certificate) {
+		return u, fmt.Errorf("%w: the file of ?ca= contains no certificate", driver.ErrMisconfigured)
+	}
+	name := fmt.Sprintf("dlock-%x", file)
+	if err := mysql.RegisterTLSConfig(name, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}); err != nil {
+		return u, fmt.Errorf("%w: %w", driver.ErrMisconfigured, err)
+	}
+	u.Query = strings.Join(append(others, "tls="+name), "&")
+	return u, nil
+}
+
+// locatePostgres finds the hosts and the database. What the URL does not contain comes from
+// PGHOST, PGUSER and the like, as for psql.
+func (s *SQLServer) locatePostgres() error {
+	config, err := pgx.ParseConfig(s.DSN)
+	if err != nil {
+		return &URLError{err}
+	}
+	if config.Database == "" {
+		return URLErrorf("the name of the database is missing: write %s://user:password@host:port/database", s.url.Scheme)
+	}
+	hosts := []string{postgresHost(config.Host, config.Port)}
+	for _, fallback := range config.Fallbacks { // with TLS and without
+		if host := postgresHost(fallback.Host, fallback.Port); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	database := url.PathEscape(config.Database)
+	if strings.HasPrefix(config.Host, "/") {
+		s.place = "/" + database + "?host=" + (&url.URL{Path: config.Host}).EscapedPath()
+	} else {
+		s.place = strings.Join(hosts, ",") + "/" + database
+	}
+	slices.Sort(hosts)
+	s.identity = strings.Join(hosts, ",") + "|" + config.Database
+	return nil
+}
+
+func postgresHost(host string, port uint16) string {
+	if strings.HasPrefix(host, "/") {
+		return realPath(host) + ":" + strconv.Itoa(int(port))
+	}
+	return strings.ToLower(net.JoinHostPort(cmp.Or(host, "localhost"), strconv.Itoa(int(port))))
+}
+
+// Shown returns the URL without secrets and defaults.
+func (s *SQLServer) Shown() string {
+	shown, mark := s.Dialect.String()+"://"+s.place, "?"
+	if strings.Contains(shown, "?") {
+		mark = "&"
+	}
+	if s.Scheme != "" && s.Scheme != sqllock.Row.String() {
+		shown, mark = shown+mark+"scheme="+s.Scheme, "&"
+	}
+	if s.TablePrefix != "" && s.TablePrefix != sqllock.DefaultTablePrefix {
+		shown += mark + "table_prefix=" + url.QueryEscape(s.TablePrefix)
+	}
+	return shown
+}
+
+// fullIdentity differs for schemes and tables whose locks do not exclude each other.
+func (s *SQLServer) fullIdentity() string {
+	return strings.Join([]string{s.Dialect.String(), s.identity, cmp.Or(s.Scheme, sqllock.Row.String()), cmp.Or(s.TablePrefix, sqllock.DefaultTablePrefix)}, "|")
+}

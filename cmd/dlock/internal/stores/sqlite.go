@@ -1,0 +1,131 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
+	"github.com/dlock-go/dlock/sqllock"
+	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
+)
+
+// openSQLite opens sqlite:///path/file.db. "sqlite:" alone is the file in the state folder
+// of the user.
+func openSQLite(ctx context.Context, u URL) (*Store, error) {
+	path, err := u.sqlitePath()
+	if err != nil {
+		return nil, err
+	}
+	if u.isStateFile() {
+		if err := prepareStateFile(path); err != nil {
+			return nil, &OpenError{"sqlite://" + path, misconfigured(err)}
+		}
+	}
+	shown := sqlurl.FileURL(path)
+	store, err := sqllock.Open(ctx, shown, nil)
+	if err != nil {
+		return nil, &OpenError{"sqlite://" + path, explain(path, err)}
+	}
+	return &Store{Driver: store, Identity: "sqlite:" + realPath(path), URL: shown}, nil
+}
+
+// isStateFile reports whether a URL names no file.
+func (u URL) isStateFile() bool { return (u.Rest == "" || u.Rest == "//") && u.Query == "" }
+
+// sqlitePath returns the absolute path of the file.
+func (u URL) sqlitePath() (string, error) {
+	if u.isStateFile() {
+		return stateFile()
+	}
+	parsed, err := sqlurl.Parse(u.whole())
+	if err != nil {
+		return "", &URLError{err}
+	}
+	return parsed.Path, nil
+}
+
+// stateFile returns the default store, by the XDG Base Directory Specification. It rejects a
+// relative folder, in which every current folder would have its own locks.
+func stateFile() (string, error) {
+	const relative = "$%s is %q, which is not an absolute path: locks would be in another file for every current folder"
+	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
+		if !filepath.IsAbs(state) {
+			return "", URLErrorf(relative, "XDG_STATE_HOME", state)
+		}
+		return filepath.Join(state, "dlock", "dlock.db"), nil
+	}
+	home, err := os.UserHomeDir()
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("there is no home folder to keep locks in (%w): use --store", err)
+	case !filepath.IsAbs(home):
+		return "", URLErrorf(relative, "HOME", home)
+	}
+	return filepath.Join(home, ".local", "state", "dlock", "dlock.db"), nil
+}
+
+// prepareStateFile creates the default store for this user only. SQLite gives its companion
+// files the same mode. It must not be called after SQLite has opened the file: closing it
+// would drop SQLite's locks on it.
+func prepareStateFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// misconfigured is the error of a file that cannot be a store.
+func misconfigured(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: %w", driver.ErrDenied, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrMisconfigured, err)
+}
+
+// explain returns the reason for which SQLite could not open a file. SQLite itself often
+// says no more than "unable to open database file".
+func explain(path string, err error) error {
+	folder := filepath.Dir(path)
+	info, missing := os.Stat(path)
+	var file *os.File
+	var cause error
+	switch _, noFolder := os.Stat(folder); {
+	case errors.Is(noFolder, fs.ErrNotExist):
+		cause = errors.New("the folder " + folder + " does not exist")
+	case errors.Is(missing, fs.ErrNotExist):
+		if file, cause = os.CreateTemp(folder, ".dlock-*"); cause == nil {
+			_ = os.Remove(file.Name())
+		}
+	case missing != nil:
+		cause = missing
+	case info.IsDir():
+		cause = errors.New(path + " is a folder, not a database file")
+	default:
+		file, cause = os.Open(path)
+	}
+	if cause != nil {
+		return misconfigured(cause)
+	}
+	_ = file.Close()
+	return err
+}
+
+// realPath resolves symbolic links, as far as the path exists.
+func realPath(path string) string {
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(folder, filepath.Base(path))
+	}
+	return path
+}

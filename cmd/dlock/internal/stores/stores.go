@@ -1,0 +1,106 @@
+// Package stores opens the stores of URLs and describes them without secrets.
+package stores
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/memcachelock"
+	"github.com/dlock-go/dlock/zklock"
+)
+
+// kind is one kind of store that URLs can name.
+type kind struct {
+	scheme string
+	form   string // an example of its URLs
+	about  string // in one line
+	open   func(ctx context.Context, url URL) (*Store, error)
+}
+
+// kinds lists every kind of store. A new store is one more line here.
+var kinds = []kind{
+	{"sqlite", "sqlite:///path/file.db", "an SQLite file, for the processes of one machine", openSQLite},
+	{"mysql", "mysql://user:pass@host:port/db", "MySQL or MariaDB; ?scheme=row (default), version, forupdate, session", openSQL},
+	{"mariadb", "mariadb://...", "the same", openSQL},
+	{"postgres", "postgres://user:pass@host:port/db", "PostgreSQL; ?scheme= as for MySQL, ?table_prefix=dlock_", openSQL},
+	{"postgresql", "postgresql://...", "the same", openSQL},
+	{"redis", "redis://[user:pass@]host:port/db", "one Redis; ?protocol=redisson (default) or plain", openRedis},
+	{"rediss", "rediss://...", "the same with TLS; ?ca=FILE for an authority of your own", openRedis},
+	{"redis+sentinel", "redis+sentinel://host:port,.../name", "Redis with Sentinel; ?replicas=1 demands an acknowledgement", openRedis},
+	{"redis+cluster", "redis+cluster://host:port,...", "Redis Cluster", openRedis},
+	{"redlock", "redlock://host:port,host:port,...", "Redlock over an odd number of independent Redis servers", openRedlock},
+	{"memcached", "memcached://host:port", "a memcached, which may forget: for locks that only save work", openMemcached},
+	{"zookeeper", "zookeeper://[user:pass@]host:port,.../root", "ZooKeeper; ?order=fair (default) or unfair, ?timeout=30s", openZooKeeper},
+	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE", openEtcd},
+}
+
+// Store is an open store.
+type Store struct {
+	Driver driver.Store
+	// URL is for people. It contains no secret and no defaults.
+	URL string
+	// Identity is the same for all spellings of the URL and contains no secret.
+	Identity string
+	// CloseMore closes what the store does not own; it may be nil.
+	CloseMore func() error
+}
+
+// Close closes the store.
+func (s *Store) Close() error {
+	err := s.Driver.Close()
+	if s.CloseMore != nil {
+		if more := s.CloseMore(); err == nil {
+			err = more
+		}
+	}
+	return err
+}
+
+// Open opens the store of a URL. An empty one is the default, an SQLite file of the user. The
+// error is an [OpenError] if the URL is valid and the store cannot be used, and a [URLError]
+// if the URL is not valid.
+func Open(ctx context.Context, raw string) (*Store, error) {
+	url := Split(raw)
+	for _, kind := range kinds {
+		if kind.scheme == url.Scheme {
+			return kind.open(ctx, url)
+		}
+	}
+	// The URL is not repeated: any part of it may be a password.
+	return nil, URLErrorf("unknown kind of store URL; known are:\n%s", List())
+}
+
+// List describes all kinds of stores, one a line.
+func List() string {
+	var b strings.Builder
+	for _, kind := range kinds {
+		fmt.Fprintf(&b, "  %-36s %s\n", kind.form, kind.about)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func openMemcached(ctx context.Context, url URL) (*Store, error) {
+	store, err := memcachelock.Open(ctx, url.whole(), nil)
+	return url.opened(store, err, "memcached", "11211", "")
+}
+
+func openZooKeeper(ctx context.Context, url URL) (*Store, error) {
+	store, err := zklock.Open(ctx, url.whole(), nil)
+	_, root := url.place()
+	opened, err := url.opened(store, err, "zookeeper", "2181", strings.Trim(root, "/"))
+	if err == nil && url.parameter("order") == "unfair" {
+		opened.URL += "?order=unfair" // not in the identity: fair and unfair locks exclude each other
+	}
+	return opened, err
+}
+
+func openEtcd(ctx context.Context, url URL) (*Store, error) {
+	bounded, cancel := UntilFirstAnswer(ctx)
+	defer cancel()
+	store, err := etcdlock.Open(bounded, url.whole(), nil)
+	_, prefix := url.place()
+	return url.opened(store, err, "etcd", "2379", strings.TrimRight(prefix, "/"))
+}
