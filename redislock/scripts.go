@@ -17,9 +17,9 @@ var lua embed.FS
 
 // script is one atomic operation on the server.
 type script struct {
-	source  string
-	sha     string
-	cluster *script // the variant for servers with slots; nil if it is the same
+	byHash   []any   // begins the command if the server knows the script
+	bySource []any   // begins it otherwise
+	cluster  *script // the variant for servers with slots; nil if it is the same
 }
 
 // scripts are the operations of one protocol.
@@ -72,7 +72,7 @@ func newScript(files ...string) *script {
 		}
 	}
 	sum := sha1.Sum([]byte(source.String())) //nolint:gosec // no secret
-	sc := &script{source: source.String(), sha: hex.EncodeToString(sum[:])}
+	sc := &script{byHash: []any{"evalsha", hex.EncodeToString(sum[:])}, bySource: []any{"eval", source.String()}}
 	if i := slices.Index(files, "publish"); i >= 0 {
 		files[i] = "publish_cluster"
 		sc.cluster = newScript(files...)
@@ -80,14 +80,13 @@ func newScript(files ...string) *script {
 	return sc
 }
 
-// command runs the script by its hash if the server knows it, otherwise by its source.
 func (sc *script) command(ctx context.Context, known bool, keys []string, args []any) command {
-	verb, text := "eval", sc.source
+	start := sc.bySource
 	if known {
-		verb, text = "evalsha", sc.sha
+		start = sc.byHash
 	}
 	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, verb, text, len(keys))
+	all = append(append(all, start...), len(keys))
 	for _, key := range keys {
 		all = append(all, key)
 	}
