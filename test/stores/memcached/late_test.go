@@ -68,7 +68,7 @@ func proxied(t *testing.T, server string, timeout time.Duration) (p *proxy.Proxy
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = through.Close() })
-	if err := through.Release(t.Context(), take(t, through, "warm-up")); err != nil {
+	if err := through.Release(t.Context(), take(t, through, "warm-up of "+t.Name())); err != nil {
 		t.Fatal(err)
 	}
 	return p, through, openNow(t, server)
