@@ -128,7 +128,6 @@ func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) verdi
 	v := verdict{sent: r.deadline.began}
 	interrupted := r.collect(ctx, &b)
 	s.learn(&b, v.sent)
-
 	same := s.sameServer()
 	if interrupted == nil && same == nil && b.won() {
 		if v.err = s.grant(a, &b, start); v.err == nil {

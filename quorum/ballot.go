@@ -28,7 +28,7 @@ type answer struct {
 	ttl    time.Duration
 	held   *driver.HeldError // if it refused
 	err    error             // if it failed
-	blocks int               // of the first member that names a holder: how many name it
+	blocks int               // how many name the same holder: counted at the first that did
 }
 
 func newBallot(members, majority int, raises bool) ballot {
@@ -47,7 +47,10 @@ func (b *ballot) count(i int, got answer) (raise set) {
 	switch {
 	case got.held != nil:
 		b.refused.add(i)
-		first := slices.IndexFunc(b.answers, func(other answer) bool { return other.held != nil && b.sameHolder(other.held, got.held) })
+		first := slices.IndexFunc(b.answers, func(other answer) bool { return other.blocks > 0 && b.sameHolder(other.held, got.held) })
+		if first < 0 {
+			first = i
+		}
 		b.answers[first].blocks++
 		return 0
 	case got.err != nil:

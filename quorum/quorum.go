@@ -199,7 +199,6 @@ func (s *Store) Close() error {
 	return err
 }
 
-// errTooFew is the reason if no member gave one.
 var errTooFew = errors.New("too few members answered")
 
 // unreachable returns the error of a call without a majority. errs are the members' errors.

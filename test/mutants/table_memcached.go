@@ -239,6 +239,13 @@ var quorumMutants = []mutant{
 		test: "quorum TestRulesHold",
 	},
 	{
+		rule: "refusals that name the same holder count together in any order",
+		file: "quorum/ballot.go",
+		old:  `return other.blocks > 0 && b.sameHolder`,
+		new:  `return other.held != nil && b.sameHolder`,
+		test: "quorum TestBallotCountsHoldersInAnyOrder",
+	},
+	{
 		rule: "a token is given out when a majority has stored it",
 		file: "quorum/ballot.go",
 		old:  `func (b *ballot) won() bool { return b.raised.len() >= b.majority }`,
