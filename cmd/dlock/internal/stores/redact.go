@@ -67,6 +67,9 @@ func (r *Redactor) Learn(url string) {
 // may be one.
 func HasSecret(raw string) bool {
 	url := Split(raw)
+	if url.Scheme == "sqlite" {
+		return false
+	}
 	if at := strings.LastIndexByte(url.Rest, '@'); at >= 0 && strings.ContainsAny(strings.TrimPrefix(url.Rest[:at], "//"), ":/") {
 		return true
 	}
@@ -80,6 +83,10 @@ func (r *Redactor) learn(word string) {
 	scheme, rest, found := strings.Cut(word, "://")
 	if !found {
 		rest = word // "redis:/u:p@h", "u:p@h"
+	}
+	if scheme == "sqlite" {
+		r.learnPath(rest)
+		return
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		if !isUserName(scheme, rest[:at]) {
@@ -102,6 +109,18 @@ func (r *Redactor) learn(word string) {
 	}
 	if _, fragment, found := strings.Cut(word, "#"); found {
 		r.add(fragment)
+	}
+}
+
+// learnPath adds what is a misplaced password in the path of an SQLite file.
+func (r *Redactor) learnPath(path string) {
+	path, query, _ := strings.Cut(path, "?")
+	r.learnQuery(query)
+	for part := range strings.SplitSeq(path, "/") {
+		user := part[:max(0, strings.LastIndexByte(part, '@'))]
+		if _, password, found := strings.Cut(user, ":"); found {
+			r.add(password)
+		}
 	}
 }
 

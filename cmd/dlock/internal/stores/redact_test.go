@@ -28,8 +28,8 @@ func TestRedactorCleansWhatDriversSay(t *testing.T) {
 // A number that is no port is a password, and one may come back escaped.
 func TestRedactorKnowsNumbersAndEscapes(t *testing.T) {
 	for url, said := range map[string]string{
-		"postgres://user:1234567":               "dial 1234567 failed",
-		"sqlite:///tmp/x.db#p\u00e455w\u00f6rd": "open x.db%23p%C3%A455w%C3%B6rd",
+		"postgres://user:1234567":         "dial 1234567 failed",
+		"mysql://h/db#p\u00e455w\u00f6rd": "open db%23p%C3%A455w%C3%B6rd",
 	} {
 		got := NewRedactor("", []string{"--store", url}).Clean(said)
 		for _, secret := range []string{"1234567", "p%C3%A455w%C3%B6rd", "p\u00e455w\u00f6rd"} {
@@ -40,5 +40,23 @@ func TestRedactorKnowsNumbersAndEscapes(t *testing.T) {
 	}
 	if got := NewRedactor("", []string{"--store", "redis://host:6379/0"}).Clean("dial host:6379"); got != "dial host:6379" {
 		t.Errorf("a port was hidden: %q", got)
+	}
+}
+
+// An SQLite file has no password. Its path may contain '@' and '#'.
+func TestPathsOfSQLiteAreNotHidden(t *testing.T) {
+	for _, url := range []string{
+		"sqlite:///tmp/user@example.com/d/l.db", "sqlite:///tmp/a#b.db", "sqlite:///a:b/c@d.db", "sqlite:///tmp/a%23b%40c.db",
+	} {
+		if got := NewRedactor(url, nil).Clean(url); got != url {
+			t.Errorf("%s became %s", url, got)
+		}
+		if HasSecret(url) {
+			t.Errorf("%s has a secret", url)
+		}
+	}
+	const misplaced = "sqlite:///home/ann:secret7@host/x.db"
+	if got := NewRedactor(misplaced, nil).Clean(misplaced); got != "sqlite:///home/ann:xxxxx@host/x.db" {
+		t.Errorf("%s became %s", misplaced, got)
 	}
 }
