@@ -100,7 +100,7 @@ func (r *Redactor) learn(word string) {
 	}
 	for host := range strings.SplitSeq(rest[:end], ",") {
 		// "redis://user:secret" without a host: the port is not a number.
-		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && !isPort(host[colon+1:]) {
+		if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') && !isPort(host[colon+1:]) {
 			r.add(host[colon+1:])
 		}
 	}

@@ -60,3 +60,12 @@ func TestPathsOfSQLiteAreNotHidden(t *testing.T) {
 		t.Errorf("%s became %s", misplaced, got)
 	}
 }
+
+func TestAddressesOfIPv6AreNotHidden(t *testing.T) {
+	for _, url := range []string{"redis://[::1]", "redis://u:secret7@[fe80::1],[::1]:6379/0"} {
+		const text = "dial tcp [::1]:6379: connection refused"
+		if got := NewRedactor(url, nil).Clean(text); got != text {
+			t.Errorf("%s: %q became %q", url, text, got)
+		}
+	}
+}
