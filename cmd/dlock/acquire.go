@@ -34,6 +34,7 @@ type heldLocks struct {
 	lease
 	locks    []heldName // in the order of the command line
 	acquired time.Time
+	store    *openStore
 }
 
 // lease is a *dlock.Lease or *dlock.Leases.
@@ -61,7 +62,7 @@ const (
 
 // withLocks opens the store, acquires the locks and calls use. Signals that arrive after
 // the locks were acquired are in signals.
-func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, store *openStore, signals chan os.Signal) error) error {
+func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, signals chan os.Signal) error) error {
 	for _, name := range q.names {
 		if err := driver.CheckName(name); err != nil {
 			return classify(err)
@@ -74,7 +75,7 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 		return classify(err)
 	}
 	if q.flags.verbose || (terminal.Is(q.stderr) && !q.flags.quiet) {
-		q.say("the store is %s", q.secrets.Clean(store.URL))
+		q.say("the store is %s", store.URL)
 	}
 	client := dlock.New(store.Driver, &dlock.Options{Holder: driver.Holder{Program: q.program}})
 	signals := make(chan os.Signal, 64)
@@ -83,11 +84,12 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 		held, err = q.acquire(limited, client, signals)
 	}
 	if err == nil {
-		err = classify(use(held, store, signals))
+		held.store = store
+		err = classify(use(held, signals))
 	}
 	// A lock that could not be released expires, and use has reported that.
 	closeSoon(err, client, store.Store)
-	return cannotUse(q.secrets.Clean(store.URL), err)
+	return store.failed(err)
 }
 
 // withLimit bounds connecting and waiting by --wait.
@@ -299,7 +301,7 @@ func (q *acquisition) announceAcquired(held *heldLocks) {
 
 // lossReason returns why the locks were lost.
 func lossReason(held *heldLocks) string {
-	return strings.TrimPrefix(context.Cause(held.Context()).Error(), dlock.ErrLost.Error()+": ")
+	return held.store.Clean(strings.TrimPrefix(context.Cause(held.Context()).Error(), dlock.ErrLost.Error()+": "))
 }
 
 // release releases the locks, and reports a failure on stderr. It returns true if the
@@ -310,7 +312,7 @@ func (q *acquisition) release(held *heldLocks) (lost bool) {
 	case errors.Is(err, dlock.ErrNotHeld) || errors.Is(err, dlock.ErrLost):
 		return true
 	case err != nil:
-		q.say("could not release %s, it frees itself within %v: %v", q.title(), q.flags.ttl, err)
+		q.say("could not release %s, it frees itself within %v: %s", q.title(), q.flags.ttl, held.store.Clean(err.Error()))
 	case q.flags.verbose:
 		q.say("released %s", q.title())
 	}

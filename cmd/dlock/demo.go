@@ -110,7 +110,7 @@ func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (demo.St
 	}
 	chosen := demo.Store{URL: choice.url}
 	err = a.withClient(ctx, func(client *dlock.Client, store *openStore) error {
-		chosen.Name = a.secrets.Clean(store.URL)
+		chosen.Name = store.URL
 		lease, err := client.TryLock(ctx, lock)
 		if errors.Is(err, dlock.ErrHeld) { // by another demo
 			return nil

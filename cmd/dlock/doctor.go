@@ -66,14 +66,13 @@ func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *openSto
 	}
 	ok := true
 	for i := range findings {
-		findings[i].Message = a.secrets.Clean(findings[i].Message)
+		findings[i].Message = store.Clean(findings[i].Message)
 		ok = ok && findings[i].Level != driver.LevelProblem
 	}
-	url := a.secrets.Clean(store.URL)
 	if asJSON {
-		err = terminal.PrintJSON(a.stdout, diagnosisJSON{url, describeTraits(asConfigured(client.Traits(), findings)), append([]driver.Finding{}, findings...), ok})
+		err = terminal.PrintJSON(a.stdout, diagnosisJSON{store.URL, describeTraits(asConfigured(client.Traits(), findings)), append([]driver.Finding{}, findings...), ok})
 	} else {
-		err = a.diagnoseText(url, client.Traits(), findings)
+		err = a.diagnoseText(store.URL, client.Traits(), findings)
 	}
 	if err == nil && !ok {
 		err = exitWith(exitNo)

@@ -211,19 +211,19 @@ func (e *execution) run(ctx context.Context) error {
 	}
 	e.program = filepath.Base(e.command[0])
 	e.margin = supervise.SplitTTL(e.flags.ttl, e.flags.grace).Margin
-	return e.withLocks(ctx, func(held *heldLocks, store *openStore, signals chan os.Signal) error {
-		return e.hold(held, path, store, signals)
+	return e.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
+		return e.hold(held, path, signals)
 	})
 }
 
 // hold runs the command under the locks and releases them.
-func (e *execution) hold(held *heldLocks, path string, store *openStore, signals chan os.Signal) error {
+func (e *execution) hold(held *heldLocks, path string, signals chan os.Signal) error {
 	e.announceAcquired(held)
 	job := &supervise.Job{
 		Title:  e.title(),
 		Path:   path,
 		Args:   e.command,
-		Env:    childEnvironment(store.choice.handOn(os.Environ(), store), store.Identity, held.locks),
+		Env:    childEnvironment(held.store.choice.handOn(os.Environ(), held.store), held.store.Identity, held.locks),
 		Files:  []*os.File{e.stdin, e.stdout, e.stderr},
 		Budget: supervise.SplitTTL(e.flags.ttl, e.flags.grace),
 		OnLoss: func() {

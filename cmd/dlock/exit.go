@@ -115,9 +115,6 @@ func classify(err error) error {
 	if interrupted, ok := errors.AsType[interruptedError](err); ok {
 		return exitWith(supervise.SignalStatus + interrupted.number)
 	}
-	if failed, ok := errors.AsType[*stores.OpenError](err); ok {
-		return cannotUse(failed.URL, failed.Err)
-	}
 	if failed, ok := errors.AsType[*child.Failure](err); ok {
 		return &statusError{failed.Status, err}
 	}
@@ -143,6 +140,18 @@ func classify(err error) error {
 		err = fmt.Errorf("the store did not answer in time: %w", err)
 	}
 	return &statusError{status, err}
+}
+
+// quotesArgs reports whether an error may quote words of the command line, which may be
+// misplaced store URLs. Errors of stores contain no secrets.
+func quotesArgs(err error) bool {
+	switch exitStatus(err) {
+	case exitUsage:
+		return !is[*stores.URLError](err)
+	case exitNotExecutable, exitNotFound:
+		return !isSilent(err)
+	}
+	return false
 }
 
 func is[T error](err error) bool {

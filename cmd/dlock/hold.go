@@ -74,7 +74,7 @@ type holdJSON struct {
 func (h *holding) run(ctx context.Context) error {
 	parent := os.Getppid()         // the parent may end while this process waits
 	signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error, and the lock is released
-	return h.withLocks(ctx, func(held *heldLocks, _ *openStore, signals chan os.Signal) error {
+	return h.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
 		return h.hold(held, parent, signals)
 	})
 }

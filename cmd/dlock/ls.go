@@ -54,7 +54,7 @@ When nothing is held it prints nothing and the exit status is 0.`,
 				var infos []driver.Info
 				for info, err := range client.Locks(cmd.Context(), prefix) {
 					if errors.Is(err, dlock.ErrUnsupported) {
-						return usagef("the locks of %s cannot be listed: %w", a.secrets.Clean(store.URL), err)
+						return usagef("the locks of %s cannot be listed: %w", store.URL, err)
 					}
 					if err != nil {
 						return err
@@ -65,7 +65,7 @@ When nothing is held it prints nothing and the exit status is 0.`,
 				if asJSON {
 					return a.listJSON(infos)
 				}
-				return a.listTable(infos, a.secrets.Clean(store.URL))
+				return a.listTable(infos, store.URL)
 			})
 		},
 	}
@@ -85,7 +85,7 @@ func (a *app) listJSON(infos []driver.Info) error {
 func (a *app) listTable(infos []driver.Info, store string) error {
 	if len(infos) == 0 {
 		if terminal.Is(a.stderr) {
-			fmt.Fprintf(a.messages, "No lock is held. The store is %s.\n", terminal.Escape(store))
+			fmt.Fprintf(a.stderr, "No lock is held. The store is %s.\n", terminal.Escape(store))
 		}
 		return nil
 	}

@@ -3,8 +3,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
@@ -26,9 +26,7 @@ func main() {
 
 // app is what the commands of one run share.
 type app struct {
-	stdin, stdout, stderr *os.File // exec hands them to its command
-	messages              io.Writer
-	secrets               *stores.Redactor
+	stdin, stdout, stderr *os.File    // exec hands them to its command
 	storeURL              string      // of --store
 	storeGiven            func() bool // reports whether --store was given
 	storeFile             string      // of --store-file
@@ -38,15 +36,15 @@ type app struct {
 // run executes one command line and returns its exit status.
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
-	a.secrets = stores.NewRedactor(os.Getenv(storeVariable), args)
-	a.messages = a.secrets.Writer(stderr)
-
 	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
-	root.SetErr(a.messages)
+	root.SetErr(stderr)
 	failed, err := root.ExecuteContextC(ctx)
+	if quotesArgs(err) {
+		err = &statusError{exitStatus(err), errors.New(stores.NewArgsRedactor(args).Clean(err.Error()))}
+	}
 	return a.finish(failed, err)
 }
 
@@ -58,13 +56,12 @@ func (a *app) finish(failed *cobra.Command, err error) int {
 	}
 	a.say("%v", err)
 	if status == exitUsage {
-		fmt.Fprintf(a.messages, "Run '%s --help' for usage.\n", failed.CommandPath())
+		fmt.Fprintf(a.stderr, "Run '%s --help' for usage.\n", failed.CommandPath())
 	}
 	return status
 }
 
-// say writes one message to stderr, without secrets and control characters.
+// say writes one message to stderr, without control characters.
 func (a *app) say(format string, values ...any) {
-	// The prefix is not redacted, even if the password is the word "dlock".
-	fmt.Fprintf(a.stderr, "dlock: %s\n", a.secrets.Clean(terminal.Escape(fmt.Sprintf(format, values...))))
+	fmt.Fprintf(a.stderr, "dlock: %s\n", terminal.Escape(fmt.Sprintf(format, values...)))
 }

@@ -214,3 +214,17 @@ func TestUserNamesAreNotHidden(t *testing.T) {
 		}
 	}
 }
+
+// A password that is an ordinary word hides neither the names of locks nor the store.
+func TestPasswordThatIsAnOrdinaryWord(t *testing.T) {
+	b := newBench(t)
+	b.holder("lock-a", "--note", "a lock note")
+	r := b.must(exitNotAcquired, "exec", "-n", "--note", "redis://u:lock@h", "lock-a", "--", "true")
+	contains(t, "stderr", r.stderr, "dlock: lock-a is held by sh (pid ", `: "a lock note"`)
+	r = b.must(exitUnavailable, "--store", "mysql://dlock:dlock@127.0.0.1:1/dlock", "ls")
+	contains(t, "stderr", r.stderr, "dlock: cannot use mysql://127.0.0.1:1/dlock: ")
+	r = b.must(exitUsage, "--store", "redis://127.0.0.1:bad", "ls")
+	contains(t, "stderr", r.stderr, "dlock: bad URL: ")
+	r = b.must(exitUsage, "--store", "redis:/u:sekrit@h", "ls")
+	contains(t, "stderr", r.stderr, "it does not begin with redis://")
+}

@@ -49,19 +49,19 @@ func (a *app) chooseStore() (storeChoice, error) {
 	case a.storeGiven():
 		return storeChoice{url: a.storeURL, flag: true}, nil
 	case a.storeFileGiven():
-		return a.readStoreFile("--store-file", a.storeFile, true)
+		return readStoreFile("--store-file", a.storeFile, true)
 	case inEnvironment && fileInEnvironment:
 		return storeChoice{}, usagef("$%s and $%s are both set: unset one of them", storeVariable, storeFileVariable)
 	case fileInEnvironment:
-		return a.readStoreFile("$"+storeFileVariable, file, false)
+		return readStoreFile("$"+storeFileVariable, file, false)
 	case inEnvironment && variable == "":
 		return storeChoice{}, usagef("$%s is empty: %s; unset it to use the file in your state folder", storeVariable, warning)
 	}
 	return storeChoice{url: variable}, nil
 }
 
-// readStoreFile reads a URL from a file and adds its secrets to those that are redacted.
-func (a *app) readStoreFile(origin, path string, flag bool) (storeChoice, error) {
+// readStoreFile reads a URL from a file.
+func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 	if path == "" {
 		return storeChoice{}, usagef("%s is empty", origin)
 	}
@@ -77,7 +77,6 @@ func (a *app) readStoreFile(origin, path string, flag bool) (storeChoice, error)
 	if url == "" || strings.ContainsAny(url, "\r\n") {
 		return storeChoice{}, usagef("%s: %s does not contain one store URL on one line", origin, absolute)
 	}
-	a.secrets.Learn(url)
 	return storeChoice{url: url, flag: flag, file: absolute}, nil
 }
 
@@ -127,7 +126,7 @@ func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore
 	client := dlock.New(store.Driver, nil)
 	err = use(client, store)
 	closeSoon(err, client, store.Store) // nothing is held, so that a failure loses nothing
-	return cannotUse(a.secrets.Clean(store.URL), err)
+	return store.failed(err)
 }
 
 // closeLimit bounds the closing of a store that does not answer.
@@ -154,36 +153,18 @@ func closeSoon(err error, client *dlock.Client, store *stores.Store) {
 	}
 }
 
-// cannotUse gives an error its exit status. If the store cannot be used, the error names
-// the store and is one line.
-func cannotUse(url string, err error) error {
-	if _, ok := errors.AsType[*statusError](err); ok || err == nil {
+// failed gives an error of using the store its exit status. If the store cannot be used, the
+// error names the store and is one line.
+func (s *openStore) failed(err error) error {
+	if is[*statusError](err) || err == nil {
 		return err
 	}
-	err = classify(err)
-	status := exitStatus(err)
-	if isSilent(err) || (status != exitUnavailable && status != exitDenied && status != exitMisconfigured) {
-		return err
-	}
-	return &statusError{status, &lineError{"cannot use " + url + ": " + oneLine(err.Error()), err}}
-}
-
-// lineError is an error with another text.
-type lineError struct {
-	text string
-	err  error
-}
-
-func (e *lineError) Error() string { return e.text }
-func (e *lineError) Unwrap() error { return e.err }
-
-// oneLine joins the lines of a text. Some stores return a line for each server.
-func oneLine(text string) string {
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
+	failed := classify(err)
+	switch status := exitStatus(failed); status {
+	case exitUnavailable, exitDenied, exitMisconfigured:
+		if !isSilent(failed) {
+			return &statusError{status, s.CannotUse(errors.Unwrap(failed))}
 		}
 	}
-	return strings.Join(lines, "; ")
+	return failed
 }

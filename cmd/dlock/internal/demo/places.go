@@ -93,7 +93,7 @@ func openDatabase(ctx context.Context, raw, folder string, connections int) (*da
 	defer cancel()
 	if err := d.PingContext(ctx); err != nil {
 		_ = d.Close()
-		return nil, &stores.OpenError{URL: d.name, Err: err}
+		return nil, stores.NewOpenError(d.name, raw, err)
 	}
 	return d, nil
 }
@@ -151,7 +151,7 @@ func (s *Stage) withStock(ctx context.Context, table string, use func(stock *ove
 		return err
 	}
 	if err := stock.Create(ctx); err != nil {
-		return &stores.OpenError{URL: db.name, Err: err}
+		return stores.NewOpenError(db.name, s.Database, err)
 	}
 	defer func() { // also after a signal
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseLimit)

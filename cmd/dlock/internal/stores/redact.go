@@ -2,7 +2,6 @@ package stores
 
 import (
 	"cmp"
-	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -32,11 +31,17 @@ const (
 	plainValue = 6
 )
 
-// NewRedactor collects the secrets of a store URL and of a command line: of the values of
-// --store, and of other words that look like a misplaced URL.
-func NewRedactor(environment string, args []string) *Redactor {
+// NewRedactor collects the secrets of a store URL.
+func NewRedactor(url string) *Redactor {
 	r := &Redactor{}
-	r.learn(environment)
+	r.learn(url)
+	return r.sorted()
+}
+
+// NewArgsRedactor collects the secrets of a command line: of the values of --store, and of
+// other words that look like a misplaced URL.
+func NewArgsRedactor(args []string) *Redactor {
+	r := &Redactor{}
 	before := ""
 	for _, arg := range args {
 		value, isStore := strings.CutPrefix(arg, "--store=")
@@ -46,21 +51,15 @@ func NewRedactor(environment string, args []string) *Redactor {
 			r.learn(value)
 		}
 	}
-	r.sort()
-	return r
+	return r.sorted()
 }
 
-func (r *Redactor) sort() {
+func (r *Redactor) sorted() *Redactor {
 	slices.SortFunc(r.secrets, func(a, b string) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
 	})
 	r.secrets = slices.Compact(r.secrets)
-}
-
-// Learn adds the secrets of a URL. It must not be called concurrently with other methods.
-func (r *Redactor) Learn(url string) {
-	r.learn(url)
-	r.sort()
+	return r
 }
 
 // HasSecret reports whether a valid store URL contains a password, or a parameter that
@@ -276,20 +275,4 @@ func isWordRune(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) 
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil
-}
-
-// Writer returns a writer to w that hides the secrets. A secret must not be split over two
-// writes.
-func (r *Redactor) Writer(w io.Writer) io.Writer { return redactingWriter{r, w} }
-
-type redactingWriter struct {
-	redactor *Redactor
-	to       io.Writer
-}
-
-func (w redactingWriter) Write(text []byte) (int, error) {
-	if _, err := io.WriteString(w.to, w.redactor.Clean(string(text))); err != nil {
-		return 0, err
-	}
-	return len(text), nil
 }

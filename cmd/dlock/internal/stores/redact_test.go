@@ -19,7 +19,7 @@ func TestRedactorCleansWhatDriversSay(t *testing.T) {
 		{"zookeeper://joe:pw?timeout=10s@zk", "pw?timeout=10s", "xxxxx"},
 		{"redis://db:6379/1", "dial db:6379", "dial db:6379"},
 	} {
-		if got := NewRedactor(c.url, nil).Clean(c.text); got != c.want {
+		if got := NewRedactor(c.url).Clean(c.text); got != c.want {
 			t.Errorf("%s: %q became %q, expected %q", c.url, c.text, got, c.want)
 		}
 	}
@@ -31,14 +31,14 @@ func TestRedactorKnowsNumbersAndEscapes(t *testing.T) {
 		"postgres://user:1234567":         "dial 1234567 failed",
 		"mysql://h/db#p\u00e455w\u00f6rd": "open db%23p%C3%A455w%C3%B6rd",
 	} {
-		got := NewRedactor("", []string{"--store", url}).Clean(said)
+		got := NewArgsRedactor([]string{"--store", url}).Clean(said)
 		for _, secret := range []string{"1234567", "p%C3%A455w%C3%B6rd", "p\u00e455w\u00f6rd"} {
 			if strings.Contains(got, secret) {
 				t.Errorf("of %q it showed %q", url, got)
 			}
 		}
 	}
-	if got := NewRedactor("", []string{"--store", "redis://host:6379/0"}).Clean("dial host:6379"); got != "dial host:6379" {
+	if got := NewArgsRedactor([]string{"--store", "redis://host:6379/0"}).Clean("dial host:6379"); got != "dial host:6379" {
 		t.Errorf("a port was hidden: %q", got)
 	}
 }
@@ -48,7 +48,7 @@ func TestPathsOfSQLiteAreNotHidden(t *testing.T) {
 	for _, url := range []string{
 		"sqlite:///tmp/user@example.com/d/l.db", "sqlite:///tmp/a#b.db", "sqlite:///a:b/c@d.db", "sqlite:///tmp/a%23b%40c.db",
 	} {
-		if got := NewRedactor(url, nil).Clean(url); got != url {
+		if got := NewRedactor(url).Clean(url); got != url {
 			t.Errorf("%s became %s", url, got)
 		}
 		if HasSecret(url) {
@@ -56,7 +56,7 @@ func TestPathsOfSQLiteAreNotHidden(t *testing.T) {
 		}
 	}
 	const misplaced = "sqlite:///home/ann:secret7@host/x.db"
-	if got := NewRedactor(misplaced, nil).Clean(misplaced); got != "sqlite:///home/ann:xxxxx@host/x.db" {
+	if got := NewRedactor(misplaced).Clean(misplaced); got != "sqlite:///home/ann:xxxxx@host/x.db" {
 		t.Errorf("%s became %s", misplaced, got)
 	}
 }
@@ -64,7 +64,7 @@ func TestPathsOfSQLiteAreNotHidden(t *testing.T) {
 func TestAddressesOfIPv6AreNotHidden(t *testing.T) {
 	for _, url := range []string{"redis://[::1]", "redis://u:secret7@[fe80::1],[::1]:6379/0"} {
 		const text = "dial tcp [::1]:6379: connection refused"
-		if got := NewRedactor(url, nil).Clean(text); got != text {
+		if got := NewRedactor(url).Clean(text); got != text {
 			t.Errorf("%s: %q became %q", url, text, got)
 		}
 	}

@@ -62,12 +62,12 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 	}
 	switch {
 	case errors.Is(err, sqlurl.ErrURL):
-		return nil, &URLError{err}
+		return nil, URLErrorf("%s", NewRedactor(u.whole()).Clean(err.Error())) // drivers may quote the URL
 	case errors.Is(err, driver.ErrUnsupported): // by the server
 		err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, err)
 	}
 	if err != nil {
-		return nil, &OpenError{server.Shown(), err}
+		return nil, NewOpenError(server.Shown(), u.whole(), err)
 	}
 	return &Store{Driver: store, URL: server.Shown(), Identity: server.fullIdentity()}, nil
 }
@@ -92,7 +92,7 @@ func ParseSQL(u URL) (*SQLServer, error) {
 	}
 	database := url.PathEscape(s.Database)
 	if s.Net == "unix" {
-		s.place = "/" + database + "?socket=" + (&url.URL{Path: s.Addr}).EscapedPath()
+		s.place = "/" + database + "?socket=" + NewRedactor(u.whole()).Clean((&url.URL{Path: s.Addr}).EscapedPath())
 		s.identity = realPath(s.Addr) + "|" + s.Database
 	} else {
 		s.place = s.Hosts + "/" + database
@@ -140,7 +140,7 @@ func registerAuthority(u URL) (URL, error) {
 func (s *SQLServer) locatePostgres() error {
 	config, err := pgx.ParseConfig(s.DSN)
 	if err != nil {
-		return &URLError{err}
+		return URLErrorf("%s", NewRedactor(s.url.whole()).Clean(err.Error())) // it quotes the URL
 	}
 	if config.Database == "" {
 		return URLErrorf("the name of the database is missing: write %s://user:password@host:port/database", s.url.Scheme)

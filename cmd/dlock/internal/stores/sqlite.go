@@ -21,17 +21,18 @@ func openSQLite(ctx context.Context, u URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	shown := NewRedactor(u.whole()).Clean("sqlite://" + path)
 	if u.isStateFile() {
 		if err := prepareStateFile(path); err != nil {
-			return nil, &OpenError{"sqlite://" + path, misconfigured(err)}
+			return nil, NewOpenError(shown, u.whole(), misconfigured(err))
 		}
 	}
-	shown := sqlurl.FileURL(path)
-	store, err := sqllock.Open(ctx, shown, nil)
+	file := sqlurl.FileURL(path)
+	store, err := sqllock.Open(ctx, file, nil)
 	if err != nil {
-		return nil, &OpenError{"sqlite://" + path, explain(path, err)}
+		return nil, NewOpenError(shown, u.whole(), explain(path, err))
 	}
-	return &Store{Driver: store, Identity: "sqlite:" + realPath(path), URL: shown}, nil
+	return &Store{Driver: store, Identity: "sqlite:" + realPath(path), URL: file}, nil
 }
 
 // isStateFile reports whether a URL names no file.

@@ -46,6 +46,16 @@ type Store struct {
 	Identity string
 	// CloseMore closes what the store does not own; it may be nil.
 	CloseMore func() error
+
+	secrets *Redactor
+}
+
+// Clean returns an error text or a finding of the store without the secrets of its URL.
+func (s *Store) Clean(text string) string { return s.secrets.Clean(text) }
+
+// CannotUse returns an OpenError about the store.
+func (s *Store) CannotUse(err error) error {
+	return &OpenError{s.URL, s.Clean(oneLine(err.Error())), err}
 }
 
 // Close closes the store.
@@ -66,7 +76,11 @@ func Open(ctx context.Context, raw string) (*Store, error) {
 	url := Split(raw)
 	for _, kind := range kinds {
 		if kind.scheme == url.Scheme {
-			return kind.open(ctx, url)
+			store, err := kind.open(ctx, url)
+			if err == nil {
+				store.secrets = NewRedactor(raw)
+			}
+			return store, err
 		}
 	}
 	// The URL is not repeated: any part of it may be a password.

@@ -23,16 +23,32 @@ func (e *URLError) Unwrap() error { return e.err }
 // URLErrorf returns a URLError.
 func URLErrorf(format string, values ...any) error { return &URLError{fmt.Errorf(format, values...)} }
 
-// OpenError says that a store cannot be used.
+// OpenError says that a store cannot be used. Its text is one line without secrets.
 type OpenError struct {
-	URL string // for people
-	Err error
+	shown, text string
+	err         error
 }
 
-func (e *OpenError) Error() string { return "cannot use " + e.URL + ": " + e.Err.Error() }
+// NewOpenError returns an OpenError about the store of a URL, which is shown as shown.
+func NewOpenError(shown, url string, err error) *OpenError {
+	return &OpenError{shown, NewRedactor(url).Clean(oneLine(err.Error())), err}
+}
+
+func (e *OpenError) Error() string { return "cannot use " + e.shown + ": " + e.text }
 
 // Unwrap returns the error of the store.
-func (e *OpenError) Unwrap() error { return e.Err }
+func (e *OpenError) Unwrap() error { return e.err }
+
+// oneLine joins the lines of a text. Some stores return a line for each server.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
+}
 
 // URL is a store URL in the parts that all kinds share. It is not a net/url.URL, whose
 // errors quote their input, which may be a password.
@@ -91,7 +107,7 @@ func (u URL) opened(store driver.Store, err error, family, port, path string, pa
 	case errors.Is(err, etcdlock.ErrURL) || family != "etcd": // the others make no calls
 		return nil, &URLError{err}
 	default:
-		return nil, &OpenError{shown, err}
+		return nil, NewOpenError(shown, u.whole(), err)
 	}
 	if plain, err := url.PathUnescape(path); err == nil {
 		path = plain
