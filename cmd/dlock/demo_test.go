@@ -262,6 +262,6 @@ func TestDemoWhoseReaderGoes(t *testing.T) {
 	cmd.Dir, cmd.Env = b.folder, b.env
 	r := runWithin(t, cmd, demoLimit)
 	contains(t, "stdout", r.stdout, `"guard":"none"`)
-	contains(t, "stderr", r.stderr, "cannot write the output", "status 1")
+	contains(t, "stderr", r.stderr, "cannot write the output", "status 74")
 	b.cleanedUp()
 }

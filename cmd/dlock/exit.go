@@ -21,6 +21,7 @@ const (
 	exitNo            = 1   // show: not held; break: not held with that token; doctor: a problem; demo: wrong with a lock too
 	exitUsage         = 64  // EX_USAGE
 	exitUnavailable   = 69  // EX_UNAVAILABLE
+	exitOutput        = 74  // EX_IOERR
 	exitNotAcquired   = 75  // EX_TEMPFAIL
 	exitLost          = 76  // EX_PROTOCOL
 	exitDenied        = 77  // EX_NOPERM
@@ -35,6 +36,7 @@ const exitStatusHelp = `Exit status:
        doctor: found a problem; demo: it went wrong with a lock too)
    64  wrong usage
    69  the store cannot be reached
+   74  the output cannot be written
    75  the lock was not acquired (exec can choose another status with -E)
    76  the lock was lost while the command ran, or held for --max-hold
    77  the store refuses the user: a wrong password, or a missing right
@@ -125,7 +127,7 @@ func classify(err error) error {
 	case is[demo.ResultError](err):
 		status = exitNo
 	case errors.Is(err, terminal.ErrOutput):
-		status = exitNo
+		status = exitOutput
 	case errors.Is(err, dlock.ErrHeld):
 		status = exitNotAcquired
 	case errors.Is(err, dlock.ErrBadName), errors.Is(err, dlock.ErrBadTTL), errors.Is(err, dlock.ErrUnsupported):

@@ -28,8 +28,9 @@ A shell gives jobs in the background /dev/null as stdin, which is closed from th
 beginning: use a pipe, as the example does. Closing the pipe, or any end of the
 script, releases the lock.
 
-The exit status is 0 when stdin was closed or the parent ended, 75 when the lock was
-not acquired, 76 when it was lost or held for --max-hold, and 128+n after signal n.`
+The exit status is 0 when stdin was closed or the parent ended, 74 when the line could
+not be printed, 75 when the lock was not acquired, 76 when it was lost or held for
+--max-hold, and 128+n after signal n.`
 
 func (a *app) holdCommand() *cobra.Command {
 	var flags holdFlags

@@ -113,7 +113,7 @@ func TestHoldWhoseReaderIsGone(t *testing.T) {
 	var stderr syncBuffer
 	cmd.Stderr = &stderr
 	_ = cmd.Run()
-	if status := cmd.ProcessState.ExitCode(); status != exitNo || !strings.Contains(stderr.String(), "cannot write the output") {
+	if status := cmd.ProcessState.ExitCode(); status != exitOutput || !strings.Contains(stderr.String(), "cannot write the output") {
 		t.Errorf("status %d, stderr: %s", status, stderr.String())
 	}
 	b.must(1, "show", "job")

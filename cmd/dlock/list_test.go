@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -196,6 +197,23 @@ func TestRelativeAndEscapedPaths(t *testing.T) {
 		b.must(0, "--store", url, "exec", "job", "--", "true")
 		if info, err := os.Stat(b.path(path)); err != nil || info.Size() == 0 {
 			t.Errorf("%s should be %s: %v", url, strconv.Quote(path), err)
+		}
+	}
+}
+
+// A status of its own says that the output could not be written: 1 would be an answer.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	b := newBench(t)
+	b.holder("job")
+	for _, args := range []string{
+		"show job", "show job --json", "show free", "ls", "ls --json", "doctor", "doctor --json", "version", "break job --token 1",
+		"help", "help exec", "--help", "exec --help", "--version", "completion bash", "completion bash --help",
+	} {
+		cmd := exec.Command("sh", "-c", "exec dlock "+args+" >/dev/full")
+		cmd.Dir, cmd.Env = b.folder, b.env
+		r := runToEnd(t, cmd)
+		if r.status != exitOutput || !strings.Contains(r.stderr, "dlock: cannot write the output") || strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("dlock %s >/dev/full: status %d, stderr %q; want %d", args, r.status, r.stderr, exitOutput)
 		}
 	}
 }

@@ -2,9 +2,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
@@ -39,13 +41,32 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	out := &errorKeeper{w: stdout}
+	root.SetOut(out)
 	root.SetErr(stderr)
 	failed, err := root.ExecuteContextC(ctx)
+	if out.err != nil {
+		err = terminal.OutputError(out.err)
+	}
+	if errors.Is(err, terminal.ErrOutput) {
+		err = classify(err)
+	}
 	if quotesArgs(err) {
 		err = &statusError{exitStatus(err), errors.New(stores.NewArgsRedactor(args).Clean(err.Error()))}
 	}
 	return a.finish(failed, err)
+}
+
+// errorKeeper keeps the first error of writing, which cobra ignores in its help.
+type errorKeeper struct {
+	w   io.Writer
+	err error
+}
+
+func (k *errorKeeper) Write(p []byte) (int, error) {
+	n, err := k.w.Write(p)
+	k.err = cmp.Or(k.err, err)
+	return n, err
 }
 
 // finish prints the error, if there is one, and returns the exit status.
