@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
@@ -41,7 +42,12 @@ The exit status is 1 if the lock is not held with that token.`,
 			})
 		},
 	}
-	cmd.Flags().Uint64Var(&token, "token", 0, "the token `N` of the holder to take the lock from")
+	cmd.Flags().Func("token", "the token `N` of the holder to take the lock from", func(text string) (err error) {
+		if token, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return errors.New("want a whole number, as 'dlock show NAME' shows it")
+		}
+		return nil
+	})
 	_ = cmd.RegisterFlagCompletionFunc("token", a.completeToken) // fails for an undeclared flag only
 	return cmd
 }

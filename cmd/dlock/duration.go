@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -31,16 +32,23 @@ func (d durationFlag) Set(text string) error {
 	return err
 }
 
+var digits = regexp.MustCompile(`[0-9]+`)
+
 // parseDuration reads 30, 1.5, 30s or 5m30s.
 func parseDuration(text string) (time.Duration, error) {
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
-		if math.IsNaN(seconds) || math.Abs(seconds) >= math.MaxInt64/float64(time.Second) {
-			return 0, fmt.Errorf("invalid duration %q: it is too long", text)
+	tooLong := fmt.Errorf("invalid duration %q: it is too long", text)
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err == nil && !math.IsNaN(seconds) && !math.IsInf(seconds, 0) {
+		if math.Abs(seconds) >= math.MaxInt64/float64(time.Second) {
+			return 0, tooLong
 		}
 		return time.Duration(math.Round(seconds * float64(time.Second))), nil
 	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
+		if _, err := time.ParseDuration(digits.ReplaceAllString(text, "1")); err == nil {
+			return 0, tooLong
+		}
 		return 0, fmt.Errorf("invalid duration %q: write 30 for seconds, or 500ms, 5m, 1h30m", text)
 	}
 	return parsed, nil

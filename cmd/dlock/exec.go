@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -180,6 +181,8 @@ func splitExecArgs(given, args []string) (names, command []string, err error) {
 	command = args
 	if len(given) == 0 {
 		given, command = args[:1], args[1:]
+	} else if len(args) > 1 && args[1] == "--" {
+		return nil, nil, usagef("%[1]s follows the names of -a: write -a %[1]s -- COMMAND [ARG...]", terminal.Quote(args[0]))
 	}
 	switch {
 	case len(command) > 0 && command[0] == "--":

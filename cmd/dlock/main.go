@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 	root.SetIn(stdin)
 	out := &errorKeeper{w: stdout}
 	root.SetOut(out)
+	addCompletion(root)
 	root.SetErr(stderr)
 	failed, err := root.ExecuteContextC(ctx)
 	if out.err != nil {

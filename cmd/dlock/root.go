@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -46,6 +47,21 @@ Store URLs (--store, or else $` + storeVariable + `):
 		a.versionCommand(),
 	)
 	return root
+}
+
+// addCompletion adds cobra's command, which shows the help for an unknown shell. It is called
+// after SetOut, because the command keeps the output.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args = nil
+		completion.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown shell %s (want bash, zsh, fish or powershell)", terminal.Quote(args[0]))
+			}
+			return cmd.Help()
+		}
+	}
 }
 
 // helpCommand replaces cobra's, which returns success for an unknown topic.

@@ -35,6 +35,8 @@ func TestRelativeStateFolderIsRefused(t *testing.T) {
 	contains(t, "stderr", b.must(exitUsage, "ls").stderr, `$HOME is "relative", which is not an absolute path`)
 	b.env = []string{b.env[0], "HOME=" + b.folder, "XDG_STATE_HOME=./state"}
 	contains(t, "stderr", b.must(exitUsage, "ls").stderr, `$XDG_STATE_HOME is "./state", which is not an absolute path`)
+	b.env = []string{b.env[0]}
+	contains(t, "stderr", b.must(exitUsage, "ls").stderr, "there is no home folder", "use --store")
 	if _, err := os.Stat(b.path("state")); err == nil {
 		t.Error("the folder was made all the same")
 	}

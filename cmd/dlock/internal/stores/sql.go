@@ -140,7 +140,10 @@ func registerAuthority(u URL) (URL, error) {
 func (s *SQLServer) locatePostgres() error {
 	config, err := pgx.ParseConfig(s.DSN)
 	if err != nil {
-		return URLErrorf("%s", NewRedactor(s.url.whole()).Clean(err.Error())) // it quotes the URL
+		// The error quotes the DSN, which has parameters that the user did not write.
+		text := err.Error()
+		text = text[strings.LastIndex(text, "`: ")+len("`: "):]
+		return URLErrorf("bad URL: %s", NewRedactor(s.url.whole()).Clean(text))
 	}
 	if config.Database == "" {
 		return URLErrorf("the name of the database is missing: write %s://user:password@host:port/database", s.url.Scheme)

@@ -114,6 +114,9 @@ func TestSQLURLsThatCannotBe(t *testing.T) {
 		if errors.Is(err, driver.ErrMisconfigured) != want.misconfigured || isURLError(err) == want.misconfigured || !strings.Contains(err.Error(), want.says) {
 			t.Errorf("%s: %v; want %v and %q", raw, err, want.misconfigured, want.says)
 		}
+		if strings.Contains(err.Error(), "connect_timeout") {
+			t.Errorf("%s: the error shows parameters that the URL does not have: %v", raw, err)
+		}
 		if strings.Contains(err.Error(), canary) {
 			t.Errorf("%s: the password is in %v", raw, err)
 		}

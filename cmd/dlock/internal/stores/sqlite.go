@@ -63,7 +63,7 @@ func stateFile() (string, error) {
 	home, err := os.UserHomeDir()
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("there is no home folder to keep locks in (%w): use --store", err)
+		return "", URLErrorf("there is no home folder to keep locks in (%w): use --store", err)
 	case !filepath.IsAbs(home):
 		return "", URLErrorf(relative, "HOME", home)
 	}
