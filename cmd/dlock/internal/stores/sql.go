@@ -53,10 +53,13 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 	defer cancel()
 	var store driver.Store
 	switch raw := server.url.whole(); server.Scheme {
-	case sqlsession.Session.String():
-		store, err = sqlsession.Open(ctx, raw, nil)
-	case sqlsession.ForUpdate.String():
-		store, err = sqlsession.Open(ctx, raw, &sqlsession.Options{MaxConns: forUpdateConns})
+	case sqlsession.Session.String(), sqlsession.ForUpdate.String():
+		opts := &sqlsession.Options{}
+		if server.Scheme == sqlsession.ForUpdate.String() {
+			opts.MaxConns = forUpdateConns
+		}
+		store, err = sqlsession.Open(ctx, raw, opts)
+		server.resolveHosts(ctx) // these stores keep no holder: the identity must tell
 	default:
 		store, err = sqllock.Open(ctx, raw, nil)
 	}
@@ -170,6 +173,30 @@ func postgresHost(host string, port uint16) string {
 		return realPath(host) + ":" + strconv.Itoa(int(port))
 	}
 	return strings.ToLower(net.JoinHostPort(cmp.Or(host, "localhost"), strconv.Itoa(int(port))))
+}
+
+// resolveHosts replaces the hosts of the identity by their addresses. All loopback addresses
+// are one host. A host that cannot be resolved stays as it is.
+func (s *SQLServer) resolveHosts(ctx context.Context) {
+	list, database, _ := strings.Cut(s.identity, "|")
+	hosts := strings.Split(list, ",")
+	for i, address := range hosts {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			continue // a socket
+		}
+		addresses, err := net.DefaultResolver.LookupHost(ctx, host)
+		if err != nil {
+			continue
+		}
+		slices.Sort(addresses)
+		if ip := net.ParseIP(addresses[0]); ip != nil && ip.IsLoopback() {
+			addresses = []string{"localhost"}
+		}
+		hosts[i] = strings.Join(addresses, "+") + ":" + port
+	}
+	slices.Sort(hosts)
+	s.identity = strings.Join(hosts, ",") + "|" + database
 }
 
 // Shown returns the URL without secrets and defaults.

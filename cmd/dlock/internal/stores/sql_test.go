@@ -1,7 +1,9 @@
 package stores
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +65,25 @@ func TestSQLIdentity(t *testing.T) {
 			t.Errorf("%s and %s are both %q", other, spellings[0], first)
 		}
 		seen[first] = spellings[0]
+	}
+}
+
+// Stores that keep no holder recognise a nested dlock by the identity. Two names of one host
+// must not wait for each other.
+func TestIdentityOfResolvedHosts(t *testing.T) {
+	for _, pattern := range []string{"mysql://%s/db?scheme=session", "postgres://%s/db?scheme=forupdate"} {
+		want := ""
+		for _, host := range []string{"localhost", "127.0.0.1", "[::1]", "127.0.0.2", "LOCALHOST"} {
+			server, err := ParseSQL(Split(fmt.Sprintf(pattern, host)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.resolveHosts(t.Context())
+			want = cmp.Or(want, server.fullIdentity())
+			if got := server.fullIdentity(); got != want {
+				t.Errorf("the identity of %s is %q, that of localhost is %q", host, got, want)
+			}
+		}
 	}
 }
 
