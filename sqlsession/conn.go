@@ -1,14 +1,17 @@
 package sqlsession
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/detach"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
@@ -22,25 +25,24 @@ var (
 	errPoolInUse = errors.New("the pool has no connection left")
 )
 
-// conn is a connection that locks are on. Statements on it are not cut off when
-// a caller has no more time, because that would close it and lose every lock on
-// it: they go on in the background and only the caller leaves.
+// conn is a connection that holds locks. If the context of a caller ends, its statement goes
+// on in the background: to interrupt it would close the connection and lose every lock on it.
 type conn struct {
 	raw *sql.Conn
-	id  string // what the server calls the session
+	id  string // of the server's session
 	// guard tells the session from later ones that get the same id. See server.findSession.
 	guard string
 
-	turn   chan struct{} // holds one element while somebody uses it
+	turn   chan struct{} // holds an element while a caller uses the connection
 	ctx    context.Context
 	cancel context.CancelFunc
 	began  atomic.Int64 // when the statement under way was sent; zero if there is none
-	proven atomic.Int64 // when a statement that was answered was sent
+	proven atomic.Int64 // when the last statement that was answered was sent
 	dead   atomic.Bool
 	ending atomic.Pointer[error] // why its session could not be ended so far
 
 	// Of Session:
-	acquire, draw, release, look *sql.Stmt
+	acquire, draw, release, free *sql.Stmt
 	shift                        uint64 // added to the tokens
 }
 
@@ -50,7 +52,7 @@ func newConn(raw *sql.Conn) *conn {
 	return c
 }
 
-// enter waits until nobody uses the conn. What ends the wait has changed nothing.
+// enter waits until no other caller uses the conn. If it fails, it has sent nothing.
 func (c *conn) enter(ctx context.Context) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -99,17 +101,14 @@ func (c *conn) giveBack() {
 	c.cancel()
 }
 
-// perform runs job, which uses a connection that was entered, and leaves the connection.
-// If ctx ends before, perform returns and the job goes on.
+// perform runs job on a conn that was entered, and leaves the conn. If ctx ends first,
+// perform returns and the job goes on.
 func (s *Store) perform(ctx context.Context, c *conn, job func() error) error {
 	err, left := detach.Call(ctx, s.start, func() error {
 		defer c.leave()
 		return job()
 	})
-	if left != nil {
-		return left
-	}
-	return err
+	return cmp.Or(left, err)
 }
 
 // start runs f in the background. Close waits for it.
@@ -137,12 +136,30 @@ func (s *Store) connection(ctx context.Context) (*sql.Conn, error) {
 	return nil, err
 }
 
-// adopt makes the monitor watch a conn, and the lock that was acquired on it, if any.
+// onPool calls f with a connection of the pool. If f fails, onPool closes the connection.
+func (s *Store) onPool(ctx context.Context, f func(*sql.Conn) error) error {
+	raw, err := s.connection(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f(raw); err != nil {
+		newConn(raw).discard()
+		return err
+	}
+	newConn(raw).giveBack()
+	return nil
+}
+
+// adopt makes the monitor watch a conn. If h is not nil, the server is asked for h on the
+// conn, or was, and h ends with the conn.
 func (s *Store) adopt(c *conn, h *heldLock) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	switch {
+	case s.closed:
 		return driver.ErrClosed
+	case c.dead.Load():
+		return errConnGone
 	}
 	s.conns[c] = struct{}{}
 	if h != nil {
@@ -152,21 +169,19 @@ func (s *Store) adopt(c *conn, h *heldLock) error {
 	return nil
 }
 
+// drop ends what adopt began.
 func (s *Store) drop(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropLocked(c)
-}
-
-func (s *Store) dropLocked(c *conn) {
 	delete(s.conns, c)
 	if s.shared == c {
 		s.shared = nil
 	}
 }
 
-// locksOn returns the locks of a conn, and the attempts on it.
-func (s *Store) locksOn(c *conn) (locks []*heldLock) {
+// dropAll is drop for a conn that has locks. It returns them and the attempts on the conn.
+func (s *Store) dropAll(c *conn) (locks []*heldLock) {
+	s.drop(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.locks {
@@ -179,28 +194,110 @@ func (s *Store) locksOn(c *conn) (locks []*heldLock) {
 
 // lose declares a conn dead and reports the loss of its locks. The store remembers its locks
 // and attempts until the server has ended the session. lose may be called while a statement
-// is under way, from what s.work counts.
+// is under way, by a goroutine that s.work counts.
 func (s *Store) lose(c *conn) {
 	if c.dead.Swap(true) {
 		return
 	}
 	c.cancel()
-	s.drop(c)
-	locks := s.locksOn(c)
+	locks := s.dropAll(c)
 	for _, h := range locks {
 		var report func()
 		s.mu.Lock()
 		if h.phase == held {
 			report = h.lost
 		}
-		h.phase = leaving
+		h.phase = releasing
 		s.mu.Unlock()
 		if report != nil {
 			report()
 		}
 	}
-	s.work.Go(c.discard) // which waits for the statement under way
+	s.work.Go(c.discard)
 	if len(locks) > 0 {
 		s.work.Go(func() { s.endLost(c, locks) })
 	}
+}
+
+// closeConn releases all locks on a conn and closes it.
+func (s *Store) closeConn(c *conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	err := c.enter(ctx)
+	if err == nil {
+		defer c.leave()
+		defer time.AfterFunc(callLimit, c.cancel).Stop() // the monitor has ended
+		// The server does the same some time after the connection was closed.
+		err = c.call(func(ctx context.Context) error { return execAll(ctx, c.raw, s.server.releaseAll...) })
+	}
+	if err == nil {
+		for _, h := range s.dropAll(c) {
+			s.settle(h, nil)
+		}
+		c.discard()
+		return
+	}
+	s.lose(c)
+	ctx, cancel = context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	_, _ = s.endSession(ctx, c) // otherwise the server ends it when it notices that the connection is gone
+}
+
+// answerLimit is how long a connection of the pool may take to answer before the store tries
+// another one: connections that idle in the pool may have died without a sign. It grows with
+// every failure.
+const answerLimit = time.Second
+
+// endLost ends the session of a lost conn, and then the locks and attempts on it. Until then
+// it is unknown whether the server holds them: the connection may have died without a sign,
+// which the server may notice hours later.
+func (s *Store) endLost(c *conn, locks []*heldLock) {
+	found, err := s.endSession(s.ctx, c)
+	var outcome error
+	switch {
+	case err != nil:
+		outcome = driver.ErrClosed
+	case !found:
+		outcome = fmt.Errorf("%w: %w", driver.ErrNotHeld, errConnGone)
+	}
+	for _, h := range locks {
+		s.settle(h, outcome)
+	}
+}
+
+// endSession ends the session of a conn over another connection, and returns when the server
+// has freed its locks. found reports whether the session still existed. If the server does
+// not answer or the user lacks the right, endSession tries again until ctx ends.
+func (s *Store) endSession(ctx context.Context, c *conn) (found bool, err error) {
+	pause := backoff.Backoff{Min: 5 * time.Millisecond, Max: time.Second}
+	for limit := answerLimit; ; {
+		exists, err := s.killSession(ctx, c, limit)
+		found = found || exists
+		switch {
+		case err != nil:
+			c.ending.Store(&err)
+			limit = min(2*limit, callLimit)
+		case !exists:
+			return found, nil
+		}
+		if err := pause.Wait(ctx); err != nil {
+			return found, err
+		}
+	}
+}
+
+// killSession asks the server once to end the session of a conn, and reports whether the
+// session still exists.
+func (s *Store) killSession(ctx context.Context, c *conn, limit time.Duration) (exists bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = s.onPool(ctx, func(raw *sql.Conn) error {
+		session := strings.NewReplacer("{id}", c.id, "{guard}", c.guard)
+		err := raw.QueryRowContext(ctx, session.Replace(s.server.findSession)).Scan(&exists)
+		if err == nil && exists {
+			err = execAll(ctx, raw, session.Replace(s.server.killSession))
+		}
+		return err
+	})
+	return exists, err
 }

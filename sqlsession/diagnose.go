@@ -2,6 +2,7 @@ package sqlsession
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
@@ -9,71 +10,66 @@ import (
 )
 
 // Diagnose implements driver.Diagnoser.
-func (s *Store) Diagnose(ctx context.Context) (findings []driver.Finding, err error) {
+func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	const op = "diagnose"
 	if err := s.begin(ctx, op); err != nil {
 		return nil, err
 	}
 	defer s.work.Done()
-	if s.scheme == ForUpdate {
-		conn, err := s.connection(ctx)
-		if err != nil {
-			return nil, s.fail(ctx, op, err)
-		}
-		defer newConn(conn).giveBack()
-		if findings, err = s.dialect.diagnose(ctx, conn); err != nil {
-			return nil, s.fail(ctx, op, err)
-		}
-		return append(findings, s.connectionFindings()...), nil
-	}
-	c, err := s.sharedConn(ctx)
-	if err == nil {
-		err = c.enter(ctx)
-	}
+	findings, err := s.serverFindings(ctx)
 	if err != nil {
 		return nil, s.fail(ctx, op, err)
 	}
-	var found []driver.Finding // not findings, which the caller may have by then
-	if err := s.perform(ctx, c, func() error {
-		return s.ask(c, func(ctx context.Context) (err error) {
-			found, err = s.dialect.diagnose(ctx, c.raw)
-			return err
-		})
-	}); err != nil {
-		return nil, s.fail(ctx, op, err)
-	}
-	return append(found, s.connectionFindings()...), nil
+	return append(findings, s.poolFinding(), s.poolerFinding()), nil
 }
 
-const (
-	durableTokens = "Tokens go on rising after a crash."
-	poolerDanger  = "One that uses other sessions of the server for later statements frees locks whose holders still believe in them: connect to the server itself."
-)
+func (s *Store) serverFindings(ctx context.Context) (findings []driver.Finding, err error) {
+	if s.scheme == ForUpdate {
+		err := s.onPool(ctx, func(conn *sql.Conn) (err error) {
+			findings, err = s.dialect.diagnose(ctx, conn)
+			return err
+		})
+		return findings, err
+	}
+	c, err := s.enterShared(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = s.perform(ctx, c, func() error {
+		return s.read(c, func(ctx context.Context) (err error) {
+			findings, err = s.dialect.diagnose(ctx, c.raw)
+			return err
+		})
+	})
+	if err != nil { // the job may still write findings
+		return nil, err
+	}
+	return findings, nil
+}
+
+const poolerDanger = "A pooler that uses another session of the server for later statements frees locks that their holders still trust: connect to the server itself."
+
+var durableTokens = sqldb.Fine("durability", "Tokens go on rising after a crash.")
 
 func readOnlyFinding(yes bool) driver.Finding {
 	const name = "read_only"
 	if yes {
-		return sqldb.Problem(name, "The server is read-only, as a replica is: its locks keep nobody out elsewhere. Connect to the primary.")
+		return sqldb.Problem(name, "The server is read-only, as a replica is: its locks exclude no process elsewhere. Connect to the primary.")
 	}
 	return sqldb.Fine(name, "The server can be written to.")
 }
 
-// replicaFinding says what a failover to one of so many replicas means, for one of
-// which each commit may wait.
+// replicaFinding says what a failover to a replica means. waits reports whether each commit
+// waits for a replica.
 func replicaFinding(replicas int, waits bool) driver.Finding {
-	const name, ends = "replication", "A failover to one ends all locks at once"
+	const name, ends = "replication", "A failover to a replica ends all locks at once"
 	switch {
 	case replicas == 0:
-		return sqldb.Fine(name, "No replica is seen. "+ends+", and if it is asynchronous can lose the last tokens.")
+		return sqldb.Fine(name, "No replica is connected. "+ends+", and can lose the last tokens if the replica is asynchronous.")
 	case waits:
 		return sqldb.Fine(name, fmt.Sprintf("Connected replicas: %d, and commits wait for one. %s.", replicas, ends))
 	}
-	return sqldb.Warning(name, "Connected replicas: %d. %s, and unless each commit waits for one it can lose the last tokens.", replicas, ends)
-}
-
-// connectionFindings are about what is between this program and the server.
-func (s *Store) connectionFindings() []driver.Finding {
-	return []driver.Finding{s.poolFinding(), s.poolerFinding()}
+	return sqldb.Warning(name, "Connected replicas: %d. %s, and can lose the last tokens unless each commit waits for a replica.", replicas, ends)
 }
 
 // poolerFinding says what a pooler that was not noticed would do.
@@ -81,11 +77,11 @@ func (s *Store) poolerFinding() driver.Finding {
 	const name = "pooler"
 	switch {
 	case s.dialect.pooler == nil:
-		return sqldb.Fine(name, "A proxy, such as ProxySQL or MaxScale, is not noticed. "+poolerDanger)
-	case !s.sought:
-		return sqldb.Warning(name, "With a single connection it cannot be told whether there is one, such as PgBouncer in transaction mode. %s", poolerDanger)
+		return sqldb.Fine(name, "The store does not notice a proxy, such as ProxySQL or MaxScale. "+poolerDanger)
+	case !s.poolerChecked:
+		return sqldb.Warning(name, "With a single connection the store cannot notice a pooler, such as PgBouncer in transaction mode. %s", poolerDanger)
 	}
-	return sqldb.Fine(name, "No pooler that shares sessions was seen when the store was opened. "+poolerDanger)
+	return sqldb.Fine(name, "The store found no pooler that shares sessions when it was opened. "+poolerDanger)
 }
 
 // poolFinding says how many connections there are for locks.
@@ -94,19 +90,16 @@ func (s *Store) poolFinding() driver.Finding {
 	s.mu.Lock()
 	conns := len(s.conns)
 	s.mu.Unlock()
-	finding := driver.Finding{Check: "pool", Level: driver.LevelOK}
 	limit := "no limit"
 	if stats.MaxOpenConnections > 0 {
 		limit = fmt.Sprintf("a limit of %d", stats.MaxOpenConnections)
 	}
-	finding.Message = fmt.Sprintf("Connections that hold locks: %d. Connections in use: %d, with %s.", conns, stats.InUse, limit)
+	message := fmt.Sprintf("Connections that hold locks: %d. Connections in use: %d, with %s.", conns, stats.InUse, limit)
 	switch {
 	case stats.MaxOpenConnections == 1 && s.scheme == Session:
-		finding.Level = driver.LevelWarning
-		finding.Message += " The store has the only connection: the application needs another pool."
+		return sqldb.Warning("pool", "%s The store has the only connection: the application needs another pool.", message)
 	case stats.MaxOpenConnections > 0 && s.scheme == ForUpdate:
-		finding.Level = driver.LevelWarning
-		finding.Message += " Every lock needs a connection of its own: with all of them in use, further attempts fail."
+		return sqldb.Warning("pool", "%s Every lock needs a connection of its own: with all of them in use, further attempts fail.", message)
 	}
-	return finding
+	return sqldb.Fine("pool", message)
 }

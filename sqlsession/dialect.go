@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -24,123 +24,142 @@ const (
 	Postgres = sqldb.Postgres
 )
 
-// dialect is how the connections of one kind of database hold locks: statements as data,
-// and functions for what takes several steps.
-type dialect struct {
-	schema schema
-	home   string       // -> the database or schema of {table}, to which locks of the same name belong
-	pooler *poolerProbe // nil where a pooler cannot be noticed
-	keyOf  func(sum [sha256.Size]byte) any
-	list   func(keys []any) string // many keys as the one parameter of server.look
+// Scheme says how a connection holds a lock.
+type Scheme int
 
-	// examine finds out what the server at the other end is. A server that cannot hold
-	// locks is an error that wraps driver.ErrUnsupported.
+// The schemes. All programs that share a lock have to use the same one.
+const (
+	// Session holds a lock of the server's own kind: GET_LOCK, or an advisory
+	// lock. All locks of a store are on one connection.
+	Session Scheme = iota
+	// ForUpdate holds a row by a transaction that stays open. Every lock needs a
+	// connection of its own.
+	ForUpdate
+)
+
+var schemeNames = []string{Session: "session", ForUpdate: "forupdate"}
+
+func (s Scheme) String() string {
+	if s < 0 || int(s) >= len(schemeNames) {
+		return fmt.Sprintf("scheme %d", int(s))
+	}
+	return schemeNames[s]
+}
+
+// ParseScheme returns the scheme of that name.
+func ParseScheme(name string) (Scheme, error) {
+	i := slices.Index(schemeNames, name)
+	if i < 0 {
+		return 0, fmt.Errorf("unknown scheme %q (want session or forupdate)", name)
+	}
+	return Scheme(i), nil
+}
+
+// dialect is how the connections of one kind of database hold locks.
+type dialect struct {
+	createFence string // the source of the tokens of Session
+	createBound string // the table of ForUpdate
+	insertFloor string // the row in it that is no lock
+
+	home   string       // -> the database or schema of {table}, to which locks of the same name belong
+	pooler *poolerProbe // nil if a pooler cannot be noticed
+	keyOf  func(sum [sha256.Size]byte) any
+
+	// examine finds out what the server at the other end is. If the server cannot hold
+	// locks, the error wraps driver.ErrUnsupported.
 	examine  func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)
 	diagnose func(context.Context, *sql.Conn) ([]driver.Finding, error)
 
 	// startTokens returns what is to be added to the tokens that are drawn on this
 	// connection, so that they are larger than all before.
 	startTokens func(context.Context, *sql.Conn, *server) (shift uint64, err error)
-	guard       func(context.Context, *conn) error // sets the guard of a session that has an id
-	claimRow    claimFunc
-	pinRow      pinFunc
-	failureOf   func(error) failure
+	setGuard    func(context.Context, *conn) error // of a session that has an id
+
+	// raiseToken raises and commits the token of a row that no transaction has locked, so
+	// that the token outlives everything that comes later. It returns errRowLocked if a
+	// transaction has locked the row, errRowNew if it had to insert the row first, and
+	// errLostRace if the janitor has just deleted it.
+	raiseToken func(context.Context, *sql.Conn, *server, *heldLock) (token uint64, err error)
+
+	// lockRow begins a transaction, locks the row if its token is still the same, takes its
+	// server lock, and sets the id and the guard of the conn. Otherwise it returns
+	// errRowLocked or errLostRace, and leaves the rollback to the caller.
+	lockRow func(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error
+
+	isRetryable func(error) bool // nothing happened, and another attempt may succeed
 }
-
-// schema are the texts that create what is missing.
-type schema struct {
-	fence string // the source of the tokens of Session
-	bound string // the table of ForUpdate
-	floor string // the row in it that is no lock
-}
-
-type (
-	// claimFunc raises the token of a row that no transaction has locked, so that the
-	// token outlives everything that comes later. It returns errRowLocked if a
-	// transaction has, errRowNew if it had to insert the row first, and errFaster if the
-	// janitor just deleted it.
-	claimFunc func(context.Context, *sql.Conn, *server, *heldLock) (token uint64, err error)
-
-	// pinFunc begins a transaction, locks a row in it whose token is still that, takes
-	// its server lock, and notes the id and the guard of the session. It returns
-	// errRowLocked or errFaster if it cannot, and leaves the rollback to the caller.
-	pinFunc func(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error
-)
 
 var dialects = map[Dialect]*dialect{MySQL: &mysqlDialect, Postgres: &postgresDialect}
 
-// server is a server as it was found, and the texts that it takes.
+// server is a server as it was found, and the statements that it takes.
 type server struct {
-	version string
-
-	// settings keep the server from closing a connection that idles, restore
-	// undoes them. Both are empty where that is not to be feared.
+	// settings keep the server from closing a connection that idles, restore undoes them.
 	settings, restore []string
 
-	identity   string   // -> what the server calls the session, or readOnlySession
+	identity   string   // -> the id of the session, or readOnlySession
 	releaseAll []string // ends every lock of the session
+	free       string   // keys as a list in JSON -> the numbers of the keys that are free, from 1
 	// findSession reports whether a session {id} that has the {guard} exists. killSession
 	// ends it, and no other one: after a restart of the server, another session may have
 	// the same id.
 	findSession, killSession string
-	look                     string // list of keys -> the numbers of those that are free, from 1
 
 	// Session:
 	acquire string   // key -> token, 0 or NULL if refused, or readOnlyToken
 	draw    string   // -> token, or readOnlyToken
 	fence   string   // the name of what the tokens come from
-	leap    []string // makes tokens larger than all before; may be empty
+	skip    []string // makes tokens larger than all before; may be empty
 	release string   // key
 
 	// ForUpdate:
-	readRow string // row -> token, holder, whether the janitor may delete it
-	unmark  string // with the key in it; empty if the end of the transaction does it
-	table   string // the name of the table
-	noWait  string // comes before a statement that is not to wait; may be empty
-	now     string // the time in milliseconds
-	janitor janitorQueries
+	readRow   string // row -> token, holder, whether the janitor may delete it
+	unlockKey string // with the key and the guard in it; empty if the rollback does it
+	table     string
+	noWait    string // comes before a statement that must not wait; may be empty
+	now       string // the time in milliseconds
+	janitor   janitorQueries
 }
 
-// What a server answers that has become read-only since the store was opened: its
-// locks exclude nothing any more.
+// A server that became read-only after the store was opened answers with these. Its locks
+// exclude no other process any more.
 const (
-	readOnlySession = "0" // in place of what it calls the session
+	readOnlySession = "0" // in place of the id of the session
 	readOnlyToken   = -1
 )
 
-// failure is what an error means.
-type failure int
-
-const (
-	otherFailure  failure = iota
-	retryFailure          // nothing happened, and another attempt may succeed
-	pooledFailure         // the session is not the one that it was
-)
-
-// shortTimeout is the longest idle timeout that is not left as it is.
+// shortTimeout is the longest idle timeout of a server that the store changes.
 const shortTimeout = time.Minute
 
 // isShort reports whether an idle timeout of the server has to be changed. Zero is none.
 func isShort(timeout time.Duration) bool { return timeout > 0 && timeout < shortTimeout }
 
+// configure returns what belongs to the options of a store.
+func configure(kind Dialect, prefix string) (*sqldb.Facts, *dialect, *sqldb.Tables, error) {
+	facts, err := sqldb.FactsOf(kind)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	d := dialects[kind]
+	if d == nil {
+		return nil, nil, nil, fmt.Errorf("%w: %v has no locks that belong to a connection and no transactions that lock a row; use scheme row",
+			driver.ErrUnsupported, kind)
+	}
+	tables, err := sqldb.NewTables(prefix)
+	return facts, d, &tables, err
+}
+
 // Schema returns the statements that create what a store needs, for an administrator to
 // run where the program itself may not create tables. An empty prefix is the default.
 func Schema(dialect Dialect, prefix string) ([]string, error) {
-	facts, err := sqldb.FactsOf(dialect)
+	facts, d, tables, err := configure(dialect, prefix)
 	if err != nil {
 		return nil, err
 	}
-	d := dialects[dialect]
-	if d == nil {
-		return nil, fmt.Errorf("%w: %v has no locks that belong to a connection", driver.ErrUnsupported, dialect)
+	texts := []string{d.createFence, d.createBound, d.insertFloor}
+	for i, text := range texts {
+		texts[i] = tables.Expand(facts.Now, text)
 	}
-	t, err := sqldb.NewTables(prefix)
-	if err != nil {
-		return nil, err
-	}
-	return []string{
-		t.Expand(facts.Now, d.schema.fence), t.Expand(facts.Now, d.schema.bound), t.Expand(facts.Now, d.schema.floor),
-	}, nil
+	return texts, nil
 }
 
 // execAll runs statements one after another.
@@ -153,20 +172,39 @@ func execAll(ctx context.Context, conn *sql.Conn, texts ...string) error {
 	return nil
 }
 
-// readSettings returns what a query tells of the server, by name in lower case.
-func readSettings(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
-	rows, err := conn.QueryContext(ctx, query)
+// scanAll reads an answer with scan, which is called for each row.
+func scanAll(rows *sql.Rows, err error, scan func(row *sql.Rows) error) error {
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	settings := make(map[string]string)
 	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
+		if err := scan(rows); err != nil {
+			return err
 		}
-		settings[strings.ToLower(name)] = value
 	}
-	return settings, rows.Err()
+	return rows.Err()
+}
+
+// column reads an answer of one column.
+func column[T any](rows *sql.Rows, err error) (all []T, _ error) {
+	err = scanAll(rows, err, func(row *sql.Rows) error {
+		var value T
+		err := row.Scan(&value)
+		all = append(all, value)
+		return err
+	})
+	return all, err
+}
+
+// readSettings returns settings of the server by name.
+func readSettings(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
+	settings := make(map[string]string)
+	rows, err := conn.QueryContext(ctx, query)
+	return settings, scanAll(rows, err, func(row *sql.Rows) error {
+		var name, value string
+		err := row.Scan(&name, &value)
+		settings[name] = value
+		return err
+	})
 }

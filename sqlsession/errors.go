@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// fail turns what the database said into what the contract says.
+// fail turns an error of the database into one of the contract.
 func (s *Store) fail(ctx context.Context, op string, err error) error {
 	switch {
 	case err == nil:

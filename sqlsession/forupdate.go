@@ -12,79 +12,76 @@ import (
 )
 
 const (
-	// rowPatience is how long an attempt begins again because somebody was faster,
-	// and waits for those to go who cannot stay.
+	// rowPatience is how long an attempt starts again after it lost a race, and waits for
+	// contenders that are about to leave the row.
 	rowPatience = 2 * time.Second
-	// rowPause is about how long it takes them.
+	// rowPause is about how long these contenders take.
 	rowPause = 2 * time.Millisecond
 )
 
 // Why a row was not locked.
 var (
-	errRowLocked = errors.New("somebody else has locked the row")
-	errRowNew    = errors.New("there was no such row, and there is now")
-	errFaster    = errors.New("somebody else was faster")
+	errRowLocked = errors.New("another transaction has locked the row")
+	errRowNew    = errors.New("the row did not exist and was inserted")
+	errLostRace  = errors.New("lost the race for the row")
 )
 
-// takeRow holds a row by a transaction on a connection of its own.
-func (s *Store) takeRow(ctx context.Context, h *heldLock) error {
-	c, token, err := s.openRow(ctx, h)
+// acquireRow holds a row by a transaction on a connection of its own.
+func (s *Store) acquireRow(ctx context.Context, h *heldLock) error {
+	token, err := s.openRow(ctx, h)
 	switch {
 	case err != nil:
-		s.forget(h)
-	case !s.hold(h, c, token): // it ends with the session
+		s.remove(h)
+	case !s.hold(h, token): // it ends with the session
 		err = errConnGone
 	}
 	return err
 }
 
-func (s *Store) openRow(ctx context.Context, h *heldLock) (*conn, uint64, error) {
+func (s *Store) openRow(ctx context.Context, h *heldLock) (uint64, error) {
 	ctx, cancel := s.untilClosed(ctx)
 	defer cancel()
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
-		return nil, 0, context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
-	conn, err := s.connection(ctx)
+	raw, err := s.connection(ctx)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	c := newConn(conn)
-	token, err := s.lockRow(ctx, c, h)
+	c := newConn(raw)
+	token, err := s.tryRow(ctx, c, h)
 	if err == nil {
 		c.proven.Store(time.Now().UnixNano())
 		err = s.adopt(c, h)
 	}
 	switch {
 	case err == nil:
-		return c, token, nil
-	case errors.Is(err, driver.ErrHeld) && s.restore(ctx, c) == nil:
+	case errors.Is(err, driver.ErrHeld) && execAll(ctx, raw, s.server.restore...) == nil:
 		c.giveBack()
 	default:
-		c.discard() // and whatever is locked
+		c.discard() // with everything that it has locked
 	}
-	return nil, 0, err
+	return token, err
 }
 
-// lockRow makes the attempt. The token is written and committed before the row
-// is locked for good, since what the lock guards may outlive the server, and
-// then the token must have.
-func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock) (uint64, error) {
+// tryRow makes the attempt. It commits the token before it locks the row: what the lock
+// guards may outlive the server, so that the token must outlive it, too.
+func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error) {
 	if err := execAll(ctx, c.raw, s.server.settings...); err != nil {
 		return 0, err
 	}
 	awaited := false
 	for start := time.Now(); time.Since(start) < rowPatience; {
-		token, err := s.dialect.claimRow(ctx, c.raw, s.server, h)
+		token, err := s.dialect.raiseToken(ctx, c.raw, s.server, h)
 		if err == nil {
-			err = s.pin(ctx, c, h, token)
-		}
-		if err == nil {
-			return token, nil
+			err = s.lockRow(ctx, c, h, token)
 		}
 		switch {
+		case err == nil:
+			return token, nil
 		case errors.Is(err, errRowNew):
 		case errors.Is(err, errRowLocked):
 			held, old, err := s.rowHolder(ctx, c, h)
@@ -94,12 +91,12 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock) (uint64, erro
 			case awaited || !old:
 				return 0, held
 			}
-			// Perhaps nobody has it, and it is being swept.
+			// Perhaps only the janitor has locked it.
 			if err := s.awaitJanitor(ctx, c); err != nil {
 				return 0, err
 			}
 			awaited = true
-		case s.dialect.failureOf(err) == retryFailure, errors.Is(err, errFaster):
+		case s.dialect.isRetryable(err), errors.Is(err, errLostRace):
 			if err := backoff.Sleep(ctx, backoff.Jitter(rowPause)); err != nil {
 				return 0, err
 			}
@@ -110,13 +107,12 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock) (uint64, erro
 	return 0, &driver.HeldError{Name: h.name}
 }
 
-// pin locks the row for good, unless somebody else has raised the token since.
-// Whoever is in the way of the one who raised it last does not stay: it finds
-// that it is not the last. So of those who come together one gets the lock, also
-// where the others are slow to leave.
-func (s *Store) pin(ctx context.Context, c *conn, h *heldLock, token uint64) error {
+// lockRow locks the row for good, unless another contender has raised the token since. The
+// contender that raised it last waits for the others, which find that they are not the last
+// and leave. So one of several contenders gets the lock, also if the others leave slowly.
+func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64) error {
 	for start := time.Now(); ; {
-		err := s.dialect.pinRow(ctx, c, s.server, h.key, token)
+		err := s.dialect.lockRow(ctx, c, s.server, h.key, token)
 		if err == nil {
 			return nil
 		}
@@ -129,7 +125,7 @@ func (s *Store) pin(ctx context.Context, c *conn, h *heldLock, token uint64) err
 		if held, _, err := s.rowHolder(ctx, c, h); err != nil {
 			return err
 		} else if held.Token != token {
-			return errFaster
+			return errLostRace
 		}
 		if err := backoff.Sleep(ctx, backoff.Jitter(rowPause)); err != nil {
 			return err
@@ -137,33 +133,25 @@ func (s *Store) pin(ctx context.Context, c *conn, h *heldLock, token uint64) err
 	}
 }
 
-// rowHolder says who has a row that is locked, as far as it can be told, and
-// whether the row is old enough to be swept, or gone. What is there may be of one
-// who wants it, like the one who asks, or has lost it.
+// rowHolder returns what a row says about its holder. It may be a contender that has not
+// locked the row, or a holder that has lost it. old reports whether the janitor may delete
+// the row, or has deleted it.
 func (s *Store) rowHolder(ctx context.Context, c *conn, h *heldLock) (held *driver.HeldError, old bool, err error) {
 	var token uint64
 	var holder []byte
 	err = c.raw.QueryRowContext(ctx, s.server.readRow, h.key.row).Scan(&token, &holder, &old)
 	if errors.Is(err, sql.ErrNoRows) {
-		old, err = true, nil // it was swept just now
+		old, err = true, nil
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	return &driver.HeldError{Name: h.name, Token: token, Holder: driver.DecodeHolder(string(holder))}, old, nil
+	return &driver.HeldError{Name: h.name, Token: token, Holder: driver.DecodeHolder(string(holder))}, old, err
 }
 
-// restore undoes what was set on a connection.
-func (s *Store) restore(ctx context.Context, c *conn) error {
-	return execAll(ctx, c.raw, s.server.restore...)
-}
-
-// unlockRow ends the transaction that held the row, and gives the connection back.
+// unlockRow ends the transaction that holds the row, and gives the connection back.
 func (s *Store) unlockRow(c *conn, key lockKey) bool {
 	err := c.call(func(ctx context.Context) error {
-		// The mark first: whoever has the row finds the mark free.
-		if s.server.unmark != "" {
-			if _, err := c.raw.ExecContext(ctx, fmt.Sprintf(s.server.unmark, key.server, c.guard)); err != nil {
+		// First the server lock: the next holder of the row finds it free.
+		if s.server.unlockKey != "" {
+			if err := execAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.guard)); err != nil {
 				return err
 			}
 		}
@@ -173,10 +161,10 @@ func (s *Store) unlockRow(c *conn, key lockKey) bool {
 		return false
 	}
 	s.drop(c)
-	if c.call(func(ctx context.Context) error { return s.restore(ctx, c) }) != nil {
+	if c.call(func(ctx context.Context) error { return execAll(ctx, c.raw, s.server.restore...) }) != nil {
 		c.discard()
-		return true
+	} else {
+		c.giveBack()
 	}
-	c.giveBack()
 	return true
 }

@@ -4,45 +4,42 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// Rows of ForUpdate that nobody has locked for long are deleted, at the same
-// intervals as those of [Row]. One row is none: the floor. Its token is the
-// highest that was deleted, where new rows begin, and its time that of the last
-// janitor.
+// The janitor deletes rows of ForUpdate that were not locked for long, at the same intervals
+// as the janitor of package sqllock. One row is no lock: the floor. Its token is the highest
+// that was deleted, where new rows begin, and its time is that of the last run.
 const (
 	floorKey = "floor" // no hash of a name
-	// janitorRows is how many rows are deleted at once. Meanwhile new rows have to
-	// wait.
+	// janitorRows is how many rows are deleted at once. Meanwhile new rows have to wait.
 	janitorRows = 100
-	// janitorLimit is for a pool in which there is no connection left.
+	// janitorLimit is how long the janitor waits for a connection of the pool.
 	janitorLimit = time.Second
 )
 
-// janitorMillis is sqldb.JanitorAge as a text of the server has it.
+// janitorMillis is sqldb.JanitorAge in a statement.
 var janitorMillis = strconv.FormatInt(sqldb.JanitorAge.Milliseconds(), 10)
 
-// janitorQueries are the texts, with parameters that are written as the server does.
+// janitorQueries are the statements of the janitor.
 type janitorQueries struct {
-	due     sqldb.Query // interval -> whether the last sweep is as long ago
-	claim   sqldb.Query // interval; changes nothing if it is not
-	page    sqldb.Query // after key, limit, age -> key, token, whether it may go
+	due     sqldb.Query // interval -> whether the last run is as long ago
+	start   sqldb.Query // interval; changes nothing if the janitor is not due
+	page    sqldb.Query // after key, limit, age -> key, token, whether it may be deleted
 	raise   sqldb.Query // token
 	floor   sqldb.Query // -> token
 	old     sqldb.Query // after key, last key, age, token -> keys, whose rows it locks
 	remove  sqldb.Query // key
-	await   sqldb.Query // waits until nobody cleans
-	guarded []string    // ends a sweep whose process is stopped in the middle
+	await   sqldb.Query // waits until no janitor runs
+	guarded []string    // makes the server end a janitor whose process stops in the middle
 	restore []string    // undoes guarded
 }
 
-// newJanitorQueries makes the texts that differ in nothing but how a parameter is
-// written, what the time is, and how to lock a row that others may read.
+// newJanitorQueries returns the statements of a dialect, which locks a row in shared mode
+// in its own words.
 func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts, shared string) janitorQueries {
 	const (
 		isFloor = `k = '` + floorKey + `'`
@@ -51,7 +48,7 @@ func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts, shared string) janit
 	text := func(text string) sqldb.Query { return facts.Bind(t.Expand(facts.Now, text)) }
 	return janitorQueries{
 		due:    text(`SELECT ` + longAgo + ` FROM {bound} WHERE ` + isFloor),
-		claim:  text(`UPDATE {bound} SET used = {now} WHERE ` + isFloor + ` AND ` + longAgo),
+		start:  text(`UPDATE {bound} SET used = {now} WHERE ` + isFloor + ` AND ` + longAgo),
 		page:   text(`SELECT k, token, used <= {now} - ?3 FROM {bound} WHERE k > ?1 AND NOT ` + isFloor + ` ORDER BY k LIMIT ?2`),
 		raise:  text(`UPDATE {bound} SET token = GREATEST(token, ?1) WHERE ` + isFloor),
 		floor:  text(`SELECT token FROM {bound} WHERE ` + isFloor),
@@ -61,12 +58,12 @@ func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts, shared string) janit
 	}
 }
 
-// runJanitor cleans now and then until the store is closed. What fails is tried
-// again at the next interval.
+// runJanitor cleans now and then until the store is closed. After a failure it tries again at
+// the next interval.
 func (s *Store) runJanitor() {
 	ticker := time.NewTicker(sqldb.JanitorInterval)
 	defer ticker.Stop()
-	for due := s.cleans; ; due = true {
+	for due := s.janitorFirst; ; due = true {
 		if due {
 			_ = s.clean(s.ctx)
 		}
@@ -78,16 +75,15 @@ func (s *Store) runJanitor() {
 	}
 }
 
-// janitorDue says whether nobody has swept for long.
+// janitorDue reports whether no janitor has run for long.
 func (s *Store) janitorDue(ctx context.Context, conn *sql.Conn) (due bool, err error) {
 	q := &s.server.janitor.due
 	err = conn.QueryRowContext(ctx, q.Text, q.Arrange(sqldb.JanitorInterval.Milliseconds())...).Scan(&due)
 	return due, err
 }
 
-// clean cleans all rows, unless another store has done it within the
-// interval. It has the seat of an attempt, so that a store needs no more
-// connections for it.
+// clean cleans all rows, unless another store has done it within the interval. It takes the
+// slot of an attempt, so that a store needs no more connections for it.
 func (s *Store) clean(ctx context.Context) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -96,30 +92,17 @@ func (s *Store) clean(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	limited, cancel := context.WithTimeout(ctx, janitorLimit)
-	conn, err := s.connection(limited)
-	cancel()
-	if err != nil {
-		return err
-	}
-	c := newConn(conn)
-	if err := s.cleanOn(ctx, conn); err != nil {
-		c.discard()
-		return err
-	}
-	c.giveBack()
-	return nil
+	defer cancel()
+	return s.onPool(limited, func(conn *sql.Conn) error { return s.cleanOn(ctx, conn) })
 }
 
 func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
 	janitor := &s.server.janitor
-	if due, err := s.janitorDue(ctx, conn); err != nil || !due {
-		return err
-	}
-	claimed, err := conn.ExecContext(ctx, janitor.claim.Text, janitor.claim.Arrange(sqldb.JanitorInterval.Milliseconds())...)
+	started, err := conn.ExecContext(ctx, janitor.start.Text, janitor.start.Arrange(sqldb.JanitorInterval.Milliseconds())...)
 	if err != nil {
 		return err
 	}
-	if n, err := claimed.RowsAffected(); err != nil || n == 0 {
+	if n, err := started.RowsAffected(); err != nil || n == 0 {
 		return err
 	}
 	if err := execAll(ctx, conn, janitor.guarded...); err != nil {
@@ -133,41 +116,32 @@ func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
 	return execAll(ctx, conn, janitor.restore...)
 }
 
-// cleanPage cleans the rows that begin after that key. It looks first, so that
-// rows of which none is old keep nobody waiting.
+// cleanPage cleans the rows that follow a key. It reads them first, so that no other program
+// waits if none of them is old.
 func (s *Store) cleanPage(ctx context.Context, conn *sql.Conn, after string) (last string, more bool, err error) {
 	q := &s.server.janitor.page
-	rows, err := conn.QueryContext(ctx, q.Text, q.Arrange(after, janitorRows, sqldb.JanitorAge.Milliseconds())...)
-	if err != nil {
-		return "", false, err
-	}
-	defer rows.Close()
 	seen, highest := 0, int64(-1)
-	for rows.Next() {
+	rows, err := conn.QueryContext(ctx, q.Text, q.Arrange(after, janitorRows, sqldb.JanitorAge.Milliseconds())...)
+	err = scanAll(rows, err, func(row *sql.Rows) error {
 		var token int64
 		var old bool
-		if err := rows.Scan(&last, &token, &old); err != nil {
-			return "", false, err
-		}
+		err := row.Scan(&last, &token, &old)
 		seen++
 		if old {
 			highest = max(highest, token)
 		}
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return "", false, err
-	}
-	if highest >= 0 {
+		return err
+	})
+	if err == nil && highest >= 0 {
 		err = s.deleteOld(ctx, conn, after, last, highest)
 	}
 	return last, seen == janitorRows, err
 }
 
-// deleteOld deletes the rows between two keys that are old, have no higher token,
-// and are locked by nobody. It raises the floor first, and so makes sure that a
-// name that comes back gets a higher token than it ever had: new rows begin at
-// the floor, and whoever inserts one meanwhile either was before, or waits and
-// sees the new floor.
+// deleteOld deletes the rows between two keys that are old, have no higher token, and are not
+// locked. It raises the floor first, so that a name that comes back gets a higher token than
+// it ever had: new rows begin at the floor, and a transaction that inserts a row meanwhile
+// either has ended, or waits and reads the new floor.
 func (s *Store) deleteOld(ctx context.Context, conn *sql.Conn, after, last string, highest int64) error {
 	janitor := &s.server.janitor
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -178,47 +152,23 @@ func (s *Store) deleteOld(ctx context.Context, conn *sql.Conn, after, last strin
 	if _, err := tx.ExecContext(ctx, janitor.raise.Text, janitor.raise.Arrange(highest)...); err != nil {
 		return err
 	}
-	var raised int64
-	if err := tx.QueryRowContext(ctx, janitor.floor.Text).Scan(&raised); err != nil {
+	var floor int64 // without the row, new tokens would begin again
+	if err := tx.QueryRowContext(ctx, janitor.floor.Text).Scan(&floor); err != nil {
 		return err
 	}
-	if raised < highest {
-		return fmt.Errorf("the floor is %d after it was raised to %d", raised, highest)
-	}
-	keys, err := texts(tx.QueryContext(ctx, janitor.old.Text, janitor.old.Arrange(after, last, sqldb.JanitorAge.Milliseconds(), highest)...))
-	if err != nil {
-		return err
-	}
-	remove, err := tx.PrepareContext(ctx, janitor.remove.Text)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = remove.Close() }() // it ends with the transaction
+	keys, err := column[string](tx.QueryContext(ctx, janitor.old.Text, janitor.old.Arrange(after, last, sqldb.JanitorAge.Milliseconds(), highest)...))
 	for _, key := range keys {
-		if _, err := remove.ExecContext(ctx, key); err != nil {
-			return err
+		if err == nil {
+			_, err = tx.ExecContext(ctx, janitor.remove.Text, key)
 		}
+	}
+	if err != nil {
+		return err
 	}
 	return tx.Commit()
 }
 
-// texts reads an answer of one column.
-func texts(rows *sql.Rows, err error) (all []string, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
-		}
-		all = append(all, text)
-	}
-	return all, rows.Err()
-}
-
-// awaitJanitor returns when nobody cleans.
+// awaitJanitor blocks until no janitor runs.
 func (s *Store) awaitJanitor(ctx context.Context, c *conn) error {
 	var floor int64
 	err := c.raw.QueryRowContext(ctx, s.server.janitor.await.Text).Scan(&floor)

@@ -8,17 +8,15 @@ import (
 )
 
 const (
-	// probeEvery is between two looks whether a connection with locks is alive.
+	// probeEvery is the time between two probes of a connection with locks.
 	probeEvery = time.Second
-	// idleProbeEvery is the same for one without. It is less than the shortest
-	// idle timeout that a server is left with.
+	// idleProbeEvery is the same for a connection without locks. It is less than the
+	// shortest idle timeout that the store leaves as it is.
 	idleProbeEvery = shortTimeout / 2
-	// maxProbes is how many connections a Renew asks at a time.
-	maxProbes = 16
 )
 
-// monitor gives up what has expired, finds out which connections are gone, and returns
-// when it has to do so again.
+// monitor releases the locks that have expired, ends connections that do not answer, and
+// returns when it has to be called again.
 func (s *Store) monitor(now time.Time) (next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,33 +40,32 @@ func (s *Store) monitor(now time.Time) (next time.Time) {
 	return next
 }
 
-// checkLocked ends a conn that does not answer and asks one that has not been
-// asked for a while.
+// checkLocked ends a conn that does not answer, and probes one that was not used for a while.
 func (s *Store) checkLocked(c *conn, now time.Time, busy bool) {
 	every := int64(idleProbeEvery)
 	if busy {
-		every = int64(probeEvery) * 9 / 10 // the monitor comes about every second
+		every = int64(probeEvery) * 9 / 10 // the monitor runs about every second
 	}
 	switch began := c.began.Load(); {
 	case began != 0 && now.UnixNano()-began > int64(callLimit):
 		s.work.Go(func() { s.lose(c) })
 	case began == 0 && now.UnixNano()-c.proven.Load() > every:
-		s.work.Go(func() { _ = s.probe(s.ctx, c) }) // what it finds it does
+		s.work.Go(func() { _ = s.probe(s.ctx, c) }) // which acts on what it finds
 	}
 }
 
-// expireLocked gives up a lock whose TTL is over.
+// expireLocked releases a lock whose TTL has passed.
 func (s *Store) expireLocked(h *heldLock) {
-	h.phase, h.expired = leaving, true
+	h.phase, h.expired = releasing, true
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 		defer cancel()
-		_ = s.giveUp(ctx, h) // a failure is tried again, because the TTL has still passed
+		_ = s.startUnlock(ctx, h) // a failure is tried again, because the TTL has still passed
 	})
 }
 
-// probe finds out whether a conn is alive and the session still the same.
-// driver.ErrNotHeld says that it is not; other errors say nothing.
+// probe reports whether a conn is alive and its session is still the same. If not, the conn
+// is lost, and the error is driver.ErrNotHeld. Other errors say nothing about the conn.
 func (s *Store) probe(ctx context.Context, c *conn) error {
 	if err := c.enter(ctx); err != nil {
 		if c.dead.Load() {
@@ -79,11 +76,9 @@ func (s *Store) probe(ctx context.Context, c *conn) error {
 	return s.perform(ctx, c, func() error { return s.verify(c) })
 }
 
-// verify is probe for whoever uses the conn already.
+// verify is probe on a conn that was entered.
 func (s *Store) verify(c *conn) error {
-	// Once more, because somebody may have cut off the statement and not the
-	// connection.
-	for range 2 {
+	for range 2 { // the first statement may have been cancelled, and not the connection
 		var id string
 		err := c.call(func(ctx context.Context) error {
 			return c.raw.QueryRowContext(ctx, s.server.identity).Scan(&id)
@@ -96,13 +91,12 @@ func (s *Store) verify(c *conn) error {
 	return driver.ErrNotHeld
 }
 
-// ask sends something that changes nothing over a conn that was entered. A conn
-// that fails is verified at once: the monitor would leave one without locks alone
-// for long, and those who wait for others to unlock depend on it.
-func (s *Store) ask(c *conn, send func(context.Context) error) error {
+// read sends a query on a conn that was entered. If it fails, read verifies the conn at once:
+// the monitor rarely probes a conn without locks, and waiters depend on it.
+func (s *Store) read(c *conn, send func(context.Context) error) error {
 	err := c.call(send)
 	if err != nil {
-		_ = s.verify(c) // what it finds it does
+		_ = s.verify(c) // which acts on what it finds
 	}
 	return err
 }

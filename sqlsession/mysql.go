@@ -13,45 +13,42 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 var mysqlDialect = dialect{
-	schema: schema{
-		fence: `CREATE TABLE IF NOT EXISTS {fence} (
+	createFence: `CREATE TABLE IF NOT EXISTS {fence} (
 	id TINYINT NOT NULL PRIMARY KEY,
 	seen BIGINT NOT NULL,
 	shift BIGINT NOT NULL
 ) ENGINE=InnoDB`,
-		bound: `CREATE TABLE IF NOT EXISTS {bound} (
+	createBound: `CREATE TABLE IF NOT EXISTS {bound} (
 	k CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
 	name VARBINARY(255) NOT NULL,
 	token BIGINT NOT NULL,
 	used BIGINT NOT NULL,
 	holder BLOB
 ) ENGINE=InnoDB`,
-		floor: `INSERT IGNORE INTO {bound} (k, name, token, used) VALUES ('` + floorKey + `', '', 0, {now})`,
-	},
-	home:        `SELECT DATABASE()`, // tables are not looked for in any other
+	insertFloor: `INSERT IGNORE INTO {bound} (k, name, token, used) VALUES ('` + floorKey + `', '', 0, {now})`,
+	home:        `SELECT DATABASE()`, // the server looks for tables in no other
 	keyOf:       mysqlKey,
-	list:        mysqlList,
 	examine:     examineMySQL,
 	diagnose:    diagnoseMySQL,
 	startTokens: startMySQLTokens,
-	guard:       guardMySQL,
-	claimRow:    claimMySQLRow,
-	pinRow:      pinMySQLRow,
-	failureOf:   mysqlFailure,
+	setGuard:    setMySQLGuard,
+	raiseToken:  raiseMySQLToken,
+	lockRow:     lockMySQLRow,
+	isRetryable: func(err error) bool { return sqldb.MySQLNumber(err) == mysqlDeadlock },
 }
 
-// mysqlVariables are what is asked of the server.
+// mysqlVariables reads what the store has to know about the server.
 const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'read_only', 'innodb_read_only', 'wait_timeout',
 'idle_transaction_timeout', 'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout',
 'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections', 'autocommit', 'completion_type')`
 
-// A server that was the primary and becomes a replica is made read-only, and keeps
-// connections and their locks. So this is looked at whenever a lock is asked for or
-// looked after.
+// A primary that becomes a replica is made read-only, and keeps its connections and their
+// locks. So every attempt and every probe checks it.
 const (
 	mysqlWritable = `CONCAT(@@global.read_only) IN ('0', 'OFF')` // whether it is a number or a word
 	mysqlSession  = `IF(` + mysqlWritable + `, CONNECTION_ID(), ` + readOnlySession + `)`
@@ -62,119 +59,90 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"read_only", "innodb_read_only"} {
-		if variables[name] == "ON" {
-			return nil, fmt.Errorf("%w: the server is read-only (%s is ON), so it is a replica or about to be one, and its locks keep nobody out elsewhere: connect to the primary",
-				driver.ErrUnsupported, name)
-		}
-	}
-	if variables["autocommit"] == "OFF" {
-		return nil, fmt.Errorf("%w: autocommit is off, so that what was written would never be committed; leave it on for the connections of the store", driver.ErrUnsupported)
-	}
-	if variables["completion_type"] == sqldb.MySQLChain {
-		return nil, sqldb.ErrMySQLChain
-	}
 	var database sql.NullString
 	if err := conn.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&database); err != nil {
 		return nil, err
 	}
-	if database.String == "" {
+	switch {
+	case mysqlReadOnly(variables):
+		return nil, fmt.Errorf("%w: the server is read-only (read_only or innodb_read_only is ON), so it is a replica or about to be one, and its locks exclude no process elsewhere: connect to the primary",
+			driver.ErrUnsupported)
+	case variables["autocommit"] == "OFF":
+		return nil, fmt.Errorf("%w: autocommit is off, so that no write would be committed; leave it on for the connections of the store", driver.ErrUnsupported)
+	case variables["completion_type"] == sqldb.MySQLChain:
+		return nil, sqldb.ErrMySQLChain
+	case database.String == "":
 		return nil, errors.New("the connection has no database selected")
 	}
-	mariadb := strings.Contains(variables["version"], "MariaDB")
-	if err := checkMySQLVersion(variables["version"], mariadb); err != nil {
-		return nil, err
+	version := variables["version"]
+	mariadb := strings.Contains(version, "MariaDB")
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+		return nil, fmt.Errorf("unknown version %q: %w", version, err)
+	}
+	if mariadb && (major < 10 || major == 10 && minor < 6) || !mariadb && major < 8 {
+		return nil, fmt.Errorf("%w: version %s: MySQL 8 or MariaDB 10.6 is needed", driver.ErrUnsupported, version)
 	}
 	server := &server{
-		version:    variables["version"],
-		identity:   `SELECT ` + mysqlSession,
-		releaseAll: []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
-
+		identity:    `SELECT ` + mysqlSession,
+		releaseAll:  []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
+		free:        `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
 		findSession: `SELECT IS_USED_LOCK('{guard}') IS NOT NULL`,
-		killSession: `KILL CONNECTION {id}`, // over the connection that found it: no restart is in between
-		look:        `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
+		killSession: `KILL CONNECTION {id}`, // over the connection that found it: the server was not restarted in between
 		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
 		draw:        fmt.Sprintf(`SELECT IF(%s, %s, %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
 		release:     `DO RELEASE_LOCK(?)`,
-		noWait:      `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `,
 		readRow:     t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+` FROM {bound} WHERE k = ?`),
 		now:         facts.Now,
 		janitor:     newJanitorQueries(t, facts, `LOCK IN SHARE MODE`),
-		unmark:      `DO RELEASE_LOCK('%s'), RELEASE_LOCK('%s')`,
+		unlockKey:   `DO RELEASE_LOCK('%s'), RELEASE_LOCK('%s')`,
 		table:       t.Bound,
 		fence:       t.Fence,
-	}
-	if !mariadb {
-		server.noWait = ""
 	}
 	addMySQLSettings(server, variables, mariadb)
 	return server, nil
 }
 
-// checkMySQLVersion refuses servers that lack something.
-func checkMySQLVersion(version string, mariadb bool) error {
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
-		return fmt.Errorf("the version %q is not understood: %w", version, err)
-	}
-	if least := 8; mariadb && (major < 10 || major == 10 && minor < 6) || !mariadb && major < least {
-		return fmt.Errorf("%w: version %s: MySQL 8 or MariaDB 10.6 is needed", driver.ErrUnsupported, version)
-	}
-	return nil
+func mysqlReadOnly(variables map[string]string) bool {
+	return variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON"
 }
 
-// addMySQLSettings keeps connections alive that idle. Others are used once a second,
-// which is enough for timeouts that are longer.
+// addMySQLSettings keeps the server from closing connections that idle. The store uses a
+// connection with locks once a second, which is enough for longer timeouts.
 func addMySQLSettings(server *server, variables map[string]string, mariadb bool) {
 	set := func(name, value string) {
 		server.settings = append(server.settings, fmt.Sprintf("SET SESSION %s = %s", name, value))
 		server.restore = append(server.restore, fmt.Sprintf("SET SESSION %s = %s", name, variables[name]))
 	}
-	seconds := func(name string) time.Duration {
-		n, _ := strconv.ParseInt(variables[name], 10, 64) // what is not there is no timeout
-		return time.Duration(n) * time.Second
-	}
-	if isShort(seconds("wait_timeout")) {
-		set("wait_timeout", "28800")
-	}
-	for _, name := range []string{"idle_transaction_timeout", "idle_write_transaction_timeout", "idle_readonly_transaction_timeout"} {
-		if isShort(seconds(name)) {
-			set(name, "0")
+	for name, long := range map[string]string{
+		"wait_timeout": "28800", "idle_transaction_timeout": "0", "idle_write_transaction_timeout": "0", "idle_readonly_transaction_timeout": "0",
+	} {
+		seconds, _ := strconv.ParseInt(variables[name], 10, 64) // a variable that is missing is no timeout
+		if isShort(time.Duration(seconds) * time.Second) {
+			set(name, long)
 		}
 	}
 	if mariadb {
 		const name = "idle_write_transaction_timeout"
+		server.noWait = `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `
 		server.janitor.guarded = []string{"SET SESSION " + name + " = 2"}
 		server.janitor.restore = []string{"SET SESSION " + name + " = " + variables[name]}
-	} else { // it cannot do without waiting for a row that somebody else inserts
+	} else { // it always waits for a row that another transaction inserts
 		set("innodb_lock_wait_timeout", "1")
 	}
 }
 
-// mysqlKey returns the key of a lock for GET_LOCK, which takes 64 characters, and whether their
-// case matters depends on the version: these are 46 without any.
+// mysqlKey returns the key of a lock for GET_LOCK, which takes 64 characters. Whether their
+// case matters depends on the version, so the key has no upper case.
 func mysqlKey(sum [sha256.Size]byte) any {
 	const bytes = 20
 	return "dlock_" + hex.EncodeToString(sum[:bytes])
 }
 
-func mysqlList(keys []any) string {
-	var text strings.Builder
-	separator := `["`
-	for _, key := range keys {
-		text.WriteString(separator)
-		text.WriteString(key.(string))
-		separator = `","`
-	}
-	text.WriteString(`"]`)
-	return text.String()
-}
-
-// claimMySQLRow is a claimFunc. The texts have their values in them, in
-// hexadecimal digits, because parameters would double the round trips. It looks
-// first whether there is a row, since to lock one that is not there would lock
-// the place of others.
-func claimMySQLRow(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) (uint64, error) {
+// raiseMySQLToken implements dialect.raiseToken. The statements have their values in
+// hexadecimal digits, because parameters would double the round trips. It reads the row
+// first, because locking a row that does not exist would lock the gap for other rows.
+func raiseMySQLToken(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) (uint64, error) {
 	var last int64
 	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, h.key.row)
 	err := conn.QueryRowContext(ctx, find).Scan(&last)
@@ -200,10 +168,10 @@ func claimMySQLRow(ctx context.Context, conn *sql.Conn, server *server, h *heldL
 	return uint64(last + 1), nil
 }
 
-// insertMySQLRow makes a row, whose token begins at the floor. Who else does the same
-// at the same time may be faster, and hold it already: MariaDB does not wait for
-// that, and MySQL a second. The floor is locked until the new row is committed:
-// whoever raises it, before deleting rows, waits for that.
+// insertMySQLRow inserts a row, whose token begins at the floor. A contender that inserts the
+// same row may be faster and hold it already: MariaDB does not wait for it, and MySQL for a
+// second. The statement locks the floor until the new row is committed: the janitor, which
+// raises the floor before it deletes rows, waits for that.
 func insertMySQLRow(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token, used)
 SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE MODE), 0), %s`,
@@ -212,17 +180,17 @@ SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE 
 	case err == nil:
 		return errRowNew
 	case n == mysqlTimeout, n == mysqlDeadlock:
-		return errFaster
+		return errLostRace
 	}
 	return err
 }
 
-// pinMySQLRow is a pinFunc. The one who had the mark before has given up
-// the row, so the wait for the mark is short.
+// lockMySQLRow implements dialect.lockRow. The holder before has given up the row, so the
+// wait for its server lock is short.
 //
-// With READ COMMITTED, since otherwise the lock of a row can become one of the
-// place beside it when InnoDB splits the page, and keep others from inserting.
-func pinMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
+// The isolation level is READ COMMITTED, because otherwise the lock of a row can become one
+// of the gap beside it when InnoDB splits the page, and block inserts.
+func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
 	if err := execAll(ctx, c.raw, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`); err != nil {
 		return err
 	}
@@ -233,7 +201,7 @@ func pinMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, toke
 	}
 	switch {
 	case now != token:
-		return errFaster
+		return errLostRace
 	case c.id == readOnlySession:
 		return sqldb.ErrReadOnly
 	}
@@ -241,38 +209,31 @@ func pinMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, toke
 	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1), GET_LOCK('%s', 0)`, key.server, c.guard))
 }
 
-// newMySQLGuard returns the name of a lock that only one session ever has, because its id
-// does not identify it: the ids begin again when the server is started.
+// newMySQLGuard returns the name of a lock that only one session ever has. The id does not
+// identify a session, because ids begin again when the server is started.
 func newMySQLGuard() string { return "dlock_guard_" + rand.Text() }
 
-func guardMySQL(ctx context.Context, c *conn) error {
+func setMySQLGuard(ctx context.Context, c *conn) error {
 	c.guard = newMySQLGuard()
 	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 0)`, c.guard))
 }
 
-// The numbers of errors that mean something here.
+// The numbers of the errors that the store recognizes.
 const (
-	mysqlTimeout  = 1205 // MariaDB's for NOWAIT, too
+	mysqlTimeout  = 1205 // also MariaDB's for NOWAIT
 	mysqlNoWait   = 3572
 	mysqlDeadlock = 1213
 )
 
-// mysqlLocked recognizes the error of a row that somebody else has locked, or swept.
+// mysqlLocked recognizes the error of a row that is locked, or was deleted by the janitor.
 func mysqlLocked(err error) error {
 	switch n := sqldb.MySQLNumber(err); {
 	case n == mysqlTimeout, n == mysqlNoWait:
 		return errRowLocked
 	case errors.Is(err, sql.ErrNoRows):
-		return errFaster
+		return errLostRace
 	}
 	return err
-}
-
-func mysqlFailure(err error) failure {
-	if sqldb.MySQLNumber(err) == mysqlDeadlock {
-		return retryFailure
-	}
-	return otherFailure
 }
 
 func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
@@ -280,23 +241,89 @@ func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error
 	if err != nil {
 		return nil, err
 	}
-	var replicas int // as far as the user may see the connections of others
+	var replicas int // that the user may see
 	if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`).Scan(&replicas); err != nil {
 		return nil, err
 	}
+	durability := durableTokens
+	if flush := variables["innodb_flush_log_at_trx_commit"]; flush != "1" {
+		durability = sqldb.Warning("durability", "innodb_flush_log_at_trx_commit is %s: after a crash tokens may be granted again. Set it to 1.", flush)
+	}
 	findings := []driver.Finding{
 		sqldb.Fine("version", variables["version"]),
-		readOnlyFinding(variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON"),
-		sqldb.Fine("durability", durableTokens),
-		sqldb.Fine("wait_timeout", variables["wait_timeout"]+" s. Connections that hold locks are kept from it."),
+		readOnlyFinding(mysqlReadOnly(variables)),
+		durability,
+		sqldb.Fine("wait_timeout", variables["wait_timeout"]+" s. The store keeps it from connections that hold locks."),
 		replicaFinding(replicas, false),
-	}
-	if flush := variables["innodb_flush_log_at_trx_commit"]; flush != "1" {
-		findings[2] = sqldb.Warning("durability", "innodb_flush_log_at_trx_commit is %s: after a crash tokens may be granted again. Set it to 1.", flush)
 	}
 	if variables["wsrep_on"] == "ON" {
 		findings = append(findings, sqldb.Problem("galera",
-			"The server is part of a Galera cluster, where locks hold on one node only. Let everybody connect to the same node, or use scheme row."))
+			"The server is part of a Galera cluster, where locks hold on one node only. Connect all programs to the same node, or use scheme row."))
 	}
 	return findings, nil
+}
+
+// Tokens of Session on MySQL and MariaDB come from UUID_SHORT(), a counter in the memory of
+// the server that begins at the second of its start times 2^24. To write each token to the
+// disk would cost many times what the lock does, and a SEQUENCE of MariaDB 10.11 goes back
+// when the server crashes.
+//
+// Tokens rise across a restart of the server, because
+//   - none is drawn in the second of a start, so that the next start is in a later second;
+//   - the fence row keeps the largest number that was seen when a connection was opened. If
+//     the clock was set back, the number is smaller now. Then the difference is added to all
+//     numbers, and kept in the same row.
+
+// mysqlDraw draws a number. The highest byte identifies the server.
+const mysqlDraw = `CAST(UUID_SHORT() & 0xffffffffffffff AS SIGNED)`
+
+const (
+	// mysqlSkip is larger than the count of numbers that any server draws.
+	mysqlSkip = 1 << 44
+	// startLimit is how long to wait for the end of the second of the start. It would never
+	// end if the clock was set back.
+	startLimit = 1500 * time.Millisecond
+)
+
+// startMySQLTokens draws a number and returns what has to be added. It draws while the row is
+// locked, so that connections that open together get rising numbers. If the process stops in
+// the middle, the server ends its transaction, which would block all others.
+func startMySQLTokens(ctx context.Context, conn *sql.Conn, server *server) (shift uint64, err error) {
+	if err := awaitMySQLStart(ctx, conn); err != nil {
+		return 0, err
+	}
+	if err := execAll(ctx, conn, `INSERT IGNORE INTO `+server.fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLGuard, `START TRANSACTION`); err != nil {
+		return 0, err
+	}
+	var seen, last uint64
+	if err := conn.QueryRowContext(ctx, `SELECT seen, shift FROM `+server.fence+` WHERE id = 1 FOR UPDATE`).Scan(&last, &shift); err != nil {
+		return 0, err
+	}
+	if err := conn.QueryRowContext(ctx, `SELECT `+mysqlDraw).Scan(&seen); err != nil {
+		return 0, err
+	}
+	if seen <= last {
+		shift += last - seen + mysqlSkip
+	}
+	return shift, execAll(ctx, conn,
+		fmt.Sprintf(`UPDATE %s SET seen = %d, shift = %d WHERE id = 1`, server.fence, seen, shift),
+		`COMMIT`, sqldb.MySQLUnguard,
+	)
+}
+
+// awaitMySQLStart waits until the second in which the server was started has ended.
+func awaitMySQLStart(ctx context.Context, conn *sql.Conn) error {
+	for limit := time.Now().Add(startLimit); ; {
+		var name string
+		var uptime int64
+		if err := conn.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Uptime'`).Scan(&name, &uptime); err != nil {
+			return err
+		}
+		if uptime > 0 || time.Now().After(limit) {
+			return nil
+		}
+		if err := backoff.Sleep(ctx, startLimit/10); err != nil {
+			return err
+		}
+	}
 }

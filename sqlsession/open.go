@@ -13,45 +13,53 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// open finds out what the server is and creates what is missing, all on one
-// connection, which becomes the shared conn of Session.
+// open examines the server and creates what is missing, all on one connection, which becomes
+// the shared conn of Session.
 func (s *Store) open(ctx context.Context, t *sqldb.Tables) error {
 	conn, err := s.connection(ctx)
 	if err != nil {
-		return s.fail(ctx, "open", err)
+		return err
 	}
 	err = s.examine(ctx, conn, t)
 	if err == nil && s.scheme == Session {
 		s.shared, err = s.newShared(ctx, conn)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		newConn(conn).discard()
-		return s.fail(ctx, "open", err)
-	}
-	if s.scheme == ForUpdate {
+	case s.scheme == ForUpdate:
 		newConn(conn).giveBack()
-		return nil
+	default:
+		s.conns[s.shared] = struct{}{}
 	}
-	s.conns[s.shared] = struct{}{}
-	return nil
+	return err
 }
 
-func (s *Store) examine(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) error {
-	var err error
-	if s.server, err = s.dialect.examine(ctx, conn, s.facts, t); err != nil {
-		return s.explain(err)
+func (s *Store) examine(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) (err error) {
+	if s.server, err = s.dialect.examine(ctx, conn, s.facts, t); err == nil && s.dialect.pooler != nil {
+		err = s.findPooler(ctx, conn)
 	}
-	if s.dialect.pooler != nil {
-		if err := s.findPooler(ctx, conn); err != nil {
-			return s.explain(err)
+	if err != nil {
+		if s.dialect.pooler != nil && s.dialect.pooler.caused(err) {
+			return fmt.Errorf("%w: %w", errSharedSession, err)
 		}
-	}
-	if err := s.create(ctx, conn, t); err != nil {
 		return err
 	}
-	table := t.Fence
+	table, create := t.Fence, s.dialect.createFence
 	if s.scheme == ForUpdate {
-		table = t.Bound
+		table, create = t.Bound, s.dialect.createBound
+	}
+	if err := createTable(ctx, conn, table, t.Expand(s.facts.Now, create)); err != nil {
+		return err
+	}
+	if s.scheme == ForUpdate {
+		s.janitorFirst, err = s.janitorDue(ctx, conn)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = execAll(ctx, conn, t.Expand(s.facts.Now, s.dialect.insertFloor))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	var home string
 	err = conn.QueryRowContext(ctx, strings.ReplaceAll(s.dialect.home, "{table}", table)).Scan(&home)
@@ -60,54 +68,29 @@ func (s *Store) examine(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) er
 	return err
 }
 
-// explain names the reason if an error is one that a pooler causes.
-func (s *Store) explain(err error) error {
-	if s.dialect.failureOf(err) == pooledFailure {
-		return fmt.Errorf("%w: %w", errSharedSession, err)
-	}
-	return err
-}
-
-// create makes what the scheme needs, where it is missing.
-func (s *Store) create(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) error {
-	if s.scheme == Session {
-		return s.createTable(ctx, conn, t.Fence, t.Expand(s.facts.Now, s.dialect.schema.fence))
-	}
-	if err := s.createTable(ctx, conn, t.Bound, t.Expand(s.facts.Now, s.dialect.schema.bound)); err != nil {
-		return err
-	}
-	due, err := s.janitorDue(ctx, conn)
-	if errors.Is(err, sql.ErrNoRows) {
-		_, err = conn.ExecContext(ctx, t.Expand(s.facts.Now, s.dialect.schema.floor))
-	}
-	s.cleans = due
-	return err
-}
-
-func (s *Store) createTable(ctx context.Context, conn *sql.Conn, name, text string) error {
-	exists := func() error {
-		_, err := conn.ExecContext(ctx, "SELECT 1 FROM "+name+" WHERE 1 = 0")
-		return err
-	}
-	if exists() == nil {
+// createTable creates a table or a sequence that does not exist.
+func createTable(ctx context.Context, conn *sql.Conn, name, text string) error {
+	exists := "SELECT 1 FROM " + name + " WHERE 1 = 0"
+	if execAll(ctx, conn, exists) == nil {
 		return nil
 	}
-	_, err := conn.ExecContext(ctx, text)
-	if err == nil || exists() == nil { // somebody else may have created it just now
+	err := execAll(ctx, conn, text)
+	if err == nil || execAll(ctx, conn, exists) == nil { // another program may have created it just now
 		return nil
 	}
 	return fmt.Errorf("%s is missing and cannot be created: create it by hand, with the statements that sqlsession.Schema returns: %w", name, err)
 }
 
 // errSharedSession is why a connection cannot hold locks.
-var errSharedSession = fmt.Errorf("%w: the connection leads to a pooler that shares sessions of the server between transactions, such as PgBouncer in transaction mode, where a lock would belong to nobody: connect to the server itself, use a pooler in session mode, or use scheme row",
+var errSharedSession = fmt.Errorf("%w: the connection leads to a pooler that shares sessions of the server between transactions, such as PgBouncer in transaction mode, where a lock would belong to no client: connect to the server itself, use a pooler in session mode, or use scheme row",
 	driver.ErrUnsupported)
 
-// poolerProbe are the texts that show whether later statements reach the same session.
+// poolerProbe are the statements that show whether later statements reach the same session.
 type poolerProbe struct {
-	set   string // key: leaves the key in the session
-	isSet string // key -> whether the session has it
-	clear string
+	set    string           // key: leaves the key in the session
+	isSet  string           // key -> whether the session has it
+	clear  string           // undoes set
+	caused func(error) bool // reports whether a pooler causes the error
 }
 
 const (
@@ -115,9 +98,9 @@ const (
 	poolerLimit  = 5 * time.Second
 )
 
-// findPooler looks whether a session lock is still there in later transactions.
-// A pooler has a reason to use another session only if somebody else is in a
-// transaction on this one, so a second connection is, where the pool has one.
+// findPooler checks whether later transactions reach the same session. A pooler has a reason
+// to use another session only while a second client is in a transaction on this one, so
+// findPooler is that client, if the pool has a second connection.
 func (s *Store) findPooler(ctx context.Context, conn *sql.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, poolerLimit)
 	defer cancel()
@@ -127,39 +110,39 @@ func (s *Store) findPooler(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	for range poolerRounds {
-		if err := s.crossCheck(ctx, conn, key); err != nil {
+		if err := s.checkSession(ctx, conn, key); err != nil {
 			return err
 		}
 	}
 	return execAll(ctx, conn, s.dialect.pooler.clear)
 }
 
-// crossCheck looks once. A pooler with a single session for both connections lets
-// the first wait until the second has ended its transaction.
-func (s *Store) crossCheck(ctx context.Context, conn *sql.Conn, key string) error {
-	rival := s.rival(ctx)
-	s.sought = rival != nil
+// checkSession checks once. A pooler with a single session for both connections blocks the
+// first until the second has ended its transaction.
+func (s *Store) checkSession(ctx context.Context, conn *sql.Conn, key string) error {
+	second := s.secondConn(ctx)
+	s.poolerChecked = second != nil
 	limited, cancel := context.WithTimeout(ctx, poolerLimit/2)
 	defer cancel()
 	var same bool
 	err := conn.QueryRowContext(limited, s.dialect.pooler.isSet, key).Scan(&same)
-	late := limited.Err() != nil
-	if rival == nil {
-		late = false
-	} else if _, err := rival.ExecContext(ctx, "ROLLBACK"); err != nil {
-		late = false
-		newConn(rival).discard()
-	} else {
-		newConn(rival).giveBack()
+	blocked := second != nil && limited.Err() != nil
+	if second != nil {
+		if execAll(ctx, second, "ROLLBACK") != nil {
+			blocked = false
+			newConn(second).discard()
+		} else {
+			newConn(second).giveBack()
+		}
 	}
-	if late || err == nil && !same {
+	if blocked || err == nil && !same {
 		return errSharedSession
 	}
 	return err
 }
 
-// rival is another connection that is in a transaction; nil if there is none.
-func (s *Store) rival(ctx context.Context) *sql.Conn {
+// secondConn returns another connection, in a transaction, or nil if the pool has none.
+func (s *Store) secondConn(ctx context.Context) *sql.Conn {
 	if stats := s.db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
 		return nil
 	}

@@ -9,52 +9,52 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Pass implements driver.Passer for [Session]: the connection keeps the lock, and only
-// a new token is drawn. [ForUpdate] cannot, because a token that is written in the
-// transaction which holds the row would be lost with it.
+// Pass implements driver.Passer for [Session]: the connection keeps the lock and draws a new
+// token. [ForUpdate] cannot, because a token that is written in the transaction which holds
+// the row would be lost with it.
 func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
 	const op = "pass"
 	if s.scheme != Session {
-		return driver.Grant{}, fmt.Errorf("%w: scheme %v cannot pass locks on", driver.ErrUnsupported, s.scheme)
+		return driver.Grant{}, fmt.Errorf("%w: scheme %v cannot hand over locks", driver.ErrUnsupported, s.scheme)
 	}
 	if err := s.begin(ctx, op); err != nil {
 		return driver.Grant{}, err
 	}
 	defer s.work.Done()
 	for {
-		h, mine, changed := s.part(grant)
-		switch {
-		case h == nil:
+		h, mine, changed := s.startRelease(grant)
+		if h == nil {
 			return driver.Grant{}, driver.ErrNotHeld
-		case mine:
-			next, err := s.passLock(ctx, h, req)
+		}
+		if mine {
+			next, err := s.handOver(ctx, h, req)
 			if !errors.Is(err, errConnGone) {
 				return next, s.fail(ctx, op, err)
 			}
 		}
-		if err := s.wait(ctx, changed); err != nil {
+		if err := wait(ctx, changed); err != nil {
 			return driver.Grant{}, s.fail(ctx, op, err)
 		}
 	}
 }
 
-// passLock gives what a lock that is leaving has to a new one. If the conn is lost, it returns
-// errConnGone, and the lock changes when the session has ended.
-func (s *Store) passLock(ctx context.Context, h *heldLock, req driver.Request) (driver.Grant, error) {
+// handOver gives a lock in phase releasing to the owner of req. If the conn is lost, the
+// error is errConnGone, and the lock changes when the session has ended.
+func (s *Store) handOver(ctx context.Context, h *heldLock, req driver.Request) (driver.Grant, error) {
 	c := h.conn
 	if err := c.enter(ctx); err != nil {
-		return driver.Grant{}, cmp.Or(s.stay(h, err), errConnGone)
+		return driver.Grant{}, cmp.Or(s.keep(h, err), errConnGone)
 	}
 	var token uint64
 	err := s.perform(ctx, c, func() (err error) {
-		token, err = c.token()
+		token, err = c.token(c.draw)
 		switch {
 		case err != nil && s.verify(c) != nil: // it is lost
-		case ctx.Err() != nil: // nobody would know of the new owner any more
-			s.cut(c, h)
+		case ctx.Err() != nil: // the caller has left, and would not know of the new owner
+			s.unlock(c, h)
 			return context.Cause(ctx)
 		case err != nil: // the server has no token, but the lock is held as before
-			return cmp.Or(s.stay(h, err), errConnGone)
+			return cmp.Or(s.keep(h, err), errConnGone)
 		case s.replace(h, req, token):
 			return nil
 		}
@@ -66,7 +66,7 @@ func (s *Store) passLock(ctx context.Context, h *heldLock, req driver.Request) (
 	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL}, nil
 }
 
-// replace puts a heldLock of the next owner in the place of one that is leaving. It is
+// replace puts a lock of the next owner in the place of one in phase releasing. It reports
 // false if the conn was lost meanwhile.
 func (s *Store) replace(h *heldLock, req driver.Request, token uint64) bool {
 	s.mu.Lock()

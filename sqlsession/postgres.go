@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -16,41 +15,47 @@ import (
 )
 
 var postgresDialect = dialect{
-	schema: schema{
-		// A cache of the sequence would belong to a session, and other sessions would
-		// draw larger numbers before.
-		fence: `CREATE SEQUENCE IF NOT EXISTS {fence} AS bigint CACHE 1`,
-		bound: `CREATE TABLE IF NOT EXISTS {bound} (
+	// A cache of the sequence would belong to a session, and other sessions would draw
+	// larger numbers before.
+	createFence: `CREATE SEQUENCE IF NOT EXISTS {fence} AS bigint CACHE 1`,
+	createBound: `CREATE TABLE IF NOT EXISTS {bound} (
 	k text PRIMARY KEY,
 	name bytea NOT NULL,
 	token bigint NOT NULL,
 	used bigint NOT NULL,
 	holder bytea
 )`,
-		floor: `INSERT INTO {bound} (k, name, token, used) VALUES ('` + floorKey + `', '', 0, {now}) ON CONFLICT DO NOTHING`,
-	},
+	insertFloor: `INSERT INTO {bound} (k, name, token, used) VALUES ('` + floorKey + `', '', 0, {now}) ON CONFLICT DO NOTHING`,
 	// It need not be the first schema of the search_path: programs that find the same
 	// table on different paths share its locks.
 	home: `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('{table}')`,
-	// A setting of the session lives as long as a lock of the session would, and one that
-	// is left behind is in no other program's way.
+	// A setting of the session lives as long as a lock of the session would. If it is left
+	// behind, it disturbs no other program.
 	pooler: &poolerProbe{
-		set:   `SELECT set_config('dlock.session', $1 || pg_backend_pid(), false)`,
-		isSet: `SELECT coalesce(current_setting('dlock.session', true), '') = $1 || pg_backend_pid()`,
-		clear: `SET dlock.session = ''`,
+		set:    `SELECT set_config('dlock.session', $1 || pg_backend_pid(), false)`,
+		isSet:  `SELECT coalesce(current_setting('dlock.session', true), '') = $1 || pg_backend_pid()`,
+		clear:  `SET dlock.session = ''`,
+		caused: isPooledFailure,
 	},
-	keyOf:       postgresKey,
-	list:        postgresList,
+	keyOf:       func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
 	examine:     examinePostgres,
 	diagnose:    diagnosePostgres,
 	startTokens: startPostgresTokens,
-	guard:       guardPostgres,
-	claimRow:    claimPostgresRow,
-	pinRow:      pinPostgresRow,
-	failureOf:   postgresFailure,
+	setGuard:    setPostgresGuard,
+	raiseToken:  raisePostgresToken,
+	lockRow:     lockPostgresRow,
+	isRetryable: func(err error) bool { return sqldb.SQLState(err) == "40001" || sqldb.SQLState(err) == "40P01" },
 }
 
-// postgresSettings are what is asked of the server. Times are in milliseconds.
+// isPooledFailure recognizes a statement that this session has not prepared, or that another
+// client has prepared in it.
+func isPooledFailure(err error) bool {
+	state := sqldb.SQLState(err)
+	return state == "26000" || state == "42P05" || state == "08P01"
+}
+
+// postgresSettings reads what the store has to know about the server. Times are in
+// milliseconds.
 const postgresSettings = `SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num', 'transaction_read_only',
 'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', 'synchronous_commit', 'fsync', 'max_connections')`
 
@@ -64,55 +69,51 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 	if err := conn.QueryRowContext(ctx, `SELECT current_schema(), pg_is_in_recovery()`).Scan(&schema, &replica); err != nil {
 		return nil, err
 	}
-	version, err := strconv.Atoi(settings["server_version_num"])
+	version, unknown := strconv.Atoi(settings["server_version_num"])
+	connections, err := strconv.Atoi(settings["max_connections"])
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the version is not understood: %w", err)
+	case unknown != nil || err != nil:
+		return nil, fmt.Errorf("unknown version or max_connections: %w", errors.Join(unknown, err))
 	case version < 12_00_00:
 		return nil, fmt.Errorf("%w: version %s: PostgreSQL 12 is needed", driver.ErrUnsupported, settings["server_version"])
 	case replica:
-		return nil, fmt.Errorf("%w: the server is a replica, and its locks keep nobody out elsewhere: connect to the primary", driver.ErrUnsupported)
+		return nil, fmt.Errorf("%w: the server is a replica, and its locks exclude no process elsewhere: connect to the primary", driver.ErrUnsupported)
 	case settings["transaction_read_only"] == "on":
 		return nil, fmt.Errorf("%w: transactions are read-only (default_transaction_read_only)", driver.ErrUnsupported)
 	case schema.String == "":
 		return nil, errors.New("no schema in the search_path exists")
 	}
-	connections, err := strconv.Atoi(settings["max_connections"])
-	if err != nil {
-		return nil, fmt.Errorf("max_connections is not understood: %w", err)
-	}
+	const idleInTransaction = "SET SESSION idle_in_transaction_session_timeout = "
 	server := &server{
-		version:    settings["server_version"],
 		identity:   `SELECT pg_backend_pid()::text`,
 		releaseAll: []string{`ROLLBACK`, `SELECT pg_advisory_unlock_all()`},
-
+		free: `SELECT i FROM unnest(string_to_array(trim('[]' FROM $1), ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (
+	SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
 		// The start of a session is NULL to users who may not see it.
 		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {guard}, true))`,
 		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {guard}`,
-		look: `SELECT i FROM unnest(string_to_array($1, ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (
-	SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
-		acquire: `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.Fence + `') END`,
-		draw:    `SELECT nextval('` + t.Fence + `')`,
-		leap:    postgresLeap(t.Fence, connections),
-		release: `SELECT pg_advisory_unlock($1)`,
-		readRow: t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+` FROM {bound} WHERE k = $1`),
-		now:     facts.Now,
-		janitor: newJanitorQueries(t, facts, `FOR SHARE`),
-		table:   t.Bound,
+		acquire:     `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.Fence + `') END`,
+		draw:        `SELECT nextval('` + t.Fence + `')`,
+		skip:        postgresSkip(t.Fence, connections),
+		release:     `SELECT pg_advisory_unlock($1)`,
+		readRow:     t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+` FROM {bound} WHERE k = $1`),
+		now:         facts.Now,
+		janitor:     newJanitorQueries(t, facts, `FOR SHARE`),
+		table:       t.Bound,
 	}
-	server.janitor.guarded = []string{`SET SESSION idle_in_transaction_session_timeout = '2s'`}
-	server.janitor.restore = []string{`SET SESSION idle_in_transaction_session_timeout = ` + settings["idle_in_transaction_session_timeout"]}
+	server.janitor.guarded = []string{idleInTransaction + `'2s'`}
+	server.janitor.restore = []string{idleInTransaction + settings["idle_in_transaction_session_timeout"]}
 	addPostgresSettings(server, settings)
 	return server, nil
 }
 
-// addPostgresSettings keeps connections alive that idle. Others are used once a second,
-// which is enough for timeouts that are longer, but not for one that counts from
-// the beginning of a transaction.
+// addPostgresSettings keeps the server from closing connections that idle. The store uses a
+// connection with locks once a second, which is enough for longer timeouts, but not for the
+// one that counts from the beginning of a transaction.
 func addPostgresSettings(server *server, settings map[string]string) {
 	for _, name := range []string{"idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"} {
-		ms, _ := strconv.ParseInt(settings[name], 10, 64) // what is not there is no timeout
+		ms, _ := strconv.ParseInt(settings[name], 10, 64) // a setting that is missing is no timeout
 		if isShort(time.Duration(ms)*time.Millisecond) || ms > 0 && name == "transaction_timeout" {
 			server.settings = append(server.settings, fmt.Sprintf("SET SESSION %s = 0", name))
 			server.restore = append(server.restore, fmt.Sprintf("SET SESSION %s = %d", name, ms))
@@ -120,32 +121,17 @@ func addPostgresSettings(server *server, settings map[string]string) {
 	}
 }
 
-func postgresKey(sum [sha256.Size]byte) any {
-	return int64(binary.BigEndian.Uint64(sum[:]))
-}
-
-func postgresList(keys []any) string {
-	var text strings.Builder
-	for i, key := range keys {
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		text.WriteString(strconv.FormatInt(key.(int64), 10))
-	}
-	return text.String()
-}
-
-// claimPostgresRow is a claimFunc. Rows that are locked are skipped, because
-// not to wait for them is an error, which the server would write to its log.
-func claimPostgresRow(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) (token uint64, err error) {
+// raisePostgresToken implements dialect.raiseToken. It skips a row that is locked, because
+// NOWAIT would be an error, which the server writes to its log.
+func raisePostgresToken(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) (token uint64, err error) {
 	err = conn.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
 UPDATE `+server.table+` AS row SET token = row.token + 1, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k RETURNING row.token`,
 		h.key.row, []byte(h.holder.Encode())).Scan(&token)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, err
 	}
-	// The floor is locked until the new row is committed: whoever raises it,
-	// before deleting rows, waits for that.
+	// The statement locks the floor until the new row is committed: the janitor, which
+	// raises the floor before it deletes rows, waits for that.
 	inserted, err := conn.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token, used)
 SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+server.now+` ON CONFLICT DO NOTHING`,
 		h.key.row, []byte(h.name))
@@ -161,21 +147,22 @@ SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKe
 	return 0, errRowLocked
 }
 
-// pinPostgresRow is a pinFunc. The one who had the mark before has given up
-// the row, so the wait for the mark is short.
-func pinPostgresRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
+// lockPostgresRow implements dialect.lockRow. The holder before has given up the row, so the
+// wait for its server lock is short.
+func lockPostgresRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
 	if err := execAll(ctx, c.raw, `BEGIN ISOLATION LEVEL READ COMMITTED`); err != nil {
 		return err
 	}
 	var now uint64
-	var marked string
+	var locked string
 	err := c.raw.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
-SELECT token, pg_backend_pid()::text, `+postgresGuard+`, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).Scan(&now, &c.id, &c.guard, &marked)
+SELECT token, pg_backend_pid()::text, `+postgresGuard+`, pg_advisory_xact_lock($2)::text FROM mine`,
+		key.row, key.server).Scan(&now, &c.id, &c.guard, &locked)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return errRowLocked
 	case err == nil && now != token:
-		return errFaster
+		return errLostRace
 	}
 	return err
 }
@@ -184,18 +171,8 @@ SELECT token, pg_backend_pid()::text, `+postgresGuard+`, pg_advisory_xact_lock($
 // id starts after it.
 const postgresGuard = `date_part('epoch', statement_timestamp())::text`
 
-func guardPostgres(ctx context.Context, c *conn) error {
+func setPostgresGuard(ctx context.Context, c *conn) error {
 	return c.raw.QueryRowContext(ctx, `SELECT `+postgresGuard).Scan(&c.guard)
-}
-
-func postgresFailure(err error) failure {
-	switch sqldb.SQLState(err) {
-	case "40001", "40P01":
-		return retryFailure
-	case "26000", "42P05", "08P01": // a statement that this session has not prepared, or another has
-		return pooledFailure
-	}
-	return otherFailure
 }
 
 func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
@@ -210,16 +187,65 @@ func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, er
 	if err != nil {
 		return nil, err
 	}
-	findings := []driver.Finding{
+	durability := durableTokens
+	if commit, fsync := settings["synchronous_commit"], settings["fsync"]; commit == "off" || fsync == "off" {
+		durability = sqldb.Warning("durability", "synchronous_commit is %s and fsync is %s: after a crash tokens may be granted again. Set both to on.", commit, fsync)
+	}
+	return []driver.Finding{
 		sqldb.Fine("version", settings["server_version"]),
 		readOnlyFinding(replica || settings["transaction_read_only"] == "on"),
-		sqldb.Fine("durability", durableTokens),
-		sqldb.Fine("idle_timeouts", "Connections that hold locks are kept from them."),
+		durability,
+		sqldb.Fine("idle_timeouts", "The store keeps them from connections that hold locks."),
 		replicaFinding(replicas, waits),
+	}, nil
+}
+
+// Tokens of Session on PostgreSQL come from a sequence, in the statement that acquires the
+// lock. The server logs a sequence in blocks. A session that begins a block waits until the
+// block is on the disk, but sessions that draw from it meanwhile do not. So a crash can undo
+// numbers that were granted: at most a block for each connection. Before the first token after
+// a crash is drawn, the store skips that many numbers, and waits until that is on the disk.
+//
+// A shared lock, which ends with the server, tells whether this was done since the server was
+// started: every session that draws tokens holds it. While no session holds it, no session
+// draws tokens from behind numbers that are being skipped, which a crash would undo.
+
+const (
+	// logBlock is how many numbers the server logs at once: SEQ_LOG_VALS and the
+	// one that is drawn.
+	logBlock = 33
+	// skipMargin is for blocks of statements that failed, which do not wait.
+	skipMargin = 2
+)
+
+// The classes of the locks that belong to a sequence.
+const (
+	skipLock = 0x646c6b01 // of the session that skips numbers
+	drawLock = 0x646c6b02 // shared by all sessions that draw
+)
+
+// postgresSkip returns the statements that come before tokens are drawn from a sequence of a
+// server that allows so many connections.
+//
+// Each is a transaction of its own, so that a client that stops does not block others. The
+// CASE of each fixes the order of its steps. The first holds its lock until what it has done
+// is on the disk. The second waits for other sessions that skip, so that they do it while no
+// session has the lock that it takes.
+func postgresSkip(sequence string, connections int) []string {
+	key := func(class int) string {
+		return fmt.Sprintf(`%d::bigint << 32 | to_regclass('%s')::oid::bigint`, class, sequence)
 	}
-	if settings["synchronous_commit"] == "off" || settings["fsync"] == "off" {
-		findings[2] = sqldb.Warning("durability", "synchronous_commit is %s and fsync is %s: after a crash tokens may be granted again. Set both to on.",
-			settings["synchronous_commit"], settings["fsync"])
+	return []string{
+		fmt.Sprintf(`SELECT CASE pg_advisory_xact_lock(%s)::text WHEN '' THEN CASE WHEN NOT EXISTS (
+	SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = %d AND objid = to_regclass('%s') AND objsubid = 1 AND granted
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+THEN (SELECT max(nextval('%s')) FROM generate_series(1, %d)) END END`,
+			key(skipLock), drawLock, sequence, sequence, skipMargin*logBlock*connections),
+		fmt.Sprintf(`SELECT CASE pg_advisory_xact_lock_shared(%s)::text WHEN '' THEN pg_advisory_lock_shared(%s)::text END`,
+			key(skipLock), key(drawLock)),
 	}
-	return findings, nil
+}
+
+func startPostgresTokens(ctx context.Context, conn *sql.Conn, server *server) (uint64, error) {
+	return 0, execAll(ctx, conn, server.skip...)
 }

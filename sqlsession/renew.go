@@ -2,37 +2,29 @@ package sqlsession
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Renew implements driver.Store. It asks every connection once whether it is
-// still the one that the locks are on.
+// Renew implements driver.Store. It probes every connection of the locks once.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
-	if len(grants) == 0 {
-		return nil
-	}
-	errs := make([]error, len(grants))
 	if err := s.begin(ctx, "renew"); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(grants))
 	}
 	defer s.work.Done()
-	errs = s.confirm(ctx, grants)
-	for _, err := range errs {
-		if err != nil {
-			return errs
-		}
+	errs := s.renew(ctx, grants)
+	if errors.Join(errs...) == nil {
+		return nil
 	}
-	return nil
+	return errs
 }
 
-// confirm starts the TTL of each grant again whose connection is alive.
-func (s *Store) confirm(ctx context.Context, grants []driver.Grant) []error {
+// renew starts the TTL of each grant again if its connection is alive.
+func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	byConn := make(map[*conn][]int)
 	s.mu.Lock()
@@ -44,17 +36,22 @@ func (s *Store) confirm(ctx context.Context, grants []driver.Grant) []error {
 		}
 	}
 	s.mu.Unlock()
-	slots := make(chan struct{}, maxProbes)
 	var all sync.WaitGroup
 	for c, of := range byConn {
-		slots <- struct{}{}
 		all.Go(func() {
-			defer func() { <-slots }()
 			err := s.fail(ctx, "renew", s.probe(ctx, c))
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, i := range of {
-				errs[i] = s.confirmLocked(grants[i], err)
+				h := s.ownedLocked(grants[i])
+				switch {
+				case err != nil:
+					errs[i] = err
+				case h == nil:
+					errs[i] = driver.ErrNotHeld
+				default:
+					s.extendLocked(h, grants[i].TTL)
+				}
 			}
 		})
 	}
@@ -62,23 +59,11 @@ func (s *Store) confirm(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// ownedLocked is the heldLock of a grant that is held, nil if it is not.
+// ownedLocked returns the lock of a grant, or nil if it is not held.
 func (s *Store) ownedLocked(grant driver.Grant) *heldLock {
 	h := s.locks[grant.Name]
 	if h == nil || h.owner != grant.Owner || h.token != grant.Token || h.phase != held || !time.Now().Before(h.deadline) {
 		return nil
 	}
 	return h
-}
-
-func (s *Store) confirmLocked(grant driver.Grant, err error) error {
-	if err != nil {
-		return err
-	}
-	h := s.ownedLocked(grant)
-	if h == nil {
-		return driver.ErrNotHeld
-	}
-	s.extendLocked(h, grant.TTL)
-	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// sharedConn is the conn that all locks of Session are on. It is opened again
-// when it was lost, by one caller for all.
+// sharedConn returns the conn that holds all locks of Session. If it was lost, one caller
+// opens another one for all.
 func (s *Store) sharedConn(ctx context.Context) (*conn, error) {
 	if c := s.currentConn(); c != nil {
 		return c, nil
@@ -44,6 +44,15 @@ func (s *Store) sharedConn(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
+// enterShared returns the shared conn after it has entered it.
+func (s *Store) enterShared(ctx context.Context) (*conn, error) {
+	c, err := s.sharedConn(ctx)
+	if err == nil {
+		err = c.enter(ctx)
+	}
+	return c, err
+}
+
 func (s *Store) currentConn() *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,87 +72,71 @@ func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 	if err == nil && c.id == readOnlySession {
 		err = sqldb.ErrReadOnly
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.dialect.setGuard(ctx, c)
 	}
-	if err := s.dialect.guard(ctx, c); err != nil {
-		return nil, err
+	prepare := func(text string) (stmt *sql.Stmt) {
+		if err == nil {
+			stmt, err = raw.PrepareContext(ctx, text)
+		}
+		return stmt
 	}
-	if c.acquire, err = raw.PrepareContext(ctx, s.server.acquire); err != nil {
-		return nil, err
+	c.acquire, c.draw = prepare(s.server.acquire), prepare(s.server.draw)
+	c.release, c.free = prepare(s.server.release), prepare(s.server.free)
+	if err == nil {
+		c.shift, err = s.dialect.startTokens(ctx, raw, s.server)
 	}
-	if c.draw, err = raw.PrepareContext(ctx, s.server.draw); err != nil {
-		return nil, err
-	}
-	if c.release, err = raw.PrepareContext(ctx, s.server.release); err != nil {
-		return nil, err
-	}
-	if c.look, err = raw.PrepareContext(ctx, s.server.look); err != nil {
-		return nil, err
-	}
-	c.shift, err = s.dialect.startTokens(ctx, raw, s.server)
 	return c, err
 }
 
-// takeSession asks for a lock of the server's own kind.
-func (s *Store) takeSession(ctx context.Context, h *heldLock) error {
-	c, err := s.sharedConn(ctx)
-	if err == nil && !s.bind(h, c) {
-		err = errConnGone
-	}
+// acquireSession asks for a lock of the server's own kind.
+func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
+	c, err := s.enterShared(ctx)
 	if err == nil {
-		err = c.enter(ctx)
+		if err = s.adopt(c, h); err != nil {
+			c.leave()
+		}
 	}
 	if err != nil {
-		s.forget(h)
+		s.remove(h)
 		return err
 	}
 	return s.perform(ctx, c, func() error {
-		token, err := c.take(h.key.server)
-		undone := true
+		token, err := c.token(c.acquire, h.key.server)
+		free := true // the server does not hold the lock for h
 		switch {
 		case errors.Is(err, sqldb.ErrReadOnly): // another connection may lead to another server
 			s.lose(c)
 		case err != nil:
-			undone = s.undo(c, h.key)
+			free = s.undo(c, h.key)
 		case token == 0:
 			err = &driver.HeldError{Name: h.name}
-		case ctx.Err() != nil: // nobody waits for it, or may come to release it
-			undone = s.undo(c, h.key)
+		case ctx.Err() != nil: // the caller has left, and its Release may have come before
+			free = s.undo(c, h.key)
 			err = context.Cause(ctx)
-		case !s.hold(h, c, token):
-			undone, err = false, errConnGone
-		default:
+		case s.hold(h, token):
 			return nil
+		default:
+			free, err = false, errConnGone
 		}
-		if undone { // otherwise it ends with the session
-			s.forget(h)
+		if free { // otherwise the attempt ends with the session
+			s.remove(h)
 		}
 		return err
 	})
 }
 
-// uncancelled is the context of the two statements that have to be fast. With one
-// that can end, drivers and database/sql switch between goroutines several times
-// for each statement, which costs a third of its time. If the server does not
-// answer the conn counts as lost all the same, and the statement, whose answer
-// nobody waits for any more, is left to the time limits of the network.
+// uncancelled is the context of the two statements that have to be fast. With a context
+// that can end, drivers and database/sql switch between goroutines several times for each
+// statement, which costs a third of its time. If the server does not answer, the conn counts
+// as lost all the same, and the statement is left to the time limits of the network.
 var uncancelled = context.Background()
 
-// take makes the attempt; a token of zero is a refusal.
-func (c *conn) take(mark any) (token uint64, err error) {
-	return c.drawn(func() *sql.Row { return c.acquire.QueryRowContext(uncancelled, mark) })
-}
-
-// token draws a token for a lock that the conn has already.
-func (c *conn) token() (token uint64, err error) {
-	return c.drawn(func() *sql.Row { return c.draw.QueryRowContext(uncancelled) })
-}
-
-// drawn sends a statement that answers with a token.
-func (c *conn) drawn(send func() *sql.Row) (token uint64, err error) {
+// token sends a statement that answers with a token: acquire, or draw for a lock that the conn
+// holds already. A token of zero means that another session has the lock.
+func (c *conn) token(stmt *sql.Stmt, args ...any) (uint64, error) {
 	var answer sql.NullInt64
-	err = c.call(func(context.Context) error { return send().Scan(&answer) })
+	err := c.call(func(context.Context) error { return stmt.QueryRowContext(uncancelled, args...).Scan(&answer) })
 	switch {
 	case err != nil:
 		return 0, err
@@ -155,22 +148,21 @@ func (c *conn) drawn(send func() *sql.Row) (token uint64, err error) {
 	return uint64(answer.Int64) + c.shift, nil
 }
 
-// undo gives up what an attempt that failed may have taken. If that fails, the conn is lost,
-// and what it took ends with its session.
+// undo releases what a failed attempt may have acquired. If that fails, the conn is lost,
+// and what it acquired ends with its session.
 func (s *Store) undo(c *conn, key lockKey) bool {
-	undone := s.unlockSession(c, key)
+	undone := c.unlockSession(key)
 	if !undone {
 		s.lose(c)
 	}
 	return undone
 }
 
-// unlockSession gives up a lock. Whether the session is the one that had it is
-// for the monitor to find out.
-func (s *Store) unlockSession(c *conn, key lockKey) bool {
-	err := c.call(func(context.Context) error {
+// unlockSession releases a lock. The monitor finds out whether the session is still the one
+// that held it.
+func (c *conn) unlockSession(key lockKey) bool {
+	return c.call(func(context.Context) error {
 		_, err := c.release.ExecContext(uncancelled, key.server)
 		return err
-	})
-	return err == nil
+	}) == nil
 }

@@ -14,6 +14,8 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,22 +44,21 @@ type Options struct {
 	MaxConns int
 }
 
-// Store keeps locks that live no longer than a connection. If a holder dies, or loses the
+// Store keeps locks that live no longer than a connection. If a holder dies or loses the
 // connection, the server frees its locks at once. A holder that is merely paused keeps them.
 // Besides driver.Store it implements driver.Watcher, driver.Passer and driver.Diagnoser. It
 // is safe for concurrent use.
 //
-// Session needs one connection of the pool for as long as the store is open,
-// whatever number of locks there are. A pool that is limited to one connection
-// has none left for the application, which then needs another pool. ForUpdate
-// needs one connection for each lock that is held, and two more for a moment.
+// Session needs one connection of the pool for as long as the store is open. If the pool is
+// limited to one connection, the application needs another pool. ForUpdate needs one
+// connection for each lock that is held, and two more for a moment.
 //
-// A lock whose holder neither renews nor releases it is given up by the store
-// itself when its TTL is over, in this process: no clock of a server counts.
+// If the holder neither renews nor releases a lock, the store releases it when its TTL has
+// passed by the clock of this process. No clock of a server counts.
 //
-// The server knows locks by the hash of their name. With Session on PostgreSQL
-// the hash has 64 bits; two names of which the hashes are the same block each
-// other, which two given names do with a probability of 2^-64.
+// The server knows locks by the hash of their name. With Session on PostgreSQL the hash has
+// 64 bits: two given names have the same hash, and block each other, with a probability of
+// 2^-64.
 type Store struct {
 	db      *sql.DB
 	owned   *sql.DB // a pool that Close closes; nil if it is the caller's
@@ -67,18 +68,18 @@ type Store struct {
 	server  *server
 	domain  string // what the hash of a name begins with
 
-	workers  *workerpool.Pool
-	opening  chan struct{} // holds one element while somebody opens the shared conn
-	slots    chan struct{} // holds one for each attempt that has a connection of its own
-	checks   *alarm.Alarm  // when to call monitor
-	watchers watchers
-	cleans   bool // ForUpdate: to sweep was due when the store was opened
-	sought   bool // whether it could be found out if there is a pooler
+	workers       *workerpool.Pool
+	opening       chan struct{} // holds an element while a caller opens the shared conn
+	slots         chan struct{} // holds an element for each attempt that has a connection of its own
+	checks        *alarm.Alarm  // when to call monitor
+	watchers      watchers
+	janitorFirst  bool // ForUpdate: the janitor was due when the store was opened
+	poolerChecked bool // the pool had the two connections that it takes to find a pooler
 
 	mu     sync.Mutex
 	locks  map[string]*heldLock
 	conns  map[*conn]struct{}
-	shared *conn // that all locks of Session are on; nil if there is none
+	shared *conn // holds all locks of Session; nil if it has to be opened
 	closed bool
 
 	ctx    context.Context // of the background work; ends with Close
@@ -88,53 +89,37 @@ type Store struct {
 
 const (
 	// maxAttempts is how many attempts of ForUpdate have a connection at a time.
-	// With the one of the poller a store in which everybody waits needs three.
+	// The poller needs one more.
 	maxAttempts = 2
-	// idleWorkers is how many goroutines that make calls stay for the next.
+	// idleWorkers is how many goroutines that make calls stay for the next call.
 	idleWorkers = 4
 )
 
-// New returns a store in db. It creates what is missing of its tables; see [Schema] for
+// New returns a store in db. It creates the tables that are missing; see [Schema] for
 // creating them by hand.
 //
-// It refuses what cannot hold locks: a pooler that gives every transaction
-// another connection (PgBouncer in transaction mode), and a replica. With a pool
-// of a single connection the first is noticed only later, by the lock being
-// lost.
+// New rejects servers that cannot hold locks: a replica, and a pooler that gives every
+// transaction another connection (PgBouncer in transaction mode). With a pool of one
+// connection it does not notice the pooler, and locks are lost later.
 //
 // The store respects the limits of db's pool and never closes db.
 func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	facts, err := sqldb.FactsOf(opts.Dialect)
-	if err != nil {
-		return nil, err
-	}
-	dialect := dialects[opts.Dialect]
-	if dialect == nil {
-		return nil, fmt.Errorf("%w: scheme %v on %v: it has no locks that belong to a connection and no transactions that lock a row; use scheme row",
-			driver.ErrUnsupported, opts.Scheme, opts.Dialect)
-	}
-	tables, err := sqldb.NewTables(opts.TablePrefix)
+	facts, dialect, tables, err := configure(opts.Dialect, opts.TablePrefix)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		db:       db,
-		facts:    facts,
-		dialect:  dialect,
-		scheme:   opts.Scheme,
-		workers:  workerpool.New(idleWorkers),
-		opening:  make(chan struct{}, 1),
-		slots:    make(chan struct{}, maxAttempts),
-		checks:   alarm.New(),
-		watchers: newWatchers(),
-		locks:    make(map[string]*heldLock),
-		conns:    make(map[*conn]struct{}),
+		db: db, facts: facts, dialect: dialect, scheme: opts.Scheme,
+		workers: workerpool.New(idleWorkers), checks: alarm.New(),
+		watchers: watchers{PollGroup: sqldb.NewPollGroup[*watch]()},
+		opening:  make(chan struct{}, 1), slots: make(chan struct{}, maxAttempts),
+		locks: make(map[string]*heldLock), conns: make(map[*conn]struct{}),
 	}
-	if err := s.open(ctx, &tables); err != nil {
-		return nil, err
+	if err := s.open(ctx, tables); err != nil {
+		return nil, s.fail(ctx, "open", err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.checks.NoLaterThan(time.Now())
@@ -166,7 +151,7 @@ func (s *Store) Traits() driver.Traits {
 		ReportsLoss:   true,
 		Handover:      time.Millisecond,
 		MinTTL:        10 * time.Millisecond,
-		Granularity:   20 * time.Millisecond, // a call to the server after the time is over
+		Granularity:   20 * time.Millisecond, // a call to the server after the TTL has passed
 	}
 }
 
@@ -174,21 +159,19 @@ func (s *Store) Traits() driver.Traits {
 // open.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	closed := s.closed
+	closed, conns := s.closed, slices.Collect(maps.Keys(s.conns))
 	s.closed = true
-	var conns []*conn
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
 	s.mu.Unlock()
 	if closed {
 		return nil
 	}
-	s.watchers.close()
+	s.watchers.Lock()
+	s.watchers.CloseLocked()
+	s.watchers.Unlock()
 	s.cancel()
 	var all sync.WaitGroup
 	for _, c := range conns {
-		all.Go(func() { s.finish(c) })
+		all.Go(func() { s.closeConn(c) })
 	}
 	all.Wait()
 	s.awaitWork()
@@ -199,54 +182,20 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// awaitWork waits for all calls, but not for those that the server never answers.
+// awaitWork waits for all calls, but not for a server that never answers.
 func (s *Store) awaitWork() {
 	done := make(chan struct{})
 	go func() {
 		s.work.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(callLimit)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(callLimit):
 	}
 }
 
-// finish gives up everything on a conn and the conn itself.
-func (s *Store) finish(c *conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
-	defer cancel()
-	if err := c.enter(ctx); err != nil {
-		s.lose(c)
-		s.endAtClose(c)
-		return
-	}
-	defer c.leave()
-	defer time.AfterFunc(callLimit, c.cancel).Stop() // the monitor, which would do that, has ended
-	// The server does the same when the connection is closed, which is next, but
-	// takes its time.
-	err := c.call(func(ctx context.Context) error { return execAll(ctx, c.raw, s.server.releaseAll...) })
-	s.drop(c)
-	if err != nil {
-		s.endAtClose(c)
-	}
-	for _, h := range s.locksOn(c) {
-		s.settle(h, nil)
-	}
-	c.discard()
-}
-
-// endAtClose ends the session of a conn that does not answer, if the server answers others.
-func (s *Store) endAtClose(c *conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
-	defer cancel()
-	_, _ = s.endSession(ctx, c) // the server ends it when it notices that the connection is gone
-}
-
-// begin counts a call, which ends with s.work.Done. It refuses those that are not
-// worth making.
+// begin counts a call, which ends with s.work.Done.
 func (s *Store) begin(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
@@ -260,7 +209,7 @@ func (s *Store) begin(ctx context.Context, op string) error {
 	return nil
 }
 
-// untilClosed is a context that also ends with the store.
+// untilClosed returns a context that also ends with the store.
 func (s *Store) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(driver.ErrClosed) })

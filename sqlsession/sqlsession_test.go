@@ -52,7 +52,7 @@ func TestServerKeys(t *testing.T) {
 	}
 }
 
-func TestLists(t *testing.T) {
+func TestKeyList(t *testing.T) {
 	t.Parallel()
 	var one, two [sha256.Size]byte
 	one[0], two[7] = 0xff, 1
@@ -61,27 +61,27 @@ func TestLists(t *testing.T) {
 		want    string
 	}{
 		{&mysqlDialect, `["dlock_ff00000000000000000000000000000000000000","dlock_0000000000000001000000000000000000000000"]`},
-		{&postgresDialect, "-72057594037927936,1"},
+		{&postgresDialect, "[-72057594037927936,1]"},
 	} {
-		if got := c.dialect.list([]any{c.dialect.keyOf(one), c.dialect.keyOf(two)}); got != c.want {
+		if got := keyList([]any{c.dialect.keyOf(one), c.dialect.keyOf(two)}); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
 }
 
-// TestLookPause: looks get rarer the longer nothing happens, within limits.
-func TestLookPause(t *testing.T) {
+// TestPollPause: polls get rarer the longer nothing changes, within limits.
+func TestPollPause(t *testing.T) {
 	t.Parallel()
-	last, looks := time.Duration(0), 0
-	for quiet := time.Duration(0); quiet < time.Minute; looks++ {
-		pause := lookPause(quiet)
-		if pause < last || pause < minLook || pause > maxLook {
+	last, polls := time.Duration(0), 0
+	for quiet := time.Duration(0); quiet < time.Minute; polls++ {
+		pause := pollPause(quiet)
+		if pause < last || pause < minPoll || pause > maxPoll {
 			t.Fatalf("after %v the pause is %v, after %v", quiet, pause, last)
 		}
 		last = pause
 		quiet += pause
 	}
-	if looks > 1000 {
-		t.Errorf("%d looks in a minute in which nothing happens", looks)
+	if polls > 1000 {
+		t.Errorf("%d polls in a minute in which nothing changes", polls)
 	}
 }

@@ -2,7 +2,7 @@ package sqlsession
 
 import (
 	"context"
-	"database/sql"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,112 +11,89 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// Watch implements driver.Watcher. Waiting costs no connection: one goroutine
-// looks for all names that are watched, with one query. It sees a lock being free
-// whatever the reason.
+// Watch implements driver.Watcher. Waiting costs no connection: one goroutine polls for all
+// names that are watched, with one query. It sees that a lock is free, whatever the reason.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
 	if err := s.begin(ctx, "watch"); err != nil {
 		return nil, err
 	}
 	defer s.work.Done()
-	w := &watch{name: req.Name, key: s.key(req.Name).server, wake: wake}
-	if !s.watchers.Join(w.name, w, func() { s.work.Go(s.poll) }) {
+	w := &watch{key: s.key(req.Name).server, wake: wake}
+	if !s.watchers.Join(req.Name, w, func() { s.work.Go(s.poll) }) {
 		return nil, driver.ErrClosed
 	}
-	return func() { s.watchers.remove(w) }, nil
+	return func() {
+		s.watchers.Lock()
+		defer s.watchers.Unlock()
+		s.watchers.Remove(req.Name, w)
+	}, nil
 }
 
-// watch is one who wants to be woken.
+// watch is a subscriber of a name.
 type watch struct {
-	name string
 	key  any
 	wake func()
 }
 
-// watchers are all who want to be woken.
+// watchers are all subscribers.
 type watchers struct {
 	sqldb.PollGroup[*watch]
-	keys []any // of the names that are watched, in their order
+	keys string // of the names that are watched, in their order: the parameter of server.free
 }
 
-func newWatchers() watchers { return watchers{PollGroup: sqldb.NewPollGroup[*watch]()} }
-
-// remove ends a watch. Calling it twice is fine.
-func (ws *watchers) remove(w *watch) {
+// wake notifies the subscribers of some names.
+func (ws *watchers) wake(names ...string) {
 	ws.Lock()
 	defer ws.Unlock()
-	ws.Remove(w.name, w)
-}
-
-// wake wakes who waits for name.
-func (ws *watchers) wake(name string) {
-	ws.Lock()
-	defer ws.Unlock()
-	for _, w := range ws.Of(name) {
-		w.wake()
-	}
-}
-
-func (ws *watchers) wakeAll() {
-	ws.Lock()
-	defer ws.Unlock()
-	for _, name := range ws.namesLocked() {
+	for _, name := range names {
 		for _, w := range ws.Of(name) {
 			w.wake()
 		}
 	}
 }
 
-func (ws *watchers) close() {
+// watched returns the names that are watched and their keys. If there are none, the polling
+// ends.
+func (ws *watchers) watched() (names []string, keys string) {
 	ws.Lock()
 	defer ws.Unlock()
-	ws.CloseLocked()
-}
-
-// watched returns the names that are watched and their keys. If there are none
-// the polling ends.
-func (ws *watchers) watched() (names []string, keys []any) {
-	ws.Lock()
-	defer ws.Unlock()
-	names = ws.namesLocked()
+	names, changed := ws.Names()
+	if changed {
+		all := make([]any, len(names))
+		for i, name := range names {
+			all[i] = ws.Of(name)[0].key
+		}
+		ws.keys = keyList(all)
+	}
 	ws.Polling = len(names) > 0
 	return names, ws.keys
 }
 
-// namesLocked returns the names that are watched, and keeps keys in step with them.
-func (ws *watchers) namesLocked() []string {
-	names, changed := ws.Names()
-	if changed {
-		ws.keys = make([]any, 0, len(names))
-		for _, name := range names {
-			ws.keys = append(ws.keys, ws.Of(name)[0].key)
-		}
-	}
-	return names
+// keyList returns keys of the server, which are strings or numbers, as a list in JSON.
+func keyList(keys []any) string {
+	list, _ := json.Marshal(keys) // cannot fail
+	return string(list)
 }
 
-// The time between two looks follows how long nothing has happened.
+// The time between two polls grows with the time since the last change.
 const (
-	minLook      = time.Millisecond
-	maxLook      = 100 * time.Millisecond
-	lookFraction = 16
-	// While it may be a busy lock that changes hands all the time, looks come
-	// often enough to see the pause that a process makes after its turn.
-	lookEager = 200 * time.Millisecond
-	eagerLook = 2 * minLook
-	// lookRest is the part of the time that the server is left alone, in times
-	// of what a look takes.
-	lookRest = 2
-	// maxKeys bounds one query.
-	maxKeys = 2000
+	minPoll      = time.Millisecond
+	maxPoll      = 100 * time.Millisecond
+	pollFraction = 16
+	// While a busy lock may change hands all the time, polls are frequent enough to see the
+	// pause that a process makes after its time slice.
+	busyTime = 200 * time.Millisecond
+	busyPoll = 2 * minPoll
+	// pollRest is how long the server is left alone, in times of what a poll takes.
+	pollRest = 2
 )
 
-// poll looks until nobody watches any more or the store is closed.
+// poll polls until no name is watched any more or the store is closed.
 func (s *Store) poll() {
 	moved := time.Now()
-	free := make(map[string]bool) // as of the last look
+	free := make(map[string]bool) // as of the last poll
 	failing := false
-	timer := time.NewTimer(minLook)
+	timer := time.NewTimer(minPoll)
 	defer timer.Stop()
 	for {
 		names, keys := s.watchers.watched()
@@ -124,13 +101,13 @@ func (s *Store) poll() {
 			return
 		}
 		began := time.Now()
-		now, err := s.lookAll(names, keys)
+		now, err := s.freeNames(names, keys)
 		switch {
 		case err != nil:
 			failing = true
 		case failing:
 			failing, moved = false, time.Now()
-			s.watchers.wakeAll()
+			s.watchers.wake(names...)
 		}
 		for name := range now {
 			if !free[name] {
@@ -139,11 +116,11 @@ func (s *Store) poll() {
 			s.watchers.wake(name)
 		}
 		free = now
-		pause := lookPause(time.Since(moved))
+		pause := pollPause(time.Since(moved))
 		if failing {
-			pause = maxLook
+			pause = maxPoll
 		}
-		rest := lookRest * time.Since(began)
+		rest := pollRest * time.Since(began)
 		timer.Reset(max(pause, rest))
 		select {
 		case <-timer.C:
@@ -151,80 +128,50 @@ func (s *Store) poll() {
 			return
 		case <-s.watchers.Kick:
 			moved = time.Now()
-			if backoff.Sleep(s.ctx, max(minLook, rest)) != nil {
+			if backoff.Sleep(s.ctx, max(minPoll, rest)) != nil {
 				return
 			}
 		}
 	}
 }
 
-// lookPause is the time until the next look if nothing has happened for so long.
-func lookPause(quiet time.Duration) time.Duration {
-	if quiet < lookEager {
-		return min(max(quiet/lookFraction, minLook), eagerLook)
+// pollPause returns the time until the next poll if nothing has changed for so long.
+func pollPause(quiet time.Duration) time.Duration {
+	if quiet < busyTime {
+		return min(max(quiet/pollFraction, minPoll), busyPoll)
 	}
-	return min(eagerLook+(quiet-lookEager)/lookFraction, maxLook)
+	return min(busyPoll+(quiet-busyTime)/pollFraction, maxPoll)
 }
 
-// lookAll returns which of the names are free.
-func (s *Store) lookAll(names []string, keys []any) (map[string]bool, error) {
+// freeNames returns which of the names are free.
+func (s *Store) freeNames(names []string, keys string) (map[string]bool, error) {
+	numbers, err := s.freeKeys(keys)
 	free := make(map[string]bool)
-	for first := 0; first < len(names); first += maxKeys {
-		last := min(first+maxKeys, len(names))
-		numbers, err := s.lookKeys(keys[first:last])
-		if err != nil {
-			return nil, err
+	for _, n := range numbers {
+		if n < 1 || n > len(names) {
+			return nil, fmt.Errorf("the server answers with the number %d of %d keys", n, len(names))
 		}
-		for _, n := range numbers {
-			if n < 1 || n > last-first {
-				return nil, fmt.Errorf("the server counts up to %d", n)
-			}
-			free[names[first+n-1]] = true
-		}
+		free[names[n-1]] = true
 	}
-	return free, nil
+	return free, err
 }
 
-// lookKeys asks the server, on the connection that Session has anyway, which
-// may be the only one. ForUpdate takes one from the pool for a moment.
-func (s *Store) lookKeys(keys []any) (numbers []int, err error) {
-	list := s.dialect.list(keys)
+// freeKeys asks the server for the numbers of the keys that are free. Session uses its shared
+// conn, which may be the only connection. ForUpdate takes one from the pool for a moment.
+func (s *Store) freeKeys(keys string) (numbers []int, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	defer cancel()
 	if s.scheme == ForUpdate {
-		rows, err := s.db.QueryContext(ctx, s.server.look, list)
-		if err != nil {
-			return nil, err
-		}
-		return scanNumbers(rows)
+		return column[int](s.db.QueryContext(ctx, s.server.free, keys))
 	}
-	c, err := s.sharedConn(ctx)
+	c, err := s.enterShared(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.enter(ctx); err != nil {
-		return nil, err
-	}
 	defer c.leave()
-	err = s.ask(c, func(ctx context.Context) error {
-		rows, err := c.look.QueryContext(ctx, list)
-		if err != nil {
-			return err
-		}
-		numbers, err = scanNumbers(rows)
+	err = s.read(c, func(ctx context.Context) error {
+		numbers, err = column[int](c.free.QueryContext(ctx, keys))
 		return err
 	})
 	return numbers, err
-}
-
-func scanNumbers(rows *sql.Rows) (numbers []int, err error) {
-	defer rows.Close()
-	for rows.Next() {
-		var n int
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		numbers = append(numbers, n)
-	}
-	return numbers, rows.Err()
 }

@@ -64,7 +64,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "Close of a store over a silent connection returns",
-		file: "sqlsession/sqlsession.go",
+		file: "sqlsession/conn.go",
 		old:  `defer time.AfterFunc(callLimit, c.cancel).Stop()`,
 		new:  `defer time.AfterFunc(100*callLimit, c.cancel).Stop()`,
 		test: "test/stores/sqlsession TestCloseOverASilentConnection/mariadb/session",

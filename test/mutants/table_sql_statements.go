@@ -187,30 +187,30 @@ func init() {
 	})
 	add(mutant{
 		rule: "no token is drawn in the second in which MariaDB was started",
-		file: "sqlsession/mysql_tokens.go",
+		file: "sqlsession/mysql.go",
 		old:  `uptime > 0 ||`,
 		new:  `uptime >= 0 ||`,
 		test: "test/stores/sqlsession TestTokensInSecondOfStart",
 	})
 	add(mutant{
 		rule: "tokens rise although the server's clock was set back (MariaDB)",
-		file: "sqlsession/mysql_tokens.go",
+		file: "sqlsession/mysql.go",
 		old:  `if seen <= last {`,
 		new:  `if last > seen+1<<62 {`,
 		test: "test/stores/sqlsession TestTokensWithClockSetBack/mariadb/session",
 	})
 	add(mutant{
 		rule: "a crash of PostgreSQL does not bring tokens back",
-		file: "sqlsession/postgres_tokens.go",
-		old:  `leapMargin = 2`,
-		new:  `leapMargin = 0`,
+		file: "sqlsession/postgres.go",
+		old:  `skipMargin = 2`,
+		new:  `skipMargin = 0`,
 		test: "test/stores/sqlsession TestTokensNotYetOnDisk",
 	})
 	add(mutant{
 		rule: "a transaction starts in every sql_mode",
-		file: "sqlsession/mysql_tokens.go",
-		old:  "`START TRANSACTION`",
-		new:  "`BEGIN`",
+		file: "sqlsession/mysql.go",
+		old:  "sqldb.MySQLGuard, `START TRANSACTION`",
+		new:  "sqldb.MySQLGuard, `BEGIN`",
 		test: "test/stores/sqlsession TestSQLModes/mariadb/session",
 	})
 	add(mutant{
@@ -218,10 +218,10 @@ func init() {
 		file: "sqlsession/monitor.go",
 		old:  `err == nil && id == c.id`,
 		new:  `err == nil && id != ""`,
-		test: "test/stores/sqlsession TestDemoted/session",
+		test: "test/stores/sqlsession TestServerBecomesReadOnly/session",
 	})
 	add(mutant{
-		rule: "a holder whose connection is gone is told",
+		rule: "the loss of a connection is reported to the holders of its locks",
 		file: "sqlsession/conn.go",
 		old:  `if report != nil {`,
 		new:  `if report != nil && h.name == "" {`,
@@ -247,7 +247,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "the session of a silent connection is ended before its lock counts as released",
-		file: "sqlsession/endsession.go",
+		file: "sqlsession/conn.go",
 		old:  `err == nil && exists {`,
 		new:  `err != nil && exists {`,
 		test: "test/stores/sqlsession TestReleaseOverSilentConnection/mariadb/session",
@@ -276,8 +276,8 @@ func init() {
 	add(mutant{
 		rule: "an attempt is not undone before the server answers",
 		file: "sqlsession/release.go",
-		old:  `case h == nil && grant.Token == 0:`,
-		new:  `case h == nil && grant.Name == "":`,
+		old:  `if grant.Token == 0 {`,
+		new:  `if grant.Name == "" {`,
 		test: "test/stores/sqlsession TestUndoInOutage/mariadb/forupdate",
 	})
 }

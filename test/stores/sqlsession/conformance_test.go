@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// leftovers are connections or locks that nobody should have any more.
+// leftovers returns the connections or locks that a test left behind.
 func (s setup) leftovers(ctx context.Context, db *sql.DB) ([]string, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// finding is what Diagnose says about one thing.
+// finding returns what Diagnose says about one check.
 func finding(t testing.TB, store *sqlsession.Store, check string) driver.Finding {
 	t.Helper()
 	findings, err := store.Diagnose(t.Context())
@@ -32,25 +32,24 @@ func says(t testing.TB, f driver.Finding, level driver.Level, text string) {
 	}
 }
 
-// TestDiagnosePooler: what it says about poolers depends on whether one would have
-// been noticed.
+// TestDiagnosePooler: the finding about poolers says whether the store could notice one.
 func TestDiagnosePooler(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
-		const danger = "frees locks whose holders still believe in them"
+		const danger = "frees locks that their holders still trust"
 		store := s.store(t, s.open(t))
 		says(t, finding(t, store, "pooler"), driver.LevelOK, danger)
 		says(t, finding(t, store, "replication"), driver.LevelOK, "ends all locks at once")
 		db := s.open(t)
 		db.SetMaxOpenConns(1)
 		if s.driver == "pgx" {
-			says(t, finding(t, s.store(t, db), "pooler"), driver.LevelWarning, "With a single connection it cannot be told")
+			says(t, finding(t, s.store(t, db), "pooler"), driver.LevelWarning, "With a single connection the store cannot notice a pooler")
 		} else {
-			says(t, finding(t, s.store(t, db), "pooler"), driver.LevelOK, "is not noticed")
+			says(t, finding(t, s.store(t, db), "pooler"), driver.LevelOK, "does not notice a proxy")
 		}
 	})
 }
 
-// TestDiagnoseReplication: a failover to an asynchronous replica is warned of.
+// TestDiagnoseReplication: Diagnose warns of a failover to an asynchronous replica.
 func TestDiagnoseReplication(t *testing.T) {
 	for i, pair := range []func(testing.TB, servers.PairOptions) *servers.Pair{servers.RunMariaDBPair, servers.RunPostgresPair} {
 		t.Run(databases[i].kind.Name, func(t *testing.T) {

@@ -11,14 +11,13 @@ import (
 	"github.com/dlock-go/dlock/test/harness/faults"
 )
 
-// TestFaults: what happens to holders and waiters, and above all to their
-// connections.
+// TestFaults: faults of holders, waiters and their connections.
 func TestFaults(t *testing.T) {
 	eachFault(t, faults.Bound)
 }
 
-// TestPassing: within a process a lock goes from hand to hand while its connection is
-// killed. ForUpdate passes nothing on.
+// TestPassing: a process hands a lock over again and again while its connection is killed.
+// ForUpdate hands nothing over.
 func TestPassing(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {

@@ -14,8 +14,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// TestKilledConnection: the end of the connection is the end of its locks, and
-// their holders know soon.
+// TestKilledConnection: locks end with their connection, and the store reports the loss soon.
 func TestKilledConnection(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		client := dlock.New(s.store(t, s.open(t)), nil)
@@ -57,8 +56,8 @@ func TestKilledConnection(t *testing.T) {
 	})
 }
 
-// TestReleaseOnKilledConnection: who unlocks before the loss was noticed is told
-// that there was nothing to unlock.
+// TestReleaseOnKilledConnection: Release returns ErrNotHeld if the connection was killed and
+// the store has not noticed it yet.
 func TestReleaseOnKilledConnection(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
@@ -77,15 +76,15 @@ func TestReleaseOnKilledConnection(t *testing.T) {
 		if n := lost.Load(); n > 1 {
 			t.Errorf("Lost was called %d times", n)
 		}
-		until(t, 10*time.Second, "the lock can be had again", func() bool {
+		until(t, 10*time.Second, "the lock can be acquired again", func() bool {
 			_, err := store.Acquire(t.Context(), req)
 			return err == nil
 		})
 	})
 }
 
-// TestSilentServer: a server that does not answer keeps nobody past the end of a
-// context, and after some seconds its locks count as lost.
+// TestSilentServer: if the server does not answer, calls return when their context ends, and
+// its locks count as lost after some seconds.
 func TestSilentServer(t *testing.T) {
 	eachAlone(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
@@ -131,15 +130,15 @@ func TestSilentServer(t *testing.T) {
 			t.Error("a server that does not answer for 12s has not lost the lock")
 		}
 		resume()
-		until(t, 10*time.Second, "the lock can be had again", func() bool {
+		until(t, 10*time.Second, "the lock can be acquired again", func() bool {
 			_, err := store.Acquire(t.Context(), request("x"))
 			return err == nil
 		})
 	})
 }
 
-// TestSilentAttempt: an attempt that is never answered is over when its connection is
-// given up, and keeps nobody of its process from the name.
+// TestSilentAttempt: an attempt that is never answered ends with its connection, and does
+// not block the name for other callers of the process.
 func TestSilentAttempt(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
@@ -162,7 +161,7 @@ func TestSilentAttempt(t *testing.T) {
 			if _, err := store.Acquire(cut, first); !errors.Is(err, context.Canceled) {
 				t.Fatalf("Acquire over a silent connection: %v", err)
 			}
-			had := func(name string) func() bool {
+			acquired := func(name string) func() bool {
 				return func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 					defer cancel()
@@ -170,29 +169,29 @@ func TestSilentAttempt(t *testing.T) {
 					return err == nil
 				}
 			}
-			until(t, 30*time.Second, "another name can be had, over a new connection", had("y"))
+			until(t, 30*time.Second, "another name can be acquired over a new connection", acquired("y"))
 			limited, done := context.WithTimeout(t.Context(), 5*time.Second)
 			defer done()
 			if err := store.Release(limited, driver.Grant{Name: "x", Owner: first.Owner}); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("Release of what was never had: want ErrNotHeld, got: %v", err)
+				t.Errorf("Release of what was never acquired: want ErrNotHeld, got: %v", err)
 			}
-			until(t, 5*time.Second, "the name can be had by another owner", had("x"))
+			until(t, 5*time.Second, "another owner can acquire the name", acquired("x"))
 		})
 	}
 }
 
-// TestCancelledAttemptsLeaveOthersAlone: who has no time to wait for an answer
-// costs nobody else a lock, and leaves none behind.
-func TestCancelledAttemptsLeaveOthersAlone(t *testing.T) {
+// TestCancelledAttemptsKeepOtherLocks: attempts whose context ends before the answer cost no
+// other owner its lock, and leave none behind.
+func TestCancelledAttemptsKeepOtherLocks(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
-		store, rival := s.store(t, s.open(t)), s.store(t, s.open(t))
+		store, elsewhere := s.store(t, s.open(t)), s.store(t, s.open(t))
 		var lost atomic.Int32
 		req := request("kept")
 		req.Lost = func() { lost.Add(1) }
 		kept := mustAcquire(t, store, req)
 		for i := range 200 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*5*time.Microsecond)
-			req := request("cut off")
+			req := request("cancelled")
 			_, err := store.Acquire(ctx, req)
 			cancel()
 			if err == nil || !errors.Is(err, driver.ErrHeld) {
@@ -202,9 +201,9 @@ func TestCancelledAttemptsLeaveOthersAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		until(t, 5*time.Second, "what was cut off is free", func() bool {
-			grant, err := rival.Acquire(t.Context(), request("cut off"))
-			return err == nil && rival.Release(t.Context(), grant) == nil
+		until(t, 5*time.Second, "the name of the cancelled attempts is free", func() bool {
+			grant, err := elsewhere.Acquire(t.Context(), request("cancelled"))
+			return err == nil && elsewhere.Release(t.Context(), grant) == nil
 		})
 		if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil || lost.Load() > 0 {
 			t.Errorf("the lock of another owner was lost: %v, reported %d times", errs, lost.Load())
@@ -213,8 +212,7 @@ func TestCancelledAttemptsLeaveOthersAlone(t *testing.T) {
 	})
 }
 
-// TestIdleTimeouts: a server that closes idle connections closes none with locks,
-// and connections go back as they were.
+// TestIdleTimeouts: a server that closes idle connections closes none with locks.
 func TestIdleTimeouts(t *testing.T) {
 	eachWith(t, func(d database) []string { return d.short }, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
@@ -231,8 +229,7 @@ func TestIdleTimeouts(t *testing.T) {
 	})
 }
 
-// TestRestartWhileIdle: who held nothing does not notice that the server was
-// started again.
+// TestRestartWhileIdle: a store that holds no lock works on after a restart of the server.
 func TestRestartWhileIdle(t *testing.T) {
 	eachAlone(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))

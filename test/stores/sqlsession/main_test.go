@@ -15,9 +15,9 @@ import (
 
 // What other processes need to know to open the same store.
 const (
-	kindEnv   = "DLOCK_TEST_BOUND_KIND"
-	dsnEnv    = "DLOCK_TEST_BOUND_DSN"
-	schemeEnv = "DLOCK_TEST_BOUND_SCHEME"
+	kindEnv   = "DLOCK_TEST_SQLSESSION_KIND"
+	dsnEnv    = "DLOCK_TEST_SQLSESSION_DSN"
+	schemeEnv = "DLOCK_TEST_SQLSESSION_SCHEME"
 )
 
 // atOnce is how many tests run at the same time. They wait more than they compute.

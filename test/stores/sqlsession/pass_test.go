@@ -12,13 +12,13 @@ import (
 	"github.com/dlock-go/dlock/sqlsession"
 )
 
-// sessionOnPostgres is the one store of which tests can keep a token from being drawn.
+// sessionOnPostgres is the one setup in which a test can block the drawing of tokens.
 func sessionOnPostgres(t *testing.T) setup {
 	t.Helper()
 	return onPostgres(t, sqlsession.Session)
 }
 
-// order runs a statement of the administrator.
+// order runs a statement.
 func order(t *testing.T, on interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 }, text string) {
@@ -28,8 +28,8 @@ func order(t *testing.T, on interface {
 	}
 }
 
-// TestPassRefused: a lock that cannot be passed on, because the server has no token for
-// it, is held as before, and other locks on the connection stay.
+// TestPassRefused: if the server has no token for a hand-over, the lock is held as before, and
+// other locks on the connection stay.
 func TestPassRefused(t *testing.T) {
 	t.Parallel()
 	s := sessionOnPostgres(t)
@@ -48,7 +48,7 @@ func TestPassRefused(t *testing.T) {
 	}
 }
 
-// stalled keeps tokens from being drawn until the rest of the test calls resume.
+// stalled blocks the drawing of tokens until the test calls resume.
 func stalled(t *testing.T, admin *sql.DB) (resume func()) {
 	t.Helper()
 	tx, err := admin.BeginTx(t.Context(), nil)
@@ -64,7 +64,7 @@ func stalled(t *testing.T, admin *sql.DB) (resume func()) {
 	}
 }
 
-// briefly is a context of somebody who does not wait for long.
+// briefly returns a context that ends soon.
 func briefly(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -72,7 +72,7 @@ func briefly(t *testing.T) context.Context {
 	return ctx
 }
 
-// becomesFree demands that somebody else can have the lock, long before its TTL is over.
+// becomesFree fails unless another store can acquire the lock long before its TTL has passed.
 func (s setup) becomesFree(t *testing.T) {
 	t.Helper()
 	elsewhere := s.store(t, s.open(t))
@@ -82,9 +82,9 @@ func (s setup) becomesFree(t *testing.T) {
 	})
 }
 
-// TestPassNobodyWaitsFor: a lock whose passing on took longer than anybody waits for
-// it is not left to somebody who does not know.
-func TestPassNobodyWaitsFor(t *testing.T) {
+// TestPassAfterCallerLeft: if the caller left before the hand-over, the lock does not go to
+// the next owner, which would not know of it.
+func TestPassAfterCallerLeft(t *testing.T) {
 	t.Parallel()
 	s := sessionOnPostgres(t)
 	store, admin := s.store(t, s.open(t)), s.open(t)
@@ -94,15 +94,15 @@ func TestPassNobodyWaitsFor(t *testing.T) {
 	if _, err := store.Pass(briefly(t), grant, next); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Pass while no token can be drawn: %v", err)
 	}
-	// What a client does about a step of unknown outcome.
-	t.Logf("Release by the one before: %v", store.Release(briefly(t), grant))
-	t.Logf("Release by the next one: %v", store.Release(briefly(t), driver.Grant{Name: "x", Owner: next.Owner}))
+	// A client does this after a step of unknown outcome.
+	t.Logf("Release by the owner before: %v", store.Release(briefly(t), grant))
+	t.Logf("Release by the next owner: %v", store.Release(briefly(t), driver.Grant{Name: "x", Owner: next.Owner}))
 	resume()
 	s.becomesFree(t)
 }
 
-// TestAcquireNobodyWaitsFor is the same for a lock that was free.
-func TestAcquireNobodyWaitsFor(t *testing.T) {
+// TestAcquireAfterCallerLeft: if the caller left before the grant, the lock becomes free.
+func TestAcquireAfterCallerLeft(t *testing.T) {
 	t.Parallel()
 	s := sessionOnPostgres(t)
 	store, admin := s.store(t, s.open(t)), s.open(t)
@@ -117,8 +117,8 @@ func TestAcquireNobodyWaitsFor(t *testing.T) {
 	s.becomesFree(t)
 }
 
-// TestAcquireAgainWhileReleasing: an owner that asks again for what is being released
-// does not take it twice, of which the server would keep one.
+// TestAcquireAgainWhileReleasing: an owner that acquires again while its lock is released
+// does not take it twice on the server.
 func TestAcquireAgainWhileReleasing(t *testing.T) {
 	t.Parallel()
 	s := sessionOnPostgres(t)

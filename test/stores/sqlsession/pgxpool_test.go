@@ -40,7 +40,7 @@ func TestPgxPool(t *testing.T) {
 	req := request("x")
 	req.Lost = func() { close(lost) }
 	mustAcquire(t, store, req)
-	// An attempt is not broken off, which would close the connection.
+	// An attempt is not interrupted, which would close the connection.
 	cut, cancel := context.WithCancel(t.Context())
 	p.OnRequest(s.attempts, func(*proxy.Conn) {
 		p.Hold(proxy.Replies)
@@ -58,7 +58,7 @@ func TestPgxPool(t *testing.T) {
 	s.becomesFree(t)
 }
 
-// TestPgxPoolListener: nor does one on which a store listened go back listening.
+// TestPgxPoolListener: a connection on which a store listened does not go back listening.
 func TestPgxPoolListener(t *testing.T) {
 	t.Parallel()
 	s := sessionOnPostgres(t)

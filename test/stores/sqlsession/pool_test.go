@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestOneConnection: a pool of one is enough, or its error says that it is not.
+// TestOneConnection: a pool of one connection is enough, or the error says that it is not.
 func TestOneConnection(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		db := s.open(t)
@@ -36,13 +36,13 @@ func TestOneConnection(t *testing.T) {
 		if err != nil {
 			t.Fatalf("a second lock on the same connection: %v", err)
 		}
-		rival := s.store(t, s.open(t))
+		elsewhere := s.store(t, s.open(t))
 		waiting := dlock.New(store, nil)
 		defer waiting.Close()
-		other := mustAcquire(t, rival, request("other"))
+		other := mustAcquire(t, elsewhere, request("other"))
 		got := make(chan error, 1)
 		go func() { got <- waiting.Do(t.Context(), "other", func(context.Context) error { return nil }) }()
-		mustRelease(t, rival, other)
+		mustRelease(t, elsewhere, other)
 		if err := <-got; err != nil {
 			t.Errorf("waiting with a pool of one connection: %v", err)
 		}
@@ -55,7 +55,7 @@ func TestOneConnection(t *testing.T) {
 func TestCloseReturnsEverything(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		db := s.open(t)
-		store, rival := s.store(t, db), s.store(t, s.open(t))
+		store, elsewhere := s.store(t, db), s.store(t, s.open(t))
 		for i := range 10 {
 			mustAcquire(t, store, request(fmt.Sprint(i)))
 		}
@@ -66,7 +66,7 @@ func TestCloseReturnsEverything(t *testing.T) {
 			t.Errorf("%d connections are in use after Close", n)
 		}
 		for i := range 10 {
-			mustRelease(t, rival, mustAcquire(t, rival, request(fmt.Sprint(i))))
+			mustRelease(t, elsewhere, mustAcquire(t, elsewhere, request(fmt.Sprint(i))))
 		}
 		if _, err := store.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrClosed) {
 			t.Errorf("Acquire after Close: %v", err)
@@ -107,7 +107,7 @@ func TestTokensNotYetOnDisk(t *testing.T) {
 		if d.dialect != sqlsession.Postgres {
 			continue
 		}
-		// Nobody writes to the disk but those whose transactions end.
+		// The server writes to the disk only at the end of a transaction.
 		s := d.alone(sqlsession.Session, servers.Run(t, d.kind, "-c", "wal_writer_delay=10s", "-c", "autovacuum=off"))
 		stores := []*sqlsession.Store{s.store(t, s.open(t)), s.store(t, s.open(t))}
 		last := uint64(0)
@@ -145,9 +145,9 @@ func TestTokensNotYetOnDisk(t *testing.T) {
 	}
 }
 
-// TestNumbersAreKept: numbers are thrown away by the first who connects, and by nobody
-// while others draw tokens.
-func TestNumbersAreKept(t *testing.T) {
+// TestNumbersAreSkippedOnce: the first session skips numbers, and no other one does while
+// sessions draw tokens.
+func TestNumbersAreSkippedOnce(t *testing.T) {
 	t.Parallel()
 	s := sessionOnPostgres(t)
 	store := s.store(t, s.open(t))
@@ -160,8 +160,8 @@ func TestNumbersAreKept(t *testing.T) {
 	}
 }
 
-// TestTokensWithClockSetBack: they also rise if the server's clock was set back
-// before it was started again.
+// TestTokensWithClockSetBack: tokens rise although the server's clock was set back before its
+// restart.
 func TestTokensWithClockSetBack(t *testing.T) {
 	for _, d := range databases {
 		for _, scheme := range schemes {
@@ -196,20 +196,21 @@ func TestTokensWithClockSetBack(t *testing.T) {
 	}
 }
 
-// TestRefusalNamesHolder: with forupdate the row says who has it.
+// TestRefusalNamesHolder: with forupdate a refusal names the holder.
 func TestRefusalNamesHolder(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
-		store, rival := s.store(t, s.open(t)), s.store(t, s.open(t))
+		store, elsewhere := s.store(t, s.open(t)), s.store(t, s.open(t))
 		req := request("x")
 		req.Holder = driver.Holder{Host: "here", PID: 1, Program: "it's \"quoted\"", Note: "日本語"}
 		grant := mustAcquire(t, store, req)
-		var inside, outside *driver.HeldError
 		_, err := store.Acquire(t.Context(), request("x"))
-		if !errors.As(err, &inside) || inside.Token != grant.Token || inside.Holder != req.Holder || inside.Remaining <= 0 {
+		inside, refused := errors.AsType[*driver.HeldError](err)
+		if !refused || inside.Token != grant.Token || inside.Holder != req.Holder || inside.Remaining <= 0 {
 			t.Errorf("the holder's own store says %+v, %v", inside, err)
 		}
-		_, err = rival.Acquire(t.Context(), request("x"))
-		if !errors.As(err, &outside) {
+		_, err = elsewhere.Acquire(t.Context(), request("x"))
+		outside, refused := errors.AsType[*driver.HeldError](err)
+		if !refused {
 			t.Fatalf("Acquire of a lock that is held: %v", err)
 		}
 		if s.scheme == sqlsession.ForUpdate && (outside.Token != grant.Token || outside.Holder != req.Holder) {
@@ -219,8 +220,8 @@ func TestRefusalNamesHolder(t *testing.T) {
 	})
 }
 
-// TestConnectionsGoBackAsTheyWere: what was set on a connection for the sake of a
-// lock is undone, and nothing is locked on it.
+// TestConnectionsGoBackAsTheyWere: a connection goes back to the pool with the settings that
+// it had.
 func TestConnectionsGoBackAsTheyWere(t *testing.T) {
 	eachWith(t, func(d database) []string { return d.short }, func(t *testing.T, s setup) {
 		if s.scheme != sqlsession.ForUpdate {
@@ -232,33 +233,33 @@ func TestConnectionsGoBackAsTheyWere(t *testing.T) {
 		if s.driver == "pgx" {
 			text = "SELECT current_setting('idle_in_transaction_session_timeout') || current_setting('idle_session_timeout')"
 		}
-		look := func() (values string) {
+		settings := func() (values string) {
 			t.Helper()
 			if err := db.QueryRowContext(t.Context(), text).Scan(&values); err != nil {
 				t.Fatal(err)
 			}
 			return values
 		}
-		before := look()
+		before := settings()
 		store := s.store(t, db)
 		mustRelease(t, store, mustAcquire(t, store, request("x")))
-		if after := look(); after != before {
+		if after := settings(); after != before {
 			t.Errorf("before %s, after %s", before, after)
 		}
 	})
 }
 
-// TestNewNamesBesideHeldOnes: locks that are held keep nobody from names that are
-// new, also where their rows come to be beside each other.
+// TestNewNamesBesideHeldOnes: locks that are held do not block new names, also if their rows
+// are beside each other.
 func TestNewNamesBesideHeldOnes(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
-		store, rival := s.store(t, s.open(t)), s.store(t, s.open(t))
+		store, elsewhere := s.store(t, s.open(t)), s.store(t, s.open(t))
 		note := strings.Repeat("x", 1000) // few rows fill a page
 		for i := range 500 {
 			req := request(fmt.Sprint("new ", i))
 			req.Holder.Note = note
-			grant := mustAcquire(t, rival, req)
-			mustRelease(t, rival, grant)
+			grant := mustAcquire(t, elsewhere, req)
+			mustRelease(t, elsewhere, grant)
 			if i%10 == 0 {
 				mustAcquire(t, store, req)
 			}

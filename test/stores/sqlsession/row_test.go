@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// TestSlowToLeave: who has raised the token of a row last gets it, however long
-// another one needs to find that it was too late, and is in the way meanwhile.
-func TestSlowToLeave(t *testing.T) {
+// TestLastToRaiseTokenGetsRow: the contender that raised the token of a row last gets the row,
+// however long another contender keeps it locked before it leaves.
+func TestLastToRaiseTokenGetsRow(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +56,7 @@ func TestSlowToLeave(t *testing.T) {
 					select {
 					case <-tried:
 					case <-time.After(10 * time.Second):
-						t.Error("the one who was last does not try again")
+						t.Error("the last contender does not try again")
 						return
 					}
 				}

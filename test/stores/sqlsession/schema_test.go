@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/sqlsession"
 )
 
-// TestSearchPaths: programs that find the same tables share their locks, also if the
-// schemas that they look in differ, and those in another schema are others.
+// TestSearchPaths: programs that find the same table share its locks, also if their search
+// paths differ. Locks of a table in another schema are others.
 func TestSearchPaths(t *testing.T) {
 	for _, scheme := range schemes {
 		t.Run(scheme.String(), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestTokensInSecondOfStart: the numbers of MariaDB begin again if the server is started
-// twice in the same second. So none is drawn before that second is over, and tokens rise.
+// twice in the same second. So none is drawn before that second has ended, and tokens rise.
 func TestTokensInSecondOfStart(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
@@ -40,7 +40,7 @@ func TestTokensInSecondOfStart(t *testing.T) {
 			}
 			drawNumbers(t, s.open(t), 100*life) // so that the number shown first is not less than before
 			// The clock shows the second of the start until the store asks for the second time whether the
-			// second of the start is over.
+			// second of the start has ended.
 			asks := func(request []byte) bool { return bytes.Contains(request, []byte("'Uptime'")) }
 			network.OnRequest(asks, func(*proxy.Conn) {
 				network.OnRequest(asks, func(*proxy.Conn) {
@@ -72,7 +72,7 @@ func closeStore(t *testing.T, store driver.Store) {
 	}
 }
 
-// drawNumbers is what other programs do with the server's numbers.
+// drawNumbers draws numbers as another program.
 func drawNumbers(t *testing.T, db *sql.DB, n int) {
 	t.Helper()
 	for range n {
@@ -83,13 +83,13 @@ func drawNumbers(t *testing.T, db *sql.DB, n int) {
 	}
 }
 
-// TestVanishedWhileOpening: a client that opens a store and falls silent in the middle,
-// while it has locked the row with the largest token, keeps nobody else from opening one.
-func TestVanishedWhileOpening(t *testing.T) {
+// TestClientStopsWhileOpening: a client that stops while it opens a store, and has locked the
+// row with the largest token, does not block others that open one.
+func TestClientStopsWhileOpening(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s setup) {
 		if s.dialect != sqlsession.MySQL || s.scheme != sqlsession.Session {
-			return // nobody else locks a row there
+			return // PostgreSQL locks no row there
 		}
 		const limit = 20 * time.Second
 		network := proxy.Run(t, s.server.Addr())

@@ -18,7 +18,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// database is a kind of server with what tests need to know about it.
+// database is a kind of server and what tests need to know about it.
 type database struct {
 	kind    *servers.Kind
 	dialect sqlsession.Dialect
@@ -49,10 +49,9 @@ var databases = []database{
 		others:  "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()",
 		room:    []string{"--max-connections=600"},
 		short:   []string{"--wait-timeout=1", "--idle-transaction-timeout=1"},
-		// A lock that is held shows in no table without a plugin; those who
-		// use one keep the connection.
+		// Without a plugin no table shows locks, but a holder keeps its connection.
 		holding: "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()",
-		// The mark is in it.
+		// The key is in it.
 		attempts: func(request []byte) bool { return bytes.Contains(request, []byte("dlock_")) },
 	},
 	{
@@ -220,7 +219,7 @@ func (s setup) env() []string {
 }
 
 func request(name string) driver.Request {
-	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Holder: driver.Holder{Program: "sqlbound"}}
+	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Holder: driver.Holder{Program: "sqlsession"}}
 }
 
 func mustAcquire(t testing.TB, store driver.Store, req driver.Request) driver.Grant {

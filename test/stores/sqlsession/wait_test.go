@@ -19,7 +19,7 @@ func TestManyWaiters(t *testing.T) {
 		const waiters = 1000
 		names := waiters
 		if s.scheme == sqlsession.ForUpdate {
-			names = 100 // whoever holds them needs as many connections
+			names = 100 // their holder needs as many connections
 		}
 		holder := s.store(t, s.open(t))
 		db := s.open(t)
@@ -52,8 +52,8 @@ func TestManyWaiters(t *testing.T) {
 		for i := 0; i < spans && rate > cheap; i++ {
 			before, end := s.questions(t, admin), time.Now().Add(span)
 			until(t, 10*time.Second, "some time has passed", func() bool { return observe() || time.Now().After(end) })
-			// The holder's own connections are asked once a second.
-			rate = min(rate, float64(s.questions(t, admin)-before)/span.Seconds()-float64(holderLinks(s, names)))
+			// The holder's own connections are probed once a second.
+			rate = min(rate, float64(s.questions(t, admin)-before)/span.Seconds()-float64(holderConns(s, names)))
 		}
 		if rate > cheap {
 			t.Errorf("%d waiters make %.0f queries a second", waiters, rate)
@@ -83,9 +83,9 @@ func TestManyWaiters(t *testing.T) {
 	})
 }
 
-// holderLinks is how many connections hold so many locks, and are counted when
-// they are asked: what is asked within a transaction does not count on PostgreSQL.
-func holderLinks(s setup, names int) int {
+// holderConns returns how many connections hold so many locks and are counted when they are
+// probed: PostgreSQL does not count statements within a transaction.
+func holderConns(s setup, names int) int {
 	switch {
 	case s.scheme == sqlsession.Session:
 		return 1

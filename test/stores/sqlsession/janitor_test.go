@@ -14,10 +14,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// eachSwept runs a test on every server for the scheme whose rows are swept. What
-// it gets makes everything two hours older, also what is locked, so that the next
-// store sweeps.
-func eachSwept(t *testing.T, test func(t *testing.T, s setup, db *sql.DB, age func())) {
+// eachCleaned runs a test on every server for the scheme that has a janitor. age makes all rows
+// two hours older, so that the janitor of the next store runs.
+func eachCleaned(t *testing.T, test func(t *testing.T, s setup, db *sql.DB, age func())) {
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()
@@ -42,12 +41,12 @@ func number(t testing.TB, db *sql.DB, query string) (n int64) {
 	return n
 }
 
-// TestSweep: rows that nobody has used for long are deleted, and their names come
-// back with higher tokens.
-func TestSweep(t *testing.T) {
-	eachSwept(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
+// TestJanitor: the janitor deletes rows that were not used for long, and their names come back
+// with higher tokens.
+func TestJanitor(t *testing.T) {
+	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
 		store := s.store(t, s.open(t))
-		const names = 250 // more than are swept at once
+		const names = 250 // more than the janitor deletes at once
 		for i := range names {
 			mustRelease(t, store, mustAcquire(t, store, request(fmt.Sprint("name/", i))))
 		}
@@ -60,14 +59,14 @@ func TestSweep(t *testing.T) {
 		mustRelease(t, store, mustAcquire(t, store, request("name/8")))
 
 		other := s.store(t, s.open(t))
-		until(t, 10*time.Second, "the unused rows are swept", func() bool {
+		until(t, 10*time.Second, "the unused rows are deleted", func() bool {
 			return number(t, db, "SELECT count(*) FROM dlock_bound") <= 5
 		})
 		if n := number(t, db, "SELECT count(*) FROM dlock_bound"); n != 5 {
 			t.Errorf("%d rows are left, want two that are held, two that were used, and the floor", n)
 		}
 		if floor := number(t, db, "SELECT token FROM dlock_bound WHERE k = 'floor'"); floor != 10 {
-			t.Errorf("the floor is %d, want the highest token swept, 10", floor)
+			t.Errorf("the floor is %d, want the highest token that was deleted, 10", floor)
 		}
 		for name, token := range map[string]uint64{"name/7": 11, "name/9": 11, "never seen": 11, "name/8": 3} {
 			if grant := mustAcquire(t, other, request(name)); grant.Token != token {
@@ -86,10 +85,10 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestTokensRiseAcrossSweeps sweeps again and again while others lock and unlock.
-// Nobody notices, not even those who do not wait.
-func TestTokensRiseAcrossSweeps(t *testing.T) {
-	eachSwept(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
+// TestTokensRiseAcrossJanitorRuns: the janitor runs again and again while others lock and unlock.
+// No caller notices it, not even one that does not wait.
+func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
+	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
 		store := s.store(t, s.open(t))
 		var work sync.WaitGroup
 		done := make(chan struct{})
@@ -122,30 +121,30 @@ func TestTokensRiseAcrossSweeps(t *testing.T) {
 		defer work.Wait()
 		defer close(done)
 		for raised := 0; raised < 20; {
-			const floor, swept = "SELECT token FROM dlock_bound WHERE k = 'floor'", "SELECT used FROM dlock_bound WHERE k = 'floor'"
-			before, last := number(t, db, floor), number(t, db, swept)
+			const floor, cleaned = "SELECT token FROM dlock_bound WHERE k = 'floor'", "SELECT used FROM dlock_bound WHERE k = 'floor'"
+			before, last := number(t, db, floor), number(t, db, cleaned)
 			age()
-			// A sweep that gets in the way of others gives up, and the next store tries.
-			var sweeper driver.Store
-			until(t, 30*time.Second, "somebody sweeps", func() bool {
-				if sweeper != nil {
-					if err := sweeper.Close(); err != nil {
+			// A janitor that collides with others gives up, and the next store tries.
+			var cleaner driver.Store
+			until(t, 30*time.Second, "a janitor runs", func() bool {
+				if cleaner != nil {
+					if err := cleaner.Close(); err != nil {
 						t.Fatal(err)
 					}
 				}
 				var err error
-				if sweeper, err = s.openOwned(t.Context()); err != nil {
+				if cleaner, err = s.openOwned(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				for tries := 0; tries < 100 && number(t, db, swept) <= last; tries++ {
+				for tries := 0; tries < 100 && number(t, db, cleaned) <= last; tries++ {
 					<-time.After(10 * time.Millisecond)
 				}
-				return number(t, db, swept) > last
+				return number(t, db, cleaned) > last
 			})
 			until(t, 10*time.Second, "no old row is left", func() bool {
 				return number(t, db, "SELECT count(*) FROM dlock_bound AS r JOIN dlock_bound AS f ON f.k = 'floor' WHERE r.used <= f.used - 3600000") == 0
 			})
-			if err := sweeper.Close(); err != nil {
+			if err := cleaner.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if number(t, db, floor) > before {
@@ -155,10 +154,10 @@ func TestTokensRiseAcrossSweeps(t *testing.T) {
 	})
 }
 
-// TestDuringSweep: an attempt on a name that is swept just now, or has no row yet,
-// waits until it is known where its token begins.
-func TestDuringSweep(t *testing.T) {
-	eachSwept(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
+// TestAcquireWhileJanitorRuns: an attempt for a name whose row is being deleted, or that has no
+// row yet, waits until it is known where its token begins.
+func TestAcquireWhileJanitorRuns(t *testing.T) {
+	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
 		store := s.store(t, s.open(t))
 		mustRelease(t, store, mustAcquire(t, store, request("old")))
 		age()
@@ -186,7 +185,7 @@ func TestDuringSweep(t *testing.T) {
 		}
 		select {
 		case grant := <-granted:
-			t.Fatalf("%q got token %d before the sweep was over", grant.Name, grant.Token)
+			t.Fatalf("%q got token %d before the janitor had ended", grant.Name, grant.Token)
 		case <-time.After(300 * time.Millisecond):
 		}
 		if err := tx.Commit(); err != nil {

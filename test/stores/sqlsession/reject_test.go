@@ -35,8 +35,8 @@ func pgBouncer(t *testing.T, postgres *servers.Server, mode string, connections 
 	return servers.Run(t, &kind)
 }
 
-// TestPooler: a pooler that shares sessions between transactions is refused,
-// whatever way the driver asks, and one that does not is not.
+// TestPooler: New rejects a pooler that shares sessions between transactions, in every mode of
+// the driver, and accepts a pooler in session mode.
 func TestPooler(t *testing.T) {
 	postgres := servers.Run(t, servers.Postgres)
 	for _, scheme := range schemes {
@@ -70,7 +70,7 @@ func TestPooler(t *testing.T) {
 	}
 }
 
-// TestReadOnly: a server that is read-only, as replicas are, is refused.
+// TestReadOnly: New rejects a server that is read-only, as replicas are.
 func TestReadOnly(t *testing.T) {
 	eachWith(t, func(d database) []string {
 		if d.driver == "pgx" {
@@ -85,7 +85,7 @@ func TestReadOnly(t *testing.T) {
 	})
 }
 
-// TestAutocommitOff: connections that commit nothing by themselves are refused.
+// TestAutocommitOff: New rejects connections that do not commit by themselves.
 func TestAutocommitOff(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		if s.dialect != sqlsession.MySQL {
@@ -102,10 +102,10 @@ func TestAutocommitOff(t *testing.T) {
 	})
 }
 
-// TestDemoted: a server that becomes read-only, as a primary does that is to be a
-// replica, grants nothing more, and those who hold a lock there lose it, although their
+// TestServerBecomesReadOnly: a server that becomes read-only, as a primary does before it
+// becomes a replica, grants no more locks, and holders lose theirs, although their
 // connections stay.
-func TestDemoted(t *testing.T) {
+func TestServerBecomesReadOnly(t *testing.T) {
 	for _, d := range databases {
 		if d.dialect != sqlsession.MySQL {
 			continue // PostgreSQL has to be started again for it, which ends all connections
@@ -133,7 +133,7 @@ func TestDemoted(t *testing.T) {
 				select {
 				case <-lost:
 				case <-time.After(10 * time.Second):
-					t.Error("who holds a lock on a server that is read-only now is not told")
+					t.Error("the loss of a lock on a server that is read-only now is not reported")
 				}
 				if _, err := s.server.SQL(t.Context(), "SET GLOBAL read_only = 0"); err != nil {
 					t.Fatal(err)
@@ -144,8 +144,8 @@ func TestDemoted(t *testing.T) {
 	}
 }
 
-// TestWithoutDDL: who may not create tables can use those that exist, and is
-// told what to do where there are none.
+// TestWithoutDDL: a user without the right to create tables can use tables that exist. If they
+// are missing, the error says what to do.
 func TestWithoutDDL(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		admin := s.open(t)
