@@ -147,14 +147,14 @@ func (s *memcachedServer) done(context.Context) (work, error) {
 	for _, name := range counters {
 		n, err := strconv.ParseUint(stats[name], 10, 64)
 		if err != nil {
-			return work{}, fmt.Errorf("memcached tells %s as %q", name, stats[name])
+			return work{}, fmt.Errorf("memcached reports %s as %q", name, stats[name])
 		}
 		w.commands[name] = n
 	}
 	for _, name := range []string{"rusage_user", "rusage_system"} {
 		seconds, err := strconv.ParseFloat(stats[name], 64)
 		if err != nil {
-			return work{}, fmt.Errorf("memcached tells %s as %q", name, stats[name])
+			return work{}, fmt.Errorf("memcached reports %s as %q", name, stats[name])
 		}
 		w.cpu += time.Duration(seconds * float64(time.Second))
 	}

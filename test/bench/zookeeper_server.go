@@ -70,7 +70,7 @@ func (s *zookeeperServer) done(ctx context.Context) (work, error) {
 	}
 	received, err := strconv.ParseUint(counts["zk_packets_received"], 10, 64)
 	if err != nil {
-		return work{}, fmt.Errorf("ZooKeeper tells zk_packets_received as %q", counts["zk_packets_received"])
+		return work{}, fmt.Errorf("ZooKeeper reports zk_packets_received as %q", counts["zk_packets_received"])
 	}
 	cpu, err := cpuOf(strconv.Itoa(s.server.PID()))
 	return work{commands: map[string]uint64{"packets": received}, cpu: cpu}, err

@@ -130,7 +130,7 @@ func (p plain) attempts(t *testing.T) int64 {
 
 func (p plain) awaitAttempts(t *testing.T, want int64) {
 	t.Helper()
-	eventually(t, "whoever waits for the lock has tried twice", func() (bool, error) {
+	eventually(t, "the waiter has tried twice", func() (bool, error) {
 		return p.attempts(t) >= want, nil
 	})
 }

@@ -157,7 +157,7 @@ func redissonFairJavaGivesUp(t *testing.T, s *shared) {
 	began := time.Now()
 	unlock(t, lease)
 	w := granted(t, later, longTTL/2)
-	report(t, "dlock behind a Java that gave up", []time.Duration{w.at.Sub(began)}, wakeLimit)
+	report(t, "dlock behind a cancelled waiter of Java", []time.Duration{w.at.Sub(began)}, wakeLimit)
 	unlock(t, w.lease)
 }
 
@@ -185,6 +185,6 @@ func redissonFairDlockGivesUp(t *testing.T, s *shared) {
 	s.awaitQueue(t, name, 1)
 	began := holder.unlocks()
 	_, at := java.gets()
-	report(t, "Java behind a dlock that gave up", []time.Duration{at.Sub(began)}, wakeLimit)
+	report(t, "Java behind a cancelled waiter of dlock", []time.Duration{at.Sub(began)}, wakeLimit)
 	java.unlocks()
 }

@@ -202,7 +202,7 @@ func (j javaThread) number(word string) int64 {
 func (s *shared) awaitSubscriber(t testing.TB, name string) {
 	t.Helper()
 	pattern := "redisson_lock__channel:*" + name + "*"
-	eventually(t, "somebody has subscribed to "+pattern, func() (bool, error) {
+	eventually(t, "a client has subscribed to "+pattern, func() (bool, error) {
 		for _, node := range s.nodes {
 			general, err := node.PubSubChannels(t.Context(), pattern).Result()
 			if err != nil {

@@ -48,7 +48,7 @@ func clockForward(t *testing.T, r Rig) {
 	store := r.open(t)
 	lease := r.lock(t, r.client(t), "forward")
 	if !resource.write(lease.Token()) {
-		t.Fatal("the holder may not write")
+		t.Fatal("the write of the holder was rejected")
 	}
 	r.setClock(t, time.Hour)
 	grant, _ := r.acquireWhenFree(t, store, "forward")

@@ -161,7 +161,7 @@ func killBoundConnection(t *testing.T, r Rig) {
 	resource := new(fenced)
 	lease := r.lock(t, r.client(t), "severed", dlock.WithTTL(10*limit))
 	if !resource.write(lease.Token()) {
-		t.Fatal("the holder may not write")
+		t.Fatal("the write of the holder was rejected")
 	}
 	r.killConnections(t)
 	killed := time.Now()

@@ -43,7 +43,7 @@ func leaderForgets(t *testing.T, r Rig) {
 	lease := r.lock(t, first, "story", dlock.WithFixedTTL(failoverTTL))
 	t.Logf("the first client has the lock with token %d; the leader knows it, its replicas do not", lease.Token())
 	if !resource.write(lease.Token()) {
-		t.Error("the first holder cannot write")
+		t.Error("the write of the first holder was rejected")
 	}
 	if err := r.Failover.Kill(t.Context()); err != nil {
 		t.Fatal(err)

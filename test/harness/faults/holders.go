@@ -54,14 +54,14 @@ func pauseHolder(t *testing.T, r Rig) {
 	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("paused", r.TTL)
 	if !resource.write(token) {
-		t.Fatal("the holder may not write")
+		t.Fatal("the write of the holder was rejected")
 	}
 	holder.send(order{Do: "poll"}) // checks its lease all the time
 	holder.pause()
 	lease := r.lock(t, contender, "paused")
 	granted := monotonic()
 	if !resource.write(lease.Token()) {
-		t.Errorf("the new holder may not write with token %d after %d", lease.Token(), token)
+		t.Errorf("the write of the new holder was rejected: token %d after %d", lease.Token(), token)
 	}
 	wait(t, 2*r.TTL)
 	holder.signal(syscall.SIGCONT)
@@ -101,20 +101,20 @@ func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
 	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("fenced", r.TTL)
 	if checked := holder.do(order{Do: "check"}); checked.Err != "" || !resource.write(token) {
-		t.Fatalf("the holder may not write: %+v", checked)
+		t.Fatalf("the write of the holder was rejected: %+v", checked)
 	}
 	holder.pause() // after its check, before its write
 	holder.send(order{Do: "write"})
 	lease := r.lock(t, contender, "fenced")
 	if !resource.write(lease.Token()) {
-		t.Errorf("the new holder may not write with token %d", lease.Token())
+		t.Errorf("the write of the new holder was rejected: token %d", lease.Token())
 	}
 	holder.signal(syscall.SIGCONT)
 	if stale := holder.receive(); resource.write(stale.Token) {
 		t.Errorf("a stale write with token %d was accepted after token %d", stale.Token, lease.Token())
 	}
 	if !resource.write(lease.Token()) {
-		t.Error("the new holder may not write any more")
+		t.Error("the second write of the new holder was rejected")
 	}
 	unlock(t, lease)
 }

@@ -107,7 +107,7 @@ func memberForgets(t *testing.T, r Rig) {
 	resource := new(fenced)
 	lease := r.bareMajority(t, "forgotten", dlock.WithFixedTTL(failoverTTL)) // no renewal restores the lost vote
 	if !resource.write(lease.Token()) {
-		t.Fatal("the holder may not write")
+		t.Fatal("the write of the holder was rejected")
 	}
 	r.restartEmpty(t, 2)
 	for _, m := range r.Members[3:] {
