@@ -210,7 +210,7 @@ func init() {
 		file: "etcdlock/release.go",
 		old:  `_ = s.release(ctx, h, grant.Token)`,
 		new:  `_ = grant`,
-		test: "test/stores/etcd TestAbandonedAttemptTakesNoOtherLease/try",
+		test: "test/stores/etcd TestAbandonedAttemptIsUndoneAfterAPause",
 	})
 	add(mutant{
 		rule: "a lock that is not renewed ends, although others keep its lease",
