@@ -9,15 +9,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// asConfigured takes from traits what findings say that does not hold.
+// asConfigured returns the traits without the promises that findings break.
 func asConfigured(t driver.Traits, findings []driver.Finding) driver.Traits {
 	t.SurvivesRestart = t.SurvivesRestart && breaking(findings, driver.PromiseRestart) == ""
 	t.SurvivesFailover = t.SurvivesFailover && breaking(findings, driver.PromiseFailover) == ""
 	return t
 }
 
-// breaking returns the checks because of which a promise does not hold, for the
-// reader to find them; empty if it holds.
+// breaking returns the names of the checks that break a promise; empty if it holds.
 func breaking(findings []driver.Finding, promise driver.Promise) string {
 	var checks []string
 	for _, f := range findings {
@@ -28,8 +27,8 @@ func breaking(findings []driver.Finding, promise driver.Promise) string {
 	return strings.Join(checks, ", ")
 }
 
-// promises says in words what a store promises as it is configured: first what it
-// does not promise.
+// promises describes what a store promises as it is configured. The broken promises come
+// first.
 func promises(t driver.Traits, findings []driver.Finding) []string {
 	var kept, broken []string
 	say := func(holds bool, promise, sentence string, cause driver.Promise) {
@@ -47,7 +46,7 @@ func promises(t driver.Traits, findings []driver.Finding) []string {
 		say(false, "Exclusion", "two may hold a lock at once", driver.PromiseExclusion)
 	}
 	if t.OneMachine {
-		say(true, "Reach", "processes of this machine only; those on other machines are not excluded", "")
+		say(true, "Reach", "processes of this machine only; processes of other machines are not excluded", "")
 	}
 	switch t.Fencing {
 	case driver.FencingStrong:
@@ -73,7 +72,7 @@ func promises(t driver.Traits, findings []driver.Finding) []string {
 		say(false, "Restart", "a crash of the store can forget locks, and two may then hold one", driver.PromiseRestart)
 	}
 	switch {
-	case t.OneMachine: // there is no server to take over
+	case t.OneMachine: // no other server can take over
 	case configured.SurvivesFailover:
 		say(true, "Failover", "locks and tokens survive the takeover of one server by another", "")
 	default:
@@ -99,14 +98,14 @@ var units = []struct {
 	{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}, {"millisecond", time.Millisecond},
 }
 
-// inWords writes a duration as people say it: "30 days", "1.5 seconds". A little less
-// than a whole number of units is "almost" that.
+// inWords describes a duration: "30 days", "1.5 seconds". A little less than a whole number
+// of units is "almost" that number.
 func inWords(d time.Duration) string {
 	for _, u := range units {
 		if d < u.of-u.of/100 {
 			continue
 		}
-		whole := (d + u.of/100) / u.of // as if it were a little more
+		whole := (d + u.of/100) / u.of // rounds up what is almost whole
 		rest := d - whole*u.of
 		switch {
 		case rest == 0:

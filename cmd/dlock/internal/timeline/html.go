@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Page is a page about runs that needs nothing but itself.
+// Page is a page about runs that needs no other file.
 type Page struct {
 	Title  string
 	Intro  []string   // paragraphs
@@ -30,13 +30,13 @@ h2 small { font-weight: 400; color: ` + grey + `; }
 .key i { display: inline-block; width: .8em; height: .8em; margin: 0 .4em 0 1.2em; }
 `
 
-// A page shows a run of a few seconds at once. Longer ones are scrolled.
+// A page shows a run of a few seconds as a whole. A longer one is scrolled.
 const (
 	pageWidth       = 1150
 	pixelsPerSecond = 200
 )
 
-// HTML is the page: a table, and each run large enough to see each stay.
+// HTML returns the page: a table, and each run large enough to see each span.
 func HTML(page Page) string {
 	var b strings.Builder
 	text := html.EscapeString
@@ -65,7 +65,7 @@ func HTML(page Page) string {
 		}
 		b.WriteString("</tr>\n")
 	}
-	b.WriteString("</table>\n<p class=\"key\">Who was inside when:")
+	b.WriteString("</table>\n<p class=\"key\">Which process was inside when:")
 	key := []legendEntry{{green, "alone"}, {red, "together with another"}, {blue, "in stock"}}
 	switch {
 	case hasPause(page.Runs):

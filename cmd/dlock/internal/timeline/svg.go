@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Colours that can be read on a light and on a dark page: the picture does not know
-// on which it is.
+// Colours that can be read on a light and on a dark page.
 const (
 	grey  = "#7d8590"
 	blue  = "#3b82d6"
@@ -41,12 +40,12 @@ func (c *canvas) text(x, y float64, size int, colour, attributes, text string) {
 		num(x), num(y), size, colour, attributes, html.EscapeString(text))
 }
 
-// picture is how runs are drawn.
+// picture is the layout of a drawing.
 type picture struct {
 	left, plot, right float64 // widths: names, time, verdicts
 	lane              float64 // height of a row
 	curve             float64 // height of the stock
-	detail            bool    // each stay by itself, with its label
+	detail            bool    // each span by itself, with its label
 }
 
 // SVG draws the runs one below the other, small enough for a document.
@@ -102,7 +101,7 @@ func (p *picture) run(c *canvas, r *Run) {
 	c.y += 30
 }
 
-// lanes draws one lane: green who is alone, red who is not.
+// lanes draws one lane: green where a process is alone, red where it is not.
 func (p *picture) lanes(c *canvas, spans []Span, name string, overlaps []Interval, scale func(time.Duration) float64) {
 	rows, height := make([]int, len(spans)), 1
 	if p.detail {
@@ -121,7 +120,7 @@ func (p *picture) lanes(c *canvas, spans []Span, name string, overlaps []Interva
 	var alone, together, paused strokes
 	for i, s := range spans {
 		from, to, y := scale(s.From), scale(s.To), middle(rows[i])
-		if s.Kind == Late { // the end of the picture, and the point of it
+		if s.Kind == Late { // must be visible at the end of the picture
 			from = min(from, to-visible)
 		}
 		switch {
@@ -145,17 +144,17 @@ func (p *picture) lanes(c *canvas, spans []Span, name string, overlaps []Interva
 	c.y += h + 2
 }
 
-// colourOf are the colours of spans that have one of their own.
+// colourOf are the colours of spans that are drawn by themselves.
 var colourOf = map[Kind]string{Inside: green, Paused: grey, Late: red}
 
-// visible is the width of something that must not be overlooked.
+// visible is the least width of a span that must not be overlooked.
 const visible = 4
 
 // thin is the least width at which something can be seen.
 const thin = .5
 
-// strokes are horizontal lines that become one path. They come in the order in which
-// they begin, and those of a row that touch become one.
+// strokes are horizontal lines that become one path. They are added in the order in which
+// they begin, and lines of a row that touch become one.
 type strokes struct {
 	lines []stroke
 	last  map[float64]int // the last line of each row

@@ -1,4 +1,5 @@
-// Package timeline draws who was inside when, and where two were at once.
+// Package timeline draws when processes were inside a critical section, and where they
+// overlapped.
 package timeline
 
 import (
@@ -7,29 +8,29 @@ import (
 	"time"
 )
 
-// Span is a stay inside.
+// Span is the time that a process was inside.
 type Span struct {
-	Lane     int // of whom
+	Lane     int // of the process
 	From, To time.Duration
 	Kind     Kind
-	Label    string // what somebody who points at it sees
+	Label    string // shown when the mouse points at it
 }
 
-// Kind is what a span means.
+// Kind is the meaning of a span.
 type Kind int
 
-// The kinds of spans. Only those that are inside can be there together.
+// The kinds of spans. Only spans of kind Inside can overlap.
 const (
 	Inside Kind = iota
-	Paused      // stopped, and not inside
-	Late        // it goes on although it should not
+	Paused      // the process is stopped
+	Late        // the process goes on without its lock
 )
 
-// Interval is from one instant to another.
+// Interval is the time between two instants.
 type Interval struct{ From, To time.Duration }
 
-// Overlaps are the times at which more than one was inside, in order. Who comes in
-// the instant in which another leaves does not overlap.
+// Overlaps returns the times at which several spans were inside, in order. A span that
+// begins in the instant in which another ends does not overlap it.
 func Overlaps(spans []Span) []Interval {
 	var found []Interval
 	var since time.Duration
@@ -48,14 +49,14 @@ func Overlaps(spans []Span) []Interval {
 	return found
 }
 
-// Most is how many were inside at once.
+// Most returns how many spans were inside at once.
 func Most(spans []Span) int {
 	most := 0
 	sweep(spans, func(_ time.Duration, _, after int) { most = max(most, after) })
 	return most
 }
 
-// sweep tells how many are inside before and after each coming and going.
+// sweep calls changed with the number of spans before and after each begin and end.
 func sweep(spans []Span, changed func(at time.Duration, before, after int)) {
 	type change struct {
 		at   time.Duration
@@ -75,7 +76,7 @@ func sweep(spans []Span, changed func(at time.Duration, before, after int)) {
 	}
 }
 
-// common are the parts of a span that are in the intervals, which are in order.
+// common returns the parts of a span that are in the intervals, which are in order.
 func (s Span) common(intervals []Interval) []Interval {
 	if s.Kind != Inside {
 		return nil
@@ -93,10 +94,10 @@ func (s Span) common(intervals []Interval) []Interval {
 	return parts
 }
 
-// stack gives each span of a lane a row in which it meets no other, and returns how
-// many rows that takes. The spans are sorted by From.
+// stack gives each span of a lane a row in which it overlaps no other, and returns the
+// number of rows. The spans are sorted by From.
 func stack(spans []Span) (rows []int, height int) {
-	var free []time.Duration // when each row is
+	var free []time.Duration // when each row becomes free
 	for _, s := range spans {
 		row := slices.IndexFunc(free, func(at time.Duration) bool { return at <= s.From })
 		if row < 0 {
@@ -109,22 +110,22 @@ func stack(spans []Span) (rows []int, height int) {
 	return rows, max(1, len(free))
 }
 
-// Run is one run of something that counts down while some are inside.
+// Run is one run of a scenario in which a stock falls while processes are inside.
 type Run struct {
 	Name    string
 	Caption string
-	Verdict string // what came of it, in a few words
-	Bad     bool   // whether that is bad
+	Verdict string // the outcome in a few words
+	Bad     bool   // the outcome is bad
 
 	Lanes  []string // their names
 	Spans  []Span
-	Stock  int             // where it begins
+	Stock  int             // at the begin
 	Of     string          // what the stock is; empty: "in stock"
-	Sales  []time.Duration // each takes one away
+	Sales  []time.Duration // each reduces the stock by one
 	Length time.Duration
 }
 
-// sorted returns the spans of a lane by the time they begin.
+// sorted returns the spans of a lane, sorted by From.
 func (r *Run) sorted(lane int) []Span {
 	var spans []Span
 	for _, s := range r.Spans {
@@ -136,5 +137,5 @@ func (r *Run) sorted(lane int) []Span {
 	return spans
 }
 
-// lowest is where the stock ends.
+// lowest returns the final stock, or zero if that is lower.
 func (r *Run) lowest() int { return min(0, r.Stock-len(r.Sales)) }
