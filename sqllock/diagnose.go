@@ -83,7 +83,7 @@ func checkRights(ctx context.Context, s *Store, f *finding) error {
 	return nil
 }
 
-// checkTables looks for the row that keeps tokens rising when rows are deleted.
+// checkTables reads the row that keeps tokens rising when rows are deleted.
 func checkTables(ctx context.Context, s *Store, f *finding) error {
 	var floor int64
 	if err := s.run().One(ctx, statement.Floor, nil, &floor); err != nil {

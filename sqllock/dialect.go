@@ -27,9 +27,8 @@ const (
 
 	// Postgres is PostgreSQL 12 or newer. It is tested with github.com/jackc/pgx/v5.
 	//
-	// It works through PgBouncer, in transaction mode too if the driver is told to
-	// do without prepared statements there. Waiters then poll, because notifications
-	// do not get through.
+	// It works through PgBouncer, in transaction mode too if the driver prepares no
+	// statements. Waiters then poll, because notifications do not get through.
 	Postgres = sqldb.Postgres
 )
 

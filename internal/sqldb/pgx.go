@@ -28,8 +28,8 @@ func AsPgx(driverConn any) (Pgx, bool) {
 	return Pgx{conn}, true
 }
 
-// PID returns the server process that the driver was told of when it connected; zero if
-// that is not known.
+// PID returns the server process that the driver has known since it connected; zero if it
+// does not.
 func (c Pgx) PID() int64 {
 	inner, ok := call(c.conn.MethodByName("PgConn"))
 	if !ok {

@@ -24,7 +24,7 @@ func (q *Query) Arrange(args ...any) []any {
 }
 
 // parameter is how all texts write the first to the ninth argument: ?1, or ?1:text with
-// the type, which PostgreSQL has to be told.
+// the type, which PostgreSQL needs.
 var parameter = regexp.MustCompile(`\?([1-9])(?::(text|int|json))?`)
 
 // numbered writes parameters as ?1.

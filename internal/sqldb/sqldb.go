@@ -45,17 +45,14 @@ type Facts struct {
 
 // FactsOf returns the facts about a dialect.
 func FactsOf(d Dialect) (*Facts, error) {
-	switch d {
-	case 0:
+	facts := map[Dialect]*Facts{SQLite: &sqliteFacts, MySQL: &mysqlFacts, Postgres: &postgresFacts}[d]
+	switch {
+	case d == 0:
 		return nil, errors.New("option Dialect is not set")
-	case SQLite:
-		return &sqliteFacts, nil
-	case MySQL:
-		return &mysqlFacts, nil
-	case Postgres:
-		return &postgresFacts, nil
+	case facts == nil:
+		return nil, fmt.Errorf("unknown dialect %d", int(d))
 	}
-	return nil, fmt.Errorf("unknown dialect %d", int(d))
+	return facts, nil
 }
 
 // The janitors of all stores delete rows by the same rules.

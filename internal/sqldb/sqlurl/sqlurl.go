@@ -30,7 +30,7 @@ type URL struct {
 	Net, Addr      string   // of a MySQL server: "tcp" and host:port, or "unix" and the path of a socket
 	Database       string   // of an SQL server
 	Path           string   // of an SQLite file, absolute
-	Parameters     []string // key=value as written: those for the driver
+	Parameters     []string // of the driver: key=value as written
 	Scheme         string   // how locks are kept; empty if the URL does not say it
 	TablePrefix    string   // empty is the default
 

@@ -22,7 +22,7 @@ type Job struct {
 	Owner  driver.Owner // that may get a lock or a place; zero if none may
 	Run    func(context.Context, statement.Runner) error
 	Atomic bool // more than one statement: it needs a transaction
-	Urgent bool // it goes before those that are not
+	Urgent bool // it goes before jobs that are not
 
 	done chan struct{} // closed when the job has ended
 	err  error

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// statInterval is between two looks at a file that the system does not watch, or that does
+// statInterval is how often a file is examined that the system does not watch, or that does
 // not exist at the moment.
 const statInterval = 5 * time.Millisecond
 

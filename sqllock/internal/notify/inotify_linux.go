@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// inotify has the kernel watch a file, by inotify.
+// inotify lets the kernel watch a file.
 type inotify struct {
 	path string
 	fd   int
@@ -37,7 +37,7 @@ func (n *inotify) run(emit func() bool, done <-chan struct{}) {
 	for {
 		const written, replaced = syscall.IN_MODIFY, syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
 		wd, err := syscall.InotifyAddWatch(n.fd, n.path, written|replaced)
-		if err != nil { // it is not there: whoever writes next creates it
+		if err != nil { // the file does not exist: the next writer creates it
 			select {
 			case <-done:
 				return
@@ -58,7 +58,7 @@ func (n *inotify) run(emit func() bool, done <-chan struct{}) {
 	}
 }
 
-// read waits for events. It says whether the watch wd still is on the file
+// read waits for events. It reports whether the watch wd still is on the file
 // that has the path.
 func (n *inotify) read(wd int32) (valid bool, err error) {
 	var buffer [64 * syscall.SizeofInotifyEvent]byte // files come without names

@@ -97,7 +97,7 @@ func (l *Listener) run(ctx context.Context) {
 		if errors.Is(err, errNoListen) || errors.Is(err, errPooler) {
 			return
 		}
-		_ = backoff.Sleep(ctx, pause) // the loop looks at the context
+		_ = backoff.Sleep(ctx, pause) // the loop checks the context
 		pause = min(2*pause, maxRelisten)
 	}
 }
@@ -215,7 +215,7 @@ func (l *Listener) sendEcho(ctx context.Context) error {
 	}
 }
 
-// echoed is called for every echo, also for those of other listeners.
+// echoed is called for every echo, also for echoes of other listeners.
 func (l *Listener) echoed(payload string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package notify tells the poller of a store when to poll: because another process has
+// Package notify decides when the poller of a store polls: because another process has
 // written to an SQLite file, because PostgreSQL sent a notification, or because it is time.
 package notify
 

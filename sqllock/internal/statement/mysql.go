@@ -37,9 +37,9 @@ const mysqlImpatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ 
 func mysqlTexts() texts {
 	const (
 		mine = `owner = ?2 AND expires > {now}`
-		// Assignments are made from left to right: those that need the old
-		// owner and expiry come first. The token becomes the answer's insert
-		// id, which is zero if there was no row to update.
+		// The server assigns from left to right: what needs the old owner and
+		// expiry comes first. The token becomes the answer's insert id, which is
+		// zero if there was no row to update.
 		take = `UPDATE {locks} SET
 	token   = LAST_INSERT_ID(IF(` + mine + `, token, token + 1)),
 	since   = IF(` + mine + `, since, {now}),

@@ -38,8 +38,8 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Runner runs statements, each on its own or all in a transaction. Arguments
-// are those that the statement's constant lists.
+// Runner runs statements, each on its own or all in a transaction. The
+// comment of a statement's constant lists its arguments.
 type Runner struct {
 	set *Set
 	on  interface { // a *sql.DB or a *sql.Tx
@@ -136,7 +136,7 @@ func (r Runner) Each(ctx context.Context, id ID, args []any, fn func(scan func(.
 	return rows.Close() // what a statement writes is committed here
 }
 
-// Key tells rows apart in an answer: an owner is of one acquisition only.
+// Key identifies a row in an answer: an owner is of one acquisition only.
 type Key struct{ Name, Owner string }
 
 // Keys collects the answer of a statement. It is not nil unless there is an error.
