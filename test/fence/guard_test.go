@@ -54,7 +54,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-func TestTransactionOfTheApplication(t *testing.T) {
+func TestGuardInATransactionOfTheApplication(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		orders := db.orders(t)
 		tx := db.begin(t, nil)
@@ -109,7 +109,7 @@ func TestOldSnapshotIsRefused(t *testing.T) {
 	})
 }
 
-func TestNamesAreThoseOfTheDatabase(t *testing.T) {
+func TestNamesFollowTheDatabase(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		quote := map[fence.Dialect]string{fence.SQLite: `"`, fence.MySQL: "`", fence.PostgreSQL: `"`}[db.dialect]
 		words := strings.NewReplacer("[", quote, "]", quote)
@@ -151,7 +151,7 @@ func TestKeyOfSeveralRowsIsRefused(t *testing.T) {
 
 // Another transaction inserts the row after the guard did not find it, and before
 // the second attempt. The guard writes the token all the same.
-func TestRowThatComesInBetween(t *testing.T) {
+func TestRowInsertedInBetween(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Postgres)
 	direct := openPostgres(t, server.URL())

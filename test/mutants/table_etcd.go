@@ -252,7 +252,7 @@ func init() {
 		file: "fence/fence.go",
 		old:  `case seen == int64(token):`,
 		new:  `case seen <= int64(token):`,
-		test: "test/fence TestRowThatComesInBetween",
+		test: "test/fence TestRowInsertedInBetween",
 	})
 	add(mutant{
 		rule: "a key of several rows is refused",

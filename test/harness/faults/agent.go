@@ -19,9 +19,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/pause"
 )
 
-// PuppetEnv is the environment variable that turns the test binary into an agent:
-// TestMain calls [Play] if it is set.
-const PuppetEnv = "DLOCK_TEST_PUPPET"
+// AgentEnv is the environment variable that turns the test binary into an agent:
+// TestMain calls [RunAgent] if it is set.
+const AgentEnv = "DLOCK_TEST_AGENT"
 
 // order is a line that the test sends to an agent. answer is the agent's line in
 // return. Both are JSON objects.
@@ -75,9 +75,9 @@ func classify(err error) string {
 	return ""
 }
 
-// Play executes orders from standard input until the input ends, and returns the
+// RunAgent executes orders from standard input until the input ends, and returns the
 // exit status.
-func Play(open func(ctx context.Context) (driver.Store, error)) int {
+func RunAgent(open func(ctx context.Context) (driver.Store, error)) int {
 	ctx := context.Background()
 	store, err := open(ctx)
 	if err != nil {
@@ -167,7 +167,7 @@ type agent struct {
 func (r Rig) agent(t testing.TB) *agent {
 	t.Helper()
 	cmd := r.Command()
-	cmd.Env = append(cmd.Environ(), PuppetEnv+"=1")
+	cmd.Env = append(cmd.Environ(), AgentEnv+"=1")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()

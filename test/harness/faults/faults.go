@@ -22,7 +22,7 @@ type Rig struct {
 	// Open connects to the state that all processes share.
 	Open func(ctx context.Context) (driver.Store, error)
 	// Command returns the command that starts the test binary again, as a process
-	// that calls Play with the same Open.
+	// that calls RunAgent with the same Open.
 	Command func() *exec.Cmd
 	// TTL is the TTL of the locks.
 	TTL time.Duration
@@ -32,9 +32,9 @@ type Rig struct {
 	Addr string
 	At   func(addr string) Rig
 
-	// AsksAgain reports that the store repeats a call whose answer is lost, so
+	// RepeatsCalls reports that the store repeats a call whose answer is lost, so
 	// that its callers may not notice the loss.
-	AsksAgain bool
+	RepeatsCalls bool
 
 	// Delete removes one lock from the server, and Flush removes everything, as
 	// an operator might.

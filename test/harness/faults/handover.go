@@ -13,17 +13,17 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// Passing are the faults of stores that hand a lock over inside a process in one
+// HandOver are the faults of stores that hand a lock over inside a process in one
 // step. They need a server of their own at Addr.
-var Passing = []Fault{
+var HandOver = []Fault{
 	{"a lost answer to a hand-over", loseHandOver},
 	{"a hand-over that arrives after the lock was released", lateHandOver},
 	{"connections that break during hand-overs", resetDuringHandOver},
 }
 
-// PassingBound are the same faults for stores whose locks are bound to a
+// HandOverBound are the same faults for stores whose locks are bound to a
 // connection.
-var PassingBound = []Fault{
+var HandOverBound = []Fault{
 	{"connections that are killed during hand-overs", killDuringHandOver},
 }
 

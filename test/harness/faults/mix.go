@@ -31,9 +31,9 @@ type Mix struct {
 	// Pause is the longest time between two disturbances of a worker. The default
 	// is the TTL.
 	Pause time.Duration
-	// Harm names the disturbances to choose from. The default is all
+	// Disturbances names the disturbances to choose from. The default is all
 	// disturbances.
-	Harm []string
+	Disturbances []string
 	// Store, if not nil, turns the workers into goroutines, each with the store
 	// that Store returns for the address of its proxy. Goroutines cannot be
 	// killed or paused.
@@ -166,7 +166,7 @@ func (w *workerHandle) disturbUntil(t testing.TB, end time.Time) {
 func (m *mixRun) choose(random *rand.Rand) disturbance {
 	for {
 		h := disturbances[random.IntN(len(disturbances))]
-		if h.process && m.Store != nil || len(m.Harm) > 0 && !slices.Contains(m.Harm, h.name) {
+		if h.process && m.Store != nil || len(m.Disturbances) > 0 && !slices.Contains(m.Disturbances, h.name) {
 			continue
 		}
 		return h

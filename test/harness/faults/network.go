@@ -21,8 +21,8 @@ var Network = []Fault{
 	{"a lost answer to an acquisition by a process that dies", loseAcquiredAndDie},
 	{"a lost answer to a renewal", loseRenewed},
 	{"a reset instead of an answer to a renewal", resetRenewed},
-	{"an unlock that arrives when another one has the lock", lateUnlock},
-	{"a renewal that arrives when another one has the lock", lateRenewal},
+	{"an unlock that arrives after another process took the lock", lateUnlock},
+	{"a renewal that arrives after another process took the lock", lateRenewal},
 	{"a renewal that arrives when the lock is free", lateRenewalOfFree},
 	{"a server that accepts connections and hangs", hangingServer},
 }
@@ -151,7 +151,7 @@ func loseAcquired(t *testing.T, r Rig) {
 	r.mustBeFree(t, "orphan", "it was never locked")
 	lost := p.LoseReply(mentions(attemptNote), false)
 	switch lease, err := c.Lock(t.Context(), "orphan", dlock.WithTTL(10*r.TTL), dlock.WithNote(attemptNote)); {
-	case err == nil && r.AsksAgain:
+	case err == nil && r.RepeatsCalls:
 		unlock(t, lease)
 	case !errors.Is(err, dlock.ErrUnreachable):
 		t.Fatalf("Lock without an answer: %v, %v", lease, err)
@@ -167,7 +167,7 @@ func loseAcquired(t *testing.T, r Rig) {
 	r.mustBeFree(t, "idempotent", "it was never locked")
 	req := driver.Request{Name: "idempotent", Owner: driver.NewOwner(), TTL: r.TTL, Holder: driver.Holder{Note: attemptNote}}
 	lost = p.LoseReply(mentions(attemptNote), true)
-	if grant, err := store.Acquire(t.Context(), req); err == nil && !r.AsksAgain || errors.Is(err, driver.ErrHeld) {
+	if grant, err := store.Acquire(t.Context(), req); err == nil && !r.RepeatsCalls || errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire without an answer: %+v, %v", grant, err)
 	}
 	await(t, lost, "the lost answer")
@@ -255,7 +255,7 @@ func failRenewal(t *testing.T, r Rig, name string, reset bool) {
 	token := lease.Token()
 	lost := p.LoseReply(mentions(name), reset)
 	await(t, lost, "the lost answer")
-	if err := await(t, renewed, "the outcome of the renewal"); err == nil && !r.AsksAgain {
+	if err := await(t, renewed, "the outcome of the renewal"); err == nil && !r.RepeatsCalls {
 		t.Error("the renewal succeeded without an answer")
 	}
 	for await(t, renewed, "another renewal") != nil {

@@ -16,8 +16,8 @@ type Partition struct {
 	Cut func()
 	// Inside is the rig of the clients that are cut off together with the leader.
 	Inside Rig
-	// Refuses is how long the leader takes to notice and to reject all writes.
-	Refuses time.Duration
+	// RejectsWithin is how long the leader takes to notice and to reject all writes.
+	RejectsWithin time.Duration
 }
 
 // Partitions are the faults of a partition, and need Partition.
@@ -42,7 +42,7 @@ func cutOff(t *testing.T, r Rig, acknowledged bool) {
 
 	var err error
 	for rejected := false; !rejected; rejected = errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, r.notAcknowledged()) {
-		if time.Since(cut) > part.Refuses+slack {
+		if time.Since(cut) > part.RejectsWithin+slack {
 			t.Fatalf("the leader that was cut off still answers after %v, with %v; want a rejection", time.Since(cut), err)
 		}
 		var lease *dlock.Lease
@@ -63,7 +63,7 @@ func cutOff(t *testing.T, r Rig, acknowledged bool) {
 	if acknowledged {
 		a.mustEndBefore(t, granted)
 	}
-	if took := time.Since(cut); took > part.Refuses+r.TTL+2*slack {
+	if took := time.Since(cut); took > part.RejectsWithin+r.TTL+2*slack {
 		t.Errorf("the holder that was cut off noticed after %v", took)
 	}
 	if contender.Token() <= token {

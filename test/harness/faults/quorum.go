@@ -26,8 +26,8 @@ var Quorum = []Fault{
 	{"two of five members die", minorityDies},
 	{"three of five members die", majorityDies},
 	{"a member comes back empty and gives its vote again", memberForgets},
-	{"a member comes back empty and is told by a renewal", memberIsRestored},
-	{"a member comes back empty when all that it forgot is over", memberIsDelayed},
+	{"a member comes back empty and a renewal restores the lock", memberIsRestored},
+	{"a member comes back empty after the locks it forgot have expired", memberIsDelayed},
 }
 
 // unreachable cuts the member off, or ends that. Requests sent meanwhile never

@@ -11,10 +11,10 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// Repeated are the faults of a store whose tokens are only as durable as its
+// RepeatedTokens are the faults of a store whose tokens are only as durable as its
 // data, on a server with an asynchronous replica. They need Failover. Other tests
 // on the same server notice them.
-var Repeated = []Fault{{"a replica takes over that has not heard of a lock", tokenRepeats}}
+var RepeatedTokens = []Fault{{"a replica without the lock takes over", tokenRepeats}}
 
 // tokenRepeats checks what still holds when there are two holders and the second
 // may have the token of the first, so that no resource can tell them apart. The

@@ -83,9 +83,9 @@ func (p *Proxy) Deliver() { p.change(func() { p.held = [2]bool{} }) }
 // until a Reset ends them.
 func (p *Proxy) Hang(hangs bool) { p.change(func() { p.hangs = hangs }) }
 
-// Silence stops the traffic on the present connections, like a router that has
+// Blackhole stops the traffic on the present connections, like a router that has
 // lost their state. New connections work.
-func (p *Proxy) Silence() {
+func (p *Proxy) Blackhole() {
 	all := p.all()
 	p.change(func() {
 		for _, c := range all {

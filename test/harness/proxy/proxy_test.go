@@ -241,7 +241,7 @@ func TestOnRequest(t *testing.T) {
 	c.receives("now")
 }
 
-func TestSilence(t *testing.T) {
+func TestBlackhole(t *testing.T) {
 	t.Parallel()
 	server := startEcho(t)
 	p := proxy.Run(t, server.addr)
@@ -249,7 +249,7 @@ func TestSilence(t *testing.T) {
 	old.sends("hello")
 	old.receives("hello")
 	server.receives(t, "hello")
-	p.Silence()
+	p.Blackhole()
 	old.sends("lost")
 	server.receivesNothing(t)
 	other := dial(t, p.Addr())

@@ -101,7 +101,7 @@ func TestFaultsOnASilentConnection(t *testing.T) {
 	t.Parallel()
 	r := onServer(t)
 	r.TTL = silentTTL
-	r.AsksAgain = true // over a new connection
+	r.RepeatsCalls = true // over a new connection
 	r.At = func(addr string) faults.Rig {
 		at := rig("etcd://" + addr)
 		at.TTL = silentTTL

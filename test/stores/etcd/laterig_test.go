@@ -98,7 +98,7 @@ func (r *lateRig) leases() []clientv3.LeaseStatus {
 
 // silenceAt silences the connection just before a request that contains a text passes.
 func (r *lateRig) silenceAt(text string) (happened <-chan struct{}) {
-	return r.proxy.OnRequest(contains(text), func(*proxy.Conn) { r.proxy.Silence() })
+	return r.proxy.OnRequest(contains(text), func(*proxy.Conn) { r.proxy.Blackhole() })
 }
 
 // happens waits for an event that must happen.

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(drivertest.WorkEnv) != "":
 		os.Exit(drivertest.Work(open))
-	case os.Getenv(faults.PuppetEnv) != "":
-		os.Exit(faults.Play(open))
+	case os.Getenv(faults.AgentEnv) != "":
+		os.Exit(faults.RunAgent(open))
 	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", atOnce); err != nil {

@@ -71,7 +71,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Silence()
+			p.Blackhole()
 			ctx, cancel := context.WithTimeout(t.Context(), replaceLimit)
 			defer cancel()
 			if err := call(ctx, store, held); err != nil {
@@ -102,7 +102,7 @@ func TestWaiterSurvivesASilentConnection(t *testing.T) {
 		got <- err
 	}()
 	eventually(t, "the waiter has a place", func() bool { return waiters(holder, "x") == 1 })
-	p.Silence()
+	p.Blackhole()
 	if err := holder.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestWatchMovesWithTheConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	r.proxy.Silence()
+	r.proxy.Blackhole()
 	r.acquire(r.store, request("y")) // which replaces the connection
 	happens(t, woken)                // because a deletion may have been missed
 	r.release(r.other, held)
@@ -171,7 +171,7 @@ func TestSilentClusterIsDialledAgain(t *testing.T) {
 	eventually(t, "the client is connected to all members", func() bool { return !slices.Contains(connected(), 0) })
 	before := connected()
 	for _, p := range proxies {
-		p.Silence()
+		p.Blackhole()
 	}
 	acquire("silent")
 	dialled := -1
@@ -203,7 +203,7 @@ func TestNamespaceIsKept(t *testing.T) {
 	if _, err := store.Acquire(t.Context(), request("before")); err != nil {
 		t.Fatal(err)
 	}
-	p.Silence()
+	p.Blackhole()
 	t.Cleanup(p.Reset) // so that Close reaches the server
 	ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
 	defer cancel()

@@ -31,7 +31,7 @@ func rig(addr string) faults.Rig {
 		Addr:    addr,
 		At:      rig,
 		// Over a new connection, when one that worked before is silent.
-		AsksAgain: true,
+		RepeatsCalls: true,
 		Delete: func(ctx context.Context, name string) error {
 			_, err := converse(ctx, addr, "delete dlock:"+name+"\r\n", "")
 			return err

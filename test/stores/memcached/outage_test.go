@@ -51,7 +51,7 @@ func TestWaiterSurvivesSilentConnections(t *testing.T) {
 		got <- err
 	}()
 	happens(t, asked, "a poll of the waiter")
-	p.Silence()
+	p.Blackhole()
 	if err := direct.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestSilentConnectionsAreClosedTogether(t *testing.T) {
 	p, through, _ := proxied(t, servers.Run(t, servers.Memcached).Addr(), 0)
 	held := take(t, through, "a")
 	connections(t, p, through, 8)
-	p.Silence()
+	p.Blackhole()
 	renew := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 		defer cancel()

@@ -149,7 +149,7 @@ func TestDeadConnectionsWithoutReadTimeoutAreReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.Silence()
+	p.Blackhole()
 	req := driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute}
 	attempts := 0
 	eventually(t, "an attempt is answered", func() bool {

@@ -93,9 +93,9 @@ func onPartition(query string) func(t testing.TB) faults.Rig {
 		r := rig(sentinel.URL() + "?" + query)
 		r.Failover = &faults.Failover{NotAcknowledged: redislock.ErrNotReplicated}
 		r.Partition = &faults.Partition{
-			Cut:     func() { border.Hold() },
-			Inside:  rig(master.URL() + "?" + query),
-			Refuses: (maxLag + 2) * time.Second,
+			Cut:           func() { border.Hold() },
+			Inside:        rig(master.URL() + "?" + query),
+			RejectsWithin: (maxLag + 2) * time.Second,
 		}
 		return r
 	}

@@ -49,10 +49,10 @@ func TestHistoryFindsMistakes(t *testing.T) {
 		mistake mistake
 		mix     faults.Mix
 	}{
-		{none, faults.Mix{Harm: all, Hold: 3 * time.Second}},
-		{releasesAnybodys, faults.Mix{Harm: []string{"hold"}, Hold: 3 * time.Second}},
-		{recreatesOnRenewal, faults.Mix{Harm: []string{"delete"}, Hold: 6 * time.Second, Pause: 4 * time.Second}},
-		{countsAlone, faults.Mix{Harm: []string{"reset"}, Hold: 100 * time.Millisecond}},
+		{none, faults.Mix{Disturbances: all, Hold: 3 * time.Second}},
+		{releasesAnybodys, faults.Mix{Disturbances: []string{"hold"}, Hold: 3 * time.Second}},
+		{recreatesOnRenewal, faults.Mix{Disturbances: []string{"delete"}, Hold: 6 * time.Second, Pause: 4 * time.Second}},
+		{countsAlone, faults.Mix{Disturbances: []string{"reset"}, Hold: 100 * time.Millisecond}},
 	} {
 		together.Go(func() {
 			t.Run(test.mistake.String(), func(t *testing.T) { findMistake(t, test.mistake, test.mix) })

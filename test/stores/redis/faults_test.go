@@ -77,7 +77,7 @@ func TestFaults(t *testing.T) {
 func TestConnectionsAndContention(t *testing.T) {
 	t.Parallel()
 	eachProtocol(t, func(t *testing.T, protocol string) {
-		faults.RunEach(t, onServer(protocol, servers.Redis), slices.Concat(faults.Connections, faults.Contention, faults.Passing))
+		faults.RunEach(t, onServer(protocol, servers.Redis), slices.Concat(faults.Connections, faults.Contention, faults.HandOver))
 	})
 }
 

@@ -90,7 +90,7 @@ func TestCloseReturnsAlthoughTheServerHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	taker(t, store, "before")()
-	p.Silence()
+	p.Blackhole()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err = store.Acquire(ctx, driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})

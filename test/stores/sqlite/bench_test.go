@@ -57,7 +57,7 @@ func BenchmarkPair(b *testing.B) {
 // BenchmarkHandOver is a lock that goes from one process to another which waits for it.
 func BenchmarkHandOver(b *testing.B) {
 	path := tempFile(b)
-	store, other := openStore(b, path), startProcess(b, "puppet", path)
+	store, other := openStore(b, path), startProcess(b, "agent", path)
 	var took []time.Duration
 	for b.Loop() {
 		took = append(took, handOver(b, store, other))

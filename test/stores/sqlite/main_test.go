@@ -16,7 +16,7 @@ const roleEnv = "DLOCK_TEST_SQLITE_ROLE"
 
 // roles are what other processes do, with the arguments they were given.
 var roles = map[string]func(args []string) error{
-	"puppet":  puppet,
+	"agent":   agent,
 	"contend": contend,
 	"busy":    busy,
 	"crowd":   crowd,
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(drivertest.WorkEnv) != "":
 		os.Exit(drivertest.Work(open))
-	case os.Getenv(faults.PuppetEnv) != "":
-		os.Exit(faults.Play(open))
+	case os.Getenv(faults.AgentEnv) != "":
+		os.Exit(faults.RunAgent(open))
 	}
 	if role := roles[os.Getenv(roleEnv)]; role != nil {
 		if err := role(os.Args[1:]); err != nil {

@@ -84,9 +84,9 @@ func (p *process) hearNumber() int64 {
 	return n
 }
 
-// puppet acquires and releases as it is told. It answers when it has the lock,
+// agent acquires and releases as it is told. It answers when it has the lock,
 // and when it begins to release it, with the time.
-func puppet(args []string) error {
+func agent(args []string) error {
 	ctx := context.Background()
 	store, err := openFile(ctx, args[0])
 	if err != nil {
@@ -138,7 +138,7 @@ func handOver(t testing.TB, store *sqllock.Store, other *process) time.Duration 
 // depend on its look once a second. BenchmarkHandOver says how soon.
 func TestHandOver(t *testing.T) {
 	path := tempFile(t)
-	store, other := openStore(t, path), startProcess(t, "puppet", path)
+	store, other := openStore(t, path), startProcess(t, "agent", path)
 	var took []time.Duration
 	for range 21 {
 		took = append(took, handOver(t, store, other))

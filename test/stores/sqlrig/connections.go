@@ -165,7 +165,7 @@ func (d *Database) SilentConnections(t *testing.T, raw string) {
 		left, err := d.leftovers(t.Context(), admin)
 		return err == nil && slices.Contains(left, `place "x"`)
 	})
-	network.Silence()
+	network.Blackhole()
 	if err := lease.Unlock(Within(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (d *Database) Rig(t testing.TB, server *servers.Server, raw string) faults.
 // by hand.
 func (d *Database) Faults(t *testing.T, parameters string) {
 	t.Helper()
-	list := slices.Concat(faults.Leases, faults.Fair, faults.Network, faults.Passing)
+	list := slices.Concat(faults.Leases, faults.Fair, faults.Network, faults.HandOver)
 	for _, lost := range faults.Lost {
 		if lost.Name == "a lock that is deleted while it is held" {
 			list = append(list, lost)
@@ -96,7 +96,7 @@ func (d *Database) Failover(t *testing.T, parameters string) {
 		Open:     func(ctx context.Context) (driver.Store, error) { return d.Store(ctx, raw) },
 		Command:  worker(raw),
 		Failover: failover,
-	}, faults.Repeated)
+	}, faults.RepeatedTokens)
 }
 
 // Clocks are the faults of the server's clock and of the clients'.

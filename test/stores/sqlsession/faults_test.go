@@ -22,7 +22,7 @@ func TestPassing(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()
-			faults.RunEach(t, func(t testing.TB) faults.Rig { return d.among(t, sqlsession.Session).rig(t) }, faults.PassingBound)
+			faults.RunEach(t, func(t testing.TB) faults.Rig { return d.among(t, sqlsession.Session).rig(t) }, faults.HandOverBound)
 		})
 	}
 }

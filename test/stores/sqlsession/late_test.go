@@ -86,7 +86,7 @@ func TestCloseOverASilentConnection(t *testing.T) {
 		}
 		mustAcquire(t, store, request("x"))
 		elsewhere := s.store(t, s.open(t))
-		p.Silence()
+		p.Blackhole()
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(drivertest.WorkEnv) != "":
 		os.Exit(drivertest.Work(openFromEnv))
-	case os.Getenv(faults.PuppetEnv) != "":
-		os.Exit(faults.Play(openFromEnv))
+	case os.Getenv(faults.AgentEnv) != "":
+		os.Exit(faults.RunAgent(openFromEnv))
 	}
 	os.Exit(run(m))
 }

@@ -54,7 +54,7 @@ func TestReleaseOverSilentConnection(t *testing.T) {
 			mustRelease(t, store, mustAcquire(t, store, request("idle")))
 		}
 		grant := mustAcquire(t, store, request("x"))
-		p.Silence()
+		p.Blackhole()
 		if err := store.Release(within(t, 20*time.Second), grant); err != nil {
 			t.Fatalf("Release over a silent connection: %v", err)
 		}
@@ -75,7 +75,7 @@ func TestUnlockOverSilentConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Silence()
+		p.Blackhole()
 		if err := lease.Unlock(t.Context()); err != nil {
 			t.Fatalf("Unlock over a silent connection: %v", err)
 		}
@@ -94,7 +94,7 @@ func TestLostSessionIsEnded(t *testing.T) {
 		req := request("x")
 		req.Lost = func() { close(lost) }
 		mustAcquire(t, store, req)
-		p.Silence()
+		p.Blackhole()
 		select {
 		case <-lost:
 		case <-time.After(15 * time.Second):
@@ -154,7 +154,7 @@ func TestReleaseWithoutTheRightToEndSessions(t *testing.T) {
 				order(t, admin, "GRANT USAGE, SELECT ON SEQUENCE dlock_fence TO "+user)
 			}
 			grant := mustAcquire(t, store, request("x"))
-			p.Silence()
+			p.Blackhole()
 			err = store.Release(within(t, 8*time.Second), grant)
 			if !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "when it notices that the connection is gone") {
 				t.Errorf("Release without the right to end sessions: %v", err)
@@ -204,7 +204,7 @@ func TestSessionOfAnotherStoreIsNotEnded(t *testing.T) {
 				want := number(old) // the pool keeps it for the store
 				store := s.store(t, old)
 				grant := mustAcquire(t, store, request("x"))
-				p.Silence()
+				p.Blackhole()
 				if err := errors.Join(s.server.Kill(), s.server.Restart()); err != nil {
 					t.Fatal(err)
 				}

@@ -76,7 +76,7 @@ func TestFaults(t *testing.T) {
 	for _, order := range []string{"fair", "unfair"} {
 		at := func(addr string) faults.Rig { return rig(faultURL(addr, order)) }
 		r := at(server.Addr())
-		r.Addr, r.At, r.AsksAgain = server.Addr(), at, true
+		r.Addr, r.At, r.RepeatsCalls = server.Addr(), at, true
 		list := slices.Concat(faults.Leases, network(order))
 		if order == "fair" {
 			list = append(list, faults.Fair...)
