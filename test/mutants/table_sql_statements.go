@@ -269,8 +269,10 @@ func init() {
 	add(mutant{
 		rule: "a lock that is being given up is not reported as held",
 		file: "sqlsession/acquire.go",
-		old:  `case h.phase != held:`,
-		new:  `case h.phase != held && h.owner == req.Owner:`,
+		old: `case h.phase != held:
+		return nil, false, h.changedLocked(), nil`,
+		new: `case h.phase != held:
+		return nil, false, nil, &driver.HeldError{Name: h.name}`,
 		test: "test/stores/sqlsession TestAcquireAfterLossInOutage/mariadb/session",
 	})
 	add(mutant{
