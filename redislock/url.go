@@ -99,6 +99,9 @@ func (o *Options) apply(u *storeurl.URL) error {
 			return fmt.Errorf("replica_timeout is %q, not a duration such as 500ms", text)
 		}
 	}
+	if size, err := strconv.Atoi(u.Rest().Get("pool_size")); err == nil && size < 0 { // go-redis panics
+		return fmt.Errorf("pool_size is %d, not a number of connections", size)
+	}
 	return nil
 }
 

@@ -132,8 +132,9 @@ func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore
 // closeLimit bounds the closing of a store that does not answer.
 const closeLimit = 500 * time.Millisecond
 
-// closeSoon closes a client and its store. If the store did not answer, it does not wait
-// long: what is left in the store expires.
+// closeSoon closes a client and its store. If the store did not answer, or the lock was lost,
+// it does not wait long: what is left in the store expires, and a script has to learn of the
+// loss.
 func closeSoon(err error, client *dlock.Client, store *stores.Store) {
 	closed := make(chan struct{})
 	go func() {
@@ -144,7 +145,7 @@ func closeSoon(err error, client *dlock.Client, store *stores.Store) {
 	var limit <-chan time.Time
 	if interrupted, ok := errors.AsType[interruptedError](err); ok && interrupted.waiting {
 		limit = time.After(interruptLimit)
-	} else if errors.Is(err, dlock.ErrUnreachable) {
+	} else if errors.Is(err, dlock.ErrUnreachable) || err != nil && exitStatus(err) == exitLost {
 		limit = time.After(closeLimit)
 	}
 	select {

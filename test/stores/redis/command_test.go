@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"net"
 	"strings"
 	"testing"
@@ -190,5 +191,49 @@ func TestCommandSaysWhyTheServerRefuses(t *testing.T) {
 			!strings.Contains(out.Stderr, "cannot use redis://") || strings.Count(out.Stderr, "\n") != 1 {
 			t.Errorf("%s: status %d, %q; want %d and one line that says %q", url, out.Status, out.Stderr, want.Status, want.Stderr)
 		}
+	}
+}
+
+// TestCommandReportsALossAtOnce: when the server stops answering, hold and exec report the
+// loss of the lock and end within a second or so, and do not wait for a release that cannot
+// succeed: by then another process may have the lock.
+func TestCommandReportsALossAtOnce(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	for name, args := range map[string][]string{
+		"hold": {"hold", "--ttl", "3", "x"},
+		"exec": {"exec", "--ttl", "3", "x", "--", "sh", "-c", "echo running; exec sleep 60"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Run(t, servers.Redis)
+			cmd := command.New(t, server.URL(), args...)
+			if _, err := cmd.StdinPipe(); err != nil { // hold ends when stdin is closed
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stdout.Read(make([]byte, 100)); err != nil { // it has the lock
+				t.Fatal(err)
+			}
+			if err := server.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			paused := time.Now()
+			_ = cmd.Wait() // the exit status is checked below
+			if took := time.Since(paused); cmd.ProcessState.ExitCode() != 76 || took > ttl+3*time.Second {
+				t.Errorf("it ended with %d after %v; want 76 soon after %v: %s", cmd.ProcessState.ExitCode(), took, ttl, stderr.String())
+			}
+			if !strings.Contains(stderr.String(), "lost x") {
+				t.Errorf("it said %q; want that the lock was lost", stderr.String())
+			}
+		})
 	}
 }

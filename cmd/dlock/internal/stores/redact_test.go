@@ -69,3 +69,14 @@ func TestAddressesOfIPv6AreNotHidden(t *testing.T) {
 		}
 	}
 }
+
+func TestAddressInParametersIsNotHidden(t *testing.T) {
+	const url = "postgres:///postgres?host=127.0.0.1&port=20229&user=postgres&dbname=shop&password=secret7"
+	const text = "dial tcp 127.0.0.1:20229: connection refused (postgres, shop)"
+	if got := NewRedactor(url).Clean(text); got != text {
+		t.Errorf("%q became %q", text, got)
+	}
+	if got := NewRedactor(url).Clean("password secret7"); got != "password xxxxx" {
+		t.Errorf("the password became %q", got)
+	}
+}
