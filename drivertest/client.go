@@ -56,7 +56,7 @@ var clientClauses = []clause{
 	},
 	{
 		id:     "client-cancel",
-		demand: `Client.Lock returns promptly when its context ends, "a wait that was cancelled wraps the context's cause", and leaves neither a lock nor a place in a queue behind`,
+		demand: `Client.Lock returns promptly when its context ends, "the error of a cancelled wait wraps the context's cause", and leaves neither a lock nor a place in a queue behind`,
 		check: func(p *probe) {
 			p.together(2, func(i int) {
 				opts := p.manner(i)
