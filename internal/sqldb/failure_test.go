@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // mysqlError is like the error of github.com/go-sql-driver/mysql.
@@ -38,7 +40,10 @@ func TestFailures(t *testing.T) {
 		{MySQL, fmt.Errorf("wrapped: %w", &mysqlError{Number: 1213}), Failure{Retry: true}},
 		{MySQL, fmt.Errorf("%w: %w", ErrReadOnly, &mysqlError{Number: 1213}), Failure{Retry: true}},
 		{MySQL, errors.Join(ErrReadOnly, &mysqlError{Number: 1146}), Failure{Missing: true, Explain: "sqllock.Schema"}},
-		{MySQL, &mysqlError{Number: 1142}, Failure{Explain: "sqllock.Schema"}},
+		{MySQL, &mysqlError{Number: 1142}, Failure{Explain: "sqllock.Schema", Kind: driver.ErrDenied}},
+		{MySQL, &mysqlError{Number: 1046}, Failure{Explain: "no database", Kind: driver.ErrMisconfigured}},
+		{MySQL, &mysqlError{Number: 1193}, Failure{Explain: "parameter", Kind: driver.ErrMisconfigured}},
+		{MySQL, &mysqlError{Number: 1054}, Failure{Missing: true, Explain: "sqllock.Schema", Kind: driver.ErrMisconfigured}},
 		{MySQL, &mysqlError{Number: 1290}, Failure{Explain: "read-only"}},
 		{MySQL, numberedError{1213}, Failure{}},
 		{MySQL, context.Canceled, Failure{}},
@@ -47,7 +52,9 @@ func TestFailures(t *testing.T) {
 		{Postgres, fmt.Errorf("wrapped: %w", &pgError{"40P01"}), Failure{Retry: true}},
 		{Postgres, &pgError{"57P01"}, Failure{Retry: true}},
 		{Postgres, &pgError{"42P01"}, Failure{Missing: true, Explain: "sqllock.Schema"}},
-		{Postgres, &pgError{"42501"}, Failure{Explain: "sqllock.Schema"}},
+		{Postgres, &pgError{"42501"}, Failure{Explain: "sqllock.Schema", Kind: driver.ErrDenied}},
+		{Postgres, &pgError{"42704"}, Failure{Explain: "parameter", Kind: driver.ErrMisconfigured}},
+		{Postgres, &pgError{"42703"}, Failure{Missing: true, Explain: "sqllock.Schema", Kind: driver.ErrMisconfigured}},
 		{Postgres, &pgError{"25006"}, Failure{Explain: "read-only"}},
 		{Postgres, &pgError{"22012"}, Failure{}},
 		{Postgres, context.Canceled, Failure{}},
@@ -57,7 +64,7 @@ func TestFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := facts.Classify(test.err)
-		if got.Retry != test.want.Retry || got.Missing != test.want.Missing || !strings.Contains(got.Explain, test.want.Explain) {
+		if got.Retry != test.want.Retry || got.Missing != test.want.Missing || !strings.Contains(got.Explain, test.want.Explain) || got.Kind != test.want.Kind {
 			t.Errorf("%s: %v means %+v, want %+v", test.dialect, test.err, got, test.want)
 		}
 	}
