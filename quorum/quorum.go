@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,7 +204,7 @@ var errTooFew = errors.New("too few members answered")
 
 // unreachable returns the error of a call without a majority. errs are the members' errors.
 func (s *Store) unreachable(answered int, errs []error) error {
-	why := make([]error, 0, len(errs)+1)
+	why := make(memberErrors, 0, len(errs)+1)
 	for i, err := range errs {
 		if isAnswer(err) && err != nil { // of one member, which must not pass for that of the quorum
 			err = errors.New(err.Error())
@@ -216,5 +217,18 @@ func (s *Store) unreachable(answered int, errs []error) error {
 		why = append(why, errTooFew)
 	}
 	return fmt.Errorf("%d of %d members are needed and %d answered: %w",
-		s.rules.majority, len(s.members), answered, errors.Join(why...))
+		s.rules.majority, len(s.members), answered, why)
 }
+
+// memberErrors are the errors of several members, in one line.
+type memberErrors []error
+
+func (e memberErrors) Error() string {
+	texts := make([]string, len(e))
+	for i, err := range e {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (e memberErrors) Unwrap() []error { return e }
