@@ -151,7 +151,7 @@ func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, signals
 	case errors.Is(got.err, dlock.ErrHeld):
 		return nil, q.notAcquired(describeConflict(got.err, q.flags))
 	case got.err != nil && stores.Ended(ctx): // no answer within --wait
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("%w; if the store grants the lock after all, the lock expires within %v", context.Cause(ctx), q.flags.ttl)
 	}
 	return got.held, got.err
 }

@@ -129,8 +129,13 @@ func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore
 	return store.failed(err)
 }
 
-// closeLimit bounds the closing of a store that does not answer.
-const closeLimit = 500 * time.Millisecond
+const (
+	// closeLimit bounds the closing of a store that does not answer.
+	closeLimit = time.Second
+	// undoLimit bounds the closing of a store without a lock. An attempt may have to be
+	// undone, and the store may have stopped answering since.
+	undoLimit = 2 * time.Second
+)
 
 // closeSoon closes a client and its store. If the store did not answer, or the lock was lost,
 // it does not wait long: what is left in the store expires, and a script has to learn of the
@@ -147,6 +152,8 @@ func closeSoon(err error, client *dlock.Client, store *stores.Store) {
 		limit = time.After(interruptLimit)
 	} else if errors.Is(err, dlock.ErrUnreachable) || err != nil && exitStatus(err) == exitLost {
 		limit = time.After(closeLimit)
+	} else if err != nil && exitStatus(err) == exitNotAcquired {
+		limit = time.After(undoLimit)
 	}
 	select {
 	case <-closed:

@@ -1,8 +1,10 @@
 package etcd
 
 import (
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/test/harness/command"
 	"github.com/dlock-go/dlock/test/harness/servers"
@@ -37,5 +39,35 @@ func TestCommandLine(t *testing.T) {
 		if out.Status != want.Status || !strings.Contains(out.Stderr, want.Stderr) {
 			t.Errorf("%s: %+v; want %d and %q", bad, out, want.Status, want.Stderr)
 		}
+	}
+}
+
+// TestCommandKeepsTheLimitInAnOutage: if the server stops answering while dlock waits, --wait
+// still ends the run, and closing a silent store does not take much longer.
+func TestCommandKeepsTheLimitInAnOutage(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	holder := command.Hold(t, server.URL(), "job")
+	defer holder.End()
+	waiter := command.New(t, server.URL(), "exec", "-v", "-w", "4", "job", "--", "true")
+	stderr, err := waiter.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := waiter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stderr.Read(make([]byte, 100)); err != nil { // it has connected
+		t.Fatal(err)
+	}
+	time.AfterFunc(time.Second, func() { _ = server.Pause() })
+	_, _ = io.Copy(io.Discard, stderr) // until it ends
+	_ = waiter.Wait()                  // the exit status is checked below
+	if took, status := time.Since(begun), waiter.ProcessState.ExitCode(); took > 8*time.Second || status != 75 && status != 69 {
+		t.Errorf("it ended with %d after %v; want 75 or 69 after about 4 s", status, took)
+	}
+	if err := server.Resume(); err != nil {
+		t.Error(err)
 	}
 }
