@@ -65,10 +65,11 @@ func (w *wait) pauseBeforeTaking(h *hold) error {
 	if !w.settings.waits() {
 		return nil
 	}
-	if pause := w.state(h).PauseBeforeTaking(w.client.clock.NoLaterThanNow(), &w.client.slices); pause > 0 {
-		return w.sleep(h, pause)
+	pause := w.state(h).PauseBeforeTaking(w.client.clock.NoLaterThanNow(), &w.client.slices)
+	if ends, limited := w.ctx.Deadline(); pause == 0 || limited && time.Until(ends) < pause {
+		return nil // no time for a pause: one attempt is worth more
 	}
-	return nil
+	return w.sleep(h, pause)
 }
 
 // queueBehind makes h the occupant after the callers that came before. For a caller
@@ -83,7 +84,11 @@ func (w *wait) queueBehind(occupant, h *hold) error {
 	}
 	slot, err := w.client.queue.Enter(w.ctx, h.name, h)
 	if err != nil {
-		return w.gaveUp(h, cmp.Or(w.client.queue.Occupant(h.name).heldError(), occupant.heldError()))
+		held := cmp.Or(w.client.queue.Occupant(h.name).heldError(), occupant.heldError())
+		if held == nil { // the occupant has no answer to its attempt or its release
+			w.failure = errNoOutcome
+		}
+		return w.gaveUp(h, held)
 	}
 	h.slot.Store(slot)
 	switch {

@@ -53,7 +53,9 @@ func (h *hold) handOver(ctx context.Context, next *hold) error {
 			slot.State.handedOver = nil
 			h.slot.Store(slot)
 			h.undo(grant)
+			return nil
 		}
+		h.outcome.announce()
 		return nil
 	case errors.Is(err, ErrNotHeld):
 		h.leaveSlot()

@@ -330,3 +330,27 @@ func TestHandOverEndsWithTheTimeSlice(t *testing.T) {
 		}
 	})
 }
+
+// TestTryLockDuringAHandOver: a TryLock that comes while the lock is handed over waits for the
+// outcome, and then learns who has the lock.
+func TestTryLockDuringAHandOver(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		counter := &passCounter{Store: store}
+		c := dlock.New(counter, nil)
+		defer c.Close()
+		tried := make(chan error, 1)
+		counter.during = func() {
+			go func() { _, err := c.TryLock(t.Context(), "x"); tried <- err }()
+			time.Sleep(time.Second) // virtual
+		}
+		_, next, unlocked := handOver(t, c, t.Context())
+		if unlocked != nil || next.err != nil || counter.passes.Load() != 1 {
+			t.Fatalf("Unlock: %v; Lock: %v; %d hand-overs", unlocked, next.err, counter.passes.Load())
+		}
+		start := time.Now()
+		if err := <-tried; !errors.Is(err, dlock.ErrHeld) || time.Since(start) > time.Millisecond {
+			t.Errorf("TryLock: %v, %v after the hand-over; want ErrHeld at once", err, time.Since(start))
+		}
+		mustUnlock(t, next.lease)
+	})
+}

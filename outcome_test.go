@@ -330,3 +330,24 @@ func TestWaiterInAnOutageKnowsNoHolder(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// TestLimitOfAWaitBehindAReleaseWithoutAnAnswer: a waiter whose limit ends while the release
+// before it has no answer does not report that the lock is held.
+func TestLimitOfAWaitBehindAReleaseWithoutAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		waited := make(chan error, 1)
+		go func() { _, err := c.Lock(t.Context(), "x", dlock.WithWait(2*time.Second)); waited <- err }()
+		time.Sleep(time.Second)
+		n.setCut(true)
+		go func() { _ = lease.Unlock(t.Context()) }() // has no answer
+		if err := <-waited; errors.Is(err, dlock.ErrHeld) || !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Lock: %v; want ErrUnreachable", err)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // Queue has one slot for each name that is in use, and keeps some slots of names
-// that are likely to be used again. C describes a caller. S is state that the
+// that were used lately. C describes a caller. S is state that the
 // callers of a slot leave to their successors. Create a Queue with [New].
 type Queue[C, S any] struct {
 	mu    sync.Mutex
@@ -118,8 +118,20 @@ func (s *Slot[C, S]) Leave() {
 	}
 	s.occupant = nil
 	if len(q.slots) > keptSlots {
-		delete(q.slots, s.name)
+		q.removeFreeLocked(s)
 	}
+}
+
+// removeFreeLocked removes a free slot: any one, because the slot that was left last is likely
+// to be used again, or else the given one.
+func (q *Queue[C, S]) removeFreeLocked(free *Slot[C, S]) {
+	for _, other := range q.slots { // in random order
+		if other.occupant == nil {
+			free = other
+		}
+		break
+	}
+	delete(q.slots, free.name)
 }
 
 // Next returns the first waiter, or nil.

@@ -257,3 +257,26 @@ func busy(q *Queue[int, int]) int {
 	}
 	return n
 }
+
+// TestStateIsKeptAfterManyOtherNames: names that were used once do not keep the state of a name
+// that is used again and again from being kept.
+func TestStateIsKeptAfterManyOtherNames(t *testing.T) {
+	q := New[int, int]()
+	for i := range 10 * keptSlots {
+		slot, _ := q.TryEnter(fmt.Sprint(i), new(int))
+		slot.Leave()
+	}
+	kept := 0
+	for range 100 {
+		slot, _ := q.TryEnter("again", new(int))
+		kept += slot.State
+		slot.State = 1
+		slot.Leave()
+	}
+	if kept < 80 {
+		t.Errorf("the state was kept %d times of 100", kept)
+	}
+	if n := len(q.slots); n > keptSlots {
+		t.Errorf("%d slots are kept; want at most %d", n, keptSlots)
+	}
+}
