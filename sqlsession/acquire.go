@@ -45,7 +45,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return h.grant(), nil
-		case !errors.Is(failure, driver.ErrUnreachable) || errors.Is(err, errPoolInUse) || tries == maxTries:
+		case !errors.Is(failure, driver.ErrUnreachable) || errors.Is(err, errPoolInUse) || tries == maxTries || ctx.Err() != nil:
 			return driver.Grant{}, failure
 		}
 		tries++
@@ -87,6 +87,9 @@ func (s *Store) acquireAgain(ctx context.Context, h *heldLock, req driver.Reques
 	s.mu.Unlock()
 	grant.TTL = req.TTL
 	if err := s.renew(ctx, []driver.Grant{grant})[0]; err != nil {
+		if !errors.Is(err, driver.ErrNotHeld) {
+			return driver.Grant{}, err
+		}
 		return driver.Grant{}, fmt.Errorf("%w: acquire: %w", driver.ErrUnreachable, errConnGone)
 	}
 	return grant, nil

@@ -56,6 +56,9 @@ const (
 
 // Do runs a job and returns when what it wrote is durable, or the context ends.
 func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
+	if ctx.Err() != nil { // another caller could run the job
+		return Dropped, ctx.Err()
+	}
 	j.done = make(chan struct{})
 	q.add(j)
 	writing := q.Writing

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -87,4 +89,39 @@ func TestCallerLeaves(t *testing.T) {
 			t.Errorf("the job ended with %v", err)
 		}
 	})
+}
+
+// TestEndedContextRunsNothing: a job whose context has ended before the call is not run, also
+// not by another caller that collects jobs at that moment.
+func TestEndedContextRunsNothing(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var ran atomic.Int64
+	q := &Queue{Writing: make(chan struct{}, 1)}
+	q.Alone = func(context.Context, *Job) error { return nil }
+	q.Together = func(jobs []*Job) {
+		for _, j := range jobs {
+			if j.Name == "ended" {
+				ran.Add(1)
+			}
+			j.End(nil)
+		}
+	}
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 5000 {
+				_, _ = q.Do(t.Context(), &Job{Name: "live"})
+			}
+		})
+		callers.Go(func() {
+			for range 5000 {
+				_, _ = q.Do(ended, &Job{Name: "ended"})
+			}
+		})
+	}
+	callers.Wait()
+	if n := ran.Load(); n != 0 {
+		t.Errorf("%d of 20,000 jobs ran although their context had ended before", n)
+	}
 }
