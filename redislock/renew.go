@@ -123,25 +123,39 @@ func (r *route) sendGroup(ctx context.Context, to *sender, renewals []*renewal, 
 
 // report writes the outcome of each grant, and reports whether any failed.
 func (r *renewal) report(errs []error) (failed bool) {
-	err := r.err
-	if returned(err) {
-		if failed := explain(r.cmd.Err()); failed != nil {
-			err = failed
-		}
-	}
-	var gone []any
-	if returned(err) {
-		gone, _ = r.cmd.Val().([]any)
-		if err != nil {
-			err = fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
-		}
-	}
+	gone, err := r.gone()
 	for _, i := range r.at {
 		errs[i] = err
 	}
-	for _, position := range gone {
-		n, _ := position.(int64)
-		errs[r.at[n-1]] = fmt.Errorf("%w: %q", driver.ErrNotHeld, nameOf(r.keys[n-1]))
+	for _, n := range gone {
+		errs[r.at[n]] = fmt.Errorf("%w: %q", driver.ErrNotHeld, nameOf(r.keys[n]))
 	}
 	return err != nil || len(gone) > 0
+}
+
+// gone returns the indexes of the locks that were not renewed because they are not held. The
+// error is that of all other locks.
+func (r *renewal) gone() (indexes []int, err error) {
+	if !returned(r.err) {
+		return nil, r.err
+	}
+	if err := explain(r.cmd.Err()); err != nil {
+		return nil, err
+	}
+	reply, isList := r.cmd.Val().([]any)
+	for _, position := range reply {
+		n, isNumber := position.(int64)
+		if !isNumber || n < 1 || n > int64(len(r.at)) {
+			isList = false
+			break
+		}
+		indexes = append(indexes, int(n-1))
+	}
+	switch {
+	case !isList:
+		return nil, fmt.Errorf("%w: %w: %v to a renewal", driver.ErrUnreachable, errReply, r.cmd.Val())
+	case r.err != nil:
+		return indexes, fmt.Errorf("%w: %w", driver.ErrUnreachable, r.err)
+	}
+	return indexes, nil
 }
