@@ -39,8 +39,8 @@ type Client struct {
 	queue *localqueue.Queue[hold, queueState]
 	dog   *watchdog.Watchdog
 	calls inFlight
-	// cleanups are releases in the background. They begin while calls counts their
-	// caller.
+	// cleanups are releases in the background. A cleanup begins inside a counted call, so
+	// that Close waits for it.
 	cleanups  sync.WaitGroup
 	closeOnce sync.Once
 	closeErr  error

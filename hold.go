@@ -17,7 +17,7 @@ type hold struct {
 	name           string
 	settings       settings
 
-	single bool            // acquired by itself, so that the lock may be handed over to it
+	single bool            // one name, not LockAll: the lock may be handed over to it
 	caller context.Context // whose values the lease's context has
 	outer  *hold           // the hold that the caller's context came from, or nil
 	first  Lease
@@ -27,7 +27,7 @@ type hold struct {
 
 	outcome     outcome     // of the attempts
 	mayBeHeld   bool        // the store has carried out an attempt, or may still do so
-	lossPending atomic.Bool // the loss is not reported yet
+	lossPending atomic.Bool // the Lost hook was not called yet
 
 	mu     sync.Mutex
 	leases int   // that are not unlocked yet

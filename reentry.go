@@ -8,7 +8,7 @@ import (
 )
 
 // find returns the hold of name among h and the holds around it, or nil. It does not
-// return a hold that was unlocked. It returns a lost hold, so that re-entering it
+// return a hold that Unlock has released. It returns a lost hold, so that re-entering it
 // fails.
 func (h *hold) find(name string) *hold {
 	for ; h != nil; h = h.outer {

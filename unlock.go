@@ -112,8 +112,9 @@ func (h *hold) releaseToStore(ctx context.Context) error {
 	return err
 }
 
-// releaseGrant releases the lock after some unanswered attempts to do so. If a later
-// attempt finds nothing before the trust deadline, an earlier one has released the lock.
+// releaseGrant releases the lock. unanswered is the number of earlier attempts to do so that
+// had no answer. If an attempt finds nothing before the trust deadline, an earlier one has
+// released the lock.
 func (h *hold) releaseGrant(ctx context.Context, unanswered int, limit time.Duration) error {
 	c := h.client
 	attempts, err := c.release(ctx, h.Grant, unanswered, limit)
@@ -129,9 +130,9 @@ const (
 	maxReleaseDelay = 100 * time.Millisecond
 )
 
-// release asks the store to release grant, and again while the outcome is unknown. It
-// counts attempts from those that the caller made. It works with a cancelled context,
-// and takes no longer than limit.
+// release asks the store to release grant, and again while the outcome is unknown. attempts
+// is how often the caller has asked before; release returns how often it was asked in all. It
+// works with a cancelled context, and takes no longer than limit.
 func (c *Client) release(ctx context.Context, grant driver.Grant, attempts int, limit time.Duration) (int, error) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)

@@ -41,9 +41,9 @@ const (
 	// maxSilentPoll is the same for a holder whose release sends no notification:
 	// programs that share locks with such holders expect it to be short.
 	maxSilentPoll = 200 * time.Millisecond
-	// maxSleep limits the sleep of a waiter that has a subscription, and
-	// minWatchedSleep the rate at which it polls if the store watches expiries.
-	maxSleep        = 30 * time.Second
+	// maxSleep limits the sleep of a waiter that has a subscription.
+	maxSleep = 30 * time.Second
+	// minWatchedSleep limits how often such a waiter polls.
 	minWatchedSleep = time.Second
 	// maxSubscribe limits one attempt to subscribe, because the waiter does not try
 	// to acquire meanwhile.

@@ -176,7 +176,7 @@ func (s *Store) inspectedKeys(key string) []string {
 // redissonID is what Redisson writes: a UUID and the number of a thread.
 var redissonID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`)
 
-// describe reads {holder value, remaining, token, waiters}. It is nil if the key is not a lock.
+// describe reads {holder value, remaining, token, waiters}. ok is false if the key is not a lock.
 func (s *Store) describe(key string, reply any) (info driver.Info, ok bool) {
 	fields, _ := reply.([]any)
 	if len(fields) != 4 {

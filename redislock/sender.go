@@ -68,7 +68,7 @@ const (
 type call struct {
 	ctx      context.Context
 	commands []redis.Cmder
-	acked    error // ErrNotReplicated, or nil
+	acked    error // of WAIT: ErrNotReplicated or ErrUnreachable; nil if enough replicas have the write
 	maySend  bool  // its caller has the time to send
 	signal   chan signal
 
@@ -121,7 +121,7 @@ func newSender(client redis.UniversalClient, replicas int, ackTimeout time.Durat
 }
 
 // do runs commands in order on one connection. The commands hold their own errors. The error of do
-// is the cause of a context that ended before the outcome was known, or ErrNotReplicated.
+// is the cause of a context that ended before the outcome was known, that of WAIT, or ErrClosed.
 func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	maySend := s.maySend(ctx)
 	s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 )
 
 // poll polls the watched names until none is watched or the store is closed.
-// At most one goroutine of a store runs it.
+// One goroutine of a store polls at a time; the one before may still be stopping.
 func (s *Store) poll() {
 	source := s.dialect.follow(s)
 	defer source.Stop()

@@ -63,7 +63,7 @@ type Log struct {
 type record struct {
 	name     string
 	owner    driver.Owner
-	since    time.Time     // when the last acquisition began or lost its answer
+	since    time.Time     // when the last caller left, or the last answer was lost
 	underway int           // acquisitions that have not ended
 	ended    chan struct{} // closed when no acquisition is under way any more
 	lost     bool          // an acquisition ended without an answer

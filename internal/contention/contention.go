@@ -91,15 +91,17 @@ func (s *State) sliceEnded(now clock.Instant, p *SlicePolicy) bool {
 }
 
 const (
-	// A process that had the lock within the last recent yields one wake-up in
-	// yieldToUnseen to processes it has not seen yet: they never had the lock.
+	// yieldToUnseen: a process that had the lock recently leaves one wake-up in 16 to
+	// processes that it has not seen yet, because they never had the lock.
 	yieldToUnseen = 16
-	recent        = 250 * time.Millisecond
+	// recent is how long ago "recently" may be.
+	recent = 250 * time.Millisecond
 )
 
-// YieldAfterWake returns how long a waiter that was woken lets other processes try
-// first. It is zero if the turn is this process's. Processes take turns because
-// stores and machines notify all waiters at once, but always favour the same ones.
+// YieldAfterWake returns how long a waiter lets other processes try first after its sleep.
+// It is zero if all contenders have had the lock since this process had it, except for one
+// time in yieldToUnseen. Processes take turns, because a store notifies all waiters at once
+// and the same ones are always a little faster.
 func (s *State) YieldAfterWake(now clock.Instant, p *SlicePolicy) time.Duration {
 	if p.yield == 0 {
 		return 0

@@ -14,8 +14,8 @@ type outage struct {
 	answered bool          // the store has answered since ForgetOutage
 }
 
-// ForgetOutage is for the first caller after a while: what the State knows about the
-// store is old.
+// ForgetOutage is for a caller that found the slot free: what the State knows about the
+// store may be old.
 func (s *State) ForgetOutage() { s.outage = outage{} }
 
 // Answered records that the store answers.
