@@ -332,7 +332,7 @@ func TestHandOverEndsWithTheTimeSlice(t *testing.T) {
 }
 
 // TestTryLockDuringAHandOver: a TryLock that comes while the lock is handed over waits for the
-// outcome, and then learns who has the lock.
+// outcome, and then names the new holder.
 func TestTryLockDuringAHandOver(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		counter := &passCounter{Store: store}

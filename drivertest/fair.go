@@ -26,7 +26,7 @@ var fairClauses = []clause{
 			holder := peers[0]
 			for turn := range waiters {
 				holder.released(grant)
-				for i := waiters - 1; i > turn; i-- { // those who must still wait ask first
+				for i := waiters - 1; i > turn; i-- { // later waiters ask first
 					if _, held := peers[i%len(peers)].try(queue[i]); held == nil {
 						p.failf("waiter %d of %d was served before waiter %d", i+1, waiters, turn+1)
 					}

@@ -97,7 +97,7 @@ func passes(t *terms) bool {
 	if !ok {
 		return false
 	}
-	const name = "drivertest/passes" // held by nobody
+	const name = "drivertest/passes" // is free
 	grant := driver.Grant{Name: name, Owner: driver.NewOwner(), Token: 1, TTL: time.Minute}
 	_, err := passer.Pass(context.Background(), grant, driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
 	return !errors.Is(err, driver.ErrUnsupported)

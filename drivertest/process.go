@@ -151,10 +151,10 @@ func (s *workshop) errors() string {
 
 // summary is what a journal says so far.
 type summary struct {
-	done    int  // turns that are over
+	done    int  // turns that have ended
 	workers int  // processes that had one
-	stalled bool // the one that stalls is inside
-	resumed bool // somebody came after it
+	stalled bool // the worker that stalls has the lock
+	resumed bool // another worker had the lock after it
 }
 
 func (s *workshop) read() (sum summary) {

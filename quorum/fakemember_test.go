@@ -22,8 +22,8 @@ type fakeMember struct {
 	server *memlock.Store
 	fault  fault
 	held   []func()             // the calls that the fault late delays
-	delay  func() time.Duration // in each direction; nil is none
-	clock  func() uint64        // the least token; nil is none
+	delay  func() time.Duration // in each direction; nil is no delay
+	clock  func() uint64        // the least token; nil is no floor
 	fast   float64              // by which fraction its clock is fast
 	calls  map[string]int
 	stored map[string]uint64 // the largest token of each name that its server knows

@@ -13,8 +13,8 @@ import (
 // member is one of the stores. Its methods limit the time of each call.
 type member struct {
 	store      driver.Store
-	raiser     driver.TokenRaiser // nil if it is none
-	identifier driver.Identifier  // nil if it is none
+	raiser     driver.TokenRaiser // nil if the store is not one
+	identifier driver.Identifier  // nil if the store is not one
 	index      int
 	name       string
 	timeout    time.Duration

@@ -130,7 +130,7 @@ const (
 // shortTimeout is the longest idle timeout of a server that the store changes.
 const shortTimeout = time.Minute
 
-// isShort reports whether an idle timeout of the server has to be changed. Zero is none.
+// isShort reports whether an idle timeout of the server has to be changed. Zero is no timeout.
 func isShort(timeout time.Duration) bool { return timeout > 0 && timeout < shortTimeout }
 
 // configure returns what belongs to the options of a store.

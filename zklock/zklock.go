@@ -53,11 +53,11 @@ type Options struct {
 	// them by themselves: wrong ones show when a node's ACL refuses them.
 	User, Password string
 
-	// ACL of the nodes that are created. The default permits everything to everybody, as
+	// ACL of the nodes that are created. The default permits everything to every user, as
 	// with Curator; zk.AuthACL(zk.PermAll) permits everything to User alone.
 	ACL []zk.ACL
 
-	// TLS of the connections; nil is none.
+	// TLS of the connections; nil means no TLS.
 	TLS *tls.Config
 }
 

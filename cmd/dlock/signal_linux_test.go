@@ -114,8 +114,8 @@ func TestPausedDlockLosesTheLock(t *testing.T) {
 	next.expect(0)
 }
 
-// A dlock that is stopped cannot end the group. Somebody else does: whoever gets
-// the lock next finds the group dead, although dlock is still stopped.
+// A stopped dlock cannot end the group, but its guard does: when the next holder gets the lock,
+// the group is dead, although dlock is still stopped.
 func TestStoppedDlockDoesNotLetTheGroupOutliveTheLease(t *testing.T) {
 	b := newBench(t)
 	p := b.start("exec", "--ttl", "2s", "job", "--", "sh", "-c", family)
@@ -212,7 +212,7 @@ func TestGroupIsDeadBeforeTheLeaseIsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	writing, err := db.Begin() // and nobody else can write
+	writing, err := db.Begin() // no other connection can write now
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package subscribers keeps the callers that a store notifies: those who wait for a name.
+// Package subscribers keeps the waiters that a store notifies.
 package subscribers
 
 import (

@@ -22,8 +22,7 @@
 //	servers.RunPostgresPair(t, servers.PairOptions{})
 //	servers.Run(t, servers.PgBouncer(postgres, 2))        // two connections for all clients
 //
-// Databases have an administrator, who can create users with fewer rights than
-// that of URL:
+// The user in the URL of a database is an administrator, and can create users with fewer rights:
 //
 //	mariadb.SQL(ctx, "CREATE USER 'little'@'%' ..."); mariadb.URLAs("little", "...")
 //

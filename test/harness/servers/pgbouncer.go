@@ -9,7 +9,7 @@ import (
 // PgBouncer returns a pool of that many connections to a PostgreSQL server, in
 // transaction mode: a client has a connection during a transaction, and its next
 // transaction may get another connection. The pool accepts the users of the
-// server, who need no password. Prepared statements do not outlive a transaction.
+// server without a password. Prepared statements do not outlive a transaction.
 func PgBouncer(postgres *Server, connections int) *Kind {
 	file := func(in Instance) string { return filepath.Join(in.Dir, "pgbouncer.ini") }
 	users := func(in Instance) string { return filepath.Join(in.Dir, "users.txt") }

@@ -38,7 +38,7 @@ var (
 
 // RedisTLS is a Redis server that accepts only TLS. Its certificate is for
 // 127.0.0.1 and localhost, by an authority of its own. Its only users are
-// Anything, who is in its URL, NoScripts and OrdersOnly.
+// Anything, which its URL contains, NoScripts and OrdersOnly.
 type RedisTLS struct {
 	*Server
 	CAFile string      // the authority's certificate, in PEM

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/test/stores/sqlrig"
 )
 
-// The server reads a table of few rows as a whole where it may, and would wait for
-// those that somebody else keeps locked.
+// The server may read a table of few rows as a whole. Then it would wait for rows that
+// another transaction keeps locked.
 
 func TestRenewalAmongFewRows(t *testing.T) {
 	t.Parallel()

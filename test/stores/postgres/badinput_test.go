@@ -21,7 +21,7 @@ func TestPrefixes(t *testing.T) {
 	sqlrig.EachScheme(t, func(t *testing.T, scheme string) { database.Prefixes(t, database.URL(t, scheme)) })
 }
 
-// suspicious is a server that asks everybody but its superuser for a password.
+// suspicious starts a server that asks every user but its superuser for a password.
 func suspicious(t *testing.T, args ...string) *servers.Server {
 	t.Helper()
 	server := servers.Run(t, servers.Postgres, args...)

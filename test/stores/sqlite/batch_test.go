@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 )
 
-// TestCancelStorm: calls that share transactions are cancelled at random
-// moments. Nobody is harmed by the end of another's context, two never hold a
-// lock at once, and giving up with the owner alone leaves nothing.
+// TestCancelStorm: calls that share transactions are cancelled at random moments. The end of
+// one caller's context fails no other call, two owners never hold a lock at once, and a
+// release with the owner alone leaves nothing.
 func TestCancelStorm(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)

@@ -84,8 +84,8 @@ func (p *process) hearNumber() int64 {
 	return n
 }
 
-// agent acquires and releases as it is told. It answers when it has the lock,
-// and when it begins to release it, with the time.
+// agent acquires and releases on orders from stdin. It answers with the time when it has the
+// lock, and when it begins to release the lock.
 func agent(args []string) error {
 	ctx := context.Background()
 	store, err := openFile(ctx, args[0])

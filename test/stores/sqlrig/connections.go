@@ -17,9 +17,9 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// KilledConnections kills connections again and again while many use them.
-// What is held stays held, what fails says that the outcome is unknown, nobody
-// is let in twice, and all is well when it is over.
+// KilledConnections kills connections again and again while many goroutines use them. Held
+// locks stay held, a call that fails reports an unknown outcome, no lock has two holders, and
+// everything works after the last kill.
 func (d *Database) KilledConnections(t *testing.T, raw string) {
 	t.Helper()
 	const names, goroutines = 3, 8
@@ -92,8 +92,8 @@ func (d *Database) KilledConnections(t *testing.T, raw string) {
 	}
 }
 
-// ImpatientServer shows that a server that drops idle connections costs nobody
-// anything.
+// ImpatientServer shows that neither holders nor waiters notice a server that drops idle
+// connections.
 func (d *Database) ImpatientServer(t *testing.T, raw string) {
 	t.Helper()
 	holder, waiter := d.Client(t, raw), d.Client(t, raw)

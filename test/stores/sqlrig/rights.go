@@ -16,9 +16,9 @@ import (
 // Rights are all that a store needs, once an administrator has created its tables.
 var Rights = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
-// LeastRights shows that a user with these rights and no others can do everything,
-// and one that lacks any of them cannot. Who may not create tables is told that
-// they are missing.
+// LeastRights shows that a user with exactly these rights can do everything, and that a user
+// without any one of them cannot. If tables are missing and the user may not create them, the
+// error says so.
 func (d *Database) LeastRights(t *testing.T, parameters string) {
 	t.Helper()
 	raw := d.URL(t, parameters)

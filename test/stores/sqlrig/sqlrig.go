@@ -60,8 +60,8 @@ type Database struct {
 	// Kill ends all connections to the admin's database but its own.
 	Kill func(ctx context.Context, admin *sql.DB) error
 
-	// CreateUser makes a user with a password who may do nothing but connect to
-	// the admin's database; Grant lets it do something with the tables.
+	// CreateUser creates a user with a password and only the right to connect to the
+	// admin's database. Grant gives the user rights on the tables.
 	CreateUser func(ctx context.Context, admin *sql.DB, user, password string) error
 	Grant      func(ctx context.Context, admin *sql.DB, user, rights string) error
 
@@ -187,7 +187,7 @@ func (d *Database) Pool(raw string) (*sql.DB, *sqllock.Options, error) {
 			return nil, nil, err
 		}
 	}
-	limit, _ := strconv.Atoi(query.Get("max_open")) // none if there is none
+	limit, _ := strconv.Atoi(query.Get("max_open")) // zero without the parameter: no limit
 	for _, own := range []string{"scheme", "table_prefix", "max_open"} {
 		query.Del(own)
 	}

@@ -85,10 +85,9 @@ func (d *Database) WaitersAreCheap(t *testing.T, parameters string, perSecond fl
 	t.Logf("three of them had their locks %v after all %d were released", time.Since(start), waitedNames)
 }
 
-// calmRate is how many statements a second there are while everybody waits. A
-// server may count late: PostgreSQL lets a connection that idles wait for ten
-// seconds until it tells what it did. So there is more than one chance, and what
-// waiters do all the time would show in each.
+// calmRate measures the statements per second while all callers wait. A server may count late:
+// PostgreSQL publishes the statistics of an idle connection after up to ten seconds. So calmRate
+// measures more than once; what waiters do all the time shows every time.
 func (d *Database) calmRate(t testing.TB, admin *sql.DB, user string, perSecond float64) (rate float64) {
 	t.Helper()
 	const chances, looks, window = 4, 10, 4 * time.Second

@@ -35,8 +35,9 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// TestFenceStopsAStaleHolder: the lock of a shop is broken while it thinks, and another
-// shop takes it. Without the fence both sell the last one, whoever is first to write.
+// TestFenceStopsAStaleHolder: the lock of a shop is broken between its read and its write, and
+// another shop takes the lock. Without the fence both shops sell the last item, in whichever
+// order they write.
 func TestFenceStopsAStaleHolder(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
@@ -78,7 +79,7 @@ func TestFenceStopsAStaleHolder(t *testing.T) {
 	}
 }
 
-// breakLock waits until somebody has the lock of the product, and takes it away.
+// breakLock waits until the lock of the product is held, and breaks it.
 func breakLock(t *testing.T, url string) {
 	t.Helper()
 	store, err := stores.Open(t.Context(), url)
@@ -120,8 +121,7 @@ func newStock(t *testing.T, folder, table string) *oversell.Stock {
 	return stock
 }
 
-// TestStockIsCreatedOrNot: a signal while the table is created does not leave one that
-// nobody drops.
+// TestStockIsCreatedOrNot: a signal during the creation of the table leaves no table behind.
 func TestStockIsCreatedOrNot(t *testing.T) {
 	db, err := openDatabase(t.Context(), "", t.TempDir(), 1)
 	if err != nil {
