@@ -1,15 +1,14 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/faults"
 )
 
 // eventually asks until the answer is yes, with a limit.
@@ -128,34 +127,8 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 	path := tempFile(t)
 	db := openDB(t, path)
 	store := newStore(t, db)
-	var work sync.WaitGroup
-	done := make(chan struct{})
-	for i := range 3 {
-		work.Go(func() {
-			last := make(map[string]uint64)
-			for turn := 0; ; turn++ {
-				name := fmt.Sprintf("name/%d/%d", i, turn%200)
-				select {
-				case <-done:
-					return
-				default:
-				}
-				grant, err := store.Acquire(context.Background(), request(name))
-				if err != nil {
-					t.Errorf("acquire: %v", err)
-					return
-				}
-				if grant.Token <= last[name] {
-					t.Errorf("%q got token %d after %d", name, grant.Token, last[name])
-				}
-				last[name] = grant.Token
-				if err := store.Release(context.Background(), grant); err != nil {
-					t.Errorf("release: %v", err)
-					return
-				}
-			}
-		})
-	}
+	stop := faults.WatchTokens(t, store, 3, 200, request)
+	defer stop()
 	const wanted = 5
 	deadline := time.Now().Add(3 * limit)
 	for swept := 0; swept < wanted; {
@@ -179,6 +152,4 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 			swept++
 		}
 	}
-	close(done)
-	work.Wait()
 }

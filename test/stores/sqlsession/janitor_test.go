@@ -1,16 +1,15 @@
 package sqlsession_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -90,36 +89,8 @@ func TestJanitor(t *testing.T) {
 func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
 		store := s.store(t, s.open(t))
-		var work sync.WaitGroup
-		done := make(chan struct{})
-		for i := range 2 {
-			work.Go(func() {
-				last := make(map[string]uint64)
-				for turn := 0; ; turn++ {
-					name := fmt.Sprintf("name/%d/%d", i, turn%50)
-					select {
-					case <-done:
-						return
-					default:
-					}
-					grant, err := store.Acquire(context.Background(), request(name))
-					if err != nil {
-						t.Errorf("Acquire: %v", err)
-						return
-					}
-					if grant.Token <= last[name] {
-						t.Errorf("%q got token %d after %d", name, grant.Token, last[name])
-					}
-					last[name] = grant.Token
-					if err := store.Release(context.Background(), grant); err != nil {
-						t.Errorf("Release: %v", err)
-						return
-					}
-				}
-			})
-		}
-		defer work.Wait()
-		defer close(done)
+		stop := faults.WatchTokens(t, store, 2, 50, request)
+		defer stop()
 		for raised := 0; raised < 20; {
 			const floor, cleaned = "SELECT token FROM dlock_bound WHERE k = 'floor'", "SELECT used FROM dlock_bound WHERE k = 'floor'"
 			before, last := number(t, db, floor), number(t, db, cleaned)
