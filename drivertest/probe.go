@@ -34,21 +34,8 @@ func (p *probe) failf(format string, args ...any) {
 	panic(failure(fmt.Sprintf(format, args...)))
 }
 
-// run returns why check failed, or nothing. A check that was too slow to tell
-// starts again with more time.
-func (p *probe) run(check func(*probe)) string {
-	for range 3 {
-		detail, slow := p.once(check)
-		if !slow {
-			return detail
-		}
-		p.terms = p.slower()
-		p.clause += "+" // names of its own
-	}
-	return fmt.Sprintf("cannot tell: calls take longer than a TTL of %v; raise Config.TTL or lower Config.Parallel", p.ttl)
-}
-
-func (p *probe) once(check func(*probe)) (detail string, slow bool) {
+// run returns why check failed, or nothing, and whether the check was too slow to tell.
+func (p *probe) run(check func(*probe)) (detail string, slow bool) {
 	defer p.leave()
 	defer func() {
 		switch r := recover().(type) {

@@ -95,25 +95,51 @@ func (s *inspection) start(ctx context.Context, c *clause) <-chan *Violation {
 // patience is how long a call may go on when its context is done.
 const patience = 10 * time.Second
 
-// perform checks one clause. It returns even if the store never does.
+// perform checks one clause. A check that was too slow to tell starts again with twice the
+// TTL.
 func (s *inspection) perform(ctx context.Context, c *clause) *Violation {
-	ctx, cancel := context.WithTimeout(ctx, s.limit)
-	defer cancel()
-	done := make(chan string, 1)
-	go pprof.Do(ctx, s.label(), func(ctx context.Context) {
-		p := &probe{terms: s.terms, ctx: ctx, clause: c.id}
-		done <- p.run(c.check)
-	})
-	var detail string
-	select {
-	case detail = <-done:
-	case <-time.After(s.limit + patience):
-		detail = fmt.Sprintf("a call did not return within %v of the end of its context", patience)
+	const tries = 6 // the last one has 32 times the TTL
+	terms, clauseID := s.terms, c.id
+	detail := ""
+	for try := 1; ; try++ {
+		var slow bool
+		detail, slow = terms.attempt(ctx, clauseID, c.check)
+		if !slow {
+			break
+		}
+		if try == tries {
+			detail = fmt.Sprintf("cannot tell: calls take longer than a TTL of %v; raise Config.TTL or lower Config.Parallel", terms.ttl)
+			break
+		}
+		terms = terms.slower()
+		clauseID += "+" // names of its own
 	}
 	if detail == "" {
 		return nil
 	}
 	return &Violation{Clause: c.id, Explanation: c.demand, Detail: detail}
+}
+
+// attempt runs a check once. It returns even if the store never does.
+func (t *terms) attempt(ctx context.Context, clauseID string, check func(*probe)) (detail string, slow bool) {
+	ctx, cancel := context.WithTimeout(ctx, t.limit)
+	defer cancel()
+	type result struct {
+		detail string
+		slow   bool
+	}
+	done := make(chan result, 1)
+	go pprof.Do(ctx, t.label(), func(ctx context.Context) {
+		p := &probe{terms: t, ctx: ctx, clause: clauseID}
+		detail, slow := p.run(check)
+		done <- result{detail, slow}
+	})
+	select {
+	case r := <-done:
+		return r.detail, r.slow
+	case <-time.After(t.limit + patience):
+		return fmt.Sprintf("a call did not return within %v of the end of its context", patience), false
+	}
 }
 
 // Violation is a broken promise.
