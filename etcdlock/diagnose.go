@@ -25,7 +25,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	for _, check := range []func(context.Context) driver.Finding{s.checkServers, s.checkMembers, s.checkAlarms, s.checkCompaction} {
 		findings = append(findings, check(ctx))
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, unanswered(ctx)
 		}
 	}
 	return findings, nil

@@ -82,7 +82,12 @@ func explainError(err error) error {
 // explainUnlessDone is explain for calls that end with the caller's context.
 func (s *Store) explainUnlessDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return unanswered(ctx)
 	}
 	return s.explain(err)
+}
+
+// unanswered returns the error of a call whose context ended before the server answered.
+func unanswered(ctx context.Context) error {
+	return fmt.Errorf("%w: no answer: %w", driver.ErrUnreachable, context.Cause(ctx))
 }

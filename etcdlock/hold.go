@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -74,7 +75,7 @@ func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, er
 		s.mu.Unlock()
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, fmt.Errorf("%w: an earlier call has not ended: %w", driver.ErrUnreachable, err)
 		case !ended:
 			return h, nil
 		}
@@ -159,11 +160,15 @@ func detached[T any](caller context.Context, s *Store, h *hold, do func(ctx cont
 	s.work.Add(1)
 	ctx := s.callContext()
 	s.mu.Unlock()
-	return detach.Call(caller, s.workers.Go, func() T {
+	result, err = detach.Call(caller, s.workers.Go, func() T {
 		defer s.work.Done()
 		defer h.busy.unlock()
 		return do(ctx)
 	})
+	if err != nil {
+		return result, unanswered(caller)
+	}
+	return result, nil
 }
 
 // callContext returns a context that ends callLimit from now, or up to a second later. The calls

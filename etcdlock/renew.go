@@ -71,12 +71,12 @@ func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) erro
 		}
 	}
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, errLeaseGone):
 		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
 	}
-	return err
+	return s.explainUnlessDone(ctx, err)
 }
 
 // checkKeys prolongs the holds whose keys still exist.

@@ -117,7 +117,7 @@ func dial(ctx context.Context, config clientv3.Config) (*clientv3.Client, error)
 		if err == nil {
 			_ = client.Close() // it was not used
 		}
-		return nil, context.Cause(ctx)
+		return nil, unanswered(ctx)
 	case err != nil:
 		return nil, explainError(err)
 	}

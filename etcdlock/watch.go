@@ -54,7 +54,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	case <-w.watch.opened:
 	case <-ctx.Done():
 		s.removeWaiter(w)
-		return nil, context.Cause(ctx)
+		return nil, unanswered(ctx)
 	}
 	s.mu.Lock()
 	err = w.watch.err

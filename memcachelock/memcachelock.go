@@ -136,7 +136,7 @@ func (s *Store) run(ctx context.Context, leave leave, fn func(*conn) error) erro
 		return err
 	}
 	if cause := deadline.Passed(ctx); cause != nil {
-		return cause
+		return fmt.Errorf("%w: memcached: no answer: %w", driver.ErrUnreachable, cause)
 	}
 	return err
 }

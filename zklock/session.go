@@ -174,7 +174,7 @@ func (s *session) interrupted(ctx context.Context) error {
 	if err := s.connected(ctx); err != nil {
 		return err
 	}
-	return context.Cause(ctx)
+	return fmt.Errorf("%w: no answer: %w", driver.ErrUnreachable, context.Cause(ctx))
 }
 
 // attempts is how often persist calls a function that fails on a working connection.
