@@ -8,10 +8,10 @@ import (
 )
 
 var (
-	errNoCAS = fmt.Errorf("%w: memcached: the server was started with -C and cannot compare", driver.ErrUnreachable)
+	errNoCAS = fmt.Errorf("%w: memcached: the server was started with -C and cannot compare", driver.ErrMisconfigured)
 
 	// errNotMemcached: the answer is not one of the protocol.
-	errNotMemcached = fmt.Errorf("%w: memcached: not an answer of memcached 1.6 or newer", driver.ErrUnreachable)
+	errNotMemcached = fmt.Errorf("%w: memcached: not an answer of memcached 1.6 or newer", driver.ErrMisconfigured)
 
 	// errRefused: the server reported an error. The connection can be used again.
 	errRefused = errors.New("memcached refused")
@@ -19,8 +19,8 @@ var (
 	// errSilent: nothing arrived on a connection for too long.
 	errSilent = errors.New("the connection is silent")
 
-	// errMaybeReleased: the second of two releases found no lock. The first may have released
-	// it, and its answer got lost.
+	// errMaybeReleased: a release that was repeated found no lock. An earlier try, whose answer is
+	// missing, may have released it, or the lock may have ended before.
 	errMaybeReleased = fmt.Errorf("%w: memcached: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
 	// errContended: the item changed between reading and writing it, in each of several tries.
@@ -32,9 +32,9 @@ func refusal(text string) error {
 	return fmt.Errorf("%w: memcached: %w: %s", driver.ErrUnreachable, errRefused, text)
 }
 
-// unreachable adds ErrUnreachable to an error that does not have it.
+// unreachable adds ErrUnreachable to an error without a kind.
 func unreachable(err error) error {
-	if errors.Is(err, driver.ErrUnreachable) {
+	if errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrMisconfigured) {
 		return err
 	}
 	return fmt.Errorf("%w: memcached: %w", driver.ErrUnreachable, err)

@@ -132,7 +132,7 @@ func (s *Store) run(ctx context.Context, leave leave, fn func(*conn) error) erro
 	if errors.Is(err, errSilent) {
 		err = s.pool.with(ctx, leave, fn)
 	}
-	if isOutcome(err) {
+	if isOutcome(err) || errors.Is(err, driver.ErrMisconfigured) {
 		return err
 	}
 	if cause := deadline.Passed(ctx); cause != nil {

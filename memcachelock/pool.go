@@ -3,6 +3,8 @@ package memcachelock
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -200,6 +202,9 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	now, uptime, err := c.askTime()
 	if err != nil {
 		_ = n.Close()
+		if !c.abandoned && !errors.Is(err, errNotMemcached) {
+			err = fmt.Errorf("the server closes new connections (does it want TLS, which dlock does not support here?): %w", err)
+		}
 		return nil, unreachable(err)
 	}
 	c.dialed = time.Now()

@@ -2,8 +2,11 @@ package memcached
 
 import (
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -23,23 +26,35 @@ func TestNewRejectsABadAddress(t *testing.T) {
 	}
 }
 
-// refused checks that an attempt fails with ErrUnreachable and that text.
-func refused(t *testing.T, addr, text string) {
+// reported checks that each attempt fails soon with an error of that kind, and no other, and that text.
+func reported(t *testing.T, addr string, kind error, text string) {
 	t.Helper()
-	store, err := open(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	_, err = store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
-	if !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), text) {
-		t.Errorf("Acquire at %s: %v; want ErrUnreachable with %q", addr, err, text)
+	store := openNow(t, addr)
+	for _, name := range []string{"a", "b", "c"} {
+		start := time.Now()
+		_, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+		if !errors.Is(err, kind) || errors.Is(err, driver.ErrUnreachable) != (kind == driver.ErrUnreachable) || !strings.Contains(err.Error(), text) {
+			t.Errorf("Acquire at %s: %v; want %v with %q", addr, err, kind, text)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("Acquire at %s took %v", addr, took)
+		}
 	}
 }
 
 func TestUnreachableServerIsReported(t *testing.T) {
 	t.Parallel()
-	refused(t, "127.0.0.1:1", "refused") // a port that no other test uses
+	reported(t, "127.0.0.1:1", driver.ErrUnreachable, "refused") // a port that no other test uses
+}
+
+// TestTLSPortIsReported: memcachelock does not support TLS.
+func TestTLSPortIsReported(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // which reports the handshake
+	server.StartTLS()
+	defer server.Close()
+	reported(t, server.Listener.Addr().String(), driver.ErrUnreachable, "TLS")
 }
 
 func TestForeignProtocolIsReported(t *testing.T) {
@@ -51,13 +66,13 @@ func TestForeignProtocolIsReported(t *testing.T) {
 	server := &http.Server{ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
-	refused(t, listener.Addr().String(), "not an answer of memcached")
+	reported(t, listener.Addr().String(), driver.ErrMisconfigured, "not an answer of memcached")
 }
 
 func TestServerWithoutCASIsReported(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached, "-C")
-	refused(t, server.Addr(), "-C")
+	reported(t, server.Addr(), driver.ErrMisconfigured, "-C")
 	store, err := open(server.Addr())
 	if err != nil {
 		t.Fatal(err)

@@ -193,7 +193,7 @@ func TestLateClockReadingEndsNoLockEarly(t *testing.T) {
 func TestLockThatExpiresAtOnceIsAnError(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
-	refused(t, relay(t, addr, func(client io.Writer, line string) {
+	reported(t, relay(t, addr, func(client io.Writer, line string) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "STAT time "); ok {
 			n, err := strconv.Atoi(text)
 			if err != nil {
@@ -202,5 +202,5 @@ func TestLockThatExpiresAtOnceIsAnError(t *testing.T) {
 			line = fmt.Sprintf("STAT time %d\r\n", n-1000)
 		}
 		_, _ = io.WriteString(client, line)
-	}), "gone at once")
+	}), driver.ErrUnreachable, "gone at once")
 }
