@@ -12,6 +12,10 @@ import (
 // errLeaseGone: the lease has ended.
 var errLeaseGone = errors.New("the lease has ended")
 
+// errMaybeReleased: a release that was repeated found nothing. An earlier try, whose answer is
+// missing, may have released the lock, or the lock may have ended before.
+var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
+
 // rejections are the errors after which nothing was changed, and what they mean.
 var rejections = []struct {
 	err     error

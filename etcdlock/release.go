@@ -91,14 +91,16 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	if err != nil {
 		return s.explain(err)
 	}
-	existed := reply.Deleted > 0 && (opts == nil || reply.PrevKvs[0].CreateRevision == revision) ||
-		tries > 1 // a try that was not answered in time may have deleted it
 	s.drop(h)
-	// An unanswered attempt may have written the lock or a place: that was never known.
-	if !existed || !held && revision != 0 {
+	switch {
+	case !held && revision != 0: // a place; without a revision it was never known what there is
 		return driver.ErrNotHeld
+	case reply.Deleted > 0 && (opts == nil || reply.PrevKvs[0].CreateRevision == revision):
+		return nil
+	case tries > 1:
+		return errMaybeReleased
 	}
-	return nil
+	return driver.ErrNotHeld
 }
 
 // leaveQueue gives up the place of a waiter that stopped waiting without Release.

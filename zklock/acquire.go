@@ -69,7 +69,7 @@ func (s *Store) refuse(ctx context.Context, a *acquisition, at position) error {
 	if s.keepsNode(a) {
 		removed <- nil
 	} else {
-		go func() { _, err := s.releaseNode(ctx, a); removed <- err }()
+		go func() { _, _, err := s.releaseNode(ctx, a); removed <- err }()
 	}
 	held := s.holderOf(a, at)
 	if err := <-removed; err != nil {

@@ -16,6 +16,10 @@ var ErrNumbersUsedUp = errors.New("the sequence numbers of the lock are used up,
 
 var errNoRoot = fmt.Errorf("%w: the root does not exist in ZooKeeper", driver.ErrMisconfigured)
 
+// errMaybeReleased: a release that was repeated found no node. An earlier try, whose answer is
+// missing, may have removed it, or the lock may have ended before.
+var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
+
 // permanent are the answers that a repetition does not change, and their meanings.
 var permanent = []struct {
 	err     error

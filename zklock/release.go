@@ -47,11 +47,16 @@ func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
 	}
 	a.queued, a.lost = false, nil
 	s.mu.Unlock()
-	existed, err := s.releaseNode(ctx, a)
-	if err == nil && !(held && existed) {
+	existed, tries, err := s.releaseNode(ctx, a)
+	switch {
+	case err != nil:
+		return err
+	case held && !existed && tries > 1:
+		return errMaybeReleased
+	case !held || !existed:
 		return driver.ErrNotHeld
 	}
-	return err
+	return nil
 }
 
 // expireNowLocked makes the store release the acquisition as soon as a server answers.
@@ -61,9 +66,8 @@ func (s *Store) expireNowLocked(a *acquisition) {
 }
 
 // releaseNode removes the acquisition's node, and tries again when the connection breaks.
-// It reports whether the node existed.
-func (s *Store) releaseNode(ctx context.Context, a *acquisition) (existed bool, err error) {
-	tries := 0
+// It reports whether the last try found the node.
+func (s *Store) releaseNode(ctx context.Context, a *acquisition) (existed bool, tries int, err error) {
 	err = s.persist(ctx, func() (err error) {
 		tries++
 		if a.unknown {
@@ -74,7 +78,7 @@ func (s *Store) releaseNode(ctx context.Context, a *acquisition) (existed bool, 
 		}
 		return err
 	})
-	return existed || tries > 1, err // an earlier try may have removed it
+	return existed, tries, err
 }
 
 // removeNode removes the acquisition's node once, and reports whether it existed.
@@ -176,7 +180,7 @@ func (s *Store) expire(ctx context.Context, a *acquisition) {
 	s.mu.Unlock()
 	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
 	for expired && !a.ended && ctx.Err() == nil {
-		if _, err := s.releaseNode(ctx, a); err == nil {
+		if _, _, err := s.releaseNode(ctx, a); err == nil {
 			break
 		}
 		_ = pause.Wait(ctx)

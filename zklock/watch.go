@@ -109,7 +109,7 @@ func (s *Store) giveUpPlace(ctx context.Context, req *driver.Request, waiter *su
 	kept := false
 	s.locked(func() { kept = s.removeWaiterLocked(a, waiter) }) // Watch may have added it meanwhile
 	if !kept {
-		_, _ = s.releaseNode(ctx, a) // otherwise it expires
+		_, _, _ = s.releaseNode(ctx, a) // otherwise it expires
 	}
 }
 

@@ -81,6 +81,29 @@ func overtakeRelease(t *testing.T, r *lateRig) {
 	r.holds(r.store, second, "when a release of the lock before it was carried out late")
 }
 
+// TestRepeatedReleaseThatFindsNothingIsUnreachable: the first request of a release is lost, another
+// owner has the lock meanwhile, and the second request finds nothing. Release must not report that it
+// gave up the lock.
+func TestRepeatedReleaseThatFindsNothingIsUnreachable(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	stale := r.acquire(r.store, request("x"))
+	silent := r.silenceAt(r.keyOf("x"))
+	released := make(chan error, 1)
+	go func() { released <- r.store.Release(t.Context(), stale) }()
+	happens(t, silent)
+	if err := r.other.(driver.Breaker).Break(t.Context(), "x", stale.Token); err != nil {
+		t.Fatal(err)
+	}
+	r.acquire(r.other, request("x"))
+	if err := <-released; !errors.Is(err, driver.ErrUnreachable) {
+		t.Errorf("Release of a lock that was lost meanwhile: %v; want ErrUnreachable", err)
+	}
+	if err := r.store.Release(t.Context(), stale); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the next Release: %v; want ErrNotHeld", err)
+	}
+}
+
 // TestOvertakenExpiryDeletesNoLaterLock: the deletion of an expired lock that is carried out
 // late deletes no later lock of the same store.
 func TestOvertakenExpiryDeletesNoLaterLock(t *testing.T) {

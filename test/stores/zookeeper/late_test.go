@@ -140,6 +140,33 @@ func TestLateReleaseLeavesNewLock(t *testing.T) {
 	}
 }
 
+// TestRepeatedReleaseThatFindsNothingIsUnreachable: the first request of a Release is lost with
+// its connection, another holder has the lock meanwhile, and the second request finds no node.
+// Release must not report that it gave up the lock.
+func TestRepeatedReleaseThatFindsNothingIsUnreachable(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	store, p := throughProxy(t, server, "")
+	other := open(t, server.URL())
+	stale := acquire(t, store, request("x"))
+	held := p.OnRequest(sends(opDelete, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
+	released := make(chan error, 1)
+	go func() { released <- store.Release(t.Context(), stale) }()
+	happens(t, held, "the release")
+	if err := other.Break(t.Context(), "x", stale.Token); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, other, request("x"))
+	p.Reset()
+	p.Deliver()
+	if err := happens(t, released, "the end of the release"); !errors.Is(err, driver.ErrUnreachable) {
+		t.Errorf("Release of a lock that was lost meanwhile: %v; want ErrUnreachable", err)
+	}
+	if err := store.Release(t.Context(), stale); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the next Release: %v; want ErrNotHeld", err)
+	}
+}
+
 // TestLateRenewalReportsLoss: while a renewal is on its way, its lock is broken and another
 // holder acquires it. The renewal returns ErrNotHeld and changes nothing.
 func TestLateRenewalReportsLoss(t *testing.T) {
