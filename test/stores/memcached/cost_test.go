@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -112,4 +113,40 @@ func TestWaitersShareOnePoller(t *testing.T) {
 		}
 	}
 	all.Wait()
+}
+
+// TestIdleConnectionIsReused: a connection that was idle for a while is used again.
+func TestIdleConnectionIsReused(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	store := openNow(t, addr)
+	find := func() {
+		t.Helper()
+		if _, _, err := store.(driver.Finder).Find(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	find()
+	before := stat(t, addr, "total_connections")
+	for range 3 {
+		<-time.After(200 * time.Millisecond)
+		find()
+	}
+	if n := stat(t, addr, "total_connections") - before; n != 1 { // by stat
+		t.Errorf("%d connections were opened; want none", n-1)
+	}
+}
+
+// TestFirstPairIsTwoRoundTrips: a pair over a new connection is two round trips, as over others: the
+// item is read when it is stored, and not again before it is deleted.
+func TestFirstPairIsTwoRoundTrips(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	store := openNow(t, addr)
+	if err := store.Release(t.Context(), take(t, store, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if n := stat(t, addr, "cmd_get"); n != 1 {
+		t.Errorf("the item was read %d times; want once", n)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
@@ -39,4 +40,25 @@ func again(addr string) func() *exec.Cmd {
 		cmd.Env = append(os.Environ(), addrEnv+"="+addr)
 		return cmd
 	}
+}
+
+// openNow opens a store until the end of the test.
+func openNow(t *testing.T, addr string) driver.Store {
+	t.Helper()
+	store, err := open(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// take acquires a lock that is free.
+func take(t *testing.T, store driver.Store, name string) driver.Grant {
+	t.Helper()
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grant
 }
