@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -79,6 +80,12 @@ func explainError(err error) error {
 		default:
 			return fmt.Errorf("%s: %w", r.meaning, err)
 		}
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "error reading server preface"):
+		return fmt.Errorf("%w: the server closed a new connection (does it want TLS?): %w", driver.ErrUnreachable, err)
+	case strings.Contains(text, "handshake failed: EOF"):
+		return fmt.Errorf("%w: the server ended the TLS handshake (does it speak TLS?): %w", driver.ErrUnreachable, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }

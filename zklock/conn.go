@@ -30,15 +30,16 @@ func newServerConn(conn net.Conn, s *session) *serverConn {
 	return c
 }
 
-// maxAnswerTimeout limits how long to wait for an answer. A quarter of the session's timeout
-// leaves as much time again for another server before a lock is lost.
-const maxAnswerTimeout = 10 * time.Second
+// answerLimit is how long a server has to answer at most. A quarter of the session's timeout leaves
+// as much time again for another server before a lock is lost, and a call that is repeated over
+// another connection ends within connectLimit.
+const answerLimit = 4 * time.Second
 
 func (c *serverConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	if !c.owed {
 		c.owed = true
-		c.timer.Reset(min(c.session.sessionTimeout()/4, maxAnswerTimeout))
+		c.timer.Reset(min(c.session.sessionTimeout()/4, answerLimit))
 	}
 	c.mu.Unlock()
 	c.restore.sent(b)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -60,6 +61,9 @@ func (s *session) connect(servers []string, opts *Options, closing <-chan struct
 			return s.dialled(dialer.Dial(network, address))
 		}
 		conn, err := tls.DialWithDialer(&dialer, network, address, opts.TLS)
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%s ends the TLS handshake (does it speak TLS?): %w", address, err)
+		}
 		return s.dialled(conn, err)
 	}
 	s.conn, s.ended, err = zk.Connect(servers, opts.Timeout,
@@ -88,11 +92,16 @@ func (s *session) dialled(conn net.Conn, err error) (net.Conn, error) {
 	return s.last, nil
 }
 
-// noGreeting notes that a server closed a new connection without an answer.
+// noGreeting notes that a new connection ended without an answer of the server. That is no reason
+// to fail at once: servers that elect a leader close connections, too.
 func (s *session) noGreeting(err error) {
+	reason := "it closes them: it has no quorum, or wants TLS"
+	if timeout, ok := errors.AsType[net.Error](err); errors.Is(err, net.ErrClosed) || ok && timeout.Timeout() {
+		reason = fmt.Sprintf("it hangs, wants TLS, or needs longer than a session timeout of %v allows", s.opts.Timeout)
+	}
 	s.connMu.Lock()
 	defer s.connMu.Unlock()
-	s.lastErr = fmt.Errorf("a server accepts connections and no sessions (it has no quorum, hangs, or wants TLS): %w", err)
+	s.lastErr = fmt.Errorf("a server accepts connections and no sessions (%s): %w", reason, err)
 }
 
 // sessionTimeout returns the timeout that the server has granted.
@@ -109,8 +118,7 @@ func (s *session) setConnected(up bool) {
 	s.connMu.Lock()
 	defer s.connMu.Unlock()
 	if s.up != up {
-		s.up = up
-		s.everUp = s.everUp || up
+		s.up, s.everUp = up, s.everUp || up
 		s.notifyLocked()
 	}
 }

@@ -103,8 +103,8 @@ func New(servers []string, opts *Options) (*Store, error) {
 		return nil, errors.New("no servers")
 	case o.Order != Fair && o.Order != Unfair:
 		return nil, fmt.Errorf("%w: unknown order %d (want Fair or Unfair)", driver.ErrUnsupported, int(o.Order))
-	case o.Timeout < time.Millisecond || o.Timeout > maxTimeout:
-		return nil, fmt.Errorf("bad session timeout %v (want 1ms to %v)", o.Timeout, maxTimeout)
+	case o.Timeout < minTimeout || o.Timeout > maxTimeout:
+		return nil, fmt.Errorf("bad session timeout %v (want %v to %v)", o.Timeout, minTimeout, maxTimeout)
 	case !isPath(root):
 		return nil, fmt.Errorf("bad root %q: not a path in ZooKeeper", root)
 	}
@@ -127,8 +127,12 @@ func New(servers []string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// maxTimeout is the longest timeout that is asked for.
-const maxTimeout = 24 * time.Hour
+// The limits of Options.Timeout. With less than minTimeout the client has given up before a server
+// can have answered.
+const (
+	minTimeout = 100 * time.Millisecond
+	maxTimeout = 24 * time.Hour
+)
 
 // isPath reports whether ZooKeeper accepts p.
 func isPath(p string) bool {

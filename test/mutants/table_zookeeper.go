@@ -111,12 +111,12 @@ func init() {
 		rule: "noting a request and starting its limit is one step",
 		file: "zklock/conn.go",
 		old: `		c.owed = true
-		c.timer.Reset(min(c.session.sessionTimeout()/4, maxAnswerTimeout))
+		c.timer.Reset(min(c.session.sessionTimeout()/4, answerLimit))
 	}
 	c.mu.Unlock()`,
 		new: `		c.owed = true
 		c.mu.Unlock()
-		c.timer.Reset(min(c.session.sessionTimeout()/4, maxAnswerTimeout))
+		c.timer.Reset(min(c.session.sessionTimeout()/4, answerLimit))
 		c.mu.Lock()
 	}
 	c.mu.Unlock()`,
@@ -125,7 +125,7 @@ func init() {
 	add(mutant{
 		rule: "the connection to a server that does not answer is closed",
 		file: "zklock/conn.go",
-		old: `		c.timer.Reset(min(c.session.sessionTimeout()/4, maxAnswerTimeout))
+		old: `		c.timer.Reset(min(c.session.sessionTimeout()/4, answerLimit))
 `,
 		new:  ``,
 		test: "test/stores/zookeeper TestLostServerIsUnreachable/hangs",

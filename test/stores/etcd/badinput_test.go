@@ -55,7 +55,7 @@ func TestTLSNeedsTheRightCertificates(t *testing.T) {
 	for what, test := range map[string]struct{ query, says string }{
 		"no certificate":               {"tls=true&ca=" + url.QueryEscape(server.CAFile), "unreachable"},
 		"an unknown authority":         {"tls=true", "certificate"},
-		"no TLS":                       {"", "unreachable"},
+		"no TLS":                       {"", "does it want TLS?"},
 		"an authority that is no file": {"tls=true&ca=/no/such/file", "ca"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -63,6 +63,7 @@ func TestTLSNeedsTheRightCertificates(t *testing.T) {
 			failsWith(t, lockOnce(t, server.URL()+"?"+test.query), test.says)
 		})
 	}
+	failsWith(t, lockOnce(t, servers.Run(t, servers.Etcd).URL()+"?tls=true"), "does it speak TLS?")
 }
 
 // TestFullServerKeepsHeldLocks: a server without space refuses new locks with the reason, and
@@ -107,8 +108,8 @@ func TestFullServerKeepsHeldLocks(t *testing.T) {
 	}
 }
 
-// TestUnreachableServerIsReportedSoon: an address where nothing listens is reported soon, and Open
-// returns when its context ends.
+// TestUnreachableServerIsReportedSoon: an address where nothing listens is reported soon by every
+// call, and Open returns when its context ends.
 func TestUnreachableServerIsReportedSoon(t *testing.T) {
 	t.Parallel()
 	server, err := servers.Start(servers.Etcd)
@@ -118,17 +119,19 @@ func TestUnreachableServerIsReportedSoon(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
-	err = lockOnce(t, server.URL())
-	if !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("Lock: %v; want ErrUnreachable", err)
-	}
-	if took := time.Since(start); took > limit/2 {
-		t.Errorf("Lock took %v", took)
+	client := newClient(t, server.URL(), faultTTL)
+	for _, name := range []string{"n", "n", "m"} {
+		start := time.Now()
+		if _, err := client.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("TryLock: %v; want ErrUnreachable that says refused", err)
+		}
+		if took := time.Since(start); took > 2500*time.Millisecond {
+			t.Errorf("TryLock took %v; want about a second", took)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	start = time.Now()
+	start := time.Now()
 	if _, err := open(ctx, "etcd://ann:s3cr3t@"+server.Addr()); err == nil {
 		t.Error("Open succeeded although no server could check the password")
 	}

@@ -375,3 +375,23 @@ func TestLostReleaseIsRepeated(t *testing.T) {
 		return err == nil && (!there || stat.NumChildren == 0)
 	})
 }
+
+// TestUnlockOverSilentConnectionIsSoon: Unlock over a connection that died without a sign releases
+// the lock over another one within about five seconds, however long the session's timeout is.
+func TestUnlockOverSilentConnectionIsSoon(t *testing.T) {
+	t.Parallel()
+	store, p := throughProxy(t, servers.Run(t, servers.ZooKeeper), "?timeout=30s")
+	c := client(t, store, nil)
+	lease, err := c.Lock(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Blackhole()
+	start := time.Now()
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Errorf("Unlock over a silent connection: %v", err)
+	}
+	if took := time.Since(start); took > 6*time.Second {
+		t.Errorf("Unlock took %v; want about 4s", took)
+	}
+}

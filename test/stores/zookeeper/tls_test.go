@@ -31,10 +31,26 @@ func TestTLS(t *testing.T) {
 	refused(t, open(t, server.URL()), "n", "it is held over TLS")
 	release(t, store, grant)
 
-	for query, reason := range map[string]string{"?tls=true": "certificate", "": "TLS"} {
-		c := client(t, open(t, "zookeeper://"+addr+query), &dlock.Options{RequestTimeout: 2 * time.Second})
-		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
-			t.Errorf("with %q: %v; want ErrUnreachable, and %q", query, err, reason)
+	reportedSoon(t, "zookeeper://"+addr+"?tls=true", "certificate")
+	reportedSoon(t, server.URL()+"?tls=true", "does it speak TLS?")
+	c := client(t, open(t, "zookeeper://"+addr), &dlock.Options{RequestTimeout: 2 * time.Second})
+	if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), "wants TLS") {
+		t.Errorf("without TLS: %v; want ErrUnreachable that names TLS", err)
+	}
+}
+
+// reportedSoon checks that each call to a store that has no server fails within a second or so, and
+// says why.
+func reportedSoon(t *testing.T, url, reason string) {
+	t.Helper()
+	c := client(t, open(t, url), nil)
+	for _, name := range []string{"n", "n", "m"} {
+		start := time.Now()
+		if _, err := c.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: TryLock: %v; want ErrUnreachable, and %q", url, err, reason)
+		}
+		if took := time.Since(start); took > 1500*time.Millisecond {
+			t.Errorf("%s: TryLock took %v", url, took)
 		}
 	}
 }
