@@ -24,14 +24,11 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		h.busy.unlock()
 		return o.grant, o.err
 	}
-	o, err := detached(ctx, s, h, func(call context.Context) outcome { return s.attempt(call, ctx, h, &req) })
-	if err != nil {
-		return driver.Grant{}, err
-	}
+	o := s.detached(ctx, h, func(call context.Context) outcome { return s.attempt(call, ctx, h, &req) })
 	return o.grant, o.err
 }
 
-// outcome is the result of an attempt.
+// outcome is the result of an attempt, or of a release, which has no grant.
 type outcome struct {
 	grant driver.Grant
 	err   error
@@ -64,7 +61,7 @@ func (s *Store) attempt(ctx, caller context.Context, h *hold, req *driver.Reques
 			continue
 		}
 		if err != nil {
-			return outcome{err: s.attemptFailed(h, req, s.explain(err))}
+			return outcome{err: s.attemptFailed(h, req, s.explain(ctx, err))}
 		}
 		if o, decided := s.decide(h, req, q.read(reply)); decided {
 			return o
@@ -76,15 +73,8 @@ func (s *Store) attempt(ctx, caller context.Context, h *hold, req *driver.Reques
 // bindToLease makes sure that the hold has a key, on a lease that was just renewed.
 func (s *Store) bindToLease(ctx context.Context, h *hold, ttl time.Duration) (*lease, error) {
 	for {
-		s.mu.Lock()
-		l := h.lease
-		s.mu.Unlock()
-		var err error
-		if l != nil {
-			err = s.refresh(ctx, l)
-		} else {
-			l, err = s.leaseFor(ctx, ttl)
-		}
+		l := s.leaseFor(h, ttl)
+		err := s.refresh(ctx, l)
 		switch {
 		case errors.Is(err, errLeaseGone) && ctx.Err() == nil: // which unbinds the hold
 		case err != nil:
@@ -112,8 +102,7 @@ func (s *Store) decide(h *hold, req *driver.Request, v queueView) (outcome, bool
 	case v.own != 0:
 		s.queued(h, req, v)
 	default:
-		s.end(h)
-		s.unbind(h)
+		s.drop(h)
 	}
 	return outcome{err: heldError(h.name, v.first)}, true
 }
@@ -153,14 +142,13 @@ func (s *Store) attemptUnconfirmed(h *hold, ttl time.Duration) {
 
 // attemptFailed records an attempt without an outcome, and returns err.
 func (s *Store) attemptFailed(h *hold, req *driver.Request, err error) error {
-	if !isRejection(err) {
+	if rejectionOf(err) == nil {
 		s.attemptUnconfirmed(h, req.TTL)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.revision == 0 && !h.unconfirmed {
-		s.end(h)
-		s.unbind(h)
+		s.drop(h)
 	}
 	return err
 }

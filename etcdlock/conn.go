@@ -92,7 +92,7 @@ func (s *Store) connect(ctx context.Context, c *conn) error {
 	}
 	_, err := c.status.Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(false))
 	if status.Code(err) == codes.Unavailable || ctx.Err() != nil {
-		return s.explainUnlessDone(ctx, err)
+		return s.explain(ctx, err)
 	}
 	return nil // any other error is an answer
 }

@@ -19,7 +19,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	if _, err := s.get(ctx, s.queueOf("dlock"), clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
-		return nil, s.explainUnlessDone(ctx, err) // no quorum, or no permission to read
+		return nil, s.explain(ctx, err) // no quorum, or no permission to read
 	}
 	var findings []driver.Finding
 	for _, check := range []func(context.Context) driver.Finding{s.checkServers, s.checkMembers, s.checkAlarms, s.checkCompaction} {

@@ -17,12 +17,14 @@ var errLeaseGone = errors.New("the lease has ended")
 // missing, may have released the lock, or the lock may have ended before.
 var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
-// rejections are the errors after which nothing was changed, and what they mean.
-var rejections = []struct {
+// rejection is an error after which nothing was changed, and nothing will be.
+type rejection struct {
 	err     error
 	meaning string
 	kind    error // the error of the contract; ErrUnreachable if trying again is worth it; nil if there is none
-}{
+}
+
+var rejections = []rejection{
 	{rpctypes.ErrNoSpace, "the server has no space left (alarm NOSPACE): compact and defragment it, raise its quota, then disarm the alarm", driver.ErrMisconfigured},
 	{rpctypes.ErrCorrupt, "the server found that its data is corrupt (alarm CORRUPT)", driver.ErrMisconfigured},
 	{rpctypes.ErrAuthFailed, "wrong user or password", driver.ErrDenied},
@@ -37,19 +39,14 @@ var rejections = []struct {
 	{rpctypes.ErrNotCapable, "the server is too old", driver.ErrMisconfigured},
 }
 
-// isRejection reports whether err says that nothing was changed, and nothing will be.
-func isRejection(err error) bool {
-	for _, r := range rejections {
-		if isError(err, r.err) {
-			return true
+// rejectionOf returns the rejection that err is, or nil.
+func rejectionOf(err error) *rejection {
+	for i := range rejections {
+		if isError(err, rejections[i].err) {
+			return &rejections[i]
 		}
 	}
-	return false
-}
-
-// isFinal reports whether err is a rejection that trying again does not change.
-func isFinal(err error) bool {
-	return isRejection(err) && !errors.Is(explainError(err), driver.ErrUnreachable)
+	return nil
 }
 
 // isError reports whether err is target, as the client or as gRPC returns it.
@@ -57,45 +54,32 @@ func isError(err, target error) bool {
 	return err != nil && (errors.Is(rpctypes.Error(err), target) || errors.Is(err, target))
 }
 
-// explain returns an error of the contract for an error of the client. It is not for the end of a
-// caller's context.
-func (s *Store) explain(err error) error {
+// explain returns an error of the contract for the error of a call with ctx.
+func (s *Store) explain(ctx context.Context, err error) error {
 	switch {
-	case err == nil || errors.Is(err, errLeaseGone):
-		return err
-	case errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrMisconfigured):
+	case errors.Is(err, errLeaseGone), errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured):
 		return err
 	case s.ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
+	case ctx.Err() != nil && rejectionOf(err) == nil:
+		return unanswered(ctx)
 	}
 	return explainError(err)
 }
 
 func explainError(err error) error {
-	for _, r := range rejections {
-		switch {
-		case !isError(err, r.err):
-		case r.kind != nil:
-			return fmt.Errorf("%w: %s: %w", r.kind, r.meaning, err)
-		default:
-			return fmt.Errorf("%s: %w", r.meaning, err)
-		}
+	if r := rejectionOf(err); r != nil && r.kind == nil {
+		return fmt.Errorf("%s: %w", r.meaning, err)
+	} else if r != nil {
+		return fmt.Errorf("%w: %s: %w", r.kind, r.meaning, err)
 	}
 	switch text := err.Error(); {
 	case strings.Contains(text, "error reading server preface"):
-		return fmt.Errorf("%w: the server closed a new connection (does it want TLS?): %w", driver.ErrUnreachable, err)
+		err = fmt.Errorf("the server closed a new connection (does it want TLS?): %w", err)
 	case strings.Contains(text, "handshake failed: EOF"):
-		return fmt.Errorf("%w: the server ended the TLS handshake (does it speak TLS?): %w", driver.ErrUnreachable, err)
+		err = fmt.Errorf("the server ended the TLS handshake (does it speak TLS?): %w", err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
-}
-
-// explainUnlessDone is explain for calls that end with the caller's context.
-func (s *Store) explainUnlessDone(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return unanswered(ctx)
-	}
-	return s.explain(err)
 }
 
 // unanswered returns the error of a call whose context ended before the server answered.

@@ -23,12 +23,12 @@ func TestTemporaryRejectionsAreUnreachable(t *testing.T) {
 			if got := errors.Is(explainError(err), driver.ErrUnreachable); got != temporary {
 				t.Errorf("%v: ErrUnreachable is %t; want %t", err, got, temporary)
 			}
-			if !isRejection(err) {
+			if rejectionOf(err) == nil {
 				t.Errorf("%v: is not a rejection", err)
 			}
 		}
 	}
-	if err := errors.New("anything else"); isRejection(err) || !errors.Is(explainError(err), driver.ErrUnreachable) {
-		t.Errorf("%v: %v, rejection: %t", err, explainError(err), isRejection(err))
+	if err := errors.New("anything else"); rejectionOf(err) != nil || !errors.Is(explainError(err), driver.ErrUnreachable) {
+		t.Errorf("%v: %v, rejection: %t", err, explainError(err), rejectionOf(err) != nil)
 	}
 }

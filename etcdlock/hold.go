@@ -140,35 +140,33 @@ func (s *Store) end(h *hold) {
 	}
 }
 
-// drop forgets a hold and its key, which is gone or was never written.
+// drop forgets a hold and its key, which is gone or was never written. The caller holds s.mu.
 func (s *Store) drop(h *hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.end(h)
 	s.unbind(h)
 }
 
 // detached calls do for a hold that the caller has locked, and unlocks it. It returns when the
 // caller's context ends. do goes on, because its outcome decides what has to be undone.
-func detached[T any](caller context.Context, s *Store, h *hold, do func(ctx context.Context) T) (result T, err error) {
+func (s *Store) detached(caller context.Context, h *hold, do func(ctx context.Context) outcome) outcome {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		h.busy.unlock()
-		return result, driver.ErrClosed
+		return outcome{err: driver.ErrClosed}
 	}
 	s.work.Add(1)
 	ctx := s.callContext()
 	s.mu.Unlock()
-	result, err = detach.Call(caller, s.workers.Go, func() T {
+	result, err := detach.Call(caller, s.workers.Go, func() outcome {
 		defer s.work.Done()
 		defer h.busy.unlock()
 		return do(ctx)
 	})
 	if err != nil {
-		return result, unanswered(caller)
+		return outcome{err: unanswered(caller)}
 	}
-	return result, nil
+	return result
 }
 
 // callContext returns a context that ends callLimit from now, or up to a second later. The calls

@@ -30,7 +30,9 @@ func TestCancelledCallLeavesNoHold(t *testing.T) {
 			failed++
 			continue
 		}
+		s.mu.Lock()
 		s.drop(h)
+		s.mu.Unlock()
 		h.busy.unlock()
 	}
 	if failed == 0 || failed == 100 {

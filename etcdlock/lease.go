@@ -1,8 +1,8 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -46,23 +46,18 @@ func (l *lease) slack() time.Duration { return min(l.ttl/10, time.Second) }
 // grantedTTL returns the TTL of a lock on this lease.
 func (l *lease) grantedTTL(asked time.Duration) time.Duration { return min(asked, l.ttl-l.slack()) }
 
-// leaseFor returns the lease for new locks with that TTL, just renewed.
-func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
+// leaseFor returns the lease of a hold, or the one for new locks with that TTL.
+func (s *Store) leaseFor(h *hold, ttl time.Duration) *lease {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	for {
-		s.mu.Lock()
-		l := s.leases[seconds]
-		if l == nil {
-			l = &lease{seconds: seconds, busy: newCtxMutex(), holds: make(map[*hold]struct{}), strayKeys: make(map[string]struct{})}
-			s.leases[seconds] = l
-			s.allLeases[l] = struct{}{}
-		}
-		s.mu.Unlock()
-		err := s.refresh(ctx, l)
-		if !errors.Is(err, errLeaseGone) || ctx.Err() != nil {
-			return l, err
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := cmp.Or(h.lease, s.leases[seconds])
+	if l == nil {
+		l = &lease{seconds: seconds, busy: newCtxMutex(), holds: make(map[*hold]struct{}), strayKeys: make(map[string]struct{})}
+		s.leases[seconds] = l
+		s.allLeases[l] = struct{}{}
 	}
+	return l
 }
 
 // refresh renews the lease, unless it was renewed a moment ago.
@@ -71,7 +66,7 @@ func (s *Store) refresh(ctx context.Context, l *lease) error {
 		return err
 	}
 	if l.busy.lock(ctx) != nil {
-		return s.explain(ctx.Err())
+		return unanswered(ctx)
 	}
 	defer l.busy.unlock()
 	if done, err := s.isFresh(l); done { // another call has renewed it meanwhile
@@ -119,13 +114,13 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 		return nil
 	}
 	s.forgetLease(l)
-	if !isRejection(err) {
+	if rejectionOf(err) == nil {
 		l.id = id
 		if !s.revokeInBackground(l) {
 			s.allLeases[l] = struct{}{} // Close revokes it
 		}
 	}
-	return s.explain(err)
+	return s.explain(ctx, err)
 }
 
 // grantLease asks for a lease, and renews it if an earlier try was granted.
@@ -155,7 +150,7 @@ func (s *Store) keepAlive(ctx context.Context, l *lease) error {
 		s.leaseLost(l)
 		return errLeaseGone
 	}
-	return s.explain(err)
+	return s.explain(ctx, err)
 }
 
 func (c *conn) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (ttl int64, err error) {

@@ -64,7 +64,7 @@ func (s *Store) queues(ctx context.Context, start string) iter.Seq2[keyQueue, er
 		for more := err == nil; more; {
 			var reply *clientv3.GetResponse
 			if reply, err = s.get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize)); err != nil {
-				err = s.explainUnlessDone(ctx, err)
+				err = s.explain(ctx, err)
 				break
 			}
 			for _, kv := range reply.Kvs { // in their order: the keys of a queue follow each other
@@ -124,7 +124,7 @@ func (s *Store) leaseTimes() func(ctx context.Context, id int64) (time.Duration,
 			return c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
 		})
 		if err != nil {
-			return 0, s.explainUnlessDone(ctx, err)
+			return 0, s.explain(ctx, err)
 		}
 		known[id] = time.Duration(reply.TTL) * time.Second
 		return known[id], nil

@@ -29,11 +29,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if h == nil {
 		return s.releaseForeign(ctx, grant)
 	}
-	result, err := detached(ctx, s, h, func(ctx context.Context) error { return s.release(ctx, h, grant.Token) })
-	if err != nil {
-		return err
-	}
-	return result
+	return s.detached(ctx, h, func(ctx context.Context) outcome { return outcome{err: s.release(ctx, h, grant.Token)} }).err
 }
 
 // withHold calls do for a hold, if there is one, when no call uses it any more.
@@ -62,34 +58,33 @@ func (s *Store) releaseForeign(ctx context.Context, grant driver.Grant) error {
 // renewed any more, and deleted when it expires.
 func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	key, revision, held := h.key, h.revision, h.held
-	bound := h.lease != nil
+	if token != 0 && held && uint64(revision) != token {
+		return driver.ErrNotHeld
+	}
+	if h.lease == nil {
+		s.drop(h)
+		return driver.ErrNotHeld
+	}
 	var opts []clientv3.OpOption
 	if h.unconfirmed && revision != 0 { // a late write of the same key would not be the grant
 		opts = append(opts, clientv3.WithPrevKV())
 	}
 	s.mu.Unlock()
-	if token != 0 && held && uint64(revision) != token {
-		return driver.ErrNotHeld
-	}
-	if !bound {
-		s.drop(h)
-		return driver.ErrNotHeld
-	}
 	// No other hold has that key: see newKey.
 	tries := 0
 	reply, err := try(ctx, s, func(ctx context.Context, c *conn) (*clientv3.DeleteResponse, error) {
 		tries++
 		return c.kv.Delete(ctx, key, opts...)
 	})
-	if tries > 1 || err != nil && !isRejection(err) {
-		s.mu.Lock()
+	s.mu.Lock()
+	if tries > 1 || err != nil && rejectionOf(err) == nil {
 		// A deletion that was not answered may still be carried out: the key must not be used again.
 		h.unconfirmed = h.unconfirmed || h.lease != nil && h.key == key
-		s.mu.Unlock()
 	}
 	if err != nil {
-		return s.explain(err)
+		return s.explain(ctx, err)
 	}
 	s.drop(h)
 	switch {
@@ -122,7 +117,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	}
 	reply, err := s.get(ctx, s.queueOf(name), clientv3.WithFirstCreate()...)
 	if err != nil {
-		return s.explainUnlessDone(ctx, err)
+		return s.explain(ctx, err)
 	}
 	first := readFirst(reply.Kvs)
 	if first.revision == 0 || uint64(first.revision) != token {
@@ -142,7 +137,7 @@ func (s *Store) deleteKey(ctx context.Context, key string, revision int64) error
 	})
 	switch {
 	case err != nil:
-		return s.explainUnlessDone(ctx, err)
+		return s.explain(ctx, err)
 	case !reply.Succeeded:
 		return driver.ErrNotHeld
 	}
@@ -163,7 +158,7 @@ func (s *Store) deleteKeys(ctx context.Context, keys []string) error {
 		if _, _, err := tryOnce(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
 			return c.kv.Txn(ctx).Then(ops...).Commit()
 		}); err != nil {
-			return s.explain(err)
+			return s.explain(ctx, err)
 		}
 	}
 	return nil

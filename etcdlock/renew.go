@@ -76,7 +76,7 @@ func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) erro
 	case errors.Is(err, errLeaseGone):
 		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
 	}
-	return s.explainUnlessDone(ctx, err)
+	return s.explain(ctx, err)
 }
 
 // checkKeys prolongs the holds whose keys still exist.
@@ -99,7 +99,7 @@ func (s *Store) checkKeys(ctx context.Context, renewals []renewal) error {
 		return c.kv.Txn(ctx).Then(ops...).Commit()
 	})
 	if err != nil {
-		return s.explain(err)
+		return s.explain(ctx, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -152,8 +152,8 @@ func (s *Store) keepOpen(ctx context.Context, qw *queueWatch) {
 			s.watchFailed(qw, driver.ErrClosed)
 			return
 		}
-		if isFinal(err) && qw.from == 0 {
-			s.watchFailed(qw, s.explain(err))
+		if r := rejectionOf(err); r != nil && r.kind != driver.ErrUnreachable && qw.from == 0 {
+			s.watchFailed(qw, s.explain(ctx, err))
 			return
 		}
 		_ = pause.Wait(ctx) // receive notices its end

@@ -114,15 +114,7 @@ func (s *Store) call(ctx context.Context, leave leave, fn func(*conn) error) err
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.unlessClosed(s.run(ctx, leave, fn))
-}
-
-// unlessClosed returns err, or ErrClosed for a call that Close may have interrupted.
-func (s *Store) unlessClosed(err error) error {
-	if s.closed.Load() && !isOutcome(err) {
-		return driver.ErrClosed
-	}
-	return err
+	return s.run(ctx, leave, fn)
 }
 
 // run calls fn with a connection. If that connection is silent, run calls fn again with another
@@ -132,7 +124,12 @@ func (s *Store) run(ctx context.Context, leave leave, fn func(*conn) error) erro
 	if errors.Is(err, errSilent) {
 		err = s.pool.with(ctx, leave, fn)
 	}
-	if isOutcome(err) || errors.Is(err, driver.ErrMisconfigured) {
+	switch {
+	case isOutcome(err):
+		return err
+	case s.closed.Load(): // Close may have interrupted it
+		return driver.ErrClosed
+	case errors.Is(err, driver.ErrMisconfigured):
 		return err
 	}
 	if cause := deadline.Passed(ctx); cause != nil {

@@ -18,23 +18,17 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		return err
 	}
 	defer released()
-	return s.unlessClosed(s.release(ctx, &grant))
+	return s.release(ctx, &grant)
 }
 
+// release is Release without waiting, also for a store that is being closed.
 func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
-	key := keyOf(grant.Name)
-	return s.deleteAndWake(ctx, grant.Name, func(c *conn) error {
-		if h, ok := grant.Handle.(*handle); ok && h.token == grant.Token {
-			if cas := h.casOver(c); cas != 0 {
-				done, err := c.delete(key, cas)
-				if err != nil || done {
-					return err
-				}
-			}
-		}
-		return c.deleteIf(key, func(it *item) bool {
-			return it.ownedBy(grant.Owner) && (grant.Token == 0 || grant.Token == it.token(c.started))
-		})
+	h, ok := grant.Handle.(*handle)
+	if !ok || h.token != grant.Token {
+		h = &handle{} // which knows no number
+	}
+	return s.deleteIf(ctx, grant.Name, h, func(c *conn, it *item) bool {
+		return it.ownedBy(grant.Owner) && (grant.Token == 0 || grant.Token == it.token(c.started))
 	})
 }
 
@@ -43,17 +37,16 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.unlessClosed(s.deleteAndWake(ctx, name, func(c *conn) error {
-		return c.deleteIf(keyOf(name), func(it *item) bool { return token != 0 && it.token(c.started) == token })
-	}))
+	return s.deleteIf(ctx, name, &handle{}, func(c *conn, it *item) bool { return token != 0 && it.token(c.started) == token })
 }
 
-// deleteAndWake runs fn, which deletes the lock of name, and wakes its waiters.
-func (s *Store) deleteAndWake(ctx context.Context, name string, fn func(*conn) error) error {
+// deleteIf deletes the lock of name and wakes its waiters, if the item has the number of h, or
+// matches returns true for it.
+func (s *Store) deleteIf(ctx context.Context, name string, h *handle, matches func(*conn, *item) bool) error {
 	calls := 0
 	err := s.run(ctx, nil, func(c *conn) error {
 		calls++
-		return fn(c)
+		return c.deleteIf(keyOf(name), h.casOver(c), matches)
 	})
 	if calls > 1 && errors.Is(err, driver.ErrNotHeld) {
 		return errMaybeReleased
@@ -64,20 +57,23 @@ func (s *Store) deleteAndWake(ctx context.Context, name string, fn func(*conn) e
 	return err
 }
 
-// deleteIf reads the item under key, and deletes it if matches returns true and the item has not
-// changed since.
-func (c *conn) deleteIf(key string, matches func(*item) bool) error {
-	for range maxTries {
+// deleteIf deletes the item under key if it has the number cas. Otherwise it reads the item, and
+// deletes it if matches returns true and it has not changed since. A zero cas is no number.
+func (c *conn) deleteIf(key string, cas uint64, matches func(*conn, *item) bool) error {
+	for try := range 1 + maxTries {
+		if try > 0 || cas != 0 {
+			if done, err := c.delete(key, cas); err != nil || done {
+				return err
+			}
+		}
 		it, err := c.get(key)
 		switch {
 		case err != nil:
 			return err
-		case it == nil || !matches(it):
+		case it == nil || !matches(c, it):
 			return driver.ErrNotHeld
 		}
-		if done, err := c.delete(key, it.cas); err != nil || done {
-			return err
-		}
+		cas = it.cas
 	}
 	return errContended
 }

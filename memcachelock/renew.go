@@ -2,6 +2,8 @@ package memcachelock
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -16,18 +18,17 @@ const maxPipelined = 200
 // to their owners, if they have not changed since.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
-	failed := false
-	for start := 0; start < len(grants); start += maxPipelined {
-		end := min(start+maxPipelined, len(grants))
-		err := s.call(ctx, nil, func(c *conn) error { return c.renew(grants[start:end], errs[start:end]) })
-		for i := start; i < end; i++ {
-			if err != nil {
-				errs[i] = err
+	rest := errs
+	for chunk := range slices.Chunk(grants, maxPipelined) {
+		results := rest[:len(chunk)]
+		rest = rest[len(chunk):]
+		if err := s.call(ctx, nil, func(c *conn) error { return c.renew(chunk, results) }); err != nil {
+			for i := range results {
+				results[i] = err
 			}
-			failed = failed || errs[i] != nil
 		}
 	}
-	if !failed {
+	if errors.Join(errs...) == nil {
 		return nil
 	}
 	return errs

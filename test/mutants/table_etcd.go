@@ -129,14 +129,14 @@ func init() {
 	add(mutant{
 		rule: "a release that was repeated over another connection may still be carried out",
 		file: "etcdlock/release.go",
-		old:  `if tries > 1 || err != nil && !isRejection(err) {`,
-		new:  `if err != nil && !isRejection(err) {`,
+		old:  `if tries > 1 || err != nil && rejectionOf(err) == nil {`,
+		new:  `if err != nil && rejectionOf(err) == nil {`,
 		test: "test/stores/etcd TestOvertakenReleaseDeletesNoLaterLock",
 	})
 	add(mutant{
 		rule: "a release without an answer may still be carried out",
 		file: "etcdlock/release.go",
-		old:  `if tries > 1 || err != nil && !isRejection(err) {`,
+		old:  `if tries > 1 || err != nil && rejectionOf(err) == nil {`,
 		new:  `if tries > 1 {`,
 		test: "test/stores/etcd TestReleaseCanBeRepeatedAfterARestart",
 	})
@@ -181,7 +181,7 @@ func init() {
 		old: `			s.leaseLost(l)
 			continue`,
 		new: `			s.leaseLost(l)
-			return outcome{err: s.attemptFailed(h, req, s.explain(err))}`,
+			return outcome{err: s.attemptFailed(h, req, s.explain(ctx, err))}`,
 		test: "test/stores/etcd TestAttemptOnARevokedLeaseTakesAnother",
 	})
 	add(mutant{
