@@ -53,9 +53,9 @@ func (c *conn) close() {
 const (
 	// callLimit bounds every call. etcd itself gives up after about seven seconds.
 	callLimit = 10 * time.Second
-	// tryLimit is how long a member has to answer before another member is asked, or before the
+	// answerLimit is how long a member has to answer before another member is asked, or before the
 	// connection is examined.
-	tryLimit = 1500 * time.Millisecond
+	answerLimit = 1500 * time.Millisecond
 	// reconnectLimit is how long a call waits for a connection that was lost.
 	reconnectLimit = 300 * time.Millisecond
 )
@@ -115,10 +115,10 @@ func tryOnce[T any](ctx context.Context, s *Store, do func(ctx context.Context, 
 	var limited context.Context
 	var cancel context.CancelFunc
 	if len(s.client.Endpoints()) > 1 {
-		limited, cancel = context.WithTimeout(ctx, tryLimit)
+		limited, cancel = context.WithTimeout(ctx, answerLimit)
 	} else { // without a deadline: see callContext
 		limited, cancel = context.WithCancel(ctx)
-		defer time.AfterFunc(tryLimit, func() {
+		defer time.AfterFunc(answerLimit, func() {
 			s.suspect(c)
 			stop := context.AfterFunc(c.ctx, cancel)
 			context.AfterFunc(limited, func() { stop() })
@@ -174,7 +174,7 @@ func (s *Store) answers(c *conn) bool {
 	}
 	var calls sync.WaitGroup
 	defer calls.Wait()
-	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
+	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
 	defer cancel()
 	answered := make(chan bool, members)
 	for range members {
@@ -201,7 +201,7 @@ func (s *Store) replaceable() bool {
 
 // dialAny returns a connection to the member that answers first, or nil.
 func (s *Store) dialAny() (first *conn) {
-	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
+	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
 	defer cancel()
 	endpoints := s.client.Endpoints()
 	dialled := make(chan *conn, len(endpoints))

@@ -26,10 +26,5 @@ func keyOf(name string) string {
 // isPlain reports whether a name consists of visible ASCII. In memcached's protocol a blank ends
 // a key, and a line break ends a command.
 func isPlain(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; c <= ' ' || c >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }

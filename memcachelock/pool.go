@@ -73,32 +73,31 @@ func (p *pool) discard(c *conn, leave leave) {
 		_ = c.net.Close()
 		return
 	}
-	ended := leave()
-	if !c.abandoned || !p.beginDrain() {
+	ended, drains := leave(), p.drains
+	if !c.abandoned {
+		drains = nil // the answer does not come any more
+	}
+	select {
+	case drains <- struct{}{}:
+		go func() {
+			defer func() { <-p.drains }()
+			ended(p.drain(c))
+		}()
+	default:
 		_ = c.net.Close()
 		ended(false)
-		return
 	}
-	go func() {
-		defer func() { <-p.drains }()
-		err := c.drain(p.maxSilence())
-		if err == nil {
-			p.put(c)
-		} else {
-			_ = c.net.Close()
-			p.closeIdleSince(c.began)
-		}
-		ended(err == nil)
-	}()
 }
 
-func (p *pool) beginDrain() bool {
-	select {
-	case p.drains <- struct{}{}:
-		return true
-	default:
+// drain reads the answers that a caller did not wait for, and reports whether they came.
+func (p *pool) drain(c *conn) (answered bool) {
+	if c.drain(p.maxSilence()) != nil {
+		_ = c.net.Close()
+		p.closeIdleSince(c.began)
 		return false
 	}
+	p.put(c)
+	return true
 }
 
 // endDrains blocks until no connection is drained, and lets no more drains begin.

@@ -103,7 +103,7 @@ func (a *acquisition) keepsPlaceLocked() bool { return a.queued || len(a.waiters
 // setDeadlineLocked makes the acquisition expire after ttl.
 func (s *Store) setDeadlineLocked(a *acquisition, ttl time.Duration) {
 	a.deadline = time.Now().Add(ttl)
-	s.expiry.NoLaterThan(a.deadline)
+	s.janitor.NoLaterThan(a.deadline)
 }
 
 // expiredLocked reports whether the acquisition has expired. A place does not expire while
@@ -112,7 +112,7 @@ func (a *acquisition) expiredLocked() bool {
 	return !time.Now().Before(a.deadline) && (a.granted || len(a.waiters) == 0)
 }
 
-// expireDue releases what has expired in the background, and returns the next deadline.
+// expireDue is the janitor: it releases what has expired, and returns the next deadline.
 func (s *Store) expireDue(now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -175,7 +175,7 @@ func (s *Store) expire(ctx context.Context, a *acquisition) {
 	if expired {
 		a.granted, a.queued = false, false
 	} else {
-		s.expiry.NoLaterThan(a.deadline) // it was extended meanwhile
+		s.janitor.NoLaterThan(a.deadline) // it was extended meanwhile
 	}
 	s.mu.Unlock()
 	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}

@@ -70,7 +70,7 @@ type Store struct {
 
 	workers *workerpool.Pool
 	clock   *clock.Clock
-	expiry  *alarm.Alarm    // of acquisitions
+	janitor *alarm.Alarm    // when it runs next
 	ctx     context.Context // ends when the store is closed
 	cancel  context.CancelCauseFunc
 	once    sync.Once
@@ -114,7 +114,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 		acl:          o.ACL,
 		workers:      workerpool.New(idleWorkers),
 		clock:        clock.New(),
-		expiry:       alarm.New(),
+		janitor:      alarm.New(),
 		acquisitions: make(map[acquisitionKey]*acquisition),
 		watches:      make(map[string]*watchedNode),
 		empty:        make(map[string]struct{}),
@@ -123,7 +123,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 	if err := s.connect(servers, &o, s.ctx.Done(), s.handle); err != nil {
 		return nil, err
 	}
-	s.work.Go(func() { s.expiry.Run(s.ctx, s.expireDue) })
+	s.work.Go(func() { s.janitor.Run(s.ctx, s.expireDue) })
 	return s, nil
 }
 

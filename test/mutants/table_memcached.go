@@ -28,8 +28,8 @@ var memcachedMutants = []mutant{
 	{
 		rule: "an attempt that was never answered is undone later",
 		file: "memcachelock/pool.go",
-		old:  `ended(err == nil)`,
-		new:  `ended(true)`,
+		old:  `ended(p.drain(c))`,
+		new:  `ended(p.drain(c) || true)`,
 		test: "test/stores/memcached TestLateAttemptIsUndone/delivered_after_Release_returned",
 	},
 	{
@@ -154,8 +154,8 @@ var memcachedMutants = []mutant{
 	{
 		rule: "names that memcached does not accept are hashed",
 		file: "memcachelock/key.go",
-		old:  `if c := name[i]; c <= ' ' || c >= 0x7f {`,
-		new:  `if c := name[i]; c < ' ' || c >= 0x7f {`,
+		old:  `return r <= ' ' || r >= 0x7f`,
+		new:  `return r < ' ' || r >= 0x7f`,
 		test: "test/stores/memcached TestConformance/names",
 	},
 	{
