@@ -2,6 +2,8 @@ package etcdlock
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/alarm"
@@ -58,15 +60,9 @@ func (s *Store) clean(now time.Time) (next time.Time) {
 
 // dueWork is what the janitor has to do now, and when it has to return.
 type dueWork struct {
-	keys   []expiredKey
-	leases []*lease // to renew
+	keys   map[string]*hold // of holds that expired
+	leases []*lease         // to renew
 	next   time.Time
-}
-
-// expiredKey is the key of a hold that expired.
-type expiredKey struct {
-	hold *hold
-	key  string
 }
 
 func (d *dueWork) noLaterThan(t time.Time) {
@@ -78,7 +74,7 @@ func (d *dueWork) noLaterThan(t time.Time) {
 func (s *Store) findDueWork(now time.Time) dueWork {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due := dueWork{next: alarm.Never}
+	due := dueWork{keys: make(map[string]*hold), next: alarm.Never}
 	waitedOn := make(map[*lease]bool)
 	for id, h := range s.holds {
 		switch {
@@ -94,7 +90,7 @@ func (s *Store) findDueWork(now time.Time) dueWork {
 		default:
 			s.end(h)
 			if h.lease != nil {
-				due.keys = append(due.keys, expiredKey{h, h.key})
+				due.keys[h.key] = h
 			}
 		}
 	}
@@ -115,21 +111,17 @@ func (s *Store) findDueWork(now time.Time) dueWork {
 }
 
 // deleteExpired deletes the keys of expired holds. What it cannot delete ends with its lease.
-func (s *Store) deleteExpired(expired []expiredKey) {
+func (s *Store) deleteExpired(expired map[string]*hold) {
 	if len(expired) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	defer cancel()
-	keys := make([]string, len(expired))
-	for i, e := range expired {
-		keys[i] = e.key
-	}
-	err := s.deleteKeys(ctx, keys)
+	err := s.deleteKeys(ctx, slices.Collect(maps.Keys(expired)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range expired {
-		if h := e.hold; h.key == e.key {
+	for key, h := range expired {
+		if h.key == key {
 			h.unconfirmed = h.unconfirmed || err != nil
 			s.unbind(h)
 		}

@@ -17,13 +17,13 @@ import (
 // a prefix in a server that has other keys.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		timeLeft := s.leaseTimes()
+		known := make(map[int64]time.Duration)
 		for q, err := range s.queues(ctx, s.prefix+escaper.Replace(prefix)) {
 			if err != nil {
 				yield(driver.Info{}, err)
 				return
 			}
-			info, held, err := q.describe(ctx, timeLeft)
+			info, held, err := s.describe(ctx, &q, known)
 			if (held || err != nil) && !yield(info, err) || err != nil {
 				return
 			}
@@ -37,7 +37,7 @@ func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error
 		if err != nil {
 			return driver.Info{}, false, err
 		}
-		return q.describe(ctx, s.leaseTimes())
+		return s.describe(ctx, &q, make(map[int64]time.Duration))
 	}
 	return driver.Info{}, false, nil
 }
@@ -97,36 +97,27 @@ func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return try(ctx, s, func(ctx context.Context, c *conn) (*clientv3.GetResponse, error) { return c.kv.Get(ctx, key, opts...) })
 }
 
-// describe returns the holder of a queue. It returns false if its lease has ended.
-func (q *keyQueue) describe(ctx context.Context, timeLeft func(context.Context, int64) (time.Duration, error)) (driver.Info, bool, error) {
-	left, err := timeLeft(ctx, q.first.Lease)
-	if err != nil || left < 0 {
-		return driver.Info{}, false, err
+// describe returns the holder of a queue. It returns false if its lease has ended. known has the
+// time left of the leases that the server was asked for.
+func (s *Store) describe(ctx context.Context, q *keyQueue, known map[int64]time.Duration) (driver.Info, bool, error) {
+	id := q.first.Lease
+	if _, ok := known[id]; !ok {
+		reply, err := try(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
+			return c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
+		})
+		if err != nil {
+			return driver.Info{}, false, s.explain(ctx, err)
+		}
+		known[id] = time.Duration(reply.TTL) * time.Second
+	}
+	if known[id] < 0 {
+		return driver.Info{}, false, nil
 	}
 	return driver.Info{
 		Name:      q.name,
 		Token:     uint64(q.first.CreateRevision),
 		Holder:    driver.DecodeHolder(string(q.first.Value)),
-		Remaining: left,
+		Remaining: known[id],
 		Waiters:   q.count - 1,
 	}, true, nil
-}
-
-// leaseTimes returns a function that returns how long a lease lasts, negative if it has ended. It
-// asks the server once for each lease.
-func (s *Store) leaseTimes() func(ctx context.Context, id int64) (time.Duration, error) {
-	known := make(map[int64]time.Duration)
-	return func(ctx context.Context, id int64) (time.Duration, error) {
-		if left, ok := known[id]; ok {
-			return left, nil
-		}
-		reply, err := try(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
-			return c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
-		})
-		if err != nil {
-			return 0, s.explain(ctx, err)
-		}
-		known[id] = time.Duration(reply.TTL) * time.Second
-		return known[id], nil
-	}
 }

@@ -215,7 +215,7 @@ func init() {
 	add(mutant{
 		rule: "a lock that is not renewed ends, although others keep its lease",
 		file: "etcdlock/janitor.go",
-		old:  `due.keys = append(due.keys, expiredKey{h, h.key})`,
+		old:  `due.keys[h.key] = h`,
 		new:  ``,
 		test: "test/stores/etcd TestOvertakenExpiryDeletesNoLaterLock",
 	})
