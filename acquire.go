@@ -12,10 +12,9 @@ import (
 
 // acquire takes the lock for h: it enters the local queue, then asks the store until
 // the store grants the lock or the caller gives up. Fair callers all ask the store.
-func (h *hold) acquire(ctx context.Context) error {
-	w := wait{client: h.client, settings: &h.settings, ctx: ctx}
+func (w *wait) acquire(h *hold) error {
 	defer w.stop()
-	if !h.settings.fair {
+	if !w.settings.fair {
 		h.single = true
 		if err := w.enter(h); err != nil {
 			return w.report(h, err)

@@ -33,7 +33,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 // Options.RequestTimeout. After that time the error wraps [ErrUnreachable].
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s := c.settings(opts)
-	s.limited, s.wait = true, 0
+	s.wait = 0
 	return c.lock(ctx, name, &s)
 }
 
@@ -74,7 +74,8 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 			unlockAcquired(h)
 		}
 	}()
-	err := h.acquire(ctx)
+	w := wait{client: c, settings: &h.settings, ctx: ctx}
+	err := w.acquire(h)
 	panics = false
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // LockAll acquires all names or none. It cannot deadlock with another LockAll,
@@ -53,7 +54,12 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 			_ = set.Unlock(context.Background())
 		}
 	}()
-	err := c.acquireAll(ctx, holds, s)
+	var err error
+	if c.batcher != nil && !s.fair && len(holds) > 1 {
+		err = c.acquireBatch(ctx, holds)
+	} else {
+		err = c.acquireInOrder(ctx, holds, 0)
+	}
 	panics = false
 	if err != nil {
 		_ = set.Unlock(context.Background()) // the re-entries
@@ -67,33 +73,19 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 	return set, nil
 }
 
-// acquireAll acquires the holds, which are in the order of their names.
-func (c *Client) acquireAll(ctx context.Context, holds []*hold, s *settings) error {
-	if s.limited && s.waits() {
-		limited, cancel := context.WithTimeoutCause(ctx, s.wait, errWaitLimit)
-		defer cancel()
-		ctx = limited
-		for _, h := range holds {
-			h.settings.limited = false
-		}
-	}
-	if c.batcher != nil && !s.fair && len(holds) > 1 {
-		err := c.acquireBatch(ctx, holds)
-		if !errors.Is(err, ErrUnsupported) {
-			return err
-		}
-	}
-	return c.acquireInOrder(ctx, holds)
-}
-
 // acquireInOrder acquires one name after the other. All callers use the same order, so
-// that they cannot deadlock.
-func (c *Client) acquireInOrder(ctx context.Context, holds []*hold) error {
+// that they cannot deadlock. waited is how long the call has waited before.
+func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, waited time.Duration) error {
 	for i, h := range holds {
-		if err := h.acquire(ctx); err != nil {
+		if h.settings.wait > 0 {
+			h.settings.wait = max(0, h.settings.wait-waited)
+		}
+		w := wait{client: c, settings: &h.settings, ctx: ctx}
+		if err := w.acquire(h); err != nil {
 			unlockAcquired(holds[:i]...)
 			return err
 		}
+		waited += w.waited()
 	}
 	for _, h := range holds { // the first may be lost by the time the last is acquired
 		if err := h.endCause(); err != nil {

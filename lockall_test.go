@@ -342,6 +342,38 @@ func TestLockAllWaitLimitIsForAllNames(t *testing.T) {
 	})
 }
 
+// The first attempt does not count as waiting, for LockAll as for Lock. A LockAll that has
+// waited for one name has that much less time for the others.
+func TestLockAllWaitLimitBeginsWithTheFirstRefusal(t *testing.T) {
+	for _, way := range []struct {
+		name string
+		opts []dlock.Option
+	}{{"at once", nil}, {"one after the other", []dlock.Option{dlock.WithFair()}}} {
+		t.Run(way.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+				c, other := dlock.New(s, nil), dlock.New(store, nil)
+				defer c.Close()
+				defer other.Close()
+				names := []string{"a", "b"}
+				leases, err := c.LockAll(t.Context(), names, append(way.opts, dlock.WithWait(50*time.Millisecond))...)
+				if err != nil {
+					t.Fatalf("LockAll of free names, whose attempts take 100ms, with a limit of 50ms: %v", err)
+				}
+				if err := leases.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				b := mustLock(t, other, t.Context(), "b")
+				defer func() { mustUnlock(t, b) }()
+				_, err = c.LockAll(t.Context(), names, append(way.opts, dlock.WithWait(50*time.Millisecond))...)
+				if !errors.Is(err, dlock.ErrHeld) {
+					t.Errorf("LockAll: %v; want ErrHeld", err)
+				}
+			})
+		})
+	}
+}
+
 // A set whose names are released one after the other is notified of each release.
 func TestLockAllIsNotifiedOfTheNameThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {

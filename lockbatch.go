@@ -41,7 +41,7 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 		}
 		if errors.Is(err, ErrUnsupported) {
 			w.leaveAllBut(nil)
-			return err
+			return c.acquireInOrder(ctx, holds, w.waited())
 		}
 		if err = w.beforeRetry(err); err != nil {
 			for _, h := range holds {

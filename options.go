@@ -42,20 +42,19 @@ type Option func(*settings)
 
 // settings are the result of the options of one call.
 type settings struct {
-	ttl     time.Duration
-	margin  time.Duration
-	fixed   bool
-	fair    bool
-	limited bool          // wait is a limit
-	wait    time.Duration // how long to wait for the lock
-	note    string
+	ttl    time.Duration
+	margin time.Duration // negative stands for the default
+	fixed  bool
+	fair   bool
+	wait   time.Duration // limit of the waiting; negative if there is none
+	note   string
 }
 
 // waits reports whether the caller is willing to wait at all.
-func (s *settings) waits() bool { return !s.limited || s.wait > 0 }
+func (s *settings) waits() bool { return s.wait != 0 }
 
 func (c *Client) settings(opts []Option) settings {
-	s := settings{ttl: c.ttl, margin: -1}
+	s := settings{ttl: c.ttl, margin: -1, wait: -1}
 	if len(opts) > 0 {
 		s = s.with(opts)
 	}
@@ -89,7 +88,7 @@ func WithFixedTTL(ttl time.Duration) Option {
 // [*HeldError]. Zero does not wait at all. The first attempt does not count: if the store
 // does not answer it, the call takes up to Options.RequestTimeout.
 func WithWait(limit time.Duration) Option {
-	return func(s *settings) { s.limited, s.wait = true, limit }
+	return func(s *settings) { s.wait = max(0, limit) }
 }
 
 // WithFair asks for strict first come, first served among all callers that use

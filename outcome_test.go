@@ -87,6 +87,12 @@ func (s *slowStore) Acquire(ctx context.Context, req driver.Request) (driver.Gra
 	return s.Store.Acquire(ctx, req)
 }
 
+func (s *slowStore) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	s.acquires.Add(1)
+	time.Sleep(s.delay)
+	return s.Store.AcquireAll(ctx, reqs)
+}
+
 // TryLock waits for the outcome of another caller's attempt, and then returns the holder or
 // the lock.
 func TestTryLockWaitsForAnotherCallersOutcome(t *testing.T) {

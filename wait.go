@@ -65,7 +65,7 @@ func (w *wait) begin() error {
 	}
 	w.began = true
 	w.since = w.client.clock.NoLaterThanNow()
-	if w.settings.limited {
+	if w.settings.wait > 0 {
 		w.ctx, w.cancel = context.WithTimeoutCause(w.ctx, w.settings.wait, errWaitLimit)
 	}
 	w.wake = make(chan struct{}, 1)
@@ -86,13 +86,21 @@ func (w *wait) report(h *hold, err error) error {
 	c := w.client
 	event := Event{Name: h.name, Token: h.Grant.Token, Err: err}
 	if w.began {
-		event.Waited = c.clock.NoLaterThanNow() - w.since
+		event.Waited = w.waited()
 		call(c.hooks.Waited, event)
 	}
 	if err == nil {
 		call(c.hooks.Acquired, event)
 	}
 	return err
+}
+
+// waited returns how long the call has waited.
+func (w *wait) waited() time.Duration {
+	if !w.began {
+		return 0
+	}
+	return w.client.clock.NoLaterThanNow() - w.since
 }
 
 // state returns what h knows about the contention for its name.

@@ -277,8 +277,8 @@ func init() {
 	add(mutant{
 		rule: "a set that cannot be had whole leaves nothing",
 		file: "lockall.go",
-		old:  "		if err := h.acquire(ctx); err != nil {\n			unlockAcquired(holds[:i]...)\n",
-		new:  "		if err := h.acquire(ctx); err != nil {\n			_ = i\n",
+		old:  "		if err := w.acquire(h); err != nil {\n			unlockAcquired(holds[:i]...)\n",
+		new:  "		if err := w.acquire(h); err != nil {\n			_ = i\n",
 		test: ". TestLockAll",
 	})
 	add(mutant{
