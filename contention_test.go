@@ -39,6 +39,49 @@ func TestBusyProcessDoesNotStarveOthers(t *testing.T) {
 	}
 }
 
+// A process that takes a set again and again pauses after a time slice, too.
+func TestBusyLockAllDoesNotStarveOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		near := dlock.New(store, nil)
+		defer near.Close()
+		far := dlock.New(newNetwork(store), nil) // a millisecond away
+		defer far.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		sets, singles := 0, 0
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				leases, err := near.LockAll(ctx, []string{"a", "b"})
+				if err != nil {
+					return
+				}
+				sets++
+				time.Sleep(time.Millisecond)
+				if err := leases.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := far.Lock(ctx, "b")
+				if err != nil {
+					return
+				}
+				singles++
+				time.Sleep(time.Millisecond)
+				mustUnlock(t, lease)
+			}
+		})
+		wg.Wait()
+		if singles < 200 {
+			t.Errorf("the near process had the set %d times in 10 s, the far process one of its names %d times", sets, singles)
+		}
+		time.Sleep(time.Minute) // attempts that overtook their end expire
+	})
+}
+
 // contend lets goroutines of two clients use a lock for 10 s, a millisecond each time, and
 // returns how often each client had it.
 func contend(t *testing.T, name string, a *dlock.Client, ofA int, b *dlock.Client, ofB int) (got [2]int64) {

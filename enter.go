@@ -26,7 +26,7 @@ func (w *wait) enter(h *hold) error {
 		occupant := h.tryEnter()
 		var err error
 		if occupant == nil {
-			err = w.pauseBeforeTaking(h)
+			err = w.sleep(h, w.pauseBeforeTaking(h))
 		} else {
 			err = w.queueBehind(occupant, h)
 		}
@@ -60,16 +60,17 @@ func (h *hold) leaveSlot() {
 	}
 }
 
-// pauseBeforeTaking lets other processes try first at the end of a time slice.
-func (w *wait) pauseBeforeTaking(h *hold) error {
+// pauseBeforeTaking returns how long h lets other processes try first: at the end of a
+// time slice, if the caller has the time.
+func (w *wait) pauseBeforeTaking(h *hold) time.Duration {
 	if !w.settings.waits() {
-		return nil
+		return 0
 	}
 	pause := w.state(h).PauseBeforeTaking(w.client.clock.NoLaterThanNow(), &w.client.slices)
-	if ends, limited := w.ctx.Deadline(); pause == 0 || limited && time.Until(ends) < pause {
-		return nil // no time for a pause: one attempt is worth more
+	if ends, limited := w.ctx.Deadline(); limited && pause > 0 && time.Until(ends) < pause {
+		return 0 // one attempt is worth more
 	}
-	return w.sleep(h, pause)
+	return pause
 }
 
 // queueBehind makes h the occupant after the callers that came before. For a caller
@@ -101,7 +102,7 @@ func (w *wait) queueBehind(occupant, h *hold) error {
 		return fmt.Errorf("locking %q: %w", h.name, err)
 	}
 	w.failure = nil
-	return w.pauseBeforeTaking(h)
+	return w.sleep(h, w.pauseBeforeTaking(h))
 }
 
 // errNoOutcome is the failure of a call behind another attempt of unknown outcome:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -52,8 +53,9 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 	}
 }
 
-// enterAll makes the holds the occupants of all slots.
+// enterAll makes the holds the occupants of all slots. It pauses once for all of them.
 func (w *batchWait) enterAll() error {
+	var pause time.Duration
 	for i := 0; i < len(w.holds); i++ {
 		h := w.holds[i]
 		if h.slot.Load() != nil {
@@ -65,10 +67,12 @@ func (w *batchWait) enterAll() error {
 			if err := w.queueBehind(occupant, h); err != nil {
 				return err
 			}
-			i = -1 // again from the first name
+			i, pause = -1, 0 // again from the first name
+			continue
 		}
+		pause = max(pause, w.pauseBeforeTaking(h))
 	}
-	return nil
+	return w.sleep(w.blocked, pause)
 }
 
 func (w *batchWait) leaveAllBut(but *hold) {

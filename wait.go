@@ -212,10 +212,7 @@ func (w *wait) yieldAfterWake(h *hold) error {
 	if h.queues() {
 		return nil
 	}
-	if pause := w.state(h).YieldAfterWake(w.client.clock.NoLaterThanNow(), &w.client.slices); pause > 0 {
-		return w.sleep(h, pause)
-	}
-	return nil
+	return w.sleep(h, w.state(h).YieldAfterWake(w.client.clock.NoLaterThanNow(), &w.client.slices))
 }
 
 // pollDelay is the time between two attempts without a subscription.
@@ -253,6 +250,9 @@ func (w *wait) keepPlace(delay time.Duration) time.Duration {
 
 // sleep blocks until the waiter is woken, but no longer than limit.
 func (w *wait) sleep(h *hold, limit time.Duration) error {
+	if limit <= 0 {
+		return nil
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
