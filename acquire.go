@@ -54,10 +54,11 @@ func (h *hold) attempt(ctx context.Context) (sent clock.Instant, err error) {
 	return sent, h.accept(grant, sent)
 }
 
-// noteFailure records whether the store may carry out an attempt that failed.
+// noteFailure records whether an attempt that failed has to be undone: the store may
+// carry it out, or keeps a place in its queue.
 func (h *hold) noteFailure(err error) {
-	if !errors.Is(err, ErrHeld) {
-		h.mayBeHeld = true
+	if h.queues() || !driver.Unchanged(err) {
+		h.needsUndo = true
 	}
 }
 
@@ -65,7 +66,7 @@ func (h *hold) noteFailure(err error) {
 // and so is a lock that the store revoked before it was granted.
 func (h *hold) accept(grant driver.Grant, sent clock.Instant) error {
 	h.Grant = grant
-	h.mayBeHeld = true
+	h.needsUndo = true
 	if margin := h.settings.margin; margin < 0 {
 		h.Margin = watchdog.DefaultMargin(grant.TTL)
 	} else {
@@ -106,7 +107,7 @@ func (h *hold) begin(sent clock.Instant) error {
 func (h *hold) abandon() {
 	switch {
 	case errors.Is(h.endCause(), ErrClosed): // the lease had begun, and was released
-	case h.mayBeHeld || h.queues():
+	case h.needsUndo:
 		grant := h.Grant
 		grant.Token = 0 // whatever the owner has
 		h.undo(grant)

@@ -26,7 +26,7 @@ type hold struct {
 	refusal atomic.Pointer[driver.HeldError] // of the last attempt
 
 	outcome     outcome     // of the attempts
-	mayBeHeld   bool        // the store has carried out an attempt, or may still do so
+	needsUndo   bool        // an attempt left something in the store, or may still do so
 	lossPending atomic.Bool // the Lost hook was not called yet
 
 	mu     sync.Mutex

@@ -397,3 +397,60 @@ func TestLockAllIsNotifiedOfTheNameThatBlocks(t *testing.T) {
 		}
 	})
 }
+
+// unansweredSecond does not answer the second attempt, and counts the releases of each name.
+type unansweredSecond struct {
+	slowStore
+	mu       sync.Mutex
+	attempts int
+	released map[string]int
+}
+
+func (s *unansweredSecond) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	s.mu.Lock()
+	s.attempts++
+	attempt := s.attempts
+	s.mu.Unlock()
+	if attempt == 2 {
+		<-ctx.Done()
+		return nil, driver.ErrUnreachable
+	}
+	return s.Store.AcquireAll(ctx, reqs)
+}
+
+func (s *unansweredSecond) Release(ctx context.Context, grant driver.Grant) error {
+	s.mu.Lock()
+	s.released[grant.Name]++
+	s.mu.Unlock()
+	return s.Store.Release(ctx, grant)
+}
+
+// A LockAll that gives up while it waits for another caller of the process undoes its
+// attempts of unknown outcome.
+func TestLockAllUndoesWhenItGivesUpInTheLocalQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &unansweredSecond{slowStore: slowStore{Store: store}, released: map[string]int{}}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		b := mustLock(t, other, t.Context(), "b")
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() { _, err := c.LockAll(ctx, []string{"a", "b"}); result <- err }()
+		time.Sleep(6 * time.Second) // the third attempt was refused because of b
+		a := mustLock(t, c, t.Context(), "a", dlock.WithWait(0))
+		mustUnlock(t, b)
+		synctest.Wait() // LockAll waits for a
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("LockAll: %v; want that it was cancelled", err)
+		}
+		synctest.Wait()
+		s.mu.Lock()
+		if s.attempts != 3 || s.released["a"] != 1 || s.released["b"] != 1 {
+			t.Errorf("%d attempts, releases %v; want 3, and that both names of the unanswered attempt were released", s.attempts, s.released)
+		}
+		s.mu.Unlock()
+		mustUnlock(t, a)
+	})
+}

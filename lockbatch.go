@@ -29,22 +29,22 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 	}
 	defer w.stop()
 	for {
-		if err := w.enterAll(); err != nil {
-			w.leaveAllBut(nil)
-			return w.report(w.blocked, err)
-		}
-		err := c.attemptAll(w.ctx, holds)
+		err := w.enterAll()
 		if err == nil {
-			for _, h := range holds {
-				_ = w.report(h, nil)
+			err = c.attemptAll(w.ctx, holds)
+			switch {
+			case err == nil:
+				for _, h := range holds {
+					_ = w.report(h, nil)
+				}
+				return nil
+			case errors.Is(err, ErrUnsupported):
+				w.leaveAllBut(nil)
+				return c.acquireInOrder(ctx, holds, w.waited())
 			}
-			return nil
+			err = w.beforeRetry(err)
 		}
-		if errors.Is(err, ErrUnsupported) {
-			w.leaveAllBut(nil)
-			return c.acquireInOrder(ctx, holds, w.waited())
-		}
-		if err = w.beforeRetry(err); err != nil {
+		if err != nil {
 			for _, h := range holds {
 				h.abandon()
 			}

@@ -130,7 +130,7 @@ const (
 	maxReleaseDelay = 100 * time.Millisecond
 )
 
-// release asks the store to release grant, and again while the outcome is unknown. attempts
+// release asks the store to release grant, and again while that may help. attempts
 // is how often the caller has asked before; release returns how often it was asked in all. It
 // works with a cancelled context, and takes no longer than limit.
 func (c *Client) release(ctx context.Context, grant driver.Grant, attempts int, limit time.Duration) (int, error) {
@@ -145,7 +145,7 @@ func (c *Client) release(ctx context.Context, grant driver.Grant, attempts int, 
 		bounded, cancel := c.limited(ctx, min(c.limit, left))
 		err := c.explain(ctx, bounded, c.store.Release(bounded, grant))
 		cancel()
-		if err == nil || errors.Is(err, ErrNotHeld) {
+		if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed) {
 			return attempts, err
 		}
 		pause := delay.Next()

@@ -14,10 +14,11 @@ var (
 	// ErrNotHeld: the owner that is renewed or released, or the token that is
 	// broken, does not hold the lock.
 	ErrNotHeld = errors.New("lock is not held")
-	// ErrUnreachable: the store did not answer, so the outcome is unknown.
+	// ErrUnreachable: the store did not answer.
 	ErrUnreachable = errors.New("store unreachable")
 	// ErrDenied: the store rejects the user, because of a wrong password or a
-	// missing right. Nothing happened, and trying again does not help.
+	// missing right, and trying again does not help. A part of the call may have
+	// happened: a user may have one right and lack another.
 	ErrDenied = errors.New("permission denied")
 	// ErrMisconfigured: the store answers, but cannot keep locks until an
 	// administrator changes something: the database does not exist, the disk is
@@ -29,9 +30,36 @@ var (
 	ErrBadTTL = errors.New("bad TTL")
 	// ErrUnsupported: the store does not support the operation.
 	ErrUnsupported = errors.New("not supported by this store")
-	// ErrClosed: the client or the store was closed.
+	// ErrClosed: the client or the store was closed. A call that was under way when
+	// the store was closed may have happened.
 	ErrClosed = errors.New("closed")
 )
+
+// Unchanged reports whether err proves that the call changed nothing in the store. It
+// does if it wraps [ErrHeld], [ErrNotHeld], [ErrUnsupported], [ErrBadName] or [ErrBadTTL],
+// or was marked with [NotSent].
+func Unchanged(err error) bool {
+	for _, proof := range []error{ErrHeld, ErrNotHeld, ErrUnsupported, ErrBadName, ErrBadTTL} {
+		if errors.Is(err, proof) {
+			return true
+		}
+	}
+	for ; err != nil; err = errors.Unwrap(err) { // not into joined errors: each is about another call
+		if _, marked := err.(notSent); marked {
+			return true
+		}
+	}
+	return false
+}
+
+// NotSent marks the error of a call that never left the process, because no connection
+// could be made. dlock then has nothing to undo, so that the next call need not wait. A
+// store must not mark a call of several steps after its first step.
+func NotSent(err error) error { return notSent{err} }
+
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
 
 // HeldError describes the holder of a lock. errors.Is reports that it is [ErrHeld].
 type HeldError struct {

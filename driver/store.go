@@ -10,8 +10,8 @@ import (
 // Every method that takes a context returns soon after the context is done. If the
 // context is done before the call, the call changes nothing in the store. Each
 // method says what it may leave behind if the context ends during the call. An
-// error that wraps neither [ErrHeld] nor [ErrNotHeld] means that the outcome is
-// unknown: the operation may have happened, may still happen, or may never happen.
+// error for which [Unchanged] is false means that the outcome is unknown: the
+// operation may have happened, may still happen, or may never happen.
 // If the store cannot be reached, the error wraps [ErrUnreachable].
 type Store interface {
 	// Acquire makes one attempt, atomically, and never waits for the lock.

@@ -53,7 +53,7 @@ func init() {
 	add(mutant{
 		rule: "an attempt of unknown outcome is undone",
 		file: "acquire.go",
-		old:  "	if !errors.Is(err, ErrHeld) {\n		h.mayBeHeld = true\n	}\n",
+		old:  "	if h.queues() || !driver.Unchanged(err) {\n		h.needsUndo = true\n	}\n",
 		new:  "",
 		test: ". TestRefusalDoesNotHideAnUnknownOutcome",
 	})
