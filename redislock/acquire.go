@@ -33,6 +33,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		token, err = s.acquireByEstimate(ctx, key, &req, holder, uint64(now))
 	}
 	if err != nil {
+		if neverSent(err) && s.unconfirmed.of(req.Owner) == 0 {
+			return driver.Grant{}, driver.NotSent(err)
+		}
 		return driver.Grant{}, s.failed(ctx, err, req)
 	}
 	if unconfirmed != 0 {
@@ -136,6 +139,9 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 		return s.acquireByClock(ctx, key, req, holder, 0)
 	case raised && granted:
 		return proposed, err
+	}
+	if neverSent(failed) {
+		return 0, explain(failed)
 	}
 	// The transaction failed, or the counter was ahead of the clock.
 	s.unconfirmed.add(req.Owner, proposed, req.TTL)

@@ -2,8 +2,11 @@ package redislock
 
 import (
 	"errors"
+	"net"
 	"testing"
+	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
 )
@@ -26,6 +29,40 @@ func TestRefusedWaitIsNotReplicated(t *testing.T) {
 		err := (&sender{replicas: 1}).acknowledged(wait)
 		if !errors.Is(err, ErrNotReplicated) || !errors.Is(err, driver.ErrUnreachable) {
 			t.Errorf("%q: %v; want ErrNotReplicated and ErrUnreachable", text, err)
+		}
+	}
+}
+
+// TestRefusedServerIsReportedSoonByEveryCall: an attempt without a connection has nothing to
+// undo, so that the next call does not wait for that.
+func TestRefusedServerIsReportedSoonByEveryCall(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = free.Close() // its port refuses connections
+	for _, protocol := range []Protocol{Redisson, Plain} {
+		client := redis.NewClient(&redis.Options{Addr: free.Addr().String()})
+		defer client.Close()
+		store, err := New(client, &Options{Protocol: protocol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dlock.New(store, nil)
+		for i := range 3 {
+			start := time.Now()
+			if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) || !driver.Unchanged(err) {
+				t.Errorf("%v, TryLock %d: %v; want ErrUnreachable, marked as not sent", protocol, i+1, err)
+			}
+			if took := time.Since(start); took > 1500*time.Millisecond {
+				t.Errorf("%v: TryLock %d took %v", protocol, i+1, took)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

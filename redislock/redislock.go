@@ -176,7 +176,10 @@ func (s *Store) usable(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return s.learnMode(ctx)
+	if err := s.learnMode(ctx); err != nil {
+		return driver.NotSent(err)
+	}
+	return nil
 }
 
 // millis rounds up: a lock never lasts less than was promised.
