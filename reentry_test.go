@@ -215,3 +215,21 @@ func TestLossEndsAReentry(t *testing.T) {
 		_ = lease.Unlock(t.Context())
 	})
 }
+
+// A lock whose loss was found by Unlock has been unlocked: a context that comes from its lease
+// locks the name anew, as after any Unlock.
+func TestContextOfAnUnlockedLostLockLocksAnew(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		ctx := context.WithoutCancel(lease.Context())
+		if err := c.Break(t.Context(), "x", lease.Token()); err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) || !errors.Is(err, dlock.ErrLost) {
+			t.Errorf("Unlock: %v; want ErrNotHeld and ErrLost", err)
+		}
+		mustUnlock(t, mustLock(t, c, ctx, "x"))
+	})
+}

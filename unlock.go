@@ -90,10 +90,7 @@ func (h *hold) release(ctx context.Context) (err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNotHeld):
-		h.mu.Lock()
-		h.cause = fmt.Errorf("%w: found when it was unlocked", ErrLost)
-		h.mu.Unlock()
-		err = h.lossError()
+		err = fmt.Errorf("%w: %q: %w: found when it was unlocked", ErrNotHeld, h.name, ErrLost)
 	default:
 		err = fmt.Errorf("unlocking %q, which is left to expire: %w", h.name, err)
 	}
