@@ -23,7 +23,7 @@ func (w *wait) acquire(h *hold) error {
 	for {
 		sent, err := h.attempt(w.ctx)
 		if err == nil {
-			err = h.begin(sent)
+			err = h.startLease(sent)
 		}
 		if err == nil {
 			return w.report(h, nil)
@@ -76,28 +76,28 @@ func (h *hold) accept(grant driver.Grant, sent clock.Instant) error {
 	if !c.traits.Local && c.clock.Now() >= sent+grant.TTL-h.Margin {
 		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)
 	}
-	if c.traits.ReportsLoss && h.lossReported() {
-		return fmt.Errorf("%w: %w before it was granted", ErrUnreachable, errRevoked)
-	}
-	return nil
+	return h.unlessRevoked(false)
 }
 
-// begin starts the lease. If it fails, the hold has ended.
-func (h *hold) begin(sent clock.Instant) error {
+// startLease makes the grant the caller's lock. If it fails, nothing is held.
+func (h *hold) startLease(sent clock.Instant) error {
 	c := h.client
 	if slot := h.slot.Load(); slot != nil {
 		slot.State.Taken(sent, &c.slices)
 	}
+	if err := h.unlessRevoked(true); err != nil {
+		return err
+	}
 	c.dog.Watch(&h.Lease, sent)
+	if c.traits.ReportsLoss && h.endCause() != nil { // revoked before Watch
+		c.dog.Forget(&h.Lease)
+	}
 	h.outcome.announce()
 	if c.calls.closed.Load() {
 		if h.end(ErrClosed) {
 			_ = h.release(context.Background()) // the lock expires anyway
 		}
 		return ErrClosed
-	}
-	if c.traits.ReportsLoss {
-		return h.beginReportingLoss()
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (w *wait) pauseBeforeTaking(h *hold) time.Duration {
 // that does not want to wait, it blocks until the occupant's attempt has an outcome;
 // after nil the caller tries to enter again.
 func (w *wait) queueBehind(occupant, h *hold) error {
-	if w.begin() != nil {
+	if w.startWaiting() != nil {
 		return w.awaitOutcome(occupant, h)
 	}
 	if occupant.heldError() == nil {

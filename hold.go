@@ -32,12 +32,12 @@ type hold struct {
 	mu     sync.Mutex
 	leases int   // that are not unlocked yet
 	cause  error // why the hold has ended; nil if it has not
-	// For stores that report losses: the number of attempts, whether the loss of the
-	// last one was reported, and whether its lease has begun.
-	attempts        int
-	reported, begun bool
-	ctx             *leaseContext
-	cancel          context.CancelCauseFunc
+	ctx    *leaseContext
+	cancel context.CancelCauseFunc
+	// For stores that report losses: the number of attempts, whether the store has
+	// revoked the grant of the last one, and whether its lease has begun.
+	attempts       int
+	revoked, begun bool
 }
 
 func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *hold) *hold {
@@ -72,7 +72,7 @@ func (h *hold) request() driver.Request {
 func (h *hold) attemptRequest() driver.Request {
 	req := h.request()
 	if h.client.traits.ReportsLoss {
-		req.Lost = h.lossReporter()
+		req.Lost = h.newAttempt()
 	}
 	return req
 }

@@ -59,7 +59,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 }
 
 func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, error) {
-	if err := c.begin(ctx, s, name); err != nil {
+	if err := c.beginCall(ctx, s, name); err != nil {
 		return nil, err
 	}
 	defer c.calls.end()
@@ -83,8 +83,8 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 	return &h.first, nil
 }
 
-// begin counts a call that acquires names, unless it is certain to fail.
-func (c *Client) begin(ctx context.Context, s *settings, names ...string) error {
+// beginCall counts a call that acquires names, unless it is certain to fail.
+func (c *Client) beginCall(ctx context.Context, s *settings, names ...string) error {
 	for _, name := range names {
 		if err := driver.CheckName(name); err != nil {
 			return err

@@ -21,7 +21,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		return nil, fmt.Errorf("%w: LockAll needs at least one name", ErrBadName)
 	}
 	s := c.settings(opts)
-	if err := c.begin(ctx, &s, names...); err != nil {
+	if err := c.beginCall(ctx, &s, names...); err != nil {
 		return nil, err
 	}
 	defer c.calls.end()

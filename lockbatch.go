@@ -3,6 +3,7 @@ package dlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -109,7 +110,7 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold) error {
 		return err
 	}
 	for i, h := range holds {
-		if err := h.begin(sent); err != nil {
+		if err := h.startLease(sent); err != nil {
 			unlockAcquired(holds[:i]...)
 			return err
 		}
@@ -120,7 +121,10 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold) error {
 // beforeRetry is wait.beforeRetry for the name that the store refused.
 func (w *batchWait) beforeRetry(err error) error {
 	held, refused := errors.AsType[*driver.HeldError](err)
-	if !refused {
+	switch {
+	case w.holds[0].endCause() != nil: // the lease of a later name could not be started
+		return fmt.Errorf("locking %q: %w", w.blocked.name, err)
+	case !refused:
 		return w.afterFailure(w.blocked, err)
 	}
 	h := w.holds[max(0, slices.IndexFunc(w.holds, func(h *hold) bool { return h.name == held.Name }))]

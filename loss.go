@@ -53,46 +53,39 @@ func (h *hold) expireIfOverdue() {
 
 var errRevoked = errors.New("the store revoked the lock")
 
-// lossReporter begins a new attempt, and returns the function with which the store
-// reports that it revoked the attempt's grant. Only the report for the last attempt
-// counts. A report before the lease has begun is left to beginReportingLoss.
-func (h *hold) lossReporter() func() {
+// newAttempt begins a new attempt, and returns the function with which the store reports
+// that it revoked the attempt's grant. Only the report for the last attempt counts.
+func (h *hold) newAttempt() (lost func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.attempts++
-	h.reported = false
+	h.revoked = false
 	attempt := h.attempts
-	return func() { h.reportedLost(attempt) }
+	return func() { h.noteRevoked(attempt) }
 }
 
-func (h *hold) reportedLost(attempt int) {
+// noteRevoked ends the lease. Before the lease has begun, it leaves that to unlessRevoked.
+func (h *hold) noteRevoked(attempt int) {
 	h.mu.Lock()
 	counts, begun := attempt == h.attempts, h.begun
-	h.reported = h.reported || counts
+	h.revoked = h.revoked || counts
 	h.mu.Unlock()
 	if counts && begun {
 		h.lose(errRevoked)
 	}
 }
 
-// lossReported reports whether the store revoked the grant of the last attempt.
-func (h *hold) lossReported() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.reported
-}
-
-// beginReportingLoss makes later reports end the lease. If the store has reported a
-// loss before, it ends the hold.
-func (h *hold) beginReportingLoss() error {
-	h.mu.Lock()
-	h.begun = true
-	reported := h.reported
-	h.mu.Unlock()
-	if !reported {
+// unlessRevoked fails if the store has revoked the grant of the last attempt. With begins,
+// the lease begins: a later report ends it.
+func (h *hold) unlessRevoked(begins bool) error {
+	if !h.client.traits.ReportsLoss {
 		return nil
 	}
-	h.client.dog.Forget(&h.Lease)
-	h.end(fmt.Errorf("%w: %w", ErrLost, errRevoked))
-	return h.endCause()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.revoked {
+		return fmt.Errorf("%w: %w before it was granted", ErrUnreachable, errRevoked)
+	}
+	h.begun = begins
+	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// A loss that the store reports between the grant and the beginning of the lease ends the
-// acquisition.
-func TestLossReportedBetweenGrantAndBegin(t *testing.T) {
+// A grant that the store revokes before the lease has started gives one error, whether the
+// report arrives during the attempt or after it. Another attempt may succeed.
+func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(reporter{memlock.New()}, nil)
 		defer c.Close()
@@ -23,12 +23,40 @@ func TestLossReportedBetweenGrantAndBegin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.reportedLost(h.attempts)
-		if err := h.begin(sent); !errors.Is(err, ErrLost) {
-			t.Errorf("begin: %v; want ErrLost", err)
+		h.noteRevoked(h.attempts)
+		late := h.startLease(sent)
+		early := h.accept(h.Grant, sent)
+		if !errors.Is(late, ErrUnreachable) || errors.Is(late, ErrLost) || early == nil || late.Error() != early.Error() {
+			t.Errorf("startLease: %v, accept: %v; want the same ErrUnreachable", late, early)
 		}
-		if h.context().Err() == nil {
-			t.Error("the context of the lease lives")
+		if _, err := h.attempt(t.Context()); err != nil {
+			t.Errorf("the next attempt: %v", err)
+		}
+		if err := h.startLease(sent); err != nil || h.endCause() != nil {
+			t.Errorf("the lease of the next attempt: %v, ended: %v", err, h.endCause())
+		}
+		h.noteRevoked(h.attempts)
+		if cause := h.endCause(); !errors.Is(cause, ErrLost) {
+			t.Errorf("a lease whose lock was revoked: %v; want ErrLost", cause)
+		}
+	})
+}
+
+// A set does not go on with holds that have ended, because the lock of a later name was
+// revoked.
+func TestRevokedNameEndsLockAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(reporter{memlock.New()}, nil)
+		defer c.Close()
+		s := c.settings(nil)
+		a := c.newHold(t.Context(), "a", &s, nil)
+		b := c.newHold(t.Context(), "b", &s, a)
+		w := batchWait{wait: wait{client: c, settings: &s, ctx: t.Context()}, holds: []*hold{a, b}, blocked: a}
+		_ = w.startWaiting()
+		a.end(ErrReleased)
+		err := w.beforeRetry(b.unlessRevoked(true))
+		if err == nil {
+			t.Error("LockAll tries again with a name that it has given back")
 		}
 	})
 }

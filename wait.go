@@ -55,8 +55,8 @@ const (
 // errWaitLimit is the cause with which WithWait ends a wait.
 var errWaitLimit = errors.New("wait limit reached")
 
-// begin makes the caller a waiter. It fails if the caller does not want to wait.
-func (w *wait) begin() error {
+// startWaiting makes the caller a waiter. It fails if the caller does not want to wait.
+func (w *wait) startWaiting() error {
 	if w.began {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (w *wait) noteRefusal(h *hold, held *driver.HeldError) error {
 	if deadline.Passed(w.ctx) != nil {
 		return w.gaveUp(h, held)
 	}
-	if w.begin() != nil {
+	if w.startWaiting() != nil {
 		return held
 	}
 	return nil

@@ -32,16 +32,16 @@ func init() {
 	add(mutant{
 		rule: "a loss reported before the grant is taken ends the attempt",
 		file: "acquire.go",
-		old:  "if c.traits.ReportsLoss && h.lossReported() {",
-		new:  "if false && h.lossReported() {",
-		test: ". TestHandedOverLockIsLostBeforeItBegins",
+		old:  "	return h.unlessRevoked(false)\n",
+		new:  "	return nil\n",
+		test: ". TestGrantRevokedBeforeTheLeaseStarts",
 	})
 	add(mutant{
-		rule: "a loss reported between grant and begin ends the lease",
+		rule: "a loss reported between the grant and the start of the lease ends the attempt",
 		file: "loss.go",
-		old:  "	reported := h.reported\n	h.mu.Unlock()\n	if !reported {",
-		new:  "	reported := false\n	h.mu.Unlock()\n	if !reported {",
-		test: ". TestLossReportedBetweenGrantAndBegin",
+		old:  "	if h.revoked {\n",
+		new:  "	if false {\n",
+		test: ". TestGrantRevokedBeforeTheLeaseStarts",
 	})
 	add(mutant{
 		rule: "a loss reported for an earlier attempt ends nothing",
