@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
@@ -21,7 +22,7 @@ func (w *wait) acquire(h *hold) error {
 		}
 	}
 	for {
-		sent, err := h.attempt(w.ctx)
+		sent, err := h.attempt(w.ctx, w.timeLeft())
 		if err == nil {
 			err = h.startLease(sent)
 		}
@@ -36,14 +37,14 @@ func (w *wait) acquire(h *hold) error {
 }
 
 // attempt takes the lock that the predecessor in the local queue handed over, or asks
-// the store once. It returns when the request was sent.
-func (h *hold) attempt(ctx context.Context) (sent clock.Instant, err error) {
+// the store once, which takes no longer than limit. It returns when the request was sent.
+func (h *hold) attempt(ctx context.Context, limit time.Duration) (sent clock.Instant, err error) {
 	if lock := h.takeHandedOver(); lock != nil {
 		return lock.sent, h.accept(lock.grant, lock.sent)
 	}
 	c := h.client
 	req := h.attemptRequest()
-	bounded, cancel := c.bounded(ctx)
+	bounded, cancel := c.limited(ctx, limit)
 	defer cancel()
 	sent = c.clock.NoLaterThanNow()
 	grant, err := c.store.Acquire(bounded, req)
@@ -125,10 +126,16 @@ func (h *hold) undo(grant driver.Grant) {
 		if _, err := c.release(context.Background(), grant, 0, c.limit); err != nil && !errors.Is(err, ErrNotHeld) {
 			// The next caller asks the store all the same.
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire", "name", grant.Name, "err", err)
-			return
-		}
-		if slot := h.slot.Load(); slot != nil {
-			slot.State.Answered()
+			h.noteUnanswered(err)
+		} else if slot := h.slot.Load(); slot != nil {
+			slot.State.OutageEnded()
 		}
 	})
+}
+
+// noteUnanswered tells the next caller of this process that the store did not answer.
+func (h *hold) noteUnanswered(err error) {
+	if slot := h.slot.Load(); slot != nil && errors.Is(err, ErrUnreachable) {
+		slot.State.Unanswered(h.client.clock.NoLaterThanNow(), err)
+	}
 }

@@ -2,6 +2,8 @@ package dlock
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -80,10 +82,12 @@ func (w *wait) queueBehind(occupant, h *hold) error {
 	if w.startWaiting() != nil {
 		return w.awaitOutcome(occupant, h)
 	}
-	if occupant.heldError() == nil {
-		w.failure = errNoOutcome
+	ctx, cancel := w.whileAnswerIsDue(occupant)
+	slot, err := w.client.queue.Enter(ctx, h.name, h)
+	cancel()
+	if errors.Is(err, errNoOutcome) {
+		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.limit)
 	}
-	slot, err := w.client.queue.Enter(w.ctx, h.name, h)
 	if err != nil {
 		held := cmp.Or(w.client.queue.Occupant(h.name).heldError(), occupant.heldError())
 		if held == nil { // the occupant has no answer to its attempt or its release
@@ -102,7 +106,44 @@ func (w *wait) queueBehind(occupant, h *hold) error {
 		return fmt.Errorf("locking %q: %w", h.name, err)
 	}
 	w.failure = nil
+	w.answered = w.answered || slot.State.Answers()
 	return w.sleep(h, w.pauseBeforeTaking(h))
+}
+
+// whileAnswerIsDue returns the context in which the caller queues behind the occupant. If the
+// lock is not known to be held, it ends when the occupant has had no outcome for as long as
+// this call may wait for an answer.
+func (w *wait) whileAnswerIsDue(occupant *hold) (context.Context, context.CancelFunc) {
+	c := w.client
+	if c.traits.Local || occupant.heldError() != nil {
+		w.answered = true
+		return w.ctx, func() {}
+	}
+	w.failure = errNoOutcome
+	announced := occupant.outcome.wait()
+	ctx, cancel := context.WithCancelCause(w.ctx)
+	timer := time.AfterFunc(w.answerDue(), func() {
+		select {
+		case <-announced:
+		default:
+			if c.queue.Occupant(occupant.name) == occupant && occupant.heldError() == nil {
+				cancel(errNoOutcome)
+			}
+		}
+	})
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// answerDue returns how long this call goes on without an answer of the store: for a
+// RequestTimeout since it found that another caller has none.
+func (w *wait) answerDue() time.Duration {
+	if w.answerBy.IsZero() {
+		w.answerBy = time.Now().Add(w.client.limit)
+	}
+	return time.Until(w.answerBy)
 }
 
 // errNoOutcome is the failure of a call behind another attempt of unknown outcome:
@@ -119,16 +160,13 @@ func (w *wait) awaitOutcome(occupant, h *hold) error {
 	if w.client.queue.Occupant(h.name) != occupant {
 		return nil // the outcome was announced before
 	}
-	if w.outcomeLimit == nil {
-		w.outcomeLimit = time.After(w.client.limit)
-	}
 	select {
 	case <-announced:
 		if held := occupant.heldError(); held != nil {
 			return held // one refusal answers all callers that waited for it
 		}
 		return nil
-	case <-w.outcomeLimit:
+	case <-time.After(w.answerDue()):
 		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.limit)
 	case <-w.client.calls.closing:
 		return ErrClosed

@@ -3,6 +3,7 @@ package dlock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
@@ -35,8 +36,8 @@ func (h *hold) successor() *hold {
 	return nil
 }
 
-// handOver gives the lock and the slot to next.
-func (h *hold) handOver(ctx context.Context, next *hold) error {
+// handOver gives the lock and the slot to next. limit is more than a request takes.
+func (h *hold) handOver(ctx context.Context, next *hold, limit time.Duration) error {
 	c, slot := h.client, h.slot.Load()
 	req := next.attemptRequest()
 	req.Owner = driver.NewOwner()
@@ -61,10 +62,10 @@ func (h *hold) handOver(ctx context.Context, next *hold) error {
 		h.leaveSlot()
 		return err
 	case errors.Is(err, ErrUnsupported):
-		return h.releaseToStore(ctx)
+		return h.releaseToStore(ctx, limit)
 	}
 	// The hand-over may have happened, may still happen, or may never happen.
-	err = h.releaseGrant(ctx, 1, c.limit)
+	err = h.releaseGrant(ctx, 1, limit-c.limit)
 	h.undo(driver.Grant{Name: h.name, Owner: req.Owner})
 	return err
 }

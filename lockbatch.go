@@ -32,7 +32,7 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 	for {
 		err := w.enterAll()
 		if err == nil {
-			err = c.attemptAll(w.ctx, holds)
+			err = c.attemptAll(w.ctx, holds, w.timeLeft())
 			switch {
 			case err == nil:
 				for _, h := range holds {
@@ -85,7 +85,7 @@ func (w *batchWait) leaveAllBut(but *hold) {
 }
 
 // attemptAll asks the store once for all holds, and begins them.
-func (c *Client) attemptAll(ctx context.Context, holds []*hold) error {
+func (c *Client) attemptAll(ctx context.Context, holds []*hold, limit time.Duration) error {
 	if c.calls.closed.Load() {
 		return ErrClosed
 	}
@@ -93,7 +93,7 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold) error {
 	for i, h := range holds {
 		reqs[i] = h.attemptRequest()
 	}
-	bounded, cancel := c.bounded(ctx)
+	bounded, cancel := c.limited(ctx, limit)
 	defer cancel()
 	sent := c.clock.NoLaterThanNow()
 	grants, err := c.batcher.AcquireAll(bounded, reqs)

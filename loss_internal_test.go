@@ -19,7 +19,7 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 		defer c.Close()
 		s := c.settings(nil)
 		h := c.newHold(t.Context(), "x", &s, nil)
-		sent, err := h.attempt(t.Context())
+		sent, err := h.attempt(t.Context(), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 		if !errors.Is(late, ErrUnreachable) || errors.Is(late, ErrLost) || early == nil || late.Error() != early.Error() {
 			t.Errorf("startLease: %v, accept: %v; want the same ErrUnreachable", late, early)
 		}
-		if _, err := h.attempt(t.Context()); err != nil {
+		if _, err := h.attempt(t.Context(), time.Second); err != nil {
 			t.Errorf("the next attempt: %v", err)
 		}
 		if err := h.startLease(sent); err != nil || h.endCause() != nil {

@@ -186,7 +186,7 @@ func TestCancelledWaitInAnOutageWrapsBoth(t *testing.T) {
 		if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
 			t.Fatalf("TryLock: %v; want ErrUnreachable", err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		if _, err := c.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, dlock.ErrUnreachable) {
 			t.Errorf("Lock: %v; want DeadlineExceeded and ErrUnreachable", err)
@@ -406,4 +406,63 @@ func TestRejectedReleaseIsNotRepeated(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Every call takes one RequestTimeout at most if the store does not answer it, also if it
+// first waits for the outcome of another call of the process.
+func TestEveryCallInAnOutageTakesOneRequestTimeout(t *testing.T) {
+	lock := func(opts ...dlock.Option) func(*dlock.Client, context.Context) error {
+		return func(c *dlock.Client, ctx context.Context) error { _, err := c.Lock(ctx, "x", opts...); return err }
+	}
+	lockAll := func(c *dlock.Client, ctx context.Context) error {
+		_, err := c.LockAll(ctx, []string{"w", "x"})
+		return err
+	}
+	for name, call := range map[string]func(*dlock.Client, context.Context) error{
+		"Lock": lock(), "TryLock": lock(dlock.WithWait(0)), "WithWait": lock(dlock.WithWait(time.Hour)), "LockAll": lockAll,
+	} {
+		for _, before := range []time.Duration{0, 300 * time.Millisecond, 4 * time.Second} {
+			t.Run(fmt.Sprint(name, " after ", before), func(t *testing.T) {
+				bubble(t, func(t *testing.T, store *memlock.Store) {
+					n := newNetwork(store)
+					c := dlock.New(n, nil)
+					defer c.Close()
+					n.setCut(true)
+					if before > 0 { // an attempt that is being undone when the calls begin
+						ctx, cancel := context.WithTimeout(t.Context(), before)
+						defer cancel()
+						_, _ = c.TryLock(ctx, "x")
+					}
+					var all sync.WaitGroup
+					for range 3 {
+						all.Go(func() {
+							start := time.Now()
+							if err := call(c, t.Context()); !errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, dlock.ErrHeld) {
+								t.Errorf("%v; want ErrUnreachable", err)
+							}
+							if took := time.Since(start); took > dlock.DefaultRequestTimeout+10*time.Millisecond {
+								t.Errorf("the call took %v", took)
+							}
+						})
+					}
+					all.Wait()
+					n.setCut(false)
+					time.Sleep(time.Minute)
+				})
+			})
+		}
+	}
+}
+
+// Callers that wait for each other on a slow store are not in an outage.
+func TestSlowStoreIsNotAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&slowStore{Store: store, delay: 900 * time.Millisecond}, nil)
+		defer c.Close()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { mustUnlock(t, mustLock(t, c, t.Context(), "x")) })
+		}
+		all.Wait()
+	})
 }

@@ -13,7 +13,7 @@ import (
 
 // Unlock gives the lock back. It works with a cancelled context, and may be called twice:
 // the second call returns what the first did. If the store does not answer, Unlock takes
-// up to three times Options.RequestTimeout; then the error wraps [ErrUnreachable], and the
+// up to twice Options.RequestTimeout; then the error wraps [ErrUnreachable], and the
 // lock expires by itself. If the lock was lost before, or given back by [Client.Close], the
 // error wraps [ErrNotHeld]: another holder may have had it meanwhile.
 func (l *Lease) Unlock(ctx context.Context) error {
@@ -75,17 +75,19 @@ func (h *hold) releaseLost() {
 // release gives up the lock of a hold that has just ended. It hands the lock over to
 // the next waiter of this process, or releases it in the store.
 func (h *hold) release(ctx context.Context) (err error) {
-	c := h.client
+	c, limit := h.client, 2*h.client.limit
 	if renewal := c.dog.Forget(&h.Lease); renewal != nil { // it ends before the release is sent
+		began := c.clock.NoLaterThanNow()
 		select {
 		case <-renewal:
 		case <-time.After(c.limit):
 		}
+		limit = max(c.limit, limit-(c.clock.Now()-began))
 	}
-	if next := h.successor(); next != nil {
-		err = h.handOver(ctx, next)
+	if next := h.successor(); next != nil && limit > c.limit {
+		err = h.handOver(ctx, next, limit)
 	} else {
-		err = h.releaseToStore(ctx)
+		err = h.releaseToStore(ctx, limit)
 	}
 	switch {
 	case err == nil:
@@ -99,11 +101,11 @@ func (h *hold) release(ctx context.Context) (err error) {
 }
 
 // releaseToStore releases the lock for all contenders, and leaves the slot.
-func (h *hold) releaseToStore(ctx context.Context) error {
-	c := h.client
-	err := h.releaseGrant(ctx, 0, 2*c.limit)
+func (h *hold) releaseToStore(ctx context.Context, limit time.Duration) error {
+	err := h.releaseGrant(ctx, 0, limit)
 	if slot := h.slot.Load(); slot != nil {
-		slot.State.Released(c.clock.NoLaterThanNow())
+		slot.State.Released(h.client.clock.NoLaterThanNow())
+		h.noteUnanswered(err)
 		h.leaveSlot()
 	}
 	return err

@@ -177,3 +177,24 @@ func (s *slowRenewal) Release(ctx context.Context, grant driver.Grant) error {
 	s.overlap.Store(s.renewing.Load())
 	return s.Store.Release(ctx, grant)
 }
+
+// The wait for a renewal without an answer counts for the limit of Unlock.
+func TestUnlockDuringARenewalIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		c := dlock.New(n, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		n.setCut(true)
+		time.Sleep(10*time.Second + time.Millisecond) // a renewal has just begun
+		start := time.Now()
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Unlock: %v; want ErrUnreachable", err)
+		}
+		if took := time.Since(start); took > 2*dlock.DefaultRequestTimeout {
+			t.Errorf("Unlock took %v; want the time of two requests at most", took)
+		}
+		n.setCut(false)
+		time.Sleep(time.Minute)
+	})
+}

@@ -26,12 +26,13 @@ type wait struct {
 	since  clock.Instant
 	cancel context.CancelFunc
 
-	wake         chan struct{}
-	unwatch      func() // nil without a subscription
-	poll         backoff.Backoff
-	fair         queueState       // of fair callers, which have no slot
-	outcomeLimit <-chan time.Time // of awaitOutcome; nil before the first call
-	failure      error            // why the state of the lock is unknown; nil if it is known
+	wake     chan struct{}
+	unwatch  func() // nil without a subscription
+	poll     backoff.Backoff
+	fair     queueState // of fair callers, which have no slot
+	answered bool       // the store has answered this call, or says that another holds the lock
+	answerBy time.Time  // limit of a call that waits for another caller's outcome; else zero
+	failure  error      // why the state of the lock is unknown; nil if it is known
 }
 
 const (
@@ -103,6 +104,15 @@ func (w *wait) waited() time.Duration {
 	return w.client.clock.NoLaterThanNow() - w.since
 }
 
+// timeLeft returns how long the next attempt may take: a RequestTimeout, less what this call
+// has spent on waiting for another caller's outcome if the store has not answered since.
+func (w *wait) timeLeft() time.Duration {
+	if w.answered || w.answerBy.IsZero() {
+		return w.client.limit
+	}
+	return time.Until(w.answerBy)
+}
+
 // state returns what h knows about the contention for its name.
 func (w *wait) state(h *hold) *queueState {
 	if slot := h.slot.Load(); slot != nil {
@@ -134,7 +144,7 @@ func (w *wait) afterFailure(h *hold, err error) error {
 	if errors.Is(err, ErrUnreachable) {
 		state, now := w.state(h), w.client.clock.NoLaterThanNow()
 		state.Unanswered(now, err)
-		if w.began && state.OutageTooLong(now, w.settings.ttl) == nil {
+		if w.answered && state.OutageTooLong(now, w.settings.ttl) == nil {
 			w.failure = err
 			h.refusal.Store(nil) // whether the lock is still held is unknown
 			return w.sleep(h, w.poll.Next())
@@ -146,6 +156,7 @@ func (w *wait) afterFailure(h *hold, err error) error {
 // noteRefusal tells the other callers of this process that held has the lock, and
 // begins to wait. It fails if this caller does not wait any longer.
 func (w *wait) noteRefusal(h *hold, held *driver.HeldError) error {
+	w.answered = true
 	w.state(h).Refused(held.Holder)
 	h.refusal.Store(held)
 	h.outcome.announce()

@@ -21,6 +21,13 @@ func (s *State) ForgetOutage() { s.outage = outage{} }
 // Answered records that the store answers.
 func (s *State) Answered() { s.outage = outage{answered: true} }
 
+// OutageEnded records that the store answered a call that was no attempt. It does not count
+// as an answer: some stores can tell without their server that nothing is held.
+func (s *State) OutageEnded() { s.outage.began = 0 }
+
+// Answers reports whether the store answered the last call, and an attempt before.
+func (s *State) Answers() bool { return s.outage.answered && s.outage.began == 0 }
+
 // Unanswered records that the store did not answer a call.
 func (s *State) Unanswered(now clock.Instant, err error) {
 	if s.outage.began == 0 {

@@ -74,9 +74,30 @@ func init() {
 	add(mutant{
 		rule: "TryLock waits for the outcome of another caller of the process",
 		file: "enter.go",
-		old:  "	case <-announced:\n",
-		new:  "	default:\n		_ = announced\n		return &driver.HeldError{Name: h.name}\n",
+		old:  "	case <-announced:\n		if held",
+		new:  "	default:\n		_ = announced\n		return &driver.HeldError{Name: h.name}\n		if held",
 		test: ". TestOutageIsNotReportedAsHeld",
+	})
+	add(mutant{
+		rule: "a caller that queues behind an attempt without an outcome gives up after a RequestTimeout",
+		file: "enter.go",
+		old:  "				cancel(errNoOutcome)\n",
+		new:  "",
+		test: ". TestEveryCallInAnOutageTakesOneRequestTimeout",
+	})
+	add(mutant{
+		rule: "an attempt that waited for the outcome of another has less time",
+		file: "wait.go",
+		old:  "if w.answered || w.answerBy.IsZero() {",
+		new:  "if true {",
+		test: ". TestEveryCallInAnOutageTakesOneRequestTimeout",
+	})
+	add(mutant{
+		rule: "the wait for a renewal counts for the limit of Unlock",
+		file: "unlock.go",
+		old:  "		limit = max(c.limit, limit-(c.clock.Now()-began))\n",
+		new:  "		_ = began\n",
+		test: ". TestUnlockDuringARenewalIsBounded",
 	})
 	add(mutant{
 		rule: "a grant announces its outcome to callers that wait for it",
@@ -249,15 +270,15 @@ func init() {
 	add(mutant{
 		rule: "a hand-over of unknown outcome releases the holder's own lock",
 		file: "handover.go",
-		old:  "	err = h.releaseGrant(ctx, 1, c.limit)\n",
+		old:  "	err = h.releaseGrant(ctx, 1, limit-c.limit)\n",
 		new:  "	err = nil\n",
 		test: ". TestHandOverOfUnknownOutcome",
 	})
 	add(mutant{
 		rule: "a hand-over that lost its answer counts as a first release",
 		file: "handover.go",
-		old:  "h.releaseGrant(ctx, 1, c.limit)",
-		new:  "h.releaseGrant(ctx, 0, c.limit)",
+		old:  "h.releaseGrant(ctx, 1, limit-c.limit)",
+		new:  "h.releaseGrant(ctx, 0, limit-c.limit)",
 		test: ". TestHandOverOfUnknownOutcome",
 	})
 	add(mutant{
