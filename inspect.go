@@ -2,10 +2,13 @@ package dlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"os"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/deadline"
 )
 
 // Locks yields the held locks whose names start with prefix, of all holders, in no
@@ -22,15 +25,17 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 			yield(driver.Info{}, err)
 			return
 		}
+		inTime := ctx.Err() == nil
 		for info, err := range lister.List(ctx, prefix) {
 			c.calls.end() // the caller may take long, or call Close
-			if !yield(info, err) {
+			if !yield(info, c.withoutAnswer(ctx, inTime, err)) {
 				return
 			}
 			if err := c.calls.begin(); err != nil {
 				yield(driver.Info{}, err)
 				return
 			}
+			inTime = ctx.Err() == nil
 		}
 		c.calls.end()
 	}
@@ -96,9 +101,26 @@ func (c *Client) ask(ctx context.Context, call func(context.Context) error) erro
 		return err
 	}
 	defer c.calls.end()
-	bounded, cancel := c.bounded(ctx)
+	inTime := ctx.Err() == nil
+	limited, cancel := c.limited(ctx, c.limit)
 	defer cancel()
-	return c.explain(ctx, bounded, call(bounded))
+	return c.withoutAnswer(ctx, inTime, c.explain(ctx, limited, call(limited)))
+}
+
+// withoutAnswer adds ErrUnreachable to the error of a call whose deadline passed while the
+// store did not answer. inTime says that the deadline had not passed before the call.
+func (c *Client) withoutAnswer(ctx context.Context, inTime bool, err error) error {
+	if err == nil || !inTime || errors.Is(err, ErrUnreachable) || ctx.Err() == context.Canceled {
+		return err
+	}
+	cause := deadline.Passed(ctx)
+	if cause == nil || !errors.Is(err, cause) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return fmt.Errorf("%w: no answer from %s: %w", ErrUnreachable, c.traits.Store, err)
 }
 
 // Diagnose examines the configuration of the store, and returns what weakens its
@@ -112,7 +134,9 @@ func (c *Client) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	defer c.calls.end()
-	return diagnoser.Diagnose(ctx)
+	inTime := ctx.Err() == nil
+	findings, err := diagnoser.Diagnose(ctx)
+	return findings, c.withoutAnswer(ctx, inTime, err)
 }
 
 func (c *Client) unsupported(what string) error {

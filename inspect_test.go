@@ -3,8 +3,11 @@ package dlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
@@ -94,4 +97,82 @@ func (s unfair) Traits() driver.Traits {
 	traits := s.Store.Traits()
 	traits.Fair = false
 	return traits
+}
+
+// deaf is a store that does not answer, and returns what ended its context.
+type deaf struct{ *memlock.Store }
+
+func (deaf) List(ctx context.Context, _ string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		if yield(driver.Info{Name: "first"}, nil) {
+			<-ctx.Done()
+			yield(driver.Info{}, fmt.Errorf("list: %w", context.Cause(ctx)))
+		}
+	}
+}
+
+func (deaf) Diagnose(ctx context.Context) ([]driver.Finding, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func (deaf) Find(ctx context.Context, _ string) (driver.Info, bool, error) {
+	<-ctx.Done()
+	return driver.Info{}, false, context.Cause(ctx)
+}
+
+func (deaf) Break(ctx context.Context, _ string, _ uint64) error {
+	<-ctx.Done()
+	return os.ErrDeadlineExceeded // of a connection
+}
+
+// A call whose deadline passes while the store does not answer says that. A call that was
+// cancelled, and one that never asked the store, does not.
+func TestInspectionWithoutAnAnswerIsUnreachable(t *testing.T) {
+	calls := map[string]func(*dlock.Client, context.Context, time.Duration) error{
+		"Locks": func(c *dlock.Client, ctx context.Context, pause time.Duration) (last error) {
+			for _, err := range c.Locks(ctx, "") {
+				time.Sleep(pause)
+				last = err
+			}
+			return last
+		},
+		"Diagnose": func(c *dlock.Client, ctx context.Context, pause time.Duration) error {
+			time.Sleep(pause)
+			_, err := c.Diagnose(ctx)
+			return err
+		},
+		"Find": func(c *dlock.Client, ctx context.Context, pause time.Duration) error {
+			time.Sleep(pause)
+			_, _, err := c.Find(ctx, "x")
+			return err
+		},
+		"Break": func(c *dlock.Client, ctx context.Context, pause time.Duration) error {
+			time.Sleep(pause)
+			return c.Break(ctx, "x", 1)
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				c := dlock.New(deaf{store}, nil)
+				defer c.Close()
+				limited, stop := context.WithTimeout(t.Context(), time.Second)
+				defer stop()
+				if err := call(c, limited, 0); !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("without an answer: %v; want ErrUnreachable and DeadlineExceeded", err)
+				}
+				late, stop := context.WithTimeout(t.Context(), time.Second)
+				defer stop()
+				if err := call(c, late, 2*time.Second); errors.Is(err, dlock.ErrUnreachable) || err == nil {
+					t.Errorf("a caller without time: %v; want no ErrUnreachable", err)
+				}
+				cancelled, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				if err := call(c, cancelled, 0); errors.Is(err, dlock.ErrUnreachable) || err == nil {
+					t.Errorf("a caller that was cancelled: %v; want no ErrUnreachable", err)
+				}
+			})
+		})
+	}
 }
