@@ -44,13 +44,13 @@ func (h *hold) attempt(ctx context.Context, limit time.Duration) (sent clock.Ins
 	}
 	c := h.client
 	req := h.attemptRequest()
-	bounded, cancel := c.limited(ctx, limit)
+	limited, cancel := c.limited(ctx, limit)
 	defer cancel()
 	sent = c.clock.NoLaterThanNow()
-	grant, err := c.store.Acquire(bounded, req)
+	grant, err := c.store.Acquire(limited, req)
 	if err != nil {
 		h.noteFailure(err)
-		return sent, c.explain(ctx, bounded, err)
+		return sent, c.explain(ctx, limited, err)
 	}
 	return sent, h.accept(grant, sent)
 }
@@ -89,9 +89,9 @@ func (h *hold) startLease(sent clock.Instant) error {
 	if err := h.unlessRevoked(true); err != nil {
 		return err
 	}
-	c.dog.Watch(&h.Lease, sent)
+	c.dog.Watch(&h.Hold, sent)
 	if c.traits.ReportsLoss && h.endCause() != nil { // revoked before Watch
-		c.dog.Forget(&h.Lease)
+		c.dog.Forget(&h.Hold)
 	}
 	h.outcome.announce()
 	if c.calls.closed.Load() {
@@ -123,7 +123,7 @@ func (h *hold) undo(grant driver.Grant) {
 	c := h.client
 	c.cleanups.Go(func() {
 		defer h.leaveSlot()
-		if _, err := c.release(context.Background(), grant, 0, c.limit); err != nil && !errors.Is(err, ErrNotHeld) {
+		if _, err := c.release(context.Background(), grant, 0, c.requestTimeout); err != nil && !errors.Is(err, ErrNotHeld) {
 			// The next caller asks the store all the same.
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire", "name", grant.Name, "err", err)
 			h.noteUnanswered(err)

@@ -28,12 +28,12 @@ type Client struct {
 	batcher driver.BatchAcquirer // nil if the store does not implement it
 	passer  driver.Passer        // nil if the store does not implement it
 
-	ttl    time.Duration
-	limit  time.Duration // of one call to the store
-	holder driver.Holder
-	hooks  Hooks
-	logger *slog.Logger
-	slices contention.SlicePolicy
+	ttl            time.Duration
+	requestTimeout time.Duration
+	holder         driver.Holder
+	hooks          Hooks
+	logger         *slog.Logger
+	slices         contention.SlicePolicy
 
 	clock *clock.Clock
 	queue *localqueue.Queue[hold, queueState]
@@ -53,29 +53,29 @@ func New(store driver.Store, opts *Options) *Client {
 		opts = &Options{}
 	}
 	c := &Client{
-		store:  store,
-		traits: store.Traits(),
-		ttl:    cmp.Or(opts.TTL, DefaultTTL),
-		limit:  opts.RequestTimeout,
-		holder: describe(opts.Holder),
-		hooks:  opts.Hooks,
-		logger: opts.Logger,
-		clock:  clock.New(),
-		queue:  localqueue.New[hold, queueState](),
-		calls:  newInFlight(),
+		store:          store,
+		traits:         store.Traits(),
+		ttl:            cmp.Or(opts.TTL, DefaultTTL),
+		requestTimeout: opts.RequestTimeout,
+		holder:         describe(opts.Holder),
+		hooks:          opts.Hooks,
+		logger:         opts.Logger,
+		clock:          clock.New(),
+		queue:          localqueue.New[hold, queueState](),
+		calls:          newInFlight(),
 	}
-	c.slices = contention.PolicyFor(c.traits.Handover)
+	c.slices = contention.PolicyFor(c.traits.Reaction)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.passer, _ = store.(driver.Passer)
-	if c.limit <= 0 {
-		c.limit = DefaultRequestTimeout
+	if c.requestTimeout <= 0 {
+		c.requestTimeout = DefaultRequestTimeout
 	}
-	c.limit = min(c.limit, driver.MaxTTL) // keeps 2*limit from overflowing
+	c.requestTimeout = min(c.requestTimeout, driver.MaxTTL) // keeps twice of it from overflowing
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
-	c.dog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.limit})
+	c.dog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.requestTimeout})
 	return c
 }
 
@@ -96,11 +96,7 @@ func describe(h driver.Holder) driver.Holder {
 // Traits returns what the client's store promises.
 func (c *Client) Traits() driver.Traits { return c.traits }
 
-// bounded limits the time of one call to the store.
-func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return c.limited(ctx, c.limit)
-}
-
+// limited returns a context that limits one call to the store.
 func (c *Client) limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if c.traits.Local {
 		return ctx, func() {}
@@ -111,15 +107,15 @@ func (c *Client) limited(ctx context.Context, d time.Duration) (context.Context,
 
 // explain adds to the error of a call that the store did not answer, if the time of
 // the call was up, and not that of its caller.
-func (c *Client) explain(caller, bounded context.Context, err error) error {
-	if err == nil || bounded.Err() == nil || deadline.Passed(caller) != nil {
+func (c *Client) explain(caller, limited context.Context, err error) error {
+	if err == nil || limited.Err() == nil || deadline.Passed(caller) != nil {
 		return err
 	}
 	if errors.Is(err, ErrUnreachable) {
 		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%w (no answer within %v)", err, c.limit)
+			return fmt.Errorf("%w (no answer within %v)", err, c.requestTimeout)
 		}
 		return err
 	}
-	return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.limit, err)
+	return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.requestTimeout, err)
 }

@@ -33,20 +33,20 @@ func (c *Client) Close() error {
 const closers = 16
 
 func (c *Client) releaseAll() error {
-	deadline := time.Now().Add(2 * c.limit)
+	deadline := time.Now().Add(2 * c.requestTimeout)
 	busy := make(chan struct{}, closers)
 	var left atomic.Int64
 	var wg sync.WaitGroup
-	for _, lease := range c.dog.Leases() {
+	for _, watched := range c.dog.Holds() {
 		busy <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-busy }()
-			h := lease.Guard.(*hold)
+			h := watched.Observer.(*hold)
 			if !h.end(ErrClosed) {
 				return // unlocked or lost at this very moment
 			}
 			if time.Now().After(deadline) {
-				c.dog.Forget(&h.Lease)
+				c.dog.Forget(&h.Hold)
 				h.leaveSlot()
 				left.Add(1)
 				return

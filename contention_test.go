@@ -292,7 +292,7 @@ const pollInterval = 60 * time.Millisecond
 
 func (p *polledStore) Traits() driver.Traits {
 	traits := p.distantStore.Traits()
-	traits.Handover = pollInterval / 2
+	traits.Reaction = pollInterval / 2
 	return traits
 }
 

@@ -86,7 +86,7 @@ func (w *wait) queueBehind(occupant, h *hold) error {
 	slot, err := w.client.queue.Enter(ctx, h.name, h)
 	cancel()
 	if errors.Is(err, errNoOutcome) {
-		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.limit)
+		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.requestTimeout)
 	}
 	if err != nil {
 		held := cmp.Or(w.client.queue.Occupant(h.name).heldError(), occupant.heldError())
@@ -141,7 +141,7 @@ func (w *wait) whileAnswerIsDue(occupant *hold) (context.Context, context.Cancel
 // RequestTimeout since it found that another caller has none.
 func (w *wait) answerDue() time.Duration {
 	if w.answerBy.IsZero() {
-		w.answerBy = time.Now().Add(w.client.limit)
+		w.answerBy = time.Now().Add(w.client.requestTimeout)
 	}
 	return time.Until(w.answerBy)
 }
@@ -167,7 +167,7 @@ func (w *wait) awaitOutcome(occupant, h *hold) error {
 		}
 		return nil
 	case <-time.After(w.answerDue()):
-		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.limit)
+		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.requestTimeout)
 	case <-w.client.calls.closing:
 		return ErrClosed
 	case <-w.ctx.Done():

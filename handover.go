@@ -41,9 +41,9 @@ func (h *hold) handOver(ctx context.Context, next *hold, limit time.Duration) er
 	c, slot := h.client, h.slot.Load()
 	req := next.attemptRequest()
 	req.Owner = driver.NewOwner()
-	bounded, cancel := c.bounded(context.WithoutCancel(ctx))
+	limited, cancel := c.limited(context.WithoutCancel(ctx), c.requestTimeout)
 	sent := c.clock.NoLaterThanNow()
-	grant, err := c.passer.Pass(bounded, h.Grant, req)
+	grant, err := c.passer.Pass(limited, h.Grant, req)
 	cancel()
 	slot.State.Released(c.clock.NoLaterThanNow())
 	switch {
@@ -65,7 +65,7 @@ func (h *hold) handOver(ctx context.Context, next *hold, limit time.Duration) er
 		return h.releaseToStore(ctx, limit)
 	}
 	// The hand-over may have happened, may still happen, or may never happen.
-	err = h.releaseGrant(ctx, 1, limit-c.limit)
+	err = h.releaseGrant(ctx, 1, limit-c.requestTimeout)
 	h.undo(driver.Grant{Name: h.name, Owner: req.Owner})
 	return err
 }

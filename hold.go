@@ -12,10 +12,10 @@ import (
 // hold is one acquisition of one name, from the first attempt until it is
 // released or lost. All leases that re-entered it share it.
 type hold struct {
-	watchdog.Lease // the grant; its name and owner are set from the beginning
-	client         *Client
-	name           string
-	settings       settings
+	watchdog.Hold // the grant; its name and owner are set from the beginning
+	client        *Client
+	name          string
+	settings      settings
 
 	single bool            // one name, not LockAll: the lock may be handed over to it
 	caller context.Context // whose values the lease's context has
@@ -52,7 +52,7 @@ func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *h
 	h.Grant.Name = name
 	h.Grant.Owner = driver.NewOwner()
 	h.Fixed = s.fixed
-	h.Guard = h
+	h.Observer = h
 	h.first.hold = h
 	return h
 }

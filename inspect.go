@@ -95,14 +95,14 @@ func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return nil
 }
 
-// ask makes one call to the store, bounded in time.
+// ask makes one call to the store, limited in time.
 func (c *Client) ask(ctx context.Context, call func(context.Context) error) error {
 	if err := c.calls.begin(); err != nil {
 		return err
 	}
 	defer c.calls.end()
 	inTime := ctx.Err() == nil
-	limited, cancel := c.limited(ctx, c.limit)
+	limited, cancel := c.limited(ctx, c.requestTimeout)
 	defer cancel()
 	return c.withoutAnswer(ctx, inTime, c.explain(ctx, limited, call(limited)))
 }

@@ -93,15 +93,15 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold, limit time.Durat
 	for i, h := range holds {
 		reqs[i] = h.attemptRequest()
 	}
-	bounded, cancel := c.limited(ctx, limit)
+	limited, cancel := c.limited(ctx, limit)
 	defer cancel()
 	sent := c.clock.NoLaterThanNow()
-	grants, err := c.batcher.AcquireAll(bounded, reqs)
+	grants, err := c.batcher.AcquireAll(limited, reqs)
 	if err != nil {
 		for _, h := range holds {
 			h.noteFailure(err)
 		}
-		return c.explain(ctx, bounded, err)
+		return c.explain(ctx, limited, err)
 	}
 	for i, h := range holds {
 		err = errors.Join(err, h.accept(grants[i], sent))

@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
-// Renewed implements watchdog.Guard.
+// Renewed implements watchdog.Observer.
 func (h *hold) Renewed(err error) {
 	c := h.client
 	if err != nil {
@@ -17,7 +17,7 @@ func (h *hold) Renewed(err error) {
 	call(c.hooks.Renewed, Event{Name: h.name, Token: h.Grant.Token, Err: err})
 }
 
-// Lost implements watchdog.Guard. It ends the context at once. The next waiter of this
+// Lost implements watchdog.Observer. It ends the context at once. The next waiter of this
 // process asks the store, which decides whether the lock is free.
 func (h *hold) Lost(reason error) {
 	if h.end(fmt.Errorf("%w: %w", ErrLost, reason)) {
@@ -26,8 +26,8 @@ func (h *hold) Lost(reason error) {
 	}
 }
 
-// ReportLoss implements watchdog.Guard. It reports a loss once.
-func (h *hold) ReportLoss() {
+// AfterLoss implements watchdog.Observer. It reports a loss once.
+func (h *hold) AfterLoss() {
 	if !h.lossPending.Swap(false) {
 		return
 	}
@@ -38,9 +38,9 @@ func (h *hold) ReportLoss() {
 
 // lose ends a hold whose loss the watchdog has not noticed.
 func (h *hold) lose(reason error) {
-	h.client.dog.Forget(&h.Lease)
+	h.client.dog.Forget(&h.Hold)
 	h.Lost(reason)
-	h.ReportLoss()
+	h.AfterLoss()
 }
 
 // expireIfOverdue declares the hold lost after its trust deadline. The watchdog does

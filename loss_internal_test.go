@@ -80,7 +80,7 @@ func TestReentryChecksTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.dog.Forget(&lease.hold.Lease) // the watchdog does not declare it lost
+		c.dog.Forget(&lease.hold.Hold) // the watchdog does not declare it lost
 		time.Sleep(2 * time.Second)
 		inner := context.WithoutCancel(lease.Context())
 		if _, err := c.Lock(inner, "x"); !errors.Is(err, ErrLost) {
@@ -98,7 +98,7 @@ func TestContextChecksTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.dog.Forget(&lease.hold.Lease) // the watchdog does not declare it lost
+		c.dog.Forget(&lease.hold.Hold) // the watchdog does not declare it lost
 		time.Sleep(2 * time.Second)
 		if lease.Context().Err() == nil {
 			t.Error("the context of a lease that ran out lives")

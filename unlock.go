@@ -68,23 +68,23 @@ func (h *hold) lossError() error {
 func (h *hold) releaseLost() {
 	c := h.client
 	c.cleanups.Go(func() {
-		_, _ = c.release(context.Background(), h.Grant, 0, 2*c.limit) // the lock expires anyway
+		_, _ = c.release(context.Background(), h.Grant, 0, 2*c.requestTimeout) // the lock expires anyway
 	})
 }
 
 // release gives up the lock of a hold that has just ended. It hands the lock over to
 // the next waiter of this process, or releases it in the store.
 func (h *hold) release(ctx context.Context) (err error) {
-	c, limit := h.client, 2*h.client.limit
-	if renewal := c.dog.Forget(&h.Lease); renewal != nil { // it ends before the release is sent
+	c, limit := h.client, 2*h.client.requestTimeout
+	if renewal := c.dog.Forget(&h.Hold); renewal != nil { // it ends before the release is sent
 		began := c.clock.NoLaterThanNow()
 		select {
 		case <-renewal:
-		case <-time.After(c.limit):
+		case <-time.After(c.requestTimeout):
 		}
-		limit = max(c.limit, limit-(c.clock.Now()-began))
+		limit = max(c.requestTimeout, limit-(c.clock.Now()-began))
 	}
-	if next := h.successor(); next != nil && limit > c.limit {
+	if next := h.successor(); next != nil && limit > c.requestTimeout {
 		err = h.handOver(ctx, next, limit)
 	} else {
 		err = h.releaseToStore(ctx, limit)
@@ -141,8 +141,8 @@ func (c *Client) release(ctx context.Context, grant driver.Grant, attempts int, 
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
 	for {
 		attempts++
-		bounded, cancel := c.limited(ctx, min(c.limit, left))
-		err := c.explain(ctx, bounded, c.store.Release(bounded, grant))
+		limited, cancel := c.limited(ctx, min(c.requestTimeout, left))
+		err := c.explain(ctx, limited, c.store.Release(limited, grant))
 		cancel()
 		if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed) {
 			return attempts, err

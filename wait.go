@@ -108,7 +108,7 @@ func (w *wait) waited() time.Duration {
 // has spent on waiting for another caller's outcome if the store has not answered since.
 func (w *wait) timeLeft() time.Duration {
 	if w.answered || w.answerBy.IsZero() {
-		return w.client.limit
+		return w.client.requestTimeout
 	}
 	return time.Until(w.answerBy)
 }
@@ -191,9 +191,9 @@ func (w *wait) awaitRelease(h *hold, held *driver.HeldError) (atOnce bool, err e
 
 // subscribe asks the store to notify this waiter.
 func (w *wait) subscribe(h *hold) error {
-	bounded, cancel := w.client.limited(w.ctx, min(w.client.limit, maxSubscribe))
+	limited, cancel := w.client.limited(w.ctx, min(w.client.requestTimeout, maxSubscribe))
 	defer cancel()
-	unwatch, err := w.client.watcher.Watch(bounded, h.request(), waker(w.wake))
+	unwatch, err := w.client.watcher.Watch(limited, h.request(), waker(w.wake))
 	if err == nil {
 		w.unwatch = unwatch
 	}

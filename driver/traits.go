@@ -43,11 +43,11 @@ type Traits struct {
 	// process, so that dlock need not bound them in time.
 	Local bool
 
-	// Handover is about how long it takes from a release until a waiter in another
+	// Reaction is about how long it takes from a release until a waiter in another
 	// process has the lock. For a store without notifications it is half of the
 	// poll interval. dlock derives the length of time slices and of the pauses
 	// between them from it. Zero means unknown.
-	Handover time.Duration
+	Reaction time.Duration
 
 	// MinTTL and MaxTTL limit Request.TTL. A zero MaxTTL stands for the constant
 	// MaxTTL.

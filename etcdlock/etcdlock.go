@@ -111,7 +111,7 @@ func (s *Store) Traits() driver.Traits {
 		WatchesExpiry:    true,
 		SessionBound:     true,
 		ReportsLoss:      true,
-		Handover:         time.Millisecond,
+		Reaction:         time.Millisecond,
 		MinTTL:           minTTL,
 		Granularity:      time.Second,
 		SurvivesRestart:  true,

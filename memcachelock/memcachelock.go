@@ -76,7 +76,7 @@ func (s *Store) Traits() driver.Traits {
 		Store:         "memcached",
 		Fencing:       driver.FencingClockBound,
 		WatchesExpiry: true,
-		Handover:      pollInterval / 2,
+		Reaction:      pollInterval / 2,
 		MinTTL:        time.Second,
 		MaxTTL:        maxTTL,
 		Granularity:   5 * time.Second, // what serverClock.expiry adds, a second until it is noticed, and half of one for the network

@@ -143,7 +143,7 @@ func (s *Store) Traits() driver.Traits {
 		Store:           "redis",
 		Fencing:         driver.FencingClockBound,
 		Fair:            s.protocol == Redisson,
-		Handover:        300 * time.Microsecond,
+		Reaction:        300 * time.Microsecond,
 		MinTTL:          10 * time.Millisecond,
 		Granularity:     time.Millisecond,
 		SurvivesRestart: true,

@@ -158,7 +158,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	})
 	if _, unsure := errors.AsType[*unsureError](failed); unsure && s.mayHappen(failed) {
 		for i := range reqs {
-			s.attempts.Lost(reqs[i].Name, reqs[i].Owner)
+			s.attempts.Unanswered(reqs[i].Name, reqs[i].Owner)
 		}
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *Store) leaveAttempt(j *batch.Job) {
 // loseAttempt records j if the error leaves open whether it will be carried out.
 func (s *Store) loseAttempt(j *batch.Job, err error) {
 	if j.Owner != (driver.Owner{}) && s.mayHappen(err) {
-		s.attempts.Lost(j.Name, j.Owner)
+		s.attempts.Unanswered(j.Name, j.Owner)
 	}
 }
 

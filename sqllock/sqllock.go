@@ -184,7 +184,7 @@ func (s *Store) open(ctx context.Context) error {
 func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:           s.facts.String(),
-		Handover:        s.dialect.handover,
+		Reaction:        s.dialect.handover,
 		Fencing:         driver.FencingStrong,
 		Fair:            true,
 		WatchesExpiry:   true,

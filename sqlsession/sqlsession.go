@@ -149,7 +149,7 @@ func (s *Store) Traits() driver.Traits {
 		WatchesExpiry: true,
 		SessionBound:  true,
 		ReportsLoss:   true,
-		Handover:      time.Millisecond,
+		Reaction:      time.Millisecond,
 		MinTTL:        10 * time.Millisecond,
 		Granularity:   20 * time.Millisecond, // a call to the server after the TTL has passed
 	}

@@ -152,7 +152,7 @@ func (s *Store) Traits() driver.Traits {
 		WatchesExpiry:    true,
 		SessionBound:     true,
 		ReportsLoss:      true,
-		Handover:         time.Millisecond,
+		Reaction:         time.Millisecond,
 		MinTTL:           10 * time.Millisecond,
 		SurvivesRestart:  true,
 		SurvivesFailover: true,

@@ -1,12 +1,12 @@
-// Package attempts undoes acquisitions that a server carries out after their own
+// Package attempts undoes attempts that a server carries out after their own
 // release.
 //
-// A caller may leave while its acquisition is still on its way to the server, in
+// A caller may leave while its attempt is still on its way to the server, in
 // a connection that is slow or broken. The release that follows takes another
-// connection, overtakes the acquisition and finds nothing. Then the server carries
-// out the acquisition, and its lock blocks all contenders until it expires. A store
-// records such acquisitions in a [Log] and asks it before every release. The Log
-// releases their owners again until no acquisition can arrive any more.
+// connection, overtakes the attempt and finds nothing. Then the server carries
+// out the attempt, and its lock blocks all contenders until it expires. A store
+// records such attempts in a [Log] and asks it before every release. The Log
+// releases their owners again until no attempt can arrive any more.
 package attempts
 
 import (
@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// lateness is how long after it lost its answer an acquisition may still be
+	// lateness is how long after it lost its answer an attempt may still be
 	// carried out. The Log undoes it for that long.
 	lateness = time.Minute
 	// giveUp is how long the Log tries to undo while the server does not answer.
 	giveUp = 10 * time.Minute
-	// The pauses between two calls that undo the same acquisition.
+	// The pauses between two calls that undo the same attempt.
 	minPause = 20 * time.Millisecond
 	maxPause = 5 * time.Second
 	// callLimit bounds one such call.
 	callLimit = 5 * time.Second
 	// closeLimit bounds all calls of Close together.
 	closeLimit = time.Second
-	// maxRecords bounds the memory that an outage can take. Further acquisitions
+	// maxRecords bounds the memory that an outage can take. Further attempts
 	// are left to expire.
 	maxRecords = 10_000
 )
@@ -43,7 +43,7 @@ const (
 // [driver.ErrNotHeld] means that the server did not answer.
 type Undo func(ctx context.Context, name string, owner driver.Owner) error
 
-// Log records acquisitions of unknown outcome. It is safe for concurrent use.
+// Log records attempts of unknown outcome. It is safe for concurrent use.
 type Log struct {
 	undo    Undo
 	records atomic.Int64 // len(owners): if it is zero, a release costs one load
@@ -59,19 +59,19 @@ type Log struct {
 	cancel  context.CancelFunc
 }
 
-// record describes the acquisitions of one owner.
+// record describes the attempts of one owner.
 type record struct {
-	name     string
-	owner    driver.Owner
-	since    time.Time     // when the last caller left, or the last answer was lost
-	underway int           // acquisitions that have not ended
-	ended    chan struct{} // closed when no acquisition is under way any more
-	lost     bool          // an acquisition ended without an answer
-	released bool          // the owner was released: its acquisitions are undone from now on
-	overdue  bool          // the release did not wait for the acquisitions under way
-	releases int           // releases that are under way
-	pause    backoff.Backoff
-	timer    *time.Timer // until the next undo; nil if none is scheduled
+	name       string
+	owner      driver.Owner
+	since      time.Time     // when the last caller left, or the last answer was lost
+	underway   int           // attempts that have not ended
+	ended      chan struct{} // closed when no attempt is under way any more
+	unanswered bool          // an attempt ended without an answer
+	released   bool          // the owner was released: its attempts are undone from now on
+	overdue    bool          // the release did not wait for the attempts under way
+	releases   int           // releases that are under way
+	pause      backoff.Backoff
+	timer      *time.Timer // until the next undo; nil if none is scheduled
 }
 
 // New returns an empty log.
@@ -81,9 +81,9 @@ func New(undo Undo) *Log {
 	return l
 }
 
-// Leave records that the caller of an acquisition leaves before the outcome is
-// known. The store calls ended once, when the acquisition has ended. answered says
-// whether the server answered. If it did not, the acquisition may still be carried
+// Leave records that the caller of an attempt leaves before the outcome is
+// known. The store calls ended once, when the attempt has ended. answered says
+// whether the server answered. If it did not, the attempt may still be carried
 // out.
 func (l *Log) Leave(name string, owner driver.Owner) (ended func(answered bool)) {
 	l.mu.Lock()
@@ -99,8 +99,8 @@ func (l *Log) Leave(name string, owner driver.Owner) (ended func(answered bool))
 	return func(answered bool) { l.end(r, answered) }
 }
 
-// Lost records an acquisition that ended without an answer.
-func (l *Log) Lost(name string, owner driver.Owner) { l.Leave(name, owner)(false) }
+// Unanswered records an attempt that ended without an answer.
+func (l *Log) Unanswered(name string, owner driver.Owner) { l.Leave(name, owner)(false) }
 
 // recordLocked returns the record of owner, or nil if there is no room for one.
 func (l *Log) recordLocked(name string, owner driver.Owner) *record {
@@ -143,13 +143,13 @@ func (l *Log) forgetLocked(r *record) {
 	}
 }
 
-// end records the end of an acquisition whose caller has left.
+// end records the end of an attempt whose caller has left.
 func (l *Log) end(r *record, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.underway--
 	if !answered {
-		r.lost = true
+		r.unanswered = true
 		r.since = time.Now()
 	}
 	if r.underway > 0 {
@@ -159,20 +159,20 @@ func (l *Log) end(r *record, answered bool) {
 	switch {
 	case r.released && r.overdue:
 		l.dueLocked(r)
-	case !r.lost:
+	case !r.unanswered:
 		l.forgetLocked(r) // a release that is sent from now on finds its lock
 	}
 }
 
 // Settle is called before the release of grant is sent. The store calls released when
-// the release has ended. If the grant has no token, Settle blocks until no acquisition
+// the release has ended. If the grant has no token, Settle blocks until no attempt
 // of the owner is under way. With a token, the lock is known to be held, and the release
-// must not wait for another acquisition on a connection that is stuck.
+// must not wait for another attempt on a connection that is stuck.
 //
-// After the release, the Log undoes acquisitions of the owner that lost their answers
+// After the release, the Log undoes attempts of the owner that lost their answers
 // or are still under way. It does not do so before, or the release would find nothing
 // and report a loss. If ctx ends first, the error wraps [driver.ErrUnreachable], and
-// the Log undoes acquisitions that are under way when they have ended.
+// the Log undoes attempts that are under way when they have ended.
 func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), err error) {
 	if l.records.Load() == 0 {
 		return nothing, nil
@@ -200,7 +200,7 @@ func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), 
 		}
 	}
 	r.overdue = r.overdue || r.underway > 0
-	if !r.lost && !r.overdue {
+	if !r.unanswered && !r.overdue {
 		l.forgetLocked(r)
 		return nothing, nil
 	}
@@ -306,7 +306,7 @@ func finished(r *record, answered bool) bool {
 	if !answered {
 		return age > giveUp
 	}
-	return r.underway == 0 && (!r.lost || age > lateness)
+	return r.underway == 0 && (!r.unanswered || age > lateness)
 }
 
 // Close ends the background work, and undoes every released owner once more.

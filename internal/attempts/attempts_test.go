@@ -141,7 +141,7 @@ func TestLostAcquisitionIsUndoneWhenItArrives(t *testing.T) {
 	for _, late := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 1200 * time.Millisecond, 20 * time.Second, 50 * time.Second} {
 		run(t, func(t *testing.T, s *server, log *attempts.Log) {
 			owner := driver.NewOwner()
-			log.Lost("a", owner)
+			log.Unanswered("a", owner)
 			settle(t, log, owner)
 			time.Sleep(late)
 			s.acquire(owner)
@@ -159,7 +159,7 @@ func TestLostAcquisitionIsUndoneWhenItArrives(t *testing.T) {
 func TestNothingIsUndoneBeforeTheRelease(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		owner := driver.NewOwner()
-		log.Lost("a", owner)
+		log.Unanswered("a", owner)
 		s.acquire(owner) // by a second attempt, which was answered
 		time.Sleep(time.Hour)
 		if !s.holds(owner) {
@@ -177,7 +177,7 @@ func TestNothingIsUndoneBeforeTheRelease(t *testing.T) {
 func TestNothingIsUndoneDuringARelease(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		owner := driver.NewOwner()
-		log.Lost("a", owner)
+		log.Unanswered("a", owner)
 		s.acquire(owner) // by a second attempt, which was answered
 		first, err := log.Settle(t.Context(), driver.Grant{Owner: owner, Token: 1})
 		if err != nil {
@@ -202,7 +202,7 @@ func TestUndoingOutlastsAnOutage(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		owner := driver.NewOwner()
 		s.mute(true)
-		log.Lost("a", owner)
+		log.Unanswered("a", owner)
 		settle(t, log, owner)
 		time.Sleep(3 * time.Minute)
 		s.mute(false)
@@ -216,7 +216,7 @@ func TestUndoingOutlastsAnOutage(t *testing.T) {
 func TestCloseUndoesOnceMore(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		owner := driver.NewOwner()
-		log.Lost("a", owner)
+		log.Unanswered("a", owner)
 		settle(t, log, owner)
 		s.acquire(owner)
 		if err := log.Close(); err != nil {
@@ -226,7 +226,7 @@ func TestCloseUndoesOnceMore(t *testing.T) {
 			t.Error("held after Close")
 		}
 		calls := s.called()
-		log.Lost("a", owner)
+		log.Unanswered("a", owner)
 		settle(t, log, owner)
 		if time.Sleep(time.Hour); s.called() != calls {
 			t.Error("a closed log went on undoing")
@@ -239,7 +239,7 @@ func TestCloseReportsUnansweredOwners(t *testing.T) {
 		s.mute(true)
 		for range 3 {
 			owner := driver.NewOwner()
-			log.Lost("a", owner)
+			log.Unanswered("a", owner)
 			settle(t, log, owner)
 		}
 		began := time.Now()
@@ -256,16 +256,16 @@ func TestMemoryIsBounded(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		s.mute(true)
 		for range 20_000 {
-			log.Lost("a", driver.NewOwner())
+			log.Unanswered("a", driver.NewOwner())
 		}
 		owner := driver.NewOwner()
-		log.Lost("a", owner)
+		log.Unanswered("a", owner)
 		settle(t, log, owner)
 		if time.Sleep(time.Second); s.called() != 0 {
 			t.Error("a record beyond the limit was kept")
 		}
 		time.Sleep(2 * time.Minute) // the records that were never released are old now
-		log.Lost("a", owner)
+		log.Unanswered("a", owner)
 		settle(t, log, owner)
 		if time.Sleep(time.Second); s.called() == 0 {
 			t.Error("old records were not forgotten")
@@ -288,7 +288,7 @@ func TestReleaseOfGrantedLockDoesNotWait(t *testing.T) {
 		if s.holds(owner) {
 			t.Error("the lock is still held after its acquisition was answered")
 		}
-		log.Lost("a", owner)
+		log.Unanswered("a", owner)
 		settleGrant(t, log, owner)
 		s.acquire(owner)
 		if time.Sleep(time.Minute); s.holds(owner) {
@@ -303,12 +303,12 @@ func TestLockedNameDoesNotDelayOthers(t *testing.T) {
 		s.locked = "locked"
 		for range 20 {
 			owner := driver.NewOwner()
-			log.Lost("locked", owner)
+			log.Unanswered("locked", owner)
 			settle(t, log, owner)
 		}
 		time.Sleep(time.Second) // all of them are due
 		late := driver.NewOwner()
-		log.Lost("free", late)
+		log.Unanswered("free", late)
 		settle(t, log, late)
 		s.acquire(late)
 		time.Sleep(15 * time.Second)
@@ -323,7 +323,7 @@ func TestLockedNameDoesNotDelayOthers(t *testing.T) {
 func TestLateAcquisitionsAreUndoneAfterAHandOver(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		lost, left := driver.NewOwner(), driver.NewOwner()
-		log.Lost("a", lost)
+		log.Unanswered("a", lost)
 		ended := log.Leave("b", left)
 		log.Passed(driver.Grant{Owner: lost, Token: 1})
 		log.Passed(driver.Grant{Owner: left, Token: 1})

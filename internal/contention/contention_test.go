@@ -19,8 +19,8 @@ type process struct {
 	now    clock.Instant
 }
 
-func newProcess(handover time.Duration) *process {
-	return &process{policy: PolicyFor(handover), now: time.Hour}
+func newProcess(reaction time.Duration) *process {
+	return &process{policy: PolicyFor(reaction), now: time.Hour}
 }
 
 // hold takes the lock and releases it after d.
@@ -48,7 +48,7 @@ func (p *process) yield() time.Duration { return p.YieldAfterWake(p.now, &p.poli
 func holder(pid int) driver.Holder { return driver.Holder{Host: "h", PID: pid} }
 
 func TestPolicies(t *testing.T) {
-	for handover, want := range map[time.Duration]SlicePolicy{
+	for reaction, want := range map[time.Duration]SlicePolicy{
 		0:        {10 * ms, 250 * ms, 3 * ms, ms},
 		ms / 10:  {7 * ms, 250 * ms, 3 * ms, ms},
 		ms:       {20 * ms, 250 * ms, 3 * ms, 2 * ms},
@@ -56,8 +56,8 @@ func TestPolicies(t *testing.T) {
 		30 * ms:  {300 * ms, 2400 * ms, 30 * ms, 0}, // polling: waiters come in any order
 		100 * ms: {1000 * ms, 8000 * ms, 100 * ms, 0},
 	} {
-		if got := PolicyFor(handover); got != want {
-			t.Errorf("PolicyFor(%v) = %v; want %v", handover, got, want)
+		if got := PolicyFor(reaction); got != want {
+			t.Errorf("PolicyFor(%v) = %v; want %v", reaction, got, want)
 		}
 	}
 }

@@ -10,22 +10,22 @@ type SlicePolicy struct {
 	yield   time.Duration // for how long a woken waiter lets others try first; zero if it does not
 }
 
-// PolicyFor returns the policy for a store with that [driver.Traits.Handover].
-func PolicyFor(handover time.Duration) SlicePolicy {
+// PolicyFor returns the policy for a store with that [driver.Traits.Reaction].
+func PolicyFor(reaction time.Duration) SlicePolicy {
 	const (
 		ms   = time.Millisecond
 		slow = 5 * ms // without notifications: waiters poll, in any order
 	)
 	switch {
-	case handover <= 0: // unknown
+	case reaction <= 0: // unknown
 		return SlicePolicy{slice: 10 * ms, longest: 250 * ms, pause: 3 * ms, yield: ms}
-	case handover > slow:
-		return SlicePolicy{slice: 10 * handover, longest: 80 * handover, pause: handover}
+	case reaction > slow:
+		return SlicePolicy{slice: 10 * reaction, longest: 80 * reaction, pause: reaction}
 	}
 	return SlicePolicy{
-		slice:   min(max(20*handover, 7*ms), 20*ms),
+		slice:   min(max(20*reaction, 7*ms), 20*ms),
 		longest: 250 * ms,
-		pause:   max(2*handover, 3*ms),
-		yield:   max(2*handover, ms), // timers cannot sleep for less than a millisecond
+		pause:   max(2*reaction, 3*ms),
+		yield:   max(2*reaction, ms), // timers cannot sleep for less than a millisecond
 	}
 }

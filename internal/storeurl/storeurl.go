@@ -1,6 +1,7 @@
 // Package storeurl parses the URLs of stores. It does not use url.Parse, whose errors
 // quote their input, which may be a password, and which does not support lists of
-// hosts. The errors of this package quote nothing but the value of a known parameter.
+// hosts. The errors of this package quote nothing but the value of a known parameter,
+// and a number of five digits that is too large for a port.
 package storeurl
 
 import (
@@ -8,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -115,11 +117,12 @@ func (u *URL) parseHosts(list, defaultPort string) error {
 			host += ":" + defaultPort
 		}
 		_, port, err := net.SplitHostPort(host)
-		if err == nil {
-			_, err = strconv.ParseUint(port, 10, 16)
-		}
-		if err != nil {
+		number, notANumber := strconv.Atoi(port)
+		switch {
+		case err != nil || notANumber != nil || number < 0 || len(port) > len("65535"): // may be a password
 			return errors.New("a host is not followed by a port that is a number; a password is followed by '@'")
+		case number > math.MaxUint16:
+			return fmt.Errorf("%d is no port: ports end at 65535", number)
 		}
 		u.Hosts = append(u.Hosts, host)
 	}

@@ -13,14 +13,14 @@ import (
 
 // renewal is one call to Renew.
 type renewal struct {
-	leases []*Lease
+	holds  []*Hold
 	grants []driver.Grant
 	done   chan struct{} // closed when the outcome is known
 }
 
-var errMiscounted = errors.New("the store did not answer for every lease")
+var errMiscounted = errors.New("the store did not answer for every lock")
 
-// send starts a sender if leases are pending. Running senders are busy, since an
+// send starts a sender if holds are pending. Running senders are busy, since an
 // idle one ends. w.mu is held.
 func (w *Watchdog) send() {
 	if len(w.pending) > 0 && w.senders < maxSenders && !w.closed {
@@ -29,7 +29,7 @@ func (w *Watchdog) send() {
 	}
 }
 
-// sender renews the pending leases batch by batch until none is left.
+// sender renews the pending holds batch by batch until none is left.
 func (w *Watchdog) sender() {
 	for r := w.next(); r != nil; r = w.next() {
 		sent := w.Clock.Now()
@@ -38,29 +38,29 @@ func (w *Watchdog) sender() {
 	}
 }
 
-// next takes a batch of pending leases. It returns nil if none is left, which ends
+// next takes a batch of pending holds. It returns nil if none is left, which ends
 // the sender.
 func (w *Watchdog) next() *renewal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &renewal{done: make(chan struct{})}
-	for len(w.pending) > 0 && len(r.leases) < batch {
-		l := w.pending[0]
+	for len(w.pending) > 0 && len(r.holds) < batch {
+		h := w.pending[0]
 		w.pending[0] = nil
 		w.pending = w.pending[1:]
-		if l.index == 0 {
+		if h.index == 0 {
 			continue // forgotten or lost meanwhile
 		}
-		l.renewal = r.done
-		r.leases = append(r.leases, l)
-		r.grants = append(r.grants, l.Grant)
+		h.renewal = r.done
+		r.holds = append(r.holds, h)
+		r.grants = append(r.grants, h.Grant)
 	}
-	if len(r.leases) == 0 || w.ctx.Err() != nil {
+	if len(r.holds) == 0 || w.ctx.Err() != nil {
 		w.pending = nil
 		w.senders--
 		return nil
 	}
-	w.send() // another sender, if more leases are pending than fit into a batch
+	w.send() // another sender, if more holds are pending than fit into a batch
 	return r
 }
 
@@ -71,8 +71,8 @@ const minCall = 50 * time.Millisecond
 // deadline, so that a lost answer leaves time for another attempt.
 func (w *Watchdog) call(r *renewal, sent clock.Instant) []error {
 	left := never
-	for _, l := range r.leases {
-		left = min(left, l.TrustDeadline()-sent)
+	for _, h := range r.holds {
+		left = min(left, h.TrustDeadline()-sent)
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, min(max(left/2, minCall), w.Timeout))
 	defer cancel()
@@ -83,40 +83,40 @@ func (w *Watchdog) call(r *renewal, sent clock.Instant) []error {
 func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 	switch {
 	case errs == nil:
-		errs = make([]error, len(r.leases))
-	case len(errs) != len(r.leases):
-		errs = slices.Repeat([]error{errMiscounted}, len(r.leases))
+		errs = make([]error, len(r.holds))
+	case len(errs) != len(r.holds):
+		errs = slices.Repeat([]error{errMiscounted}, len(r.holds))
 	}
-	var notHeld []*Lease
+	var notHeld []*Hold
 	w.mu.Lock()
 	now := w.Clock.Now()
 	earliest := never
-	for i, l := range r.leases {
+	for i, h := range r.holds {
 		switch {
-		case l.index == 0: // forgotten or lost
-			r.leases[i] = nil
+		case h.index == 0: // forgotten or lost
+			r.holds[i] = nil
 			continue
 		case errs[i] == nil:
-			l.trustFrom(sent)
+			h.trustFrom(sent)
 		case errors.Is(errs[i], driver.ErrNotHeld):
-			heap.Remove(&w.leases, l.index-1)
-			notHeld = append(notHeld, l)
-			r.leases[i] = nil
+			heap.Remove(&w.holds, h.index-1)
+			notHeld = append(notHeld, h)
+			r.holds[i] = nil
 			continue
 		default:
-			again := now + retryDelay(l.TrustDeadline()-now)
-			l.renewAt(again, again)
+			again := now + retryDelay(h.TrustDeadline()-now)
+			h.renewAt(again, again)
 		}
-		heap.Fix(&w.leases, l.index-1)
-		earliest = min(earliest, l.due)
+		heap.Fix(&w.holds, h.index-1)
+		earliest = min(earliest, h.due)
 	}
 	w.wakeBy(earliest)
 	w.mu.Unlock()
 
 	w.declareLost(notHeld, ErrNotHeld)
-	for i, l := range r.leases {
-		if l != nil {
-			l.Guard.Renewed(errs[i])
+	for i, h := range r.holds {
+		if h != nil {
+			h.Observer.Renewed(errs[i])
 		}
 	}
 	close(r.done)

@@ -27,7 +27,7 @@ func trustDeadline(sent clock.Instant, ttl, margin time.Duration) clock.Instant 
 // interval is the time between two renewals that succeed.
 func interval(ttl time.Duration) time.Duration { return ttl / 3 }
 
-// early is how much earlier a lease is renewed if another lease is due: one call
+// early is how much earlier a hold is renewed if another hold is due: one call
 // for both is worth more than exact spacing.
 func early(ttl time.Duration) time.Duration { return interval(ttl) / 10 }
 

@@ -44,7 +44,7 @@ func TestTrustCountsFromTheSending(t *testing.T) {
 }
 
 // Timers do not run while the machine is suspended. The watchdog notices the end of a
-// lease within a second after the machine woke.
+// hold within a second after the machine woke.
 func TestLossIsNoticedAfterSuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
@@ -66,7 +66,7 @@ func TestLossIsNoticedAfterSuspension(t *testing.T) {
 	})
 }
 
-// A lease that is forgotten after it was due and before its renewal is sent is not renewed.
+// A hold that is forgotten after it was due and before its renewal is sent is not renewed.
 func TestNothingIsRenewedAfterForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(_ context.Context, grants []driver.Grant) []error {
@@ -83,7 +83,7 @@ func TestNothingIsRenewedAfterForget(t *testing.T) {
 		due := len(b.dog.pending)
 		b.dog.mu.Unlock()
 		if due != 1 {
-			t.Fatalf("%d leases are due; want 1", due)
+			t.Fatalf("%d holds are due; want 1", due)
 		}
 		b.dog.Forget(l)
 		b.dog.sender() // a sender that became free

@@ -1,7 +1,7 @@
-// Package watchdog renews leases and decides when they are lost. One watchdog
-// serves all leases of a client with one goroutine, and with a few more while
+// Package watchdog renews holds and decides when they are lost. One watchdog
+// serves all holds of a client with one goroutine, and with a few more while
 // renewals are under way. It never waits for the store, so that a store that does
-// not answer cannot delay the decision that a lease is lost.
+// not answer cannot delay the decision that a hold is lost.
 package watchdog
 
 import (
@@ -19,44 +19,44 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// Lease is the watchdog's part of a lease, for its user to embed. The exported
+// Hold is the watchdog's part of a hold, for its user to embed. The exported
 // fields do not change after Watch.
-type Lease struct {
-	Grant  driver.Grant
-	Margin time.Duration
-	Fixed  bool // never renewed
-	Guard  Guard
+type Hold struct {
+	Grant    driver.Grant
+	Margin   time.Duration
+	Fixed    bool // never renewed
+	Observer Observer
 
 	trustDeadline atomic.Int64 // an instant
 
 	// guarded by Watchdog.mu
 	due     clock.Instant // when it has to be renewed or declared lost: the order of the heap
-	ready   clock.Instant // from when on it is renewed together with another lease that is due
-	index   int           // in the heap, from 1; 0 if the lease is not watched
+	ready   clock.Instant // from when on it is renewed together with another hold that is due
+	index   int           // in the heap, from 1; 0 if the hold is not watched
 	renewal chan struct{} // of the last renewal; closed when it has ended
 }
 
-// Guard is called with what happens to a lease. The watchdog holds no locks
-// meanwhile. A call must return soon, since other leases wait for it.
-type Guard interface {
+// Observer is called with what happens to a hold. The watchdog holds no locks
+// meanwhile. A call must return soon, since other holds wait for it.
+type Observer interface {
 	// Renewed is called after a renewal, with nil or why its outcome is unknown.
 	Renewed(err error)
-	// Lost ends the lease, which is not watched any more. It must return at once:
-	// thousands of leases may end at the same moment, and each in time.
+	// Lost ends the hold, which is not watched any more. It must return at once:
+	// thousands of holds may end at the same moment, and each in time.
 	Lost(reason error)
-	// ReportLoss is called after Lost, when every lease that is due has ended.
-	ReportLoss()
+	// AfterLoss is called after Lost, when every hold that is due has ended.
+	AfterLoss()
 }
 
-// Why a lease was lost.
+// Why a hold was lost.
 var (
 	ErrExpired = errors.New("not renewed in time")
 	ErrNotHeld = errors.New("the store says that it is not held")
 )
 
-// TrustDeadline returns the instant from which the lease counts as lost. It is
+// TrustDeadline returns the instant from which the hold counts as lost. It is
 // zero before Watch.
-func (l *Lease) TrustDeadline() clock.Instant { return clock.Instant(l.trustDeadline.Load()) }
+func (h *Hold) TrustDeadline() clock.Instant { return clock.Instant(h.trustDeadline.Load()) }
 
 // Config configures a watchdog. All fields are required.
 type Config struct {
@@ -65,7 +65,7 @@ type Config struct {
 	Timeout time.Duration // of one call to Renew
 }
 
-// Watchdog watches leases. Create one with [New].
+// Watchdog watches holds. Create one with [New].
 type Watchdog struct {
 	Config
 	ctx    context.Context // of all renewals
@@ -74,20 +74,20 @@ type Watchdog struct {
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	leases  leaseHeap
+	holds   holdHeap
 	wakeAt  clock.Instant // when check is called next
-	pending []*Lease      // due for renewal, to be taken by a sender
+	pending []*Hold       // due for renewal, to be taken by a sender
 	senders int
-	idle    bool // the last check found no leases
+	idle    bool // the last check found no holds
 	closed  bool
 }
 
 const (
-	// tick bounds the time between two checks while any lease is watched. Timers
-	// stop while the machine is suspended, and would notice the end of a lease late.
+	// tick bounds the time between two checks while any hold is watched. Timers
+	// stop while the machine is suspended, and would notice the end of a hold late.
 	tick = time.Second
-	// batch is the largest number of leases in one call to Renew. Each call has
-	// its own sending time, so that in a slow store the trust in the last lease
+	// batch is the largest number of holds in one call to Renew. Each call has
+	// its own sending time, so that in a slow store the trust in the last hold
 	// does not count from the first call.
 	batch = 1000
 	// maxSenders limits the concurrent calls to Renew. It is more than one, so
@@ -105,7 +105,7 @@ func New(config Config) *Watchdog {
 	return w
 }
 
-// Close ends all renewals and waits for the background work. Leases that are still
+// Close ends all renewals and waits for the background work. Holds that are still
 // watched are neither renewed nor reported any more.
 func (w *Watchdog) Close() {
 	w.mu.Lock()
@@ -115,54 +115,54 @@ func (w *Watchdog) Close() {
 	w.wg.Wait()
 }
 
-// Watch begins to watch a lease. sent is the instant at which the request for its
+// Watch begins to watch a hold. sent is the instant at which the request for its
 // grant was sent.
-func (w *Watchdog) Watch(l *Lease, sent clock.Instant) {
+func (w *Watchdog) Watch(h *Hold, sent clock.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
-	l.trustFrom(sent)
-	heap.Push(&w.leases, l)
-	w.wakeBy(l.due)
+	h.trustFrom(sent)
+	heap.Push(&w.holds, h)
+	w.wakeBy(h.due)
 }
 
 // Forget stops watching: no renewal begins after it returns. The channel, if it
 // is not nil, is closed when the last renewal has ended and was reported.
-func (w *Watchdog) Forget(l *Lease) (renewal <-chan struct{}) {
+func (w *Watchdog) Forget(h *Hold) (renewal <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if l.index > 0 {
-		heap.Remove(&w.leases, l.index-1)
+	if h.index > 0 {
+		heap.Remove(&w.holds, h.index-1)
 	}
-	return l.renewal
+	return h.renewal
 }
 
-// Leases returns the leases that are watched.
-func (w *Watchdog) Leases() []*Lease {
+// Holds returns the holds that are watched.
+func (w *Watchdog) Holds() []*Hold {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.leases)
+	return slices.Clone(w.holds)
 }
 
-// trustFrom sets the trust deadline and the next renewal of a lease that was
+// trustFrom sets the trust deadline and the next renewal of a hold that was
 // granted or renewed by a request that was sent at that instant. Watchdog.mu is
 // held.
-func (l *Lease) trustFrom(sent clock.Instant) {
-	ttl := l.Grant.TTL
-	l.trustDeadline.Store(int64(trustDeadline(sent, ttl, l.Margin)))
-	if l.Fixed {
-		l.renewAt(never, never)
+func (h *Hold) trustFrom(sent clock.Instant) {
+	ttl := h.Grant.TTL
+	h.trustDeadline.Store(int64(trustDeadline(sent, ttl, h.Margin)))
+	if h.Fixed {
+		h.renewAt(never, never)
 	} else {
-		l.renewAt(sent+interval(ttl), sent+interval(ttl)-early(ttl))
+		h.renewAt(sent+interval(ttl), sent+interval(ttl)-early(ttl))
 	}
 }
 
 // renewAt schedules the next renewal.
-func (l *Lease) renewAt(at, ready clock.Instant) {
-	l.ready = ready
-	l.due = min(l.TrustDeadline(), at)
+func (h *Hold) renewAt(at, ready clock.Instant) {
+	h.ready = ready
+	h.due = min(h.TrustDeadline(), at)
 }
 
 // wakeBy makes sure that check is called at that instant or before. w.mu is held.
@@ -175,25 +175,25 @@ func (w *Watchdog) wakeBy(at clock.Instant) {
 	w.alarm.NoLaterThan(time.Now().Add(w.wakeAt - now))
 }
 
-// check declares leases lost, and renews those that are due. It returns when it has
+// check declares holds lost, and renews those that are due. It returns when it has
 // to be called again.
 func (w *Watchdog) check(time.Time) (next time.Time) {
 	w.mu.Lock()
 	now := w.Clock.Now()
-	var lost []*Lease
+	var lost []*Hold
 	renewing := false
-	for len(w.leases) > 0 {
-		l := w.leases[0]
+	for len(w.holds) > 0 {
+		h := w.holds[0]
 		switch {
-		case l.TrustDeadline() <= now:
-			heap.Pop(&w.leases)
-			lost = append(lost, l)
+		case h.TrustDeadline() <= now:
+			heap.Pop(&w.holds)
+			lost = append(lost, h)
 			continue
-		case l.due <= now || renewing && l.ready <= now:
+		case h.due <= now || renewing && h.ready <= now:
 			renewing = true
-			w.pending = append(w.pending, l)
-			l.renewAt(never, never) // until the outcome is known
-			heap.Fix(&w.leases, 0)
+			w.pending = append(w.pending, h)
+			h.renewAt(never, never) // until the outcome is known
+			heap.Fix(&w.holds, 0)
 			continue
 		}
 		break
@@ -205,35 +205,35 @@ func (w *Watchdog) check(time.Time) (next time.Time) {
 	return next
 }
 
-// nextCheck decides when to check again. If no lease is watched it checks once more
+// nextCheck decides when to check again. If no hold is watched it checks once more
 // after a tick before it sleeps until the next Watch: a client that locks and
 // unlocks in quick succession would otherwise wake the goroutine each time. w.mu is
 // held.
 func (w *Watchdog) nextCheck(now clock.Instant) time.Time {
 	wasIdle := w.idle
-	w.idle = len(w.leases) == 0
+	w.idle = len(w.holds) == 0
 	sleep := tick
 	switch {
 	case w.idle && wasIdle:
 		w.wakeAt = never
 		return alarm.Never
 	case !w.idle:
-		sleep = max(0, min(tick, w.leases[0].due-now))
+		sleep = max(0, min(tick, w.holds[0].due-now))
 	}
 	w.wakeAt = now + sleep
 	return time.Now().Add(sleep)
 }
 
-// declareLost ends leases. Another goroutine reports the losses afterwards, since a
+// declareLost ends holds. Another goroutine reports the losses afterwards, since a
 // report may be slow.
-func (w *Watchdog) declareLost(leases []*Lease, reason error) {
-	for _, l := range leases {
-		l.Guard.Lost(reason)
+func (w *Watchdog) declareLost(holds []*Hold, reason error) {
+	for _, h := range holds {
+		h.Observer.Lost(reason)
 	}
-	if len(leases) > 0 {
+	if len(holds) > 0 {
 		w.wg.Go(func() {
-			for _, l := range leases {
-				l.Guard.ReportLoss()
+			for _, h := range holds {
+				h.Observer.AfterLoss()
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func (r *record) Lost(reason error) {
 	r.lost, r.lostAt = reason, time.Now()
 }
 
-func (r *record) ReportLoss() {}
+func (r *record) AfterLoss() {}
 
 type fixture struct {
 	dog   *Watchdog
@@ -54,9 +54,9 @@ func start(t *testing.T, renew func(ctx context.Context, grants []driver.Grant) 
 	return b
 }
 
-func (b *fixture) watch(name string, ttl time.Duration, fixed bool) (*Lease, *record) {
+func (b *fixture) watch(name string, ttl time.Duration, fixed bool) (*Hold, *record) {
 	r := new(record)
-	l := &Lease{Grant: driver.Grant{Name: name, TTL: ttl}, Margin: DefaultMargin(ttl), Fixed: fixed, Guard: r}
+	l := &Hold{Grant: driver.Grant{Name: name, TTL: ttl}, Margin: DefaultMargin(ttl), Fixed: fixed, Observer: r}
 	b.dog.Watch(l, b.clock.Now())
 	return l, r
 }
@@ -77,7 +77,7 @@ func TestLeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	})
 }
 
-// A store that never answers cannot delay the loss of a lease.
+// A store that never answers cannot delay the loss of a hold.
 func TestHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(ctx context.Context, grants []driver.Grant) []error {
@@ -104,8 +104,8 @@ func TestHangingStore(t *testing.T) {
 				t.Errorf("TTL %v: gave up after %d attempts", ttl, r.failed)
 			}
 		}
-		if n := len(b.dog.Leases()); n != 0 {
-			t.Errorf("%d leases are watched after they were lost", n)
+		if n := len(b.dog.Holds()); n != 0 {
+			t.Errorf("%d holds are watched after they were lost", n)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestForgetReturnsTheRenewalUnderWay(t *testing.T) {
 	})
 }
 
-// Many short leases do not wake the watchdog, and an idle watchdog sleeps.
+// Many short holds do not wake the watchdog, and an idle watchdog sleeps.
 func TestShortLeasesDoNotWakeTheWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(context.Context, []driver.Grant) []error { return nil })
@@ -200,16 +200,16 @@ func TestShortLeasesDoNotWakeTheWatchdog(t *testing.T) {
 			b.dog.Forget(l)
 		}
 		if at := wakeAt(); at != first {
-			t.Errorf("short leases moved the next check from %v to %v", first, at)
+			t.Errorf("short holds moved the next check from %v to %v", first, at)
 		}
 		time.Sleep(time.Hour)
 		if at := wakeAt(); at != never {
-			t.Errorf("without leases the next check is at %v; want never", at)
+			t.Errorf("without holds the next check is at %v; want never", at)
 		}
 	})
 }
 
-// Every lease ends in time, whatever leases are added and removed.
+// Every hold ends in time, whatever holds are added and removed.
 func TestHeapKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(context.Context, []driver.Grant) []error { return nil })
@@ -230,13 +230,13 @@ func TestHeapKeepsOrder(t *testing.T) {
 		synctest.Wait()
 		for i, r := range fixed {
 			if got := r.lostAt.Sub(begin); got != ends[i] {
-				t.Errorf("lease %d ended after %v; want %v", i, got, ends[i])
+				t.Errorf("hold %d ended after %v; want %v", i, got, ends[i])
 			}
 		}
 	})
 }
 
-// A call whose answer was lost does not keep other leases from being renewed.
+// A call whose answer was lost does not keep other holds from being renewed.
 func TestHangingCallDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(ctx context.Context, grants []driver.Grant) []error {
@@ -252,7 +252,7 @@ func TestHangingCallDoesNotDelayOthers(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		if other.lost != nil || other.renewed < 3 {
-			t.Errorf("the other lease was renewed %d times, lost: %v", other.renewed, other.lost)
+			t.Errorf("the other hold was renewed %d times, lost: %v", other.renewed, other.lost)
 		}
 	})
 }

@@ -11,8 +11,8 @@ func init() {
 	add(mutant{
 		rule: "trust of a renewal counts from when it was sent",
 		file: "internal/watchdog/renewal.go",
-		old:  "			l.trustFrom(sent)\n",
-		new:  "			l.trustFrom(now)\n",
+		old:  "			h.trustFrom(sent)\n",
+		new:  "			h.trustFrom(now)\n",
 		test: ". TestTrustOfARenewalCountsFromItsSending",
 	})
 	add(mutant{
@@ -95,7 +95,7 @@ func init() {
 	add(mutant{
 		rule: "the wait for a renewal counts for the limit of Unlock",
 		file: "unlock.go",
-		old:  "		limit = max(c.limit, limit-(c.clock.Now()-began))\n",
+		old:  "		limit = max(c.requestTimeout, limit-(c.clock.Now()-began))\n",
 		new:  "		_ = began\n",
 		test: ". TestUnlockDuringARenewalIsBounded",
 	})
@@ -270,15 +270,15 @@ func init() {
 	add(mutant{
 		rule: "a hand-over of unknown outcome releases the holder's own lock",
 		file: "handover.go",
-		old:  "	err = h.releaseGrant(ctx, 1, limit-c.limit)\n",
+		old:  "	err = h.releaseGrant(ctx, 1, limit-c.requestTimeout)\n",
 		new:  "	err = nil\n",
 		test: ". TestHandOverOfUnknownOutcome",
 	})
 	add(mutant{
 		rule: "a hand-over that lost its answer counts as a first release",
 		file: "handover.go",
-		old:  "h.releaseGrant(ctx, 1, limit-c.limit)",
-		new:  "h.releaseGrant(ctx, 0, limit-c.limit)",
+		old:  "h.releaseGrant(ctx, 1, limit-c.requestTimeout)",
+		new:  "h.releaseGrant(ctx, 0, limit-c.requestTimeout)",
 		test: ". TestHandOverOfUnknownOutcome",
 	})
 	add(mutant{
@@ -352,9 +352,9 @@ func init() {
 		test: "internal/attempts TestSettleWaitsForAcquisitionsUnderWay",
 	})
 	add(mutant{
-		rule: "an acquisition that lost its answer is undone when it arrives",
+		rule: "an attempt that lost its answer is undone when it arrives",
 		file: "internal/attempts/attempts.go",
-		old:  "	if !r.lost && !r.overdue {\n		l.forgetLocked(r)\n",
+		old:  "	if !r.unanswered && !r.overdue {\n		l.forgetLocked(r)\n",
 		new:  "	if true {\n		l.forgetLocked(r)\n",
 		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
 	})

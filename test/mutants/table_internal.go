@@ -11,15 +11,15 @@ var internalMutants = []mutant{
 	{
 		rule: "trust in a renewed lease counts from when the renewal was sent",
 		file: "internal/watchdog/renewal.go",
-		old:  `l.trustFrom(sent)`,
-		new:  `l.trustFrom(now)`,
+		old:  `h.trustFrom(sent)`,
+		new:  `h.trustFrom(now)`,
 		test: "internal/watchdog TestTrustCountsFromTheSending",
 	},
 	{
 		rule: "the watchdog checks every second, in case the machine was suspended",
 		file: "internal/watchdog/watchdog.go",
-		old:  `sleep = max(0, min(tick, w.leases[0].due-now))`,
-		new:  `sleep = max(0, w.leases[0].due-now)`,
+		old:  `sleep = max(0, min(tick, w.holds[0].due-now))`,
+		new:  `sleep = max(0, w.holds[0].due-now)`,
 		test: "internal/watchdog TestLossIsNoticedAfterSuspension",
 	},
 	{
@@ -53,7 +53,7 @@ var internalMutants = []mutant{
 	{
 		rule: "a fixed TTL is never renewed",
 		file: "internal/watchdog/watchdog.go",
-		old:  `	if l.Fixed {`,
+		old:  `	if h.Fixed {`,
 		new:  `	if l.Fixed && ttl < 0 {`,
 		test: "internal/watchdog TestLeaseIsRenewedEveryThirdOfItsTTL",
 	},
@@ -145,7 +145,7 @@ var internalMutants = []mutant{
 	{
 		rule: "an acquisition without an answer is undone for as long as it may be carried out",
 		file: "internal/attempts/attempts.go",
-		old:  `return r.underway == 0 && (!r.lost || age > lateness)`,
+		old:  `return r.underway == 0 && (!r.unanswered || age > lateness)`,
 		new:  `return r.underway == 0`,
 		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
 	},
@@ -153,7 +153,7 @@ var internalMutants = []mutant{
 		rule: "nothing is undone before the owner is released",
 		file: "internal/attempts/attempts.go",
 		old:  `	case r.released && r.overdue:`,
-		new:  `	case r.lost || r.released && r.overdue:`,
+		new:  `	case r.unanswered || r.released && r.overdue:`,
 		test: "internal/attempts TestNothingIsUndoneBeforeTheRelease",
 	},
 	{
