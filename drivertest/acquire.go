@@ -51,8 +51,7 @@ var acquireClauses = []clause{
 	{
 		id:     "held-error",
 		demand: `HeldError: "describes the holder of a lock": name, token, holder and remaining time are right, or zero where they are unknown; a store that can list the holder describes it`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			req := p.request(p.name("x"), p.long)
 			req.Holder = p.holder(`note with "quotes", 'these', \ and 雪`)
 			grant := a.acquire(req)
@@ -75,8 +74,7 @@ var acquireClauses = []clause{
 	{
 		id:     "acquire-no-wait",
 		demand: `Store.Acquire: "makes one attempt, atomically, and never waits for the lock"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			a.take(p.name("x"), p.long)
 			start := time.Now()
 			b.refused(p.name("x"), "the first owner did not release it")
@@ -88,18 +86,11 @@ var acquireClauses = []clause{
 	{
 		id:     "acquire-idempotent",
 		demand: `Store.Acquire: "is idempotent per owner": the same token as before, and nothing that needs a second Release`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			req := p.request(p.name("x"), p.long)
 			first := a.acquire(req)
 			for range 3 {
-				again, held := a.try(req)
-				if held != nil {
-					p.failf("the owner who has the lock was refused: %v", held)
-				}
-				if again.Token != first.Token {
-					p.failf("the owner had token %d and got %d for asking again", first.Token, again.Token)
-				}
+				a.again(req, first)
 			}
 			b.refused(req.Name, "asking again does not give it up")
 			a.released(first)
@@ -109,39 +100,29 @@ var acquireClauses = []clause{
 	{
 		id:     "acquire-restarts-ttl",
 		demand: `Store.Acquire: "if req.Owner already holds the lock, its TTL starts again"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			req := p.request(p.name("x"), p.ttl)
 			first := time.Now()
 			grant := a.acquire(req)
 			p.wait(p.ttl / 3) // most of the TTL is left for a slow machine
 			sent := time.Now()
-			again, held := a.try(req)
-			if held != nil {
-				p.failf("the owner who has the lock was refused: %v", held)
-			}
+			again := a.acquire(req)
 			if time.Since(first) >= grant.TTL {
 				panic(tooSlow{}) // it may have been a new acquisition
 			}
-			_, at := b.soon(p.request(req.Name, p.ttl), 2*p.ttl+p.slack, "nobody renews it")
-			if kept := at.Sub(sent); kept < again.TTL {
-				p.failf("somebody else had the lock %v after its holder asked again for %v", kept, again.TTL)
-			}
+			b.afterTTL(again, sent, 2*p.ttl+p.slack, "its owner asked again")
 		},
 	},
 	{
 		id:     "acquire-never-shortens",
 		demand: `Store.Acquire: asking again "never ends the lock earlier than it would have ended without it"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			p.together(2, func(i int) {
 				req := p.request(p.name(fmt.Sprint(i)), p.long)
 				req.Fair = i == 1 && p.traits.Fair
 				grant := a.acquire(req)
 				req.TTL = p.ttl
-				if _, held := a.try(req); held != nil {
-					p.failf("the owner who has the lock was refused: %v", held)
-				}
+				a.again(req, grant)
 				p.expired(driver.Grant{TTL: req.TTL})
 				b.refused(req.Name, "it was acquired for longer than its owner asked for the second time")
 				a.renewed(grant, "asking again for less must not end it")

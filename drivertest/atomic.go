@@ -37,8 +37,7 @@ var atomicClauses = []clause{
 	{
 		id:     "expiry-atomic",
 		demand: `Store.Acquire: "The expiry is set in the same atomic step as the ownership": an attempt that is interrupted at any moment leaves nothing that lasts longer than TTL`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			p.together(len(moments), func(i int) {
 				req := p.request(p.name(moments[i].String()), p.ttl)
 				ctx, cancel := context.WithTimeout(p.ctx, moments[i])
@@ -90,7 +89,7 @@ func (p *probe) releaseAtExpiry(peers [2]*peer, before time.Duration) {
 	next := p.request(grant.Name, p.long)
 	var second driver.Grant
 	p.together(2, func(i int) {
-		p.waitUntil(over.Add(-before))
+		p.wait(time.Until(over.Add(-before)))
 		if i == 0 {
 			_ = a.Release(p.ctx, grant) // in time or not, both are fine
 		} else {

@@ -9,11 +9,9 @@ import (
 
 var batchClauses = []clause{
 	{
-		id:     "batch-all",
+		id: "batch-all", needs: []need{needBatch},
 		demand: `BatchAcquirer.AcquireAll: "acquires all requests or none"; "the grants are in the order of the requests"`,
-		needs:  []need{needBatch},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			reqs := p.requests("c", "a", "b")
 			grants, ok := a.all(reqs)
 			if !ok {
@@ -52,11 +50,9 @@ var batchClauses = []clause{
 		},
 	},
 	{
-		id:     "batch-none",
+		id: "batch-none", needs: []need{needBatch},
 		demand: `BatchAcquirer.AcquireAll: "If a name is held, the error is a [*HeldError] for it", and no name was granted`,
-		needs:  []need{needBatch},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			for i, label := range []string{"a", "b", "c"} {
 				holder := a.take(p.name(label), p.long)
 				reqs := p.requests("a", "b", "c")

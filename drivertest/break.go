@@ -8,11 +8,9 @@ import (
 
 var breakClauses = []clause{
 	{
-		id:     "break-token",
+		id: "break-token", needs: []need{needBreaker},
 		demand: `Breaker.Break: "releases name in one atomic step if it is held with exactly this token"; "Otherwise it returns [ErrNotHeld]."`,
-		needs:  []need{needBreaker},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			for _, token := range []uint64{grant.Token + 1, grant.Token - 1, 0, 1 << 62} {
 				b.notBroken(grant.Name, token, "it is held with another token")
@@ -28,15 +26,11 @@ var breakClauses = []clause{
 		},
 	},
 	{
-		id:     "break-holder",
+		id: "break-holder", needs: []need{needBreaker},
 		demand: `Breaker.Break: revokes the lock, and the holder's Renew and Release return ErrNotHeld`,
-		needs:  []need{needBreaker},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
-			if err := b.Store.(driver.Breaker).Break(p.ctx, grant.Name, grant.Token); err != nil {
-				p.failf("Break of a lock that is held with that token: %v", err)
-			}
+			b.broken(grant)
 			b.notBroken(grant.Name, grant.Token, "it was broken before")
 			a.notRenewed(grant, "it was broken")
 			a.notReleased(grant, "it was broken")
@@ -46,6 +40,13 @@ var breakClauses = []clause{
 			b.renewed(next, "the one before, whose lock was broken, must not touch it")
 		},
 	},
+}
+
+// broken demands that Break revokes the lock.
+func (c *peer) broken(grant driver.Grant) {
+	if err := c.Store.(driver.Breaker).Break(c.p.ctx, grant.Name, grant.Token); err != nil {
+		c.p.failf("Break of a lock that is held with that token: %v", err)
+	}
 }
 
 // notBroken demands that Break finds nothing to break.

@@ -24,7 +24,7 @@ var brokenStores = []struct {
 	open    func(*memlock.Store) driver.Store // one store, which all clients share
 }{
 	// What articles about distributed locks get wrong: broken_articles_test.go.
-	{"SETNX without an expiry: a dead holder keeps the lock", "expiry-late",
+	{"SETNX without an expiry: a dead holder keeps the lock", "expiry",
 		func(m *memlock.Store) driver.Store { return neverExpires{m} }},
 	{"SETNX, then EXPIRE: cut off in between, it never expires", "expiry-atomic",
 		func(m *memlock.Store) driver.Store { return setThenExpire{m} }},
@@ -44,7 +44,7 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return partialBatch{m} }},
 
 	// Owners, tokens, time: broken_core_test.go.
-	{"half the TTL", "expiry-early",
+	{"half the TTL", "expiry",
 		func(m *memlock.Store) driver.Store { return halfTTL{m} }},
 	{"the same owner is refused", "acquire-idempotent",
 		func(m *memlock.Store) driver.Store { return refusesOwner{m, newShelf[driver.Owner]()} }},
@@ -52,7 +52,7 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return keepsTTL{m, newShelf[driver.Grant]()} }},
 	{"Acquire waits", "acquire-no-wait",
 		func(m *memlock.Store) driver.Store { return waits{m} }},
-	{"the token starts again after a release", "token-after-release",
+	{"the token starts again after a release", "token-order",
 		func(m *memlock.Store) driver.Store { return newRenumbered(m, func(last uint64) uint64 { return 1 }) }},
 	{"tokens fall", "token-after-expiry",
 		func(m *memlock.Store) driver.Store {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -17,14 +18,11 @@ type Clause struct {
 func Clauses() []Clause {
 	var all []Clause
 	for _, c := range append(slices.Clone(clauses), nothingLeft) {
-		public := Clause{ID: c.id, Explanation: c.demand}
-		for i, n := range c.needs {
-			if i > 0 {
-				public.Needs += ", "
-			}
-			public.Needs += n.what
+		var needs []string
+		for _, n := range c.needs {
+			needs = append(needs, n.what)
 		}
-		all = append(all, public)
+		all = append(all, Clause{ID: c.id, Explanation: c.demand, Needs: strings.Join(needs, ", ")})
 	}
 	return all
 }
@@ -35,6 +33,7 @@ type clause struct {
 	demand string
 	needs  []need
 	check  func(p *probe)
+	pair   func(p *probe, a, b *peer) // instead of check: a and b are connected like two machines
 }
 
 // clauses is everything but nothingLeft, which comes after all of them.

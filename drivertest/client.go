@@ -18,10 +18,8 @@ var clientClauses = []clause{
 		check: func(p *probe) {
 			p.together(2, func(i int) {
 				opts := p.manner(i)
-				a, closeA := p.client(p.long)
-				defer closeA()
-				b, closeB := p.client(p.long)
-				defer closeB()
+				a := p.client(p.long)
+				b := p.client(p.long)
 				name := p.name(fmt.Sprint(i))
 				lease := p.lock(a, name, opts...)
 				got := make(chan error, 1)
@@ -38,7 +36,11 @@ var clientClauses = []clause{
 				case <-time.After(p.ttl / 2):
 				}
 				p.unlock(lease)
-				p.within(p.handoverLimit(), got, "Lock, after the lock was unlocked")
+				limit := p.ttl + p.slack
+				if !offers[driver.Watcher](p.terms) {
+					limit += 2 * time.Second // it polls about once a second
+				}
+				p.within(limit, got, "Lock, after the lock was unlocked")
 			})
 		},
 	},
@@ -47,8 +49,7 @@ var clientClauses = []clause{
 		demand: `Client.Lock gets the lock of a dead holder after its TTL`,
 		check: func(p *probe) {
 			p.open().take(p.name("x"), p.ttl)
-			client, closeClient := p.client(p.long)
-			defer closeClient()
+			client := p.client(p.long)
 			got := make(chan error, 1)
 			go func() { got <- client.Do(p.ctx, p.name("x"), func(context.Context) error { return nil }) }()
 			p.within(2*p.ttl+p.slack, got, "Lock, after the holder died")
@@ -60,10 +61,8 @@ var clientClauses = []clause{
 		check: func(p *probe) {
 			p.together(2, func(i int) {
 				opts := p.manner(i)
-				a, closeA := p.client(p.long)
-				defer closeA()
-				b, closeB := p.client(p.long)
-				defer closeB()
+				a := p.client(p.long)
+				b := p.client(p.long)
 				name := p.name(fmt.Sprint(i))
 				lease := p.lock(a, name, opts...)
 				changedMind := errors.New("changed my mind")
@@ -82,8 +81,7 @@ var clientClauses = []clause{
 					p.failf("Lock did not return within %v of the end of its context", p.slack)
 				}
 				p.unlock(lease)
-				c, closeC := p.client(p.long)
-				defer closeC()
+				c := p.client(p.long)
 				var next *dlock.Lease
 				var err error
 				// The place is given up in the background, at once.
@@ -98,10 +96,8 @@ var clientClauses = []clause{
 		id:     "client-limit",
 		demand: `WithWait: "After that time the error is a [*HeldError]", which names the holder if the store knows it`,
 		check: func(p *probe) {
-			a, closeA := p.client(p.long)
-			defer closeA()
-			b, closeB := p.client(p.long)
-			defer closeB()
+			a := p.client(p.long)
+			b := p.client(p.long)
 			lease := p.lock(a, p.name("x"), dlock.WithNote("this holder"))
 			limit, start := p.ttl/2, time.Now()
 			_, err := b.Lock(p.ctx, p.name("x"), dlock.WithWait(limit))
@@ -126,8 +122,7 @@ var clientClauses = []clause{
 			const clients = 10
 			var section criticalSection
 			p.together(clients, func(int) {
-				client, closeClient := p.client(p.ttl + p.slack)
-				defer closeClient()
+				client := p.client(p.ttl + p.slack)
 				lease, err := client.Lock(p.ctx, p.name("x"), dlock.WithWait(8*p.slack))
 				if err != nil {
 					p.failf("one of %d clients that all want the lock did not get it within %v: %v", clients, 8*p.slack, err)
@@ -143,9 +138,10 @@ var clientClauses = []clause{
 }
 
 // client returns a client with a store of its own.
-func (p *probe) client(ttl time.Duration) (c *dlock.Client, stop func()) {
-	c = dlock.New(p.open().Store, &dlock.Options{TTL: ttl, Holder: p.holder("")})
-	return c, func() { _ = c.Close() }
+func (p *probe) client(ttl time.Duration) *dlock.Client {
+	c := dlock.New(p.open().Store, &dlock.Options{TTL: ttl, Holder: p.holder("")})
+	p.atEnd(func(context.Context) { _ = c.Close() })
+	return c
 }
 
 // manner returns the options of the i-th run: none, or WithFair if the store is fair.
@@ -154,15 +150,6 @@ func (p *probe) manner(i int) []dlock.Option {
 		return []dlock.Option{dlock.WithFair()}
 	}
 	return nil
-}
-
-// handoverLimit is how long a waiter may take. Without notifications it polls about once a
-// second.
-func (p *probe) handoverLimit() time.Duration {
-	if offers[driver.Watcher](p.terms) {
-		return p.ttl + p.slack
-	}
-	return p.ttl + p.slack + 2*time.Second
 }
 
 func (p *probe) lock(c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {

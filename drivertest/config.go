@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -89,25 +90,16 @@ func (cfg Config) resolve(ctx context.Context, run string) (*terms, error) {
 	if err := store.Close(); err != nil {
 		return nil, fmt.Errorf("drivertest: Close of an unused store: %w", err)
 	}
-	if cfg.Parallel <= 0 {
-		cfg.Parallel = defaultParallel
-	}
+	cfg.Parallel = cmp.Or(max(0, cfg.Parallel), defaultParallel)
 	t := &terms{Config: cfg, traits: traits, store: store, runID: run, prefix: "drivertest-" + run + "/"}
-	ttl := cfg.TTL
-	if ttl <= 0 {
-		ttl = defaultTTL
-	}
-	t.setTTL(max(ttl, traits.MinTTL))
+	t.setTTL(max(cmp.Or(max(0, cfg.TTL), defaultTTL), traits.MinTTL))
 	return t, nil
 }
 
 // setTTL derives all waiting from the short TTL.
 func (t *terms) setTTL(ttl time.Duration) {
 	t.ttl = ttl
-	t.long = 20*ttl + time.Minute
-	if most := t.traits.MaxTTL; most > 0 {
-		t.long = min(t.long, most)
-	}
+	t.long = min(20*ttl+time.Minute, t.traits.LongestTTL())
 	t.slack = time.Second + ttl/2 + t.traits.Granularity
 	t.poll = min(max(ttl/60, 2*time.Millisecond), 50*time.Millisecond)
 	t.limit = 30 * (time.Second + ttl)

@@ -12,8 +12,7 @@ var contextClauses = []clause{
 	{
 		id:     "cancelled-context",
 		demand: `Store: "Every method that takes a context returns soon after the context is done"; if it was done before the call, the call changes nothing, and the error is neither ErrHeld nor ErrNotHeld`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			done, cancel := context.WithCancel(p.ctx)
 			cancel()
 			start := time.Now()

@@ -11,41 +11,23 @@ import (
 
 var expiryClauses = []clause{
 	{
-		id:     "expiry-early",
-		demand: `Grant.TTL: "it grants the lock to no other owner before TTL has passed since Acquire or Renew was sent"`,
-		check: func(p *probe) {
+		id:     "expiry",
+		demand: `Grant.TTL: "it grants the lock to no other owner before TTL has passed since Acquire or Renew was sent"; Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it"; Traits.Granularity: "it may notice an expiry late by that much"`,
+		pair: func(p *probe, a, b *peer) {
 			const names, rounds = 4, 3 // to be seen early, it must be looked at early enough
-			a, b := p.open2()
 			p.together(names, func(i int) {
 				for round := range rounds {
 					req := p.request(p.name(fmt.Sprint(i, round)), p.ttl)
 					sent := time.Now()
-					grant := a.acquire(req)
-					_, at := b.soon(p.request(req.Name, p.ttl), p.ttl+p.slack, "it was not renewed")
-					if kept := at.Sub(sent); kept < grant.TTL {
-						p.failf("somebody else had the lock %v after it was asked for with a TTL of %v", kept, grant.TTL)
-					}
+					b.afterTTL(a.acquire(req), sent, p.ttl+p.slack, "it was not renewed")
 				}
 			})
 		},
 	},
 	{
-		id:     "expiry-late",
-		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it"; Traits.Granularity: "it may notice an expiry late by that much"`,
-		check: func(p *probe) {
-			a, b := p.open2()
-			a.take(p.name("x"), p.ttl)
-			b.soon(p.request(p.name("x"), p.ttl), p.ttl+p.slack, "its holder is dead, and its TTL is over")
-			if err := a.Close(); err != nil {
-				p.failf("Close: %v", err)
-			}
-		},
-	},
-	{
 		id:     "ttl-limits",
 		demand: `Traits: "MinTTL and MaxTTL limit Request.TTL": the shortest and the longest TTL that a store claims work, and a Client refuses all others with ErrBadTTL`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			if least := p.traits.MinTTL; least > 0 {
 				a.take(p.name("least"), least)
 				b.soon(p.request(p.name("least"), least), least+p.slack, "its TTL is over")
@@ -56,14 +38,16 @@ var expiryClauses = []clause{
 			a.renewed(grant, "it is held")
 			b.refused(grant.Name, "it was renewed")
 			a.released(grant)
-			p.refusesTTL(most + 1)
-			p.refusesTTL(p.traits.MinTTL - 1)
+			for _, ttl := range []time.Duration{most + 1, p.traits.MinTTL - 1} {
+				if _, err := p.client(p.long).TryLock(p.ctx, p.name("refused"), dlock.WithTTL(ttl)); !errors.Is(err, dlock.ErrBadTTL) {
+					p.failf("TryLock with a TTL of %v, limits %v and %v: want ErrBadTTL, got: %v", ttl, p.traits.MinTTL, p.traits.MaxTTL, err)
+				}
+			}
 		},
 	},
 	{
-		id:     "clock-skew",
+		id: "clock-skew", needs: []need{needSkewed},
 		demand: `Store.Acquire: the TTL is "counted by the store's clock": a client whose clock is wrong takes no lock early and leaves none for longer`,
-		needs:  []need{needSkewed},
 		check: func(p *probe) {
 			a := p.open()
 			p.together(2, func(i int) {
@@ -79,8 +63,7 @@ var expiryClauses = []clause{
 	{
 		id:     "close",
 		demand: `Store.Close: "releases no locks, unless Traits.SessionBound. It may be called twice."`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			sent := time.Now()
 			grant := a.take(p.name("x"), p.ttl)
 			for range 2 {
@@ -100,15 +83,6 @@ var expiryClauses = []clause{
 	},
 }
 
-// refusesTTL demands that a Client does not even ask the store.
-func (p *probe) refusesTTL(ttl time.Duration) {
-	client, closeClient := p.client(p.long)
-	defer closeClient()
-	if _, err := client.TryLock(p.ctx, p.name("refused"), dlock.WithTTL(ttl)); !errors.Is(err, dlock.ErrBadTTL) {
-		p.failf("TryLock with a TTL of %v, limits %v and %v: want ErrBadTTL, got: %v", ttl, p.traits.MinTTL, p.traits.MaxTTL, err)
-	}
-}
-
 // skewed lets odd, a client with a wrong clock, and a, a client with a right one, compete.
 func (p *probe) skewed(a, odd *peer, name string, by time.Duration) {
 	grant := a.take(name, p.long)
@@ -119,9 +93,6 @@ func (p *probe) skewed(a, odd *peer, name string, by time.Duration) {
 	sent := time.Now()
 	grant = odd.take(name, p.ttl)
 	p.before(sent.Add(grant.TTL), func() { odd.renewed(grant, "its holder's clock is off, its TTL is not over") })
-	_, at := a.soon(p.request(name, p.ttl), p.ttl+p.slack, "its TTL is over, though the holder's clock is off by "+by.String())
-	if kept := at.Sub(sent); kept < grant.TTL {
-		p.failf("somebody else had the lock %v after a holder whose clock is off by %v asked for %v", kept, by, grant.TTL)
-	}
+	a.afterTTL(grant, sent, p.ttl+p.slack, "the holder's clock is off by "+by.String())
 	odd.notReleased(driver.Grant{Name: name, Owner: grant.Owner, Token: grant.Token}, "it expired")
 }

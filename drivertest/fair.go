@@ -9,9 +9,8 @@ import (
 
 var fairClauses = []clause{
 	{
-		id:     "fair-order",
+		id: "fair-order", needs: []need{needFair},
 		demand: `Request.Fair: "asks for the lock in the order of arrival among fair requests", on whichever clients they arrive`,
-		needs:  []need{needFair},
 		check: func(p *probe) {
 			const waiters = 6
 			peers := []*peer{p.open(), p.open(), p.open()}
@@ -37,14 +36,10 @@ var fairClauses = []clause{
 		},
 	},
 	{
-		id:     "fair-place",
+		id: "fair-place", needs: []need{needFair},
 		demand: `Request.Queue: "A fair store keeps the owner's place": asking again neither loses it nor takes a second one`,
-		needs:  []need{needFair},
-		check: func(p *probe) {
-			a, b := p.open2()
-			name := p.name("x")
-			grant := a.acquire(p.queued(name))
-			first, second := p.queued(name), p.queued(name)
+		pair: func(p *probe, a, b *peer) {
+			name, grant, first, second := a.holdFairly()
 			a.mustQueue(first)
 			b.mustQueue(second)
 			for range 3 {
@@ -54,40 +49,30 @@ var fairClauses = []clause{
 			if _, held := b.try(second); held == nil {
 				p.failf("the first in the queue lost its place by asking again")
 			}
-			grant = a.acquire(first)
-			a.released(grant)
-			grant = b.acquire(second)
-			b.released(grant)
+			a.released(a.acquire(first))
+			b.released(b.acquire(second))
 			a.free(name, "everybody in the queue was served once")
 			a.freeFairly(name, "everybody in the queue was served once")
 		},
 	},
 	{
-		id:     "fair-holder",
+		id: "fair-holder", needs: []need{needFair},
 		demand: `Store.Acquire: "Acquire is idempotent per owner", also for a fair holder with waiters in the queue`,
-		needs:  []need{needFair},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			name := p.name("x")
 			req, next := p.queued(name), p.queued(name)
 			grant := a.acquire(req)
 			b.mustQueue(next)
-			if again := a.acquire(req); again.Token != grant.Token {
-				p.failf("the holder asked again and got token %d instead of %d", again.Token, grant.Token)
-			}
+			a.again(req, grant)
 			a.released(grant)
 			b.released(b.acquire(next))
 		},
 	},
 	{
-		id:     "fair-kept",
+		id: "fair-kept", needs: []need{needFair},
 		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt", and for as long as attempts come`,
-		needs:  []need{needFair},
-		check: func(p *probe) {
-			a, b := p.open2()
-			name := p.name("x")
-			grant := a.acquire(p.queued(name))
-			first, second := p.queued(name), p.queued(name)
+		pair: func(p *probe, a, b *peer) {
+			_, grant, first, second := a.holdFairly()
 			first.TTL = p.ttl
 			last := time.Now()
 			b.mustQueue(first)
@@ -112,14 +97,10 @@ var fairClauses = []clause{
 		},
 	},
 	{
-		id:     "fair-cancelled",
+		id: "fair-cancelled", needs: []need{needFair},
 		demand: `Store.Release: gives up the lock "and its place in the queue": a waiter that gave up is skipped`,
-		needs:  []need{needFair},
-		check: func(p *probe) {
-			a, b := p.open2()
-			name := p.name("x")
-			grant := a.acquire(p.queued(name))
-			quitter, next := p.queued(name), p.queued(name)
+		pair: func(p *probe, a, b *peer) {
+			name, grant, quitter, next := a.holdFairly()
 			a.mustQueue(quitter)
 			b.mustQueue(next)
 			a.notReleased(driver.Grant{Name: name, Owner: quitter.Owner}, "it only had a place in the queue")
@@ -133,14 +114,10 @@ var fairClauses = []clause{
 		},
 	},
 	{
-		id:     "fair-dead",
+		id: "fair-dead", needs: []need{needFair},
 		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt, so that a dead waiter does not block others for long"`,
-		needs:  []need{needFair},
-		check: func(p *probe) {
-			a, b := p.open2()
-			name := p.name("x")
-			grant := a.acquire(p.queued(name))
-			dead, next := p.queued(name), p.queued(name)
+		pair: func(p *probe, a, b *peer) {
+			_, grant, dead, next := a.holdFairly()
 			dead.TTL = p.ttl
 			b.mustQueue(dead)
 			b.mustQueue(next)
@@ -149,14 +126,10 @@ var fairClauses = []clause{
 		},
 	},
 	{
-		id:     "fair-no-queue",
+		id: "fair-no-queue", needs: []need{needFair},
 		demand: `Request.Queue: "A fair attempt without Queue leaves no place behind and fails while the queue is not empty."`,
-		needs:  []need{needFair},
-		check: func(p *probe) {
-			a, b := p.open2()
-			name := p.name("x")
-			grant := a.acquire(p.queued(name))
-			passer := p.queued(name)
+		pair: func(p *probe, a, b *peer) {
+			name, grant, passer, waiting := a.holdFairly()
 			passer.Queue = false
 			if _, held := b.try(passer); held == nil {
 				p.failf("granted while another owner has it")
@@ -165,7 +138,6 @@ var fairClauses = []clause{
 			a.freeFairly(name, "the only other attempt did not queue")
 
 			grant = a.acquire(p.queued(name))
-			waiting := p.queued(name)
 			a.mustQueue(waiting)
 			a.released(grant)
 			if _, held := b.try(passer); held == nil {
@@ -174,6 +146,12 @@ var fairClauses = []clause{
 			a.acquire(waiting)
 		},
 	},
+}
+
+// holdFairly takes a lock, and returns two fair requests that may queue for it.
+func (c *peer) holdFairly() (name string, grant driver.Grant, first, second driver.Request) {
+	name = c.p.name("x")
+	return name, c.acquire(c.p.queued(name)), c.p.queued(name), c.p.queued(name)
 }
 
 // queued is a fair request that will come again.

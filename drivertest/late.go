@@ -11,15 +11,13 @@ import (
 // sent later.
 var lateClauses = []clause{
 	{
-		id:     "late-attempt",
+		id: "late-attempt", needs: []need{needDelayed},
 		demand: `Store.Release: "An Acquire of the owner that was sent before leaves no lock behind, however late the server carries it out"`,
-		needs:  []need{needDelayed},
 		check:  func(p *probe) { p.lateAttempt(false) },
 	},
 	{
-		id:     "late-attempt-fair",
+		id: "late-attempt-fair", needs: []need{needDelayed, needFair},
 		demand: `Store.Release: "An Acquire of the owner that was sent before leaves no lock behind, however late the server carries it out", and no place in the queue`,
-		needs:  []need{needDelayed, needFair},
 		check:  func(p *probe) { p.lateAttempt(true) },
 	},
 }
@@ -35,8 +33,11 @@ const (
 
 // lateAttempt lets the Release of an owner overtake its Acquire.
 func (p *probe) lateAttempt(fair bool) {
-	a, hold := p.openDelayed()
-	b := p.open()
+	store, hold, err := p.Delayed(p.ctx)
+	if err != nil {
+		p.failf("Config.Delayed: %v", err)
+	}
+	a, b := p.adopt(store), p.open()
 	a.released(a.take(p.name("before"), p.long)) // a connection is open, scripts are loaded
 	req := p.request(p.name("x"), p.long)
 	req.Fair, req.Queue = fair, fair
@@ -45,7 +46,7 @@ func (p *probe) lateAttempt(fair bool) {
 
 	deliver := hold()
 	ctx, cancel := context.WithTimeout(p.ctx, attemptLimit)
-	_, err := a.Acquire(ctx, req)
+	_, err = a.Acquire(ctx, req)
 	cancel()
 	if err == nil {
 		deliver()
@@ -60,13 +61,4 @@ func (p *probe) lateAttempt(fair bool) {
 	next.Fair, next.Queue = fair, fair
 	grant, _ := b.soon(next, undoLimit+p.slack, "its owner was released, and its Acquire, which came late, must leave nothing behind")
 	b.renewed(grant, "a late Acquire of another owner must not touch it")
-}
-
-// openDelayed connects over a network that can be slow.
-func (p *probe) openDelayed() (c *peer, hold func() (deliver func())) {
-	store, hold, err := p.Delayed(p.ctx)
-	if err != nil {
-		p.failf("Config.Delayed: %v", err)
-	}
-	return p.adopt(store), hold
 }

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -10,36 +11,24 @@ import (
 
 var listClauses = []clause{
 	{
-		id:     "list-held",
+		id: "list-held", needs: []need{needLister},
 		demand: `Lister.List: "yields every held lock", each with its name, token, holder and what remains "until it expires unless it is renewed"`,
-		needs:  []need{needLister},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			req := p.request(p.name("x"), p.long)
 			req.Holder = p.holder(`note with "quotes", 'these', \ and 雪`)
 			before := time.Now()
 			grant := a.acquire(req)
 			info, ok := b.list(p.name(""))[req.Name]
-			switch {
-			case !ok:
-				p.failf("%q is held and not listed", req.Name)
-			case info.Token != grant.Token:
-				p.failf("the token is %d, listed is %d", grant.Token, info.Token)
-			case info.Holder != req.Holder:
-				p.failf("the holder is %+v, listed is %+v", req.Holder, info.Holder)
-			case info.Remaining < p.long/2 || info.Remaining > p.long+p.traits.Granularity:
-				p.failf("granted a moment ago for %v, listed as having %v left", p.long, info.Remaining)
-			case !info.Since.IsZero() && info.Since.Sub(before).Abs() > time.Hour:
+			p.describes(info, ok, grant, req.Holder)
+			if !info.Since.IsZero() && info.Since.Sub(before).Abs() > time.Hour {
 				p.failf("granted at %v, listed as held since %v", before, info.Since)
 			}
 		},
 	},
 	{
-		id:     "list-prefix",
+		id: "list-prefix", needs: []need{needLister},
 		demand: `Lister.List: "every held lock whose name starts with prefix once", byte by byte, whatever the prefix means to the store's own query language`,
-		needs:  []need{needLister},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			root := p.name("")
 			labels := []string{"a", "a/b", "ab", "A", "a%", "a_", "a*", "a?", "a[b]", `a\`, `a\b`, "a'", "aé", "ae\u0301", "a{b}", "axb", "a b", "a:b", "%", "_", "*"}
 			for _, label := range labels {
@@ -48,7 +37,7 @@ var listClauses = []clause{
 			for _, prefix := range append(labels, "", "a/", "A/", "no such name", "a[", "a{") {
 				var want []string
 				for _, label := range labels {
-					if len(label) >= len(prefix) && label[:len(prefix)] == prefix {
+					if strings.HasPrefix(label, prefix) {
 						want = append(want, root+label)
 					}
 				}
@@ -60,11 +49,9 @@ var listClauses = []clause{
 		},
 	},
 	{
-		id:     "list-gone",
+		id: "list-gone", needs: []need{needLister},
 		demand: `Lister.List: "yields every held lock": none that was released, none that has expired`,
-		needs:  []need{needLister},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			sent := time.Now()
 			released, expired := a.take(p.name("released"), p.long), a.take(p.name("expired"), p.ttl)
 			p.before(sent.Add(expired.TTL), func() {
@@ -83,11 +70,9 @@ var listClauses = []clause{
 		},
 	},
 	{
-		id:     "list-renewed",
+		id: "list-renewed", needs: []need{needLister},
 		demand: `Info.Remaining: "until it expires unless it is renewed"; a renewal keeps the token and the holder`,
-		needs:  []need{needLister},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			p.wait(p.ttl)
 			before := b.list(grant.Name)[grant.Name]
@@ -102,11 +87,9 @@ var listClauses = []clause{
 		},
 	},
 	{
-		id:     "find",
+		id: "find", needs: []need{needLister, needFinder},
 		demand: `Finder.Find: "describes the lock of name as List does", exactly that name; "returns false if the lock is not held"`,
-		needs:  []need{needLister, needFinder},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			name := p.name("x")
 			longer := a.take(name+"y", p.long)
 			b.notFound(name, "only a longer name is held")
@@ -114,16 +97,12 @@ var listClauses = []clause{
 			req.Holder = p.holder("of the shorter name")
 			grant := a.acquire(req)
 			info, ok, err := b.Store.(driver.Finder).Find(p.ctx, name)
-			want := b.list(name)[name]
-			switch {
-			case err != nil:
-				p.failf("Look of %q: %v", name, err)
-			case !ok:
-				p.failf("%q is held and not found", name)
-			case info.Name != name || info.Token != grant.Token || info.Holder != req.Holder || info.Since.IsZero() != want.Since.IsZero():
+			if err != nil {
+				p.failf("Find of %q: %v", name, err)
+			}
+			p.describes(info, ok, grant, req.Holder)
+			if want := b.list(name)[name]; info.Since.IsZero() != want.Since.IsZero() {
 				p.failf("listed is %+v, found is %+v", want, info)
-			case info.Remaining < p.long/2 || info.Remaining > p.long+p.traits.Granularity:
-				p.failf("granted a moment ago for %v, found as having %v left", p.long, info.Remaining)
 			}
 			a.released(grant)
 			b.notFound(name, "it was released")
@@ -132,10 +111,22 @@ var listClauses = []clause{
 	},
 }
 
-// notFound demands that Look finds no lock.
+// describes demands that info tells of a lock that was granted a moment ago for p.long.
+func (p *probe) describes(info driver.Info, found bool, grant driver.Grant, holder driver.Holder) {
+	switch {
+	case !found:
+		p.failf("%q is held and not found", grant.Name)
+	case info.Name != grant.Name || info.Token != grant.Token || info.Holder != holder:
+		p.failf("%q has token %d and holder %+v, found is %+v", grant.Name, grant.Token, holder, info)
+	case info.Remaining < p.long/2 || info.Remaining > p.long+p.traits.Granularity:
+		p.failf("granted a moment ago for %v, found as having %v left", p.long, info.Remaining)
+	}
+}
+
+// notFound demands that Find finds no lock.
 func (c *peer) notFound(name, because string) {
 	if info, ok, err := c.Store.(driver.Finder).Find(c.p.ctx, name); ok || err != nil {
-		c.p.failf("Look of %q: want nothing (%s), got: %+v, %v", name, because, info, err)
+		c.p.failf("Find of %q: want nothing (%s), got: %+v, %v", name, because, info, err)
 	}
 }
 

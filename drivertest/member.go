@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/dlock-go/dlock/driver"
@@ -9,11 +10,9 @@ import (
 // What a member of a quorum needs beyond a store.
 var memberClauses = []clause{
 	{
-		id:     "token-floor",
+		id: "token-floor", needs: []need{needRaiser},
 		demand: `Request.Floor: "asks for a token of at least Floor"; later tokens are larger still, and a floor that is lower changes nothing`,
-		needs:  []need{needRaiser},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			last := uint64(0)
 			for _, ahead := range []uint64{0, 1000, 1} {
 				req := p.request(p.name("x"), p.long)
@@ -23,10 +22,8 @@ var memberClauses = []clause{
 					p.failf("asked for a token of at least %d, got %d", req.Floor, grant.Token)
 				}
 				p.rises(&last, grant.Token)
-				again, held := a.try(raisedFloor(req, last+500))
-				if held != nil || again.Token != last {
-					p.failf("the owner had token %d and got %d, %v for asking again with a floor of %d", last, again.Token, held, last+500)
-				}
+				req.Floor = last + 500
+				a.again(req, grant)
 				a.released(grant)
 				low := p.request(p.name("x"), p.long)
 				low.Floor = 1
@@ -37,11 +34,9 @@ var memberClauses = []clause{
 		},
 	},
 	{
-		id:     "raise-token",
+		id: "raise-token", needs: []need{needRaiser},
 		demand: `TokenRaiser.RaiseToken: "sets the token of a lock that grant.Owner holds to token, and makes every later token of the name larger"; it does not change "a token that is already larger"`,
-		needs:  []need{needRaiser},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			old := a.take(p.name("x"), p.long)
 			grant := a.raised(old, old.Token+1000)
 			if grant.Name != old.Name || grant.Owner != old.Owner || grant.Token != old.Token+1000 || grant.TTL != old.TTL {
@@ -63,11 +58,9 @@ var memberClauses = []clause{
 		},
 	},
 	{
-		id:     "raise-owner",
+		id: "raise-owner", needs: []need{needRaiser},
 		demand: `TokenRaiser.RaiseToken: "[ErrNotHeld] means that the owner does not hold the lock, and that nothing was changed"; "It does not change the TTL"`,
-		needs:  []need{needRaiser},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			b.notRaised(driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), Token: grant.Token, TTL: p.long}, "another owner has it")
 			a.released(grant)
@@ -82,27 +75,18 @@ var memberClauses = []clause{
 		},
 	},
 	{
-		id:     "identity",
+		id: "identity", needs: []need{needID},
 		demand: `Identifier.Identify: "never empty, the same on every connection"`,
-		needs:  []need{needID},
-		check: func(p *probe) {
-			a, b := p.open2()
-			first := a.identity()
-			if first == "" {
-				p.failf("the server is identified by nothing")
-			}
-			for _, c := range []*peer{a, b} {
-				if other := c.identity(); other != first {
-					p.failf("one server is identified as %q and as %q", first, other)
+		pair: func(p *probe, a, b *peer) {
+			first := ""
+			for _, c := range []*peer{a, b, a} {
+				id, err := c.Store.(driver.Identifier).Identify(p.ctx)
+				if first = cmp.Or(first, id); err != nil || id == "" || id != first {
+					p.failf("one server is identified as %q and as %q, %v", first, id, err)
 				}
 			}
 		},
 	},
-}
-
-func raisedFloor(req driver.Request, floor uint64) driver.Request {
-	req.Floor = floor
-	return req
 }
 
 // raised demands that RaiseToken works.
@@ -119,12 +103,4 @@ func (c *peer) notRaised(grant driver.Grant, because string) {
 	if _, err := c.Store.(driver.TokenRaiser).RaiseToken(c.p.ctx, grant, grant.Token+1); !errors.Is(err, driver.ErrNotHeld) {
 		c.p.failf("RaiseToken of %q: want ErrNotHeld (%s), got: %v", grant.Name, because, err)
 	}
-}
-
-func (c *peer) identity() string {
-	id, err := c.Store.(driver.Identifier).Identify(c.p.ctx)
-	if err != nil {
-		c.p.failf("Identify: %v", err)
-	}
-	return id
 }

@@ -17,10 +17,7 @@ var nameClauses = []clause{
 	{
 		id:     "names-distinct",
 		demand: demandNames,
-		check: func(p *probe) {
-			names := p.legalNames()
-			p.holdAll(names, "")
-		},
+		check:  func(p *probe) { p.holdAll(p.legalNames(), "") },
 	},
 	{
 		id:     "names-fuzzed",
@@ -66,7 +63,7 @@ var exactNames = []string{" ", "%", "*", ".", "..", "/", "0", "_", "a", "zookeep
 // holdAll takes all names, each for another owner, and looks whether each is
 // held and listed as itself.
 func (p *probe) holdAll(names []string, origin string) {
-	a, b := p.open2()
+	a, b := p.open(), p.open()
 	taken := make(map[uint64]string)
 	grants := make([]driver.Grant, 0, len(names)+len(exactNames))
 	for _, name := range names {
@@ -89,7 +86,9 @@ func (p *probe) holdAll(names []string, origin string) {
 			p.failf("%q is held, the HeldError is about %q%s", name, held.Name, origin)
 		}
 	})
-	p.listedAs(b, names, origin)
+	if offers[driver.Lister](p.terms) {
+		p.listedAs(b.list(p.name("")), names, origin)
+	}
 	for i, grant := range grants {
 		a.released(grant)
 		b.free(grant.Name, "it was released"+origin)
@@ -100,11 +99,7 @@ func (p *probe) holdAll(names []string, origin string) {
 }
 
 // listedAs demands that all names come back as they were given.
-func (p *probe) listedAs(c *peer, names []string, origin string) {
-	if !offers[driver.Lister](p.terms) {
-		return
-	}
-	infos := c.list(p.name(""))
+func (p *probe) listedAs(infos map[string]driver.Info, names []string, origin string) {
 	for _, name := range names {
 		if _, ok := infos[name]; !ok {
 			p.failf("%q is held and not listed%s", name, origin)
@@ -148,8 +143,7 @@ var illegalNames = []string{
 }
 
 func checkIllegalNames(p *probe) {
-	client, closeClient := p.client(time.Minute)
-	defer closeClient()
+	client := p.client(time.Minute)
 	for _, name := range illegalNames {
 		if err := driver.CheckName(name); !errors.Is(err, driver.ErrBadName) {
 			p.failf("CheckName(%q): want ErrBadName, got: %v", name, err)

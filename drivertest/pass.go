@@ -10,11 +10,9 @@ import (
 
 var passClauses = []clause{
 	{
-		id:     "pass-owner",
+		id: "pass-owner", needs: []need{needPasser},
 		demand: `Passer.Pass: "releases grant and acquires req", "in one atomic step"`,
-		needs:  []need{needPasser},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			old := a.take(p.name("x"), p.long)
 			req := p.request(old.Name, p.long)
 			grant := a.passed(old, req)
@@ -25,19 +23,15 @@ var passClauses = []clause{
 			a.notRenewed(old, "it was passed on")
 			a.notReleased(old, "it was passed on")
 			a.renewed(grant, "it got the lock from the one before")
-			if again := a.acquire(req); again.Token != grant.Token {
-				p.failf("its owner got token %d for asking again, and had %d", again.Token, grant.Token)
-			}
+			a.again(req, grant)
 			a.released(grant)
 			b.free(grant.Name, "it was released")
 		},
 	},
 	{
-		id:     "pass-token",
+		id: "pass-token", needs: []need{needPasser, needFencing},
 		demand: `Passer.Pass: "Token and TTL of the new grant are as if the lock had been free": the token is larger`,
-		needs:  []need{needPasser, needFencing},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			last := grant.Token
 			for range 3 {
@@ -49,11 +43,9 @@ var passClauses = []clause{
 		},
 	},
 	{
-		id:     "pass-ttl",
+		id: "pass-ttl", needs: []need{needPasser},
 		demand: `Passer.Pass: "Token and TTL of the new grant are as if the lock had been free": the TTL starts again`,
-		needs:  []need{needPasser},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			p.together(2, func(i int) {
 				if i == 0 {
 					shorter := a.passed(a.take(p.name("shorter"), p.long), p.request(p.name("shorter"), p.ttl))
@@ -68,11 +60,9 @@ var passClauses = []clause{
 		},
 	},
 	{
-		id:     "pass-not-held",
+		id: "pass-not-held", needs: []need{needPasser},
 		demand: `Passer.Pass: "[ErrNotHeld] means that grant's owner did not hold the lock with grant's token, and that nothing was changed."`,
-		needs:  []need{needPasser},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			for _, wrong := range []driver.Grant{
 				{Name: grant.Name, Owner: grant.Owner, Token: grant.Token + 1, TTL: grant.TTL, Handle: grant.Handle},

@@ -34,8 +34,8 @@ func (p *probe) failf(format string, args ...any) {
 	panic(failure(fmt.Sprintf(format, args...)))
 }
 
-// run returns why check failed, or nothing, and whether the check was too slow to tell.
-func (p *probe) run(check func(*probe)) (detail string, slow bool) {
+// run returns why the clause failed, or nothing, and whether the check was too slow to tell.
+func (p *probe) run(c *clause) (detail string, slow bool) {
 	defer p.leave()
 	defer func() {
 		switch r := recover().(type) {
@@ -48,7 +48,11 @@ func (p *probe) run(check func(*probe)) (detail string, slow bool) {
 			panic(r)
 		}
 	}()
-	check(p)
+	if c.pair != nil {
+		c.pair(p, p.open(), p.open())
+	} else {
+		c.check(p)
+	}
 	return "", false
 }
 
@@ -104,9 +108,6 @@ func (p *probe) wait(d time.Duration) {
 		p.failf("not finished within %v", p.limit)
 	}
 }
-
-// waitUntil lets time pass until then.
-func (p *probe) waitUntil(then time.Time) { p.wait(time.Until(then)) }
 
 // eventually polls until ok returns true, and reports whether it did within limit.
 func (p *probe) eventually(limit time.Duration, ok func() bool) bool {
@@ -168,9 +169,6 @@ func (p *probe) adopt(store driver.Store) *peer {
 	return &peer{store, p}
 }
 
-// open2 connects two machines, for a holder and a contender.
-func (p *probe) open2() (a, b *peer) { return p.open(), p.open() }
-
 // request asks for name as an owner that is new.
 func (p *probe) request(name string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Holder: p.holder("")}
@@ -191,23 +189,18 @@ func (c *peer) try(req driver.Request) (driver.Grant, *driver.HeldError) {
 		c.releaseAtEnd(req)
 		return grant, nil
 	}
-	return driver.Grant{}, c.held(err)
-}
-
-// held demands that err is a refusal.
-func (c *peer) held(err error) *driver.HeldError {
 	held, ok := errors.AsType[*driver.HeldError](err)
 	if !ok {
 		c.p.failf("Acquire: want a grant or a *HeldError, got: %v", err)
 	}
-	return held
+	return driver.Grant{}, held
 }
 
 // acquire demands the lock at once.
 func (c *peer) acquire(req driver.Request) driver.Grant {
 	grant, held := c.try(req)
 	if held != nil {
-		c.p.failf("Acquire of %q, which is free: %v, token %d, remaining %v", req.Name, held, held.Token, held.Remaining)
+		c.p.failf("Acquire of %q, which is free or held by the same owner: %v, token %d, remaining %v", req.Name, held, held.Token, held.Remaining)
 	}
 	return grant
 }
@@ -251,6 +244,22 @@ func (c *peer) soon(req driver.Request, limit time.Duration, because string) (dr
 	return grant, at
 }
 
+// again demands that the holder gets the same token when it asks again.
+func (c *peer) again(req driver.Request, grant driver.Grant) {
+	if again := c.acquire(req); again.Token != grant.Token {
+		c.p.failf("the owner had token %d and got %d for asking again", grant.Token, again.Token)
+	}
+}
+
+// afterTTL demands that a grant that was asked for or renewed at sent, and not since, goes to
+// another owner within limit, but not before its TTL has passed.
+func (c *peer) afterTTL(grant driver.Grant, sent time.Time, limit time.Duration, because string) {
+	_, at := c.soon(c.p.request(grant.Name, c.p.ttl), limit, because+", and its TTL is over")
+	if kept := at.Sub(sent); kept < grant.TTL {
+		c.p.failf("another owner had the lock %v after it was granted or renewed for %v: %s", kept, grant.TTL, because)
+	}
+}
+
 // released demands that Release succeeds.
 func (c *peer) released(grant driver.Grant) {
 	if err := c.Release(c.p.ctx, grant); err != nil {
@@ -283,5 +292,5 @@ func (c *peer) notRenewed(grant driver.Grant, because string) {
 // expired waits until a grant that has just arrived has expired, for all contenders too. Its
 // TTL began at some time before its arrival.
 func (p *probe) expired(grant driver.Grant) {
-	p.waitUntil(time.Now().Add(grant.TTL + p.traits.Granularity + p.slack/4))
+	p.wait(grant.TTL + p.traits.Granularity + p.slack/4)
 }

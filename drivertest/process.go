@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -20,9 +19,8 @@ import (
 
 var processClauses = []clause{
 	{
-		id:     "exclusion-processes",
+		id: "exclusion-processes", needs: []need{needWorker},
 		demand: `Store.Acquire: "If another owner has the lock, the error is a [*HeldError]", in every process: no two hold it at once, no update is lost, and tokens rise`,
-		needs:  []need{needWorker},
 		check: func(p *probe) {
 			const workers, turns = 4, 40
 			shop := p.newWorkshop()
@@ -30,23 +28,22 @@ var processClauses = []clause{
 				shop.hire(false)
 			}
 			if !p.eventually(10*p.slack, func() bool { return shop.read().done >= turns && shop.read().workers >= 2 }) {
-				p.failf("%d processes had %d turns in %v\n%s", workers, shop.read().done, 10*p.slack, shop.errors())
+				p.failf("%d processes had %d turns in %v\n%s", workers, shop.read().done, 10*p.slack, shop.kill())
 			}
 			shop.dismiss()
 			shop.audit()
 		},
 	},
 	{
-		id:     "killed-process",
+		id: "killed-process", needs: []need{needWorker},
 		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it": the lock of a killed process goes to others after its TTL, and not before, unless Traits.SessionBound`,
-		needs:  []need{needWorker},
 		check: func(p *probe) {
 			shop := p.newWorkshop()
 			shop.hire(false)
 			shop.hire(false)
 			victim := shop.hire(true)
 			if !p.eventually(10*p.slack, func() bool { return shop.read().stalled }) {
-				p.failf("the process that is to be killed did not get the lock in %v\n%s", 10*p.slack, shop.errors())
+				p.failf("the process that is to be killed did not get the lock in %v\n%s", 10*p.slack, shop.kill())
 			}
 			if err := victim.Process.Kill(); err != nil {
 				p.failf("cannot kill a worker: %v", err)
@@ -66,11 +63,16 @@ var processClauses = []clause{
 
 // workshop is a folder with a counter and a journal that processes share.
 type workshop struct {
-	p       *probe
-	job     job
-	crew    []*exec.Cmd
-	doors   []io.Closer // closing one tells a worker to go home
-	stderrs []*bytes.Buffer
+	p    *probe
+	job  job
+	crew []*worker
+}
+
+// worker is a process that works.
+type worker struct {
+	*exec.Cmd
+	door   io.Closer // closing it tells the worker to go home
+	stderr bytes.Buffer
 }
 
 func (p *probe) newWorkshop() *workshop {
@@ -85,18 +87,13 @@ func (p *probe) newWorkshop() *workshop {
 		Journal: filepath.Join(dir, "journal"),
 	}}
 	p.atEnd(func(context.Context) { _ = os.RemoveAll(dir) })
-	p.atEnd(func(context.Context) {
-		for _, worker := range shop.crew {
-			_ = worker.Process.Kill()
-			_ = worker.Wait()
-		}
-	})
+	p.atEnd(func(context.Context) { shop.kill() })
 	return shop
 }
 
 // hire starts a worker; one that stalls takes the lock for the short TTL and
 // never gives it back.
-func (s *workshop) hire(stall bool) *exec.Cmd {
+func (s *workshop) hire(stall bool) *worker {
 	task := s.job
 	if task.Stall = stall; stall {
 		task.TTL = s.p.ttl
@@ -105,48 +102,41 @@ func (s *workshop) hire(stall bool) *exec.Cmd {
 	if err != nil {
 		s.p.failf("%v", err)
 	}
-	worker := s.p.Worker()
-	if worker.Env == nil {
-		worker.Env = os.Environ()
-	}
-	worker.Env = append(worker.Env, WorkEnv+"="+string(text))
-	stderr := new(bytes.Buffer)
-	worker.Stderr = stderr
-	door, err := worker.StdinPipe()
-	if err == nil {
-		err = worker.Start()
+	w := &worker{Cmd: s.p.Worker()}
+	w.Env = append(w.Environ(), WorkEnv+"="+string(text))
+	w.Stderr = &w.stderr
+	if w.door, err = w.StdinPipe(); err == nil {
+		err = w.Start()
 	}
 	if err != nil {
 		s.p.failf("cannot start a worker: %v", err)
 	}
-	s.crew, s.doors, s.stderrs = append(s.crew, worker), append(s.doors, door), append(s.stderrs, stderr)
-	return worker
+	s.crew = append(s.crew, w)
+	return w
 }
 
 // dismiss ends all workers and waits for them.
 func (s *workshop) dismiss() {
-	for _, door := range s.doors {
-		_ = door.Close()
+	for _, w := range s.crew {
+		_ = w.door.Close()
 	}
-	for i, worker := range s.crew {
-		err := worker.Wait()
-		if killed := err != nil && !worker.ProcessState.Exited(); err != nil && !killed {
-			s.p.failf("a worker failed: %v\n%s", err, s.stderrs[i])
+	for _, w := range s.crew {
+		if err := w.Wait(); err != nil && w.ProcessState.Exited() { // not killed
+			s.p.failf("a worker failed: %v\n%s", err, &w.stderr)
 		}
 	}
 	s.crew = nil
 }
 
-// errors kills the workers and returns what they had to say.
-func (s *workshop) errors() string {
-	var all bytes.Buffer
-	for i, worker := range s.crew {
-		_ = worker.Process.Kill()
-		_ = worker.Wait()
-		all.Write(s.stderrs[i].Bytes())
+// kill ends the workers and returns what they had to say.
+func (s *workshop) kill() (said string) {
+	for _, w := range s.crew {
+		_ = w.Process.Kill()
+		_ = w.Wait()
+		said += w.stderr.String()
 	}
 	s.crew = nil
-	return all.String()
+	return said
 }
 
 // summary is what a journal says so far.
@@ -352,5 +342,5 @@ func readCounter(path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
+	return strconv.Atoi(string(text))
 }

@@ -1,15 +1,12 @@
 package drivertest
 
-import (
-	"github.com/dlock-go/dlock/driver"
-)
+import "github.com/dlock-go/dlock/driver"
 
 var releaseClauses = []clause{
 	{
 		id:     "release-frees",
 		demand: `Store.Release: "gives up the lock that grant.Owner has under grant.Name"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			b.refused(grant.Name, "its holder did not release it")
 			a.released(grant)
@@ -19,8 +16,7 @@ var releaseClauses = []clause{
 	{
 		id:     "release-owner",
 		demand: `Store.Release: "never touches the lock of another owner"; "[ErrNotHeld] means that the owner did not hold the lock"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			stranger := driver.NewOwner()
 			for _, c := range []*peer{a, b} {
@@ -35,16 +31,13 @@ var releaseClauses = []clause{
 	{
 		id:     "release-token",
 		demand: `Store.Release: "If grant.Token is not zero, Release gives up the lock only if it was granted with that token"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			for _, token := range []uint64{grant.Token + 1, grant.Token - 1, 1 << 62} {
-				if token == 0 {
-					continue
-				}
 				other := grant
-				other.Token = token
-				a.notReleased(other, "the owner holds it with another token")
+				if other.Token = token; token != 0 {
+					a.notReleased(other, "the owner holds it with another token")
+				}
 			}
 			b.refused(grant.Name, "it was released only with tokens that it does not have")
 			a.released(grant)
@@ -53,8 +46,7 @@ var releaseClauses = []clause{
 	{
 		id:     "release-undo",
 		demand: `Store.Release: "With a zero token the owner alone decides, which undoes an Acquire of unknown outcome"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			a.released(driver.Grant{Name: grant.Name, Owner: grant.Owner})
 			b.free(grant.Name, "its owner released it without a token")
@@ -64,8 +56,7 @@ var releaseClauses = []clause{
 	{
 		id:     "release-twice",
 		demand: `Store.Release: "never touches the lock of another owner, however late or often it arrives"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			a.released(grant)
 			a.notReleased(grant, "it was released before")
@@ -78,8 +69,7 @@ var releaseClauses = []clause{
 	{
 		id:     "release-late",
 		demand: `Store.Release: "never touches the lock of another owner, however late or often it arrives"; an expired lock is not held`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			lone := a.take(p.name("nobody after it"), p.ttl)
 			late := a.take(p.name("x"), p.ttl)
 			next, _ := b.soon(p.request(late.Name, p.long), p.ttl+p.slack, "it was not renewed")

@@ -11,8 +11,7 @@ var renewClauses = []clause{
 	{
 		id:     "renew-extends",
 		demand: `Store.Renew: "starts the TTL of each grant again"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			sent := time.Now()
 			grant := a.take(p.name("x"), p.ttl)
 			for range 4 { // longer than one TTL in all
@@ -23,17 +22,13 @@ var renewClauses = []clause{
 				})
 				p.before(sent.Add(grant.TTL), func() { b.refused(grant.Name, "it was renewed a moment ago") })
 			}
-			_, at := b.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, "nobody renews it any more")
-			if kept := at.Sub(sent); kept < grant.TTL {
-				p.failf("somebody else had the lock %v after it was renewed for %v", kept, grant.TTL)
-			}
+			b.afterTTL(grant, sent, p.ttl+p.slack, "it was renewed, and is not any more")
 		},
 	},
 	{
 		id:     "renew-never-shortens",
 		demand: `Store.Renew: "never ends a lock earlier than it would have ended without it": a Renew that the store carries out late does not undo a later one`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			short := grant
 			short.TTL = p.ttl // as if an earlier Renew arrived now: it would end the lock sooner
@@ -63,8 +58,7 @@ var renewClauses = []clause{
 	{
 		id:     "renew-batch",
 		demand: `Store.Renew: "otherwise one error per grant, nil for those that it renewed"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			expired := a.take(p.name("expired"), p.ttl)
 			p.expired(expired)
 			sent := time.Now()
@@ -88,17 +82,13 @@ var renewClauses = []clause{
 					}
 				}
 			})
-			_, at := b.soon(p.request(held.Name, p.ttl), p.ttl+p.slack, "nobody renews it any more")
-			if kept := at.Sub(sent); kept < held.TTL {
-				p.failf("somebody else had a lock %v after it was renewed for %v", kept, held.TTL)
-			}
+			b.afterTTL(held, sent, p.ttl+p.slack, "it was renewed, and is not any more")
 		},
 	},
 	{
 		id:     "renew-owner",
 		demand: `Store.Renew: "never extends the lock of another owner"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.ttl)
 			forged := driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), Token: grant.Token, TTL: p.long}
 			a.notRenewed(forged, "another owner has it")
@@ -107,42 +97,29 @@ var renewClauses = []clause{
 		},
 	},
 	{
-		id:     "renew-released",
-		demand: `Store.Renew: "never creates or takes a lock": not after it was released`,
-		check: func(p *probe) {
-			a, b := p.open2()
-			grant := a.take(p.name("x"), p.long)
-			a.released(grant)
-			a.notRenewed(grant, "it was released")
-			b.free(grant.Name, "it was released, and a Renew must not bring it back")
-		},
-	},
-	{
 		id:     "renew-expired",
-		demand: `Store.Renew: "never creates or takes a lock", "[ErrNotHeld] is final": not after it has expired, "however late it arrives"`,
-		check: func(p *probe) {
-			a, b := p.open2()
-			grant := a.take(p.name("x"), p.ttl)
-			p.expired(grant)
-			a.notRenewed(grant, "it expired")
-			a.notRenewed(grant, "it expired")
-			b.free(grant.Name, "it expired, and a Renew must not bring it back")
+		demand: `Store.Renew: "never creates or takes a lock", "[ErrNotHeld] is final": not after it was released or has expired, "however late it arrives"`,
+		pair: func(p *probe, a, b *peer) {
+			released, expired := a.take(p.name("released"), p.long), a.take(p.name("expired"), p.ttl)
+			a.released(released)
+			p.expired(expired)
+			for _, grant := range []driver.Grant{released, expired} {
+				a.notRenewed(grant, "it was released, or it expired")
+				a.notRenewed(grant, "it was released, or it expired")
+				b.free(grant.Name, "it was released, or it expired, and a Renew must not bring it back")
+			}
 		},
 	},
 	{
 		id:     "renew-late",
 		demand: `Store.Renew: "never extends the lock of another owner, however late it arrives"`,
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			late := a.take(p.name("x"), p.ttl)
 			req := p.request(late.Name, p.ttl)
 			next, _ := b.soon(req, p.ttl+p.slack, "it was not renewed")
 			sent := time.Now()
-			again, held := b.try(req) // starts its TTL again, so that sent is before it
 			p.before(sent.Add(next.TTL), func() {
-				if held != nil || again.Token != next.Token {
-					p.failf("the owner who has the lock with token %d asked again and got token %d, %v", next.Token, again.Token, held)
-				}
+				b.again(req, next) // starts its TTL again, so that sent is before it
 				a.notRenewed(late, "it expired, and another owner has it")
 				b.renewed(next, "a late Renew of the one before must not take it")
 			})

@@ -100,28 +100,23 @@ const patience = 10 * time.Second
 func (s *inspection) perform(ctx context.Context, c *clause) *Violation {
 	const tries = 6 // the last one has 32 times the TTL
 	terms, clauseID := s.terms, c.id
-	detail := ""
-	for try := 1; ; try++ {
-		var slow bool
-		detail, slow = terms.attempt(ctx, clauseID, c.check)
-		if !slow {
-			break
-		}
-		if try == tries {
-			detail = fmt.Sprintf("cannot tell: calls take longer than a TTL of %v; raise Config.TTL or lower Config.Parallel", terms.ttl)
-			break
+	for range tries {
+		detail, slow := terms.attempt(ctx, clauseID, c)
+		switch {
+		case detail != "":
+			return &Violation{Clause: c.id, Explanation: c.demand, Detail: detail}
+		case !slow:
+			return nil
 		}
 		terms = terms.slower()
 		clauseID += "+" // names of its own
 	}
-	if detail == "" {
-		return nil
-	}
-	return &Violation{Clause: c.id, Explanation: c.demand, Detail: detail}
+	return &Violation{Clause: c.id, Explanation: c.demand, Detail: fmt.Sprintf(
+		"cannot tell: calls take longer than a TTL of %v; raise Config.TTL or lower Config.Parallel", terms.ttl/2)}
 }
 
 // attempt runs a check once. It returns even if the store never does.
-func (t *terms) attempt(ctx context.Context, clauseID string, check func(*probe)) (detail string, slow bool) {
+func (t *terms) attempt(ctx context.Context, clauseID string, c *clause) (detail string, slow bool) {
 	ctx, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
 	type result struct {
@@ -131,7 +126,7 @@ func (t *terms) attempt(ctx context.Context, clauseID string, check func(*probe)
 	done := make(chan result, 1)
 	go pprof.Do(ctx, t.label(), func(ctx context.Context) {
 		p := &probe{terms: t, ctx: ctx, clause: clauseID}
-		detail, slow := p.run(check)
+		detail, slow := p.run(c)
 		done <- result{detail, slow}
 	})
 	select {

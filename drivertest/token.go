@@ -4,34 +4,15 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
-
-	"github.com/dlock-go/dlock/driver"
 )
 
 const demandTokens = `Store.Acquire: "the Grant carries a token larger than that of every earlier grant of the name"`
 
 var tokenClauses = []clause{
 	{
-		id:     "token-after-release",
-		demand: demandTokens + ", after a Release too",
-		needs:  []need{needFencing},
-		check: func(p *probe) {
-			a, b := p.open2()
-			last := uint64(0)
-			for i := range 6 {
-				c := []*peer{a, b}[i%2]
-				grant := c.take(p.name("x"), p.long)
-				p.rises(&last, grant.Token)
-				c.released(grant)
-			}
-		},
-	},
-	{
-		id:     "token-after-expiry",
+		id: "token-after-expiry", needs: []need{needFencing},
 		demand: demandTokens + ", after an expiry too",
-		needs:  []need{needFencing},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			last := a.take(p.name("x"), p.ttl).Token
 			grant, _ := b.soon(p.request(p.name("x"), p.ttl), p.ttl+p.slack, "it was not renewed")
 			p.rises(&last, grant.Token)
@@ -45,25 +26,20 @@ var tokenClauses = []clause{
 		},
 	},
 	{
-		id:     "token-after-break",
+		id: "token-after-break", needs: []need{needFencing, needBreaker},
 		demand: demandTokens + ", after a Break too",
-		needs:  []need{needFencing, needBreaker},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			last := uint64(0)
 			for range 3 {
 				grant := a.take(p.name("x"), p.long)
 				p.rises(&last, grant.Token)
-				if err := b.Store.(driver.Breaker).Break(p.ctx, grant.Name, grant.Token); err != nil {
-					p.failf("Break of a lock that is held with that token: %v", err)
-				}
+				b.broken(grant)
 			}
 		},
 	},
 	{
-		id:     "token-after-reopen",
+		id: "token-after-reopen", needs: []need{needFencing},
 		demand: demandTokens + ", after all clients were closed and opened again too",
-		needs:  []need{needFencing},
 		check: func(p *probe) {
 			last := uint64(0)
 			for range 3 {
@@ -78,9 +54,8 @@ var tokenClauses = []clause{
 		},
 	},
 	{
-		id:     "token-order",
-		demand: demandTokens + ", whichever client asks: a grant that was requested after another reply had arrived has the larger token",
-		needs:  []need{needFencing},
+		id: "token-order", needs: []need{needFencing},
+		demand: demandTokens + ", after a Release too, whichever client asks: a grant that was requested after another reply had arrived has the larger token",
 		check: func(p *probe) {
 			peers := []*peer{p.open(), p.open(), p.open()}
 			var seen atomic.Uint64 // the largest token that some client had in its hands

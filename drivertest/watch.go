@@ -10,17 +10,15 @@ import (
 
 var watchClauses = []clause{
 	{
-		id:     "watch-release",
-		demand: `Watcher.Watch: "calls wake whenever another Acquire of req may succeed: the name was released"`,
-		needs:  []need{needWatcher},
-		check: func(p *probe) {
-			a, b := p.open2()
-			for range 3 {
-				grant := a.take(p.name("x"), p.long)
+		id: "watch-release", needs: []need{needWatcher},
+		demand: `Watcher.Watch: "calls wake whenever another Acquire of req may succeed: the name was released", through the same store or another`,
+		pair: func(p *probe, a, b *peer) {
+			for _, holder := range []*peer{a, b, a} {
+				grant := holder.take(p.name("x"), p.long)
 				req := p.request(grant.Name, p.long)
 				b.refused(req.Name, "it is held")
 				w := b.watch(p.ctx, req)
-				a.released(grant)
+				holder.released(grant)
 				w.woken("the lock was released")
 				w.stop()
 				b.released(b.acquire(req))
@@ -28,39 +26,20 @@ var watchClauses = []clause{
 		},
 	},
 	{
-		id:     "watch-same-store",
-		demand: `Watcher.Watch: a Release through the same store wakes its waiters as well`,
-		needs:  []need{needWatcher},
-		check: func(p *probe) {
-			a := p.open()
-			grant := a.take(p.name("x"), p.long)
-			w := a.watch(p.ctx, p.request(grant.Name, p.long))
-			defer w.stop()
-			a.released(grant)
-			w.woken("the lock was released through the same store")
-		},
-	},
-	{
-		id:     "watch-break",
+		id: "watch-break", needs: []need{needWatcher, needBreaker},
 		demand: `Breaker.Break: "releases name in one atomic step if it is held with exactly this token, and notifies its waiters"`,
-		needs:  []need{needWatcher, needBreaker},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			w := b.watch(p.ctx, p.request(grant.Name, p.long))
 			defer w.stop()
-			if err := p.open().Store.(driver.Breaker).Break(p.ctx, grant.Name, grant.Token); err != nil {
-				p.failf("Break of a lock that is held with that token: %v", err)
-			}
+			p.open().broken(grant)
 			w.woken("the lock was broken")
 		},
 	},
 	{
-		id:     "watch-race",
+		id: "watch-race", needs: []need{needWatcher},
 		demand: `Watcher.Watch: "After Watch has returned, no such moment is missed": a waiter that watches, tries again and then sleeps is always woken`,
-		needs:  []need{needWatcher},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			p.together(len(moments), func(i int) {
 				grant := a.take(p.name(moments[i].String()), p.long)
 				req := p.request(grant.Name, p.long)
@@ -84,11 +63,9 @@ var watchClauses = []clause{
 		},
 	},
 	{
-		id:     "watch-stop",
+		id: "watch-stop", needs: []need{needWatcher},
 		demand: `Watcher.Watch: wake may be called from any goroutine, "but not after stop has returned"`,
-		needs:  []need{needWatcher},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			p.together(len(moments), func(i int) {
 				grant := a.take(p.name(moments[i].String()), p.long)
 				var stopped, late atomic.Bool
@@ -115,11 +92,9 @@ var watchClauses = []clause{
 		},
 	},
 	{
-		id:     "watch-context",
+		id: "watch-context", needs: []need{needWatcher},
 		demand: `Watcher.Watch: "The context bounds the subscribing, not the subscription."`,
-		needs:  []need{needWatcher},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			ctx, cancel := context.WithCancel(p.ctx)
 			w := b.watch(ctx, p.request(grant.Name, p.long))
@@ -131,11 +106,9 @@ var watchClauses = []clause{
 		},
 	},
 	{
-		id:     "watch-expiry",
+		id: "watch-expiry", needs: []need{needWatcher, needExpiry},
 		demand: `Watcher.Watch: "With Traits.WatchesExpiry, Watch also calls wake when the lock expires"`,
-		needs:  []need{needWatcher, needExpiry},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			name := p.name("x")
 			a.take(name, p.ttl)
 			req := p.request(name, p.long)
@@ -156,11 +129,9 @@ var watchClauses = []clause{
 		},
 	},
 	{
-		id:     "watch-fair",
+		id: "watch-fair", needs: []need{needWatcher, needFair},
 		demand: `Watcher.Watch: calls wake when "a fair waiter moved to the head", because the waiters before it gave up or were served`,
-		needs:  []need{needWatcher, needFair},
-		check: func(p *probe) {
-			a, b := p.open2()
+		pair: func(p *probe, a, b *peer) {
 			name := p.name("x")
 			grant := a.take(name, p.long)
 			first, second := p.queued(name), p.queued(name)
@@ -205,11 +176,9 @@ func (c *peer) subscribe(ctx context.Context, req driver.Request, wake func()) (
 
 // woken demands a wake.
 func (w *watched) woken(because string) {
-	timer := time.NewTimer(w.p.ttl + w.p.slack)
-	defer timer.Stop()
 	select {
 	case <-w.wakes:
-	case <-timer.C:
+	case <-time.After(w.p.ttl + w.p.slack):
 		w.p.failf("no wake within %v: %s", w.p.ttl+w.p.slack, because)
 	case <-w.p.ctx.Done():
 		w.p.failf("not finished within %v", w.p.limit)

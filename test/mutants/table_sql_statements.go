@@ -111,14 +111,14 @@ func init() {
 		file: "sqllock/internal/statement/postgres.go",
 		old:  `THEN token ELSE token + 1 END`,
 		new:  `THEN token ELSE greatest(token, 1) END`,
-		test: "test/stores/postgres TestConformance/row$/token-after-release",
+		test: "test/stores/postgres TestConformance/row$/token-order",
 	})
 	add(mutant{
 		rule: "every grant has a larger token (SQLite)",
 		file: "sqllock/internal/statement/sqlite.go",
 		old:  `l.token, l.token + 1)`,
 		new:  `l.token, l.token)`,
-		test: "test/stores/sqlite TestConformance/token-after-release",
+		test: "test/stores/sqlite TestConformance/token-order",
 	})
 	add(mutant{
 		rule: "a new row begins above the tokens of rows that were swept (SQLite)",

@@ -197,7 +197,7 @@ func init() {
 		file: "zklock/acquisition.go",
 		old:  `		s.backgroundLocked(func(ctx context.Context) { s.expire(ctx, a) })`,
 		new:  `		s.backgroundLocked(func(context.Context) {})`,
-		test: "test/stores/zookeeper TestConformance/single/fair/expiry-late",
+		test: "test/stores/zookeeper TestConformance/single/fair/expiry$",
 	})
 	add(mutant{
 		rule: "a position that is known without a request is trusted for a moment",
