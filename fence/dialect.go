@@ -3,6 +3,7 @@ package fence
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -66,24 +67,13 @@ func (s syntax) table(name string) (string, error) {
 	return schema + "." + table, errors.Join(badSchema, badTable)
 }
 
+// legal names need no escape in any database, and are not truncated by PostgreSQL.
+var legal = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
 // name quotes a name, which may be a keyword of SQL, and checks it.
 func (s syntax) name(name string) (string, error) {
-	return s.quote + name + s.quote, checkName(name)
-}
-
-// maxName is the longest name that PostgreSQL does not truncate.
-const maxName = 63
-
-// checkName rejects names that would need an escape in any database.
-func checkName(name string) error {
-	if name == "" || len(name) > maxName {
-		return fmt.Errorf("%w %q: it has 1 to %d characters", ErrBadName, name, maxName)
+	if !legal.MatchString(name) {
+		return "", fmt.Errorf("%w %q: 1 to 63 letters, digits and _ are allowed, and no digit at the start", ErrBadName, name)
 	}
-	for i, c := range []byte(name) {
-		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return fmt.Errorf("%w %q: letters, digits and _ are allowed, and no digit at the start", ErrBadName, name)
-		}
-	}
-	return nil
+	return s.quote + name + s.quote, nil
 }

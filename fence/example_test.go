@@ -19,7 +19,7 @@ func ExampleNew() {
 	_ = pay // which uses it
 	// Output:
 	// true <nil>
-	// bad name "orders; DROP TABLE orders": letters, digits and _ are allowed, and no digit at the start
+	// bad name "orders; DROP TABLE orders": 1 to 63 letters, digits and _ are allowed, and no digit at the start
 }
 
 // pay is how an application writes a row under a lock.

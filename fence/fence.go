@@ -29,6 +29,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -37,6 +38,31 @@ import (
 	"math/bits"
 	"sync/atomic"
 )
+
+// The errors of this package, for use with errors.Is. They also wrap the error of the
+// database.
+var (
+	// ErrStale: the row has been written with a larger token. The error is a [*StaleError],
+	// which has that token.
+	ErrStale = errors.New("another holder has had the lock since")
+	// ErrNoRow: there is no row with that key.
+	ErrNoRow = errors.New("no such row")
+	// ErrBadName: the name of a table or of a column is not allowed.
+	ErrBadName = errors.New("bad name")
+)
+
+// StaleError describes a token that a row rejected. errors.Is reports that it is [ErrStale].
+type StaleError struct {
+	Token uint64 // the rejected one
+	Seen  uint64 // the largest one that wrote the row
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("%v: token %d was rejected after token %d", ErrStale, e.Token, e.Seen)
+}
+
+// Unwrap makes it ErrStale to errors.Is.
+func (e *StaleError) Unwrap() error { return ErrStale }
 
 // Row says which rows are guarded.
 type Row struct {
@@ -64,9 +90,7 @@ type Guard struct {
 // underscores, spelled as the database keeps them; PostgreSQL makes them lower
 // case unless they were quoted. New does not access the database.
 func New(row Row) (*Guard, error) {
-	if row.Column == "" {
-		row.Column = "fence"
-	}
+	row.Column = cmp.Or(row.Column, "fence")
 	return row.Dialect.guard(row)
 }
 
@@ -145,14 +169,14 @@ func (g *Guard) verify(ctx context.Context, tx *sql.Tx, key any, token uint64) e
 // certainly has the token now.
 func (g *Guard) move(ctx context.Context, tx *sql.Tx, key any, token uint64) (bool, error) {
 	result, err := tx.ExecContext(ctx, g.advance, int64(token), key, int64(token))
-	if err != nil {
-		return false, fmt.Errorf("write the token: %w", err)
+	var n int64
+	if err == nil {
+		n, err = result.RowsAffected()
 	}
-	n, err := result.RowsAffected()
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, fmt.Errorf("write the token: %w", err)
-	}
-	if n > 1 {
+	case n > 1:
 		return false, fmt.Errorf("%d rows have the same key; a guard needs a unique one", n)
 	}
 	return n == 1, nil

@@ -2,6 +2,7 @@ package memlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -45,13 +46,10 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 
 // refusal returns why req, whose record is l, cannot be granted now, or nil if it can.
 func (s *Store) refusal(l *lock, req *driver.Request, now time.Duration) error {
-	if l.held(now) {
-		if l.owner == req.Owner {
-			return nil
-		}
+	switch {
+	case l.held(now) && l.owner != req.Owner:
 		return &driver.HeldError{Name: req.Name, Token: l.token, Holder: l.holder, Remaining: l.expires - now}
-	}
-	if req.Fair {
+	case !l.held(now) && req.Fair:
 		if head, ok := s.head(req.Name, now); ok && head.owner != req.Owner {
 			return &driver.HeldError{Name: req.Name, Remaining: head.expires - now}
 		}
@@ -77,4 +75,54 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 		s.dequeue(req.Name, req.Owner)
 	}
 	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: l.token, TTL: req.TTL}
+}
+
+// head returns the first place of the queue that has not expired, and removes expired ones
+// before it. s.mu is held.
+func (s *Store) head(name string, now time.Duration) (place, bool) {
+	queue := s.queues[name]
+	for len(queue) > 0 && queue[0].expires <= now {
+		queue = queue[1:]
+	}
+	s.setQueue(name, queue)
+	if len(queue) == 0 {
+		return place{}, false
+	}
+	return queue[0], true
+}
+
+// enqueue takes a place for a fair waiter, or extends the place it has. s.mu is held.
+func (s *Store) enqueue(req *driver.Request, now time.Duration) {
+	if !req.Fair || !req.Queue {
+		return
+	}
+	queue := s.queues[req.Name]
+	if i := indexOf(queue, req.Owner); i >= 0 {
+		queue[i].expires = max(queue[i].expires, now+req.TTL)
+	} else {
+		s.queues[req.Name] = append(queue, place{req.Owner, now + req.TTL})
+	}
+}
+
+// dequeue removes the owner's place, and reports whether there was one. s.mu is held.
+func (s *Store) dequeue(name string, owner driver.Owner) bool {
+	queue := s.queues[name]
+	i := indexOf(queue, owner)
+	if i >= 0 {
+		s.setQueue(name, slices.Delete(queue, i, i+1))
+	}
+	return i >= 0
+}
+
+func indexOf(queue []place, owner driver.Owner) int {
+	return slices.IndexFunc(queue, func(p place) bool { return p.owner == owner })
+}
+
+func (s *Store) setQueue(name string, queue []place) {
+	switch {
+	case len(queue) > 0:
+		s.queues[name] = queue
+	case len(s.queues) > 0:
+		delete(s.queues, name)
+	}
 }

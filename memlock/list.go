@@ -32,14 +32,8 @@ func (s *Store) held(prefix string) []driver.Info {
 		if !l.held(now) || !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		infos = append(infos, driver.Info{
-			Name:      name,
-			Token:     l.token,
-			Holder:    l.holder,
-			Since:     s.start.Add(l.since).Round(0),
-			Remaining: l.expires - now,
-			Waiters:   s.countWaiters(name),
-		})
+		infos = append(infos, driver.Info{Name: name, Token: l.token, Holder: l.holder,
+			Since: s.start.Add(l.since).Round(0), Remaining: l.expires - now, Waiters: s.countWaiters(name)})
 	}
 	return infos
 }

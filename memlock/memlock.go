@@ -37,8 +37,16 @@ type lock struct {
 	holder  driver.Holder
 }
 
-func (l *lock) held(now time.Duration) bool {
-	return l != nil && l.token != 0 && now < l.expires
+func (l *lock) held(now time.Duration) bool { return l != nil && l.token != 0 && now < l.expires }
+
+// heldBy returns the record of a lock that owner holds, with that token unless it is zero.
+// Otherwise it returns nil. s.mu is held.
+func (s *Store) heldBy(name string, owner driver.Owner, token uint64) *lock {
+	l := s.locks[name]
+	if !l.held(s.now()) || l.owner != owner || token != 0 && l.token != token {
+		return nil
+	}
+	return l
 }
 
 // place is that of a fair waiter in the queue of a name.
@@ -52,13 +60,8 @@ const minRecords = 1024
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{
-		start:   time.Now(),
-		id:      driver.NewOwner().Hex(),
-		locks:   make(map[string]*lock),
-		cleanAt: minRecords,
-		queues:  make(map[string][]place),
-	}
+	return &Store{start: time.Now(), id: driver.NewOwner().Hex(), cleanAt: minRecords,
+		locks: make(map[string]*lock), queues: make(map[string][]place)}
 }
 
 // Format prints only the type, because the store contains the owners of locks.
@@ -66,15 +69,7 @@ func (s *Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "memlock.
 
 // Traits implements driver.Store.
 func (s *Store) Traits() driver.Traits {
-	return driver.Traits{
-		Store:   "memory",
-		Fencing: driver.FencingStrong,
-		Fair:    true,
-		Local:   true,
-
-		OneMachine: true,
-		MinTTL:     time.Millisecond,
-	}
+	return driver.Traits{Store: "memory", Fencing: driver.FencingStrong, Fair: true, Local: true, OneMachine: true, MinTTL: time.Millisecond}
 }
 
 // Close implements driver.Store. It does nothing: a store in memory lives as long as the

@@ -15,8 +15,8 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if len(s.queues) > 0 && s.dequeue(grant.Name, grant.Owner) {
 		defer s.wake(grant.Name) // the next waiter may be the head now
 	}
-	l := s.locks[grant.Name]
-	if !l.held(s.now()) || l.owner != grant.Owner || (grant.Token != 0 && l.token != grant.Token) {
+	l := s.heldBy(grant.Name, grant.Owner, grant.Token)
+	if l == nil {
 		s.mu.Unlock()
 		return driver.ErrNotHeld
 	}
@@ -36,13 +36,12 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now()
-	l := s.locks[grant.Name]
-	if !l.held(now) || l.owner != grant.Owner || l.token != grant.Token {
+	l := s.heldBy(grant.Name, grant.Owner, grant.Token)
+	if l == nil {
 		return driver.Grant{}, driver.ErrNotHeld
 	}
 	*l = lock{}
-	return s.grant(l, &req, now), nil
+	return s.grant(l, &req, s.now()), nil
 }
 
 // Break implements driver.Breaker.

@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/dlock-go/dlock/driver"
@@ -8,29 +9,46 @@ import (
 
 // Renew implements driver.Store.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
+	cause := context.Cause(ctx) // nil if ctx is not done
 	var errs []error
-	fail := func(i int, err error) {
-		if errs == nil {
-			errs = make([]error, len(grants))
-		}
-		errs[i] = err
-	}
-	if ctx.Err() != nil {
-		for i := range grants {
-			fail(i, context.Cause(ctx))
-		}
-		return errs
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	for i := range grants {
 		g := &grants[i]
-		if l := s.locks[g.Name]; l.held(now) && l.owner == g.Owner {
+		if l := s.locks[g.Name]; cause == nil && l.held(now) && l.owner == g.Owner {
 			l.expires = max(l.expires, now+g.TTL)
-		} else {
-			fail(i, driver.ErrNotHeld)
+			continue
 		}
+		if errs == nil {
+			errs = make([]error, len(grants))
+		}
+		errs[i] = cmp.Or(cause, driver.ErrNotHeld)
 	}
 	return errs
+}
+
+// RaiseToken implements driver.TokenRaiser.
+func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	if ctx.Err() != nil {
+		return driver.Grant{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.heldBy(grant.Name, grant.Owner, 0)
+	if l == nil {
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	l.token = max(l.token, token)
+	s.last = max(s.last, l.token)
+	grant.Token = l.token
+	return grant, nil
+}
+
+// Identify implements driver.Identifier.
+func (s *Store) Identify(ctx context.Context) (string, error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	return s.id, nil
 }

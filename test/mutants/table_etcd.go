@@ -257,8 +257,8 @@ func init() {
 	add(mutant{
 		rule: "a key of several rows is refused",
 		file: "fence/fence.go",
-		old:  `if n > 1 {`,
-		new:  `if n > 2 {`,
+		old:  `case n > 1:`,
+		new:  `case n > 2:`,
 		test: "test/fence TestKeyOfSeveralRowsIsRefused/sqlite",
 	})
 	add(mutant{
