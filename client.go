@@ -49,47 +49,33 @@ type Client struct {
 // New returns a client that keeps its locks in store. The client does not close the
 // store, which may serve several clients. A nil opts is fine.
 func New(store driver.Store, opts *Options) *Client {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	c := &Client{
 		store:          store,
 		traits:         store.Traits(),
 		ttl:            cmp.Or(opts.TTL, DefaultTTL),
-		requestTimeout: opts.RequestTimeout,
+		requestTimeout: min(cmp.Or(max(0, opts.RequestTimeout), DefaultRequestTimeout), driver.MaxTTL), // twice of it does not overflow
 		holder:         describe(opts.Holder),
 		hooks:          opts.Hooks,
-		logger:         opts.Logger,
+		logger:         cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 		clock:          clock.New(),
 		queue:          localqueue.New[hold, queueState](),
-		calls:          newInFlight(),
+		calls:          inFlight{closing: make(chan struct{}), drained: make(chan struct{}, 1)},
 	}
 	c.slices = contention.PolicyFor(c.traits.Reaction)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.passer, _ = store.(driver.Passer)
-	if c.requestTimeout <= 0 {
-		c.requestTimeout = DefaultRequestTimeout
-	}
-	c.requestTimeout = min(c.requestTimeout, driver.MaxTTL) // keeps twice of it from overflowing
-	if c.logger == nil {
-		c.logger = slog.New(slog.DiscardHandler)
-	}
 	c.dog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.requestTimeout})
 	return c
 }
 
 // describe fills in what the caller left out of its description.
 func describe(h driver.Holder) driver.Holder {
-	if h.Host == "" {
-		h.Host, _ = os.Hostname() // unknown is fine: it is for people only
-	}
-	if h.PID == 0 {
-		h.PID = os.Getpid()
-	}
-	if h.Program == "" {
-		h.Program = filepath.Base(os.Args[0])
-	}
+	host, _ := os.Hostname() // unknown is fine: it is for people only
+	h.Host = cmp.Or(h.Host, host)
+	h.PID = cmp.Or(h.PID, os.Getpid())
+	h.Program = cmp.Or(h.Program, filepath.Base(os.Args[0]))
 	return h
 }
 
@@ -111,11 +97,11 @@ func (c *Client) explain(caller, limited context.Context, err error) error {
 	if err == nil || limited.Err() == nil || deadline.Passed(caller) != nil {
 		return err
 	}
-	if errors.Is(err, ErrUnreachable) {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%w (no answer within %v)", err, c.requestTimeout)
-		}
-		return err
+	switch {
+	case !errors.Is(err, ErrUnreachable):
+		return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.requestTimeout, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w (no answer within %v)", err, c.requestTimeout)
 	}
-	return fmt.Errorf("%w: no answer within %v: %w", ErrUnreachable, c.requestTimeout, err)
+	return err
 }

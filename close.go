@@ -69,11 +69,7 @@ type inFlight struct {
 	count   atomic.Int64
 	closed  atomic.Bool
 	closing chan struct{} // closed by the first Close
-	drained chan struct{} // tells Close to read count again
-}
-
-func newInFlight() inFlight {
-	return inFlight{closing: make(chan struct{}), drained: make(chan struct{}, 1)}
+	drained chan struct{} // tells Close to read count again; has room for one
 }
 
 // begin counts a call, unless the client is closed. Either begin sees that it is

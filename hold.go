@@ -41,16 +41,8 @@ type hold struct {
 }
 
 func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *hold) *hold {
-	h := &hold{
-		client:   c,
-		name:     name,
-		settings: *s,
-		caller:   ctx,
-		outer:    outer,
-		leases:   1,
-	}
-	h.Grant.Name = name
-	h.Grant.Owner = driver.NewOwner()
+	h := &hold{client: c, name: name, settings: *s, caller: ctx, outer: outer, leases: 1}
+	h.Grant = driver.Grant{Name: name, Owner: driver.NewOwner()}
 	h.Fixed = s.fixed
 	h.Observer = h
 	h.first.hold = h
@@ -58,14 +50,8 @@ func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *h
 }
 
 func (h *hold) request() driver.Request {
-	return driver.Request{
-		Name:   h.name,
-		Owner:  h.Grant.Owner,
-		TTL:    h.settings.ttl,
-		Holder: h.holder(),
-		Fair:   h.settings.fair,
-		Queue:  h.queues(),
-	}
+	return driver.Request{Name: h.name, Owner: h.Grant.Owner, TTL: h.settings.ttl,
+		Holder: h.holder(), Fair: h.settings.fair, Queue: h.queues()}
 }
 
 // attemptRequest returns the request of a new attempt.

@@ -43,17 +43,20 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 
 // Find describes the lock of name, of any holder, and reports whether it is held. The
 // error wraps [ErrUnsupported] if the store cannot list.
-func (c *Client) Find(ctx context.Context, name string) (driver.Info, bool, error) {
+func (c *Client) Find(ctx context.Context, name string) (info driver.Info, held bool, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return driver.Info{}, false, err
 	}
 	finder, ok := c.store.(driver.Finder)
 	if !ok {
-		return c.findByList(ctx, name)
+		for info, err := range c.Locks(ctx, name) {
+			if err != nil || info.Name == name {
+				return info, err == nil, err
+			}
+		}
+		return driver.Info{}, false, nil
 	}
-	var info driver.Info
-	var held bool
-	err := c.ask(ctx, func(ctx context.Context) (err error) {
+	err = c.ask(ctx, func(ctx context.Context) (err error) {
 		info, held, err = finder.Find(ctx, name)
 		return err
 	})
@@ -61,18 +64,6 @@ func (c *Client) Find(ctx context.Context, name string) (driver.Info, bool, erro
 		return driver.Info{}, false, fmt.Errorf("finding %q: %w", name, err)
 	}
 	return info, held, nil
-}
-
-func (c *Client) findByList(ctx context.Context, name string) (driver.Info, bool, error) {
-	for info, err := range c.Locks(ctx, name) {
-		if err != nil {
-			return driver.Info{}, false, err
-		}
-		if info.Name == name {
-			return info, true, nil
-		}
-	}
-	return driver.Info{}, false, nil
 }
 
 // Break revokes the lock of name if it is held with exactly this token. The error

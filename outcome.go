@@ -26,10 +26,9 @@ func (o *outcome) wait() <-chan struct{} {
 // announce wakes the callers that wait: the attempt was granted or refused, or the hold
 // has left its slot.
 func (o *outcome) announce() {
-	if o.waited.Load() == nil {
-		return
-	}
-	if c := o.waited.Swap(nil); c != nil {
-		close(*c)
+	if o.waited.Load() != nil { // costs less than Swap
+		if c := o.waited.Swap(nil); c != nil {
+			close(*c)
+		}
 	}
 }

@@ -35,10 +35,17 @@ func (h *hold) unlock(ctx context.Context) error {
 	if ends {
 		return h.release(ctx)
 	}
-	if last && !c.calls.closed.Load() && !errors.Is(h.endCause(), watchdog.ErrNotHeld) {
-		h.releaseLost()
+	cause := h.endCause()
+	if last && !c.calls.closed.Load() && !errors.Is(cause, watchdog.ErrNotHeld) {
+		// The store may still count the lock as held, and contenders need not wait until it expires.
+		c.cleanups.Go(func() {
+			_, _ = c.release(context.Background(), h.Grant, 0, 2*c.requestTimeout) // the lock expires anyway
+		})
 	}
-	return h.lossError()
+	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
+		return fmt.Errorf("%w: %q: %w", ErrNotHeld, h.name, cause)
+	}
+	return nil
 }
 
 // removeLease reports whether the lease was the last one of the hold, and whether its
@@ -53,23 +60,6 @@ func (h *hold) removeLease() (last, ends bool) {
 		h.cancelContext(ErrReleased)
 	}
 	return last, ends
-}
-
-// lossError is the result of Unlock for a hold that Unlock did not end.
-func (h *hold) lossError() error {
-	if cause := h.endCause(); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
-		return fmt.Errorf("%w: %q: %w", ErrNotHeld, h.name, cause)
-	}
-	return nil
-}
-
-// releaseLost releases a lock that was lost here: the store may still count it as
-// held, and contenders need not wait until it expires.
-func (h *hold) releaseLost() {
-	c := h.client
-	c.cleanups.Go(func() {
-		_, _ = c.release(context.Background(), h.Grant, 0, 2*c.requestTimeout) // the lock expires anyway
-	})
 }
 
 // release gives up the lock of a hold that has just ended. It hands the lock over to

@@ -58,10 +58,10 @@ var errWaitLimit = errors.New("wait limit reached")
 
 // startWaiting makes the caller a waiter. It fails if the caller does not want to wait.
 func (w *wait) startWaiting() error {
-	if w.began {
+	switch {
+	case w.began:
 		return nil
-	}
-	if !w.settings.waits() {
+	case !w.settings.waits():
 		return errWaitLimit
 	}
 	w.began = true
@@ -85,9 +85,8 @@ func (w *wait) stop() {
 // report calls the hooks at the end of an acquisition, and returns err.
 func (w *wait) report(h *hold, err error) error {
 	c := w.client
-	event := Event{Name: h.name, Token: h.Grant.Token, Err: err}
+	event := Event{Name: h.name, Token: h.Grant.Token, Waited: w.waited(), Err: err}
 	if w.began {
-		event.Waited = w.waited()
 		call(c.hooks.Waited, event)
 	}
 	if err == nil {

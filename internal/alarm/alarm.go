@@ -47,7 +47,9 @@ func (a *Alarm) Run(ctx context.Context, do func(now time.Time) (next time.Time)
 			return
 		case <-a.earlier:
 		case <-timer.C:
-			a.reset()
+			a.mu.Lock()
+			a.at = Never
+			a.mu.Unlock()
 			a.NoLaterThan(do(time.Now()))
 		}
 	}
@@ -57,10 +59,4 @@ func (a *Alarm) left() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return time.Until(a.at)
-}
-
-func (a *Alarm) reset() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.at = Never
 }

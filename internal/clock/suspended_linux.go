@@ -6,10 +6,7 @@ import (
 	"unsafe"
 )
 
-const (
-	clockMonotonic = 1 // stops while the machine is suspended
-	clockBoottime  = 7 // includes suspension
-)
+const clockMonotonic, clockBoottime = 1, 7 // the second includes suspension
 
 // suspended returns how long the machine was suspended since it was booted. It cannot
 // read both clocks at one instant. If the readings took long, because this thread was
