@@ -68,11 +68,7 @@ func (h *hold) noteFailure(err error) {
 func (h *hold) accept(grant driver.Grant, sent clock.Instant) error {
 	h.Grant = grant
 	h.needsUndo = true
-	if margin := h.settings.margin; margin < 0 {
-		h.Margin = watchdog.DefaultMargin(grant.TTL)
-	} else {
-		h.Margin = watchdog.LimitMargin(grant.TTL, margin)
-	}
+	h.Margin = watchdog.Margin(grant.TTL, h.settings.margin)
 	c := h.client
 	if !c.traits.Local && c.clock.Now() >= sent+grant.TTL-h.Margin {
 		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,13 +40,9 @@ const (
 	maxRecords = 10_000
 )
 
-// Undo releases what owner has under name. An error other than
-// [driver.ErrNotHeld] means that the server did not answer.
-type Undo func(ctx context.Context, name string, owner driver.Owner) error
-
 // Log records attempts of unknown outcome. It is safe for concurrent use.
 type Log struct {
-	undo    Undo
+	undo    func(ctx context.Context, name string, owner driver.Owner) error
 	records atomic.Int64 // len(owners): if it is zero, a release costs one load
 
 	mu      sync.Mutex
@@ -74,8 +71,9 @@ type record struct {
 	timer      *time.Timer // until the next undo; nil if none is scheduled
 }
 
-// New returns an empty log.
-func New(undo Undo) *Log {
+// New returns an empty log. undo releases what owner has under name. An error other than
+// [driver.ErrNotHeld] means that the server did not answer.
+func New(undo func(ctx context.Context, name string, owner driver.Owner) error) *Log {
 	l := &Log{undo: undo, owners: make(map[driver.Owner]*record)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -270,7 +268,12 @@ func (l *Log) undoDue() {
 
 // calledLocked forgets r, or undoes it again later.
 func (l *Log) calledLocked(r *record, answered bool) {
-	if finished(r, answered) {
+	age := time.Since(r.since)
+	finished := age > giveUp
+	if answered {
+		finished = r.underway == 0 && (!r.unanswered || age > lateness)
+	}
+	if finished {
 		l.forgetLocked(r)
 	} else {
 		l.laterLocked(r)
@@ -281,15 +284,12 @@ func (l *Log) calledLocked(r *record, answered bool) {
 // them. A locked row may block only this name, and other names must not wait until
 // every owner of this name was tried.
 func (l *Log) postponeLocked(name string) {
-	due := l.due
-	l.due = nil
-	for _, r := range due {
+	l.due = slices.DeleteFunc(l.due, func(r *record) bool {
 		if r.name == name {
 			l.calledLocked(r, false)
-		} else {
-			l.due = append(l.due, r)
 		}
-	}
+		return r.name == name
+	})
 }
 
 // call undoes r once and reports whether the server answered.
@@ -298,15 +298,6 @@ func (l *Log) call(ctx context.Context, r *record) (answered bool) {
 	defer cancel()
 	err := l.undo(ctx, r.name, r.owner)
 	return err == nil || errors.Is(err, driver.ErrNotHeld)
-}
-
-// finished reports whether r needs no further call. Log.mu is held.
-func finished(r *record, answered bool) bool {
-	age := time.Since(r.since)
-	if !answered {
-		return age > giveUp
-	}
-	return r.underway == 0 && (!r.unanswered || age > lateness)
 }
 
 // Close ends the background work, and undoes every released owner once more.

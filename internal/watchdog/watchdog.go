@@ -146,16 +146,17 @@ func (w *Watchdog) Holds() []*Hold {
 	return slices.Clone(w.holds)
 }
 
-// trustFrom sets the trust deadline and the next renewal of a hold that was
-// granted or renewed by a request that was sent at that instant. Watchdog.mu is
-// held.
+// trustFrom sets the trust deadline of a hold that was granted or renewed by a request
+// that was sent, not answered, at that instant. The next renewal is after a third of the
+// TTL, or a little earlier if another hold is due: one call for both is worth more than
+// exact spacing. Watchdog.mu is held.
 func (h *Hold) trustFrom(sent clock.Instant) {
 	ttl := h.Grant.TTL
-	h.trustDeadline.Store(int64(trustDeadline(sent, ttl, h.Margin)))
+	h.trustDeadline.Store(int64(sent + ttl - h.Margin))
 	if h.Fixed {
 		h.renewAt(never, never)
 	} else {
-		h.renewAt(sent+interval(ttl), sent+interval(ttl)-early(ttl))
+		h.renewAt(sent+ttl/3, sent+ttl/3-ttl/30)
 	}
 }
 

@@ -56,7 +56,7 @@ func start(t *testing.T, renew func(ctx context.Context, grants []driver.Grant) 
 
 func (b *fixture) watch(name string, ttl time.Duration, fixed bool) (*Hold, *record) {
 	r := new(record)
-	l := &Hold{Grant: driver.Grant{Name: name, TTL: ttl}, Margin: DefaultMargin(ttl), Fixed: fixed, Observer: r}
+	l := &Hold{Grant: driver.Grant{Name: name, TTL: ttl}, Margin: Margin(ttl, -1), Fixed: fixed, Observer: r}
 	b.dog.Watch(l, b.clock.Now())
 	return l, r
 }
@@ -96,7 +96,7 @@ func TestHangingStore(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		for ttl, r := range records {
-			want := ttl - DefaultMargin(ttl)
+			want := ttl - Margin(ttl, -1)
 			if got := r.lostAt.Sub(begin); !errors.Is(r.lost, ErrExpired) || got != want {
 				t.Errorf("TTL %v: lost after %v (%v); want %v", ttl, got, r.lost, want)
 			}
@@ -224,7 +224,7 @@ func TestHeapKeepsOrder(t *testing.T) {
 				b.dog.Forget(l)
 				continue
 			}
-			fixed, ends = append(fixed, r), append(ends, ttl-DefaultMargin(ttl))
+			fixed, ends = append(fixed, r), append(ends, ttl-Margin(ttl, -1))
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()

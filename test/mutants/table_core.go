@@ -24,9 +24,9 @@ func init() {
 	})
 	add(mutant{
 		rule: "the margin is taken off the trust",
-		file: "internal/watchdog/trust.go",
-		old:  "return sent + ttl - margin",
-		new:  "return sent + ttl + margin",
+		file: "internal/watchdog/watchdog.go",
+		old:  "int64(sent + ttl - h.Margin)",
+		new:  "int64(sent + ttl + h.Margin)",
 		test: ". TestUnreachableStoreEndsTheLeaseInTime",
 	})
 	add(mutant{
@@ -339,9 +339,9 @@ func init() {
 	})
 	add(mutant{
 		rule: "the loss of a lease is declared without asking the store",
-		file: "internal/watchdog/trust.go",
-		old:  "return sent + ttl - margin",
-		new:  "return sent + 10*ttl - margin",
+		file: "internal/watchdog/watchdog.go",
+		old:  "int64(sent + ttl - h.Margin)",
+		new:  "int64(sent + 10*ttl - h.Margin)",
 		test: ". TestUnreachableStoreEndsTheLeaseInTime",
 	})
 	add(mutant{
@@ -368,8 +368,8 @@ func init() {
 	add(mutant{
 		rule: "undoing goes on while the server does not answer",
 		file: "internal/attempts/attempts.go",
-		old:  "		return age > giveUp\n",
-		new:  "		return age > lateness\n",
+		old:  "	finished := age > giveUp\n",
+		new:  "	finished := age > lateness\n",
 		test: "internal/attempts TestUndoingOutlastsAnOutage",
 	})
 	add(mutant{

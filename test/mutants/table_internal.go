@@ -31,9 +31,9 @@ var internalMutants = []mutant{
 	},
 	{
 		rule: "a lease ends a margin before its TTL is over",
-		file: "internal/watchdog/trust.go",
-		old:  `return sent + ttl - margin`,
-		new:  `return sent + ttl - 0*margin`,
+		file: "internal/watchdog/watchdog.go",
+		old:  `int64(sent + ttl - h.Margin)`,
+		new:  `int64(sent + ttl - 0*h.Margin)`,
 		test: "internal/watchdog TestHangingStore",
 	},
 	{
@@ -145,7 +145,7 @@ var internalMutants = []mutant{
 	{
 		rule: "an acquisition without an answer is undone for as long as it may be carried out",
 		file: "internal/attempts/attempts.go",
-		old:  `return r.underway == 0 && (!r.unanswered || age > lateness)`,
+		old:  `finished = r.underway == 0 && (!r.unanswered || age > lateness)`,
 		new:  `return r.underway == 0`,
 		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
 	},
