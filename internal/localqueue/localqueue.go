@@ -37,7 +37,6 @@ type Slot[C, S any] struct {
 type waiter[C any] struct {
 	caller     *C
 	next, prev *waiter[C]
-	isAdmitted bool
 	admitted   chan struct{}
 }
 
@@ -81,7 +80,7 @@ func (q *Queue[C, S]) Enter(ctx context.Context, name string, caller *C) (*Slot[
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.isAdmitted {
+	if s.occupant == caller {
 		return s, nil
 	}
 	s.remove(w)
@@ -159,7 +158,6 @@ func (s *Slot[C, S]) HandOff(next *C) bool {
 func (s *Slot[C, S]) admit(w *waiter[C]) {
 	s.remove(w)
 	s.occupant = w.caller
-	w.isAdmitted = true
 	close(w.admitted)
 }
 

@@ -67,8 +67,8 @@ var internalMutants = []mutant{
 	{
 		rule: "a waiter that is admitted while its context ends is the occupant",
 		file: "internal/localqueue/localqueue.go",
-		old:  `	if w.isAdmitted {`,
-		new:  `	if w.isAdmitted && ctx.Err() == nil {`,
+		old:  `	if s.occupant == caller {`,
+		new:  `	if s.occupant == caller && ctx.Err() == nil {`,
 		test: "internal/localqueue TestAdmittedWhenTheContextEnds",
 	},
 	{
