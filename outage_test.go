@@ -454,6 +454,28 @@ func TestEveryCallInAnOutageTakesOneRequestTimeout(t *testing.T) {
 	}
 }
 
+// A call that waited for the outcome of another has that much less time for its own attempt,
+// if the store answers releases but no attempt.
+func TestWaitForAnotherOutcomeShortensTheAttempt(t *testing.T) {
+	for _, limit := range []time.Duration{0, time.Hour} {
+		bubble(t, func(t *testing.T, store *memlock.Store) {
+			c := dlock.New(&scripted{Store: store, decide: func(int) bool { return false }}, nil)
+			defer c.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			go func() { _, _ = c.Lock(ctx, "x") }()
+			synctest.Wait() // its attempt is under way
+			start := time.Now()
+			if _, err := c.Lock(t.Context(), "x", dlock.WithWait(limit)); !errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("Lock: %v; want ErrUnreachable", err)
+			}
+			if took := time.Since(start); took > dlock.DefaultRequestTimeout+100*time.Millisecond {
+				t.Errorf("with a limit of %v, Lock took %v; want one RequestTimeout", limit, took)
+			}
+		})
+	}
+}
+
 // Callers that wait for each other on a slow store are not in an outage.
 func TestSlowStoreIsNotAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {

@@ -89,8 +89,8 @@ func init() {
 		rule: "an attempt that waited for the outcome of another has less time",
 		file: "wait.go",
 		old:  "if w.answered || w.answerBy.IsZero() {",
-		new:  "if true {",
-		test: ". TestEveryCallInAnOutageTakesOneRequestTimeout",
+		new:  "if true || w.answered {",
+		test: ". TestWaitForAnotherOutcomeShortensTheAttempt",
 	})
 	add(mutant{
 		rule: "the wait for a renewal counts for the limit of Unlock",

@@ -234,3 +234,33 @@ func TestLoadingServerIsUnreachable(t *testing.T) {
 		}
 	}
 }
+
+// A server that is gone is reported soon by every call: an attempt without a connection has
+// nothing to undo.
+func TestStoppedServerIsReportedSoonByEveryCall(t *testing.T) {
+	t.Parallel()
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		server := servers.Run(t, servers.Redis)
+		_, client := openURL(t, server.URL()+"?protocol="+protocol)
+		lease, err := client.Lock(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = client.TryLock(t.Context(), "first") // over a connection that the server closed
+		for i := range 3 {
+			start := time.Now()
+			if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("TryLock %d: %v; want ErrUnreachable", i+1, err)
+			}
+			if took := time.Since(start); took > 1500*time.Millisecond {
+				t.Errorf("TryLock %d took %v", i+1, took)
+			}
+		}
+	})
+}
