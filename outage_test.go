@@ -347,6 +347,7 @@ func TestOnlyAttemptsOfUnknownOutcomeAreUndone(t *testing.T) {
 		"not sent":    {driver.NotSent(fmt.Errorf("%w: %w", driver.ErrUnreachable, refused)), 0},
 		"wrapped":     {fmt.Errorf("acquire: %w", driver.NotSent(driver.ErrUnreachable)), 0},
 		"one of many": {errors.Join(driver.NotSent(driver.ErrUnreachable), driver.ErrUnreachable), 1},
+		"of a member": {errors.Join(fmt.Errorf("member 1: %w", driver.ErrUnsupported), errors.New("member 2")), 1},
 		"unreachable": {driver.ErrUnreachable, 1},
 		"other":       {errors.New("no space"), 1},
 	} {

@@ -37,19 +37,15 @@ var (
 
 // Unchanged reports whether err proves that the call changed nothing in the store. It
 // does if it wraps [ErrHeld], [ErrNotHeld], [ErrUnsupported], [ErrBadName] or [ErrBadTTL],
-// or was marked with [NotSent].
+// or was marked with [NotSent]. One of several errors that were joined proves nothing, since
+// each may be about another call: only ErrHeld and ErrNotHeld count there.
 func Unchanged(err error) bool {
-	for _, proof := range []error{ErrHeld, ErrNotHeld, ErrUnsupported, ErrBadName, ErrBadTTL} {
-		if errors.Is(err, proof) {
-			return true
-		}
+	proof := errors.Is(err, ErrHeld) || errors.Is(err, ErrNotHeld)
+	for ; err != nil && !proof; err = errors.Unwrap(err) {
+		_, unsent := err.(notSent)
+		proof = unsent || err == ErrUnsupported || err == ErrBadName || err == ErrBadTTL
 	}
-	for ; err != nil; err = errors.Unwrap(err) { // not into joined errors: each is about another call
-		if _, marked := err.(notSent); marked {
-			return true
-		}
-	}
-	return false
+	return proof
 }
 
 // NotSent marks the error of a call that never left the process, because no connection
