@@ -226,11 +226,11 @@ func TestOldOutageIsForgotten(t *testing.T) {
 			waiting <- err
 		}()
 		synctest.Wait()
+		n.setCut(false) // so that the attempt can be undone at once
 		cancel()
 		if err := <-waiting; !errors.Is(err, context.Canceled) {
 			t.Errorf("LockAll: %v", err)
 		}
-		n.setCut(false)
 		mustUnlock(t, lease)
 		if err := <-waiting; err != nil {
 			t.Errorf("Lock long after the outage: %v", err)
