@@ -106,7 +106,7 @@ func TestBadURLs(t *testing.T) {
 		"redis+cluster://a/3":                      "no path",
 		"redis://a:b":                              "not followed by a port",
 		"redis://::1":                              "not followed by a port",
-		"redis+cluster://a:1,b:99999":              "not followed by a port",
+		"redis+cluster://a:1,b:99999":              "99999 is no port",
 		"redis://u:pass?" + canary + "@h:6379":     "%3F",
 		"redis://u:1?" + canary + "@h:6379":        "%3F",
 		"redis://u:1?" + canary:                    "a parameter's name",
