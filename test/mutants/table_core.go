@@ -125,7 +125,7 @@ func init() {
 		file: "internal/contention/outage.go",
 		old:  "o.began == 0 || o.answered && now-o.began < ttl",
 		new:  "o.began == 0 || now-o.began < ttl",
-		test: ". TestRepeatedLocksInAnOutageAreBounded",
+		test: "internal/contention TestOutage",
 	})
 	add(mutant{
 		rule: "a waiter rides out an outage that is shorter than its TTL",
