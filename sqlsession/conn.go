@@ -36,8 +36,8 @@ type conn struct {
 	turn   chan struct{} // holds an element while a caller uses the connection
 	ctx    context.Context
 	cancel context.CancelFunc
-	began  atomic.Int64 // when the statement under way was sent; zero if there is none
-	proven atomic.Int64 // when the last statement that was answered was sent
+	began  atomic.Int64 // elapsed time when the statement under way was sent; zero if there is none
+	proven atomic.Int64 // elapsed time when the last statement that was answered was sent
 	dead   atomic.Bool
 	ending atomic.Pointer[error] // why its session could not be ended so far
 
@@ -51,6 +51,12 @@ func newConn(raw *sql.Conn) *conn {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
+
+// epoch is a moment before all others.
+var epoch = time.Now().Add(-1)
+
+// elapsed returns the nanoseconds from epoch to t by a clock that cannot be set.
+func elapsed(t time.Time) int64 { return int64(t.Sub(epoch)) }
 
 // enter waits until no other caller uses the conn. If it fails, it has sent nothing.
 func (c *conn) enter(ctx context.Context) error {
@@ -76,7 +82,7 @@ func (c *conn) leave() { <-c.turn }
 
 // call sends a statement. The conn must have been entered.
 func (c *conn) call(send func(context.Context) error) error {
-	sent := time.Now().UnixNano()
+	sent := elapsed(time.Now())
 	c.began.Store(sent)
 	err := send(c.ctx)
 	c.began.Store(0)

@@ -54,7 +54,7 @@ func (s *Store) openRow(ctx context.Context, h *heldLock) (uint64, error) {
 	c := newConn(raw)
 	token, err := s.tryRow(ctx, c, h)
 	if err == nil {
-		c.proven.Store(time.Now().UnixNano())
+		c.proven.Store(elapsed(time.Now()))
 		err = s.adopt(c, h)
 	}
 	switch {

@@ -42,16 +42,25 @@ func (s *Store) monitor(now time.Time) (next time.Time) {
 
 // checkLocked ends a conn that does not answer, and probes one that was not used for a while.
 func (s *Store) checkLocked(c *conn, now time.Time, busy bool) {
-	every := int64(idleProbeEvery)
+	every := idleProbeEvery
 	if busy {
-		every = int64(probeEvery) * 9 / 10 // the monitor runs about every second
+		every = probeEvery * 9 / 10 // the monitor runs about every second
 	}
-	switch began := c.began.Load(); {
-	case began != 0 && now.UnixNano()-began > int64(callLimit):
+	switch silent, unused := c.quiet(now); {
+	case silent > callLimit:
 		s.work.Go(func() { s.lose(c) })
-	case began == 0 && now.UnixNano()-c.proven.Load() > every:
+	case silent == 0 && unused > every:
 		s.work.Go(func() { _ = s.probe(s.ctx, c) }) // which acts on what it finds
 	}
+}
+
+// quiet returns how long the statement under way has had no answer, zero if there is none,
+// and how long ago the last statement that was answered was sent.
+func (c *conn) quiet(now time.Time) (silent, unused time.Duration) {
+	if began := c.began.Load(); began != 0 {
+		silent = time.Duration(elapsed(now) - began)
+	}
+	return silent, time.Duration(elapsed(now) - c.proven.Load())
 }
 
 // expireLocked releases a lock whose TTL has passed.
