@@ -45,7 +45,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return h.grant(), nil
-		case !errors.Is(failure, driver.ErrUnreachable) || errors.Is(err, errPoolInUse) || tries == maxTries || ctx.Err() != nil:
+		case !errors.Is(failure, driver.ErrUnreachable) || errors.Is(err, errPoolInUse) || errors.Is(err, errRowLocked) || tries == maxTries || ctx.Err() != nil:
 			return driver.Grant{}, failure
 		}
 		tries++

@@ -76,14 +76,14 @@ type dialect struct {
 	setGuard    func(context.Context, *conn) error // of a session that has an id
 
 	// raiseToken raises and commits the token of a row that no transaction has locked, so
-	// that the token outlives everything that comes later. It returns errRowLocked if a
-	// transaction has locked the row, errRowNew if it had to insert the row first, and
-	// errLostRace if the janitor has just deleted it.
-	raiseToken func(context.Context, *sql.Conn, *server, *heldLock) (token uint64, err error)
+	// that the token outlives everything that comes later. It sets the id and the guard of
+	// the conn. It returns errRowLocked if a transaction has locked the row, errRowNew if it
+	// had to insert the row first, and errLostRace if the janitor has just deleted it.
+	raiseToken func(context.Context, *conn, *server, *heldLock) (token uint64, err error)
 
-	// lockRow begins a transaction, locks the row if its token is still the same, takes its
-	// server lock, and sets the id and the guard of the conn. Otherwise it returns
-	// errRowLocked or errLostRace, and leaves the rollback to the caller.
+	// lockRow begins a transaction, locks the row if its token is still the same, and takes
+	// its server lock. Otherwise it returns errRowLocked or errLostRace, and leaves the
+	// rollback to the caller.
 	lockRow func(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error
 
 	isRetryable func(error) bool // nothing happened, and another attempt may succeed
@@ -112,8 +112,8 @@ type server struct {
 	release string   // key
 
 	// ForUpdate:
-	readRow   string // row -> token, holder, whether the janitor may delete it
-	unlockKey string // with the key and the guard in it; empty if the rollback does it
+	readRow   sqldb.Query // row, key -> token, holder, whether the janitor may delete it, whether the key is locked
+	unlockKey string      // with the key and the guard in it; empty if the rollback does it
 	table     string
 	noWait    string // comes before a statement that must not wait; may be empty
 	now       string // the time in milliseconds

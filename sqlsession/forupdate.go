@@ -21,50 +21,53 @@ const (
 
 // Why a row was not locked.
 var (
-	errRowLocked = errors.New("another transaction has locked the row")
+	errRowLocked = errors.New("another transaction, which holds no lock, keeps the row locked")
 	errRowNew    = errors.New("the row did not exist and was inserted")
 	errLostRace  = errors.New("lost the race for the row")
 )
 
 // acquireRow holds a row by a transaction on a connection of its own.
 func (s *Store) acquireRow(ctx context.Context, h *heldLock) error {
-	token, err := s.openRow(ctx, h)
-	switch {
-	case err != nil:
-		s.remove(h)
-	case !s.hold(h, token): // it ends with the session
-		err = errConnGone
-	}
-	return err
-}
-
-func (s *Store) openRow(ctx context.Context, h *heldLock) (uint64, error) {
 	ctx, cancel := s.untilClosed(ctx)
 	defer cancel()
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		s.remove(h)
+		return context.Cause(ctx)
 	}
 	raw, err := s.connection(ctx)
 	if err != nil {
-		return 0, err
+		s.remove(h)
+		return err
 	}
 	c := newConn(raw)
+	s.mu.Lock()
+	h.conn = c
+	s.mu.Unlock()
 	token, err := s.tryRow(ctx, c, h)
 	if err == nil {
 		c.proven.Store(elapsed(time.Now()))
 		err = s.adopt(c, h)
 	}
+	refused := errors.Is(err, driver.ErrHeld) || errors.Is(err, errRowLocked)
 	switch {
 	case err == nil:
-	case errors.Is(err, driver.ErrHeld) && execAll(ctx, raw, s.server.restore...) == nil:
+		if !s.hold(h, token) { // it ends with the session
+			err = errConnGone
+		}
+		return err
+	case refused && s.unlockKey(ctx, c, h.key) == nil && execAll(ctx, raw, s.server.restore...) == nil:
 		c.giveBack()
-	default:
-		c.discard() // with everything that it has locked
+	case c.id == "": // it has locked nothing
+		c.discard()
+	default: // the server may not notice that the connection is gone
+		s.lose(c)
+		return err
 	}
-	return token, err
+	s.remove(h)
+	return err
 }
 
 // tryRow makes the attempt. It commits the token before it locks the row: what the lock
@@ -73,38 +76,47 @@ func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error
 	if err := execAll(ctx, c.raw, s.server.settings...); err != nil {
 		return 0, err
 	}
-	awaited := false
+	var token uint64
+	err := errRowNew
 	for start := time.Now(); time.Since(start) < rowPatience; {
-		token, err := s.dialect.raiseToken(ctx, c.raw, s.server, h)
-		if err == nil {
+		if token, err = s.dialect.raiseToken(ctx, c, s.server, h); err == nil {
 			err = s.lockRow(ctx, c, h, token)
 		}
 		switch {
 		case err == nil:
 			return token, nil
 		case errors.Is(err, errRowNew):
+			continue
 		case errors.Is(err, errRowLocked):
-			held, old, err := s.rowHolder(ctx, c, h)
-			switch {
-			case err != nil:
-				return 0, err
-			case awaited || !old:
-				return 0, held
-			}
-			// Perhaps only the janitor has locked it.
-			if err := s.awaitJanitor(ctx, c); err != nil {
+			if err := s.checkHolder(ctx, c, h); err != nil {
 				return 0, err
 			}
-			awaited = true
-		case s.dialect.isRetryable(err), errors.Is(err, errLostRace):
-			if err := backoff.Sleep(ctx, backoff.Jitter(rowPause)); err != nil {
-				return 0, err
-			}
-		default:
+		case !s.dialect.isRetryable(err) && !errors.Is(err, errLostRace):
+			return 0, err
+		}
+		if err := backoff.Sleep(ctx, backoff.Jitter(rowPause)); err != nil {
 			return 0, err
 		}
 	}
-	return 0, &driver.HeldError{Name: h.name}
+	if errors.Is(err, errRowLocked) {
+		return 0, err
+	}
+	return 0, &driver.HeldError{Name: h.name} // by one of the contenders that won the races
+}
+
+// checkHolder returns a HeldError if the holder of a lock has locked its row, and nil if
+// another transaction has, perhaps for a moment: a contender, the janitor, another program.
+func (s *Store) checkHolder(ctx context.Context, c *conn, h *heldLock) error {
+	held, row, err := s.readRow(ctx, c, h)
+	switch {
+	case err != nil:
+		return err
+	case row.held:
+		return held
+	case row.old:
+		return s.awaitJanitor(ctx, c)
+	}
+	return nil
 }
 
 // lockRow locks the row for good, unless another contender has raised the token since. The
@@ -122,9 +134,9 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64)
 		if !errors.Is(err, errRowLocked) || time.Since(start) > rowPatience {
 			return err
 		}
-		if held, _, err := s.rowHolder(ctx, c, h); err != nil {
+		if last, _, err := s.readRow(ctx, c, h); err != nil {
 			return err
-		} else if held.Token != token {
+		} else if last.Token != token {
 			return errLostRace
 		}
 		if err := backoff.Sleep(ctx, backoff.Jitter(rowPause)); err != nil {
@@ -133,27 +145,31 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64)
 	}
 }
 
-// rowHolder returns what a row says about its holder. It may be a contender that has not
-// locked the row, or a holder that has lost it. old reports whether the janitor may delete
-// the row, or has deleted it.
-func (s *Store) rowHolder(ctx context.Context, c *conn, h *heldLock) (held *driver.HeldError, old bool, err error) {
+// rowState is what becomes of a row.
+type rowState struct {
+	old  bool // the janitor may delete it, or has deleted it
+	held bool // a holder has its server lock
+}
+
+// readRow returns who raised the token of a row last. Unless the row is held, that is a
+// contender, or a holder of the past.
+func (s *Store) readRow(ctx context.Context, c *conn, h *heldLock) (last *driver.HeldError, row rowState, err error) {
 	var token uint64
 	var holder []byte
-	err = c.raw.QueryRowContext(ctx, s.server.readRow, h.key.row).Scan(&token, &holder, &old)
+	q := &s.server.readRow
+	err = c.raw.QueryRowContext(ctx, q.Text, q.Arrange(h.key.row, h.key.server)...).Scan(&token, &holder, &row.old, &row.held)
 	if errors.Is(err, sql.ErrNoRows) {
-		old, err = true, nil
+		row.old, err = true, nil
 	}
-	return &driver.HeldError{Name: h.name, Token: token, Holder: driver.DecodeHolder(string(holder))}, old, err
+	return &driver.HeldError{Name: h.name, Token: token, Holder: driver.DecodeHolder(string(holder))}, row, err
 }
 
 // unlockRow ends the transaction that holds the row, and gives the connection back.
 func (s *Store) unlockRow(c *conn, key lockKey) bool {
 	err := c.call(func(ctx context.Context) error {
 		// First the server lock: the next holder of the row finds it free.
-		if s.server.unlockKey != "" {
-			if err := execAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.guard)); err != nil {
-				return err
-			}
+		if err := s.unlockKey(ctx, c, key); err != nil {
+			return err
 		}
 		return execAll(ctx, c.raw, "ROLLBACK")
 	})
@@ -167,4 +183,12 @@ func (s *Store) unlockRow(c *conn, key lockKey) bool {
 		c.giveBack()
 	}
 	return true
+}
+
+// unlockKey gives up the server lock and the guard, where the rollback does not.
+func (s *Store) unlockKey(ctx context.Context, c *conn, key lockKey) error {
+	if s.server.unlockKey == "" {
+		return nil
+	}
+	return execAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.guard))
 }

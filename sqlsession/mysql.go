@@ -92,7 +92,7 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
 		draw:        fmt.Sprintf(`SELECT IF(%s, %s, %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
 		release:     `DO RELEASE_LOCK(?)`,
-		readRow:     t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+` FROM {bound} WHERE k = ?`),
+		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+`, IS_FREE_LOCK(?2) = 0 FROM {bound} WHERE k = ?1`)),
 		now:         facts.Now,
 		janitor:     newJanitorQueries(t, facts, `LOCK IN SHARE MODE`),
 		unlockKey:   `DO RELEASE_LOCK('%s'), RELEASE_LOCK('%s')`,
@@ -140,32 +140,38 @@ func mysqlKey(sum [sha256.Size]byte) any {
 }
 
 // raiseMySQLToken implements dialect.raiseToken. The statements have their values in
-// hexadecimal digits, because parameters would double the round trips. It reads the row
+// hexadecimal digits, because parameters would double the round trips. Each is a transaction
+// of its own, so that a process that stops in between keeps no row locked. It reads the row
 // first, because locking a row that does not exist would lock the gap for other rows.
-func raiseMySQLToken(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) (uint64, error) {
-	var last int64
+func raiseMySQLToken(ctx context.Context, c *conn, server *server, h *heldLock) (uint64, error) {
+	if c.guard == "" {
+		c.guard = newMySQLGuard()
+	}
 	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, h.key.row)
-	err := conn.QueryRowContext(ctx, find).Scan(&last)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, insertMySQLRow(ctx, conn, server, h)
-	}
-	if err == nil {
-		err = execAll(ctx, conn, `START TRANSACTION`)
-	}
-	if err != nil {
+	var last sql.NullInt64
+	var guarded bool
+	err := c.raw.QueryRowContext(ctx, fmt.Sprintf(`SELECT (%s), COALESCE(IS_USED_LOCK('%[2]s') = CONNECTION_ID(), GET_LOCK('%[2]s', 0)), CONNECTION_ID()`,
+		find, c.guard)).Scan(&last, &guarded, &c.id)
+	switch {
+	case err != nil:
 		return 0, err
+	case !last.Valid:
+		return 0, insertMySQLRow(ctx, c.raw, server, h)
 	}
-	err = conn.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last)
-	if err == nil {
-		err = execAll(ctx, conn,
-			fmt.Sprintf(`UPDATE %s SET token = %d, used = %s, holder = x'%x' WHERE k = '%s'`, server.table, last+1, server.now, h.holder.Encode(), h.key.row),
-			`COMMIT`,
-		)
+	// MySQL has no limit for a statement that is as short as NOWAIT.
+	if err := c.raw.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last); err != nil {
+		return 0, mysqlLocked(err)
 	}
+	raised, err := c.raw.ExecContext(ctx, fmt.Sprintf(`%sUPDATE %s SET token = LAST_INSERT_ID(token + 1), used = %s, holder = x'%x' WHERE k = '%s'`,
+		server.noWait, server.table, server.now, h.holder.Encode(), h.key.row))
 	if err != nil {
-		return 0, errors.Join(mysqlLocked(err), execAll(ctx, conn, `ROLLBACK`))
+		return 0, mysqlLocked(err)
 	}
-	return uint64(last + 1), nil
+	token, err := raised.LastInsertId()
+	if err == nil && token == 0 {
+		err = errLostRace
+	}
+	return uint64(token), err
 }
 
 // insertMySQLRow inserts a row, whose token begins at the floor. A contender that inserts the
@@ -195,18 +201,18 @@ func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, tok
 		return err
 	}
 	var now uint64
-	lock := fmt.Sprintf(`SELECT token, %s FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, mysqlSession, server.table, key.row)
-	if err := c.raw.QueryRowContext(ctx, lock).Scan(&now, &c.id); err != nil {
+	var writable bool
+	lock := fmt.Sprintf(`SELECT token, %s FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, mysqlWritable, server.table, key.row)
+	if err := c.raw.QueryRowContext(ctx, lock).Scan(&now, &writable); err != nil {
 		return mysqlLocked(err)
 	}
 	switch {
 	case now != token:
 		return errLostRace
-	case c.id == readOnlySession:
+	case !writable:
 		return sqldb.ErrReadOnly
 	}
-	c.guard = newMySQLGuard()
-	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1), GET_LOCK('%s', 0)`, key.server, c.guard))
+	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.server))
 }
 
 // newMySQLGuard returns the name of a lock that only one session ever has. The id does not

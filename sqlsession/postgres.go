@@ -59,6 +59,10 @@ func isPooledFailure(err error) bool {
 const postgresSettings = `SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num', 'transaction_read_only',
 'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', 'synchronous_commit', 'fsync', 'max_connections')`
 
+// postgresKeys are the keys of all advisory locks in the database.
+const postgresKeys = `SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
 func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sqldb.Tables) (*server, error) {
 	settings, err := readSettings(ctx, conn, postgresSettings)
 	if err != nil {
@@ -87,9 +91,7 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 	server := &server{
 		identity:   `SELECT pg_backend_pid()::text`,
 		releaseAll: []string{`ROLLBACK`, `SELECT pg_advisory_unlock_all()`},
-		free: `SELECT i FROM unnest(string_to_array(trim('[]' FROM $1), ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (
-	SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`,
+		free:       `SELECT i FROM unnest(string_to_array(trim('[]' FROM $1), ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (` + postgresKeys + `)`,
 		// The start of a session is NULL if the user may not see it.
 		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {guard}, true))`,
 		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {guard}`,
@@ -97,7 +99,7 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 		draw:        `SELECT nextval('` + t.Fence + `')`,
 		skip:        postgresSkip(t.Fence, connections),
 		release:     `SELECT pg_advisory_unlock($1)`,
-		readRow:     t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+` FROM {bound} WHERE k = $1`),
+		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+`, ?2:int IN (`+postgresKeys+`) FROM {bound} WHERE k = ?1`)),
 		now:         facts.Now,
 		janitor:     newJanitorQueries(t, facts, `FOR SHARE`),
 		table:       t.Bound,
@@ -123,16 +125,17 @@ func addPostgresSettings(server *server, settings map[string]string) {
 
 // raisePostgresToken implements dialect.raiseToken. It skips a row that is locked, because
 // NOWAIT would be an error, which the server writes to its log.
-func raisePostgresToken(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) (token uint64, err error) {
-	err = conn.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
-UPDATE `+server.table+` AS row SET token = row.token + 1, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k RETURNING row.token`,
-		h.key.row, []byte(h.holder.Encode())).Scan(&token)
+func raisePostgresToken(ctx context.Context, c *conn, server *server, h *heldLock) (token uint64, err error) {
+	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+UPDATE `+server.table+` AS row SET token = row.token + 1, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k
+RETURNING row.token, pg_backend_pid()::text, `+postgresGuard,
+		h.key.row, []byte(h.holder.Encode())).Scan(&token, &c.id, &c.guard)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, err
 	}
 	// The statement locks the floor until the new row is committed: the janitor, which
 	// raises the floor before it deletes rows, waits for that.
-	inserted, err := conn.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token, used)
+	inserted, err := c.raw.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token, used)
 SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+server.now+` ON CONFLICT DO NOTHING`,
 		h.key.row, []byte(h.name))
 	if err != nil {
@@ -156,8 +159,7 @@ func lockPostgresRow(ctx context.Context, c *conn, server *server, key lockKey, 
 	var now uint64
 	var locked string
 	err := c.raw.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
-SELECT token, pg_backend_pid()::text, `+postgresGuard+`, pg_advisory_xact_lock($2)::text FROM mine`,
-		key.row, key.server).Scan(&now, &c.id, &c.guard, &locked)
+SELECT token, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).Scan(&now, &locked)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return errRowLocked
