@@ -45,6 +45,9 @@ func (s *Store) read(ctx context.Context, op string, fn func() error) error {
 }
 
 func (s *Store) inSlot(ctx context.Context, slots chan struct{}, op string, fn func() error) error {
+	if err := ended(ctx, op); err != nil {
+		return err
+	}
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
@@ -82,11 +85,16 @@ func (s *Store) persist(ctx context.Context, fn func() error) error {
 		return ctx.Err()
 	}
 	err := fn()
-	for start := time.Now(); err != nil && s.facts.Classify(err).Retry && time.Since(start) < busyLimit; {
+	for start := time.Now(); err != nil && s.isRetryable(err) && time.Since(start) < busyLimit; {
+		reason := err
+		s.busy.Store(&reason)
 		if backoff.Sleep(ctx, busyPause+rand.N(busyPause)) != nil {
 			return err
 		}
 		err = fn()
+	}
+	if err == nil && s.busy.Load() != nil {
+		s.busy.Store(nil)
 	}
 	return err
 }
@@ -95,6 +103,9 @@ func (s *Store) persist(ctx context.Context, fn func() error) error {
 // transaction. If the context ends before, a job that was begun may be done all the same,
 // and what it sets must not be read.
 func (s *Store) do(ctx context.Context, op string, j *batch.Job) error {
+	if err := ended(ctx, op); err != nil {
+		return err
+	}
 	outcome, err := s.batches.Do(ctx, j)
 	if err == nil {
 		return nil

@@ -2,59 +2,49 @@ package sqllock
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) (findings []driver.Finding, err error) {
-	err = s.perform(ctx, "diagnose", func() error {
-		findings = nil
-		for _, check := range s.dialect.checks {
-			f := finding{Check: check.name}
-			if err := check.run(ctx, s, &f); err != nil {
-				return err
-			}
-			findings = append(findings, driver.Finding(f))
+	for _, check := range s.dialect.checks {
+		var f driver.Finding
+		err := s.read(ctx, "diagnose", func() (err error) {
+			f, err = check(ctx, s)
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return findings, err
+		findings = append(findings, f)
+	}
+	if s.dialect.waiting != nil { // it takes a connection of its own
+		findings = append(findings, s.dialect.waiting(ctx, s))
+	}
+	return findings, nil
 }
 
 // check examines one thing. Being unable to reach the store is an error, all else a finding.
-type check struct {
-	name string
-	run  func(context.Context, *Store, *finding) error
-}
+type check func(context.Context, *Store) (driver.Finding, error)
 
-// finding is the result of a check.
-type finding driver.Finding
-
-func (f *finding) ok(message string) { f.Level, f.Message = driver.LevelOK, message }
-
-// warning and problem set the level, and the promise that the store does not keep; empty if
-// it keeps all.
-func (f *finding) warning(breaks driver.Promise, format string, args ...any) {
-	f.Level, f.Breaks, f.Message = driver.LevelWarning, breaks, fmt.Sprintf(format, args...)
-}
-
-func (f *finding) problem(breaks driver.Promise, format string, args ...any) {
-	f.Level, f.Breaks, f.Message = driver.LevelProblem, breaks, fmt.Sprintf(format, args...)
-}
-
-// explain turns an error of the server into a problem, and leaves what is no answer an error.
-func (f *finding) explain(s *Store, err error) error {
+// problem turns an error of the server into a finding, and leaves what is no answer an error.
+func (s *Store) problem(check string, err error) (driver.Finding, error) {
 	why := s.facts.Classify(err)
 	if why.Explain == "" || why.Retry {
-		return err
+		return driver.Finding{}, err
 	}
-	f.problem("", "%s (%v)", why.Explain, err)
-	return nil
+	return sqldb.Problem(check, "%s (%v)", why.Explain, err), nil
+}
+
+// breaking returns a finding about a promise that the store does not keep.
+func breaking(promise driver.Promise, f driver.Finding) driver.Finding {
+	f.Breaks = promise
+	return f
 }
 
 // ask reads one row of settings.
@@ -62,10 +52,12 @@ func (s *Store) ask(ctx context.Context, text string, dest ...any) error {
 	return s.db.QueryRowContext(ctx, text).Scan(dest...)
 }
 
-const durable = "What was confirmed survives a crash."
+var durability = sqldb.Durability{
+	Fine: "What was confirmed survives a crash.", Lost: "the last locks and tokens", Breaks: driver.PromiseRestart,
+}
 
 // checkRights tries everything that the store does to its tables, on no row.
-func checkRights(ctx context.Context, s *Store, f *finding) error {
+func checkRights(ctx context.Context, s *Store) (driver.Finding, error) {
 	for _, text := range []string{
 		`INSERT INTO {locks} (name, token, owner, since, expires, holder) SELECT name, token, owner, since, expires, holder FROM {locks} WHERE 1 = 0`,
 		`UPDATE {locks} SET token = 0 WHERE 1 = 0`,
@@ -76,36 +68,38 @@ func checkRights(ctx context.Context, s *Store, f *finding) error {
 		`UPDATE {meta} SET value = 0 WHERE 1 = 0`,
 	} {
 		if _, err := s.db.ExecContext(ctx, s.tables.Expand("", text)); err != nil {
-			return f.explain(s, err)
+			return s.problem("rights", err)
 		}
 	}
-	f.ok("The tables can be read and written.")
-	return nil
+	return sqldb.Fine("rights", "The tables can be read and written."), nil
+}
+
+// tableNames lists the tables for people.
+func (s *Store) tableNames() string {
+	return strings.Join([]string{s.tables.Locks, s.tables.Queue, s.tables.Meta}, ", ")
 }
 
 // checkTables reads the row that keeps tokens rising when rows are deleted.
-func checkTables(ctx context.Context, s *Store, f *finding) error {
+func checkTables(ctx context.Context, s *Store) (driver.Finding, error) {
 	var floor int64
 	if err := s.run().One(ctx, statement.Floor, nil, &floor); err != nil {
-		return f.explain(s, err)
+		return s.problem("tables", err)
 	}
-	f.ok(strings.Join([]string{s.tables.Locks, s.tables.Queue, s.tables.Meta}, ", "))
-	return nil
+	return sqldb.Fine("tables", s.tableNames()), nil
 }
 
 // clockTolerance is what two clocks that are set over the network may differ by.
 const clockTolerance = time.Second
 
 // checkClock compares the server's clock with this machine's.
-func checkClock(ctx context.Context, s *Store, f *finding) error {
+func checkClock(ctx context.Context, s *Store) (driver.Finding, error) {
 	var ms int64
 	start := time.Now()
 	err := s.ask(ctx, `SELECT `+s.facts.Now, &ms)
 	server := time.UnixMilli(ms)
-	f.ok("The server's clock, which alone counts, agrees with this machine's.")
 	if off := max(time.Until(server), start.Sub(server), 0); off > clockTolerance {
-		f.warning("", "The server's clock and this machine's differ by %v. Locks follow the server's alone. If that is the wrong one, setting it ends locks early or late.",
-			off.Round(time.Millisecond))
+		return sqldb.Warning("clock", "The server's clock and this machine's differ by %v. Locks follow the server's alone. If that is the wrong one, setting it ends locks early or late.",
+			off.Round(time.Millisecond)), err
 	}
-	return err
+	return sqldb.Fine("clock", "The server's clock, which alone counts, agrees with this machine's."), err
 }

@@ -6,77 +6,60 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/notify"
 )
 
-var mysqlChecks = []check{
-	{"server", mysqlServer}, {"engine", mysqlEngine}, {"tables", checkTables}, {"rights", checkRights},
-	{"durability", mysqlDurability}, {"replication", mysqlReplicas}, {"clock", checkClock}, {"waiting", mysqlWaiting},
-}
+var mysqlChecks = []check{mysqlServer, mysqlEngine, checkTables, checkRights, mysqlDurability, mysqlReplicas, checkClock}
 
-func mysqlServer(ctx context.Context, s *Store, f *finding) error {
+func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
 	var version string
-	var readOnly bool
-	err := s.ask(ctx, `SELECT VERSION(), @@global.read_only`, &version, &readOnly)
-	f.ok(version)
-	if readOnly {
-		f.problem("", "%s is read-only, as a replica is. Connect to the primary server.", version)
+	var writable bool
+	err := s.ask(ctx, `SELECT VERSION(), `+sqldb.MySQLWritable, &version, &writable)
+	if !writable {
+		return sqldb.Problem("server", "%s is read-only, as a replica is. Connect to the primary server.", version), err
 	}
-	return err
+	return sqldb.Fine("server", version), err
 }
 
 // mysqlEngine: in other engines than InnoDB a statement that fails halfway is
 // not undone, and a crash can lose what was confirmed.
-func mysqlEngine(ctx context.Context, s *Store, f *finding) error {
+func mysqlEngine(ctx context.Context, s *Store) (f driver.Finding, err error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.Locks, s.tables.Queue, s.tables.Meta)
 	if err != nil {
-		return err
+		return f, err
 	}
 	defer rows.Close()
 	var other []string
 	for rows.Next() {
 		var table, engine string
 		if err := rows.Scan(&table, &engine); err != nil {
-			return err
+			return f, err
 		}
 		if !strings.EqualFold(engine, "InnoDB") {
 			other = append(other, table+" ("+engine+")")
 		}
 	}
-	f.ok("InnoDB")
 	if len(other) > 0 {
-		f.problem(driver.PromiseRestart, "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))
+		return breaking(driver.PromiseRestart, sqldb.Problem("engine", "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), rows.Err()
 	}
-	return rows.Err()
+	return sqldb.Fine("engine", "InnoDB"), rows.Err()
 }
 
-func mysqlDurability(ctx context.Context, s *Store, f *finding) error {
-	var flush, sync int
-	var logs bool
-	err := s.ask(ctx, `SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog`, &flush, &logs, &sync)
-	f.ok(durable)
-	switch {
-	case flush != 1:
-		f.warning(driver.PromiseRestart, "innodb_flush_log_at_trx_commit is %d: a crash can undo the last locks and tokens. Set it to 1.", flush)
-	case logs && sync != 1:
-		f.warning("", "sync_binlog is %d: a crash can leave replicas without the last locks and tokens. Set it to 1.", sync)
-	}
-	return err
+func mysqlDurability(ctx context.Context, s *Store) (driver.Finding, error) {
+	return durability.MySQL(ctx, s.db)
 }
 
-// mysqlReplicas sees replicas only if the user may see the connections of other users.
-func mysqlReplicas(ctx context.Context, s *Store, f *finding) error {
-	var replicas int
-	err := s.ask(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`, &replicas)
-	f.ok("No replica is seen. One that is asynchronous could lose locks at a failover.")
+func mysqlReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "replication"
+	replicas, err := sqldb.MySQLReplicas(ctx, s.db)
 	if replicas > 0 {
-		f.warning("", "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas)
+		return sqldb.Warning(name, "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), err
 	}
-	return err
+	return sqldb.Fine(name, "No replica is seen. One that is asynchronous could lose locks at a failover."), err
 }
 
-func mysqlWaiting(_ context.Context, _ *Store, f *finding) error {
-	f.ok(fmt.Sprintf("One connection polls for all waiters, every %v to %v.", notify.MinInterval, notify.MaxInterval))
-	return nil
+func mysqlWaiting(context.Context, *Store) driver.Finding {
+	return sqldb.Fine("waiting", fmt.Sprintf("One connection polls for all waiters, every %v to %v.", notify.MinInterval, notify.MaxInterval))
 }

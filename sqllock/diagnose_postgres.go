@@ -4,71 +4,54 @@ import (
 	"context"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/notify"
 )
 
-var postgresChecks = []check{
-	{"server", postgresServer}, {"tables", postgresTables}, {"rights", checkRights},
-	{"durability", postgresDurability}, {"replication", postgresReplicas}, {"clock", checkClock}, {"waiting", postgresWaiting},
-}
+var postgresChecks = []check{postgresServer, postgresTables, checkRights, postgresDurability, postgresReplicas, checkClock}
 
-func postgresServer(ctx context.Context, s *Store, f *finding) error {
+func postgresServer(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "server"
 	var version string
 	var replica, readOnly bool
 	err := s.ask(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`,
 		&version, &replica, &readOnly)
-	f.ok("PostgreSQL " + version)
 	switch {
 	case replica:
-		f.problem("", "PostgreSQL %s is a replica, which cannot be written. Connect to the primary server.", version)
+		return sqldb.Problem(name, "PostgreSQL %s is a replica, which cannot be written. Connect to the primary server.", version), err
 	case readOnly:
-		f.problem("", "PostgreSQL %s: default_transaction_read_only is on.", version)
+		return sqldb.Problem(name, "PostgreSQL %s: default_transaction_read_only is on.", version), err
 	}
-	return err
+	return sqldb.Fine(name, "PostgreSQL "+version), err
 }
 
-func postgresTables(ctx context.Context, s *Store, f *finding) error {
+func postgresTables(ctx context.Context, s *Store) (driver.Finding, error) {
 	if err := checkColumns(ctx, s.db, &s.tables); err != nil {
-		return f.explain(s, err)
+		return s.problem("tables", err)
 	}
-	return checkTables(ctx, s, f)
+	return checkTables(ctx, s)
 }
 
-func postgresDurability(ctx context.Context, s *Store, f *finding) error {
-	var commit string
-	var fsync bool
-	err := s.ask(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')::boolean`, &commit, &fsync)
-	f.ok(durable)
-	switch {
-	case !fsync:
-		f.warning(driver.PromiseRestart, "fsync is off: a crash can damage the database. Set it to on.")
-	case commit == "off":
-		f.warning(driver.PromiseRestart, "synchronous_commit is off: a crash can undo the last locks and tokens. Set it to on.")
-	}
-	return err
+func postgresDurability(ctx context.Context, s *Store) (driver.Finding, error) {
+	return durability.Postgres(ctx, s.db)
 }
 
-func postgresReplicas(ctx context.Context, s *Store, f *finding) error {
-	var replicas int
-	var waits bool
-	err := s.ask(ctx, `SELECT count(*), current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
-FROM pg_stat_replication`, &replicas, &waits)
+func postgresReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "replication"
+	replicas, waits, err := sqldb.PostgresReplicas(ctx, s.db)
 	switch {
 	case replicas == 0:
-		f.ok("There is no replica.")
+		return sqldb.Fine(name, "There is no replica."), err
 	case waits:
-		f.ok("Commits wait for a replica.")
-	default:
-		f.warning("", "Connected replicas: %d, and no commit waits for one: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas)
+		return sqldb.Fine(name, "Commits wait for a replica."), err
 	}
-	return err
+	return sqldb.Warning(name, "Connected replicas: %d, and no commit waits for one: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas), err
 }
 
 // postgresWaiting listens as the poller does.
-func postgresWaiting(ctx context.Context, s *Store, f *finding) error {
-	f.ok("Waiters are notified by LISTEN on one connection.")
+func postgresWaiting(ctx context.Context, s *Store) driver.Finding {
 	if err := s.listener(func(string) {}).Try(ctx); err != nil {
-		f.warning("", "Waiters poll, every %v to %v, since they cannot be notified: %v.", notify.MinInterval, notify.MaxInterval, err)
+		return sqldb.Warning("waiting", "Waiters poll, every %v to %v, since they cannot be notified: %v.", notify.MinInterval, notify.MaxInterval, err)
 	}
-	return nil
+	return sqldb.Fine("waiting", "Waiters are notified by LISTEN on one connection.")
 }

@@ -52,7 +52,9 @@ type dialect struct {
 	renew  func(ctx context.Context, run statement.Runner, id statement.ID, list string, n int) (map[statement.Key]bool, error)
 	check  func(context.Context, *sql.DB, *sqldb.Tables) error // fails if the server cannot be used; may be nil
 	follow func(*Store) notify.Source
-	checks []check // of Diagnose, in their order
+	// Of Diagnose:
+	checks  []check
+	waiting func(context.Context, *Store) driver.Finding // how waiters are notified; may be nil
 }
 
 // serverSlots is how many connections to a server are used at once, besides the listener's.
@@ -75,7 +77,7 @@ var dialects = map[Dialect]*dialect{
 		guard: sqldb.MySQLGuard, unguard: sqldb.MySQLUnguard,
 		take: statement.TakeInsertID, renew: statement.RenewThenRead, check: checkMySQL,
 		follow: func(*Store) notify.Source { return notify.Unnotified() },
-		checks: mysqlChecks,
+		checks: mysqlChecks, waiting: mysqlWaiting,
 	},
 	Postgres: {
 		writers: serverSlots, renewers: spareSlots, handover: time.Millisecond,
@@ -86,7 +88,7 @@ var dialects = map[Dialect]*dialect{
 		begin: `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
 		take:  statement.TakeReturning, renew: statement.RenewReturning, check: checkPostgres,
 		follow: func(s *Store) notify.Source { return s.listener(s.watchers.notify).Follow(s.ctx) },
-		checks: postgresChecks,
+		checks: postgresChecks, waiting: postgresWaiting,
 	},
 }
 
@@ -125,39 +127,23 @@ func (s *Store) listener(wake func(name string)) *notify.Listener {
 	}}
 }
 
-// checkMySQL refuses a server that cannot be written, and connections with settings
-// that cannot be used.
+// checkMySQL refuses a server or connections that cannot be used.
 func checkMySQL(ctx context.Context, db *sql.DB, _ *sqldb.Tables) error {
-	var readOnly, autocommit, safeUpdates bool
-	var completion string
-	err := db.QueryRowContext(ctx, `SELECT @@global.read_only, @@autocommit, @@sql_safe_updates, @@completion_type`).
-		Scan(&readOnly, &autocommit, &safeUpdates, &completion)
-	switch {
-	case err != nil:
-		return err
-	case readOnly:
-		return fmt.Errorf("%w: read_only is on, as it is on a replica; connect to the primary server", sqldb.ErrReadOnly)
-	case !autocommit:
-		return fmt.Errorf("%w: autocommit is off, so that a lock would be granted and never committed; leave it on for the connections of the store", driver.ErrUnsupported)
-	case completion == sqldb.MySQLChain:
-		return sqldb.ErrMySQLChain
-	case safeUpdates:
-		return fmt.Errorf("%w: sql_safe_updates is on, so that no lock could be renewed; leave it off for the connections of the store", driver.ErrUnsupported)
+	var safeUpdates bool
+	err := sqldb.CheckMySQL(ctx, db)
+	if err == nil {
+		err = db.QueryRowContext(ctx, `SELECT @@sql_safe_updates`).Scan(&safeUpdates)
 	}
-	return nil
+	if err == nil && safeUpdates {
+		err = fmt.Errorf("%w: sql_safe_updates is on, so that no lock could be renewed; leave it off for the connections of the store", driver.ErrMisconfigured)
+	}
+	return err
 }
 
-// checkPostgres refuses a server that cannot be written, and tables that are not as expected.
+// checkPostgres refuses a server that cannot be written to, and tables that are not as expected.
 func checkPostgres(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
-	var replica, readOnly bool
-	err := db.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&replica, &readOnly)
-	switch {
-	case err != nil:
+	if err := sqldb.CheckPostgres(ctx, db); err != nil {
 		return err
-	case replica:
-		return fmt.Errorf("%w: it is a replica; connect to the primary server", sqldb.ErrReadOnly)
-	case readOnly:
-		return fmt.Errorf("%w: default_transaction_read_only is on", sqldb.ErrReadOnly)
 	}
 	return checkColumns(ctx, db, t)
 }

@@ -7,8 +7,17 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
+
+// ended returns an error if the context of a call has ended before the call.
+func ended(ctx context.Context, op string) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+}
 
 // fail turns an error of the database into one of the contract.
 func (s *Store) fail(ctx context.Context, op string, err error) error {
@@ -17,14 +26,17 @@ func (s *Store) fail(ctx context.Context, op string, err error) error {
 		return err
 	case s.closed.Load():
 		return driver.ErrClosed
-	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
-	case errors.Is(err, sqldb.ErrReadOnly):
-		return fmt.Errorf("%w: %s: %w", driver.ErrMisconfigured, op, err)
-	case errors.Is(err, driver.ErrUnsupported):
+	case errors.Is(err, driver.ErrMisconfigured):
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	return s.facts.Classify(err).Describe(op, err)
+	if busy := s.busy.Load(); busy != nil && cap(s.writing) == 1 && deadline.Passed(ctx) != nil {
+		err = *busy // what keeps the only writer waiting keeps all callers waiting
+	}
+	failure := s.facts.Classify(err)
+	if failure.Kind != nil && isReadOnly(s.path) {
+		failure = sqldb.Failure{Explain: "the file system is read-only", Kind: driver.ErrMisconfigured}
+	}
+	return failure.Describe(ctx, op, err)
 }
 
 // millis returns a TTL as the database counts it. It adds one, since the clock's own

@@ -1,6 +1,9 @@
 package sqllock
 
-import "syscall"
+import (
+	"path/filepath"
+	"syscall"
+)
 
 // The magic numbers of file systems as statfs(2) lists them.
 var (
@@ -33,4 +36,16 @@ func fileSystem(path string) (kind string, remote bool) {
 		return kind, true
 	}
 	return unclearFileSystems[uint32(stat.Type)], false
+}
+
+// isReadOnly reports whether the file at path, or its folder, is on a file system that
+// cannot be written to. An empty path is none.
+func isReadOnly(path string) bool {
+	const readOnly = 1 // ST_RDONLY
+	var file, folder syscall.Statfs_t
+	if path == "" {
+		return false
+	}
+	_, _ = syscall.Statfs(path, &file), syscall.Statfs(filepath.Dir(path), &folder) // which leave the flags at zero
+	return (file.Flags|folder.Flags)&readOnly != 0
 }

@@ -122,6 +122,9 @@ func (s *Store) renewRows(ctx context.Context, run statement.Runner, id statemen
 // another transaction keeps locked. So renewals have a connection to spare while all others
 // are in use.
 func (s *Store) renewSoon(ctx context.Context, renew func(statement.Runner) error) error {
+	if err := ended(ctx, "renew"); err != nil {
+		return err
+	}
 	var slots chan struct{}
 	select {
 	case s.writing <- struct{}{}:

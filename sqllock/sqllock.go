@@ -73,17 +73,19 @@ const DefaultTablePrefix = sqldb.DefaultTablePrefix
 type Store struct {
 	db         *sql.DB
 	owned      *sql.DB // a pool that Close closes; nil if it is the caller's
+	path       string  // of the SQLite file that Open opened; may be empty
 	facts      *sqldb.Facts
 	dialect    *dialect
 	tables     sqldb.Tables
 	scheme     Scheme
 	statements *statement.Set
 
-	writing  chan struct{} // holds an element for each writer
-	reading  chan struct{} // holds an element for each reader
-	renewing chan struct{} // holds an element for each renewal that is not a writer
-	batches  batch.Queue   // jobs that wait to write
-	refused  names         // names whose last attempt was refused
+	writing  chan struct{}         // holds an element for each writer
+	reading  chan struct{}         // holds an element for each reader
+	renewing chan struct{}         // holds an element for each renewal that is not a writer
+	batches  batch.Queue           // jobs that wait to write
+	refused  names                 // names whose last attempt was refused
+	busy     atomic.Pointer[error] // why calls had to be tried again; nil after a call that succeeded
 	places   places.Recent
 	watchers watchers
 
@@ -105,6 +107,10 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
+	return newStore(ctx, db, opts, "")
+}
+
+func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Store, error) {
 	facts, err := sqldb.FactsOf(opts.Dialect)
 	if err != nil {
 		return nil, err
@@ -116,6 +122,7 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	dialect := dialects[opts.Dialect]
 	s := &Store{
 		db:         db,
+		path:       path,
 		facts:      facts,
 		dialect:    dialect,
 		tables:     tables,

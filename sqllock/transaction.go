@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/dlock-go/dlock/internal/detach"
 	"github.com/dlock-go/dlock/internal/sqldb"
@@ -34,10 +35,11 @@ func (s *Store) inTx(ctx context.Context, fn func(statement.Runner) error) error
 		_ = finish(tx.Rollback) // the first error says more
 		return err
 	}
-	if err := finish(tx.Commit); err != nil {
+	err = finish(tx.Commit)
+	if why := s.facts.Classify(err); err != nil && (!why.Retry || why.Ended) {
 		return &unsureError{err}
 	}
-	return nil
+	return err
 }
 
 // finish ends a transaction. If the driver ignores the context here and the server is
@@ -57,6 +59,13 @@ func (s *Store) finish(ctx context.Context, end func() error) error {
 type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }
+
+// isRetryable reports whether a call failed because of other transactions, and has changed
+// nothing.
+func (s *Store) isRetryable(err error) bool {
+	_, unsure := errors.AsType[*unsureError](err)
+	return !unsure && s.facts.Classify(err).Retry
+}
 
 // begin begins a transaction; the caller calls release when it has ended.
 //

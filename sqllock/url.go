@@ -48,7 +48,7 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := New(ctx, db, &own)
+	s, err := newStore(ctx, db, &own, u.Path)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

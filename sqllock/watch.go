@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"time"
 
@@ -14,8 +13,8 @@ import (
 // It is made when a process has written to the database, when a lock expires, and otherwise
 // now and then; see package notify. PostgreSQL also notifies of the name that became free.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("watch: %w", context.Cause(ctx))
+	if err := ended(ctx, "watch"); err != nil {
+		return nil, err
 	}
 	w := &watch{name: req.Name, owner: req.Owner.Hex(), fair: req.Fair, wake: wake, since: time.Now()}
 	if !s.watchers.Join(w.name, w, func() { s.work.Go(s.poll) }) {

@@ -49,7 +49,7 @@ func (s *Store) serverFindings(ctx context.Context) (findings []driver.Finding, 
 
 const poolerDanger = "A pooler that uses another session of the server for later statements frees locks that their holders still trust: connect to the server itself."
 
-var durableTokens = sqldb.Fine("durability", "Tokens go on rising after a crash.")
+var tokenDurability = sqldb.Durability{Fine: "Tokens go on rising after a crash.", Lost: "the last tokens, which may be granted again"}
 
 func readOnlyFinding(yes bool) driver.Finding {
 	const name = "read_only"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -65,8 +66,7 @@ type dialect struct {
 	pooler *poolerProbe // nil if a pooler cannot be noticed
 	keyOf  func(sum [sha256.Size]byte) any
 
-	// examine finds out what the server at the other end is. If the server cannot hold
-	// locks, the error wraps driver.ErrUnsupported.
+	// examine finds out what the server at the other end is, and fails if it cannot hold locks.
 	examine  func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)
 	diagnose func(context.Context, *sql.Conn) ([]driver.Finding, error)
 
@@ -120,8 +120,11 @@ type server struct {
 	janitor   janitorQueries
 }
 
-// A server that became read-only after the store was opened answers with these. Its locks
-// exclude no other process any more.
+// errBecameReadOnly: the server became read-only after the store was opened. Its locks exclude
+// no other process any more, but another connection may lead to another server.
+var errBecameReadOnly = errors.New("the server has become read-only")
+
+// A server that has become read-only answers with these.
 const (
 	readOnlySession = "0" // in place of the id of the session
 	readOnlyToken   = -1

@@ -16,8 +16,10 @@ func (s *Store) fail(ctx context.Context, op string, err error) error {
 		return nil
 	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnsupported):
 		return err
-	case ctx.Err() != nil && !errors.Is(err, errPoolInUse):
-		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	case errors.Is(err, driver.ErrMisconfigured):
+		return fmt.Errorf("%s: %w", op, err)
+	case errors.Is(err, errPoolInUse): // which says more than the end of the context
+		ctx = context.Background()
 	}
-	return sqldb.Failure{Kind: s.facts.Classify(err).Kind}.Describe(op, err)
+	return sqldb.Failure{Kind: s.facts.Classify(err).Kind}.Describe(ctx, op, err)
 }

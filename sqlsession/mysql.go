@@ -43,36 +43,21 @@ var mysqlDialect = dialect{
 }
 
 // mysqlVariables reads what the store has to know about the server.
-const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'read_only', 'innodb_read_only', 'wait_timeout',
-'idle_transaction_timeout', 'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout',
-'innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_connections', 'autocommit', 'completion_type')`
+const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'wait_timeout', 'idle_transaction_timeout',
+'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout', 'wsrep_on')`
 
-// A primary that becomes a replica is made read-only, and keeps its connections and their
-// locks. So every attempt and every probe checks it.
-const (
-	mysqlWritable = `CONCAT(@@global.read_only) IN ('0', 'OFF')` // whether it is a number or a word
-	mysqlSession  = `IF(` + mysqlWritable + `, CONNECTION_ID(), ` + readOnlySession + `)`
-)
+// mysqlSession is the id of the session, or readOnlySession. A primary that becomes a replica
+// is made read-only, and keeps its connections and their locks. So every attempt and every
+// probe checks it.
+const mysqlSession = `IF(` + sqldb.MySQLWritable + `, CONNECTION_ID(), ` + readOnlySession + `)`
 
 func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sqldb.Tables) (*server, error) {
 	variables, err := readSettings(ctx, conn, mysqlVariables)
 	if err != nil {
 		return nil, err
 	}
-	var database sql.NullString
-	if err := conn.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&database); err != nil {
+	if err := sqldb.CheckMySQL(ctx, conn); err != nil {
 		return nil, err
-	}
-	switch {
-	case mysqlReadOnly(variables):
-		return nil, fmt.Errorf("%w: the server is read-only (read_only or innodb_read_only is ON), so it is a replica or about to be one, and its locks exclude no process elsewhere: connect to the primary",
-			driver.ErrUnsupported)
-	case variables["autocommit"] == "OFF":
-		return nil, fmt.Errorf("%w: autocommit is off, so that no write would be committed; leave it on for the connections of the store", driver.ErrUnsupported)
-	case variables["completion_type"] == sqldb.MySQLChain:
-		return nil, sqldb.ErrMySQLChain
-	case database.String == "":
-		return nil, errors.New("the connection has no database selected")
 	}
 	version := variables["version"]
 	mariadb := strings.Contains(version, "MariaDB")
@@ -89,8 +74,8 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 		free:        `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
 		findSession: `SELECT IS_USED_LOCK('{guard}') IS NOT NULL`,
 		killSession: `KILL CONNECTION {id}`, // over the connection that found it: the server was not restarted in between
-		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
-		draw:        fmt.Sprintf(`SELECT IF(%s, %s, %d)`, mysqlWritable, mysqlDraw, readOnlyToken),
+		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyToken),
+		draw:        fmt.Sprintf(`SELECT IF(%s, %s, %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyToken),
 		release:     `DO RELEASE_LOCK(?)`,
 		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+`, IS_FREE_LOCK(?2) = 0 FROM {bound} WHERE k = ?1`)),
 		now:         facts.Now,
@@ -101,10 +86,6 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 	}
 	addMySQLSettings(server, variables, mariadb)
 	return server, nil
-}
-
-func mysqlReadOnly(variables map[string]string) bool {
-	return variables["read_only"] == "ON" || variables["innodb_read_only"] == "ON"
 }
 
 // addMySQLSettings keeps the server from closing connections that idle. The store uses a
@@ -202,7 +183,7 @@ func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, tok
 	}
 	var now uint64
 	var writable bool
-	lock := fmt.Sprintf(`SELECT token, %s FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, mysqlWritable, server.table, key.row)
+	lock := fmt.Sprintf(`SELECT token, %s FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, sqldb.MySQLWritable, server.table, key.row)
 	if err := c.raw.QueryRowContext(ctx, lock).Scan(&now, &writable); err != nil {
 		return mysqlLocked(err)
 	}
@@ -210,7 +191,7 @@ func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, tok
 	case now != token:
 		return errLostRace
 	case !writable:
-		return sqldb.ErrReadOnly
+		return errBecameReadOnly
 	}
 	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.server))
 }
@@ -247,17 +228,21 @@ func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error
 	if err != nil {
 		return nil, err
 	}
-	var replicas int // that the user may see
-	if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`).Scan(&replicas); err != nil {
+	var writable bool
+	if err := conn.QueryRowContext(ctx, `SELECT `+sqldb.MySQLWritable).Scan(&writable); err != nil {
 		return nil, err
 	}
-	durability := durableTokens
-	if flush := variables["innodb_flush_log_at_trx_commit"]; flush != "1" {
-		durability = sqldb.Warning("durability", "innodb_flush_log_at_trx_commit is %s: after a crash tokens may be granted again. Set it to 1.", flush)
+	replicas, err := sqldb.MySQLReplicas(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	durability, err := tokenDurability.MySQL(ctx, conn)
+	if err != nil {
+		return nil, err
 	}
 	findings := []driver.Finding{
 		sqldb.Fine("version", variables["version"]),
-		readOnlyFinding(mysqlReadOnly(variables)),
+		readOnlyFinding(!writable),
 		durability,
 		sqldb.Fine("wait_timeout", variables["wait_timeout"]+" s. The store keeps it from connections that hold locks."),
 		replicaFinding(replicas, false),

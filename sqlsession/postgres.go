@@ -56,8 +56,8 @@ func isPooledFailure(err error) bool {
 
 // postgresSettings reads what the store has to know about the server. Times are in
 // milliseconds.
-const postgresSettings = `SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num', 'transaction_read_only',
-'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', 'synchronous_commit', 'fsync', 'max_connections')`
+const postgresSettings = `SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num',
+'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', 'max_connections')`
 
 // postgresKeys are the keys of all advisory locks in the database.
 const postgresKeys = `SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
@@ -68,9 +68,11 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 	if err != nil {
 		return nil, err
 	}
+	if err := sqldb.CheckPostgres(ctx, conn); err != nil {
+		return nil, err
+	}
 	var schema sql.NullString
-	var replica bool
-	if err := conn.QueryRowContext(ctx, `SELECT current_schema(), pg_is_in_recovery()`).Scan(&schema, &replica); err != nil {
+	if err := conn.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
 		return nil, err
 	}
 	version, unknown := strconv.Atoi(settings["server_version_num"])
@@ -80,12 +82,8 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 		return nil, fmt.Errorf("unknown version or max_connections: %w", errors.Join(unknown, err))
 	case version < 12_00_00:
 		return nil, fmt.Errorf("%w: version %s: PostgreSQL 12 is needed", driver.ErrUnsupported, settings["server_version"])
-	case replica:
-		return nil, fmt.Errorf("%w: the server is a replica, and its locks exclude no process elsewhere: connect to the primary", driver.ErrUnsupported)
-	case settings["transaction_read_only"] == "on":
-		return nil, fmt.Errorf("%w: transactions are read-only (default_transaction_read_only)", driver.ErrUnsupported)
 	case schema.String == "":
-		return nil, errors.New("no schema in the search_path exists")
+		return nil, fmt.Errorf("%w: no schema in the search_path exists", driver.ErrMisconfigured)
 	}
 	const idleInTransaction = "SET SESSION idle_in_transaction_session_timeout = "
 	server := &server{
@@ -182,20 +180,21 @@ func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, er
 	if err != nil {
 		return nil, err
 	}
-	var replica, waits bool
-	var replicas int
-	err = conn.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), (SELECT count(*) FROM pg_stat_replication),
-	current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')`).Scan(&replica, &replicas, &waits)
+	readOnly := sqldb.CheckPostgres(ctx, conn)
+	if readOnly != nil && !errors.Is(readOnly, sqldb.ErrReadOnly) {
+		return nil, readOnly
+	}
+	replicas, waits, err := sqldb.PostgresReplicas(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	durability := durableTokens
-	if commit, fsync := settings["synchronous_commit"], settings["fsync"]; commit == "off" || fsync == "off" {
-		durability = sqldb.Warning("durability", "synchronous_commit is %s and fsync is %s: after a crash tokens may be granted again. Set both to on.", commit, fsync)
+	durability, err := tokenDurability.Postgres(ctx, conn)
+	if err != nil {
+		return nil, err
 	}
 	return []driver.Finding{
 		sqldb.Fine("version", settings["server_version"]),
-		readOnlyFinding(replica || settings["transaction_read_only"] == "on"),
+		readOnlyFinding(readOnly != nil),
 		durability,
 		sqldb.Fine("idle_timeouts", "The store keeps them from connections that hold locks."),
 		replicaFinding(replicas, waits),

@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // sharedConn returns the conn that holds all locks of Session. If it was lost, one caller
@@ -70,7 +69,7 @@ func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 	}
 	err := raw.QueryRowContext(ctx, s.server.identity).Scan(&c.id)
 	if err == nil && c.id == readOnlySession {
-		err = sqldb.ErrReadOnly
+		err = errBecameReadOnly
 	}
 	if err == nil {
 		err = s.dialect.setGuard(ctx, c)
@@ -105,7 +104,7 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 		token, err := c.token(c.acquire, h.key.server)
 		free := true // the server does not hold the lock for h
 		switch {
-		case errors.Is(err, sqldb.ErrReadOnly): // another connection may lead to another server
+		case errors.Is(err, errBecameReadOnly): // another connection may lead to another server
 			s.lose(c)
 		case err != nil:
 			free = s.undo(c, h.key)
@@ -141,7 +140,7 @@ func (c *conn) token(stmt *sql.Stmt, args ...any) (uint64, error) {
 	case err != nil:
 		return 0, err
 	case answer.Int64 == readOnlyToken:
-		return 0, sqldb.ErrReadOnly
+		return 0, errBecameReadOnly
 	case answer.Int64 == 0:
 		return 0, nil
 	}

@@ -69,3 +69,36 @@ func TestFailures(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribeAfterDeadline: what ends by the deadline of its caller says that the database
+// gave no answer, or what kept it from one. What the caller cancels does not.
+func TestDescribeAfterDeadline(t *testing.T) {
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	<-late.Done()
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	limit := fmt.Errorf("%w: no answer within 5s", driver.ErrUnreachable)
+	limited, end := context.WithTimeoutCause(t.Context(), 0, limit)
+	defer end()
+	<-limited.Done()
+	for _, test := range []struct {
+		ctx     context.Context
+		failure Failure
+		want    string
+	}{
+		{late, Failure{}, "store unreachable: list: the database gave no answer: context deadline exceeded"},
+		{late, Failure{Retry: true, Explain: "it is locked"}, "store unreachable: list: it is locked: context deadline exceeded"},
+		{left, Failure{}, "list: context canceled"},
+		{limited, Failure{}, "list: store unreachable: no answer within 5s"},
+		{t.Context(), Failure{Kind: driver.ErrDenied, Explain: "why"}, "permission denied: list: why: the text"},
+	} {
+		err := test.failure.Describe(test.ctx, "list", errors.New("the text"))
+		if err.Error() != test.want {
+			t.Errorf("%+v: %q, want %q", test.failure, err, test.want)
+		}
+		if test.ctx == late && (!errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnreachable)) {
+			t.Errorf("%v wraps not both the end of the context and ErrUnreachable", err)
+		}
+	}
+}

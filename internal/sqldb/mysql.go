@@ -1,6 +1,8 @@
 package sqldb
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -44,12 +46,34 @@ const (
 /*!80000 SESSION wait_timeout = @dlock_idle */`
 )
 
-// MySQLChain is the completion_type with which every COMMIT begins a transaction. Nothing
-// would commit what is written after it.
-const MySQLChain = "CHAIN"
+// MySQLWritable is the condition that the server can be written to. The variable read_only
+// is a number or a word, depending on the version.
+const MySQLWritable = `(CONCAT(@@global.read_only) IN ('0', 'OFF') AND NOT @@global.innodb_read_only)`
 
-// ErrMySQLChain refuses such a connection.
-var ErrMySQLChain = fmt.Errorf("%w: completion_type is CHAIN, so that a lock would be granted and never committed; leave it NO_CHAIN for the connections of the store", driver.ErrUnsupported)
+// CheckMySQL refuses a server that cannot be written to, and connections with settings that
+// cannot be used. With completion_type CHAIN every COMMIT begins a transaction, and nothing
+// would commit what is written after it.
+func CheckMySQL(ctx context.Context, on Queryer) error {
+	var writable, autocommit bool
+	var completion string
+	var database sql.NullString
+	err := on.QueryRowContext(ctx, `SELECT `+MySQLWritable+`, @@autocommit, @@completion_type, DATABASE()`).
+		Scan(&writable, &autocommit, &completion, &database)
+	const uncommitted = ", so that a lock would be granted and never committed; leave it %s for the connections of the store"
+	switch {
+	case err != nil:
+		return err
+	case !writable:
+		return fmt.Errorf("%w (read_only or innodb_read_only is ON), as a replica is; connect to the primary server", ErrReadOnly)
+	case !autocommit:
+		return fmt.Errorf("%w: autocommit is off"+uncommitted, driver.ErrMisconfigured, "on")
+	case completion == "CHAIN":
+		return fmt.Errorf("%w: completion_type is CHAIN"+uncommitted, driver.ErrMisconfigured, "NO_CHAIN")
+	case database.String == "":
+		return fmt.Errorf("%w: no database is selected", driver.ErrMisconfigured)
+	}
+	return nil
+}
 
 // mysqlFailures is keyed by the server's error numbers.
 var mysqlFailures = map[uint16]Failure{

@@ -1,7 +1,9 @@
 package sqldb
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -25,8 +27,8 @@ var postgresFailures = map[string]Failure{
 	"40001": {Retry: true, Explain: "other transactions are in the way"},
 	"40P01": {Retry: true, Explain: "deadlock with another transaction"},
 	"55P03": {Retry: true, Explain: "another transaction keeps a row locked"},
-	"57P01": {Retry: true, Explain: "the server has ended the connection"}, // before the statement, or with it
-	"57P05": {Retry: true, Explain: "the server has ended the connection because it was idle"},
+	"57P01": {Retry: true, Ended: true, Explain: "the server has ended the connection"}, // before the statement, or with it
+	"57P05": {Retry: true, Ended: true, Explain: "the server has ended the connection because it was idle"},
 	"23505": {Retry: true},
 	"42P07": {Retry: true},
 	"42710": {Retry: true},
@@ -42,6 +44,21 @@ var postgresFailures = map[string]Failure{
 	"53100": {Explain: "the disk is full", Kind: driver.ErrMisconfigured},
 	"26000": {Explain: "a prepared statement is gone: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 	"42P05": {Explain: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
+}
+
+// CheckPostgres refuses a server that cannot be written to.
+func CheckPostgres(ctx context.Context, on Queryer) error {
+	var replica, readOnly bool
+	err := on.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&replica, &readOnly)
+	switch {
+	case err != nil:
+		return err
+	case replica:
+		return fmt.Errorf("%w: it is a replica; connect to the primary server", ErrReadOnly)
+	case readOnly:
+		return fmt.Errorf("%w: default_transaction_read_only is on", ErrReadOnly)
+	}
+	return nil
 }
 
 // postgresAnswered excludes the class of codes with which poolers report that they lost

@@ -4,11 +4,14 @@ package sqldb
 
 import (
 	"cmp"
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/deadline"
 )
 
 // Dialect is a kind of database.
@@ -62,21 +65,37 @@ const (
 )
 
 // ErrReadOnly says that the server accepts no writes, so that it cannot keep locks.
-var ErrReadOnly = errors.New("the server is read-only")
+var ErrReadOnly = fmt.Errorf("%w: the server is read-only", driver.ErrMisconfigured)
+
+// Queryer is a *sql.DB or a *sql.Conn.
+type Queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
 
 // Failure is what an error of the database means to a store.
 type Failure struct {
 	Retry   bool   // nothing happened, and another attempt may succeed
+	Ended   bool   // with Retry: the server has ended the connection, and may have committed before
 	Missing bool   // a table is missing, or is not as expected
 	Explain string // for people, where the driver's text says too little; may be empty
 	Kind    error  // of the contract; nil is driver.ErrUnreachable
 }
 
 // Describe turns the error of a statement into one of the contract.
-func (f Failure) Describe(op string, err error) error {
-	kind := cmp.Or(f.Kind, driver.ErrUnreachable)
-	if f.Explain != "" {
-		return fmt.Errorf("%w: %s: %s: %w", kind, op, f.Explain, oneLine(err))
+func (f Failure) Describe(ctx context.Context, op string, err error) error {
+	kind, explain := cmp.Or(f.Kind, driver.ErrUnreachable), f.Explain
+	if cause := deadline.Passed(ctx); cause != nil {
+		switch {
+		case f.Retry && explain != "": // the time went by with attempts
+		case errors.Is(ctx.Err(), context.Canceled) || errors.Is(cause, driver.ErrUnreachable):
+			return fmt.Errorf("%s: %w", op, cause)
+		default:
+			explain = "the database gave no answer"
+		}
+		kind, err = driver.ErrUnreachable, cause
+	}
+	if explain != "" {
+		op += ": " + explain
 	}
 	return fmt.Errorf("%w: %s: %w", kind, op, oneLine(err))
 }

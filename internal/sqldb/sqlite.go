@@ -25,20 +25,26 @@ const (
 	sqliteCantOpen = 14
 	sqliteProtocol = 15
 	sqliteNotADB   = 26
+
+	sqliteSharedMemorySize = sqliteIOError | 19<<8 // the file -shm cannot grow
 )
 
 var sqliteFailures = map[int]Failure{
 	sqliteError:    {Missing: true},
-	sqliteBusy:     {Retry: true, Explain: "another process keeps the database locked"},
+	sqliteBusy:     {Retry: true, Explain: "another program keeps the database locked"},
 	sqliteLocked:   {Retry: true, Explain: "another connection keeps the database locked"},
 	sqliteProtocol: {Retry: true, Explain: "too many processes are opening the database"},
 	sqliteReadOnly: {Explain: "the file or its folder cannot be written", Kind: driver.ErrDenied},
 	sqliteIOError:  {Explain: "reading or writing the file failed", Kind: driver.ErrMisconfigured},
 	sqliteCorrupt:  {Explain: "the database is damaged", Kind: driver.ErrMisconfigured},
-	sqliteFull:     {Explain: "the disk is full", Kind: driver.ErrMisconfigured},
-	sqliteCantOpen: {Explain: "the file or its folder is missing or not accessible", Kind: driver.ErrMisconfigured},
+	sqliteFull:     sqliteDiskFull,
+	sqliteCantOpen: {Explain: "the file or its folder is missing, read-only or not accessible", Kind: driver.ErrMisconfigured},
 	sqliteNotADB:   {Explain: "the file is not an SQLite database", Kind: driver.ErrMisconfigured},
+
+	sqliteSharedMemorySize: sqliteDiskFull,
 }
+
+var sqliteDiskFull = Failure{Explain: "the disk is full", Kind: driver.ErrMisconfigured}
 
 func classifySQLite(err error) Failure {
 	type codeError interface {
@@ -48,6 +54,9 @@ func classifySQLite(err error) Failure {
 	coded, ok := errors.AsType[codeError](err)
 	if !ok {
 		return Failure{}
+	}
+	if failure, ok := sqliteFailures[coded.Code()]; ok {
+		return failure
 	}
 	return sqliteFailures[coded.Code()&0xff]
 }

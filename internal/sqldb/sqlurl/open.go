@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
@@ -23,8 +24,6 @@ var imports = map[string]string{
 const (
 	// answerLimit is how long a server may take for its first answer.
 	answerLimit = 5 * time.Second
-	// deadlineSlack is how much earlier than its context a call may notice a deadline.
-	deadlineSlack = 50 * time.Millisecond
 	// idleLimit closes connections that are not needed.
 	idleLimit = time.Minute
 )
@@ -55,15 +54,15 @@ func (u *URL) firstAnswer(ctx context.Context, db *sql.DB) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, fmt.Errorf("%w: no answer within %v", driver.ErrUnreachable, answerLimit))
 	defer cancel()
 	err := db.PingContext(ctx)
-	switch {
+	switch cause := deadline.Passed(ctx); {
 	case err == nil:
 		return nil
 	case isParseError(err):
 		return fmt.Errorf("%w: %w", ErrURL, err)
-	case hasEnded(ctx):
-		return context.Cause(ctx)
+	case cause == nil, errors.Is(cause, driver.ErrUnreachable):
+		return cause
 	}
-	return nil
+	return sqldb.Failure{}.Describe(ctx, "open", err)
 }
 
 // isParseError reports whether pgx, which reads the DSN when it connects, could not. The
@@ -75,12 +74,4 @@ func isParseError(err error) bool {
 		}
 	}
 	return false
-}
-
-// hasEnded reports whether ctx has ended or is about to, and waits for the end then.
-func hasEnded(ctx context.Context) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSlack {
-		<-ctx.Done()
-	}
-	return ctx.Err() != nil
 }

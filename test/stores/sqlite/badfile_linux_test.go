@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,20 +71,35 @@ func TestNotADatabase(t *testing.T) {
 
 func TestMissingFolder(t *testing.T) {
 	t.Parallel()
-	wantUnfit(t, tryOpen(t, filepath.Join(t.TempDir(), "missing", "locks.db")), driver.ErrMisconfigured, "missing or not accessible")
+	wantUnfit(t, tryOpen(t, filepath.Join(t.TempDir(), "missing", "locks.db")), driver.ErrMisconfigured, "missing, read-only or not accessible")
 }
 
 func TestFolderInsteadOfFile(t *testing.T) {
 	t.Parallel()
-	wantUnfit(t, tryOpen(t, t.TempDir()), driver.ErrMisconfigured, "missing or not accessible")
+	wantUnfit(t, tryOpen(t, t.TempDir()), driver.ErrMisconfigured, "missing, read-only or not accessible")
 }
 
-func TestReadOnlyFolder(t *testing.T) {
+// TestReadOnlyFileSystem: the error says so, whether the file exists or not.
+func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	mount(t, "tmpfs", folder, "tmpfs", 0, "size=1m")
+	path := filepath.Join(folder, "locks.db")
+	openURL := func(path string) error {
+		store, err := sqllock.Open(t.Context(), "sqlite://"+path, nil)
+		if err == nil {
+			_, err = store.Acquire(t.Context(), request("x"))
+			_ = store.Close()
+		}
+		return err
+	}
+	if err := openURL(path); err != nil {
+		t.Fatal(err)
+	}
 	remount(t, folder, syscall.MS_RDONLY)
-	wantUnfit(t, tryOpen(t, filepath.Join(folder, "locks.db")), driver.ErrMisconfigured, "missing or not accessible")
+	wantUnfit(t, openURL(path), driver.ErrMisconfigured, "the file system is read-only")
+	wantUnfit(t, openURL(filepath.Join(folder, "new.db")), driver.ErrMisconfigured, "the file system is read-only")
+	wantUnfit(t, tryOpen(t, filepath.Join(folder, "new.db")), driver.ErrMisconfigured, "missing, read-only or not accessible")
 }
 
 // TestReadOnlyFile: what is there can be seen and examined, and not changed.
@@ -133,20 +149,25 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer filler.Close()
-	for err == nil {
-		_, err = filler.Write(make([]byte, 512))
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("filling the disk: %v", err)
-	}
+	full := refill(t, filler)
 	for range 3 {
 		_, err = store.Acquire(t.Context(), request("one too many"))
-		wantUnfit(t, err, driver.ErrMisconfigured, "")
+		wantUnfit(t, err, driver.ErrMisconfigured, "the disk is full")
 	}
-	if !strings.Contains(err.Error(), "the disk is full") && !strings.Contains(err.Error(), "writing the file failed") {
-		t.Errorf("on a full disk: %v", err)
+	wantUnfit(t, tryOpen(t, filepath.Join(folder, "new.db")), driver.ErrMisconfigured, "the disk is full")
+	for size := 0; size <= 64<<10; size += 4 << 10 { // enough for one of the files that SQLite writes and not for the next
+		if err := filler.Truncate(max(0, full-int64(size))); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, "new.db")
+		if err := tryOpen(t, path); err != nil {
+			wantUnfit(t, err, driver.ErrMisconfigured, "the disk is full")
+		}
+		for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+			_ = os.Remove(path + suffix)
+		}
+		refill(t, filler)
 	}
-	wantUnfit(t, tryOpen(t, filepath.Join(folder, "new.db")), driver.ErrMisconfigured, "")
 
 	if err := os.Truncate(filler.Name(), 0); err != nil {
 		t.Fatal(err)
@@ -157,6 +178,23 @@ func TestFullDisk(t *testing.T) {
 	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil {
 		t.Errorf("a lock from before the disk was full is lost: %v", errs)
 	}
+}
+
+// refill writes to a file until the disk is full, and returns the size of the file.
+func refill(t *testing.T, filler *os.File) int64 {
+	t.Helper()
+	_, err := filler.Seek(0, io.SeekEnd)
+	for err == nil {
+		_, err = filler.Write(make([]byte, 512))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	info, err := filler.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }
 
 // finding returns what Diagnose says about one check.

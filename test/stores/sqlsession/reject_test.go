@@ -79,7 +79,7 @@ func TestReadOnly(t *testing.T) {
 		return []string{"--read-only=1"}
 	}, func(t *testing.T, s setup) {
 		_, err := sqlsession.New(t.Context(), s.open(t), &sqlsession.Options{Dialect: s.dialect, Scheme: s.scheme})
-		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "read-only") {
+		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "read-only") {
 			t.Errorf("a read-only server: %v", err)
 		}
 	})
@@ -92,11 +92,11 @@ func TestAutocommitOff(t *testing.T) {
 			return // PostgreSQL has no such setting
 		}
 		_, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?autocommit=0", s.scheme)
-		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "autocommit is off") {
+		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "autocommit is off") {
 			t.Errorf("autocommit=0: %v", err)
 		}
 		_, err = openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?completion_type=CHAIN", s.scheme)
-		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "completion_type is CHAIN") {
+		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "completion_type is CHAIN") {
 			t.Errorf("completion_type=CHAIN: %v", err)
 		}
 	})

@@ -146,7 +146,13 @@ func eachSetup(t *testing.T, prepare func(database, testing.TB, sqlsession.Schem
 // open is a pool of its own, as another program has it.
 func (s setup) open(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(s.driver, s.dsn(s.server.Addr(), s.name))
+	return s.openDB(t, s.server.Addr())
+}
+
+// openDB is open at another address.
+func (s setup) openDB(t testing.TB, addr string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(s.driver, s.dsn(addr, s.name))
 	if err != nil {
 		t.Fatal(err)
 	}

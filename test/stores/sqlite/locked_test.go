@@ -1,0 +1,41 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// TestAnotherProgramKeepsDatabaseLocked: if the time of a call goes by because a transaction
+// of another program has locked the file, the error says so.
+func TestAnotherProgramKeepsDatabaseLocked(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	store := openStore(t, path)
+	tx, err := openDB(t, path).BeginTx(t.Context(), nil) // which locks it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	for name, err := range map[string]error{
+		"Acquire": func() error { _, err := store.Acquire(ctx, request("x")); return err }(),
+		"TryLock": func() error {
+			client := dlock.New(store, &dlock.Options{RequestTimeout: 100 * time.Millisecond})
+			defer client.Close()
+			_, err := client.TryLock(t.Context(), "x")
+			return err
+		}(),
+	} {
+		if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "another program keeps the database locked") {
+			t.Errorf("%s: %v; want an error that says that another program keeps the database locked", name, err)
+		}
+	}
+}
