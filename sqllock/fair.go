@@ -17,7 +17,7 @@ import (
 func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	owner := req.Owner.Hex()
 	if s.refused.has(req.Name) { // reading first disturbs no writer
-		if err := s.blockedBy(ctx, &req, owner); err != nil {
+		if err := s.readBlocker(ctx, &req); err != nil {
 			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
 		}
 	}
@@ -25,10 +25,14 @@ func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Gra
 	var held *driver.HeldError
 	queues := req.Queue && s.places.Attempt(owner) != places.Young
 	err := s.do(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, Atomic: s.dialect.atomic, Run: func(ctx context.Context, run statement.Runner) (err error) {
-		if token, held, err = s.try(ctx, run, &req); err != nil || token != 0 || !queues {
-			return err
+		token, err = s.try(ctx, run, &req)
+		if refusal, ok := errors.AsType[*driver.HeldError](err); ok {
+			held, err = refusal, nil
+			if queues {
+				err = takePlace(ctx, run, &req)
+			}
 		}
-		return takePlace(ctx, run, &req)
+		return err
 	}})
 	switch {
 	case err != nil:

@@ -11,8 +11,8 @@ import (
 // Release implements driver.Store. It waits for attempts of the owner that share a
 // transaction with others and go on.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
-	if ctx.Err() != nil {
-		return s.fail(ctx, "release", ctx.Err())
+	if err := ended(ctx, "release"); err != nil {
+		return err
 	}
 	settled, err := s.attempts.Settle(ctx, grant)
 	if err != nil {
@@ -26,18 +26,22 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	}
 	if released {
 		s.watchers.notify(grant.Name)
-		return nil
+		if grant.Token != 0 { // its owner left the queue
+			return nil
+		}
 	}
 	s.places.Remove(owner)
-	// Only an owner without the lock can have a place in the queue.
 	left, err := s.change(ctx, "release", &batch.Job{Name: grant.Name}, statement.GiveUp, grant.Name, owner)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if left {
+	case left:
 		s.watchers.notify(grant.Name)
 	}
-	return driver.ErrNotHeld
+	if !released {
+		return driver.ErrNotHeld
+	}
+	return nil
 }
 
 // Break implements driver.Breaker.

@@ -139,8 +139,8 @@ func init() {
 	add(mutant{
 		rule: "an owner that was granted the lock leaves the queue",
 		file: "sqllock/acquire.go",
-		old:  `_, err = run.Exec(ctx, statement.Leave, req.Name, owner)`,
-		new:  `_, err = run.Exec(ctx, statement.Leave, owner, req.Name)`,
+		old:  `_, err = run.Exec(ctx, statement.Leave, req.Name, req.Owner.Hex())`,
+		new:  `_, err = run.Exec(ctx, statement.Leave, req.Owner.Hex(), req.Name)`,
 		test: "test/stores/sqlite TestConformance/^fair-order$",
 	})
 	add(mutant{

@@ -1,0 +1,174 @@
+package sqlsession_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+)
+
+// eachRows runs a test of package sqllock on every server, in a database of its own. The
+// function open opens a store at an address.
+func eachRows(t *testing.T, test func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error))) {
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := d.among(t, sqlsession.Session)
+			test(t, s, func(ctx context.Context, addr string) (*sqllock.Store, error) {
+				db := s.openDB(t, addr)
+				store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: s.dialect})
+				if err == nil {
+					t.Cleanup(func() { _ = store.Close() })
+				}
+				return store, err
+			})
+		})
+	}
+}
+
+// TestCallsOnSilentServer: calls that end by their context while the server does not answer say so.
+func TestCallsOnSilentServer(t *testing.T) {
+	silent := func(t *testing.T, what string, err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "gave no answer") {
+			t.Errorf("%s on a silent server: %v; want ErrUnreachable and DeadlineExceeded", what, err)
+		}
+	}
+	limit := 500 * time.Millisecond
+	eachRows(t, func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error)) {
+		p := proxy.Run(t, s.server.Addr())
+		rows, err := open(t.Context(), p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := s.openAt(t.Context(), p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		p.Hold()
+		p.Hang(true)
+		defer p.Reset()
+		_, err = open(within(t, limit), p.Addr())
+		silent(t, "sqllock.New", err)
+		_, err = s.openAt(within(t, limit), p.Addr())
+		silent(t, "sqlsession.New", err)
+		for _, err := range rows.List(within(t, limit), "") {
+			silent(t, "List", err)
+		}
+		_, err = rows.Diagnose(within(t, limit))
+		silent(t, "sqllock.Diagnose", err)
+		_, err = session.(driver.Diagnoser).Diagnose(within(t, limit))
+		silent(t, "sqlsession.Diagnose", err)
+	})
+}
+
+// TestCloseWaitsForDiagnose: Close closes the statements when no call uses them any more.
+func TestCloseWaitsForDiagnose(t *testing.T) {
+	eachRows(t, func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error)) {
+		p := proxy.Run(t, s.server.Addr())
+		store, err := open(t.Context(), p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var late *proxy.Conn
+		held := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte("WHERE 1 = 0")) }, func(c *proxy.Conn) {
+			c.Hold()
+			late = c
+		})
+		diagnosed := make(chan error, 1)
+		go func() {
+			_, err := store.Diagnose(t.Context())
+			diagnosed <- err
+		}()
+		<-held
+		closed := make(chan struct{})
+		go func() {
+			_ = store.Close()
+			close(closed)
+		}()
+		select {
+		case <-closed:
+			t.Error("Close has returned during Diagnose")
+		case <-time.After(500 * time.Millisecond):
+		}
+		late.Deliver()
+		if err := <-diagnosed; err != nil && !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Diagnose: %v", err)
+		}
+		<-closed
+	})
+}
+
+// fair returns a request for a lock in the order of arrival.
+func fair(name string) driver.Request {
+	req := request(name)
+	req.Fair, req.Queue = true, true
+	return req
+}
+
+// TestUnfairBatchBesideQueue: a free lock is granted to requests that do not queue, although
+// fair waiters queue for it.
+func TestUnfairBatchBesideQueue(t *testing.T) {
+	eachRows(t, func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error)) {
+		store, err := open(t.Context(), s.server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAcquire(t, store, request("x"))
+		if _, err := store.Acquire(t.Context(), fair("x")); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Acquire of a lock that is held: %v", err)
+		}
+		if _, err := s.open(t).ExecContext(t.Context(), "DELETE FROM dlock_locks"); err != nil { // as if it never was
+			t.Fatal(err)
+		}
+		if _, err := store.AcquireAll(t.Context(), []driver.Request{request("x"), request("y")}); err != nil {
+			t.Errorf("AcquireAll of free locks beside a fair waiter: %v", err)
+		}
+	})
+}
+
+// TestUndoneGrantLeavesQueue: an attempt was granted the lock and could not leave the queue.
+// The Release that undoes it gives up both.
+func TestUndoneGrantLeavesQueue(t *testing.T) {
+	eachRows(t, func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error)) {
+		store, err := open(t.Context(), s.server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		holder := mustAcquire(t, store, request("x"))
+		first, second := fair("x"), fair("x")
+		for _, req := range []driver.Request{first, second} {
+			if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+				t.Fatalf("Acquire of a lock that is held: %v", err)
+			}
+		}
+		mustRelease(t, store, holder)
+		admin := s.open(t)
+		if s.dialect == sqlsession.Postgres {
+			order(t, admin, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$")
+			order(t, admin, "CREATE TRIGGER refuse BEFORE DELETE ON dlock_queue FOR EACH ROW EXECUTE FUNCTION refuse()")
+		} else {
+			order(t, admin, "CREATE TRIGGER refuse BEFORE DELETE ON dlock_queue FOR EACH ROW SIGNAL SQLSTATE '45000'")
+		}
+		if _, err := store.Acquire(t.Context(), first); err == nil {
+			t.Fatal("Acquire succeeded although its place could not be deleted")
+		}
+		if s.dialect == sqlsession.Postgres {
+			order(t, admin, "DROP TRIGGER refuse ON dlock_queue")
+		} else {
+			order(t, admin, "DROP TRIGGER refuse")
+		}
+		if err := store.Release(t.Context(), driver.Grant{Name: "x", Owner: first.Owner}); err != nil {
+			t.Errorf("Release of an attempt that was granted the lock: %v", err)
+		}
+		mustAcquire(t, store, second)
+	})
+}
