@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -71,9 +72,17 @@ func (s *Store) attempt(ctx context.Context, req *driver.Request) (uint64, error
 	var token uint64
 	err := s.do(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, Run: func(ctx context.Context, run statement.Runner) (err error) {
 		token, err = s.take(ctx, run, req, version)
+		if err != nil && s.dialect.oneMachine && s.isRetryable(err) {
+			// In a crowd of processes a refusal is not worth waiting for the only writer.
+			err = cmp.Or(blocker(ctx, run, req), err)
+		}
 		return err
 	}})
-	if err != nil {
+	switch {
+	case errors.Is(err, driver.ErrHeld):
+		s.refused.add(req.Name)
+		return 0, err
+	case err != nil:
 		return 0, err // the job may still set token
 	}
 	return token, nil

@@ -39,3 +39,22 @@ func TestAnotherProgramKeepsDatabaseLocked(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalNeedsNoWriter: an attempt for a lock that is held is refused while another
+// process writes. In a crowd of processes each would otherwise wait for its turn to write.
+func TestRefusalNeedsNoWriter(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	mustAcquire(t, openStore(t, path), request("x"))
+	store := openStore(t, path)
+	tx, err := openDB(t, path).BeginTx(t.Context(), nil) // which locks it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := store.Acquire(ctx, request("x")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire of a lock that is held: %v; want ErrHeld", err)
+	}
+}
