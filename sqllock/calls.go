@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -170,10 +169,4 @@ func (s *Store) change(ctx context.Context, op string, j *batch.Job, id statemen
 		return false, err // the job may still set changed
 	}
 	return changed, nil
-}
-
-// encode returns v as a JSON list, the form in which statements take many rows.
-func encode(v any) string {
-	b, _ := json.Marshal(v) // strings and numbers: cannot fail
-	return string(b)
 }

@@ -24,27 +24,22 @@ func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
 
 // mysqlEngine: in other engines than InnoDB a statement that fails halfway is
 // not undone, and a crash can lose what was confirmed.
-func mysqlEngine(ctx context.Context, s *Store) (f driver.Finding, err error) {
+func mysqlEngine(ctx context.Context, s *Store) (driver.Finding, error) {
+	var other []string
 	rows, err := s.db.QueryContext(ctx, `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.Locks, s.tables.Queue, s.tables.Meta)
-	if err != nil {
-		return f, err
-	}
-	defer rows.Close()
-	var other []string
-	for rows.Next() {
+	err = sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
 		var table, engine string
-		if err := rows.Scan(&table, &engine); err != nil {
-			return f, err
-		}
+		err := scan(&table, &engine)
 		if !strings.EqualFold(engine, "InnoDB") {
 			other = append(other, table+" ("+engine+")")
 		}
-	}
+		return err
+	})
 	if len(other) > 0 {
-		return breaking(driver.PromiseRestart, sqldb.Problem("engine", "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), rows.Err()
+		return breaking(driver.PromiseRestart, sqldb.Problem("engine", "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), err
 	}
-	return sqldb.Fine("engine", "InnoDB"), rows.Err()
+	return sqldb.Fine("engine", "InnoDB"), err
 }
 
 func mysqlDurability(ctx context.Context, s *Store) (driver.Finding, error) {

@@ -87,7 +87,7 @@ var dialects = map[Dialect]*dialect{
 		// A process that is stopped in the middle must not keep rows locked.
 		begin: `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
 		take:  statement.TakeReturning, renew: statement.RenewReturning, check: checkPostgres,
-		follow: func(s *Store) notify.Source { return s.listener(s.watchers.notify).Follow(s.ctx) },
+		follow: func(s *Store) notify.Source { return s.listener(s.waiters.notify).Follow(s.ctx) },
 		checks: postgresChecks, waiting: postgresWaiting,
 	},
 }

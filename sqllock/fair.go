@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
 	"github.com/dlock-go/dlock/sqllock/internal/places"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
@@ -118,7 +119,7 @@ func (s *Store) renewPlaces(ctx context.Context) error {
 		for i, p := range all {
 			rows[i] = [3]any{p.Name, p.Owner, millis(p.Left)}
 		}
-		list := encode(rows)
+		list := sqldb.JSON(rows)
 		result, err := run.Exec(ctx, statement.KeepPlaces, list)
 		if err != nil {
 			return err

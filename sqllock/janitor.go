@@ -100,6 +100,6 @@ func deleteRows(ctx context.Context, run statement.Runner, names []string, age, 
 	if raised < highest {
 		return fmt.Errorf("the floor is %d after it was raised to %d", raised, highest)
 	}
-	_, err := run.Exec(ctx, statement.DeleteLocks, encode(names), age, highest)
+	_, err := run.Exec(ctx, statement.DeleteLocks, sqldb.JSON(names), age, highest)
 	return err
 }

@@ -56,7 +56,7 @@ func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error
 		return err
 	})
 	if released || left {
-		s.watchers.notify(name)
+		s.waiters.notify(name)
 	}
 	if err == nil && !released {
 		return driver.ErrNotHeld

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-// poll polls the watched names until none is watched or the store is closed.
+// poll polls the names that have waiters, until none has or the store is closed.
 // One goroutine of a store polls at a time; the one before may still be stopping.
 func (s *Store) poll() {
 	source := s.dialect.follow(s)
@@ -20,7 +20,7 @@ func (s *Store) poll() {
 	defer timer.Stop()
 	lingering := false
 	for {
-		names, encoded := s.watchers.watched()
+		names, encoded := s.waiters.awaited()
 		events := source.Events
 		if len(names) == 0 || schedule.Pending() {
 			events = nil // an event would cause no poll, or none sooner
@@ -30,7 +30,7 @@ func (s *Store) poll() {
 			return
 		case <-events:
 			schedule.Changed(time.Now())
-		case <-s.watchers.Kick:
+		case <-s.waiters.Kick:
 			schedule.Asked(time.Now())
 		case <-timer.C:
 			now := time.Now()
@@ -39,7 +39,7 @@ func (s *Store) poll() {
 				lingering = false
 				result, err := s.pollOnce(names, encoded)
 				schedule.Polled(now, time.Now(), result, err)
-			case lingering && s.watchers.retire():
+			case lingering && s.waiters.retire():
 				return
 			default:
 				lingering = true
@@ -79,8 +79,8 @@ func (s *Store) pollOnce(names []string, encoded string) (result notify.Result, 
 	if err != nil {
 		return result, err
 	}
-	s.watchers.Lock()
-	defer s.watchers.Unlock()
+	s.waiters.Lock()
+	defer s.waiters.Unlock()
 	for _, p := range polled {
 		left := p.remaining
 		result.Moving = result.Moving || left == 0 || p.recent
@@ -98,7 +98,7 @@ func (s *Store) pollOnce(names []string, encoded string) (result notify.Result, 
 // wakeLocked wakes the waiters for a free lock. Of the fair ones that is the head of the
 // queue, which then need not read again whether it is.
 func (s *Store) wakeLocked(name string, head sql.NullString) {
-	for _, w := range s.watchers.Of(name) {
+	for _, w := range s.waiters.Of(name) {
 		switch {
 		case !w.fair:
 			w.wake()

@@ -25,7 +25,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		return err
 	}
 	if released {
-		s.watchers.notify(grant.Name)
+		s.waiters.notify(grant.Name)
 		if grant.Token != 0 { // its owner left the queue
 			return nil
 		}
@@ -36,7 +36,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	case err != nil:
 		return err
 	case left:
-		s.watchers.notify(grant.Name)
+		s.waiters.notify(grant.Name)
 	}
 	if !released {
 		return driver.ErrNotHeld
@@ -53,7 +53,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if !broken {
 		return driver.ErrNotHeld
 	}
-	s.watchers.notify(name)
+	s.waiters.notify(name)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
@@ -106,7 +107,7 @@ func (s *Store) renewRows(ctx context.Context, run statement.Runner, id statemen
 	}
 	// In the order in which all writers lock rows.
 	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
-	renewed, err := s.dialect.renew(ctx, run, id, encode(rows), len(rows))
+	renewed, err := s.dialect.renew(ctx, run, id, sqldb.JSON(rows), len(rows))
 	if err != nil || renewed == nil {
 		return err
 	}

@@ -87,7 +87,7 @@ type Store struct {
 	refused  names                 // names whose last attempt was refused
 	busy     atomic.Pointer[error] // why calls had to be tried again; nil after a call that succeeded
 	places   places.Recent
-	watchers watchers
+	waiters  waiters
 
 	attempts *attempts.Log // attempts that may be carried out late
 
@@ -131,7 +131,7 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 		closing:    make(chan struct{}),
 		writing:    make(chan struct{}, dialect.writers),
 		renewing:   make(chan struct{}, dialect.renewers),
-		watchers:   newWatchers(),
+		waiters:    newWaiters(),
 	}
 	s.batches.Writing, s.batches.Alone, s.batches.Together = s.writing, s.alone, s.together
 	s.attempts = attempts.New(s.undo)
@@ -214,7 +214,7 @@ func (s *Store) Close() (err error) {
 	if s.owned != nil {
 		defer func() { err = errors.Join(err, s.owned.Close()) }()
 	}
-	s.watchers.close()
+	s.waiters.close()
 	close(s.closing)
 	// A statement that is interrupted costs its connection, so it may end.
 	timer := time.AfterFunc(closeGrace, s.cancel)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
@@ -32,7 +33,7 @@ func (s *Store) publishWaiters() (stop func()) {
 				return
 			case now := <-ticker.C:
 				s.publish(now)
-			case <-s.watchers.left:
+			case <-s.waiters.left:
 			}
 			s.unpublish()
 		}
@@ -46,33 +47,33 @@ func (s *Store) publishWaiters() (stop func()) {
 // publish writes the rows of waiters. If that fails, a list is incomplete until the next
 // time.
 func (s *Store) publish(now time.Time) {
-	if due := s.watchers.takeDue(now); len(due) > 0 {
+	if due := s.waiters.takeDue(now); len(due) > 0 {
 		ctx, cancel := s.background()
 		defer cancel()
-		_, _ = s.change(ctx, "publish", &batch.Job{}, statement.Publish, encode(due), publishTTL.Milliseconds())
+		_, _ = s.change(ctx, "publish", &batch.Job{}, statement.Publish, sqldb.JSON(due), publishTTL.Milliseconds())
 	}
 }
 
 // unpublish deletes the rows of waiters that have left, also while the store is being
 // closed. If that fails, the rows expire.
 func (s *Store) unpublish() {
-	gone := s.watchers.takeGone()
+	gone := s.waiters.takeGone()
 	if len(gone) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
 	defer cancel()
 	_ = s.writeAnyway(ctx, func() error {
-		_, err := s.run().Exec(ctx, statement.Unpublish, encode(gone))
+		_, err := s.run().Exec(ctx, statement.Unpublish, sqldb.JSON(gone))
 		return err
 	})
 }
 
 // takeDue returns the waiters whose rows are to be written now.
-func (ws *watchers) takeDue(now time.Time) (due [][2]string) {
+func (ws *waiters) takeDue(now time.Time) (due [][2]string) {
 	ws.Lock()
 	defer ws.Unlock()
-	for w := range ws.allLocked() {
+	for w := range ws.AllLocked() {
 		if !w.fair && now.Sub(w.since) >= publishAfter && now.Sub(w.published) >= publishRefresh {
 			w.published = now
 			due = append(due, [2]string{w.name, w.owner})
@@ -81,7 +82,7 @@ func (ws *watchers) takeDue(now time.Time) (due [][2]string) {
 	return due
 }
 
-func (ws *watchers) takeGone() [][2]string {
+func (ws *waiters) takeGone() [][2]string {
 	ws.Lock()
 	defer ws.Unlock()
 	gone := ws.gone

@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -16,15 +15,15 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	if err := ended(ctx, "watch"); err != nil {
 		return nil, err
 	}
-	w := &watch{name: req.Name, owner: req.Owner.Hex(), fair: req.Fair, wake: wake, since: time.Now()}
-	if !s.watchers.Join(w.name, w, func() { s.work.Go(s.poll) }) {
+	w := &waiter{name: req.Name, owner: req.Owner.Hex(), fair: req.Fair, wake: wake, since: time.Now()}
+	if !s.waiters.Join(w.name, w, func() { s.work.Go(s.poll) }) {
 		return nil, driver.ErrClosed
 	}
-	return func() { s.watchers.remove(w) }, nil
+	return func() { s.waiters.remove(w) }, nil
 }
 
-// watch is one call of Watch until its stop.
-type watch struct {
+// waiter is one call of Watch until its stop.
+type waiter struct {
 	name, owner string
 	fair        bool
 	wake        func()
@@ -32,20 +31,19 @@ type watch struct {
 	published   time.Time // when its row was written last; zero if never
 }
 
-// watchers are all watches of a store.
-type watchers struct {
-	sqldb.PollGroup[*watch]
-	encoded string        // the names as a JSON list
-	gone    [][2]string   // name and owner of watches that ended after their rows were written
-	left    chan struct{} // receives when gone has grown
+// waiters are all waiters of a store.
+type waiters struct {
+	sqldb.PollGroup[*waiter]
+	gone [][2]string   // name and owner of waiters that left after their rows were written
+	left chan struct{} // receives when gone has grown
 }
 
-func newWatchers() watchers {
-	return watchers{PollGroup: sqldb.NewPollGroup[*watch](), left: make(chan struct{}, 1)}
+func newWaiters() waiters {
+	return waiters{PollGroup: sqldb.NewPollGroup(func(name string, _ *waiter) any { return name }), left: make(chan struct{}, 1)}
 }
 
-// remove ends a watch. It may be called twice.
-func (ws *watchers) remove(w *watch) {
+// remove removes a waiter. It may be called twice.
+func (ws *waiters) remove(w *waiter) {
 	ws.Lock()
 	defer ws.Unlock()
 	if ws.Remove(w.name, w) && !w.published.IsZero() {
@@ -56,7 +54,7 @@ func (ws *watchers) remove(w *watch) {
 
 // notify is called when name, or a place in its queue, was freed. Only a poll shows which
 // fair waiter is the next.
-func (ws *watchers) notify(name string) {
+func (ws *waiters) notify(name string) {
 	ws.Lock()
 	defer ws.Unlock()
 	for _, w := range ws.Of(name) {
@@ -68,10 +66,10 @@ func (ws *watchers) notify(name string) {
 	}
 }
 
-func (ws *watchers) close() {
+func (ws *waiters) close() {
 	ws.Lock()
 	defer ws.Unlock()
-	for w := range ws.allLocked() {
+	for w := range ws.AllLocked() {
 		if !w.published.IsZero() {
 			ws.gone = append(ws.gone, [2]string{w.name, w.owner})
 		}
@@ -79,38 +77,15 @@ func (ws *watchers) close() {
 	ws.CloseLocked()
 }
 
-// watched returns the names that are watched, and as a JSON list.
-func (ws *watchers) watched() ([]string, string) {
+// awaited returns the names that have waiters, and as a list in JSON.
+func (ws *waiters) awaited() ([]string, string) {
 	ws.Lock()
 	defer ws.Unlock()
-	names := ws.namesLocked()
-	return names, ws.encoded
-}
-
-// namesLocked returns the names that are watched, and keeps encoded in step with them.
-func (ws *watchers) namesLocked() []string {
-	names, changed := ws.Names()
-	if changed {
-		ws.encoded = encode(names)
-	}
-	return names
-}
-
-// allLocked yields all watches.
-func (ws *watchers) allLocked() iter.Seq[*watch] {
-	return func(yield func(*watch) bool) {
-		for _, name := range ws.namesLocked() {
-			for _, w := range ws.Of(name) {
-				if !yield(w) {
-					return
-				}
-			}
-		}
-	}
+	return ws.AwaitedLocked()
 }
 
 // retire ends the polling if nothing is left to do, and reports whether it did.
-func (ws *watchers) retire() bool {
+func (ws *waiters) retire() bool {
 	ws.Lock()
 	defer ws.Unlock()
 	ws.Polling = ws.Len() > 0 || len(ws.gone) > 0

@@ -234,7 +234,7 @@ func (s *Store) closeConn(c *conn) {
 		defer c.leave()
 		defer time.AfterFunc(callLimit, c.cancel).Stop() // the monitor has ended
 		// The server does the same some time after the connection was closed.
-		err = c.call(func(ctx context.Context) error { return execAll(ctx, c.raw, s.server.releaseAll...) })
+		err = c.call(func(ctx context.Context) error { return sqldb.ExecAll(ctx, c.raw, s.server.releaseAll...) })
 	}
 	if err == nil {
 		for _, h := range s.dropAll(c) {
@@ -301,7 +301,7 @@ func (s *Store) killSession(ctx context.Context, c *conn, limit time.Duration) (
 		session := strings.NewReplacer("{id}", c.id, "{guard}", c.guard)
 		err := raw.QueryRowContext(ctx, session.Replace(s.server.findSession)).Scan(&exists)
 		if err == nil && exists {
-			err = execAll(ctx, raw, session.Replace(s.server.killSession))
+			err = sqldb.ExecAll(ctx, raw, session.Replace(s.server.killSession))
 		}
 		return err
 	})

@@ -165,35 +165,11 @@ func Schema(dialect Dialect, prefix string) ([]string, error) {
 	return texts, nil
 }
 
-// execAll runs statements one after another.
-func execAll(ctx context.Context, conn *sql.Conn, texts ...string) error {
-	for _, text := range texts {
-		if _, err := conn.ExecContext(ctx, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// scanAll reads an answer with scan, which is called for each row.
-func scanAll(rows *sql.Rows, err error, scan func(row *sql.Rows) error) error {
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // column reads an answer of one column.
 func column[T any](rows *sql.Rows, err error) (all []T, _ error) {
-	err = scanAll(rows, err, func(row *sql.Rows) error {
+	err = sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
 		var value T
-		err := row.Scan(&value)
+		err := scan(&value)
 		all = append(all, value)
 		return err
 	})
@@ -204,9 +180,9 @@ func column[T any](rows *sql.Rows, err error) (all []T, _ error) {
 func readSettings(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
 	settings := make(map[string]string)
 	rows, err := conn.QueryContext(ctx, query)
-	return settings, scanAll(rows, err, func(row *sql.Rows) error {
+	return settings, sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
 		var name, value string
-		err := row.Scan(&name, &value)
+		err := scan(&name, &value)
 		settings[name] = value
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 const (
@@ -58,7 +59,7 @@ func (s *Store) acquireRow(ctx context.Context, h *heldLock) error {
 			err = errConnGone
 		}
 		return err
-	case refused && s.unlockKey(ctx, c, h.key) == nil && execAll(ctx, raw, s.server.restore...) == nil:
+	case refused && s.unlockKey(ctx, c, h.key) == nil && sqldb.ExecAll(ctx, raw, s.server.restore...) == nil:
 		c.giveBack()
 	case c.id == "": // it has locked nothing
 		c.discard()
@@ -73,7 +74,7 @@ func (s *Store) acquireRow(ctx context.Context, h *heldLock) error {
 // tryRow makes the attempt. It commits the token before it locks the row: what the lock
 // guards may outlive the server, so that the token must outlive it, too.
 func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error) {
-	if err := execAll(ctx, c.raw, s.server.settings...); err != nil {
+	if err := sqldb.ExecAll(ctx, c.raw, s.server.settings...); err != nil {
 		return 0, err
 	}
 	var token uint64
@@ -128,7 +129,7 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64)
 		if err == nil {
 			return nil
 		}
-		if rollback := execAll(ctx, c.raw, "ROLLBACK"); rollback != nil {
+		if rollback := sqldb.ExecAll(ctx, c.raw, "ROLLBACK"); rollback != nil {
 			return rollback
 		}
 		if !errors.Is(err, errRowLocked) || time.Since(start) > rowPatience {
@@ -171,13 +172,13 @@ func (s *Store) unlockRow(c *conn, key lockKey) bool {
 		if err := s.unlockKey(ctx, c, key); err != nil {
 			return err
 		}
-		return execAll(ctx, c.raw, "ROLLBACK")
+		return sqldb.ExecAll(ctx, c.raw, "ROLLBACK")
 	})
 	if err != nil {
 		return false
 	}
 	s.drop(c)
-	if c.call(func(ctx context.Context) error { return execAll(ctx, c.raw, s.server.restore...) }) != nil {
+	if c.call(func(ctx context.Context) error { return sqldb.ExecAll(ctx, c.raw, s.server.restore...) }) != nil {
 		c.discard()
 	} else {
 		c.giveBack()
@@ -190,5 +191,5 @@ func (s *Store) unlockKey(ctx context.Context, c *conn, key lockKey) error {
 	if s.server.unlockKey == "" {
 		return nil
 	}
-	return execAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.guard))
+	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.guard))
 }

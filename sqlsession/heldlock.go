@@ -102,7 +102,7 @@ func (s *Store) settle(h *heldLock, outcome error) {
 	h.ended, h.outcome = true, outcome
 	s.removeLocked(h)
 	s.mu.Unlock()
-	s.watchers.wake(h.name)
+	s.wake(h.name)
 }
 
 // remove removes a lock that was not acquired.

@@ -105,7 +105,7 @@ func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
 	if n, err := started.RowsAffected(); err != nil || n == 0 {
 		return err
 	}
-	if err := execAll(ctx, conn, janitor.guarded...); err != nil {
+	if err := sqldb.ExecAll(ctx, conn, janitor.guarded...); err != nil {
 		return err
 	}
 	for after, more := "", true; more; {
@@ -113,7 +113,7 @@ func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
 			return err
 		}
 	}
-	return execAll(ctx, conn, janitor.restore...)
+	return sqldb.ExecAll(ctx, conn, janitor.restore...)
 }
 
 // cleanPage cleans the rows that follow a key. It reads them first, so that no other program
@@ -122,10 +122,10 @@ func (s *Store) cleanPage(ctx context.Context, conn *sql.Conn, after string) (la
 	q := &s.server.janitor.page
 	seen, highest := 0, int64(-1)
 	rows, err := conn.QueryContext(ctx, q.Text, q.Arrange(after, janitorRows, sqldb.JanitorAge.Milliseconds())...)
-	err = scanAll(rows, err, func(row *sql.Rows) error {
+	err = sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
 		var token int64
 		var old bool
-		err := row.Scan(&last, &token, &old)
+		err := scan(&last, &token, &old)
 		seen++
 		if old {
 			highest = max(highest, token)

@@ -178,7 +178,7 @@ SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE 
 // The isolation level is READ COMMITTED, because otherwise the lock of a row can become one
 // of the gap beside it when InnoDB splits the page, and block inserts.
 func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
-	if err := execAll(ctx, c.raw, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`); err != nil {
+	if err := sqldb.ExecAll(ctx, c.raw, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`); err != nil {
 		return err
 	}
 	var now uint64
@@ -193,7 +193,7 @@ func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, tok
 	case !writable:
 		return errBecameReadOnly
 	}
-	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.server))
+	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.server))
 }
 
 // newMySQLGuard returns the name of a lock that only one session ever has. The id does not
@@ -202,7 +202,7 @@ func newMySQLGuard() string { return "dlock_guard_" + rand.Text() }
 
 func setMySQLGuard(ctx context.Context, c *conn) error {
 	c.guard = newMySQLGuard()
-	return execAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 0)`, c.guard))
+	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 0)`, c.guard))
 }
 
 // The numbers of the errors that the store recognizes.
@@ -283,7 +283,7 @@ func startMySQLTokens(ctx context.Context, conn *sql.Conn, server *server) (shif
 	if err := awaitMySQLStart(ctx, conn); err != nil {
 		return 0, err
 	}
-	if err := execAll(ctx, conn, `INSERT IGNORE INTO `+server.fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLGuard, `START TRANSACTION`); err != nil {
+	if err := sqldb.ExecAll(ctx, conn, `INSERT IGNORE INTO `+server.fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLGuard, `START TRANSACTION`); err != nil {
 		return 0, err
 	}
 	var seen, last uint64
@@ -296,7 +296,7 @@ func startMySQLTokens(ctx context.Context, conn *sql.Conn, server *server) (shif
 	if seen <= last {
 		shift += last - seen + mysqlSkip
 	}
-	return shift, execAll(ctx, conn,
+	return shift, sqldb.ExecAll(ctx, conn,
 		fmt.Sprintf(`UPDATE %s SET seen = %d, shift = %d WHERE id = 1`, server.fence, seen, shift),
 		`COMMIT`, sqldb.MySQLUnguard,
 	)

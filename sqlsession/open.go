@@ -55,7 +55,7 @@ func (s *Store) examine(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) (e
 	if s.scheme == ForUpdate {
 		s.janitorFirst, err = s.janitorDue(ctx, conn)
 		if errors.Is(err, sql.ErrNoRows) {
-			err = execAll(ctx, conn, t.Expand(s.facts.Now, s.dialect.insertFloor))
+			err = sqldb.ExecAll(ctx, conn, t.Expand(s.facts.Now, s.dialect.insertFloor))
 		}
 		if err != nil {
 			return err
@@ -71,11 +71,11 @@ func (s *Store) examine(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) (e
 // createTable creates a table or a sequence that does not exist.
 func createTable(ctx context.Context, conn *sql.Conn, name, text string) error {
 	exists := "SELECT 1 FROM " + name + " WHERE 1 = 0"
-	if execAll(ctx, conn, exists) == nil {
+	if sqldb.ExecAll(ctx, conn, exists) == nil {
 		return nil
 	}
-	err := execAll(ctx, conn, text)
-	if err == nil || execAll(ctx, conn, exists) == nil { // another program may have created it just now
+	err := sqldb.ExecAll(ctx, conn, text)
+	if err == nil || sqldb.ExecAll(ctx, conn, exists) == nil { // another program may have created it just now
 		return nil
 	}
 	return fmt.Errorf("%s is missing and cannot be created: create it by hand, with the statements that sqlsession.Schema returns: %w", name, err)
@@ -114,7 +114,7 @@ func (s *Store) findPooler(ctx context.Context, conn *sql.Conn) error {
 			return err
 		}
 	}
-	return execAll(ctx, conn, s.dialect.pooler.clear)
+	return sqldb.ExecAll(ctx, conn, s.dialect.pooler.clear)
 }
 
 // checkSession checks once. A pooler with a single session for both connections blocks the
@@ -128,7 +128,7 @@ func (s *Store) checkSession(ctx context.Context, conn *sql.Conn, key string) er
 	err := conn.QueryRowContext(limited, s.dialect.pooler.isSet, key).Scan(&same)
 	blocked := second != nil && limited.Err() != nil
 	if second != nil {
-		if execAll(ctx, second, "ROLLBACK") != nil {
+		if sqldb.ExecAll(ctx, second, "ROLLBACK") != nil {
 			blocked = false
 			newConn(second).discard()
 		} else {
@@ -152,7 +152,7 @@ func (s *Store) secondConn(ctx context.Context) *sql.Conn {
 	if err != nil {
 		return nil
 	}
-	if err := execAll(short, conn, "START TRANSACTION", "SELECT 1"); err != nil {
+	if err := sqldb.ExecAll(short, conn, "START TRANSACTION", "SELECT 1"); err != nil {
 		newConn(conn).discard()
 		return nil
 	}

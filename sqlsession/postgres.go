@@ -151,7 +151,7 @@ SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKe
 // lockPostgresRow implements dialect.lockRow. The holder before has given up the row, so the
 // wait for its server lock is short.
 func lockPostgresRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
-	if err := execAll(ctx, c.raw, `BEGIN ISOLATION LEVEL READ COMMITTED`); err != nil {
+	if err := sqldb.ExecAll(ctx, c.raw, `BEGIN ISOLATION LEVEL READ COMMITTED`); err != nil {
 		return err
 	}
 	var now uint64
@@ -248,5 +248,5 @@ THEN (SELECT max(nextval('%s')) FROM generate_series(1, %d)) END END`,
 }
 
 func startPostgresTokens(ctx context.Context, conn *sql.Conn, server *server) (uint64, error) {
-	return 0, execAll(ctx, conn, server.skip...)
+	return 0, sqldb.ExecAll(ctx, conn, server.skip...)
 }

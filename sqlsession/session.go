@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // sharedConn returns the conn that holds all locks of Session. If it was lost, one caller
@@ -64,7 +65,7 @@ func (s *Store) currentConn() *conn {
 // newShared prepares a connection for holding locks.
 func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 	c := newConn(raw)
-	if err := execAll(ctx, raw, s.server.settings...); err != nil {
+	if err := sqldb.ExecAll(ctx, raw, s.server.settings...); err != nil {
 		return nil, err
 	}
 	err := raw.QueryRowContext(ctx, s.server.identity).Scan(&c.id)

@@ -72,7 +72,7 @@ type Store struct {
 	opening       chan struct{} // holds an element while a caller opens the shared conn
 	slots         chan struct{} // holds an element for each attempt that has a connection of its own
 	checks        *alarm.Alarm  // when to call monitor
-	watchers      watchers
+	waiters       sqldb.PollGroup[*waiter]
 	janitorFirst  bool // ForUpdate: the janitor was due when the store was opened
 	poolerChecked bool // the pool had the two connections that it takes to find a pooler
 
@@ -114,8 +114,8 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	s := &Store{
 		db: db, facts: facts, dialect: dialect, scheme: opts.Scheme,
 		workers: workerpool.New(idleWorkers), checks: alarm.New(),
-		watchers: watchers{PollGroup: sqldb.NewPollGroup[*watch]()},
-		opening:  make(chan struct{}, 1), slots: make(chan struct{}, maxAttempts),
+		waiters: sqldb.NewPollGroup(func(_ string, w *waiter) any { return w.key }),
+		opening: make(chan struct{}, 1), slots: make(chan struct{}, maxAttempts),
 		locks: make(map[string]*heldLock), conns: make(map[*conn]struct{}),
 	}
 	if err := s.open(ctx, tables); err != nil {
@@ -165,9 +165,9 @@ func (s *Store) Close() error {
 	if closed {
 		return nil
 	}
-	s.watchers.Lock()
-	s.watchers.CloseLocked()
-	s.watchers.Unlock()
+	s.waiters.Lock()
+	s.waiters.CloseLocked()
+	s.waiters.Unlock()
 	s.cancel()
 	var all sync.WaitGroup
 	for _, c := range conns {

@@ -63,7 +63,7 @@ func TestKeyList(t *testing.T) {
 		{&mysqlDialect, `["dlock_ff00000000000000000000000000000000000000","dlock_0000000000000001000000000000000000000000"]`},
 		{&postgresDialect, "[-72057594037927936,1]"},
 	} {
-		if got := keyList([]any{c.dialect.keyOf(one), c.dialect.keyOf(two)}); got != c.want {
+		if got := sqldb.JSON([]any{c.dialect.keyOf(one), c.dialect.keyOf(two)}); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
 	}

@@ -2,13 +2,11 @@ package sqlsession
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
-	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // Watch implements driver.Watcher. Waiting costs no connection: one goroutine polls for all
@@ -18,61 +16,42 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 		return nil, err
 	}
 	defer s.work.Done()
-	w := &watch{key: s.key(req.Name).server, wake: wake}
-	if !s.watchers.Join(req.Name, w, func() { s.work.Go(s.poll) }) {
+	w := &waiter{key: s.key(req.Name).server, wake: wake}
+	if !s.waiters.Join(req.Name, w, func() { s.work.Go(s.poll) }) {
 		return nil, driver.ErrClosed
 	}
 	return func() {
-		s.watchers.Lock()
-		defer s.watchers.Unlock()
-		s.watchers.Remove(req.Name, w)
+		s.waiters.Lock()
+		defer s.waiters.Unlock()
+		s.waiters.Remove(req.Name, w)
 	}, nil
 }
 
-// watch is a subscriber of a name.
-type watch struct {
-	key  any
+// waiter is one call of Watch until its stop.
+type waiter struct {
+	key  any // of the name
 	wake func()
 }
 
-// watchers are all subscribers.
-type watchers struct {
-	sqldb.PollGroup[*watch]
-	keys string // of the names that are watched, in their order: the parameter of server.free
-}
-
-// wake notifies the subscribers of some names.
-func (ws *watchers) wake(names ...string) {
-	ws.Lock()
-	defer ws.Unlock()
+// wake notifies the waiters for some names.
+func (s *Store) wake(names ...string) {
+	s.waiters.Lock()
+	defer s.waiters.Unlock()
 	for _, name := range names {
-		for _, w := range ws.Of(name) {
+		for _, w := range s.waiters.Of(name) {
 			w.wake()
 		}
 	}
 }
 
-// watched returns the names that are watched and their keys. If there are none, the polling
+// awaited returns the names that have waiters and their keys. If there are none, the polling
 // ends.
-func (ws *watchers) watched() (names []string, keys string) {
-	ws.Lock()
-	defer ws.Unlock()
-	names, changed := ws.Names()
-	if changed {
-		all := make([]any, len(names))
-		for i, name := range names {
-			all[i] = ws.Of(name)[0].key
-		}
-		ws.keys = keyList(all)
-	}
-	ws.Polling = len(names) > 0
-	return names, ws.keys
-}
-
-// keyList returns keys of the server, which are strings or numbers, as a list in JSON.
-func keyList(keys []any) string {
-	list, _ := json.Marshal(keys) // cannot fail
-	return string(list)
+func (s *Store) awaited() (names []string, keys string) {
+	s.waiters.Lock()
+	defer s.waiters.Unlock()
+	names, keys = s.waiters.AwaitedLocked()
+	s.waiters.Polling = len(names) > 0
+	return names, keys
 }
 
 // The time between two polls grows with the time since the last change.
@@ -88,7 +67,7 @@ const (
 	pollRest = 2
 )
 
-// poll polls until no name is watched any more or the store is closed.
+// poll polls until no name has waiters any more or the store is closed.
 func (s *Store) poll() {
 	moved := time.Now()
 	free := make(map[string]bool) // as of the last poll
@@ -96,7 +75,7 @@ func (s *Store) poll() {
 	timer := time.NewTimer(minPoll)
 	defer timer.Stop()
 	for {
-		names, keys := s.watchers.watched()
+		names, keys := s.awaited()
 		if names == nil || s.ctx.Err() != nil {
 			return
 		}
@@ -107,13 +86,13 @@ func (s *Store) poll() {
 			failing = true
 		case failing:
 			failing, moved = false, time.Now()
-			s.watchers.wake(names...)
+			s.wake(names...)
 		}
 		for name := range now {
 			if !free[name] {
 				moved = time.Now()
 			}
-			s.watchers.wake(name)
+			s.wake(name)
 		}
 		free = now
 		pause := pollPause(time.Since(moved))
@@ -126,7 +105,7 @@ func (s *Store) poll() {
 		case <-timer.C:
 		case <-s.ctx.Done():
 			return
-		case <-s.watchers.Kick:
+		case <-s.waiters.Kick:
 			moved = time.Now()
 			if backoff.Sleep(s.ctx, max(minPoll, rest)) != nil {
 				return

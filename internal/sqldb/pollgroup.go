@@ -1,35 +1,38 @@
 package sqldb
 
 import (
+	"iter"
 	"sync"
 
 	"github.com/dlock-go/dlock/internal/subscribers"
 )
 
-// PollGroup keeps the subscribers of a store. One goroutine polls for all of them, as long
-// as there are any. The mutex guards the registry and everything that the store adds to it.
-type PollGroup[S comparable] struct {
+// PollGroup keeps the waiters of a store. One goroutine polls for all of them, as long as
+// there are any. The mutex guards the registry and everything that the store adds to it.
+type PollGroup[W comparable] struct {
 	sync.Mutex
-	subscribers.Registry[S]
+	subscribers.Registry[W]
 	Polling bool          // the goroutine runs
 	Kick    chan struct{} // asks it to poll soon
 	closed  bool
+	key     func(name string, w W) any
+	keys    string
 }
 
-// NewPollGroup returns a group without subscribers.
-func NewPollGroup[S comparable]() PollGroup[S] {
-	return PollGroup[S]{Kick: make(chan struct{}, 1)}
+// NewPollGroup returns a group without waiters. The database knows a name by its key.
+func NewPollGroup[W comparable](key func(name string, w W) any) PollGroup[W] {
+	return PollGroup[W]{Kick: make(chan struct{}, 1), key: key}
 }
 
-// Join adds a subscriber of name and calls start if the goroutine does not run. It reports
+// Join adds a waiter for name and calls start if the goroutine does not run. It reports
 // false after Close.
-func (g *PollGroup[S]) Join(name string, s S, start func()) bool {
+func (g *PollGroup[W]) Join(name string, w W, start func()) bool {
 	g.Lock()
 	defer g.Unlock()
 	if g.closed {
 		return false
 	}
-	g.Add(name, s)
+	g.Add(name, w)
 	if !g.Polling {
 		g.Polling = true
 		start()
@@ -38,8 +41,35 @@ func (g *PollGroup[S]) Join(name string, s S, start func()) bool {
 	return true
 }
 
-// CloseLocked removes all subscribers and admits no more.
-func (g *PollGroup[S]) CloseLocked() {
+// AwaitedLocked returns the names that have waiters, and their keys as a list in JSON.
+func (g *PollGroup[W]) AwaitedLocked() (names []string, keys string) {
+	names, changed := g.Names()
+	if changed {
+		all := make([]any, len(names))
+		for i, name := range names {
+			all[i] = g.key(name, g.Of(name)[0])
+		}
+		g.keys = JSON(all)
+	}
+	return names, g.keys
+}
+
+// AllLocked yields all waiters.
+func (g *PollGroup[W]) AllLocked() iter.Seq[W] {
+	return func(yield func(W) bool) {
+		names, _ := g.AwaitedLocked()
+		for _, name := range names {
+			for _, w := range g.Of(name) {
+				if !yield(w) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// CloseLocked removes all waiters and admits no more.
+func (g *PollGroup[W]) CloseLocked() {
 	g.closed = true
 	g.Clear()
 }

@@ -64,12 +64,7 @@ func (r Runner) prepared(ctx context.Context, q *query) *sql.Stmt {
 
 // ExecAll runs texts one after another.
 func (r Runner) ExecAll(ctx context.Context, texts []string) error {
-	for _, text := range texts {
-		if _, err := r.on.ExecContext(ctx, text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sqldb.ExecAll(ctx, r.on, texts...)
 }
 
 // Exec runs a statement that answers nothing.
@@ -121,19 +116,7 @@ func (r Runner) One(ctx context.Context, id ID, args []any, dest ...any) error {
 // Each calls fn for each row of the answer.
 func (r Runner) Each(ctx context.Context, id ID, args []any, fn func(scan func(...any) error) error) error {
 	rows, err := r.query(ctx, id, args)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := fn(rows.Scan); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	return rows.Close() // what a statement writes is committed here
+	return sqldb.ScanAll(rows, err, fn)
 }
 
 // Key identifies a row in an answer: an owner is of one acquisition only.
