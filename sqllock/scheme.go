@@ -1,6 +1,6 @@
 package sqllock
 
-import "fmt"
+import "github.com/dlock-go/dlock/internal/sqldb"
 
 // Scheme says how a lock is kept.
 type Scheme int
@@ -14,21 +14,12 @@ const (
 	Version
 )
 
-var schemeNames = [...]string{Row: "row", Version: "version"}
+var schemes = sqldb.Schemes{Row: "row", Version: "version"}
 
-func (s Scheme) String() string {
-	if s < 0 || int(s) >= len(schemeNames) {
-		return fmt.Sprintf("scheme %d", int(s))
-	}
-	return schemeNames[s]
-}
+func (s Scheme) String() string { return schemes.Name(int(s)) }
 
 // ParseScheme returns the scheme of that name.
 func ParseScheme(name string) (Scheme, error) {
-	for s, n := range schemeNames {
-		if n == name {
-			return Scheme(s), nil
-		}
-	}
-	return 0, fmt.Errorf("unknown scheme %q (want row or version)", name)
+	s, err := schemes.Parse(name)
+	return Scheme(s), err
 }

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,13 +33,11 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts == nil {
-		opts = &Options{}
+	var own Options
+	if opts != nil {
+		own = *opts
 	}
-	own := Options{Dialect: u.Dialect, Scheme: opts.Scheme, TablePrefix: opts.TablePrefix}
-	if u.TablePrefix != "" {
-		own.TablePrefix = u.TablePrefix
-	}
+	own.Dialect, own.TablePrefix = u.Dialect, cmp.Or(u.TablePrefix, own.TablePrefix)
 	if u.Scheme != "" {
 		if own.Scheme, err = ParseScheme(u.Scheme); err != nil {
 			return nil, fmt.Errorf("%w: scheme %s is one of package sqlsession", ErrURL, u.Scheme)

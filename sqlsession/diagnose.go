@@ -76,7 +76,7 @@ func replicaFinding(replicas int, waits bool) driver.Finding {
 func (s *Store) poolerFinding() driver.Finding {
 	const name = "pooler"
 	switch {
-	case s.dialect.pooler == nil:
+	case !s.dialect.findsPoolers:
 		return sqldb.Fine(name, "The store does not notice a proxy, such as ProxySQL or MaxScale. "+poolerDanger)
 	case !s.poolerChecked:
 		return sqldb.Warning(name, "With a single connection the store cannot notice a pooler, such as PgBouncer in transaction mode. %s", poolerDanger)

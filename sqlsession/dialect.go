@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -38,22 +37,14 @@ const (
 	ForUpdate
 )
 
-var schemeNames = []string{Session: "session", ForUpdate: "forupdate"}
+var schemes = sqldb.Schemes{Session: "session", ForUpdate: "forupdate"}
 
-func (s Scheme) String() string {
-	if s < 0 || int(s) >= len(schemeNames) {
-		return fmt.Sprintf("scheme %d", int(s))
-	}
-	return schemeNames[s]
-}
+func (s Scheme) String() string { return schemes.Name(int(s)) }
 
 // ParseScheme returns the scheme of that name.
 func ParseScheme(name string) (Scheme, error) {
-	i := slices.Index(schemeNames, name)
-	if i < 0 {
-		return 0, fmt.Errorf("unknown scheme %q (want session or forupdate)", name)
-	}
-	return Scheme(i), nil
+	s, err := schemes.Parse(name)
+	return Scheme(s), err
 }
 
 // dialect is how the connections of one kind of database hold locks.
@@ -62,9 +53,9 @@ type dialect struct {
 	createBound string // the table of ForUpdate
 	insertFloor string // the row in it that is no lock
 
-	home   string       // -> the database or schema of {table}, to which locks of the same name belong
-	pooler *poolerProbe // nil if a pooler cannot be noticed
-	keyOf  func(sum [sha256.Size]byte) any
+	home         string // -> the database or schema of {table}, to which locks of the same name belong
+	findsPoolers bool   // the store notices a pooler; see findPooler
+	keyOf        func(sum [sha256.Size]byte) any
 
 	// examine finds out what the server at the other end is, and fails if it cannot hold locks.
 	examine  func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)

@@ -36,13 +36,13 @@ func (s *Store) open(ctx context.Context, t *sqldb.Tables) error {
 }
 
 func (s *Store) examine(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) (err error) {
-	if s.server, err = s.dialect.examine(ctx, conn, s.facts, t); err == nil && s.dialect.pooler != nil {
+	if s.server, err = s.dialect.examine(ctx, conn, s.facts, t); err == nil && s.dialect.findsPoolers {
 		err = s.findPooler(ctx, conn)
 	}
-	if err != nil {
-		if s.dialect.pooler != nil && s.dialect.pooler.caused(err) {
-			return fmt.Errorf("%w: %w", errSharedSession, err)
-		}
+	switch {
+	case isPooledFailure(err):
+		return fmt.Errorf("%w: %w", errSharedSession, err)
+	case err != nil:
 		return err
 	}
 	table, create := t.Fence, s.dialect.createFence
@@ -85,17 +85,15 @@ func createTable(ctx context.Context, conn *sql.Conn, name, text string) error {
 var errSharedSession = fmt.Errorf("%w: the connection leads to a pooler that shares sessions of the server between transactions, such as PgBouncer in transaction mode, where a lock would belong to no client: connect to the server itself, use a pooler in session mode, or use scheme row",
 	driver.ErrUnsupported)
 
-// poolerProbe are the statements that show whether later statements reach the same session.
-type poolerProbe struct {
-	set    string           // key: leaves the key in the session
-	isSet  string           // key -> whether the session has it
-	clear  string           // undoes set
-	caused func(error) bool // reports whether a pooler causes the error
-}
-
 const (
 	poolerRounds = 3
 	poolerLimit  = 5 * time.Second
+
+	// A setting of the session lives as long as a lock of the session would. If it is left
+	// behind, it disturbs no other program.
+	markSession   = `SELECT set_config('dlock.session', $1 || pg_backend_pid(), false)`
+	hasMark       = `SELECT coalesce(current_setting('dlock.session', true), '') = $1 || pg_backend_pid()`
+	unmarkSession = `SET dlock.session = ''`
 )
 
 // findPooler checks whether later transactions reach the same session. A pooler has a reason
@@ -106,7 +104,7 @@ func (s *Store) findPooler(ctx context.Context, conn *sql.Conn) error {
 	defer cancel()
 	key := rand.Text()
 	var set string
-	if err := conn.QueryRowContext(ctx, s.dialect.pooler.set, key).Scan(&set); err != nil {
+	if err := conn.QueryRowContext(ctx, markSession, key).Scan(&set); err != nil {
 		return err
 	}
 	for range poolerRounds {
@@ -114,7 +112,7 @@ func (s *Store) findPooler(ctx context.Context, conn *sql.Conn) error {
 			return err
 		}
 	}
-	return sqldb.ExecAll(ctx, conn, s.dialect.pooler.clear)
+	return sqldb.ExecAll(ctx, conn, unmarkSession)
 }
 
 // checkSession checks once. A pooler with a single session for both connections blocks the
@@ -125,7 +123,7 @@ func (s *Store) checkSession(ctx context.Context, conn *sql.Conn, key string) er
 	limited, cancel := context.WithTimeout(ctx, poolerLimit/2)
 	defer cancel()
 	var same bool
-	err := conn.QueryRowContext(limited, s.dialect.pooler.isSet, key).Scan(&same)
+	err := conn.QueryRowContext(limited, hasMark, key).Scan(&same)
 	blocked := second != nil && limited.Err() != nil
 	if second != nil {
 		if sqldb.ExecAll(ctx, second, "ROLLBACK") != nil {

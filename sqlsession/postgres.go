@@ -28,23 +28,16 @@ var postgresDialect = dialect{
 	insertFloor: `INSERT INTO {bound} (k, name, token, used) VALUES ('` + floorKey + `', '', 0, {now}) ON CONFLICT DO NOTHING`,
 	// It need not be the first schema of the search_path: programs that find the same
 	// table on different paths share its locks.
-	home: `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('{table}')`,
-	// A setting of the session lives as long as a lock of the session would. If it is left
-	// behind, it disturbs no other program.
-	pooler: &poolerProbe{
-		set:    `SELECT set_config('dlock.session', $1 || pg_backend_pid(), false)`,
-		isSet:  `SELECT coalesce(current_setting('dlock.session', true), '') = $1 || pg_backend_pid()`,
-		clear:  `SET dlock.session = ''`,
-		caused: isPooledFailure,
-	},
-	keyOf:       func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
-	examine:     examinePostgres,
-	diagnose:    diagnosePostgres,
-	startTokens: startPostgresTokens,
-	setGuard:    setPostgresGuard,
-	raiseToken:  raisePostgresToken,
-	lockRow:     lockPostgresRow,
-	isRetryable: func(err error) bool { return sqldb.SQLState(err) == "40001" || sqldb.SQLState(err) == "40P01" },
+	home:         `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('{table}')`,
+	findsPoolers: true,
+	keyOf:        func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
+	examine:      examinePostgres,
+	diagnose:     diagnosePostgres,
+	startTokens:  startPostgresTokens,
+	setGuard:     setPostgresGuard,
+	raiseToken:   raisePostgresToken,
+	lockRow:      lockPostgresRow,
+	isRetryable:  func(err error) bool { return sqldb.SQLState(err) == "40001" || sqldb.SQLState(err) == "40P01" },
 }
 
 // isPooledFailure recognizes a statement that this session has not prepared, or that another

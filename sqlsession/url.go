@@ -1,6 +1,7 @@
 package sqlsession
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,14 +32,11 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts == nil {
-		opts = &Options{}
+	var own Options
+	if opts != nil {
+		own = *opts
 	}
-	own := *opts
-	own.Dialect = u.Dialect
-	if u.TablePrefix != "" {
-		own.TablePrefix = u.TablePrefix
-	}
+	own.Dialect, own.TablePrefix = u.Dialect, cmp.Or(u.TablePrefix, own.TablePrefix)
 	if u.Scheme != "" {
 		if own.Scheme, err = ParseScheme(u.Scheme); err != nil {
 			return nil, fmt.Errorf("%w: scheme %s is one of package sqllock", ErrURL, u.Scheme)
