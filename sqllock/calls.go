@@ -50,9 +50,9 @@ func (s *Store) inSlot(ctx context.Context, slots chan struct{}, op string, fn f
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
-		return s.perform(ctx, op, fn)
+		return s.runExplained(ctx, op, fn)
 	case <-ctx.Done():
-		return s.fail(ctx, op, ctx.Err())
+		return s.explain(ctx, op, ctx.Err())
 	}
 }
 
@@ -67,13 +67,13 @@ func (s *Store) writeAnyway(ctx context.Context, fn func() error) error {
 	}
 }
 
-// perform runs fn. Its error is one of the contract.
-func (s *Store) perform(ctx context.Context, op string, fn func() error) error {
+// runExplained runs fn. Its error is one of the contract.
+func (s *Store) runExplained(ctx context.Context, op string, fn func() error) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
 	if err := s.persist(ctx, fn); err != nil {
-		return s.fail(ctx, op, err)
+		return s.explain(ctx, op, err)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (s *Store) do(ctx context.Context, op string, j *batch.Job) error {
 	case batch.Left:
 		s.leaveAttempt(j)
 	}
-	return s.fail(ctx, op, err)
+	return s.explain(ctx, op, err)
 }
 
 // alone runs a job that shares its transaction with no other.

@@ -35,10 +35,10 @@ type check func(context.Context, *Store) (driver.Finding, error)
 // problem turns an error of the server into a finding, and leaves what is no answer an error.
 func (s *Store) problem(check string, err error) (driver.Finding, error) {
 	why := s.facts.Classify(err)
-	if why.Explain == "" || why.Retry {
+	if why.Meaning == "" || why.Retry {
 		return driver.Finding{}, err
 	}
-	return sqldb.Problem(check, "%s (%v)", why.Explain, err), nil
+	return sqldb.Problem(check, "%s (%v)", why.Meaning, err), nil
 }
 
 // breaking returns a finding about a promise that the store does not keep.

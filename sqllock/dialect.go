@@ -45,8 +45,8 @@ type dialect struct {
 	tx             *sql.TxOptions // of transactions
 	begin          string         // the first statement of a transaction; may be empty
 	ignoresContext bool           // the driver ends a transaction whatever its context says
-	guard          string         // comes before a transaction, see Store.begin; may be empty
-	unguard        string         // comes after it
+	limitIdle      string         // comes before a transaction, see Store.beginTx; may be empty
+	unlimitIdle    string         // comes after it
 
 	take   func(ctx context.Context, run statement.Runner, id statement.ID, args ...any) (token uint64, err error)
 	renew  func(ctx context.Context, run statement.Runner, id statement.ID, list string, n int) (map[statement.Key]bool, error)
@@ -74,7 +74,7 @@ var dialects = map[Dialect]*dialect{
 	},
 	MySQL: {
 		writers: serverSlots, renewers: spareSlots, prepares: true, ignoresContext: true, handover: 2 * time.Millisecond,
-		guard: sqldb.MySQLGuard, unguard: sqldb.MySQLUnguard,
+		limitIdle: sqldb.MySQLLimitIdle, unlimitIdle: sqldb.MySQLUnlimitIdle,
 		take: statement.TakeInsertID, renew: statement.RenewThenRead, check: checkMySQL,
 		follow: func(*Store) notify.Source { return notify.Unnotified() },
 		checks: mysqlChecks, waiting: mysqlWaiting,

@@ -19,8 +19,8 @@ func ended(ctx context.Context, op string) error {
 	return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 }
 
-// fail turns an error of the database into one of the contract.
-func (s *Store) fail(ctx context.Context, op string, err error) error {
+// explain turns an error of the database into one of the contract.
+func (s *Store) explain(ctx context.Context, op string, err error) error {
 	switch {
 	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrNotHeld):
 		return err
@@ -34,7 +34,7 @@ func (s *Store) fail(ctx context.Context, op string, err error) error {
 	}
 	failure := s.facts.Classify(err)
 	if failure.Kind != nil && isReadOnly(s.path) {
-		failure = sqldb.Failure{Explain: "the file system is read-only", Kind: driver.ErrMisconfigured}
+		failure = sqldb.Failure{Meaning: "the file system is read-only", Kind: driver.ErrMisconfigured}
 	}
 	return failure.Describe(ctx, op, err)
 }

@@ -97,7 +97,7 @@ func (s *Store) keepPlaces(ctx context.Context, owner string) (kept bool, err er
 			case <-underway:
 				continue
 			case <-ctx.Done():
-				return false, s.fail(ctx, "acquire", ctx.Err())
+				return false, s.explain(ctx, "acquire", ctx.Err())
 			}
 		}
 		err := s.renewPlaces(ctx)
@@ -131,7 +131,7 @@ func (s *Store) renewPlaces(ctx context.Context) error {
 		return err
 	}})
 	if err == nil {
-		s.places.Settle(all, renewed)
+		s.places.NoteRenewed(all, renewed)
 	}
 	return err
 }

@@ -137,9 +137,9 @@ func (s *Store) renewSoon(ctx context.Context, renew func(statement.Runner) erro
 		case s.renewing <- struct{}{}:
 			slots = s.renewing
 		case <-ctx.Done():
-			return s.fail(ctx, "renew", ctx.Err())
+			return s.explain(ctx, "renew", ctx.Err())
 		}
 	}
 	defer func() { <-slots }()
-	return s.perform(ctx, "renew", func() error { return renew(s.run()) })
+	return s.runExplained(ctx, "renew", func() error { return renew(s.run()) })
 }

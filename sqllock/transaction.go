@@ -15,7 +15,7 @@ import (
 // driver begins. All statements use the context of the transaction: one that is
 // interrupted ends it, and none may run after it.
 func (s *Store) inTx(ctx context.Context, fn func(statement.Runner) error) error {
-	tx, release, err := s.begin(ctx)
+	tx, release, err := s.beginTx(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,14 +67,14 @@ func (s *Store) isRetryable(err error) bool {
 	return !unsure && s.facts.Classify(err).Retry
 }
 
-// begin begins a transaction; the caller calls release when it has ended.
+// beginTx begins a transaction; the caller calls release when it has ended.
 //
 // The server has to end a transaction whose process vanishes or is stopped in the middle, or
 // the rows would stay locked for as long as the server waits for its clients. Where
 // that is a setting of the connection, it is lifted after the transaction. The connection
 // is the program's own, so it goes back to the pool as it was, or not at all.
-func (s *Store) begin(ctx context.Context) (tx *sql.Tx, release func(), err error) {
-	if s.dialect.guard == "" {
+func (s *Store) beginTx(ctx context.Context) (tx *sql.Tx, release func(), err error) {
+	if s.dialect.limitIdle == "" {
 		tx, err = s.db.BeginTx(ctx, s.dialect.tx)
 		return tx, func() {}, err
 	}
@@ -83,12 +83,12 @@ func (s *Store) begin(ctx context.Context) (tx *sql.Tx, release func(), err erro
 		return nil, nil, err
 	}
 	release = func() {
-		if _, err := conn.ExecContext(ctx, s.dialect.unguard); err != nil {
+		if _, err := conn.ExecContext(ctx, s.dialect.unlimitIdle); err != nil {
 			_ = conn.Raw(sqldb.CloseConn)
 		}
 		_ = conn.Close() // it may be closed already
 	}
-	if _, err = conn.ExecContext(ctx, s.dialect.guard); err == nil {
+	if _, err = conn.ExecContext(ctx, s.dialect.limitIdle); err == nil {
 		tx, err = conn.BeginTx(ctx, s.dialect.tx)
 	}
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxTries is how often a connection that fails is replaced: all connections that idle in
+// maxConnTries is how often a connection that fails is replaced: all connections that idle in
 // the pool may have ended unnoticed. What was acquired on a connection ends with it.
-const maxTries = 5
+const maxConnTries = 5
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	const op = "acquire"
-	if err := s.begin(ctx, op); err != nil {
+	if err := s.startCall(ctx, op); err != nil {
 		return driver.Grant{}, err
 	}
 	defer s.work.Done()
@@ -39,13 +39,13 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		} else {
 			err = s.acquireRow(ctx, h)
 		}
-		failure := s.fail(ctx, op, err)
+		failure := s.explain(ctx, op, err)
 		switch {
 		case err == nil:
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return h.grant(), nil
-		case !errors.Is(failure, driver.ErrUnreachable) || errors.Is(err, errPoolInUse) || errors.Is(err, errRowLocked) || tries == maxTries || ctx.Err() != nil:
+		case !errors.Is(failure, driver.ErrUnreachable) || errors.Is(err, errPoolInUse) || errors.Is(err, errRowLocked) || tries == maxConnTries || ctx.Err() != nil:
 			return driver.Grant{}, failure
 		}
 		tries++

@@ -30,8 +30,8 @@ var (
 type conn struct {
 	raw *sql.Conn
 	id  string // of the server's session
-	// guard tells the session from later ones that get the same id. See server.findSession.
-	guard string
+	// proof tells the session from later ones that get the same id. See server.findSession.
+	proof string
 
 	turn   chan struct{} // holds an element while a caller uses the connection
 	ctx    context.Context
@@ -42,8 +42,8 @@ type conn struct {
 	ending atomic.Pointer[error] // why its session could not be ended so far
 
 	// Of Session:
-	acquire, draw, release, free *sql.Stmt
-	shift                        uint64 // added to the tokens
+	acquire, draw, release, findFree *sql.Stmt
+	shift                            uint64 // added to the tokens
 }
 
 func newConn(raw *sql.Conn) *conn {
@@ -107,9 +107,9 @@ func (c *conn) giveBack() {
 	c.cancel()
 }
 
-// perform runs job on a conn that was entered, and leaves the conn. If ctx ends first,
-// perform returns and the job goes on.
-func (s *Store) perform(ctx context.Context, c *conn, job func() error) error {
+// detached runs job on a conn that was entered, and leaves the conn. If ctx ends first,
+// detached returns and the job goes on.
+func (s *Store) detached(ctx context.Context, c *conn, job func() error) error {
 	err, left := detach.Call(ctx, s.start, func() error {
 		defer c.leave()
 		return job()
@@ -175,8 +175,8 @@ func (s *Store) adopt(c *conn, h *heldLock) error {
 	return nil
 }
 
-// drop ends what adopt began.
-func (s *Store) drop(c *conn) {
+// disown ends what adopt began.
+func (s *Store) disown(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
@@ -185,9 +185,9 @@ func (s *Store) drop(c *conn) {
 	}
 }
 
-// dropAll is drop for a conn that has locks. It returns them and the attempts on the conn.
-func (s *Store) dropAll(c *conn) (locks []*heldLock) {
-	s.drop(c)
+// disownAll is disown for a conn that has locks. It returns them and the attempts on the conn.
+func (s *Store) disownAll(c *conn) (locks []*heldLock) {
+	s.disown(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.locks {
@@ -206,7 +206,7 @@ func (s *Store) lose(c *conn) {
 		return
 	}
 	c.cancel()
-	locks := s.dropAll(c)
+	locks := s.disownAll(c)
 	for _, h := range locks {
 		var report func()
 		s.mu.Lock()
@@ -237,8 +237,8 @@ func (s *Store) closeConn(c *conn) {
 		err = c.call(func(ctx context.Context) error { return sqldb.ExecAll(ctx, c.raw, s.server.releaseAll...) })
 	}
 	if err == nil {
-		for _, h := range s.dropAll(c) {
-			s.settle(h, nil)
+		for _, h := range s.disownAll(c) {
+			s.endLock(h, nil)
 		}
 		c.discard()
 		return
@@ -249,10 +249,10 @@ func (s *Store) closeConn(c *conn) {
 	_, _ = s.endSession(ctx, c) // otherwise the server ends it when it notices that the connection is gone
 }
 
-// answerLimit is how long a connection of the pool may take to answer before the store tries
+// firstKillLimit is how long a connection of the pool may take to answer before the store tries
 // another one: connections that idle in the pool may have died without a sign. It grows with
 // every failure.
-const answerLimit = time.Second
+const firstKillLimit = time.Second
 
 // endLost ends the session of a lost conn, and then the locks and attempts on it. Until then
 // it is unknown whether the server holds them: the connection may have died without a sign,
@@ -267,7 +267,7 @@ func (s *Store) endLost(c *conn, locks []*heldLock) {
 		outcome = fmt.Errorf("%w: %w", driver.ErrNotHeld, errConnGone)
 	}
 	for _, h := range locks {
-		s.settle(h, outcome)
+		s.endLock(h, outcome)
 	}
 }
 
@@ -276,7 +276,7 @@ func (s *Store) endLost(c *conn, locks []*heldLock) {
 // not answer or the user lacks the right, endSession tries again until ctx ends.
 func (s *Store) endSession(ctx context.Context, c *conn) (found bool, err error) {
 	pause := backoff.Backoff{Min: 5 * time.Millisecond, Max: time.Second}
-	for limit := answerLimit; ; {
+	for limit := firstKillLimit; ; {
 		exists, err := s.killSession(ctx, c, limit)
 		found = found || exists
 		switch {
@@ -298,7 +298,7 @@ func (s *Store) killSession(ctx context.Context, c *conn, limit time.Duration) (
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = s.onPool(ctx, func(raw *sql.Conn) error {
-		session := strings.NewReplacer("{id}", c.id, "{guard}", c.guard)
+		session := strings.NewReplacer("{id}", c.id, "{proof}", c.proof)
 		err := raw.QueryRowContext(ctx, session.Replace(s.server.findSession)).Scan(&exists)
 		if err == nil && exists {
 			err = sqldb.ExecAll(ctx, raw, session.Replace(s.server.killSession))

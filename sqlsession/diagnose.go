@@ -12,13 +12,13 @@ import (
 // Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	const op = "diagnose"
-	if err := s.begin(ctx, op); err != nil {
+	if err := s.startCall(ctx, op); err != nil {
 		return nil, err
 	}
 	defer s.work.Done()
 	findings, err := s.serverFindings(ctx)
 	if err != nil {
-		return nil, s.fail(ctx, op, err)
+		return nil, s.explain(ctx, op, err)
 	}
 	return append(findings, s.poolFinding(), s.poolerFinding()), nil
 }
@@ -35,8 +35,8 @@ func (s *Store) serverFindings(ctx context.Context) (findings []driver.Finding, 
 	if err != nil {
 		return nil, err
 	}
-	err = s.perform(ctx, c, func() error {
-		return s.read(c, func(ctx context.Context) (err error) {
+	err = s.detached(ctx, c, func() error {
+		return s.query(c, func(ctx context.Context) (err error) {
 			findings, err = s.dialect.diagnose(ctx, c.raw)
 			return err
 		})

@@ -64,10 +64,10 @@ type dialect struct {
 	// startTokens returns what is to be added to the tokens that are drawn on this
 	// connection, so that they are larger than all before.
 	startTokens func(context.Context, *sql.Conn, *server) (shift uint64, err error)
-	setGuard    func(context.Context, *conn) error // of a session that has an id
+	setProof    func(context.Context, *conn) error // of a session that has an id
 
 	// raiseToken raises and commits the token of a row that no transaction has locked, so
-	// that the token outlives everything that comes later. It sets the id and the guard of
+	// that the token outlives everything that comes later. It sets the id and the proof of
 	// the conn. It returns errRowLocked if a transaction has locked the row, errRowNew if it
 	// had to insert the row first, and errLostRace if the janitor has just deleted it.
 	raiseToken func(context.Context, *conn, *server, *heldLock) (token uint64, err error)
@@ -89,8 +89,8 @@ type server struct {
 
 	identity   string   // -> the id of the session, or readOnlySession
 	releaseAll []string // ends every lock of the session
-	free       string   // keys as a list in JSON -> the numbers of the keys that are free, from 1
-	// findSession reports whether a session {id} that has the {guard} exists. killSession
+	findFree   string   // keys as a list in JSON -> the numbers of the keys that are free, from 1
+	// findSession reports whether a session {id} that has the {proof} exists. killSession
 	// ends it, and no other one: after a restart of the server, another session may have
 	// the same id.
 	findSession, killSession string
@@ -104,7 +104,7 @@ type server struct {
 
 	// ForUpdate:
 	readRow   sqldb.Query // row, key -> token, holder, whether the janitor may delete it, whether the key is locked
-	unlockKey string      // with the key and the guard in it; empty if the rollback does it
+	unlockKey string      // with the key and the proof in it; empty if the rollback does it
 	table     string
 	noWait    string // comes before a statement that must not wait; may be empty
 	now       string // the time in milliseconds

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// fail turns an error of the database into one of the contract.
-func (s *Store) fail(ctx context.Context, op string, err error) error {
+// explain turns an error of the database into one of the contract.
+func (s *Store) explain(ctx context.Context, op string, err error) error {
 	switch {
 	case err == nil:
 		return nil

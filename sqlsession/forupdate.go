@@ -177,7 +177,7 @@ func (s *Store) unlockRow(c *conn, key lockKey) bool {
 	if err != nil {
 		return false
 	}
-	s.drop(c)
+	s.disown(c)
 	if c.call(func(ctx context.Context) error { return sqldb.ExecAll(ctx, c.raw, s.server.restore...) }) != nil {
 		c.discard()
 	} else {
@@ -186,10 +186,10 @@ func (s *Store) unlockRow(c *conn, key lockKey) bool {
 	return true
 }
 
-// unlockKey gives up the server lock and the guard, where the rollback does not.
+// unlockKey gives up the server lock and the proof, where the rollback does not.
 func (s *Store) unlockKey(ctx context.Context, c *conn, key lockKey) error {
 	if s.server.unlockKey == "" {
 		return nil
 	}
-	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.guard))
+	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.proof))
 }

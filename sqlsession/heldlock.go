@@ -92,9 +92,9 @@ func (s *Store) hold(h *heldLock, token uint64) bool {
 	return true
 }
 
-// settle removes a lock that the server does not hold any more, and notifies its waiters.
+// endLock removes a lock that the server does not hold any more, and notifies its waiters.
 // outcome is what a Release that waits for it returns.
-func (s *Store) settle(h *heldLock, outcome error) {
+func (s *Store) endLock(h *heldLock, outcome error) {
 	s.mu.Lock()
 	if outcome == nil && (h.expired || h.token == 0) { // its owner did not hold it
 		outcome = driver.ErrNotHeld

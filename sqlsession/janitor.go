@@ -26,16 +26,16 @@ var janitorMillis = strconv.FormatInt(sqldb.JanitorAge.Milliseconds(), 10)
 
 // janitorQueries are the statements of the janitor.
 type janitorQueries struct {
-	due     sqldb.Query // interval -> whether the last run is as long ago
-	start   sqldb.Query // interval; changes nothing if the janitor is not due
-	page    sqldb.Query // after key, limit, age -> key, token, whether it may be deleted
-	raise   sqldb.Query // token
-	floor   sqldb.Query // -> token
-	old     sqldb.Query // after key, last key, age, token -> keys, whose rows it locks
-	remove  sqldb.Query // key
-	await   sqldb.Query // waits until no janitor runs
-	guarded []string    // makes the server end a janitor whose process stops in the middle
-	restore []string    // undoes guarded
+	due       sqldb.Query // interval -> whether the last run is as long ago
+	start     sqldb.Query // interval; changes nothing if the janitor is not due
+	page      sqldb.Query // after key, limit, age -> key, token, whether it may be deleted
+	raise     sqldb.Query // token
+	floor     sqldb.Query // -> token
+	old       sqldb.Query // after key, last key, age, token -> keys, whose rows it locks
+	remove    sqldb.Query // key
+	await     sqldb.Query // waits until no janitor runs
+	limitIdle []string    // makes the server end a janitor whose process stops in the middle
+	restore   []string    // undoes limitIdle
 }
 
 // newJanitorQueries returns the statements of a dialect, which locks a row in shared mode
@@ -105,7 +105,7 @@ func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
 	if n, err := started.RowsAffected(); err != nil || n == 0 {
 		return err
 	}
-	if err := sqldb.ExecAll(ctx, conn, janitor.guarded...); err != nil {
+	if err := sqldb.ExecAll(ctx, conn, janitor.limitIdle...); err != nil {
 		return err
 	}
 	for after, more := "", true; more; {

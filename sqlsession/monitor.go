@@ -82,7 +82,7 @@ func (s *Store) probe(ctx context.Context, c *conn) error {
 		}
 		return err
 	}
-	return s.perform(ctx, c, func() error { return s.verify(c) })
+	return s.detached(ctx, c, func() error { return s.verify(c) })
 }
 
 // verify is probe on a conn that was entered.
@@ -100,9 +100,9 @@ func (s *Store) verify(c *conn) error {
 	return driver.ErrNotHeld
 }
 
-// read sends a query on a conn that was entered. If it fails, read verifies the conn at once:
+// query sends a query on a conn that was entered. If it fails, query verifies the conn at once:
 // the monitor rarely probes a conn without locks, and waiters depend on it.
-func (s *Store) read(c *conn, send func(context.Context) error) error {
+func (s *Store) query(c *conn, send func(context.Context) error) error {
 	err := c.call(send)
 	if err != nil {
 		_ = s.verify(c) // which acts on what it finds

@@ -36,7 +36,7 @@ var mysqlDialect = dialect{
 	examine:     examineMySQL,
 	diagnose:    diagnoseMySQL,
 	startTokens: startMySQLTokens,
-	setGuard:    setMySQLGuard,
+	setProof:    setMySQLProof,
 	raiseToken:  raiseMySQLToken,
 	lockRow:     lockMySQLRow,
 	isRetryable: func(err error) bool { return sqldb.MySQLNumber(err) == mysqlDeadlock },
@@ -71,8 +71,8 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 	server := &server{
 		identity:    `SELECT ` + mysqlSession,
 		releaseAll:  []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
-		free:        `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
-		findSession: `SELECT IS_USED_LOCK('{guard}') IS NOT NULL`,
+		findFree:    `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
+		findSession: `SELECT IS_USED_LOCK('{proof}') IS NOT NULL`,
 		killSession: `KILL CONNECTION {id}`, // over the connection that found it: the server was not restarted in between
 		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyToken),
 		draw:        fmt.Sprintf(`SELECT IF(%s, %s, %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyToken),
@@ -106,7 +106,7 @@ func addMySQLSettings(server *server, variables map[string]string, mariadb bool)
 	if mariadb {
 		const name = "idle_write_transaction_timeout"
 		server.noWait = `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `
-		server.janitor.guarded = []string{"SET SESSION " + name + " = 2"}
+		server.janitor.limitIdle = []string{"SET SESSION " + name + " = 2"}
 		server.janitor.restore = []string{"SET SESSION " + name + " = " + variables[name]}
 	} else { // it always waits for a row that another transaction inserts
 		set("innodb_lock_wait_timeout", "1")
@@ -125,14 +125,14 @@ func mysqlKey(sum [sha256.Size]byte) any {
 // of its own, so that a process that stops in between keeps no row locked. It reads the row
 // first, because locking a row that does not exist would lock the gap for other rows.
 func raiseMySQLToken(ctx context.Context, c *conn, server *server, h *heldLock) (uint64, error) {
-	if c.guard == "" {
-		c.guard = newMySQLGuard()
+	if c.proof == "" {
+		c.proof = newMySQLProof()
 	}
 	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, h.key.row)
 	var last sql.NullInt64
-	var guarded bool
+	var proven bool
 	err := c.raw.QueryRowContext(ctx, fmt.Sprintf(`SELECT (%s), COALESCE(IS_USED_LOCK('%[2]s') = CONNECTION_ID(), GET_LOCK('%[2]s', 0)), CONNECTION_ID()`,
-		find, c.guard)).Scan(&last, &guarded, &c.id)
+		find, c.proof)).Scan(&last, &proven, &c.id)
 	switch {
 	case err != nil:
 		return 0, err
@@ -196,13 +196,13 @@ func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, tok
 	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.server))
 }
 
-// newMySQLGuard returns the name of a lock that only one session ever has. The id does not
+// newMySQLProof returns the name of a lock that only one session ever has. The id does not
 // identify a session, because ids begin again when the server is started.
-func newMySQLGuard() string { return "dlock_guard_" + rand.Text() }
+func newMySQLProof() string { return "dlock_guard_" + rand.Text() }
 
-func setMySQLGuard(ctx context.Context, c *conn) error {
-	c.guard = newMySQLGuard()
-	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 0)`, c.guard))
+func setMySQLProof(ctx context.Context, c *conn) error {
+	c.proof = newMySQLProof()
+	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 0)`, c.proof))
 }
 
 // The numbers of the errors that the store recognizes.
@@ -283,7 +283,7 @@ func startMySQLTokens(ctx context.Context, conn *sql.Conn, server *server) (shif
 	if err := awaitMySQLStart(ctx, conn); err != nil {
 		return 0, err
 	}
-	if err := sqldb.ExecAll(ctx, conn, `INSERT IGNORE INTO `+server.fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLGuard, `START TRANSACTION`); err != nil {
+	if err := sqldb.ExecAll(ctx, conn, `INSERT IGNORE INTO `+server.fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLLimitIdle, `START TRANSACTION`); err != nil {
 		return 0, err
 	}
 	var seen, last uint64
@@ -298,7 +298,7 @@ func startMySQLTokens(ctx context.Context, conn *sql.Conn, server *server) (shif
 	}
 	return shift, sqldb.ExecAll(ctx, conn,
 		fmt.Sprintf(`UPDATE %s SET seen = %d, shift = %d WHERE id = 1`, server.fence, seen, shift),
-		`COMMIT`, sqldb.MySQLUnguard,
+		`COMMIT`, sqldb.MySQLUnlimitIdle,
 	)
 }
 

@@ -17,7 +17,7 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 	if s.scheme != Session {
 		return driver.Grant{}, fmt.Errorf("%w: scheme %v cannot hand over locks", driver.ErrUnsupported, s.scheme)
 	}
-	if err := s.begin(ctx, op); err != nil {
+	if err := s.startCall(ctx, op); err != nil {
 		return driver.Grant{}, err
 	}
 	defer s.work.Done()
@@ -29,11 +29,11 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 		if mine {
 			next, err := s.handOver(ctx, h, req)
 			if !errors.Is(err, errConnGone) {
-				return next, s.fail(ctx, op, err)
+				return next, s.explain(ctx, op, err)
 			}
 		}
 		if err := wait(ctx, changed); err != nil {
-			return driver.Grant{}, s.fail(ctx, op, err)
+			return driver.Grant{}, s.explain(ctx, op, err)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func (s *Store) handOver(ctx context.Context, h *heldLock, req driver.Request) (
 		return driver.Grant{}, cmp.Or(s.keep(h, err), errConnGone)
 	}
 	var token uint64
-	err := s.perform(ctx, c, func() (err error) {
+	err := s.detached(ctx, c, func() (err error) {
 		token, err = c.token(c.draw)
 		switch {
 		case err != nil && s.verify(c) != nil: // it is lost

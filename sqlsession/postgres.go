@@ -34,7 +34,7 @@ var postgresDialect = dialect{
 	examine:      examinePostgres,
 	diagnose:     diagnosePostgres,
 	startTokens:  startPostgresTokens,
-	setGuard:     setPostgresGuard,
+	setProof:     setPostgresProof,
 	raiseToken:   raisePostgresToken,
 	lockRow:      lockPostgresRow,
 	isRetryable:  func(err error) bool { return sqldb.SQLState(err) == "40001" || sqldb.SQLState(err) == "40P01" },
@@ -82,10 +82,10 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 	server := &server{
 		identity:   `SELECT pg_backend_pid()::text`,
 		releaseAll: []string{`ROLLBACK`, `SELECT pg_advisory_unlock_all()`},
-		free:       `SELECT i FROM unnest(string_to_array(trim('[]' FROM $1), ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (` + postgresKeys + `)`,
+		findFree:   `SELECT i FROM unnest(string_to_array(trim('[]' FROM $1), ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (` + postgresKeys + `)`,
 		// The start of a session is NULL if the user may not see it.
-		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {guard}, true))`,
-		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {guard}`,
+		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {proof}, true))`,
+		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {proof}`,
 		acquire:     `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.Fence + `') END`,
 		draw:        `SELECT nextval('` + t.Fence + `')`,
 		skip:        postgresSkip(t.Fence, connections),
@@ -95,7 +95,7 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 		janitor:     newJanitorQueries(t, facts, `FOR SHARE`),
 		table:       t.Bound,
 	}
-	server.janitor.guarded = []string{idleInTransaction + `'2s'`}
+	server.janitor.limitIdle = []string{idleInTransaction + `'2s'`}
 	server.janitor.restore = []string{idleInTransaction + settings["idle_in_transaction_session_timeout"]}
 	addPostgresSettings(server, settings)
 	return server, nil
@@ -119,8 +119,8 @@ func addPostgresSettings(server *server, settings map[string]string) {
 func raisePostgresToken(ctx context.Context, c *conn, server *server, h *heldLock) (token uint64, err error) {
 	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
 UPDATE `+server.table+` AS row SET token = row.token + 1, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k
-RETURNING row.token, pg_backend_pid()::text, `+postgresGuard,
-		h.key.row, []byte(h.holder.Encode())).Scan(&token, &c.id, &c.guard)
+RETURNING row.token, pg_backend_pid()::text, `+postgresProof,
+		h.key.row, []byte(h.holder.Encode())).Scan(&token, &c.id, &c.proof)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, err
 	}
@@ -160,12 +160,12 @@ SELECT token, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).S
 	return err
 }
 
-// postgresGuard is a time at which the session exists. A later session with the same process
+// postgresProof is a time at which the session exists. A later session with the same process
 // id starts after it.
-const postgresGuard = `date_part('epoch', statement_timestamp())::text`
+const postgresProof = `date_part('epoch', statement_timestamp())::text`
 
-func setPostgresGuard(ctx context.Context, c *conn) error {
-	return c.raw.QueryRowContext(ctx, `SELECT `+postgresGuard).Scan(&c.guard)
+func setPostgresProof(ctx context.Context, c *conn) error {
+	return c.raw.QueryRowContext(ctx, `SELECT `+postgresProof).Scan(&c.proof)
 }
 
 func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {

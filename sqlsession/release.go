@@ -12,7 +12,7 @@ import (
 // Release implements driver.Store. If the connection of the lock has died, the store ends its
 // session over another one. Release returns nil only when the server has freed the lock.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
-	if err := s.begin(ctx, "release"); err != nil {
+	if err := s.startCall(ctx, "release"); err != nil {
 		return err
 	}
 	defer s.work.Done()
@@ -57,11 +57,11 @@ func (s *Store) undone(ctx context.Context) (err error) {
 	case ctx.Err() != nil:
 		return unreleased(nil, context.Cause(ctx))
 	}
-	return s.fail(ctx, "release", err)
+	return s.explain(ctx, "release", err)
 }
 
 func (s *Store) probeShared(ctx context.Context) error {
-	for range maxTries {
+	for range maxConnTries {
 		c, err := s.sharedConn(ctx)
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func (s *Store) unlock(c *conn, h *heldLock) {
 		unlocked = s.unlockRow(c, h.key)
 	}
 	if unlocked {
-		s.settle(h, nil)
+		s.endLock(h, nil)
 	} else {
 		s.lose(c)
 	}

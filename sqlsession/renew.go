@@ -12,7 +12,7 @@ import (
 
 // Renew implements driver.Store. It probes every connection of the locks once.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
-	if err := s.begin(ctx, "renew"); err != nil {
+	if err := s.startCall(ctx, "renew"); err != nil {
 		return slices.Repeat([]error{err}, len(grants))
 	}
 	defer s.work.Done()
@@ -39,7 +39,7 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 	var all sync.WaitGroup
 	for c, of := range byConn {
 		all.Go(func() {
-			err := s.fail(ctx, "renew", s.probe(ctx, c))
+			err := s.explain(ctx, "renew", s.probe(ctx, c))
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, i := range of {

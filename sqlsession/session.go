@@ -73,7 +73,7 @@ func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 		err = errBecameReadOnly
 	}
 	if err == nil {
-		err = s.dialect.setGuard(ctx, c)
+		err = s.dialect.setProof(ctx, c)
 	}
 	prepare := func(text string) (stmt *sql.Stmt) {
 		if err == nil {
@@ -82,7 +82,7 @@ func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 		return stmt
 	}
 	c.acquire, c.draw = prepare(s.server.acquire), prepare(s.server.draw)
-	c.release, c.free = prepare(s.server.release), prepare(s.server.free)
+	c.release, c.findFree = prepare(s.server.release), prepare(s.server.findFree)
 	if err == nil {
 		c.shift, err = s.dialect.startTokens(ctx, raw, s.server)
 	}
@@ -101,7 +101,7 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 		s.remove(h)
 		return err
 	}
-	return s.perform(ctx, c, func() error {
+	return s.detached(ctx, c, func() error {
 		token, err := c.token(c.acquire, h.key.server)
 		free := true // the server does not hold the lock for h
 		switch {

@@ -88,9 +88,9 @@ type Store struct {
 }
 
 const (
-	// maxAttempts is how many attempts of ForUpdate have a connection at a time.
+	// rowAttempts is how many attempts of ForUpdate have a connection at a time.
 	// The poller needs one more.
-	maxAttempts = 2
+	rowAttempts = 2
 	// idleWorkers is how many goroutines that make calls stay for the next call.
 	idleWorkers = 4
 )
@@ -115,11 +115,11 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 		db: db, facts: facts, dialect: dialect, scheme: opts.Scheme,
 		workers: workerpool.New(idleWorkers), checks: alarm.New(),
 		waiters: sqldb.NewPollGroup(func(_ string, w *waiter) any { return w.key }),
-		opening: make(chan struct{}, 1), slots: make(chan struct{}, maxAttempts),
+		opening: make(chan struct{}, 1), slots: make(chan struct{}, rowAttempts),
 		locks: make(map[string]*heldLock), conns: make(map[*conn]struct{}),
 	}
 	if err := s.open(ctx, tables); err != nil {
-		return nil, s.fail(ctx, "open", err)
+		return nil, s.explain(ctx, "open", err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.checks.NoLaterThan(time.Now())
@@ -195,8 +195,8 @@ func (s *Store) awaitWork() {
 	}
 }
 
-// begin counts a call, which ends with s.work.Done.
-func (s *Store) begin(ctx context.Context, op string) error {
+// startCall counts a call, which ends with s.work.Done.
+func (s *Store) startCall(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 	}

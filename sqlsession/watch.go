@@ -12,7 +12,7 @@ import (
 // Watch implements driver.Watcher. Waiting costs no connection: one goroutine polls for all
 // names that are watched, with one query. It sees that a lock is free, whatever the reason.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
-	if err := s.begin(ctx, "watch"); err != nil {
+	if err := s.startCall(ctx, "watch"); err != nil {
 		return nil, err
 	}
 	defer s.work.Done()
@@ -141,15 +141,15 @@ func (s *Store) freeKeys(keys string) (numbers []int, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	defer cancel()
 	if s.scheme == ForUpdate {
-		return column[int](s.db.QueryContext(ctx, s.server.free, keys))
+		return column[int](s.db.QueryContext(ctx, s.server.findFree, keys))
 	}
 	c, err := s.enterShared(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	err = s.read(c, func(ctx context.Context) error {
-		numbers, err = column[int](c.free.QueryContext(ctx, keys))
+	err = s.query(c, func(ctx context.Context) error {
+		numbers, err = column[int](c.findFree.QueryContext(ctx, keys))
 		return err
 	})
 	return numbers, err

@@ -33,29 +33,29 @@ func TestFailures(t *testing.T) {
 	for _, test := range []struct {
 		dialect Dialect
 		err     error
-		want    Failure // Explain: what must be part of it
+		want    Failure // Meaning: what must be part of it
 	}{
 		{MySQL, &mysqlError{Number: 1213}, Failure{Retry: true}},
 		{MySQL, &mysqlError{Number: 1205}, Failure{Retry: true}},
 		{MySQL, fmt.Errorf("wrapped: %w", &mysqlError{Number: 1213}), Failure{Retry: true}},
 		{MySQL, fmt.Errorf("%w: %w", ErrReadOnly, &mysqlError{Number: 1213}), Failure{Retry: true}},
-		{MySQL, errors.Join(ErrReadOnly, &mysqlError{Number: 1146}), Failure{Missing: true, Explain: "sqllock.Schema"}},
-		{MySQL, &mysqlError{Number: 1142}, Failure{Explain: "sqllock.Schema", Kind: driver.ErrDenied}},
-		{MySQL, &mysqlError{Number: 1046}, Failure{Explain: "no database", Kind: driver.ErrMisconfigured}},
-		{MySQL, &mysqlError{Number: 1193}, Failure{Explain: "parameter", Kind: driver.ErrMisconfigured}},
-		{MySQL, &mysqlError{Number: 1054}, Failure{Missing: true, Explain: "sqllock.Schema", Kind: driver.ErrMisconfigured}},
-		{MySQL, &mysqlError{Number: 1290}, Failure{Explain: "read-only"}},
+		{MySQL, errors.Join(ErrReadOnly, &mysqlError{Number: 1146}), Failure{Missing: true, Meaning: "sqllock.Schema"}},
+		{MySQL, &mysqlError{Number: 1142}, Failure{Meaning: "sqllock.Schema", Kind: driver.ErrDenied}},
+		{MySQL, &mysqlError{Number: 1046}, Failure{Meaning: "no database", Kind: driver.ErrMisconfigured}},
+		{MySQL, &mysqlError{Number: 1193}, Failure{Meaning: "parameter", Kind: driver.ErrMisconfigured}},
+		{MySQL, &mysqlError{Number: 1054}, Failure{Missing: true, Meaning: "sqllock.Schema", Kind: driver.ErrMisconfigured}},
+		{MySQL, &mysqlError{Number: 1290}, Failure{Meaning: "read-only"}},
 		{MySQL, numberedError{1213}, Failure{}},
 		{MySQL, context.Canceled, Failure{}},
 		{MySQL, nil, Failure{}},
 		{Postgres, &pgError{"40001"}, Failure{Retry: true}},
 		{Postgres, fmt.Errorf("wrapped: %w", &pgError{"40P01"}), Failure{Retry: true}},
 		{Postgres, &pgError{"57P01"}, Failure{Retry: true}},
-		{Postgres, &pgError{"42P01"}, Failure{Missing: true, Explain: "sqllock.Schema"}},
-		{Postgres, &pgError{"42501"}, Failure{Explain: "sqllock.Schema", Kind: driver.ErrDenied}},
-		{Postgres, &pgError{"42704"}, Failure{Explain: "parameter", Kind: driver.ErrMisconfigured}},
-		{Postgres, &pgError{"42703"}, Failure{Missing: true, Explain: "sqllock.Schema", Kind: driver.ErrMisconfigured}},
-		{Postgres, &pgError{"25006"}, Failure{Explain: "read-only"}},
+		{Postgres, &pgError{"42P01"}, Failure{Missing: true, Meaning: "sqllock.Schema"}},
+		{Postgres, &pgError{"42501"}, Failure{Meaning: "sqllock.Schema", Kind: driver.ErrDenied}},
+		{Postgres, &pgError{"42704"}, Failure{Meaning: "parameter", Kind: driver.ErrMisconfigured}},
+		{Postgres, &pgError{"42703"}, Failure{Missing: true, Meaning: "sqllock.Schema", Kind: driver.ErrMisconfigured}},
+		{Postgres, &pgError{"25006"}, Failure{Meaning: "read-only"}},
 		{Postgres, &pgError{"22012"}, Failure{}},
 		{Postgres, context.Canceled, Failure{}},
 	} {
@@ -64,7 +64,7 @@ func TestFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := facts.Classify(test.err)
-		if got.Retry != test.want.Retry || got.Missing != test.want.Missing || !strings.Contains(got.Explain, test.want.Explain) || got.Kind != test.want.Kind {
+		if got.Retry != test.want.Retry || got.Missing != test.want.Missing || !strings.Contains(got.Meaning, test.want.Meaning) || got.Kind != test.want.Kind {
 			t.Errorf("%s: %v means %+v, want %+v", test.dialect, test.err, got, test.want)
 		}
 	}
@@ -88,10 +88,10 @@ func TestDescribeAfterDeadline(t *testing.T) {
 		want    string
 	}{
 		{late, Failure{}, "store unreachable: list: the database gave no answer: context deadline exceeded"},
-		{late, Failure{Retry: true, Explain: "it is locked"}, "store unreachable: list: it is locked: context deadline exceeded"},
+		{late, Failure{Retry: true, Meaning: "it is locked"}, "store unreachable: list: it is locked: context deadline exceeded"},
 		{left, Failure{}, "list: context canceled"},
 		{limited, Failure{}, "list: store unreachable: no answer within 5s"},
-		{t.Context(), Failure{Kind: driver.ErrDenied, Explain: "why"}, "permission denied: list: why: the text"},
+		{t.Context(), Failure{Kind: driver.ErrDenied, Meaning: "why"}, "permission denied: list: why: the text"},
 	} {
 		err := test.failure.Describe(test.ctx, "list", errors.New("the text"))
 		if err.Error() != test.want {

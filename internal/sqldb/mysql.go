@@ -26,7 +26,7 @@ const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UT
 // connection. A lock that is missing in the answer would count as lost.
 const MySQLAllRows = ` LIMIT 9223372036854775807`
 
-// MySQLGuard makes the server end the connection of a process that is silent for
+// MySQLLimitIdle makes the server end the connection of a process that is silent for
 // two seconds in the middle of a transaction. MariaDB, which reads the first
 // comment, has a timeout for that, by what the transaction has done so far; MySQL,
 // which reads the second, has one only for all silence.
@@ -35,12 +35,12 @@ const MySQLAllRows = ` LIMIT 9223372036854775807`
 // own. Otherwise the transaction locks the gaps between rows as well, and transactions that
 // insert into them deadlock.
 const (
-	MySQLGuard = `SET /*M! @dlock_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = 2,
+	MySQLLimitIdle = `SET /*M! @dlock_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = 2,
 	@dlock_idle_write = @@idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 2,
 	@dlock_idle_readonly = @@idle_readonly_transaction_timeout, SESSION idle_readonly_transaction_timeout = 2,
 	@@tx_isolation = 'READ-COMMITTED' */
 /*!80000 @dlock_idle = @@wait_timeout, SESSION wait_timeout = 2, @@transaction_isolation = 'READ-COMMITTED' */`
-	MySQLUnguard = `SET /*M! SESSION idle_transaction_timeout = @dlock_idle,
+	MySQLUnlimitIdle = `SET /*M! SESSION idle_transaction_timeout = @dlock_idle,
 	SESSION idle_write_transaction_timeout = @dlock_idle_write,
 	SESSION idle_readonly_transaction_timeout = @dlock_idle_readonly */
 /*!80000 SESSION wait_timeout = @dlock_idle */`
@@ -77,26 +77,26 @@ func CheckMySQL(ctx context.Context, on Queryer) error {
 
 // mysqlFailures is keyed by the server's error numbers.
 var mysqlFailures = map[uint16]Failure{
-	1213: {Retry: true, Explain: "deadlock with another transaction"},
-	1205: {Retry: true, Explain: "another transaction keeps a row locked"},
-	1020: {Retry: true, Explain: "another transaction has changed the row"},
-	1290: {Explain: mysqlReadOnly},
-	1792: {Explain: mysqlReadOnly},
-	1836: {Explain: mysqlReadOnly},
-	1146: {Missing: true, Explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
-	1054: {Missing: true, Explain: "a table is not as expected: compare it with what sqllock.Schema returns", Kind: driver.ErrMisconfigured},
-	1044: {Explain: mysqlDenied, Kind: driver.ErrDenied},
-	1142: {Explain: mysqlDenied, Kind: driver.ErrDenied},
-	1143: {Explain: mysqlDenied, Kind: driver.ErrDenied},
-	1045: {Explain: "wrong user or password", Kind: driver.ErrDenied},
-	1130: {Explain: "the server does not let this host in", Kind: driver.ErrDenied},
-	1698: {Explain: "wrong user or password", Kind: driver.ErrDenied},
-	1046: {Explain: "no database is selected", Kind: driver.ErrMisconfigured},
-	1193: {Explain: "the server knows no such parameter", Kind: driver.ErrMisconfigured},
-	1049: {Explain: "there is no such database", Kind: driver.ErrMisconfigured},
-	1021: {Explain: "the disk is full", Kind: driver.ErrMisconfigured},
-	1114: {Explain: "the disk is full, or the table as large as it may be", Kind: driver.ErrMisconfigured},
-	1665: {Explain: "binlog_format is STATEMENT: set it to ROW or MIXED", Kind: driver.ErrMisconfigured},
+	1213: {Retry: true, Meaning: "deadlock with another transaction"},
+	1205: {Retry: true, Meaning: "another transaction keeps a row locked"},
+	1020: {Retry: true, Meaning: "another transaction has changed the row"},
+	1290: {Meaning: mysqlReadOnly},
+	1792: {Meaning: mysqlReadOnly},
+	1836: {Meaning: mysqlReadOnly},
+	1146: {Missing: true, Meaning: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
+	1054: {Missing: true, Meaning: "a table is not as expected: compare it with what sqllock.Schema returns", Kind: driver.ErrMisconfigured},
+	1044: {Meaning: mysqlDenied, Kind: driver.ErrDenied},
+	1142: {Meaning: mysqlDenied, Kind: driver.ErrDenied},
+	1143: {Meaning: mysqlDenied, Kind: driver.ErrDenied},
+	1045: {Meaning: "wrong user or password", Kind: driver.ErrDenied},
+	1130: {Meaning: "the server does not let this host in", Kind: driver.ErrDenied},
+	1698: {Meaning: "wrong user or password", Kind: driver.ErrDenied},
+	1046: {Meaning: "no database is selected", Kind: driver.ErrMisconfigured},
+	1193: {Meaning: "the server knows no such parameter", Kind: driver.ErrMisconfigured},
+	1049: {Meaning: "there is no such database", Kind: driver.ErrMisconfigured},
+	1021: {Meaning: "the disk is full", Kind: driver.ErrMisconfigured},
+	1114: {Meaning: "the disk is full, or the table as large as it may be", Kind: driver.ErrMisconfigured},
+	1665: {Meaning: "binlog_format is STATEMENT: set it to ROW or MIXED", Kind: driver.ErrMisconfigured},
 }
 
 const (

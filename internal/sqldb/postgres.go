@@ -24,26 +24,26 @@ const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bi
 // postgresFailures is keyed by SQLSTATE. Programs that create the same table at the same
 // moment get a duplicate of one kind or another.
 var postgresFailures = map[string]Failure{
-	"40001": {Retry: true, Explain: "other transactions are in the way"},
-	"40P01": {Retry: true, Explain: "deadlock with another transaction"},
-	"55P03": {Retry: true, Explain: "another transaction keeps a row locked"},
-	"57P01": {Retry: true, Ended: true, Explain: "the server has ended the connection"}, // before the statement, or with it
-	"57P05": {Retry: true, Ended: true, Explain: "the server has ended the connection because it was idle"},
+	"40001": {Retry: true, Meaning: "other transactions are in the way"},
+	"40P01": {Retry: true, Meaning: "deadlock with another transaction"},
+	"55P03": {Retry: true, Meaning: "another transaction keeps a row locked"},
+	"57P01": {Retry: true, Ended: true, Meaning: "the server has ended the connection"}, // before the statement, or with it
+	"57P05": {Retry: true, Ended: true, Meaning: "the server has ended the connection because it was idle"},
 	"23505": {Retry: true},
 	"42P07": {Retry: true},
 	"42710": {Retry: true},
-	"25006": {Explain: "the server is read-only: it may be a replica"},
-	"42P01": {Missing: true, Explain: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
-	"42703": {Missing: true, Explain: "a table is not as expected: compare it with what sqllock.Schema returns", Kind: driver.ErrMisconfigured},
-	"42704": {Explain: "the server knows no such parameter", Kind: driver.ErrMisconfigured},
-	"42501": {Explain: "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns", Kind: driver.ErrDenied},
-	"28P01": {Explain: "wrong user or password", Kind: driver.ErrDenied},
-	"28000": {Explain: "the server does not let this user in", Kind: driver.ErrDenied},
-	"3D000": {Explain: "there is no such database", Kind: driver.ErrMisconfigured},
-	"3F000": {Explain: "there is no schema to create tables in", Kind: driver.ErrMisconfigured},
-	"53100": {Explain: "the disk is full", Kind: driver.ErrMisconfigured},
-	"26000": {Explain: "a prepared statement is gone: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
-	"42P05": {Explain: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
+	"25006": {Meaning: "the server is read-only: it may be a replica"},
+	"42P01": {Missing: true, Meaning: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
+	"42703": {Missing: true, Meaning: "a table is not as expected: compare it with what sqllock.Schema returns", Kind: driver.ErrMisconfigured},
+	"42704": {Meaning: "the server knows no such parameter", Kind: driver.ErrMisconfigured},
+	"42501": {Meaning: "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns", Kind: driver.ErrDenied},
+	"28P01": {Meaning: "wrong user or password", Kind: driver.ErrDenied},
+	"28000": {Meaning: "the server does not let this user in", Kind: driver.ErrDenied},
+	"3D000": {Meaning: "there is no such database", Kind: driver.ErrMisconfigured},
+	"3F000": {Meaning: "there is no schema to create tables in", Kind: driver.ErrMisconfigured},
+	"53100": {Meaning: "the disk is full", Kind: driver.ErrMisconfigured},
+	"26000": {Meaning: "a prepared statement is gone: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
+	"42P05": {Meaning: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 }
 
 // CheckPostgres refuses a server that cannot be written to.

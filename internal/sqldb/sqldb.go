@@ -77,25 +77,25 @@ type Failure struct {
 	Retry   bool   // nothing happened, and another attempt may succeed
 	Ended   bool   // with Retry: the server has ended the connection, and may have committed before
 	Missing bool   // a table is missing, or is not as expected
-	Explain string // for people, where the driver's text says too little; may be empty
+	Meaning string // for people, where the driver's text says too little; may be empty
 	Kind    error  // of the contract; nil is driver.ErrUnreachable
 }
 
 // Describe turns the error of a statement into one of the contract.
 func (f Failure) Describe(ctx context.Context, op string, err error) error {
-	kind, explain := cmp.Or(f.Kind, driver.ErrUnreachable), f.Explain
+	kind, meaning := cmp.Or(f.Kind, driver.ErrUnreachable), f.Meaning
 	if cause := deadline.Passed(ctx); cause != nil {
 		switch {
-		case f.Retry && explain != "": // the time went by with attempts
+		case f.Retry && meaning != "": // the time went by with attempts
 		case errors.Is(ctx.Err(), context.Canceled) || errors.Is(cause, driver.ErrUnreachable):
 			return fmt.Errorf("%s: %w", op, cause)
 		default:
-			explain = "the database gave no answer"
+			meaning = "the database gave no answer"
 		}
 		kind, err = driver.ErrUnreachable, cause
 	}
-	if explain != "" {
-		op += ": " + explain
+	if meaning != "" {
+		op += ": " + meaning
 	}
 	return fmt.Errorf("%w: %s: %w", kind, op, oneLine(err))
 }

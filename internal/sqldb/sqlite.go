@@ -31,20 +31,20 @@ const (
 
 var sqliteFailures = map[int]Failure{
 	sqliteError:    {Missing: true},
-	sqliteBusy:     {Retry: true, Explain: "another program keeps the database locked"},
-	sqliteLocked:   {Retry: true, Explain: "another connection keeps the database locked"},
-	sqliteProtocol: {Retry: true, Explain: "too many processes are opening the database"},
-	sqliteReadOnly: {Explain: "the file or its folder cannot be written", Kind: driver.ErrDenied},
-	sqliteIOError:  {Explain: "reading or writing the file failed", Kind: driver.ErrMisconfigured},
-	sqliteCorrupt:  {Explain: "the database is damaged", Kind: driver.ErrMisconfigured},
+	sqliteBusy:     {Retry: true, Meaning: "another program keeps the database locked"},
+	sqliteLocked:   {Retry: true, Meaning: "another connection keeps the database locked"},
+	sqliteProtocol: {Retry: true, Meaning: "too many processes are opening the database"},
+	sqliteReadOnly: {Meaning: "the file or its folder cannot be written", Kind: driver.ErrDenied},
+	sqliteIOError:  {Meaning: "reading or writing the file failed", Kind: driver.ErrMisconfigured},
+	sqliteCorrupt:  {Meaning: "the database is damaged", Kind: driver.ErrMisconfigured},
 	sqliteFull:     sqliteDiskFull,
-	sqliteCantOpen: {Explain: "the file or its folder is missing, read-only or not accessible", Kind: driver.ErrMisconfigured},
-	sqliteNotADB:   {Explain: "the file is not an SQLite database", Kind: driver.ErrMisconfigured},
+	sqliteCantOpen: {Meaning: "the file or its folder is missing, read-only or not accessible", Kind: driver.ErrMisconfigured},
+	sqliteNotADB:   {Meaning: "the file is not an SQLite database", Kind: driver.ErrMisconfigured},
 
 	sqliteSharedMemorySize: sqliteDiskFull,
 }
 
-var sqliteDiskFull = Failure{Explain: "the disk is full", Kind: driver.ErrMisconfigured}
+var sqliteDiskFull = Failure{Meaning: "the disk is full", Kind: driver.ErrMisconfigured}
 
 func classifySQLite(err error) Failure {
 	type codeError interface {

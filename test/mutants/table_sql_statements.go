@@ -209,8 +209,8 @@ func init() {
 	add(mutant{
 		rule: "a transaction starts in every sql_mode",
 		file: "sqlsession/mysql.go",
-		old:  "sqldb.MySQLGuard, `START TRANSACTION`",
-		new:  "sqldb.MySQLGuard, `BEGIN`",
+		old:  "sqldb.MySQLLimitIdle, `START TRANSACTION`",
+		new:  "sqldb.MySQLLimitIdle, `BEGIN`",
 		test: "test/stores/sqlsession TestSQLModes/mariadb/session",
 	})
 	add(mutant{
@@ -255,7 +255,7 @@ func init() {
 	add(mutant{
 		rule: "the session of another store, which has the same id, is not ended",
 		file: "sqlsession/mysql.go",
-		old:  "`SELECT IS_USED_LOCK('{guard}') IS NOT NULL`",
+		old:  "`SELECT IS_USED_LOCK('{proof}') IS NOT NULL`",
 		new:  "`SELECT COUNT(*) > 0 FROM information_schema.processlist WHERE id = {id}`",
 		test: "test/stores/sqlsession TestSessionOfAnotherStoreIsNotEnded/session",
 	})
@@ -263,7 +263,7 @@ func init() {
 		rule: "a lock on a lost connection has not ended before its session",
 		file: "sqlsession/conn.go",
 		old:  `s.work.Go(func() { s.endLost(c, locks) })`,
-		new:  `for _, h := range locks { s.settle(h, nil) }`,
+		new:  `for _, h := range locks { s.endLock(h, nil) }`,
 		test: "test/stores/sqlsession TestReleaseInOutage/mariadb/session",
 	})
 	add(mutant{

@@ -22,8 +22,8 @@ var imports = map[string]string{
 }
 
 const (
-	// answerLimit is how long a server may take for its first answer.
-	answerLimit = 5 * time.Second
+	// firstAnswerLimit is how long a server may take for its first answer.
+	firstAnswerLimit = 5 * time.Second
 	// idleLimit closes connections that are not needed.
 	idleLimit = time.Minute
 )
@@ -51,7 +51,7 @@ func (u *URL) Open(ctx context.Context, maxConns int) (*sql.DB, error) {
 }
 
 func (u *URL) firstAnswer(ctx context.Context, db *sql.DB) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, fmt.Errorf("%w: no answer within %v", driver.ErrUnreachable, answerLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, firstAnswerLimit, fmt.Errorf("%w: no answer within %v", driver.ErrUnreachable, firstAnswerLimit))
 	defer cancel()
 	err := db.PingContext(ctx)
 	switch cause := deadline.Passed(ctx); {

@@ -138,8 +138,8 @@ func (r *Recent) Collect() (all []Renewal) {
 	return all
 }
 
-// Settle notes which places were renewed; nil is all. The others are gone.
-func (r *Recent) Settle(all []Renewal, renewed map[statement.Key]bool) {
+// NoteRenewed notes which places were renewed; nil is all. The others are gone.
+func (r *Recent) NoteRenewed(all []Renewal, renewed map[statement.Key]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range all {

@@ -81,7 +81,7 @@ func TestPlacesAreRenewedTogether(t *testing.T) {
 				t.Errorf("the place of %s is renewed for %v, want %v", a.Owner, a.Left, want)
 			}
 		}
-		p.Settle(all, map[statement.Key]bool{{Name: "x", Owner: "a"}: true, {Name: "x", Owner: "b"}: true})
+		p.NoteRenewed(all, map[statement.Key]bool{{Name: "x", Owner: "a"}: true, {Name: "x", Owner: "b"}: true})
 		p.End()
 		if got := owners(p.Collect()); len(got) > 0 {
 			t.Errorf("the places of %q are renewed again", got)

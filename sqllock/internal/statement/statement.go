@@ -60,9 +60,9 @@ type words struct {
 
 // Parts of several statements.
 const (
-	held = `owner IS NOT NULL AND expires > {now}`
-	free = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = {nobody}`
-	head = `FROM {queue} WHERE name = ?1:text AND {fair} AND expires > {now} ORDER BY seq LIMIT 1`
+	held    = `owner IS NOT NULL AND expires > {now}`
+	setFree = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = {nobody}`
+	head    = `FROM {queue} WHERE name = ?1:text AND {fair} AND expires > {now} ORDER BY seq LIMIT 1`
 	// A time in the future is one from before the clock stepped back.
 	longAgo  = `(value <= {now} - ?1:int OR value > {now})`
 	recently = `{now} - 100`
@@ -74,10 +74,10 @@ var shared = texts{
 	Blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
 UNION ALL SELECT 0, {nobody}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
 ORDER BY token DESC LIMIT 1`,
-	Release: free + ` WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
+	Release: setFree + ` WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
 	Pass: `UPDATE {locks} SET token = token + 1, owner = ?4:text, since = {now}, expires = {now} + ?5:int, holder = ?6:text
 WHERE name = ?1:text AND owner = ?2:text AND token = ?3:int AND expires > {now}`,
-	Break: free + ` WHERE name = ?1:text AND token = ?2:int AND ` + held,
+	Break: setFree + ` WHERE name = ?1:text AND token = ?2:int AND ` + held,
 	List: `SELECT name, token, holder, since, expires - {now},
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:int`,
