@@ -13,21 +13,6 @@ import (
 // janitorRows is how many rows the janitor reads, and at most deletes, at once.
 const janitorRows = 500
 
-// runJanitor deletes rows that are not needed any more, now and then until the store is
-// closed. What fails is tried again at the next interval.
-func (s *Store) runJanitor() {
-	ticker := time.NewTicker(sqldb.JanitorInterval)
-	defer ticker.Stop()
-	for {
-		_ = s.clean()
-		select {
-		case <-s.closing:
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
 // clean deletes all rows that are not needed, unless another store has done it within the
 // interval.
 func (s *Store) clean() error {
@@ -55,34 +40,22 @@ func (s *Store) claimClean() (claimed bool, err error) {
 	return claimed, err
 }
 
-// cleanPage deletes old rows of the page of names that follows after. It reads
-// first, so that a page without old rows keeps no writer waiting.
+// cleanPage deletes old rows of the page of names that follows after.
 func (s *Store) cleanPage(after string) (last string, more bool, err error) {
 	ctx, cancel := s.background()
 	defer cancel()
-	var old []string
-	var highest int64
-	rows := 0
+	var page sqldb.JanitorPage
 	const age = int64(sqldb.JanitorAge / time.Millisecond)
 	err = s.read(ctx, "clean", func() error {
-		old, highest, rows = nil, 0, 0
-		return s.run().Each(ctx, statement.JanitorPage, []any{after, janitorRows, age}, func(scan func(...any) error) error {
-			var unused bool
-			var token int64
-			rows++
-			err := scan(&last, &token, &unused)
-			if unused {
-				old, highest = append(old, last), max(highest, token)
-			}
-			return err
-		})
+		page = sqldb.JanitorPage{}
+		return s.run().Each(ctx, statement.JanitorPage, []any{after, janitorRows, age}, page.Add)
 	})
-	if err == nil && len(old) > 0 {
+	if err == nil && len(page.Old) > 0 {
 		err = s.write(ctx, "clean", func() error {
-			return s.inTx(ctx, func(run statement.Runner) error { return deleteRows(ctx, run, old, age, highest) })
+			return s.inTx(ctx, func(run statement.Runner) error { return deleteRows(ctx, run, page.Old, age, page.Highest) })
 		})
 	}
-	return last, rows == janitorRows, err
+	return page.Last, page.Rows == janitorRows, err
 }
 
 // deleteRows deletes the rows that are old still and have no higher token. It

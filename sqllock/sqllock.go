@@ -153,7 +153,7 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.work.Go(s.runJanitor)
+	s.work.Go(func() { sqldb.RunJanitor(s.closing, true, s.clean) })
 	return s, nil
 }
 

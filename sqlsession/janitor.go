@@ -58,23 +58,6 @@ func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts, shared string) janit
 	}
 }
 
-// runJanitor cleans now and then until the store is closed. After a failure it tries again at
-// the next interval.
-func (s *Store) runJanitor() {
-	ticker := time.NewTicker(sqldb.JanitorInterval)
-	defer ticker.Stop()
-	for due := s.janitorFirst; ; due = true {
-		if due {
-			_ = s.clean(s.ctx)
-		}
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
 // janitorDue reports whether no janitor has run for long.
 func (s *Store) janitorDue(ctx context.Context, conn *sql.Conn) (due bool, err error) {
 	q := &s.server.janitor.due
@@ -84,16 +67,16 @@ func (s *Store) janitorDue(ctx context.Context, conn *sql.Conn) (due bool, err e
 
 // clean cleans all rows, unless another store has done it within the interval. It takes the
 // slot of an attempt, so that a store needs no more connections for it.
-func (s *Store) clean(ctx context.Context) error {
+func (s *Store) clean() error {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
 	}
-	limited, cancel := context.WithTimeout(ctx, janitorLimit)
+	limited, cancel := context.WithTimeout(s.ctx, janitorLimit)
 	defer cancel()
-	return s.onPool(limited, func(conn *sql.Conn) error { return s.cleanOn(ctx, conn) })
+	return s.onPool(limited, func(conn *sql.Conn) error { return s.cleanOn(s.ctx, conn) })
 }
 
 func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
@@ -116,26 +99,15 @@ func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
 	return sqldb.ExecAll(ctx, conn, janitor.restore...)
 }
 
-// cleanPage cleans the rows that follow a key. It reads them first, so that no other program
-// waits if none of them is old.
+// cleanPage cleans the rows that follow a key.
 func (s *Store) cleanPage(ctx context.Context, conn *sql.Conn, after string) (last string, more bool, err error) {
 	q := &s.server.janitor.page
-	seen, highest := 0, int64(-1)
+	var page sqldb.JanitorPage
 	rows, err := conn.QueryContext(ctx, q.Text, q.Arrange(after, janitorRows, sqldb.JanitorAge.Milliseconds())...)
-	err = sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
-		var token int64
-		var old bool
-		err := scan(&last, &token, &old)
-		seen++
-		if old {
-			highest = max(highest, token)
-		}
-		return err
-	})
-	if err == nil && highest >= 0 {
-		err = s.deleteOld(ctx, conn, after, last, highest)
+	if err = sqldb.ScanAll(rows, err, page.Add); err == nil && len(page.Old) > 0 {
+		err = s.deleteOld(ctx, conn, after, page.Last, page.Highest)
 	}
-	return last, seen == janitorRows, err
+	return page.Last, page.Rows == janitorRows, err
 }
 
 // deleteOld deletes the rows between two keys that are old, have no higher token, and are not

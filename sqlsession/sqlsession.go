@@ -125,7 +125,7 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	s.checks.NoLaterThan(time.Now())
 	s.work.Go(func() { s.checks.Run(s.ctx, s.monitor) })
 	if s.scheme == ForUpdate {
-		s.work.Go(s.runJanitor)
+		s.work.Go(func() { sqldb.RunJanitor(s.ctx.Done(), s.janitorFirst, s.clean) })
 	}
 	return s, nil
 }

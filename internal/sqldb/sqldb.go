@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/deadline"
@@ -57,12 +56,6 @@ func FactsOf(d Dialect) (*Facts, error) {
 	}
 	return facts, nil
 }
-
-// The janitors of all stores delete rows by the same rules.
-const (
-	JanitorAge      = time.Hour        // how long a lock must have been free
-	JanitorInterval = 10 * time.Minute // between two runs, by any store
-)
 
 // ErrReadOnly says that the server accepts no writes, so that it cannot keep locks.
 var ErrReadOnly = fmt.Errorf("%w: the server is read-only", driver.ErrMisconfigured)

@@ -18,6 +18,9 @@ import (
 	"strings"
 )
 
+// ErrURL is wrapped by the errors of a store about its URL.
+var ErrURL = errors.New("bad URL")
+
 // URL is scheme://user:password@host:port,host:port/path?parameters.
 type URL struct {
 	Scheme         string // in lower case

@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/internal/sqldb"
+	"github.com/dlock-go/dlock/internal/storeurl"
 )
 
 // ErrURL reports that a URL is not one of an SQL database. The error contains no password.
-var ErrURL = errors.New("bad URL")
+var ErrURL = storeurl.ErrURL
 
 // URL is the URL of an SQL database, taken apart and decoded.
 type URL struct {
