@@ -103,7 +103,7 @@ type server struct {
 	release string   // key
 
 	// ForUpdate:
-	readRow   sqldb.Query // row, key -> token, holder, whether the janitor may delete it, whether the key is locked
+	readRow   sqldb.Query // row, key -> token, holder, whether the key is locked
 	unlockKey string      // with the key and the proof in it; empty if the rollback does it
 	table     string
 	noWait    string // comes before a statement that must not wait; may be empty

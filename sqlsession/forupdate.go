@@ -108,16 +108,11 @@ func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error
 // checkHolder returns a HeldError if the holder of a lock has locked its row, and nil if
 // another transaction has, perhaps for a moment: a contender, the janitor, another program.
 func (s *Store) checkHolder(ctx context.Context, c *conn, h *heldLock) error {
-	held, row, err := s.readRow(ctx, c, h)
-	switch {
-	case err != nil:
-		return err
-	case row.held:
-		return held
-	case row.old:
-		return s.awaitJanitor(ctx, c)
+	last, held, err := s.readRow(ctx, c, h)
+	if err == nil && held {
+		return last
 	}
-	return nil
+	return err
 }
 
 // lockRow locks the row for good, unless another contender has raised the token since. The
@@ -146,23 +141,18 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64)
 	}
 }
 
-// rowState is what becomes of a row.
-type rowState struct {
-	old  bool // the janitor may delete it, or has deleted it
-	held bool // a holder has its server lock
-}
-
-// readRow returns who raised the token of a row last. Unless the row is held, that is a
-// contender, or a holder of the past.
-func (s *Store) readRow(ctx context.Context, c *conn, h *heldLock) (last *driver.HeldError, row rowState, err error) {
-	var token uint64
+// readRow returns the process that raised the token of a row last. held reports whether the
+// server lock is held: otherwise that process is a contender, or a holder of the past.
+func (s *Store) readRow(ctx context.Context, c *conn, h *heldLock) (last *driver.HeldError, held bool, err error) {
+	last = &driver.HeldError{Name: h.name}
 	var holder []byte
 	q := &s.server.readRow
-	err = c.raw.QueryRowContext(ctx, q.Text, q.Arrange(h.key.row, h.key.server)...).Scan(&token, &holder, &row.old, &row.held)
-	if errors.Is(err, sql.ErrNoRows) {
-		row.old, err = true, nil
+	err = c.raw.QueryRowContext(ctx, q.Text, q.Arrange(h.key.row, h.key.server)...).Scan(&last.Token, &holder, &held)
+	if errors.Is(err, sql.ErrNoRows) { // the janitor has deleted it
+		err = nil
 	}
-	return &driver.HeldError{Name: h.name, Token: token, Holder: driver.DecodeHolder(string(holder))}, row, err
+	last.Holder = driver.DecodeHolder(string(holder))
+	return last, held, err
 }
 
 // unlockRow ends the transaction that holds the row, and gives the connection back.

@@ -3,8 +3,6 @@ package sqlsession
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"strconv"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/sqldb"
@@ -21,9 +19,6 @@ const (
 	janitorLimit = time.Second
 )
 
-// janitorMillis is sqldb.JanitorAge in a statement.
-var janitorMillis = strconv.FormatInt(sqldb.JanitorAge.Milliseconds(), 10)
-
 // janitorQueries are the statements of the janitor.
 type janitorQueries struct {
 	due       sqldb.Query // interval -> whether the last run is as long ago
@@ -33,14 +28,12 @@ type janitorQueries struct {
 	floor     sqldb.Query // -> token
 	old       sqldb.Query // after key, last key, age, token -> keys, whose rows it locks
 	remove    sqldb.Query // key
-	await     sqldb.Query // waits until no janitor runs
 	limitIdle []string    // makes the server end a janitor whose process stops in the middle
 	restore   []string    // undoes limitIdle
 }
 
-// newJanitorQueries returns the statements of a dialect, which locks a row in shared mode
-// in its own words.
-func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts, shared string) janitorQueries {
+// newJanitorQueries returns the statements of a dialect.
+func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts) janitorQueries {
 	const (
 		isFloor = `k = '` + floorKey + `'`
 		longAgo = `(used <= {now} - ?1 OR used > {now})` // the clock may have stepped back
@@ -54,7 +47,6 @@ func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts, shared string) janit
 		floor:  text(`SELECT token FROM {bound} WHERE ` + isFloor),
 		old:    text(`SELECT k FROM {bound} WHERE k > ?1 AND k <= ?2 AND NOT ` + isFloor + ` AND used <= {now} - ?3 AND token <= ?4 FOR UPDATE SKIP LOCKED`),
 		remove: text(`DELETE FROM {bound} WHERE k = ?1`),
-		await:  text(`SELECT token FROM {bound} WHERE ` + isFloor + ` ` + shared),
 	}
 }
 
@@ -138,14 +130,4 @@ func (s *Store) deleteOld(ctx context.Context, conn *sql.Conn, after, last strin
 		return err
 	}
 	return tx.Commit()
-}
-
-// awaitJanitor blocks until no janitor runs.
-func (s *Store) awaitJanitor(ctx context.Context, c *conn) error {
-	var floor int64
-	err := c.raw.QueryRowContext(ctx, s.server.janitor.await.Text).Scan(&floor)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	return err
 }

@@ -77,9 +77,9 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyToken),
 		draw:        fmt.Sprintf(`SELECT IF(%s, %s, %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyToken),
 		release:     `DO RELEASE_LOCK(?)`,
-		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+`, IS_FREE_LOCK(?2) = 0 FROM {bound} WHERE k = ?1`)),
+		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, IS_FREE_LOCK(?2) = 0 FROM {bound} WHERE k = ?1`)),
 		now:         facts.Now,
-		janitor:     newJanitorQueries(t, facts, `LOCK IN SHARE MODE`),
+		janitor:     newJanitorQueries(t, facts),
 		unlockKey:   `DO RELEASE_LOCK('%s'), RELEASE_LOCK('%s')`,
 		table:       t.Bound,
 		fence:       t.Fence,
@@ -166,7 +166,9 @@ SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE 
 	switch n := sqldb.MySQLNumber(err); {
 	case err == nil:
 		return errRowNew
-	case n == mysqlTimeout, n == mysqlDeadlock:
+	case n == mysqlTimeout:
+		return errRowLocked
+	case n == mysqlDeadlock:
 		return errLostRace
 	}
 	return err

@@ -90,9 +90,9 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 		draw:        `SELECT nextval('` + t.Fence + `')`,
 		skip:        postgresSkip(t.Fence, connections),
 		release:     `SELECT pg_advisory_unlock($1)`,
-		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, used <= {now} - `+janitorMillis+`, ?2:int IN (`+postgresKeys+`) FROM {bound} WHERE k = ?1`)),
+		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, ?2:int IN (`+postgresKeys+`) FROM {bound} WHERE k = ?1`)),
 		now:         facts.Now,
-		janitor:     newJanitorQueries(t, facts, `FOR SHARE`),
+		janitor:     newJanitorQueries(t, facts),
 		table:       t.Bound,
 	}
 	server.janitor.limitIdle = []string{idleInTransaction + `'2s'`}
@@ -124,10 +124,11 @@ RETURNING row.token, pg_backend_pid()::text, `+postgresProof,
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, err
 	}
-	// The statement locks the floor until the new row is committed: the janitor, which
-	// raises the floor before it deletes rows, waits for that.
+	// If there is no row, the statement locks the floor until the new row is committed: the
+	// janitor, which raises the floor before it deletes rows, waits for that.
 	inserted, err := c.raw.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token, used)
-SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+server.now+` ON CONFLICT DO NOTHING`,
+SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+server.now+`
+WHERE NOT EXISTS (SELECT FROM `+server.table+` WHERE k = $1) ON CONFLICT DO NOTHING`,
 		h.key.row, []byte(h.name))
 	if err != nil {
 		return 0, err
