@@ -54,18 +54,5 @@ func slashed(path string) string {
 func SQLiteDSN(path string) string {
 	const settings = "?_pragma=busy_timeout(5)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 	path = filepath.Clean(path) // also keeps "//host" from being a host
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/:"
-	const hex = "0123456789ABCDEF"
-	var dsn strings.Builder
-	dsn.WriteString("file:")
-	for _, c := range []byte(slashed(path)) {
-		if strings.IndexByte(plain, c) >= 0 {
-			dsn.WriteByte(c)
-		} else {
-			dsn.WriteByte('%')
-			dsn.WriteByte(hex[c>>4])
-			dsn.WriteByte(hex[c&15])
-		}
-	}
-	return dsn.String() + settings
+	return "file:" + (&url.URL{Path: slashed(path)}).EscapedPath() + settings
 }

@@ -11,7 +11,7 @@ func TestSQLiteDSN(t *testing.T) {
 		"locks.db":          "file:locks.db",
 		"//host/share.db":   "file:/host/share.db", // no host
 		"/a/../b.db":        "file:/b.db",
-		"/50% & #1?.db":     "file:/50%25%20%26%20%231%3F.db",
+		"/50% & #1?.db":     "file:/50%25%20&%20%231%3F.db",
 		"/ä.db":             "file:/%C3%A4.db",
 	} {
 		got, settings, _ := strings.Cut(SQLiteDSN(path), "?")

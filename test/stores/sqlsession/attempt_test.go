@@ -81,11 +81,11 @@ func TestRowsLockedByAnotherProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			elsewhere := s.store(t, s.open(t))
-			_, err = elsewhere.Acquire(t.Context(), request("free"))
+			_, err = elsewhere.Acquire(within(t, 15*time.Second), request("free"))
 			if errors.Is(err, driver.ErrHeld) || !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "another transaction") {
 				t.Errorf("Acquire of a free lock whose row another program has locked: %v", err)
 			}
-			_, err = elsewhere.Acquire(t.Context(), request("held"))
+			_, err = elsewhere.Acquire(within(t, 15*time.Second), request("held"))
 			if holder, ok := errors.AsType[*driver.HeldError](err); !ok || holder.Holder.Program != "sqlsession" || holder.Token != held.Token {
 				t.Errorf("Acquire of a lock that is held: %v; want its holder", err)
 			}
