@@ -8,6 +8,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/deadline"
@@ -31,6 +33,25 @@ func (d Dialect) String() string {
 		return fmt.Sprintf("dialect %d", int(d))
 	}
 	return dialectNames[d]
+}
+
+// Schemes are the names of a store's schemes.
+type Schemes []string
+
+// Name returns the name of a scheme.
+func (s Schemes) Name(scheme int) string {
+	if scheme < 0 || scheme >= len(s) {
+		return fmt.Sprintf("scheme %d", scheme)
+	}
+	return s[scheme]
+}
+
+// Parse returns the scheme of that name.
+func (s Schemes) Parse(name string) (scheme int, err error) {
+	if scheme = slices.Index(s, name); scheme < 0 {
+		return 0, fmt.Errorf("unknown scheme %q (want %s)", name, strings.Join(s, " or "))
+	}
+	return scheme, nil
 }
 
 // Facts are what a store has to know about a dialect, however it keeps its locks.
@@ -77,7 +98,7 @@ type Failure struct {
 // Describe turns the error of a statement into one of the contract.
 func (f Failure) Describe(ctx context.Context, op string, err error) error {
 	kind, meaning := cmp.Or(f.Kind, driver.ErrUnreachable), f.Meaning
-	if cause := deadline.Passed(ctx); cause != nil {
+	if cause := deadline.Passed(ctx); cause != nil && f.Kind == nil {
 		switch {
 		case f.Retry && meaning != "": // the time went by with attempts
 		case errors.Is(ctx.Err(), context.Canceled) || errors.Is(cause, driver.ErrUnreachable):
@@ -85,7 +106,7 @@ func (f Failure) Describe(ctx context.Context, op string, err error) error {
 		default:
 			meaning = "the database gave no answer"
 		}
-		kind, err = driver.ErrUnreachable, cause
+		err = cause
 	}
 	if meaning != "" {
 		op += ": " + meaning
