@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
@@ -36,7 +37,12 @@ With --json it prints one JSON object, {"name":...,"held":false} or the fields o
 				return classify(err)
 			}
 			return a.withClient(cmd.Context(), func(client *dlock.Client, _ *openStore) error {
-				info, held, err := client.Find(cmd.Context(), name)
+				var info driver.Info
+				var held bool
+				err := stores.Patiently(cmd.Context(), func() (err error) {
+					info, held, err = client.Find(cmd.Context(), name)
+					return err
+				})
 				switch {
 				case err != nil:
 					return err

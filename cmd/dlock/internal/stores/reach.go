@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// answerLimit bounds the first answer of a store.
+	// answerLimit is how long a store may be silent.
 	answerLimit = dlock.DefaultRequestTimeout
 	// endSlack is how long before the deadline of its context a call may already fail.
 	endSlack = 50 * time.Millisecond
@@ -26,6 +26,44 @@ func UntilFirstAnswer(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, answerLimit, ErrNoAnswer(answerLimit))
 }
 
+// whileAnswering returns a context for many requests. It ends when the store has been silent
+// for limit. A slow store may take longer in all.
+func whileAnswering(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		for left := limit; left > 0; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(left):
+			}
+			left = 0
+			if ago, found := sinceAnswer(); found {
+				left = limit - ago
+			}
+		}
+		cancel(ErrNoAnswer(limit))
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// IsSlow reports whether a store has answered within answerLimit. Then a request that it has
+// not answered in that time was late, not lost.
+func IsSlow() bool {
+	ago, found := sinceAnswer()
+	return found && ago < answerLimit
+}
+
+// Patiently calls f, and once more if the store is slow: connecting may have taken all the
+// time of the first call.
+func Patiently(ctx context.Context, f func() error) error {
+	err := f()
+	if errors.Is(err, dlock.ErrUnreachable) && ctx.Err() == nil && IsSlow() {
+		err = f()
+	}
+	return err
+}
+
 // Ended reports whether ctx is done. A call may notice the deadline of its context a
 // moment before the context does; then Ended waits for the end.
 func Ended(ctx context.Context) bool {
@@ -38,19 +76,21 @@ func Ended(ctx context.Context) bool {
 // Contact returns an error if the store does not answer within answerLimit. It precedes
 // calls that read a whole store, which may take longer.
 func Contact(ctx context.Context, client *dlock.Client) error {
-	bounded, cancel := UntilFirstAnswer(ctx)
-	defer cancel()
-	_, _, err := client.Find(bounded, "dlock")
-	switch {
-	case err == nil || ctx.Err() != nil:
-		return ctx.Err()
-	case Ended(bounded):
-		return context.Cause(bounded)
-	case errors.Is(err, dlock.ErrUnreachable):
-		if inner := errors.Unwrap(err); errors.Is(inner, dlock.ErrUnreachable) {
-			return inner // without the name, which the user did not give
+	return Patiently(ctx, func() error {
+		bounded, cancel := UntilFirstAnswer(ctx)
+		defer cancel()
+		_, _, err := client.Find(bounded, "dlock")
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return ctx.Err()
+		case Ended(bounded):
+			return context.Cause(bounded)
+		case errors.Is(err, dlock.ErrUnreachable):
+			if inner := errors.Unwrap(err); errors.Is(inner, dlock.ErrUnreachable) {
+				return inner // without the name, which the user did not give
+			}
+			return err
 		}
-		return err
-	}
-	return nil // any other error is an answer
+		return nil // any other error is an answer
+	})
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
@@ -24,14 +23,9 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver "pgx"
 )
 
-const (
-	// openLimit is how long a server may take until it can be used. It is enough to create
-	// the tables on a busy server.
-	openLimit = 15 * time.Second
-	// forUpdateConns is how many connections a command needs with scheme forupdate: one for
-	// the lock, and some that wait.
-	forUpdateConns = 8
-)
+// forUpdateConns is how many connections a command needs with scheme forupdate: one for the
+// lock, and some that wait.
+const forUpdateConns = 8
 
 // SQLServer is the URL of an SQL server.
 type SQLServer struct {
@@ -49,7 +43,7 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, openLimit, ErrNoAnswer(openLimit))
+	ctx, cancel := whileAnswering(ctx, openLimit) // opening takes many round trips
 	defer cancel()
 	var store driver.Store
 	switch raw := server.url.whole(); server.Scheme {
