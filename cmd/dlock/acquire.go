@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -35,6 +34,8 @@ type heldLocks struct {
 	locks    []heldName // in the order of the command line
 	acquired time.Time
 	store    *openStore
+
+	abandoned bool // the release was given up
 }
 
 // lease is a *dlock.Lease or *dlock.Leases.
@@ -50,9 +51,6 @@ type heldName struct {
 }
 
 const (
-	// interruptLimit bounds the cleaning up after a signal has ended the waiting, for a
-	// store that does not answer.
-	interruptLimit = time.Second
 	// leastAnswerLimit is how long the store may take to answer if --wait is shorter, so
 	// that a free lock can be acquired from a store that is far away.
 	leastAnswerLimit = time.Second
@@ -83,12 +81,15 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 	if err = q.refuseSelfWait(limited, client, store); err == nil {
 		held, err = q.acquire(limited, client, signals)
 	}
+	limit := time.Duration(0)
 	if err == nil {
 		held.store = store
 		err = classify(use(held, signals))
 	}
-	// A lock that could not be released expires, and use has reported that.
-	closeSoon(err, client, store.Store)
+	if held == nil || !held.abandoned {
+		limit = cleanupLimit(err)
+	}
+	closeWithin(limit, client, store.Store)
 	return store.failed(err)
 }
 
@@ -105,55 +106,65 @@ func (q *acquisition) withLimit(ctx context.Context) (context.Context, context.C
 // acquire blocks until the locks are acquired. A stop signal ends the waiting; later
 // signals stay in signals.
 func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, signals chan os.Signal) (*heldLocks, error) {
-	notifyStop(signals)
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
-	waiting, stop := context.WithCancel(ctx)
-	defer stop()
-	var background sync.WaitGroup
-	background.Go(func() {
-		select {
-		case s := <-signals:
-			interrupt(interruptedError{signalNumber(s), true})
-			signal.Stop(signals) // a second signal ends dlock even if the store does not answer
-		case <-waiting.Done():
-		}
-	})
-	if !q.flags.quiet {
-		background.Go(func() { q.announceWaiting(waiting, client) })
-	}
+	notifyStop(signals)
 	type outcome struct {
 		held *heldLocks
 		err  error
 	}
-	got, returned := await(ctx, func() outcome {
-		held, err := q.lock(ctx, client)
-		return outcome{held, err}
-	})
-	if !returned {
-		got.err = context.Cause(ctx) // a lock that is still granted expires
+	outcomes := make(chan outcome, 1)
+	go func() {
+		var got outcome
+		got.err = stores.Patiently(ctx, func() (err error) {
+			got.held, err = q.lock(ctx, client)
+			return err
+		})
+		outcomes <- got
+	}()
+	var holder chan string
+	if !q.flags.quiet && !q.flags.noWait {
+		holder = make(chan string, 1)
+		go q.findHolder(ctx, client, holder)
 	}
-	stop()
-	await(ctx, func() struct{} {
-		background.Wait()
-		return struct{}{}
-	})
-	if got.err != nil {
-		signal.Stop(signals) // Ctrl-C ends the cleaning up
+	var late <-chan time.Time
+	for ended := ctx.Done(); ; {
+		select {
+		case got := <-outcomes:
+			err := q.explain(ctx, got.err)
+			if err != nil {
+				signal.Stop(signals) // Ctrl-C ends the cleaning up
+				return nil, err
+			}
+			return got.held, nil
+		case text := <-holder:
+			q.say("waiting for %s%s", q.title(), text)
+		case s := <-signals:
+			signal.Stop(signals) // a second signal ends dlock even if the store does not answer
+			interrupt(interruptedError{number: signalNumber(s)})
+		case <-ended:
+			ended, holder, late = nil, nil, time.After(silentLimit)
+		case <-late: // a lock that is still granted expires
+			return nil, q.explain(ctx, context.Cause(ctx))
+		}
 	}
+}
+
+// explain returns the reason why the locks were not acquired; nil if they were.
+func (q *acquisition) explain(ctx context.Context, err error) error {
 	interrupted, isInterrupted := errors.AsType[interruptedError](context.Cause(ctx))
 	switch {
-	case isInterrupted:
-		if got.err == nil { // the signal arrived just after the grant
-			_ = got.held.Unlock(context.WithoutCancel(ctx))
-		}
-		return nil, interrupted
-	case errors.Is(got.err, dlock.ErrHeld):
-		return nil, q.notAcquired(describeConflict(got.err, q.flags))
-	case got.err != nil && stores.Ended(ctx): // no answer within --wait
-		return nil, fmt.Errorf("%w; if the store grants the lock after all, the lock expires within %v", context.Cause(ctx), q.flags.ttl)
+	case isInterrupted: // a lock that was granted just before is released with the client
+		interrupted.answered = err == nil || errors.Is(err, dlock.ErrHeld)
+		return interrupted
+	case errors.Is(err, dlock.ErrHeld):
+		return q.notAcquired(describeConflict(err, q.flags))
+	case err != nil && stores.Ended(ctx): // no answer within --wait
+		err = context.Cause(ctx)
+	case !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded):
+		return err
 	}
-	return got.held, got.err
+	return fmt.Errorf("%w; if the store grants the lock after all, the lock expires within %v", err, q.flags.ttl)
 }
 
 // notifyStop sends stop signals to a channel, except for those that are ignored, by nohup
@@ -162,25 +173,6 @@ func notifyStop(to chan<- os.Signal) {
 	for _, s := range supervise.StopSignals {
 		if !signal.Ignored(s) {
 			signal.Notify(to, s)
-		}
-	}
-}
-
-// await calls f and blocks until it returns, but not longer than interruptLimit after ctx
-// has ended. If f has not returned, it goes on, and the result is the zero value and false.
-func await[T any](ctx context.Context, f func() T) (result T, returned bool) {
-	done := make(chan T, 1)
-	go func() { done <- f() }()
-	var limit <-chan time.Time
-	ended := ctx.Done()
-	for {
-		select {
-		case result = <-done:
-			return result, true
-		case <-ended:
-			ended, limit = nil, time.After(interruptLimit)
-		case <-limit:
-			return result, false
 		}
 	}
 }
@@ -249,8 +241,9 @@ const (
 	logNoticeDelay = 5 * time.Second
 )
 
-// announceWaiting reports once which process holds the lock, unless ctx ends before.
-func (q *acquisition) announceWaiting(ctx context.Context, client *dlock.Client) {
+// findHolder sends, after a while, which process holds a lock. It sends nothing if ctx ends
+// before.
+func (q *acquisition) findHolder(ctx context.Context, client *dlock.Client, to chan<- string) {
 	delay := logNoticeDelay
 	if q.flags.verbose || terminal.Is(q.stderr) {
 		delay = noticeDelay
@@ -260,22 +253,22 @@ func (q *acquisition) announceWaiting(ctx context.Context, client *dlock.Client)
 		return
 	case <-time.After(delay):
 	}
-	held := ""
+	text := ""
 	for _, name := range q.names {
 		info, found, err := client.Find(ctx, name)
-		if err == nil && found {
-			held = fmt.Sprintf("held by %s since %s", info.Holder, sinceText(info.Since, time.Now()))
-			if len(q.names) > 1 {
-				held = ": " + terminal.Quote(name) + " is " + held
-			} else {
-				held = ", " + held
-			}
-			break
+		if err != nil || !found {
+			continue
 		}
+		text = ", held by " + info.Holder.String()
+		if len(q.names) > 1 {
+			text = ": " + terminal.Quote(name) + " is held by " + info.Holder.String()
+		}
+		if !info.Since.IsZero() {
+			text += " since " + sinceText(info.Since, time.Now())
+		}
+		break
 	}
-	if ctx.Err() == nil {
-		q.say("waiting for %s%s", q.title(), held)
-	}
+	to <- text
 }
 
 // title returns the names as messages show them.
@@ -305,17 +298,34 @@ func lossReason(held *heldLocks) string {
 }
 
 // release releases the locks, and reports a failure on stderr. It returns true if the
-// locks had been lost before.
-func (q *acquisition) release(held *heldLocks) (lost bool) {
-	err := held.Unlock(context.Background())
-	switch {
-	case errors.Is(err, dlock.ErrNotHeld) || errors.Is(err, dlock.ErrLost):
-		return true
-	case err != nil:
-		q.say("could not release %s, it frees itself within %v: %s", q.title(), q.flags.ttl, held.store.Clean(err.Error()))
-	case q.flags.verbose:
-		q.say("released %s", q.title())
+// locks had been lost before. A stop signal leaves the release some time, and a second one
+// none.
+func (q *acquisition) release(held *heldLocks, signals <-chan os.Signal) (lost bool) {
+	released := make(chan error, 1)
+	go func() { released <- held.Unlock(context.Background()) }()
+	var late <-chan time.Time
+	for !held.abandoned {
+		select {
+		case err := <-released:
+			switch {
+			case errors.Is(err, dlock.ErrNotHeld) || errors.Is(err, dlock.ErrLost):
+				return true
+			case err != nil:
+				q.say("could not release %s, it expires within %v: %s", q.title(), q.flags.ttl, held.store.Clean(err.Error()))
+			case q.flags.verbose:
+				q.say("released %s", q.title())
+			}
+			return false
+		case s := <-signals:
+			if supervise.IsStop(s) {
+				held.abandoned = late != nil
+				late = time.After(answeredLimit)
+			}
+		case <-late:
+			held.abandoned = true
+		}
 	}
+	q.say("interrupted while releasing %s, which the store did not confirm: it expires within %v", q.title(), q.flags.ttl)
 	return false
 }
 

@@ -246,7 +246,7 @@ func (e *execution) hold(held *heldLocks, path string, signals chan os.Signal) e
 	if startErr == nil && !result.Lost && !result.Interrupted {
 		keepUntil(held.acquired.Add(e.flags.minHold), held.Context(), signals)
 	}
-	lost := e.release(held)
+	lost := e.release(held, signals)
 	switch {
 	case startErr != nil:
 		return cannotStart(e.command[0], startErr)

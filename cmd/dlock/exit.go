@@ -84,8 +84,8 @@ func isSilent(err error) bool {
 
 // interruptedError ends dlock after a signal.
 type interruptedError struct {
-	number  int
-	waiting bool // for a lock, which was not acquired
+	number   int
+	answered bool // by the store, before the signal
 }
 
 func (i interruptedError) Error() string { return fmt.Sprintf("interrupted by signal %d", i.number) }

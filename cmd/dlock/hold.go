@@ -91,7 +91,7 @@ func (h *holding) hold(held *heldLocks, parent int, signals chan os.Signal) erro
 	if err == nil {
 		keepUntil(held.acquired.Add(h.flags.minHold), held.Context(), signals)
 	}
-	if lost := h.release(held); lost && err == nil {
+	if lost := h.release(held, signals); lost && err == nil {
 		err = failf(exitLost, "lost %s before it was released", h.title())
 	}
 	return err
@@ -124,7 +124,7 @@ func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) er
 			return failf(exitLost, "held %s for %v, which is the limit of --max-hold", h.title(), h.flags.maxHold)
 		case s := <-signals:
 			if supervise.IsStop(s) {
-				return interruptedError{signalNumber(s), false}
+				return interruptedError{signalNumber(s), true}
 			}
 		}
 	}

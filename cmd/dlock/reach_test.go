@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
+	"github.com/dlock-go/dlock/sqllock"
 )
 
 // everyServer are URLs of all stores that are servers. The addresses go where the %s are.
@@ -153,4 +155,24 @@ func TestContextBoundsFirstConnection(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestNoWaitReportsNoWaiting: -n does not wait for a lock, even if the file is busy.
+func TestNoWaitReportsNoWaiting(t *testing.T) {
+	b := newBench(t)
+	b.must(0, "exec", "job", "--", "true") // creates the file
+	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(b.path("locks.db")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.Begin() // a writer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	r := b.must(exitUnavailable, "exec", "-v", "-n", "job", "--", "true")
+	if strings.Contains(r.stderr, "waiting") {
+		t.Errorf("it reports a wait: %s", r.stderr)
+	}
 }

@@ -125,39 +125,45 @@ func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore
 	}
 	client := dlock.New(store.Driver, nil)
 	err = use(client, store)
-	closeSoon(err, client, store.Store) // nothing is held, so that a failure loses nothing
+	closeWithin(cleanupLimit(err), client, store.Store) // nothing is held, so that a failure loses nothing
 	return store.failed(err)
 }
 
+// How long dlock cleans up before it exits. What is left in the store expires.
 const (
-	// closeLimit bounds the closing of a store that does not answer.
-	closeLimit = time.Second
-	// undoLimit bounds the closing of a store without a lock. An attempt may have to be
-	// undone, and the store may have stopped answering since.
-	undoLimit = 2 * time.Second
+	silentLimit   = 200 * time.Millisecond // if the store is silent
+	answeredLimit = time.Second            // if the store has answered, and may be silent now
+	undoLimit     = 2 * time.Second        // if an attempt may have to be undone
+	cleanLimit    = time.Minute            // if nothing failed
 )
 
-// closeSoon closes a client and its store. If the store did not answer, or the lock was lost,
-// it does not wait long: what is left in the store expires, and a script has to learn of the
-// loss.
-func closeSoon(err error, client *dlock.Client, store *stores.Store) {
+// cleanupLimit returns how long to clean up after err.
+func cleanupLimit(err error) time.Duration {
+	interrupted, isInterrupted := errors.AsType[interruptedError](err)
+	switch {
+	case isInterrupted && interrupted.answered:
+		return answeredLimit
+	case isInterrupted, err != nil && exitStatus(err) == exitLost: // a script has to learn of the loss
+		return silentLimit
+	case errors.Is(err, dlock.ErrUnreachable) && !stores.IsSlow():
+		return silentLimit
+	case errors.Is(err, dlock.ErrUnreachable), err != nil && exitStatus(err) == exitNotAcquired:
+		return undoLimit
+	}
+	return cleanLimit
+}
+
+// closeWithin closes a client and its store, and does not wait longer than limit.
+func closeWithin(limit time.Duration, client *dlock.Client, store *stores.Store) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		_ = client.Close()
 		_ = store.Close()
 	}()
-	var limit <-chan time.Time
-	if interrupted, ok := errors.AsType[interruptedError](err); ok && interrupted.waiting {
-		limit = time.After(interruptLimit)
-	} else if errors.Is(err, dlock.ErrUnreachable) || err != nil && exitStatus(err) == exitLost {
-		limit = time.After(closeLimit)
-	} else if err != nil && exitStatus(err) == exitNotAcquired {
-		limit = time.After(undoLimit)
-	}
 	select {
 	case <-closed:
-	case <-limit:
+	case <-time.After(limit):
 	}
 }
 

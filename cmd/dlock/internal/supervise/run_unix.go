@@ -139,7 +139,7 @@ func (p *process) reap() bool {
 			number := status.Signal()
 			p.result.Status = SignalStatus + int(number)
 			p.result.Interrupted = p.result.Interrupted || IsStop(number)
-			p.terminal.passOn(number)
+			p.terminal.passOn(number, p.signals)
 			return true
 		default:
 			p.result.Status = status.ExitStatus()

@@ -65,11 +65,12 @@ func (t *controllingTerminal) reclaim() {
 }
 
 // passOn sends a Ctrl-C that only the command received to dlock's own process group,
-// which may contain a script around dlock.
-func (t *controllingTerminal) passOn(s syscall.Signal) {
+// which may contain a script around dlock. dlock itself gets the next one in signals.
+func (t *controllingTerminal) passOn(s syscall.Signal, signals chan<- os.Signal) {
 	if t != nil && t.lent && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
 		signal.Ignore(s)
 		_ = syscall.Kill(0, s)
+		signal.Notify(signals, s)
 	}
 }
 
