@@ -65,9 +65,8 @@ func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *openSto
 		return err
 	}
 	ok := true
-	for i := range findings {
-		findings[i].Message = store.Clean(findings[i].Message)
-		ok = ok && findings[i].Level != driver.LevelProblem
+	for _, f := range findings {
+		ok = ok && f.Level != driver.LevelProblem
 	}
 	if asJSON {
 		err = terminal.PrintJSON(a.stdout, diagnosisJSON{store.URL, describeTraits(asConfigured(client.Traits(), findings)), append([]driver.Finding{}, findings...), ok})

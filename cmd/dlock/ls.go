@@ -25,7 +25,8 @@ start with it.
 
 WAITERS counts the waiters that the store knows: every fair waiter, and processes
 that have waited for a while. Names with spaces and invisible characters are
-quoted. At a terminal long names and holders are cut to the width of a line.
+quoted. At a terminal long names and holders are cut to the width of a line, and
+columns on the right that do not fit are left out.
 
 With --json every lock is one JSON object on a line of its own:
   {"name":"nightly","token":7,"holder":{"host":"web-1","pid":4242,
@@ -54,7 +55,7 @@ When nothing is held it prints nothing and the exit status is 0.`,
 				var infos []driver.Info
 				for info, err := range client.Locks(cmd.Context(), prefix) {
 					if errors.Is(err, dlock.ErrUnsupported) {
-						return usagef("the locks of %s cannot be listed: %w", store.URL, err)
+						return stores.URLErrorf("the locks of %s cannot be listed: %w", store.URL, err)
 					}
 					if err != nil {
 						return err

@@ -76,17 +76,21 @@ func promises(t driver.Traits, findings []driver.Finding) []string {
 	case configured.SurvivesFailover:
 		say(true, "Failover", "locks and tokens survive the takeover of one server by another", "")
 	default:
-		say(false, "Failover", "if another server takes over, it may forget locks, and two may then hold one", driver.PromiseFailover)
+		say(false, "Failover", "let no other server take over: it may forget locks, and two may then hold one", driver.PromiseFailover)
 	}
 	limit := "at least " + inWords(t.MinTTL)
 	if t.MaxTTL > 0 && t.MaxTTL < driver.MaxTTL {
 		limit += ", at most " + inWords(t.MaxTTL)
 	}
 	if t.Granularity > time.Millisecond {
-		limit += ", counted in steps of " + inWords(t.Granularity)
+		limit += "; a lock expires up to " + inWords(t.Granularity) + " late"
 	}
 	say(true, "TTL", limit, "")
-	say(true, "Any store", "a holder that is paused for longer than its TTL loses the lock without knowing; only a token that the resource checks keeps it out", "")
+	if t.SessionBound && !t.SurvivesRestart { // to a connection
+		say(true, "Pauses", "a holder that is paused keeps the lock for as long as its connection lives, and loses it without knowing when the connection ends; only a token that the resource checks keeps it out", "")
+	} else {
+		say(true, "Pauses", "a holder that is paused for longer than its TTL loses the lock without knowing; only a token that the resource checks keeps it out", "")
+	}
 	return append(broken, kept...)
 }
 

@@ -50,4 +50,18 @@ func TestPromisesAsConfigured(t *testing.T) {
 	if !strings.Contains(file, "Reach: processes of this machine only") || strings.Contains(file, "all machines") || strings.Contains(file, "Failover") {
 		t.Errorf("promises of a file on this machine:\n%s", file)
 	}
+	for _, c := range []struct {
+		traits driver.Traits
+		want   string
+	}{
+		{driver.Traits{Granularity: 5 * time.Second, MinTTL: time.Second}, "TTL: at least 1 second; a lock expires up to 5 seconds late."},
+		{driver.Traits{}, "Failover: let no other server take over"},
+		{driver.Traits{}, "paused for longer than its TTL loses the lock"},
+		{driver.Traits{SessionBound: true, SurvivesRestart: true}, "paused for longer than its TTL loses the lock"},
+		{driver.Traits{SessionBound: true}, "paused keeps the lock for as long as its connection lives"},
+	} {
+		if text := strings.Join(promises(c.traits, nil), "\n"); !strings.Contains(text, c.want) {
+			t.Errorf("promises of %+v do not contain %q:\n%s", c.traits, c.want, text)
+		}
+	}
 }

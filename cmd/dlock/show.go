@@ -86,7 +86,9 @@ func (a *app) showText(info driver.Info) error {
 	row("name", p.Paint(terminal.Green, terminal.Quote(info.Name)))
 	row("token", strconv.FormatUint(info.Token, 10))
 	row("holder", info.Holder.String())
-	row("since", sinceText(info.Since, time.Now()))
+	if !info.Since.IsZero() {
+		row("since", sinceText(info.Since, time.Now()))
+	}
 	row("remaining", remainingText(info.Remaining)+" unless renewed")
 	row("waiters", strconv.Itoa(info.Waiters))
 	return terminal.Print(a.stdout, b.String())

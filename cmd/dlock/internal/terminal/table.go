@@ -3,7 +3,7 @@ package terminal
 import (
 	"io"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 )
 
 // Column is one column of a table.
@@ -53,10 +53,10 @@ func (t *Table) Print(w io.Writer, p Painter) error {
 	widths := make([]int, len(titles))
 	for _, row := range append([][]string{titles}, t.Rows...) {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], columns(cell))
 		}
 	}
-	t.fit(widths)
+	widths = t.fit(widths)
 	var b strings.Builder
 	t.line(&b, titles, widths, func(int) Style { return Bold }, p)
 	for _, row := range t.Rows {
@@ -70,34 +70,45 @@ const (
 	minShrunk = 8 // the least width of a column that was cut
 )
 
-// fit narrows the columns that may shrink until a line fits.
-func (t *Table) fit(widths []int) {
+// fit narrows the columns that may shrink until a line fits. If that is not enough, it leaves
+// out columns on the right.
+func (t *Table) fit(widths []int) []int {
 	if t.Width == 0 {
-		return
+		return widths
 	}
+	least, fits := -len(columnGap), 0
+	for i, w := range widths {
+		if t.Columns[i].Shrink > 0 {
+			w = min(w, minShrunk)
+		}
+		if least += len(columnGap) + w; least > t.Width {
+			break
+		}
+		fits++
+	}
+	widths = widths[:max(1, fits)]
 	excess := len(columnGap)*(len(widths)-1) - t.Width
 	for _, w := range widths {
 		excess += w
 	}
 	for rank := len(t.Columns); rank > 0; rank-- {
-		for i, c := range t.Columns {
-			if c.Shrink == rank && excess > 0 {
-				cut := max(0, min(excess, widths[i]-minShrunk))
+		for i := range widths {
+			if t.Columns[i].Shrink == rank && excess > 0 {
+				cut := max(0, min(excess, widths[i]-min(minShrunk, t.Width)))
 				widths[i] -= cut
 				excess -= cut
 			}
 		}
 	}
+	return widths
 }
 
 // line pads outside of the colours, which have no width.
 func (t *Table) line(b *strings.Builder, cells []string, widths []int, styleOf func(int) Style, p Painter) {
-	last := len(cells) - 1
-	for i, cell := range cells {
-		if utf8.RuneCountInString(cell) > widths[i] {
-			cell = string([]rune(cell)[:widths[i]-1]) + "\u2026"
-		}
-		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+	last := len(widths) - 1
+	for i, width := range widths {
+		cell := cut(cells[i], width)
+		pad := strings.Repeat(" ", width-columns(cell))
 		switch {
 		case t.Columns[i].Right:
 			b.WriteString(pad + p.Paint(styleOf(i), cell))
@@ -111,4 +122,41 @@ func (t *Table) line(b *strings.Builder, cells []string, widths []int, styleOf f
 		}
 	}
 	b.WriteByte('\n')
+}
+
+// cut shortens a text to a width.
+func cut(text string, width int) string {
+	if columns(text) <= width {
+		return text
+	}
+	left := width - 1
+	for i, c := range text {
+		if left -= columns(string(c)); left < 0 {
+			return text[:i] + "\u2026"
+		}
+	}
+	return text
+}
+
+// columns returns how many columns of a terminal a text takes. East Asian wide characters and
+// emoji take two, combining ones none.
+func columns(text string) (n int) {
+	for _, c := range text {
+		switch {
+		case unicode.In(c, unicode.Mn, unicode.Me, unicode.Cf):
+		case unicode.Is(wide, c):
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+var wide = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{0x1100, 0x115f, 1}, {0x231a, 0x231b, 1}, {0x2e80, 0x303e, 1}, {0x3041, 0xa4cf, 1}, {0xa960, 0xa97c, 1},
+		{0xac00, 0xd7a3, 1}, {0xf900, 0xfaff, 1}, {0xfe30, 0xfe6f, 1}, {0xff01, 0xff60, 1}, {0xffe0, 0xffe6, 1},
+	},
+	R32: []unicode.Range32{{0x1f300, 0x1f64f, 1}, {0x1f680, 0x1f6ff, 1}, {0x1f900, 0x1f9ff, 1}, {0x20000, 0x3fffd, 1}},
 }
