@@ -62,6 +62,9 @@ func (a *app) runDemo(cmd *cobra.Command, d interface {
 	Check() error
 	Run(ctx context.Context) error
 }, stage *demo.Stage, lock string) error {
+	if cmd.Flags().Changed("db") && stage.Database == "" {
+		return usagef("--db is empty: leave it out for an SQLite file")
+	}
 	if err := d.Check(); err != nil {
 		return classify(err)
 	}

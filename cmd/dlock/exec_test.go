@@ -241,3 +241,10 @@ func TestGuardThatCannotStart(t *testing.T) {
 		t.Errorf("status %d: %v", exitStatus(err), err)
 	}
 }
+
+// TestFlagBeforeSubcommand: a flag of exec may precede the word exec.
+func TestFlagBeforeSubcommand(t *testing.T) {
+	b := newBench(t)
+	r := b.must(7, "-v", "exec", "job", "--", "sh", "-c", "exit 7")
+	contains(t, "stderr", r.stderr, "acquired job")
+}

@@ -56,6 +56,8 @@ func TestUsageErrors(t *testing.T) {
 		{"less than the minimum", []string{"exec", "--ttl", "1ns", "name", "--", "true"}},
 		{"more than the maximum", []string{"exec", "--ttl", "2562047h47m16.854775807s", "name", "--", "true"}},
 		{"--store is empty", []string{"ls", "--store", ""}},
+		{"--db is empty", []string{"demo", "pause", "--db", ""}},
+		{"unknown shorthand flag: 'v'", []string{"-v", "ls"}},
 		{"negative", []string{"exec", "--wait", "-1s", "name", "--", "true"}},
 		{"negative", []string{"exec", "--grace", "-1s", "name", "--", "true"}},
 		{"negative", []string{"exec", "--min-hold", "-1s", "name", "--", "true"}},

@@ -63,7 +63,16 @@ func (s Store) open(ctx context.Context) (*stores.Store, error) {
 type database struct {
 	*sql.DB
 	dialect fence.Dialect
-	name    string // for people
+	name    string            // for people
+	server  *stores.SQLServer // nil: a file
+}
+
+// cannotUse describes an error of the database.
+func (d *database) cannotUse(err error) error {
+	if d.server == nil {
+		return stores.NewOpenError(d.name, "", err)
+	}
+	return d.server.CannotUse(err)
 }
 
 // stockSettings make a writer wait for other writers. The stock need not survive a power
@@ -93,7 +102,7 @@ func openDatabase(ctx context.Context, raw, folder string, connections int) (*da
 	defer cancel()
 	if err := d.PingContext(ctx); err != nil {
 		_ = d.Close()
-		return nil, stores.NewOpenError(d.name, raw, err)
+		return nil, d.cannotUse(err)
 	}
 	return d, nil
 }
@@ -103,7 +112,7 @@ func (d *database) openServer(raw string) error {
 	if err != nil {
 		return err
 	}
-	d.name, d.dialect = server.Shown(), fence.MySQL
+	d.server, d.name, d.dialect = server, server.Shown(), fence.MySQL
 	if server.Dialect == sqllock.Postgres {
 		d.dialect = fence.PostgreSQL
 	}
@@ -151,7 +160,7 @@ func (s *Stage) withStock(ctx context.Context, table string, use func(stock *ove
 		return err
 	}
 	if err := stock.Create(ctx); err != nil {
-		return stores.NewOpenError(db.name, s.Database, err)
+		return db.cannotUse(err)
 	}
 	defer func() { // also after a signal
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseLimit)

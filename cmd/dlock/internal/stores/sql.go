@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/sqlsession"
@@ -64,9 +65,33 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 		err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, err)
 	}
 	if err != nil {
-		return nil, NewOpenError(server.Shown(), u.whole(), err)
+		return nil, server.CannotUse(err)
 	}
 	return &Store{Driver: store, URL: server.Shown(), Identity: server.fullIdentity()}, nil
+}
+
+// CannotUse returns an OpenError about the server, with the class of the error.
+func (s *SQLServer) CannotUse(err error) error {
+	if isTLSError(err) {
+		err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, strings.TrimPrefix(err.Error(), driver.ErrUnreachable.Error()+": "))
+	} else if facts, unknown := sqldb.FactsOf(s.Dialect); unknown == nil {
+		if kind := facts.Classify(err).Kind; kind != nil && !errors.Is(err, kind) {
+			err = fmt.Errorf("%w: %w", kind, err)
+		}
+	}
+	return NewOpenError(s.Shown(), s.url.whole(), err)
+}
+
+// isTLSError reports whether the server and this program do not agree about TLS.
+func isTLSError(err error) bool {
+	return errors.Is(err, mysql.ErrNoTLS) ||
+		strings.Contains(err.Error(), "server refused TLS connection") || // pgx has no error for it
+		is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err) || is[tls.AlertError](err)
+}
+
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }
 
 // ParseSQL parses the URL of an SQL server.
