@@ -89,8 +89,8 @@ func init() {
 	add(mutant{
 		rule: "a loss that only the release finds is status 76",
 		file: "cmd/dlock/acquire.go",
-		old:  "errors.Is(err, dlock.ErrLost):\n\t\treturn true",
-		new:  "errors.Is(err, dlock.ErrLost):\n\t\treturn false",
+		old:  "errors.Is(err, dlock.ErrLost):\n\t\t\t\treturn true",
+		new:  "errors.Is(err, dlock.ErrLost):\n\t\t\t\treturn false",
 		test: "cmd/dlock TestLossFoundAtRelease",
 	})
 	add(mutant{
@@ -103,9 +103,37 @@ func init() {
 	add(mutant{
 		rule: "a signal ends the waiting",
 		file: "cmd/dlock/acquire.go",
-		old:  `interrupt(interruptedError{signalNumber(s), true})`,
+		old:  `interrupt(interruptedError{number: signalNumber(s)})`,
 		new:  `_ = s`,
 		test: "cmd/dlock TestInterruptWhileWaiting",
+	})
+	add(mutant{
+		rule: "a store that has never answered does not delay Ctrl-C",
+		file: "cmd/dlock/store.go",
+		old:  "silentLimit   = 200 * time.Millisecond",
+		new:  "silentLimit   = 2 * time.Second",
+		test: "cmd/dlock TestInterruptWhileConnecting",
+	})
+	add(mutant{
+		rule: "-n does not report a wait",
+		file: "cmd/dlock/acquire.go",
+		old:  `if !q.flags.quiet && !q.flags.noWait {`,
+		new:  `if !q.flags.quiet {`,
+		test: "cmd/dlock TestNoWaitReportsNoWaiting",
+	})
+	add(mutant{
+		rule: "silence is counted from the last answer",
+		file: "cmd/dlock/internal/stores/reach.go",
+		old:  "left = limit - ago",
+		new:  "left = 0 * ago",
+		test: "cmd/dlock/internal/stores TestSilenceIsMeasuredFromTheLastAnswer",
+	})
+	add(mutant{
+		rule: "a second signal ends a release that hangs",
+		file: "cmd/dlock/acquire.go",
+		old:  "late = time.After(answeredLimit)",
+		new:  "late = nil",
+		test: "test/stores/redis TestSignalEndsHangingRelease",
 	})
 	add(mutant{
 		rule: "the variable of a lock that was released long ago means nothing",
