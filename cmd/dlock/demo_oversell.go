@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
 	"github.com/spf13/cobra"
 )
 
@@ -53,7 +52,7 @@ func (a *app) oversellCommand() *cobra.Command {
   dlock demo oversell --nginx --processes 8           # with a real nginx
   dlock demo oversell --json | jq -r '[.guard, .final_stock] | @tsv'`,
 		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd, &d, &d.Stage, oversell.LockName) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd, &d, &d.Stage, demo.OversellLock) },
 	}
 	f := cmd.Flags()
 	addDemoFlags(f, &d.Stage, "all")

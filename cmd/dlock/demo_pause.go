@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
 	"github.com/spf13/cobra"
 )
 
@@ -45,7 +44,7 @@ func (a *app) pauseCommand() *cobra.Command {
   dlock demo pause --json | jq -r '[.guard, .final_stock] | @tsv'`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.runDemo(cmd, &d, &d.Stage, oversell.PauseLockName)
+			return a.runDemo(cmd, &d, &d.Stage, demo.PauseLock)
 		},
 	}
 	f := cmd.Flags()

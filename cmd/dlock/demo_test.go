@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
 )
 
 // demoLimit is for tests that fail only: a busy machine takes longer than half a minute.
@@ -117,7 +116,7 @@ func checkOversell(t *testing.T, lines string, requests, stock int) {
 	if len(runs) != 4 {
 		t.Fatalf("%d lines, want one for each guard:\n%s", len(runs), lines)
 	}
-	for i, guard := range oversell.Guards {
+	for i, guard := range demo.Guards {
 		run := runs[i]
 		if run.Guard != guard || run.Requests != requests || run.Stock != stock || run.Refused != 0 {
 			t.Errorf("run %d: %+v", i, run)
@@ -164,7 +163,7 @@ func checkPage(t *testing.T, page string) {
 		t.Fatalf("the page has %d charts", len(charts))
 	}
 	const red = "#e5484d"
-	for i, guard := range oversell.Guards {
+	for i, guard := range demo.Guards {
 		if !strings.HasPrefix(charts[i], string(guard)) {
 			t.Errorf("chart %d is not that of %s", i, guard)
 		}

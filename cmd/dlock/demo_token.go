@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/tokens"
 	"github.com/spf13/cobra"
 )
 
@@ -32,7 +31,7 @@ func (a *app) tokenCommand() *cobra.Command {
   dlock demo token --store redis://localhost --processes 20
   dlock demo token --json | jq '.failed'`,
 		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd, &d, &d.Stage, tokens.LockName) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd, &d, &d.Stage, demo.TokenLock) },
 	}
 	f := cmd.Flags()
 	addDemoFlags(f, &d.Stage, "both")

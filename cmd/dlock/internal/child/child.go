@@ -118,11 +118,11 @@ func (p *Process) Wait() {
 // Group is several children that end together.
 type Group []*Process
 
-// StartGroup calls start n times. The children that were started are returned even if
+// StartGroup is Start of n children. The children that were started are returned even if
 // there is an error.
-func StartGroup(n int, start func() (*Process, error)) (g Group, err error) {
+func StartGroup(ctx context.Context, n int, program, role string, task any) (g Group, err error) {
 	for range n {
-		process, err := start()
+		process, err := Start(ctx, program, role, task)
 		if err != nil {
 			return g, err
 		}

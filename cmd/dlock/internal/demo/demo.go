@@ -37,6 +37,7 @@ type Stage struct {
 	JSON           bool
 	HTML, SVG      string // the files to write; empty: none
 
+	database  string // its name, for people
 	table     terminal.Table
 	runs      []timeline.Run
 	html, svg outputFile
@@ -61,9 +62,13 @@ func (s *Stage) note(format string, values ...any) {
 }
 
 // add adds a run to the output.
-func (s *Stage) add(run timeline.Run, value any, row ...string) error {
+func (s *Stage) add(run timeline.Run, value any, row ...any) error {
 	s.runs = append(s.runs, run)
-	s.table.Add(row...)
+	var cells []string
+	for _, cell := range row {
+		cells = append(cells, fmt.Sprint(cell))
+	}
+	s.table.Add(cells...)
 	if !s.JSON {
 		return nil
 	}
@@ -132,13 +137,28 @@ func RunProcess(args []string, stdin io.Reader, stdout io.Writer, statusOf func(
 	return status, true
 }
 
-// startChild starts this program again as a child process of a demo.
-func startChild(ctx context.Context, role string, task any) (*child.Process, error) {
+// startChildren starts this program again, n times, as child processes of a demo, and
+// receives the first value of each. The caller waits for them even if there is an error.
+func startChildren[T any](ctx context.Context, n int, role string, task any) (child.Group, []T, error) {
 	self, err := supervise.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return child.Start(ctx, self, role, task)
+	group, err := child.StartGroup(ctx, n, self, role, task)
+	if err != nil {
+		return group, nil, err
+	}
+	first, err := child.ReceiveAll[T](group)
+	return group, first, err
+}
+
+// columns returns the columns of a table. The cells of "TITLE=X" should be X.
+func columns(titles ...string) (all []terminal.Column) {
+	for i, title := range titles {
+		title, want, _ := strings.Cut(title, "=")
+		all = append(all, terminal.Column{Title: title, Right: i > 0, Want: want})
+	}
+	return all
 }
 
 // outputFile is a file that is written at the end. Without a path it does nothing.

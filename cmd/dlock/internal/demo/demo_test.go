@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/fence"
 )
@@ -41,19 +40,19 @@ func eventually(t *testing.T, what string, condition func() bool) {
 func TestFenceStopsAStaleHolder(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
-		guard                oversell.Guard
+		guard                Guard
 		staleThink, newThink time.Duration // ten times as long for the last one, give or take a half
 		stale                int           // what the first shop answers
 		left                 int
 	}{
-		{"dlock, writes first", oversell.Dlock, 100 * time.Millisecond, 350 * time.Millisecond, http.StatusOK, -1},
-		{"dlock, writes last", oversell.Dlock, 200 * time.Millisecond, 30 * time.Millisecond, http.StatusOK, -1},
-		{"fenced, writes first", oversell.Fenced, 100 * time.Millisecond, 350 * time.Millisecond, http.StatusConflict, 0},
-		{"fenced, writes last", oversell.Fenced, 200 * time.Millisecond, 30 * time.Millisecond, http.StatusConflict, 0},
+		{"dlock, writes first", Dlock, 100 * time.Millisecond, 350 * time.Millisecond, http.StatusOK, -1},
+		{"dlock, writes last", Dlock, 200 * time.Millisecond, 30 * time.Millisecond, http.StatusOK, -1},
+		{"fenced, writes first", Fenced, 100 * time.Millisecond, 350 * time.Millisecond, http.StatusConflict, 0},
+		{"fenced, writes last", Fenced, 200 * time.Millisecond, 30 * time.Millisecond, http.StatusConflict, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
-			task := shopTask{Guard: c.guard, Folder: folder, Table: oversell.NewTable(), Processes: 2,
+			task := shopTask{Guard: c.guard, Folder: folder, Table: NewTable(), Processes: 2,
 				Store: Store{URL: "sqlite://" + folder + "/locks.db"}, Think: c.staleThink}
 			stock := newStock(t, folder, task.Table)
 			if err := stock.Restock(t.Context(), 1); err != nil {
@@ -91,27 +90,27 @@ func breakLock(t *testing.T, url string) {
 	defer client.Close()
 	var token uint64
 	eventually(t, "somebody has the lock", func() bool {
-		info, held, err := client.Find(t.Context(), oversell.LockName)
+		info, held, err := client.Find(t.Context(), OversellLock)
 		if err != nil {
 			t.Fatal(err)
 		}
 		token = info.Token
 		return held
 	})
-	if err := client.Break(t.Context(), oversell.LockName, token); err != nil {
+	if err := client.Break(t.Context(), OversellLock, token); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // stock makes the table of the shops.
-func newStock(t *testing.T, folder, table string) *oversell.Stock {
+func newStock(t *testing.T, folder, table string) *Stock {
 	t.Helper()
 	db, err := openDatabase(t.Context(), "", folder, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	stock, err := oversell.OpenStock(db.DB, fence.SQLite, table)
+	stock, err := OpenStock(db.DB, fence.SQLite, table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +127,7 @@ func TestStockIsCreatedOrNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	stock, err := oversell.OpenStock(db.DB, fence.SQLite, "interrupted")
+	stock, err := OpenStock(db.DB, fence.SQLite, "interrupted")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,15 +144,12 @@ func TestStockIsCreatedOrNot(t *testing.T) {
 // shop starts the process of a shop, and returns its address.
 func newShop(t *testing.T, task shopTask) (address string) {
 	t.Helper()
-	process, err := startChild(context.Background(), shopRole, task)
+	shops, addresses, err := startChildren[string](context.Background(), 1, shopRole, task)
+	t.Cleanup(shops.Wait)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(process.Wait)
-	if err := process.Receive(&address); err != nil {
-		t.Fatal(err)
-	}
-	return address
+	return addresses[0]
 }
 
 // buy returns the status of the answer.
@@ -174,7 +170,7 @@ func buy(t *testing.T, address string) int {
 
 func TestShopAnswersOnlyWhatItKnows(t *testing.T) {
 	folder := t.TempDir()
-	task := shopTask{Guard: oversell.None, Folder: folder, Table: oversell.NewTable(), Processes: 1}
+	task := shopTask{Guard: None, Folder: folder, Table: NewTable(), Processes: 1}
 	newStock(t, folder, task.Table)
 	address := newShop(t, task)
 	for path, want := range map[string]int{

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -10,8 +11,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
 )
@@ -25,6 +24,8 @@ type Oversell struct {
 	Requests  int // of each client
 	InStock   int
 	Think     time.Duration
+
+	nginx string // its path
 }
 
 // Limits of the options: what a machine can do.
@@ -54,82 +55,58 @@ func (o *Oversell) Check() error {
 
 // OversellJSON is one run in the output of --json.
 type OversellJSON struct {
-	Guard        oversell.Guard `json:"guard"`
-	Requests     int            `json:"requests"`
-	Sold         int            `json:"sold"`
-	FinalStock   int            `json:"final_stock"`
-	Stock        int            `json:"stock"`
-	AtOnce       int            `json:"at_once"`
-	Refused      int            `json:"refused"`
-	Processes    int            `json:"processes"`
-	Clients      int            `json:"clients"`
-	Seconds      float64        `json:"seconds"`
-	RequestsPerS float64        `json:"requests_per_s"`
-	WaitP50MS    float64        `json:"wait_p50_ms"`
-	WaitP99MS    float64        `json:"wait_p99_ms"`
+	Guard        Guard   `json:"guard"`
+	Requests     int     `json:"requests"`
+	Sold         int     `json:"sold"`
+	FinalStock   int     `json:"final_stock"`
+	Stock        int     `json:"stock"`
+	AtOnce       int     `json:"at_once"`
+	Refused      int     `json:"refused"`
+	Processes    int     `json:"processes"`
+	Clients      int     `json:"clients"`
+	Seconds      float64 `json:"seconds"`
+	RequestsPerS float64 `json:"requests_per_s"`
+	WaitP50MS    float64 `json:"wait_p50_ms"`
+	WaitP99MS    float64 `json:"wait_p99_ms"`
 }
 
 // Run runs the demo with each guard.
 func (o *Oversell) Run(ctx context.Context) (err error) {
-	task := shopTask{Database: o.Database, Folder: o.Folder, Table: oversell.NewTable(), Store: o.Store, Processes: o.Processes, Think: o.Think}
-	scenario := &oversell.Scenario{
-		Processes: o.Processes, Clients: o.Clients, Requests: o.Requests, InStock: o.InStock,
-		NginxAttributes: supervise.ChildAttributes(), Folder: o.Folder,
-		Start: func(ctx context.Context, guard oversell.Guard) (*child.Process, error) {
-			task := task
-			task.Guard = guard
-			return startChild(ctx, shopRole, task)
-		},
-	}
 	if o.Nginx {
-		if scenario.Nginx, err = oversell.FindNginx(); err != nil {
+		if o.nginx, err = findNginx(); err != nil {
 			return err
 		}
 	}
-	return o.withStock(ctx, task.Table, func(stock *oversell.Stock, database string) error {
-		scenario.Stock = stock
-		return o.show(ctx, scenario, database)
-	})
+	return o.withStock(ctx, o.show)
 }
 
-func (o *Oversell) show(ctx context.Context, scenario *oversell.Scenario, database string) error {
+func (o *Oversell) show(ctx context.Context, stock *Stock) error {
 	all := o.Clients * o.Requests
-	o.note("%d in stock, %d requests, %d processes; the stock is in %s, the locks are in %s", o.InStock, all, o.Processes, database, o.Store.Name)
-	o.table.Columns = []terminal.Column{
-		{Title: "GUARD"},
-		{Title: "REQUESTS", Right: true},
-		{Title: "SOLD", Right: true},
-		{Title: "FINAL STOCK", Right: true, Want: "0"},
-		{Title: "AT ONCE", Right: true},
-		{Title: "REQUESTS/S", Right: true},
-		{Title: "WAIT P50", Right: true},
-		{Title: "WAIT P99", Right: true},
-	}
+	o.note("%d in stock, %d requests, %d processes; the stock is in %s, the locks are in %s", o.InStock, all, o.Processes, o.database, o.Store.Name)
+	o.table.Columns = columns("GUARD", "REQUESTS", "SOLD", "FINAL STOCK=0", "AT ONCE", "REQUESTS/S", "WAIT P50", "WAIT P99")
 	bar := terminal.NewProgress(o.Stderr)
-	scenario.Progress = bar.Step
 	exact := true
-	for _, guard := range oversell.Guards {
+	for _, guard := range Guards {
 		bar.Begin(string(guard), all, "sold")
-		r, err := scenario.Run(ctx, guard)
+		r, err := o.sell(ctx, stock, guard, bar.Step)
 		if err != nil {
 			bar.End("")
 			return err
 		}
-		bar.End(fmt.Sprintf("%d sold, final stock %d", r.Sold, r.FinalStock))
+		bar.End(fmt.Sprintf("%d sold, final stock %d", r.sold, r.finalStock))
 		if guard.Shared() {
-			exact = exact && r.FinalStock == 0 && r.Sold == o.InStock
+			exact = exact && r.finalStock == 0 && r.sold == o.InStock
 		}
-		run := o.draw(r)
-		atOnce := timeline.Most(run.Spans)
+		run := o.draw(guard, r)
+		atOnce, rate := timeline.Most(run.Spans), float64(len(r.waits))/r.elapsed.Seconds()
 		err = o.add(run, OversellJSON{
-			Guard: guard, Requests: r.Requests, Sold: r.Sold, FinalStock: r.FinalStock, Stock: o.InStock,
-			AtOnce: atOnce, Refused: r.Refused, Processes: o.Processes, Clients: o.Clients,
-			Seconds:      float64(r.Elapsed.Round(time.Millisecond)) / float64(time.Second),
-			RequestsPerS: float64(int(r.Rate()*10)) / 10,
-			WaitP50MS:    milliseconds(r.P50),
-			WaitP99MS:    milliseconds(r.P99),
-		}, string(guard), strconv.Itoa(r.Requests), strconv.Itoa(r.Sold), strconv.Itoa(r.FinalStock), strconv.Itoa(atOnce),
-			strconv.FormatFloat(r.Rate(), 'f', 0, 64), waitText(r.P50), waitText(r.P99))
+			Guard: guard, Requests: len(r.waits), Sold: r.sold, FinalStock: r.finalStock, Stock: o.InStock,
+			AtOnce: atOnce, Refused: r.refused, Processes: o.Processes, Clients: o.Clients,
+			Seconds:      float64(r.elapsed.Round(time.Millisecond)) / float64(time.Second),
+			RequestsPerS: float64(int(rate*10)) / 10,
+			WaitP50MS:    milliseconds(r.percentile(50)),
+			WaitP99MS:    milliseconds(r.percentile(99)),
+		}, guard, len(r.waits), r.sold, r.finalStock, atOnce, strconv.FormatFloat(rate, 'f', 0, 64), waitText(r.percentile(50)), waitText(r.percentile(99)))
 		if err != nil {
 			return err
 		}
@@ -137,11 +114,62 @@ func (o *Oversell) show(ctx context.Context, scenario *oversell.Scenario, databa
 	err := o.finish("dlock demo oversell",
 		fmt.Sprintf("%d clients sent %d requests each to %d processes that sell the same stock of %d. Each request reads the stock, thinks, and then writes it. A bar is the time that a request was inside, from before the read to after the write.",
 			o.Clients, o.Requests, o.Processes, o.InStock),
-		fmt.Sprintf("The stock is in %s, the locks are in %s.", database, o.Store.Name))
+		fmt.Sprintf("The stock is in %s, the locks are in %s.", o.database, o.Store.Name))
 	if err == nil && !exact {
 		err = ResultError{fmt.Errorf("with a lock exactly %d should have been sold", o.InStock)}
 	}
 	return err
+}
+
+// sales is the outcome of one run.
+type sales struct {
+	*tally
+	finalStock int       // by the database
+	visits     [][]Visit // of each process, sorted
+}
+
+// sell fills the stock and sells it with a guard. When it returns, no process runs any more.
+func (o *Oversell) sell(ctx context.Context, stock *Stock, guard Guard, progress func(sold bool)) (r sales, err error) {
+	if err := stock.Restock(ctx, o.InStock); err != nil {
+		return r, err
+	}
+	task := shopTask{Guard: guard, Database: o.Database, Folder: o.Folder, Table: stock.table, Store: o.Store, Processes: o.Processes, Think: o.Think}
+	shops, addresses, err := startChildren[string](ctx, o.Processes, shopRole, task)
+	defer shops.Wait()
+	if err != nil {
+		return r, err
+	}
+	if r.tally, err = o.runClients(ctx, addresses, progress); err != nil {
+		return r, err
+	}
+	for _, shop := range shops {
+		shop.CloseInput()
+	}
+	if r.visits, err = child.ReceiveAll[[]Visit](shops); err != nil {
+		return r, err
+	}
+	for _, v := range r.visits {
+		slices.SortFunc(v, func(a, b Visit) int { return cmp.Compare(a.From, b.From) })
+	}
+	r.finalStock, err = stock.Left(ctx)
+	return r, err
+}
+
+// runClients runs the clients, which reach the shops through the balancer.
+func (o *Oversell) runClients(ctx context.Context, shops []string, progress func(sold bool)) (*tally, error) {
+	var front balancer
+	var err error
+	if o.Nginx {
+		front, err = startNginx(ctx, o.nginx, o.Folder, shops, o.Clients)
+	} else {
+		front, err = startProxy(ctx, shops, o.Clients)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer front.close()
+	clients := load{clients: o.Clients, requests: o.Requests, dial: front.dial, done: progress}
+	return clients.run(ctx)
 }
 
 func waitText(d time.Duration) string {
@@ -155,25 +183,25 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
 }
 
-var guardCaptions = map[oversell.Guard]string{
-	oversell.None:   "no lock",
-	oversell.Local:  "a mutex in\neach process",
-	oversell.Dlock:  "one lock for\nall processes",
-	oversell.Fenced: "the same, and the\nrow checks its token",
+var guardCaptions = map[Guard]string{
+	None:   "no lock",
+	Local:  "a mutex in\neach process",
+	Dlock:  "one lock for\nall processes",
+	Fenced: "the same, and the\nrow checks its token",
 }
 
 // draw returns the drawing of a result. Its time begins with the first visit.
-func (o *Oversell) draw(r *oversell.Result) timeline.Run {
-	run := newRun(string(r.Guard), guardCaptions[r.Guard], len(r.Visits))
-	run.Verdict, run.Bad, run.Stock = stockVerdict(r.FinalStock, r.Sold, o.InStock), r.FinalStock < 0, o.InStock
+func (o *Oversell) draw(guard Guard, r sales) timeline.Run {
+	run := newRun(string(guard), guardCaptions[guard], len(r.visits))
+	run.Verdict, run.Bad, run.Stock = stockVerdict(r.finalStock, r.sold, o.InStock), r.finalStock < 0, o.InStock
 	begin := int64(math.MaxInt64)
-	for _, visits := range r.Visits {
+	for _, visits := range r.visits {
 		if len(visits) > 0 {
 			begin = min(begin, visits[0].From)
 		}
 	}
 	since := func(at int64) time.Duration { return time.Duration(at - begin) }
-	for lane, visits := range r.Visits {
+	for lane, visits := range r.visits {
 		for _, v := range visits {
 			what := "sold nothing"
 			if v.Sold != 0 {
@@ -192,29 +220,4 @@ func (o *Oversell) draw(r *oversell.Result) timeline.Run {
 
 func stockVerdict(left, sold, stock int) string {
 	return fmt.Sprintf("%s left\n%d sold of %d", strings.Replace(strconv.Itoa(left), "-", "\u2212", 1), sold, stock)
-}
-
-// shopRole is the argv[0] of a shop.
-const shopRole = "dlock-demo-shop"
-
-// allConnections is how many connections all shops together have to the database. Servers
-// allow about a hundred.
-const allConnections = 40
-
-// runShop is the program of a shop.
-func runShop(parent *child.Parent) error {
-	var task shopTask
-	if err := parent.Receive(&task); err != nil {
-		return err
-	}
-	stock, client, closeAll, err := task.open(parent.Context, max(2, allConnections/task.Processes))
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	shop := &oversell.Shop{Guard: task.Guard, Processes: task.Processes, Think: task.Think, Stock: stock, Client: client}
-	if err := shop.Serve(parent.Context, func(address string) error { return parent.Send(address) }); err != nil {
-		return err
-	}
-	return parent.Send(shop.Visits())
 }

@@ -2,15 +2,10 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
 )
@@ -32,140 +27,165 @@ func (p *Pause) Check() error {
 
 // PauseJSON is one run in the output of --json.
 type PauseJSON struct {
-	Guard      oversell.Guard `json:"guard"`
-	Stock      int            `json:"stock"`
-	Sold       int            `json:"sold"`
-	FinalStock int            `json:"final_stock"`
-	Refused    int            `json:"refused"`
-	Tokens     [2]uint64      `json:"tokens"` // of the two processes
-	TTLMS      int64          `json:"ttl_ms"`
-	PausedMS   int64          `json:"paused_ms"`
+	Guard      Guard     `json:"guard"`
+	Stock      int       `json:"stock"`
+	Sold       int       `json:"sold"`
+	FinalStock int       `json:"final_stock"`
+	Refused    int       `json:"refused"`
+	Tokens     [2]uint64 `json:"tokens"` // of the two processes
+	TTLMS      int64     `json:"ttl_ms"`
+	PausedMS   int64     `json:"paused_ms"`
 }
 
 // Run runs the demo with each guard.
-func (p *Pause) Run(ctx context.Context) error {
-	task := shopTask{Database: p.Database, Folder: p.Folder, Table: oversell.NewTable(), Store: p.Store, TTL: p.TTL}
-	return p.withStock(ctx, task.Table, func(stock *oversell.Stock, database string) error {
-		return p.show(ctx, database, &oversell.Pause{
-			Stock: stock,
-			Start: func(ctx context.Context, guard oversell.Guard) (*child.Process, error) {
-				task := task
-				task.Guard = guard
-				return startChild(ctx, buyerRole, task)
-			},
-		})
-	})
-}
+func (p *Pause) Run(ctx context.Context) error { return p.withStock(ctx, p.show) }
 
-func (p *Pause) show(ctx context.Context, database string, scenario *oversell.Pause) error {
-	p.note("%d in stock, 2 processes, a TTL of %v; the stock is in %s, the lock is in %s", oversell.PauseStock, p.TTL, database, p.Store.Name)
-	p.table.Columns = []terminal.Column{
-		{Title: "GUARD"},
-		{Title: "SOLD", Right: true},
-		{Title: "FINAL STOCK", Right: true, Want: "0"},
-		{Title: "REFUSED", Right: true},
-		{Title: "PAUSED", Right: true},
-	}
+func (p *Pause) show(ctx context.Context, stock *Stock) error {
+	p.note("%d in stock, 2 processes, a TTL of %v; the stock is in %s, the lock is in %s", pauseStock, p.TTL, p.database, p.Store.Name)
+	p.table.Columns = columns("GUARD", "SOLD", "FINAL STOCK=0", "REFUSED", "PAUSED")
 	paint := terminal.PainterFor(p.Stdout)
 	exact := true
-	for _, guard := range oversell.PauseGuards {
-		r, err := scenario.Run(ctx, guard)
+	for _, guard := range []Guard{Dlock, Fenced} {
+		r, err := p.pause(ctx, stock, guard)
 		if err != nil {
 			return err
 		}
-		paused := time.Duration(r.Continued - r.Stopped)
-		refused := len(r.Exits) - r.Sold()
-		if guard == oversell.Fenced {
-			exact = r.FinalStock == 0 && r.Sold() == oversell.PauseStock
+		paused := time.Duration(r.continued - r.stopped)
+		refused := len(r.exits) - r.sold()
+		if guard == Fenced {
+			exact = r.finalStock == 0 && r.sold() == pauseStock
 		}
 		if !p.JSON {
-			story := fmt.Sprintf("%s\n  %s\n\n", paint.Paint(terminal.Bold, string(guard)), strings.Join(r.Story(), "\n  "))
+			story := fmt.Sprintf("%s\n  %s\n\n", paint.Paint(terminal.Bold, string(guard)), strings.Join(r.story(), "\n  "))
 			if err := terminal.Print(p.Stdout, story); err != nil {
 				return err
 			}
 		}
-		if err := p.add(p.draw(r), PauseJSON{guard, oversell.PauseStock, r.Sold(), r.FinalStock, refused,
-			[2]uint64{r.Entries[0].Token, r.Entries[1].Token}, p.TTL.Milliseconds(), paused.Milliseconds()},
-			string(guard), strconv.Itoa(r.Sold()), strconv.Itoa(r.FinalStock), strconv.Itoa(refused), fmt.Sprintf("%.1f s", paused.Seconds())); err != nil {
+		if err := p.add(p.draw(guard, r), PauseJSON{guard, pauseStock, r.sold(), r.finalStock, refused,
+			[2]uint64{r.entries[0].Token, r.entries[1].Token}, p.TTL.Milliseconds(), paused.Milliseconds()},
+			guard, r.sold(), r.finalStock, refused, fmt.Sprintf("%.1f s", paused.Seconds())); err != nil {
 			return err
 		}
 	}
 	err := p.finish("dlock demo pause",
 		fmt.Sprintf("Process 1 holds the lock with a TTL of %v, has read that one is in stock, and is stopped just before it writes. Process 2 gets the lock when it has expired, and sells the one. Then process 1 goes on where it was, and writes.", p.TTL),
 		"No lock that expires can prevent that. The token can: the row remembers the largest one that wrote it, and refuses a smaller one.",
-		fmt.Sprintf("The stock is in %s, the lock is in %s.", database, p.Store.Name))
+		fmt.Sprintf("The stock is in %s, the lock is in %s.", p.database, p.Store.Name))
 	if err == nil && !exact {
-		err = ResultError{fmt.Errorf("with the fence exactly %d should have been sold", oversell.PauseStock)}
+		err = ResultError{fmt.Errorf("with the fence exactly %d should have been sold", pauseStock)}
 	}
 	return err
 }
 
-var pauseCaptions = map[oversell.Guard]string{
-	oversell.Dlock:  "the lock alone",
-	oversell.Fenced: "the row checks\nthe token",
+var pauseCaptions = map[Guard]string{
+	Dlock:  "the lock alone",
+	Fenced: "the row checks\nthe token",
 }
 
 // draw returns the drawing of a result. Its time begins with the first lock.
-func (p *Pause) draw(r *oversell.PauseResult) timeline.Run {
-	first, second := r.Entries[0], r.Entries[1]
+func (p *Pause) draw(guard Guard, r *pauseResult) timeline.Run {
+	first, second := r.entries[0], r.entries[1]
 	late := "writes without its lock and is refused"
-	if r.Exits[0].Sold {
+	if r.exits[0].Sold {
 		late = "writes without its lock and sells one"
 	}
-	run := newRun(string(r.Guard), pauseCaptions[r.Guard], 2)
-	run.Verdict, run.Bad, run.Stock = stockVerdict(r.FinalStock, r.Sold(), oversell.PauseStock), r.FinalStock < 0, oversell.PauseStock
-	run.Length = r.Since(max(r.Exits[0].Left, r.Exits[1].Left)) + p.TTL/8 // so that the end can be seen
+	run := newRun(string(guard), pauseCaptions[guard], 2)
+	run.Verdict, run.Bad, run.Stock = stockVerdict(r.finalStock, r.sold(), pauseStock), r.finalStock < 0, pauseStock
+	run.Length = r.since(max(r.exits[0].Left, r.exits[1].Left)) + p.TTL/8 // so that the end can be seen
 	run.Spans = []timeline.Span{
-		{Lane: 0, From: r.Since(first.Locked), To: r.Since(r.Stopped), Label: fmt.Sprintf("process 1 holds the lock, token %d", first.Token)},
-		{Lane: 0, From: r.Since(r.Stopped), To: r.Since(r.Continued), Kind: timeline.Paused, Label: "process 1 is stopped"},
-		{Lane: 0, From: r.Since(r.Continued), To: r.Since(r.Exits[0].Left), Kind: timeline.Late, Label: "process 1 " + late},
-		{Lane: 1, From: r.Since(second.Locked), To: r.Since(r.Exits[1].Left), Label: fmt.Sprintf("process 2 holds the lock, token %d, and sells one", second.Token)},
+		{Lane: 0, From: r.since(first.Locked), To: r.since(r.stopped), Label: fmt.Sprintf("process 1 holds the lock, token %d", first.Token)},
+		{Lane: 0, From: r.since(r.stopped), To: r.since(r.continued), Kind: timeline.Paused, Label: "process 1 is stopped"},
+		{Lane: 0, From: r.since(r.continued), To: r.since(r.exits[0].Left), Kind: timeline.Late, Label: "process 1 " + late},
+		{Lane: 1, From: r.since(second.Locked), To: r.since(r.exits[1].Left), Label: fmt.Sprintf("process 2 holds the lock, token %d, and sells one", second.Token)},
 	}
 	for _, i := range []int{1, 0} { // in the order of time
-		if r.Exits[i].Sold {
-			run.Sales = append(run.Sales, r.Since(r.Exits[i].Wrote))
+		if r.exits[i].Sold {
+			run.Sales = append(run.Sales, r.since(r.exits[i].Wrote))
 		}
 	}
 	return run
 }
 
-// buyerRole is the argv[0] of a process that buys.
-const buyerRole = "dlock-demo-buyer"
+// pauseResult is the outcome of one run.
+type pauseResult struct {
+	entries            [2]Entry
+	exits              [2]Exit
+	stopped, continued int64 // when the first process was, in Unix nanoseconds
+	finalStock         int
+}
 
-// expirySlack is how much longer than its TTL a lock may take to expire: stores that watch
-// sessions need some seconds more, and a machine may be busy.
-const expirySlack = 30 * time.Second
+// sold counts the sales that the buyers believe in.
+func (r *pauseResult) sold() (n int) {
+	for _, exit := range r.exits {
+		if exit.Sold {
+			n++
+		}
+	}
+	return n
+}
 
-// runBuyer is the program of a process that buys. It does each step when the parent wants it.
-func runBuyer(parent *child.Parent) error {
-	var task shopTask
-	if err := parent.Receive(&task); err != nil {
-		return err
+// pause fills the stock and lets both processes buy. The first process acquires the lock,
+// reads that one is in stock and is stopped before it writes, for longer than its lock lasts.
+// The second process gets the lock when it has expired and sells the one. Then the first
+// process continues. When pause returns, no process runs any more.
+func (p *Pause) pause(ctx context.Context, stock *Stock, guard Guard) (*pauseResult, error) {
+	if err := stock.Restock(ctx, pauseStock); err != nil {
+		return nil, err
 	}
-	stock, client, closeAll, err := task.open(parent.Context, 2)
+	buyers, _, err := startChildren[bool](ctx, 2, buyerRole,
+		shopTask{Guard: guard, Database: p.Database, Folder: p.Folder, Table: stock.table, Store: p.Store, TTL: p.TTL})
+	defer buyers.Wait()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer closeAll()
-	traits := client.Traits()
-	ttl := min(max(task.TTL, traits.MinTTL), traits.LongestTTL())
-	buyer := &oversell.Buyer{Guard: task.Guard, Stock: stock, Client: client, TTL: ttl, Wait: 2*ttl + expirySlack, Think: ttl / 5}
-	if err := parent.AwaitStep(true); err != nil {
-		return err
+	first, second := buyers[0], buyers[1]
+	r := &pauseResult{}
+	if err := first.Step(&r.entries[0]); err != nil {
+		return nil, err
 	}
-	entry, err := buyer.Enter(parent.Context)
-	if errors.Is(err, dlock.ErrHeld) {
-		return errors.New("this store keeps the lock of a stopped process for as long as its connection lives: use another one for this demo")
+	if err := first.Stop(); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return err
+	defer func() { _ = first.Continue() }() // before Wait
+	r.stopped = time.Now().UnixNano()
+	if err := second.Step(&r.entries[1]); err != nil {
+		return nil, err
 	}
-	if err := parent.AwaitStep(entry); err != nil {
-		return err
+	if err := second.Step(&r.exits[1]); err != nil {
+		return nil, err
 	}
-	exit, err := buyer.Buy(parent.Context)
-	if err != nil {
-		return err
+	if err := first.Send(true); err != nil { // it reads this when it continues
+		return nil, err
 	}
-	return parent.Send(exit)
+	r.continued = time.Now().UnixNano()
+	if err := first.Continue(); err != nil {
+		return nil, err
+	}
+	if err := first.Receive(&r.exits[0]); err != nil {
+		return nil, err
+	}
+	r.finalStock, err = stock.Left(ctx)
+	return r, err
+}
+
+// since returns the time from the begin of the run to an instant.
+func (r *pauseResult) since(at int64) time.Duration { return time.Duration(at - r.entries[0].Locked) }
+
+// story describes the run, one event a line.
+func (r *pauseResult) story() []string {
+	line := func(at int64, format string, values ...any) string {
+		return fmt.Sprintf("%7.3f s  ", r.since(at).Seconds()) + fmt.Sprintf(format, values...)
+	}
+	first, second := r.entries[0], r.entries[1]
+	end := "and sells one that is not there"
+	if !r.exits[0].Sold {
+		end = fmt.Sprintf("and is refused: the row has seen token %d", second.Token)
+	}
+	return []string{
+		line(first.Locked, "process 1 acquires the lock with token %d, and reads: %d in stock", first.Token, first.Stock),
+		line(r.stopped, "process 1 is stopped just before it writes (SIGSTOP)"),
+		line(second.Locked, "process 2 acquires the lock, which has expired, with token %d, and reads: %d in stock", second.Token, second.Stock),
+		line(r.exits[1].Wrote, "process 2 sells one, and releases the lock"),
+		line(r.continued, "process 1 goes on where it was (SIGCONT), %s", end),
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/oversell"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/fence"
 	"github.com/dlock-go/dlock/sqllock"
@@ -149,13 +148,13 @@ func (s *Stage) checkDatabase() error {
 }
 
 // withStock creates the table of the shops, calls use, and drops the table.
-func (s *Stage) withStock(ctx context.Context, table string, use func(stock *oversell.Stock, database string) error) error {
+func (s *Stage) withStock(ctx context.Context, use func(ctx context.Context, stock *Stock) error) error {
 	db, err := openDatabase(ctx, s.Database, s.Folder, 1)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	stock, err := oversell.OpenStock(db.DB, db.dialect, table)
+	stock, err := OpenStock(db.DB, db.dialect, NewTable())
 	if err != nil {
 		return err
 	}
@@ -169,13 +168,14 @@ func (s *Stage) withStock(ctx context.Context, table string, use func(stock *ove
 			fmt.Fprintf(s.Stderr, "dlock: remove the table by hand: %v\n", err)
 		}
 	}()
-	return use(stock, db.name)
+	s.database = db.name
+	return use(ctx, stock)
 }
 
 // shopTask is the task of a process that sells. It may contain passwords, and is sent
 // through a pipe.
 type shopTask struct {
-	Guard     oversell.Guard
+	Guard     Guard
 	Database  string // the URL of --db
 	Folder    string // of the SQLite file if there is no URL
 	Table     string
@@ -186,13 +186,13 @@ type shopTask struct {
 }
 
 // open opens the stock and, if the guard needs it, the store. The last result closes both.
-func (t *shopTask) open(ctx context.Context, connections int) (*oversell.Stock, *dlock.Client, func(), error) {
+func (t *shopTask) open(ctx context.Context, connections int) (*Stock, *dlock.Client, func(), error) {
 	db, err := openDatabase(ctx, t.Database, t.Folder, connections)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	closeDB := func() { _ = db.Close() }
-	stock, err := oversell.OpenStock(db.DB, db.dialect, t.Table)
+	stock, err := OpenStock(db.DB, db.dialect, t.Table)
 	if err != nil || !t.Guard.Shared() {
 		return stock, nil, closeDB, err
 	}

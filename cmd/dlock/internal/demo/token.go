@@ -7,13 +7,11 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/tokens"
 )
 
 // Token is the demo in which processes fetch a token that makes the last one invalid.
@@ -48,38 +46,23 @@ type TokenJSON struct {
 // Run runs the demo without a lock and with one.
 func (t *Token) Run(ctx context.Context) error {
 	t.note("%d processes, %d calls each; the locks are in %s", t.Processes, t.Calls, t.Store.Name)
-	t.table.Columns = []terminal.Column{
-		{Title: "GUARD"},
-		{Title: "PROCESSES", Right: true},
-		{Title: "CALLS", Right: true},
-		{Title: "FAILED", Right: true, Want: "0"},
-		{Title: "FETCHES", Right: true, Want: "1"},
-	}
+	t.table.Columns = columns("GUARD", "PROCESSES", "CALLS", "FAILED=0", "FETCHES=1")
 	good := true
 	bar := terminal.NewProgress(t.Stderr)
-	for _, guard := range []string{"none", "dlock"} {
-		task := userTask{File: filepath.Join(t.Folder, "token-"+guard), Calls: t.Calls, Locked: guard == "dlock", Store: t.Store}
-		scenario := &tokens.Scenario{
-			Processes: t.Processes,
-			Start: func(ctx context.Context, service string) (*child.Process, error) {
-				task.Service = service
-				return startChild(ctx, userRole, task)
-			},
-			Progress: bar.Step,
-		}
-		bar.Begin(guard, t.Processes*t.Calls, "failed")
-		r, err := scenario.Run(ctx)
+	for _, guard := range []Guard{None, Dlock} {
+		bar.Begin(string(guard), t.Processes*t.Calls, "failed")
+		r, err := t.call(ctx, guard, bar.Step)
 		if err != nil {
 			bar.End("")
 			return err
 		}
-		bar.End(fmt.Sprintf("%d of %d calls failed, tokens fetched: %d", r.Failed, r.Calls, r.Fetches))
-		if task.Locked {
-			good = r.Failed == 0 && r.Fetches == 1
+		bar.End(fmt.Sprintf("%d of %d calls failed, tokens fetched: %d", r.failed, r.calls, r.fetches))
+		if guard == Dlock {
+			good = r.failed == 0 && r.fetches == 1
 		}
 		if err := t.add(drawTokens(guard, r),
-			TokenJSON{guard, t.Processes, r.Calls, r.Failed, r.Fetches, float64(r.Elapsed.Milliseconds()) / 1000},
-			guard, strconv.Itoa(t.Processes), strconv.Itoa(r.Calls), strconv.Itoa(r.Failed), strconv.Itoa(r.Fetches)); err != nil {
+			TokenJSON{string(guard), t.Processes, r.calls, r.failed, r.fetches, float64(r.elapsed.Milliseconds()) / 1000},
+			guard, t.Processes, r.calls, r.failed, r.fetches); err != nil {
 			return err
 		}
 	}
@@ -93,26 +76,62 @@ func (t *Token) Run(ctx context.Context) error {
 	return err
 }
 
-var tokenCaptions = map[string]string{
-	"none":  "no lock",
-	"dlock": "one lock for\nall processes",
+// tokenResult is the outcome of one run.
+type tokenResult struct {
+	count
+	elapsed time.Duration
+	logs    []userLog // of each process
 }
 
-// drawTokens returns the drawing of a result. Its time begins with the first visit. The
+// call lets all processes begin at the same time. When it returns, no process runs any more.
+func (t *Token) call(ctx context.Context, guard Guard, progress func(failed bool)) (r tokenResult, err error) {
+	service, err := startService(ctx, progress)
+	if err != nil {
+		return r, err
+	}
+	begun := time.Now()
+	r.logs, err = t.runUsers(ctx, userTask{
+		Service: "http://" + service.address, File: filepath.Join(t.Folder, "token-"+string(guard)), Calls: t.Calls, Locked: guard == Dlock, Store: t.Store,
+	})
+	r.elapsed = time.Since(begun)
+	r.count = service.end()
+	return r, err
+}
+
+func (t *Token) runUsers(ctx context.Context, task userTask) ([]userLog, error) {
+	users, _, err := startChildren[bool](ctx, t.Processes, userRole, task)
+	defer users.Wait()
+	if err != nil {
+		return nil, err
+	}
+	for _, user := range users {
+		if err := user.Send(true); err != nil {
+			return nil, err
+		}
+	}
+	return child.ReceiveAll[userLog](users)
+}
+
+var tokenCaptions = map[Guard]string{
+	None:  "no lock",
+	Dlock: "one lock for\nall processes",
+}
+
+// drawTokens returns the drawing of a result. Its time begins with the first lookup. The
 // curve falls with each call that was refused.
-func drawTokens(guard string, r *tokens.Result) timeline.Run {
-	run := newRun(guard, tokenCaptions[guard], len(r.Logs))
-	run.Verdict, run.Bad = fmt.Sprintf("%d failed\n%d tokens fetched", r.Failed, r.Fetches), r.Failed > 0
-	run.Stock, run.Of = r.Calls, "calls that were taken"
+func drawTokens(guard Guard, r tokenResult) timeline.Run {
+	run := newRun(string(guard), tokenCaptions[guard], len(r.logs))
+	run.Verdict, run.Bad = fmt.Sprintf("%d failed\n%d tokens fetched", r.failed, r.fetches), r.failed > 0
+	run.Stock, run.Of = r.calls, "calls that were taken"
 	begin := int64(math.MaxInt64)
-	for _, log := range r.Logs {
-		for _, visit := range log.Visits {
+	for _, log := range r.logs {
+		for _, visit := range log.Lookups {
 			begin = min(begin, visit.From)
 		}
 	}
 	since := func(at int64) time.Duration { return time.Duration(at - begin) }
-	for lane, log := range r.Logs {
-		for _, visit := range log.Visits {
+	for lane, log := range r.logs {
+		for _, visit := range log.Lookups {
 			what := "found a token"
 			if visit.Fetched {
 				what = "fetched a token"
@@ -126,40 +145,4 @@ func drawTokens(guard string, r *tokens.Result) timeline.Run {
 	}
 	slices.Sort(run.Sales)
 	return run
-}
-
-// userRole is the argv[0] of a process that needs a token.
-const userRole = "dlock-demo-user"
-
-// userTask is the task of such a process.
-type userTask struct {
-	Service string // URL
-	File    string
-	Calls   int
-	Locked  bool
-	Store   Store
-}
-
-// runUser is the program of such a process.
-func runUser(parent *child.Parent) error {
-	var task userTask
-	if err := parent.Receive(&task); err != nil {
-		return err
-	}
-	user := tokens.User{Service: task.Service, File: task.File, Calls: task.Calls}
-	if task.Locked {
-		client, closeAll, err := task.Store.client(parent.Context)
-		if err != nil {
-			return err
-		}
-		defer closeAll()
-		user.Client = client
-	}
-	if err := parent.AwaitStep(true); err != nil {
-		return err
-	}
-	if err := user.Work(parent.Context); err != nil {
-		return err
-	}
-	return parent.Send(user.Log)
 }

@@ -1,4 +1,4 @@
-package oversell
+package demo
 
 import (
 	"bytes"
@@ -13,10 +13,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 )
 
-// FindNginx returns the path of nginx.
-func FindNginx() (string, error) {
+// findNginx returns the path of nginx.
+func findNginx() (string, error) {
 	path, err := exec.LookPath("nginx")
 	if err != nil {
 		return "", errors.New("there is no nginx in the PATH (Debian has it in /usr/sbin): install it, or leave out --nginx for the built-in proxy")
@@ -64,7 +66,7 @@ http {
 const nginxLimit = 5 * time.Second
 
 // startNginx runs nginx on a socket in folder, which needs no free port.
-func startNginx(ctx context.Context, program, folder string, attributes *syscall.SysProcAttr, shops []string, clients int) (*nginx, error) {
+func startNginx(ctx context.Context, program, folder string, shops []string, clients int) (*nginx, error) {
 	var upstream strings.Builder
 	for _, shop := range shops {
 		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=0;\n", shop)
@@ -80,11 +82,11 @@ func startNginx(ctx context.Context, program, folder string, attributes *syscall
 		ended:  make(chan struct{}),
 	}
 	n.cmd.Stdout, n.cmd.Stderr = &output, &output
-	n.cmd.SysProcAttr = attributes
+	n.cmd.SysProcAttr = supervise.ChildAttributes()
 	started := make(chan error)
 	go func() {
 		defer close(n.ended)
-		// The attributes may let it die with the thread that started it.
+		// ChildAttributes may let it die with the thread that started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := n.cmd.Start()

@@ -1,4 +1,4 @@
-package oversell
+package demo
 
 import (
 	"context"

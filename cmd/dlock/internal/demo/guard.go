@@ -1,4 +1,4 @@
-package oversell
+package demo
 
 import (
 	"context"
@@ -24,9 +24,9 @@ var Guards = []Guard{None, Local, Dlock, Fenced}
 // Shared reports whether the guard needs a store of locks.
 func (g Guard) Shared() bool { return g == Dlock || g == Fenced }
 
-// LockName is the lock of the product. It is always the same, so that the demo leaves one
+// OversellLock is the lock of the product. It is always the same, so that the demo leaves one
 // name at most in a store that keeps names for their tokens.
-const LockName = "dlock-demo/oversell/product/1"
+const OversellLock = "dlock-demo/oversell/product/1"
 
 // entry is the time of a request inside the guard.
 type entry struct {
@@ -59,7 +59,7 @@ func newEnter(guard Guard, stock *Stock, client *dlock.Client) func(ctx context.
 		}
 	}
 	return func(ctx context.Context) (*entry, error) {
-		lease, err := client.Lock(ctx, LockName)
+		lease, err := client.Lock(ctx, OversellLock)
 		if err != nil {
 			return nil, err
 		}

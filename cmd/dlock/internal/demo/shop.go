@@ -1,17 +1,17 @@
-package oversell
+package demo
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 	"github.com/dlock-go/dlock/fence"
 )
 
@@ -106,27 +106,22 @@ const closingTime = 2 * time.Second
 
 // Serve serves until ctx ends. It calls opened with the address.
 func (s *Shop) Serve(ctx context.Context, opened func(address string) error) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	server, err := startServer(ctx, s.handler(), func() {})
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
-	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: time.Minute}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	if err := opened(listener.Addr().String()); err != nil {
-		_ = server.Close()
+	defer server.close()
+	if err := opened(server.address); err != nil {
 		return err
 	}
 	select {
-	case err := <-served:
-		return fmt.Errorf("serve: %w", err)
+	case <-server.ended:
+		return fmt.Errorf("serve: %w", server.err)
 	case <-ctx.Done():
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTime)
 	defer cancel()
-	if err := server.Shutdown(closing); err != nil {
-		return server.Close()
-	}
+	_ = server.Shutdown(closing) // close ends what is left
 	return nil
 }
 
@@ -155,4 +150,29 @@ func (s *Shop) handler() http.HandlerFunc {
 		w.WriteHeader(status)
 		fmt.Fprintln(w, text)
 	}
+}
+
+// shopRole is the argv[0] of a shop.
+const shopRole = "dlock-demo-shop"
+
+// allConnections is how many connections all shops together have to the database. Servers
+// allow about a hundred.
+const allConnections = 40
+
+// runShop is the program of a shop.
+func runShop(parent *child.Parent) error {
+	var task shopTask
+	if err := parent.Receive(&task); err != nil {
+		return err
+	}
+	stock, client, closeAll, err := task.open(parent.Context, max(2, allConnections/task.Processes))
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	shop := &Shop{Guard: task.Guard, Processes: task.Processes, Think: task.Think, Stock: stock, Client: client}
+	if err := shop.Serve(parent.Context, func(address string) error { return parent.Send(address) }); err != nil {
+		return err
+	}
+	return parent.Send(shop.Visits())
 }

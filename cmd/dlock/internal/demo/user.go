@@ -1,4 +1,4 @@
-package tokens
+package demo
 
 import (
 	"context"
@@ -13,56 +13,89 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 )
 
-// LockName is the lock around fetching a token.
-const LockName = "dlock-demo/token"
+// TokenLock is the lock around fetching a token.
+const TokenLock = "dlock-demo/token"
 
-// User is a process that sends messages, for which it needs a token.
-type User struct {
+// userRole is the argv[0] of a user.
+const userRole = "dlock-demo-user"
+
+// userTask is the task of a user.
+type userTask struct {
 	Service string // URL
 	File    string // through which the processes share the token
 	Calls   int
-	Client  *dlock.Client // nil: without a lock
-
-	Log Log
+	Locked  bool
+	Store   Store
 }
 
-// Log is what a user has done. Times are Unix nanoseconds.
-type Log struct {
-	Visits []Visit
-	Failed []int64 // messages that were refused
-	Ended  int64
+// user is a process that sends messages, for which it needs a token.
+type user struct {
+	userTask
+	client *dlock.Client // nil: without a lock
+	log    userLog
 }
 
-// Visit is the time from before the file is read, with the lock if there is one, until the
+// userLog is what a user has done. Times are Unix nanoseconds.
+type userLog struct {
+	Lookups []lookup
+	Failed  []int64 // messages that were refused
+	Ended   int64
+}
+
+// lookup is the time from before the file is read, with the lock if there is one, until the
 // token is known.
-type Visit struct {
+type lookup struct {
 	From, To int64
 	Fetched  bool
 }
 
+// runUser is the program of a user.
+func runUser(parent *child.Parent) error {
+	var u user
+	if err := parent.Receive(&u.userTask); err != nil {
+		return err
+	}
+	if u.Locked {
+		client, closeAll, err := u.Store.client(parent.Context)
+		if err != nil {
+			return err
+		}
+		defer closeAll()
+		u.client = client
+	}
+	if err := parent.AwaitStep(true); err != nil {
+		return err
+	}
+	if err := u.work(parent.Context); err != nil {
+		return err
+	}
+	return parent.Send(u.log)
+}
+
 // interval is the time from one message to the next. All messages together take longer than
 // issuing a token, so that a user whose token was made invalid notices it.
-func (u *User) interval() time.Duration { return 2 * issueTime / time.Duration(u.Calls) }
+func (u *user) interval() time.Duration { return 2 * issueTime / time.Duration(u.Calls) }
 
-// Work sends the messages. A message that fails is not sent again, but the next one has
+// work sends the messages. A message that fails is not sent again, but the next one has
 // another token.
-func (u *User) Work(ctx context.Context) error {
+func (u *user) work(ctx context.Context) error {
 	token, err := u.token(ctx, "")
 	if err != nil {
 		return err
 	}
 	ticker := time.NewTicker(u.interval())
 	defer ticker.Stop()
-	defer func() { u.Log.Ended = time.Now().UnixNano() }()
+	defer func() { u.log.Ended = time.Now().UnixNano() }()
 	for range u.Calls {
 		sent, err := u.send(ctx, token)
 		if err != nil {
 			return err
 		}
 		if !sent {
-			u.Log.Failed = append(u.Log.Failed, time.Now().UnixNano())
+			u.log.Failed = append(u.log.Failed, time.Now().UnixNano())
 			if token, err = u.token(ctx, token); err != nil {
 				return err
 			}
@@ -79,31 +112,31 @@ func (u *User) Work(ctx context.Context) error {
 // token returns the token that the processes share. If there is none, or only the refused
 // one, it fetches a new one. Under the lock one process fetches, and the others find its
 // token in the file.
-func (u *User) token(ctx context.Context, refused string) (token string, err error) {
+func (u *user) token(ctx context.Context, refused string) (token string, err error) {
 	readOrFetch := func(ctx context.Context) (err error) {
-		visit := Visit{From: time.Now().UnixNano()}
+		found := lookup{From: time.Now().UnixNano()}
 		defer func() {
-			visit.To = time.Now().UnixNano()
-			u.Log.Visits = append(u.Log.Visits, visit)
+			found.To = time.Now().UnixNano()
+			u.log.Lookups = append(u.log.Lookups, found)
 		}()
 		if token, err = u.read(); err != nil || (token != "" && token != refused) {
 			return err
 		}
-		visit.Fetched = true
+		found.Fetched = true
 		if token, err = u.fetch(ctx); err != nil {
 			return err
 		}
 		return u.share(token)
 	}
-	if u.Client == nil {
+	if u.client == nil {
 		err = readOrFetch(ctx)
 	} else {
-		err = u.Client.Do(ctx, LockName, readOrFetch)
+		err = u.client.Do(ctx, TokenLock, readOrFetch)
 	}
 	return token, err
 }
 
-func (u *User) read() (string, error) {
+func (u *user) read() (string, error) {
 	text, err := os.ReadFile(u.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -112,7 +145,7 @@ func (u *User) read() (string, error) {
 }
 
 // share replaces the file as a whole, so that no process reads half a token.
-func (u *User) share(token string) error {
+func (u *user) share(token string) error {
 	file, err := os.CreateTemp(filepath.Dir(u.File), "token-")
 	if err != nil {
 		return err
@@ -124,7 +157,7 @@ func (u *User) share(token string) error {
 	return os.Rename(file.Name(), u.File)
 }
 
-func (u *User) fetch(ctx context.Context) (string, error) {
+func (u *user) fetch(ctx context.Context) (string, error) {
 	status, token, err := u.request(ctx, http.MethodGet, "/token", "")
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("the token service: %s", token)
@@ -133,7 +166,7 @@ func (u *User) fetch(ctx context.Context) (string, error) {
 }
 
 // send reports whether the message was accepted.
-func (u *User) send(ctx context.Context, token string) (bool, error) {
+func (u *user) send(ctx context.Context, token string) (bool, error) {
 	status, text, err := u.request(ctx, http.MethodPost, "/message", token)
 	if err == nil && status != http.StatusNoContent && status != http.StatusUnauthorized {
 		err = fmt.Errorf("the token service: %s", text)
@@ -141,7 +174,7 @@ func (u *User) send(ctx context.Context, token string) (bool, error) {
 	return status == http.StatusNoContent, err
 }
 
-func (u *User) request(ctx context.Context, method, path, token string) (status int, text string, err error) {
+func (u *user) request(ctx context.Context, method, path, token string) (status int, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.Service+path, nil)
 	if err != nil {
 		return 0, "", err
