@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/storeurl"
 	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
 	"github.com/redis/go-redis/v9"
@@ -27,47 +28,58 @@ func openRedis(ctx context.Context, u URL) (*Store, error) {
 // the defaults.
 func (u URL) openedRedis(store driver.Store, err error, family string) (*Store, error) {
 	var parameters []string
-	_, path := u.place()
-	port, db := "6379", cmp.Or(u.parameter("db"), path)
-	if u.Scheme == "redis+sentinel" {
-		port, db = "26379", u.parameter("db")
+	at := u.place("6379")
+	sentinel := u.Scheme == "redis+sentinel"
+	if sentinel {
+		at = u.place("26379")
+	}
+	db := at.Take("db")
+	if !sentinel {
+		db = cmp.Or(db, at.Path)
 	}
 	if number, err := strconv.Atoi(db); err == nil {
-		db = strconv.Itoa(number) // 00 is 0
+		db = strings.TrimPrefix(strconv.Itoa(number), "0") // 00 is 0
 	}
-	if db == "0" {
-		db = ""
+	path := db
+	if sentinel {
+		path = at.Path
+		if db != "" {
+			parameters = append(parameters, "db="+db)
+		}
 	}
-	if u.Scheme != "redis+sentinel" {
-		path = db
-	} else if db != "" {
-		parameters = append(parameters, "db="+db)
-	}
-	if family == "redis" && u.parameter("protocol") == "plain" {
+	if family == "redis" && at.Take("protocol") == "plain" {
 		parameters = append(parameters, "protocol=plain")
 	}
-	return u.opened(store, err, family, port, path, parameters...)
+	return u.opened(store, err, family, at, path, parameters...)
 }
 
 // openRedlock opens redlock://host:port,host:port,host:port, a quorum of independent
 // servers. They use the plain protocol, which other implementations of Redlock share.
 func openRedlock(ctx context.Context, u URL) (*Store, error) {
 	redis.SetLogger(&logging.VoidLogger{})
-	rest, ok := strings.CutPrefix(u.Rest, "//")
-	if !ok {
-		return nil, URLErrorf("write redlock://host:port,host:port,host:port")
-	}
-	query, limit, err := redlockQuery(u.Query)
+	at, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: "redlock", Port: "6379"})
 	if err != nil {
-		return nil, err
+		return nil, URLErrorf("bad URL: %w", err)
 	}
-	scheme := "redis"
+	if protocol := at.Take("protocol"); protocol != "" && protocol != "plain" {
+		return nil, URLErrorf("redlock:// supports the plain protocol only, not %s", protocol)
+	}
+	var limit time.Duration // zero: the default
+	if text := at.Take("member_timeout"); text != "" {
+		if limit, err = time.ParseDuration(text); err != nil || limit <= 0 {
+			return nil, URLErrorf("member_timeout=%s is not a duration such as 200ms", text)
+		}
+	}
+	query := at.Rest()
+	member := url.URL{Scheme: "redis", Path: "/" + at.Path}
 	if query.Get("tls") == "true" {
-		scheme = "rediss"
+		member.Scheme = "rediss"
 	}
-	hosts, db := u.place()
-	user := rest[:strings.LastIndexByte(rest, '@')+1]
-	names := strings.Split(hosts, ",")
+	query.Set("protocol", "plain")
+	member.RawQuery = query.Encode()
+	if at.User+at.Password != "" {
+		member.User = url.UserPassword(at.User, at.Password)
+	}
 	var members []driver.Store
 	closeMembers := func() error {
 		var errs []error
@@ -76,16 +88,16 @@ func openRedlock(ctx context.Context, u URL) (*Store, error) {
 		}
 		return errors.Join(errs...)
 	}
-	var store driver.Store
-	for _, host := range names {
-		var member driver.Store
-		if member, err = redislock.Open(ctx, scheme+"://"+user+host+"/"+db+"?"+query.Encode(), nil); err != nil {
+	for _, member.Host = range at.Hosts {
+		var opened driver.Store
+		if opened, err = redislock.Open(ctx, member.String(), nil); err != nil {
 			break
 		}
-		members = append(members, member)
+		members = append(members, opened)
 	}
+	var store driver.Store
 	if err == nil {
-		store, err = quorum.New(members, &quorum.Options{Names: names, MemberTimeout: limit})
+		store, err = quorum.New(members, &quorum.Options{Names: at.Hosts, MemberTimeout: limit})
 	}
 	opened, err := u.openedRedis(store, err, "redlock")
 	if err != nil {
@@ -94,28 +106,4 @@ func openRedlock(ctx context.Context, u URL) (*Store, error) {
 	}
 	opened.CloseMore = closeMembers
 	return opened, nil
-}
-
-// redlockQuery returns the parameters of each member and the time that a member may take to
-// answer, where zero is the default.
-func redlockQuery(text string) (query url.Values, limit time.Duration, err error) {
-	if strings.Contains(text, "@") {
-		// The '?' may belong to the password.
-		return nil, 0, URLErrorf("an '@' follows the '?' of the store URL: write '?' as %%3F in a password, and '@' as %%40 in a parameter")
-	}
-	query, err = url.ParseQuery(text)
-	if err != nil {
-		return nil, 0, URLErrorf("what follows the '?' of the store URL cannot be read")
-	}
-	if protocol := query.Get("protocol"); protocol != "" && protocol != "plain" {
-		return nil, 0, URLErrorf("redlock:// supports the plain protocol only, not %s", protocol)
-	}
-	query.Set("protocol", "plain")
-	if text := query.Get("member_timeout"); text != "" {
-		if limit, err = time.ParseDuration(text); err != nil || limit <= 0 {
-			return nil, 0, URLErrorf("member_timeout=%s is not a duration such as 200ms", text)
-		}
-	}
-	query.Del("member_timeout")
-	return query, limit, nil
 }

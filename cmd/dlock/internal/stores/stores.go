@@ -98,14 +98,14 @@ func List() string {
 
 func openMemcached(ctx context.Context, url URL) (*Store, error) {
 	store, err := memcachelock.Open(ctx, url.whole(), nil)
-	return url.opened(store, err, "memcached", "11211", "")
+	return url.opened(store, err, "memcached", url.place("11211"), "")
 }
 
 func openZooKeeper(ctx context.Context, url URL) (*Store, error) {
 	store, err := zklock.Open(ctx, url.whole(), nil)
-	_, root := url.place()
-	opened, err := url.opened(store, err, "zookeeper", "2181", strings.Trim(root, "/"))
-	if err == nil && url.parameter("order") == "unfair" {
+	at := url.place("2181")
+	opened, err := url.opened(store, err, "zookeeper", at, strings.Trim(at.Path, "/"))
+	if err == nil && at.Take("order") == "unfair" {
 		opened.URL += "?order=unfair" // not in the identity: fair and unfair locks exclude each other
 	}
 	return opened, err
@@ -115,6 +115,6 @@ func openEtcd(ctx context.Context, url URL) (*Store, error) {
 	bounded, cancel := UntilFirstAnswer(ctx)
 	defer cancel()
 	store, err := etcdlock.Open(bounded, url.whole(), nil)
-	_, prefix := url.place()
-	return url.opened(store, err, "etcd", "2379", strings.TrimRight(prefix, "/"))
+	at := url.place("2379")
+	return url.opened(store, err, "etcd", at, strings.TrimRight(at.Path, "/"))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/internal/storeurl"
 )
 
 // URLError is an error in a store URL. Its text contains no password.
@@ -77,31 +78,33 @@ func (u URL) whole() string {
 	return raw
 }
 
-// place returns the hosts and the path, without user and password.
-func (u URL) place() (hosts, path string) {
-	rest := strings.TrimPrefix(u.Rest, "//")
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		rest = rest[at+1:]
-	}
-	hosts, path, _ = strings.Cut(rest, "/")
-	return hosts, path
+// place is where the locks of a store are.
+type place struct {
+	*storeurl.URL
+	port string // the default
 }
 
-// parameter returns the value of a parameter, empty if it is not given.
-func (u URL) parameter(name string) string {
-	query, _ := url.ParseQuery(u.Query) // the store has rejected a query that cannot be read
-	return query.Get(name)
+// place returns where the locks of a valid URL are. Without a valid one it is empty.
+func (u URL) place(port string) place {
+	parsed, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: u.Scheme, Port: port})
+	if err != nil {
+		parsed = &storeurl.URL{Scheme: u.Scheme}
+	}
+	return place{parsed, port}
 }
 
 // opened describes what the Open of a store returned. The family is the same for all
 // schemes of a store. The path and the parameters are those that distinguish locks.
-func (u URL) opened(store driver.Store, err error, family, port, path string, parameters ...string) (*Store, error) {
-	hosts, _ := u.place()
+func (u URL) opened(store driver.Store, err error, family string, at place, path string, parameters ...string) (*Store, error) {
 	query := strings.Join(parameters, "&")
 	if query != "" {
 		query = "?" + query
 	}
-	shown := u.Scheme + "://" + strings.TrimSuffix(hosts+"/"+path, "/") + query
+	var hosts []string
+	for _, host := range at.Hosts {
+		hosts = append(hosts, cmp.Or(strings.TrimSuffix(host, ":"+at.port), "localhost"))
+	}
+	shown := u.Scheme + "://" + strings.TrimSuffix(strings.Join(hosts, ",")+"/"+(&url.URL{Path: path}).EscapedPath(), "/") + query
 	switch {
 	case err == nil:
 	case errors.Is(err, etcdlock.ErrURL) || family != "etcd": // the others make no calls
@@ -109,19 +112,7 @@ func (u URL) opened(store driver.Store, err error, family, port, path string, pa
 	default:
 		return nil, NewOpenError(shown, u.whole(), err)
 	}
-	if plain, err := url.PathUnescape(path); err == nil {
-		path = plain
-	}
-	return &Store{Driver: store, URL: shown, Identity: family + ":" + sameHosts(hosts, port) + "/" + path + query}, nil
-}
-
-// sameHosts returns the same text for all spellings of a list of hosts: in one order and
-// without the default port.
-func sameHosts(list, defaultPort string) string {
-	hosts := strings.Split(strings.ToLower(list), ",")
-	for i, host := range hosts {
-		hosts[i] = cmp.Or(strings.TrimSuffix(host, ":"+defaultPort), "localhost")
-	}
 	slices.Sort(hosts)
-	return strings.Join(slices.Compact(hosts), ",")
+	same := strings.ToLower(strings.Join(slices.Compact(hosts), ","))
+	return &Store{Driver: store, URL: shown, Identity: family + ":" + same + "/" + path + query}, nil
 }

@@ -43,10 +43,23 @@ func isURLError(err error) bool {
 	return ok
 }
 
-// TestPlace: what is shown is where the locks are, and no secret.
-func TestPlace(t *testing.T) {
-	hosts, path := Split("etcd://ann:sec/r@et@a:1,b/shop/?tls=true").place()
-	if hosts != "a:1,b" || path != "shop/" {
-		t.Errorf("the place is %q, %q", hosts, path)
+// TestShownURL: what is shown is where the locks are, without secrets and defaults.
+func TestShownURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"zookeeper://ann:sec/r@et@a:1,b:2181/shop%20a/?order=unfair": "zookeeper://a:1,b/shop%20a?order=unfair",
+		"redis://:secret@:6379/3?db=4":                               "redis://localhost/4",
+		"redis+sentinel://u:secret@a,b/main?db=2&protocol=plain":     "redis+sentinel://a,b/main?db=2&protocol=plain",
+		"redlock://u:sec%40ret@a,b:1,c/0":                            "redlock://a,b:1,c",
+		"memcached://H:11211/":                                       "memcached://H",
+	} {
+		store, err := Open(t.Context(), raw)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		if store.URL != want {
+			t.Errorf("%s is shown as %s; want %s", raw, store.URL, want)
+		}
+		_ = store.Close() // nothing was acquired
 	}
 }
