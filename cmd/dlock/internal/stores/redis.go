@@ -13,13 +13,10 @@ import (
 	"github.com/dlock-go/dlock/internal/storeurl"
 	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 )
 
 // openRedis opens one server, Sentinel or Cluster.
 func openRedis(ctx context.Context, u URL) (*Store, error) {
-	redis.SetLogger(&logging.VoidLogger{}) // its log repeats the errors
 	store, err := redislock.Open(ctx, u.whole(), nil)
 	return u.openedRedis(store, err, "redis")
 }
@@ -56,7 +53,6 @@ func (u URL) openedRedis(store driver.Store, err error, family string) (*Store, 
 // openRedlock opens redlock://host:port,host:port,host:port, a quorum of independent
 // servers. They use the plain protocol, which other implementations of Redlock share.
 func openRedlock(ctx context.Context, u URL) (*Store, error) {
-	redis.SetLogger(&logging.VoidLogger{})
 	at, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: "redlock", Port: "6379"})
 	if err != nil {
 		return nil, URLErrorf("bad URL: %w", err)

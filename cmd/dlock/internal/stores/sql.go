@@ -96,7 +96,7 @@ func is[T error](err error) bool {
 
 // ParseSQL parses the URL of an SQL server.
 func ParseSQL(u URL) (*SQLServer, error) {
-	_ = mysql.SetLogger(&mysql.NopLogger{}) // its log repeats the errors
+	silenceDrivers() // a demo calls ParseSQL without Open
 	isPostgres := strings.HasPrefix(u.Scheme, "postgres")
 	var err error
 	if !isPostgres {

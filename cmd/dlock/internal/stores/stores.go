@@ -5,11 +5,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/etcdlock"
 	"github.com/dlock-go/dlock/memcachelock"
 	"github.com/dlock-go/dlock/zklock"
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // kind is one kind of store that URLs can name.
@@ -36,6 +40,12 @@ var kinds = []kind{
 	{"zookeeper", "zookeeper://[user:pass@]host:port,.../root", "ZooKeeper; ?order=fair (default) or unfair, ?timeout=30s", openZooKeeper},
 	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE", openEtcd},
 }
+
+// silenceDrivers ends the logs of the drivers, which repeat their errors.
+var silenceDrivers = sync.OnceFunc(func() {
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // fails only without a logger
+	redis.SetLogger(&logging.VoidLogger{})
+})
 
 // Store is an open store.
 type Store struct {
@@ -73,6 +83,7 @@ func (s *Store) Close() error {
 // error is an [OpenError] if the URL is valid and the store cannot be used, and a [URLError]
 // if the URL is not valid.
 func Open(ctx context.Context, raw string) (*Store, error) {
+	silenceDrivers()
 	url := Split(raw)
 	for _, kind := range kinds {
 		if kind.scheme == url.Scheme {
