@@ -8,10 +8,10 @@ run() { go test -count=1 -timeout 10m "$@"; }
 case $(go list -m) in
 */test)
 	failed=0
-	alone='/stores/(mysql|postgres|redis|sqlsession)$'
+	alone='/stores/(redis|sqlservers|sqlsession)$'
 	mapfile -t others < <(go list ./... | grep -Ev "$alone")
 	run -p 2 "${others[@]}" || failed=1
-	run -p 1 ./stores/mysql ./stores/postgres ./stores/sqlsession || failed=1
+	run -p 1 ./stores/sqlservers ./stores/sqlsession || failed=1
 	run -parallel 4 ./stores/redis || failed=1 # its tests wait most of the time
 	exit "$failed"
 	;;

@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+database='' # whose tests of those of all SQL servers are to run
 case ${1:?usage: scripts/test-store.sh STORE} in
 memory) packages=(./memlock ./drivertest) ;;
 redis) packages=(./redislock/... ./quorum ./test/stores/redis) ;;
@@ -12,12 +13,16 @@ etcd) packages=(./etcdlock/... ./test/stores/etcd) ;;
 zookeeper) packages=(./zklock/... ./test/stores/zookeeper) ;;
 memcached) packages=(./memcachelock/... ./test/stores/memcached) ;;
 sqlite) packages=(./internal/sqldb/... ./sqllock/... ./test/stores/sqlite) ;;
-mysql) packages=(./internal/sqldb/... ./sqllock/... ./test/stores/mysql) ;;
-postgres) packages=(./internal/sqldb/... ./sqllock/... ./test/stores/postgres) ;;
+mysql) packages=(./internal/sqldb/... ./sqllock/...) database=mariadb ;;
+postgres) packages=(./internal/sqldb/... ./sqllock/...) database=postgres ;;
 session) packages=(./internal/sqldb/... ./sqlsession/... ./test/stores/sqlsession) ;;
 *)
 	echo "unknown store \"$1\" (want memory, redis, etcd, zookeeper, memcached, sqlite, mysql, postgres or session)" >&2
 	exit 64
 	;;
 esac
-go test -count=1 -p 1 -timeout 15m "${packages[@]}"
+run() { go test -count=1 -p 1 -timeout 15m "$@"; }
+run "${packages[@]}"
+if [[ $database ]]; then
+	run -run "^Test/^$database\$|^Example_$database\$" ./test/stores/sqlservers
+fi

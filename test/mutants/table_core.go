@@ -384,14 +384,14 @@ func init() {
 		file: "sqllock/internal/statement/postgres.go",
 		old:  "'lock_timeout', '1ms', true",
 		new:  "'lock_timeout', '10s', true",
-		test: "test/stores/postgres TestRenewalsBesideALockedRow",
+		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/postgres",
 	})
 	add(mutant{
 		rule: "a row that is locked costs no other lock its renewal",
 		file: "sqllock/renew.go",
 		old:  "			if left, err = s.renewEach(ctx, run, grants, left, errs); err != nil || len(left) == 0 {\n				return err\n			}\n",
 		new:  "",
-		test: "test/stores/mysql TestRenewalsBesideALockedRow",
+		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/mariadb",
 	})
 	add(mutant{
 		rule: "the release of a grant does not wait for an attempt that is stuck",

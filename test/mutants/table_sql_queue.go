@@ -7,21 +7,21 @@ func init() {
 		file: "sqllock/lostattempts.go",
 		old:  `return !ok || failed.Op != "dial"`,
 		new:  `return ok && failed.Op == "dial"`,
-		test: "test/stores/mysql TestLateAttempts/row/^acquire$",
+		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/^acquire$",
 	})
 	add(mutant{
 		rule: "a Release settles the attempts of its owner before it is sent",
 		file: "sqllock/release.go",
 		old:  `s.attempts.Settle(ctx, grant)`,
 		new:  `s.attempts.Settle(ctx, driver.Grant{})`,
-		test: "test/stores/mysql TestLateAttempts/row/^acquire$",
+		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/^acquire$",
 	})
 	add(mutant{
 		rule: "a Release waits for an attempt that goes on in a shared transaction",
 		file: "sqllock/calls.go",
 		old:  `case batch.Left:`,
 		new:  `case batch.Left + 1:`,
-		test: "test/stores/mysql TestLateBatch/row",
+		test: "test/stores/sqlservers TestLateBatch/mariadb/row",
 	})
 	add(mutant{
 		rule: "undoing does not come between a Release and its answer",
@@ -30,14 +30,14 @@ func init() {
 `,
 		new: `	settled()
 `,
-		test: "test/stores/mysql TestSlowReleaseAfterALostAttempt",
+		test: "test/stores/sqlservers TestSlowReleaseAfterALostAttempt/mariadb",
 	})
 	add(mutant{
 		rule: "a late place in the queue is undone, too",
 		file: "sqllock/lostattempts.go",
 		old:  `left, err = run.Changed(ctx, statement.GiveUp, name, owner.Hex())`,
 		new:  `left, err = released, nil`,
-		test: "test/stores/mysql TestLateAttempts/row/place",
+		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/place",
 	})
 	add(mutant{
 		rule: "an attempt to take a place is recorded when its answer is lost",
@@ -46,21 +46,21 @@ func init() {
 		return takePlace(`,
 		new: `Atomic: s.dialect.atomic, Run: func(ctx context.Context, run statement.Runner) error {
 		return takePlace(`,
-		test: "test/stores/mysql TestLateAttempts/row/place",
+		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/place",
 	})
 	add(mutant{
 		rule: "a Pass is recorded for the next owner when its answer is lost",
 		file: "sqllock/release.go",
 		old:  `Owner: req.Owner}`,
 		new:  `Owner: grant.Owner}`,
-		test: "test/stores/mysql TestLateAttempts/row/pass",
+		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/pass",
 	})
 	add(mutant{
 		rule: "an AcquireAll whose commit is not answered is recorded",
 		file: "sqllock/acquire.go",
 		old:  `unsure && s.mayHappen(failed)`,
 		new:  `unsure && !s.mayHappen(failed)`,
-		test: "test/stores/postgres TestLateAttempts/row/all",
+		test: "test/stores/sqlservers TestLateAttempts/postgres/row/all",
 	})
 	add(mutant{
 		rule: "Close of a store over a silent connection returns",
@@ -76,14 +76,14 @@ func init() {
 		file: "sqllock/calls.go",
 		old:  `if err != nil && !unsure {`,
 		new:  `if err != nil && (!unsure || err != nil) {`,
-		test: "test/stores/mysql TestLostBatch",
+		test: "test/stores/sqlservers TestLostBatch/mariadb",
 	})
 	add(mutant{
 		rule: "jobs of a transaction that was undone are made again, one by one",
 		file: "sqllock/calls.go",
 		old:  `outcome = s.alone(ctx, j)`,
 		new:  `outcome = nil`,
-		test: "test/stores/mysql TestUndoneBatch",
+		test: "test/stores/sqlservers TestUndoneBatch/mariadb",
 	})
 	add(mutant{
 		rule: "the end of one caller's context does not end what others have begun",
@@ -134,7 +134,7 @@ func init() {
 		file: "sqllock/fair.go",
 		old:  `run.Exec(ctx, statement.Prune, req.Name)`,
 		new:  `run.Exec(ctx, statement.Prune, req.Owner.Hex())`,
-		test: "test/stores/mysql TestPlaces/row",
+		test: "test/stores/sqlservers TestPlaces/mariadb/row",
 	})
 	add(mutant{
 		rule: "an owner that was granted the lock leaves the queue",

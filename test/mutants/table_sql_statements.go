@@ -6,14 +6,14 @@ func init() {
 		file: "sqllock/internal/statement/mysql.go",
 		old:  `l.expires = GREATEST(l.expires, {now} + g.ttl)`,
 		new:  `l.expires = {now} + g.ttl`,
-		test: "test/stores/mysql TestLateRenewal",
+		test: "test/stores/sqlservers TestLateRenewal/mariadb",
 	})
 	add(mutant{
 		rule: "a renewal never shortens a lock, however late PostgreSQL carries it out",
 		file: "sqllock/internal/statement/postgres.go",
 		old:  `expires = greatest(l.expires, {now} + g.ttl)`,
 		new:  `expires = {now} + g.ttl`,
-		test: "test/stores/postgres TestLateRenewal",
+		test: "test/stores/sqlservers TestLateRenewal/postgres",
 	})
 	add(mutant{
 		rule: "a renewal never shortens a lock (SQLite)",
@@ -27,14 +27,14 @@ func init() {
 		file: "sqllock/internal/statement/mysql.go",
 		old:  "GREATEST(IF(` + mine + `, expires, 0), {now} + ?3)",
 		new:  `{now} + ?3`,
-		test: "test/stores/mysql TestConformance/row$/acquire-never-shortens",
+		test: "test/stores/sqlservers TestConformance$/mariadb/row/acquire-never-shortens",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock (PostgreSQL)",
 		file: "sqllock/internal/statement/postgres.go",
 		old:  "greatest(CASE WHEN ` + mine + ` THEN expires END, {now} + ?3:int)",
 		new:  `{now} + ?3:int`,
-		test: "test/stores/postgres TestConformance/row$/acquire-never-shortens",
+		test: "test/stores/sqlservers TestConformance$/postgres/row/acquire-never-shortens",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock (SQLite)",
@@ -55,63 +55,63 @@ func init() {
 		file: "sqllock/internal/statement/mysql.go",
 		old:  `UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		new:  `UPDATE expires = {now} + ?3`,
-		test: "test/stores/mysql TestLatePlace",
+		test: "test/stores/sqlservers TestLatePlace/mariadb",
 	})
 	add(mutant{
 		rule: "a place in the queue is never shortened (PostgreSQL)",
 		file: "sqllock/internal/statement/statement.go",
 		old:  `expires = {greatest}(q.expires, excluded.expires)`,
 		new:  `expires = excluded.expires`,
-		test: "test/stores/postgres TestLatePlace",
+		test: "test/stores/sqlservers TestLatePlace/postgres",
 	})
 	add(mutant{
 		rule: "MariaDB ends a renewal that waits for a row and whose caller has left",
 		file: "sqllock/internal/statement/mysql.go",
 		old:  `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `,
 		new:  ``,
-		test: "test/stores/mysql TestAbandonedRenewal",
+		test: "test/stores/sqlservers TestAbandonedRenewal/mariadb",
 	})
 	add(mutant{
 		rule: "PostgreSQL ends a renewal that waits for a row and whose caller has left",
 		file: "sqllock/internal/statement/postgres.go",
 		old:  `set_config('lock_timeout', '2s', true)`,
 		new:  `set_config('lock_timeout', '0', true)`,
-		test: "test/stores/postgres TestAbandonedRenewal",
+		test: "test/stores/sqlservers TestAbandonedRenewal/postgres",
 	})
 	add(mutant{
 		rule: "only the owner releases a lock (MariaDB)",
 		file: "sqllock/internal/statement/statement.go",
 		old:  `WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int)`,
 		new:  `WHERE name = ?1:text AND owner <> x'00' AND ?2:text = ?2:text AND (?3:int = 0 OR token = ?3:int)`,
-		test: "test/stores/mysql TestConformance/row$/release-owner",
+		test: "test/stores/sqlservers TestConformance$/mariadb/row/release-owner",
 	})
 	add(mutant{
 		rule: "a lock is released only with the token it was granted with (PostgreSQL)",
 		file: "sqllock/internal/statement/statement.go",
 		old:  "(?3:int = 0 OR token = ?3:int) AND expires > {now}`",
 		new:  "?3:int >= 0 AND expires > {now}`",
-		test: "test/stores/postgres TestConformance/row$/release-token",
+		test: "test/stores/sqlservers TestConformance$/postgres/row/release-token",
 	})
 	add(mutant{
 		rule: "a renewal does not bring an expired lock back (MariaDB)",
 		file: "sqllock/internal/statement/mysql.go",
 		old:  "(g.token = 0 OR l.token = g.token) AND l.expires > {now}`",
 		new:  "(g.token = 0 OR l.token = g.token)`",
-		test: "test/stores/mysql TestConformance/row$/renew-expired",
+		test: "test/stores/sqlservers TestConformance$/mariadb/row/renew-expired",
 	})
 	add(mutant{
 		rule: "a renewal does not bring an expired lock back (PostgreSQL)",
 		file: "sqllock/internal/statement/postgres.go",
 		old:  `(g.token = 0 OR l.token = g.token) AND l.expires > {now}`,
 		new:  `(g.token = 0 OR l.token = g.token)`,
-		test: "test/stores/postgres TestConformance/row$/renew-expired",
+		test: "test/stores/sqlservers TestConformance$/postgres/row/renew-expired",
 	})
 	add(mutant{
 		rule: "every grant has a larger token (PostgreSQL)",
 		file: "sqllock/internal/statement/postgres.go",
 		old:  `THEN token ELSE token + 1 END`,
 		new:  `THEN token ELSE greatest(token, 1) END`,
-		test: "test/stores/postgres TestConformance/row$/token-order",
+		test: "test/stores/sqlservers TestConformance$/postgres/row/token-order",
 	})
 	add(mutant{
 		rule: "every grant has a larger token (SQLite)",
@@ -132,21 +132,21 @@ func init() {
 		file: "sqllock/internal/statement/statement.go",
 		old:  "token = ?2:int AND ` + held",
 		new:  "?2:int > 0 AND ` + held",
-		test: "test/stores/postgres TestConformance/row$/break-token",
+		test: "test/stores/sqlservers TestConformance$/postgres/row/break-token",
 	})
 	add(mutant{
 		rule: "a lock is passed on only with its token (MariaDB)",
 		file: "sqllock/internal/statement/statement.go",
 		old:  "owner = ?2:text AND token = ?3:int AND expires > {now}`",
 		new:  "owner = ?2:text AND ?3:int > 0 AND expires > {now}`",
-		test: "test/stores/mysql TestConformance/row$/pass-not-held",
+		test: "test/stores/sqlservers TestConformance$/mariadb/row/pass-not-held",
 	})
 	add(mutant{
 		rule: "fair waiters are served in the order of arrival (MariaDB)",
 		file: "sqllock/internal/statement/mysql.go",
 		old:  "COALESCE((SELECT owner ` + head + `), ?2) = ?2 OR",
 		new:  `1 = 1 OR`,
-		test: "test/stores/mysql TestConformance/row$/fair-order",
+		test: "test/stores/sqlservers TestConformance$/mariadb/row/fair-order",
 	})
 	add(mutant{
 		rule: "only rows that nobody has used for an hour are swept (SQLite)",
@@ -169,21 +169,21 @@ func init() {
 			slots = s.renewing
 `,
 		new:  ``,
-		test: "test/stores/mysql TestRenewalsComeThrough",
+		test: "test/stores/sqlservers TestRenewalsComeThrough/mariadb",
 	})
 	add(mutant{
 		rule: "a transaction of unknown outcome is not carried out again",
 		file: "sqllock/calls.go",
 		old:  `_, unsure := errors.AsType[*unsureError](err)`,
 		new:  `unsure := errors.Is(err, context.Canceled)`,
-		test: "test/stores/mysql TestLostTogether",
+		test: "test/stores/sqlservers TestLostBatch/mariadb",
 	})
 	add(mutant{
 		rule: "the server ends the transaction of a client that vanished (PostgreSQL)",
 		file: "sqllock/dialect.go",
 		old:  `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
 		new:  `SET LOCAL idle_in_transaction_session_timeout = '2h'`,
-		test: "test/stores/postgres TestVanishedClient/row",
+		test: "test/stores/sqlservers TestVanishedClient/postgres/row",
 	})
 	add(mutant{
 		rule: "no token is drawn in the second in which MariaDB was started",

@@ -1,0 +1,209 @@
+package sqlservers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+)
+
+// In these tests an administrator's open transaction keeps rows locked.
+
+// lockFreeLocks makes rows of free locks, and locks them until unlock is called.
+func lockFreeLocks(t *testing.T, admin *sql.DB, store driver.Store, names ...string) (unlock func()) {
+	t.Helper()
+	for _, name := range names {
+		release(t, store, acquire(t, store, name)...)
+	}
+	return lockRows(t, admin, "dlock_locks", names...)
+}
+
+// TestPatientWriters: a process whose writes all wait for a locked row waits for them, and
+// does not use up a processor. The test runs alone, because it measures the whole process.
+func TestPatientWriters(t *testing.T) {
+	eachSchemeAlone(t, func(t *testing.T, s target) {
+		store := s.open(t)
+		defer lockFreeLocks(t, s.admin(t), store, "locked")()
+		// The first ones write each for itself, and have given up when the others, who
+		// have come meanwhile, write together.
+		const first, writers, limit = 2, 4, time.Second
+		var all sync.WaitGroup
+		write := func(limit time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if _, err := store.Acquire(ctx, request("locked")); err == nil {
+				t.Error("a row that is locked was written")
+			}
+		}
+		before := processorTime(t)
+		for i := range first + writers {
+			if i == first {
+				<-time.After(limit / 10)
+			}
+			all.Go(func() { write(limit / 4 * time.Duration(1+3*min(1, i/first))) })
+		}
+		all.Wait()
+		if used := processorTime(t) - before; used > limit/4 {
+			t.Errorf("%d writers that waited for %v used a processor for %v", writers, limit, used)
+		}
+	})
+}
+
+// processorTime is what this process has used of all processors.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	check(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// TestRenewalsComeThrough: a lock can be renewed while everything else that the process
+// writes waits for locked rows.
+func TestRenewalsComeThrough(t *testing.T) {
+	eachScheme(t, func(t *testing.T, s target) {
+		store, admin := s.open(t), s.admin(t)
+		kept := acquire(t, store, "kept")
+		wanted := []string{"x", "y"} // as many as write at once
+		unlock := lockFreeLocks(t, admin, store, wanted...)
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer unlock()
+		for i, name := range wanted { // one after the other, or they would write together
+			all.Go(func() {
+				if _, err := store.Acquire(within(t), request(name)); err != nil {
+					t.Errorf("Acquire(%q) when its row is free again: %v", name, err)
+				}
+			})
+			s.waitBlocked(t, admin, int64(i+1))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if errs := store.Renew(ctx, kept); errs != nil {
+			t.Errorf("Renew of a lock whose row nobody keeps locked: %v", errs[0])
+		}
+	})
+}
+
+// TestRenewalsBesideALockedRow: a transaction which keeps the row of one lock locked keeps that
+// lock from being renewed, and none of the locks that are renewed with it.
+func TestRenewalsBesideALockedRow(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		const locks, blocked = 20, 10
+		store := s.open(t)
+		var grants []driver.Grant
+		for i := range locks {
+			grants = append(grants, acquire(t, store, fmt.Sprintf("lock %02d", i))...)
+		}
+		defer lockRows(t, s.admin(t), "dlock_locks", grants[blocked].Name)()
+		release(t, store, grants[0])
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		errs := store.Renew(ctx, grants)
+		if len(errs) != locks {
+			t.Fatalf("Renew: %v; want an error for each", errs)
+		}
+		for i, err := range errs {
+			switch {
+			case i == blocked && (err == nil || errors.Is(err, driver.ErrNotHeld)):
+				t.Errorf("Renew of a lock whose row is locked: %v; want that the outcome is unknown", err)
+			case i == 0 && !errors.Is(err, driver.ErrNotHeld):
+				t.Errorf("Renew of a lock that was released: %v; want ErrNotHeld", err)
+			case i != blocked && i != 0 && err != nil:
+				t.Errorf("Renew of %q, whose row nobody keeps locked: %v", grants[i].Name, err)
+			}
+		}
+	})
+}
+
+// lateTTL is what an abandoned statement asks for. It is over when the server carries
+// the statement out.
+const lateTTL = 200 * time.Millisecond
+
+// abandonment is a store whose connections the server serves, but never hears of again
+// once a caller has left.
+type abandonment struct {
+	target
+	network *proxy.Proxy
+	store   *sqllock.Store // behind the network
+	direct  *sqllock.Store
+	admin   *sql.DB
+}
+
+func (s target) abandonment(t *testing.T) *abandonment {
+	t.Helper()
+	a := &abandonment{target: s, direct: s.open(t), admin: s.admin(t)}
+	a.store, a.network = s.behindProxy(t)
+	t.Cleanup(func() { // before the store is closed
+		a.network.Reset()
+		a.network.Deliver()
+	})
+	return a
+}
+
+// renew makes a renewal over the network that waits for a locked row, and gives it up: the
+// caller leaves, the server goes on. It returns when lateTTL has passed since the
+// statement began.
+func (a *abandonment) renew(t *testing.T, grants []driver.Grant) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- errors.Join(a.store.Renew(ctx, grants)...) }()
+	a.waitBlocked(t, a.admin, 1)
+	began := time.Now()
+	a.network.Hold() // so that nothing that cancels the statement arrives
+	cancel()
+	if err := await(t, ended, "the return of a call whose context has ended"); err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("a call that waited for a locked row until its context ended: %v", err)
+	}
+	<-time.After(time.Until(began.Add(lateTTL)))
+}
+
+// TestLateRenewal: a renewal which the server carries out long after the holder has given it
+// up does not shorten what the holder has renewed since. A renewal of two locks waits for
+// the row of the first, and then writes that of the second.
+func TestLateRenewal(t *testing.T) {
+	eachScheme(t, func(t *testing.T, s target) {
+		a := s.abandonment(t)
+		grants := acquire(t, a.direct, "a", "b")
+		held := grants[1]
+		held.TTL = request("b").TTL
+		grants[0].TTL, grants[1].TTL = lateTTL, lateTTL
+		unlock := lockRows(t, a.admin, "dlock_locks", "a")
+		a.renew(t, grants)
+		if errs := a.direct.Renew(within(t), []driver.Grant{held}); errs != nil {
+			t.Fatalf("Renew of a lock whose row is not locked: %v", errs[0])
+		}
+		unlock()
+		s.waitBlocked(t, a.admin, 0)
+		mustBeHeld(t, a.direct, request("b"))
+		for info, err := range a.direct.List(within(t), "b") {
+			check(t, err)
+			if info.Token != held.Token || info.Remaining < held.TTL/2 {
+				t.Errorf("%q is held with token %d for %v more; want token %d and most of %v", info.Name, info.Token, info.Remaining, held.Token, held.TTL)
+			}
+			return
+		}
+		t.Error("b is not held any more")
+	})
+}
+
+// TestAbandonedRenewal: the server ends a renewal whose caller has left, although the row
+// stays locked.
+func TestAbandonedRenewal(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		a := s.abandonment(t)
+		grants := acquire(t, a.direct, "a")
+		defer lockRows(t, a.admin, "dlock_locks", "a")()
+		a.renew(t, grants)
+		s.waitBlocked(t, a.admin, 0)
+	})
+}

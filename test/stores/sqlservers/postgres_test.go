@@ -1,0 +1,142 @@
+package sqlservers
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/command"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const postgresNow = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
+
+var postgres = &database{
+	kind:    servers.Postgres,
+	args:    []string{"-c", "max_connections=400"},
+	pair:    servers.RunPostgresPair,
+	dialect: sqllock.Postgres,
+	pool: func(at *url.URL) (*sql.DB, error) {
+		config, err := pgx.ParseConfig(at.String())
+		if err != nil {
+			return nil, err
+		}
+		return stdlib.OpenDB(*config), nil
+	},
+	held:    `SELECT name FROM dlock_locks WHERE owner IS NOT NULL AND expires > ` + postgresNow,
+	queued:  `SELECT name FROM dlock_queue WHERE expires > ` + postgresNow,
+	blocked: `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`,
+	// Transactions, which is what statements outside of one are.
+	statements: `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`,
+	free:       `UPDATE dlock_locks SET owner = NULL WHERE name = $1`,
+	connections: func(user string) string {
+		return `SELECT count(*) FROM pg_stat_activity WHERE usename = '` + user + `'`
+	},
+	createUser: func(user, password string) string {
+		return "CREATE ROLE " + user + " LOGIN PASSWORD '" + password + "'"
+	},
+	grant: func(rights, _, user string) string {
+		return "GRANT " + rights + " ON ALL TABLES IN SCHEMA public TO " + user
+	},
+	grantAll: func(_, user string) string { return "GRANT ALL ON SCHEMA public TO " + user },
+	kill: func(ctx context.Context, admin *sql.DB) (err error) {
+		for range 3 { // behind PgBouncer its own connection may be one that it has just killed
+			if _, err = admin.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err == nil {
+				return nil
+			}
+		}
+		return err
+	},
+	everywhere: []string{"-k", ".", "-h", "127.0.0.1,::1"},
+	socket: func(s target, server *servers.Server, port string) string {
+		s = s.at("").with("host="+filepath.Join(server.Dir(), "data"), "port="+port)
+		return strings.Replace(s.url, "postgres://", "postgresql://", 1)
+	},
+	askForPasswords: askForPasswords,
+	impatient:       "idle_session_timeout=1000",
+	isolations:      []string{"default_transaction_isolation=serializable&deadlock_timeout=1", "default_transaction_isolation=repeatable%20read", ""},
+	settings: []string{
+		"default_query_exec_mode=cache_statement", "default_query_exec_mode=cache_describe", "default_query_exec_mode=describe_exec",
+		"default_query_exec_mode=exec", "default_query_exec_mode=simple_protocol", "timezone=Asia/Tokyo", "client_encoding=UTF8",
+		"statement_timeout=10000", "standard_conforming_strings=on",
+	},
+	waiterRate:    10,
+	wrongPassword: "password authentication failed", noDatabase: "does not exist", denied: "permission denied",
+	rejected: func(s target) map[string]command.Result {
+		return map[string]command.Result{
+			"postgres://127.0.0.1":        {Status: 64, Stderr: "database is missing"},
+			s.with("sslmode=xyz").url:     {Status: 64, Stderr: "sslmode"},
+			s.as("nobody", canary).url:    {Status: 77, Stderr: "does not exist"},
+			s.with("sslmode=require").url: {Status: 78, Stderr: "server refused TLS connection"},
+		}
+	},
+}
+
+// askForPasswords makes a server ask every user but its superuser for a password.
+func askForPasswords(t *testing.T, s target, server *servers.Server) {
+	t.Helper()
+	const rules = "local all postgres trust\nhost all postgres all trust\nlocal all all scram-sha-256\nhost all all all scram-sha-256\n"
+	check(t, os.WriteFile(filepath.Join(server.Dir(), "data", "pg_hba.conf"), []byte(rules), 0o644))
+	run(t, s.admin(t), "SELECT pg_reload_conf()")
+	nobody := s.as("nobody", "x").admin(t)
+	eventually(t, "the server asks for passwords", func() bool {
+		err := nobody.PingContext(t.Context())
+		return err != nil && strings.Contains(err.Error(), s.wrongPassword)
+	})
+}
+
+// pooled is a store behind PgBouncer in transaction mode, on a server of its own.
+func pooled(t testing.TB, parameters ...string) target {
+	t.Helper()
+	server := servers.Run(t, servers.Postgres)
+	bouncer := servers.Run(t, servers.PgBouncer(server, 4))
+	parameters = append(parameters, "default_query_exec_mode=exec") // it knows no prepared statements
+	return postgres.on(t, server, parameters...).at(bouncer.Addr())
+}
+
+// TestConformanceBehindPgBouncer runs the conformance kit before the tests that run at the
+// same time.
+func TestConformanceBehindPgBouncer(t *testing.T) {
+	t.Run("postgres", func(t *testing.T) {
+		postgres.eachScheme(t, func(t *testing.T, s target) { pooled(t, "scheme="+s.scheme()).conform(t) })
+	})
+}
+
+// TestPgBouncer: LISTEN has no meaning there, and waiters are woken all the same.
+func TestPgBouncer(t *testing.T) {
+	only(t, postgres, func(t *testing.T) {
+		postgres.eachScheme(t, func(t *testing.T, s target) {
+			s = pooled(t, "scheme="+s.scheme())
+			s.wakeUp(t)
+			s.oneConnection(t)
+			runCommand(t, s)
+		})
+	})
+}
+
+// TestCommandBehindPgBouncer: locks that are connections are rejected, with the reason.
+func TestCommandBehindPgBouncer(t *testing.T) {
+	only(t, postgres, func(t *testing.T) {
+		s := pooled(t)
+		commandRejects(t, map[string]command.Result{
+			s.with("scheme=session").url:   {Status: 78, Stderr: "PgBouncer"},
+			s.with("scheme=forupdate").url: {Status: 78, Stderr: "PgBouncer"},
+		})
+	})
+}
+
+// TestReadOnlyTransactions: a store whose transactions are read-only is rejected.
+func TestReadOnlyTransactions(t *testing.T) {
+	only(t, postgres, func(t *testing.T) {
+		postgres.eachScheme(t, func(t *testing.T, s target) {
+			s.with("default_transaction_read_only=on").mustBeRejected(t, "read-only")
+		})
+	})
+}

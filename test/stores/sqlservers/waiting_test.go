@@ -1,0 +1,175 @@
+package sqlservers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Bounds of what a process that waits for 1,000 names costs the server.
+const (
+	waitedNames    = 1000
+	maxConnections = 3
+)
+
+// TestWaiting: a process with 1,000 goroutines that wait for 1,000 names uses three
+// connections at most and so many statements a second, and each of them is woken by a release
+// long before the lock would have expired. The server must have nothing else to do.
+func TestWaiting(t *testing.T) {
+	eachSchemeAlone(t, func(t *testing.T, s target) {
+		holder := s.client(t)
+		as, user := s.user(t, "SELECT, INSERT, UPDATE, DELETE")
+		waiting := as.client(t)
+		names := make([]string, waitedNames)
+		for i := range names {
+			names[i] = fmt.Sprintf("name/%d", i)
+		}
+		leases, err := holder.LockAll(within(t), names, dlock.WithTTL(10*time.Minute))
+		check(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		turns := make([]<-chan error, len(names))
+		for i, name := range names {
+			turns[i] = hasTurn(ctx, waiting, name)
+		}
+		// When others see that all of them wait, the first attempts are over.
+		eventually(t, "all waiters are seen", func() bool { return waiters(t, holder, "") == waitedNames })
+
+		<-time.After(2 * time.Second) // for what follows that they came
+		if rate := s.calmRate(t, s.admin(t), user); rate > s.waiterRate {
+			t.Errorf("%.1f statements a second for %d waiters, want %.1f at most", rate, waitedNames, s.waiterRate)
+		}
+		check(t, leases.Unlock(t.Context()))
+		for _, i := range []int{0, waitedNames / 2, waitedNames - 1} {
+			check(t, await(t, turns[i], fmt.Sprintf("the wake-up of waiter %d", i)))
+		}
+		cancel()
+		for i, turn := range turns {
+			if err := <-turn; err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("a waiter for %q: %v", names[i], err)
+			}
+		}
+	})
+}
+
+// calmRate measures the statements per second while all callers wait. A server may count late:
+// PostgreSQL publishes the statistics of an idle connection after up to ten seconds. So calmRate
+// measures more than once; what waiters do all the time shows every time.
+func (s target) calmRate(t testing.TB, admin *sql.DB, user string) (rate float64) {
+	t.Helper()
+	const chances, polls, window = 4, 10, 4 * time.Second
+	for range chances {
+		before, most := number(t, admin, s.statements), int64(0)
+		for range polls {
+			most = max(most, number(t, admin, s.connections(user)))
+			<-time.After(window / polls)
+		}
+		rate = float64(number(t, admin, s.statements)-before-polls-1) / window.Seconds()
+		t.Logf("%d waiters for as many names: %d connections, %.1f statements a second", waitedNames, most, rate)
+		if most > maxConnections {
+			t.Errorf("%d connections for %d waiters, want %d at most", most, waitedNames, maxConnections)
+		}
+		if rate <= s.waiterRate {
+			break
+		}
+	}
+	return rate
+}
+
+// waiters counts the waiters for names that begin with the prefix.
+func waiters(t testing.TB, c *dlock.Client, prefix string) (n int) {
+	t.Helper()
+	for info, err := range c.Locks(t.Context(), prefix) {
+		check(t, err)
+		n += info.Waiters
+	}
+	return n
+}
+
+func TestWakeUp(t *testing.T) {
+	eachScheme(t, func(t *testing.T, s target) { s.wakeUp(t) })
+}
+
+// wakeUp checks that a waiter is woken by a release of another process's store long
+// before the lock would have expired, also after all connections were lost.
+func (s target) wakeUp(t *testing.T) {
+	t.Helper()
+	holder, waiter := s.client(t), s.client(t)
+	admin := s.admin(t)
+	for round := range 4 {
+		name := fmt.Sprint("name/", round) // that others waited for the last one may be seen for a moment
+		lease, err := holder.Lock(within(t), name, dlock.WithTTL(10*time.Minute))
+		check(t, err)
+		granted := hasTurn(within(t), waiter, name)
+		eventually(t, "a waiter is seen", func() bool { return waiters(t, holder, name) == 1 })
+		if round%2 == 1 {
+			check(t, s.kill(t.Context(), admin))
+		}
+		mustUnlockFor(t, lease, granted)
+	}
+}
+
+// TestPlaces: a waiter that tries twice has one place. It keeps the place by trying
+// often, and begins at the end after it gave up the place or let it lapse.
+func TestPlaces(t *testing.T) {
+	eachScheme(t, func(t *testing.T, s target) {
+		store := s.open(t)
+		short := func() driver.Request {
+			req := fairRequest("x")
+			req.TTL = faultTTL
+			return req
+		}
+		holder := fairRequest("x")
+		holder.TTL = time.Hour
+		grant, err := store.Acquire(within(t), holder)
+		check(t, err)
+		quitter, lapsed, often := short(), short(), short()
+		for _, req := range []driver.Request{quitter, lapsed, often, quitter} {
+			mustBeHeld(t, store, req)
+		}
+		if err := store.Release(within(t), driver.Grant{Name: "x", Owner: quitter.Owner}); !errors.Is(err, driver.ErrNotHeld) {
+			t.Fatalf("giving up a place: %v; want ErrNotHeld", err)
+		}
+		mustBeHeld(t, store, quitter)
+		for end := time.Now().Add(faultTTL + faultTTL/2); time.Now().Before(end); <-time.After(faultTTL / 50) {
+			mustBeHeld(t, store, often)
+			mustBeHeld(t, store, quitter)
+		}
+		mustBeHeld(t, store, lapsed)
+		release(t, store, grant)
+		order := []driver.Request{often, quitter, lapsed}
+		for i, req := range order {
+			for _, other := range order[i+1:] {
+				mustBeHeld(t, store, other)
+			}
+			grant, err := store.Acquire(within(t), req)
+			if err != nil {
+				t.Fatalf("number %d in the queue: %v", i+1, err)
+			}
+			release(t, store, grant)
+		}
+	})
+}
+
+// TestLatePlace: a place in the queue is kept for as long as its owner asked, although a
+// request of the owner for less is carried out later.
+func TestLatePlace(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		first, second := s.open(t), s.open(t)
+		acquire(t, first, "x")
+		waiter := fairRequest("x")
+		mustBeHeld(t, first, waiter) // which knows then that it has a place
+		waiter.TTL = lateTTL
+		mustBeHeld(t, second, waiter)
+		<-time.After(2 * lateTTL)
+		if names, err := column[string](t.Context(), s.admin(t), s.queued); err != nil || len(names) == 0 {
+			t.Errorf("the places in the queue: %q, %v; want that of %q", names, err, waiter.Name)
+		}
+	})
+}
