@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // clocks are kinds of servers, each with a function that reads its clock.
@@ -19,7 +21,7 @@ var clocks = []struct {
 	time func(t *testing.T, s *Server) time.Time
 }{
 	{Redis, func(t *testing.T, s *Server) time.Time {
-		reply, err := redisCall(limit(t), s.Addr(), "TIME")
+		reply, err := wire.RedisCall(limit(t), s.Addr(), "TIME")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +72,7 @@ func TestClockMovesWhileServerRuns(t *testing.T) {
 			expect(time.Hour, "after a restart")
 			try(t, s.RestartEmpty)
 			expect(time.Hour, "after a restart without data")
-			pid := s.proc.pid
+			pid := s.proc.PID
 			try(t, s.Kill)
 			if left, err := filepath.Glob(fmt.Sprintf("/dev/shm/*faketime*_%d", pid)); err != nil || len(left) > 0 {
 				t.Errorf("%v is left in shared memory (%v)", left, err)
@@ -95,7 +97,7 @@ func TestMovedClockChangesRedisExpiry(t *testing.T) {
 	if err := s.SetClock(0); err != nil {
 		t.Fatal(err)
 	}
-	left, err := redisCall(limit(t), s.Addr(), "PTTL", "late")
+	left, err := wire.RedisCall(limit(t), s.Addr(), "PTTL", "late")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestClockThatIsBehindAdvances(t *testing.T) {
 	}
 	ask(t, s, "SET short 1 PX 50\r\n", "+OK")
 	if err := until(limit(t), "a key of 50 ms has expired", func(ctx context.Context) error {
-		reply, err := redisCall(ctx, s.Addr(), "EXISTS", "short")
+		reply, err := wire.RedisCall(ctx, s.Addr(), "EXISTS", "short")
 		if err == nil && reply != int64(0) {
 			return errors.New("the key is still there")
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -77,7 +78,7 @@ func (c *EtcdCluster) Leader(ctx context.Context) (leader *Server, err error) {
 }
 
 func isEtcdLeader(ctx context.Context, addr string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, wire.Timeout)
 	defer cancel()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), Context: ctx})
 	if err != nil {

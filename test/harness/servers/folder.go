@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/process"
 )
 
 // createFolder creates the server's folder together with its guard.
@@ -22,7 +24,7 @@ func (s *Server) createFolder(binary string) error {
 		dir = resolved
 	}
 	s.in = Instance{Binary: binary, Dir: dir, Data: filepath.Join(dir, "data"), Host: "127.0.0.1"}
-	if s.guard, err = startGuard(dir); err != nil {
+	if s.guard, err = process.StartGuard(dir); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	if err = own(dir, 0o755); err == nil {
@@ -53,7 +55,7 @@ func (s *Server) emptyData() error {
 		return err
 	}
 	for _, command := range commands {
-		cmd, err := prepare(command, s.in.Dir)
+		cmd, err := process.Prepare(command, s.in.Dir)
 		if err != nil {
 			return err
 		}
@@ -69,7 +71,7 @@ func own(dir string, mode os.FileMode) error {
 	if err := os.Chmod(dir, mode); err != nil {
 		return err
 	}
-	who, err := credential()
+	who, err := process.Credential()
 	if err != nil || who == nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (g Group) At(addr string) *Server {
 func (g Group) running() Group {
 	var running Group
 	for _, s := range g {
-		if s.proc != nil && !s.proc.ended() {
+		if s.proc != nil && !s.proc.Ended() {
 			running = append(running, s)
 		}
 	}

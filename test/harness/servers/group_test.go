@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 func TestGroupHasIndependentServers(t *testing.T) {
@@ -16,7 +18,7 @@ func TestGroupHasIndependentServers(t *testing.T) {
 		if g.At(s.Addr()) != s {
 			t.Errorf("At(%s) is another server", s.Addr())
 		}
-		info, err := redisText(limit(t), s.Addr(), "INFO")
+		info, err := wire.RedisText(limit(t), s.Addr(), "INFO")
 		if err != nil {
 			t.Fatal(err)
 		}

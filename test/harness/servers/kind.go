@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // Kind describes one kind of server. The rest of this package is the same for all
@@ -103,4 +105,10 @@ func (k *Kind) locate() (string, error) {
 func (k *Kind) notInstalled() error {
 	return fmt.Errorf("%s is not installed (no %s): run `make servers` as root, which installs it, or set %s to the URL of a running one",
 		k.Name, k.Binary, k.Variable())
+}
+
+func (k *Kind) probe(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, wire.Timeout)
+	defer cancel()
+	return k.Probe(ctx, addr)
 }

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/process"
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // subject is a kind of server, with functions that write and read a value.
@@ -140,7 +143,7 @@ func gone(t *testing.T, dir string) {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder %s is left (%v)", dir, err)
 	}
-	if pids, err := members(dir); err != nil || len(pids) > 0 {
+	if pids, err := process.Members(dir); err != nil || len(pids) > 0 {
 		t.Errorf("processes %v are left in %s (%v)", pids, dir, err)
 	}
 }
@@ -150,7 +153,7 @@ func ask(t *testing.T, s *Server, request, wantPrefix string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	conn, err := dial(ctx, s.Addr())
+	conn, err := wire.Dial(ctx, s.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // MariaDB has a database "dlock" and a user "dlock" with the password "dlock" and
@@ -62,7 +64,7 @@ func initFile(in Instance) string { return filepath.Join(in.Dir, "init.sql") }
 // probeMySQL reads the greeting of a MySQL server: a header of four bytes and the
 // version of the protocol, or 255 for an error.
 func probeMySQL(ctx context.Context, addr string) error {
-	conn, err := dial(ctx, addr)
+	conn, err := wire.Dial(ctx, addr)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package servers
 import (
 	"context"
 	"strconv"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // Memcached keeps nothing across a restart.
@@ -13,7 +15,7 @@ var Memcached = &Kind{
 		return []string{"-l", in.Host, "-p", strconv.Itoa(in.Port), "-U", "0"}
 	},
 	Probe: func(ctx context.Context, addr string) error {
-		return exchange(ctx, addr, "version\r\n", "VERSION ")
+		return wire.Exchange(ctx, addr, "version\r\n", "VERSION ")
 	},
 	URL: func(addr string) string { return "memcached://" + addr },
 }

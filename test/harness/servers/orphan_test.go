@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/process"
 )
 
 // childVariable makes the test binary simulate a test run that ends badly.
@@ -92,7 +94,7 @@ func TestNothingIsLeftAfter(t *testing.T) {
 			for _, dir := range report.Dirs {
 				eventually(t, func() bool {
 					_, err := os.Stat(dir)
-					pids, membersErr := members(dir)
+					pids, membersErr := process.Members(dir)
 					return os.IsNotExist(err) && membersErr == nil && len(pids) == 0
 				})
 				gone(t, dir)

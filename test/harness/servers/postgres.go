@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // Postgres has a database "postgres" and a superuser "postgres" without a
@@ -51,7 +53,7 @@ var Postgres = &Kind{
 // probePostgres logs in. A server that starts, recovers or stops answers with an
 // error. A server that is ready answers with an authentication message.
 func probePostgres(ctx context.Context, addr string) error {
-	conn, err := dial(ctx, addr)
+	conn, err := wire.Dial(ctx, addr)
 	if err != nil {
 		return err
 	}

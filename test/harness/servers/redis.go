@@ -3,6 +3,8 @@ package servers
 import (
 	"context"
 	"strconv"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // Redis keeps its data in an append-only file that is synced before every answer,
@@ -24,7 +26,7 @@ var Redis = &Kind{
 		}
 	},
 	Probe: func(ctx context.Context, addr string) error {
-		return exchange(ctx, addr, "PING\r\n", "+PONG\r\n") // -LOADING until the data is loaded
+		return wire.Exchange(ctx, addr, "PING\r\n", "+PONG\r\n") // -LOADING until the data is loaded
 	},
 	URL: func(addr string) string { return "redis://" + addr + "/0" },
 }

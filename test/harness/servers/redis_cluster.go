@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 const (
@@ -58,10 +60,10 @@ func RunShard(t testing.TB, args ...string) *Server {
 	server := Run(t, clusterNode, args...)
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
-	err := redisOrder(ctx, server.Addr(), "CLUSTER", "ADDSLOTSRANGE", "0", strconv.Itoa(slotCount-1))
+	err := wire.RedisOrder(ctx, server.Addr(), "CLUSTER", "ADDSLOTSRANGE", "0", strconv.Itoa(slotCount-1))
 	if err == nil {
 		err = until(ctx, "the server serves its slots", func(ctx context.Context) error {
-			info, err := redisText(ctx, server.Addr(), "CLUSTER", "INFO")
+			info, err := wire.RedisText(ctx, server.Addr(), "CLUSTER", "INFO")
 			if err == nil && !strings.Contains(info, "cluster_state:ok") {
 				err = errors.New(info)
 			}
@@ -109,22 +111,22 @@ func (c *Cluster) create() error {
 	ids := make([]string, len(c.Nodes))
 	for i, node := range c.Nodes {
 		var err error
-		if ids[i], err = redisText(ctx, node.Addr(), "CLUSTER", "MYID"); err != nil {
+		if ids[i], err = wire.RedisText(ctx, node.Addr(), "CLUSTER", "MYID"); err != nil {
 			return err
 		}
-		if err := redisOrder(ctx, node.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+		if err := wire.RedisOrder(ctx, node.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
 		if i < shardCount {
 			first, last := slotCount*i/shardCount, slotCount*(i+1)/shardCount-1
-			if err := redisOrder(ctx, node.Addr(), "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+			if err := wire.RedisOrder(ctx, node.Addr(), "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
 				return err
 			}
 		}
 		// Every node meets every other node, so that the cluster does not depend
 		// on gossip.
 		for _, other := range c.Nodes[:i] {
-			if err := redisOrder(ctx, node.Addr(), "CLUSTER", "MEET", other.in.Host,
+			if err := wire.RedisOrder(ctx, node.Addr(), "CLUSTER", "MEET", other.in.Host,
 				strconv.Itoa(other.in.Port), strconv.Itoa(busPort(other.in.Port))); err != nil {
 				return err
 			}
@@ -132,7 +134,7 @@ func (c *Cluster) create() error {
 	}
 	for i, replica := range c.Nodes[shardCount:] {
 		if err := until(ctx, "a replica knows its master", func(ctx context.Context) error {
-			return redisOrder(ctx, replica.Addr(), "CLUSTER", "REPLICATE", ids[i])
+			return wire.RedisOrder(ctx, replica.Addr(), "CLUSTER", "REPLICATE", ids[i])
 		}); err != nil {
 			return err
 		}
@@ -175,7 +177,7 @@ func (c *Cluster) Master(ctx context.Context, key string) (*Server, error) {
 	if len(running) == 0 {
 		return nil, errors.New("no node runs")
 	}
-	reply, err := redisCall(ctx, running[0].Addr(), "CLUSTER", "KEYSLOT", key)
+	reply, err := wire.RedisCall(ctx, running[0].Addr(), "CLUSTER", "KEYSLOT", key)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +244,7 @@ func (c *Cluster) views(ctx context.Context) ([][]clusterView, error) {
 	running := c.Nodes.running()
 	views := make([][]clusterView, len(running))
 	for i, node := range running {
-		info, err := redisText(ctx, node.Addr(), "CLUSTER", "INFO")
+		info, err := wire.RedisText(ctx, node.Addr(), "CLUSTER", "INFO")
 		if err != nil {
 			return nil, err
 		}
@@ -259,7 +261,7 @@ func (c *Cluster) views(ctx context.Context) ([][]clusterView, error) {
 // view parses lines of the form: id host:port@bus,name flags master ping pong
 // epoch link slots...
 func (c *Cluster) view(ctx context.Context, node *Server) ([]clusterView, error) {
-	text, err := redisText(ctx, node.Addr(), "CLUSTER", "NODES")
+	text, err := wire.RedisText(ctx, node.Addr(), "CLUSTER", "NODES")
 	if err != nil {
 		return nil, err
 	}

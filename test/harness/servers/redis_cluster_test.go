@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 func TestClusterServesAllSlots(t *testing.T) {
@@ -14,7 +16,7 @@ func TestClusterServesAllSlots(t *testing.T) {
 		t.Errorf("URL is %s, want %s", c.URL(), want)
 	}
 	for i, node := range c.Nodes {
-		info, err := redisText(ctx, node.Addr(), "CLUSTER", "INFO")
+		info, err := wire.RedisText(ctx, node.Addr(), "CLUSTER", "INFO")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +82,7 @@ func TestClusterPassesArgumentsToServers(t *testing.T) {
 	t.Parallel()
 	c := RunCluster(t, "--maxmemory-policy", "volatile-lru")
 	for _, node := range c.Nodes {
-		if info, err := redisText(limit(t), node.Addr(), "INFO", "memory"); err != nil || !strings.Contains(info, "maxmemory_policy:volatile-lru") {
+		if info, err := wire.RedisText(limit(t), node.Addr(), "INFO", "memory"); err != nil || !strings.Contains(info, "maxmemory_policy:volatile-lru") {
 			t.Errorf("the policy is not volatile-lru (%v):\n%s", err, info)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // MasterName is the sentinels' name for the master.
@@ -129,7 +131,7 @@ func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 	votes := make(map[string]int)
 	var failures error
 	for _, sentinel := range s.Sentinels.running() {
-		reply, err := redisCall(ctx, sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
+		reply, err := wire.RedisCall(ctx, sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
 		if err != nil {
 			failures = errors.Join(failures, err)
 			continue
@@ -204,7 +206,7 @@ func (s *Sentinel) inSync(master *Server) func(ctx context.Context) error {
 				return err
 			}
 		}
-		info, err := redisText(ctx, master.Addr(), "INFO", "replication")
+		info, err := wire.RedisText(ctx, master.Addr(), "INFO", "replication")
 		if err != nil {
 			return err
 		}
@@ -219,7 +221,7 @@ func (s *Sentinel) inSync(master *Server) func(ctx context.Context) error {
 // started its append-only file. While it writes the first one it could lose all
 // its data.
 func follows(ctx context.Context, s *Server) error {
-	info, err := redisText(ctx, s.Addr(), "INFO")
+	info, err := wire.RedisText(ctx, s.Addr(), "INFO")
 	if err != nil {
 		return err
 	}
@@ -233,7 +235,7 @@ func follows(ctx context.Context, s *Server) error {
 
 // knowsAll checks that a sentinel could lead a failover.
 func knowsAll(ctx context.Context, sentinel string) error {
-	reply, err := redisCall(ctx, sentinel, "SENTINEL", "MASTER", MasterName)
+	reply, err := wire.RedisCall(ctx, sentinel, "SENTINEL", "MASTER", MasterName)
 	if err != nil {
 		return err
 	}
@@ -249,7 +251,7 @@ func knowsAll(ctx context.Context, sentinel string) error {
 		}
 	}
 	for what, flags := range map[string]string{"REPLICAS": "slave", "SENTINELS": "sentinel"} {
-		reply, err := redisCall(ctx, sentinel, "SENTINEL", what, MasterName)
+		reply, err := wire.RedisCall(ctx, sentinel, "SENTINEL", what, MasterName)
 		if err != nil {
 			return err
 		}
@@ -321,7 +323,7 @@ sentinel parallel-syncs %[1]s %[6]d
 			// such a short downAfter. There is no setting for them, and a
 			// restarted sentinel has forgotten them.
 			const hurry = "SENTINEL DEBUG publish-period 200 info-period 500 ping-period 300 ask-period 200\r\n"
-			return exchange(ctx, addr, hurry, "+OK\r\n")
+			return wire.Exchange(ctx, addr, hurry, "+OK\r\n")
 		},
 		URL: func(addr string) string { return "redis+sentinel://" + addr + "/" + MasterName },
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 func TestSentinelFailsOverAndOldMasterRejoins(t *testing.T) {
@@ -107,7 +109,7 @@ func TestSentinelPassesArgumentsToServers(t *testing.T) {
 		try(t, replica.Pause)
 	}
 	if err := until(limit(t), "the master misses its replicas", func(ctx context.Context) error {
-		err := redisOrder(ctx, master.Addr(), "SET", "refused", "1")
+		err := wire.RedisOrder(ctx, master.Addr(), "SET", "refused", "1")
 		if err == nil {
 			return errors.New("the master still accepts writes")
 		}
@@ -136,16 +138,16 @@ func acknowledged(t *testing.T, master *Server, key string, replicas int64) {
 	if want == 0 {
 		want, timeout = 1, "50" // for a replica that must not answer
 	}
-	conn, err := dial(limit(t), master.Addr())
+	conn, err := wire.Dial(limit(t), master.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	c := newRedisConn(conn)
-	if _, err := c.call("SET", key, "1"); err != nil {
+	c := wire.NewRedisConn(conn)
+	if _, err := c.Call("SET", key, "1"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.call("WAIT", strconv.FormatInt(want, 10), timeout); err != nil || got != replicas {
+	if got, err := c.Call("WAIT", strconv.FormatInt(want, 10), timeout); err != nil || got != replicas {
 		t.Errorf("%v replicas have acknowledged (%v), want %d", got, err, replicas)
 	}
 }
@@ -220,7 +222,7 @@ func TestReplicaStopsWhileItWritesItsFirstFile(t *testing.T) {
 	const secondPerKey = "1000000" // in microseconds
 	replica := Run(t, replicated(master.Addr()), "--rdb-key-save-delay", secondPerKey)
 	if err := until(ctx, "the replica writes its file", func(ctx context.Context) error {
-		info, err := redisText(ctx, replica.Addr(), "INFO")
+		info, err := wire.RedisText(ctx, replica.Addr(), "INFO")
 		if err == nil && !strings.Contains(info, "aof_rewrite_in_progress:1") {
 			return errors.New("the replica does not write")
 		}

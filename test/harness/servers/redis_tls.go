@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // User is an account of a server with access control.
@@ -97,7 +99,7 @@ func StartRedisTLS(args ...string) (*RedisTLS, error) {
 			return err
 		}
 		defer conn.Close()
-		_, err = conn.call("PING") // fails until the data is loaded
+		_, err = conn.Call("PING") // fails until the data is loaded
 		return err
 	}
 	kind.URL = func(addr string) string { return secureURL(addr, Anything) }
@@ -118,8 +120,8 @@ func secureURL(addr string, user User) string {
 }
 
 // login connects as a user.
-func login(ctx context.Context, addr string, config *tls.Config, user User) (*redisConn, error) {
-	plain, err := dial(ctx, addr)
+func login(ctx context.Context, addr string, config *tls.Config, user User) (*wire.RedisConn, error) {
+	plain, err := wire.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +130,8 @@ func login(ctx context.Context, addr string, config *tls.Config, user User) (*re
 		plain.Close()
 		return nil, err
 	}
-	conn := newRedisConn(tls.Client(plain, config))
-	if _, err := conn.call("AUTH", user.Name, user.Password); err != nil {
+	conn := wire.NewRedisConn(tls.Client(plain, config))
+	if _, err := conn.Call("AUTH", user.Name, user.Password); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 func TestTLSRejectsUnknownClients(t *testing.T) {
@@ -16,7 +18,7 @@ func TestTLSRejectsUnknownClients(t *testing.T) {
 	s := RunRedisTLS(t)
 	ctx := limit(t)
 
-	if reply, err := redisCall(ctx, s.Addr(), "PING"); err == nil {
+	if reply, err := wire.RedisCall(ctx, s.Addr(), "PING"); err == nil {
 		t.Errorf("answer %v without TLS", reply)
 	}
 	_, err := login(ctx, s.Addr(), &tls.Config{}, Anything)
@@ -36,7 +38,7 @@ func TestTLSRejectsUnknownClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = newRedisConn(conn).call("GET", "a")
+	_, err = wire.NewRedisConn(conn).Call("GET", "a")
 	refused(t, "GET without a user", err, "NOAUTH")
 }
 
@@ -91,7 +93,7 @@ func TestTLSUsersHaveTheirRights(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.user.Name, err)
 		}
-		_, err = conn.call(c.command...)
+		_, err = conn.Call(c.command...)
 		conn.Close()
 		what := c.user.Name + ": " + strings.Join(c.command, " ")
 		if c.refusal != "" {
@@ -127,7 +129,7 @@ func TestTLSSurvivesRestartEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	info, err := conn.call("INFO", "memory")
+	info, err := conn.Call("INFO", "memory")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,7 @@ func TestTLSSurvivesRestartEmpty(t *testing.T) {
 
 func refused(t *testing.T, what string, err error, code string) {
 	t.Helper()
-	if answer, ok := errors.AsType[redisError](err); !ok || !strings.HasPrefix(answer.Error(), code) {
+	if answer, ok := errors.AsType[wire.RedisError](err); !ok || !strings.HasPrefix(answer.Error(), code) {
 		t.Errorf("%s: %v, want %s", what, err, code)
 	}
 }

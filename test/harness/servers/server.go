@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/test/harness/pause"
+	"github.com/dlock-go/dlock/test/harness/servers/internal/process"
 )
 
 const (
@@ -28,8 +29,8 @@ type Server struct {
 	kind  *Kind
 	in    Instance
 	extra []string
-	guard *guard
-	proc  *process // the last process; nil before the first start
+	guard *process.Guard
+	proc  *process.Process // the last process; nil before the first start
 }
 
 // Start starts a server with additional arguments and waits until it answers. The
@@ -57,7 +58,7 @@ func (s *Server) Addr() string { return net.JoinHostPort(s.in.Host, strconv.Itoa
 func (s *Server) URL() string { return s.kind.URL(s.Addr()) }
 
 // PID returns the ID of the main process, which changes with every restart.
-func (s *Server) PID() int { return s.proc.pid }
+func (s *Server) PID() int { return s.proc.PID }
 
 // Dir returns the server's folder. Stop removes it.
 func (s *Server) Dir() string { return s.in.Dir }
@@ -83,12 +84,12 @@ func (s *Server) Stop() error {
 		return nil
 	}
 	err := s.halt()
-	err = errors.Join(err, s.guard.finish())
+	err = errors.Join(err, s.guard.Finish())
 	s.guard = nil
 	if _, statErr := os.Stat(s.in.Dir); statErr == nil {
 		err = errors.Join(err, fmt.Errorf("%s is still there", s.in.Dir))
 	}
-	left, membersErr := members(s.in.Dir)
+	left, membersErr := process.Members(s.in.Dir)
 	err = errors.Join(err, membersErr)
 	if len(left) > 0 {
 		err = errors.Join(err, fmt.Errorf("processes %v are still there", left))
@@ -102,7 +103,7 @@ func (s *Server) Stop() error {
 // Kill ends the server and all its processes with SIGKILL, as a crash would. Its
 // data stays for Restart.
 func (s *Server) Kill() error {
-	if err := signalAll(s.in.Dir, syscall.SIGKILL); err != nil {
+	if err := process.SignalAll(s.in.Dir, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("killing %s: %w", s.kind.Name, err)
 	}
 	if err := s.waitGone(killLimit); err != nil {
@@ -117,7 +118,7 @@ func (s *Server) Pause() error {
 	if err := s.signalRunning("pausing", syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return pause.Await(s.proc.pid)
+	return pause.Await(s.proc.PID)
 }
 
 // Resume lets a paused server continue.
@@ -137,7 +138,7 @@ func (s *Server) WaitReady(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		err := s.kind.probe(ctx, s.Addr())
-		if s.proc == nil || s.proc.ended() { // another server may have answered
+		if s.proc == nil || s.proc.Ended() { // another server may have answered
 			return fmt.Errorf("%s is not running: %w", s.kind.Name, s.exitError())
 		}
 		if err == nil {
@@ -155,18 +156,18 @@ func (s *Server) exitError() error {
 	switch {
 	case s.proc == nil:
 		return errors.New("never started")
-	case s.proc.err != nil:
-		return s.proc.err
+	case s.proc.Err != nil:
+		return s.proc.Err
 	default:
 		return errors.New("ended by itself")
 	}
 }
 
 func (s *Server) signalRunning(what string, signal syscall.Signal) error {
-	if s.proc == nil || s.proc.ended() {
+	if s.proc == nil || s.proc.Ended() {
 		return fmt.Errorf("%s %s: %w", what, s.kind.Name, s.exitError())
 	}
-	if err := signalAll(s.in.Dir, signal); err != nil {
+	if err := process.SignalAll(s.in.Dir, signal); err != nil {
 		return fmt.Errorf("%s %s: %w", what, s.kind.Name, err)
 	}
 	return nil
@@ -198,7 +199,7 @@ func (s *Server) run() error {
 	if s.kind.Env != nil {
 		env = s.kind.Env(s.in)
 	}
-	proc, err := launch(command, env, s.in.Dir, s.logFile())
+	proc, err := process.Launch(command, env, s.in.Dir, s.logFile())
 	if err != nil {
 		return err
 	}
@@ -207,7 +208,7 @@ func (s *Server) run() error {
 	defer cancel()
 	err = s.WaitReady(ctx)
 	if s.kind.Started != nil {
-		err = errors.Join(err, s.kind.Started(proc.pid))
+		err = errors.Join(err, s.kind.Started(proc.PID))
 	}
 	return err
 }
@@ -215,17 +216,17 @@ func (s *Server) run() error {
 // halt asks the server to end and waits. A server that does not end is killed,
 // which is an error.
 func (s *Server) halt() error {
-	if s.proc == nil || s.proc.ended() {
+	if s.proc == nil || s.proc.Ended() {
 		return s.Kill() // child processes may still run
 	}
-	if err := signalAll(s.in.Dir, syscall.SIGCONT); err != nil {
+	if err := process.SignalAll(s.in.Dir, syscall.SIGCONT); err != nil {
 		return err
 	}
 	signal := s.kind.StopSignal
 	if signal == 0 {
 		signal = syscall.SIGTERM
 	}
-	if err := syscall.Kill(s.proc.pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := syscall.Kill(s.proc.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
 	if err := s.waitGone(stopLimit); err != nil {
@@ -240,15 +241,15 @@ func (s *Server) waitGone(limit time.Duration) error {
 	defer deadline.Stop()
 	if s.proc != nil {
 		select {
-		case <-s.proc.done:
+		case <-s.proc.Done:
 		case <-deadline.C:
-			return fmt.Errorf("process %d has not ended after %v", s.proc.pid, limit)
+			return fmt.Errorf("process %d has not ended after %v", s.proc.PID, limit)
 		}
 	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		left, err := members(s.in.Dir)
+		left, err := process.Members(s.in.Dir)
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -265,5 +266,5 @@ func (s *Server) logFile() string { return filepath.Join(s.in.Dir, "log") }
 // portTaken reports whether the server ended because another program has its
 // port. The text is that of the C library, which all servers so far print.
 func (s *Server) portTaken() bool {
-	return s.proc != nil && s.proc.ended() && strings.Contains(strings.ToLower(s.Log()), "address already in use")
+	return s.proc != nil && s.proc.Ended() && strings.Contains(strings.ToLower(s.Log()), "address already in use")
 }

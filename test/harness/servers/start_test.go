@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 func TestMissingServerErrorExplainsInstallation(t *testing.T) {
@@ -100,7 +102,7 @@ func TestArgumentsLimitTheMemoryOfRedis(t *testing.T) {
 	value := strings.Repeat("x", 100_000)
 	fill := func(s *Server) error {
 		for i := range 100 {
-			if err := redisOrder(t.Context(), s.Addr(), "SET", strconv.Itoa(i), value); err != nil {
+			if err := wire.RedisOrder(t.Context(), s.Addr(), "SET", strconv.Itoa(i), value); err != nil {
 				return err
 			}
 		}

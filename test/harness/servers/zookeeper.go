@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 // zookeeperJar refers to the other libraries that ZooKeeper needs.
@@ -80,7 +82,7 @@ func probeZooKeeper(ctx context.Context, addr string) error {
 
 // fourLetters sends one of ZooKeeper's four-letter commands.
 func fourLetters(ctx context.Context, addr, question string) (string, error) {
-	conn, err := dial(ctx, addr)
+	conn, err := wire.Dial(ctx, addr)
 	if err != nil {
 		return "", err
 	}

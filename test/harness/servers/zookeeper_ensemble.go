@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/test/harness/servers/internal/wire"
 )
 
 const ensembleSize = 3
@@ -69,7 +71,7 @@ func (e *Ensemble) URL() string { return ZooKeeper.URL(e.Members.list()) }
 func (e *Ensemble) Leader(ctx context.Context) (leader *Server, err error) {
 	err = until(ctx, "a member leads", func(ctx context.Context) error {
 		for _, s := range e.Members.running() {
-			limited, cancel := context.WithTimeout(ctx, probeTimeout)
+			limited, cancel := context.WithTimeout(ctx, wire.Timeout)
 			answer, err := fourLetters(limited, s.Addr(), "srvr")
 			cancel()
 			if err == nil && strings.Contains(answer, "Mode: leader") {

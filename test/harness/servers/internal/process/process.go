@@ -1,4 +1,6 @@
-package servers
+// Package process runs the processes of a server, finds the children that they start,
+// and ends all of them when the test binary ends.
+package process
 
 import (
 	"fmt"
@@ -11,22 +13,22 @@ import (
 	"syscall"
 )
 
-// process is the main process of a server.
-type process struct {
-	pid  int
-	done chan struct{} // closed when the process has ended
-	err  error         // how the process ended; valid after done
+// Process is the main process of a server.
+type Process struct {
+	PID  int
+	Done chan struct{} // closed when the process has ended
+	Err  error         // how the process ended; valid after Done
 }
 
-// launch starts a program in dir, with its output appended to the file log and
+// Launch starts a program in dir, with its output appended to the file log and
 // env added to its environment. The program is killed when this process ends.
-func launch(command Command, env []string, dir, log string) (*process, error) {
+func Launch(command []string, env []string, dir, log string) (*Process, error) {
 	output, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer output.Close() // the program has its own copy
-	cmd, err := prepare(command, dir)
+	cmd, err := Prepare(command, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -35,30 +37,31 @@ func launch(command Command, env []string, dir, log string) (*process, error) {
 	if err := startFromLastingThread(cmd); err != nil {
 		return nil, err
 	}
-	p := &process{pid: cmd.Process.Pid, done: make(chan struct{})}
+	p := &Process{PID: cmd.Process.Pid, Done: make(chan struct{})}
 	go func() {
-		defer close(p.done)
-		p.err = cmd.Wait()
+		defer close(p.Done)
+		p.Err = cmd.Wait()
 	}()
 	return p, nil
 }
 
-func (p *process) ended() bool {
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool {
 	select {
-	case <-p.done:
+	case <-p.Done:
 		return true
 	default:
 		return false
 	}
 }
 
-// prepare returns the command to run in dir, as an unprivileged user if this
+// Prepare returns the command to run in dir, as an unprivileged user if this
 // process is root.
-func prepare(command Command, dir string) (*exec.Cmd, error) {
+func Prepare(command []string, dir string) (*exec.Cmd, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + dir, "LC_ALL=C", "TMPDIR=" + dir}
-	who, err := credential()
+	who, err := Credential()
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +77,9 @@ func prepare(command Command, dir string) (*exec.Cmd, error) {
 // servers refuse. Every Linux system has this user, unlike those of the packages.
 const unprivileged = "nobody"
 
-// credential is nil if this process is not root: then servers run as the same
+// Credential is nil if this process is not root: then servers run as the same
 // user.
-var credential = sync.OnceValues(func() (*syscall.Credential, error) {
+var Credential = sync.OnceValues(func() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}

@@ -1,4 +1,6 @@
-package servers
+// Package wire speaks to servers over plain connections, as far as starting and inspecting
+// them needs it.
+package wire
 
 import (
 	"context"
@@ -8,8 +10,8 @@ import (
 	"time"
 )
 
-// dial connects to addr. The connection's deadline is that of ctx.
-func dial(ctx context.Context, addr string) (net.Conn, error) {
+// Dial connects to addr. The connection's deadline is that of ctx.
+func Dial(ctx context.Context, addr string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -24,9 +26,9 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, nil
 }
 
-// exchange sends a request and expects an answer that begins with want.
-func exchange(ctx context.Context, addr, request, want string) error {
-	conn, err := dial(ctx, addr)
+// Exchange sends a request and expects an answer that begins with want.
+func Exchange(ctx context.Context, addr, request, want string) error {
+	conn, err := Dial(ctx, addr)
 	if err != nil {
 		return err
 	}
@@ -44,11 +46,5 @@ func exchange(ctx context.Context, addr, request, want string) error {
 	return nil
 }
 
-// probeTimeout bounds one attempt to reach a server, which may hang.
-const probeTimeout = time.Second
-
-func (k *Kind) probe(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	return k.Probe(ctx, addr)
-}
+// Timeout bounds one attempt to reach a server, which may hang.
+const Timeout = time.Second

@@ -1,4 +1,4 @@
-package servers
+package process
 
 import (
 	"errors"
@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// members returns the processes that work in dir. A server may be several
+// Members returns the processes that work in dir. A server may be several
 // processes: PostgreSQL's children are in process groups of their own and outlive
 // their parent for a moment. They share their working directory.
-func members(dir string) ([]int, error) {
+func Members(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("looking for the processes of a server: %w", err)
@@ -35,12 +35,12 @@ func members(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// signalAll signals every process in dir. It repeats until it finds no new
+// SignalAll signals every process in dir. It repeats until it finds no new
 // process, since a process may have forked meanwhile.
-func signalAll(dir string, signal syscall.Signal) error {
+func SignalAll(dir string, signal syscall.Signal) error {
 	reached := make(map[int]bool)
 	for {
-		pids, err := members(dir)
+		pids, err := Members(dir)
 		if err != nil {
 			return err
 		}

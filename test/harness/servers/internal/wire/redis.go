@@ -1,4 +1,4 @@
-package servers
+package wire
 
 import (
 	"bufio"
@@ -11,33 +11,33 @@ import (
 	"strings"
 )
 
-// redisConn speaks as much of Redis's protocol as this package needs to set
+// RedisConn speaks as much of Redis's protocol as package servers needs to set
 // servers up and to inspect them.
-type redisConn struct {
+type RedisConn struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-// redisError is an error reply of the server.
-type redisError string
+// RedisError is an error reply of the server.
+type RedisError string
 
-func (e redisError) Error() string { return string(e) }
+func (e RedisError) Error() string { return string(e) }
 
-// redisCall runs one command on a connection of its own.
-func redisCall(ctx context.Context, addr string, args ...string) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+// RedisCall runs one command on a connection of its own.
+func RedisCall(ctx context.Context, addr string, args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	conn, err := dial(ctx, addr)
+	conn, err := Dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	return newRedisConn(conn).call(args...)
+	return NewRedisConn(conn).Call(args...)
 }
 
-// redisText is redisCall for a command that answers with a string.
-func redisText(ctx context.Context, addr string, args ...string) (string, error) {
-	reply, err := redisCall(ctx, addr, args...)
+// RedisText is RedisCall for a command that answers with a string.
+func RedisText(ctx context.Context, addr string, args ...string) (string, error) {
+	reply, err := RedisCall(ctx, addr, args...)
 	if err != nil {
 		return "", err
 	}
@@ -48,19 +48,20 @@ func redisText(ctx context.Context, addr string, args ...string) (string, error)
 	return text, nil
 }
 
-// redisOrder is redisCall for a command that returns OK or an error.
-func redisOrder(ctx context.Context, addr string, args ...string) error {
-	if _, err := redisCall(ctx, addr, args...); err != nil {
+// RedisOrder is RedisCall for a command that returns OK or an error.
+func RedisOrder(ctx context.Context, addr string, args ...string) error {
+	if _, err := RedisCall(ctx, addr, args...); err != nil {
 		return fmt.Errorf("%s to %s: %w", strings.Join(args, " "), addr, err)
 	}
 	return nil
 }
 
-func newRedisConn(conn net.Conn) *redisConn { return &redisConn{conn, bufio.NewReader(conn)} }
+// NewRedisConn speaks over a connection.
+func NewRedisConn(conn net.Conn) *RedisConn { return &RedisConn{conn, bufio.NewReader(conn)} }
 
-// call runs one command. The answer is a string, an int64, a []any of answers, or
+// Call runs one command. The answer is a string, an int64, a []any of answers, or
 // nil.
-func (c *redisConn) call(args ...string) (any, error) {
+func (c *RedisConn) Call(args ...string) (any, error) {
 	var request strings.Builder
 	fmt.Fprintf(&request, "*%d\r\n", len(args))
 	for _, arg := range args {
@@ -72,7 +73,7 @@ func (c *redisConn) call(args ...string) (any, error) {
 	return c.reply()
 }
 
-func (c *redisConn) reply() (any, error) {
+func (c *RedisConn) reply() (any, error) {
 	line, err := c.in.ReadString('\n')
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (c *redisConn) reply() (any, error) {
 	case '+':
 		return content, nil
 	case '-':
-		return nil, redisError(content)
+		return nil, RedisError(content)
 	case ':':
 		return strconv.ParseInt(content, 10, 64)
 	}

@@ -1,4 +1,4 @@
-package servers
+package process
 
 import (
 	"fmt"
@@ -24,13 +24,14 @@ while [ -e "$1" ] && [ $tries -lt 100 ]; do
 done 2>/dev/null
 `
 
-// guard is the running guardScript of one folder.
-type guard struct {
+// Guard is the running guardScript of one folder.
+type Guard struct {
 	cmd   *exec.Cmd
 	input io.Closer
 }
 
-func startGuard(dir string) (*guard, error) {
+// StartGuard starts the guard of a folder.
+func StartGuard(dir string) (*Guard, error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "dlock-test-guard", dir)
 	cmd.Dir = "/"
 	// In a session of its own it survives the Ctrl-C that ends the tests.
@@ -42,11 +43,11 @@ func startGuard(dir string) (*guard, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the guard of %s: %w", dir, err)
 	}
-	return &guard{cmd, input}, nil
+	return &Guard{cmd, input}, nil
 }
 
-// finish lets the guard clean up, and waits for it.
-func (g *guard) finish() error {
+// Finish lets the guard clean up, and waits for it.
+func (g *Guard) Finish() error {
 	_ = g.input.Close() // if it fails, Wait reports it
 	return g.cmd.Wait()
 }
