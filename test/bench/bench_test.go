@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 func TestMain(m *testing.M) {
@@ -29,19 +31,19 @@ func TestEveryCaseRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := len(stores) * len(kinds)
+	want := len(subjects.Stores) * len(kinds)
 	if len(jobs) != want {
 		t.Fatalf("%d cases, want %d", len(jobs), want)
 	}
 	for _, j := range jobs {
-		if j.store.serve != nil && j.kind.name != "solo" && j.kind.name != "handover" {
+		if j.store.Serve != nil && j.kind.name != "solo" && j.kind.name != "handover" {
 			continue // the other cases are the same for all stores
 		}
-		j.store.held = min(j.store.held, 1000)
+		j.store.Held = min(j.store.Held, 1000)
 		j.kind.rounds = 1
 		// Foreign programs need more than the tests install; see
 		// interop/curator/run.
-		j.store.subjects = slices.DeleteFunc(slices.Clone(j.store.subjects), func(s subject) bool { return s.foreign != nil })
+		j.store.Subjects = slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool { return s.Foreign != nil })
 		t.Run(j.name(), func(t *testing.T) {
 			results, err := j.run(t.Context(), 20*time.Millisecond)
 			if err != nil {
@@ -74,10 +76,10 @@ func TestEveryCaseRuns(t *testing.T) {
 
 // A subject that cannot run here does not keep the others from running.
 func TestAbsentSubjectIsSkipped(t *testing.T) {
-	absent := subject{name: "absent", foreign: func(context.Context, string) (*exec.Cmd, error) {
+	absent := subjects.Subject{Name: "absent", Foreign: func(context.Context, string) (*exec.Cmd, error) {
 		return nil, errors.New("not installed")
 	}}
-	j := job{store{name: "memory", subjects: append(slices.Clone(memory.subjects), absent)}, solo}
+	j := job{subjects.Store{Name: "memory", Subjects: append(slices.Clone(subjects.Memory.Subjects), absent)}, solo}
 	if all, present := len(j.subjects()), len(j.present(t.Context())); present != all-1 {
 		t.Errorf("%d of %d subjects can run, want all but one", present, all)
 	}

@@ -7,18 +7,14 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 const (
-	handoverProcesses  = 4
-	handoverGoroutines = 4 // of each process
-	handoverHold       = time.Millisecond
-	// After a release a goroutine pauses. If it tried again at once, the subject
-	// that hands over least would look fastest: a polling waiter would find the
-	// lock taken again by its last holder.
-	handoverPause = time.Millisecond
+	handoverProcesses = 4
 
-	shortest = 100 * handoverHold // the shortest meaningful window
+	shortest = 100 * subjects.HandoverHold // the shortest meaningful window
 )
 
 // handover lets 4 processes with 4 goroutines each contend for one lock. Each
@@ -36,7 +32,7 @@ var handover = kind{name: "handover", rounds: 5, run: func(ctx context.Context, 
 
 func compete(ctx context.Context, r round) (f figures, err error) {
 	contend := contendInClients
-	if r.store.processes {
+	if r.store.Processes {
 		contend = contendInProcesses
 	}
 	m, err := r.meter(ctx)
@@ -66,7 +62,7 @@ type span struct {
 func spanFor(window time.Duration) span {
 	const ready = 20 * time.Millisecond
 	start := monotonic() + ready
-	measured := start + max(window/5, 20*handoverHold)
+	measured := start + max(window/5, 20*subjects.HandoverHold)
 	return span{start, measured, measured + max(window, shortest)}
 }
 
@@ -86,7 +82,7 @@ type report struct {
 }
 
 // contend is the part of one process.
-func contend(ctx context.Context, c client, s span) (report, error) {
+func contend(ctx context.Context, c subjects.Client, s span) (report, error) {
 	const name = "bench/handover"
 	var (
 		group  sync.WaitGroup
@@ -94,8 +90,8 @@ func contend(ctx context.Context, c client, s span) (report, error) {
 		rep    report
 		failed error
 	)
-	for i := range handoverGoroutines {
-		w, err := c.worker(ctx, name)
+	for i := range subjects.HandoverGoroutines {
+		w, err := c.Worker(ctx, name)
 		if err != nil {
 			return report{}, err
 		}
@@ -108,27 +104,27 @@ func contend(ctx context.Context, c client, s span) (report, error) {
 		})
 	}
 	group.Wait()
-	rep.Commands, rep.Counts = c.commands()
+	rep.Commands, rep.Counts = c.Commands()
 	return rep, failed
 }
 
-func acquireRepeatedly(ctx context.Context, w worker, goroutine int, s span) ([]acquisition, error) {
+func acquireRepeatedly(ctx context.Context, w subjects.Worker, goroutine int, s span) ([]acquisition, error) {
 	var acquisitions []acquisition
 	time.Sleep(s.Start - monotonic())
 	for monotonic() < s.End {
 		t := acquisition{Goroutine: goroutine, Asked: monotonic()}
-		if err := w.lock(ctx); err != nil {
+		if err := w.Lock(ctx); err != nil {
 			return nil, err
 		}
 		t.Granted = monotonic()
-		time.Sleep(handoverHold)
+		time.Sleep(subjects.HandoverHold)
 		t.Released = monotonic()
-		if err := w.unlock(ctx); err != nil {
+		if err := w.Unlock(ctx); err != nil {
 			return nil, err
 		}
 		t.Returned = monotonic()
 		acquisitions = append(acquisitions, t)
-		time.Sleep(handoverPause)
+		time.Sleep(subjects.HandoverPause)
 	}
 	return acquisitions, nil
 }
@@ -175,7 +171,7 @@ func evaluate(reports []report, s span) (figures, error) {
 		}
 	}
 	slices.SortFunc(history, func(a, b acquisition) int { return int(a.Granted - b.Granted) })
-	shares := make([]uint64, handoverProcesses*handoverGoroutines)
+	shares := make([]uint64, handoverProcesses*subjects.HandoverGoroutines)
 	var pairs, waits, handovers []time.Duration
 	for i, t := range history {
 		if i > 0 {
@@ -191,7 +187,7 @@ func evaluate(reports []report, s span) (figures, error) {
 		if t.Granted < s.Measured || t.Granted >= s.End {
 			continue
 		}
-		shares[t.process*handoverGoroutines+t.Goroutine]++
+		shares[t.process*subjects.HandoverGoroutines+t.Goroutine]++
 		waits = append(waits, t.Granted-t.Asked)
 		pairs = append(pairs, t.Granted-t.Asked+t.Returned-t.Released)
 	}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 // held lets one client hold many locks. It measures the memory of each lock, and
 // the CPU time of renewing all of them.
 var held = kind{name: "held", rounds: 1, clientOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
-	open, err := r.store.open(r.dir)
+	open, err := r.store.Open(r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -21,13 +22,13 @@ var held = kind{name: "held", rounds: 1, clientOnly: true, run: func(ctx context
 	if err != nil {
 		return nil, err
 	}
-	counts := count(o.Store)
+	counts := subjects.Count(o.Store)
 	ttl := heldTTL(r.budget)
 	goroutines, before := runtime.NumGoroutine(), footprintNow()
-	c := dlock.New(counts.always(), &dlock.Options{TTL: ttl})
-	defer func() { err = errors.Join(err, c.Close(), o.close()) }()
+	c := dlock.New(counts.Always(), &dlock.Options{TTL: ttl})
+	defer func() { err = errors.Join(err, c.Close(), o.Close()) }()
 
-	n := r.store.held
+	n := r.store.Held
 	leases, rate, err := hold(ctx, c, n)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func hold(ctx context.Context, c *dlock.Client, n int) (leases []*dlock.Lease, r
 }
 
 // observe adds the figures of an idle client, in which only the watchdog runs.
-func observe(ctx context.Context, r round, f figures, counts *counted, window time.Duration) error {
+func observe(ctx context.Context, r round, f figures, counts *subjects.Counted, window time.Duration) error {
 	m, err := r.meter(ctx)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func observe(ctx context.Context, r round, f figures, counts *counted, window ti
 	if err != nil {
 		return err
 	}
-	calls, renewals := counts.calls.Load(), counts.renewals.Load()
+	calls, renewals := counts.Calls.Load(), counts.Renewals.Load()
 	select {
 	case <-time.After(window):
 	case <-ctx.Done():
@@ -97,8 +98,8 @@ func observe(ctx context.Context, r round, f figures, counts *counted, window ti
 		return err
 	}
 	f[renewCPUShare] = (after - cpu).Seconds() / window.Seconds()
-	f[requestsPerS] = float64(counts.calls.Load()-calls) / window.Seconds()
-	renewed := float64(counts.renewals.Load() - renewals)
+	f[requestsPerS] = float64(counts.Calls.Load()-calls) / window.Seconds()
+	renewed := float64(counts.Renewals.Load() - renewals)
 	f[renewalsPerS] = renewed / window.Seconds()
 	s, ok, err := m.end(ctx)
 	if ok && renewed > 0 {

@@ -10,6 +10,6 @@ import (
 // locks of a busy process slow each other down.
 var many = kind{name: "many", rounds: 7, interleaved: func(ctx context.Context, rounds []round) ([]figures, error) {
 	return measureInterleaved(ctx, rounds, 100*time.Millisecond, func(r round) load {
-		return load{goroutines: 64, name: func(i int) string { return fmt.Sprintf("bench/many/%s/%d", r.subject.name, i) }}
+		return load{goroutines: 64, name: func(i int) string { return fmt.Sprintf("bench/many/%s/%d", r.subject.Name, i) }}
 	})
 }}

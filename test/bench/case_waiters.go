@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 // numberOfWaiters is a variable for the tests.
@@ -29,7 +30,7 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 		return nil, err
 	}
 
-	open, err := r.store.open(r.dir)
+	open, err := r.store.Open(r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +38,9 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 	if err != nil {
 		return nil, err
 	}
-	counts := count(o.Store)
-	c := dlock.New(counts.always(), nil)
-	defer func() { err = errors.Join(err, c.Close(), o.close()) }()
+	counts := subjects.Count(o.Store)
+	c := dlock.New(counts.Always(), nil)
+	defer func() { err = errors.Join(err, c.Close(), o.Close()) }()
 	// Another client holds the lock: for a lock of the same client the waiters
 	// would not call the store at all.
 	other, err := open(ctx)
@@ -47,7 +48,7 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 		return nil, err
 	}
 	stranger := dlock.New(other.Store, nil)
-	defer func() { err = errors.Join(err, stranger.Close(), other.close()) }()
+	defer func() { err = errors.Join(err, stranger.Close(), other.Close()) }()
 	lease, err := stranger.Lock(ctx, name)
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 		waiterCount:     n,
 		bytesPerWaiter:  float64(used.heap+used.stack-baseline.heap-baseline.stack) / n,
 		heapPerWaiter:   float64(used.heap-baseline.heap) / n,
-		storeContenders: float64(counts.contenders()),
+		storeContenders: float64(counts.Contenders()),
 		requestsPerS:    idle / r.window.Seconds(),
 	}
 	f[pairsPerS], err = w.drain(ctx, lease, r.window)
@@ -77,7 +78,7 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 }}
 
 // requestsWhile counts the requests to the store during the window.
-func requestsWhile(ctx context.Context, r round, counts *counted) (float64, error) {
+func requestsWhile(ctx context.Context, r round, counts *subjects.Counted) (float64, error) {
 	m, err := r.meter(ctx)
 	if err != nil {
 		return 0, err
@@ -86,12 +87,12 @@ func requestsWhile(ctx context.Context, r round, counts *counted) (float64, erro
 	if err := m.begin(ctx); err != nil {
 		return 0, err
 	}
-	calls := counts.calls.Load()
+	calls := counts.Calls.Load()
 	select {
 	case <-time.After(r.window):
 	case <-ctx.Done():
 	}
-	calls = counts.calls.Load() - calls
+	calls = counts.Calls.Load() - calls
 	if s, ok, err := m.end(ctx); ok || err != nil {
 		return s.asked, err
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 // load is the common part of the cases without holding: goroutines of one process
@@ -37,7 +39,7 @@ func (l load) measure(ctx context.Context, r round) (f figures, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, run.client.close()) }()
+	defer func() { err = errors.Join(err, run.client.Close()) }()
 	f, err = run.counted(ctx, r.window)
 	if err != nil {
 		return nil, err
@@ -49,8 +51,8 @@ func (l load) measure(ctx context.Context, r round) (f figures, err error) {
 type running struct {
 	load
 	round   round
-	client  client
-	workers []worker
+	client  subjects.Client
+	workers []subjects.Worker
 	every   uint64 // one of this many pairs is timed
 	tally   tally  // of all calls of drive
 }
@@ -66,9 +68,9 @@ func (l load) open(ctx context.Context, r round) (_ *running, err error) {
 			err = errors.Join(err, closeAll(clients))
 		}
 	}()
-	run := &running{load: l, round: r, client: clients[0], workers: make([]worker, l.goroutines)}
+	run := &running{load: l, round: r, client: clients[0], workers: make([]subjects.Worker, l.goroutines)}
 	for i := range run.workers {
-		if run.workers[i], err = run.client.worker(ctx, l.name(i)); err != nil {
+		if run.workers[i], err = run.client.Worker(ctx, l.name(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -102,14 +104,14 @@ func (run *running) counted(ctx context.Context, window time.Duration) (figures,
 	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
-	before, countable := run.client.commands()
+	before, countable := run.client.Commands()
 	pairs := run.tally.total()
 	if err := run.drive(ctx, window); err != nil {
 		return nil, err
 	}
 	pairs = run.tally.total() - pairs
 	f := make(figures)
-	if after, _ := run.client.commands(); countable {
+	if after, _ := run.client.Commands(); countable {
 		f[perPair] = float64(after-before) / float64(pairs)
 	}
 	return f, m.perPair(ctx, f, pairs)
@@ -132,7 +134,7 @@ func (run *running) summary(f figures) error {
 }
 
 // sample drives the load for a moment, in which the meter observes it.
-func (l load) sample(ctx context.Context, r round, workers []worker) (*meter, error) {
+func (l load) sample(ctx context.Context, r round, workers []subjects.Worker) (*meter, error) {
 	m, err := r.meter(ctx)
 	if m == nil || err != nil {
 		return nil, err
@@ -153,7 +155,7 @@ func sampling(warm tally) uint64 {
 	return one
 }
 
-func (l load) drive(ctx context.Context, workers []worker, window time.Duration, every uint64) (tally, error) {
+func (l load) drive(ctx context.Context, workers []subjects.Worker, window time.Duration, every uint64) (tally, error) {
 	var (
 		stop   atomic.Bool
 		group  sync.WaitGroup
@@ -191,28 +193,28 @@ func (l load) drive(ctx context.Context, workers []worker, window time.Duration,
 }
 
 // work is the measured loop. It makes at least one pair, however short the time.
-func (l load) work(ctx context.Context, w worker, stop *atomic.Bool, every uint64) (tally, error) {
+func (l load) work(ctx context.Context, w subjects.Worker, stop *atomic.Bool, every uint64) (tally, error) {
 	start := time.Now()
 	t := tally{shares: []uint64{0}}
 	var n uint64
 	for ; n == 0 || !stop.Load(); n++ {
 		if n%every != 0 {
-			if err := w.lock(ctx); err != nil {
+			if err := w.Lock(ctx); err != nil {
 				return t, err
 			}
 			l.visit()
-			if err := w.unlock(ctx); err != nil {
+			if err := w.Unlock(ctx); err != nil {
 				return t, err
 			}
 			continue
 		}
 		asked := time.Since(start)
-		if err := w.lock(ctx); err != nil {
+		if err := w.Lock(ctx); err != nil {
 			return t, err
 		}
 		granted := time.Since(start)
 		l.visit()
-		if err := w.unlock(ctx); err != nil {
+		if err := w.Unlock(ctx); err != nil {
 			return t, err
 		}
 		t.pairs = append(t.pairs, time.Since(start)-asked)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 // errNotExclusive fails a run: a subject that does not lock is not worth
@@ -37,47 +39,47 @@ func (r *occupancy) check() error {
 // excludes checks that two clients of a subject exclude each other. It is the
 // only check of exclusion in cases in which every goroutine has a lock of its
 // own.
-func excludes(ctx context.Context, s subject, dir string) (err error) {
+func excludes(ctx context.Context, s subjects.Subject, dir string) (err error) {
 	const name = "bench/excludes"
 	clients, err := connect(ctx, s, dir, 2)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll(clients)) }()
-	first, err := clients[0].worker(ctx, name)
+	first, err := clients[0].Worker(ctx, name)
 	if err != nil {
 		return err
 	}
-	second, err := clients[1].worker(ctx, name)
+	second, err := clients[1].Worker(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := first.lock(ctx); err != nil {
+	if err := first.Lock(ctx); err != nil {
 		return err
 	}
 	brief, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
-	if err := second.lock(brief); err == nil {
+	if err := second.Lock(brief); err == nil {
 		return fmt.Errorf("%w: two clients hold one lock", errNotExclusive)
 	} else if brief.Err() == nil && !errors.Is(err, context.DeadlineExceeded) { // a connection may have reached the deadline a moment earlier
 		return err
 	}
-	if err := first.unlock(ctx); err != nil {
+	if err := first.Unlock(ctx); err != nil {
 		return err
 	}
-	if err := second.lock(ctx); err != nil {
+	if err := second.Lock(ctx); err != nil {
 		return fmt.Errorf("a released lock cannot be acquired: %w", err)
 	}
-	return second.unlock(ctx)
+	return second.Unlock(ctx)
 }
 
 // connect returns clients that share one state.
-func connect(ctx context.Context, s subject, dir string, n int) ([]client, error) {
-	open, err := s.open(dir)
+func connect(ctx context.Context, s subjects.Subject, dir string, n int) ([]subjects.Client, error) {
+	open, err := s.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	var clients []client
+	var clients []subjects.Client
 	for range n {
 		c, err := open(ctx)
 		if err != nil {
@@ -88,10 +90,10 @@ func connect(ctx context.Context, s subject, dir string, n int) ([]client, error
 	return clients, nil
 }
 
-func closeAll(clients []client) error {
+func closeAll(clients []subjects.Client) error {
 	var errs []error
 	for _, c := range clients {
-		errs = append(errs, c.close())
+		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -6,25 +6,27 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 // openToAll is a subject that grants every request.
 type openToAll struct{}
 
-func (openToAll) worker(context.Context, string) (worker, error) { return openToAll{}, nil }
-func (openToAll) commands() (uint64, bool)                       { return 0, false }
-func (openToAll) close() error                                   { return nil }
-func (openToAll) lock(context.Context) error                     { return nil }
-func (openToAll) unlock(context.Context) error                   { return nil }
+func (openToAll) Worker(context.Context, string) (subjects.Worker, error) { return openToAll{}, nil }
+func (openToAll) Commands() (uint64, bool)                                { return 0, false }
+func (openToAll) Close() error                                            { return nil }
+func (openToAll) Lock(context.Context) error                              { return nil }
+func (openToAll) Unlock(context.Context) error                            { return nil }
 
 func TestSubjectWithoutExclusionFails(t *testing.T) {
-	broken := subject{name: "broken", open: func(string) (func(context.Context) (client, error), error) {
-		return func(context.Context) (client, error) { return openToAll{}, nil }, nil
+	broken := subjects.Subject{Name: "broken", Open: func(string) (func(context.Context) (subjects.Client, error), error) {
+		return func(context.Context) (subjects.Client, error) { return openToAll{}, nil }, nil
 	}}
 	if err := excludes(t.Context(), broken, t.TempDir()); !errors.Is(err, errNotExclusive) {
 		t.Errorf("two clients: got %v, want %v", err, errNotExclusive)
 	}
-	_, err := handover.run(t.Context(), round{store: memory, subject: broken, window: 100 * time.Millisecond})
+	_, err := handover.run(t.Context(), round{store: subjects.Memory, subject: broken, window: 100 * time.Millisecond})
 	if !errors.Is(err, errNotExclusive) {
 		t.Errorf("handover: got %v, want %v", err, errNotExclusive)
 	}

@@ -13,7 +13,7 @@ func measureInterleaved(ctx context.Context, rounds []round, slice time.Duration
 	var all []*running
 	defer func() {
 		for _, run := range all {
-			err = errors.Join(err, run.client.close())
+			err = errors.Join(err, run.client.Close())
 		}
 	}()
 	for _, r := range rounds {

@@ -42,6 +42,8 @@ import (
 	"os/signal"
 	"strings"
 	"time"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 func main() {
@@ -108,18 +110,18 @@ func runAll(ctx context.Context, selected []job, window time.Duration, lines io.
 
 // job is a case on a store.
 type job struct {
-	store store
+	store subjects.Store
 	kind  kind
 }
 
-func (j job) name() string { return j.store.name + "/" + j.kind.name }
+func (j job) name() string { return j.store.Name + "/" + j.kind.name }
 
 // selection returns the jobs that match one of the comma-separated patterns.
 func selection(only string) ([]job, error) {
 	var all []job
 	var known []string
-	for _, s := range stores {
-		known = append(known, s.name)
+	for _, s := range subjects.Stores {
+		known = append(known, s.Name)
 		for _, k := range kinds {
 			all = append(all, job{s, k})
 		}
@@ -131,7 +133,7 @@ func selection(only string) ([]job, error) {
 	for pattern := range strings.SplitSeq(only, ",") {
 		found := false
 		for _, j := range all {
-			if pattern == j.store.name || pattern == j.name() {
+			if pattern == j.store.Name || pattern == j.name() {
 				selected, found = append(selected, j), true
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dlock-go/dlock/test/bench/subjects"
 	"golang.org/x/sys/unix"
 )
 
@@ -94,7 +95,7 @@ func participate(ctx context.Context, text string) error {
 	return errors.Join(err, closeAll(clients))
 }
 
-func follow(ctx context.Context, c client) error {
+func follow(ctx context.Context, c subjects.Client) error {
 	send := json.NewEncoder(os.Stdout)
 	if err := send.Encode(true); err != nil {
 		return err
@@ -110,15 +111,15 @@ func follow(ctx context.Context, c client) error {
 	return send.Encode(rep)
 }
 
-func (a assignment) subject() (subject, error) {
-	for _, st := range stores {
-		for _, sub := range st.subjects {
-			if st.name == a.Store && sub.name == a.Subject {
+func (a assignment) subject() (subjects.Subject, error) {
+	for _, st := range subjects.Stores {
+		for _, sub := range st.Subjects {
+			if st.Name == a.Store && sub.Name == a.Subject {
 				return sub, nil
 			}
 		}
 	}
-	return subject{}, fmt.Errorf("no subject %s on %s", a.Subject, a.Store)
+	return subjects.Subject{}, fmt.Errorf("no subject %s on %s", a.Subject, a.Store)
 }
 
 // participant is a process of handover, as its parent sees it.
@@ -137,8 +138,8 @@ func (p *participant) end() error {
 
 func startParticipant(ctx context.Context, r round) (*participant, error) {
 	command := r.self
-	if r.subject.foreign != nil {
-		command = r.subject.foreign
+	if r.subject.Foreign != nil {
+		command = r.subject.Foreign
 	}
 	cmd, err := command(ctx, r.dir)
 	if err != nil {
@@ -166,7 +167,7 @@ func (r round) self(ctx context.Context, dir string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(assignment{r.store.name, r.subject.name, dir})
+	text, err := json.Marshal(assignment{r.store.Name, r.subject.Name, dir})
 	if err != nil {
 		return nil, err
 	}

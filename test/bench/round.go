@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 // kind is a kind of case, the same for every store. Each has a file; see kinds.
@@ -30,12 +32,12 @@ var kinds = []kind{solo, many, handover, crowd, waiters, held}
 
 // round is one measurement of one subject.
 type round struct {
-	store   store
-	subject subject
-	servers served        // nil if the store has none
-	dir     string        // empty, for state outside the process
-	window  time.Duration // how long to measure
-	budget  time.Duration // the windows of all rounds together
+	store   subjects.Store
+	subject subjects.Subject
+	servers subjects.Served // nil if the store has none
+	dir     string          // empty, for state outside the process
+	window  time.Duration   // how long to measure
+	budget  time.Duration   // the windows of all rounds together
 }
 
 // stuckLimit ends a round without progress.
@@ -44,18 +46,18 @@ const stuckLimit = 2 * time.Minute
 // run measures all subjects one after the other. Each round starts with another
 // subject, so that no subject always follows the same one.
 func (j job) run(ctx context.Context, budget time.Duration) (results []result, err error) {
-	subjects := j.present(ctx)
-	var servers served
-	if j.store.serve != nil {
-		if servers, err = j.store.serve(ctx); err != nil {
+	present := j.present(ctx)
+	var servers subjects.Served
+	if j.store.Serve != nil {
+		if servers, err = j.store.Serve(ctx); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, servers.stop()) }()
+		defer func() { err = errors.Join(err, servers.Stop()) }()
 	}
-	measured := make([][]figures, len(subjects))
+	measured := make([][]figures, len(present))
 	for n := range j.kind.rounds {
-		order := roundOrder(n, len(subjects))
-		figures, err := j.measure(ctx, order, subjects, servers, budget)
+		order := roundOrder(n, len(present))
+		figures, err := j.measure(ctx, order, present, servers, budget)
 		if err != nil {
 			return nil, err
 		}
@@ -63,29 +65,29 @@ func (j job) run(ctx context.Context, budget time.Duration) (results []result, e
 			measured[at] = append(measured[at], figures[i])
 		}
 	}
-	for i, s := range subjects {
-		results = append(results, result{j.name(), s.name, median(measured[i]), measured[i]})
+	for i, s := range present {
+		results = append(results, result{j.name(), s.Name, median(measured[i]), measured[i]})
 	}
 	return results, nil
 }
 
 // subjects returns the subjects of the case.
-func (j job) subjects() []subject {
-	return slices.DeleteFunc(slices.Clone(j.store.subjects), func(s subject) bool {
-		return j.kind.clientOnly && s.name != "dlock" || s.cases != nil && !slices.Contains(s.cases, j.kind.name)
+func (j job) subjects() []subjects.Subject {
+	return slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool {
+		return j.kind.clientOnly && s.Name != "dlock" || s.Cases != nil && !slices.Contains(s.Cases, j.kind.name)
 	})
 }
 
 // present returns the subjects that can run here. It prints why the others
 // cannot.
-func (j job) present(ctx context.Context) []subject {
-	return slices.DeleteFunc(j.subjects(), func(s subject) bool {
-		if s.foreign == nil {
+func (j job) present(ctx context.Context) []subjects.Subject {
+	return slices.DeleteFunc(j.subjects(), func(s subjects.Subject) bool {
+		if s.Foreign == nil {
 			return false
 		}
-		_, err := s.foreign(ctx, "")
+		_, err := s.Foreign(ctx, "")
 		if err != nil {
-			fmt.Printf("%s: skipped: %s: %v\n", j.name(), s.name, err)
+			fmt.Printf("%s: skipped: %s: %v\n", j.name(), s.Name, err)
 		}
 		return err != nil
 	})
@@ -104,7 +106,7 @@ func roundOrder(n, subjects int) []int {
 }
 
 // measure measures one round of all subjects in the given order.
-func (j job) measure(ctx context.Context, order []int, subjects []subject, servers served, budget time.Duration) (all []figures, err error) {
+func (j job) measure(ctx context.Context, order []int, present []subjects.Subject, servers subjects.Served, budget time.Duration) (all []figures, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(len(order))*(budget+stuckLimit), errors.New("the round is stuck"))
 	defer cancel()
 	var rounds []round
@@ -114,7 +116,7 @@ func (j job) measure(ctx context.Context, order []int, subjects []subject, serve
 		}
 	}()
 	for _, at := range order {
-		r, err := j.round(subjects[at], servers, budget)
+		r, err := j.round(present[at], servers, budget)
 		if err != nil {
 			return nil, r.failed(err)
 		}
@@ -139,7 +141,7 @@ func (j job) measure(ctx context.Context, order []int, subjects []subject, serve
 	return all, nil
 }
 
-func (j job) round(s subject, servers served, budget time.Duration) (round, error) {
+func (j job) round(s subjects.Subject, servers subjects.Served, budget time.Duration) (round, error) {
 	dir, err := os.MkdirTemp("", "dlock-bench-")
 	return round{
 		store: j.store, subject: s, servers: servers, dir: dir,
@@ -147,16 +149,16 @@ func (j job) round(s subject, servers served, budget time.Duration) (round, erro
 	}, err
 }
 
-func (r round) failed(err error) error { return fmt.Errorf("%s: %w", r.subject.name, err) }
+func (r round) failed(err error) error { return fmt.Errorf("%s: %w", r.subject.Name, err) }
 
 // prepare empties the servers, and checks that the subject excludes.
 func (r round) prepare(ctx context.Context) error {
 	if r.servers != nil {
-		if err := r.servers.prepare(ctx, r.dir); err != nil {
+		if err := r.servers.Prepare(ctx, r.dir); err != nil {
 			return err
 		}
 	}
-	if r.subject.open != nil {
+	if r.subject.Open != nil {
 		if err := excludes(ctx, r.subject, r.dir); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -54,9 +54,9 @@ func (s *rawStatement) fill(name, owner string, token int64) []any {
 	return args
 }
 
-func openRawSQL(kind *sqlKind) func(string) (func(context.Context) (client, error), error) {
-	return func(dir string) (func(context.Context) (client, error), error) {
-		return func(ctx context.Context) (client, error) {
+func openRawSQL(kind *sqlKind) func(string) (func(context.Context) (Client, error), error) {
+	return func(dir string) (func(context.Context) (Client, error), error) {
+		return func(ctx context.Context) (Client, error) {
 			connector, err := kind.connector(dir)
 			if err != nil {
 				return nil, err
@@ -67,7 +67,7 @@ func openRawSQL(kind *sqlKind) func(string) (func(context.Context) (client, erro
 			}
 			c := &rawSQL{db: newPool(connector)}
 			if err := c.open(ctx, kind, acquire, release); err != nil {
-				return nil, errors.Join(err, c.close())
+				return nil, errors.Join(err, c.Close())
 			}
 			return c, nil
 		}, nil
@@ -152,7 +152,7 @@ func onlyStatement(all []sent, name, owner string, token uint64) (sent, error) {
 	return s, nil
 }
 
-func (c *rawSQL) worker(ctx context.Context, name string) (worker, error) {
+func (c *rawSQL) Worker(ctx context.Context, name string) (Worker, error) {
 	grant, err := c.store.Acquire(ctx, driver.Request{Name: name, Owner: driver.NewOwner(), TTL: dlock.DefaultTTL})
 	if err == nil {
 		err = c.store.Release(ctx, grant)
@@ -163,9 +163,9 @@ func (c *rawSQL) worker(ctx context.Context, name string) (worker, error) {
 	return &rawSQLWorker{rawSQL: c, name: name, owner: driver.NewOwner().Hex()}, err
 }
 
-func (c *rawSQL) commands() (uint64, bool) { return c.commandCount.Load(), true }
+func (c *rawSQL) Commands() (uint64, bool) { return c.commandCount.Load(), true }
 
-func (c *rawSQL) close() error {
+func (c *rawSQL) Close() error {
 	var err error
 	if c.store != nil {
 		err = c.store.Close()
@@ -179,7 +179,7 @@ type rawSQLWorker struct {
 	token       int64
 }
 
-func (w *rawSQLWorker) lock(ctx context.Context) (err error) {
+func (w *rawSQLWorker) Lock(ctx context.Context) (err error) {
 	for {
 		w.commandCount.Add(1)
 		args := w.acquire.fill(w.name, w.owner, 0)
@@ -209,7 +209,7 @@ func inserted(result sql.Result, err error) (int64, error) {
 	return result.LastInsertId()
 }
 
-func (w *rawSQLWorker) unlock(ctx context.Context) error {
+func (w *rawSQLWorker) Unlock(ctx context.Context) error {
 	w.commandCount.Add(1)
 	args := w.release.fill(w.name, w.owner, w.token)
 	if w.release.query {

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -26,15 +26,15 @@ var mariadb = &sqlKind{
 	nativeKey:     func(name string) any { return name },
 }
 
-var mysqlStore = store{
-	name:      "mysql",
-	open:      mariadb.open("row"),
-	serve:     mariadb.serve,
-	processes: true,
-	held:      2_000,
-	subjects: []subject{
-		{name: "raw", open: openRawSQL(mariadb)},
-		{name: "get_lock", open: openNativeSQL(mariadb)},
+var mysqlStore = Store{
+	Name:      "mysql",
+	Open:      mariadb.open("row"),
+	Serve:     mariadb.serve,
+	Processes: true,
+	Held:      2_000,
+	Subjects: []Subject{
+		{Name: "raw", Open: openRawSQL(mariadb)},
+		{Name: "get_lock", Open: openNativeSQL(mariadb)},
 		direct("store", mariadb.open("row"), millisecond).only("solo", "many"),
 		library("dlock", mariadb.open("row")),
 		library("dlock/version", mariadb.open("version")),

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -17,53 +17,53 @@ type opened struct {
 	closeMore func() error
 }
 
-func (o opened) close() error { return errors.Join(o.Close(), o.closeMore()) }
+func (o opened) Close() error { return errors.Join(o.Store.Close(), o.closeMore()) }
 
 // direct is a subject that calls the store without the library. pause waits
 // between two attempts.
-func direct(name string, open opener, pause func(context.Context) error) subject {
-	return onStore(name, open, func(o opened, counts *counted) client {
+func direct(name string, open opener, pause func(context.Context) error) Subject {
+	return onStore(name, open, func(o opened, counts *Counted) Client {
 		return &directClient{storeClient{o, counts}, pause}
 	})
 }
 
 // library is a subject that uses dlock as its users do.
-func library(name string, open opener) subject {
-	return onStore(name, open, func(o opened, counts *counted) client {
+func library(name string, open opener) Subject {
+	return onStore(name, open, func(o opened, counts *Counted) Client {
 		return &libraryClient{storeClient{o, counts}, dlock.New(counts.store(), nil)}
 	})
 }
 
-func onStore(name string, open opener, wrap func(opened, *counted) client) subject {
-	return subject{name: name, open: func(dir string) (func(context.Context) (client, error), error) {
+func onStore(name string, open opener, wrap func(opened, *Counted) Client) Subject {
+	return Subject{Name: name, Open: func(dir string) (func(context.Context) (Client, error), error) {
 		connect, err := open(dir)
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) (client, error) {
+		return func(ctx context.Context) (Client, error) {
 			o, err := connect(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return wrap(o, count(o.Store)), nil
+			return wrap(o, Count(o.Store)), nil
 		}, nil
 	}}
 }
 
 type storeClient struct {
 	opened opened
-	counts *counted
+	counts *Counted
 }
 
-func (c *storeClient) commands() (uint64, bool) { return c.counts.commands() }
-func (c *storeClient) close() error             { return c.opened.close() }
+func (c *storeClient) Commands() (uint64, bool) { return c.counts.Commands() }
+func (c *storeClient) Close() error             { return c.opened.Close() }
 
 type directClient struct {
 	storeClient
 	pause func(context.Context) error
 }
 
-func (c *directClient) worker(_ context.Context, name string) (worker, error) {
+func (c *directClient) Worker(_ context.Context, name string) (Worker, error) {
 	return &directWorker{
 		store: c.counts.store(),
 		pause: c.pause,
@@ -78,7 +78,7 @@ type directWorker struct {
 	grant driver.Grant
 }
 
-func (w *directWorker) lock(ctx context.Context) (err error) {
+func (w *directWorker) Lock(ctx context.Context) (err error) {
 	for {
 		w.grant, err = w.store.Acquire(ctx, w.req)
 		if err == nil || !errors.Is(err, driver.ErrHeld) {
@@ -90,18 +90,18 @@ func (w *directWorker) lock(ctx context.Context) (err error) {
 	}
 }
 
-func (w *directWorker) unlock(ctx context.Context) error { return w.store.Release(ctx, w.grant) }
+func (w *directWorker) Unlock(ctx context.Context) error { return w.store.Release(ctx, w.grant) }
 
 type libraryClient struct {
 	storeClient
 	client *dlock.Client
 }
 
-func (c *libraryClient) worker(_ context.Context, name string) (worker, error) {
+func (c *libraryClient) Worker(_ context.Context, name string) (Worker, error) {
 	return &libraryWorker{client: c.client, name: name}, nil
 }
 
-func (c *libraryClient) close() error { return errors.Join(c.client.Close(), c.storeClient.close()) }
+func (c *libraryClient) Close() error { return errors.Join(c.client.Close(), c.storeClient.Close()) }
 
 type libraryWorker struct {
 	client *dlock.Client
@@ -109,9 +109,9 @@ type libraryWorker struct {
 	lease  *dlock.Lease
 }
 
-func (w *libraryWorker) lock(ctx context.Context) (err error) {
+func (w *libraryWorker) Lock(ctx context.Context) (err error) {
 	w.lease, err = w.client.Lock(ctx, w.name)
 	return err
 }
 
-func (w *libraryWorker) unlock(ctx context.Context) error { return w.lease.Unlock(ctx) }
+func (w *libraryWorker) Unlock(ctx context.Context) error { return w.lease.Unlock(ctx) }

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -18,12 +18,12 @@ type rueidislockClient struct {
 	wanted map[string]*atomic.Int32 // number of workers, by name
 }
 
-func openRueidislock(dir string) (func(context.Context) (client, error), error) {
+func openRueidislock(dir string) (func(context.Context) (Client, error), error) {
 	single, _, err := redisAddresses(dir)
 	if err != nil {
 		return nil, err
 	}
-	return func(context.Context) (client, error) {
+	return func(context.Context) (Client, error) {
 		locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			ClientOption:   rueidis.ClientOption{InitAddress: []string{single}},
 			KeyMajority:    1,
@@ -40,7 +40,7 @@ func openRueidislock(dir string) (func(context.Context) (client, error), error) 
 	}, nil
 }
 
-func (c *rueidislockClient) worker(_ context.Context, name string) (worker, error) {
+func (c *rueidislockClient) Worker(_ context.Context, name string) (Worker, error) {
 	if c.wanted[name] == nil {
 		c.wanted[name] = new(atomic.Int32)
 	}
@@ -48,9 +48,9 @@ func (c *rueidislockClient) worker(_ context.Context, name string) (worker, erro
 	return &rueidislockWorker{locks: c.locks, name: name, wanted: c.wanted[name]}, nil
 }
 
-func (c *rueidislockClient) commands() (uint64, bool) { return 0, false } // counted by the server
+func (c *rueidislockClient) Commands() (uint64, bool) { return 0, false } // counted by the server
 
-func (c *rueidislockClient) close() error {
+func (c *rueidislockClient) Close() error {
 	c.locks.Close()
 	return nil
 }
@@ -64,7 +64,7 @@ type rueidislockWorker struct {
 	unhold, stop context.CancelFunc
 }
 
-func (w *rueidislockWorker) lock(ctx context.Context) (err error) {
+func (w *rueidislockWorker) Lock(ctx context.Context) (err error) {
 	if w.wanted.Load() > 1 {
 		return w.lockPatiently(ctx)
 	}
@@ -99,9 +99,9 @@ func (w *rueidislockWorker) lockOrTire(ctx context.Context) (granted bool, err e
 	return false, ctx.Err()
 }
 
-// unlock waits until the key is deleted. rueidislock does not report whether it
+// Unlock waits until the key is deleted. rueidislock does not report whether it
 // was.
-func (w *rueidislockWorker) unlock(context.Context) error {
+func (w *rueidislockWorker) Unlock(context.Context) error {
 	if w.held.Err() != nil {
 		return errors.New("rueidislock lost the lock")
 	}

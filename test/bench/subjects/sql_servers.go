@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -46,7 +46,7 @@ type sqlServer struct {
 	control *sql.DB
 }
 
-func (k *sqlKind) serve(ctx context.Context) (served, error) {
+func (k *sqlKind) serve(ctx context.Context) (Served, error) {
 	server, err := servers.Start(k.server, k.args...)
 	if err != nil {
 		return nil, err
@@ -58,12 +58,12 @@ func (k *sqlKind) serve(ctx context.Context) (served, error) {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.stop())
+		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
 }
 
-func (s *sqlServer) stop() error {
+func (s *sqlServer) Stop() error {
 	var err error
 	if s.control != nil {
 		err = s.control.Close()
@@ -73,7 +73,7 @@ func (s *sqlServer) stop() error {
 
 const sqlAddressFile = "sql.address"
 
-func (s *sqlServer) prepare(ctx context.Context, dir string) error {
+func (s *sqlServer) Prepare(ctx context.Context, dir string) error {
 	for _, text := range s.kind.empty {
 		if _, err := s.control.ExecContext(ctx, text); err != nil {
 			return fmt.Errorf("%s: %w", text, err)
@@ -117,26 +117,26 @@ func (k *sqlKind) open(scheme string) opener {
 	}
 }
 
-// listen observes nothing: all statements come from clients.
-func (s *sqlServer) listen(context.Context) (func() (map[string]float64, error), error) {
+// Listen observes nothing: all statements come from clients.
+func (s *sqlServer) Listen(context.Context) (func() (map[string]float64, error), error) {
 	if s.kind.count == "" {
 		return nil, nil
 	}
 	return func() (map[string]float64, error) { return nil, nil }, nil
 }
 
-func (s *sqlServer) done(ctx context.Context) (work, error) {
+func (s *sqlServer) Done(ctx context.Context) (Work, error) {
 	var name string
 	var n uint64
 	if err := s.control.QueryRowContext(ctx, s.kind.count).Scan(&name, &n); err != nil {
-		return work{}, err
+		return Work{}, err
 	}
 	content, err := os.ReadFile(filepath.Join(s.server.Dir(), s.kind.pidFile))
 	if err != nil {
-		return work{}, err
+		return Work{}, err
 	}
 	cpu, err := cpuOf(strings.TrimSpace(string(content)))
-	return work{commands: map[string]uint64{"statements": n}, cpu: cpu}, err
+	return Work{Commands: map[string]uint64{"statements": n}, CPU: cpu}, err
 }
 
 // cpuOf returns the CPU time of a process.

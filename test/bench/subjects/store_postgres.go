@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"cmp"
@@ -22,15 +22,15 @@ var postgres = &sqlKind{
 	nativeKey:     hashed,
 }
 
-var postgresStore = store{
-	name:      "postgres",
-	open:      postgres.open("row"),
-	serve:     postgres.serve,
-	processes: true,
-	held:      2_000,
-	subjects: []subject{
-		{name: "raw", open: openRawSQL(postgres)},
-		{name: "advisory", open: openNativeSQL(postgres)},
+var postgresStore = Store{
+	Name:      "postgres",
+	Open:      postgres.open("row"),
+	Serve:     postgres.serve,
+	Processes: true,
+	Held:      2_000,
+	Subjects: []Subject{
+		{Name: "raw", Open: openRawSQL(postgres)},
+		{Name: "advisory", Open: openNativeSQL(postgres)},
 		direct("store", postgres.open("row"), millisecond).only("solo", "many"),
 		library("dlock", postgres.open("row")),
 		library("dlock/version", postgres.open("version")),

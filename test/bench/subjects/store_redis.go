@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -12,29 +12,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var redisStore = store{
-	name:      "redis",
-	open:      openRedis(redislock.Redisson),
-	serve:     serveRedis,
-	processes: true,
-	held:      100_000,
-	subjects: []subject{
-		{name: "raw", open: onRedis(newRawRedis)},
-		subject{name: "raw/pipelined", open: onRedis(pipelined(newRawRedis))}.only("many"),
-		{name: "bare", open: onRedis(newBareRedis(redislock.Redisson))},
-		subject{name: "bare/pipelined", open: onRedis(pipelined(newBareRedis(redislock.Redisson)))}.only("many"),
-		{name: "bare/plain", open: onRedis(newBareRedis(redislock.Plain))},
+var redisStore = Store{
+	Name:      "redis",
+	Open:      openRedis(redislock.Redisson),
+	Serve:     serveRedis,
+	Processes: true,
+	Held:      100_000,
+	Subjects: []Subject{
+		{Name: "raw", Open: onRedis(newRawRedis)},
+		Subject{Name: "raw/pipelined", Open: onRedis(pipelined(newRawRedis))}.only("many"),
+		{Name: "bare", Open: onRedis(newBareRedis(redislock.Redisson))},
+		Subject{Name: "bare/pipelined", Open: onRedis(pipelined(newBareRedis(redislock.Redisson)))}.only("many"),
+		{Name: "bare/plain", Open: onRedis(newBareRedis(redislock.Plain))},
 		direct("store", openRedis(redislock.Redisson), millisecond).only("solo", "many"),
 		direct("store/plain", openRedis(redislock.Plain), millisecond).only("solo", "many"),
 		library("dlock", openRedis(redislock.Redisson)),
 		library("dlock/plain", openRedis(redislock.Plain)),
 		library("dlock/redlock", openRedlock).only("solo", "many"),
-		{name: "redsync", open: onRedis(newRedsync)},
-		subject{name: "redsync/pipelined", open: onRedis(pipelined(newRedsync))}.only("many"),
-		{name: "redislock", open: onRedis(newRedislock)},
-		subject{name: "redislock/pipelined", open: onRedis(pipelined(newRedislock))}.only("many"),
-		{name: "rueidislock", open: openRueidislock},
-		subject{name: "redsync/redlock", open: openRedsyncRedlock}.only("solo", "many"),
+		{Name: "redsync", Open: onRedis(newRedsync)},
+		Subject{Name: "redsync/pipelined", Open: onRedis(pipelined(newRedsync))}.only("many"),
+		{Name: "redislock", Open: onRedis(newRedislock)},
+		Subject{Name: "redislock/pipelined", Open: onRedis(pipelined(newRedislock))}.only("many"),
+		{Name: "rueidislock", Open: openRueidislock},
+		Subject{Name: "redsync/redlock", Open: openRedsyncRedlock}.only("solo", "many"),
 	},
 }
 
@@ -72,7 +72,7 @@ func openRedlock(dir string) (func(context.Context) (opened, error), error) {
 		var all []opened
 		closeAll := func() (err error) {
 			for _, o := range all {
-				err = errors.Join(err, o.close())
+				err = errors.Join(err, o.Close())
 			}
 			return err
 		}
@@ -93,16 +93,16 @@ func openRedlock(dir string) (func(context.Context) (opened, error), error) {
 
 // wrapper makes a subject's client over a client of go-redis for the server at
 // addr.
-type wrapper func(ctx context.Context, c redis.UniversalClient, addr string) (client, error)
+type wrapper func(ctx context.Context, c redis.UniversalClient, addr string) (Client, error)
 
 // onRedis opens a subject over go-redis with its default settings.
-func onRedis(wrap wrapper) func(string) (func(context.Context) (client, error), error) {
-	return func(dir string) (func(context.Context) (client, error), error) {
+func onRedis(wrap wrapper) func(string) (func(context.Context) (Client, error), error) {
+	return func(dir string) (func(context.Context) (Client, error), error) {
 		single, _, err := redisAddresses(dir)
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) (client, error) {
+		return func(ctx context.Context) (Client, error) {
 			return wrap(ctx, redis.NewClient(&redis.Options{Addr: single}), single)
 		}, nil
 	}
@@ -110,7 +110,7 @@ func onRedis(wrap wrapper) func(string) (func(context.Context) (client, error), 
 
 // pipelined lets go-redis batch the commands of several goroutines.
 func pipelined(wrap wrapper) wrapper {
-	return func(ctx context.Context, c redis.UniversalClient, addr string) (client, error) {
+	return func(ctx context.Context, c redis.UniversalClient, addr string) (Client, error) {
 		face, err := c.AutoPipeline()
 		if err != nil {
 			return nil, err
@@ -130,17 +130,17 @@ func (c closingBoth) Close() error { return c.client.Close() } // closes the pip
 // redisClient is the common part of the subjects over go-redis.
 type redisClient struct{ redis redis.UniversalClient }
 
-func (c *redisClient) commands() (uint64, bool) { return 0, false } // counted by the server
-func (c *redisClient) close() error             { return c.redis.Close() }
+func (c *redisClient) Commands() (uint64, bool) { return 0, false } // counted by the server
+func (c *redisClient) Close() error             { return c.redis.Close() }
 
 // rawRedis is the floor: SET NX PX and DEL.
 type rawRedis struct{ redisClient }
 
-func newRawRedis(_ context.Context, c redis.UniversalClient, _ string) (client, error) {
+func newRawRedis(_ context.Context, c redis.UniversalClient, _ string) (Client, error) {
 	return &rawRedis{redisClient{c}}, nil
 }
 
-func (c *rawRedis) worker(_ context.Context, name string) (worker, error) {
+func (c *rawRedis) Worker(_ context.Context, name string) (Worker, error) {
 	return &rawRedisWorker{c.redis, name, driver.NewOwner().Hex()}, nil
 }
 
@@ -149,7 +149,7 @@ type rawRedisWorker struct {
 	name, owner string
 }
 
-func (w *rawRedisWorker) lock(ctx context.Context) error {
+func (w *rawRedisWorker) Lock(ctx context.Context) error {
 	for {
 		granted, err := w.redis.SetNX(ctx, w.name, w.owner, dlock.DefaultTTL).Result()
 		if err != nil || granted {
@@ -161,7 +161,7 @@ func (w *rawRedisWorker) lock(ctx context.Context) error {
 	}
 }
 
-func (w *rawRedisWorker) unlock(ctx context.Context) error {
+func (w *rawRedisWorker) Unlock(ctx context.Context) error {
 	n, err := w.redis.Del(ctx, w.name).Result()
 	if err == nil && n == 0 {
 		return driver.ErrNotHeld

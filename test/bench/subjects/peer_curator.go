@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // curatorSubject is Java's InterProcessMutex. Every process warms up before it
 // takes part, so that the measured code is compiled.
-var curatorSubject = subject{name: "curator", foreign: func(ctx context.Context, dir string) (*exec.Cmd, error) {
+var curatorSubject = Subject{Name: "curator", Foreign: func(ctx context.Context, dir string) (*exec.Cmd, error) {
 	classpath, err := curatorClasspath()
 	if err != nil || dir == "" {
 		return nil, err
@@ -25,8 +25,8 @@ var curatorSubject = subject{name: "curator", foreign: func(ctx context.Context,
 		return nil, err
 	}
 	return exec.CommandContext(ctx, "java", "-Xmx128m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-		"-cp", classpath, "dlock.interop.Contender", addr, "/bench-handover", strconv.Itoa(handoverGoroutines),
-		strconv.FormatInt(handoverHold.Nanoseconds(), 10), strconv.FormatInt(handoverPause.Nanoseconds(), 10)), nil
+		"-cp", classpath, "dlock.interop.Contender", addr, "/bench-handover", strconv.Itoa(HandoverGoroutines),
+		strconv.FormatInt(HandoverHold.Nanoseconds(), 10), strconv.FormatInt(HandoverPause.Nanoseconds(), 10)), nil
 }}
 
 // curatorClasspath builds the Java program once.
@@ -40,7 +40,7 @@ var curatorClasspath = sync.OnceValues(func() (string, error) {
 	if !ok {
 		return "", errors.New("the location of its sources is unknown")
 	}
-	cmd := exec.Command(filepath.Join(filepath.Dir(here), "../../scripts/build-java.sh"), "curator")
+	cmd := exec.Command(filepath.Join(filepath.Dir(here), "../../../scripts/build-java.sh"), "curator")
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	output, err := cmd.Output()

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -19,11 +19,11 @@ type redislockClient struct {
 	locks *redislock.Client
 }
 
-func newRedislock(_ context.Context, c redis.UniversalClient, _ string) (client, error) {
+func newRedislock(_ context.Context, c redis.UniversalClient, _ string) (Client, error) {
 	return &redislockClient{redisClient{c}, redislock.New(c)}, nil
 }
 
-func (c *redislockClient) worker(_ context.Context, name string) (worker, error) {
+func (c *redislockClient) Worker(_ context.Context, name string) (Worker, error) {
 	return &redislockWorker{locks: c.locks, name: name}, nil
 }
 
@@ -33,9 +33,9 @@ type redislockWorker struct {
 	held  *redislock.Lock
 }
 
-func (w *redislockWorker) lock(ctx context.Context) (err error) {
+func (w *redislockWorker) Lock(ctx context.Context) (err error) {
 	w.held, err = w.locks.Obtain(ctx, w.name, dlock.DefaultTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollEvery)})
 	return err
 }
 
-func (w *redislockWorker) unlock(ctx context.Context) error { return w.held.Release(ctx) }
+func (w *redislockWorker) Unlock(ctx context.Context) error { return w.held.Release(ctx) }

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type bareRedis struct {
 }
 
 func newBareRedis(protocol redislock.Protocol) wrapper {
-	return func(ctx context.Context, c redis.UniversalClient, addr string) (client, error) {
+	return func(ctx context.Context, c redis.UniversalClient, addr string) (Client, error) {
 		l, err := recordCommands(ctx, addr, protocol)
 		if err != nil {
 			return nil, fmt.Errorf("recording the commands of dlock: %w", err)
@@ -29,7 +29,7 @@ func newBareRedis(protocol redislock.Protocol) wrapper {
 	}
 }
 
-func (c *bareRedis) worker(_ context.Context, name string) (worker, error) {
+func (c *bareRedis) Worker(_ context.Context, name string) (Worker, error) {
 	owner := driver.NewOwner().Hex()
 	return &bareRedisWorker{
 		redis:   c.redis,
@@ -44,7 +44,7 @@ type bareRedisWorker struct {
 	token            string
 }
 
-func (w *bareRedisWorker) lock(ctx context.Context) error {
+func (w *bareRedisWorker) Lock(ctx context.Context) error {
 	for {
 		proposed := strconv.FormatInt(time.Now().UnixMicro(), 10)
 		replies, err := w.send(ctx, w.acquire, proposed)
@@ -67,7 +67,7 @@ func (w *bareRedisWorker) lock(ctx context.Context) error {
 	}
 }
 
-func (w *bareRedisWorker) unlock(ctx context.Context) error {
+func (w *bareRedisWorker) Unlock(ctx context.Context) error {
 	replies, err := w.send(ctx, w.release, w.token)
 	if err == nil && replies[0] != int64(1) { // the rest of the reply is for waiters
 		return driver.ErrNotHeld

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -18,9 +18,9 @@ type nativeSQL struct {
 	commandCount     atomic.Uint64
 }
 
-func openNativeSQL(kind *sqlKind) func(string) (func(context.Context) (client, error), error) {
-	return func(dir string) (func(context.Context) (client, error), error) {
-		return func(context.Context) (client, error) {
+func openNativeSQL(kind *sqlKind) func(string) (func(context.Context) (Client, error), error) {
+	return func(dir string) (func(context.Context) (Client, error), error) {
+		return func(context.Context) (Client, error) {
 			connector, err := kind.connector(dir)
 			if err != nil {
 				return nil, err
@@ -30,13 +30,13 @@ func openNativeSQL(kind *sqlKind) func(string) (func(context.Context) (client, e
 	}
 }
 
-func (c *nativeSQL) worker(ctx context.Context, name string) (worker, error) {
+func (c *nativeSQL) Worker(ctx context.Context, name string) (Worker, error) {
 	w := &nativeWorker{nativeSQL: c, name: c.key(name)}
 	return w, w.connect(ctx)
 }
 
-func (c *nativeSQL) commands() (uint64, bool) { return c.commandCount.Load(), true }
-func (c *nativeSQL) close() error             { return c.db.Close() }
+func (c *nativeSQL) Commands() (uint64, bool) { return c.commandCount.Load(), true }
+func (c *nativeSQL) Close() error             { return c.db.Close() }
 
 type nativeWorker struct {
 	*nativeSQL
@@ -57,7 +57,7 @@ func (w *nativeWorker) connect(ctx context.Context) (err error) {
 	return err
 }
 
-func (w *nativeWorker) lock(ctx context.Context) error {
+func (w *nativeWorker) Lock(ctx context.Context) error {
 	if w.conn == nil {
 		if err := w.connect(ctx); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (w *nativeWorker) lock(ctx context.Context) error {
 	return w.ask(ctx, w.lockStmt)
 }
 
-func (w *nativeWorker) unlock(ctx context.Context) error { return w.ask(ctx, w.unlockStmt) }
+func (w *nativeWorker) Unlock(ctx context.Context) error { return w.ask(ctx, w.unlockStmt) }
 
 func (w *nativeWorker) ask(ctx context.Context, stmt *sql.Stmt) error {
 	w.commandCount.Add(1)

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-var memory = store{
-	name:     "memory",
-	open:     openMemory,
-	held:     100_000,
-	subjects: []subject{{name: "raw", open: openRawMemory}, direct("bare", openMemory, yield), library("dlock", openMemory)},
+var Memory = Store{
+	Name:     "memory",
+	Open:     openMemory,
+	Held:     100_000,
+	Subjects: []Subject{{Name: "raw", Open: openRawMemory}, direct("bare", openMemory, yield), library("dlock", openMemory)},
 }
 
 // yield lets another goroutine run: in memory no other wait is needed.
@@ -35,17 +35,17 @@ type rawMemory struct {
 	owners map[string]driver.Owner
 }
 
-func openRawMemory(string) (func(context.Context) (client, error), error) {
+func openRawMemory(string) (func(context.Context) (Client, error), error) {
 	m := &rawMemory{owners: make(map[string]driver.Owner)}
-	return func(context.Context) (client, error) { return m, nil }, nil
+	return func(context.Context) (Client, error) { return m, nil }, nil
 }
 
-func (m *rawMemory) worker(_ context.Context, name string) (worker, error) {
+func (m *rawMemory) Worker(_ context.Context, name string) (Worker, error) {
 	return &rawMemoryWorker{m, name, driver.NewOwner()}, nil
 }
 
-func (m *rawMemory) commands() (uint64, bool) { return 0, false }
-func (m *rawMemory) close() error             { return nil }
+func (m *rawMemory) Commands() (uint64, bool) { return 0, false }
+func (m *rawMemory) Close() error             { return nil }
 
 type rawMemoryWorker struct {
 	*rawMemory
@@ -53,7 +53,7 @@ type rawMemoryWorker struct {
 	owner driver.Owner
 }
 
-func (w *rawMemoryWorker) lock(ctx context.Context) error {
+func (w *rawMemoryWorker) Lock(ctx context.Context) error {
 	for !w.try() {
 		if err := yield(ctx); err != nil {
 			return err
@@ -72,7 +72,7 @@ func (w *rawMemoryWorker) try() bool {
 	return true
 }
 
-func (w *rawMemoryWorker) unlock(context.Context) error {
+func (w *rawMemoryWorker) Unlock(context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.owners[w.name] != w.owner {

@@ -3,36 +3,17 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
-
-// served is the set of servers of a store, which run for all rounds of a case.
-type served interface {
-	// prepare empties the servers, and writes into dir what clients need to find
-	// them, also clients in other processes.
-	prepare(ctx context.Context, dir string) error
-	// done returns the work of the servers so far.
-	done(ctx context.Context) (work, error)
-	// listen observes the commands that arrive from now on, until stop is called
-	// or the sample is large enough. stop may be called twice. It returns the
-	// share of each command that came from clients: the rest came from their
-	// scripts. stop is nil if the servers do not count their work.
-	listen(ctx context.Context) (stop func() (asked map[string]float64, err error), err error)
-	stop() error
-}
-
-// work is the work of servers.
-type work struct {
-	commands map[string]uint64 // by name; including those inside scripts
-	cpu      time.Duration
-}
 
 // meter measures the work of the servers between begin and end. A nil meter
 // measures nothing: it is for stores without servers, and for servers that do not
 // count.
 type meter struct {
-	servers served
+	servers subjects.Served
 	asked   func() (map[string]float64, error)
-	before  work
+	before  subjects.Work
 }
 
 // meter starts to observe the commands that reach the servers.
@@ -40,7 +21,7 @@ func (r round) meter(ctx context.Context) (*meter, error) {
 	if r.servers == nil {
 		return nil, nil
 	}
-	asked, err := r.servers.listen(ctx)
+	asked, err := r.servers.Listen(ctx)
 	if err != nil || asked == nil {
 		return nil, err
 	}
@@ -49,7 +30,7 @@ func (r round) meter(ctx context.Context) (*meter, error) {
 
 func (m *meter) begin(ctx context.Context) (err error) {
 	if m != nil {
-		m.before, err = m.servers.done(ctx)
+		m.before, err = m.servers.Done(ctx)
 	}
 	return err
 }
@@ -73,7 +54,7 @@ func (m *meter) end(ctx context.Context) (spent, bool, error) {
 	if m == nil {
 		return spent{}, false, nil
 	}
-	after, err := m.servers.done(ctx)
+	after, err := m.servers.Done(ctx)
 	if err != nil {
 		return spent{}, false, err
 	}
@@ -81,9 +62,9 @@ func (m *meter) end(ctx context.Context) (spent, bool, error) {
 	if err != nil {
 		return spent{}, false, err
 	}
-	s := spent{cpu: after.cpu - m.before.cpu}
-	for name, n := range after.commands {
-		executed := float64(n - m.before.commands[name])
+	s := spent{cpu: after.CPU - m.before.CPU}
+	for name, n := range after.Commands {
+		executed := float64(n - m.before.Commands[name])
 		share, seen := shares[name]
 		if !seen {
 			share = 1

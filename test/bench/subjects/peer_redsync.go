@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -19,17 +19,17 @@ type redsyncClient struct {
 	sync    *redsync.Redsync
 }
 
-func newRedsync(_ context.Context, c redis.UniversalClient, _ string) (client, error) {
+func newRedsync(_ context.Context, c redis.UniversalClient, _ string) (Client, error) {
 	return &redsyncClient{[]redis.UniversalClient{c}, redsync.New(pool.NewPool(c))}, nil
 }
 
 // openRedsyncRedlock opens redsync over several independent servers.
-func openRedsyncRedlock(dir string) (func(context.Context) (client, error), error) {
+func openRedsyncRedlock(dir string) (func(context.Context) (Client, error), error) {
 	_, members, err := redisAddresses(dir)
 	if err != nil {
 		return nil, err
 	}
-	return func(context.Context) (client, error) {
+	return func(context.Context) (Client, error) {
 		c := new(redsyncClient)
 		var pools []redsyncredis.Pool
 		for _, addr := range members {
@@ -41,13 +41,13 @@ func openRedsyncRedlock(dir string) (func(context.Context) (client, error), erro
 	}, nil
 }
 
-func (c *redsyncClient) worker(_ context.Context, name string) (worker, error) {
+func (c *redsyncClient) Worker(_ context.Context, name string) (Worker, error) {
 	return &redsyncWorker{c.sync.NewMutex(name, redsync.WithTries(math.MaxInt))}, nil
 }
 
-func (c *redsyncClient) commands() (uint64, bool) { return 0, false } // counted by the server
+func (c *redsyncClient) Commands() (uint64, bool) { return 0, false } // counted by the server
 
-func (c *redsyncClient) close() error {
+func (c *redsyncClient) Close() error {
 	var errs []error
 	for _, server := range c.servers {
 		errs = append(errs, server.Close())
@@ -57,9 +57,9 @@ func (c *redsyncClient) close() error {
 
 type redsyncWorker struct{ mutex *redsync.Mutex }
 
-func (w *redsyncWorker) lock(ctx context.Context) error { return w.mutex.LockContext(ctx) }
+func (w *redsyncWorker) Lock(ctx context.Context) error { return w.mutex.LockContext(ctx) }
 
-func (w *redsyncWorker) unlock(ctx context.Context) error {
+func (w *redsyncWorker) Unlock(ctx context.Context) error {
 	released, err := w.mutex.UnlockContext(ctx)
 	if err == nil && !released {
 		return driver.ErrNotHeld

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type redisServers struct {
 	control []*redis.Client // one for each server
 }
 
-func serveRedis(ctx context.Context) (served, error) {
+func serveRedis(ctx context.Context) (Served, error) {
 	s := new(redisServers)
 	started := make([]*servers.Server, 1+redlockMembers)
 	failures := make([]error, len(started))
@@ -45,12 +45,12 @@ func serveRedis(ctx context.Context) (served, error) {
 		}
 	}
 	if err := errors.Join(ctx.Err(), errors.Join(failures...)); err != nil {
-		return nil, errors.Join(err, s.stop())
+		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
 }
 
-func (s *redisServers) stop() error {
+func (s *redisServers) Stop() error {
 	var errs []error
 	for i, server := range s.servers {
 		errs = append(errs, s.control[i].Close(), server.Stop())
@@ -60,7 +60,7 @@ func (s *redisServers) stop() error {
 
 const addressFile = "redis.json"
 
-func (s *redisServers) prepare(ctx context.Context, dir string) error {
+func (s *redisServers) Prepare(ctx context.Context, dir string) error {
 	var addresses []string
 	for i, server := range s.servers {
 		if err := s.control[i].FlushAll(ctx).Err(); err != nil {
@@ -93,40 +93,40 @@ var (
 	cpuSeconds   = regexp.MustCompile(`(?m)^used_cpu_(?:sys|user):([0-9.]+)`)
 )
 
-func (s *redisServers) done(ctx context.Context) (work, error) {
-	all := work{commands: make(map[string]uint64)}
+func (s *redisServers) Done(ctx context.Context) (Work, error) {
+	all := Work{Commands: make(map[string]uint64)}
 	for _, control := range s.control {
 		info, err := control.Do(ctx, "info", "commandstats", "cpu").Text()
 		if err != nil {
-			return work{}, err
+			return Work{}, err
 		}
 		if err := all.add(info); err != nil {
-			return work{}, err
+			return Work{}, err
 		}
 	}
 	// The benchmark's own command.
-	delete(all.commands, "info")
-	delete(all.commands, "monitor")
+	delete(all.Commands, "info")
+	delete(all.Commands, "monitor")
 	return all, nil
 }
 
-// add adds the figures in the INFO of one server.
-func (w *work) add(info string) error {
+// Add adds the figures in the INFO of one server.
+func (w *Work) add(info string) error {
 	for _, found := range commandCount.FindAllStringSubmatch(info, -1) {
 		calls, err := strconv.ParseUint(found[2], 10, 64)
 		if err != nil {
 			return err
 		}
-		w.commands[found[1]] += calls
+		w.Commands[found[1]] += calls
 	}
 	for _, found := range cpuSeconds.FindAllStringSubmatch(info, -1) {
 		seconds, err := strconv.ParseFloat(found[1], 64)
 		if err != nil {
 			return err
 		}
-		w.cpu += time.Duration(seconds * float64(time.Second))
+		w.CPU += time.Duration(seconds * float64(time.Second))
 	}
-	if w.cpu == 0 || len(w.commands) == 0 {
+	if w.CPU == 0 || len(w.Commands) == 0 {
 		return fmt.Errorf("INFO does not tell what was done: %s", info)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"bufio"
@@ -19,14 +19,14 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-var memcachedStore = store{
-	name:      "memcached",
-	open:      openMemcached,
-	serve:     serveMemcached,
-	processes: true,
-	held:      10_000,
-	subjects: []subject{
-		{name: "raw", open: openRawMemcached},
+var memcachedStore = Store{
+	Name:      "memcached",
+	Open:      openMemcached,
+	Serve:     serveMemcached,
+	Processes: true,
+	Held:      10_000,
+	Subjects: []Subject{
+		{Name: "raw", Open: openRawMemcached},
 		direct("store", openMemcached, millisecond).only("solo", "many"),
 		library("dlock", openMemcached),
 	},
@@ -53,33 +53,33 @@ func openMemcached(dir string) (func(context.Context) (opened, error), error) {
 // rawMemcached is the floor: add and delete, over the most common client.
 type rawMemcached struct{ client *memcache.Client }
 
-func openRawMemcached(dir string) (func(context.Context) (client, error), error) {
+func openRawMemcached(dir string) (func(context.Context) (Client, error), error) {
 	addr, err := memcachedAddr(dir)
 	if err != nil {
 		return nil, err
 	}
-	return func(context.Context) (client, error) {
+	return func(context.Context) (Client, error) {
 		c := memcache.New(addr)
 		c.Timeout, c.MaxIdleConns = 5*time.Second, 64
 		return &rawMemcached{c}, nil
 	}, nil
 }
 
-func (c *rawMemcached) worker(_ context.Context, name string) (worker, error) {
+func (c *rawMemcached) Worker(_ context.Context, name string) (Worker, error) {
 	return &rawMemcachedWorker{c.client, &memcache.Item{
 		Key: name, Value: []byte(driver.NewOwner().Hex()), Expiration: int32(dlock.DefaultTTL.Seconds()),
 	}}, nil
 }
 
-func (c *rawMemcached) commands() (uint64, bool) { return 0, false }
-func (c *rawMemcached) close() error             { return c.client.Close() }
+func (c *rawMemcached) Commands() (uint64, bool) { return 0, false }
+func (c *rawMemcached) Close() error             { return c.client.Close() }
 
 type rawMemcachedWorker struct {
 	client *memcache.Client
 	item   *memcache.Item
 }
 
-func (w *rawMemcachedWorker) lock(ctx context.Context) error {
+func (w *rawMemcachedWorker) Lock(ctx context.Context) error {
 	for {
 		err := w.client.Add(w.item)
 		if !errors.Is(err, memcache.ErrNotStored) {
@@ -91,7 +91,7 @@ func (w *rawMemcachedWorker) lock(ctx context.Context) error {
 	}
 }
 
-func (w *rawMemcachedWorker) unlock(context.Context) error { return w.client.Delete(w.item.Key) }
+func (w *rawMemcachedWorker) Unlock(context.Context) error { return w.client.Delete(w.item.Key) }
 
 // memcachedServer is the server, and a connection for its statistics.
 type memcachedServer struct {
@@ -100,7 +100,7 @@ type memcachedServer struct {
 	in      *bufio.Reader
 }
 
-func serveMemcached(ctx context.Context) (served, error) {
+func serveMemcached(ctx context.Context) (Served, error) {
 	server, err := servers.Start(servers.Memcached)
 	if err != nil {
 		return nil, err
@@ -112,9 +112,9 @@ func serveMemcached(ctx context.Context) (served, error) {
 	return &memcachedServer{server, control, bufio.NewReader(control)}, nil
 }
 
-func (s *memcachedServer) stop() error { return errors.Join(s.control.Close(), s.server.Stop()) }
+func (s *memcachedServer) Stop() error { return errors.Join(s.control.Close(), s.server.Stop()) }
 
-func (s *memcachedServer) prepare(_ context.Context, dir string) error {
+func (s *memcachedServer) Prepare(_ context.Context, dir string) error {
 	if _, err := fmt.Fprint(s.control, "flush_all\r\n"); err != nil {
 		return err
 	}
@@ -127,15 +127,15 @@ func (s *memcachedServer) prepare(_ context.Context, dir string) error {
 // counters are the statistics that the commands of the subjects raise.
 var counters = []string{"cmd_get", "cmd_set", "delete_hits", "delete_misses"}
 
-func (s *memcachedServer) done(context.Context) (work, error) {
+func (s *memcachedServer) Done(context.Context) (Work, error) {
 	if _, err := fmt.Fprint(s.control, "stats\r\n"); err != nil {
-		return work{}, err
+		return Work{}, err
 	}
 	stats := make(map[string]string)
 	for {
 		line, err := s.in.ReadString('\n')
 		if err != nil {
-			return work{}, err
+			return Work{}, err
 		}
 		fields := strings.Fields(line)
 		if len(fields) != 3 {
@@ -143,26 +143,26 @@ func (s *memcachedServer) done(context.Context) (work, error) {
 		}
 		stats[fields[1]] = fields[2]
 	}
-	w := work{commands: make(map[string]uint64)}
+	w := Work{Commands: make(map[string]uint64)}
 	for _, name := range counters {
 		n, err := strconv.ParseUint(stats[name], 10, 64)
 		if err != nil {
-			return work{}, fmt.Errorf("memcached reports %s as %q", name, stats[name])
+			return Work{}, fmt.Errorf("memcached reports %s as %q", name, stats[name])
 		}
-		w.commands[name] = n
+		w.Commands[name] = n
 	}
 	for _, name := range []string{"rusage_user", "rusage_system"} {
 		seconds, err := strconv.ParseFloat(stats[name], 64)
 		if err != nil {
-			return work{}, fmt.Errorf("memcached reports %s as %q", name, stats[name])
+			return Work{}, fmt.Errorf("memcached reports %s as %q", name, stats[name])
 		}
-		w.cpu += time.Duration(seconds * float64(time.Second))
+		w.CPU += time.Duration(seconds * float64(time.Second))
 	}
 	return w, nil
 }
 
-// listen observes nothing: there are no scripts, so all commands come from
+// Listen observes nothing: there are no scripts, so all commands come from
 // clients.
-func (s *memcachedServer) listen(context.Context) (func() (map[string]float64, error), error) {
+func (s *memcachedServer) Listen(context.Context) (func() (map[string]float64, error), error) {
 	return func() (map[string]float64, error) { return nil, nil }, nil
 }

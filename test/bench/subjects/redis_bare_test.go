@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ func TestBareSendsTheCommandsOfTheLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := servers.stop(); err != nil {
+		if err := servers.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -40,26 +40,27 @@ var changing = regexp.MustCompile(`[0-9a-f]{32}|1[0-9]{15}|^\S+ \[0 (127\.\S+|lu
 
 // sentBy returns the commands that a server executes for the third pair of a
 // subject. The first pairs load the scripts.
-func sentBy(t *testing.T, s served, name string) []string {
+func sentBy(t *testing.T, s Served, name string) []string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := s.prepare(t.Context(), dir); err != nil {
+	if err := s.Prepare(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	sub, err := assignment{Store: "redis", Subject: name}.subject()
+	at := slices.IndexFunc(redisStore.Subjects, func(s Subject) bool { return s.Name == name })
+	connect, err := redisStore.Subjects[at].Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, err := connect(t.Context(), sub, dir, 1)
+	client, err := connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := closeAll(clients); err != nil {
+		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	w, err := clients[0].worker(t.Context(), "bench/same")
+	w, err := client.Worker(t.Context(), "bench/same")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +73,12 @@ func sentBy(t *testing.T, s served, name string) []string {
 	return executed(t, single, func() { pair(t, w) })
 }
 
-func pair(t *testing.T, w worker) {
+func pair(t *testing.T, w Worker) {
 	t.Helper()
-	if err := w.lock(t.Context()); err != nil {
+	if err := w.Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.unlock(t.Context()); err != nil {
+	if err := w.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -129,13 +130,13 @@ func TestMonitorSeparatesScriptsFromClients(t *testing.T) {
 }
 
 func TestWorkIsParsedFromINFO(t *testing.T) {
-	w := work{commands: make(map[string]uint64)}
+	w := Work{Commands: make(map[string]uint64)}
 	err := w.add("# Commandstats\r\ncmdstat_config|resetstat:calls=1,usec=129\r\ncmdstat_config|get:calls=2,usec=1\r\n" +
 		"cmdstat_evalsha:calls=7,usec=66\r\n# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_sys_children:4\r\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.commands["config"] != 3 || w.commands["evalsha"] != 7 || w.cpu != 1750*time.Millisecond {
+	if w.Commands["config"] != 3 || w.Commands["evalsha"] != 7 || w.CPU != 1750*time.Millisecond {
 		t.Errorf("got %v, want 3 config, 7 evalsha and 1.75s", w)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"bufio"
@@ -28,7 +28,7 @@ type monitor struct {
 	err        error
 }
 
-func (s *redisServers) listen(ctx context.Context) (stop func() (map[string]float64, error), err error) {
+func (s *redisServers) Listen(ctx context.Context) (stop func() (map[string]float64, error), err error) {
 	var monitors []*monitor
 	end := func() (map[string]float64, error) {
 		asked, all := make(map[string]float64), make(map[string]float64)

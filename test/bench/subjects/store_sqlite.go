@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 )
 
-var sqlite = store{
-	name:      "sqlite",
-	open:      openSQLite,
-	processes: true,
-	held:      2_000, // each is a synced write
-	subjects:  []subject{{name: "raw", open: openRawSQLite}, direct("bare", openSQLite, millisecond), library("dlock", openSQLite)},
+var sqlite = Store{
+	Name:      "sqlite",
+	Open:      openSQLite,
+	Processes: true,
+	Held:      2_000, // each is a synced write
+	Subjects:  []Subject{{Name: "raw", Open: openRawSQLite}, direct("bare", openSQLite, millisecond), library("dlock", openSQLite)},
 }
 
 // millisecond is the pause between two attempts of a subject without
@@ -63,8 +63,8 @@ type rawSQLite struct {
 	commandCount     atomic.Uint64
 }
 
-func openRawSQLite(dir string) (func(context.Context) (client, error), error) {
-	return func(ctx context.Context) (client, error) {
+func openRawSQLite(dir string) (func(context.Context) (Client, error), error) {
+	return func(ctx context.Context) (Client, error) {
 		db, err := openFile(dir)
 		if err != nil {
 			return nil, err
@@ -96,7 +96,7 @@ func (c *rawSQLite) prepare(ctx context.Context) error {
 	})
 }
 
-func (c *rawSQLite) worker(ctx context.Context, name string) (worker, error) {
+func (c *rawSQLite) Worker(ctx context.Context, name string) (Worker, error) {
 	err := untilNotBusy(ctx, func() error {
 		_, err := c.db.ExecContext(ctx, `INSERT OR IGNORE INTO raw (name) VALUES (?1)`, name)
 		return err
@@ -104,15 +104,15 @@ func (c *rawSQLite) worker(ctx context.Context, name string) (worker, error) {
 	return &rawSQLiteWorker{c, name, driver.NewOwner().Hex()}, err
 }
 
-func (c *rawSQLite) commands() (uint64, bool) { return c.commandCount.Load(), true }
-func (c *rawSQLite) close() error             { return c.db.Close() }
+func (c *rawSQLite) Commands() (uint64, bool) { return c.commandCount.Load(), true }
+func (c *rawSQLite) Close() error             { return c.db.Close() }
 
 type rawSQLiteWorker struct {
 	*rawSQLite
 	name, owner string
 }
 
-func (w *rawSQLiteWorker) lock(ctx context.Context) error {
+func (w *rawSQLiteWorker) Lock(ctx context.Context) error {
 	for {
 		changed, err := w.change(ctx, w.acquire, w.name, w.owner, dlock.DefaultTTL.Seconds())
 		if err != nil || changed {
@@ -124,7 +124,7 @@ func (w *rawSQLiteWorker) lock(ctx context.Context) error {
 	}
 }
 
-func (w *rawSQLiteWorker) unlock(ctx context.Context) error {
+func (w *rawSQLiteWorker) Unlock(ctx context.Context) error {
 	changed, err := w.change(ctx, w.release, w.name, w.owner)
 	if err == nil && !changed {
 		return driver.ErrNotHeld

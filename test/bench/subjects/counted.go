@@ -1,4 +1,4 @@
-package main
+package subjects
 
 import (
 	"context"
@@ -8,35 +8,35 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// counted forwards calls to a store and counts them. It hides the extensions that
+// Counted forwards calls to a store and counts them. It hides the extensions that
 // no case uses. It keeps Watcher and Passer, without which waiting works
 // differently.
-type counted struct {
+type Counted struct {
 	inner driver.Store
-	calls atomic.Uint64
-	// renewals counts grants; one call renews many.
-	renewals atomic.Uint64
+	Calls atomic.Uint64
+	// Renewals counts grants; one call renews many.
+	Renewals atomic.Uint64
 
 	mu       sync.Mutex
 	rejected map[driver.Owner]bool // owners whose acquisition failed
 }
 
-func count(inner driver.Store) *counted {
-	return &counted{inner: inner, rejected: make(map[driver.Owner]bool)}
+func Count(inner driver.Store) *Counted {
+	return &Counted{inner: inner, rejected: make(map[driver.Owner]bool)}
 }
 
 // store returns the store that the subject calls. It does not count the calls of
 // a store inside the process, because counting would be a large part of the
 // measured time.
-func (c *counted) store() driver.Store {
+func (c *Counted) store() driver.Store {
 	if c.inner.Traits().Local {
 		return c.inner
 	}
-	return c.always()
+	return c.Always()
 }
 
-// always returns a store that counts, whatever the inner store is.
-func (c *counted) always() driver.Store {
+// Always returns a store that counts, whatever the inner store is.
+func (c *Counted) Always() driver.Store {
 	watcher, ok := c.inner.(driver.Watcher)
 	if !ok {
 		return c
@@ -48,11 +48,11 @@ func (c *counted) always() driver.Store {
 	return watches
 }
 
-func (c *counted) commands() (uint64, bool) { return c.calls.Load(), !c.inner.Traits().Local }
+func (c *Counted) Commands() (uint64, bool) { return c.Calls.Load(), !c.inner.Traits().Local }
 
-// contenders returns the number of owners that the store rejected since the last
+// Contenders returns the number of owners that the store rejected since the last
 // call.
-func (c *counted) contenders() int {
+func (c *Counted) Contenders() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(c.rejected)
@@ -60,8 +60,8 @@ func (c *counted) contenders() int {
 	return n
 }
 
-func (c *counted) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c.calls.Add(1)
+func (c *Counted) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	c.Calls.Add(1)
 	grant, err := c.inner.Acquire(ctx, req)
 	if err != nil {
 		c.mu.Lock()
@@ -71,27 +71,27 @@ func (c *counted) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 	return grant, err
 }
 
-func (c *counted) Renew(ctx context.Context, grants []driver.Grant) []error {
-	c.calls.Add(1)
-	c.renewals.Add(uint64(len(grants)))
+func (c *Counted) Renew(ctx context.Context, grants []driver.Grant) []error {
+	c.Calls.Add(1)
+	c.Renewals.Add(uint64(len(grants)))
 	return c.inner.Renew(ctx, grants)
 }
 
-func (c *counted) Release(ctx context.Context, grant driver.Grant) error {
-	c.calls.Add(1)
+func (c *Counted) Release(ctx context.Context, grant driver.Grant) error {
+	c.Calls.Add(1)
 	return c.inner.Release(ctx, grant)
 }
 
-func (c *counted) Traits() driver.Traits { return c.inner.Traits() }
-func (c *counted) Close() error          { return c.inner.Close() }
+func (c *Counted) Traits() driver.Traits { return c.inner.Traits() }
+func (c *Counted) Close() error          { return c.inner.Close() }
 
 type countedWatcher struct {
-	*counted
+	*Counted
 	watcher driver.Watcher
 }
 
 func (c *countedWatcher) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
-	c.calls.Add(1)
+	c.Calls.Add(1)
 	return c.watcher.Watch(ctx, req, wake)
 }
 
@@ -101,6 +101,6 @@ type countedPasser struct {
 }
 
 func (c *countedPasser) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	c.calls.Add(1)
+	c.Calls.Add(1)
 	return c.passer.Pass(ctx, grant, req)
 }

@@ -1,0 +1,106 @@
+// Package subjects holds what the benchmarks measure: every store with the subjects that
+// lock in it, and the servers that they need.
+package subjects
+
+import (
+	"context"
+	"os/exec"
+	"time"
+)
+
+// Store is a store, with the subjects that lock in it. Each has a file; see
+// Stores.
+type Store struct {
+	Name string
+
+	// Open prepares the state of one round, in dir if it lives outside this
+	// process, or opens it if it exists already.
+	Open opener
+
+	// Serve starts the servers of a case; nil if the store needs none.
+	Serve func(ctx context.Context) (Served, error)
+
+	// Processes reports whether several processes can share the state.
+	Processes bool
+
+	// Held is the number of locks in the case held.
+	Held int
+
+	Subjects []Subject
+}
+
+// Stores are in the order of the measurements.
+var Stores = []Store{Memory, sqlite, redisStore, memcachedStore, mysqlStore, postgresStore, etcdStore, zookeeperStore}
+
+// Subject is a library or protocol that locks.
+type Subject struct {
+	Name string
+
+	// Cases restricts the subject to these cases; nil means all.
+	Cases []string
+
+	// Open returns a function that makes clients which share one state, each like
+	// that of a separate process.
+	Open func(dir string) (connect func(context.Context) (Client, error), err error)
+
+	// Foreign, in place of Open, returns the program of a subject in another
+	// language. It runs as a process of handover and does what participate does.
+	// An error explains why the program cannot run here: the subject is skipped
+	// then.
+	Foreign func(ctx context.Context, dir string) (*exec.Cmd, error)
+}
+
+// only restricts a subject to some cases.
+func (s Subject) only(cases ...string) Subject {
+	s.Cases = cases
+	return s
+}
+
+// Client is the access of one process to the locks.
+type Client interface {
+	// Worker returns what one goroutine needs to acquire and release the lock
+	// name.
+	Worker(ctx context.Context, name string) (Worker, error)
+	// Commands returns the number of commands to the store so far; false if they
+	// are not counted.
+	Commands() (n uint64, ok bool)
+	Close() error
+}
+
+// Worker acquires and releases one lock repeatedly. It keeps its state between
+// the calls, so that measuring allocates nothing.
+type Worker interface {
+	Lock(ctx context.Context) error // blocks until the lock is acquired
+	Unlock(ctx context.Context) error
+}
+
+// Served is the set of servers of a store, which run for all rounds of a case.
+type Served interface {
+	// Prepare empties the servers, and writes into dir what clients need to find
+	// them, also clients in other processes.
+	Prepare(ctx context.Context, dir string) error
+	// Done returns the work of the servers so far.
+	Done(ctx context.Context) (Work, error)
+	// Listen observes the commands that arrive from now on, until stop is called
+	// or the sample is large enough. stop may be called twice. It returns the
+	// share of each command that came from clients: the rest came from their
+	// scripts. stop is nil if the servers do not count their work.
+	Listen(ctx context.Context) (stop func() (asked map[string]float64, err error), err error)
+	Stop() error
+}
+
+// Work is the work of servers.
+type Work struct {
+	Commands map[string]uint64 // by name; including those inside scripts
+	CPU      time.Duration
+}
+
+// What the case handover does, for subjects in another language too.
+const (
+	HandoverGoroutines = 4 // of each process
+	HandoverHold       = time.Millisecond
+	// After a release a goroutine pauses. If it tried again at once, the subject
+	// that hands over least would look fastest: a polling waiter would find the
+	// lock taken again by its last holder.
+	HandoverPause = time.Millisecond
+)
