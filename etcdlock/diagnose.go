@@ -132,7 +132,7 @@ func (s *Store) checkCompaction(ctx context.Context) driver.Finding {
 	case err != nil:
 		return hidden(check, err)
 	case reply.Header.Revision < manyRevisions:
-		f.Message = "The server is young and has compacted nothing yet. Start it with --auto-compaction-retention, or it runs out of space."
+		f.Message = "The server is young: whether it compacts old revisions cannot be seen yet. It has to be started with --auto-compaction-retention."
 	default:
 		f.Level = driver.LevelWarning
 		f.Message = fmt.Sprintf("None of %d revisions has been compacted. A server that never compacts runs out of space, and then no lock can be taken. "+

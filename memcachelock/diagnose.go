@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/inwords"
 )
 
 // Diagnose implements driver.Diagnoser.
@@ -78,10 +79,10 @@ func checkClock(serverTime string, now time.Time) driver.Finding {
 		return driver.Finding{Check: "clock", Level: driver.LevelWarning, Message: "The server does not report its time."}
 	}
 	skew := now.Sub(time.Unix(seconds, 0)).Round(time.Second)
-	f := driver.Finding{Check: "clock", Level: driver.LevelOK, Message: fmt.Sprintf("The server's clock differs from this machine's by %v.", skew)}
+	f := driver.Finding{Check: "clock", Level: driver.LevelOK, Message: "The server's clock agrees with this machine's."}
 	if skew.Abs() > maxSkew {
 		f.Level = driver.LevelWarning
-		f.Message += " Tokens rise across a restart of the server only if its clock is not set back."
+		f.Message = "The server's clock differs from this machine's by " + inwords.Duration(skew.Abs()) + ". Tokens rise across a restart of the server only if its clock is not set back."
 	}
 	return f
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/inwords"
 	"github.com/dlock-go/dlock/internal/sqldb"
+	"github.com/dlock-go/dlock/sqllock/internal/notify"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -98,8 +100,13 @@ func checkClock(ctx context.Context, s *Store) (driver.Finding, error) {
 	err := s.ask(ctx, `SELECT `+s.facts.Now, &ms)
 	server := time.UnixMilli(ms)
 	if off := max(time.Until(server), start.Sub(server), 0); off > clockTolerance {
-		return sqldb.Warning("clock", "The server's clock and this machine's differ by %v. Locks follow the server's alone. If that is the wrong one, setting it ends locks early or late.",
-			off.Round(time.Millisecond)), err
+		return sqldb.Warning("clock", "The server's clock and this machine's differ by %s. Locks follow the server's alone. If that is the wrong one, setting it ends locks early or late.",
+			inwords.Duration(off.Round(time.Millisecond))), err
 	}
 	return sqldb.Fine("clock", "The server's clock, which alone counts, agrees with this machine's."), err
+}
+
+// pollInterval describes how often a connection polls for waiters.
+func pollInterval() string {
+	return inwords.Duration(notify.MinInterval) + " to " + inwords.Duration(notify.MaxInterval)
 }

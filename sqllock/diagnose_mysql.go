@@ -2,12 +2,10 @@ package sqllock
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
-	"github.com/dlock-go/dlock/sqllock/internal/notify"
 )
 
 var mysqlChecks = []check{mysqlServer, mysqlEngine, checkTables, checkRights, mysqlDurability, mysqlReplicas, checkClock}
@@ -56,5 +54,5 @@ func mysqlReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
 }
 
 func mysqlWaiting(context.Context, *Store) driver.Finding {
-	return sqldb.Fine("waiting", fmt.Sprintf("One connection polls for all waiters, every %v to %v.", notify.MinInterval, notify.MaxInterval))
+	return sqldb.Fine("waiting", "One connection polls for all waiters, every "+pollInterval()+".")
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
-	"github.com/dlock-go/dlock/sqllock/internal/notify"
 )
 
 var postgresChecks = []check{postgresServer, postgresTables, checkRights, postgresDurability, postgresReplicas, checkClock}
@@ -51,7 +50,7 @@ func postgresReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
 // postgresWaiting listens as the poller does.
 func postgresWaiting(ctx context.Context, s *Store) driver.Finding {
 	if err := s.listener(func(string) {}).Try(ctx); err != nil {
-		return sqldb.Warning("waiting", "Waiters poll, every %v to %v, since they cannot be notified: %v.", notify.MinInterval, notify.MaxInterval, err)
+		return sqldb.Warning("waiting", "Waiters poll, every %s, since they cannot be notified: %v.", pollInterval(), err)
 	}
 	return sqldb.Fine("waiting", "Waiters are notified by LISTEN on one connection.")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/inwords"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
@@ -242,11 +243,13 @@ func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error
 	if err != nil {
 		return nil, err
 	}
+	seconds, _ := strconv.ParseInt(variables["wait_timeout"], 10, 64) // a number, says the server
+	idle := time.Duration(seconds) * time.Second
 	findings := []driver.Finding{
 		sqldb.Fine("version", variables["version"]),
 		readOnlyFinding(!writable),
 		durability,
-		sqldb.Fine("wait_timeout", variables["wait_timeout"]+" s. The store keeps it from connections that hold locks."),
+		sqldb.Fine("wait_timeout", "Idle connections end after "+inwords.Duration(idle)+". The store keeps that from connections that hold locks."),
 		replicaFinding(replicas, false),
 	}
 	if variables["wsrep_on"] == "ON" {

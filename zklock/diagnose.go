@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/inwords"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -46,11 +47,11 @@ func (s *Store) checkRights() (driver.Finding, error) {
 func (s *Store) checkTimeout() driver.Finding {
 	f := driver.Finding{Check: "session_timeout", Level: driver.LevelOK}
 	asked, granted := s.opts.Timeout, s.sessionTimeout()
-	f.Message = fmt.Sprintf("The session's timeout is %v: a lock is promised for %v at a time, and is free after the timeout when its process dies.",
-		granted, s.promise(driver.MaxTTL, 0))
+	f.Message = fmt.Sprintf("The session's timeout is %s: a lock is promised for %s at a time, and is free after the timeout when its process dies.",
+		inwords.Duration(granted), inwords.Duration(s.promise(driver.MaxTTL, 0)))
 	if asked != granted {
 		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("The server changed the session's timeout from %v to %v. ", asked, granted) + f.Message
+		f.Message = fmt.Sprintf("The server changed the session's timeout from %s to %s. ", inwords.Duration(asked), inwords.Duration(granted)) + f.Message
 	}
 	return f
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/inwords"
 )
 
 // asConfigured returns the traits without the promises that findings break.
@@ -78,12 +78,12 @@ func promises(t driver.Traits, findings []driver.Finding) []string {
 	default:
 		say(false, "Failover", "let no other server take over: it may forget locks, and two may then hold one", driver.PromiseFailover)
 	}
-	limit := "at least " + inWords(t.MinTTL)
+	limit := "at least " + inwords.Duration(t.MinTTL)
 	if t.MaxTTL > 0 && t.MaxTTL < driver.MaxTTL {
-		limit += ", at most " + inWords(t.MaxTTL)
+		limit += ", at most " + inwords.Duration(t.MaxTTL)
 	}
 	if t.Granularity > time.Millisecond {
-		limit += "; a lock expires up to " + inWords(t.Granularity) + " late"
+		limit += "; a lock expires up to " + inwords.Duration(t.Granularity) + " late"
 	}
 	say(true, "TTL", limit, "")
 	if t.SessionBound && !t.SurvivesRestart { // to a connection
@@ -92,39 +92,4 @@ func promises(t driver.Traits, findings []driver.Finding) []string {
 		say(true, "Pauses", "a holder that is paused for longer than its TTL loses the lock without knowing; only a token that the resource checks keeps it out", "")
 	}
 	return append(broken, kept...)
-}
-
-// units of time, from the largest.
-var units = []struct {
-	name string
-	of   time.Duration
-}{
-	{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}, {"millisecond", time.Millisecond},
-}
-
-// inWords describes a duration: "30 days", "1.5 seconds". A little less than a whole number
-// of units is "almost" that number.
-func inWords(d time.Duration) string {
-	for _, u := range units {
-		if d < u.of-u.of/100 {
-			continue
-		}
-		whole := (d + u.of/100) / u.of // rounds up what is almost whole
-		rest := d - whole*u.of
-		switch {
-		case rest == 0:
-			return plural(int(whole), u.name)
-		case rest < 0:
-			return "almost " + plural(int(whole), u.name)
-		}
-		return fmt.Sprintf("%.2g %ss", float64(d)/float64(u.of), u.name)
-	}
-	return d.String()
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -8,25 +8,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-func TestDurationsInWords(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		30 * 24 * time.Hour:            "30 days",
-		30*24*time.Hour - time.Minute:  "almost 30 days",
-		24 * time.Hour:                 "1 day",
-		time.Second:                    "1 second",
-		2 * time.Second:                "2 seconds",
-		1500 * time.Millisecond:        "1.5 seconds",
-		10 * time.Millisecond:          "10 milliseconds",
-		200 * time.Microsecond:         "200µs",
-		time.Hour + 30*time.Minute:     "1.5 hours",
-		time.Second - time.Millisecond: "almost 1 second",
-	} {
-		if got := inWords(d); got != want {
-			t.Errorf("%v in words is %q; want %q", d, got, want)
-		}
-	}
-}
-
 // What a store does not promise as it is configured comes first, and names the
 // finding that says why.
 func TestPromisesAsConfigured(t *testing.T) {
