@@ -19,7 +19,7 @@ import (
 )
 
 // ErrURL reports that a URL is not one of etcd. The error contains no password.
-var ErrURL = errors.New("bad URL")
+var ErrURL = storeurl.ErrURL
 
 // Open returns a store with a client of its own, which Close closes.
 //

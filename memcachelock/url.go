@@ -2,14 +2,13 @@ package memcachelock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/dlock-go/dlock/internal/storeurl"
 )
 
 // ErrURL reports that a URL is not one of a memcached. The error contains no password.
-var ErrURL = errors.New("bad URL")
+var ErrURL = storeurl.ErrURL
 
 // Open returns a store in the memcached of a URL:
 //

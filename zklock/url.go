@@ -13,7 +13,7 @@ import (
 )
 
 // ErrURL is wrapped by the errors of Open about the URL itself.
-var ErrURL = errors.New("bad URL")
+var ErrURL = storeurl.ErrURL
 
 // Open is [New] with a URL. It makes no calls, and ctx is not used. A nil opts is fine;
 // what the URL contains takes precedence over opts.
