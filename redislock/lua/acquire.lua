@@ -3,7 +3,7 @@
 -- returns {holder value, remaining, position} of the first such lock.
 --
 -- A lock that its owner holds with the unconfirmed token gets a new token. Everything that can
--- fail is done before the first lock is written, or undone.
+-- fail is done before the first lock is written.
 local now = clock()
 local floor = math.max(tonumber(ARGV[1]), now)
 local values, tokens = {}, {}
@@ -21,16 +21,16 @@ for i = 1, #KEYS / 2 do
 	end
 end
 for i = 1, #KEYS / 2 do
-	local ttl = ARGV[3 * i]
-	if values[i] then -- asking again never shortens
-		ttl = math.max(tonumber(ttl), redis.call('pttl', KEYS[2 * i - 1]))
+	if values[i] then
+		prolong(KEYS[2 * i - 1], ARGV[3 * i])
 	end
-	local failure = write(KEYS[2 * i - 1], ARGV[3 * i + 1] .. ':' .. tokens[i] .. ':' .. ARGV[3 * i + 2], ttl)
-	if failure then
-		for j = 1, i - 1 do
-			redis.call('del', KEYS[2 * j - 1])
-		end
-		return failure
+end
+for i = 1, #KEYS / 2 do
+	local lock, value = KEYS[2 * i - 1], ARGV[3 * i + 1] .. ':' .. tokens[i] .. ':' .. ARGV[3 * i + 2]
+	if not values[i] then
+		write(lock, value, ARGV[3 * i])
+	elseif token_of(values[i]) ~= tokens[i] then
+		replace(lock, values[i], value)
 	end
 end
 table.insert(tokens, 1, digits(now))

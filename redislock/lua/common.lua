@@ -28,6 +28,13 @@ local function clock()
 	return now[1] * 1000000 + now[2]
 end
 
+-- prolong starts the TTL of a lock again. It never shortens a lock.
+local function prolong(lock, ttl)
+	if redis.call('pttl', lock) < tonumber(ttl) then
+		redis.call('pexpire', lock, ttl)
+	end
+end
+
 -- draw returns the next token. It is larger than the last one and at least floor.
 local function draw(counter, floor)
 	local token = math.max(last_token(counter) + 1, floor)

@@ -6,19 +6,18 @@ local clock_now = clock()
 local now = math.floor(clock_now / 1000)
 local value = value_of(lock)
 if value and starts_with(value, owner .. ':') then
-	if redis.call('pttl', lock) < tonumber(ttl) then -- asking again never shortens
-		redis.call('pexpire', lock, ttl)
-	end
+	prolong(lock, ttl)
 	return {digits(clock_now), token_of(value)}
 end
 local head = head_of(queue, timeouts, now)
 if not value and (not head or head == owner) then
 	local token = draw(counter, math.max(tonumber(ARGV[3]), clock_now))
+	write(lock, owner .. ':' .. token .. ':' .. ARGV[4], ttl)
 	if head then
 		redis.call('lpop', queue)
 		redis.call('zrem', timeouts, owner)
 	end
-	return write(lock, owner .. ':' .. token .. ':' .. ARGV[4], ttl) or {digits(clock_now), token}
+	return {digits(clock_now), token}
 end
 
 local remaining

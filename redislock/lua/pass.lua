@@ -7,4 +7,6 @@ if not value or not starts_with(value, ARGV[1]) then
 end
 local now = clock()
 local token = draw(KEYS[2], math.max(tonumber(ARGV[2]), now))
-return write(KEYS[1], ARGV[4] .. ':' .. token .. ':' .. ARGV[5], ARGV[3]) or {digits(now), token}
+redis.call('pexpire', KEYS[1], ARGV[3]) -- first, because the user may lack the right
+replace(KEYS[1], value, ARGV[4] .. ':' .. token .. ':' .. ARGV[5])
+return {digits(now), token}

@@ -9,7 +9,11 @@ end
 
 local function write(lock, value, ttl)
 	redis.call('set', lock, value, 'PX', ttl)
-	return nil
+end
+
+-- replace changes the holder value of a lock, and keeps its expiry.
+local function replace(lock, old, value)
+	redis.call('set', lock, value, 'KEEPTTL')
 end
 
 local function last_token(counter)

@@ -9,10 +9,9 @@ local token = token_of(value)
 if tonumber(token) >= tonumber(ARGV[3]) then
 	return token
 end
-local ttl = math.max(1, redis.call('pttl', KEYS[1]))
 token = ARGV[3]
 if last_token(KEYS[2]) < tonumber(token) then
 	keep_token(KEYS[2], token)
 end
-local failure = write(KEYS[1], ARGV[2] .. ':' .. token .. ':' .. string.match(value, '^%x+:%d+:(.*)$'), ttl)
-return failure or token
+replace(KEYS[1], value, ARGV[2] .. ':' .. token .. ':' .. string.match(value, '^%x+:%d+:(.*)$'))
+return token

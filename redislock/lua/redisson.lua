@@ -6,15 +6,18 @@ local function value_of(lock)
 	return redis.call('hkeys', lock)[1] or false
 end
 
--- write returns the error if the expiry cannot be set. Then it leaves no lock behind.
+-- write creates a lock. The first PEXPIRE changes nothing: it fails if the user may not set an
+-- expiry, before there is a lock that never expires.
 local function write(lock, value, ttl)
-	redis.call('del', lock)
+	redis.call('pexpire', lock, ttl)
 	redis.call('hset', lock, value, 1)
-	local expires = redis.pcall('pexpire', lock, ttl)
-	if type(expires) == 'table' then
-		redis.call('del', lock)
-		return expires
-	end
+	redis.call('pexpire', lock, ttl)
+end
+
+-- replace changes the holder value of a lock, and keeps its expiry.
+local function replace(lock, old, value)
+	redis.call('hset', lock, value, 1)
+	redis.call('hdel', lock, old)
 end
 
 local function last_token(counter)

@@ -4,9 +4,7 @@ local gone = {}
 for i = 1, #KEYS do
 	local ok, value = pcall(value_of, KEYS[i]) -- fails if the key is not a lock any more
 	if ok and value and starts_with(value, ARGV[2 * i]) then
-		if redis.call('pttl', KEYS[i]) < tonumber(ARGV[2 * i - 1]) then -- a renewal never shortens
-			redis.call('pexpire', KEYS[i], ARGV[2 * i - 1])
-		end
+		prolong(KEYS[i], ARGV[2 * i - 1])
 	else
 		gone[#gone + 1] = i
 	end

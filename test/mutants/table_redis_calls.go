@@ -170,17 +170,10 @@ func init() {
 		test: "test/stores/redis TestLateRenewalAndPassChangeNothing",
 	})
 	add(mutant{
-		rule: "a renewal never shortens a lock",
-		file: "redislock/lua/renew.lua",
-		old:  "if redis.call('pttl', KEYS[i]) < tonumber(ARGV[2 * i - 1]) then",
+		rule: "a renewal, and asking again by the server's clock or for a fair lock, never shortens a lock",
+		file: "redislock/lua/common.lua",
+		old:  "if redis.call('pttl', lock) < tonumber(ttl) then",
 		new:  "if true then",
-		test: "test/stores/redis TestNothingShortensALock",
-	})
-	add(mutant{
-		rule: "asking again by the server's clock never shortens a lock",
-		file: "redislock/lua/acquire.lua",
-		old:  "math.max(tonumber(ttl), redis.call('pttl', KEYS[2 * i - 1]))",
-		new:  "tonumber(ttl)",
 		test: "test/stores/redis TestNothingShortensALock",
 	})
 	add(mutant{
@@ -191,18 +184,18 @@ func init() {
 		test: "test/stores/redis TestNothingShortensALock/redisson",
 	})
 	add(mutant{
-		rule: "asking again for a fair lock never shortens it",
-		file: "redislock/lua/fair_acquire.lua",
-		old:  "if redis.call('pttl', lock) < tonumber(ttl) then",
-		new:  "if true then",
+		rule: "every lock of Redisson's protocol expires",
+		file: "redislock/lua/redisson.lua",
+		old:  "	redis.call('hset', lock, value, 1)\n	redis.call('pexpire', lock, ttl)\n",
+		new:  "	redis.call('hset', lock, value, 1)\n",
 		test: "test/stores/redis TestNothingShortensALock/redisson",
 	})
 	add(mutant{
-		rule: "every lock of Redisson's protocol expires",
+		rule: "a lock is not written if the user may not set its expiry",
 		file: "redislock/lua/redisson.lua",
-		old:  "redis.pcall('pexpire', lock, ttl)",
-		new:  "redis.pcall('exists', lock)",
-		test: "test/stores/redis TestNothingShortensALock/redisson",
+		old:  "	redis.call('pexpire', lock, ttl)\n	redis.call('hset', lock, value, 1)\n",
+		new:  "	redis.call('hset', lock, value, 1)\n",
+		test: "test/stores/redis TestLockWithoutExpiryIsNeverLeft",
 	})
 	add(mutant{
 		rule: "AcquireAll checks every name before it takes one",

@@ -182,6 +182,56 @@ func TestLockWithoutExpiryIsNeverLeft(t *testing.T) {
 	}
 }
 
+// TestFailedRepetitionKeepsTheLock: an attempt, a hand-over and a token that is raised keep the lock
+// that the owner has if the user has lost the right to set an expiry.
+func TestFailedRepetitionKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	raw := clients(t, server.Addr())[0]
+	permit := func(rules ...any) {
+		if err := raw.Do(t.Context(), append([]any{"acl", "setuser", "changing", "on", ">pw", "~*", "&*", "+@all"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	permit()
+	store, _ := openURL(t, "redis://changing:pw@"+server.Addr())
+	batch := store.(driver.BatchAcquirer)
+	var reqs []driver.Request
+	for _, name := range []string{"a", "b", "c"} {
+		reqs = append(reqs, driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+	}
+	grants, err := batch.AcquireAll(t.Context(), reqs[:2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	permit("-pexpire")
+	for i := range reqs {
+		reqs[i].TTL *= 2
+	}
+	if _, err := batch.AcquireAll(t.Context(), reqs); err == nil {
+		t.Error("AcquireAll works without the right to set an expiry")
+	}
+	if _, err := store.(driver.Passer).Pass(t.Context(), grants[0], driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute}); err == nil {
+		t.Error("Pass works without the right to set an expiry")
+	}
+	grants[1], err = store.(driver.TokenRaiser).RaiseToken(t.Context(), grants[1], grants[1].Token+1000)
+	if err != nil {
+		t.Errorf("RaiseToken, which sets no expiry: %v", err)
+	}
+	if left := raw.PTTL(t.Context(), "b").Val(); left < 30*time.Second || left > time.Minute {
+		t.Errorf("the lock whose token was raised expires in %v; want what was left of a minute", left)
+	}
+	permit()
+	for i, err := range store.Renew(t.Context(), grants) {
+		if err != nil {
+			t.Errorf("Renew of %q: %v; want it to be held still", grants[i].Name, err)
+		}
+	}
+	if n := raw.Exists(t.Context(), "c").Val(); n != 0 {
+		t.Error("the lock that was not held before is left")
+	}
+}
+
 // TestErrorNamesTheMissingPermission: the error names it once and without a prefix.
 func TestErrorNamesTheMissingPermission(t *testing.T) {
 	t.Parallel()
