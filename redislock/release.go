@@ -99,6 +99,9 @@ func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request
 	if err := s.usable(ctx); err != nil {
 		return driver.Grant{}, err
 	}
+	if err := checkFloor(req.Floor); err != nil {
+		return driver.Grant{}, err
+	}
 	key, holder := s.keyOf(req.Name), req.Holder.Encode()
 	sent := time.Now()
 	reply, err := s.acked.eval(ctx, s.scripts.pass, []string{key, s.counterOf(key)},

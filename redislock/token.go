@@ -15,9 +15,10 @@ import (
 // maxToken is the largest number that a script can count to.
 const maxToken = 1 << 53
 
+// checkFloor rejects a token after which a script could not draw another one.
 func checkFloor(floor uint64) error {
-	if floor > maxToken {
-		return fmt.Errorf("token floor %d is too large (want at most %d)", floor, uint64(maxToken))
+	if floor >= maxToken-1 {
+		return fmt.Errorf("token %d is too large (want less than %d)", floor, uint64(maxToken-1))
 	}
 	return nil
 }
@@ -33,6 +34,9 @@ func parseToken(text string) (uint64, error) {
 // RaiseToken implements driver.TokenRaiser.
 func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
 	if err := s.usable(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := checkFloor(token); err != nil {
 		return driver.Grant{}, err
 	}
 	key := s.keyOf(grant.Name)

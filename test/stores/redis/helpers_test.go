@@ -190,3 +190,13 @@ func (q *quorumStore) closeMembers() (err error) {
 	}
 	return err
 }
+
+// acquireOne acquires a name for a minute.
+func acquireOne(t *testing.T, store driver.Store, name string) driver.Grant {
+	t.Helper()
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grant
+}

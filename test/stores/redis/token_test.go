@@ -256,3 +256,27 @@ func TestRaisingATokenCanBeRepeated(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenThatScriptsCannotCountIsRejected: a token that no script can count past would make every
+// later acquisition of the name fail.
+func TestTokenThatScriptsCannotCountIsRejected(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis)
+	for _, protocol := range protocols {
+		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		for _, token := range []uint64{1 << 53, 1<<53 + 1, 1 << 63} {
+			grant := acquireOne(t, store, protocol)
+			if raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, token); err == nil {
+				t.Errorf("%s: RaiseToken to %d = %d; want an error", protocol, token, raised.Token)
+			}
+			next := driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Floor: token}
+			if passed, err := store.(driver.Passer).Pass(t.Context(), grant, next); err == nil {
+				t.Errorf("%s: Pass with floor %d = %d; want an error", protocol, token, passed.Token)
+			}
+			if err := store.Release(t.Context(), grant); err != nil {
+				t.Errorf("%s: Release after a token that was rejected: %v", protocol, err)
+			}
+		}
+		taker(t, store, protocol)()
+	}
+}
