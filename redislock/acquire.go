@@ -57,8 +57,8 @@ func granted(req *driver.Request, token uint64, holder string) driver.Grant {
 // failed ends an attempt that was not granted. It releases what too few replicas acknowledged.
 // What the server may still carry out is undone after the owner's Release.
 func (s *Store) failed(ctx context.Context, err error, reqs ...driver.Request) error {
-	s.recordUnsettled(err, reqs)
 	if !errors.Is(err, ErrNotReplicated) {
+		s.recordUnsettled(err, reqs)
 		return err
 	}
 	for _, req := range reqs {

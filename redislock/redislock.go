@@ -60,7 +60,7 @@ type Options struct {
 	// Replicas is how many replicas have to acknowledge each acquisition and renewal, by
 	// the WAIT command. It makes it unlikely that a failover loses a lock, not impossible.
 	// If fewer replicas acknowledge, the acquisition is released and fails with
-	// [ErrNotReplicated].
+	// [ErrNotReplicated]. A waiter tries again, as after any outage.
 	Replicas int
 
 	// ReplicaTimeout is how long to wait for the replicas; default one second. It has to be
@@ -72,8 +72,8 @@ type Options struct {
 const DefaultReplicaTimeout = time.Second
 
 // ErrNotReplicated: fewer replicas than Options.Replicas acknowledged the lock in time. The
-// lock was released.
-var ErrNotReplicated = errors.New("not acknowledged by enough replicas")
+// lock was released. It wraps driver.ErrUnreachable.
+var ErrNotReplicated = fmt.Errorf("%w: not acknowledged by enough replicas", driver.ErrUnreachable)
 
 // Store keeps locks in Redis. Create one with [New] or [Open].
 type Store struct {

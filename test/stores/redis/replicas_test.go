@@ -1,13 +1,16 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/servers"
@@ -56,6 +59,52 @@ func TestMissingReplicasRefuseTheLock(t *testing.T) {
 			if !errors.Is(err, redislock.ErrNotReplicated) || errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Renew: %v; want ErrNotReplicated", err)
 			}
+		}
+	}
+}
+
+// TestWaitOutlastsAMissingReplica: a waiter whose attempt no replica acknowledges undoes the attempt,
+// and goes on waiting until a replica is back.
+func TestWaitOutlastsAMissingReplica(t *testing.T) {
+	t.Parallel()
+	both := servers.RunGroup(t, 2, servers.Redis, append([]string{"--repl-diskless-sync-delay", "0"}, inMemory...)...)
+	raw := clients(t, both.Addrs()...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var waiters []*waiter
+	for _, protocol := range protocols {
+		url := both[0].URL() + "?protocol=" + protocol
+		holder, _ := openURL(t, url)
+		_, waiting := openURL(t, url+"&replicas=1&replica_timeout=100ms")
+		grant := acquireOne(t, holder, protocol)
+		waiters = append(waiters, waitFor(ctx, waiting, protocol))
+		channel := map[string]string{"redisson": "redisson_lock__channel:", "plain": "dlock:channel:"}[protocol] + "{" + protocol + "}"
+		eventually(t, "the waiter waits", func() bool { return raw[0].PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
+		if err := holder.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+		_, err := waiting.TryLock(ctx, "other-"+protocol)
+		if !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, redislock.ErrNotReplicated) {
+			t.Errorf("TryLock: %v; want ErrUnreachable and ErrNotReplicated", err)
+		}
+	}
+	for _, w := range waiters {
+		select {
+		case <-w.done:
+			t.Fatalf("the wait ended without a replica: %v", w.err)
+		case <-time.After(time.Second): // several attempts
+		}
+	}
+	host, port, err := net.SplitHostPort(both[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw[1].SlaveOf(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range waiters {
+		if err := w.within(t, 20*time.Second).Unlock(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }
