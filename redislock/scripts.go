@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -20,6 +21,8 @@ type script struct {
 	byHash   []any   // begins the command if the server knows the script
 	bySource []any   // begins it otherwise
 	cluster  *script // the variant for servers with slots; nil if it is the same
+
+	used atomic.Bool // a server has run it, so that it knows it unless it has forgotten it
 }
 
 // scripts are the operations of one protocol.
@@ -39,19 +42,18 @@ type scripts struct {
 // newScripts assembles the operations from their parts.
 func newScripts(p Protocol) *scripts {
 	name := p.String()
-	with := func(file string) *script { return newScript(name, "common", "publish", "fair", file) }
 	s := &scripts{
-		acquire:      with("acquire"),
-		renew:        with("renew"),
-		release:      with("release"),
+		acquire:      newScript(name, "common", "acquire"),
+		renew:        newScript(name, "common", "renew"),
+		release:      newScript(name, "common", "publish", "fair", "release"),
 		releaseExact: newScript("publish", name+"_release"),
-		pass:         with("pass"),
-		raise:        with("raise"),
-		breakLock:    with("break"),
+		pass:         newScript(name, "common", "pass"),
+		raise:        newScript(name, "common", "raise"),
+		breakLock:    newScript(name, "common", "publish", "fair", "break"),
 		inspect:      newScript("common", name+"_inspect"),
 	}
 	if p == Redisson {
-		s.acquireFair = with("fair_acquire")
+		s.acquireFair = newScript(name, "common", "publish", "fair", "fair_acquire")
 		s.acquireByEstimate = newScript("redisson_acquire")
 	}
 	return s
@@ -93,12 +95,13 @@ func (sc *script) command(ctx context.Context, known bool, keys []string, args [
 	return command{redis.NewCmd(ctx, append(all, args...)...)}
 }
 
-// eval runs a script. If too few replicas acknowledge, it returns the reply and ErrNotReplicated.
+// eval runs a script. The first time it sends the source, which saves a round trip if no server
+// knows the script. If too few replicas acknowledge, it returns the reply and ErrNotReplicated.
 func (r *route) eval(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
 	if r.slots.Load() && sc.cluster != nil {
 		sc = sc.cluster
 	}
-	cmd := sc.command(ctx, true, keys, args)
+	cmd := sc.command(ctx, sc.used.Load(), keys, args)
 	err := r.do(ctx, keys[0], cmd)
 	if returned(err) && isUnknownScript(cmd.Err()) {
 		cmd = sc.command(ctx, false, keys, args)
@@ -109,6 +112,9 @@ func (r *route) eval(ctx context.Context, sc *script, keys []string, args ...any
 	}
 	if failed := explain(cmd.Err()); failed != nil {
 		return nil, failed
+	}
+	if !sc.used.Load() {
+		sc.used.Store(true)
 	}
 	return cmd.Val(), err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock/internal/storeurl"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // ErrURL is wrapped by the errors of Open about the URL itself. They contain no password.
@@ -105,6 +106,9 @@ func (o *Options) apply(u *storeurl.URL) error {
 	return nil
 }
 
+// The clients of Open do without what costs a new connection a round trip: the name of their
+// library, and announcements of maintenance.
+
 // dialerRetries is one attempt: dlock tries again itself, and reports sooner what is wrong.
 const dialerRetries = 1
 
@@ -122,10 +126,12 @@ func (a *address) single() (redis.UniversalClient, error) {
 	opts.Addr = a.Hosts[0]
 	opts.Username, opts.Password = a.User, a.Password
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
-	opts.ContextTimeoutEnabled = true
-	if opts.TLSConfig = a.tls; a.tls != nil {
+	opts.ContextTimeoutEnabled, opts.DisableIdentity = true, true
+	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if a.tls != nil {
 		a.tls.ServerName, _, _ = net.SplitHostPort(a.Hosts[0]) // storeurl has checked it
 	}
+	opts.TLSConfig = a.tls
 	return redis.NewClient(opts), nil
 }
 
@@ -144,7 +150,7 @@ func (a *address) sentinel() (redis.UniversalClient, error) {
 	opts.SentinelUsername, opts.SentinelPassword = user, password
 	opts.TLSConfig = a.tls
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
-	opts.ContextTimeoutEnabled = true
+	opts.ContextTimeoutEnabled, opts.DisableIdentity = true, true
 	return redis.NewFailoverClient(opts), nil
 }
 
@@ -160,7 +166,8 @@ func (a *address) cluster() (redis.UniversalClient, error) {
 	opts.Username, opts.Password = a.User, a.Password
 	opts.TLSConfig = a.tls
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
-	opts.ContextTimeoutEnabled = true
+	opts.ContextTimeoutEnabled, opts.DisableIdentity = true, true
+	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClusterClient(opts), nil
 }
 
