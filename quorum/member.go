@@ -145,7 +145,7 @@ func (s *Store) identify(ctx context.Context, m *member) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first := s.servers[id]; first != nil && first != m {
-		s.same = fmt.Errorf("%s and %s are the same server, whose vote would count twice", first.name, m.name)
+		s.same = fmt.Errorf("%w: %s and %s are the same server, whose vote would count twice", driver.ErrMisconfigured, first.name, m.name)
 		return s.same
 	}
 	s.servers[id] = m

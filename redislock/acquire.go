@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (s *Store) acquireFair(ctx context.Context, key string, req *driver.Request
 // call's error counts only if the lock was granted.
 func (s *Store) readToken(name string, reply any, sent time.Time, err error) (uint64, error) {
 	if reply == nil {
-		return 0, err
+		return 0, cmp.Or(err, errReply)
 	}
 	text, granted := reply.(string)
 	if fields, _ := reply.([]any); len(fields) == 2 {
@@ -151,7 +152,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	if granted {
 		_ = s.undo(context.WithoutCancel(ctx), req.Name, req.Owner) // otherwise it expires
 	}
-	return 0, explain(failed)
+	return 0, explainFor([]string{key, counter}, failed)
 }
 
 // transaction reports whether the token raised a counter that existed, and the lock was granted.

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"time"
@@ -53,7 +54,7 @@ func (s *sender) cancelEnded() {
 				c.signal <- unsent
 			} else {
 				c.state = abandoned
-				c.signal <- left
+				c.signal <- abandon
 			}
 		}
 	}
@@ -64,19 +65,34 @@ func (s *sender) cancelEnded() {
 	}
 }
 
-// unsettledError: the caller has left, and the server may still carry the call out.
-type unsettledError struct {
-	cause  error // of the end of the caller's context
-	sender *sender
-	call   *call // nil if the call has ended without an answer
+// leftError: the caller has left because its context ended.
+type leftError struct {
+	cause   error // of the end of the caller's context
+	failure error // why the server did not answer the last call; nil if it did, or never was called
+	unsent  bool  // the server cannot carry the call out
+	sender  *sender
+	call    *call // nil if the call has ended without an answer
 }
 
-func (e *unsettledError) Error() string { return e.cause.Error() }
-func (e *unsettledError) Unwrap() error { return e.cause }
+func (e *leftError) Error() string {
+	if e.failure == nil {
+		return e.cause.Error()
+	}
+	return fmt.Sprintf("%v (the last call to the server failed: %v)", e.cause, e.failure)
+}
+
+func (e *leftError) Unwrap() error { return e.cause }
+
+// left returns the error of a caller that leaves.
+func (s *sender) left(ctx context.Context, unsent bool, c *call) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &leftError{context.Cause(ctx), s.failure, unsent, s, c}
+}
 
 // whenEnded calls f once, when the call has ended. answered is false if the server may still
 // carry it out. f must not call the sender.
-func (e *unsettledError) whenEnded(f func(answered bool)) {
+func (e *leftError) whenEnded(f func(answered bool)) {
 	if e.call == nil {
 		f(false)
 		return
@@ -115,8 +131,8 @@ func neverSent(err error) bool {
 // The Release of each owner then waits until the attempt has ended, and what the server carries
 // out after that is undone.
 func (s *Store) recordUnsettled(err error, reqs []driver.Request) {
-	late, left := errors.AsType[*unsettledError](err)
-	if !left && (!errors.Is(err, driver.ErrUnreachable) || !unanswered(err) || neverSent(err)) {
+	late, left := errors.AsType[*leftError](err)
+	if left && late.unsent || !left && (!errors.Is(err, driver.ErrUnreachable) || !unanswered(err) || neverSent(err)) {
 		return
 	}
 	attempts := make([]func(bool), len(reqs))

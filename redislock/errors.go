@@ -16,7 +16,7 @@ var errReply = errors.New("unexpected reply")
 // replies are the errors of servers that have a meaning for locks.
 var replies = []struct {
 	code, meaning string
-	kind          error // of package driver; nil if there is none
+	kind          error // of package driver
 }{
 	{"LOADING", "the server is still loading its data", driver.ErrUnreachable},
 	{"READONLY", "the server is a replica; after a failover this ends when the client has found the new master", driver.ErrUnreachable},
@@ -31,7 +31,12 @@ var replies = []struct {
 	{"MISCONF", "the server refuses to write because it cannot save its data", driver.ErrUnreachable},
 	{"BUSY", "the server is busy with a script", driver.ErrUnreachable},
 	{"ERR max number of clients", "the server has too many connections", driver.ErrUnreachable},
-	{"WRONGTYPE", "a key of the lock holds something else: is the name used for other data, or by the other protocol?", nil},
+	{"WRONGTYPE", "a key of the lock holds something else: is the name used for other data, or by the other protocol?", driver.ErrMisconfigured},
+	{"ERR This instance has cluster support disabled", "the server is not in cluster mode: use redis.NewClient, or redis:// in a URL", driver.ErrMisconfigured},
+	{"ERR unknown command 'sentinel'", "the server is not a Sentinel", driver.ErrMisconfigured},
+	{"ERR unknown command `sentinel`", "the server is not a Sentinel", driver.ErrMisconfigured}, // before Redis 7
+	{"redis: nil", "Sentinel knows no master of that name", driver.ErrMisconfigured},
+	{"redis: can't parse", "the server does not answer as Redis does", driver.ErrMisconfigured},
 	{"OOM", "the server is out of memory", driver.ErrMisconfigured},
 	{"ERR DB index is out of range", "there is no such database", driver.ErrMisconfigured},
 	{"ERR SELECT is not allowed in cluster mode", "a cluster has no databases", driver.ErrMisconfigured},
@@ -47,7 +52,7 @@ var replies = []struct {
 // client's own: the end of a caller's context is handled elsewhere.
 func explain(err error) error {
 	switch {
-	case err == nil || errors.Is(err, redis.Nil):
+	case err == nil || err == redis.Nil: //nolint:errorlint // not what Sentinel's client wraps
 		return nil
 	case errors.Is(err, errOneOfMany), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNotReplicated), errors.Is(err, driver.ErrUnreachable),
 		errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured), errors.Is(err, context.Canceled):
@@ -57,11 +62,7 @@ func explain(err error) error {
 	}
 	text := err.Error()
 	for _, reply := range replies {
-		switch {
-		case !says(text, reply.code):
-		case reply.kind == nil:
-			return fmt.Errorf("%s: %w", reply.meaning, err)
-		default:
+		if says(text, reply.code) {
 			return fmt.Errorf("%w: %s: %w", reply.kind, reply.meaning, err)
 		}
 	}
@@ -71,9 +72,29 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }
 
-// says reports whether a reply has an error code: at its beginning or, for errors inside a
-// script, where older servers put it.
+// says reports whether a reply has an error code: at its beginning, where older servers put that of
+// an error inside a script, or where Sentinel's client puts it.
 func says(text, code string) bool {
 	return strings.HasPrefix(text, code) ||
-		strings.HasPrefix(text, "ERR") && (strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code))
+		(strings.HasPrefix(text, "ERR") || strings.HasPrefix(text, "redis: all sentinels")) &&
+			(strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code))
+}
+
+// explainFor explains the error of a command with keys. It names the keys if one of them holds
+// something else, because the server does not.
+func explainFor(keys []string, err error) error {
+	explained := explain(err)
+	if explained != nil && says(err.Error(), "WRONGTYPE") {
+		return fmt.Errorf("%w (keys %q)", explained, keys)
+	}
+	return explained
+}
+
+// noAnswer makes the error of a caller that has left ErrUnreachable, and returns other errors as
+// they are.
+func noAnswer(err error) error {
+	if _, left := errors.AsType[*leftError](err); left {
+		return fmt.Errorf("%w: the server gave no answer: %w", driver.ErrUnreachable, err)
+	}
+	return err
 }

@@ -45,8 +45,9 @@ type uncancelled struct {
 
 func (u uncancelled) Deadline() (time.Time, bool) { return u.caller.Deadline() }
 
-// execAll runs the calls of a batch in one pipeline, and reports whether the server answered.
-func (s *sender) execAll(batch []*call) (answered bool) {
+// execAll runs the calls of a batch in one pipeline. It returns why the server did not answer, or
+// nil.
+func (s *sender) execAll(batch []*call) (failure error) {
 	n := 0
 	for _, c := range batch {
 		n += len(c.commands)
@@ -55,11 +56,11 @@ func (s *sender) execAll(batch []*call) (answered bool) {
 	for _, c := range batch {
 		commands = append(commands, c.commands...)
 	}
-	answered, acked := s.send(context.Background(), commands)
+	failure, acked := s.send(context.Background(), commands)
 	for _, c := range batch {
 		c.acked = unlessFailed(c.commands, acked)
 	}
-	return answered
+	return failure
 }
 
 // unlessFailed returns acked, or nil if a command was not answered: its own error counts then.
@@ -70,9 +71,9 @@ func unlessFailed(commands []redis.Cmder, acked error) error {
 	return acked
 }
 
-// send runs commands in one pipeline. It reports whether the server answered, and returns
+// send runs commands in one pipeline. failure is why the server did not answer, and acked is
 // ErrNotReplicated if too few replicas acknowledged. The commands hold their own errors.
-func (s *sender) send(ctx context.Context, commands []redis.Cmder) (answered bool, acked error) {
+func (s *sender) send(ctx context.Context, commands []redis.Cmder) (failure, acked error) {
 	var wait *redis.Cmd
 	all := commands
 	if s.replicas > 0 { // one WAIT for all commands, on their connection
@@ -102,10 +103,10 @@ func (s *sender) send(ctx context.Context, commands []redis.Cmder) (answered boo
 				// repeated commands.
 				s.reload(ctx) // in the background
 			}
-			return false, acked
+			return err, acked
 		}
 	}
-	return true, acked
+	return nil, acked
 }
 
 // acknowledged reads the reply to WAIT. A server that has just become a replica refuses WAIT. It

@@ -110,7 +110,7 @@ func (r *route) eval(ctx context.Context, sc *script, keys []string, args ...any
 	if !returned(err) {
 		return nil, err
 	}
-	if failed := explain(cmd.Err()); failed != nil {
+	if failed := explainFor(keys, cmd.Err()); failed != nil {
 		return nil, failed
 	}
 	if !sc.used.Load() {

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -38,6 +37,7 @@ type sender struct {
 	sending      int         // pipelines under way, including those of one call
 	lastSent     time.Time   // when the last pipeline went out
 	lastAnswer   time.Time   // when the server last answered; zero after a failure
+	failure      error       // why the server did not answer the last pipeline
 	overdueTimer *time.Timer // sends the queue if the pipelines under way take long
 	cancelTimer  *time.Timer // cancels calls whose context has ended
 	canceling    bool        // cancelTimer is set
@@ -83,10 +83,10 @@ type call struct {
 type signal int
 
 const (
-	done   signal = iota // the commands have their results
-	lead                 // the caller sends the queue, with its own call at the head
-	unsent               // the context ended before the call was sent
-	left                 // the context ended after that
+	done    signal = iota // the commands have their results
+	lead                  // the caller sends the queue, with its own call at the head
+	unsent                // the context ended before the call was sent
+	abandon               // the context ended after that
 )
 
 type callState int
@@ -164,18 +164,14 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 // sendAlone sends a call in its caller's goroutine.
 func (s *sender) sendAlone(ctx context.Context, maySend bool, commands []redis.Cmder) error {
 	sending, end := whileSending(ctx, maySend)
-	answered, acked := s.send(sending, commands)
+	failure, acked := s.send(sending, commands)
 	acked = unlessFailed(commands, acked)
 	end()
-	s.finish(nil, answered)
-	if answered {
-		return acked
+	s.finish(nil, failure)
+	if cause := deadline.Passed(ctx); failure != nil && cause != nil {
+		return &leftError{cause: cause, failure: failure, unsent: !mayBeCarriedOut(commands)}
 	}
-	cause := deadline.Passed(ctx)
-	if cause != nil && mayBeCarriedOut(commands) {
-		return &unsettledError{cause: cause}
-	}
-	return cmp.Or(cause, acked)
+	return acked
 }
 
 // maySend reports whether a caller has the time to send, which may take until the client's
@@ -190,11 +186,9 @@ func (s *sender) promptLocked() bool { return time.Since(s.lastAnswer) <= prompt
 
 // wait waits for the outcome of a queued call.
 func (s *sender) wait(c *call) error {
-	switch <-c.signal {
-	case unsent:
-		return context.Cause(c.ctx)
-	case left:
-		return &unsettledError{cause: context.Cause(c.ctx), sender: s, call: c}
+	switch got := <-c.signal; got {
+	case unsent, abandon:
+		return s.left(c.ctx, got == unsent, c)
 	case lead:
 		s.lead(c)
 	case done:
@@ -231,10 +225,10 @@ func (s *sender) takeLocked(first *call) []*call {
 }
 
 // finish ends a pipeline that a caller has sent, and lets the next one begin.
-func (s *sender) finish(batch []*call, answered bool) {
+func (s *sender) finish(batch []*call, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.endLocked(batch, answered)
+	s.endLocked(batch, failure)
 	switch {
 	case len(s.queue) == 0 || s.sending > 1:
 		s.sending--
@@ -252,11 +246,10 @@ func (s *sender) finish(batch []*call, answered bool) {
 }
 
 // endLocked notes the outcome of a pipeline. The batch is nil for a call that was sent alone.
-func (s *sender) endLocked(batch []*call, answered bool) {
-	if answered {
+func (s *sender) endLocked(batch []*call, failure error) {
+	s.failure, s.lastAnswer = failure, time.Time{}
+	if failure == nil {
 		s.lastAnswer = time.Now()
-	} else {
-		s.lastAnswer = time.Time{}
 	}
 	if batch == nil {
 		return
@@ -281,10 +274,10 @@ func (s *sender) sendLocked() {
 	s.running.Add(1)
 	s.workers.Go(func() {
 		defer s.running.Done()
-		answered := s.execAll(batch)
+		failure := s.execAll(batch)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.endLocked(batch, answered)
+		s.endLocked(batch, failure)
 		s.sending--
 		if len(s.queue) > 0 && s.sending == 0 {
 			s.sendLocked()

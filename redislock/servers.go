@@ -46,7 +46,7 @@ func (s *Store) askMode(ctx context.Context) (slots bool, err error) {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
 	both := command{redis.NewCmd(ctx, "eval", "return 1", 2, "dlock:slot:{a}", "dlock:slot:{b}")}
 	if err := s.route.all.do(ctx, unrepeated{hello}, both); err != nil {
-		return false, err
+		return false, noAnswer(err)
 	}
 	if hello.Err() == nil && hello.Val()["mode"] == "cluster" || crossesSlots(both.Err()) {
 		return true, nil
@@ -173,8 +173,11 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 // ask runs commands that change nothing. Unlike a call for a lock, it returns as soon as ctx
 // ends. The commands hold their own errors.
 func ask(ctx context.Context, to *sender, commands ...redis.Cmder) error {
-	err, left := detach.Call(ctx, detach.Go, func() error { return to.do(ctx, commands...) })
-	return cmp.Or(left, err)
+	err, ended := detach.Call(ctx, detach.Go, func() error { return to.do(ctx, commands...) })
+	if ended != nil {
+		err = to.left(ctx, false, nil)
+	}
+	return noAnswer(err)
 }
 
 // askOne runs one such command. Its error includes the command's own.

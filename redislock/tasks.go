@@ -45,7 +45,7 @@ func (t *tasks) call(ctx context.Context, f func() error) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return noAnswer(&leftError{cause: context.Cause(ctx), unsent: true})
 	case <-t.ctx.Done():
 		return driver.ErrClosed
 	}

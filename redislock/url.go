@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/storeurl"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -112,6 +113,46 @@ func (o *Options) apply(u *storeurl.URL) error {
 // dialerRetries is one attempt: dlock tries again itself, and reports sooner what is wrong.
 const dialerRetries = 1
 
+// probeDelay is how long a TLS handshake takes until the server is asked whether it uses TLS.
+const probeDelay = 500 * time.Millisecond
+
+var errNoTLS = fmt.Errorf("%w: the server answers without TLS: leave it out of the URL, or use the port for TLS", driver.ErrMisconfigured)
+
+// dialer returns nil without TLS. A server without TLS does not answer a handshake, so a handshake
+// that takes long is given up if the server answers without TLS on a second connection.
+func (a *address) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if a.tls == nil {
+		return nil
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer time.AfterFunc(probeDelay, func() {
+			if answersWithoutTLS(ctx, network, addr) {
+				cancel(errNoTLS)
+			}
+		}).Stop()
+		conn, err := (&tls.Dialer{Config: a.tls}).DialContext(ctx, network, addr)
+		if err != nil && errors.Is(context.Cause(ctx), errNoTLS) {
+			return nil, errNoTLS
+		}
+		return conn, err
+	}
+}
+
+func answersWithoutTLS(ctx context.Context, network, addr string) bool {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		return false
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // ends the reading
+	defer conn.Close()
+	_, _ = conn.Write([]byte("PING\r\n")) // an error shows in the reading
+	var first [1]byte
+	_, err = conn.Read(first[:])
+	return err == nil && (first[0] == '+' || first[0] == '-') // what begins a line of Redis
+}
+
 func (a *address) single() (redis.UniversalClient, error) {
 	if len(a.Hosts) != 1 {
 		return nil, fmt.Errorf("%s:// has one host, not %d; several are for redis+sentinel://, redis+cluster:// and redlock://", a.Scheme, len(a.Hosts))
@@ -131,7 +172,7 @@ func (a *address) single() (redis.UniversalClient, error) {
 	if a.tls != nil {
 		a.tls.ServerName, _, _ = net.SplitHostPort(a.Hosts[0]) // storeurl has checked it
 	}
-	opts.TLSConfig = a.tls
+	opts.TLSConfig, opts.Dialer = a.tls, a.dialer()
 	return redis.NewClient(opts), nil
 }
 
@@ -148,7 +189,7 @@ func (a *address) sentinel() (redis.UniversalClient, error) {
 	opts.SentinelAddrs = a.Hosts
 	opts.Username, opts.Password = a.User, a.Password
 	opts.SentinelUsername, opts.SentinelPassword = user, password
-	opts.TLSConfig = a.tls
+	opts.TLSConfig, opts.Dialer = a.tls, a.dialer()
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	opts.ContextTimeoutEnabled, opts.DisableIdentity = true, true
 	return redis.NewFailoverClient(opts), nil
@@ -164,7 +205,7 @@ func (a *address) cluster() (redis.UniversalClient, error) {
 	}
 	opts.Addrs = a.Hosts
 	opts.Username, opts.Password = a.User, a.Password
-	opts.TLSConfig = a.tls
+	opts.TLSConfig, opts.Dialer = a.tls, a.dialer()
 	opts.DialerRetries = cmp.Or(opts.DialerRetries, dialerRetries)
 	opts.ContextTimeoutEnabled, opts.DisableIdentity = true, true
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

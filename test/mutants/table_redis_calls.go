@@ -12,7 +12,7 @@ func init() {
 	add(mutant{
 		rule: "a call that was sent before its caller left is unsettled",
 		file: "redislock/cancel.go",
-		old:  "				c.state = abandoned\n				c.signal <- left",
+		old:  "				c.state = abandoned\n				c.signal <- abandon",
 		new:  "				c.state = abandoned\n				c.signal <- unsent",
 		test: "test/stores/redis TestAbandonedTryLockLeavesNoLock",
 	})
@@ -33,8 +33,8 @@ func init() {
 	add(mutant{
 		rule: "an attempt that its caller sent until its deadline is undone when it is carried out",
 		file: "redislock/sender.go",
-		old:  "return &unsettledError{cause: cause}",
-		new:  "return cause",
+		old:  "unsent: !mayBeCarriedOut(commands)",
+		new:  "unsent: true",
 		test: "test/stores/redis TestLateAttempt/the_client_keeps_the_deadline/plain/Acquire$",
 	})
 	add(mutant{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,11 @@ func TestNameOfOtherDataIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused(t, client, "c"+key, "holds something else", false)
+			for name, part := range map[string]string{key: key, "c" + key: counter} {
+				if _, err := client.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrMisconfigured) || !strings.Contains(err.Error(), strconv.Quote(part)) {
+					t.Errorf("TryLock(%q): %v; want ErrMisconfigured and the key %q", name, err, part)
+				}
+			}
 			if n := raw.Exists(t.Context(), "c"+key).Val(); n != 0 {
 				t.Errorf("the lock is taken although its counter is a %s", kind)
 			}

@@ -1,0 +1,143 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/quorum"
+	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestSilentServerIsUnreachable: calls that only read say that the server gave no answer when their
+// context ends, by the first call of a store and by later ones.
+func TestSilentServerIsUnreachable(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	for _, protocol := range protocols {
+		for _, used := range []bool{false, true} {
+			p := proxy.Run(t, server.Addr())
+			store, client := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
+			if used {
+				taker(t, store, protocol)()
+			}
+			p.Hold()
+			for what, call := range map[string]func(context.Context) error{
+				"List": func(ctx context.Context) (err error) {
+					for _, err = range client.Locks(ctx, "") {
+					}
+					return err
+				},
+				"Diagnose": func(ctx context.Context) error { _, err := client.Diagnose(ctx); return err },
+				"Find":     func(ctx context.Context) error { _, _, err := client.Find(ctx, "a"); return err },
+				"Identify": func(ctx context.Context) error { _, err := store.(driver.Identifier).Identify(ctx); return err },
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				err := call(ctx)
+				cancel()
+				if !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "gave no answer") {
+					t.Errorf("%s, used: %v: %s: %v; want ErrUnreachable and DeadlineExceeded: the server gave no answer", protocol, used, what, err)
+				}
+			}
+			p.Deliver()
+		}
+	}
+}
+
+// TestFirstLockOfASlowServer: a server that answers after 0.8 s grants the first lock within
+// RequestTimeout, also over the caller's own client.
+func TestFirstLockOfASlowServer(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	p := proxy.Run(t, server.Addr())
+	p.Delay(400 * time.Millisecond)
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		if err := clients(t, server.Addr())[0].ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		opened, _ := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
+		for what, store := range map[string]driver.Store{"opened": opened, "own client": newStore(t, protocol, &redis.Options{Addr: p.Addr()})} {
+			client := dlock.New(store, nil)
+			began := time.Now()
+			lease, err := client.TryLock(t.Context(), protocol+what)
+			took := time.Since(began)
+			if err != nil {
+				t.Errorf("%s: TryLock: %v after %v", what, err, took)
+				continue
+			}
+			if trips := took / (800 * time.Millisecond); what == "opened" && trips > 3 {
+				t.Errorf("the first lock took %d round trips; want three: the connection, the server's mode, the lock", trips)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestQuorumSaysWhyMembersFail: the error of a quorum whose members refuse connections says so in one
+// line, although the client repeats a dial for longer than a member may take.
+func TestQuorumSaysWhyMembersFail(t *testing.T) {
+	t.Parallel()
+	var members []driver.Store
+	for range 3 {
+		server := servers.Run(t, servers.Redis, inMemory...)
+		members = append(members, newStore(t, "plain", &redis.Options{Addr: server.Addr()}))
+		if err := server.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store, err := quorum.New(members, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	client := dlock.New(store, nil)
+	t.Cleanup(func() { client.Close() })
+	eventually(t, "the error says that connections are refused", func() bool {
+		_, err := client.TryLock(t.Context(), "a")
+		if !errors.Is(err, dlock.ErrUnreachable) || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("TryLock: %v; want ErrUnreachable in one line", err)
+		}
+		return strings.Count(err.Error(), "connection refused") == 3
+	})
+}
+
+// TestCloseOfASilentServerIsBounded: Close of a client that holds locks and Close of its store take a
+// few seconds.
+func TestCloseOfASilentServerIsBounded(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		p := proxy.Run(t, server.Addr())
+		store, err := redislock.Open(t.Context(), "redis://"+p.Addr()+"?protocol="+protocol, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := dlock.New(store, nil)
+		for _, name := range []string{"a", "b"} {
+			if _, err := client.Lock(t.Context(), protocol+name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Hold()
+		began := time.Now()
+		err = client.Close()
+		inClient := time.Since(began)
+		if !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("Close of the client: %v; want ErrUnreachable", err)
+		}
+		_ = store.Close()
+		t.Logf("Close took %v in the client and %v in the store", inClient, time.Since(began)-inClient)
+		if took := time.Since(began); took > 8*time.Second*slowdown {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
