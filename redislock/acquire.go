@@ -26,7 +26,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	switch {
 	case req.Fair:
 		token, err = s.acquireFair(ctx, key, &req, holder)
-	case now == 0 || unconfirmed != 0 || s.cluster.Load(): // a cluster has several clocks
+	case now == 0 || unconfirmed != 0 || s.clustered.Load(): // a cluster has several clocks
 		token, err = s.acquireByClock(ctx, key, &req, holder, unconfirmed)
 	case s.protocol == Plain:
 		token, err = s.acquirePlain(ctx, key, &req, holder, uint64(now))
@@ -208,11 +208,11 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	keys := make([]string, 0, 2*len(reqs))
 	args := make([]any, 2, 2+3*len(reqs))
 	var floor uint64
-	slots := s.cluster.Load()
+	clustered := s.clustered.Load()
 	tag := hashTag(s.keyOf(reqs[0].Name))
 	for _, req := range reqs {
 		key := s.keyOf(req.Name)
-		if slots && hashTag(key) != tag {
+		if clustered && hashTag(key) != tag {
 			return nil, fmt.Errorf("%w: %q and %q do not share a hash tag of the cluster", driver.ErrUnsupported, reqs[0].Name, req.Name)
 		}
 		if err := checkFloor(req.Floor); err != nil {
@@ -225,7 +225,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	args[0], args[1] = floor, 0
 	sent := time.Now()
 	reply, err := s.acked.eval(ctx, s.scripts.acquire, keys, args...)
-	if s.foundSlots(slots, err) {
+	if s.foundCluster(clustered, err) {
 		return s.AcquireAll(ctx, reqs)
 	}
 	if reply != nil {

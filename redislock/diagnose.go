@@ -18,7 +18,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	var findings []driver.Finding
-	if s.cluster.Load() && s.route.cluster == nil {
+	if s.clustered.Load() && s.route.cluster == nil {
 		finding, err := s.checkClient(ctx)
 		if err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ var (
 )
 
 func (s *Store) keyOf(name string) string {
-	if !isReserved(name) && !isBraced(name) && (!s.cluster.Load() || keepsSlot(name)) {
+	if !isReserved(name) && !isBraced(name) && (!s.clustered.Load() || keepsSlot(name)) {
 		return name
 	}
 	return escapedPrefix + escape(name)

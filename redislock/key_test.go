@@ -11,7 +11,7 @@ func TestKeyIsTheName(t *testing.T) {
 	for _, name := range []string{"a", "orders/42", "a b", "{tag}a", "a{tag}b", "{a}{b}", "锁", "redisson", "dlock"} {
 		for _, s := range []*Store{{}, withSlots(Redisson)} {
 			if key := s.keyOf(name); key != name {
-				t.Errorf("the key of %q is %q, which other programs do not use (cluster: %v)", name, key, s.cluster.Load())
+				t.Errorf("the key of %q is %q, which other programs do not use (cluster: %v)", name, key, s.clustered.Load())
 			}
 		}
 	}
@@ -62,7 +62,7 @@ func FuzzNamesShareNothing(f *testing.F) {
 			}
 			for _, key := range keysOf(s, other) {
 				if used[key] {
-					t.Errorf("%q and %q share %q (%v, cluster: %v)", one, other, key, s.protocol, s.cluster.Load())
+					t.Errorf("%q and %q share %q (%v, cluster: %v)", one, other, key, s.protocol, s.clustered.Load())
 				}
 			}
 		}
@@ -100,6 +100,6 @@ func FuzzKeysOfALockShareASlot(f *testing.F) {
 // withSlots returns a store whose servers keep keys in slots.
 func withSlots(p Protocol) *Store {
 	s := &Store{protocol: p}
-	s.cluster.Store(true)
+	s.clustered.Store(true)
 	return s
 }

@@ -55,7 +55,7 @@ func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error
 // patterns returns the patterns of the keys that names with that prefix have.
 func (s *Store) patterns(prefix string) []string {
 	patterns := []string{literal.Replace(prefix) + "*"}
-	escaped := s.cluster.Load() || strings.HasPrefix(prefix, "{")
+	escaped := s.clustered.Load() || strings.HasPrefix(prefix, "{")
 	for _, r := range reserved {
 		escaped = escaped || strings.HasPrefix(prefix, r) || strings.HasPrefix(r, prefix)
 	}
@@ -208,7 +208,7 @@ func (s *Store) countListeners(ctx context.Context, infos []driver.Info) {
 		args = append(args, s.channelOf(s.keyOf(info.Name)))
 	}
 	cmd := redis.NewMapStringIntCmd(ctx, args...)
-	if s.cluster.Load() || len(infos) == 0 || askOne(ctx, s.route.all, cmd) != nil {
+	if s.clustered.Load() || len(infos) == 0 || askOne(ctx, s.route.all, cmd) != nil {
 		return // unknown, as for stores that cannot count waiters
 	}
 	for i := range infos {

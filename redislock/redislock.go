@@ -78,8 +78,8 @@ var ErrNotReplicated = fmt.Errorf("%w: not acknowledged by enough replicas", dri
 // Store keeps locks in Redis. Create one with [New] or [Open].
 type Store struct {
 	client    redis.UniversalClient
-	cluster   atomic.Bool // the server keeps keys in slots
-	modeKnown atomic.Bool // cluster is final, unless a server says CROSSSLOT
+	clustered atomic.Bool // the servers are in cluster mode
+	modeKnown atomic.Bool // clustered is final, unless a server says CROSSSLOT
 
 	protocol Protocol
 	scripts  *scripts
@@ -122,8 +122,8 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		replicas: opts.Replicas,
 		pubsub:   newPubsub(client),
 	}
-	s.route = newRoute(client, &s.cluster, 0, 0)
-	s.cluster.Store(cluster)
+	s.route = newRoute(client, &s.clustered, 0, 0)
+	s.clustered.Store(cluster)
 	s.modeKnown.Store(cluster)
 	s.acked = s.route
 	if s.replicas > 0 {
@@ -131,7 +131,7 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		if limit := s.route.all.readTimeout; limit > 0 && timeout >= limit {
 			return nil, fmt.Errorf("option ReplicaTimeout (%v) has to be shorter than the client's ReadTimeout (%v)", timeout, limit)
 		}
-		s.acked = newRoute(client, &s.cluster, s.replicas, timeout)
+		s.acked = newRoute(client, &s.clustered, s.replicas, timeout)
 	}
 	s.attempts = attempts.New(s.undo)
 	return s, nil

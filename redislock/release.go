@@ -46,7 +46,7 @@ func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant)
 	channel := s.channelOf(key)
 	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && !h.fair {
 		value := grantPrefix(grant.Owner, grant.Token) + h.holder
-		if s.protocol == Redisson && !s.cluster.Load() {
+		if s.protocol == Redisson && !s.clustered.Load() {
 			reply, err = s.releaseField(ctx, key, value, channel)
 		} else {
 			reply, err = s.route.eval(ctx, s.scripts.releaseExact, []string{key}, value, channel)

@@ -23,13 +23,13 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) == 0 {
 		return nil
 	}
-	slots := s.cluster.Load()
-	renewals := s.renewals(grants, slots)
+	clustered := s.clustered.Load()
+	renewals := s.renewals(grants, clustered)
 	errs := make([]error, len(grants))
 	failed := false
 	s.acked.sendRenewals(ctx, renewals, s.scripts.renew)
 	for _, r := range renewals {
-		if returned(r.err) && s.foundSlots(slots, r.cmd.Err()) {
+		if returned(r.err) && s.foundCluster(clustered, r.cmd.Err()) {
 			return s.Renew(ctx, grants) // the server carried out nothing of this script
 		}
 		failed = r.report(errs) || failed
@@ -49,14 +49,14 @@ type renewal struct {
 	err  error
 }
 
-// renewals divides the grants: by number, and in a cluster by slot.
-func (s *Store) renewals(grants []driver.Grant, slots bool) []*renewal {
+// renewals divides the grants: by number, and in cluster mode by slot.
+func (s *Store) renewals(grants []driver.Grant, clustered bool) []*renewal {
 	var list []*renewal
 	open := make(map[string]*renewal)
 	for i, grant := range grants {
 		key := s.keyOf(grant.Name)
 		slot := ""
-		if slots {
+		if clustered {
 			slot = hashTag(key)
 		}
 		r := open[slot]
@@ -102,12 +102,12 @@ func (r *route) sendGroup(ctx context.Context, to *sender, renewals []*renewal, 
 		commands[i] = one.cmd
 	}
 	err := to.do(ctx, commands...)
-	nodes := r.nodes(ctx)
+	servers := r.allServers(ctx)
 	var wg sync.WaitGroup
 	for _, one := range renewals {
 		switch one.err = err; {
 		case r.redirected(err, one.cmd):
-			wg.Go(func() { one.err = r.follow(ctx, one.cmd, nodes) })
+			wg.Go(func() { one.err = r.follow(ctx, one.cmd, servers) })
 		case r.unsent(err, one.cmd):
 			wg.Go(func() { one.err = r.do(ctx, one.keys[0], one.cmd) })
 		}

@@ -16,7 +16,7 @@ import (
 
 // clusterClient is what a *redis.ClusterClient can do beyond redis.UniversalClient.
 type clusterClient interface {
-	shardFinder
+	masterFinder
 	ForEachMaster(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error
 	ForEachShard(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error // masters and replicas
 }
@@ -25,8 +25,8 @@ type clusterClient interface {
 // its own: a pipeline for several servers would end with the slowest, and a server that hangs
 // would delay the locks of the others.
 type route struct {
-	cluster    clusterClient // nil without a cluster
-	slots      *atomic.Bool  // Store.cluster
+	cluster    clusterClient // nil if the client is not one
+	clustered  *atomic.Bool  // Store.clustered
 	all        *sender       // to the only server; in a cluster through its client, which routes by itself
 	replicas   int           // how many have to acknowledge each call
 	ackTimeout time.Duration
@@ -40,8 +40,8 @@ type route struct {
 	tasks *tasks // searches
 }
 
-func newRoute(client redis.UniversalClient, slots *atomic.Bool, replicas int, ackTimeout time.Duration) *route {
-	r := &route{slots: slots, replicas: replicas, ackTimeout: ackTimeout, tasks: newTasks()}
+func newRoute(client redis.UniversalClient, clustered *atomic.Bool, replicas int, ackTimeout time.Duration) *route {
+	r := &route{clustered: clustered, replicas: replicas, ackTimeout: ackTimeout, tasks: newTasks()}
 	if r.cluster, _ = client.(clusterClient); r.cluster != nil {
 		replicas = 0 // WAIT has no key, and would reach any server
 	}
@@ -60,7 +60,7 @@ func (r *route) do(ctx context.Context, key string, cmd command) error {
 		err = sender.do(ctx, cmd)
 		switch {
 		case r.redirected(err, cmd):
-			return r.follow(ctx, cmd, r.nodes(ctx))
+			return r.follow(ctx, cmd, r.allServers(ctx))
 		case !r.unsent(err, cmd):
 			return err
 		}
@@ -111,16 +111,16 @@ func (r *route) find(ctx context.Context, key string) error {
 	return r.tasks.call(ctx, search)
 }
 
-// to returns the sender to a server of a cluster.
-func (r *route) to(node *redis.Client) (*sender, error) {
+// to returns the sender to one server of a cluster.
+func (r *route) to(server *redis.Client) (*sender, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tasks.closed() {
 		return nil, driver.ErrClosed
 	}
-	addr := node.Options().Addr
+	addr := server.Options().Addr
 	old := r.senders[addr]
-	if old != nil && old.client == redis.UniversalClient(node) {
+	if old != nil && old.client == redis.UniversalClient(server) {
 		return old, nil
 	}
 	if old != nil {
@@ -129,21 +129,21 @@ func (r *route) to(node *redis.Client) (*sender, error) {
 	if r.senders == nil {
 		r.senders = make(map[string]*sender)
 	}
-	s := newSender(node, r.replicas, r.ackTimeout)
+	s := newSender(server, r.replicas, r.ackTimeout)
 	s.addr, s.reload = addr, r.cluster.ReloadState
 	r.senders[addr] = s
 	return s, nil
 }
 
 // list returns the servers that each calls its function for. The client's search ignores ctx.
-func (r *route) list(ctx context.Context, each func(context.Context, func(context.Context, *redis.Client) error) error) (nodes []*redis.Client, err error) {
+func (r *route) list(ctx context.Context, each func(context.Context, func(context.Context, *redis.Client) error) error) (servers []*redis.Client, err error) {
 	var mu sync.Mutex
 	var found []*redis.Client
 	err = r.tasks.call(ctx, func() error {
-		return explain(each(ctx, func(_ context.Context, node *redis.Client) error {
+		return explain(each(ctx, func(_ context.Context, server *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
-			found = append(found, node)
+			found = append(found, server)
 			return nil
 		}))
 	})
@@ -192,7 +192,7 @@ func isRedirect(err error) bool {
 
 // follow runs a command that was redirected. The cluster's client follows redirections by itself,
 // but it does not send WAIT, which has no key, to the same server.
-func (r *route) follow(ctx context.Context, cmd command, nodes func() ([]*redis.Client, error)) error {
+func (r *route) follow(ctx context.Context, cmd command, servers func() ([]*redis.Client, error)) error {
 	if r.replicas == 0 {
 		return r.all.do(ctx, cmd)
 	}
@@ -204,7 +204,7 @@ func (r *route) follow(ctx context.Context, cmd command, nodes func() ([]*redis.
 		if redirect[0] == "ASK" {
 			commands = []redis.Cmder{command{redis.NewCmd(ctx, "asking")}, cmd}
 		}
-		if sender, err = r.at(redirect[len(redirect)-1], nodes); sender == nil {
+		if sender, err = r.at(redirect[len(redirect)-1], servers); sender == nil {
 			return err
 		}
 		if err = sender.do(ctx, commands...); !r.redirected(err, cmd) {
@@ -214,22 +214,22 @@ func (r *route) follow(ctx context.Context, cmd command, nodes func() ([]*redis.
 	return err
 }
 
-// nodes returns a function that finds the servers of a cluster, once for many commands. It
+// allServers returns a function that finds the servers of a cluster, once for many commands. It
 // includes replicas: a server that was just promoted may still be a replica in the client's view.
-func (r *route) nodes(ctx context.Context) func() ([]*redis.Client, error) {
+func (r *route) allServers(ctx context.Context) func() ([]*redis.Client, error) {
 	return sync.OnceValues(func() ([]*redis.Client, error) { return r.list(ctx, r.cluster.ForEachShard) })
 }
 
 // at returns the sender to the server at an address. It returns nil if the client does not know
 // the server, because it has no slots yet.
-func (r *route) at(addr string, nodes func() ([]*redis.Client, error)) (*sender, error) {
-	list, err := nodes()
+func (r *route) at(addr string, servers func() ([]*redis.Client, error)) (*sender, error) {
+	list, err := servers()
 	if err != nil {
 		return nil, err
 	}
-	for _, node := range list {
-		if o := node.Options(); o.Addr == addr || o.NodeAddress == addr {
-			return r.to(node)
+	for _, server := range list {
+		if o := server.Options(); o.Addr == addr || o.NodeAddress == addr {
+			return r.to(server)
 		}
 	}
 	return nil, nil

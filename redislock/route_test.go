@@ -15,7 +15,7 @@ import (
 func TestCloseWaitsForTheSearch(t *testing.T) {
 	for what, call := range map[string]func(context.Context, *route) error{
 		"find":  func(ctx context.Context, r *route) error { return r.find(ctx, "key") },
-		"nodes": func(ctx context.Context, r *route) error { _, err := r.nodes(ctx)(); return err },
+		"nodes": func(ctx context.Context, r *route) error { _, err := r.allServers(ctx)(); return err },
 	} {
 		t.Run(what, func(t *testing.T) {
 			searching, end := make(chan struct{}), make(chan struct{})

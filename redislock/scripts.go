@@ -20,7 +20,7 @@ var lua embed.FS
 type script struct {
 	byHash   []any   // begins the command if the server knows the script
 	bySource []any   // begins it otherwise
-	cluster  *script // the variant for servers with slots; nil if it is the same
+	cluster  *script // the variant for cluster mode; nil if it is the same
 
 	used atomic.Bool // a server has run it, so that it knows it unless it has forgotten it
 }
@@ -98,7 +98,7 @@ func (sc *script) command(ctx context.Context, known bool, keys []string, args [
 // eval runs a script. The first time it sends the source, which saves a round trip if no server
 // knows the script. If too few replicas acknowledge, it returns the reply and ErrNotReplicated.
 func (r *route) eval(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	if r.slots.Load() && sc.cluster != nil {
+	if r.clustered.Load() && sc.cluster != nil {
 		sc = sc.cluster
 	}
 	cmd := sc.command(ctx, sc.used.Load(), keys, args)

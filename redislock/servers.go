@@ -14,20 +14,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server in cluster mode keeps keys in slots, and a script may use keys of one slot only. A
-// *redis.ClusterClient always has such servers. Another client may have them too: redis.NewClient
-// with a server that has all slots, or a type of the caller's around a *redis.ClusterClient. So
-// the store asks the server before its first call.
+// The words of this package: a server is one process of Redis. Servers in cluster mode are a
+// cluster. A cluster divides all keys into slots; the server that has a slot is its master, and
+// replicas copy a master. A sharded channel is at the master of its slot, other channels are at all
+// servers.
+//
+// In cluster mode a script may use keys of one slot only. A *redis.ClusterClient always has servers
+// in cluster mode. Another client may have them too: redis.NewClient with a server that has all
+// slots, or a type of the caller's around a *redis.ClusterClient. So the store asks the server for
+// its mode before its first call.
 
 // learnMode makes sure that the store knows the server's mode, in one round trip.
 func (s *Store) learnMode(ctx context.Context) error {
 	if !s.modeKnown.Load() {
-		slots, err := s.askMode(ctx)
+		clustered, err := s.askMode(ctx)
 		if err != nil {
 			return err
 		}
-		if slots {
-			s.cluster.Store(true)
+		if clustered {
+			s.clustered.Store(true)
 		}
 		s.modeKnown.Store(true)
 	}
@@ -38,11 +43,11 @@ func (s *Store) learnMode(ctx context.Context) error {
 	return nil
 }
 
-// askMode asks the server whether it keeps keys in slots. HELLO without arguments changes nothing
+// askMode asks the server whether it is in cluster mode. HELLO without arguments changes nothing
 // and is allowed to every user. But some servers do not know HELLO, and some refuse keys of several
 // slots without calling that cluster mode. So askMode also sends a script with keys of two slots,
 // which the script does not read.
-func (s *Store) askMode(ctx context.Context) (slots bool, err error) {
+func (s *Store) askMode(ctx context.Context) (clustered bool, err error) {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
 	both := command{redis.NewCmd(ctx, "eval", "return 1", 2, "dlock:slot:{a}", "dlock:slot:{b}")}
 	if err := s.route.all.do(ctx, unrepeated{hello}, both); err != nil {
@@ -52,8 +57,10 @@ func (s *Store) askMode(ctx context.Context) (slots bool, err error) {
 		return true, nil
 	}
 	for _, err := range []error{hello.Err(), both.Err()} {
-		if unanswered(err) || errors.Is(explain(err), driver.ErrUnreachable) || err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
-			return false, explain(err)
+		explained := explain(err)
+		if unanswered(err) || errors.Is(explained, driver.ErrUnreachable) || errors.Is(explained, driver.ErrMisconfigured) ||
+			err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+			return false, explained
 		}
 	}
 	return false, nil
@@ -62,20 +69,20 @@ func (s *Store) askMode(ctx context.Context) (slots bool, err error) {
 // crossesSlots reports whether a server did nothing because the keys are in several slots.
 func crossesSlots(err error) bool { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
 
-// foundSlots reports whether a call learned that the server keeps keys in slots, which the store
+// foundCluster reports whether a call learned that the server is in cluster mode, which the store
 // did not know when the call began. The call is worth another attempt.
-func (s *Store) foundSlots(knew bool, err error) bool {
+func (s *Store) foundCluster(knew bool, err error) bool {
 	if knew || !crossesSlots(err) {
 		return false
 	}
-	s.cluster.Store(true)
+	s.clustered.Store(true)
 	return true
 }
 
 // hidesCluster reports whether the client may be a *redis.ClusterClient inside another type.
 func (s *Store) hidesCluster() bool {
 	_, oneServer := s.client.(*redis.Client)
-	return s.cluster.Load() && s.route.cluster == nil && !oneServer
+	return s.clustered.Load() && s.route.cluster == nil && !oneServer
 }
 
 // isRing reports whether a client is a *redis.Ring, or a type that embeds one.
@@ -152,7 +159,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 	if err := s.usable(ctx); err != nil {
 		return "", err
 	}
-	cluster := s.cluster.Load()
+	cluster := s.clustered.Load()
 	cmd := redis.NewStringCmd(ctx, "info", "server")
 	if cluster {
 		cmd = redis.NewStringCmd(ctx, "cluster", "nodes")

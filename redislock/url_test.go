@@ -50,7 +50,7 @@ func TestOpenReadsURLsOfTLSSentinelAndCluster(t *testing.T) {
 	})
 	t.Run("Sentinel", func(t *testing.T) {
 		s := open(t, "redis+sentinel://a:1,b,c:3/main?replicas=2&replica_timeout=300ms&db=4")
-		if _, ok := s.route.all.client.(*redis.Client); !ok || s.cluster.Load() || s.replicas != 2 || s.acked.ackTimeout != 300*time.Millisecond {
+		if _, ok := s.route.all.client.(*redis.Client); !ok || s.clustered.Load() || s.replicas != 2 || s.acked.ackTimeout != 300*time.Millisecond {
 			t.Errorf("%T, %d replicas within %v", s.route.all.client, s.replicas, s.acked.ackTimeout)
 		}
 		if o := s.route.all.client.(*redis.Client).Options(); o.DB != 4 {
@@ -60,7 +60,7 @@ func TestOpenReadsURLsOfTLSSentinelAndCluster(t *testing.T) {
 	t.Run("Cluster", func(t *testing.T) {
 		s := open(t, "redis+cluster://a:1,b/?tls=true")
 		o := s.route.all.client.(*redis.ClusterClient).Options()
-		if !s.cluster.Load() || strings.Join(o.Addrs, " ") != "a:1 b:6379" || o.TLSConfig == nil {
+		if !s.clustered.Load() || strings.Join(o.Addrs, " ") != "a:1 b:6379" || o.TLSConfig == nil {
 			t.Errorf("addresses %v, TLS %v", o.Addrs, o.TLSConfig)
 		}
 	})

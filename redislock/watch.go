@@ -17,11 +17,11 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 		return nil, err
 	}
 	channel := s.channelOf(s.keyOf(req.Name))
-	stops, err := s.pubsub.subscribe(ctx, s.shards(), channel, wake, false)
+	stops, err := s.pubsub.subscribe(ctx, s.masters(), channel, wake, false)
 	if err == nil && req.Fair {
 		channel += ":" + req.Owner.Hex()
 		var more []func()
-		more, err = s.pubsub.subscribe(ctx, s.shards(), channel, wake, true)
+		more, err = s.pubsub.subscribe(ctx, s.masters(), channel, wake, true)
 		stops = append(stops, more...)
 	}
 	stop = func() {
@@ -37,14 +37,14 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 }
 
 // pubsub notifies waiters of messages on their channels. It has one connection for all names. In
-// a cluster it has one more to each server with some of the channels: depending on its version,
-// Redisson publishes to the whole cluster or to the shard.
+// a cluster it has one more to each server with some of the sharded channels: depending on its
+// version, Redisson publishes to all servers or to the sharded channel.
 type pubsub struct {
 	general *subscriptions
 	tasks   *tasks
 
-	mu    sync.Mutex
-	nodes map[string]node // by address; only in a cluster
+	mu      sync.Mutex
+	servers map[string]shardedSubs // by address; only in a cluster
 }
 
 func newPubsub(client redis.UniversalClient) *pubsub {
@@ -72,20 +72,20 @@ func (w *waiter) stop() {
 	w.lost.Stop()
 }
 
-// subscribe subscribes to a channel: in general and, if cluster is not nil, at the server that
-// has the channel. The stops are valid after an error too.
-func (p *pubsub) subscribe(ctx context.Context, cluster shardFinder, channel string, wake func(), alone bool) (stops []func(), err error) {
+// subscribe subscribes to a channel and, if masters is not nil, to the sharded channel of the same
+// name. The stops are valid after an error too.
+func (p *pubsub) subscribe(ctx context.Context, masters masterFinder, channel string, wake func(), alone bool) (stops []func(), err error) {
 	w := newWaiter(wake, alone)
 	if err := p.general.add(ctx, channel, w); err != nil {
 		return nil, err
 	}
 	stops = append(stops, func() { p.general.remove(channel, w) })
-	if cluster != nil {
-		shard := &shardWatch{pubsub: p, cluster: cluster, channel: channel, wake: wake, alone: alone}
-		if err := shard.start(ctx); err != nil {
+	if masters != nil {
+		sharded := &shardedWatch{pubsub: p, masters: masters, channel: channel, wake: wake, alone: alone}
+		if err := sharded.start(ctx); err != nil {
 			return stops, err
 		}
-		stops = append(stops, shard.stop)
+		stops = append(stops, sharded.stop)
 	}
 	return stops, nil
 }
@@ -94,8 +94,8 @@ func (p *pubsub) close() {
 	p.tasks.close()
 	p.mu.Lock()
 	all := []*subscriptions{p.general}
-	for _, node := range p.nodes {
-		all = append(all, node.subs)
+	for _, server := range p.servers {
+		all = append(all, server.subs)
 	}
 	p.mu.Unlock()
 	for _, subs := range all {

@@ -71,9 +71,9 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	add(mutant{
 		rule: "a server's CROSSSLOT is remembered",
 		file: "redislock/servers.go",
-		old: `	s.cluster.Store(true)
+		old: `	s.clustered.Store(true)
 	return true`,
-		new: `	s.cluster.Store(true)
+		new: `	s.clustered.Store(true)
 	return false`,
 		test: "test/stores/redis TestSingleServerClientInClusterMode/neither_server_nor_user_can_tell",
 	})
@@ -93,16 +93,16 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	})
 	add(mutant{
 		rule: "waiters listen to the shard's channel",
-		file: "redislock/shard.go",
-		old:  `if one, ok := s.client.(*redis.Client); ok && s.cluster.Load() {`,
+		file: "redislock/sharded.go",
+		old:  `if one, ok := s.client.(*redis.Client); ok && s.clustered.Load() {`,
 		new:  `if one, ok := s.client.(*redis.Client); ok && s.hidesCluster() {`,
 		test: "test/stores/redis TestSingleServerClientSharesLocksOfACluster",
 	})
 	add(mutant{
 		rule: "releases are published to the shard's channel",
 		file: "redislock/scripts.go",
-		old:  `if r.slots.Load() && sc.cluster != nil {`,
-		new:  `if r.slots.Load() && sc.cluster == nil {`,
+		old:  `if r.clustered.Load() && sc.cluster != nil {`,
+		new:  `if r.clustered.Load() && sc.cluster == nil {`,
 		test: "test/stores/redis TestSingleServerClientSharesLocksOfACluster",
 	})
 	add(mutant{
@@ -132,7 +132,7 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	})
 	add(mutant{
 		rule: "one repair replaces a subscription",
-		file: "redislock/shard.go",
+		file: "redislock/sharded.go",
 		old: `	if s.waiter != old || s.stopped {
 		return nil, false`,
 		new: `	if s.stopped {

@@ -12,7 +12,7 @@ import (
 func TestLateRepairReplacesNoNewerWaiter(t *testing.T) {
 	t.Parallel()
 	none := func(context.Context) *redis.PubSub { return nil }
-	s := &shardWatch{channel: "c"}
+	s := &shardedWatch{channel: "c"}
 	first, late := newWaiter(func() {}, false), newWaiter(func() {}, false)
 	second := newWaiter(func() { t.Error("the waiter is notified after stop") }, false)
 	here, there := newSubscriptions(none, true), newSubscriptions(none, true)

@@ -12,11 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// shardWatch watches one channel at the server of a cluster that has it. If the channel moves to
-// another server, the watch moves too.
-type shardWatch struct {
+// shardedWatch watches one sharded channel. If the channel moves to another server, the watch moves
+// too.
+type shardedWatch struct {
 	pubsub  *pubsub
-	cluster shardFinder
+	masters masterFinder
 	channel string
 	wake    func()
 	alone   bool
@@ -29,19 +29,19 @@ type shardWatch struct {
 
 // start subscribes. If the server does not know sharded channels, or does not allow them, the
 // general subscription has to suffice.
-func (s *shardWatch) start(ctx context.Context) error {
+func (s *shardedWatch) start(ctx context.Context) error {
 	_, err := s.subscribe(ctx, nil)
 	if err != nil {
 		s.stop()
-		s.cluster.ReloadState(ctx) // in the background
+		s.masters.ReloadState(ctx) // in the background
 	}
 	return err
 }
 
 // subscribe replaces the waiter old, unless it was replaced already or the watch was stopped. It
 // returns the waiter that has to be replaced if it failed.
-func (s *shardWatch) subscribe(ctx context.Context, old *waiter) (*waiter, error) {
-	subs, err := s.pubsub.node(ctx, s.cluster, s.channel)
+func (s *shardedWatch) subscribe(ctx context.Context, old *waiter) (*waiter, error) {
+	subs, err := s.pubsub.at(ctx, s.masters, s.channel)
 	if err != nil {
 		return old, err
 	}
@@ -65,13 +65,13 @@ func (s *shardWatch) subscribe(ctx context.Context, old *waiter) (*waiter, error
 }
 
 // has reports whether w is the present waiter of a watch that was not stopped.
-func (s *shardWatch) has(w *waiter) bool {
+func (s *shardedWatch) has(w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waiter == w && !s.stopped
 }
 
-func (s *shardWatch) replace(old *waiter, subs *subscriptions, w *waiter) (before *subscriptions, replaced bool) {
+func (s *shardedWatch) replace(old *waiter, subs *subscriptions, w *waiter) (before *subscriptions, replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiter != old || s.stopped {
@@ -83,12 +83,12 @@ func (s *shardWatch) replace(old *waiter, subs *subscriptions, w *waiter) (befor
 }
 
 // repair subscribes again, until that works, after w has lost its subscription.
-func (s *shardWatch) repair(w *waiter) {
+func (s *shardedWatch) repair(w *waiter) {
 	closed := s.pubsub.tasks.ctx
 	s.pubsub.tasks.start(func() {
 		for {
 			ctx, cancel := context.WithTimeout(closed, subscribeTimeout)
-			s.cluster.ReloadState(ctx)
+			s.masters.ReloadState(ctx)
 			var err error
 			w, err = s.subscribe(ctx, w)
 			cancel()
@@ -100,7 +100,7 @@ func (s *shardWatch) repair(w *waiter) {
 	})
 }
 
-func (s *shardWatch) stop() {
+func (s *shardedWatch) stop() {
 	s.mu.Lock()
 	subs, w := s.subs, s.waiter
 	s.stopped = true
@@ -110,8 +110,8 @@ func (s *shardWatch) stop() {
 	}
 }
 
-// node is a server of a cluster.
-type node struct {
+// shardedSubs are the subscriptions at one server.
+type shardedSubs struct {
 	client *redis.Client
 	subs   *subscriptions
 }
@@ -119,11 +119,11 @@ type node struct {
 // errReplaced: the cluster's client has replaced the client of a server.
 var errReplaced = errors.New("the client connects to the server anew")
 
-// node returns the subscriptions at the server that has the channel.
-func (p *pubsub) node(ctx context.Context, cluster shardFinder, channel string) (*subscriptions, error) {
+// at returns the subscriptions at the server that has the channel.
+func (p *pubsub) at(ctx context.Context, masters masterFinder, channel string) (*subscriptions, error) {
 	var client *redis.Client
 	err := p.tasks.call(ctx, func() error { // the search for the server ignores the context
-		found, err := cluster.MasterForKey(ctx, channel)
+		found, err := masters.MasterForKey(ctx, channel)
 		if err != nil {
 			return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 		}
@@ -139,7 +139,7 @@ func (p *pubsub) node(ctx context.Context, cluster shardFinder, channel string) 
 		return nil, driver.ErrClosed
 	}
 	addr := client.Options().Addr
-	known := p.nodes[addr]
+	known := p.servers[addr]
 	if known.client == client {
 		return known.subs, nil
 	}
@@ -147,34 +147,36 @@ func (p *pubsub) node(ctx context.Context, cluster shardFinder, channel string) 
 		known.subs.close(errReplaced)
 		p.tasks.start(known.subs.loop.Wait)
 	}
-	if p.nodes == nil {
-		p.nodes = make(map[string]node)
+	if p.servers == nil {
+		p.servers = make(map[string]shardedSubs)
 	}
 	subs := newSubscriptions(func(ctx context.Context) *redis.PubSub { return client.SSubscribe(ctx) }, true)
-	p.nodes[addr] = node{client, subs}
+	p.servers[addr] = shardedSubs{client, subs}
 	return subs, nil
 }
 
-// shardFinder finds the server of a cluster that has a key or a channel.
-type shardFinder interface {
+// masterFinder finds the server that has a key or a sharded channel.
+type masterFinder interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
 }
 
-// shards returns nil if there are no shards, or if only the client can find them.
-func (s *Store) shards() shardFinder {
+// masters returns nil without sharded channels, or if only the client can find their servers.
+func (s *Store) masters() masterFinder {
 	if s.route.cluster != nil {
 		return s.route.cluster
 	}
-	if one, ok := s.client.(*redis.Client); ok && s.cluster.Load() {
-		return oneShard{one}
+	if one, ok := s.client.(*redis.Client); ok && s.clustered.Load() {
+		return onlyMaster{one}
 	}
 	return nil
 }
 
-// oneShard is the only server of a cluster, or the only one that its client knows.
-type oneShard struct{ client *redis.Client }
+// onlyMaster is the only server of a cluster, or the only one that a *redis.Client knows.
+type onlyMaster struct{ client *redis.Client }
 
-func (o oneShard) MasterForKey(context.Context, string) (*redis.Client, error) { return o.client, nil }
+func (o onlyMaster) MasterForKey(context.Context, string) (*redis.Client, error) {
+	return o.client, nil
+}
 
-func (oneShard) ReloadState(context.Context) {}
+func (onlyMaster) ReloadState(context.Context) {}
