@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -108,7 +109,7 @@ func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []e
 	switch {
 	case err == nil:
 	case errs == nil: // the call was not made
-		errs = each(len(grants), err)
+		errs = slices.Repeat([]error{err}, len(grants))
 	case limited.Err() != nil:
 		for i := range errs {
 			errs[i] = m.timedOut(errs[i])

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -204,31 +203,20 @@ var errTooFew = errors.New("too few members answered")
 
 // unreachable returns the error of a call without a majority. errs are the members' errors.
 func (s *Store) unreachable(answered int, errs []error) error {
-	why := make(memberErrors, 0, len(errs)+1)
+	var why error
 	for i, err := range errs {
-		if isAnswer(err) && err != nil { // of one member, which must not pass for that of the quorum
+		if err == nil {
+			continue
+		}
+		if isAnswer(err) { // of one member, which must not pass for that of the quorum
 			err = errors.New(err.Error())
 		}
-		if err != nil {
-			why = append(why, fmt.Errorf("%s: %w", s.members[i].name, err))
+		err = fmt.Errorf("%s: %w", s.members[i].name, err)
+		if why != nil { // errors.Join would take several lines
+			err = fmt.Errorf("%w; %w", why, err)
 		}
-	}
-	if len(why) == 0 {
-		why = append(why, errTooFew)
+		why = err
 	}
 	return fmt.Errorf("%d of %d members are needed and %d answered: %w",
-		s.rules.majority, len(s.members), answered, why)
+		s.rules.majority, len(s.members), answered, cmp.Or(why, errTooFew))
 }
-
-// memberErrors are the errors of several members, in one line.
-type memberErrors []error
-
-func (e memberErrors) Error() string {
-	texts := make([]string, len(e))
-	for i, err := range e {
-		texts[i] = err.Error()
-	}
-	return strings.Join(texts, "; ")
-}
-
-func (e memberErrors) Unwrap() []error { return e }

@@ -15,14 +15,11 @@ import (
 // or not held if a majority says so; otherwise the outcome is unknown.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if err := s.begin(ctx); err != nil {
-		return each(len(grants), err)
+		return slices.Repeat([]error{err}, len(grants))
 	}
 	defer s.work.Done()
 	return s.renew(ctx, grants)
 }
-
-// each returns err n times.
-func each(n int, err error) []error { return slices.Repeat([]error{err}, n) }
 
 func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) == 0 {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -84,7 +85,7 @@ func gather[T any](ctx context.Context, s *Store, ask func(ctx context.Context, 
 		})
 	}
 	answers = make([]T, len(s.members))
-	errs = each(len(s.members), errUnanswered)
+	errs = slices.Repeat([]error{errUnanswered}, len(s.members))
 	var late <-chan time.Time
 	answered := 0
 collect:

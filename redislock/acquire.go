@@ -234,7 +234,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 			return grants, refused
 		}
 	}
-	return nil, s.failed(ctx, err, reqs...)
+	return nil, s.failed(ctx, cmp.Or(err, errReply), reqs...)
 }
 
 // grantAll reads {clock, token, token, ...}, or the reply that one of the locks is held.

@@ -99,18 +99,8 @@ func (e *leftError) whenEnded(f func(answered bool)) {
 	}
 	e.sender.mu.Lock()
 	defer e.sender.mu.Unlock()
-	if e.call.state == ended {
+	if e.call.onEnd = f; e.call.state == ended {
 		f(e.call.answered)
-		return
-	}
-	e.call.onEnd = f
-}
-
-// endAbandonedLocked notes the end of a call whose caller has left.
-func (c *call) endAbandonedLocked() {
-	c.state, c.answered = ended, !mayBeCarriedOut(c.commands)
-	if c.onEnd != nil {
-		c.onEnd(c.answered)
 	}
 }
 

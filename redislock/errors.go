@@ -36,7 +36,7 @@ var replies = []struct {
 	{"ERR unknown command 'sentinel'", "the server is not a Sentinel", driver.ErrMisconfigured},
 	{"ERR unknown command `sentinel`", "the server is not a Sentinel", driver.ErrMisconfigured}, // before Redis 7
 	{"redis: nil", "Sentinel knows no master of that name", driver.ErrMisconfigured},
-	{"redis: can't parse", "the server does not answer as Redis does", driver.ErrMisconfigured},
+	{"redis: can't parse map reply", "the server does not answer as Redis does", driver.ErrMisconfigured},
 	{"OOM", "the server is out of memory", driver.ErrMisconfigured},
 	{"ERR DB index is out of range", "there is no such database", driver.ErrMisconfigured},
 	{"ERR SELECT is not allowed in cluster mode", "a cluster has no databases", driver.ErrMisconfigured},
@@ -54,7 +54,7 @@ func explain(err error) error {
 	switch {
 	case err == nil || err == redis.Nil: //nolint:errorlint // not what Sentinel's client wraps
 		return nil
-	case errors.Is(err, errOneOfMany), errors.Is(err, driver.ErrClosed), errors.Is(err, ErrNotReplicated), errors.Is(err, driver.ErrUnreachable),
+	case errors.Is(err, errOneOfMany), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnreachable),
 		errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):

@@ -167,7 +167,7 @@ func (c *pubsubConn) take(message any) error {
 			}
 		case requested:
 		case verb == unsubscribe && c.subs.sharded:
-			c.subs.ended(m.Channel)
+			c.subs.ended(m.Channel, nil, nil)
 		default:
 			return errReconnected // the client requested it, not this connection
 		}
@@ -185,7 +185,7 @@ func (c *pubsubConn) takeError(err error) error {
 		return err
 	}
 	if r.verb == subscribe {
-		c.subs.refused(r.channel, r.sub, err)
+		c.subs.ended(r.channel, r.sub, err)
 	}
 	return nil
 }

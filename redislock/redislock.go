@@ -150,8 +150,8 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close ends the store's background work. It waits for it, but only briefly if the server does
-// not answer. A client that was given to New stays open.
+// Close ends the store's background work. If the server does not answer, it waits for about two
+// seconds at most. A client that was given to New stays open.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil

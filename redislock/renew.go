@@ -151,11 +151,8 @@ func (r *renewal) gone() (indexes []int, err error) {
 		}
 		indexes = append(indexes, int(n-1))
 	}
-	switch {
-	case !isList:
+	if !isList {
 		return nil, fmt.Errorf("%w: %w: %v to a renewal", driver.ErrUnreachable, errReply, r.cmd.Val())
-	case r.err != nil:
-		return indexes, fmt.Errorf("%w: %w", driver.ErrUnreachable, r.err)
 	}
-	return indexes, nil
+	return indexes, r.err
 }

@@ -261,7 +261,10 @@ func (s *sender) endLocked(batch []*call, failure error) {
 			c.state = ended
 			c.signal <- done
 		case abandoned:
-			c.endAbandonedLocked()
+			c.state, c.answered = ended, !mayBeCarriedOut(c.commands)
+			if c.onEnd != nil {
+				c.onEnd(c.answered)
+			}
 		default:
 		}
 	}

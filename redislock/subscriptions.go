@@ -202,21 +202,16 @@ func (s *subscriptions) confirmed(sub *subscription) (again bool) {
 	return false
 }
 
-// refused takes the server's refusal of a request.
-func (s *subscriptions) refused(channel string, sub *subscription, err error) {
+// ended takes the server's refusal of a request for sub. If sub is nil, the server has ended the
+// channel's subscription by itself, as it does when the channel has moved to another server.
+func (s *subscriptions) ended(channel string, sub *subscription, err error) {
 	s.mu.Lock()
-	lost := s.endLocked(channel, sub, err)
-	s.mu.Unlock()
-	loseAll(lost)
-}
-
-// ended takes the server's message that it has ended a subscription by itself, as it does when
-// the channel has moved to another server.
-func (s *subscriptions) ended(channel string) {
-	s.mu.Lock()
+	if active := s.byChannel[channel]; sub == nil && active != nil && active.active {
+		sub = active
+	}
 	var lost []*waiter
-	if sub := s.byChannel[channel]; sub != nil && sub.active {
-		lost = s.endLocked(channel, sub, nil)
+	if sub != nil {
+		lost = s.endLocked(channel, sub, err)
 	}
 	s.mu.Unlock()
 	loseAll(lost)

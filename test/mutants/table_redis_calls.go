@@ -18,7 +18,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "an attempt that lost its answer after its caller left is undone",
-		file: "redislock/cancel.go",
+		file: "redislock/sender.go",
 		old:  "c.state, c.answered = ended, !mayBeCarriedOut(c.commands)",
 		new:  "c.state, c.answered = ended, true",
 		test: "test/stores/redis TestLateAttempt/the_caller_leaves_and_the_connection_breaks/plain/Acquire$",
