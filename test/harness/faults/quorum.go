@@ -148,18 +148,20 @@ func (r Rig) restartEmpty(t testing.TB, member int) {
 // have it, so that a contender is rejected.
 func memberIsRestored(t *testing.T, r Rig) {
 	lease := r.bareMajority(t, "restored", dlock.WithTTL(2*r.TTL))
-	for _, m := range r.Members[3:] {
-		m.unreachable(false)
-	}
-	r.restartEmpty(t, 2)
-	deadline := time.Now().Add(limit)
-	for _, m := range r.Members[2:] {
+	restores := func(m Member) {
+		deadline := time.Now().Add(limit)
 		for store := m.Rig.open(t); !listed(t, store, "restored"); wait(t, 10*time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("no renewal restores the lock on the members")
 			}
 		}
 	}
+	for _, m := range r.Members[3:] {
+		m.unreachable(false)
+		restores(m)
+	}
+	r.restartEmpty(t, 2) // not before: a majority has to keep the lock
+	restores(r.Members[2])
 	r.mustBeHeld(t, "restored", "all members know it")
 	if err := lease.Context().Err(); err != nil {
 		t.Errorf("the lease has ended: %v", err)
