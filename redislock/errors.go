@@ -36,6 +36,7 @@ var replies = []struct {
 	{"ERR unknown command 'sentinel'", "the server is not a Sentinel", driver.ErrMisconfigured},
 	{"ERR unknown command `sentinel`", "the server is not a Sentinel", driver.ErrMisconfigured}, // before Redis 7
 	{"redis: nil", "Sentinel knows no master of that name", driver.ErrMisconfigured},
+	{"tls: first record does not look like a TLS handshake", "the server answers without TLS", driver.ErrMisconfigured},
 	{"redis: can't parse map reply", "the server does not answer as Redis does", driver.ErrMisconfigured},
 	{"OOM", "the server is out of memory", driver.ErrMisconfigured},
 	{"ERR DB index is out of range", "there is no such database", driver.ErrMisconfigured},
@@ -76,8 +77,8 @@ func explain(err error) error {
 // an error inside a script, or where Sentinel's client puts it.
 func says(text, code string) bool {
 	return strings.HasPrefix(text, code) ||
-		(strings.HasPrefix(text, "ERR") || strings.HasPrefix(text, "redis: all sentinels")) &&
-			(strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code))
+		strings.HasPrefix(text, "ERR") && (strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code)) ||
+		strings.HasPrefix(text, "redis: all sentinels") && (strings.Contains(text, ": "+code) || strings.Contains(text, "\n"+code))
 }
 
 // explainFor explains the error of a command with keys. It names the keys if one of them holds

@@ -87,7 +87,12 @@ func (s *sender) send(ctx context.Context, commands []redis.Cmder) (failure, ack
 		for _, cmd := range all {
 			_ = pipe.Process(ctx, cmd) // only queues it
 		}
-		_, _ = pipe.Exec(ctx)
+		_, err := pipe.Exec(ctx)
+		if err != nil && !slices.ContainsFunc(all, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+			for _, cmd := range all { // the client leaves them as they are if Sentinel, or the log-in, was refused
+				cmd.SetErr(err)
+			}
+		}
 	}
 	if wait != nil {
 		acked = s.acknowledged(wait)

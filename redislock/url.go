@@ -114,7 +114,7 @@ func (o *Options) apply(u *storeurl.URL) error {
 const dialerRetries = 1
 
 // probeDelay is how long a TLS handshake takes until the server is asked whether it uses TLS.
-const probeDelay = 500 * time.Millisecond
+const probeDelay = 250 * time.Millisecond
 
 var errNoTLS = fmt.Errorf("%w: the server answers without TLS: leave it out of the URL, or use the port for TLS", driver.ErrMisconfigured)
 

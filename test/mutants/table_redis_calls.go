@@ -40,7 +40,7 @@ func init() {
 	add(mutant{
 		rule: "an abandoned AcquireAll is waited for under every one of its names",
 		file: "redislock/acquire.go",
-		old:  "s.failed(ctx, err, reqs...)",
+		old:  "s.failed(ctx, cmp.Or(err, errReply), reqs...)",
 		new:  "s.failed(ctx, err, reqs[0])",
 		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/AcquireAll",
 	})

@@ -84,15 +84,15 @@ func TestCommandWithBadInput(t *testing.T) {
 		"redis://" + at + "?protocol=xyz":         {Status: 64, Stderr: "not redisson or plain"},
 		"redis://ann:canary7bird@" + at:           {Status: 77, Stderr: "wrong user or password"},
 		"redis://127.0.0.1:1":                     {Status: 69, Stderr: "connection refused"},
-		"rediss://" + at:                          {Status: 69, Stderr: "unreachable"},
+		"rediss://" + at:                          {Status: 78, Stderr: "without TLS"},
 		"redis+sentinel://" + at:                  {Status: 64, Stderr: "name of the master"},
-		"redis+sentinel://" + at + "/dlock":       {Status: 69, Stderr: "unreachable"},
+		"redis+sentinel://" + at + "/dlock":       {Status: 78, Stderr: "not a Sentinel"},
 		"redis+cluster://" + at + "/1":            {Status: 64, Stderr: "no path"},
 		"redlock://" + at + "," + at:              {Status: 64, Stderr: "tolerate no failure"},
 		"redlock://a:1,b:2,c:3,d:4":               {Status: 64, Stderr: "leave one out"},
 		"redlock://a,b,c?protocol=redisson":       {Status: 64, Stderr: "plain protocol only"},
 		"redlock://a,b,c?member_timeout=soon":     {Status: 64, Stderr: "not a duration"},
-		"redlock://" + at + "," + at + "," + at:   {Status: 69, Stderr: "same server"},
+		"redlock://" + at + "," + at + "," + at:   {Status: 78, Stderr: "same server"},
 		"redlock://127.0.0.1:1,127.0.0.1:2," + at: {Status: 69, Stderr: "2 of 3"},
 	} {
 		out := command.Run(t, url, "exec", "-w", "2s", "a", "--", "true")
@@ -155,8 +155,12 @@ func TestCommandOnStoppedServer(t *testing.T) {
 				if took := time.Since(began); took > c.limit {
 					t.Errorf("it took %v; want %v at most", took, c.limit)
 				}
-				if out.Status != 69 || !strings.Contains(out.Stderr, c.says) {
-					t.Errorf("%+v; want 69 and %q", out, c.says)
+				status, says := 69, c.says
+				if what == "no TLS" {
+					status, says = 78, "without TLS"
+				}
+				if out.Status != status || !strings.Contains(out.Stderr, says) {
+					t.Errorf("%+v; want %d and %q", out, status, says)
 				}
 			})
 		}
