@@ -19,7 +19,7 @@ import (
 )
 
 // ErrURL is wrapped by the errors of Open about the URL itself. They contain no password.
-var ErrURL = errors.New("bad URL")
+var ErrURL = storeurl.ErrURL
 
 // Open returns a store with a client of its own, which Close closes. It makes no calls, and ctx
 // is not used. A nil opts is fine; the parameters of the URL take precedence over opts.
