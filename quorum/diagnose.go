@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -31,7 +32,8 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 			all = append(all, f)
 		}
 	}
-	return append(s.findings(answered), all...), nil
+	forgets := slices.ContainsFunc(all, func(f driver.Finding) bool { return f.Breaks == driver.PromiseRestart })
+	return append(s.findings(answered, !forgets), all...), nil
 }
 
 // examine diagnoses one member. It may take longer than a call for a lock.
@@ -49,8 +51,9 @@ func (s *Store) examine(ctx context.Context, m *member) ([]driver.Finding, error
 	return findings, orUnanswered(ctx, err)
 }
 
-// findings returns the findings about the quorum.
-func (s *Store) findings(answered int) (all []driver.Finding) {
+// findings returns the findings about the quorum. remembers says that no member is
+// configured to forget its locks in a crash.
+func (s *Store) findings(answered int, remembers bool) (all []driver.Finding) {
 	add := func(check string, ok bool, level driver.Level, good, bad string) {
 		if ok {
 			level, bad = driver.LevelOK, good
@@ -68,8 +71,8 @@ func (s *Store) findings(answered int) (all []driver.Finding) {
 	add("tokens", s.traits.Fencing != driver.FencingNone, driver.LevelWarning,
 		"Tokens rise, whichever members answer: "+s.traits.Fencing.String()+".",
 		"Tokens mean nothing, because the members cannot agree on them.")
-	add("restart", s.traits.SurvivesRestart, driver.LevelWarning,
-		"A member that crashes remembers its locks, if it is configured as recommended.",
+	add("restart", s.traits.SurvivesRestart && remembers, driver.LevelWarning,
+		"A member that crashes remembers its locks.",
 		"A member that crashes forgets its locks: keep it out for longer than the longest TTL before it is started again, or two may hold a lock.")
 	return all
 }

@@ -227,3 +227,40 @@ func TestDiagnoseReportsQuorumAndMembers(t *testing.T) {
 		t.Errorf("one member of three answers: want ErrUnreachable, got: %v", err)
 	}
 }
+
+// durable is a member that remembers its locks, with findings.
+type durable struct{ diagnosing }
+
+func (d durable) Traits() driver.Traits {
+	traits := d.Store.Traits()
+	traits.SurvivesRestart = true
+	return traits
+}
+
+// A member that forgets its locks as it is configured makes the quorum forget them.
+func TestDiagnoseOfARestartFollowsTheMembers(t *testing.T) {
+	forgets := driver.Finding{Check: "persistence", Level: driver.LevelWarning, Breaks: driver.PromiseRestart}
+	for _, test := range []struct {
+		findings []driver.Finding
+		want     driver.Level
+	}{{nil, driver.LevelOK}, {[]driver.Finding{forgets}, driver.LevelWarning}} {
+		var members []driver.Store
+		for range 3 {
+			members = append(members, durable{diagnosing{Store: memlock.New(), findings: test.findings}})
+		}
+		s, err := quorum.New(members, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		findings, err := s.Diagnose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range findings {
+			if f.Check == "restart" && f.Level != test.want {
+				t.Errorf("members with %v: %+v; want %v", test.findings, f, test.want)
+			}
+		}
+	}
+}
