@@ -188,7 +188,7 @@ func init() {
 		file: "redislock/lua/redisson.lua",
 		old:  "	redis.call('hset', lock, value, 1)\n	redis.call('pexpire', lock, ttl)\n",
 		new:  "	redis.call('hset', lock, value, 1)\n",
-		test: "test/stores/redis TestNothingShortensALock/redisson",
+		test: "test/stores/redis TestFailedRepetitionKeepsTheLock",
 	})
 	add(mutant{
 		rule: "a lock is not written if the user may not set its expiry",
