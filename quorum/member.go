@@ -74,7 +74,13 @@ func (m *member) callAlways(limited context.Context, f func(ctx context.Context)
 
 // timedOut makes the error of a call that reached its limit ErrUnreachable.
 func (m *member) timedOut(err error) error {
-	if errors.Is(err, driver.ErrUnreachable) || isAnswer(err) {
+	switch {
+	case isAnswer(err):
+		return err
+	case errors.Is(err, driver.ErrUnreachable):
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%w (no answer within %v)", err, m.timeout)
+		}
 		return err
 	}
 	return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnreachable, m.timeout, err)
