@@ -11,7 +11,10 @@ case $(go list -m) in
 	alone='/stores/(redis|sqlservers|sqlsession)$'
 	mapfile -t others < <(go list ./... | grep -Ev "$alone")
 	run -p 2 "${others[@]}" || failed=1
-	run -p 1 ./stores/sqlservers ./stores/sqlsession || failed=1
+	for database in mariadb postgres; do
+		run -run "^Test/^$database\$|^Example_$database\$" ./stores/sqlservers || failed=1
+	done
+	run ./stores/sqlsession || failed=1
 	run -parallel 4 ./stores/redis || failed=1 # its tests wait most of the time
 	exit "$failed"
 	;;
