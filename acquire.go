@@ -36,13 +36,19 @@ func (w *wait) acquire(h *hold) error {
 	}
 }
 
-// attempt takes the lock that the predecessor in the local queue handed over, or asks
-// the store once, which takes no longer than limit. It returns when the request was sent.
+// attempt takes the lock that the predecessor in the local queue handed over. Without
+// one, or if its grant has ended, it asks the store once, which takes no longer than limit. It returns when the request was sent.
 func (h *hold) attempt(ctx context.Context, limit time.Duration) (sent clock.Instant, err error) {
-	if lock := h.takeHandedOver(); lock != nil {
-		return lock.sent, h.accept(lock.grant, lock.sent)
-	}
 	c := h.client
+	if lock := h.takeHandedOver(); lock != nil {
+		h.revocation = lock.revocation
+		err := h.accept(lock.grant, lock.sent)
+		if err == nil && c.clock.Now() < lock.sent+lock.grant.TTL-h.Margin {
+			h.token = lock.token
+			return lock.sent, nil
+		}
+		h.forgetGrant() // it ended during the hand-over
+	}
 	req := h.attemptRequest()
 	limited, cancel := c.limited(ctx, limit)
 	defer cancel()
@@ -66,23 +72,27 @@ func (h *hold) noteFailure(err error) {
 // accept checks a grant. A grant that arrives after its trust deadline is rejected,
 // and so is a lock that the store revoked before it was granted.
 func (h *hold) accept(grant driver.Grant, sent clock.Instant) error {
-	h.Grant = grant
+	h.Grant, h.token = grant, grant.Token
 	h.needsUndo = true
 	h.Margin = watchdog.Margin(grant.TTL, h.settings.margin)
 	c := h.client
 	if !c.traits.Local && c.clock.Now() >= sent+grant.TTL-h.Margin {
 		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)
 	}
-	return h.unlessRevoked(false)
+	return h.revocation.reportTo(nil)
 }
 
 // startLease makes the grant the caller's lock. If it fails, nothing is held.
 func (h *hold) startLease(sent clock.Instant) error {
 	c := h.client
-	if slot := h.slot.Load(); slot != nil {
+	handedOver := h.token != h.Grant.Token
+	if slot := h.slot.Load(); slot != nil && !handedOver {
 		slot.State.Taken(sent, &c.slices)
 	}
-	if err := h.unlessRevoked(true); err != nil {
+	if err := h.revocation.reportTo(h); err != nil {
+		if handedOver {
+			h.forgetGrant()
+		}
 		return err
 	}
 	c.dog.Watch(&h.Hold, sent)
@@ -97,6 +107,14 @@ func (h *hold) startLease(sent clock.Instant) error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// forgetGrant gives up a grant that other leases have used. If its owner asked again, the
+// store could return tokens that they had.
+func (h *hold) forgetGrant() {
+	c, grant := h.client, h.Grant
+	h.Grant, h.token, h.needsUndo = driver.Grant{Name: h.name}, 0, false
+	c.cleanups.Go(func() { _, _ = c.release(context.Background(), grant, c.requestTimeout) }) // or it expires
 }
 
 // abandon undoes attempts of unknown outcome, and gives up a place in the store's
@@ -119,7 +137,7 @@ func (h *hold) undo(grant driver.Grant) {
 	c := h.client
 	c.cleanups.Go(func() {
 		defer h.leaveSlot()
-		if _, err := c.release(context.Background(), grant, 0, c.requestTimeout); err != nil && !errors.Is(err, ErrNotHeld) {
+		if _, err := c.release(context.Background(), grant, c.requestTimeout); err != nil && !errors.Is(err, ErrNotHeld) {
 			// The next caller asks the store all the same.
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire", "name", grant.Name, "err", err)
 			h.noteUnanswered(err)

@@ -26,7 +26,6 @@ type Client struct {
 	traits  driver.Traits
 	watcher driver.Watcher       // nil if the store does not implement it
 	batcher driver.BatchAcquirer // nil if the store does not implement it
-	passer  driver.Passer        // nil if the store does not implement it
 
 	ttl            time.Duration
 	requestTimeout time.Duration
@@ -65,7 +64,6 @@ func New(store driver.Store, opts *Options) *Client {
 	c.slices = contention.PolicyFor(c.traits.Reaction)
 	c.watcher, _ = store.(driver.Watcher)
 	c.batcher, _ = store.(driver.BatchAcquirer)
-	c.passer, _ = store.(driver.Passer)
 	c.dog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.requestTimeout})
 	return c
 }
@@ -91,8 +89,8 @@ func (c *Client) limited(ctx context.Context, d time.Duration) (context.Context,
 	return limited, limited.End
 }
 
-// explain adds to the error of a call that the store did not answer, if the time of
-// the call was up, and not that of its caller.
+// explain adds ErrUnreachable and the limit to the error of a call that its own limit
+// ended, not its caller's context.
 func (c *Client) explain(caller, limited context.Context, err error) error {
 	if err == nil || limited.Err() == nil || deadline.Passed(caller) != nil {
 		return err

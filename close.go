@@ -11,7 +11,7 @@ import (
 
 // Close releases all locks that are still held, ends their contexts with
 // [ErrClosed], makes all waiters return ErrClosed, and waits until no background work
-// is left. It takes no longer than a few calls to the store may take. The error says
+// is left. If the store does not answer, it takes a few times Options.RequestTimeout. The error says
 // how many locks could not be released and are left to expire. A second Close waits
 // for the first and returns the same.
 func (c *Client) Close() error {

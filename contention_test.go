@@ -274,11 +274,6 @@ func (p *distantStore) Acquire(ctx context.Context, req driver.Request) (driver.
 	return p.Store.Acquire(ctx, req)
 }
 
-func (p *distantStore) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	req.Holder = p.holder
-	return p.Store.Pass(ctx, grant, req)
-}
-
 // distantFor returns the connection of a process: the higher its number, the farther away.
 func distantFor(store *memlock.Store, process int) *distantStore {
 	latency := 100*time.Microsecond + time.Duration(process)*20*time.Microsecond

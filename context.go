@@ -52,7 +52,7 @@ func (c *Client) innermost(ctx context.Context) *hold {
 	return h
 }
 
-// derivedContext ends with the context of a hold, whose Err its own Err calls.
+// derivedContext ends with the context of a hold. Its Err calls the Err of that context.
 type derivedContext struct {
 	context.Context
 	cancel context.CancelCauseFunc

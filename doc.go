@@ -40,5 +40,6 @@
 // lock has expired. No lock with an expiry can prevent that. Only the resource itself
 // can: let it remember the largest token it has seen, and reject smaller ones.
 //
-// Break revokes a lock on purpose. Its holder finds out at its next renewal.
+// Break revokes a lock on purpose. Its holder finds out at its next renewal at the
+// latest.
 package dlock

@@ -18,6 +18,8 @@ type slot = localqueue.Slot[hold, queueState]
 type queueState struct {
 	contention.State
 	handedOver *handedOver // nil if the lock was not handed over
+	crowded    bool        // another caller of this process waited at the last release
+	usedTokens uint64      // of the last grant
 }
 
 // enter makes h the occupant of the slot of its name, after the callers of this
@@ -188,7 +190,7 @@ func (h *hold) heldError() *driver.HeldError {
 			return nil
 		}
 		left := deadline - h.client.clock.NoLaterThanNow()
-		return &driver.HeldError{Name: h.name, Token: h.Grant.Token, Holder: h.holder(), Remaining: max(0, left)}
+		return &driver.HeldError{Name: h.name, Token: h.token, Holder: h.holder(), Remaining: max(0, left)}
 	}
 	return h.refusal.Load()
 }

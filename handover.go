@@ -1,73 +1,71 @@
 package dlock
 
 import (
-	"context"
-	"errors"
-	"time"
-
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// handedOver is a lock that a hold acquired for the next waiter of this process in
-// the step in which it released its own: one call instead of two, and no other process
-// is woken in vain. A process hands over until its time slice ends.
-//
-// The lock has a new owner, different from the one with which the waiter asks the
-// store. So a late attempt to undo a hand-over of unknown outcome cannot release a lock
-// that the waiter acquired itself.
+// A hold asks for several tokens if other callers of this process wait for the same name:
+// for twice as many as were used of the last grant. Redis makes tokens of its clock, with
+// one for each microsecond, and hand-overs take longer than that. So its tokens do not run
+// ahead of its clock, as they would if most of a large span were wasted.
+const (
+	minSpan = 16
+	maxSpan = 1024
+)
+
+// handedOver is a lock that a hold of this process leaves to the next waiter. The grant
+// stays the same; the waiter gets the next token of its span. The store is not asked, so
+// a hand-over takes as long as waking a goroutine. A process hands over until its time
+// slice or the span ends, or less than half of the TTL is left.
 type handedOver struct {
-	grant driver.Grant
-	sent  clock.Instant
+	grant      driver.Grant
+	token      uint64        // of the waiter
+	sent       clock.Instant // when the grant was asked for or renewed last
+	revocation *revocation
 }
 
-// successor returns the waiter to hand the lock over to, or nil.
-func (h *hold) successor() *hold {
-	c, slot := h.client, h.slot.Load()
-	if slot == nil || c.passer == nil || c.calls.closed.Load() {
-		return nil
+// wantedSpan returns how many tokens to ask for: several if other callers of this process
+// wait, or did at the last release.
+func (h *hold) wantedSpan() uint64 {
+	slot := h.slot.Load()
+	if slot == nil || !h.single || h.Fixed || !slot.State.crowded && slot.Next() == nil {
+		return 1
 	}
-	if !slot.State.MayHandOver(c.clock.NoLaterThanNow(), &c.slices) {
-		return nil
-	}
-	if next := slot.Next(); next != nil && next.single {
-		return next
-	}
-	return nil
+	return min(max(2*slot.State.usedTokens, minSpan), maxSpan)
 }
 
-// handOver gives the lock and the slot to next. limit is more than a request takes.
-func (h *hold) handOver(ctx context.Context, next *hold, limit time.Duration) error {
+// handOver leaves the lock and the slot to the next waiter of this process, and reports
+// whether it did. The lease has ended, and is not watched any more.
+func (h *hold) handOver() bool {
 	c, slot := h.client, h.slot.Load()
-	req := next.attemptRequest()
-	req.Owner = driver.NewOwner()
-	limited, cancel := c.limited(context.WithoutCancel(ctx), c.requestTimeout)
-	sent := c.clock.NoLaterThanNow()
-	grant, err := c.passer.Pass(limited, h.Grant, req)
-	cancel()
-	slot.State.Released(c.clock.NoLaterThanNow())
-	switch {
-	case err == nil:
-		slot.State.handedOver = &handedOver{grant, sent}
-		h.slot.Store(nil)
-		if !slot.HandOff(next) { // next does not wait any more
-			slot.State.handedOver = nil
-			h.slot.Store(slot)
-			h.undo(grant)
-			return nil
-		}
-		h.outcome.announce()
-		return nil
-	case errors.Is(err, ErrNotHeld):
-		h.leaveSlot()
-		return err
-	case errors.Is(err, ErrUnsupported):
-		return h.releaseToStore(ctx, limit)
+	if slot == nil || h.Fixed || h.token-h.Grant.Token+1 >= h.Grant.Span || c.calls.closed.Load() {
+		return false
 	}
-	// The hand-over may have happened, may still happen, or may never happen.
-	err = h.releaseGrant(ctx, 1, limit-c.requestTimeout)
-	h.undo(driver.Grant{Name: h.name, Owner: req.Owner})
-	return err
+	now, ttl := c.clock.Now(), h.Grant.TTL
+	if h.TrustDeadline()-now < ttl/2 || !slot.State.MayHandOver(now, &c.slices) {
+		return false
+	}
+	next := slot.Next()
+	if next == nil || !h.mayHandOverTo(next) || h.revocation.reportTo(nil) != nil {
+		return false
+	}
+	sent := h.TrustDeadline() - ttl + h.Margin
+	slot.State.handedOver = &handedOver{h.Grant, h.token + 1, sent, h.revocation}
+	h.slot.Store(nil)
+	if !slot.HandOff(next) { // next does not wait any more
+		slot.State.handedOver = nil
+		h.slot.Store(slot)
+		return false
+	}
+	h.outcome.announce()
+	return true
+}
+
+// mayHandOverTo reports whether next wants what h has.
+func (h *hold) mayHandOverTo(next *hold) bool {
+	a, b := &h.settings, &next.settings
+	return next.single && !b.fixed && a.ttl == b.ttl && a.margin == b.margin
 }
 
 // takeHandedOver returns the lock that the predecessor handed over, once.

@@ -12,11 +12,13 @@ import (
 // hold is one acquisition of one name, from the first attempt until it is
 // released or lost. All leases that re-entered it share it.
 type hold struct {
-	watchdog.Hold // the grant; its name and owner are set from the beginning
+	watchdog.Hold // the grant; its name is set from the beginning, its owner by the first attempt
 	client        *Client
 	name          string
 	settings      settings
 
+	span   uint64          // how many tokens it asks for
+	token  uint64          // one of the tokens of the grant
 	single bool            // one name, not LockAll: the lock may be handed over to it
 	caller context.Context // whose values the lease's context has
 	outer  *hold           // the hold that the caller's context came from, or nil
@@ -34,15 +36,15 @@ type hold struct {
 	cause  error // why the hold has ended; nil if it has not
 	ctx    *leaseContext
 	cancel context.CancelCauseFunc
-	// For stores that report losses: the number of attempts, whether the store has
-	// revoked the grant of the last one, and whether its lease has begun.
-	attempts       int
-	revoked, begun bool
+
+	// revocation is that of the grant, or of the last attempt. It is nil if the store does
+	// not report losses.
+	revocation *revocation
 }
 
 func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *hold) *hold {
 	h := &hold{client: c, name: name, settings: *s, caller: ctx, outer: outer, leases: 1}
-	h.Grant = driver.Grant{Name: name, Owner: driver.NewOwner()}
+	h.Grant = driver.Grant{Name: name}
 	h.Fixed = s.fixed
 	h.Observer = h
 	h.first.hold = h
@@ -56,9 +58,15 @@ func (h *hold) request() driver.Request {
 
 // attemptRequest returns the request of a new attempt.
 func (h *hold) attemptRequest() driver.Request {
+	if h.Grant.Owner == (driver.Owner{}) {
+		h.Grant.Owner = driver.NewOwner()
+		h.span = h.wantedSpan()
+	}
 	req := h.request()
+	req.Span = h.span
 	if h.client.traits.ReportsLoss {
-		req.Lost = h.newAttempt()
+		h.revocation = new(revocation)
+		req.Lost = h.revocation.report
 	}
 	return req
 }

@@ -9,15 +9,16 @@ import "time"
 type Hooks struct {
 	// Acquired: a lock was acquired. Event.Waited says how long the caller waited.
 	Acquired func(Event)
-	// Waited: a lock was held by another holder, and the waiting has ended, with the
-	// lock or with Event.Err. Event.Waited says how long the caller waited.
+	// Waited: a caller waited for another holder or another caller, and its waiting has
+	// ended, with the lock or with Event.Err. Event.Waited says how long the caller waited.
 	Waited func(Event)
 	// Renewed: a renewal has ended. Event.Err is nil, or why its outcome is unknown.
 	// In that case the client tries again.
 	Renewed func(Event)
 	// Lost: the lease has ended without having been unlocked. Event.Err says why.
 	Lost func(Event)
-	// Released: a lock was unlocked. Event.Err is what Unlock returns.
+	// Released: a lock that was not lost was given back or handed over. Event.Err says
+	// why that may have failed.
 	Released func(Event)
 }
 

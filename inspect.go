@@ -42,7 +42,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 }
 
 // Find describes the lock of name, of any holder, and reports whether it is held. The
-// error wraps [ErrUnsupported] if the store cannot list.
+// error wraps [ErrUnsupported] if the store can neither find nor list.
 func (c *Client) Find(ctx context.Context, name string) (info driver.Info, held bool, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return driver.Info{}, false, err
@@ -66,11 +66,12 @@ func (c *Client) Find(ctx context.Context, name string) (info driver.Info, held 
 	return info, held, nil
 }
 
-// Break revokes the lock of name if it is held with exactly this token. The error
-// wraps [ErrNotHeld] if the lock is free or was acquired again since the token was
-// read, and [ErrUnsupported] if the store cannot break locks. The holder finds out at
-// its next renewal. Until then two holders may trust the lock, and only a resource that
-// checks tokens is safe.
+// Break revokes the lock of name if it is held with exactly this token, as Locks and
+// Find show it. The error wraps [ErrNotHeld] if the lock is free or was acquired again
+// since the token was read, and [ErrUnsupported] if the store cannot break locks. Leases
+// that callers of one client hand over to each other are one lock with one such token. The
+// holder finds out at its next renewal at the latest. Until then two holders may trust
+// the lock, and only a resource that checks tokens is safe.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if err := driver.CheckName(name); err != nil {
 		return err

@@ -24,8 +24,9 @@ func (l *Lease) Name() string { return l.hold.name }
 // acquisition of the name. A resource that remembers the largest token it has
 // seen and rejects smaller ones is safe from a holder that does not know yet
 // that it lost the lock. Nothing else is. How far the order can be trusted
-// depends on the store: see Traits.
-func (l *Lease) Token() uint64 { return l.hold.Grant.Token }
+// depends on the store: see Traits. A token may need 63 bits: a floating-point number
+// cannot keep it.
+func (l *Lease) Token() uint64 { return l.hold.token }
 
 // Context returns a context that is done, with the cause [ErrLost], before the store
 // may grant the lock to another owner. The client decides that by its own clock, also
@@ -36,8 +37,8 @@ func (l *Lease) Token() uint64 { return l.hold.Grant.Token }
 // cancellation.
 //
 // Its Err reads the clock, so that a program that was stopped for longer than the lease
-// lasts finds out before it does anything else. A derived context does not: it ends a
-// moment later, when the watchdog has run.
+// lasts finds out before it does anything else. A context made of it with package
+// context does not: it ends a moment later, when the watchdog has run.
 func (l *Lease) Context() context.Context {
 	if l.reentry != nil {
 		return l.reentry.context(l.hold)

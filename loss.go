@@ -3,6 +3,7 @@ package dlock
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
@@ -11,10 +12,10 @@ import (
 func (h *hold) Renewed(err error) {
 	c := h.client
 	if err != nil {
-		c.logger.Warn("dlock: renewal failed, trying again", "name", h.name, "token", h.Grant.Token,
+		c.logger.Warn("dlock: renewal failed, trying again", "name", h.name, "token", h.token,
 			"trusted_for", h.TrustDeadline()-c.clock.NoLaterThanNow(), "err", err)
 	}
-	call(c.hooks.Renewed, Event{Name: h.name, Token: h.Grant.Token, Err: err})
+	call(c.hooks.Renewed, Event{Name: h.name, Token: h.token, Err: err})
 }
 
 // Lost implements watchdog.Observer. It ends the context at once. The next waiter of this
@@ -32,8 +33,8 @@ func (h *hold) AfterLoss() {
 		return
 	}
 	c, err := h.client, h.endCause()
-	c.logger.Warn("dlock: lock lost", "name", h.name, "token", h.Grant.Token, "reason", err)
-	call(c.hooks.Lost, Event{Name: h.name, Token: h.Grant.Token, Err: err})
+	c.logger.Warn("dlock: lock lost", "name", h.name, "token", h.token, "reason", err)
+	call(c.hooks.Lost, Event{Name: h.name, Token: h.token, Err: err})
 }
 
 // lose ends a hold whose loss the watchdog has not noticed.
@@ -53,39 +54,35 @@ func (h *hold) expireIfOverdue() {
 
 var errRevoked = errors.New("the store revoked the lock")
 
-// newAttempt begins a new attempt, and returns the function with which the store reports
-// that it revoked the attempt's grant. Only the report for the last attempt counts.
-func (h *hold) newAttempt() (lost func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.attempts++
-	h.revoked = false
-	attempt := h.attempts
-	return func() { h.noteRevoked(attempt) }
+// revocation is the store's report that it revoked the grant of an attempt.
+type revocation struct {
+	mu       sync.Mutex
+	hold     *hold // whose lease has the grant; nil before it begins, and during a hand-over
+	reported bool
 }
 
-// noteRevoked ends the lease. Before the lease has begun, it leaves that to unlessRevoked.
-func (h *hold) noteRevoked(attempt int) {
-	h.mu.Lock()
-	counts, begun := attempt == h.attempts, h.begun
-	h.revoked = h.revoked || counts
-	h.mu.Unlock()
-	if counts && begun {
+// report is called by the store. It ends the lease that has the grant.
+func (r *revocation) report() {
+	r.mu.Lock()
+	h := r.hold
+	r.reported = true
+	r.mu.Unlock()
+	if h != nil {
 		h.lose(errRevoked)
 	}
 }
 
-// unlessRevoked fails if the store has revoked the grant of the last attempt. With begins,
-// the lease begins: a later report ends it.
-func (h *hold) unlessRevoked(begins bool) error {
-	if !h.client.traits.ReportsLoss {
+// reportTo makes a later report end the lease of h. With nil a later report ends no lease. It
+// fails if the store has reported before.
+func (r *revocation) reportTo(h *hold) error {
+	if r == nil {
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.revoked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reported {
 		return fmt.Errorf("%w: %w before it was granted", ErrUnreachable, errRevoked)
 	}
-	h.begun = begins
+	r.hold = h
 	return nil
 }

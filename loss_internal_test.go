@@ -23,7 +23,7 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.noteRevoked(h.attempts)
+		h.revocation.report()
 		late := h.startLease(sent)
 		early := h.accept(h.Grant, sent)
 		if !errors.Is(late, ErrUnreachable) || errors.Is(late, ErrLost) || early == nil || late.Error() != early.Error() {
@@ -35,7 +35,7 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 		if err := h.startLease(sent); err != nil || h.endCause() != nil {
 			t.Errorf("the lease of the next attempt: %v, ended: %v", err, h.endCause())
 		}
-		h.noteRevoked(h.attempts)
+		h.revocation.report()
 		if cause := h.endCause(); !errors.Is(cause, ErrLost) {
 			t.Errorf("a lease whose lock was revoked: %v; want ErrLost", cause)
 		}
@@ -54,7 +54,7 @@ func TestRevokedNameEndsLockAll(t *testing.T) {
 		w := batchWait{wait: wait{client: c, settings: &s, ctx: t.Context()}, holds: []*hold{a, b}, blocked: a}
 		_ = w.startWaiting()
 		a.end(ErrReleased)
-		err := w.beforeRetry(b.unlessRevoked(true))
+		err := w.beforeRetry(b.revocation.reportTo(b))
 		if err == nil {
 			t.Error("LockAll tries again with a name that it has given back")
 		}

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -15,9 +14,9 @@ import (
 // network stands between a client and a store, in virtual time. It delays, drops, repeats
 // and so reorders calls, as its random source decides.
 type network struct {
-	inner      full
-	handedOver *atomic.Int64 // counts the hand-overs; may be nil
-	rates      rates
+	inner   full
+	granted func(driver.Grant) // is called with every grant; may be nil
+	rates   rates
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -31,7 +30,6 @@ type full interface {
 	driver.Store
 	driver.Watcher
 	driver.BatchAcquirer
-	driver.Passer
 	driver.Lister
 	driver.Breaker
 }
@@ -112,6 +110,9 @@ type answer[T any] struct {
 func (n *network) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	a, err := pass(n, ctx, func(ctx context.Context) answer[driver.Grant] {
 		grant, err := n.inner.Acquire(ctx, req)
+		if err == nil && n.granted != nil {
+			n.granted(grant)
+		}
 		return answer[driver.Grant]{grant, err}
 	})
 	if err != nil {
@@ -123,24 +124,15 @@ func (n *network) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 func (n *network) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
 	a, err := pass(n, ctx, func(ctx context.Context) answer[[]driver.Grant] {
 		grants, err := n.inner.AcquireAll(ctx, reqs)
+		for _, grant := range grants {
+			if n.granted != nil {
+				n.granted(grant)
+			}
+		}
 		return answer[[]driver.Grant]{grants, err}
 	})
 	if err != nil {
 		return nil, err
-	}
-	return a.value, a.err
-}
-
-func (n *network) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	a, err := pass(n, ctx, func(ctx context.Context) answer[driver.Grant] {
-		next, err := n.inner.Pass(ctx, grant, req)
-		if err == nil && n.handedOver != nil {
-			n.handedOver.Add(1)
-		}
-		return answer[driver.Grant]{next, err}
-	})
-	if err != nil {
-		return driver.Grant{}, err
 	}
 	return a.value, a.err
 }

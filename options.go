@@ -15,8 +15,8 @@ type Options struct {
 	TTL time.Duration
 
 	// RequestTimeout bounds every single call to the store, so that a server that
-	// does not answer cannot block a caller for long. Only their context bounds
-	// Locks and Diagnose. Default 5 s.
+	// does not answer cannot block a caller for long. Locks and Diagnose are
+	// bounded by their contexts only. Default 5 s.
 	RequestTimeout time.Duration
 
 	// Holder describes this client to people who list locks. Empty fields are
@@ -85,7 +85,7 @@ func WithFixedTTL(ttl time.Duration) Option {
 }
 
 // WithWait limits the waiting for another holder. After that time the error is a
-// [*HeldError]. Zero does not wait at all. The first attempt does not count: if the store
+// [*HeldError], or wraps [ErrUnreachable] if the store does not answer any more. Zero does not wait at all. The first attempt does not count: if the store
 // does not answer it, the call takes up to Options.RequestTimeout.
 func WithWait(limit time.Duration) Option {
 	return func(s *settings) { s.wait = max(0, limit) }
@@ -107,7 +107,7 @@ func WithNote(note string) Option {
 
 // WithMargin sets how long before the end of its TTL a lease that could not be
 // renewed counts as lost: the time that the holder has to stop. The default, 1 % of
-// the TTL and 2 ms, only compensates for clocks that run at different speeds. The
+// the TTL plus 2 ms, only compensates for clocks that run at different speeds. The
 // margin is at most a third of the TTL.
 func WithMargin(margin time.Duration) Option {
 	return func(s *settings) { s.margin = margin }

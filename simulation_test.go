@@ -68,7 +68,7 @@ func TestSimulationFindsBrokenStores(t *testing.T) {
 		{"trust is counted from the reply", func(s full) full { return trustFromReply{s} }, "two trust"},
 		{"trust is counted from the reply to a renewal", func(s full) full { return renewedFromReply{s} }, "two trust"},
 		{"a batch ignores the holders", func(s full) full { return batchTakes{s} }, "two trust"},
-		{"a hand-over keeps the token", func(s full) full { return keepsToken{s} }, "token"},
+		{"the next grant is inside the span", func(s full) full { return overlaps{s} }, "token"},
 		{"release ignores the owner", func(s full) full { return releasesAnyOwner{s} }, "two trust"},
 		{"tokens start again", func(s full) full { return tokenResets{s} }, "token"},
 		{"the lock never expires", func(s full) full { return neverExpires{s} }, "for ever"},
@@ -142,12 +142,14 @@ func (s releasesAnyOwner) Release(ctx context.Context, grant driver.Grant) error
 	return s.full.Release(ctx, grant)
 }
 
-type keepsToken struct{ full }
+type overlaps struct{ full }
 
-func (s keepsToken) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	next, err := s.full.Pass(ctx, grant, req)
-	next.Token = grant.Token
-	return next, err
+func (s overlaps) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	span := req.Span
+	req.Span = 0
+	grant, err := s.full.Acquire(ctx, req)
+	grant.Span = span
+	return grant, err
 }
 
 type tokenResets struct{ full }
@@ -186,6 +188,7 @@ type simulation struct {
 	// trusted are the leases of each name that were returned and not unlocked.
 	trusted    map[string]map[*dlock.Lease]bool
 	last       map[string]uint64
+	granted    map[uint64]bool // the tokens with which the store granted locks
 	violations []string
 }
 
@@ -215,10 +218,19 @@ func (s *simulation) trust(lease *dlock.Lease) {
 		s.violations = append(s.violations, fmt.Sprintf("token %d of %q came after %d", lease.Token(), name, s.last[name]))
 	}
 	s.last[name] = lease.Token()
+	if !s.granted[lease.Token()] {
+		s.seen.handedOver.Add(1)
+	}
 	if s.trusted[name] == nil {
 		s.trusted[name] = map[*dlock.Lease]bool{}
 	}
 	s.trusted[name][lease] = true
+}
+
+func (s *simulation) note(grant driver.Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.granted[grant.Token] = true
 }
 
 func (s *simulation) forget(lease *dlock.Lease) {
@@ -241,7 +253,7 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 	if spoil != nil {
 		store = spoil(store)
 	}
-	s := &simulation{seen: seen, store: store, trusted: map[string]map[*dlock.Lease]bool{}, last: map[string]uint64{}}
+	s := &simulation{seen: seen, store: store, trusted: map[string]map[*dlock.Lease]bool{}, last: map[string]uint64{}, granted: map[uint64]bool{}}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), simPatient, errors.New("for ever"))
 	defer cancel()
 
@@ -255,7 +267,7 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 		slow:        random.Float64() * 0.2,
 	}
 	for i := range 2 + random.IntN(2) {
-		n := &network{inner: store, handedOver: &seen.handedOver, rates: bad, random: rand.New(rand.NewPCG(seed, uint64(100+i)))}
+		n := &network{inner: store, granted: s.note, rates: bad, random: rand.New(rand.NewPCG(seed, uint64(100+i)))}
 		c := dlock.New(n, &dlock.Options{TTL: simTTL, RequestTimeout: 700 * time.Millisecond})
 		networks, clients = append(networks, n), append(clients, c)
 		wg.Go(func() { trouble(n, rand.New(rand.NewPCG(seed, uint64(200+i)))) })

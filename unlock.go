@@ -15,7 +15,9 @@ import (
 // the second call returns what the first did. If the store does not answer, Unlock takes
 // up to twice Options.RequestTimeout; then the error wraps [ErrUnreachable], and the
 // lock expires by itself. If the lock was lost before, or given back by [Client.Close], the
-// error wraps [ErrNotHeld]: another holder may have had it meanwhile.
+// error wraps [ErrNotHeld]: another holder may have had it meanwhile. An Unlock that hands
+// the lock over to another caller of this client does not ask the store, and returns nil
+// if the client has not noticed a loss.
 func (l *Lease) Unlock(ctx context.Context) error {
 	l.unlock.Do(func() {
 		if l.reentry != nil {
@@ -39,7 +41,7 @@ func (h *hold) unlock(ctx context.Context) error {
 	if last && !c.calls.closed.Load() && !errors.Is(cause, watchdog.ErrNotHeld) {
 		// The store may still count the lock as held, and contenders need not wait until it expires.
 		c.cleanups.Go(func() {
-			_, _ = c.release(context.Background(), h.Grant, 0, 2*c.requestTimeout) // the lock expires anyway
+			_, _ = c.release(context.Background(), h.Grant, 2*c.requestTimeout) // the lock expires anyway
 		})
 	}
 	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
@@ -65,19 +67,10 @@ func (h *hold) removeLease() (last, ends bool) {
 // release gives up the lock of a hold that has just ended. It hands the lock over to
 // the next waiter of this process, or releases it in the store.
 func (h *hold) release(ctx context.Context) (err error) {
-	c, limit := h.client, 2*h.client.requestTimeout
-	if renewal := c.dog.Forget(&h.Hold); renewal != nil { // it ends before the release is sent
-		began := c.clock.NoLaterThanNow()
-		select {
-		case <-renewal:
-		case <-time.After(c.requestTimeout):
-		}
-		limit = max(c.requestTimeout, limit-(c.clock.Now()-began))
-	}
-	if next := h.successor(); next != nil && limit > c.requestTimeout {
-		err = h.handOver(ctx, next, limit)
-	} else {
-		err = h.releaseToStore(ctx, limit)
+	c := h.client
+	renewal := c.dog.Forget(&h.Hold)
+	if !h.handOver() {
+		err = h.releaseToStore(ctx, renewal)
 	}
 	switch {
 	case err == nil:
@@ -86,29 +79,32 @@ func (h *hold) release(ctx context.Context) (err error) {
 	default:
 		err = fmt.Errorf("unlocking %q, which is left to expire: %w", h.name, err)
 	}
-	call(c.hooks.Released, Event{Name: h.name, Token: h.Grant.Token, Err: err})
+	call(c.hooks.Released, Event{Name: h.name, Token: h.token, Err: err})
 	return err
 }
 
-// releaseToStore releases the lock for all contenders, and leaves the slot.
-func (h *hold) releaseToStore(ctx context.Context, limit time.Duration) error {
-	err := h.releaseGrant(ctx, 0, limit)
+// releaseToStore releases the lock for all contenders, and leaves the slot. It waits for the
+// end of a renewal that is under way.
+func (h *hold) releaseToStore(ctx context.Context, renewal <-chan struct{}) error {
+	c, limit := h.client, 2*h.client.requestTimeout
+	if renewal != nil {
+		began := c.clock.NoLaterThanNow()
+		select {
+		case <-renewal:
+		case <-time.After(c.requestTimeout):
+		}
+		limit = max(c.requestTimeout, limit-(c.clock.Now()-began))
+	}
+	attempts, err := c.release(ctx, h.Grant, limit)
+	if errors.Is(err, ErrNotHeld) && attempts > 1 && c.clock.Now() < h.TrustDeadline() {
+		err = nil // an attempt without an answer has released the lock
+	}
 	if slot := h.slot.Load(); slot != nil {
-		slot.State.Released(h.client.clock.NoLaterThanNow())
+		slot.State.Released(c.clock.NoLaterThanNow())
+		slot.State.crowded = slot.Next() != nil
+		slot.State.usedTokens = h.token - h.Grant.Token + 1
 		h.noteUnanswered(err)
 		h.leaveSlot()
-	}
-	return err
-}
-
-// releaseGrant releases the lock. unanswered is the number of earlier attempts to do so that
-// had no answer. If an attempt finds nothing before the trust deadline, an earlier one has
-// released the lock.
-func (h *hold) releaseGrant(ctx context.Context, unanswered int, limit time.Duration) error {
-	c := h.client
-	attempts, err := c.release(ctx, h.Grant, unanswered, limit)
-	if errors.Is(err, ErrNotHeld) && attempts > 1 && c.clock.Now() < h.TrustDeadline() {
-		return nil
 	}
 	return err
 }
@@ -119,10 +115,9 @@ const (
 	maxReleaseDelay = 100 * time.Millisecond
 )
 
-// release asks the store to release grant, and again while that may help. attempts
-// is how often the caller has asked before; release returns how often it was asked in all. It
-// works with a cancelled context, and takes no longer than limit.
-func (c *Client) release(ctx context.Context, grant driver.Grant, attempts int, limit time.Duration) (int, error) {
+// release asks the store to release grant, and again while that may help. It returns how
+// often it asked. It works with a cancelled context, and takes no longer than limit.
+func (c *Client) release(ctx context.Context, grant driver.Grant, limit time.Duration) (attempts int, err error) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -132,7 +127,7 @@ func (c *Client) release(ctx context.Context, grant driver.Grant, attempts int, 
 	for {
 		attempts++
 		limited, cancel := c.limited(ctx, min(c.requestTimeout, left))
-		err := c.explain(ctx, limited, c.store.Release(limited, grant))
+		err = c.explain(ctx, limited, c.store.Release(limited, grant))
 		cancel()
 		if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed) {
 			return attempts, err

@@ -85,7 +85,7 @@ func (w *wait) stop() {
 // report calls the hooks at the end of an acquisition, and returns err.
 func (w *wait) report(h *hold, err error) error {
 	c := w.client
-	event := Event{Name: h.name, Token: h.Grant.Token, Waited: w.waited(), Err: err}
+	event := Event{Name: h.name, Token: h.token, Waited: w.waited(), Err: err}
 	if w.began {
 		call(c.hooks.Waited, event)
 	}

@@ -8,7 +8,7 @@
 //
 // Only Store is mandatory. A store offers more by implementing extensions of one
 // method each: [Watcher], [Lister], [Finder], [Breaker], [BatchAcquirer],
-// [Passer] and [Diagnoser] for package dlock, [TokenRaiser] and [Identifier] for
+// [Diagnoser] for package dlock, [TokenRaiser] and [Identifier] for
 // package quorum. Its [Traits] state what it promises. Package drivertest checks
 // every sentence of this contract that can be checked.
 //
@@ -17,9 +17,10 @@
 // All packages use one word for one thing:
 //
 //   - name: what is locked. A key is what a store keeps for a name.
-//   - owner: the secret of one acquisition. It authorizes renewal and release.
+//   - owner: the secret of one grant. It authorizes renewal and release.
 //   - grant: what the store returns for a successful acquisition.
-//   - token: the fencing token of a grant, larger than that of any earlier grant.
+//   - token: the fencing token of a hold, larger than that of any earlier hold. A
+//     grant has a span: several tokens in a row.
 //   - hold: one acquisition inside the process, from its first attempt to its end.
 //   - lease: what the user of package dlock has. Several leases may share a hold.
 //   - holder: the process that has the lock, described for people.

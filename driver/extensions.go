@@ -33,19 +33,6 @@ type BatchAcquirer interface {
 	AcquireAll(ctx context.Context, reqs []Request) ([]Grant, error)
 }
 
-// Passer is implemented by stores that can hand a lock over from one owner to
-// another in one step. dlock uses it between goroutines of one process.
-type Passer interface {
-	// Pass releases grant and acquires req, which has the same name and another
-	// owner, in one atomic step: no other owner can have the lock in between, and
-	// no notification is needed. Token and TTL of the new grant are as if the lock
-	// had been free. [ErrNotHeld] means that grant's owner did not hold the lock
-	// with grant's token, and that nothing was changed.
-	// If the store cannot do this in its configuration, it does nothing and
-	// returns an error that wraps [ErrUnsupported].
-	Pass(ctx context.Context, grant Grant, req Request) (Grant, error)
-}
-
 // Lister is implemented by stores that can enumerate the locks that are held.
 type Lister interface {
 	// List yields every held lock whose name starts with prefix once, in no

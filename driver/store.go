@@ -25,7 +25,7 @@ type Store interface {
 	// the holder if the store is a [Lister].
 	//
 	// Acquire is idempotent per owner: if req.Owner already holds the lock, its
-	// TTL starts again and the Grant has the same token as before. A repeated
+	// TTL starts again and the Grant has the same tokens as before. A repeated
 	// Acquire never ends the lock earlier than it would have ended without it,
 	// whatever its TTL is and however late it arrives.
 	//
@@ -77,7 +77,7 @@ type Store interface {
 // when not wanted, and dlock asks for them only if [Traits] offer them.
 type Request struct {
 	Name  string        // what to lock; passes CheckName
-	Owner Owner         // the secret that identifies this acquisition and no other
+	Owner Owner         // the secret that identifies this grant and no other
 	TTL   time.Duration // within the limits of Traits
 
 	// Holder describes the caller, for people. The store keeps it with the lock.
@@ -100,6 +100,10 @@ type Request struct {
 	// members of a quorum get it.
 	Floor uint64
 
+	// Span asks for that many tokens: see Grant.Span. Zero asks for one. All requests of
+	// an owner ask for the same Span.
+	Span uint64
+
 	// Lost may be nil. A store with Traits.ReportsLoss calls it when it learns
 	// by itself that the grant is gone (its session ended, the connection
 	// that held it closed), at most once, from any goroutine. Lost returns
@@ -112,7 +116,13 @@ type Request struct {
 type Grant struct {
 	Name  string
 	Owner Owner
-	Token uint64 // never zero
+	Token uint64 // the first of the span; never zero
+
+	// Span is how many tokens belong to the grant: Token and those that follow it. Every
+	// later grant of the name has a larger token than all of them. Zero stands for one. It
+	// may be more or less than Request.Span. Acquire's HeldError, List and Break know the
+	// lock by one of these tokens, always the same.
+	Span uint64
 
 	// TTL is what the store promises: it grants the lock to no other owner
 	// before TTL has passed since Acquire or Renew was sent, unless the lock was

@@ -143,15 +143,19 @@ var brokenStores = []struct {
 	{"an attempt without Queue takes a place", "fair-no-queue",
 		func(m *memlock.Store) driver.Store { return alwaysQueues{m} }},
 
-	// Locks that are passed on: broken_pass_test.go.
-	{"both have what was passed on", "pass-owner",
-		func(m *memlock.Store) driver.Store { return copiesLock{m} }},
-	{"a lock is passed on with its token", "pass-token",
-		func(m *memlock.Store) driver.Store { return keepsToken{m} }},
-	{"a lock is passed on with its expiry", "pass-ttl",
-		func(m *memlock.Store) driver.Store { return keepsOldTTL{m} }},
-	{"a lock is passed on by whoever had it once", "pass-not-held",
-		func(m *memlock.Store) driver.Store { return passesAnyones{m} }},
+	// Spans of tokens: broken_span_test.go.
+	{"a span is promised and not set aside", "span-after-release",
+		func(m *memlock.Store) driver.Store { return promisesSpan{m} }},
+	{"a span is forgotten when the lock expires", "span-after-expiry",
+		func(m *memlock.Store) driver.Store { return promisesSpan{m} }},
+	{"a span is forgotten when the store is closed", "span-after-reopen",
+		func(m *memlock.Store) driver.Store { return promisesSpan{m} }},
+	{"a span begins before zero", "span-after-release",
+		func(m *memlock.Store) driver.Store { return countsBack{m} }},
+	{"a span shrinks to its last token for an owner that asks again", "span-repeated",
+		func(m *memlock.Store) driver.Store { return forgetsSpan{m} }},
+	{"the token that is listed is not one of the holder's", "span-break",
+		func(m *memlock.Store) driver.Store { return listsAnother{m} }},
 
 	// What members of a quorum need: broken_members_test.go.
 	{"the floor is ignored", "token-floor",

@@ -42,6 +42,7 @@ var clauses = slices.Concat(
 	exclusionClauses,
 	processClauses,
 	tokenClauses,
+	spanClauses,
 	releaseClauses,
 	lateClauses,
 	renewClauses,
@@ -53,7 +54,6 @@ var clauses = slices.Concat(
 	listClauses,
 	breakClauses,
 	batchClauses,
-	passClauses,
 	memberClauses,
 	nameClauses,
 	clientClauses,
@@ -71,7 +71,6 @@ var (
 	needFinder  = need{"Finder", offers[driver.Finder]}
 	needBreaker = need{"Breaker", offers[driver.Breaker]}
 	needBatch   = need{"BatchAcquirer", offers[driver.BatchAcquirer]}
-	needPasser  = need{"Passer", passes}
 	needRaiser  = need{"TokenRaiser", offers[driver.TokenRaiser]}
 	needID      = need{"Identifier", offers[driver.Identifier]}
 

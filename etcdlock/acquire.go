@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/span"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -115,7 +116,7 @@ func (s *Store) granted(h *hold, req *driver.Request, revision int64) driver.Gra
 	}
 	h.held, h.revision, h.lost = true, revision, req.Lost
 	s.expireAt(h, time.Now().Add(h.ttl))
-	return driver.Grant{Name: h.name, Owner: h.owner, Token: uint64(revision), TTL: ttl, Handle: handle(h.key)}
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: tokenOf(revision), Span: span.Size, TTL: ttl, Handle: handle(h.key)}
 }
 
 // queued records that the hold has a place in the queue. The caller holds s.mu.
@@ -153,6 +154,9 @@ func (s *Store) attemptFailed(h *hold, req *driver.Request, err error) error {
 	return err
 }
 
+// tokenOf returns the first token of the lock whose key was created by that revision.
+func tokenOf(revision int64) uint64 { return span.First(uint64(revision)) }
+
 func heldError(name string, first holderKey) *driver.HeldError {
-	return &driver.HeldError{Name: name, Token: uint64(first.revision), Holder: driver.DecodeHolder(string(first.value))}
+	return &driver.HeldError{Name: name, Token: tokenOf(first.revision), Holder: driver.DecodeHolder(string(first.value))}
 }

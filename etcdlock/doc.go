@@ -7,7 +7,8 @@
 // A lock is written as etcd's own package concurrency writes it: a key <prefix><name>/<lease> that
 // is bound to an etcd lease. The key that was created first has the lock, the others wait. So dlock
 // excludes etcdctl lock, clientv3's Mutex, jetcd and the lock service of the server, they exclude
-// it, and they wake each other. The token is the revision that created the key.
+// it, and they wake each other. The tokens of a lock
+// are 1024 times the revision that created the key, and the numbers that follow.
 //
 // # Names
 //

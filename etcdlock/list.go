@@ -115,7 +115,7 @@ func (s *Store) describe(ctx context.Context, q *keyQueue, known map[int64]time.
 	}
 	return driver.Info{
 		Name:      q.name,
-		Token:     uint64(q.first.CreateRevision),
+		Token:     tokenOf(q.first.CreateRevision),
 		Holder:    driver.DecodeHolder(string(q.first.Value)),
 		Remaining: known[id],
 		Waiters:   q.count - 1,

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/span"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -51,7 +52,7 @@ func (s *Store) releaseForeign(ctx context.Context, grant driver.Grant) error {
 	if !ok || grant.Token == 0 {
 		return driver.ErrNotHeld
 	}
-	return s.deleteKey(ctx, string(key), int64(grant.Token))
+	return s.deleteKey(ctx, string(key), int64(span.Number(grant.Token)))
 }
 
 // release gives up what the hold has. Without an answer the hold stays as it is: it is not
@@ -60,7 +61,7 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, revision, held := h.key, h.revision, h.held
-	if token != 0 && held && uint64(revision) != token {
+	if token != 0 && held && tokenOf(revision) != token {
 		return driver.ErrNotHeld
 	}
 	if h.lease == nil {
@@ -120,7 +121,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 		return s.explain(ctx, err)
 	}
 	first := readFirst(reply.Kvs)
-	if first.revision == 0 || uint64(first.revision) != token {
+	if first.revision == 0 || tokenOf(first.revision) != token {
 		return driver.ErrNotHeld
 	}
 	// The first key stays the first for as long as it exists.

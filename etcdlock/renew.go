@@ -57,7 +57,7 @@ func (s *Store) byLease(grants []driver.Grant, errs []error) map[*lease][]renewa
 }
 
 // holds reports whether the lock is still held with the token of the grant.
-func (r *renewal) holds() bool { return r.hold.held && uint64(r.hold.revision) == r.token }
+func (r *renewal) holds() bool { return r.hold.held && tokenOf(r.hold.revision) == r.token }
 
 // renewAll renews a lease and checks its locks.
 func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/span"
 )
 
 // handle is the Handle of a grant: what it takes to delete the item in one round trip.
@@ -27,8 +28,8 @@ func (h *handle) casOver(c *conn) uint64 {
 
 // Acquire implements driver.Store, with one round trip.
 //
-// The token is the time at which the server started plus the item's number. It is less than
-// the time of the next start, as long as the server stores less than a million items a second
+// The tokens are made of the time at which the server started plus the item's number. The sum
+// is less than the time of the next start, as long as the server stores less than a million items a second
 // and its clock is not set back.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.Grant, err error) {
 	leave := func() func(bool) { return s.attempts.Leave(req.Name, req.Owner) }
@@ -90,7 +91,7 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 		case stored && it.value == value && expiry >= c.clock.expiry(now, req.TTL):
 			h := &handle{token: it.token(c.started), sent: now}
 			h.cas.Store(it.cas)
-			return driver.Grant{Name: req.Name, Owner: req.Owner, Token: h.token, TTL: req.TTL, Handle: h}, nil
+			return driver.Grant{Name: req.Name, Owner: req.Owner, Token: h.token, Span: span.Size, TTL: req.TTL, Handle: h}, nil
 		default:
 			token, cas, left, failure = it.token(c.started), it.cas, it.left, errContended
 		}

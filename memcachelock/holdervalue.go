@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/span"
 )
 
 // holderValue returns the value of a lock's item: OWNER:TOKEN:HOLDER. The token is zero until
@@ -33,7 +34,7 @@ func (it *item) token(started uint64) uint64 {
 	case !ok || err != nil:
 		return 0
 	case token == 0:
-		return started + it.cas
+		return span.First(started + it.cas)
 	}
 	return token
 }

@@ -66,15 +66,17 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 		l = new(lock)
 		s.locks[req.Name] = l
 	}
+	span := max(1, req.Span)
 	if !l.held(now) {
-		s.last = max(s.last+1, req.Floor)
-		*l = lock{owner: req.Owner, token: s.last, since: now, holder: req.Holder}
+		token := max(s.last+1, req.Floor)
+		s.last = token + span - 1
+		*l = lock{owner: req.Owner, token: token, since: now, holder: req.Holder}
 	}
 	l.expires = max(l.expires, now+req.TTL)
 	if req.Fair {
 		s.dequeue(req.Name, req.Owner)
 	}
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: l.token, TTL: req.TTL}
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: l.token, Span: span, TTL: req.TTL}
 }
 
 // head returns the first place of the queue that has not expired, and removes expired ones

@@ -29,21 +29,6 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	return nil
 }
 
-// Pass implements driver.Passer.
-func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	if err := ctx.Err(); err != nil {
-		return driver.Grant{}, context.Cause(ctx)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.heldBy(grant.Name, grant.Owner, grant.Token)
-	if l == nil {
-		return driver.Grant{}, driver.ErrNotHeld
-	}
-	*l = lock{}
-	return s.grant(l, &req, s.now()), nil
-}
-
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if err := ctx.Err(); err != nil {

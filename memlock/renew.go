@@ -41,7 +41,7 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	}
 	l.token = max(l.token, token)
 	s.last = max(s.last, l.token)
-	grant.Token = l.token
+	grant.Token, grant.Span = l.token, 1
 	return grant, nil
 }
 

@@ -51,8 +51,10 @@ type handle struct {
 	fair   bool
 }
 
+// granted returns the grant whose last token is token.
 func granted(req *driver.Request, token uint64, holder string) driver.Grant {
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL, Handle: handle{holder, req.Fair}}
+	span := spanOf(req)
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token - span + 1, Span: span, TTL: req.TTL, Handle: handle{holder, req.Fair}}
 }
 
 // failed ends an attempt that was not granted. It releases what too few replicas acknowledged.
@@ -74,7 +76,7 @@ func (s *Store) failed(ctx context.Context, err error, reqs ...driver.Request) e
 // acquireByEstimate is for Redisson's protocol. The estimated clock is the token's lower bound.
 func (s *Store) acquireByEstimate(ctx context.Context, key string, req *driver.Request, holder string, floor uint64) (uint64, error) {
 	reply, err := s.acked.eval(ctx, s.scripts.acquireByEstimate, []string{key, s.counterOf(key)},
-		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor), holder)
+		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor)+spanOf(req)-1, holder, spanOf(req))
 	return s.readToken(req.Name, reply, time.Time{}, err)
 }
 
@@ -82,7 +84,7 @@ func (s *Store) acquireByEstimate(ctx context.Context, key string, req *driver.R
 func (s *Store) acquireByClock(ctx context.Context, key string, req *driver.Request, holder string, unconfirmed uint64) (uint64, error) {
 	sent := time.Now()
 	reply, err := s.acked.eval(ctx, s.scripts.acquire, []string{key, s.counterOf(key)},
-		req.Floor, unconfirmed, millis(req.TTL), req.Owner.Hex(), holder)
+		req.Floor, unconfirmed, spanOf(req), millis(req.TTL), req.Owner.Hex(), holder)
 	return s.readToken(req.Name, reply, sent, err)
 }
 
@@ -117,24 +119,30 @@ func (s *Store) readToken(name string, reply any, sent time.Time, err error) (ui
 
 var multi, exec = []any{"multi"}, []any{"exec"}
 
-// acquirePlain uses a transaction, which the server runs faster than a script. It proposes a token
-// together with the lock. The token is good if it raised a counter that existed, which member
-// "new" of the counter's set tells. Otherwise only the server's clock tells the last token.
+// acquirePlain uses a transaction, which the server runs faster than a script. It proposes tokens
+// together with the lock. They are good if the first one raised a counter that existed, which
+// member "new" of the counter's set tells. Otherwise only the server's clock tells the last token.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder string, now uint64) (uint64, error) {
-	proposed, counter := max(now, req.Floor), s.counterOf(key)
+	first, counter := max(now, req.Floor), s.counterOf(key)
+	proposed := first + spanOf(req) - 1
 	value := grantPrefix(req.Owner, proposed) + holder
-	t := [...]redis.Cmder{
+	room := [...]redis.Cmder{
 		command{redis.NewCmd(ctx, multi...)},
-		command{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", proposed, "t", 1, "new")},
+		command{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", first, "t", 1, "new")},
 		command{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))},
-		command{redis.NewCmd(ctx, exec...)},
+		nil, nil,
 	}
-	err := s.acked.all.do(ctx, t[:]...)
+	t := room[:3]
+	if proposed > first {
+		t = append(t, command{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")})
+	}
+	t = append(t, command{redis.NewCmd(ctx, exec...)})
+	err := s.acked.all.do(ctx, t...)
 	if !returned(err) {
 		s.unconfirmed.add(req.Owner, proposed, req.TTL)
 		return 0, err
 	}
-	raised, granted, failed := transaction(t[:])
+	raised, granted, failed := transaction(t)
 	switch {
 	case failed == nil && !granted: // the script says which owner holds the lock
 		return s.acquireByClock(ctx, key, req, holder, 0)
@@ -164,7 +172,7 @@ func transaction(t []redis.Cmder) (raised, granted bool, err error) {
 	}
 	reply := t[len(t)-1].(command).Val()
 	replies, _ := reply.([]any)
-	if len(replies) != 2 {
+	if len(replies) != len(t)-2 {
 		return false, false, fmt.Errorf("%w: %v to EXEC", errReply, reply)
 	}
 	for _, reply := range replies {
@@ -206,7 +214,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		return nil, nil
 	}
 	keys := make([]string, 0, 2*len(reqs))
-	args := make([]any, 2, 2+3*len(reqs))
+	args := make([]any, 3, 3+3*len(reqs))
 	var floor uint64
 	clustered := s.clustered.Load()
 	tag := hashTag(s.keyOf(reqs[0].Name))
@@ -222,7 +230,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		args = append(args, millis(req.TTL), req.Owner.Hex(), req.Holder.Encode())
 		floor = max(floor, req.Floor)
 	}
-	args[0], args[1] = floor, 0
+	args[0], args[1], args[2] = floor, 0, 1
 	sent := time.Now()
 	reply, err := s.acked.eval(ctx, s.scripts.acquire, keys, args...)
 	if s.foundCluster(clustered, err) {
@@ -256,7 +264,9 @@ func (s *Store) grantAll(reqs []driver.Request, reply any, sent time.Time) ([]dr
 		if err != nil {
 			return nil, err
 		}
-		grants[i] = granted(&reqs[i], token, reqs[i].Holder.Encode())
+		req := reqs[i]
+		req.Span = 1
+		grants[i] = granted(&req, token, req.Holder.Encode())
 	}
 	return grants, nil
 }

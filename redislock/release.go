@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
@@ -45,7 +44,7 @@ func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error
 func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant) (reply any, err error) {
 	channel := s.channelOf(key)
 	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && !h.fair {
-		value := grantPrefix(grant.Owner, grant.Token) + h.holder
+		value := grantPrefix(grant.Owner, lastToken(grant)) + h.holder
 		if s.protocol == Redisson && !s.clustered.Load() {
 			reply, err = s.releaseField(ctx, key, value, channel)
 		} else {
@@ -57,7 +56,7 @@ func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant)
 	}
 	prefix := ownerPrefix(grant.Owner)
 	if grant.Token != 0 {
-		prefix = grantPrefix(grant.Owner, grant.Token)
+		prefix = grantPrefix(grant.Owner, lastToken(grant))
 	}
 	keys := append([]string{key}, s.queueOf(key)...)
 	return s.route.eval(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
@@ -91,29 +90,4 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 		return fmt.Errorf("%w: %q with token %d", driver.ErrNotHeld, name, token)
 	}
 	return nil
-}
-
-// Pass implements driver.Passer, in one round trip. It wakes no waiters: they are notified of
-// the release that ends a series of hand-overs.
-func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	if err := s.usable(ctx); err != nil {
-		return driver.Grant{}, err
-	}
-	if err := checkFloor(req.Floor); err != nil {
-		return driver.Grant{}, err
-	}
-	key, holder := s.keyOf(req.Name), req.Holder.Encode()
-	sent := time.Now()
-	reply, err := s.acked.eval(ctx, s.scripts.pass, []string{key, s.counterOf(key)},
-		grantPrefix(grant.Owner, grant.Token), req.Floor, millis(req.TTL), req.Owner.Hex(), holder)
-	if err == nil && reply == nil {
-		return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
-	}
-	token, err := s.readToken(req.Name, reply, sent, err)
-	if err != nil {
-		return driver.Grant{}, s.failed(ctx, err, req)
-	}
-	s.unconfirmed.remove(grant.Owner)
-	s.attempts.Passed(grant)
-	return granted(&req, token, holder), nil
 }

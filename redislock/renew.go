@@ -66,7 +66,7 @@ func (s *Store) renewals(grants []driver.Grant, clustered bool) []*renewal {
 			list = append(list, r)
 		}
 		r.keys = append(r.keys, key)
-		r.args = append(r.args, millis(grant.TTL), grantPrefix(grant.Owner, grant.Token))
+		r.args = append(r.args, millis(grant.TTL), grantPrefix(grant.Owner, lastToken(grant)))
 		r.at = append(r.at, i)
 	}
 	return list

@@ -33,7 +33,6 @@ type scripts struct {
 	renew             *script
 	release           *script // by the owner; also of an unknown outcome, and of a place in the queue
 	releaseExact      *script // by the whole holder value
-	pass              *script
 	raise             *script
 	breakLock         *script
 	inspect           *script
@@ -47,7 +46,6 @@ func newScripts(p Protocol) *scripts {
 		renew:        newScript(name, "common", "renew"),
 		release:      newScript(name, "common", "publish", "fair", "release"),
 		releaseExact: newScript("publish", name+"_release"),
-		pass:         newScript(name, "common", "pass"),
 		raise:        newScript(name, "common", "raise"),
 		breakLock:    newScript(name, "common", "publish", "fair", "break"),
 		inspect:      newScript("common", name+"_inspect"),

@@ -31,6 +31,17 @@ func parseToken(text string) (uint64, error) {
 	return token, nil
 }
 
+// spanOf returns how many tokens a request gets.
+func spanOf(req *driver.Request) uint64 {
+	if req.Fair {
+		return 1
+	}
+	return max(1, req.Span)
+}
+
+// lastToken returns the token that the server keeps for a grant.
+func lastToken(grant driver.Grant) uint64 { return grant.Token + max(1, grant.Span) - 1 }
+
 // RaiseToken implements driver.TokenRaiser.
 func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
 	if err := s.usable(ctx); err != nil {
@@ -50,6 +61,7 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 		return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
 	}
 	grant.Token, err = parseToken(text)
+	grant.Span = 1
 	return grant, err
 }
 

@@ -15,7 +15,8 @@ import (
 
 // A lock is a row under its name, taken by one statement that updates it if it is free,
 // expired or the owner's already. The row outlives the lock, so that its token continues.
-// With Version the row must also be as it was read before.
+// With Version the row must also be as it was read before. The row's token is the last one of
+// the grant's span.
 
 // maxRaces is how often an attempt is made again that was refused, or found another version,
 // although the lock is free when its holder is read.
@@ -94,7 +95,7 @@ func (s *Store) take(ctx context.Context, run statement.Runner, req *driver.Requ
 	if req.Fair {
 		id = statement.AcquireFair
 	}
-	return s.dialect.take(ctx, run, id, req.Name, req.Owner.Hex(), millis(req.TTL), req.Holder.Encode(), version)
+	return s.dialect.take(ctx, run, id, req.Name, req.Owner.Hex(), millis(req.TTL), req.Holder.Encode(), version, int64(max(1, req.Span)))
 }
 
 // readVersion returns a row's version, zero if there is none, or a HeldError.
@@ -134,8 +135,18 @@ func blocker(ctx context.Context, run statement.Runner, req *driver.Request) err
 	return nil
 }
 
+// granted returns the grant of a row with that token.
 func granted(req *driver.Request, token uint64) driver.Grant {
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token, TTL: req.TTL}
+	span := max(1, req.Span)
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token - span + 1, Span: span, TTL: req.TTL}
+}
+
+// lastToken returns the token of the row of a grant, zero if the grant has no token.
+func lastToken(grant *driver.Grant) int64 {
+	if grant.Token == 0 {
+		return 0
+	}
+	return int64(grant.Token + max(1, grant.Span) - 1)
 }
 
 // AcquireAll implements driver.BatchAcquirer with one transaction.

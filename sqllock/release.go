@@ -20,7 +20,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	}
 	defer settled()
 	owner := grant.Owner.Hex()
-	released, err := s.change(ctx, "release", &batch.Job{Name: grant.Name}, statement.Release, grant.Name, owner, int64(grant.Token))
+	released, err := s.change(ctx, "release", &batch.Job{Name: grant.Name}, statement.Release, grant.Name, owner, lastToken(&grant))
 	if err != nil {
 		return err
 	}
@@ -55,19 +55,4 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	}
 	s.waiters.notify(name)
 	return nil
-}
-
-// Pass implements driver.Passer: one statement writes the new owner over the old one.
-// The token that is replaced says what the new one is.
-func (s *Store) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	passed, err := s.change(ctx, "pass", &batch.Job{Name: grant.Name, Owner: req.Owner}, statement.Pass,
-		grant.Name, grant.Owner.Hex(), int64(grant.Token), req.Owner.Hex(), millis(req.TTL), req.Holder.Encode())
-	switch {
-	case err != nil:
-		return driver.Grant{}, err
-	case !passed:
-		return driver.Grant{}, driver.ErrNotHeld
-	}
-	s.attempts.Passed(grant)
-	return granted(&req, grant.Token+1), nil
 }

@@ -103,7 +103,7 @@ func (s *Store) renewRows(ctx context.Context, run statement.Runner, id statemen
 	rows := make([][4]any, len(which))
 	for n, i := range which {
 		g := &grants[i]
-		rows[n] = [4]any{g.Name, g.Owner.Hex(), g.Token, millis(g.TTL)}
+		rows[n] = [4]any{g.Name, g.Owner.Hex(), lastToken(g), millis(g.TTL)}
 	}
 	// In the order in which all writers lock rows.
 	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })

@@ -68,8 +68,8 @@ type Options struct {
 const DefaultTablePrefix = sqldb.DefaultTablePrefix
 
 // Store keeps locks in a database. Besides driver.Store it implements driver.Watcher,
-// driver.BatchAcquirer, driver.Passer, driver.Lister, driver.Breaker and driver.Diagnoser.
-// It is safe for concurrent use.
+// driver.BatchAcquirer, driver.Lister, driver.Breaker and driver.Diagnoser. It is safe for
+// concurrent use.
 type Store struct {
 	db         *sql.DB
 	owned      *sql.DB // a pool that Close closes; nil if it is the caller's

@@ -65,7 +65,10 @@ func (s *Store) register(req driver.Request) (h *heldLock, fresh bool, changed <
 	case s.closed:
 		return nil, false, nil, driver.ErrClosed
 	case h == nil:
-		h = &heldLock{name: req.Name, owner: req.Owner, ttl: req.TTL, holder: req.Holder, lost: req.Lost}
+		h = &heldLock{name: req.Name, owner: req.Owner, span: max(1, req.Span), ttl: req.TTL, holder: req.Holder, lost: req.Lost}
+		if s.scheme == Session {
+			h.span = s.dialect.numberSpan
+		}
 		s.locks[req.Name] = h
 		return h, true, nil, nil
 	case h.phase != held:
@@ -74,7 +77,7 @@ func (s *Store) register(req driver.Request) (h *heldLock, fresh bool, changed <
 		s.expireLocked(h)
 		return nil, false, h.changedLocked(), nil
 	case h.owner != req.Owner:
-		return nil, false, nil, &driver.HeldError{Name: h.name, Token: h.token, Holder: h.holder, Remaining: h.deadline.Sub(now)}
+		return nil, false, nil, &driver.HeldError{Name: h.name, Token: h.token + h.span - 1, Holder: h.holder, Remaining: h.deadline.Sub(now)}
 	}
 	return h, false, nil, nil
 }

@@ -42,8 +42,8 @@ type conn struct {
 	ending atomic.Pointer[error] // why its session could not be ended so far
 
 	// Of Session:
-	acquire, draw, release, findFree *sql.Stmt
-	shift                            uint64 // added to the tokens
+	acquire, release, findFree *sql.Stmt
+	shift                      uint64 // added to the numbers
 }
 
 func newConn(raw *sql.Conn) *conn {

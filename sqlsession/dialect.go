@@ -61,15 +61,19 @@ type dialect struct {
 	examine  func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)
 	diagnose func(context.Context, *sql.Conn) ([]driver.Finding, error)
 
-	// startTokens returns what is to be added to the tokens that are drawn on this
+	// numberSpan is how many tokens of Session a number has that the server counts. They
+	// are the number times numberSpan and those that follow.
+	numberSpan uint64
+	// startTokens returns what is to be added to the numbers that are drawn on this
 	// connection, so that they are larger than all before.
 	startTokens func(context.Context, *sql.Conn, *server) (shift uint64, err error)
 	setProof    func(context.Context, *conn) error // of a session that has an id
 
-	// raiseToken raises and commits the token of a row that no transaction has locked, so
-	// that the token outlives everything that comes later. It sets the id and the proof of
-	// the conn. It returns errRowLocked if a transaction has locked the row, errRowNew if it
-	// had to insert the row first, and errLostRace if the janitor has just deleted it.
+	// raiseToken raises the token of a row that no transaction has locked by the span of the
+	// lock, and commits it, so that it outlives everything that comes later. The row keeps the
+	// last token of the span. raiseToken sets the id and the proof of the conn. It returns
+	// errRowLocked if a transaction has locked the row, errRowNew if it had to insert the row
+	// first, and errLostRace if the janitor has just deleted it.
 	raiseToken func(context.Context, *conn, *server, *heldLock) (token uint64, err error)
 
 	// lockRow begins a transaction, locks the row if its token is still the same, and takes
@@ -96,10 +100,9 @@ type server struct {
 	findSession, killSession string
 
 	// Session:
-	acquire string   // key -> token, 0 or NULL if refused, or readOnlyToken
-	draw    string   // -> token, or readOnlyToken
-	fence   string   // the name of what the tokens come from
-	skip    []string // makes tokens larger than all before; may be empty
+	acquire string   // key -> number, 0 or NULL if refused, or readOnlyNumber
+	fence   string   // the name of what the numbers come from
+	skip    []string // makes numbers larger than all before; may be empty
 	release string   // key
 
 	// ForUpdate:
@@ -118,7 +121,7 @@ var errBecameReadOnly = errors.New("the server has become read-only")
 // A server that has become read-only answers with these.
 const (
 	readOnlySession = "0" // in place of the id of the session
-	readOnlyToken   = -1
+	readOnlyNumber  = -1
 )
 
 // shortTimeout is the longest idle timeout of a server that the store changes.

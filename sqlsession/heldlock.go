@@ -23,10 +23,11 @@ type heldLock struct {
 	name  string
 	owner driver.Owner
 	key   lockKey
+	span  uint64 // how many tokens it has
 
 	// Under the store's mutex:
 	phase    phase
-	token    uint64 // zero until it is held
+	token    uint64 // the first one; zero until it is held
 	conn     *conn  // that the server was asked on; nil before
 	ttl      time.Duration
 	deadline time.Time // when the store releases it by itself
@@ -39,7 +40,7 @@ type heldLock struct {
 }
 
 func (h *heldLock) grant() driver.Grant {
-	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, TTL: h.ttl}
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: h.span, TTL: h.ttl}
 }
 
 // changedLocked returns a channel that is closed when the lock changes.

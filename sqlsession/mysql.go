@@ -36,6 +36,8 @@ var mysqlDialect = dialect{
 	keyOf:       mysqlKey,
 	examine:     examineMySQL,
 	diagnose:    diagnoseMySQL,
+	// A number has 56 bits, which leave 7 in a signed integer of 64 bits.
+	numberSpan:  1 << 7,
 	startTokens: startMySQLTokens,
 	setProof:    setMySQLProof,
 	raiseToken:  raiseMySQLToken,
@@ -75,8 +77,7 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 		findFree:    `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
 		findSession: `SELECT IS_USED_LOCK('{proof}') IS NOT NULL`,
 		killSession: `KILL CONNECTION {id}`, // over the connection that found it: the server was not restarted in between
-		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyToken),
-		draw:        fmt.Sprintf(`SELECT IF(%s, %s, %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyToken),
+		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyNumber),
 		release:     `DO RELEASE_LOCK(?)`,
 		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, IS_FREE_LOCK(?2) = 0 FROM {bound} WHERE k = ?1`)),
 		now:         facts.Now,
@@ -144,8 +145,8 @@ func raiseMySQLToken(ctx context.Context, c *conn, server *server, h *heldLock) 
 	if err := c.raw.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last); err != nil {
 		return 0, mysqlLocked(err)
 	}
-	raised, err := c.raw.ExecContext(ctx, fmt.Sprintf(`%sUPDATE %s SET token = LAST_INSERT_ID(token + 1), used = %s, holder = x'%x' WHERE k = '%s'`,
-		server.noWait, server.table, server.now, h.holder.Encode(), h.key.row))
+	raised, err := c.raw.ExecContext(ctx, fmt.Sprintf(`%sUPDATE %s SET token = LAST_INSERT_ID(token + %d), used = %s, holder = x'%x' WHERE k = '%s'`,
+		server.noWait, server.table, h.span, server.now, h.holder.Encode(), h.key.row))
 	if err != nil {
 		return 0, mysqlLocked(err)
 	}
@@ -260,7 +261,7 @@ func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error
 }
 
 // Tokens of Session on MySQL and MariaDB come from UUID_SHORT(), a counter in the memory of
-// the server that begins at the second of its start times 2^24. To write each token to the
+// the server that begins at the second of its start times 2^24. To write each number to the
 // disk would cost many times what the lock does, and a SEQUENCE of MariaDB 10.11 goes back
 // when the server crashes.
 //

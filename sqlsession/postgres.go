@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/span"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
@@ -33,6 +34,7 @@ var postgresDialect = dialect{
 	keyOf:        func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
 	examine:      examinePostgres,
 	diagnose:     diagnosePostgres,
+	numberSpan:   span.Size,
 	startTokens:  startPostgresTokens,
 	setProof:     setPostgresProof,
 	raiseToken:   raisePostgresToken,
@@ -87,7 +89,6 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {proof}, true))`,
 		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {proof}`,
 		acquire:     `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.Fence + `') END`,
-		draw:        `SELECT nextval('` + t.Fence + `')`,
 		skip:        postgresSkip(t.Fence, connections),
 		release:     `SELECT pg_advisory_unlock($1)`,
 		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, ?2:int IN (`+postgresKeys+`) FROM {bound} WHERE k = ?1`)),
@@ -118,9 +119,9 @@ func addPostgresSettings(server *server, settings map[string]string) {
 // NOWAIT would be an error, which the server writes to its log.
 func raisePostgresToken(ctx context.Context, c *conn, server *server, h *heldLock) (token uint64, err error) {
 	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
-UPDATE `+server.table+` AS row SET token = row.token + 1, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k
+UPDATE `+server.table+` AS row SET token = row.token + $3, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k
 RETURNING row.token, pg_backend_pid()::text, `+postgresProof,
-		h.key.row, []byte(h.holder.Encode())).Scan(&token, &c.id, &c.proof)
+		h.key.row, []byte(h.holder.Encode()), int64(h.span)).Scan(&token, &c.id, &c.proof)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, err
 	}

@@ -81,8 +81,7 @@ func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 		}
 		return stmt
 	}
-	c.acquire, c.draw = prepare(s.server.acquire), prepare(s.server.draw)
-	c.release, c.findFree = prepare(s.server.release), prepare(s.server.findFree)
+	c.acquire, c.release, c.findFree = prepare(s.server.acquire), prepare(s.server.release), prepare(s.server.findFree)
 	if err == nil {
 		c.shift, err = s.dialect.startTokens(ctx, raw, s.server)
 	}
@@ -102,19 +101,19 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 		return err
 	}
 	return s.detached(ctx, c, func() error {
-		token, err := c.token(c.acquire, h.key.server)
+		number, err := c.acquireNumber(h.key)
 		free := true // the server does not hold the lock for h
 		switch {
 		case errors.Is(err, errBecameReadOnly): // another connection may lead to another server
 			s.lose(c)
 		case err != nil:
 			free = s.undo(c, h.key)
-		case token == 0:
+		case number == 0:
 			err = &driver.HeldError{Name: h.name}
 		case ctx.Err() != nil: // the caller has left, and its Release may have come before
 			free = s.undo(c, h.key)
 			err = context.Cause(ctx)
-		case s.hold(h, token):
+		case s.hold(h, number*h.span):
 			return nil
 		default:
 			free, err = false, errConnGone
@@ -132,15 +131,15 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 // as lost all the same, and the statement is left to the time limits of the network.
 var uncancelled = context.Background()
 
-// token sends a statement that answers with a token: acquire, or draw for a lock that the conn
-// holds already. A token of zero means that another session has the lock.
-func (c *conn) token(stmt *sql.Stmt, args ...any) (uint64, error) {
+// acquireNumber asks for a lock and returns the number of its tokens, zero if another session
+// has the lock.
+func (c *conn) acquireNumber(key lockKey) (uint64, error) {
 	var answer sql.NullInt64
-	err := c.call(func(context.Context) error { return stmt.QueryRowContext(uncancelled, args...).Scan(&answer) })
+	err := c.call(func(context.Context) error { return c.acquire.QueryRowContext(uncancelled, key.server).Scan(&answer) })
 	switch {
 	case err != nil:
 		return 0, err
-	case answer.Int64 == readOnlyToken:
+	case answer.Int64 == readOnlyNumber:
 		return 0, errBecameReadOnly
 	case answer.Int64 == 0:
 		return 0, nil

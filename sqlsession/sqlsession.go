@@ -46,8 +46,8 @@ type Options struct {
 
 // Store keeps locks that live no longer than a connection. If a holder dies or loses the
 // connection, the server frees its locks at once. A holder that is merely paused keeps them.
-// Besides driver.Store it implements driver.Watcher, driver.Passer and driver.Diagnoser. It
-// is safe for concurrent use.
+// Besides driver.Store it implements driver.Watcher and driver.Diagnoser. It is safe for
+// concurrent use.
 //
 // Session needs one connection of the pool for as long as the store is open. If the pool is
 // limited to one connection, the application needs another pool. ForUpdate needs one

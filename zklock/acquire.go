@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/span"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -60,7 +61,7 @@ func (s *Store) grant(a *acquisition, req *driver.Request, at position) (driver.
 	a.lost = req.Lost // also if an earlier node of the owner was lost meanwhile
 	a.at = position{}
 	s.setDeadlineLocked(a, a.ttl)
-	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, TTL: s.promise(req.TTL, at.age)}, nil
+	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, Span: span.Size, TTL: s.promise(req.TTL, at.age)}, nil
 }
 
 // refuse returns a HeldError. It removes the node of an owner that does not wait.
@@ -98,7 +99,7 @@ func (s *Store) holderOf(a *acquisition, at position) driver.HeldError {
 	held := driver.HeldError{Name: a.name}
 	if err == nil {
 		about := decode(data)
-		held.Token, held.Holder, held.Remaining = uint64(stat.Czxid), about.Holder, about.ttl()
+		held.Token, held.Holder, held.Remaining = tokenOf(stat.Czxid), about.Holder, about.ttl()
 		a.blockedBy, a.blocker = at.head, held
 	}
 	return held
@@ -172,7 +173,7 @@ func (s *Store) readPosition(a *acquisition) (position, error) {
 		if err != nil {
 			return position{}, err
 		}
-		if !exists || uint64(stat.Czxid) != a.token {
+		if !exists || tokenOf(stat.Czxid) != a.token {
 			queue = nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/alarm"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/span"
 	"github.com/dlock-go/dlock/internal/subscribers"
 )
 
@@ -25,10 +26,10 @@ type acquisition struct {
 	blocker   driver.HeldError // what that node said
 
 	// Store.mu guards the rest. id, session, token and version change only with op held, too.
-	id       string // identifies the node; new for each node
-	node     string // name in the container; empty if there is none
-	session  int64  // the session of the node
-	token    uint64
+	id       string        // identifies the node; new for each node
+	node     string        // name in the container; empty if there is none
+	session  int64         // the session of the node
+	token    uint64        // the first of the span
 	version  int32         // of the container when the node was created
 	seen     clock.Instant // the node existed after that instant
 	granted  bool
@@ -148,3 +149,7 @@ func (s *Store) nodeVanishedLocked(a *acquisition) (lost func()) {
 	a.at = position{}
 	return lost
 }
+
+// tokenOf returns the first token of a lock. The zxid that created its node, a number that
+// rises with every change in ZooKeeper, is the upper part.
+func tokenOf(zxid int64) uint64 { return span.First(uint64(zxid)) }

@@ -91,7 +91,7 @@ func (s *Store) create(a *acquisition, req *driver.Request) (position, error) {
 		return position{}, err
 	}
 	node := path.Base(created)
-	if !s.adopt(a, node, live, uint64(container.Mzxid), container.Version, sent) {
+	if !s.adopt(a, node, live, tokenOf(container.Mzxid), container.Version, sent) {
 		a.unknown = true // the session was replaced meanwhile
 		return position{}, errVanished
 	}
@@ -182,10 +182,10 @@ func (s *Store) resolveCreation(a *acquisition) error {
 			return err
 		case stat == nil:
 			continue
-		case stat.EphemeralOwner == live && s.adopt(a, node, live, uint64(stat.Czxid), container.Version, asked):
+		case stat.EphemeralOwner == live && s.adopt(a, node, live, tokenOf(stat.Czxid), container.Version, asked):
 			found = true
 		default:
-			if err := s.deleteNode(a.container, a.id, node, uint64(stat.Czxid), container.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			if err := s.deleteNode(a.container, a.id, node, tokenOf(stat.Czxid), container.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
 		}

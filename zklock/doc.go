@@ -15,8 +15,8 @@
 // waiter have an ephemeral sequential node in it, _c_UUID-lock-0000000042. The node with
 // the lowest number has the lock, and each waiter watches the node before its own, or the
 // three before it. This is the layout of Curator's InterProcessMutex and of go-zookeeper's
-// Lock: on the same path they and dlock exclude and wake each other. The token is the
-// node's czxid, and its data describe the holder. ZooKeeper removes empty containers.
+// Lock: on the same path they and dlock exclude and wake each other. The node's
+// czxid makes the tokens, and its data describe the holder. ZooKeeper removes empty containers.
 //
 // A name is one segment of a path. The bytes of '/', '%' and characters that ZooKeeper
 // rejects are written as %2F. The lock that Java knows as /locks/orders/42 is therefore

@@ -88,7 +88,7 @@ func (s *Store) describe(name string) (driver.Info, error) {
 		about := decode(data)
 		return driver.Info{
 			Name:      name,
-			Token:     uint64(stat.Czxid),
+			Token:     tokenOf(stat.Czxid),
 			Holder:    about.Holder,
 			Since:     time.UnixMilli(stat.Ctime),
 			Remaining: about.ttl(),

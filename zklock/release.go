@@ -148,7 +148,7 @@ func (s *Store) deleteIfToken(container, anchor, node string, token uint64) erro
 		if err != nil {
 			return err
 		}
-		if !exists || uint64(stat.Czxid) != token {
+		if !exists || tokenOf(stat.Czxid) != token {
 			if err := s.deleteAnchor(container, anchor); err != nil {
 				return err
 			}
@@ -219,7 +219,7 @@ func (s *Store) breakLock(container string, token uint64) error {
 	switch {
 	case err != nil:
 		return err
-	case uint64(stat.Czxid) != token:
+	case tokenOf(stat.Czxid) != token:
 		return zk.ErrNoNode
 	case head != unfairNode && !hasID(head): // its number may be used again
 		return s.deleteIfToken(container, anchorName(newID()), head, token)

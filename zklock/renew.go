@@ -123,7 +123,7 @@ func (s *Store) guard(a *acquisition, path string, token uint64) error {
 	defer s.forgetUnusedLocked(path)
 	current := a.node != "" && a.path() == path && a.token == token
 	switch {
-	case errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) != token:
+	case errors.Is(err, zk.ErrNoNode), err == nil && tokenOf(stat.Czxid) != token:
 		if current && !a.leaving {
 			s.nodeVanishedLocked(a)
 		}

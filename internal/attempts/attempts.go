@@ -216,13 +216,6 @@ func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), 
 // nothing is the callback of most releases.
 func nothing() {}
 
-// Passed is called when the lock of grant was handed over, which ends its owner as a
-// release does. It does not block.
-func (l *Log) Passed(grant driver.Grant) {
-	released, _ := l.Settle(context.Background(), grant) // does not wait: grant has a token
-	released()
-}
-
 // laterLocked undoes r after a pause.
 func (l *Log) laterLocked(r *record) {
 	if l.closed || r.timer != nil || r.releases > 0 {

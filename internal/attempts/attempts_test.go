@@ -317,22 +317,3 @@ func TestLockedNameDoesNotDelayOthers(t *testing.T) {
 		}
 	})
 }
-
-// Acquisitions of an owner that handed its lock over are undone, whether they lost
-// their answers or are still under way.
-func TestLateAcquisitionsAreUndoneAfterAHandOver(t *testing.T) {
-	run(t, func(t *testing.T, s *server, log *attempts.Log) {
-		lost, left := driver.NewOwner(), driver.NewOwner()
-		log.Unanswered("a", lost)
-		ended := log.Leave("b", left)
-		log.Passed(driver.Grant{Owner: lost, Token: 1})
-		log.Passed(driver.Grant{Owner: left, Token: 1})
-		s.acquire(lost)
-		s.acquire(left)
-		ended(true)
-		time.Sleep(15 * time.Second)
-		if s.holds(lost) || s.holds(left) {
-			t.Errorf("late acquisitions of owners that handed their locks over are held: %t and %t", s.holds(lost), s.holds(left))
-		}
-	})
-}

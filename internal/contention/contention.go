@@ -23,6 +23,7 @@ import (
 // without contenders hardly ever pauses.
 type State struct {
 	began    clock.Instant // when this process took the lock first in this slice; zero outside of one
+	granted  clock.Instant // when the store last granted it the lock
 	released clock.Instant // when it last released the lock or handed it over
 	length   time.Duration // of the slice; zero stands for SlicePolicy.slice
 	paused   bool          // a pause was made, and no outcome is known yet
@@ -34,7 +35,7 @@ type State struct {
 // maxHandOver limits the time in which other processes cannot even try.
 const maxHandOver = 50 * time.Millisecond
 
-// Taken records that this process has the lock.
+// Taken records that the store has granted this process the lock.
 func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 	s.Answered()
 	if s.paused {
@@ -43,6 +44,7 @@ func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 		}
 		s.began, s.paused = 0, false
 	}
+	s.granted = now
 	if s.began == 0 {
 		s.began = now
 		s.contenders.beginTurns()
@@ -83,7 +85,7 @@ func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Durati
 // goroutines, while no other process can compete for it.
 func (s *State) MayHandOver(now clock.Instant, p *SlicePolicy) bool {
 	s.Released(now)
-	return !s.sliceEnded(now, p) && now-s.began <= maxHandOver
+	return !s.sliceEnded(now, p) && now-s.granted <= maxHandOver
 }
 
 func (s *State) sliceEnded(now clock.Instant, p *SlicePolicy) bool {

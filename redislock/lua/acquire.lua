@@ -1,5 +1,5 @@
--- KEYS: lock and counter of each name. ARGV: floor, unconfirmed; then ttl, owner, holder of each.
--- Returns {clock, token of each}. If another owner holds one of the locks, it acquires none and
+-- KEYS: lock and counter of each name. ARGV: floor, unconfirmed, span; then ttl, owner, holder of each.
+-- Returns {clock, last token of each}. If another owner holds one of the locks, it acquires none and
 -- returns {holder value, remaining, position} of the first such lock.
 --
 -- A lock that its owner holds with the unconfirmed token gets a new token. Everything that can
@@ -9,7 +9,7 @@ local floor = math.max(tonumber(ARGV[1]), now)
 local values, tokens = {}, {}
 for i = 1, #KEYS / 2 do
 	local value = value_of(KEYS[2 * i - 1])
-	if value and not starts_with(value, ARGV[3 * i + 1] .. ':') then
+	if value and not starts_with(value, ARGV[3 * i + 2] .. ':') then
 		return {value, redis.call('pttl', KEYS[2 * i - 1]), i}
 	end
 	values[i] = value
@@ -17,18 +17,18 @@ end
 for i = 1, #KEYS / 2 do
 	tokens[i] = values[i] and token_of(values[i])
 	if not tokens[i] or tokens[i] == ARGV[2] then
-		tokens[i] = draw(KEYS[2 * i], floor)
+		tokens[i] = draw(KEYS[2 * i], floor, tonumber(ARGV[3]))
 	end
 end
 for i = 1, #KEYS / 2 do
 	if values[i] then
-		prolong(KEYS[2 * i - 1], ARGV[3 * i])
+		prolong(KEYS[2 * i - 1], ARGV[3 * i + 1])
 	end
 end
 for i = 1, #KEYS / 2 do
-	local lock, value = KEYS[2 * i - 1], ARGV[3 * i + 1] .. ':' .. tokens[i] .. ':' .. ARGV[3 * i + 2]
+	local lock, value = KEYS[2 * i - 1], ARGV[3 * i + 2] .. ':' .. tokens[i] .. ':' .. ARGV[3 * i + 3]
 	if not values[i] then
-		write(lock, value, ARGV[3 * i])
+		write(lock, value, ARGV[3 * i + 1])
 	elseif token_of(values[i]) ~= tokens[i] then
 		replace(lock, values[i], value)
 	end

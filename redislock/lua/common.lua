@@ -1,4 +1,5 @@
--- Functions for both protocols. A holder value is OWNER:TOKEN:HOLDER.
+-- Functions for both protocols. A holder value is OWNER:TOKEN:HOLDER, with the last token of the
+-- grant.
 
 local function starts_with(text, prefix)
 	return string.sub(text, 1, #prefix) == prefix
@@ -35,9 +36,10 @@ local function prolong(lock, ttl)
 	end
 end
 
--- draw returns the next token. It is larger than the last one and at least floor.
-local function draw(counter, floor)
-	local token = math.max(last_token(counter) + 1, floor)
+-- draw returns the last of the next span tokens. All are larger than the tokens before, and at
+-- least floor.
+local function draw(counter, floor, span)
+	local token = math.max(last_token(counter) + 1, floor) + span - 1
 	if token >= 9007199254740992 then
 		error('the counter of tokens is too large: ' .. counter)
 	end

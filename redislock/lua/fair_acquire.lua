@@ -11,7 +11,7 @@ if value and starts_with(value, owner .. ':') then
 end
 local head = head_of(queue, timeouts, now)
 if not value and (not head or head == owner) then
-	local token = draw(counter, math.max(tonumber(ARGV[3]), clock_now))
+	local token = draw(counter, math.max(tonumber(ARGV[3]), clock_now), 1)
 	write(lock, owner .. ':' .. token .. ':' .. ARGV[4], ttl)
 	if head then
 		redis.call('lpop', queue)

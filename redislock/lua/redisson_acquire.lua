@@ -1,5 +1,5 @@
--- KEYS: lock, counter. ARGV: ttl, owner, floor, holder.
--- Returns the token, or {holder value, remaining} if another owner holds the lock.
+-- KEYS: lock, counter. ARGV: ttl, owner, floor of the last token, holder, span.
+-- Returns the last token, or {holder value, remaining} if another owner holds the lock.
 --
 -- It is short because the server runs one script at a time: the floor is the client's estimate of
 -- the server's clock, and SET GET both writes the counter and returns its previous value.
@@ -16,17 +16,17 @@ if left ~= -2 then
 	return {value, left}
 end
 local before = redis.call('set', counter, token, 'GET')
-local last = tonumber(before or 0) or 0
+local next = (tonumber(before or 0) or 0) + tonumber(ARGV[5])
 if not before then -- the counter is new or was lost: only the clock tells what the last token was
 	local now = redis.call('time')
-	token = string.format('%.0f', math.max(tonumber(token), now[1] * 1000000 + now[2]))
+	token = string.format('%.0f', math.max(tonumber(token), now[1] * 1000000 + now[2] + tonumber(ARGV[5]) - 1))
 	redis.call('set', counter, token)
-elseif last >= tonumber(token) then
-	if last >= 9007199254740991 then
-		redis.call('set', counter, string.format('%.0f', last))
+elseif next > tonumber(token) then
+	if next >= 9007199254740992 then
+		redis.call('set', counter, before)
 		error('the counter of tokens is too large: ' .. counter)
 	end
-	token = string.format('%.0f', last + 1)
+	token = string.format('%.0f', next)
 	redis.call('set', counter, token)
 end
 redis.call('hset', lock, ARGV[2] .. ':' .. token .. ':' .. ARGV[4], 1)

@@ -32,22 +32,22 @@ func init() {
 	add(mutant{
 		rule: "a loss reported before the grant is taken ends the attempt",
 		file: "acquire.go",
-		old:  "	return h.unlessRevoked(false)\n",
-		new:  "	return nil\n",
+		old:  `	return h.revocation.reportTo(nil)`,
+		new:  `	return nil`,
 		test: ". TestGrantRevokedBeforeTheLeaseStarts",
 	})
 	add(mutant{
 		rule: "a loss reported between the grant and the start of the lease ends the attempt",
 		file: "loss.go",
-		old:  "	if h.revoked {\n",
-		new:  "	if false {\n",
+		old:  `	if r.reported {`,
+		new:  `	if false {`,
 		test: ". TestGrantRevokedBeforeTheLeaseStarts",
 	})
 	add(mutant{
 		rule: "a loss reported for an earlier attempt ends nothing",
-		file: "loss.go",
-		old:  "counts, begun := attempt == h.attempts, h.begun",
-		new:  "counts, begun := true, h.begun",
+		file: "hold.go",
+		old:  `		h.revocation = new(revocation)`,
+		new:  `		h.revocation = cmp.Or(h.revocation, new(revocation))`,
 		test: ". TestReportedLossOfAnEarlierAttemptIsIgnored",
 	})
 	add(mutant{
@@ -247,52 +247,81 @@ func init() {
 		test: ". TestContextChecksTheClock",
 	})
 	add(mutant{
-		rule: "a lock that is handed over has an owner of its own",
+		rule: "spans that are not used get small",
 		file: "handover.go",
-		old:  "	req.Owner = driver.NewOwner()\n",
-		new:  "",
-		test: ". TestLateHandOverDoesNotReachTheNextOwner",
+		old:  `min(max(2*slot.State.usedTokens, minSpan), maxSpan)`,
+		new:  `maxSpan`,
+		test: ". TestSpansFollowTheirUse",
 	})
 	add(mutant{
-		rule: "a lock handed over to a caller that left is given back",
+		rule: "every lease of a hand-over has a token of its own",
 		file: "handover.go",
-		old:  "			h.undo(grant)\n",
-		new:  "			h.leaveSlot()\n",
-		test: ". TestHandOverToAWaiterThatLeft",
+		old:  `h.token + 1, sent`,
+		new:  `h.token, sent`,
+		test: ". TestHandOverAsksNothing",
 	})
 	add(mutant{
-		rule: "a hand-over of unknown outcome is undone",
+		rule: "a hand-over uses no token that was not granted",
 		file: "handover.go",
-		old:  "	h.undo(driver.Grant{Name: h.name, Owner: req.Owner})\n",
-		new:  "	h.leaveSlot()\n",
-		test: ". TestHandOverOfUnknownOutcome",
+		old:  `h.token-h.Grant.Token+1 >= h.Grant.Span`,
+		new:  `h.token-h.Grant.Token+1 > h.Grant.Span`,
+		test: ". TestHandOverEndsWithTheSpan",
 	})
 	add(mutant{
-		rule: "a hand-over of unknown outcome releases the holder's own lock",
+		rule: "a lock is not handed over to a caller with another TTL",
 		file: "handover.go",
-		old:  "	err = h.releaseGrant(ctx, 1, limit-c.requestTimeout)\n",
-		new:  "	err = nil\n",
-		test: ". TestHandOverOfUnknownOutcome",
+		old:  `a.ttl == b.ttl && `,
+		new:  ``,
+		test: ". TestHandOverNeedsEqualTerms",
 	})
 	add(mutant{
-		rule: "a hand-over that lost its answer counts as a first release",
+		rule: "a lock is not handed over to a caller with another margin",
 		file: "handover.go",
-		old:  "h.releaseGrant(ctx, 1, limit-c.requestTimeout)",
-		new:  "h.releaseGrant(ctx, 0, limit-c.requestTimeout)",
-		test: ". TestHandOverOfUnknownOutcome",
+		old:  ` && a.margin == b.margin`,
+		new:  ``,
+		test: ". TestHandOverNeedsEqualTerms",
+	})
+	add(mutant{
+		rule: "a lease of fixed length is not handed over",
+		file: "handover.go",
+		old:  `slot == nil || h.Fixed || h.token`,
+		new:  `slot == nil || h.token`,
+		test: ". TestHandOverNeedsEqualTerms",
+	})
+	add(mutant{
+		rule: "a lock is not handed over as a lease of fixed length",
+		file: "handover.go",
+		old:  `next.single && !b.fixed`,
+		new:  `next.single`,
+		test: ". TestHandOverNeedsEqualTerms",
+	})
+	add(mutant{
+		rule: "a lease whose renewals fail is not handed over",
+		file: "handover.go",
+		old:  `h.TrustDeadline()-now < ttl/2 || `,
+		new:  ``,
+		test: ". TestExpiredLockIsNotHandedOver",
+	})
+	add(mutant{
+		rule: "a loss ends the lease that has the lock after hand-overs",
+		file: "acquire.go",
+		old: `		h.revocation = lock.revocation
+`,
+		new:  ``,
+		test: ". TestHandedOverLockIsLost",
 	})
 	add(mutant{
 		rule: "hand-over inside a process ends, so that others get their time",
 		file: "internal/contention/contention.go",
-		old:  "return !s.sliceEnded(now, p) && now-s.began <= maxHandOver",
+		old:  "return !s.sliceEnded(now, p) && now-s.granted <= maxHandOver",
 		new:  "return true",
 		test: ". TestHandOverEndsWithTheTimeSlice",
 	})
 	add(mutant{
 		rule: "a lock is not handed over to a set of names",
 		file: "handover.go",
-		old:  "next != nil && next.single",
-		new:  "next != nil",
+		old:  `return next.single && `,
+		new:  `return `,
 		test: ". TestNoHandOverToASet",
 	})
 	add(mutant{

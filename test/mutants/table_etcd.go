@@ -18,7 +18,7 @@ func init() {
 	add(mutant{
 		rule: "a break needs the token of the holder",
 		file: "etcdlock/release.go",
-		old:  `if first.revision == 0 || uint64(first.revision) != token {`,
+		old:  `if first.revision == 0 || tokenOf(first.revision) != token {`,
 		new:  `if first.revision == 0 {`,
 		test: "test/stores/etcd TestConformance/single/break-token",
 	})
@@ -171,7 +171,7 @@ func init() {
 	add(mutant{
 		rule: "a release needs the token of the lock",
 		file: "etcdlock/release.go",
-		old:  `if token != 0 && held && uint64(revision) != token {`,
+		old:  `if token != 0 && held && tokenOf(revision) != token {`,
 		new:  `if token != 0 && !held {`,
 		test: "test/stores/etcd TestConformance/single/release-token",
 	})

@@ -140,8 +140,8 @@ var memcachedMutants = []mutant{
 	{
 		rule: "tokens rise across a restart",
 		file: "memcachelock/holdervalue.go",
-		old:  `return started + it.cas`,
-		new:  `return it.cas`,
+		old:  `return span.First(started + it.cas)`,
+		new:  `return span.First(it.cas)`,
 		test: "test/stores/memcached TestFastRestartGrantsNothingEarly/tokens",
 	},
 	{

@@ -20,8 +20,8 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	add(mutant{
 		rule: "a token is larger than the counter",
 		file: "redislock/lua/redisson_acquire.lua",
-		old:  `elseif last >= tonumber(token) then`,
-		new:  `elseif last >= 9007199254740991 then`,
+		old:  `elseif next > tonumber(token) then`,
+		new:  `elseif next >= 9007199254740992 then`,
 		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{

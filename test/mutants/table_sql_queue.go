@@ -49,13 +49,6 @@ func init() {
 		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/place",
 	})
 	add(mutant{
-		rule: "a Pass is recorded for the next owner when its answer is lost",
-		file: "sqllock/release.go",
-		old:  `Owner: req.Owner}`,
-		new:  `Owner: grant.Owner}`,
-		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/pass",
-	})
-	add(mutant{
 		rule: "an AcquireAll whose commit is not answered is recorded",
 		file: "sqllock/acquire.go",
 		old:  `unsure && s.mayHappen(failed)`,

@@ -109,22 +109,43 @@ func init() {
 	add(mutant{
 		rule: "every grant has a larger token (PostgreSQL)",
 		file: "sqllock/internal/statement/postgres.go",
-		old:  `THEN token ELSE token + 1 END`,
-		new:  `THEN token ELSE greatest(token, 1) END`,
+		old:  `THEN token ELSE token + ?6:int END`,
+		new:  `THEN token ELSE greatest(token, ?6:int) END`,
 		test: "test/stores/sqlservers TestConformance$/postgres/row/token-order",
 	})
 	add(mutant{
 		rule: "every grant has a larger token (SQLite)",
 		file: "sqllock/internal/statement/sqlite.go",
-		old:  `l.token, l.token + 1)`,
+		old:  `l.token, l.token + ?6)`,
 		new:  `l.token, l.token)`,
 		test: "test/stores/sqlite TestConformance/token-order",
 	})
 	add(mutant{
+		rule: "every grant is above all tokens of the one before (MariaDB)",
+		file: "sqllock/internal/statement/mysql.go",
+		old:  `token, token + ?6))`,
+		new:  `token, token + GREATEST(?6 - 1, 1)))`,
+		test: "test/stores/sqlservers TestConformance$/mariadb/row/span-after-release",
+	})
+	add(mutant{
+		rule: "every grant of a connection is above all tokens of the one before",
+		file: "sqlsession/session.go",
+		old:  `s.hold(h, number*h.span)`,
+		new:  `s.hold(h, number)`,
+		test: "test/stores/sqlsession TestConformance/postgres/session/span-after-release",
+	})
+	add(mutant{
+		rule: "every grant of a row that is locked is above all tokens of the one before",
+		file: "sqlsession/forupdate.go",
+		old:  `s.hold(h, token-h.span+1)`,
+		new:  `s.hold(h, token)`,
+		test: "test/stores/sqlsession TestConformance/mariadb/forupdate/span-after-expiry",
+	})
+	add(mutant{
 		rule: "a new row begins above the tokens of rows that were swept (SQLite)",
 		file: "sqllock/internal/statement/sqlite.go",
-		old:  `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1`,
-		new:  `?1, 1`,
+		old:  `?1, (SELECT value FROM {meta} WHERE key = 'floor') + ?6`,
+		new:  `?1, ?6`,
 		test: "test/stores/sqlite TestTokensRiseAcrossJanitorRuns",
 	})
 	add(mutant{
@@ -133,13 +154,6 @@ func init() {
 		old:  "token = ?2:int AND ` + held",
 		new:  "?2:int > 0 AND ` + held",
 		test: "test/stores/sqlservers TestConformance$/postgres/row/break-token",
-	})
-	add(mutant{
-		rule: "a lock is passed on only with its token (MariaDB)",
-		file: "sqllock/internal/statement/statement.go",
-		old:  "owner = ?2:text AND token = ?3:int AND expires > {now}`",
-		new:  "owner = ?2:text AND ?3:int > 0 AND expires > {now}`",
-		test: "test/stores/sqlservers TestConformance$/mariadb/row/pass-not-held",
 	})
 	add(mutant{
 		rule: "fair waiters are served in the order of arrival (MariaDB)",

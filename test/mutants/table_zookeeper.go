@@ -45,15 +45,15 @@ func init() {
 	add(mutant{
 		rule: "a deletion after a comparison compares the token",
 		file: "zklock/release.go",
-		old:  `if !exists || uint64(stat.Czxid) != token {`,
-		new:  `if !exists || uint64(stat.Czxid) < token {`,
+		old:  `if !exists || tokenOf(stat.Czxid) != token {`,
+		new:  `if !exists || tokenOf(stat.Czxid) < token {`,
 		test: "test/stores/zookeeper TestStaleHolderLeavesNewLock",
 	})
 	add(mutant{
 		rule: "lock-0 of another holder is not taken for the owner's",
 		file: "zklock/acquire.go",
-		old:  `if !exists || uint64(stat.Czxid) != a.token {`,
-		new:  `if !exists || uint64(stat.Czxid) < a.token {`,
+		old:  `if !exists || tokenOf(stat.Czxid) != a.token {`,
+		new:  `if !exists || tokenOf(stat.Czxid) < a.token {`,
 		test: "test/stores/zookeeper TestStaleHolderIsNotGrantedAgain",
 	})
 	add(mutant{
@@ -133,8 +133,8 @@ func init() {
 	add(mutant{
 		rule: "a renewal does not take the node of another holder for its own",
 		file: "zklock/renew.go",
-		old:  `errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) != token:`,
-		new:  `errors.Is(err, zk.ErrNoNode), err == nil && uint64(stat.Czxid) < token:`,
+		old:  `errors.Is(err, zk.ErrNoNode), err == nil && tokenOf(stat.Czxid) != token:`,
+		new:  `errors.Is(err, zk.ErrNoNode), err == nil && tokenOf(stat.Czxid) < token:`,
 		test: "test/stores/zookeeper TestLateRenewalReportsLoss/unfair",
 	})
 	add(mutant{
@@ -168,7 +168,7 @@ func init() {
 	add(mutant{
 		rule: "Break compares the token",
 		file: "zklock/release.go",
-		old: `	case uint64(stat.Czxid) != token:
+		old: `	case tokenOf(stat.Czxid) != token:
 		return zk.ErrNoNode
 	case head`,
 		new: `	case stat.Czxid == 0:

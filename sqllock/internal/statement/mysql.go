@@ -41,7 +41,7 @@ func mysqlTexts() texts {
 		// expiry comes first. The token becomes the answer's insert id, which is
 		// zero if there was no row to update.
 		take = `UPDATE {locks} SET
-	token   = LAST_INSERT_ID(IF(` + mine + `, token, token + 1)),
+	token   = LAST_INSERT_ID(IF(` + mine + `, token, token + ?6)),
 	since   = IF(` + mine + `, since, {now}),
 	expires = GREATEST(IF(` + mine + `, expires, 0), {now} + ?3),
 	owner   = ?2,

@@ -38,7 +38,7 @@ func postgresTexts() texts {
 	const (
 		mine = `owner = ?2:text AND expires > {now}`
 		take = `UPDATE {locks} SET
-	token   = CASE WHEN ` + mine + ` THEN token ELSE token + 1 END,
+	token   = CASE WHEN ` + mine + ` THEN token ELSE token + ?6:int END,
 	since   = CASE WHEN ` + mine + ` THEN since ELSE {now} END,
 	expires = greatest(CASE WHEN ` + mine + ` THEN expires END, {now} + ?3:int),
 	owner   = ?2:text,

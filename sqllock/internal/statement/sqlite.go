@@ -29,10 +29,10 @@ var sqliteSchema = []string{
 func sqliteTexts() texts {
 	const (
 		insertLock = `INSERT INTO {locks} AS l (name, token, owner, since, expires, holder) `
-		newLock    = `?1, (SELECT value FROM {meta} WHERE key = 'floor') + 1, ?2, {now}, {now} + ?3, ?4`
+		newLock    = `?1, (SELECT value FROM {meta} WHERE key = 'floor') + ?6, ?2, {now}, {now} + ?3, ?4`
 		// excluded.since is the time of the attempt.
 		onConflict = ` ON CONFLICT (name) DO UPDATE SET
-	token   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.token, l.token + 1),
+	token   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.token, l.token + ?6),
 	since   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.since, excluded.since),
 	expires = max(iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.expires, 0), excluded.expires),
 	owner   = excluded.owner,

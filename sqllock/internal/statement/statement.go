@@ -9,12 +9,12 @@ import (
 )
 
 // ID names a statement that every dialect has, with the same arguments.
-// Times are in milliseconds, lists are JSON.
+// Times are in milliseconds, lists are JSON. A token is the last one of a grant's span.
 type ID int
 
 // The statements, with their arguments and what they answer.
 const (
-	Acquire      ID = iota // name, owner, ttl, holder, token that the row must have or 0 -> token
+	Acquire      ID = iota // name, owner, ttl, holder, token that the row must have or 0, span -> token
 	AcquireFair            // the same, unless another owner heads the queue
 	InsertFree             // name: a row without an owner, if there is none; empty where Acquire inserts
 	Current                // name, owner -> token, whether another owner holds it, holder, remaining
@@ -23,7 +23,6 @@ const (
 	RenewAtOnce            // the same, and fails if a row is locked; on servers only
 	Renewed                // the same list -> name, owner of each that is held; empty where Renew answers
 	Release                // name, owner, token or 0
-	Pass                   // name, owner, token, the next owner, ttl, holder
 	Break                  // name, token
 	List                   // first name, limit -> name, token, holder, since, remaining, waiters
 	Enqueue                // name, owner, ttl
@@ -75,9 +74,7 @@ var shared = texts{
 UNION ALL SELECT 0, {nobody}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
 ORDER BY token DESC LIMIT 1`,
 	Release: setFree + ` WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
-	Pass: `UPDATE {locks} SET token = token + 1, owner = ?4:text, since = {now}, expires = {now} + ?5:int, holder = ?6:text
-WHERE name = ?1:text AND owner = ?2:text AND token = ?3:int AND expires > {now}`,
-	Break: setFree + ` WHERE name = ?1:text AND token = ?2:int AND ` + held,
+	Break:   setFree + ` WHERE name = ?1:text AND token = ?2:int AND ` + held,
 	List: `SELECT name, token, holder, since, expires - {now},
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:int`,

@@ -9,8 +9,7 @@ import (
 )
 
 // Counted forwards calls to a store and counts them. It hides the extensions that
-// no case uses. It keeps Watcher and Passer, without which waiting works
-// differently.
+// no case uses. It keeps Watcher, without which waiting works differently.
 type Counted struct {
 	inner driver.Store
 	Calls atomic.Uint64
@@ -41,11 +40,7 @@ func (c *Counted) Always() driver.Store {
 	if !ok {
 		return c
 	}
-	watches := &countedWatcher{c, watcher}
-	if passer, ok := c.inner.(driver.Passer); ok {
-		return &countedPasser{watches, passer}
-	}
-	return watches
+	return &countedWatcher{c, watcher}
 }
 
 func (c *Counted) Commands() (uint64, bool) { return c.Calls.Load(), !c.inner.Traits().Local }
@@ -93,14 +88,4 @@ type countedWatcher struct {
 func (c *countedWatcher) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
 	c.Calls.Add(1)
 	return c.watcher.Watch(ctx, req, wake)
-}
-
-type countedPasser struct {
-	*countedWatcher
-	passer driver.Passer
-}
-
-func (c *countedPasser) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	c.Calls.Add(1)
-	return c.passer.Pass(ctx, grant, req)
 }

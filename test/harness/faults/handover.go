@@ -13,11 +13,10 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// HandOver are the faults of stores that hand a lock over inside a process in one
-// step. They need a server of their own at Addr.
+// HandOver are the faults while goroutines of one process hand a lock over. They need
+// a server of their own at Addr.
 var HandOver = []Fault{
-	{"a lost answer to a hand-over", loseHandOver},
-	{"a hand-over that arrives after the lock was released", lateHandOver},
+	{"lost answers during hand-overs", loseDuringHandOver},
 	{"connections that break during hand-overs", resetDuringHandOver},
 }
 
@@ -27,29 +26,30 @@ var HandOverBound = []Fault{
 	{"connections that are killed during hand-overs", killDuringHandOver},
 }
 
-// countingPasser counts the calls of Pass.
-type countingPasser struct {
+// countingStore counts the locks that the store granted.
+type countingStore struct {
 	driver.Store
 	driver.Watcher
-	passer driver.Passer
-	passes atomic.Int64
+	grants atomic.Int64
 }
 
-func (c *countingPasser) Pass(ctx context.Context, grant driver.Grant, req driver.Request) (driver.Grant, error) {
-	c.passes.Add(1)
-	return c.passer.Pass(ctx, grant, req)
+func (c *countingStore) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	grant, err := c.Store.Acquire(ctx, req)
+	if err == nil {
+		c.grants.Add(1)
+	}
+	return grant, err
 }
 
-// passingClient returns a client, and the store that counts its hand-overs.
-func (r Rig) passingClient(t testing.TB) (*dlock.Client, *countingPasser) {
+// countingClient returns a client, and its store, which counts.
+func (r Rig) countingClient(t testing.TB) (*dlock.Client, *countingStore) {
 	t.Helper()
 	store := r.open(t)
 	watcher, watches := store.(driver.Watcher)
-	passer, passes := store.(driver.Passer)
-	if !watches || !passes {
-		t.Fatal("the store implements no Passer, or no Watcher")
+	if !watches {
+		t.Fatal("the store implements no Watcher")
 	}
-	counted := &countingPasser{Store: store, Watcher: watcher, passer: passer}
+	counted := &countingStore{Store: store, Watcher: watcher}
 	c := dlock.New(counted, r.shortTimeout())
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -59,86 +59,23 @@ func (r Rig) passingClient(t testing.TB) (*dlock.Client, *countingPasser) {
 	return c, counted
 }
 
-// loseHandOver checks that Unlock succeeds, and that the next waiter gets the
-// lock long before the end of the TTL, although the outcome of the hand-over is
-// unknown.
-func loseHandOver(t *testing.T, r Rig) {
+// loseDuringHandOver is resetDuringHandOver for connections that stay, and lose an answer.
+func loseDuringHandOver(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
-	c, store := through.passingClient(t)
+	c, store := through.countingClient(t)
 	through.warm(t, c)
-	for name, reset := range map[string]bool{"handover-reset": true, "handover-unanswered": false} {
-		// A slow process hands nothing over, because its time slice has ended.
-		const tries = 100
-		for try := 1; store.passes.Load() == 0; try++ {
-			if try > tries {
-				t.Fatalf("%s: no hand-over in %d tries", name, tries)
-			}
-			r.loseHandOver(t, c, p, name, reset)
-		}
-		store.passes.Store(0)
-	}
-}
-
-func (r Rig) loseHandOver(t *testing.T, c *dlock.Client, p *proxy.Proxy, name string, reset bool) {
-	t.Helper()
+	const name = "in-a-row-lost"
 	r.mustBeFree(t, name, "it was never locked")
-	first := r.lock(t, c, name, dlock.WithTTL(10*r.TTL))
-	next := make(chan attempt, 1)
-	go func() {
-		lease, err := c.Lock(t.Context(), name, dlock.WithTTL(10*r.TTL), dlock.WithNote(attemptNote))
-		next <- attempt{lease, err}
-	}()
-	wait(t, time.Millisecond/4) // usually enough to join the queue
-	lost := p.LoseReply(mentions(attemptNote), reset)
-	start := time.Now()
-	if err := first.Unlock(t.Context()); err != nil {
-		t.Errorf("%s: Unlock: %v", name, err)
-	}
-	await(t, lost, "the lost answer")
-	got := await(t, next, "the lock")
-	if got.err != nil {
-		t.Fatalf("%s: Lock: %v", name, got.err)
-	}
-	if took := time.Since(start); took > 3*r.TTL {
-		t.Errorf("%s: the next waiter got the lock after %v; the TTL is %v", name, took, 10*r.TTL)
-	}
-	if got.lease.Token() <= first.Token() {
-		t.Errorf("%s: token %d after %d", name, got.lease.Token(), first.Token())
-	}
-	r.mustBeHeld(t, name, "the next waiter holds it")
-	unlock(t, got.lease)
-	r.mustBeFree(t, name, "it was unlocked")
-}
-
-// lateHandOver checks that a hand-over that arrives after the release fails and
-// mustBeFree nothing.
-func lateHandOver(t *testing.T, r Rig) {
-	through, p := r.proxied(t)
-	store := r.open(t)
-	c, passer := through.passingClient(t)
-	through.warm(t, c)
-	through.warmStore(t, passer.Store)
-	grant, _ := r.acquireWhenFree(t, store, "late-handover")
-	next := driver.Request{Name: "late-handover", Owner: driver.NewOwner(), TTL: r.TTL, Holder: driver.Holder{Note: attemptNote}}
-	held := p.OnRequest(mentions(attemptNote), func(*proxy.Conn) { p.Hold() })
-	outcome := make(chan error, 1)
-	go func() { _, err := passer.Pass(t.Context(), grant, next); outcome <- err }()
-	await(t, held, "the request")
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Fatal(err)
-	}
-	p.Deliver()
-	if err := await(t, outcome, "the late answer"); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Pass of a released lock: %v", err)
-	}
-	r.mustBeFree(t, "late-handover", "it was released")
+	r.relay(t, c, store, name, false, func() {
+		await(t, p.LoseReply(mentions(name), true), "a lost answer")
+	})
 }
 
 // resetDuringHandOver checks that there is one holder at a time, that tokens
 // rise, that no waiter is forgotten, and that the lock is free in the end.
 func resetDuringHandOver(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
-	c, store := through.passingClient(t)
+	c, store := through.countingClient(t)
 	through.warm(t, c)
 	const name = "in-a-row"
 	r.mustBeFree(t, name, "it was never locked")
@@ -150,13 +87,13 @@ func resetDuringHandOver(t *testing.T, r Rig) {
 // killDuringHandOver is resetDuringHandOver for locks that are bound to a
 // connection.
 func killDuringHandOver(t *testing.T, r Rig) {
-	c, store := r.passingClient(t)
+	c, store := r.countingClient(t)
 	r.relay(t, c, store, "in-a-row", true, func() { r.killConnections(t) })
 }
 
 // relay lets goroutines of one client hold a lock in turn while disturb is called
 // repeatedly. loses reports that a disturbance may lose the lock.
-func (r Rig) relay(t *testing.T, c *dlock.Client, store *countingPasser, name string, loses bool, disturb func()) {
+func (r Rig) relay(t *testing.T, c *dlock.Client, store *countingStore, name string, loses bool, disturb func()) {
 	t.Helper()
 	const goroutines, disturbances = 8, 20
 	var holds atomic.Int64
@@ -188,8 +125,9 @@ func (r Rig) relay(t *testing.T, c *dlock.Client, store *countingPasser, name st
 	}
 	close(stop)
 	all.Wait()
-	t.Logf("%d holds, %d hand-overs, %d disturbances", holds.Load(), store.passes.Load(), disturbances)
-	if store.passes.Load() == 0 {
+	handOvers := holds.Load() - store.grants.Load()
+	t.Logf("%d holds, %d hand-overs, %d disturbances", holds.Load(), handOvers, disturbances)
+	if handOvers <= 0 {
 		t.Error("no lock was handed over")
 	}
 	unlock(t, r.lock(t, r.client(t), name))

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/servers"
@@ -269,14 +272,52 @@ func TestTokenThatScriptsCannotCountIsRejected(t *testing.T) {
 			if raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, token); err == nil {
 				t.Errorf("%s: RaiseToken to %d = %d; want an error", protocol, token, raised.Token)
 			}
-			next := driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Floor: token}
-			if passed, err := store.(driver.Passer).Pass(t.Context(), grant, next); err == nil {
-				t.Errorf("%s: Pass with floor %d = %d; want an error", protocol, token, passed.Token)
-			}
 			if err := store.Release(t.Context(), grant); err != nil {
 				t.Errorf("%s: Release after a token that was rejected: %v", protocol, err)
 			}
 		}
 		taker(t, store, protocol)()
 	}
+}
+
+// TestTokensStayBehindTheClock: a crowd of goroutines that hand a lock over, and one whose
+// locks cannot be handed over, use tokens more slowly than the clock counts microseconds. So a
+// server that has lost its counter goes on with larger tokens.
+func TestTokensStayBehindTheClock(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		client := dlock.New(newStore(t, protocol, &redis.Options{Addr: server.Addr()}), nil)
+		defer client.Close()
+		for name, ttls := range map[string][]time.Duration{"equal": {time.Minute}, "different": {time.Minute, time.Hour}} {
+			var last atomic.Uint64
+			var all sync.WaitGroup
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			for i := range 16 {
+				all.Go(func() {
+					for {
+						lease, err := client.Lock(ctx, protocol+name, dlock.WithTTL(ttls[i%len(ttls)]))
+						if err != nil {
+							return
+						}
+						last.Store(lease.Token())
+						if err := lease.Unlock(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			cancel()
+			now, err := raw.Time(t.Context()).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			const ahead = 5000 // microseconds
+			if limit := uint64(now.UnixMicro()) + ahead; last.Load() > limit {
+				t.Errorf("with %s TTLs: token %d is %d ahead of the clock", name, last.Load(), last.Load()-limit)
+			}
+		}
+	})
 }

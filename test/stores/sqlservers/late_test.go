@@ -32,7 +32,7 @@ func lateRequest() driver.Request {
 // the caller's context ends while the request is on its way, and the request arrives
 // after the caller's Release, no lock and no place are left behind.
 func TestLateAttempts(t *testing.T) {
-	acquireFair := func(ctx context.Context, store *sqllock.Store, req driver.Request, _ driver.Grant) error {
+	acquireFair := func(ctx context.Context, store *sqllock.Store, req driver.Request) error {
 		req.Fair, req.Queue = true, true
 		_, err := store.Acquire(ctx, req)
 		return err
@@ -41,20 +41,16 @@ func TestLateAttempts(t *testing.T) {
 		name    string
 		matches func(req driver.Request) func([]byte) bool // finds the request that arrives late
 		held    bool                                       // the lock is held when the attempt is made
-		attempt func(ctx context.Context, store *sqllock.Store, req driver.Request, held driver.Grant) error
+		attempt func(ctx context.Context, store *sqllock.Store, req driver.Request) error
 	}{
-		{"acquire", carriesHolder, false, func(ctx context.Context, store *sqllock.Store, req driver.Request, _ driver.Grant) error {
+		{"acquire", carriesHolder, false, func(ctx context.Context, store *sqllock.Store, req driver.Request) error {
 			_, err := store.Acquire(ctx, req)
 			return err
 		}},
 		{"fair", carriesHolder, false, acquireFair},
 		{"place", takesPlace, true, acquireFair},
-		{"all", func(driver.Request) func([]byte) bool { return isCommit }, false, func(ctx context.Context, store *sqllock.Store, req driver.Request, _ driver.Grant) error {
+		{"all", func(driver.Request) func([]byte) bool { return isCommit }, false, func(ctx context.Context, store *sqllock.Store, req driver.Request) error {
 			_, err := store.AcquireAll(ctx, []driver.Request{req, request("other")})
-			return err
-		}},
-		{"pass", carriesHolder, true, func(ctx context.Context, store *sqllock.Store, req driver.Request, held driver.Grant) error {
-			_, err := store.Pass(ctx, held, req)
 			return err
 		}},
 	}
@@ -74,7 +70,7 @@ func TestLateAttempts(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				kept := keep(network, c.matches(req), leave)
-				if err := c.attempt(ctx, store, req, held); !errors.Is(err, context.Canceled) {
+				if err := c.attempt(ctx, store, req); !errors.Is(err, context.Canceled) {
 					t.Fatalf("an attempt whose request does not arrive: %v; want Canceled", err)
 				}
 				delivery := time.AfterFunc(lateDelivery, kept(t).Deliver)
@@ -254,18 +250,6 @@ func (a *secondAttempt) deliver(t *testing.T) {
 	a.first.Deliver()
 	settle(t, a.network)
 	freeSoon(t, a.other, "x")
-}
-
-// TestLateAttemptAfterPass: an owner asks again, is granted the lock and passes it on. Its
-// first attempt, which arrives when the lock is free again, leaves no lock behind.
-func TestLateAttemptAfterPass(t *testing.T) {
-	eachScheme(t, func(t *testing.T, s target) {
-		a := s.secondAttempt(t)
-		next, err := a.store.Pass(within(t), a.grant, request("x"))
-		check(t, err)
-		release(t, a.store, next)
-		a.deliver(t)
-	})
 }
 
 // TestSlowReleaseAfterALostAttempt: a lock that was granted at the second attempt, because the

@@ -155,7 +155,7 @@ func TestNumbersAreSkippedOnce(t *testing.T) {
 	for range 5 {
 		s.store(t, s.open(t))
 	}
-	if after := mustAcquire(t, store, request("y")); after.Token != before.Token+1 {
+	if after := mustAcquire(t, store, request("y")); after.Token != before.Token+before.Span {
 		t.Errorf("token %d was granted after %d, and nothing but stores that were opened is between", after.Token, before.Token)
 	}
 }
@@ -196,16 +196,19 @@ func TestTokensWithClockSetBack(t *testing.T) {
 	}
 }
 
-// TestRefusalNamesHolder: with forupdate a refusal names the holder.
+// TestRefusalNamesHolder: with forupdate a refusal names the holder, and the last token of its
+// span.
 func TestRefusalNamesHolder(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		store, elsewhere := s.store(t, s.open(t)), s.store(t, s.open(t))
 		req := request("x")
 		req.Holder = driver.Holder{Host: "here", PID: 1, Program: "it's \"quoted\"", Note: "日本語"}
+		req.Span = 5
 		grant := mustAcquire(t, store, req)
+		last := grant.Token + grant.Span - 1
 		_, err := store.Acquire(t.Context(), request("x"))
 		inside, refused := errors.AsType[*driver.HeldError](err)
-		if !refused || inside.Token != grant.Token || inside.Holder != req.Holder || inside.Remaining <= 0 {
+		if !refused || inside.Token != last || inside.Holder != req.Holder || inside.Remaining <= 0 {
 			t.Errorf("the holder's own store says %+v, %v", inside, err)
 		}
 		_, err = elsewhere.Acquire(t.Context(), request("x"))
@@ -213,8 +216,8 @@ func TestRefusalNamesHolder(t *testing.T) {
 		if !refused {
 			t.Fatalf("Acquire of a lock that is held: %v", err)
 		}
-		if s.scheme == sqlsession.ForUpdate && (outside.Token != grant.Token || outside.Holder != req.Holder) {
-			t.Errorf("another store says %+v, want token %d of %v", outside, grant.Token, req.Holder)
+		if s.scheme == sqlsession.ForUpdate && (outside.Token != last || outside.Holder != req.Holder) {
+			t.Errorf("another store says %+v, want token %d of %v", outside, last, req.Holder)
 		}
 		mustRelease(t, store, grant)
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/span"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/go-zookeeper/zk"
 )
@@ -47,7 +48,7 @@ func TestNodesLookLikeCurators(t *testing.T) {
 				t.Errorf("the owner can be read in the node %s: %s", child, data)
 			}
 		}
-		if strings.HasSuffix(child, "0") && uint64(stat.Czxid) != grant.Token {
+		if strings.HasSuffix(child, "0") && uint64(stat.Czxid) != span.Number(grant.Token) {
 			t.Errorf("the token is %d; want the czxid %d", grant.Token, stat.Czxid)
 		}
 	}
@@ -280,7 +281,7 @@ func TestWaiterOfRemovedNodeIsNotGranted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if uint64(stat.Czxid) != before.Token {
+		if uint64(stat.Czxid) != span.Number(before.Token) {
 			if err := conn.Delete("/x/"+node, -1); err != nil {
 				t.Fatal(err)
 			}

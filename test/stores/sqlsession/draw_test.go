@@ -28,21 +28,19 @@ func order(t *testing.T, on interface {
 	}
 }
 
-// TestPassRefused: if the server has no token for a hand-over, the lock is held as before, and
-// other locks on the connection stay.
-func TestPassRefused(t *testing.T) {
+// TestAcquireWithoutToken: if the server takes the lock but has no token for it, the lock is
+// released, and other locks on the connection stay.
+func TestAcquireWithoutToken(t *testing.T) {
 	t.Parallel()
 	s := sessionOnPostgres(t)
 	store, admin := s.store(t, s.open(t)), s.open(t)
-	other := request("other")
-	kept := mustAcquire(t, store, other)
-	grant := mustAcquire(t, store, request("x"))
+	kept := mustAcquire(t, store, request("other"))
 	order(t, admin, "ALTER SEQUENCE dlock_fence RENAME TO elsewhere")
-	_, err := store.Pass(t.Context(), grant, request("x"))
-	if err == nil || errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Pass of a lock that is held: %v", err)
+	if _, err := store.Acquire(t.Context(), request("x")); err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire while there are no tokens: %v", err)
 	}
-	mustRelease(t, store, grant)
+	order(t, admin, "ALTER SEQUENCE elsewhere RENAME TO dlock_fence")
+	s.becomesFree(t)
 	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil {
 		t.Errorf("Renew of another lock: %v", errs[0])
 	}
@@ -80,25 +78,6 @@ func (s setup) becomesFree(t *testing.T) {
 		_, err := elsewhere.Acquire(t.Context(), request("x"))
 		return err == nil
 	})
-}
-
-// TestPassAfterCallerLeft: if the caller left before the hand-over, the lock does not go to
-// the next owner, which would not know of it.
-func TestPassAfterCallerLeft(t *testing.T) {
-	t.Parallel()
-	s := sessionOnPostgres(t)
-	store, admin := s.store(t, s.open(t)), s.open(t)
-	grant := mustAcquire(t, store, request("x"))
-	resume := stalled(t, admin)
-	next := request("x")
-	if _, err := store.Pass(briefly(t), grant, next); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("Pass while no token can be drawn: %v", err)
-	}
-	// A client does this after a step of unknown outcome.
-	t.Logf("Release by the owner before: %v", store.Release(briefly(t), grant))
-	t.Logf("Release by the next owner: %v", store.Release(briefly(t), driver.Grant{Name: "x", Owner: next.Owner}))
-	resume()
-	s.becomesFree(t)
 }
 
 // TestAcquireAfterCallerLeft: if the caller left before the grant, the lock becomes free.
