@@ -56,8 +56,8 @@ func TestEveryCaseRuns(t *testing.T) {
 				if rate, ok := r.figures[pairsPerS]; ok && rate <= 0 {
 					t.Errorf("%s reached %v pairs a second", r.subject, rate)
 				}
-				if sent, ok := r.figures[perPair]; ok && sent < 1 { // two, or one for a hand-over
-					t.Errorf("%s sent %v commands a pair, want 1 at least", r.subject, sent)
+				if sent, ok := r.figures[perPair]; ok && sent <= 0 { // few where a process hands the lock over
+					t.Errorf("%s sent %v commands a pair", r.subject, sent)
 				}
 			}
 			switch f := results[0].figures; j.kind.name {

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -157,7 +158,7 @@ func plainRenewal(t *testing.T, p plain) {
 	case lock := <-theirTurn:
 		t.Fatalf("the other program got an answer while dlock held the lock: %v", lock.err)
 	case <-ours.Context().Done():
-		t.Fatalf("dlock lost the lock: %v", ours.Context().Err())
+		t.Fatalf("dlock lost the lock: %v", context.Cause(ours.Context()))
 	case <-time.After(3 * p.ttl):
 	}
 	unlock(t, ours)
