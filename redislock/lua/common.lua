@@ -39,7 +39,7 @@ end
 -- draw returns the last of the next span tokens. All are larger than the tokens before, and at
 -- least floor.
 local function draw(counter, floor, span)
-	local token = math.max(last_token(counter) + 1, floor) + span - 1
+	local token = math.max(last_token(counter) + 1, floor) + (span - 1)
 	if token >= 9007199254740992 then
 		error('the counter of tokens is too large: ' .. counter)
 	end
