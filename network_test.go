@@ -72,16 +72,16 @@ func (n *network) setCut(cut bool) {
 	n.cut = cut
 }
 
-// pass sends a call, and returns its reply if it arrives. What was sent arrives even if the
-// sender has given up meanwhile.
-func pass[T any](n *network, ctx context.Context, call func(context.Context) T) (T, error) {
+// send sends a call, and returns its reply if it arrives. What was sent arrives even if the
+// sender has given up meanwhile. Time is virtual.
+func send[T any](n *network, ctx context.Context, call func(context.Context) T) (T, error) {
 	f := n.decide()
 	reply := make(chan T, 1)
 	arrive := func(after time.Duration, answer bool) {
 		n.late.Go(func() {
-			time.Sleep(after)
+			<-time.After(after)
 			result := call(context.Background())
-			time.Sleep(f.back)
+			<-time.After(f.back)
 			if answer {
 				reply <- result
 			}
@@ -108,7 +108,7 @@ type answer[T any] struct {
 }
 
 func (n *network) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	a, err := pass(n, ctx, func(ctx context.Context) answer[driver.Grant] {
+	a, err := send(n, ctx, func(ctx context.Context) answer[driver.Grant] {
 		grant, err := n.inner.Acquire(ctx, req)
 		if err == nil && n.granted != nil {
 			n.granted(grant)
@@ -122,7 +122,7 @@ func (n *network) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 }
 
 func (n *network) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	a, err := pass(n, ctx, func(ctx context.Context) answer[[]driver.Grant] {
+	a, err := send(n, ctx, func(ctx context.Context) answer[[]driver.Grant] {
 		grants, err := n.inner.AcquireAll(ctx, reqs)
 		for _, grant := range grants {
 			if n.granted != nil {
@@ -138,7 +138,7 @@ func (n *network) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driv
 }
 
 func (n *network) Renew(ctx context.Context, grants []driver.Grant) []error {
-	errs, err := pass(n, ctx, func(ctx context.Context) []error { return n.inner.Renew(ctx, grants) })
+	errs, err := send(n, ctx, func(ctx context.Context) []error { return n.inner.Renew(ctx, grants) })
 	if err != nil {
 		errs = make([]error, len(grants))
 		for i := range errs {
@@ -149,7 +149,7 @@ func (n *network) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (n *network) Release(ctx context.Context, grant driver.Grant) error {
-	released, err := pass(n, ctx, func(ctx context.Context) error { return n.inner.Release(ctx, grant) })
+	released, err := send(n, ctx, func(ctx context.Context) error { return n.inner.Release(ctx, grant) })
 	if err != nil {
 		return err
 	}

@@ -304,8 +304,8 @@ func (p punctual) Traits() driver.Traits {
 	return t
 }
 
-// told counts releases, and answers acquisitions as it is told.
-type told struct {
+// prepared counts releases, and answers each call with the error that is set for it.
+type prepared struct {
 	*memlock.Store
 	acquire  error // nil lets the store answer
 	all      error
@@ -313,21 +313,21 @@ type told struct {
 	releases atomic.Int64
 }
 
-func (s *told) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+func (s *prepared) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if s.acquire != nil {
 		return driver.Grant{}, s.acquire
 	}
 	return s.Store.Acquire(ctx, req)
 }
 
-func (s *told) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+func (s *prepared) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
 	if s.all != nil {
 		return nil, s.all
 	}
 	return s.Store.AcquireAll(ctx, reqs)
 }
 
-func (s *told) Release(ctx context.Context, grant driver.Grant) error {
+func (s *prepared) Release(ctx context.Context, grant driver.Grant) error {
 	s.releases.Add(1)
 	if s.release != nil {
 		return s.release
@@ -353,7 +353,7 @@ func TestOnlyAttemptsOfUnknownOutcomeAreUndone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
-				s := &told{Store: store, acquire: test.err}
+				s := &prepared{Store: store, acquire: test.err}
 				c := dlock.New(s, nil)
 				if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, test.err) {
 					t.Errorf("TryLock: %v; want %v", err, test.err)
@@ -370,7 +370,7 @@ func TestOnlyAttemptsOfUnknownOutcomeAreUndone(t *testing.T) {
 // A store that cannot acquire a set in one step has done nothing, so that nothing is undone.
 func TestUnsupportedBatchIsNotUndone(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &told{Store: store, all: driver.ErrUnsupported}
+		s := &prepared{Store: store, all: driver.ErrUnsupported}
 		c, other := dlock.New(s, nil), dlock.New(store, nil)
 		defer other.Close()
 		lease := mustLock(t, other, t.Context(), "b")
@@ -390,7 +390,7 @@ func TestUnsupportedBatchIsNotUndone(t *testing.T) {
 func TestRejectedReleaseIsNotRepeated(t *testing.T) {
 	for _, reason := range []error{driver.ErrDenied, driver.ErrClosed} {
 		bubble(t, func(t *testing.T, store *memlock.Store) {
-			s := &told{Store: store, acquire: reason, release: reason}
+			s := &prepared{Store: store, acquire: reason, release: reason}
 			c := dlock.New(s, nil)
 			start := time.Now()
 			for range 2 {

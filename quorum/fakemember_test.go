@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -111,6 +112,13 @@ func (c *fakeMember) locks() (names []string) {
 		names = append(names, info.Name)
 	}
 	return names
+}
+
+var errRefused = fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.New("connection refused"))
+
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 // call carries out f on the server, as far as the network permits.

@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -193,5 +194,20 @@ func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
 		if !errors.Is(err, driver.ErrClosed) {
 			t.Errorf("%s: want ErrClosed, got: %v", call, err)
 		}
+	}
+}
+
+// unidentified is a member that cannot tell its identity until it is back.
+type unidentified struct {
+	conn
+	back chan struct{}
+}
+
+func (a *unidentified) Identify(ctx context.Context) (string, error) {
+	select {
+	case <-a.back:
+		return a.conn.Identify(ctx)
+	default:
+		return "", errRefused
 	}
 }

@@ -14,8 +14,8 @@ case $(go list -m) in
 	for database in mariadb postgres; do
 		run -run "^Test/^$database\$|^Example_$database\$" ./stores/sqlservers || failed=1
 	done
-	run ./stores/sqlsession || failed=1
-	run -parallel 4 ./stores/redis || failed=1 # its tests wait most of the time
+	run -parallel 5 ./stores/sqlsession || failed=1 # these wait most of the time
+	run -parallel 4 ./stores/redis || failed=1
 	exit "$failed"
 	;;
 */cmd/dlock) run -p 1 ./... ;;

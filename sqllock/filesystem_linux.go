@@ -39,7 +39,7 @@ func fileSystem(path string) (kind string, remote bool) {
 }
 
 // isReadOnly reports whether the file at path, or its folder, is on a file system that
-// cannot be written to. An empty path is none.
+// cannot be written to. An empty path is not read-only.
 func isReadOnly(path string) bool {
 	const readOnly = 1 // ST_RDONLY
 	var file, folder syscall.Statfs_t

@@ -335,7 +335,6 @@ func TestInterruptWhileConnecting(t *testing.T) {
 			case <-time.After(patient):
 				t.Fatalf("it does not connect; stderr: %s", p.stderr.String())
 			}
-			time.Sleep(noticeDelay)
 			start := time.Now()
 			p.signal(syscall.SIGINT)
 			if status := p.wait(); status != 130 && status != -1 {

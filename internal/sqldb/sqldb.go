@@ -18,7 +18,7 @@ import (
 // Dialect is a kind of database.
 type Dialect int
 
-// The dialects. The zero value is none of them.
+// The dialects. The zero value is not a dialect.
 const (
 	SQLite Dialect = iota + 1
 	MySQL

@@ -46,8 +46,8 @@ func TestPlaceIsDue(t *testing.T) {
 	})
 }
 
-// TestPlacesAreRenewedTogether: one renewal is for all who have come since theirs was
-// written, and for so long as is left since their last attempt. The others are left alone.
+// TestPlacesAreRenewedTogether: one renewal renews every place whose waiter has tried again
+// since the place was written, for what is left of the TTL since that attempt. It renews no other place.
 func TestPlacesAreRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Recent

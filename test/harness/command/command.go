@@ -78,43 +78,65 @@ func Run(t testing.TB, store string, args ...string) Result {
 	return Result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// Holder is a running dlock that holds a lock.
+// Holder is a running dlock whose command has printed its first line.
 type Holder struct {
-	Token string
-	cmd   *exec.Cmd
-	input io.Closer
+	Line   string // without the space around it
+	Cmd    *exec.Cmd
+	Stderr bytes.Buffer // read it after the end
+	input  io.Closer
+	output io.Reader
 }
 
-// Hold starts a dlock that holds a lock until End.
+// Start starts dlock with a command that prints a line when it has the lock, and reads its
+// standard input.
+func Start(t testing.TB, store string, args ...string) *Holder {
+	t.Helper()
+	h := &Holder{Cmd: New(t, store, args...)}
+	input, err := h.Cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := h.Cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.input, h.output, h.Cmd.Stderr = input, output, &h.Stderr
+	if err := h.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.Line = h.Next(t)
+	return h
+}
+
+// Next returns the next line that the command prints.
+func (h *Holder) Next(t testing.TB) string {
+	t.Helper()
+	line := make([]byte, 64)
+	n, err := h.output.Read(line)
+	if err != nil {
+		_ = h.Cmd.Wait()
+		t.Fatalf("the command prints no line (%v); stderr: %s", err, h.Stderr.String())
+	}
+	return strings.TrimSpace(string(line[:n]))
+}
+
+// Hold starts a dlock that holds a lock until End. Its line is the token.
 func Hold(t testing.TB, store, name string) *Holder {
 	t.Helper()
-	cmd := New(t, store, "exec", "--ttl", "20s", name, "--", "sh", "-c", "echo $DLOCK_TOKEN; cat")
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
+	h := Start(t, store, "exec", "--ttl", "20s", name, "--", "sh", "-c", "echo $DLOCK_TOKEN; cat")
+	if _, err := strconv.ParseUint(h.Line, 10, 64); err != nil {
+		h.End()
+		t.Fatalf("DLOCK_TOKEN is %q; stderr: %s", h.Line, h.Stderr.String())
 	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line := make([]byte, 64)
-	n, err := output.Read(line)
-	token := strings.TrimSpace(string(line[:n]))
-	if _, parseErr := strconv.ParseUint(token, 10, 64); err != nil || parseErr != nil {
-		_ = cmd.Wait()
-		t.Fatalf("DLOCK_TOKEN is %q (%v); stderr: %s", token, err, stderr.String())
-	}
-	return &Holder{token, cmd, input}
+	return h
 }
+
+// CloseInput lets the command read the end of its standard input.
+func (h *Holder) CloseInput() { h.input.Close() }
 
 // End ends the command that holds the lock, and returns dlock's exit status.
 func (h *Holder) End() int {
-	h.input.Close()
-	_ = h.cmd.Wait() // the exit status is returned below
-	return h.cmd.ProcessState.ExitCode()
+	h.CloseInput()
+	_ = h.Cmd.Wait() // the exit status is returned below
+	return h.Cmd.ProcessState.ExitCode()
 }

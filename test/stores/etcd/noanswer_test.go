@@ -1,13 +1,9 @@
 package etcd
 
 import (
-	"context"
-	"errors"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -21,32 +17,5 @@ func TestCallWithoutAnswerIsUnreachable(t *testing.T) {
 	grant := (&lateRig{t: t}).acquire(store, request("held"))
 	p.Hold()
 	t.Cleanup(p.Deliver) // so that Close reaches the server
-	abandoned := request("abandoned")
-	for _, call := range []struct {
-		what, says string
-		do         func(ctx context.Context) error
-	}{
-		{"Acquire", "no answer", func(ctx context.Context) error { _, err := store.Acquire(ctx, abandoned); return err }},
-		{"Release behind that Acquire", "an earlier call has not ended", func(ctx context.Context) error {
-			return store.Release(ctx, driver.Grant{Name: abandoned.Name, Owner: abandoned.Owner})
-		}},
-		{"Renew", "no answer", func(ctx context.Context) error { return errors.Join(store.Renew(ctx, []driver.Grant{grant})...) }},
-		{"Release", "no answer", func(ctx context.Context) error { return store.Release(ctx, grant) }},
-		{"Break", "no answer", func(ctx context.Context) error { return store.Break(ctx, "held", grant.Token) }},
-		{"Find", "no answer", func(ctx context.Context) error { _, _, err := store.Find(ctx, "held"); return err }},
-		{"List", "no answer", func(ctx context.Context) error {
-			for _, err := range store.List(ctx, "") {
-				return err
-			}
-			return nil
-		}},
-		{"Diagnose", "no answer", func(ctx context.Context) error { _, err := store.Diagnose(ctx); return err }},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		err := call.do(ctx)
-		cancel()
-		if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), call.says) {
-			t.Errorf("%s: %v; want ErrUnreachable with the context's error, and %q", call.what, err, call.says)
-		}
-	}
+	faults.NoAnswer(t, store, grant, request("abandoned"), "an earlier call has not ended")
 }

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,41 +32,31 @@ func TestCommandOnSlowServer(t *testing.T) {
 func TestSignalEndsHangingRelease(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis)
-	cmd := command.New(t, server.URL(), "exec", "--ttl", "20s", "a", "--", "sh", "-c", "echo; read line; exit 7")
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := output.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	// The command outlives the signals, so that only the release can end by them.
+	h := command.Start(t, server.URL(), "exec", "--ttl", "20s", "a", "--", "sh", "-c", "trap '' TERM; echo; read line; echo; exit 7")
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Resume() }) // so that it can be stopped in order
-	input.Close()
-	time.Sleep(time.Second) // the command ends, and the release hangs
+	h.CloseInput()
+	h.Next(t) // the command ends, and the release hangs
+	ended := make(chan error, 1)
+	go func() { ended <- h.Cmd.Wait() }()
 	began := time.Now()
-	for range 2 {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for running := true; running; {
+		_ = h.Cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-ended: // the exit status is checked below
+			running = false
+		case <-again.C:
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
-	_ = cmd.Wait() // the exit status is checked below
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it ended %v after the first signal", took)
 	}
-	if status := cmd.ProcessState.ExitCode(); status != 7 || !strings.Contains(stderr.String(), "it expires within 20s") {
-		t.Errorf("status %d, %q; want 7 and until when the lock is held", status, stderr.String())
+	if status := h.Cmd.ProcessState.ExitCode(); status != 7 || !strings.Contains(h.Stderr.String(), "it expires within 20s") {
+		t.Errorf("status %d, %q; want 7 and until when the lock is held", status, h.Stderr.String())
 	}
 }

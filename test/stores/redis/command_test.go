@@ -27,7 +27,7 @@ func TestCommand(t *testing.T) {
 				t.Errorf("exec of a command that exits with 7: %+v", out)
 			}
 			holder := command.Hold(t, url, "job {1}")
-			token := holder.Token
+			token := holder.Line
 			if out := command.Run(t, url, "exec", "-n", "job {1}", "--", "true"); out.Status != 75 || !strings.Contains(out.Stderr, "held by") {
 				t.Errorf("exec -n of a held lock: %+v; want 75 and the holder", out)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 )
 
-// A crowd of fair waiters, each of whom writes, does not keep the locks of the
+// TestFairCrowdDoesNotStarveRenewals: a crowd of fair waiters, each of which writes, does not keep the locks of the
 // same process from being renewed.
 func TestFairCrowdDoesNotStarveRenewals(t *testing.T) {
 	waiters, ttl := 3000, 3*time.Second

@@ -55,8 +55,8 @@ func runCommand(t *testing.T, s target) {
 		}
 		return
 	}
-	want(0, `"token":`+holder.Token, "", "ls", "--json", "job")
-	want(0, "", "", "break", "job {1}", "--token", holder.Token)
+	want(0, `"token":`+holder.Line, "", "ls", "--json", "job")
+	want(0, "", "", "break", "job {1}", "--token", holder.Line)
 	want(0, "", "", "exec", "-n", "job {1}", "--", "true")
 	holder.End() // it may have noticed the loss, or not
 }

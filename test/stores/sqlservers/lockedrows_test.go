@@ -32,8 +32,8 @@ func TestPatientWriters(t *testing.T) {
 	eachSchemeAlone(t, func(t *testing.T, s target) {
 		store := s.open(t)
 		defer lockFreeLocks(t, s.admin(t), store, "locked")()
-		// The first ones write each for itself, and have given up when the others, who
-		// have come meanwhile, write together.
+		// The first calls write one at a time, and have given up when the calls that came
+		// meanwhile write together.
 		const first, writers, limit = 2, 4, time.Second
 		var all sync.WaitGroup
 		write := func(limit time.Duration) {

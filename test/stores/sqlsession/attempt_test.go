@@ -18,6 +18,7 @@ import (
 // carried out a request, and the caller leaves. The store ends the session over another
 // connection, whichever of the attempt's requests it was, so that nothing stays locked.
 func TestAttemptOverDyingConnection(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s setup) {
 		p := proxy.Run(t, s.server.Addr())
 		elsewhere := s.store(t, s.open(t))
@@ -65,6 +66,7 @@ func TestAttemptOverDyingConnection(t *testing.T) {
 // TestRowsLockedByAnotherProgram: a transaction of another program that has locked the rows
 // of free locks is reported as what it is, and not as their last holder.
 func TestRowsLockedByAnotherProgram(t *testing.T) {
+	t.Parallel()
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()

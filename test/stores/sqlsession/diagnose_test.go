@@ -51,6 +51,7 @@ func TestDiagnosePooler(t *testing.T) {
 
 // TestDiagnoseReplication: Diagnose warns of a failover to an asynchronous replica.
 func TestDiagnoseReplication(t *testing.T) {
+	t.Parallel()
 	for i, pair := range []func(testing.TB, servers.PairOptions) *servers.Pair{servers.RunMariaDBPair, servers.RunPostgresPair} {
 		t.Run(databases[i].kind.Name, func(t *testing.T) {
 			t.Parallel()

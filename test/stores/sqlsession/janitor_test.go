@@ -43,6 +43,7 @@ func number(t testing.TB, db *sql.DB, query string) (n int64) {
 // TestJanitor: the janitor deletes rows that were not used for long, and their names come back
 // with higher tokens.
 func TestJanitor(t *testing.T) {
+	t.Parallel()
 	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
 		store := s.store(t, s.open(t))
 		const names = 250 // more than the janitor deletes at once
@@ -87,6 +88,7 @@ func TestJanitor(t *testing.T) {
 // TestTokensRiseAcrossJanitorRuns: the janitor runs again and again while others lock and unlock.
 // No caller notices it, not even one that does not wait.
 func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
+	t.Parallel()
 	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
 		store := s.store(t, s.open(t))
 		stop := faults.WatchTokens(t, store, 2, 50, request)
@@ -128,6 +130,7 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 // TestAcquireWhileJanitorRuns: an attempt for a name whose row is being deleted, or that has no
 // row yet, waits until it is known where its token begins.
 func TestAcquireWhileJanitorRuns(t *testing.T) {
+	t.Parallel()
 	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
 		store := s.store(t, s.open(t))
 		mustRelease(t, store, mustAcquire(t, store, request("old")))

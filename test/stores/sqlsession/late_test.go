@@ -78,6 +78,7 @@ func TestLateAttempts(t *testing.T) {
 // TestCloseOverASilentConnection: a connection that died without a sign does not keep Close
 // from returning, nor its locks from being released.
 func TestCloseOverASilentConnection(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s setup) {
 		p := proxy.Run(t, s.server.Addr())
 		store, err := s.openAt(t.Context(), p.Addr())

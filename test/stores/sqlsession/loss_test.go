@@ -16,6 +16,7 @@ import (
 
 // TestKilledConnection: locks end with their connection, and the store reports the loss soon.
 func TestKilledConnection(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s setup) {
 		client := dlock.New(s.store(t, s.open(t)), nil)
 		defer client.Close()
@@ -86,6 +87,7 @@ func TestReleaseOnKilledConnection(t *testing.T) {
 // TestSilentServer: if the server does not answer, calls return when their context ends, and
 // its locks count as lost after some seconds.
 func TestSilentServer(t *testing.T) {
+	t.Parallel()
 	eachAlone(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
 		lost := make(chan struct{})
@@ -140,6 +142,7 @@ func TestSilentServer(t *testing.T) {
 // TestSilentAttempt: an attempt that is never answered ends with its connection, and does
 // not block the name for other callers of the process.
 func TestSilentAttempt(t *testing.T) {
+	t.Parallel()
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()
@@ -214,6 +217,7 @@ func TestCancelledAttemptsKeepOtherLocks(t *testing.T) {
 
 // TestIdleTimeouts: a server that closes idle connections closes none with locks.
 func TestIdleTimeouts(t *testing.T) {
+	t.Parallel()
 	eachWith(t, func(d database) []string { return d.short }, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
 		var lost atomic.Int32
@@ -231,6 +235,7 @@ func TestIdleTimeouts(t *testing.T) {
 
 // TestRestartWhileIdle: a store that holds no lock works on after a restart of the server.
 func TestRestartWhileIdle(t *testing.T) {
+	t.Parallel()
 	eachAlone(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
 		mustRelease(t, store, mustAcquire(t, store, request("x")))

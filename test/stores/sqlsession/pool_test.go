@@ -76,6 +76,7 @@ func TestCloseReturnsEverything(t *testing.T) {
 
 // TestTokensSurviveCrash: a server that was killed grants larger tokens than before.
 func TestTokensSurviveCrash(t *testing.T) {
+	t.Parallel()
 	eachAlone(t, func(t *testing.T, s setup) {
 		last := uint64(0)
 		for range 3 {
@@ -163,6 +164,7 @@ func TestNumbersAreSkippedOnce(t *testing.T) {
 // TestTokensWithClockSetBack: tokens rise although the server's clock was set back before its
 // restart.
 func TestTokensWithClockSetBack(t *testing.T) {
+	t.Parallel()
 	for _, d := range databases {
 		for _, scheme := range schemes {
 			t.Run(d.kind.Name+"/"+scheme.String(), func(t *testing.T) {

@@ -38,6 +38,7 @@ func pgBouncer(t *testing.T, postgres *servers.Server, mode string, connections 
 // TestPooler: New rejects a pooler that shares sessions between transactions, in every mode of
 // the driver, and accepts a pooler in session mode.
 func TestPooler(t *testing.T) {
+	t.Parallel()
 	postgres := servers.Run(t, servers.Postgres)
 	for _, scheme := range schemes {
 		for _, manner := range []string{"cache_statement", "cache_describe", "exec", "simple_protocol"} {
@@ -72,6 +73,7 @@ func TestPooler(t *testing.T) {
 
 // TestReadOnly: New rejects a server that is read-only, as replicas are.
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	eachWith(t, func(d database) []string {
 		if d.driver == "pgx" {
 			return []string{"-c", "default_transaction_read_only=on"}
@@ -106,6 +108,7 @@ func TestAutocommitOff(t *testing.T) {
 // becomes a replica, grants no more locks, and holders lose theirs, although their
 // connections stay.
 func TestServerBecomesReadOnly(t *testing.T) {
+	t.Parallel()
 	for _, d := range databases {
 		if d.dialect != sqlsession.MySQL {
 			continue // PostgreSQL has to be started again for it, which ends all connections

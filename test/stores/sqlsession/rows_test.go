@@ -35,6 +35,7 @@ func eachRows(t *testing.T, test func(t *testing.T, s setup, open func(context.C
 
 // TestCallsOnSilentServer: calls that end by their context while the server does not answer say so.
 func TestCallsOnSilentServer(t *testing.T) {
+	t.Parallel()
 	silent := func(t *testing.T, what string, err error) {
 		t.Helper()
 		if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "gave no answer") {
