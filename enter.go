@@ -18,7 +18,6 @@ type slot = localqueue.Slot[hold, queueState]
 type queueState struct {
 	contention.State
 	handedOver *handedOver // nil if the lock was not handed over
-	crowded    bool        // another caller of this process waited at the last release
 	usedTokens uint64      // of the last grant
 }
 
@@ -97,6 +96,7 @@ func (w *wait) queueBehind(occupant, h *hold) error {
 		}
 		return w.gaveUp(h, held)
 	}
+	h.queued = true
 	h.slot.Store(slot)
 	switch {
 	case slot.State.handedOver != nil:

@@ -5,8 +5,8 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// A hold asks for several tokens if other callers of this process wait for the same name:
-// for twice as many as were used of the last grant. Redis makes tokens of its clock, with
+// A hold that waited for another caller of this process asks for several tokens: for twice
+// as many as were used of the last grant. Redis makes tokens of its clock, with
 // one for each microsecond, and hand-overs take longer than that. So its tokens do not run
 // ahead of its clock, as they would if most of a large span were wasted.
 const (
@@ -25,11 +25,10 @@ type handedOver struct {
 	revocation *revocation
 }
 
-// wantedSpan returns how many tokens to ask for: several if other callers of this process
-// wait, or did at the last release.
+// wantedSpan returns how many tokens to ask for: several if callers of this process queue.
 func (h *hold) wantedSpan() uint64 {
 	slot := h.slot.Load()
-	if slot == nil || !h.single || h.Fixed || !slot.State.crowded && slot.Next() == nil {
+	if slot == nil || !h.single || h.Fixed || !h.queued {
 		return 1
 	}
 	return min(max(2*slot.State.usedTokens, minSpan), maxSpan)

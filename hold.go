@@ -20,6 +20,7 @@ type hold struct {
 	span   uint64          // how many tokens it asks for
 	token  uint64          // one of the tokens of the grant
 	single bool            // one name, not LockAll: the lock may be handed over to it
+	queued bool            // it waited for another caller of this process
 	caller context.Context // whose values the lease's context has
 	outer  *hold           // the hold that the caller's context came from, or nil
 	first  Lease

@@ -101,7 +101,6 @@ func (h *hold) releaseToStore(ctx context.Context, renewal <-chan struct{}) erro
 	}
 	if slot := h.slot.Load(); slot != nil {
 		slot.State.Released(c.clock.NoLaterThanNow())
-		slot.State.crowded = slot.Next() != nil
 		slot.State.usedTokens = h.token - h.Grant.Token + 1
 		h.noteUnanswered(err)
 		h.leaveSlot()
