@@ -22,6 +22,12 @@ func Problem(check, format string, args ...any) driver.Finding {
 	return driver.Finding{Check: check, Level: driver.LevelProblem, Message: fmt.Sprintf(format, args...)}
 }
 
+// Breaking returns a finding about a promise that the store does not keep.
+func Breaking(promise driver.Promise, f driver.Finding) driver.Finding {
+	f.Breaks = promise
+	return f
+}
+
 // Durability is what a store says about a crash of its server.
 type Durability struct {
 	Fine   string         // if it loses nothing
@@ -38,7 +44,7 @@ func (d Durability) MySQL(ctx context.Context, on Queryer) (driver.Finding, erro
 	err := on.QueryRowContext(ctx, `SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog`).Scan(&flush, &logs, &sync)
 	switch {
 	case err == nil && flush != 1:
-		return d.warning("innodb_flush_log_at_trx_commit is %d: a crash can undo %s. Set it to 1.", flush, d.Lost), nil
+		return Breaking(d.Breaks, Warning(durability, "innodb_flush_log_at_trx_commit is %d: a crash can undo %s. Set it to 1.", flush, d.Lost)), nil
 	case err == nil && logs && sync != 1:
 		return Warning(durability, "sync_binlog is %d: a crash can leave replicas without %s. Set it to 1.", sync, d.Lost), nil
 	}
@@ -52,17 +58,11 @@ func (d Durability) Postgres(ctx context.Context, on Queryer) (driver.Finding, e
 	err := on.QueryRowContext(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')::boolean`).Scan(&commit, &fsync)
 	switch {
 	case err == nil && !fsync:
-		return d.warning("fsync is off: a crash can damage the database. Set it to on."), nil
+		return Breaking(d.Breaks, Warning(durability, "fsync is off: a crash can damage the database. Set it to on.")), nil
 	case commit == "off":
-		return d.warning("synchronous_commit is off: a crash can undo %s. Set it to on.", d.Lost), nil
+		return Breaking(d.Breaks, Warning(durability, "synchronous_commit is off: a crash can undo %s. Set it to on.", d.Lost)), nil
 	}
 	return Fine(durability, d.Fine), err
-}
-
-func (d Durability) warning(format string, args ...any) driver.Finding {
-	f := Warning(durability, format, args...)
-	f.Breaks = d.Breaks
-	return f
 }
 
 // MySQLReplicas counts the replicas, if the user may see the connections of other users.

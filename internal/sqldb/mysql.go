@@ -1,9 +1,9 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -16,24 +16,19 @@ var mysqlFacts = Facts{
 }
 
 // mysqlNow is the database's clock when the statement began, in UTC: an hour of local time
-// repeats when summer ends. A statement that had to wait for a row takes a
-// lock for less time than was asked for, never for more. The server may carry it out
-// after statements that began later. It must not undo them, so every statement that
-// extends an expiry keeps the later of the two.
+// repeats when summer ends. See postgresNow.
 const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)`
 
 // MySQLAllRows makes a query answer with all its rows, whatever sql_select_limit is for the
 // connection. A lock that is missing in the answer would count as lost.
 const MySQLAllRows = ` LIMIT 9223372036854775807`
 
-// MySQLLimitIdle makes the server end the connection of a process that is silent for
-// two seconds in the middle of a transaction. MariaDB, which reads the first
-// comment, has a timeout for that, by what the transaction has done so far; MySQL,
-// which reads the second, has one only for all silence.
+// MySQLLimitIdle makes the server end the connection of a process that sends nothing for
+// two seconds in the middle of a transaction. MariaDB reads the first comment and has
+// timeouts for that. MySQL reads the second and has one for all idle connections.
 //
-// It also makes the next transaction READ COMMITTED, without a round trip of its
-// own. Otherwise the transaction locks the gaps between rows as well, and transactions that
-// insert into them deadlock.
+// It also makes the next transaction READ COMMITTED, without a round trip of its own.
+// Otherwise transactions lock the gaps between rows, and inserts into them deadlock.
 const (
 	MySQLLimitIdle = `SET /*M! @dlock_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = 2,
 	@dlock_idle_write = @@idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 2,
@@ -113,35 +108,19 @@ func mysqlAnswered(err error) bool {
 
 // MySQLNumber returns the server's error number, zero if there is none. The driver has it
 // in a field of a type that this module must not import: hence reflection.
-func MySQLNumber(err error) uint16 {
-	if err == nil {
-		return 0
-	}
-	if n := numberField(err); n != 0 {
-		return n
-	}
-	if inner := errors.Unwrap(err); inner != nil {
-		return MySQLNumber(inner)
-	}
-	if several, ok := errors.AsType[joinedError](err); ok {
-		for _, inner := range several.Unwrap() {
-			if n := MySQLNumber(inner); n != 0 {
-				return n
-			}
+func MySQLNumber(err error) (number uint16) {
+	if value := reflect.Indirect(reflect.ValueOf(err)); value.Kind() == reflect.Struct {
+		if field := value.FieldByName("Number"); field.Kind() == reflect.Uint16 && field.Uint() != 0 {
+			return uint16(field.Uint())
 		}
 	}
-	return 0
-}
-
-// numberField returns the field of the driver's MySQLError.
-func numberField(err error) uint16 {
-	value := reflect.Indirect(reflect.ValueOf(err))
-	if value.Kind() != reflect.Struct {
-		return 0
+	switch wrapper := err.(type) {
+	case interface{ Unwrap() error }:
+		return MySQLNumber(wrapper.Unwrap())
+	case joinedError:
+		for _, inner := range wrapper.Unwrap() {
+			number = cmp.Or(number, MySQLNumber(inner))
+		}
 	}
-	field := value.FieldByName("Number")
-	if field.Kind() != reflect.Uint16 {
-		return 0
-	}
-	return uint16(field.Uint())
+	return number
 }

@@ -14,10 +14,9 @@ var postgresFacts = Facts{
 	Classify: func(err error) Failure { return postgresFailures[SQLState(err)] },
 }
 
-// postgresNow is the database's clock when the statement began. A statement
-// that had to wait for a row therefore takes a lock for less time than was
-// asked for, never for more, and all parts of it see the same time. The server may
-// carry it out after statements that began later. It must not undo them, so every
+// postgresNow is the database's clock when the statement began. So a statement that had to
+// wait for a row takes a lock for less time than was asked for, never for more. The server
+// may carry it out after statements that began later, and it must not undo them: every
 // statement that extends an expiry keeps the later of the two.
 const postgresNow = `floor(date_part('epoch', statement_timestamp()) * 1000)::bigint`
 

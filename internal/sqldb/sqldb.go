@@ -113,3 +113,45 @@ func (f Failure) Describe(ctx context.Context, op string, err error) error {
 	}
 	return fmt.Errorf("%w: %s: %w", kind, op, oneLine(err))
 }
+
+// oneLine joins the lines of an error. pgx lists how each attempt to connect failed, with
+// TLS first. If TLS is not demanded, its refusal is harmless, and oneLine leaves it out.
+func oneLine(err error) error {
+	if err == nil || !strings.Contains(err.Error(), "\n") {
+		return err
+	}
+	lines := []error{err}
+	if several, ok := errors.AsType[joinedError](err); ok {
+		lines = several.Unwrap()
+	}
+	var all, telling []string
+	for _, line := range lines {
+		text := strings.Join(strings.Fields(line.Error()), " ")
+		if slices.Contains(all, text) {
+			continue
+		}
+		all = append(all, text)
+		if !strings.Contains(text, "server refused TLS connection") {
+			telling = append(telling, text)
+		}
+	}
+	if len(telling) == 0 {
+		telling = all
+	}
+	return &plainError{strings.Join(telling, "; "), err}
+}
+
+// joinedError wraps several errors.
+type joinedError interface {
+	error
+	Unwrap() []error
+}
+
+// plainError is an error in other words.
+type plainError struct {
+	text string
+	err  error
+}
+
+func (e *plainError) Error() string { return e.text }
+func (e *plainError) Unwrap() error { return e.err }

@@ -9,10 +9,14 @@
 package sqlurl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,8 +60,8 @@ func Parse(raw string) (*URL, error) {
 func parse(raw string) (*URL, error) {
 	kind, rest, _ := strings.Cut(raw, ":")
 	rest, query, _ := strings.Cut(rest, "?")
-	u := &URL{}
 	kind = strings.ToLower(kind)
+	u := &URL{}
 	switch kind {
 	case "sqlite":
 		if query != "" {
@@ -104,8 +108,8 @@ func (u *URL) parseServer(kind, rest, query string) (err error) {
 			return err
 		}
 	}
-	hosts, database, _ := strings.Cut(rest, "/")
-	u.Hosts = hosts
+	var database string
+	u.Hosts, database, _ = strings.Cut(rest, "/")
 	if u.Database, err = unescape(database); err != nil {
 		return err
 	}
@@ -167,4 +171,127 @@ func (u *URL) has(key string) bool {
 	return slices.ContainsFunc(u.Parameters, func(pair string) bool {
 		return strings.HasPrefix(pair, key+"=") && pair != key+"="
 	})
+}
+
+// parseMySQL makes the DSN of github.com/go-sql-driver/mysql. A socket is
+// mysql://user:password@/database?socket=/path.
+func (u *URL) parseMySQL(kind string) (err error) {
+	socket := u.take("socket")
+	switch {
+	case u.Database == "":
+		return fmt.Errorf("the name of the database is missing: write %s%s", kind, form)
+	case strings.Contains(u.User, ":"):
+		return errors.New("the name of the user has a ':', which the driver cannot take")
+	case u.has("ca"):
+		return errors.New("ca is unknown: register the authority with mysql.RegisterTLSConfig, and write tls= and the name of it")
+	case socket != "" && u.Hosts != "":
+		return errors.New("it names both a host and a socket")
+	case socket != "":
+		u.Net, u.Addr = "unix", socket
+	default:
+		host, port, err := splitHost(u.Hosts)
+		if err != nil {
+			return err
+		}
+		u.Net, u.Addr = "tcp", net.JoinHostPort(host, port)
+	}
+	if !u.has("timeout") {
+		u.Parameters = append(u.Parameters, "timeout="+dialTimeout.String())
+	}
+	user := ""
+	if u.User != "" || u.Password != "" {
+		user = u.User + ":" + u.Password + "@"
+	}
+	// The driver looks for the last '/' to find where the database begins.
+	parameters := strings.ReplaceAll(strings.Join(u.Parameters, "&"), "/", "%2F")
+	u.Driver = "mysql"
+	u.DSN = user + u.Net + "(" + u.Addr + ")/" + url.PathEscape(u.Database) + "?" + parameters
+	return nil
+}
+
+// splitHost takes host:port of a MySQL server apart. Either may be missing.
+func splitHost(text string) (host, port string, err error) {
+	host = text
+	switch {
+	case strings.Contains(text, ","):
+		return "", "", errors.New("it names several hosts: this kind of store has one server")
+	case strings.HasSuffix(text, "]"):
+		host = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
+	case strings.Contains(text, ":"):
+		if host, port, err = net.SplitHostPort(text); err != nil {
+			return "", "", errors.New("the host cannot be read: write host:port, and [::1]:port for IPv6")
+		}
+	}
+	port = cmp.Or(port, "3306")
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", "", errors.New("the port is no number from 0 to 65535: if it is part of a password, write '@' as %40 and '/' as %2F there")
+	}
+	return cmp.Or(host, "localhost"), port, nil
+}
+
+// parsePostgres makes the DSN of github.com/jackc/pgx/v5/stdlib, which also reads PGHOST,
+// PGUSER and the like. By default it prepares no statements that outlive a query: behind
+// PgBouncer they would belong to another connection.
+func (u *URL) parsePostgres() {
+	if !u.has("default_query_exec_mode") {
+		u.Parameters = append(u.Parameters, "default_query_exec_mode=exec")
+	}
+	if !u.has("connect_timeout") {
+		u.Parameters = append(u.Parameters, fmt.Sprintf("connect_timeout=%d", int(dialTimeout.Seconds())))
+	}
+	user := ""
+	switch {
+	case u.Password != "":
+		user = url.UserPassword(u.User, u.Password).String() + "@"
+	case u.User != "":
+		user = url.User(u.User).String() + "@"
+	}
+	u.Driver = "pgx"
+	u.DSN = "postgres://" + user + u.Hosts + "/" + url.PathEscape(u.Database) + "?" + strings.Join(u.Parameters, "&")
+}
+
+// parseSQLite reads the path of a file.
+func (u *URL) parseSQLite(rest string) error {
+	path, ok := strings.CutPrefix(rest, "//")
+	relative := strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../")
+	if !ok || !(relative || strings.HasPrefix(path, "/")) {
+		return errors.New("an SQLite file is written sqlite:///path/file.db with three slashes, or sqlite://./file.db relative to the current folder")
+	}
+	plain, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return errors.New("the path has a '%' that is not followed by two hexadecimal digits: write %25 for a percent sign")
+	case strings.ContainsRune(plain, 0):
+		return errors.New("the path has a NUL character")
+	case strings.HasSuffix(plain, "/"):
+		return errors.New("the path names a folder: add the name of a file")
+	}
+	if filepath.VolumeName(plain[1:]) != "" { // Windows: /C:/path
+		plain = plain[1:]
+	}
+	if u.Path, err = filepath.Abs(plain); err != nil {
+		return fmt.Errorf("cannot tell the current folder: %w", err)
+	}
+	u.Dialect, u.Driver, u.DSN = sqldb.SQLite, "sqlite", SQLiteDSN(u.Path)
+	return nil
+}
+
+// FileURL returns the URL of the file with that absolute path.
+func FileURL(path string) string {
+	return "sqlite://" + (&url.URL{Path: slashed(path)}).EscapedPath()
+}
+
+// slashed returns a path with slashes, of which the first comes before a volume of Windows.
+func slashed(path string) string {
+	if filepath.VolumeName(path) != "" {
+		return "/" + filepath.ToSlash(path)
+	}
+	return filepath.ToSlash(path)
+}
+
+// SQLiteDSN is sqllock.SQLiteDSN.
+func SQLiteDSN(path string) string {
+	const settings = "?_pragma=busy_timeout(5)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+	path = filepath.Clean(path) // also keeps "//host" from being a host
+	return "file:" + (&url.URL{Path: slashed(path)}).EscapedPath() + settings
 }
