@@ -151,11 +151,7 @@ func lastToken(grant *driver.Grant) int64 {
 
 // AcquireAll implements driver.BatchAcquirer with one transaction.
 func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	order := make([]int, len(reqs))
-	for i := range order {
-		order[i] = i
-	}
-	// In the order in which all writers lock rows.
+	order := indexes(len(reqs)) // in which all writers lock rows
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(reqs[a].Name, reqs[b].Name) })
 	grants := make([]driver.Grant, len(reqs))
 	var failed error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -30,9 +31,8 @@ func (s *Store) background() (context.Context, context.CancelFunc) {
 // run runs statements each on its own.
 func (s *Store) run() statement.Runner { return s.statements.On(s.db) }
 
-// write runs fn, which writes, as one of the writers of this store. A database
-// that admits one writer at a time makes the others sleep between attempts;
-// waiting here ends at the moment the writer is done.
+// write runs fn, which writes. The number of writers is limited: a database that admits one
+// writer makes the others sleep between attempts, and waiting here ends with the writer.
 func (s *Store) write(ctx context.Context, op string, fn func() error) error {
 	return s.inSlot(ctx, s.writing, op, fn)
 }
@@ -99,23 +99,37 @@ func (s *Store) persist(ctx context.Context, fn func() error) error {
 }
 
 // do runs a job that writes. Jobs that wait for a writer at the same time share a
-// transaction. If the context ends before, a job that was begun may be done all the same,
-// and what it sets must not be read.
+// transaction. If the context ends first, a job that was begun goes on, and the caller must
+// not read what it sets.
 func (s *Store) do(ctx context.Context, op string, j *batch.Job) error {
 	if err := ended(ctx, op); err != nil {
 		return err
 	}
 	outcome, err := s.batches.Do(ctx, j)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	switch outcome {
-	case batch.Ended:
-		s.loseAttempt(j, err)
-	case batch.Left:
-		s.leaveAttempt(j)
+	case j.Owner == (driver.Owner{}): // it is no attempt
+	case outcome == batch.Left:
+		ended := s.attempts.Leave(j.Name, j.Owner)
+		go func() { ended(!s.mayHappen(j.Wait())) }()
+	case outcome == batch.Ended && s.mayHappen(err):
+		s.attempts.Unanswered(j.Name, j.Owner)
 	}
 	return s.explain(ctx, op, err)
+}
+
+// mayHappen reports whether a call that failed with err may still be carried out: the network
+// delivers it late, or the server makes it wait for a row and does not notice that the
+// connection is closed. A Release that follows would find nothing, and the lock would stay
+// for its whole TTL. So such attempts are recorded; see package attempts.
+func (s *Store) mayHappen(err error) bool {
+	switch {
+	case err == nil, s.facts.Answered == nil, s.facts.Answered(err), errors.Is(err, driver.ErrClosed):
+		return false
+	}
+	failed, ok := errors.AsType[*net.OpError](err)
+	return !ok || failed.Op != "dial" // without a connection nothing is sent
 }
 
 // alone runs a job that shares its transaction with no other.
@@ -131,8 +145,7 @@ func (s *Store) alone(ctx context.Context, j *batch.Job) error {
 	})
 }
 
-// together runs jobs in one transaction. If that fails it runs each again alone: what
-// failed together was undone together.
+// together runs jobs in one transaction. If that fails, it runs each again alone.
 func (s *Store) together(jobs []*batch.Job) {
 	ctx, cancel := context.WithTimeout(s.ctx, busyLimit)
 	defer cancel()

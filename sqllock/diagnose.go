@@ -43,10 +43,9 @@ func (s *Store) problem(check string, err error) (driver.Finding, error) {
 	return sqldb.Problem(check, "%s (%v)", why.Meaning, err), nil
 }
 
-// breaking returns a finding about a promise that the store does not keep.
-func breaking(promise driver.Promise, f driver.Finding) driver.Finding {
-	f.Breaks = promise
-	return f
+// onDB is a check that both packages of locks in SQL databases make.
+func onDB(examine func(context.Context, sqldb.Queryer) (driver.Finding, error)) check {
+	return func(ctx context.Context, s *Store) (driver.Finding, error) { return examine(ctx, s.db) }
 }
 
 // ask reads one row of settings.
@@ -109,4 +108,152 @@ func checkClock(ctx context.Context, s *Store) (driver.Finding, error) {
 // pollInterval describes how often a connection polls for waiters.
 func pollInterval() string {
 	return inwords.Duration(notify.MinInterval) + " to " + inwords.Duration(notify.MaxInterval)
+}
+
+var sqliteChecks = []check{sqliteFile, sqliteJournal, sqliteSynchronous, sqliteTables, sqliteWritable}
+
+func sqliteFile(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "file"
+	path, err := sqlitePath(ctx, s.db)
+	if path == "" {
+		return sqldb.Breaking(driver.PromiseRestart, sqldb.Warning(name, "The database is in memory: no other process sees its locks, and they end with this one.")), err
+	}
+	switch kind, remote := fileSystem(path); {
+	case remote:
+		return sqldb.Breaking(driver.PromiseExclusion, sqldb.Problem(name, "%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)), err
+	case kind != "":
+		return sqldb.Warning(name, "%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind), err
+	}
+	return sqldb.Fine(name, path), err
+}
+
+func sqliteJournal(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "journal_mode"
+	var mode string
+	err := s.ask(ctx, `PRAGMA journal_mode`, &mode)
+	switch mode {
+	case "wal":
+		return sqldb.Fine(name, mode), err
+	case "off", "memory":
+		return sqldb.Breaking(driver.PromiseRestart, sqldb.Problem(name, "%s: a crash can damage the database. Use WAL; SQLiteDSN does.", mode)), err
+	}
+	return sqldb.Warning(name, "%s: a reader keeps writers waiting. Use WAL; SQLiteDSN does.", mode), err
+}
+
+func sqliteSynchronous(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "synchronous"
+	var level int
+	err := s.ask(ctx, `PRAGMA synchronous`, &level)
+	value := [...]string{"off", "normal", "full", "extra"}[min(max(level, 0), 3)]
+	if level < 2 {
+		return sqldb.Breaking(driver.PromiseRestart, sqldb.Warning(name, "%s: a power failure can undo the last locks and tokens. Use FULL; SQLiteDSN does.", value)), err
+	}
+	return sqldb.Fine(name, value), err
+}
+
+func sqliteTables(ctx context.Context, s *Store) (driver.Finding, error) {
+	const count = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name COLLATE NOCASE IN (?1, ?2, ?3)`
+	var n int
+	err := s.db.QueryRowContext(ctx, count, s.tables.Locks, s.tables.Queue, s.tables.Meta).Scan(&n)
+	if n < 3 {
+		return sqldb.Problem("tables", "%s: not all of them exist any more. Open the store again.", s.tableNames()), err
+	}
+	return sqldb.Fine("tables", s.tableNames()), err
+}
+
+// sqliteWritable writes without changing anything.
+func sqliteWritable(ctx context.Context, s *Store) (driver.Finding, error) {
+	_, err := s.db.ExecContext(ctx, s.tables.Expand("", `UPDATE {meta} SET value = value WHERE key = 'floor'`))
+	if err != nil && ctx.Err() == nil && !s.facts.Classify(err).Retry {
+		return sqldb.Problem("writable", "The file cannot be written to: %v.", err), nil
+	}
+	return sqldb.Fine("writable", "The file can be written to."), err
+}
+
+var mysqlChecks = []check{mysqlServer, mysqlEngine, checkTables, checkRights, onDB(durability.MySQL), mysqlReplicas, checkClock}
+
+func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
+	var version string
+	var writable bool
+	err := s.ask(ctx, `SELECT VERSION(), `+sqldb.MySQLWritable, &version, &writable)
+	if !writable {
+		return sqldb.Problem("server", "%s is read-only, as a replica is. Connect to the primary server.", version), err
+	}
+	return sqldb.Fine("server", version), err
+}
+
+// mysqlEngine finds engines in which a failed statement is not undone and a crash loses data.
+func mysqlEngine(ctx context.Context, s *Store) (driver.Finding, error) {
+	var other []string
+	rows, err := s.db.QueryContext(ctx, `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.Locks, s.tables.Queue, s.tables.Meta)
+	err = sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
+		var table, engine string
+		err := scan(&table, &engine)
+		if !strings.EqualFold(engine, "InnoDB") {
+			other = append(other, table+" ("+engine+")")
+		}
+		return err
+	})
+	if len(other) > 0 {
+		return sqldb.Breaking(driver.PromiseRestart, sqldb.Problem("engine", "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), err
+	}
+	return sqldb.Fine("engine", "InnoDB"), err
+}
+
+func mysqlReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "replication"
+	replicas, err := sqldb.MySQLReplicas(ctx, s.db)
+	if replicas > 0 {
+		return sqldb.Warning(name, "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), err
+	}
+	return sqldb.Fine(name, "No replica is seen. One that is asynchronous could lose locks at a failover."), err
+}
+
+func mysqlWaiting(context.Context, *Store) driver.Finding {
+	return sqldb.Fine("waiting", "One connection polls for all waiters, every "+pollInterval()+".")
+}
+
+var postgresChecks = []check{postgresServer, postgresTables, checkRights, onDB(durability.Postgres), postgresReplicas, checkClock}
+
+func postgresServer(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "server"
+	var version string
+	var replica, readOnly bool
+	err := s.ask(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`,
+		&version, &replica, &readOnly)
+	switch {
+	case replica:
+		return sqldb.Problem(name, "PostgreSQL %s is a replica, which cannot be written. Connect to the primary server.", version), err
+	case readOnly:
+		return sqldb.Problem(name, "PostgreSQL %s: default_transaction_read_only is on.", version), err
+	}
+	return sqldb.Fine(name, "PostgreSQL "+version), err
+}
+
+func postgresTables(ctx context.Context, s *Store) (driver.Finding, error) {
+	if err := checkColumns(ctx, s.db, &s.tables); err != nil {
+		return s.problem("tables", err)
+	}
+	return checkTables(ctx, s)
+}
+
+func postgresReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "replication"
+	replicas, waits, err := sqldb.PostgresReplicas(ctx, s.db)
+	switch {
+	case replicas == 0:
+		return sqldb.Fine(name, "There is no replica."), err
+	case waits:
+		return sqldb.Fine(name, "Commits wait for a replica."), err
+	}
+	return sqldb.Warning(name, "Connected replicas: %d, and no commit waits for one: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas), err
+}
+
+// postgresWaiting listens as the poller does.
+func postgresWaiting(ctx context.Context, s *Store) driver.Finding {
+	if err := s.listener(func(string) {}).Try(ctx); err != nil {
+		return sqldb.Warning("waiting", "Waiters poll, every %s, since they cannot be notified: %v.", pollInterval(), err)
+	}
+	return sqldb.Fine("waiting", "Waiters are notified by LISTEN on one connection.")
 }

@@ -32,6 +32,28 @@ const (
 	Postgres = sqldb.Postgres
 )
 
+// Scheme says how a lock is kept.
+type Scheme int
+
+// The schemes. All programs that share a lock have to use the same one.
+const (
+	// Row keeps a lock in a row, taken by one statement. It expires.
+	Row Scheme = iota
+	// Version reads the row first, and then updates it if it has not changed since. It
+	// expires.
+	Version
+)
+
+var schemes = sqldb.Schemes{Row: "row", Version: "version"}
+
+func (s Scheme) String() string { return schemes.Name(int(s)) }
+
+// ParseScheme returns the scheme of that name.
+func ParseScheme(name string) (Scheme, error) {
+	s, err := schemes.Parse(name)
+	return Scheme(s), err
+}
+
 // dialect is how a store uses a kind of database.
 type dialect struct {
 	writers        int            // how many write at once
@@ -50,7 +72,7 @@ type dialect struct {
 
 	take   func(ctx context.Context, run statement.Runner, id statement.ID, args ...any) (token uint64, err error)
 	renew  func(ctx context.Context, run statement.Runner, id statement.ID, list string, n int) (map[statement.Key]bool, error)
-	check  func(context.Context, *sql.DB, *sqldb.Tables) error // fails if the server cannot be used; may be nil
+	check  func(context.Context, *sql.DB, *sqldb.Tables) error // fails if the server cannot be used
 	follow func(*Store) notify.Source
 	// Of Diagnose:
 	checks  []check
@@ -69,7 +91,7 @@ var dialects = map[Dialect]*dialect{
 	// SQLite admits one writer at a time, and a transaction saves waiting for the disk.
 	SQLite: {
 		writers: 1, readers: 8, prepares: true, inserts: true, atomic: true, oneMachine: true,
-		take: statement.TakeReturning, renew: statement.RenewReturning, follow: followSQLite,
+		take: statement.TakeReturning, renew: statement.RenewReturning, check: acceptAny, follow: followSQLite,
 		checks: sqliteChecks,
 	},
 	MySQL: {
@@ -126,6 +148,8 @@ func (s *Store) listener(wake func(name string)) *notify.Listener {
 		})
 	}}
 }
+
+func acceptAny(context.Context, *sql.DB, *sqldb.Tables) error { return nil }
 
 // checkMySQL refuses a server or connections that cannot be used.
 func checkMySQL(ctx context.Context, db *sql.DB, _ *sqldb.Tables) error {

@@ -32,27 +32,44 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	}
 	s.places.Remove(owner)
 	left, err := s.change(ctx, "release", &batch.Job{Name: grant.Name}, statement.GiveUp, grant.Name, owner)
-	switch {
-	case err != nil:
-		return err
-	case left:
+	if left {
 		s.waiters.notify(grant.Name)
 	}
-	if !released {
-		return driver.ErrNotHeld
+	if err == nil && !released {
+		err = driver.ErrNotHeld
 	}
-	return nil
+	return err
 }
 
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	broken, err := s.change(ctx, "break", &batch.Job{Name: name}, statement.Break, name, int64(token))
-	if err != nil {
-		return err
+	if broken {
+		s.waiters.notify(name)
 	}
-	if !broken {
+	if err == nil && !broken {
+		err = driver.ErrNotHeld
+	}
+	return err
+}
+
+// undo gives up what owner has, on behalf of an attempt that may be carried out
+// late. It works while the store is being closed.
+func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error {
+	var released, left bool
+	err := s.writeAnyway(ctx, func() (err error) {
+		run := s.run()
+		if released, err = run.Changed(ctx, statement.Release, name, owner.Hex(), int64(0)); err != nil {
+			return err
+		}
+		left, err = run.Changed(ctx, statement.GiveUp, name, owner.Hex())
+		return err
+	})
+	if released || left {
+		s.waiters.notify(name)
+	}
+	if err == nil && !released {
 		return driver.ErrNotHeld
 	}
-	s.waiters.notify(name)
-	return nil
+	return err
 }

@@ -40,7 +40,7 @@ func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	err := s.do(ctx, "renew", &batch.Job{Urgent: true, Run: func(ctx context.Context, run statement.Runner) error {
 		clear(errs) // of a run that was undone
-		return s.renewRows(ctx, run, statement.Renew, grants, indexes(grants), errs)
+		return s.renewRows(ctx, run, statement.Renew, grants, indexes(len(grants)), errs)
 	}})
 	if err != nil { // the job may still set errs
 		return slices.Repeat([]error{err}, len(grants))
@@ -48,8 +48,9 @@ func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-func indexes(grants []driver.Grant) []int {
-	all := make([]int, len(grants))
+// indexes returns the numbers from 0 to n-1.
+func indexes(n int) []int {
+	all := make([]int, n)
 	for i := range all {
 		all[i] = i
 	}
@@ -61,7 +62,7 @@ func indexes(grants []driver.Grant) []int {
 // it fails, each grant is renewed by itself, and only grants whose rows are locked wait.
 func (s *Store) renewAmongRows(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
-	left := indexes(grants) // grants whose outcome is not known
+	left := indexes(len(grants)) // grants whose outcome is not known
 	err := s.renewSoon(ctx, func(run statement.Runner) (err error) {
 		if len(left) > 1 {
 			if err = s.renewRows(ctx, run, statement.RenewAtOnce, grants, left, errs); err == nil || !s.facts.Classify(err).Retry {

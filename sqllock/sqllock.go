@@ -42,6 +42,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/attempts"
+	"github.com/dlock-go/dlock/internal/detach"
 	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
 	"github.com/dlock-go/dlock/sqllock/internal/places"
@@ -121,12 +122,7 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 	}
 	dialect := dialects[opts.Dialect]
 	s := &Store{
-		db:         db,
-		path:       path,
-		facts:      facts,
-		dialect:    dialect,
-		tables:     tables,
-		scheme:     opts.Scheme,
+		db: db, path: path, facts: facts, dialect: dialect, tables: tables, scheme: opts.Scheme,
 		statements: statement.NewSet(facts, &tables),
 		closing:    make(chan struct{}),
 		writing:    make(chan struct{}, dialect.writers),
@@ -141,16 +137,14 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 	}
 	// The program may lack the right to create tables, so nothing is written
 	// where they exist.
-	if err := s.open(ctx); err != nil {
-		if !s.facts.Classify(err).Missing && !errors.Is(err, sql.ErrNoRows) {
-			return nil, err
+	err = s.open(ctx)
+	if s.facts.Classify(err).Missing || errors.Is(err, sql.ErrNoRows) {
+		if err = s.create(ctx); err == nil {
+			err = s.open(ctx)
 		}
-		if err := s.create(ctx); err != nil {
-			return nil, err
-		}
-		if err := s.open(ctx); err != nil {
-			return nil, err
-		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work.Go(func() { sqldb.RunJanitor(s.closing, true, s.clean) })
@@ -160,27 +154,23 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 // create creates the tables that are missing.
 func (s *Store) create(ctx context.Context) error {
 	return s.read(ctx, "create the tables", func() error {
-		return s.inTx(ctx, func(run statement.Runner) error {
-			return run.ExecAll(ctx, statement.Schema(s.facts, &s.tables))
-		})
+		return s.inTx(ctx, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, &s.tables) })
 	})
 }
 
 // open fails if the server cannot be used or a table is missing.
 func (s *Store) open(ctx context.Context) error {
 	err := s.read(ctx, "open", func() error {
-		if s.dialect.check != nil {
-			return s.dialect.check(ctx, s.db, &s.tables)
+		err := s.dialect.check(ctx, s.db, &s.tables)
+		if err == nil && s.dialect.prepares {
+			err = s.statements.Prepare(ctx, s.db)
 		}
-		return nil
+		if err == nil {
+			var floor int64
+			err = s.run().One(ctx, statement.Floor, nil, &floor)
+		}
+		return err
 	})
-	if err == nil && s.dialect.prepares {
-		err = s.read(ctx, "open", func() error { return s.statements.Prepare(ctx, s.db) })
-	}
-	if err == nil {
-		var floor int64
-		err = s.read(ctx, "open", func() error { return s.run().One(ctx, statement.Floor, nil, &floor) })
-	}
 	if err != nil {
 		return errors.Join(err, s.statements.Close())
 	}
@@ -228,17 +218,13 @@ func (s *Store) Close() (err error) {
 		defer occupy(s.reading)()
 	}
 	defer occupy(s.renewing)()
-	closed := make(chan error, 1)
-	go func() { closed <- s.statements.Close() }()
-	select {
-	case err := <-closed:
-		if err != nil {
-			err = fmt.Errorf("close: %w", err)
-		}
-		return errors.Join(undone, err)
-	case <-time.After(backgroundLimit): // for the answer to a transaction that was left, see finish
-		return undone
+	// A statement may wait for the answer to a transaction that was left; see finish.
+	ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
+	defer cancel()
+	if failed, _ := detach.Call(ctx, detach.Go, s.statements.Close); failed != nil {
+		undone = errors.Join(undone, fmt.Errorf("close: %w", failed))
 	}
+	return undone
 }
 
 // occupy takes all slots, when their users are done, until leave is called.

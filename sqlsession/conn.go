@@ -16,8 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// callLimit is how long a statement may take. After it the connection counts as
-// lost, and so do its locks.
+// callLimit is how long a statement may take before its connection counts as lost.
 const callLimit = 5 * time.Second
 
 var (
@@ -30,16 +29,16 @@ var (
 type conn struct {
 	raw *sql.Conn
 	id  string // of the server's session
-	// proof tells the session from later ones that get the same id. See server.findSession.
-	proof string
+	// fingerprint tells the session from later ones that get the same id. See server.findSession.
+	fingerprint string
 
-	turn   chan struct{} // holds an element while a caller uses the connection
-	ctx    context.Context
-	cancel context.CancelFunc
-	began  atomic.Int64 // elapsed time when the statement under way was sent; zero if there is none
-	proven atomic.Int64 // elapsed time when the last statement that was answered was sent
-	dead   atomic.Bool
-	ending atomic.Pointer[error] // why its session could not be ended so far
+	inUse    chan struct{} // holds an element while a caller uses the connection
+	ctx      context.Context
+	cancel   context.CancelFunc
+	asked    atomic.Int64 // elapsed time when the statement under way was sent; zero if there is none
+	answered atomic.Int64 // elapsed time when the last statement that was answered was sent
+	dead     atomic.Bool
+	ending   atomic.Pointer[error] // why its session could not be ended so far
 
 	// Of Session:
 	acquire, release, findFree *sql.Stmt
@@ -47,24 +46,23 @@ type conn struct {
 }
 
 func newConn(raw *sql.Conn) *conn {
-	c := &conn{raw: raw, turn: make(chan struct{}, 1)}
+	c := &conn{raw: raw, inUse: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// epoch is a moment before all others.
-var epoch = time.Now().Add(-1)
+var started = time.Now().Add(-1)
 
-// elapsed returns the nanoseconds from epoch to t by a clock that cannot be set.
-func elapsed(t time.Time) int64 { return int64(t.Sub(epoch)) }
+// elapsed returns a positive count of nanoseconds, by a clock that cannot be set.
+func elapsed(t time.Time) int64 { return int64(t.Sub(started)) }
 
 // enter waits until no other caller uses the conn. If it fails, it has sent nothing.
 func (c *conn) enter(ctx context.Context) error {
 	select {
-	case c.turn <- struct{}{}:
+	case c.inUse <- struct{}{}:
 	default:
 		select {
-		case c.turn <- struct{}{}:
+		case c.inUse <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-c.ctx.Done():
@@ -78,16 +76,16 @@ func (c *conn) enter(ctx context.Context) error {
 	return nil
 }
 
-func (c *conn) leave() { <-c.turn }
+func (c *conn) leave() { <-c.inUse }
 
 // call sends a statement. The conn must have been entered.
 func (c *conn) call(send func(context.Context) error) error {
 	sent := elapsed(time.Now())
-	c.began.Store(sent)
+	c.asked.Store(sent)
 	err := send(c.ctx)
-	c.began.Store(0)
+	c.asked.Store(0)
 	if err == nil {
-		c.proven.Store(sent)
+		c.answered.Store(sent)
 	}
 	return err
 }
@@ -96,8 +94,7 @@ func (c *conn) call(send func(context.Context) error) error {
 func (c *conn) discard() {
 	c.dead.Store(true)
 	c.cancel()
-	_ = c.raw.Raw(sqldb.CloseConn)
-	_ = c.raw.Close() // says that it is closed already
+	sqldb.Discard(c.raw)
 }
 
 // giveBack returns a connection without locks to the pool.
@@ -148,12 +145,12 @@ func (s *Store) onPool(ctx context.Context, f func(*sql.Conn) error) error {
 	if err != nil {
 		return err
 	}
-	if err := f(raw); err != nil {
-		newConn(raw).discard()
-		return err
+	if err = f(raw); err != nil {
+		sqldb.Discard(raw)
+	} else {
+		_ = raw.Close() // a pool that is closed has closed it
 	}
-	newConn(raw).giveBack()
-	return nil
+	return err
 }
 
 // adopt makes the monitor watch a conn. If h is not nil, the server is asked for h on the
@@ -199,25 +196,24 @@ func (s *Store) disownAll(c *conn) (locks []*heldLock) {
 }
 
 // lose declares a conn dead and reports the loss of its locks. The store remembers its locks
-// and attempts until the server has ended the session. lose may be called while a statement
-// is under way, by a goroutine that s.work counts.
+// and attempts until the server has ended the session. s.work must count the caller.
 func (s *Store) lose(c *conn) {
 	if c.dead.Swap(true) {
 		return
 	}
 	c.cancel()
 	locks := s.disownAll(c)
+	var reports []func()
+	s.mu.Lock()
 	for _, h := range locks {
-		var report func()
-		s.mu.Lock()
-		if h.phase == held {
-			report = h.lost
+		if h.phase == held && h.lost != nil {
+			reports = append(reports, h.lost)
 		}
 		h.phase = releasing
-		s.mu.Unlock()
-		if report != nil {
-			report()
-		}
+	}
+	s.mu.Unlock()
+	for _, report := range reports {
+		report()
 	}
 	s.work.Go(c.discard)
 	if len(locks) > 0 {
@@ -233,7 +229,6 @@ func (s *Store) closeConn(c *conn) {
 	if err == nil {
 		defer c.leave()
 		defer time.AfterFunc(callLimit, c.cancel).Stop() // the monitor has ended
-		// The server does the same some time after the connection was closed.
 		err = c.call(func(ctx context.Context) error { return sqldb.ExecAll(ctx, c.raw, s.server.releaseAll...) })
 	}
 	if err == nil {
@@ -246,17 +241,15 @@ func (s *Store) closeConn(c *conn) {
 	s.lose(c)
 	ctx, cancel = context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	_, _ = s.endSession(ctx, c) // otherwise the server ends it when it notices that the connection is gone
+	_, _ = s.endSession(ctx, c) // or the server does when it notices that the connection is gone
 }
 
-// firstKillLimit is how long a connection of the pool may take to answer before the store tries
-// another one: connections that idle in the pool may have died without a sign. It grows with
-// every failure.
+// firstKillLimit is how long the first connection of the pool may take to end a session: it may
+// have died without a sign, too. Each further one may take longer.
 const firstKillLimit = time.Second
 
 // endLost ends the session of a lost conn, and then the locks and attempts on it. Until then
-// it is unknown whether the server holds them: the connection may have died without a sign,
-// which the server may notice hours later.
+// the server may hold them: it may notice hours later that a connection has died.
 func (s *Store) endLost(c *conn, locks []*heldLock) {
 	found, err := s.endSession(s.ctx, c)
 	var outcome error
@@ -298,7 +291,7 @@ func (s *Store) killSession(ctx context.Context, c *conn, limit time.Duration) (
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = s.onPool(ctx, func(raw *sql.Conn) error {
-		session := strings.NewReplacer("{id}", c.id, "{proof}", c.proof)
+		session := strings.NewReplacer("{id}", c.id, "{fingerprint}", c.fingerprint)
 		err := raw.QueryRowContext(ctx, session.Replace(s.server.findSession)).Scan(&exists)
 		if err == nil && exists {
 			err = sqldb.ExecAll(ctx, raw, session.Replace(s.server.killSession))

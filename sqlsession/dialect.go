@@ -66,12 +66,12 @@ type dialect struct {
 	numberSpan uint64
 	// startTokens returns what is to be added to the numbers that are drawn on this
 	// connection, so that they are larger than all before.
-	startTokens func(context.Context, *sql.Conn, *server) (shift uint64, err error)
-	setProof    func(context.Context, *conn) error // of a session that has an id
+	startTokens    func(context.Context, *sql.Conn, *server) (shift uint64, err error)
+	setFingerprint func(context.Context, *conn) error // of a session that has an id
 
 	// raiseToken raises the token of a row that no transaction has locked by the span of the
 	// lock, and commits it, so that it outlives everything that comes later. The row keeps the
-	// last token of the span. raiseToken sets the id and the proof of the conn. It returns
+	// last token of the span. raiseToken sets the id and the fingerprint of the conn. It returns
 	// errRowLocked if a transaction has locked the row, errRowNew if it had to insert the row
 	// first, and errLostRace if the janitor has just deleted it.
 	raiseToken func(context.Context, *conn, *server, *heldLock) (token uint64, err error)
@@ -94,7 +94,7 @@ type server struct {
 	identity   string   // -> the id of the session, or readOnlySession
 	releaseAll []string // ends every lock of the session
 	findFree   string   // keys as a list in JSON -> the numbers of the keys that are free, from 1
-	// findSession reports whether a session {id} that has the {proof} exists. killSession
+	// findSession reports whether a session {id} that has the {fingerprint} exists. killSession
 	// ends it, and no other one: after a restart of the server, another session may have
 	// the same id.
 	findSession, killSession string
@@ -107,7 +107,7 @@ type server struct {
 
 	// ForUpdate:
 	readRow   sqldb.Query // row, key -> token, holder, whether the key is locked
-	unlockKey string      // with the key and the proof in it; empty if the rollback does it
+	unlockKey string      // with the key and the fingerprint in it; empty if the rollback does it
 	table     string
 	noWait    string // comes before a statement that must not wait; may be empty
 	now       string // the time in milliseconds

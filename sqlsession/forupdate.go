@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// rowPatience is how long an attempt starts again after it lost a race, and waits for
+	// rowRetryLimit is how long an attempt starts again after it lost a race, and waits for
 	// contenders that are about to leave the row.
-	rowPatience = 2 * time.Second
-	// rowPause is about how long these contenders take.
-	rowPause = 2 * time.Millisecond
+	rowRetryLimit = 2 * time.Second
+	// rowRetryPause is about how long these contenders take.
+	rowRetryPause = 2 * time.Millisecond
 )
 
 // Why a row was not locked.
@@ -49,7 +49,7 @@ func (s *Store) acquireRow(ctx context.Context, h *heldLock) error {
 	s.mu.Unlock()
 	token, err := s.tryRow(ctx, c, h)
 	if err == nil {
-		c.proven.Store(elapsed(time.Now()))
+		c.answered.Store(elapsed(time.Now()))
 		err = s.adopt(c, h)
 	}
 	refused := errors.Is(err, driver.ErrHeld) || errors.Is(err, errRowLocked)
@@ -72,15 +72,14 @@ func (s *Store) acquireRow(ctx context.Context, h *heldLock) error {
 }
 
 // tryRow makes the attempt, and returns the last token of the span. It commits the token before
-// it locks the row: what the lock guards may outlive the server, so that the token must outlive
-// it, too.
+// it locks the row: the token must outlive a crash of the server, as what the lock guards does.
 func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error) {
 	if err := sqldb.ExecAll(ctx, c.raw, s.server.settings...); err != nil {
 		return 0, err
 	}
 	var token uint64
 	err := errRowNew
-	for start := time.Now(); time.Since(start) < rowPatience; {
+	for start := time.Now(); time.Since(start) < rowRetryLimit; {
 		if token, err = s.dialect.raiseToken(ctx, c, s.server, h); err == nil {
 			err = s.lockRow(ctx, c, h, token)
 		}
@@ -90,13 +89,17 @@ func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error
 		case errors.Is(err, errRowNew):
 			continue
 		case errors.Is(err, errRowLocked):
-			if err := s.checkHolder(ctx, c, h); err != nil {
+			last, held, err := s.readRow(ctx, c, h)
+			switch {
+			case err != nil:
 				return 0, err
-			}
+			case held:
+				return 0, last
+			} // otherwise by a contender, the janitor or another program, perhaps for a moment
 		case !s.dialect.isRetryable(err) && !errors.Is(err, errLostRace):
 			return 0, err
 		}
-		if err := backoff.Sleep(ctx, backoff.Jitter(rowPause)); err != nil {
+		if err := backoff.Sleep(ctx, backoff.Jitter(rowRetryPause)); err != nil {
 			return 0, err
 		}
 	}
@@ -106,19 +109,9 @@ func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error
 	return 0, &driver.HeldError{Name: h.name} // by one of the contenders that won the races
 }
 
-// checkHolder returns a HeldError if the holder of a lock has locked its row, and nil if
-// another transaction has, perhaps for a moment: a contender, the janitor, another program.
-func (s *Store) checkHolder(ctx context.Context, c *conn, h *heldLock) error {
-	last, held, err := s.readRow(ctx, c, h)
-	if err == nil && held {
-		return last
-	}
-	return err
-}
-
 // lockRow locks the row for good, unless another contender has raised the token since. The
-// contender that raised it last waits for the others, which find that they are not the last
-// and leave. So one of several contenders gets the lock, also if the others leave slowly.
+// contender that raised it last waits until the others have noticed and left, so that one of
+// several contenders gets the lock.
 func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64) error {
 	for start := time.Now(); ; {
 		err := s.dialect.lockRow(ctx, c, s.server, h.key, token)
@@ -128,7 +121,7 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64)
 		if rollback := sqldb.ExecAll(ctx, c.raw, "ROLLBACK"); rollback != nil {
 			return rollback
 		}
-		if !errors.Is(err, errRowLocked) || time.Since(start) > rowPatience {
+		if !errors.Is(err, errRowLocked) || time.Since(start) > rowRetryLimit {
 			return err
 		}
 		if last, _, err := s.readRow(ctx, c, h); err != nil {
@@ -136,7 +129,7 @@ func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64)
 		} else if last.Token != token {
 			return errLostRace
 		}
-		if err := backoff.Sleep(ctx, backoff.Jitter(rowPause)); err != nil {
+		if err := backoff.Sleep(ctx, backoff.Jitter(rowRetryPause)); err != nil {
 			return err
 		}
 	}
@@ -157,7 +150,7 @@ func (s *Store) readRow(ctx context.Context, c *conn, h *heldLock) (last *driver
 }
 
 // unlockRow ends the transaction that holds the row, and gives the connection back.
-func (s *Store) unlockRow(c *conn, key lockKey) bool {
+func (s *Store) unlockRow(c *conn, key lockKey) error {
 	err := c.call(func(ctx context.Context) error {
 		// First the server lock: the next holder of the row finds it free.
 		if err := s.unlockKey(ctx, c, key); err != nil {
@@ -166,7 +159,7 @@ func (s *Store) unlockRow(c *conn, key lockKey) bool {
 		return sqldb.ExecAll(ctx, c.raw, "ROLLBACK")
 	})
 	if err != nil {
-		return false
+		return err
 	}
 	s.disown(c)
 	if c.call(func(ctx context.Context) error { return sqldb.ExecAll(ctx, c.raw, s.server.restore...) }) != nil {
@@ -174,13 +167,13 @@ func (s *Store) unlockRow(c *conn, key lockKey) bool {
 	} else {
 		c.giveBack()
 	}
-	return true
+	return nil
 }
 
-// unlockKey gives up the server lock and the proof, where the rollback does not.
+// unlockKey gives up the server lock and the fingerprint, where the rollback does not.
 func (s *Store) unlockKey(ctx context.Context, c *conn, key lockKey) error {
 	if s.server.unlockKey == "" {
 		return nil
 	}
-	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.proof))
+	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(s.server.unlockKey, key.server, c.fingerprint))
 }

@@ -46,21 +46,21 @@ func (s *Store) checkLocked(c *conn, now time.Time, busy bool) {
 	if busy {
 		every = probeEvery * 9 / 10 // the monitor runs about every second
 	}
-	switch silent, unused := c.quiet(now); {
-	case silent > callLimit:
+	switch unanswered, unused := c.ages(now); {
+	case unanswered > callLimit:
 		s.work.Go(func() { s.lose(c) })
-	case silent == 0 && unused > every:
+	case unanswered == 0 && unused > every:
 		s.work.Go(func() { _ = s.probe(s.ctx, c) }) // which acts on what it finds
 	}
 }
 
-// quiet returns how long the statement under way has had no answer, zero if there is none,
+// ages returns how long the statement under way has had no answer, zero if there is none,
 // and how long ago the last statement that was answered was sent.
-func (c *conn) quiet(now time.Time) (silent, unused time.Duration) {
-	if began := c.began.Load(); began != 0 {
-		silent = time.Duration(elapsed(now) - began)
+func (c *conn) ages(now time.Time) (unanswered, unused time.Duration) {
+	if asked := c.asked.Load(); asked != 0 {
+		unanswered = time.Duration(elapsed(now) - asked)
 	}
-	return silent, time.Duration(elapsed(now) - c.proven.Load())
+	return unanswered, time.Duration(elapsed(now) - c.answered.Load())
 }
 
 // expireLocked releases a lock whose TTL has passed.

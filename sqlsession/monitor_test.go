@@ -25,10 +25,10 @@ func TestStepOfClock(t *testing.T) {
 			t.Fatalf("%v after a step of %v is %v", now, step, stepped)
 		}
 		c := newConn(nil)
-		c.proven.Store(elapsed(now))
+		c.answered.Store(elapsed(now))
 		_ = c.call(func(context.Context) error {
-			if silent, unused := c.quiet(afterStep(time.Now(), step)); silent <= 0 || silent > time.Minute || unused < 0 || unused > time.Minute {
-				t.Errorf("after a step of %v the statement seems to take %v, and the last one to be %v ago", step, silent, unused)
+			if unanswered, unused := c.ages(afterStep(time.Now(), step)); unanswered <= 0 || unanswered > time.Minute || unused < 0 || unused > time.Minute {
+				t.Errorf("after a step of %v the statement seems to take %v, and the last one to be %v ago", step, unanswered, unused)
 			}
 			return nil
 		})

@@ -1,6 +1,7 @@
 package sqlsession
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -37,21 +38,20 @@ var mysqlDialect = dialect{
 	examine:     examineMySQL,
 	diagnose:    diagnoseMySQL,
 	// A number has 56 bits, which leave 7 in a signed integer of 64 bits.
-	numberSpan:  1 << 7,
-	startTokens: startMySQLTokens,
-	setProof:    setMySQLProof,
-	raiseToken:  raiseMySQLToken,
-	lockRow:     lockMySQLRow,
-	isRetryable: func(err error) bool { return sqldb.MySQLNumber(err) == mysqlDeadlock },
+	numberSpan:     1 << 7,
+	startTokens:    startMySQLTokens,
+	setFingerprint: setMySQLFingerprint,
+	raiseToken:     raiseMySQLToken,
+	lockRow:        lockMySQLRow,
+	isRetryable:    func(err error) bool { return sqldb.MySQLNumber(err) == mysqlDeadlock },
 }
 
 // mysqlVariables reads what the store has to know about the server.
 const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'wait_timeout', 'idle_transaction_timeout',
 'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout', 'wsrep_on')`
 
-// mysqlSession is the id of the session, or readOnlySession. A primary that becomes a replica
-// is made read-only, and keeps its connections and their locks. So every attempt and every
-// probe checks it.
+// mysqlSession is the id of the session, or readOnlySession: a primary that becomes a replica
+// keeps its connections and their locks.
 const mysqlSession = `IF(` + sqldb.MySQLWritable + `, CONNECTION_ID(), ` + readOnlySession + `)`
 
 func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sqldb.Tables) (*server, error) {
@@ -75,7 +75,7 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 		identity:    `SELECT ` + mysqlSession,
 		releaseAll:  []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
 		findFree:    `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
-		findSession: `SELECT IS_USED_LOCK('{proof}') IS NOT NULL`,
+		findSession: `SELECT IS_USED_LOCK('{fingerprint}') IS NOT NULL`,
 		killSession: `KILL CONNECTION {id}`, // over the connection that found it: the server was not restarted in between
 		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyNumber),
 		release:     `DO RELEASE_LOCK(?)`,
@@ -90,8 +90,7 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 	return server, nil
 }
 
-// addMySQLSettings keeps the server from closing connections that idle. The store uses a
-// connection with locks once a second, which is enough for longer timeouts.
+// addMySQLSettings keeps the server from closing connections that idle for a second or so.
 func addMySQLSettings(server *server, variables map[string]string, mariadb bool) {
 	set := func(name, value string) {
 		server.settings = append(server.settings, fmt.Sprintf("SET SESSION %s = %s", name, value))
@@ -117,24 +116,19 @@ func addMySQLSettings(server *server, variables map[string]string, mariadb bool)
 
 // mysqlKey returns the key of a lock for GET_LOCK, which takes 64 characters. Whether their
 // case matters depends on the version, so the key has no upper case.
-func mysqlKey(sum [sha256.Size]byte) any {
-	const bytes = 20
-	return "dlock_" + hex.EncodeToString(sum[:bytes])
-}
+func mysqlKey(sum [sha256.Size]byte) any { return "dlock_" + hex.EncodeToString(sum[:20]) }
 
-// raiseMySQLToken implements dialect.raiseToken. The statements have their values in
-// hexadecimal digits, because parameters would double the round trips. Each is a transaction
-// of its own, so that a process that stops in between keeps no row locked. It reads the row
-// first, because locking a row that does not exist would lock the gap for other rows.
+// raiseMySQLToken implements dialect.raiseToken. The statements contain their values, because
+// parameters would double the round trips. Each is a transaction of its own, so that a process
+// that stops keeps no row locked. Reading comes first, because locking a row that does not
+// exist would lock the gap for other rows.
 func raiseMySQLToken(ctx context.Context, c *conn, server *server, h *heldLock) (uint64, error) {
-	if c.proof == "" {
-		c.proof = newMySQLProof()
-	}
+	c.fingerprint = cmp.Or(c.fingerprint, newMySQLFingerprint())
 	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, h.key.row)
 	var last sql.NullInt64
-	var proven bool
+	var marked bool
 	err := c.raw.QueryRowContext(ctx, fmt.Sprintf(`SELECT (%s), COALESCE(IS_USED_LOCK('%[2]s') = CONNECTION_ID(), GET_LOCK('%[2]s', 0)), CONNECTION_ID()`,
-		find, c.proof)).Scan(&last, &proven, &c.id)
+		find, c.fingerprint)).Scan(&last, &marked, &c.id)
 	switch {
 	case err != nil:
 		return 0, err
@@ -157,10 +151,9 @@ func raiseMySQLToken(ctx context.Context, c *conn, server *server, h *heldLock) 
 	return uint64(token), err
 }
 
-// insertMySQLRow inserts a row, whose token begins at the floor. A contender that inserts the
-// same row may be faster and hold it already: MariaDB does not wait for it, and MySQL for a
-// second. The statement locks the floor until the new row is committed: the janitor, which
-// raises the floor before it deletes rows, waits for that.
+// insertMySQLRow inserts a row, whose token begins at the floor. The statement locks the floor
+// until the new row is committed: the janitor, which raises the floor before it deletes rows,
+// waits for that. For a contender that has just inserted the same row, MySQL waits a second.
 func insertMySQLRow(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token, used)
 SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE MODE), 0), %s`,
@@ -176,11 +169,9 @@ SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE 
 	return err
 }
 
-// lockMySQLRow implements dialect.lockRow. The holder before has given up the row, so the
-// wait for its server lock is short.
-//
-// The isolation level is READ COMMITTED, because otherwise the lock of a row can become one
-// of the gap beside it when InnoDB splits the page, and block inserts.
+// lockMySQLRow implements dialect.lockRow. With another isolation level than READ COMMITTED,
+// the lock of a row can become one of the gap beside it when InnoDB splits the page. The
+// holder before has given up the row, so the wait for its server lock is short.
 func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
 	if err := sqldb.ExecAll(ctx, c.raw, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`); err != nil {
 		return err
@@ -200,13 +191,13 @@ func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, tok
 	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 1)`, key.server))
 }
 
-// newMySQLProof returns the name of a lock that only one session ever has. The id does not
+// newMySQLFingerprint returns the name of a lock that only one session ever has. The id does not
 // identify a session, because ids begin again when the server is started.
-func newMySQLProof() string { return "dlock_guard_" + rand.Text() }
+func newMySQLFingerprint() string { return "dlock_guard_" + rand.Text() }
 
-func setMySQLProof(ctx context.Context, c *conn) error {
-	c.proof = newMySQLProof()
-	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 0)`, c.proof))
+func setMySQLFingerprint(ctx context.Context, c *conn) error {
+	c.fingerprint = newMySQLFingerprint()
+	return sqldb.ExecAll(ctx, c.raw, fmt.Sprintf(`DO GET_LOCK('%s', 0)`, c.fingerprint))
 }
 
 // The numbers of the errors that the store recognizes.
@@ -228,12 +219,12 @@ func mysqlLocked(err error) error {
 }
 
 func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	variables, err := readSettings(ctx, conn, mysqlVariables)
-	if err != nil {
-		return nil, err
-	}
 	var writable bool
-	if err := conn.QueryRowContext(ctx, `SELECT `+sqldb.MySQLWritable).Scan(&writable); err != nil {
+	variables, err := readSettings(ctx, conn, mysqlVariables)
+	if err == nil {
+		err = conn.QueryRowContext(ctx, `SELECT `+sqldb.MySQLWritable).Scan(&writable)
+	}
+	if err != nil {
 		return nil, err
 	}
 	replicas, err := sqldb.MySQLReplicas(ctx, conn)
@@ -283,20 +274,20 @@ const (
 )
 
 // startMySQLTokens draws a number and returns what has to be added. It draws while the row is
-// locked, so that connections that open together get rising numbers. If the process stops in
-// the middle, the server ends its transaction, which would block all others.
+// locked, so that connections that open together get rising numbers.
 func startMySQLTokens(ctx context.Context, conn *sql.Conn, server *server) (shift uint64, err error) {
 	if err := awaitMySQLStart(ctx, conn); err != nil {
 		return 0, err
 	}
-	if err := sqldb.ExecAll(ctx, conn, `INSERT IGNORE INTO `+server.fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLLimitIdle, `START TRANSACTION`); err != nil {
-		return 0, err
-	}
 	var seen, last uint64
-	if err := conn.QueryRowContext(ctx, `SELECT seen, shift FROM `+server.fence+` WHERE id = 1 FOR UPDATE`).Scan(&last, &shift); err != nil {
-		return 0, err
+	err = sqldb.ExecAll(ctx, conn, `INSERT IGNORE INTO `+server.fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLLimitIdle, `START TRANSACTION`)
+	if err == nil {
+		err = conn.QueryRowContext(ctx, `SELECT seen, shift FROM `+server.fence+` WHERE id = 1 FOR UPDATE`).Scan(&last, &shift)
 	}
-	if err := conn.QueryRowContext(ctx, `SELECT `+mysqlDraw).Scan(&seen); err != nil {
+	if err == nil {
+		err = conn.QueryRowContext(ctx, `SELECT `+mysqlDraw).Scan(&seen)
+	}
+	if err != nil {
 		return 0, err
 	}
 	if seen <= last {

@@ -26,9 +26,9 @@ func (s *Store) open(ctx context.Context, t *sqldb.Tables) error {
 	}
 	switch {
 	case err != nil:
-		newConn(conn).discard()
+		sqldb.Discard(conn)
 	case s.scheme == ForUpdate:
-		newConn(conn).giveBack()
+		_ = conn.Close()
 	default:
 		s.conns[s.shared] = struct{}{}
 	}
@@ -126,11 +126,10 @@ func (s *Store) checkSession(ctx context.Context, conn *sql.Conn, key string) er
 	err := conn.QueryRowContext(limited, hasMark, key).Scan(&same)
 	blocked := second != nil && limited.Err() != nil
 	if second != nil {
+		defer second.Close()
 		if sqldb.ExecAll(ctx, second, "ROLLBACK") != nil {
 			blocked = false
-			newConn(second).discard()
-		} else {
-			newConn(second).giveBack()
+			sqldb.Discard(second)
 		}
 	}
 	if blocked || err == nil && !same {
@@ -151,7 +150,7 @@ func (s *Store) secondConn(ctx context.Context) *sql.Conn {
 		return nil
 	}
 	if err := sqldb.ExecAll(short, conn, "START TRANSACTION", "SELECT 1"); err != nil {
-		newConn(conn).discard()
+		sqldb.Discard(conn)
 		return nil
 	}
 	return conn

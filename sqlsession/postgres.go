@@ -1,6 +1,7 @@
 package sqlsession
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -29,17 +30,17 @@ var postgresDialect = dialect{
 	insertFloor: `INSERT INTO {bound} (k, name, token, used) VALUES ('` + floorKey + `', '', 0, {now}) ON CONFLICT DO NOTHING`,
 	// It need not be the first schema of the search_path: programs that find the same
 	// table on different paths share its locks.
-	home:         `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('{table}')`,
-	findsPoolers: true,
-	keyOf:        func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
-	examine:      examinePostgres,
-	diagnose:     diagnosePostgres,
-	numberSpan:   span.Size,
-	startTokens:  startPostgresTokens,
-	setProof:     setPostgresProof,
-	raiseToken:   raisePostgresToken,
-	lockRow:      lockPostgresRow,
-	isRetryable:  func(err error) bool { return sqldb.SQLState(err) == "40001" || sqldb.SQLState(err) == "40P01" },
+	home:           `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('{table}')`,
+	findsPoolers:   true,
+	keyOf:          func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
+	examine:        examinePostgres,
+	diagnose:       diagnosePostgres,
+	numberSpan:     span.Size,
+	startTokens:    startPostgresTokens,
+	setFingerprint: setPostgresFingerprint,
+	raiseToken:     raisePostgresToken,
+	lockRow:        lockPostgresRow,
+	isRetryable:    func(err error) bool { return sqldb.SQLState(err) == "40001" || sqldb.SQLState(err) == "40P01" },
 }
 
 // isPooledFailure recognizes a statement that this session has not prepared, or that another
@@ -59,15 +60,15 @@ const postgresKeys = `SELECT classid::bigint << 32 | objid::bigint FROM pg_locks
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sqldb.Tables) (*server, error) {
-	settings, err := readSettings(ctx, conn, postgresSettings)
-	if err != nil {
-		return nil, err
-	}
-	if err := sqldb.CheckPostgres(ctx, conn); err != nil {
-		return nil, err
-	}
 	var schema sql.NullString
-	if err := conn.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
+	settings, err := readSettings(ctx, conn, postgresSettings)
+	if err == nil {
+		err = sqldb.CheckPostgres(ctx, conn)
+	}
+	if err == nil {
+		err = conn.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema)
+	}
+	if err != nil {
 		return nil, err
 	}
 	version, unknown := strconv.Atoi(settings["server_version_num"])
@@ -86,8 +87,8 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 		releaseAll: []string{`ROLLBACK`, `SELECT pg_advisory_unlock_all()`},
 		findFree:   `SELECT i FROM unnest(string_to_array(trim('[]' FROM $1), ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (` + postgresKeys + `)`,
 		// The start of a session is NULL if the user may not see it.
-		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {proof}, true))`,
-		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {proof}`,
+		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {fingerprint}, true))`,
+		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {fingerprint}`,
 		acquire:     `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.Fence + `') END`,
 		skip:        postgresSkip(t.Fence, connections),
 		release:     `SELECT pg_advisory_unlock($1)`,
@@ -102,9 +103,8 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 	return server, nil
 }
 
-// addPostgresSettings keeps the server from closing connections that idle. The store uses a
-// connection with locks once a second, which is enough for longer timeouts, but not for the
-// one that counts from the beginning of a transaction.
+// addPostgresSettings keeps the server from closing connections that idle for a second or so,
+// or are in a transaction for long.
 func addPostgresSettings(server *server, settings map[string]string) {
 	for _, name := range []string{"idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"} {
 		ms, _ := strconv.ParseInt(settings[name], 10, 64) // a setting that is missing is no timeout
@@ -120,8 +120,8 @@ func addPostgresSettings(server *server, settings map[string]string) {
 func raisePostgresToken(ctx context.Context, c *conn, server *server, h *heldLock) (token uint64, err error) {
 	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
 UPDATE `+server.table+` AS row SET token = row.token + $3, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k
-RETURNING row.token, pg_backend_pid()::text, `+postgresProof,
-		h.key.row, []byte(h.holder.Encode()), int64(h.span)).Scan(&token, &c.id, &c.proof)
+RETURNING row.token, pg_backend_pid()::text, `+postgresFingerprint,
+		h.key.row, []byte(h.holder.Encode()), int64(h.span)).Scan(&token, &c.id, &c.fingerprint)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, err
 	}
@@ -134,17 +134,13 @@ WHERE NOT EXISTS (SELECT FROM `+server.table+` WHERE k = $1) ON CONFLICT DO NOTH
 	if err != nil {
 		return 0, err
 	}
-	switch n, err := inserted.RowsAffected(); {
-	case err != nil:
-		return 0, err
-	case n == 1:
-		return 0, errRowNew
+	if n, err := inserted.RowsAffected(); err != nil || n == 0 {
+		return 0, cmp.Or(err, errRowLocked)
 	}
-	return 0, errRowLocked
+	return 0, errRowNew
 }
 
-// lockPostgresRow implements dialect.lockRow. The holder before has given up the row, so the
-// wait for its server lock is short.
+// lockPostgresRow implements dialect.lockRow. See lockMySQLRow about the wait.
 func lockPostgresRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
 	if err := sqldb.ExecAll(ctx, c.raw, `BEGIN ISOLATION LEVEL READ COMMITTED`); err != nil {
 		return err
@@ -162,12 +158,12 @@ SELECT token, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).S
 	return err
 }
 
-// postgresProof is a time at which the session exists. A later session with the same process
+// postgresFingerprint is a time at which the session exists. A later session with the same process
 // id starts after it.
-const postgresProof = `date_part('epoch', statement_timestamp())::text`
+const postgresFingerprint = `date_part('epoch', statement_timestamp())::text`
 
-func setPostgresProof(ctx context.Context, c *conn) error {
-	return c.raw.QueryRowContext(ctx, `SELECT `+postgresProof).Scan(&c.proof)
+func setPostgresFingerprint(ctx context.Context, c *conn) error {
+	return c.raw.QueryRowContext(ctx, `SELECT `+postgresFingerprint).Scan(&c.fingerprint)
 }
 
 func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {

@@ -106,44 +106,30 @@ func (s *Store) startRelease(grant driver.Grant) (h *heldLock, mine bool, change
 }
 
 // startUnlock starts to unlock a lock in phase releasing. If ctx ends before the server is
-// asked, the lock is held as before.
+// asked, the lock is held again.
 func (s *Store) startUnlock(ctx context.Context, h *heldLock) error {
 	c := h.conn
 	if err := c.enter(ctx); err != nil {
-		return s.keep(h, err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c.dead.Load() { // the lock ends with the session
+			return nil
+		}
+		h.phase = held
+		h.wakeLocked()
+		return err
 	}
 	s.start(func() {
 		defer c.leave()
-		s.unlock(c, h)
+		unlock := s.unlockRow
+		if s.scheme == Session {
+			unlock = s.unlockSession
+		}
+		if unlock(c, h.key) == nil {
+			s.endLock(h, nil)
+		} else {
+			s.lose(c)
+		}
 	})
 	return nil
-}
-
-// unlock unlocks a lock in phase releasing. The conn must have been entered.
-func (s *Store) unlock(c *conn, h *heldLock) {
-	unlocked := false
-	if s.scheme == Session {
-		unlocked = c.unlockSession(h.key)
-	} else {
-		unlocked = s.unlockRow(c, h.key)
-	}
-	if unlocked {
-		s.endLock(h, nil)
-	} else {
-		s.lose(c)
-	}
-}
-
-// keep makes a lock in phase releasing held again, because the server was not asked, and
-// returns the reason. If the conn is lost, the lock ends with its session, and keep returns
-// nil.
-func (s *Store) keep(h *heldLock, reason error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h.conn.dead.Load() {
-		return nil
-	}
-	h.phase = held
-	h.wakeLocked()
-	return reason
 }

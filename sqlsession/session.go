@@ -35,7 +35,7 @@ func (s *Store) sharedConn(ctx context.Context) (*conn, error) {
 		err = s.adopt(c, nil)
 	}
 	if err != nil {
-		newConn(raw).discard()
+		sqldb.Discard(raw)
 		return nil, err
 	}
 	s.mu.Lock()
@@ -73,7 +73,7 @@ func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 		err = errBecameReadOnly
 	}
 	if err == nil {
-		err = s.dialect.setProof(ctx, c)
+		err = s.dialect.setFingerprint(ctx, c)
 	}
 	prepare := func(text string) (stmt *sql.Stmt) {
 		if err == nil {
@@ -102,25 +102,26 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 	}
 	return s.detached(ctx, c, func() error {
 		number, err := c.acquireNumber(h.key)
-		free := true // the server does not hold the lock for h
+		if err == nil && number != 0 {
+			switch {
+			case ctx.Err() != nil: // the caller has left, and its Release may have come before
+				err = context.Cause(ctx)
+			case s.hold(h, number*h.span):
+				return nil
+			default: // the attempt ends with the session
+				return errConnGone
+			}
+		}
 		switch {
+		case err == nil:
+			err = &driver.HeldError{Name: h.name}
 		case errors.Is(err, errBecameReadOnly): // another connection may lead to another server
 			s.lose(c)
-		case err != nil:
-			free = s.undo(c, h.key)
-		case number == 0:
-			err = &driver.HeldError{Name: h.name}
-		case ctx.Err() != nil: // the caller has left, and its Release may have come before
-			free = s.undo(c, h.key)
-			err = context.Cause(ctx)
-		case s.hold(h, number*h.span):
-			return nil
-		default:
-			free, err = false, errConnGone
+		case s.unlockSession(c, h.key) != nil: // what it may have acquired ends with the session
+			s.lose(c)
+			return err
 		}
-		if free { // otherwise the attempt ends with the session
-			s.remove(h)
-		}
+		s.remove(h)
 		return err
 	})
 }
@@ -147,21 +148,11 @@ func (c *conn) acquireNumber(key lockKey) (uint64, error) {
 	return uint64(answer.Int64) + c.shift, nil
 }
 
-// undo releases what a failed attempt may have acquired. If that fails, the conn is lost,
-// and what it acquired ends with its session.
-func (s *Store) undo(c *conn, key lockKey) bool {
-	undone := c.unlockSession(key)
-	if !undone {
-		s.lose(c)
-	}
-	return undone
-}
-
 // unlockSession releases a lock. The monitor finds out whether the session is still the one
 // that held it.
-func (c *conn) unlockSession(key lockKey) bool {
+func (s *Store) unlockSession(c *conn, key lockKey) error {
 	return c.call(func(context.Context) error {
 		_, err := c.release.ExecContext(uncancelled, key.server)
 		return err
-	}) == nil
+	})
 }

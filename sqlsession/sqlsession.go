@@ -21,6 +21,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/alarm"
+	"github.com/dlock-go/dlock/internal/detach"
 	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/internal/workerpool"
 )
@@ -174,25 +175,15 @@ func (s *Store) Close() error {
 		all.Go(func() { s.closeConn(c) })
 	}
 	all.Wait()
-	s.awaitWork()
+	// It waits for all calls, but not for a server that never answers.
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	_, _ = detach.Call(ctx, detach.Go, func() error { s.work.Wait(); return nil })
 	s.workers.Close()
 	if s.owned != nil {
 		return s.owned.Close()
 	}
 	return nil
-}
-
-// awaitWork waits for all calls, but not for a server that never answers.
-func (s *Store) awaitWork() {
-	done := make(chan struct{})
-	go func() {
-		s.work.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(callLimit):
-	}
 }
 
 // startCall counts a call, which ends with s.work.Done.

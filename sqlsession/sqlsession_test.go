@@ -73,13 +73,13 @@ func TestKeyList(t *testing.T) {
 func TestPollPause(t *testing.T) {
 	t.Parallel()
 	last, polls := time.Duration(0), 0
-	for quiet := time.Duration(0); quiet < time.Minute; polls++ {
-		pause := pollPause(quiet)
+	for unchanged := time.Duration(0); unchanged < time.Minute; polls++ {
+		pause := pollPause(unchanged)
 		if pause < last || pause < minPoll || pause > maxPoll {
-			t.Fatalf("after %v the pause is %v, after %v", quiet, pause, last)
+			t.Fatalf("after %v the pause is %v, after %v", unchanged, pause, last)
 		}
 		last = pause
-		quiet += pause
+		unchanged += pause
 	}
 	if polls > 1000 {
 		t.Errorf("%d polls in a minute in which nothing changes", polls)

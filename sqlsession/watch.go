@@ -115,11 +115,11 @@ func (s *Store) poll() {
 }
 
 // pollPause returns the time until the next poll if nothing has changed for so long.
-func pollPause(quiet time.Duration) time.Duration {
-	if quiet < busyTime {
-		return min(max(quiet/pollFraction, minPoll), busyPoll)
+func pollPause(unchanged time.Duration) time.Duration {
+	if unchanged < busyTime {
+		return min(max(unchanged/pollFraction, minPoll), busyPoll)
 	}
-	return min(busyPoll+(quiet-busyTime)/pollFraction, maxPoll)
+	return min(busyPoll+(unchanged-busyTime)/pollFraction, maxPoll)
 }
 
 // freeNames returns which of the names are free.

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"reflect"
 	"time"
@@ -71,6 +72,12 @@ func CloseConn(driverConn any) error {
 		pgx.close()
 	}
 	return driver.ErrBadConn
+}
+
+// Discard closes a connection for good, also one of a pool of pgx.
+func Discard(conn *sql.Conn) {
+	_ = conn.Raw(CloseConn)
+	_ = conn.Close() // it is closed already
 }
 
 // call calls a method that takes nothing and returns one value, if it exists.

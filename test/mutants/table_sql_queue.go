@@ -4,7 +4,7 @@ func init() {
 	// Attempts that are carried out late.
 	add(mutant{
 		rule: "an SQL attempt whose answer was lost is undone after the release",
-		file: "sqllock/lostattempts.go",
+		file: "sqllock/calls.go",
 		old:  `return !ok || failed.Op != "dial"`,
 		new:  `return ok && failed.Op == "dial"`,
 		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/^acquire$",
@@ -19,8 +19,8 @@ func init() {
 	add(mutant{
 		rule: "a Release waits for an attempt that goes on in a shared transaction",
 		file: "sqllock/calls.go",
-		old:  `case batch.Left:`,
-		new:  `case batch.Left + 1:`,
+		old:  `case outcome == batch.Left:`,
+		new:  `case outcome == batch.Left+1:`,
 		test: "test/stores/sqlservers TestLateBatch/mariadb/row",
 	})
 	add(mutant{
@@ -34,7 +34,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "a late place in the queue is undone, too",
-		file: "sqllock/lostattempts.go",
+		file: "sqllock/release.go",
 		old:  `left, err = run.Changed(ctx, statement.GiveUp, name, owner.Hex())`,
 		new:  `left, err = released, nil`,
 		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/place",

@@ -237,8 +237,8 @@ func init() {
 	add(mutant{
 		rule: "the loss of a connection is reported to the holders of its locks",
 		file: "sqlsession/conn.go",
-		old:  `if report != nil {`,
-		new:  `if report != nil && h.name == "" {`,
+		old:  `if h.phase == held && h.lost != nil {`,
+		new:  `if h.phase == held && h.lost != nil && h.name == "" {`,
 		test: "test/stores/sqlsession TestKilledConnection/mariadb/session",
 	})
 	add(mutant{
@@ -269,7 +269,7 @@ func init() {
 	add(mutant{
 		rule: "the session of another store, which has the same id, is not ended",
 		file: "sqlsession/mysql.go",
-		old:  "`SELECT IS_USED_LOCK('{proof}') IS NOT NULL`",
+		old:  "`SELECT IS_USED_LOCK('{fingerprint}') IS NOT NULL`",
 		new:  "`SELECT COUNT(*) > 0 FROM information_schema.processlist WHERE id = {id}`",
 		test: "test/stores/sqlsession TestSessionOfAnotherStoreIsNotEnded/session",
 	})

@@ -20,9 +20,8 @@ const (
 	// and the program need one each.
 	minPool = 3
 
-	// EchoLimit is how long an echo may take: a notification that the listener sends
-	// to itself. If it does not arrive, waiters poll: a network may have dropped the
-	// connection without a word.
+	// EchoLimit is how long a notification may take that the listener sends to itself. If this
+	// echo does not arrive, waiters poll: the connection may have died without a sign.
 	EchoLimit    = 2 * time.Second
 	echoInterval = 30 * time.Second
 
@@ -50,10 +49,6 @@ type Listener struct {
 
 	arrives atomic.Bool   // notifications arrive
 	turned  chan struct{} // arrives has changed
-
-	mu   sync.Mutex
-	echo string        // what is expected
-	came chan struct{} // is closed when it comes
 }
 
 // Follow returns a source that calls Notify for just the names that became free. Waiters
@@ -89,15 +84,14 @@ func (l *Listener) Try(ctx context.Context) error {
 // run listens until the context ends, or it is clear that it cannot.
 func (l *Listener) run(ctx context.Context) {
 	pause := minRelisten
-	for ctx.Err() == nil {
+	for {
 		err := l.listen(ctx)
 		if l.set(false) {
 			pause = minRelisten
 		}
-		if errors.Is(err, errNoListen) || errors.Is(err, errPooler) {
+		if errors.Is(err, errNoListen) || errors.Is(err, errPooler) || backoff.Sleep(ctx, pause) != nil {
 			return
 		}
-		_ = backoff.Sleep(ctx, pause) // the loop checks the context
 		pause = min(2*pause, maxRelisten)
 	}
 }
@@ -129,11 +123,12 @@ func (l *Listener) listen(ctx context.Context) error {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
+	echo, echoed := echoMark+driver.NewOwner().Hex(), make(chan struct{}, 1)
 	var work sync.WaitGroup
-	work.Go(func() { cancel(l.verify(ctx)) })
+	work.Go(func() { cancel(l.verify(ctx, echo, echoed)) })
 	var failed error
 	_ = conn.Raw(func(driverConn any) error {
-		failed = l.receive(ctx, driverConn)
+		failed = l.receive(ctx, driverConn, echo, echoed)
 		return sqldb.CloseConn(driverConn)
 	})
 	cancel(failed)
@@ -166,16 +161,16 @@ func checkConn(ctx context.Context, conn *sql.Conn) error {
 }
 
 // receive passes on notifications until the connection fails.
-func (l *Listener) receive(ctx context.Context, driverConn any) error {
+func (l *Listener) receive(ctx context.Context, driverConn any, echo string, echoed chan<- struct{}) error {
 	conn, _ := sqldb.AsPgx(driverConn)
 	for {
 		channel, payload, err := conn.NextNotification(ctx)
 		switch {
 		case err != nil:
 			return err
-		case channel != l.Channel:
-		case strings.HasPrefix(payload, echoMark):
-			l.echoed(payload)
+		case payload == echo:
+			sqldb.Signal(echoed)
+		case channel != l.Channel || strings.HasPrefix(payload, echoMark): // or of another listener
 		default:
 			l.Notify(payload)
 		}
@@ -183,9 +178,9 @@ func (l *Listener) receive(ctx context.Context, driverConn any) error {
 }
 
 // verify sends an echo now and then until one does not arrive.
-func (l *Listener) verify(ctx context.Context) error {
+func (l *Listener) verify(ctx context.Context, echo string, echoed <-chan struct{}) error {
 	for {
-		if err := l.sendEcho(ctx); err != nil {
+		if err := l.sendEcho(ctx, echo, echoed); err != nil {
 			return err
 		}
 		l.set(true)
@@ -196,31 +191,16 @@ func (l *Listener) verify(ctx context.Context) error {
 }
 
 // sendEcho sends an echo and waits for it.
-func (l *Listener) sendEcho(ctx context.Context) error {
+func (l *Listener) sendEcho(ctx context.Context, echo string, echoed <-chan struct{}) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, EchoLimit, errNoEcho)
 	defer cancel()
-	came := make(chan struct{})
-	l.mu.Lock()
-	l.echo, l.came = echoMark+driver.NewOwner().Hex(), came
-	echo := l.echo
-	l.mu.Unlock()
 	if err := l.Send(echo); err != nil {
 		return err
 	}
 	select {
-	case <-came:
+	case <-echoed:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// echoed is called for every echo, also for echoes of other listeners.
-func (l *Listener) echoed(payload string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if payload == l.echo {
-		l.echo = ""
-		close(l.came)
 	}
 }

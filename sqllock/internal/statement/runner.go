@@ -45,6 +45,7 @@ type Runner struct {
 	on  interface { // a *sql.DB or a *sql.Tx
 		ExecContext(context.Context, string, ...any) (sql.Result, error)
 		QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+		QueryRowContext(context.Context, string, ...any) *sql.Row
 	}
 }
 
@@ -62,9 +63,9 @@ func (r Runner) prepared(ctx context.Context, q *query) *sql.Stmt {
 	return q.stmt
 }
 
-// ExecAll runs texts one after another.
-func (r Runner) ExecAll(ctx context.Context, texts []string) error {
-	return sqldb.ExecAll(ctx, r.on, texts...)
+// CreateTables creates the tables that are missing.
+func (r Runner) CreateTables(ctx context.Context, facts *sqldb.Facts, tables *sqldb.Tables) error {
+	return sqldb.ExecAll(ctx, r.on, Schema(facts, tables)...)
 }
 
 // Exec runs a statement that answers nothing.
@@ -74,14 +75,6 @@ func (r Runner) Exec(ctx context.Context, id ID, args ...any) (sql.Result, error
 		return stmt.ExecContext(ctx, q.Arrange(args...)...)
 	}
 	return r.on.ExecContext(ctx, q.Text, q.Arrange(args...)...)
-}
-
-func (r Runner) query(ctx context.Context, id ID, args []any) (*sql.Rows, error) {
-	q := &r.set[id]
-	if stmt := r.prepared(ctx, q); stmt != nil {
-		return stmt.QueryContext(ctx, q.Arrange(args...)...)
-	}
-	return r.on.QueryContext(ctx, q.Text, q.Arrange(args...)...)
 }
 
 // Changed runs a statement and reports whether it changed anything.
@@ -96,26 +89,21 @@ func (r Runner) Changed(ctx context.Context, id ID, args ...any) (bool, error) {
 
 // One reads the first row of the answer. The error is sql.ErrNoRows if there is none.
 func (r Runner) One(ctx context.Context, id ID, args []any, dest ...any) error {
-	rows, err := r.query(ctx, id, args)
-	if err != nil {
-		return err
+	q := &r.set[id]
+	if stmt := r.prepared(ctx, q); stmt != nil {
+		return stmt.QueryRowContext(ctx, q.Arrange(args...)...).Scan(dest...)
 	}
-	defer rows.Close()
-	if !rows.Next() {
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		return sql.ErrNoRows
-	}
-	if err := rows.Scan(dest...); err != nil {
-		return err
-	}
-	return rows.Close() // reports an error of the rest of the answer
+	return r.on.QueryRowContext(ctx, q.Text, q.Arrange(args...)...).Scan(dest...)
 }
 
 // Each calls fn for each row of the answer.
 func (r Runner) Each(ctx context.Context, id ID, args []any, fn func(scan func(...any) error) error) error {
-	rows, err := r.query(ctx, id, args)
+	q := &r.set[id]
+	if stmt := r.prepared(ctx, q); stmt != nil {
+		rows, err := stmt.QueryContext(ctx, q.Arrange(args...)...)
+		return sqldb.ScanAll(rows, err, fn)
+	}
+	rows, err := r.on.QueryContext(ctx, q.Text, q.Arrange(args...)...)
 	return sqldb.ScanAll(rows, err, fn)
 }
 
@@ -163,13 +151,13 @@ func TakeInsertID(ctx context.Context, run Runner, id ID, args ...any) (token ui
 func RenewReturning(ctx context.Context, run Runner, id ID, list string, n int) (map[Key]bool, error) {
 	keys, err := run.Keys(ctx, id, list)
 	if len(keys) == n {
-		return nil, err
+		keys = nil
 	}
 	return keys, err
 }
 
-// RenewThenRead is RenewReturning for MySQL. It asks which locks are held if not all rows
-// have changed, be it because a lock was renewed twice within a millisecond.
+// RenewThenRead is RenewReturning for MySQL. If not all rows have changed, it reads which locks
+// are held: a lock that was renewed twice within a millisecond does not change.
 func RenewThenRead(ctx context.Context, run Runner, id ID, list string, n int) (map[Key]bool, error) {
 	result, err := run.Exec(ctx, id, list)
 	if err != nil {
