@@ -73,7 +73,7 @@ func storm(t *testing.T, r Rig) {
 	// this test.
 	var opened [clients]*dlock.Client // opened before the clock starts: a busy machine needs time for it
 	for i := range opened {
-		opened[i] = r.client(t)
+		opened[i] = r.clientWith(t, &dlock.Options{RequestTimeout: limit}) // the limit of a busy machine
 	}
 	end := time.Now().Add(2 * r.TTL)
 	var s stormState

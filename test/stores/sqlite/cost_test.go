@@ -14,6 +14,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // counting is a way to SQLite that counts the statements that are run.
@@ -135,7 +136,7 @@ func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
 	}
 	// When others see that it waits for all of them, it has settled.
 	plain := openDB(t, path)
-	eventually(t, "all waiters are seen", func() bool {
+	await.Until(t, "all waiters are seen", func() bool {
 		return number(t, plain, `SELECT count(*) FROM dlock_queue WHERE fair = 0`) == names
 	})
 	quiet := time.NewTimer(time.Second) // the polls that follow a change
@@ -162,7 +163,7 @@ func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
 		}
 		start := time.Now()
 		waiters[i].release()
-		waitFor(t, waiters[i].woken, "wake-up")
+		await.Event(t, waiters[i].woken, "wake-up")
 		t.Logf("woken %v after the release began", time.Since(start))
 	}
 }

