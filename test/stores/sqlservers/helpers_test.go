@@ -8,13 +8,13 @@ import (
 	"io"
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // limit bounds the wait for what takes milliseconds on a machine that is not busy.
-const limit = 30 * time.Second
+const limit = await.Limit
 
 func check(t testing.TB, err error) {
 	t.Helper()
@@ -38,29 +38,6 @@ func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("it took too long"))
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// await returns the next value of a channel.
-func await[T any](t testing.TB, event <-chan T, what string) T {
-	t.Helper()
-	select {
-	case e := <-event:
-		return e
-	case <-time.After(limit):
-		t.Fatalf("%s: did not happen within %v", what, limit)
-	}
-	panic("unreachable")
-}
-
-// eventually polls until a condition is true.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for ; !condition(); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never happened that %s", what)
-		}
-	}
 }
 
 func unique(prefix string) string { return fmt.Sprint(prefix, count.Add(1)) }
@@ -101,7 +78,7 @@ func column[T any](ctx context.Context, db *sql.DB, query string) (values []T, e
 
 // request returns a request of a new owner.
 func request(name string) driver.Request {
-	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: 30 * time.Second,
+	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: 10 * limit,
 		Holder: driver.Holder{Host: "here", PID: 7, Program: "test", Note: name}}
 }
 

@@ -10,15 +10,13 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
 const (
 	lateDelivery = 1200 * time.Millisecond // how late a request arrives
 	lateInside   = 300 * time.Millisecond  // the same inside a transaction, which the server ends after two seconds
-	// lateLimit is how soon another client gets the lock after that. It is far below the
-	// TTL of the requests, and far above what a busy machine needs.
-	lateLimit = 12 * time.Second
 )
 
 // lateRequest returns a request whose statements carriesHolder finds.
@@ -105,7 +103,7 @@ func keep(network *proxy.Proxy, matches func([]byte) bool, leave func()) (kept f
 	})
 	return func(t *testing.T) *proxy.Conn {
 		t.Helper()
-		await(t, happened, "the request to be held")
+		await.Event(t, happened, "the request to be held")
 		return held
 	}
 }
@@ -161,7 +159,7 @@ func freeSoon(t *testing.T, other driver.Store, name string) {
 			release(t, other, grant)
 			return
 		}
-		if took := time.Since(start); !errors.Is(err, driver.ErrHeld) || took > lateLimit {
+		if took := time.Since(start); !errors.Is(err, driver.ErrHeld) || took > limit {
 			t.Fatalf("the lock is not free %v after the late request was carried out: %v", took, err)
 		}
 		<-time.After(10 * time.Millisecond)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -84,7 +85,7 @@ func TestRenewalsComeThrough(t *testing.T) {
 			})
 			s.waitBlocked(t, admin, int64(i+1))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), limit/2) // the others wait for longer
 		defer cancel()
 		if errs := store.Renew(ctx, kept); errs != nil {
 			t.Errorf("Renew of a lock whose row nobody keeps locked: %v", errs[0])
@@ -104,7 +105,7 @@ func TestRenewalsBesideALockedRow(t *testing.T) {
 		}
 		defer lockRows(t, s.admin(t), "dlock_locks", grants[blocked].Name)()
 		release(t, store, grants[0])
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 		defer cancel()
 		errs := store.Renew(ctx, grants)
 		if len(errs) != locks {
@@ -161,7 +162,7 @@ func (a *abandonment) renew(t *testing.T, grants []driver.Grant) {
 	began := time.Now()
 	a.network.Hold() // so that nothing that cancels the statement arrives
 	cancel()
-	if err := await(t, ended, "the return of a call whose context has ended"); err == nil || errors.Is(err, driver.ErrNotHeld) {
+	if err := await.Event(t, ended, "the return of a call whose context has ended"); err == nil || errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("a call that waited for a locked row until its context ended: %v", err)
 	}
 	<-time.After(time.Until(began.Add(lateTTL)))

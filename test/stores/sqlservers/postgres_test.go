@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/command"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/jackc/pgx/v5"
@@ -86,7 +87,7 @@ func askForPasswords(t *testing.T, s target, server *servers.Server) {
 	check(t, os.WriteFile(filepath.Join(server.Dir(), "data", "pg_hba.conf"), []byte(rules), 0o644))
 	run(t, s.admin(t), "SELECT pg_reload_conf()")
 	nobody := s.as("nobody", "x").admin(t)
-	eventually(t, "the server asks for passwords", func() bool {
+	await.Until(t, "the server asks for passwords", func() bool {
 		err := nobody.PingContext(t.Context())
 		return err != nil && strings.Contains(err.Error(), s.wrongPassword)
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -197,7 +198,7 @@ func (s target) leftovers(ctx context.Context, admin *sql.DB) (left []string, er
 // waitBlocked waits until n statements wait for a row that is locked.
 func (s target) waitBlocked(t testing.TB, admin *sql.DB, n int64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d statements wait for a locked row", n), func() bool { return number(t, admin, s.blocked) == n })
+	await.Until(t, fmt.Sprintf("%d statements wait for a locked row", n), func() bool { return number(t, admin, s.blocked) == n })
 }
 
 // lockRows locks rows as an administrator might, until unlock is called.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // Bounds of what a process that waits for 1,000 names costs the server.
@@ -20,42 +22,48 @@ const (
 
 // TestWaiting: a process with 1,000 goroutines that wait for 1,000 names uses three
 // connections at most and so many statements a second, and each of them is woken by a release
-// long before the lock would have expired. The server must have nothing else to do.
+// long before the lock would have expired. The server has nothing else to do.
 func TestWaiting(t *testing.T) {
-	eachSchemeAlone(t, func(t *testing.T, s target) {
-		holder := s.client(t)
-		as, user := s.user(t, "SELECT, INSERT, UPDATE, DELETE")
-		waiting := as.client(t)
-		names := make([]string, waitedNames)
-		for i := range names {
-			names[i] = fmt.Sprintf("name/%d", i)
-		}
-		leases, err := holder.LockAll(within(t), names, dlock.WithTTL(10*time.Minute))
-		check(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		turns := make([]<-chan error, len(names))
-		for i, name := range names {
-			turns[i] = hasTurn(ctx, waiting, name)
-		}
-		// When others see that all of them wait, the first attempts are over.
-		eventually(t, "all waiters are seen", func() bool { return waiters(t, holder, "") == waitedNames })
-
-		<-time.After(2 * time.Second) // for what follows that they came
-		if rate := s.calmRate(t, s.admin(t), user); rate > s.waiterRate {
-			t.Errorf("%.1f statements a second for %d waiters, want %.1f at most", rate, waitedNames, s.waiterRate)
-		}
-		check(t, leases.Unlock(t.Context()))
-		for _, i := range []int{0, waitedNames / 2, waitedNames - 1} {
-			check(t, await(t, turns[i], fmt.Sprintf("the wake-up of waiter %d", i)))
-		}
-		cancel()
-		for i, turn := range turns {
-			if err := <-turn; err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("a waiter for %q: %v", names[i], err)
-			}
+	each(t, func(t *testing.T, d *database) {
+		server := servers.Run(t, d.kind, d.args...)
+		for _, scheme := range schemes {
+			t.Run(scheme, func(t *testing.T) { d.on(t, server, "scheme="+scheme).waiting(t) })
 		}
 	})
+}
+
+func (s target) waiting(t *testing.T) {
+	t.Helper()
+	holder := s.client(t)
+	as, user := s.user(t, "SELECT, INSERT, UPDATE, DELETE")
+	waiting := as.client(t)
+	names := make([]string, waitedNames)
+	for i := range names {
+		names[i] = fmt.Sprintf("name/%d", i)
+	}
+	leases, err := holder.LockAll(within(t), names, dlock.WithTTL(10*time.Minute))
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	turns := make([]<-chan error, len(names))
+	for i, name := range names {
+		turns[i] = hasTurn(ctx, waiting, name)
+	}
+	// When others see that all of them wait, the first attempts are over.
+	await.Until(t, "all waiters are seen", func() bool { return waiters(t, holder, "") == waitedNames })
+	if rate := s.calmRate(t, s.admin(t), user); rate > s.waiterRate {
+		t.Errorf("%.1f statements a second for %d waiters, want %.1f at most", rate, waitedNames, s.waiterRate)
+	}
+	check(t, leases.Unlock(t.Context()))
+	for _, i := range []int{0, waitedNames / 2, waitedNames - 1} {
+		check(t, await.Event(t, turns[i], fmt.Sprintf("the wake-up of waiter %d", i)))
+	}
+	cancel()
+	for i, turn := range turns {
+		if err := <-turn; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("a waiter for %q: %v", names[i], err)
+		}
+	}
 }
 
 // calmRate measures the statements per second while all callers wait. A server may count late:
@@ -104,10 +112,11 @@ func (s target) wakeUp(t *testing.T) {
 	admin := s.admin(t)
 	for round := range 4 {
 		name := fmt.Sprint("name/", round) // that others waited for the last one may be seen for a moment
-		lease, err := holder.Lock(within(t), name, dlock.WithTTL(10*time.Minute))
+		ttl := dlock.WithTTL(10 * limit)   // without being woken, the waiter would try again after the limit
+		lease, err := holder.Lock(within(t), name, ttl)
 		check(t, err)
-		granted := hasTurn(within(t), waiter, name)
-		eventually(t, "a waiter is seen", func() bool { return waiters(t, holder, name) == 1 })
+		granted := hasTurn(within(t), waiter, name, ttl)
+		await.Until(t, "a waiter is seen", func() bool { return waiters(t, holder, name) == 1 })
 		if round%2 == 1 {
 			check(t, s.kill(t.Context(), admin))
 		}

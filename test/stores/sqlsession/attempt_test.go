@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -18,7 +18,6 @@ import (
 // carried out a request, and the caller leaves. The store ends the session over another
 // connection, whichever of the attempt's requests it was, so that nothing stays locked.
 func TestAttemptOverDyingConnection(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, s setup) {
 		p := proxy.Run(t, s.server.Addr())
 		elsewhere := s.store(t, s.open(t))
@@ -47,7 +46,7 @@ func TestAttemptOverDyingConnection(t *testing.T) {
 				t.Error("the attempt sent nothing")
 			}
 			if !last {
-				until(t, 10*time.Second, "the lock is free", func() bool {
+				await.Until(t, "the lock is free", func() bool {
 					grant, err := elsewhere.Acquire(t.Context(), request("x"))
 					return err == nil && elsewhere.Release(t.Context(), grant) == nil
 				})
@@ -83,11 +82,11 @@ func TestRowsLockedByAnotherProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			elsewhere := s.store(t, s.open(t))
-			_, err = elsewhere.Acquire(within(t, 15*time.Second), request("free"))
+			_, err = elsewhere.Acquire(within(t, await.Limit), request("free"))
 			if errors.Is(err, driver.ErrHeld) || !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), "another transaction") {
 				t.Errorf("Acquire of a free lock whose row another program has locked: %v", err)
 			}
-			_, err = elsewhere.Acquire(within(t, 15*time.Second), request("held"))
+			_, err = elsewhere.Acquire(within(t, await.Limit), request("held"))
 			if holder, ok := errors.AsType[*driver.HeldError](err); !ok || holder.Holder.Program != "sqlsession" || holder.Token != held.Token {
 				t.Errorf("Acquire of a lock that is held: %v; want its holder", err)
 			}

@@ -12,20 +12,33 @@ import (
 	"github.com/dlock-go/dlock/drivertest"
 )
 
+// TestConformance runs one scheme after the other, before the tests that run at the same time:
+// the kit keeps a server busy enough.
 func TestConformance(t *testing.T) {
-	each(t, func(t *testing.T, s setup) {
-		db := s.open(t)
-		drivertest.Run(t, drivertest.Config{
-			TTL:      time.Second,
-			Parallel: 3,
-			Open:     s.openOwned,
-			Worker: func() *exec.Cmd {
-				cmd := exec.Command(os.Args[0])
-				cmd.Env = s.env()
-				return cmd
-			},
-			Leftovers: func(ctx context.Context) ([]string, error) { return s.leftovers(ctx, db) },
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, scheme := range schemes {
+				t.Run(scheme.String(), func(t *testing.T) { d.among(t, scheme).conform(t) })
+			}
 		})
+	}
+}
+
+// conform runs the conformance kit.
+func (s setup) conform(t *testing.T) {
+	t.Helper()
+	db := s.open(t)
+	drivertest.Run(t, drivertest.Config{
+		TTL:      time.Second,
+		Parallel: 3,
+		Open:     s.openOwned,
+		Worker: func() *exec.Cmd {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = s.env()
+			return cmd
+		},
+		Leftovers: func(ctx context.Context) ([]string, error) { return s.leftovers(ctx, db) },
 	})
 }
 

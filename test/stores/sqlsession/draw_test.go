@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // sessionOnPostgres is the one setup in which a test can block the drawing of tokens.
@@ -74,7 +75,7 @@ func briefly(t *testing.T) context.Context {
 func (s setup) becomesFree(t *testing.T) {
 	t.Helper()
 	elsewhere := s.store(t, s.open(t))
-	until(t, 5*time.Second, "the lock is free", func() bool {
+	await.Until(t, "the lock is free", func() bool {
 		_, err := elsewhere.Acquire(t.Context(), request("x"))
 		return err == nil
 	})

@@ -38,7 +38,6 @@ func eachFault(t *testing.T, list []faults.Fault) {
 	t.Helper()
 	for _, fault := range list {
 		t.Run(fault.Name, func(t *testing.T) {
-			t.Parallel()
 			each(t, func(t *testing.T, s setup) { fault.Try(t, s.rig(t)) })
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -59,7 +60,7 @@ func TestJanitor(t *testing.T) {
 		mustRelease(t, store, mustAcquire(t, store, request("name/8")))
 
 		other := s.store(t, s.open(t))
-		until(t, 10*time.Second, "the unused rows are deleted", func() bool {
+		await.Until(t, "the unused rows are deleted", func() bool {
 			return number(t, db, "SELECT count(*) FROM dlock_bound") <= 5
 		})
 		if n := number(t, db, "SELECT count(*) FROM dlock_bound"); n != 5 {
@@ -99,7 +100,7 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 			age()
 			// A janitor that collides with others gives up, and the next store tries.
 			var cleaner driver.Store
-			until(t, 30*time.Second, "a janitor runs", func() bool {
+			await.Until(t, "a janitor runs", func() bool {
 				if cleaner != nil {
 					if err := cleaner.Close(); err != nil {
 						t.Fatal(err)
@@ -114,7 +115,7 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 				}
 				return number(t, db, cleaned) > last
 			})
-			until(t, 10*time.Second, "no old row is left", func() bool {
+			await.Until(t, "no old row is left", func() bool {
 				return number(t, db, "SELECT count(*) FROM dlock_bound AS r JOIN dlock_bound AS f ON f.k = 'floor' WHERE r.used <= f.used - 3600000") == 0
 			})
 			if err := cleaner.Close(); err != nil {

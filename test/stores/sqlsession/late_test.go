@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -55,16 +56,16 @@ func TestLateAttempts(t *testing.T) {
 			if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Release, after request %d of the attempt was late: %v", number, err)
 			}
-			until(t, 10*time.Second, "the lock is free", func() bool {
+			await.Until(t, "the lock is free", func() bool {
 				grant, err := elsewhere.Acquire(t.Context(), request("x"))
 				return err == nil && elsewhere.Release(t.Context(), grant) == nil
 			})
 			delivery.Stop()
 			late.Deliver()
-			if !p.Settle(10 * time.Second) {
+			if !p.Settle(await.Limit) {
 				t.Fatalf("the server did not answer request %d", number)
 			}
-			until(t, 10*time.Second, "the lock is free after the late request", func() bool {
+			await.Until(t, "the lock is free after the late request", func() bool {
 				grant, err := elsewhere.Acquire(t.Context(), request("x"))
 				return err == nil && elsewhere.Release(t.Context(), grant) == nil
 			})
@@ -78,7 +79,6 @@ func TestLateAttempts(t *testing.T) {
 // TestCloseOverASilentConnection: a connection that died without a sign does not keep Close
 // from returning, nor its locks from being released.
 func TestCloseOverASilentConnection(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, s setup) {
 		p := proxy.Run(t, s.server.Addr())
 		store, err := s.openAt(t.Context(), p.Addr())
@@ -95,7 +95,7 @@ func TestCloseOverASilentConnection(t *testing.T) {
 		}()
 		select {
 		case <-closed:
-		case <-time.After(30 * time.Second):
+		case <-time.After(await.Limit):
 			t.Error("Close does not return")
 			p.Reset()
 			<-closed

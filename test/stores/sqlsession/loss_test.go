@@ -11,32 +11,26 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
 // TestKilledConnection: locks end with their connection, and the store reports the loss soon.
 func TestKilledConnection(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, s setup) {
 		client := dlock.New(s.store(t, s.open(t)), nil)
 		defer client.Close()
 		var leases []*dlock.Lease
 		for _, name := range []string{"a", "b", "c"} {
-			lease, err := client.Lock(t.Context(), name)
+			lease, err := client.Lock(t.Context(), name, dlock.WithTTL(10*await.Limit))
 			if err != nil {
 				t.Fatal(err)
 			}
 			leases = append(leases, lease)
 		}
 		s.killOthers(t, s.open(t))
-		const limit = 4 * time.Second
-		deadline := time.After(limit)
 		for _, lease := range leases {
-			select {
-			case <-lease.Context().Done():
-			case <-deadline:
-				t.Fatalf("the connection was killed, and the context of %q is not done after %v", lease.Name(), limit)
-			}
+			await.Event(t, lease.Context().Done(), "the context of a lease whose connection was killed is done")
 			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
 				t.Errorf("Unlock of %q, whose connection was killed: want ErrNotHeld, got: %v", lease.Name(), err)
 			}
@@ -44,7 +38,7 @@ func TestKilledConnection(t *testing.T) {
 				t.Errorf("the cause is %v, want ErrLost", context.Cause(lease.Context()))
 			}
 		}
-		again, err := client.Lock(t.Context(), "a", dlock.WithWait(10*time.Second))
+		again, err := client.Lock(t.Context(), "a", dlock.WithWait(await.Limit))
 		if err != nil {
 			t.Fatalf("Lock on a new connection: %v", err)
 		}
@@ -77,7 +71,7 @@ func TestReleaseOnKilledConnection(t *testing.T) {
 		if n := lost.Load(); n > 1 {
 			t.Errorf("Lost was called %d times", n)
 		}
-		until(t, 10*time.Second, "the lock can be acquired again", func() bool {
+		await.Until(t, "the lock can be acquired again", func() bool {
 			_, err := store.Acquire(t.Context(), req)
 			return err == nil
 		})
@@ -87,7 +81,6 @@ func TestReleaseOnKilledConnection(t *testing.T) {
 // TestSilentServer: if the server does not answer, calls return when their context ends, and
 // its locks count as lost after some seconds.
 func TestSilentServer(t *testing.T) {
-	t.Parallel()
 	eachAlone(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
 		lost := make(chan struct{})
@@ -104,7 +97,7 @@ func TestSilentServer(t *testing.T) {
 		}
 		// The threads of a server do not stop all at once.
 		tries := 0
-		until(t, 10*time.Second, "the server is silent", func() bool {
+		await.Until(t, "the server is silent", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			tries++
@@ -123,16 +116,12 @@ func TestSilentServer(t *testing.T) {
 		if err := store.Renew(ctx, []driver.Grant{grant}); err == nil || errors.Is(err[0], driver.ErrNotHeld) {
 			t.Errorf("Renew on a server that does not answer: %v", err)
 		}
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > 4*time.Second { // less than what the connection has
 			t.Errorf("calls with 200ms to go took %v", took)
 		}
-		select {
-		case <-lost:
-		case <-time.After(12 * time.Second):
-			t.Error("a server that does not answer for 12s has not lost the lock")
-		}
+		await.Event(t, lost, "the loss of a lock on a server that does not answer is reported")
 		resume()
-		until(t, 10*time.Second, "the lock can be acquired again", func() bool {
+		await.Until(t, "the lock can be acquired again", func() bool {
 			_, err := store.Acquire(t.Context(), request("x"))
 			return err == nil
 		})
@@ -172,13 +161,13 @@ func TestSilentAttempt(t *testing.T) {
 					return err == nil
 				}
 			}
-			until(t, 30*time.Second, "another name can be acquired over a new connection", acquired("y"))
-			limited, done := context.WithTimeout(t.Context(), 5*time.Second)
+			await.Until(t, "another name can be acquired over a new connection", acquired("y"))
+			limited, done := context.WithTimeout(t.Context(), await.Limit)
 			defer done()
 			if err := store.Release(limited, driver.Grant{Name: "x", Owner: first.Owner}); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Release of what was never acquired: want ErrNotHeld, got: %v", err)
 			}
-			until(t, 5*time.Second, "another owner can acquire the name", acquired("x"))
+			await.Until(t, "another owner can acquire the name", acquired("x"))
 		})
 	}
 }
@@ -204,7 +193,7 @@ func TestCancelledAttemptsKeepOtherLocks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		until(t, 5*time.Second, "the name of the cancelled attempts is free", func() bool {
+		await.Until(t, "the name of the cancelled attempts is free", func() bool {
 			grant, err := elsewhere.Acquire(t.Context(), request("cancelled"))
 			return err == nil && elsewhere.Release(t.Context(), grant) == nil
 		})
@@ -217,15 +206,13 @@ func TestCancelledAttemptsKeepOtherLocks(t *testing.T) {
 
 // TestIdleTimeouts: a server that closes idle connections closes none with locks.
 func TestIdleTimeouts(t *testing.T) {
-	t.Parallel()
 	eachWith(t, func(d database) []string { return d.short }, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
 		var lost atomic.Int32
 		req := request("x")
 		req.Lost = func() { lost.Add(1) }
 		grant := mustAcquire(t, store, req)
-		end := time.Now().Add(4 * time.Second)
-		until(t, 10*time.Second, "some time has passed", func() bool { return time.Now().After(end) })
+		<-time.After(4 * time.Second)
 		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil || lost.Load() > 0 {
 			t.Errorf("an idle lock was lost: %v, reported %d times", errs, lost.Load())
 		}
@@ -235,7 +222,6 @@ func TestIdleTimeouts(t *testing.T) {
 
 // TestRestartWhileIdle: a store that holds no lock works on after a restart of the server.
 func TestRestartWhileIdle(t *testing.T) {
-	t.Parallel()
 	eachAlone(t, func(t *testing.T, s setup) {
 		store := s.store(t, s.open(t))
 		mustRelease(t, store, mustAcquire(t, store, request("x")))

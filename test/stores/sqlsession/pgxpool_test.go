@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -51,7 +52,7 @@ func TestPgxPool(t *testing.T) {
 	}
 	select {
 	case <-lost:
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Limit):
 		t.Error("the connection is silent and counts as alive")
 	}
 	p.Deliver()
@@ -74,7 +75,7 @@ func TestPgxPoolListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, 10*time.Second, "the store listens", func() bool { return s.listeners(t, admin) > 0 })
+	await.Until(t, "the store listens", func() bool { return s.listeners(t, admin) > 0 })
 	stop()
 	if err := store.Release(t.Context(), driver.Grant{Name: "x", Owner: holder.Owner}); err != nil {
 		t.Error(err)

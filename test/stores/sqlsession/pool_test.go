@@ -76,12 +76,10 @@ func TestCloseReturnsEverything(t *testing.T) {
 
 // TestTokensSurviveCrash: a server that was killed grants larger tokens than before.
 func TestTokensSurviveCrash(t *testing.T) {
-	t.Parallel()
 	eachAlone(t, func(t *testing.T, s setup) {
 		last := uint64(0)
 		for range 3 {
-			db := s.open(t)
-			store := s.store(t, db)
+			store := s.store(t, s.open(t))
 			for range 20 {
 				grant := mustAcquire(t, store, request("x"))
 				if grant.Token <= last {
@@ -228,7 +226,7 @@ func TestRefusalNamesHolder(t *testing.T) {
 // TestConnectionsGoBackAsTheyWere: a connection goes back to the pool with the settings that
 // it had.
 func TestConnectionsGoBackAsTheyWere(t *testing.T) {
-	eachWith(t, func(d database) []string { return d.short }, func(t *testing.T, s setup) {
+	eachServer(t, func(t *testing.T, d database) *servers.Server { return servers.Run(t, d.kind, d.short...) }, func(t *testing.T, s setup) {
 		if s.scheme != sqlsession.ForUpdate {
 			return // its connection never goes back
 		}

@@ -1,7 +1,6 @@
 package sqlsession_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -9,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -40,45 +39,42 @@ func pgBouncer(t *testing.T, postgres *servers.Server, mode string, connections 
 func TestPooler(t *testing.T) {
 	t.Parallel()
 	postgres := servers.Run(t, servers.Postgres)
-	for _, scheme := range schemes {
-		for _, manner := range []string{"cache_statement", "cache_describe", "exec", "simple_protocol"} {
-			for _, mode := range []string{"transaction 1", "transaction 2", "transaction 10", "session 10"} {
-				t.Run(fmt.Sprint(scheme, "/", manner, "/", mode), func(t *testing.T) {
-					t.Parallel()
-					var pool string
-					var size int
-					if _, err := fmt.Sscan(mode, &pool, &size); err != nil {
-						t.Fatal(err)
-					}
-					bouncer := pgBouncer(t, postgres, pool, size)
-					db, err := sql.Open("pgx", databases[1].dsn(bouncer.Addr(), databases[1].home)+"&default_query_exec_mode="+manner)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer db.Close()
-					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-					defer cancel()
-					store, err := sqlsession.New(ctx, db, &sqlsession.Options{Dialect: sqlsession.Postgres, Scheme: scheme})
+	for _, manner := range []string{"cache_statement", "cache_describe", "exec", "simple_protocol"} {
+		for _, mode := range []string{"transaction 1", "transaction 2", "transaction 10", "session 10"} {
+			t.Run(manner+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				var pool string
+				var size int
+				if _, err := fmt.Sscan(mode, &pool, &size); err != nil {
+					t.Fatal(err)
+				}
+				bouncer := pgBouncer(t, postgres, pool, size)
+				db, err := sql.Open("pgx", databases[1].dsn(bouncer.Addr(), databases[1].home)+"&default_query_exec_mode="+manner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+				for _, scheme := range schemes {
+					store, err := sqlsession.New(within(t, await.Limit), db, &sqlsession.Options{Dialect: sqlsession.Postgres, Scheme: scheme})
 					if err == nil {
 						defer store.Close()
 					}
 					if refused := errors.Is(err, driver.ErrUnsupported) && strings.Contains(err.Error(), "PgBouncer"); refused != (pool == "transaction") {
-						t.Errorf("pool_mode %s: %v", pool, err)
+						t.Errorf("pool_mode %s, scheme %v: %v", pool, scheme, err)
 					}
-				})
-			}
+				}
+			})
 		}
 	}
 }
 
 // TestReadOnly: New rejects a server that is read-only, as replicas are.
 func TestReadOnly(t *testing.T) {
-	t.Parallel()
-	eachWith(t, func(d database) []string {
+	eachServer(t, func(t *testing.T, d database) *servers.Server {
 		if d.driver == "pgx" {
-			return []string{"-c", "default_transaction_read_only=on"}
+			return servers.Run(t, d.kind, "-c", "default_transaction_read_only=on")
 		}
-		return []string{"--read-only=1"}
+		return servers.Run(t, d.kind, "--read-only=1")
 	}, func(t *testing.T, s setup) {
 		_, err := sqlsession.New(t.Context(), s.open(t), &sqlsession.Options{Dialect: s.dialect, Scheme: s.scheme})
 		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "read-only") {
@@ -133,11 +129,7 @@ func TestServerBecomesReadOnly(t *testing.T) {
 				if errs := holder.Renew(t.Context(), []driver.Grant{grant}); errs == nil || !errors.Is(errs[0], driver.ErrNotHeld) {
 					t.Errorf("Renew on a server that is read-only now: want ErrNotHeld, got: %v", errs)
 				}
-				select {
-				case <-lost:
-				case <-time.After(10 * time.Second):
-					t.Error("the loss of a lock on a server that is read-only now is not reported")
-				}
+				await.Event(t, lost, "the loss of a lock on a server that is read-only now is reported")
 				if _, err := s.server.SQL(t.Context(), "SET GLOBAL read_only = 0"); err != nil {
 					t.Fatal(err)
 				}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -55,7 +56,7 @@ func TestLastToRaiseTokenGetsRow(t *testing.T) {
 				for range attempts {
 					select {
 					case <-tried:
-					case <-time.After(10 * time.Second):
+					case <-time.After(await.Limit):
 						t.Error("the last contender does not try again")
 						return
 					}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -86,12 +87,11 @@ func drawNumbers(t *testing.T, db *sql.DB, n int) {
 // TestClientStopsWhileOpening: a client that stops while it opens a store, and has locked the
 // row with the largest token, does not block others that open one.
 func TestClientStopsWhileOpening(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, s setup) {
 		if s.dialect != sqlsession.MySQL || s.scheme != sqlsession.Session {
 			return // PostgreSQL locks no row there
 		}
-		const limit = 20 * time.Second
+		const limit = await.Limit
 		network := proxy.Run(t, s.server.Addr())
 		t.Cleanup(network.Reset)
 		ctx, cancel := context.WithCancel(t.Context())

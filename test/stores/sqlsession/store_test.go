@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -115,24 +115,46 @@ func onPostgres(t *testing.T, scheme sqlsession.Scheme) setup {
 	return setup{}
 }
 
-// each runs a test for every scheme on every server, each in a database of its own.
+// each runs a test for every scheme on every server, each in a database of its own, beside
+// other tests.
 func each(t *testing.T, test func(t *testing.T, s setup)) {
+	t.Helper()
+	t.Parallel()
 	eachSetup(t, database.among, test)
 }
 
 // eachAlone is each on servers of their own, for what others would notice.
 func eachAlone(t *testing.T, test func(t *testing.T, s setup)) {
+	t.Helper()
 	eachWith(t, func(d database) []string { return d.room }, test)
 }
 
 // eachWith is eachAlone with other arguments for the servers.
 func eachWith(t *testing.T, args func(database) []string, test func(t *testing.T, s setup)) {
+	t.Helper()
+	t.Parallel()
 	eachSetup(t, func(d database, t testing.TB, scheme sqlsession.Scheme) setup {
 		return d.alone(scheme, servers.Run(t, d.kind, args(d)...))
 	}, test)
 }
 
+// eachServer is eachWith for both schemes on one server, one after the other.
+func eachServer(t *testing.T, start func(t *testing.T, d database) *servers.Server, test func(t *testing.T, s setup)) {
+	t.Helper()
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			server := start(t, d)
+			for _, scheme := range schemes {
+				t.Run(scheme.String(), func(t *testing.T) { test(t, d.alone(scheme, server)) })
+			}
+		})
+	}
+}
+
 func eachSetup(t *testing.T, prepare func(database, testing.TB, sqlsession.Scheme) setup, test func(t *testing.T, s setup)) {
+	t.Helper()
 	for _, d := range databases {
 		for _, scheme := range schemes {
 			t.Run(d.kind.Name+"/"+scheme.String(), func(t *testing.T) {
@@ -225,7 +247,7 @@ func (s setup) env() []string {
 }
 
 func request(name string) driver.Request {
-	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Holder: driver.Holder{Program: "sqlsession"}}
+	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: 10 * await.Limit, Holder: driver.Holder{Program: "sqlsession"}}
 }
 
 func mustAcquire(t testing.TB, store driver.Store, req driver.Request) driver.Grant {
@@ -241,18 +263,6 @@ func mustRelease(t testing.TB, store driver.Store, grant driver.Grant) {
 	t.Helper()
 	if err := store.Release(t.Context(), grant); err != nil {
 		t.Fatalf("Release of %q: %v", grant.Name, err)
-	}
-}
-
-// until waits for something, with a limit.
-func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(limit); !ok(); <-ticker.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", limit, what)
-		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // TestManyWaiters: a thousand goroutines that wait cost three connections and a
@@ -44,14 +45,14 @@ func TestManyWaiters(t *testing.T) {
 		// from then on shows in the cheapest of several spans.
 		admin := s.open(t)
 		const (
-			span  = 3 * time.Second
+			span  = 3 * time.Second // PostgreSQL publishes its statistics once a second
 			spans = 8
 			cheap = 60 // queries a second
 		)
 		rate := math.Inf(1)
 		for i := 0; i < spans && rate > cheap; i++ {
 			before, end := s.questions(t, admin), time.Now().Add(span)
-			until(t, 10*time.Second, "some time has passed", func() bool { return observe() || time.Now().After(end) })
+			await.Until(t, "the span has ended", func() bool { return observe() || time.Now().After(end) })
 			// The holder's own connections are probed once a second.
 			rate = min(rate, float64(s.questions(t, admin)-before)/span.Seconds()-float64(holderConns(s, names)))
 		}
