@@ -47,7 +47,7 @@ func (s target) waiting(t *testing.T) {
 	defer cancel()
 	turns := make([]<-chan error, len(names))
 	for i, name := range names {
-		turns[i] = hasTurn(ctx, waiting, name)
+		turns[i] = hasTurn(ctx, waiting, name, dlock.WithTTL(10*time.Minute)) // and try again by themselves after minutes
 	}
 	// When others see that all of them wait, the first attempts are over.
 	await.Until(t, "all waiters are seen", func() bool { return waiters(t, holder, "") == waitedNames })
