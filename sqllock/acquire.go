@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
@@ -168,7 +169,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		})
 		return failed
 	})
-	if _, unsure := errors.AsType[*unsureError](failed); unsure && s.mayHappen(failed) {
+	if isUnsure(failed) && s.mayHappen(failed) {
 		for i := range reqs {
 			s.attempts.Unanswered(reqs[i].Name, reqs[i].Owner)
 		}
@@ -209,4 +210,35 @@ func (s *Store) try(ctx context.Context, run statement.Runner, req *driver.Reque
 		}
 	}
 	return 0, &driver.HeldError{Name: req.Name}
+}
+
+// maxNames bounds a set of names. It only holds hints, which may be forgotten.
+const maxNames = 10_000
+
+// names is a set of lock names that becomes empty when it is full. The zero value is empty.
+type names struct {
+	mu  sync.Mutex
+	set map[string]struct{}
+}
+
+func (n *names) has(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ok := n.set[name]
+	return ok
+}
+
+func (n *names) add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.set == nil || len(n.set) >= maxNames {
+		n.set = make(map[string]struct{})
+	}
+	n.set[name] = struct{}{}
+}
+
+func (n *names) remove(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.set, name)
 }

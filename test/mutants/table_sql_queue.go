@@ -51,8 +51,8 @@ func init() {
 	add(mutant{
 		rule: "an AcquireAll whose commit is not answered is recorded",
 		file: "sqllock/acquire.go",
-		old:  `unsure && s.mayHappen(failed)`,
-		new:  `unsure && !s.mayHappen(failed)`,
+		old:  `isUnsure(failed) && s.mayHappen(failed)`,
+		new:  `isUnsure(failed) && !s.mayHappen(failed)`,
 		test: "test/stores/sqlservers TestLateAttempts/postgres/row/all",
 	})
 	add(mutant{
@@ -67,8 +67,8 @@ func init() {
 	add(mutant{
 		rule: "what may have been committed is not done again",
 		file: "sqllock/calls.go",
-		old:  `if err != nil && !unsure {`,
-		new:  `if err != nil && (!unsure || err != nil) {`,
+		old:  `if err != nil && !isUnsure(err) {`,
+		new:  `if err != nil && (!isUnsure(err) || err != nil) {`,
 		test: "test/stores/sqlservers TestLostBatch/mariadb",
 	})
 	add(mutant{
@@ -147,28 +147,28 @@ func init() {
 	// Polling.
 	add(mutant{
 		rule: "the waiter at the head of the queue is woken",
-		file: "sqllock/poll.go",
+		file: "sqllock/watch.go",
 		old:  `head.String == w.owner`,
 		new:  `head.String == w.name`,
 		test: "test/stores/sqlite TestConformance/^watch",
 	})
 	add(mutant{
 		rule: "a poll is made when a lock or a place expires",
-		file: "sqllock/internal/notify/fileschedule.go",
+		file: "sqllock/internal/notify/file.go",
 		old:  `wait = min(wait, r.Expiry)`,
 		new:  `wait = max(wait, r.Expiry)`,
 		test: "sqllock/internal/notify TestFileScheduleKeepsExpiries",
 	})
 	add(mutant{
 		rule: "polls follow a change, which is visible when it is committed",
-		file: "sqllock/internal/notify/fileschedule.go",
+		file: "sqllock/internal/notify/file.go",
 		old:  `s.follow *= 2`,
 		new:  `s.follow = 0`,
 		test: "sqllock/internal/notify TestFileScheduleFollowsAChange",
 	})
 	add(mutant{
 		rule: "polls of a server that does not notify get rarer while no lock changes hands",
-		file: "sqllock/internal/notify/serverschedule.go",
+		file: "sqllock/internal/notify/notify.go",
 		old:  `s.gap = min(2*s.gap, MaxInterval)`,
 		new:  `s.gap = min(s.gap, MaxInterval)`,
 		test: "sqllock/internal/notify TestServerSchedule$",

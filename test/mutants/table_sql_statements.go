@@ -188,8 +188,8 @@ func init() {
 	add(mutant{
 		rule: "a transaction of unknown outcome is not carried out again",
 		file: "sqllock/calls.go",
-		old:  `_, unsure := errors.AsType[*unsureError](err)`,
-		new:  `unsure := errors.Is(err, context.Canceled)`,
+		old:  `if err != nil && !isUnsure(err) {`,
+		new:  `if err != nil && !errors.Is(err, context.Canceled) {`,
 		test: "test/stores/sqlservers TestLostBatch/mariadb",
 	})
 	add(mutant{
