@@ -156,7 +156,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(reqs[a].Name, reqs[b].Name) })
 	grants := make([]driver.Grant, len(reqs))
 	var failed error
-	err := s.write(ctx, "acquire", func() error {
+	err := s.inSlot(ctx, s.writing, "acquire", func() error {
 		failed = s.inTx(ctx, func(run statement.Runner) error {
 			for _, i := range order {
 				token, err := s.try(ctx, run, &reqs[i])

@@ -34,18 +34,14 @@ func (s *Store) background() (context.Context, context.CancelFunc) {
 // run runs statements each on its own.
 func (s *Store) run() statement.Runner { return s.statements.On(s.db) }
 
-// write runs fn, which writes. The number of writers is limited: a database that admits one
-// writer makes the others sleep between attempts, and waiting here ends with the writer.
-func (s *Store) write(ctx context.Context, op string, fn func() error) error {
-	return s.inSlot(ctx, s.writing, op, fn)
-}
-
 // read runs fn, which reads. The number of readers is limited: a pool without a limit
 // would open a connection for each of thousands of waiters.
 func (s *Store) read(ctx context.Context, op string, fn func() error) error {
 	return s.inSlot(ctx, s.reading, op, fn)
 }
 
+// inSlot runs fn when one of the slots is free. Writers wait here for each other, because a
+// database that admits one writer makes the others sleep between attempts.
 func (s *Store) inSlot(ctx context.Context, slots chan struct{}, op string, fn func() error) error {
 	if err := ended(ctx, op); err != nil {
 		return err

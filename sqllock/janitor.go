@@ -51,7 +51,7 @@ func (s *Store) cleanPage(after string) (last string, more bool, err error) {
 		return s.run().Each(ctx, statement.JanitorPage, []any{after, janitorRows, age}, page.Add)
 	})
 	if err == nil && len(page.Old) > 0 {
-		err = s.write(ctx, "clean", func() error {
+		err = s.inSlot(ctx, s.writing, "clean", func() error {
 			return s.inTx(ctx, func(run statement.Runner) error { return deleteRows(ctx, run, page.Old, age, page.Highest) })
 		})
 	}

@@ -140,35 +140,24 @@ func (u *URL) takeParameters(query string) error {
 		if !found || err != nil {
 			return errors.New("what follows the '?' cannot be read: write key=value&key=value")
 		}
-		switch key {
-		case "scheme":
+		switch {
+		case key == "scheme":
 			if !slices.Contains(schemes, plain) {
 				return fmt.Errorf("unknown scheme %q (want row, version, forupdate or session)", plain)
 			}
 			u.Scheme = plain
-		case "table_prefix":
+		case key == "table_prefix":
 			if _, err := sqldb.NewTables(plain); err != nil {
 				return err
 			}
 			u.TablePrefix = plain
+		case key == "socket" && u.Dialect == sqldb.MySQL:
+			u.Addr = plain
 		default:
 			u.Parameters = append(u.Parameters, pair)
 		}
 	}
 	return nil
-}
-
-// take removes a parameter of the driver and returns its value, decoded; empty if it is
-// not given.
-func (u *URL) take(key string) (value string) {
-	u.Parameters = slices.DeleteFunc(u.Parameters, func(pair string) bool {
-		text, found := strings.CutPrefix(pair, key+"=")
-		if found {
-			value, _ = url.QueryUnescape(text) // takeParameters has tried
-		}
-		return found
-	})
-	return value
 }
 
 // has reports whether a parameter of the driver is given a value.
@@ -181,7 +170,6 @@ func (u *URL) has(key string) bool {
 // parseMySQL makes the DSN of github.com/go-sql-driver/mysql. A socket is
 // mysql://user:password@/database?socket=/path.
 func (u *URL) parseMySQL(kind string) (err error) {
-	socket := u.take("socket")
 	switch {
 	case u.Database == "":
 		return fmt.Errorf("the name of the database is missing: write %s%s", kind, form)
@@ -189,10 +177,10 @@ func (u *URL) parseMySQL(kind string) (err error) {
 		return errors.New("the name of the user has a ':', which the driver cannot take")
 	case u.has("ca"):
 		return errors.New("ca is unknown: register the authority with mysql.RegisterTLSConfig, and write tls= and the name of it")
-	case socket != "" && u.Hosts != "":
+	case u.Addr != "" && u.Hosts != "":
 		return errors.New("it names both a host and a socket")
-	case socket != "":
-		u.Net, u.Addr = "unix", socket
+	case u.Addr != "": // of a socket
+		u.Net = "unix"
 	default:
 		host, port, err := splitHost(u.Hosts)
 		if err != nil {

@@ -180,27 +180,20 @@ func (l *Listener) receive(ctx context.Context, driverConn any, echo string, ech
 // verify sends an echo now and then until one does not arrive.
 func (l *Listener) verify(ctx context.Context, echo string, echoed <-chan struct{}) error {
 	for {
-		if err := l.sendEcho(ctx, echo, echoed); err != nil {
+		limit := time.After(EchoLimit)
+		if err := l.Send(echo); err != nil {
 			return err
+		}
+		select {
+		case <-echoed:
+		case <-limit:
+			return errNoEcho
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 		l.set(true)
 		if err := backoff.Sleep(ctx, echoInterval); err != nil {
 			return err
 		}
-	}
-}
-
-// sendEcho sends an echo and waits for it.
-func (l *Listener) sendEcho(ctx context.Context, echo string, echoed <-chan struct{}) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, EchoLimit, errNoEcho)
-	defer cancel()
-	if err := l.Send(echo); err != nil {
-		return err
-	}
-	select {
-	case <-echoed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

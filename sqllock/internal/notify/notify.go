@@ -3,6 +3,7 @@
 package notify
 
 import (
+	"slices"
 	"time"
 )
 
@@ -41,21 +42,8 @@ const (
 // Unnotified returns the source of a server that notifies of nothing.
 func Unnotified() Source { return Source{Schedule: &serverSchedule{}, Stop: func() {}} }
 
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// earlier returns the earlier of two times.
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
+func later(a, b time.Time) time.Time   { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
+func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // MinInterval is between two polls of a server while locks change hands. Each poll that
 // finds that none did doubles it, up to MaxInterval.
