@@ -71,7 +71,7 @@ func (r batchRig) occupy(t *testing.T, expected func(error) bool) (deliver, end 
 func TestLateBatch(t *testing.T) {
 	eachScheme(t, func(t *testing.T, s target) {
 		other := s.open(t)
-		s.untilShared(t, 5, func(r batchRig) bool {
+		s.untilShared(t, 30, func(r batchRig) bool {
 			deliver, end := r.occupy(t, succeeds)
 			defer end()
 			req, neighbour := lateRequest(), request("y")

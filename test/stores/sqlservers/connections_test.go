@@ -33,7 +33,7 @@ func TestKilledConnections(t *testing.T) {
 			group.Go(func() {
 				for time.Now().Before(end) {
 					name := i % names
-					lease, err := clients[i%len(clients)].Lock(ctx, fmt.Sprint("busy/", name), dlock.WithTTL(faultTTL))
+					lease, err := clients[i%len(clients)].Lock(ctx, fmt.Sprint("busy/", name), dlock.WithTTL(5*faultTTL))
 					if errors.Is(err, dlock.ErrUnreachable) {
 						failures.Add(1)
 						continue
@@ -134,7 +134,7 @@ func TestSilentConnections(t *testing.T) {
 	onRow(t, func(t *testing.T, s target) {
 		admin, holder := s.admin(t), s.client(t)
 		store, network := s.behindProxy(t)
-		waiter := dlock.New(store, &dlock.Options{RequestTimeout: time.Second})
+		waiter := dlock.New(store, &dlock.Options{RequestTimeout: 3 * time.Second})
 		defer waiter.Close()
 		lease, err := holder.Lock(within(t), "x")
 		check(t, err)

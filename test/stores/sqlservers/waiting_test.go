@@ -128,10 +128,11 @@ func (s target) wakeUp(t *testing.T) {
 // often, and begins at the end after it gave up the place or let it lapse.
 func TestPlaces(t *testing.T) {
 	eachScheme(t, func(t *testing.T, s target) {
+		const ttl = 2 * faultTTL
 		store := s.open(t)
 		short := func() driver.Request {
 			req := fairRequest("x")
-			req.TTL = faultTTL
+			req.TTL = ttl
 			return req
 		}
 		holder := fairRequest("x")
@@ -146,7 +147,7 @@ func TestPlaces(t *testing.T) {
 			t.Fatalf("giving up a place: %v; want ErrNotHeld", err)
 		}
 		mustBeHeld(t, store, quitter)
-		for end := time.Now().Add(faultTTL + faultTTL/2); time.Now().Before(end); <-time.After(faultTTL / 50) {
+		for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); <-time.After(ttl / 50) {
 			mustBeHeld(t, store, often)
 			mustBeHeld(t, store, quitter)
 		}
