@@ -111,7 +111,7 @@ type server struct {
 	table     string
 	noWait    string // comes before a statement that must not wait; may be empty
 	now       string // the time in milliseconds
-	janitor   janitorQueries
+	clean     cleanQueries
 }
 
 // errBecameReadOnly: the server became read-only after the store was opened. Its locks exclude

@@ -19,8 +19,8 @@ const (
 	janitorLimit = time.Second
 )
 
-// janitorQueries are the statements of the janitor.
-type janitorQueries struct {
+// cleanQueries are what the janitor sends.
+type cleanQueries struct {
 	due       sqldb.Query // interval -> whether the last run is as long ago
 	start     sqldb.Query // interval; changes nothing if the janitor is not due
 	page      sqldb.Query // after key, limit, age -> key, token, whether it may be deleted
@@ -32,14 +32,14 @@ type janitorQueries struct {
 	restore   []string    // undoes limitIdle
 }
 
-// newJanitorQueries returns the statements of a dialect.
-func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts) janitorQueries {
+// newCleanQueries returns the statements of a dialect.
+func newCleanQueries(t *sqldb.Tables, facts *sqldb.Facts) cleanQueries {
 	const (
 		isFloor = `k = '` + floorKey + `'`
 		longAgo = `(used <= {now} - ?1 OR used > {now})` // the clock may have stepped back
 	)
 	text := func(text string) sqldb.Query { return facts.Bind(t.Expand(facts.Now, text)) }
-	return janitorQueries{
+	return cleanQueries{
 		due:    text(`SELECT ` + longAgo + ` FROM {bound} WHERE ` + isFloor),
 		start:  text(`UPDATE {bound} SET used = {now} WHERE ` + isFloor + ` AND ` + longAgo),
 		page:   text(`SELECT k, token, used <= {now} - ?3 FROM {bound} WHERE k > ?1 AND NOT ` + isFloor + ` ORDER BY k LIMIT ?2`),
@@ -52,7 +52,7 @@ func newJanitorQueries(t *sqldb.Tables, facts *sqldb.Facts) janitorQueries {
 
 // janitorDue reports whether no janitor has run for long.
 func (s *Store) janitorDue(ctx context.Context, conn *sql.Conn) (due bool, err error) {
-	q := &s.server.janitor.due
+	q := &s.server.clean.due
 	err = conn.QueryRowContext(ctx, q.Text, q.Arrange(sqldb.JanitorInterval.Milliseconds())...).Scan(&due)
 	return due, err
 }
@@ -72,15 +72,15 @@ func (s *Store) clean() error {
 }
 
 func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
-	janitor := &s.server.janitor
-	started, err := conn.ExecContext(ctx, janitor.start.Text, janitor.start.Arrange(sqldb.JanitorInterval.Milliseconds())...)
+	q := &s.server.clean
+	started, err := conn.ExecContext(ctx, q.start.Text, q.start.Arrange(sqldb.JanitorInterval.Milliseconds())...)
 	if err != nil {
 		return err
 	}
 	if n, err := started.RowsAffected(); err != nil || n == 0 {
 		return err
 	}
-	if err := sqldb.ExecAll(ctx, conn, janitor.limitIdle...); err != nil {
+	if err := sqldb.ExecAll(ctx, conn, q.limitIdle...); err != nil {
 		return err
 	}
 	for after, more := "", true; more; {
@@ -88,12 +88,12 @@ func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
 			return err
 		}
 	}
-	return sqldb.ExecAll(ctx, conn, janitor.restore...)
+	return sqldb.ExecAll(ctx, conn, q.restore...)
 }
 
 // cleanPage cleans the rows that follow a key.
 func (s *Store) cleanPage(ctx context.Context, conn *sql.Conn, after string) (last string, more bool, err error) {
-	q := &s.server.janitor.page
+	q := &s.server.clean.page
 	var page sqldb.JanitorPage
 	rows, err := conn.QueryContext(ctx, q.Text, q.Arrange(after, janitorRows, sqldb.JanitorAge.Milliseconds())...)
 	if err = sqldb.ScanAll(rows, err, page.Add); err == nil && len(page.Old) > 0 {
@@ -107,23 +107,23 @@ func (s *Store) cleanPage(ctx context.Context, conn *sql.Conn, after string) (la
 // it ever had: new rows begin at the floor, and a transaction that inserts a row meanwhile
 // either has ended, or waits and reads the new floor.
 func (s *Store) deleteOld(ctx context.Context, conn *sql.Conn, after, last string, highest int64) error {
-	janitor := &s.server.janitor
+	q := &s.server.clean
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // unless it was committed
-	if _, err := tx.ExecContext(ctx, janitor.raise.Text, janitor.raise.Arrange(highest)...); err != nil {
+	if _, err := tx.ExecContext(ctx, q.raise.Text, q.raise.Arrange(highest)...); err != nil {
 		return err
 	}
 	var floor int64 // without the row, new tokens would begin again
-	if err := tx.QueryRowContext(ctx, janitor.floor.Text).Scan(&floor); err != nil {
+	if err := tx.QueryRowContext(ctx, q.floor.Text).Scan(&floor); err != nil {
 		return err
 	}
-	keys, err := column[string](tx.QueryContext(ctx, janitor.old.Text, janitor.old.Arrange(after, last, sqldb.JanitorAge.Milliseconds(), highest)...))
+	keys, err := column[string](tx.QueryContext(ctx, q.old.Text, q.old.Arrange(after, last, sqldb.JanitorAge.Milliseconds(), highest)...))
 	for _, key := range keys {
 		if err == nil {
-			_, err = tx.ExecContext(ctx, janitor.remove.Text, key)
+			_, err = tx.ExecContext(ctx, q.remove.Text, key)
 		}
 	}
 	if err != nil {

@@ -81,7 +81,7 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 		release:     `DO RELEASE_LOCK(?)`,
 		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, IS_FREE_LOCK(?2) = 0 FROM {bound} WHERE k = ?1`)),
 		now:         facts.Now,
-		janitor:     newJanitorQueries(t, facts),
+		clean:       newCleanQueries(t, facts),
 		unlockKey:   `DO RELEASE_LOCK('%s'), RELEASE_LOCK('%s')`,
 		table:       t.Bound,
 		fence:       t.Fence,
@@ -107,8 +107,8 @@ func addMySQLSettings(server *server, variables map[string]string, mariadb bool)
 	if mariadb {
 		const name = "idle_write_transaction_timeout"
 		server.noWait = `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `
-		server.janitor.limitIdle = []string{"SET SESSION " + name + " = 2"}
-		server.janitor.restore = []string{"SET SESSION " + name + " = " + variables[name]}
+		server.clean.limitIdle = []string{"SET SESSION " + name + " = 2"}
+		server.clean.restore = []string{"SET SESSION " + name + " = " + variables[name]}
 	} else { // it always waits for a row that another transaction inserts
 		set("innodb_lock_wait_timeout", "1")
 	}

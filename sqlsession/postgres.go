@@ -94,11 +94,11 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 		release:     `SELECT pg_advisory_unlock($1)`,
 		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, ?2:int IN (`+postgresKeys+`) FROM {bound} WHERE k = ?1`)),
 		now:         facts.Now,
-		janitor:     newJanitorQueries(t, facts),
+		clean:       newCleanQueries(t, facts),
 		table:       t.Bound,
 	}
-	server.janitor.limitIdle = []string{idleInTransaction + `'2s'`}
-	server.janitor.restore = []string{idleInTransaction + settings["idle_in_transaction_session_timeout"]}
+	server.clean.limitIdle = []string{idleInTransaction + `'2s'`}
+	server.clean.restore = []string{idleInTransaction + settings["idle_in_transaction_session_timeout"]}
 	addPostgresSettings(server, settings)
 	return server, nil
 }

@@ -94,7 +94,7 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 		store := s.store(t, s.open(t))
 		stop := faults.WatchTokens(t, store, 2, 50, request)
 		defer stop()
-		for raised := 0; raised < 20; {
+		for raised := 0; raised < 8; {
 			const floor, cleaned = "SELECT token FROM dlock_bound WHERE k = 'floor'", "SELECT used FROM dlock_bound WHERE k = 'floor'"
 			before, last := number(t, db, floor), number(t, db, cleaned)
 			age()
