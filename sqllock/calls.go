@@ -55,7 +55,7 @@ func (s *Store) inSlot(ctx context.Context, slots chan struct{}, op string, fn f
 	}
 }
 
-// writeAnyway is write for work that also has to be done while the store is being closed.
+// writeAnyway runs fn, which writes, also while the store is being closed.
 func (s *Store) writeAnyway(ctx context.Context, fn func() error) error {
 	select {
 	case s.writing <- struct{}{}:

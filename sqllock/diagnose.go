@@ -48,7 +48,6 @@ func onDB(examine func(context.Context, sqldb.Queryer) (driver.Finding, error)) 
 	return func(ctx context.Context, s *Store) (driver.Finding, error) { return examine(ctx, s.db) }
 }
 
-// ask reads one row of settings.
 func (s *Store) ask(ctx context.Context, text string, dest ...any) error {
 	return s.db.QueryRowContext(ctx, text).Scan(dest...)
 }
@@ -75,7 +74,6 @@ func checkRights(ctx context.Context, s *Store) (driver.Finding, error) {
 	return sqldb.Fine("rights", "The tables can be read and written."), nil
 }
 
-// tableNames lists the tables for people.
 func (s *Store) tableNames() string {
 	return strings.Join([]string{s.tables.Locks, s.tables.Queue, s.tables.Meta}, ", ")
 }
@@ -92,7 +90,6 @@ func checkTables(ctx context.Context, s *Store) (driver.Finding, error) {
 // clockTolerance is what two clocks that are set over the network may differ by.
 const clockTolerance = time.Second
 
-// checkClock compares the server's clock with this machine's.
 func checkClock(ctx context.Context, s *Store) (driver.Finding, error) {
 	var ms int64
 	start := time.Now()

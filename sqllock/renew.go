@@ -48,7 +48,6 @@ func (s *Store) renewChunk(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// indexes returns the numbers from 0 to n-1.
 func indexes(n int) []int {
 	all := make([]int, n)
 	for i := range all {

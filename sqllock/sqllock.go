@@ -151,7 +151,6 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 	return s, nil
 }
 
-// create creates the tables that are missing.
 func (s *Store) create(ctx context.Context) error {
 	return s.read(ctx, "create the tables", func() error {
 		return s.inTx(ctx, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, &s.tables) })

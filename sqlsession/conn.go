@@ -123,7 +123,6 @@ func (s *Store) start(f func()) {
 	})
 }
 
-// connection takes a connection from the pool.
 func (s *Store) connection(ctx context.Context) (*sql.Conn, error) {
 	raw, err := s.db.Conn(ctx)
 	if err == nil {

@@ -159,7 +159,6 @@ func Schema(dialect Dialect, prefix string) ([]string, error) {
 	return texts, nil
 }
 
-// column reads an answer of one column.
 func column[T any](rows *sql.Rows, err error) (all []T, _ error) {
 	err = sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
 		var value T

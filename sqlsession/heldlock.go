@@ -7,7 +7,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// phase is the state of a heldLock.
 type phase int
 
 const (
@@ -59,7 +58,6 @@ func (h *heldLock) wakeLocked() {
 	}
 }
 
-// wait blocks until a lock has changed.
 func wait(ctx context.Context, changed <-chan struct{}) error {
 	select {
 	case <-changed:

@@ -32,7 +32,6 @@ type cleanQueries struct {
 	restore   []string    // undoes limitIdle
 }
 
-// newCleanQueries returns the statements of a dialect.
 func newCleanQueries(t *sqldb.Tables, facts *sqldb.Facts) cleanQueries {
 	const (
 		isFloor = `k = '` + floorKey + `'`
@@ -91,7 +90,6 @@ func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
 	return sqldb.ExecAll(ctx, conn, q.restore...)
 }
 
-// cleanPage cleans the rows that follow a key.
 func (s *Store) cleanPage(ctx context.Context, conn *sql.Conn, after string) (last string, more bool, err error) {
 	q := &s.server.clean.page
 	var page sqldb.JanitorPage

@@ -90,7 +90,8 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 	return server, nil
 }
 
-// addMySQLSettings keeps the server from closing connections that idle for a second or so.
+// addMySQLSettings keeps the server from closing connections that idle. The store uses a
+// connection with locks once a second, which is enough for longer timeouts.
 func addMySQLSettings(server *server, variables map[string]string, mariadb bool) {
 	set := func(name, value string) {
 		server.settings = append(server.settings, fmt.Sprintf("SET SESSION %s = %s", name, value))

@@ -103,8 +103,8 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 	return server, nil
 }
 
-// addPostgresSettings keeps the server from closing connections that idle for a second or so,
-// or are in a transaction for long.
+// addPostgresSettings is addMySQLSettings for PostgreSQL. One of its timeouts counts from the
+// beginning of a transaction.
 func addPostgresSettings(server *server, settings map[string]string) {
 	for _, name := range []string{"idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"} {
 		ms, _ := strconv.ParseInt(settings[name], 10, 64) // a setting that is missing is no timeout

@@ -33,7 +33,6 @@ type waiter struct {
 	wake func()
 }
 
-// wake notifies the waiters for some names.
 func (s *Store) wake(names ...string) {
 	s.waiters.Lock()
 	defer s.waiters.Unlock()
@@ -122,7 +121,6 @@ func pollPause(unchanged time.Duration) time.Duration {
 	return min(busyPoll+(unchanged-busyTime)/pollFraction, maxPoll)
 }
 
-// freeNames returns which of the names are free.
 func (s *Store) freeNames(names []string, keys string) (map[string]bool, error) {
 	numbers, err := s.freeKeys(keys)
 	free := make(map[string]bool)

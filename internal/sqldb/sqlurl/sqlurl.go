@@ -160,7 +160,6 @@ func (u *URL) takeParameters(query string) error {
 	return nil
 }
 
-// has reports whether a parameter of the driver is given a value.
 func (u *URL) has(key string) bool {
 	return slices.ContainsFunc(u.Parameters, func(pair string) bool {
 		return strings.HasPrefix(pair, key+"=") && pair != key+"="
@@ -243,7 +242,6 @@ func (u *URL) parsePostgres() {
 	u.DSN = "postgres://" + user + u.Hosts + "/" + url.PathEscape(u.Database) + "?" + strings.Join(u.Parameters, "&")
 }
 
-// parseSQLite reads the path of a file.
 func (u *URL) parseSQLite(rest string) error {
 	path, ok := strings.CutPrefix(rest, "//")
 	relative := strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../")

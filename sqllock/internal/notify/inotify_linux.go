@@ -8,7 +8,6 @@ import (
 	"unsafe"
 )
 
-// inotify lets the kernel watch a file.
 type inotify struct {
 	path string
 	fd   int
