@@ -21,7 +21,7 @@ const (
 )
 
 // atOnce is how many tests run at the same time. They wait more than they compute.
-const atOnce = "6"
+const atOnce = "8"
 
 func TestMain(m *testing.M) {
 	switch {
