@@ -61,8 +61,11 @@ func New(store driver.Store, opts *Options) *Client {
 		queue:          localqueue.New[hold, queueState](),
 		calls:          inFlight{closing: make(chan struct{}), drained: make(chan struct{}, 1)},
 	}
-	c.slices = contention.PolicyFor(c.traits.Reaction)
 	c.watcher, _ = store.(driver.Watcher)
+	c.slices = contention.PolicyFor(c.traits.Reaction, 0)
+	if c.watcher == nil {
+		c.slices = contention.PolicyFor(0, maxPoll)
+	}
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.dog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.requestTimeout})
 	return c

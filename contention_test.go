@@ -217,16 +217,63 @@ func TestFirstTimeWaiterDoesNotYield(t *testing.T) {
 	})
 }
 
-// shares is what processes get of a lock that all of them want all the time. A goroutine
-// holds the lock for 1 ms, and wants it again 1 ms later.
+// No waiter of a store that it has to poll starves: it waits no longer than a few times its
+// fair share, in which every process has the lock for one time slice, or once for each of
+// its goroutines.
+func TestPollingWaitersDoNotStarve(t *testing.T) {
+	const processes, slice, times = 10, 20 * time.Millisecond, 4
+	for name, open := range map[string]func(store *memlock.Store, process int) driver.Store{
+		"attempts": func(store *memlock.Store, process int) driver.Store {
+			return unnotified{distantFor(store, process)}
+		},
+		"Watch": func(store *memlock.Store, process int) driver.Store {
+			return &polledStore{distantFor(store, process)}
+		},
+	} {
+		for _, hold := range []time.Duration{time.Millisecond, 30 * time.Millisecond, time.Second} {
+			t.Run(fmt.Sprintf("%s/%v", name, hold), func(t *testing.T) {
+				bubble(t, func(t *testing.T, store *memlock.Store) {
+					share := processes * max(slice, goroutines*hold)
+					lasts := 50 * share
+					got := competeHolding(t, hold, slices.Repeat([]time.Duration{lasts}, processes), func(process int) driver.Store {
+						return open(store, process)
+					})
+					total := 0
+					for i, n := range got.served {
+						total += n
+						if got.longest[i] > times*share {
+							t.Errorf("a goroutine of process %d waited %v; want at most %d times its share of %v", i, got.longest[i], times, share)
+						}
+					}
+					if held := time.Duration(total) * hold; held < lasts*8/10 {
+						t.Errorf("the lock was held for %v of %v", held, lasts)
+					}
+				})
+			})
+		}
+	}
+}
+
+// unnotified is a store without notifications: its waiters try again and again.
+type unnotified struct{ driver.Store }
+
+// shares is what processes get of a lock that all of them want all the time.
 type shares struct {
 	served  []int           // how often each process had the lock
 	longest []time.Duration // wait of a goroutine of each process
 }
 
-// compete lets processes with several goroutines each compete. Each stays for its time.
+// goroutines is how many goroutines of a process compete.
+const goroutines = 3
+
+// compete lets processes with several goroutines each compete. Each stays for its time. A
+// goroutine holds the lock for 1 ms, and wants it again 1 ms later.
 func compete(t *testing.T, stay []time.Duration, open func(process int) driver.Store) shares {
-	const goroutines = 3
+	return competeHolding(t, time.Millisecond, stay, open)
+}
+
+// competeHolding is compete for goroutines that hold the lock for that long.
+func competeHolding(t *testing.T, hold time.Duration, stay []time.Duration, open func(process int) driver.Store) shares {
 	got := shares{make([]int, len(stay)), make([]time.Duration, len(stay))}
 	start := time.Now()
 	var mu sync.Mutex
@@ -243,7 +290,7 @@ func compete(t *testing.T, stay []time.Duration, open func(process int) driver.S
 					got.served[i]++
 					got.longest[i] = max(got.longest[i], time.Since(asked))
 					mu.Unlock()
-					time.Sleep(time.Millisecond)
+					time.Sleep(hold)
 					mustUnlock(t, lease)
 					time.Sleep(time.Millisecond)
 				}

@@ -139,7 +139,7 @@ func (w *batchWait) beforeRetry(err error) error {
 	}
 	atOnce, err := w.awaitRelease(h, held)
 	if atOnce && w.triedAtOnce { // a different name blocks each time
-		atOnce, err = false, w.sleep(h, w.pollDelay(held))
+		atOnce, err = false, w.sleep(h, w.pollDelay(h, held))
 	}
 	w.triedAtOnce = atOnce
 	return err

@@ -156,7 +156,7 @@ func (w *wait) afterFailure(h *hold, err error) error {
 // begins to wait. It fails if this caller does not wait any longer.
 func (w *wait) noteRefusal(h *hold, held *driver.HeldError) error {
 	w.answered = true
-	w.state(h).Refused(held.Holder)
+	w.state(h).Refused(w.client.clock.NoLaterThanNow(), held.Holder, held.Token)
 	h.refusal.Store(held)
 	h.outcome.announce()
 	if deadline.Passed(w.ctx) != nil {
@@ -174,16 +174,19 @@ func (w *wait) noteRefusal(h *hold, held *driver.HeldError) error {
 func (w *wait) awaitRelease(h *hold, held *driver.HeldError) (atOnce bool, err error) {
 	switch {
 	case w.client.watcher == nil:
-		return false, w.sleep(h, w.pollDelay(held))
+		return false, w.sleep(h, w.pollDelay(h, held))
 	case held.Silent:
-		return false, w.sleep(h, min(w.pollDelay(held), backoff.Jitter(maxSilentPoll)))
+		return false, w.sleep(h, min(w.pollDelay(h, held), backoff.Jitter(maxSilentPoll)))
 	case w.unwatch != nil:
+		if delay := w.contendedDelay(h); delay > 0 {
+			return false, w.sleep(h, delay)
+		}
 		if err := w.sleep(h, w.watchDelay(held)); err != nil {
 			return false, err
 		}
 		return false, w.yieldAfterWake(h)
 	case w.subscribe(h) != nil:
-		return false, w.sleep(h, w.pollDelay(held)) // and subscribe later
+		return false, w.sleep(h, w.pollDelay(h, held)) // and subscribe later
 	}
 	return true, nil
 }
@@ -225,9 +228,21 @@ func (w *wait) yieldAfterWake(h *hold) error {
 	return w.sleep(h, w.state(h).YieldAfterWake(w.client.clock.NoLaterThanNow(), &w.client.slices))
 }
 
+// contendedDelay is the time until the next attempt on a store without notifications, or zero
+// if another delay is right.
+func (w *wait) contendedDelay(h *hold) time.Duration {
+	if h.queues() {
+		return 0
+	}
+	return w.state(h).PollDelay(w.client.clock.NoLaterThanNow(), &w.client.slices)
+}
+
 // pollDelay is the time between two attempts without a subscription.
-func (w *wait) pollDelay(held *driver.HeldError) time.Duration {
-	delay := w.poll.Next()
+func (w *wait) pollDelay(h *hold, held *driver.HeldError) time.Duration {
+	delay := w.contendedDelay(h)
+	if delay == 0 {
+		delay = w.poll.Next()
+	}
 	if left := held.Remaining; left > 0 && left < delay {
 		delay = backoff.Jitter(left) + minPoll
 	}

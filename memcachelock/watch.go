@@ -2,7 +2,6 @@ package memcachelock
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -12,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/internal/subscribers"
 )
 
-// pollInterval is the pause between two polls. A random part of up to half of it is added, so
-// that many processes do not poll at the same moment.
-const pollInterval = 60 * time.Millisecond
+// pollInterval is the pause between two polls, on average. Package dlock polls locks that change
+// hands often by itself.
+const pollInterval = 75 * time.Millisecond
 
 // linger is how long the poller stays without waiters.
 const linger = time.Second
@@ -76,7 +75,7 @@ func (ws *waiters) names(mayStop bool) (names []string, stop bool) {
 func (s *Store) poll() {
 	lastWaiter := time.Now()
 	reachable := true // at the last poll
-	for backoff.Sleep(s.ctx, pollInterval+rand.N(pollInterval/2)) == nil {
+	for backoff.Sleep(s.ctx, backoff.Jitter(pollInterval)) == nil {
 		names, stop := s.waiters.names(time.Since(lastWaiter) > linger)
 		if stop {
 			return

@@ -34,6 +34,9 @@ func Jitter(d time.Duration) time.Duration {
 	return d - d/4 + rand.N(d/2+1)
 }
 
+// MaxJitter returns the longest duration that Jitter returns for d.
+func MaxJitter(d time.Duration) time.Duration { return d - d/4 + d/2 }
+
 // Sleep blocks for d. If ctx ends first, Sleep returns its cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

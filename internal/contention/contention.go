@@ -5,6 +5,7 @@
 package contention
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -26,59 +27,78 @@ type State struct {
 	granted  clock.Instant // when the store last granted it the lock
 	released clock.Instant // when it last released the lock or handed it over
 	length   time.Duration // of the slice; zero stands for SlicePolicy.slice
-	paused   bool          // a pause was made, and no outcome is known yet
+	paused   time.Duration // length of a pause whose outcome is not known yet
 
 	contenders contenders
+	handovers  handovers
 	outage     outage
 }
 
-// maxHandOver limits the time in which other processes cannot even try.
-const maxHandOver = 50 * time.Millisecond
+const (
+	// maxHandOver limits the time in which other processes cannot even try.
+	maxHandOver = 50 * time.Millisecond
+	// slicePerPause is how many times longer than its pause a slice without contenders may
+	// be if waiters poll.
+	slicePerPause = 80
+)
 
 // Taken records that the store has granted this process the lock.
 func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 	s.Answered()
-	if s.paused {
+	if s.paused > 0 {
 		if len(s.contenders) == 0 { // the pause was in vain
-			s.length = min(2*max(s.length, p.slice), p.longest)
+			s.length = min(2*max(s.length, p.slice), cmp.Or(p.longest, slicePerPause*s.paused))
 		}
-		s.began, s.paused = 0, false
+		s.began, s.paused = 0, 0
 	}
 	s.granted = now
+	s.handovers = handovers{}
 	if s.began == 0 {
 		s.began = now
 		s.contenders.beginTurns()
 	}
 }
 
-// Refused records that another process has the lock.
-func (s *State) Refused(by driver.Holder) {
+// Refused records that another process has the lock, with a token that is zero if unknown.
+func (s *State) Refused(now clock.Instant, by driver.Holder, token uint64) {
 	s.Answered()
 	s.contenders.served(by)
-	if s.paused {
+	s.handovers.seen(now, token)
+	if s.paused > 0 {
 		s.length = 0
 	}
-	s.began, s.paused = 0, false
+	s.began, s.paused = 0, 0
 }
 
 // Released records that this process has released the lock or handed it over.
-func (s *State) Released(now clock.Instant) { s.released = now }
+func (s *State) Released(now clock.Instant) {
+	s.released = now
+	s.handovers.last = now
+}
 
 // PauseBeforeTaking returns how long the next caller of this process pauses before
 // it takes the lock again, so that other processes can take it. It is zero within a
 // time slice.
 func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Duration {
-	if now-s.released > p.pause { // other processes had time to take the lock
+	pause := p.pause
+	if p.polling.enabled() {
+		pause = p.polling.untilPolled(s.released - s.granted)
+	}
+	if now-s.released > pause { // other processes had time to take the lock
 		s.began = 0
 	}
 	if !s.sliceEnded(now, p) {
 		return 0
 	}
-	s.paused = true
-	if p.yield != 0 && len(s.contenders) > 0 {
-		return backoff.Jitter(p.yield) // the contenders wait for a notification
+	switch {
+	case p.polling.enabled():
+		s.paused = pause
+	case len(s.contenders) > 0:
+		s.paused = backoff.Jitter(p.yield) // the contenders wait for a notification
+	default:
+		s.paused = backoff.Jitter(pause)
 	}
-	return backoff.Jitter(p.pause)
+	return s.paused
 }
 
 // MayHandOver reports whether this process may hand the lock over between its
@@ -105,8 +125,11 @@ const (
 // time in yieldToUnseen. Processes take turns, because a store notifies all waiters at once
 // and the same ones are always a little faster.
 func (s *State) YieldAfterWake(now clock.Instant, p *SlicePolicy) time.Duration {
-	if p.yield == 0 {
-		return 0
+	if p.polling.enabled() {
+		if s.hasTurn() {
+			return 0
+		}
+		return p.polling.untilPolled(now - s.handovers.last)
 	}
 	if s.contenders.allServed() {
 		hadIt := s.released != 0 && now-s.released < recent

@@ -10,8 +10,6 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-const ms = time.Millisecond
-
 // process is a process that competes for a name in virtual time.
 type process struct {
 	State
@@ -20,8 +18,11 @@ type process struct {
 }
 
 func newProcess(reaction time.Duration) *process {
-	return &process{policy: PolicyFor(reaction), now: time.Hour}
+	return &process{policy: PolicyFor(reaction, 0), now: time.Hour}
 }
+
+// newPolling returns a process on a store without a Watch.
+func newPolling() *process { return &process{policy: PolicyFor(0, time.Second), now: time.Hour} }
 
 // hold takes the lock and releases it after d.
 func (p *process) hold(d time.Duration) {
@@ -43,22 +44,27 @@ func (p *process) holdUntilPause() (slice, pause time.Duration) {
 	return slice, pause
 }
 
+func (p *process) refused(by driver.Holder) { p.Refused(p.now, by, 1) }
+
 func (p *process) yield() time.Duration { return p.YieldAfterWake(p.now, &p.policy) }
 
 func holder(pid int) driver.Holder { return driver.Holder{Host: "h", PID: pid} }
 
 func TestPolicies(t *testing.T) {
 	for reaction, want := range map[time.Duration]SlicePolicy{
-		0:        {10 * ms, 250 * ms, 3 * ms, ms},
-		ms / 10:  {7 * ms, 250 * ms, 3 * ms, ms},
-		ms:       {20 * ms, 250 * ms, 3 * ms, 2 * ms},
-		5 * ms:   {20 * ms, 250 * ms, 10 * ms, 10 * ms},
-		30 * ms:  {300 * ms, 2400 * ms, 30 * ms, 0}, // polling: waiters come in any order
-		100 * ms: {1000 * ms, 8000 * ms, 100 * ms, 0},
+		0:       {10 * ms, 250 * ms, 3 * ms, ms, polling{}},
+		ms / 10: {7 * ms, 250 * ms, 3 * ms, ms, polling{}},
+		ms:      {20 * ms, 250 * ms, 3 * ms, 2 * ms, polling{}},
+		5 * ms:  {20 * ms, 250 * ms, 10 * ms, 10 * ms, polling{}},
+		30 * ms: {15 * ms, 0, 0, 0, polling{60 * ms, true}},
 	} {
-		if got := PolicyFor(reaction); got != want {
-			t.Errorf("PolicyFor(%v) = %v; want %v", reaction, got, want)
+		if got := PolicyFor(reaction, 0); got != want {
+			t.Errorf("PolicyFor(%v, 0) = %v; want %v", reaction, got, want)
 		}
+	}
+	want := SlicePolicy{15 * ms, 0, 0, 0, polling{time.Second, false}}
+	if got := PolicyFor(0, time.Second); got != want {
+		t.Errorf("PolicyFor(0, 1s) = %v; want %v", got, want)
 	}
 }
 
@@ -80,7 +86,7 @@ func TestSlicesGrowWithoutContenders(t *testing.T) {
 			t.Errorf("a slice of %v; want %v", slice, want)
 		}
 	}
-	p.Refused(holder(1)) // the pause was not in vain
+	p.refused(holder(1)) // the pause was not in vain
 	if slice, pause := p.holdUntilPause(); slice != 10*ms || pause > p.policy.yield*5/4 {
 		t.Errorf("with a contender a slice of %v and a pause of %v; want %v and about %v", slice, pause, 10*ms, p.policy.yield)
 	}
@@ -120,7 +126,7 @@ func TestHandOverEndsWithTheSlice(t *testing.T) {
 func TestFirstTimeWaiterDoesNotYield(t *testing.T) {
 	p := newProcess(0)
 	for pid := range 100 {
-		p.Refused(holder(pid % 3))
+		p.refused(holder(pid % 3))
 		if yield := p.yield(); yield != 0 {
 			t.Fatalf("a waiter that never had the lock yields for %v", yield)
 		}
@@ -129,16 +135,16 @@ func TestFirstTimeWaiterDoesNotYield(t *testing.T) {
 
 func TestWaiterYieldsToContendersThatHadNoTurn(t *testing.T) {
 	p := newProcess(0)
-	p.Refused(holder(1))
-	p.Refused(holder(2))
+	p.refused(holder(1))
+	p.refused(holder(2))
 	p.hold(ms)
 	for range 100 {
 		if p.yield() == 0 {
 			t.Fatal("the waiter does not yield, although two contenders had no turn")
 		}
-		p.Refused(driver.Holder{Host: "h", PID: 1, Note: "notes differ"})
+		p.refused(driver.Holder{Host: "h", PID: 1, Note: "notes differ"})
 	}
-	p.Refused(holder(2))
+	p.refused(holder(2))
 	p.now += recent
 	if yield := p.yield(); yield != 0 {
 		t.Errorf("the waiter yields for %v, although all contenders had a turn", yield)
@@ -159,18 +165,9 @@ func TestRecentHolderYieldsToUnseenProcesses(t *testing.T) {
 	}
 }
 
-func TestPollingProcessesDoNotYield(t *testing.T) {
-	p := newProcess(30 * ms)
-	p.Refused(holder(1))
-	p.hold(ms)
-	if yield := p.yield(); yield != 0 {
-		t.Errorf("a process that polls yields for %v", yield)
-	}
-}
-
 func TestContenderThatLeftIsForgotten(t *testing.T) {
 	p := newProcess(0)
-	p.Refused(holder(1))
+	p.refused(holder(1))
 	for range maxMissed + 1 {
 		if len(p.contenders) == 0 {
 			t.Fatal("forgotten too early")
@@ -187,8 +184,8 @@ func TestContenderThatLeftIsForgotten(t *testing.T) {
 func TestContendersAreLimited(t *testing.T) {
 	p := newProcess(0)
 	for pid := range 10 * maxContenders {
-		p.Refused(holder(pid))
-		p.Refused(driver.Holder{Note: fmt.Sprint(pid)}) // unnamed processes count as one
+		p.refused(holder(pid))
+		p.refused(driver.Holder{Note: fmt.Sprint(pid)}) // unnamed processes count as one
 	}
 	if n := len(p.contenders); n != maxContenders {
 		t.Errorf("%d contenders are known; want %d", n, maxContenders)
@@ -208,7 +205,7 @@ func TestOutage(t *testing.T) {
 	check("no call yet", 1, nil)
 	s.Unanswered(1, down)
 	check("never answered", 1, down)
-	s.Refused(holder(1))
+	s.Refused(1, holder(1), 1)
 	check("answered", 1, nil)
 	s.Unanswered(2, errors.New("first"))
 	s.Unanswered(ttl, down)

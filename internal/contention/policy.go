@@ -5,22 +5,26 @@ import "time"
 // SlicePolicy is how long time slices are, and the pauses between them.
 type SlicePolicy struct {
 	slice   time.Duration // long enough that handing over does not take most of the time
-	longest time.Duration // slice of a process without contenders
-	pause   time.Duration // after a slice, in which other waiters can try
-	yield   time.Duration // for how long a woken waiter lets others try first; zero if it does not
+	longest time.Duration // slice of a process without contenders; zero if they poll
+	pause   time.Duration // after a slice, in which other waiters can try; zero if they poll
+	yield   time.Duration // for how long a woken waiter lets others try first; zero if they poll
+	polling polling
 }
 
-// PolicyFor returns the policy for a store with that [driver.Traits.Reaction].
-func PolicyFor(reaction time.Duration) SlicePolicy {
-	const (
-		ms   = time.Millisecond
-		slow = 5 * ms // without notifications: waiters poll, in any order
-	)
+const ms = time.Millisecond
+
+// PolicyFor returns the policy for a store with that [driver.Traits.Reaction]. If the store
+// has no Watch, attempts is the longest time between two attempts of a waiter; otherwise it is
+// zero.
+func PolicyFor(reaction, attempts time.Duration) SlicePolicy {
+	const slow = 5 * ms // without notifications: the store polls for its waiters
 	switch {
+	case attempts > 0:
+		return SlicePolicy{slice: pollSlice, polling: polling{longest: attempts}}
+	case reaction > slow:
+		return SlicePolicy{slice: pollSlice, polling: polling{longest: 2 * reaction, byStore: true}}
 	case reaction <= 0: // unknown
 		return SlicePolicy{slice: 10 * ms, longest: 250 * ms, pause: 3 * ms, yield: ms}
-	case reaction > slow:
-		return SlicePolicy{slice: 10 * reaction, longest: 80 * reaction, pause: reaction}
 	}
 	return SlicePolicy{
 		slice:   min(max(20*reaction, 7*ms), 20*ms),

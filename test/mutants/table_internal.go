@@ -166,14 +166,14 @@ var internalMutants = []mutant{
 	{
 		rule: "time slices grow while no other process wants the lock",
 		file: "internal/contention/contention.go",
-		old:  `s.length = min(2*max(s.length, p.slice), p.longest)`,
-		new:  `s.length = p.slice`,
+		old:  `s.length = min(2*max(s.length, p.slice), cmp.Or(p.longest, slicePerPause*s.paused))`,
+		new:  `s.length = cmp.Or(p.slice)`,
 		test: "internal/contention TestSlicesGrowWithoutContenders",
 	},
 	{
 		rule: "a process that left the lock alone need not pause",
 		file: "internal/contention/contention.go",
-		old:  `if now-s.released > p.pause {`,
+		old:  `if now-s.released > pause {`,
 		new:  `if now-s.released > time.Hour {`,
 		test: "internal/contention TestIdleTimeEndsTheSlice",
 	},
@@ -191,6 +191,36 @@ var internalMutants = []mutant{
 		old:  `if !hadIt || rand.N(yieldToUnseen) != 0 {`,
 		new:  `if hadIt && rand.N(yieldToUnseen) != 0 {`,
 		test: "internal/contention TestFirstTimeWaiterDoesNotYield",
+	},
+	{
+		rule: "a process pauses for as long as waiters that poll need",
+		file: "internal/contention/contention.go",
+		old:  `pause = p.polling.untilPolled(s.released - s.granted)`,
+		new:  `pause = p.polling.untilPolled(0)`,
+		test: "internal/contention TestPauseLastsUntilWaitersHavePolled",
+	},
+	{
+		rule: "waiters poll a lock that changes hands often",
+		file: "internal/contention/polling.go",
+		old: `		delay = pollInterval(now - last)
+`,
+		new:  ``,
+		test: ". TestPollingWaitersDoNotStarve",
+	},
+	{
+		rule: "the process whose turn it is polls more often",
+		file: "internal/contention/polling.go",
+		old: `			delay *= outOfTurn
+`,
+		new:  ``,
+		test: "internal/contention TestProcessWithTheTurnPollsMoreOften",
+	},
+	{
+		rule: "a process that missed the turns of others has its turn nevertheless",
+		file: "internal/contention/polling.go",
+		old:  ` || s.handovers.count > 2*len(s.contenders)`,
+		new:  ``,
+		test: "internal/contention TestProcessWithTheTurnPollsMoreOften",
 	},
 	{
 		rule: "a contender that does not come is forgotten",
