@@ -46,7 +46,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.G
 // refuseAfterRestart refuses a lock that a holder from before the restart may still trust. It
 // reads the item first: what the connection remembers does not prove that the server answers.
 func (c *conn) refuseAfterRestart(req *driver.Request, wait time.Duration) error {
-	it, err := c.get(keyOf(req.Name))
+	it, err := c.get(req.Name)
 	switch {
 	case err != nil:
 		return err
@@ -64,18 +64,18 @@ const maxTries = 3
 // if the item read is the one stored. acquire stores the item again if the owner already holds
 // the lock, and if the item would expire too soon.
 func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
-	key, now := keyOf(req.Name), c.began
+	now := c.began
 	var token, cas uint64 // of the item, if it is there and the owner's
 	var left int64        // seconds until it expires
 	var failure error     // of the last try
 	for range maxTries {
 		value, expiry := holderValue(req.Owner, token, req.Holder), c.clock.expiryKeeping(left, now, req.TTL)
-		stored, it, err := c.put(key, value, expiry, cas)
+		stored, it, err := c.put(req.Name, value, expiry, cas)
 		if stored && it != nil && it.value == value {
 			c.clock.observe(expiry-it.left, now)
 		}
 		switch {
-		case it != nil && !it.ownedBy(req.Owner): // also if the server had no memory to store
+		case it != nil && it.value != value && !it.ownedBy(req.Owner): // also if the server had no memory to store
 			return driver.Grant{}, c.held(req.Name, it)
 		case err != nil:
 			return driver.Grant{}, err

@@ -40,14 +40,6 @@ type conn struct {
 	started uint64        // when the server started, in microseconds by its clock: the same for all clients
 }
 
-// write appends to the output buffer. An error is returned by flush.
-func (c *conn) write(b []byte) {
-	c.scratch = b[:0]
-	_, _ = c.out.Write(b)
-}
-
-func (c *conn) flush() error { return c.out.Flush() }
-
 // contextPoll is how late a call may notice that its context is done. A notification would cost
 // more than the call itself. Setting a deadline costs something too: a deadline that is at least
 // half as far away stays as it is.
@@ -130,18 +122,6 @@ func (c *conn) readValue() (string, error) {
 	return b.String(), nil
 }
 
-// drain reads the answers that a caller did not wait for.
-func (c *conn) drain(limit time.Duration) error {
-	now := time.Now()
-	c.began, c.ctx, c.until, c.maxSilence = now, context.Background(), now.Add(limit), 0
-	for c.unread > 0 {
-		if _, err := c.read(); broken(err) {
-			return err
-		}
-	}
-	return nil
-}
-
 func (c *conn) setReadDeadline(t time.Time) {
 	c.readDeadline = t
 	_ = c.net.SetReadDeadline(t) // a broken connection reports its error when it is used
@@ -166,15 +146,31 @@ func (c *conn) beginCall(ctx context.Context, now time.Time, timeout time.Durati
 
 // ask sends the command that was written and reads its answer.
 func (c *conn) ask() (answer, error) {
-	if err := c.flush(); err != nil {
+	if err := c.out.Flush(); err != nil {
 		return answer{}, err
 	}
 	return c.read()
 }
 
-// get returns the item under key, or nil.
-func (c *conn) get(key string) (*item, error) {
-	c.writeGet(key, true)
+// readAll sends the commands that were written, and reads n answers. It calls fn with each of
+// them, and with an error if the server refused the command.
+func (c *conn) readAll(n int, fn func(i int, a answer, err error)) error {
+	if err := c.out.Flush(); err != nil {
+		return err
+	}
+	for i := range n {
+		a, err := c.read()
+		if broken(err) {
+			return err
+		}
+		fn(i, a, err)
+	}
+	return nil
+}
+
+// get returns the item of a lock, or nil.
+func (c *conn) get(name string) (*item, error) {
+	c.writeGet(name, wholeItem)
 	a, err := c.ask()
 	return a.found(), err
 }
@@ -182,12 +178,12 @@ func (c *conn) get(key string) (*item, error) {
 // put stores an item, if there is none, or with a cas, if the present item has that number. It
 // returns the item that is there afterwards, or nil, in the same round trip, also if the server
 // refused to store.
-func (c *conn) put(key, value string, expiry int64, cas uint64) (stored bool, it *item, err error) {
+func (c *conn) put(name, value string, expiry int64, cas uint64) (stored bool, it *item, err error) {
 	if len(value) > maxValue {
 		return false, nil, refusal("the description of the holder is too long")
 	}
-	c.writeStore(key, value, expiry, cas)
-	c.writeGet(key, true)
+	c.writeStore(name, value, expiry, cas)
+	c.writeGet(name, wholeItem)
 	a, refused := c.ask()
 	if broken(refused) {
 		return false, nil, refused
@@ -197,11 +193,4 @@ func (c *conn) put(key, value string, expiry int64, cas uint64) (stored bool, it
 		return false, nil, err
 	}
 	return a.done, present.found(), refused
-}
-
-// delete deletes the item under key if it has that number.
-func (c *conn) delete(key string, cas uint64) (done bool, err error) {
-	c.writeDelete(key, cas)
-	a, err := c.ask()
-	return a.done, err
 }

@@ -1,6 +1,7 @@
 package memcachelock
 
 import (
+	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,9 @@ import (
 // holderValue returns the value of a lock's item: OWNER:TOKEN:HOLDER. The token is zero until
 // the first renewal, because it is made of the number that memcached gives to the stored item.
 func holderValue(owner driver.Owner, token uint64, holder driver.Holder) string {
-	return owner.Hex() + ":" + strconv.FormatUint(token, 10) + ":" + holder.Encode()
+	b := hex.AppendEncode(make([]byte, 0, 256), owner[:])
+	b = strconv.AppendUint(append(b, ':'), token, 10)
+	return string(append(append(b, ':'), holder.Encode()...))
 }
 
 // item is what memcached has under a key.
@@ -23,7 +26,8 @@ type item struct {
 
 // ownedBy reports whether the item is a lock of that owner.
 func (it *item) ownedBy(owner driver.Owner) bool {
-	return strings.HasPrefix(it.value, owner.Hex()+":")
+	text, _, found := strings.Cut(it.value, ":")
+	return found && text == owner.Hex()
 }
 
 // token returns the token of the lock, zero if another program wrote the item.

@@ -12,15 +12,14 @@ const (
 	maxKey = 250          // bytes, the limit of memcached
 )
 
-// keyOf returns the key of a lock: its name, or a hash of a name that memcached does not accept
-// or that would be taken for a hash.
-func keyOf(name string) string {
-	key := prefix + name
-	if len(key) <= maxKey && !strings.HasPrefix(key, hashed) && isPlain(name) {
-		return key
+// appendKey appends the key of a lock: its name, or a hash of a name that memcached does not
+// accept or that would be taken for a hash.
+func appendKey(b []byte, name string) []byte {
+	if len(prefix)+len(name) <= maxKey && !strings.HasPrefix(name, "#") && isPlain(name) {
+		return append(append(b, prefix...), name...)
 	}
 	sum := sha256.Sum256([]byte(name))
-	return hashed + hex.EncodeToString(sum[:])
+	return hex.AppendEncode(append(b, hashed...), sum[:])
 }
 
 // isPlain reports whether a name consists of visible ASCII. In memcached's protocol a blank ends

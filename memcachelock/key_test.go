@@ -11,7 +11,7 @@ func TestKeysAreDistinctAndLegal(t *testing.T) {
 		strings.Repeat("x", 244), strings.Repeat("x", 245), strings.Repeat("x", 255), "a\r\nflush_all"}
 	seen := make(map[string]string)
 	for _, name := range names {
-		key := keyOf(name)
+		key := string(appendKey(nil, name))
 		if other, twice := seen[key]; twice {
 			t.Errorf("%q and %q have the same key", name, other)
 		}
@@ -20,7 +20,7 @@ func TestKeysAreDistinctAndLegal(t *testing.T) {
 			t.Errorf("the key of %q is %q, which memcached does not accept", name, key)
 		}
 	}
-	if key := keyOf("orders/42"); key != "dlock:orders/42" {
+	if key := string(appendKey(nil, "orders/42")); key != "dlock:orders/42" {
 		t.Errorf("the key of a plain name is %q", key)
 	}
 }

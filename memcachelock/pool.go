@@ -21,6 +21,7 @@ type pool struct {
 	mu     sync.Mutex
 	idle   []*conn // the last one is used next
 	closed bool
+	tick   chan struct{} // see nextTick
 }
 
 const (
@@ -91,10 +92,14 @@ func (p *pool) discard(c *conn, leave leave) {
 
 // drain reads the answers that a caller did not wait for, and reports whether they came.
 func (p *pool) drain(c *conn) (answered bool) {
-	if c.drain(p.maxSilence()) != nil {
-		_ = c.net.Close()
-		p.closeIdleSince(c.began)
-		return false
+	c.beginCall(context.Background(), time.Now(), p.maxSilence())
+	c.maxSilence = 0
+	for c.unread > 0 {
+		if _, err := c.read(); broken(err) {
+			_ = c.net.Close()
+			p.closeIdleSince(c.began)
+			return false
+		}
 	}
 	p.put(c)
 	return true
@@ -124,20 +129,40 @@ func (p *pool) closeIdleSince(t time.Time) {
 	})
 }
 
-// reserve blocks until one more connection may be used. It calls ctx.Done only if it has to
-// wait, because that starts a timer.
+// reserve blocks until one more connection may be used. It does not call ctx.Done, which would
+// start a timer for each call.
 func (p *pool) reserve(ctx context.Context) error {
 	select {
 	case p.busy <- struct{}{}:
 		return nil
 	default:
 	}
-	select {
-	case p.busy <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		select {
+		case p.busy <- struct{}{}:
+			return nil
+		case <-p.nextTick():
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
+}
+
+// nextTick returns a channel that is closed within contextPoll. All calls that wait share it.
+func (p *pool) nextTick() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tick == nil {
+		p.tick = make(chan struct{})
+		time.AfterFunc(contextPoll, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			close(p.tick)
+			p.tick = nil
+		})
+	}
+	return p.tick
 }
 
 // take returns an idle connection, or a new one.

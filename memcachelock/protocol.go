@@ -17,12 +17,12 @@ const maxValue = 1 << 20
 //
 // It uses the classic commands. If memcached has no memory for the item, or finds it too large,
 // its meta command deletes the present item even if it was only to add one: another owner's lock.
-func (c *conn) writeStore(key, value string, expiry int64, cas uint64) {
+func (c *conn) writeStore(name, value string, expiry int64, cas uint64) {
 	verb := "add "
 	if cas != 0 {
 		verb = "cas "
 	}
-	b := append(append(c.scratch[:0], verb...), key...)
+	b := appendKey(append(c.scratch[:0], verb...), name)
 	b = append(b, " 0 "...)
 	b = strconv.AppendInt(b, expiry, 10)
 	b = append(b, ' ')
@@ -31,27 +31,33 @@ func (c *conn) writeStore(key, value string, expiry int64, cas uint64) {
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, cas, 10)
 	}
-	b = append(b, "\r\n"...)
-	b = append(b, value...)
-	c.write(append(b, "\r\n"...))
-	c.unread++
+	b = append(append(b, "\r\n"...), value...)
+	c.write(b)
 }
 
 // writeDelete deletes the item if it has that number.
-func (c *conn) writeDelete(key string, cas uint64) {
-	b := append(append(c.scratch[:0], "md "...), key...)
+func (c *conn) writeDelete(name string, cas uint64) {
+	b := appendKey(append(c.scratch[:0], "md "...), name)
 	b = strconv.AppendUint(append(b, " C"...), cas, 10)
-	c.write(append(b, "\r\n"...))
-	c.unread++
+	c.write(b)
 }
 
-// writeGet asks for an item, or only whether there is one.
-func (c *conn) writeGet(key string, withValue bool) {
-	b := append(append(c.scratch[:0], "mg "...), key...)
-	if withValue {
-		b = append(b, " v c t"...)
-	}
-	c.write(append(b, "\r\n"...))
+// What writeGet asks for.
+const (
+	wholeItem  = " v c t"
+	itemNumber = " c"
+)
+
+// writeGet asks for an item, or a part of it.
+func (c *conn) writeGet(name, what string) {
+	b := appendKey(append(c.scratch[:0], "mg "...), name)
+	c.write(append(b, what...))
+}
+
+// write appends a command to the output buffer. Flush returns an error.
+func (c *conn) write(command []byte) {
+	c.scratch = append(command, "\r\n"...)
+	_, _ = c.out.Write(c.scratch)
 	c.unread++
 }
 
@@ -90,8 +96,11 @@ func (c *conn) readAnswer() (answer, error) {
 	}
 	code, rest, _ := bytes.Cut(line, []byte(" "))
 	switch string(code) {
-	case "HD", "STORED":
+	case "STORED":
 		return answer{done: true}, nil
+	case "HD":
+		it, err := parseFlags(rest)
+		return answer{done: true, item: it}, err
 	case "VA":
 		it, err := c.readItem(rest)
 		return answer{done: true, item: it}, err
@@ -107,31 +116,36 @@ func (c *conn) readAnswer() (answer, error) {
 
 // readItem reads an item whose line begins with its length.
 func (c *conn) readItem(line []byte) (item, error) {
-	it := item{left: -1}
 	length, flags, _ := bytes.Cut(line, []byte(" "))
 	n, err := strconv.Atoi(string(length))
 	if err != nil || n < 0 || n > maxValue {
-		return it, fmt.Errorf("%w: a value of length %q", errNotMemcached, length)
+		return item{}, fmt.Errorf("%w: a value of length %q", errNotMemcached, length)
 	}
-	for len(flags) > 0 {
-		var flag []byte
-		flag, flags, _ = bytes.Cut(flags, []byte(" "))
-		switch {
-		case len(flag) == 0:
-		case flag[0] == 'c':
+	it, err := parseFlags(flags)
+	if err != nil {
+		return it, err
+	}
+	c.unreadValue = n + len("\r\n")
+	value, err := c.readValue()
+	if err == nil {
+		it.value = value[:n]
+	}
+	return it, err
+}
+
+// parseFlags returns the item that the flags of an answer describe.
+func parseFlags(flags []byte) (it item, err error) {
+	it.left = -1
+	for flag := range bytes.FieldsSeq(flags) {
+		switch flag[0] {
+		case 'c':
 			it.cas, err = strconv.ParseUint(string(flag[1:]), 10, 64)
-		case flag[0] == 't':
+		case 't':
 			it.left, err = strconv.ParseInt(string(flag[1:]), 10, 64)
 		}
 		if err != nil {
 			return it, fmt.Errorf("%w: a value with %q", errNotMemcached, flag)
 		}
 	}
-	c.unreadValue = n + len("\r\n")
-	value, err := c.readValue()
-	if err != nil {
-		return it, err
-	}
-	it.value = value[:n]
 	return it, nil
 }

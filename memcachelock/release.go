@@ -46,7 +46,7 @@ func (s *Store) deleteIf(ctx context.Context, name string, h *handle, matches fu
 	calls := 0
 	err := s.run(ctx, nil, func(c *conn) error {
 		calls++
-		return c.deleteIf(keyOf(name), h.casOver(c), matches)
+		return c.deleteIf(name, h.casOver(c), matches)
 	})
 	if calls > 1 && errors.Is(err, driver.ErrNotHeld) {
 		return errMaybeReleased
@@ -57,16 +57,17 @@ func (s *Store) deleteIf(ctx context.Context, name string, h *handle, matches fu
 	return err
 }
 
-// deleteIf deletes the item under key if it has the number cas. Otherwise it reads the item, and
+// deleteIf deletes the item of name if it has the number cas. Otherwise it reads the item, and
 // deletes it if matches returns true and it has not changed since. A zero cas is no number.
-func (c *conn) deleteIf(key string, cas uint64, matches func(*conn, *item) bool) error {
+func (c *conn) deleteIf(name string, cas uint64, matches func(*conn, *item) bool) error {
 	for try := range 1 + maxTries {
 		if try > 0 || cas != 0 {
-			if done, err := c.delete(key, cas); err != nil || done {
+			c.writeDelete(name, cas)
+			if a, err := c.ask(); err != nil || a.done {
 				return err
 			}
 		}
-		it, err := c.get(key)
+		it, err := c.get(name)
 		switch {
 		case err != nil:
 			return err

@@ -39,8 +39,8 @@ func (c *conn) askTime() (now, uptime int64, err error) {
 
 // stats returns the server's statistics: the general ones, or those of a kind.
 func (c *conn) stats(kind string) (map[string]string, error) {
-	c.write([]byte(strings.TrimRight("stats "+kind, " ") + "\r\n"))
-	if err := c.flush(); err != nil {
+	_, _ = c.out.WriteString(strings.TrimRight("stats "+kind, " ") + "\r\n") // Flush returns an error
+	if err := c.out.Flush(); err != nil {
 		return nil, err
 	}
 	stats := make(map[string]string)

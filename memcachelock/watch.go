@@ -15,9 +15,6 @@ import (
 // hands often by itself.
 const pollInterval = 75 * time.Millisecond
 
-// linger is how long the poller stays without waiters.
-const linger = time.Second
-
 // waiters are the waiters of the process, for which one goroutine polls.
 type waiters struct {
 	mu      sync.Mutex // held while a waiter is notified, so that stop ends its notifications
@@ -28,14 +25,11 @@ type waiters struct {
 // Watch implements driver.Watcher. memcached sends no notifications: the store polls for all
 // waiters of the process together, several times a second.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	waiter, ws := subscribers.New(wake), &s.waiters
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if s.closed.Load() {
-		return nil, driver.ErrClosed
+	if err := s.usable(ctx); err != nil {
+		return nil, err
 	}
 	ws.byName.Add(req.Name, waiter)
 	if !ws.polling {
@@ -60,71 +54,57 @@ func (ws *waiters) wake(names ...string) {
 	}
 }
 
-// names returns the names that have waiters. If there are none and the poller may stop, names
-// notes that it does.
-func (ws *waiters) names(mayStop bool) (names []string, stop bool) {
+// names returns the names that have waiters. If there are none, names notes that the poller
+// stops.
+func (ws *waiters) names() []string {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	names, _ = ws.byName.Names()
-	stop = mayStop && len(names) == 0
-	ws.polling = !stop
-	return names, stop
+	names, _ := ws.byName.Names()
+	ws.polling = len(names) > 0
+	return names
 }
 
-// poll polls until there have been no waiters for a while.
+// poll polls while there are waiters. It wakes those whose lock is free or has changed hands,
+// and all of them if the server is gone or back.
 func (s *Store) poll() {
-	lastWaiter := time.Now()
-	reachable := true // at the last poll
+	reachable := true
+	numbers := make(map[string]uint64) // of the items, as the last poll found them
 	for backoff.Sleep(s.ctx, backoff.Jitter(pollInterval)) == nil {
-		names, stop := s.waiters.names(time.Since(lastWaiter) > linger)
-		if stop {
+		names := s.waiters.names()
+		if len(names) == 0 {
 			return
 		}
-		if len(names) == 0 {
-			continue
+		found, err := s.findNumbers(names)
+		all := (err == nil) != reachable
+		reachable = err == nil
+		for _, name := range names {
+			number, held := found[name]
+			before, known := numbers[name]
+			if all || reachable && (!held || known && number != before) {
+				s.waiters.wake(name)
+			}
 		}
-		lastWaiter = time.Now()
-		if err := s.wakeFree(names); (err == nil) != reachable {
-			// All waiters try, and learn that the server is gone, or what happened meanwhile.
-			reachable = err == nil
-			all, _ := s.waiters.names(false)
-			s.waiters.wake(all...)
-		}
+		numbers = found
 	}
 }
 
-// wakeFree wakes the waiters for locks that are free.
-func (s *Store) wakeFree(names []string) error {
+// findNumbers returns the numbers of the items of the locks that are held.
+func (s *Store) findNumbers(names []string) (map[string]uint64, error) {
+	numbers := make(map[string]uint64, len(names))
 	for chunk := range slices.Chunk(names, maxPipelined) {
-		var free []string
-		err := s.call(s.ctx, nil, func(c *conn) (err error) {
-			free, err = c.free(chunk)
-			return err
+		err := s.call(s.ctx, nil, func(c *conn) error {
+			for _, name := range chunk {
+				c.writeGet(name, itemNumber)
+			}
+			return c.readAll(len(chunk), func(i int, a answer, err error) {
+				if a.done || err != nil {
+					numbers[chunk[i]] = a.item.cas
+				}
+			})
 		})
 		if err != nil {
-			return err
-		}
-		s.waiters.wake(free...)
-	}
-	return nil
-}
-
-// free returns the names whose locks are free.
-func (c *conn) free(names []string) (free []string, err error) {
-	for _, name := range names {
-		c.writeGet(keyOf(name), false)
-	}
-	if err := c.flush(); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		a, err := c.read()
-		if broken(err) {
 			return nil, err
 		}
-		if err == nil && !a.done {
-			free = append(free, name)
-		}
 	}
-	return free, nil
+	return numbers, nil
 }

@@ -56,9 +56,16 @@ var memcachedMutants = []mutant{
 	{
 		rule: "waiters are woken when the server is gone",
 		file: "memcachelock/watch.go",
-		old:  `(err == nil) != reachable {`,
-		new:  `err == nil && !reachable {`,
+		old:  `all := (err == nil) != reachable`,
+		new:  `all := err == nil && !reachable`,
 		test: "test/stores/memcached TestWaiterIsWokenWhenTheServerIsGone",
+	},
+	{
+		rule: "waiters are woken when the lock has changed hands",
+		file: "memcachelock/watch.go",
+		old:  `!held || known && number != before`,
+		new:  `!held || known && number < before`,
+		test: "test/stores/memcached TestWaiterIsWokenWhenTheLockChangesHands",
 	},
 	{
 		rule: "a server that is too young to grant is asked nevertheless",

@@ -44,7 +44,7 @@ func TestWaiterSurvivesSilentConnections(t *testing.T) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	asked := p.OnRequest(func(request []byte) bool { return string(request) == "mg dlock:a\r\n" }, nil)
+	asked := p.OnRequest(func(request []byte) bool { return string(request) == "mg dlock:a c\r\n" }, nil)
 	got := make(chan error, 1)
 	go func() {
 		_, err := client.Lock(ctx, "a", dlock.WithTTL(time.Hour))
