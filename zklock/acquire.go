@@ -49,7 +49,7 @@ func (s *Store) grant(a *acquisition, req *driver.Request, at position) (driver.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case a.node == "" || a.session != s.live.Load():
+	case a.node == "" || a.session != s.session.Load():
 		return driver.Grant{}, fmt.Errorf("%w: the session ended", driver.ErrUnreachable)
 	case a.released:
 		return driver.Grant{}, fmt.Errorf("%w: the lock was released before it was granted", driver.ErrUnreachable)
@@ -166,7 +166,7 @@ func (s *Store) readPosition(a *acquisition) (position, error) {
 	if err != nil && !errors.Is(err, zk.ErrNoNode) { // without a container there is no node either
 		return position{}, err
 	}
-	if s.order == Unfair {
+	if s.opts.Order == Unfair {
 		// Other contenders use the same name. A node that is ours after the queue was
 		// listed was ours when it was listed.
 		exists, stat, err := s.conn.Exists(a.container + "/" + unfairNode)
@@ -187,12 +187,13 @@ func (s *Store) locate(a *acquisition, queue []string, asked clock.Instant) (pos
 	defer s.mu.Unlock()
 	i := slices.Index(queue, a.node)
 	if i < 0 {
+		a.lost = nil // the owner learns it from the answer
 		s.nodeVanishedLocked(a)
 		return position{}, errVanished
 	}
 	a.seen = asked
 	switch {
-	case s.order == Unfair && !a.granted && len(queue) > 1:
+	case s.opts.Order == Unfair && !a.granted && len(queue) > 1:
 		return position{ahead: queue[1:2], head: queue[1]}, nil
 	case i == 0 || a.granted:
 		return position{first: true}, nil

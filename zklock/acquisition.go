@@ -96,7 +96,7 @@ func (s *Store) leave(a *acquisition) {
 func (s *Store) keepsNode(a *acquisition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.order == Fair && a.keepsPlaceLocked()
+	return s.opts.Order == Fair && a.keepsPlaceLocked()
 }
 
 func (a *acquisition) keepsPlaceLocked() bool { return a.queued || len(a.waiters) > 0 }
@@ -104,7 +104,7 @@ func (a *acquisition) keepsPlaceLocked() bool { return a.queued || len(a.waiters
 // setDeadlineLocked makes the acquisition expire after ttl.
 func (s *Store) setDeadlineLocked(a *acquisition, ttl time.Duration) {
 	a.deadline = time.Now().Add(ttl)
-	s.janitor.NoLaterThan(a.deadline)
+	s.alarm.NoLaterThan(a.deadline)
 }
 
 // expiredLocked reports whether the acquisition has expired. A place does not expire while
@@ -132,13 +132,13 @@ func (s *Store) expireDue(now time.Time) time.Time {
 	return next
 }
 
-// nodeVanishedLocked notes that an acquisition's node is gone. It returns the function to
-// call if a lock was lost with it, otherwise nil.
-func (s *Store) nodeVanishedLocked(a *acquisition) (lost func()) {
-	if a.granted && !a.leaving && a.node != "" {
-		lost, a.lost = a.lost, nil
+// nodeVanishedLocked notes that an acquisition's node is gone, and reports the loss of its lock.
+func (s *Store) nodeVanishedLocked(a *acquisition) {
+	if lost := a.lost; lost != nil && a.granted && !a.leaving && a.node != "" {
+		a.lost = nil
+		s.backgroundLocked(func(context.Context) { lost() })
 	}
-	if a.node == unfairNode && a.session == s.live.Load() {
+	if a.node == unfairNode && a.session == s.session.Load() {
 		// Its anchor may still exist.
 		container, anchor := a.container, anchorName(a.id)
 		s.backgroundLocked(func(ctx context.Context) {
@@ -147,7 +147,6 @@ func (s *Store) nodeVanishedLocked(a *acquisition) (lost func()) {
 	}
 	a.node, a.granted, a.guarded = "", false, 0
 	a.at = position{}
-	return lost
 }
 
 // tokenOf returns the first token of a lock. The zxid that created its node, a number that

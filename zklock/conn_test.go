@@ -21,7 +21,7 @@ func (chattyConn) Close() error { return nil }
 // TestIdleConnectionHasNoLimit: while no request is open, no limit for an answer runs, also
 // if an event arrived in the moment of the request.
 func TestIdleConnectionHasNoLimit(t *testing.T) {
-	s := &session{}
+	s := &connector{}
 	s.timeout.Store(int64(time.Hour))
 	server := chattyConn{incoming: make(chan struct{}, 2)}
 	conn := newServerConn(server, s)

@@ -49,13 +49,12 @@ func (s *Store) prepareContainer(container string) (data []byte, version int32, 
 // createContainer creates the container of a lock. The root may have vanished: Curator
 // creates all nodes above a lock as containers, which ZooKeeper removes when they are empty.
 func (s *Store) createContainer(container string) error {
-	_, err := s.conn.CreateContainer(container, nil, zk.FlagContainer, s.acl)
+	_, err := s.conn.CreateContainer(container, nil, zk.FlagContainer, s.opts.ACL)
 	if errors.Is(err, zk.ErrNoNode) {
-		s.prepared.Store(false)
 		if err := s.ensureRoot(); err != nil {
 			return err
 		}
-		_, err = s.conn.CreateContainer(container, nil, zk.FlagContainer, s.acl)
+		_, err = s.conn.CreateContainer(container, nil, zk.FlagContainer, s.opts.ACL)
 	}
 	return unless(err, zk.ErrNodeExists)
 }
@@ -70,16 +69,12 @@ func (s *Store) create(a *acquisition, req *driver.Request) (position, error) {
 	}
 	id := newID() // one for each node: the numbers of a container may begin again
 	s.locked(func() { a.id = id })
-	about := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
-	nodes := []*zk.CreateRequest{{Path: fairNodePrefix(id), Flags: zk.FlagEphemeralSequential}}
-	if s.order == Unfair {
-		about.ID = id
-		nodes = []*zk.CreateRequest{{Path: unfairNode, Flags: zk.FlagEphemeral}, {Path: anchorName(id), Flags: zk.FlagEphemeral}}
-	}
-	nodes[0].Data = about.encode()
-	live, sent := s.live.Load(), s.clock.NoLaterThanNow()
+	requests := s.creations(a.container, id, req)
+	nodes := len(requests)
+	requests = append(requests, &zk.SetDataRequest{Path: a.container, Data: data, Version: version})
+	session, sent := s.session.Load(), s.clock.NoLaterThanNow()
 	a.unknown = true
-	created, container, err := s.createNodes(a.container, data, version, nodes)
+	answers, err := s.transact(requests...)
 	a.unknown = isUnknown(err)
 	switch {
 	case errors.Is(err, zk.ErrNodeExists):
@@ -90,39 +85,33 @@ func (s *Store) create(a *acquisition, req *driver.Request) (position, error) {
 		}
 		return position{}, err
 	}
-	node := path.Base(created)
-	if !s.adopt(a, node, live, tokenOf(container.Mzxid), container.Version, sent) {
+	node, container := path.Base(answers[0].String), answers[nodes].Stat
+	if !s.adopt(a, node, session, tokenOf(container.Mzxid), container.Version, sent) {
 		a.unknown = true // the session was replaced meanwhile
 		return position{}, errVanished
 	}
-	s.noteConfirmed(live, sent)
+	s.noteConfirmed(session, sent)
 	if !hasUniqueNumber(node) {
 		return position{}, s.discardNumber(a)
 	}
-	if container.NumChildren == int32(len(nodes)) {
+	if container.NumChildren == int32(nodes) {
 		return position{first: true}, nil
 	}
 	return s.readPosition(a)
 }
 
-// createNodes creates nodes in a container, and returns the path of the first and the
-// state of the container after it.
-func (s *Store) createNodes(container string, data []byte, version int32, nodes []*zk.CreateRequest) (string, *zk.Stat, error) {
-	var requests []any
-	for _, node := range nodes {
-		node.Path, node.Acl = container+"/"+node.Path, s.acl
-		requests = append(requests, node)
+// creations returns the requests that create an acquisition's node and, with the order Unfair,
+// its anchor.
+func (s *Store) creations(container, id string, req *driver.Request) []any {
+	create := func(name string, flags int32, data []byte) any {
+		return &zk.CreateRequest{Path: container + "/" + name, Data: data, Acl: s.opts.ACL, Flags: flags}
 	}
-	requests = append(requests, &zk.SetDataRequest{Path: container, Data: data, Version: version})
-	answers, err := s.transact(requests...)
-	if err != nil {
-		return "", nil, err
+	about := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
+	if s.opts.Order == Fair {
+		return []any{create(fairNodePrefix(id), zk.FlagEphemeralSequential, about.encode())}
 	}
-	last := len(requests) - 1
-	if len(answers) != len(requests) || answers[last].Stat == nil {
-		return "", nil, fmt.Errorf("%d answers to %d requests", len(answers), len(requests))
-	}
-	return answers[0].String, answers[last].Stat, nil
+	about.ID = id
+	return []any{create(unfairNode, zk.FlagEphemeral, about.encode()), create(anchorName(id), zk.FlagEphemeral, nil)}
 }
 
 // transact carries out all requests or none.
@@ -131,6 +120,9 @@ func (s *Store) transact(requests ...any) ([]zk.MultiResponse, error) {
 	for i := 0; i < len(answers) && err == nil; i++ {
 		err = answers[i].Error
 	}
+	if err == nil && len(answers) != len(requests) {
+		err = fmt.Errorf("%d answers to %d requests", len(answers), len(requests))
+	}
 	return answers, err
 }
 
@@ -138,7 +130,7 @@ func (s *Store) transact(requests ...any) ([]zk.MultiResponse, error) {
 func (s *Store) adopt(a *acquisition, node string, session int64, token uint64, version int32, seen clock.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if session == 0 || session != s.live.Load() {
+	if session == 0 || session != s.session.Load() {
 		return false
 	}
 	a.node, a.session, a.token, a.version, a.seen = node, session, token, version, seen
@@ -162,7 +154,7 @@ func (s *Store) discardNumber(a *acquisition) error {
 // resolveCreation finds out whether a node was created although the answer was lost. A node
 // with the acquisition's ID in another session is removed: it would end with that session.
 func (s *Store) resolveCreation(a *acquisition) error {
-	live, asked := s.live.Load(), s.clock.NoLaterThanNow()
+	session, asked := s.session.Load(), s.clock.NoLaterThanNow()
 	if err := s.confirmSession(); err != nil {
 		return err
 	}
@@ -182,7 +174,7 @@ func (s *Store) resolveCreation(a *acquisition) error {
 			return err
 		case stat == nil:
 			continue
-		case stat.EphemeralOwner == live && s.adopt(a, node, live, tokenOf(stat.Czxid), container.Version, asked):
+		case stat.EphemeralOwner == session && s.adopt(a, node, session, tokenOf(stat.Czxid), container.Version, asked):
 			found = true
 		default:
 			if err := s.deleteNode(a.container, a.id, node, tokenOf(stat.Czxid), container.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -190,7 +182,7 @@ func (s *Store) resolveCreation(a *acquisition) error {
 			}
 		}
 	}
-	if s.order == Unfair && !found {
+	if s.opts.Order == Unfair && !found {
 		if err := s.deleteAnchor(a.container, anchorName(a.id)); err != nil {
 			return err
 		}

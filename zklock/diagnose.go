@@ -29,7 +29,7 @@ func (s *Store) checkRights() (driver.Finding, error) {
 	err := s.createContainer(container)
 	if err == nil {
 		var node string
-		if node, err = s.conn.Create(container+"/"+fairNodePrefix(newID()), nil, zk.FlagEphemeralSequential, s.acl); err == nil {
+		if node, err = s.conn.Create(container+"/"+fairNodePrefix(newID()), nil, zk.FlagEphemeralSequential, s.opts.ACL); err == nil {
 			err = s.conn.Delete(node, anyVersion)
 		}
 		err = errors.Join(err, s.conn.Delete(container, anyVersion))

@@ -20,8 +20,8 @@ var errNoRoot = fmt.Errorf("%w: the root does not exist in ZooKeeper", driver.Er
 // missing, may have removed it, or the lock may have ended before.
 var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
-// permanent are the answers that a repetition does not change, and their meanings.
-var permanent = []struct {
+// rejections are the answers after which nothing was changed, and which a repetition does not change.
+var rejections = []struct {
 	err     error
 	meaning string
 	kind    error // of the contract
@@ -43,9 +43,9 @@ func explain(what string, err error) error {
 	case errors.Is(err, zk.ErrClosing):
 		return fmt.Errorf("%w: %s: %w", driver.ErrClosed, what, err)
 	}
-	for _, answer := range permanent {
-		if errors.Is(err, answer.err) {
-			return fmt.Errorf("%w: %s: %s: %w", answer.kind, what, answer.meaning, err)
+	for _, r := range rejections {
+		if errors.Is(err, r.err) {
+			return fmt.Errorf("%w: %s: %s: %w", r.kind, what, r.meaning, err)
 		}
 	}
 	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, what, err)
@@ -53,8 +53,12 @@ func explain(what string, err error) error {
 
 // isUnknown reports whether an operation may have happened although it failed.
 func isUnknown(err error) bool {
-	return err != nil && !isAny(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
-		zk.ErrNoChildrenForEphemerals, zk.ErrInvalidPath, zk.ErrBadArguments, errNoRoot, ErrNumbersUsedUp)
+	for _, r := range rejections {
+		if errors.Is(err, r.err) {
+			return false
+		}
+	}
+	return unless(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, errNoRoot, ErrNumbersUsedUp) != nil
 }
 
 // isDisconnect reports whether an operation failed because the connection or the session did.
@@ -67,9 +71,9 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// unless returns err, or nil if err is ignored.
-func unless(err, ignored error) error {
-	if errors.Is(err, ignored) {
+// unless returns err, or nil if err is one of those to ignore.
+func unless(err error, ignored ...error) error {
+	if isAny(err, ignored...) {
 		return nil
 	}
 	return err

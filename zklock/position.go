@@ -58,7 +58,7 @@ func (s *Store) knownPosition(a *acquisition) (position, bool) {
 	case a.at.first:
 		now := s.clock.Now()
 		age := max(now-s.confirmed.sent, now-a.seen)
-		known := s.confirmed.session != 0 && s.confirmed.session == s.live.Load()
+		known := s.confirmed.session != 0 && s.confirmed.session == s.session.Load()
 		return position{first: true, age: age}, known && age < s.sessionTimeout()/16
 	}
 	return a.at, a.fresh && len(a.at.ahead) > 0
@@ -72,10 +72,10 @@ type confirmation struct {
 
 // confirmSession asks the leader whether the session lives.
 func (s *Store) confirmSession() error {
-	live, sent := s.live.Load(), s.clock.NoLaterThanNow()
+	session, sent := s.session.Load(), s.clock.NoLaterThanNow()
 	_, err := s.conn.Sync(s.rootPath())
 	if err == nil {
-		s.noteConfirmed(live, sent)
+		s.noteConfirmed(session, sent)
 	}
 	return err
 }
@@ -111,7 +111,7 @@ func (s *Store) watchAhead(a *acquisition, at position) error {
 	return nil
 }
 
-// nodeChangedLocked notes an event of a node ahead, and reports whether another attempt is
+// nodeChangedLocked notes an event of a watched node, and reports whether another attempt is
 // worth it.
 func (a *acquisition) nodeChangedLocked(event zk.Event) bool {
 	delete(a.watching, event.Path)

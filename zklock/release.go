@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -136,7 +137,7 @@ func (s *Store) deleteWithAnchor(container, anchor, node string, version int32) 
 // anchor proves that the container is the same between the comparison and the deletion.
 func (s *Store) deleteIfToken(container, anchor, node string, token uint64) error {
 	for {
-		_, err := s.conn.Create(container+"/"+anchor, nil, zk.FlagEphemeral, s.acl)
+		_, err := s.conn.Create(container+"/"+anchor, nil, zk.FlagEphemeral, s.opts.ACL)
 		if err = unless(err, zk.ErrNodeExists); err != nil {
 			return err
 		}
@@ -175,7 +176,7 @@ func (s *Store) expire(ctx context.Context, a *acquisition) {
 	if expired {
 		a.granted, a.queued = false, false
 	} else {
-		s.janitor.NoLaterThan(a.deadline) // it was extended meanwhile
+		s.alarm.NoLaterThan(a.deadline) // it was extended meanwhile
 	}
 	s.mu.Unlock()
 	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
@@ -224,9 +225,6 @@ func (s *Store) breakLock(container string, token uint64) error {
 	case head != unfairNode && !hasID(head): // its number may be used again
 		return s.deleteIfToken(container, anchorName(newID()), head, token)
 	}
-	id := decode(data).ID
-	if id == "" {
-		id = newID() // there is no anchor
-	}
+	id := cmp.Or(decode(data).ID, newID()) // without an ID there is no anchor
 	return s.deleteNode(container, id, head, token, before.Version)
 }

@@ -21,7 +21,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	}
 	errs, err := call(ctx, s, "renewing locks", func(ctx context.Context) ([]error, error) { return s.renew(ctx, grants) })
 	if err != nil {
-		return slices.Repeat([]error{explain("renewing locks", err)}, len(grants))
+		return slices.Repeat([]error{err}, len(grants))
 	}
 	return errs
 }
@@ -36,7 +36,6 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	failed := false
 	for i, a := range held {
 		switch {
 		case a == nil || !s.isHeldLocked(a, grants[i].Token):
@@ -44,9 +43,8 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 		case errs[i] == nil:
 			s.setDeadlineLocked(a, a.ttl)
 		}
-		failed = failed || errs[i] != nil
 	}
-	if !failed {
+	if errors.Join(errs...) == nil {
 		return nil, nil
 	}
 	return errs, nil
@@ -68,19 +66,19 @@ func (s *Store) heldOf(grants []driver.Grant) (held []*acquisition, found bool) 
 }
 
 func (s *Store) isHeldLocked(a *acquisition, token uint64) bool {
-	return a.granted && !a.leaving && a.node != "" && a.session == s.live.Load() && a.token == token && !a.expiredLocked()
+	return a.granted && !a.leaving && a.node != "" && a.session == s.session.Load() && a.token == token && !a.expiredLocked()
 }
 
 // confirmAll asks the leader for the session, and the server for nodes that are not
 // watched yet, both on the same connection.
 func (s *Store) confirmAll(held []*acquisition, errs []error) error {
 	for {
-		before := s.connection.Load()
+		before := s.connections.Load()
 		guarded := make(chan struct{})
 		go func() { s.guardAll(held, errs); close(guarded) }()
 		err := s.confirmSession()
 		<-guarded
-		if err != nil || s.connection.Load() == before {
+		if err != nil || s.connections.Load() == before {
 			return err
 		}
 	}
@@ -94,45 +92,45 @@ func (s *Store) guardAll(held []*acquisition, errs []error) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)
 	for i, a := range held {
-		if a == nil {
-			continue
-		}
-		s.mu.Lock()
-		guarded, path, token := a.guarded == s.connection.Load(), a.path(), a.token
-		s.mu.Unlock()
-		if guarded {
+		if a == nil || s.isGuarded(a) {
 			continue
 		}
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = explain("renewing a lock", s.guard(a, path, token))
+			errs[i] = explain("renewing a lock", s.guard(a))
 		})
 	}
 	all.Wait()
 }
 
-// guard watches the node of a holder. If the node is gone, guard notes it and returns nil.
-func (s *Store) guard(a *acquisition, path string, token uint64) error {
+func (s *Store) isGuarded(a *acquisition) bool {
 	s.mu.Lock()
-	n, connection := s.watchedNodeLocked(path), s.connection.Load()
+	defer s.mu.Unlock()
+	return a.guarded == s.connections.Load()
+}
+
+// guard watches the node of a holder. If the node is gone, guard notes it and returns nil.
+func (s *Store) guard(a *acquisition) error {
+	s.mu.Lock()
+	path, token, connection := a.path(), a.token, s.connections.Load()
+	n := s.watchedNodeLocked(a, path)
 	s.mu.Unlock()
 	_, stat, _, err := s.conn.GetW(path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.forgetUnusedLocked(path)
 	current := a.node != "" && a.path() == path && a.token == token
 	switch {
 	case errors.Is(err, zk.ErrNoNode), err == nil && tokenOf(stat.Czxid) != token:
 		if current && !a.leaving {
+			a.lost = nil // the owner learns it from the answer
 			s.nodeVanishedLocked(a)
 		}
+		err = nil
+	case err == nil && current && s.watches[path] == n: // otherwise an event has already arrived
+		a.guarded = connection
 		return nil
-	case err != nil:
-		return err
 	}
-	if current && s.watches[path] == n { // otherwise an event has already arrived
-		n.holder, a.guarded = a, connection
-	}
-	return nil
+	s.unwatchNodeLocked(a, path)
+	return err
 }

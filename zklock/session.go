@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,9 +18,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// session is the client with its connection. The client connects again by itself, and
+// connector keeps a connection with a session. The client connects again by itself, and
 // opens a new session when one has ended.
-type session struct {
+type connector struct {
 	conn    *zk.Conn
 	opts    *Options
 	closing <-chan struct{} // closed when Close begins
@@ -49,93 +50,84 @@ func (noLog) Printf(string, ...any) {}
 // restores after a reconnection.
 const sendBuffer = 256 << 10
 
-func (s *session) connect(servers []string, opts *Options, closing <-chan struct{}, handle func(zk.Event)) (err error) {
-	s.servers, s.opts, s.closing, s.changed = len(servers), opts, closing, make(chan struct{})
-	s.timeout.Store(int64(opts.Timeout))
+func (c *connector) connect(servers []string, opts *Options, closing <-chan struct{}, handle func(zk.Event)) (err error) {
+	c.servers, c.opts, c.closing, c.changed = len(servers), opts, closing, make(chan struct{})
+	c.timeout.Store(int64(opts.Timeout))
 	started := make(chan struct{})
 	defer close(started)
 	dial := func(network, address string, limit time.Duration) (net.Conn, error) {
-		<-started // handle needs s.conn
+		<-started // handle needs c.conn
 		dialer := net.Dialer{Timeout: limit}
 		if opts.TLS == nil {
-			return s.dialled(dialer.Dial(network, address))
+			return c.dialled(dialer.Dial(network, address))
 		}
 		conn, err := tls.DialWithDialer(&dialer, network, address, opts.TLS)
 		if errors.Is(err, io.EOF) {
 			err = fmt.Errorf("%s ends the TLS handshake (does it speak TLS?): %w", address, err)
 		}
-		return s.dialled(conn, err)
+		return c.dialled(conn, err)
 	}
-	s.conn, s.ended, err = zk.Connect(servers, opts.Timeout,
+	c.conn, c.ended, err = zk.Connect(servers, opts.Timeout,
 		zk.WithDialer(dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(handle),
 		zk.WithLogger(noLog{}), zk.WithMaxConnBufferSize(sendBuffer))
 	return err
 }
 
 // dialled notes a new connection. It closes the last, which an expired session leaves open.
-func (s *session) dialled(conn net.Conn, err error) (net.Conn, error) {
-	s.connMu.Lock()
-	defer s.connMu.Unlock()
-	if s.last != nil {
-		_ = s.last.Close() // it has ended either way
-		s.last = nil
+func (c *connector) dialled(conn net.Conn, err error) (net.Conn, error) {
+	c.connMu.Lock()
+	defer c.connMu.Unlock()
+	if c.last != nil {
+		_ = c.last.Close() // it has ended either way
+		c.last = nil
 	}
 	if err != nil {
-		s.lastErr = err
-		if s.failures++; s.failures == s.servers {
-			s.notifyLocked()
+		c.lastErr = err
+		if c.failures++; c.failures == c.servers {
+			c.notifyLocked()
 		}
 		return nil, err
 	}
-	s.failures = 0
-	s.last = newServerConn(conn, s)
-	return s.last, nil
+	c.failures = 0
+	c.last = newServerConn(conn, c)
+	return c.last, nil
 }
 
 // noGreeting notes that a new connection ended without an answer of the server. That is no reason
 // to fail at once: servers that elect a leader close connections, too.
-func (s *session) noGreeting(err error) {
+func (c *connector) noGreeting(err error) {
 	reason := "it closes them: it has no quorum, or wants TLS"
 	if timeout, ok := errors.AsType[net.Error](err); errors.Is(err, net.ErrClosed) || ok && timeout.Timeout() {
-		reason = fmt.Sprintf("it hangs, wants TLS, or needs longer than a session timeout of %v allows", s.opts.Timeout)
+		reason = fmt.Sprintf("it hangs, wants TLS, or needs longer than a session timeout of %v allows", c.opts.Timeout)
 	}
-	s.connMu.Lock()
-	defer s.connMu.Unlock()
-	s.lastErr = fmt.Errorf("a server accepts connections and no sessions (%s): %w", reason, err)
+	c.connMu.Lock()
+	defer c.connMu.Unlock()
+	c.lastErr = fmt.Errorf("a server accepts connections and no sessions (%s): %w", reason, err)
 }
 
 // sessionTimeout returns the timeout that the server has granted.
-func (s *session) sessionTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
+func (c *connector) sessionTimeout() time.Duration { return time.Duration(c.timeout.Load()) }
 
 // promise returns for how long a lock can be promised if the leader confirmed the session age
 // ago. The leader may count from half a tick earlier, and the timeout is at least two ticks.
-func (s *session) promise(ttl, age time.Duration) time.Duration {
-	return min(ttl, s.sessionTimeout()*3/4-age)
+func (c *connector) promise(ttl, age time.Duration) time.Duration {
+	return min(ttl, c.sessionTimeout()*3/4-age)
 }
 
 // setConnected notes whether there is a connection with a session.
-func (s *session) setConnected(up bool) {
-	s.connMu.Lock()
-	defer s.connMu.Unlock()
-	if s.up != up {
-		s.up, s.everUp = up, s.everUp || up
-		s.notifyLocked()
+func (c *connector) setConnected(up bool) {
+	c.connMu.Lock()
+	defer c.connMu.Unlock()
+	if c.up != up {
+		c.up, c.everUp = up, c.everUp || up
+		c.notifyLocked()
 	}
 }
 
 // notifyLocked wakes the calls that wait for a connection.
-func (s *session) notifyLocked() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// expectWatches prepares the new connection for watches that the client restores.
-func (s *session) expectWatches() {
-	s.connMu.Lock()
-	defer s.connMu.Unlock()
-	if s.last != nil {
-		s.last.restore.expect()
-	}
+func (c *connector) notifyLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // connectLimit is how long a call waits for a connection if its caller sets no limit.
@@ -145,13 +137,13 @@ var errNoSession = errors.New("no session with a server")
 
 // connected blocks until there is a connection with a session. If there never was one and
 // all servers refused, it fails at once: the address is likely wrong.
-func (s *session) connected(ctx context.Context) error {
+func (c *connector) connected(ctx context.Context) error {
 	var limit <-chan time.Time
 	for {
-		s.connMu.Lock()
-		up, changed, err := s.up, s.changed, s.lastErr
-		refused := !s.everUp && s.failures >= s.servers
-		s.connMu.Unlock()
+		c.connMu.Lock()
+		up, changed, err := c.up, c.changed, cmp.Or(c.lastErr, errNoSession)
+		refused := !c.everUp && c.failures >= c.servers
+		c.connMu.Unlock()
 		if up {
 			return nil
 		}
@@ -161,12 +153,9 @@ func (s *session) connected(ctx context.Context) error {
 		if limit == nil {
 			limit = time.After(connectLimit)
 		}
-		if err == nil {
-			err = errNoSession
-		}
 		select {
 		case <-changed:
-		case <-s.closing:
+		case <-c.closing:
 			return driver.ErrClosed
 		case <-limit:
 			return fmt.Errorf("%w: %w within %v", driver.ErrUnreachable, err, connectLimit)
@@ -178,8 +167,8 @@ func (s *session) connected(ctx context.Context) error {
 
 // interrupted returns the error of a call whose context has ended. Without a connection
 // the reason for that says more.
-func (s *session) interrupted(ctx context.Context) error {
-	if err := s.connected(ctx); err != nil {
+func (c *connector) interrupted(ctx context.Context) error {
+	if err := c.connected(ctx); err != nil {
 		return err
 	}
 	return fmt.Errorf("%w: no answer: %w", driver.ErrUnreachable, context.Cause(ctx))
@@ -190,11 +179,11 @@ const attempts = 5
 
 // persist calls f, which must be repeatable, until it succeeds or connectLimit has passed.
 // While servers elect a leader, connections may break many times in a row.
-func (s *session) persist(ctx context.Context, f func() error) error {
+func (c *connector) persist(ctx context.Context, f func() error) error {
 	pause := backoff.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
 	begin := time.Now()
 	for failed := 0; ; {
-		if err := s.connected(ctx); err != nil {
+		if err := c.connected(ctx); err != nil {
 			return err
 		}
 		err := f()
@@ -205,7 +194,7 @@ func (s *session) persist(ctx context.Context, f func() error) error {
 			return err
 		}
 		if pause.Wait(ctx) != nil {
-			return s.interrupted(ctx)
+			return c.interrupted(ctx)
 		}
 	}
 }
@@ -246,7 +235,7 @@ func (s *Store) ensureRoot() error {
 	path := ""
 	for segment := range strings.SplitSeq(s.root[1:], "/") {
 		path += "/" + segment
-		if _, err := s.conn.Create(path, nil, zk.FlagPersistent, s.acl); unless(err, zk.ErrNodeExists) != nil {
+		if _, err := s.conn.Create(path, nil, zk.FlagPersistent, s.opts.ACL); unless(err, zk.ErrNodeExists) != nil {
 			return fmt.Errorf("creating %s: %w", path, err)
 		}
 	}
@@ -254,72 +243,55 @@ func (s *Store) ensureRoot() error {
 }
 
 // disconnect ends the session and waits for the client's goroutines.
-func (s *session) disconnect() {
-	s.conn.Close()
-	s.connMu.Lock()
-	if s.last != nil {
-		_ = s.last.Close() // the server has ended the session, or cannot be reached
+func (c *connector) disconnect() {
+	c.conn.Close()
+	c.connMu.Lock()
+	if c.last != nil {
+		_ = c.last.Close() // the server has ended the session, or cannot be reached
 	}
-	s.connMu.Unlock()
-	for range s.ended {
+	c.connMu.Unlock()
+	for range c.ended {
 	}
 }
 
 // handle receives the events of the session and of watched nodes. The client keeps the
 // order of events and answers. handle must not block.
 func (s *Store) handle(event zk.Event) {
-	if event.Type != zk.EventSession {
-		if event.Path != "" {
-			s.nodeEvent(event)
-		}
-		return
-	}
-	switch event.State {
-	case zk.StateHasSession:
+	switch {
+	case event.Type != zk.EventSession:
+		s.nodeEvent(event)
+	case event.State == zk.StateHasSession:
 		s.sessionBegan(s.conn.SessionID())
-	case zk.StateExpired:
+	case event.State == zk.StateExpired:
 		s.sessionEnded()
 		s.setConnected(false)
-	case zk.StateDisconnected, zk.StateConnecting:
+	case event.State == zk.StateDisconnected, event.State == zk.StateConnecting:
 		s.setConnected(false)
-	default: // on the way to a session
 	}
 }
 
 // sessionBegan notes a session, new or resumed on another connection. It wakes all waiters,
 // and the next renewals read the holders' nodes: the store may have missed events.
 func (s *Store) sessionBegan(id int64) {
-	if old := s.live.Load(); old != 0 && old != id {
-		s.sessionEnded()
-	}
 	s.mu.Lock()
-	s.live.Store(id)
-	s.connection.Add(1)
-	wakeUps := s.wakeUpsLocked()
-	watches := len(s.watches) > 0
-	s.mu.Unlock()
-	if watches {
-		s.expectWatches()
-	}
+	defer s.mu.Unlock()
+	s.session.Store(id)
+	s.connections.Add(1)
 	s.setConnected(true)
-	callAll(wakeUps)
+	s.wakeAllLocked()
 }
 
 // sessionEnded notes that the nodes of all acquisitions are gone.
 func (s *Store) sessionEnded() {
 	s.mu.Lock()
-	s.live.Store(0)
+	defer s.mu.Unlock()
+	s.session.Store(0)
 	clear(s.watches)
-	var calls []func()
 	for _, a := range s.acquisitions {
-		if lost := s.nodeVanishedLocked(a); lost != nil {
-			calls = append(calls, lost)
-		}
+		s.nodeVanishedLocked(a)
 		clear(a.watching)
 	}
-	calls = append(calls, s.wakeUpsLocked()...)
-	s.mu.Unlock()
-	callAll(calls)
+	s.wakeAllLocked()
 }
 
 // hosts implements zk.HostProvider for the goroutine of the client that connects. Unlike the

@@ -17,8 +17,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	waiter := subscribers.New(wake)
 	stop = sync.OnceFunc(func() { s.stopWatch(&req, waiter) })
 	if err := s.run(ctx, "watching a lock", func(ctx context.Context) error { return s.watch(ctx, &req, waiter) }); err != nil {
-		waiter.Stop()
-		go stop() // it waits for the call under way
+		stop()
 		return nil, err
 	}
 	return stop, nil
@@ -47,7 +46,7 @@ func (s *Store) watch(ctx context.Context, req *driver.Request, waiter *subscrib
 // watchQueue watches the nodes ahead, and reports whether the lock is free. With the order
 // Unfair the acquisition needs no node: watchQueue watches the first node of the queue.
 func (s *Store) watchQueue(ctx context.Context, a *acquisition, req *driver.Request) (free bool, err error) {
-	if s.order == Fair {
+	if s.opts.Order == Fair {
 		at, err := s.ensureQueued(ctx, a, req)
 		return at.first, err
 	}
@@ -69,27 +68,13 @@ func (s *Store) watchQueue(ctx context.Context, a *acquisition, req *driver.Requ
 	return free, err
 }
 
-// stopLimit is how long stop waits until the place is given up. Giving it up goes on.
-const stopLimit = time.Second
-
 // stopWatch ends a watch, and gives up a place that nothing else keeps.
 func (s *Store) stopWatch(req *driver.Request, waiter *subscribers.Subscriber) {
 	waiter.Stop()
-	done := make(chan struct{})
 	s.mu.Lock()
-	if a := s.acquisitions[acquisitionKey{req.Name, req.Owner}]; a == nil || s.removeWaiterLocked(a, waiter) {
-		close(done)
-	} else {
-		s.backgroundLocked(func(ctx context.Context) {
-			defer close(done)
-			s.giveUpPlace(ctx, req, waiter)
-		})
-	}
-	s.mu.Unlock()
-	select {
-	case <-done:
-	case <-time.After(stopLimit):
-	case <-s.ctx.Done():
+	defer s.mu.Unlock()
+	if a := s.acquisitions[acquisitionKey{req.Name, req.Owner}]; a != nil && !s.removeWaiterLocked(a, waiter) {
+		s.backgroundLocked(func(ctx context.Context) { s.giveUpPlace(ctx, req, waiter) })
 	}
 }
 
@@ -115,17 +100,22 @@ func (s *Store) giveUpPlace(ctx context.Context, req *driver.Request, waiter *su
 
 // watchedNode is a node whose removal the store wants to know of.
 type watchedNode struct {
-	armed   bool                      // the server will notify the store
-	waiting map[*acquisition]struct{} // the acquisitions that wait for its removal
-	holder  *acquisition              // the acquisition of this store that guards its own node; nil if none does
+	armed        bool                      // the server will notify the store
+	acquisitions map[*acquisition]struct{} // its holder, if that is of this store, and those that wait for its removal
 }
 
-func (s *Store) watchedNodeLocked(path string) *watchedNode {
+// watchedNodeLocked makes nodeEvent notify the acquisition of events of a node.
+func (s *Store) watchedNodeLocked(a *acquisition, path string) *watchedNode {
 	n := s.watches[path]
 	if n == nil {
-		n = &watchedNode{waiting: make(map[*acquisition]struct{})}
+		n = &watchedNode{acquisitions: make(map[*acquisition]struct{})}
 		s.watches[path] = n
 	}
+	n.acquisitions[a] = struct{}{}
+	if a.watching == nil {
+		a.watching = make(map[string]struct{})
+	}
+	a.watching[path] = struct{}{}
 	return n
 }
 
@@ -134,12 +124,7 @@ func (s *Store) watchedNodeLocked(path string) *watchedNode {
 // watchNode returns nothing and sends no request: the client would remember each watch.
 func (s *Store) watchNode(a *acquisition, path string) (data []byte, stat *zk.Stat, err error) {
 	s.mu.Lock()
-	if a.watching == nil {
-		a.watching = make(map[string]struct{})
-	}
-	a.watching[path] = struct{}{}
-	n := s.watchedNodeLocked(path)
-	n.waiting[a] = struct{}{}
+	n := s.watchedNodeLocked(a, path)
 	armed := n.armed
 	s.mu.Unlock()
 	if armed {
@@ -156,68 +141,50 @@ func (s *Store) watchNode(a *acquisition, path string) (data []byte, stat *zk.St
 	return data, stat, nil
 }
 
-// unwatchNodeLocked ends the acquisition's interest in a node. The server still notifies
-// the store: that cannot be taken back.
+// unwatchNodeLocked ends the acquisition's interest in a node. The server still notifies the
+// store: that cannot be taken back. A node without a watch and without acquisitions is forgotten:
+// its name is used once, and would stay for as long as the session.
 func (s *Store) unwatchNodeLocked(a *acquisition, path string) {
 	delete(a.watching, path)
 	if n := s.watches[path]; n != nil {
-		delete(n.waiting, a)
-		s.forgetUnusedLocked(path)
-	}
-}
-
-// forgetUnusedLocked forgets a node that is neither watched nor waited for. Its name is
-// used once: it would stay for as long as the session.
-func (s *Store) forgetUnusedLocked(path string) {
-	if n := s.watches[path]; n != nil && !n.armed && n.holder == nil && len(n.waiting) == 0 {
-		delete(s.watches, path)
+		delete(n.acquisitions, a)
+		if !n.armed && len(n.acquisitions) == 0 {
+			delete(s.watches, path)
+		}
 	}
 }
 
 // nodeEvent notes that a watched node was removed or changed.
 func (s *Store) nodeEvent(event zk.Event) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	n := s.watches[event.Path]
 	if n == nil {
-		s.mu.Unlock()
 		return
 	}
 	delete(s.watches, event.Path)
-	var calls []func()
-	if a := n.holder; a != nil && a.node != "" && a.path() == event.Path {
-		a.guarded = 0
-		if event.Type == zk.EventNodeDeleted && !a.leaving {
-			if lost := s.nodeVanishedLocked(a); lost != nil {
-				calls = append(calls, lost)
+	for a := range n.acquisitions {
+		if a.path() == event.Path {
+			a.guarded = 0
+			if event.Type == zk.EventNodeDeleted && !a.leaving {
+				s.nodeVanishedLocked(a)
 			}
 		}
-	}
-	for a := range n.waiting {
 		if a.nodeChangedLocked(event) {
-			calls = append(calls, a.wakeUpsLocked()...)
+			a.wakeLocked()
 		}
 	}
-	s.mu.Unlock()
-	callAll(calls)
 }
 
-// wakeUpsLocked returns the functions that wake all waiters.
-func (s *Store) wakeUpsLocked() (calls []func()) {
+// wakeAllLocked wakes all waiters.
+func (s *Store) wakeAllLocked() {
 	for _, a := range s.acquisitions {
-		calls = append(calls, a.wakeUpsLocked()...)
+		a.wakeLocked()
 	}
-	return calls
 }
 
-func (a *acquisition) wakeUpsLocked() (calls []func()) {
+func (a *acquisition) wakeLocked() {
 	for waiter := range a.waiters {
-		calls = append(calls, waiter.Notify)
-	}
-	return calls
-}
-
-func callAll(calls []func()) {
-	for _, f := range calls {
-		f()
+		waiter.Notify()
 	}
 }

@@ -63,22 +63,20 @@ type Options struct {
 
 // Store keeps locks in ZooKeeper. Create one with [New] or [Open].
 type Store struct {
-	session
-	root  string // without a trailing slash: empty for "/"
-	order Order
-	acl   []zk.ACL
+	connector
+	root string // without a trailing slash: empty for "/"
 
 	workers *workerpool.Pool
 	clock   *clock.Clock
-	janitor *alarm.Alarm    // when it runs next
+	alarm   *alarm.Alarm    // wakes the janitor
 	ctx     context.Context // ends when the store is closed
 	cancel  context.CancelCauseFunc
 	once    sync.Once
 
 	mu           sync.Mutex
 	closed       bool
-	live         atomic.Int64   // ID of the session; zero if there is none
-	connection   atomic.Uint64  // counts the connections that had a session
+	session      atomic.Int64   // its ID; zero if there is none
+	connections  atomic.Uint64  // counts those that had a session
 	confirmed    confirmation   // the last answer of the leader
 	work         sync.WaitGroup // calls and background work; mu is held for Add
 	acquisitions map[acquisitionKey]*acquisition
@@ -110,11 +108,9 @@ func New(servers []string, opts *Options) (*Store, error) {
 	}
 	s := &Store{
 		root:         strings.TrimSuffix(root, "/"),
-		order:        o.Order,
-		acl:          o.ACL,
 		workers:      workerpool.New(idleWorkers),
 		clock:        clock.New(),
-		janitor:      alarm.New(),
+		alarm:        alarm.New(),
 		acquisitions: make(map[acquisitionKey]*acquisition),
 		watches:      make(map[string]*watchedNode),
 		empty:        make(map[string]struct{}),
@@ -123,7 +119,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 	if err := s.connect(servers, &o, s.ctx.Done(), s.handle); err != nil {
 		return nil, err
 	}
-	s.work.Go(func() { s.janitor.Run(s.ctx, s.expireDue) })
+	s.work.Go(func() { s.alarm.Run(s.ctx, s.expireDue) })
 	return s, nil
 }
 
@@ -147,8 +143,8 @@ func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:            "zookeeper",
 		Fencing:          driver.FencingStrong,
-		Fair:             s.order == Fair,
-		Queues:           s.order == Fair,
+		Fair:             s.opts.Order == Fair,
+		Queues:           s.opts.Order == Fair,
 		WatchesExpiry:    true,
 		SessionBound:     true,
 		ReportsLoss:      true,

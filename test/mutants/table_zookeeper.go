@@ -19,9 +19,8 @@ func init() {
 		rule: "a reconnection wakes waiters",
 		file: "zklock/session.go",
 		old: `	s.setConnected(true)
-	callAll(wakeUps)`,
-		new: `	s.setConnected(true)
-	_ = wakeUps`,
+	s.wakeAllLocked()`,
+		new:  `	s.setConnected(true)`,
 		test: "test/stores/zookeeper TestReconnectionWakesWaiters",
 	})
 	add(mutant{
@@ -80,7 +79,7 @@ func init() {
 	add(mutant{
 		rule: "an anchor that lost its lock is removed",
 		file: "zklock/acquisition.go",
-		old:  `	if a.node == unfairNode && a.session == s.live.Load() {`,
+		old:  `	if a.node == unfairNode && a.session == s.session.Load() {`,
 		new:  `	if a.session == 1 {`,
 		test: "test/stores/zookeeper TestHolderOfRemovedNodeLeavesNewLock",
 	})
@@ -111,12 +110,12 @@ func init() {
 		rule: "noting a request and starting its limit is one step",
 		file: "zklock/conn.go",
 		old: `		c.owed = true
-		c.timer.Reset(min(c.session.sessionTimeout()/4, answerLimit))
+		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
 	}
 	c.mu.Unlock()`,
 		new: `		c.owed = true
 		c.mu.Unlock()
-		c.timer.Reset(min(c.session.sessionTimeout()/4, answerLimit))
+		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
 		c.mu.Lock()
 	}
 	c.mu.Unlock()`,
@@ -125,7 +124,7 @@ func init() {
 	add(mutant{
 		rule: "the connection to a server that does not answer is closed",
 		file: "zklock/conn.go",
-		old: `		c.timer.Reset(min(c.session.sessionTimeout()/4, answerLimit))
+		old: `		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
 `,
 		new:  ``,
 		test: "test/stores/zookeeper TestLostServerIsUnreachable/hangs",
@@ -147,9 +146,9 @@ func init() {
 	add(mutant{
 		rule: "a renewal on a new connection reads the node again",
 		file: "zklock/renew.go",
-		old:  `a.guarded == s.connection.Load(), a.path()`,
-		new:  `a.guarded != 0, a.path()`,
-		test: "test/stores/zookeeper TestRenewalReadsNodeOnNewConnection",
+		old:  `return a.guarded == s.connections.Load()`,
+		new:  `return a.guarded != 0`,
+		test: "test/stores/zookeeper TestRenewalReadsNodeOnNewConnection|TestReplacedNodesAreNoticedAfterReconnection",
 	})
 	add(mutant{
 		rule: "the loss of a broken lock is reported",
@@ -161,8 +160,9 @@ func init() {
 	add(mutant{
 		rule: "the loss of a lock whose session ended is reported",
 		file: "zklock/session.go",
-		old:  `			calls = append(calls, lost)`,
-		new:  `			_ = lost`,
+		old: `		s.nodeVanishedLocked(a)
+		clear`,
+		new:  `		clear`,
 		test: "test/stores/zookeeper TestSessionEndReportsLossAndWaitersGoOn",
 	})
 	add(mutant{
@@ -209,14 +209,14 @@ func init() {
 	add(mutant{
 		rule: "a grant promises less than the session's timeout",
 		file: "zklock/session.go",
-		old:  `s.sessionTimeout()*3/4-age`,
-		new:  `s.sessionTimeout()-age`,
+		old:  `c.sessionTimeout()*3/4-age`,
+		new:  `c.sessionTimeout()-age`,
 		test: "test/stores/zookeeper TestGrantPromisesNegotiatedTimeout",
 	})
 	add(mutant{
 		rule: "a node of an earlier session is not adopted",
 		file: "zklock/create.go",
-		old:  `case stat.EphemeralOwner == live && s.adopt(`,
+		old:  `case stat.EphemeralOwner == session && s.adopt(`,
 		new:  `case s.adopt(`,
 		test: "test/stores/zookeeper TestNodeOfOldSessionIsNotAdopted",
 	})
@@ -232,14 +232,14 @@ func init() {
 	add(mutant{
 		rule: "a lock is granted at once only without other contenders",
 		file: "zklock/create.go",
-		old:  `if container.NumChildren == int32(len(nodes)) {`,
-		new:  `if container.NumChildren >= int32(len(nodes)) {`,
+		old:  `if container.NumChildren == int32(nodes) {`,
+		new:  `if container.NumChildren >= int32(nodes) {`,
 		test: "test/stores/zookeeper TestOrdersExcludeEachOther",
 	})
 	add(mutant{
 		rule: "lock-0 yields to a queue",
 		file: "zklock/acquire.go",
-		old:  `case s.order == Unfair && !a.granted && len(queue) > 1:`,
+		old:  `case s.opts.Order == Unfair && !a.granted && len(queue) > 1:`,
 		new:  `case false:`,
 		test: "test/stores/zookeeper TestOrdersExcludeEachOther",
 	})

@@ -200,44 +200,6 @@ func TestLateRenewalReportsLoss(t *testing.T) {
 	}
 }
 
-// TestReconnectionWakesWaiters: the store may miss events while it has no connection, so it
-// wakes its waiters after a reconnection.
-func TestReconnectionWakesWaiters(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	holder := open(t, server.URL())
-	first := request("x")
-	first.TTL = time.Hour // so that no expiry wakes the waiter
-	grant := acquire(t, holder, first)
-	for _, order := range []string{"fair", "unfair"} {
-		store, p := throughProxy(t, server, "?order="+order)
-		req := request("x")
-		req.Queue = order == "fair"
-		woken := make(chan struct{}, 10)
-		stop, err := store.Watch(t.Context(), req, func() {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("%s: Acquire: %v; want ErrHeld", order, err)
-		}
-		select {
-		case <-woken:
-			t.Fatalf("%s: the waiter was woken before the reconnection", order)
-		default:
-		}
-		p.Reset()
-		happens(t, woken, order+": the wake-up after the reconnection")
-		stop()
-	}
-	release(t, holder, grant)
-}
-
 // TestLostServerIsUnreachable: when the server is stopped, killed or hangs, an attempt of a waiter
 // returns ErrUnreachable in time, and not the ErrHeld that it knew before. So does a waiting Lock.
 func TestLostServerIsUnreachable(t *testing.T) {
