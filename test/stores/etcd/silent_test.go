@@ -17,11 +17,8 @@ import (
 	"go.etcd.io/etcd/client/v3/namespace"
 )
 
-// replaceLimit bounds a call whose connection has to be replaced first, on a busy machine. gRPC never
-// notices that a connection without keep-alive is dead.
-const replaceLimit = 15 * time.Second
-
-// storeOver returns a store over a client without keep-alive, which change may modify first.
+// storeOver returns a store over a client without keep-alive, which change may modify first. gRPC never
+// notices that its connection is dead.
 func storeOver(t testing.TB, addr string, change func(*clientv3.Client)) *etcdlock.Store {
 	t.Helper()
 	client := rawClient(t, "etcd://"+addr)
@@ -72,7 +69,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Blackhole()
-			ctx, cancel := context.WithTimeout(t.Context(), replaceLimit)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			if err := call(ctx, store, held); err != nil {
 				t.Errorf("over a silent connection: %v", err)
@@ -92,9 +89,9 @@ func TestWaiterSurvivesASilentConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiter := dlock.New(storeOver(t, p.Addr(), nil), &dlock.Options{TTL: faultTTL, RequestTimeout: 2 * time.Second})
+	waiter := dlock.New(storeOver(t, p.Addr(), nil), &dlock.Options{TTL: silentTTL})
 	t.Cleanup(func() { _ = waiter.Close() }) // its connection is dead
-	ctx, cancel := context.WithTimeout(t.Context(), replaceLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	got := make(chan error, 1)
 	go func() {

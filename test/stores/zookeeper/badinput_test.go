@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/go-zookeeper/zk"
@@ -104,14 +103,21 @@ func TestGrantPromisesNegotiatedTimeout(t *testing.T) {
 		store := open(t, server.URL()+"?timeout="+asked)
 		req := request("n-" + asked)
 		req.TTL = time.Hour
-		grant := acquire(t, store, req)
+		var grant driver.Grant
+		eventually(t, "a grant", func() bool { // a short session often ends on a busy machine
+			var err error
+			grant, err = store.Acquire(t.Context(), req)
+			return err == nil
+		})
 		if want := granted * 3 / 4; grant.TTL != want {
 			t.Errorf("asked for a timeout of %s, granted %v: the grant promises %v; want %v", asked, granted, grant.TTL, want)
 		}
-		findings, err := store.Diagnose(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		var findings []driver.Finding
+		eventually(t, "a diagnosis", func() bool {
+			var err error
+			findings, err = store.Diagnose(t.Context())
+			return err == nil
+		})
 		for _, f := range findings {
 			if f.Check == "session_timeout" && (f.Level == driver.LevelOK) != (asked == "5s") {
 				t.Errorf("with a timeout of %s the diagnosis is %+v", asked, f)
@@ -134,7 +140,7 @@ func TestUnreachableServerIsReported(t *testing.T) {
 	} {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()
-			c := client(t, open(t, url), &dlock.Options{RequestTimeout: 2 * time.Second})
+			c := client(t, open(t, url), nil)
 			for _, err := range open(t, url).List(t.Context(), "") { // a context without a deadline
 				if !errors.Is(err, driver.ErrUnreachable) {
 					t.Errorf("List: %v; want ErrUnreachable", err)
@@ -144,7 +150,7 @@ func TestUnreachableServerIsReported(t *testing.T) {
 			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
 				t.Errorf("TryLock: %v; want ErrUnreachable, and %q", err, reason)
 			}
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > limit/2 {
 				t.Errorf("TryLock took %v", took)
 			}
 		})

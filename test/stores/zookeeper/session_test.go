@@ -91,21 +91,24 @@ func TestNodeOfOldSessionIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
-	const timeout = 2 * time.Second
-	store, p := throughProxy(t, server, "?timeout="+timeout.String())
+	store, p := throughProxy(t, server, "?timeout=5s")
 	req := request("old")
 	// The node is created, the answer is lost, and the session ends.
-	p.OnRequest(acquires("old"), func(*proxy.Conn) { p.Hold(proxy.Replies) })
-	ctx, cancel := context.WithTimeout(t.Context(), timeout/4)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	p.OnRequest(acquires("old"), func(*proxy.Conn) { p.Hold(proxy.Replies); cancel() })
 	if _, err := store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire without an answer: %v", err)
 	}
-	children, _, err := conn.Children("/old")
-	if err != nil || len(children) != 1 {
-		t.Fatalf("the nodes are %q, %v; want one", children, err)
-	}
-	old := children[0]
+	old := ""
+	eventually(t, "the node is created", func() bool {
+		children, _, err := conn.Children("/old")
+		if err != nil || len(children) != 1 {
+			return false
+		}
+		old = children[0]
+		return true
+	})
 	p.Hold()
 	eventually(t, "the session ends", func() bool {
 		there, _, err := conn.Exists("/old/" + old)
