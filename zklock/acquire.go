@@ -70,7 +70,10 @@ func (s *Store) refuse(ctx context.Context, a *acquisition, at position) error {
 	if s.keepsNode(a) {
 		removed <- nil
 	} else {
-		go func() { _, _, err := s.releaseNode(ctx, a); removed <- err }()
+		go func() {
+			_, _, err := s.releaseNode(ctx, a)
+			removed <- err
+		}()
 	}
 	held := s.holderOf(a, at)
 	if err := <-removed; err != nil {
@@ -163,7 +166,7 @@ func (s *Store) queryPosition(a *acquisition) (position, error) {
 func (s *Store) readPosition(a *acquisition) (position, error) {
 	asked := s.clock.NoLaterThanNow()
 	queue, err := s.queue(a.container)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) { // without a container there is no node either
+	if err != nil {
 		return position{}, err
 	}
 	if s.opts.Order == Unfair {
@@ -202,8 +205,8 @@ func (s *Store) locate(a *acquisition, queue []string, asked clock.Instant) (pos
 	return a.at, nil
 }
 
-// queue returns the contenders' nodes in order.
+// queue returns the contenders' nodes in order. Without a container there are none.
 func (s *Store) queue(container string) ([]string, error) {
 	children, _, err := s.conn.Children(container)
-	return queueOf(children), err
+	return queueOf(children), unless(err, zk.ErrNoNode)
 }

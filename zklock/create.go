@@ -163,7 +163,7 @@ func (s *Store) resolveCreation(a *acquisition) error {
 		return err
 	}
 	queue, err := s.queue(a.container)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err != nil {
 		return err
 	}
 	found := false
@@ -177,7 +177,8 @@ func (s *Store) resolveCreation(a *acquisition) error {
 		case stat.EphemeralOwner == session && s.adopt(a, node, session, tokenOf(stat.Czxid), container.Version, asked):
 			found = true
 		default:
-			if err := s.deleteNode(a.container, a.id, node, tokenOf(stat.Czxid), container.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			err := s.deleteNode(a.container, a.id, node, tokenOf(stat.Czxid), container.Version)
+			if unless(err, zk.ErrNoNode) != nil {
 				return err
 			}
 		}

@@ -76,7 +76,7 @@ func (s *Store) describe(name string) (driver.Info, error) {
 	for {
 		queue, err := s.queue(container)
 		if err != nil || len(queue) == 0 {
-			return driver.Info{}, unless(err, zk.ErrNoNode)
+			return driver.Info{}, err
 		}
 		data, stat, err := s.conn.Get(container + "/" + queue[0])
 		switch {

@@ -53,13 +53,10 @@ func (s *Store) watchQueue(ctx context.Context, a *acquisition, req *driver.Requ
 	err = s.persist(ctx, func() error {
 		for {
 			queue, err := s.queue(a.container)
-			if errors.Is(err, zk.ErrNoNode) || err == nil && len(queue) == 0 {
-				free = true
-				return nil
+			if free = err == nil && len(queue) == 0; err != nil || free {
+				return err
 			}
-			if err == nil {
-				_, _, err = s.watchNode(a, a.container+"/"+queue[0])
-			}
+			_, _, err = s.watchNode(a, a.container+"/"+queue[0])
 			if !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}

@@ -86,8 +86,8 @@ func init() {
 	add(mutant{
 		rule: "a waiter whose container was removed queues again",
 		file: "zklock/acquire.go",
-		old:  `if err != nil && !errors.Is(err, zk.ErrNoNode) { // without`,
-		new:  `if err != nil { // without`,
+		old:  `return queueOf(children), unless(err, zk.ErrNoNode)`,
+		new:  `return queueOf(children), err`,
 		test: "test/stores/zookeeper TestWaitersQueueAgainInNewContainer",
 	})
 	add(mutant{
