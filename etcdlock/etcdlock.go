@@ -41,20 +41,18 @@ type Store struct {
 	once    sync.Once
 	err     error // of Close
 
-	janitor *alarm.Alarm // when the janitor runs next
+	alarm *alarm.Alarm // wakes the janitor
 
 	mu           sync.Mutex
 	closed       bool
 	calls        context.Context // of the calls that began since callsSince: see callContext
 	callsSince   time.Time
-	leases       map[int64]*lease // that take new locks, by TTL in seconds
-	allLeases    map[*lease]struct{}
+	leases       map[*lease]struct{}
 	holds        map[holdID]*hold
 	keys         map[string]*hold // the holds by their keys
 	watches      map[string]*queueWatch
 	waiters      map[holdID]*waiter
 	numberedKeys uint64 // keys that got a number so far
-	janitorRuns  bool   // its goroutine was started
 	examining    bool   // a goroutine examines the connection
 }
 
@@ -81,20 +79,20 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 		return nil, errors.New("the prefix contains a NUL")
 	}
 	s := &Store{
-		client:    client,
-		prefix:    opts.Prefix,
-		clock:     clock.New(),
-		workers:   workerpool.New(idleWorkers),
-		janitor:   alarm.New(),
-		leases:    make(map[int64]*lease),
-		allLeases: make(map[*lease]struct{}),
-		holds:     make(map[holdID]*hold),
-		keys:      make(map[string]*hold),
-		watches:   make(map[string]*queueWatch),
-		waiters:   make(map[holdID]*waiter),
+		client:  client,
+		prefix:  opts.Prefix,
+		clock:   clock.New(),
+		workers: workerpool.New(idleWorkers),
+		alarm:   alarm.New(),
+		leases:  make(map[*lease]struct{}),
+		holds:   make(map[holdID]*hold),
+		keys:    make(map[string]*hold),
+		watches: make(map[string]*queueWatch),
+		waiters: make(map[holdID]*waiter),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.conn.Store(s.clientConn())
+	s.work.Go(func() { s.alarm.Run(s.ctx, s.clean) })
 	return s, nil
 }
 
@@ -147,7 +145,7 @@ func (s *Store) revokeAll() {
 	defer cancel()
 	var all sync.WaitGroup
 	s.mu.Lock()
-	for l := range s.allLeases {
+	for l := range s.leases {
 		if l.id != 0 {
 			all.Go(func() { s.revoke(ctx, l) })
 		}

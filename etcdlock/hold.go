@@ -126,10 +126,12 @@ func (s *Store) unbind(h *hold) {
 	delete(l.holds, h)
 	if h.unconfirmed {
 		l.strayKeys[h.key] = struct{}{}
-		s.retire(l)
+		l.retired = true
 	}
 	h.lease, h.key, h.revision, h.place, h.unconfirmed = nil, "", 0, place{}, false
-	s.revokeIfUnused(l)
+	if l.retired && !l.gone && len(l.holds) == 0 {
+		s.revokeInBackground(l) // after which no late request can write a key on it
+	}
 }
 
 // end forgets the hold. The caller holds s.mu.

@@ -12,36 +12,19 @@ import (
 // The janitor is a goroutine that deletes the keys of holds that expired while their lease goes
 // on for others, renews the leases of waiters, and closes watches without waiters.
 
-const (
-	// busyDelay is after how long the janitor returns to an expired hold that a call uses.
-	busyDelay = 50 * time.Millisecond
-	// pollEvery is after how long waiters ask although nothing woke them: the member that they
-	// watch may not hear from the others any more.
-	pollEvery = 10 * time.Second
-)
+// busyDelay is after how long the janitor returns to an expired hold that a call uses.
+const busyDelay = 50 * time.Millisecond
 
 // expireAt sets when a hold expires unless it is renewed. The caller holds s.mu.
 func (s *Store) expireAt(h *hold, at time.Time) {
 	h.expires = at
-	s.wakeJanitor(at)
-}
-
-// wakeJanitor makes the janitor run no later than at. The caller holds s.mu.
-func (s *Store) wakeJanitor(at time.Time) {
-	if s.closed {
-		return
-	}
-	if !s.janitorRuns {
-		s.janitorRuns = true
-		s.work.Go(func() { s.janitor.Run(s.ctx, s.clean) })
-	}
-	s.janitor.NoLaterThan(at)
+	s.alarm.NoLaterThan(at)
 }
 
 // keepLease makes the janitor renew the lease of a waiter in time. The caller holds s.mu.
 func (s *Store) keepLease(h *hold) {
 	if h.lease != nil && s.waiters[h.holdID] != nil {
-		s.wakeJanitor(s.renewalTime(h.lease))
+		s.alarm.NoLaterThan(s.renewalTime(h.lease))
 	}
 }
 
@@ -128,26 +111,12 @@ func (s *Store) deleteExpired(expired map[string]*hold) {
 	}
 }
 
-// renewForWaiters renews a lease with waiters, and now and then wakes them to ask.
+// renewForWaiters renews a lease with waiters.
 func (s *Store) renewForWaiters(l *lease) {
 	s.mu.Lock()
 	limit := l.ttl / 3
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
-	if s.refresh(ctx, l) != nil {
-		return // the janitor tries again at retryAt
-	}
-	s.deleteStrayKeys(ctx, l)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(l.wokenAll) < pollEvery {
-		return
-	}
-	l.wokenAll = time.Now()
-	for h := range l.holds {
-		if w := s.waiters[h.holdID]; w != nil && !h.held {
-			w.wake()
-		}
-	}
+	_ = s.renewLease(ctx, l) // else the janitor tries again at retryAt
 }

@@ -1,7 +1,6 @@
 package etcdlock
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -25,11 +24,10 @@ type lease struct {
 	seconds int64    // the TTL to ask for
 	busy    ctxMutex // held by the call that asks the server about this lease
 
-	id       clientv3.LeaseID // zero until it is granted
-	ttl      time.Duration    // as granted
-	sent     clock.Instant    // when the last request that renewed it was sent
-	retryAt  time.Time        // the janitor does not renew it before
-	wokenAll time.Time        // when its waiters were last woken to ask
+	id      clientv3.LeaseID // zero until it is granted
+	ttl     time.Duration    // as granted
+	sent    clock.Instant    // when the last request that renewed it was sent
+	retryAt time.Time        // the janitor does not renew it before
 
 	gone    bool // it has ended
 	retired bool // it takes no new locks, and ends with its last one
@@ -51,12 +49,16 @@ func (s *Store) leaseFor(h *hold, ttl time.Duration) *lease {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := cmp.Or(h.lease, s.leases[seconds])
-	if l == nil {
-		l = &lease{seconds: seconds, busy: newCtxMutex(), holds: make(map[*hold]struct{}), strayKeys: make(map[string]struct{})}
-		s.leases[seconds] = l
-		s.allLeases[l] = struct{}{}
+	if h.lease != nil {
+		return h.lease
 	}
+	for l := range s.leases {
+		if l.seconds == seconds && !l.retired {
+			return l
+		}
+	}
+	l := &lease{seconds: seconds, busy: newCtxMutex(), holds: make(map[*hold]struct{}), strayKeys: make(map[string]struct{})}
+	s.leases[l] = struct{}{}
 	return l
 }
 
@@ -117,7 +119,7 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 	if rejectionOf(err) == nil {
 		l.id = id
 		if !s.revokeInBackground(l) {
-			s.allLeases[l] = struct{}{} // Close revokes it
+			s.leases[l] = struct{}{} // Close revokes it
 		}
 	}
 	return s.explain(ctx, err)
@@ -183,25 +185,8 @@ func (s *Store) leaseLost(l *lease) {
 
 // forgetLease makes the next acquisition ask for a new lease. The caller holds s.mu.
 func (s *Store) forgetLease(l *lease) {
-	l.gone = true
-	s.retire(l)
-	delete(s.allLeases, l)
-}
-
-// retire lets the lease take no more locks. The caller holds s.mu.
-func (s *Store) retire(l *lease) {
-	l.retired = true
-	if s.leases[l.seconds] == l {
-		delete(s.leases, l.seconds)
-	}
-}
-
-// revokeIfUnused revokes a retired lease without locks, after which no late request can write a
-// key on it. The caller holds s.mu.
-func (s *Store) revokeIfUnused(l *lease) {
-	if l.retired && !l.gone && len(l.holds) == 0 {
-		s.revokeInBackground(l)
-	}
+	l.gone, l.retired = true, true
+	delete(s.leases, l)
 }
 
 // revokeInBackground returns false if the store is closed. The caller holds s.mu.
@@ -226,11 +211,15 @@ func (s *Store) revoke(ctx context.Context, l *lease) {
 	s.forgetLease(l)
 }
 
-// deleteStrayKeys deletes the keys that must not exist. What it cannot delete ends with the lease
-// at the latest.
-func (s *Store) deleteStrayKeys(ctx context.Context, l *lease) {
+// renewLease renews the lease and deletes the keys that must not exist. What it cannot delete ends
+// with the lease at the latest.
+func (s *Store) renewLease(ctx context.Context, l *lease) error {
+	if err := s.refresh(ctx, l); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	keys := slices.Collect(maps.Keys(l.strayKeys))
 	s.mu.Unlock()
 	_ = s.deleteKeys(ctx, keys)
+	return nil
 }

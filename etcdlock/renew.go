@@ -61,22 +61,17 @@ func (r *renewal) holds() bool { return r.hold.held && tokenOf(r.hold.revision) 
 
 // renewAll renews a lease and checks its locks.
 func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) error {
-	err := s.refresh(ctx, l)
-	if err == nil {
-		s.deleteStrayKeys(ctx, l)
-		for chunk := range slices.Chunk(renewals, maxOps) {
-			if err = s.checkKeys(ctx, chunk); err != nil {
-				break
-			}
-		}
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errLeaseGone):
+	err := s.renewLease(ctx, l)
+	if errors.Is(err, errLeaseGone) {
 		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
 	}
-	return s.explain(ctx, err)
+	for chunk := range slices.Chunk(renewals, maxOps) {
+		if err != nil {
+			break
+		}
+		err = s.checkKeys(ctx, chunk)
+	}
+	return err
 }
 
 // checkKeys prolongs the holds whose keys still exist.

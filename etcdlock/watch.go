@@ -103,7 +103,7 @@ func (s *Store) removeWaiter(w *waiter) {
 	delete(w.watch.waiters, w)
 	if len(w.watch.waiters) == 0 {
 		w.watch.idleSince = time.Now()
-		s.wakeJanitor(w.watch.idleSince.Add(linger))
+		s.alarm.NoLaterThan(w.watch.idleSince.Add(linger))
 	}
 	if s.waiters[w.holdID] != w {
 		return
@@ -116,7 +116,7 @@ func (s *Store) removeWaiter(w *waiter) {
 	if now := time.Now(); h.expires.Before(now) { // or zero
 		h.expires = now
 	}
-	s.wakeJanitor(h.expires)
+	s.alarm.NoLaterThan(h.expires)
 	if !w.queues {
 		s.background(func() { s.leaveQueue(w.holdID) })
 	}

@@ -46,7 +46,7 @@ func init() {
 	add(mutant{
 		rule: "Close revokes a lease whose grant was not answered",
 		file: "etcdlock/lease.go",
-		old:  `s.allLeases[l] = struct{}{} // Close revokes it`,
+		old:  `s.leases[l] = struct{}{} // Close revokes it`,
 		new:  ``,
 		test: "test/stores/etcd TestCloseRevokesAnUnansweredLease",
 	})
@@ -149,9 +149,9 @@ func init() {
 	})
 	add(mutant{
 		rule: "a renewal deletes what late attempts wrote",
-		file: "etcdlock/renew.go",
-		old:  `s.deleteStrayKeys(ctx, l)`,
-		new:  ``,
+		file: "etcdlock/lease.go",
+		old:  `_ = s.deleteKeys(ctx, keys)`,
+		new:  `_ = keys`,
 		test: "test/stores/etcd TestOvertakenAttemptIsUndone/try",
 	})
 	add(mutant{
