@@ -8,7 +8,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/span"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Acquire implements driver.Store. An attempt is one transaction. A waiter, whose request has
@@ -50,9 +49,7 @@ func (s *Store) attempt(ctx, caller context.Context, h *hold, req *driver.Reques
 		if !ok { // the lease has just ended
 			continue
 		}
-		reply, again, err := tryOnce(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
-			return c.kv.Txn(ctx).If(q.conditions...).Then(q.then...).Else(q.otherwise...).Commit()
-		})
+		reply, again, err := tryOnce(ctx, s, q.send)
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.leaseLost(l)
 			continue

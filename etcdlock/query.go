@@ -1,17 +1,23 @@
 package etcdlock
 
 import (
+	"context"
+
 	"github.com/dlock-go/dlock/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// query is the transaction of an attempt, and how to read its answer.
+// query is a transaction, and for an attempt how to read its answer.
 type query struct {
 	conditions      []clientv3.Cmp
 	then, otherwise []clientv3.Op
 	read            func(reply *clientv3.TxnResponse) queueView
+}
+
+func (q query) send(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
+	return c.kv.Txn(ctx).If(q.conditions...).Then(q.then...).Else(q.otherwise...).Commit()
 }
 
 // queueView is the queue of a name as the server saw it.

@@ -131,11 +131,11 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 // deleteKey deletes a key that was created by that revision. It returns ErrNotHeld if there is
 // none.
 func (s *Store) deleteKey(ctx context.Context, key string, revision int64) error {
-	reply, _, err := tryOnce(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
-		return c.kv.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
-			Then(clientv3.OpDelete(key)).Commit()
-	})
+	q := query{
+		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", revision)},
+		then:       []clientv3.Op{clientv3.OpDelete(key)},
+	}
+	reply, _, err := tryOnce(ctx, s, q.send)
 	switch {
 	case err != nil:
 		return s.explain(ctx, err)
@@ -156,9 +156,7 @@ func (s *Store) deleteKeys(ctx context.Context, keys []string) error {
 		for i, key := range chunk {
 			ops[i] = clientv3.OpDelete(key)
 		}
-		if _, _, err := tryOnce(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
-			return c.kv.Txn(ctx).Then(ops...).Commit()
-		}); err != nil {
+		if _, _, err := tryOnce(ctx, s, query{then: ops}.send); err != nil {
 			return s.explain(ctx, err)
 		}
 	}

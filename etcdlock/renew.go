@@ -90,9 +90,7 @@ func (s *Store) checkKeys(ctx context.Context, renewals []renewal) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	reply, err := try(ctx, s, func(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
-		return c.kv.Txn(ctx).Then(ops...).Commit()
-	})
+	reply, err := try(ctx, s, query{then: ops}.send)
 	if err != nil {
 		return s.explain(ctx, err)
 	}

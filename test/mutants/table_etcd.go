@@ -4,8 +4,8 @@ func init() {
 	add(mutant{
 		rule: "a stale release through another store leaves the next lock with the same key alone",
 		file: "etcdlock/release.go",
-		old:  `If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).`,
-		new:  `If(clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).`,
+		old:  `clientv3.Compare(clientv3.CreateRevision(key), "=", revision)`,
+		new:  `clientv3.Compare(clientv3.CreateRevision(key), ">", 0)`,
 		test: "test/stores/etcd TestStaleCallsLeaveALaterLockAlone",
 	})
 	add(mutant{
