@@ -61,11 +61,6 @@ func isUnknown(err error) bool {
 	return unless(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, errNoRoot, ErrNumbersUsedUp) != nil
 }
 
-// isDisconnect reports whether an operation failed because the connection or the session did.
-func isDisconnect(err error) bool {
-	return isAny(err, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved)
-}
-
 // isAny reports whether err is one of targets.
 func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })

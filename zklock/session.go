@@ -34,7 +34,7 @@ type connector struct {
 	connMu   sync.Mutex
 	last     *serverConn   // the last one that was dialled
 	up       bool          // there is a connection with a session
-	changed  chan struct{} // closed when up changes
+	changed  chan struct{} // closed when up or lastErr changes
 	lastErr  error         // why the last connection failed
 	servers  int           // how many there are
 	failures int           // attempts to connect in a row that failed
@@ -83,9 +83,8 @@ func (c *connector) dialled(conn net.Conn, err error) (net.Conn, error) {
 	}
 	if err != nil {
 		c.lastErr = err
-		if c.failures++; c.failures == c.servers {
-			c.notifyLocked()
-		}
+		c.failures++
+		c.notifyLocked()
 		return nil, err
 	}
 	c.failures = 0
@@ -103,6 +102,7 @@ func (c *connector) noGreeting(err error) {
 	c.connMu.Lock()
 	defer c.connMu.Unlock()
 	c.lastErr = fmt.Errorf("a server accepts connections and no sessions (%s): %w", reason, err)
+	c.notifyLocked()
 }
 
 // sessionTimeout returns the timeout that the server has granted.
@@ -187,7 +187,7 @@ func (c *connector) persist(ctx context.Context, f func() error) error {
 			return err
 		}
 		err := f()
-		if !isDisconnect(err) {
+		if !isAny(err, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved) {
 			failed++
 		}
 		if !isUnknown(err) || failed == attempts || time.Since(begin) > connectLimit {
