@@ -17,7 +17,8 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	waiter := subscribers.New(wake)
 	stop = sync.OnceFunc(func() { s.stopWatch(&req, waiter) })
 	if err := s.run(ctx, "watching a lock", func(ctx context.Context) error { return s.watch(ctx, &req, waiter) }); err != nil {
-		stop()
+		waiter.Stop()
+		go stop() // it waits for the call under way
 		return nil, err
 	}
 	return stop, nil
@@ -65,13 +66,27 @@ func (s *Store) watchQueue(ctx context.Context, a *acquisition, req *driver.Requ
 	return free, err
 }
 
+// stopLimit is how long stop waits until the place is given up. Giving it up goes on.
+const stopLimit = time.Second
+
 // stopWatch ends a watch, and gives up a place that nothing else keeps.
 func (s *Store) stopWatch(req *driver.Request, waiter *subscribers.Subscriber) {
 	waiter.Stop()
+	done := make(chan struct{})
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a := s.acquisitions[acquisitionKey{req.Name, req.Owner}]; a != nil && !s.removeWaiterLocked(a, waiter) {
-		s.backgroundLocked(func(ctx context.Context) { s.giveUpPlace(ctx, req, waiter) })
+	if a := s.acquisitions[acquisitionKey{req.Name, req.Owner}]; a == nil || s.removeWaiterLocked(a, waiter) {
+		close(done)
+	} else {
+		s.backgroundLocked(func(ctx context.Context) {
+			defer close(done)
+			s.giveUpPlace(ctx, req, waiter)
+		})
+	}
+	s.mu.Unlock()
+	select {
+	case <-done:
+	case <-time.After(stopLimit):
+	case <-s.ctx.Done():
 	}
 }
 
