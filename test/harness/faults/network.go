@@ -293,10 +293,24 @@ func lateUnlock(t *testing.T, r Rig) {
 	}
 }
 
-// lateRenewal checks that a late renewal extends only the grant of its own owner.
+// lateRenewal checks that a late renewal extends only the grant of its own owner. A machine that
+// was too slow to ask before the TTL has ended gets another try, with twice the TTL.
 func lateRenewal(t *testing.T, r Rig) {
+	const tries = 3
+	for range tries {
+		if r.renewsLate(t) {
+			return
+		}
+		r.TTL *= 2
+	}
+	t.Errorf("in %d tries a late renewal extended the lock of another owner, or calls took longer than a quarter of %v", tries, r.TTL/2)
+}
+
+// renewsLate reports whether the lock ended in time, and the machine was fast enough to tell.
+func (r Rig) renewsLate(t *testing.T) (inTime bool) {
 	lease, p := r.holdRenewal(t, "late-renewal")
 	store := r.open(t)
+	asker := r.open(t)
 	grant, _ := r.acquireWhenFree(t, store, "late-renewal")
 	start := time.Now()
 	unlockLost(t, lease)
@@ -305,17 +319,25 @@ func lateRenewal(t *testing.T, r Rig) {
 	if !p.Settle(limit) {
 		t.Fatal("the late renewal is not answered")
 	}
-	held := r.mustBeHeld(t, "late-renewal", "the TTL of its holder has not ended")
-	if held.Token != 0 && held.Token != grant.Token {
+	early, err := asker.Acquire(t.Context(), driver.Request{Name: "late-renewal", Owner: driver.NewOwner(), TTL: r.TTL})
+	held, refused := errors.AsType[*driver.HeldError](err)
+	switch {
+	case err == nil && time.Since(start) >= r.TTL*15/16: // it was granted a moment before start
+		if err := asker.Release(t.Context(), early); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		return false
+	case !refused:
+		t.Fatalf("Acquire: %v, token %d; want that it is held: the TTL of its holder has not ended", err, early.Token)
+	case held.Token != 0 && held.Token != grant.Token:
 		t.Errorf("the lock has token %d now, and had %d", held.Token, grant.Token)
 	}
 	next, _ := r.acquireWhenFree(t, store, "late-renewal")
-	if took := time.Since(start); took > r.TTL+r.TTL/2 {
-		t.Errorf("the lock expired %v after it was granted; the TTL is %v", took, r.TTL)
-	}
+	took := time.Since(start)
 	if err := store.Release(t.Context(), next); err != nil {
 		t.Errorf("Release: %v", err)
 	}
+	return took <= r.TTL+r.TTL/2 // otherwise the late renewal may have extended the lock
 }
 
 // lateRenewalOfFree checks that a late renewal does not create a lock.
