@@ -5,7 +5,6 @@
 package child
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 )
 
 // grace is how long a child may take to end before it is killed.
@@ -44,25 +45,26 @@ type Process struct {
 	stderr tail
 }
 
-// Start starts program with role as its argv[0] and sends it its task. When ctx ends, the
-// child's stdin is closed, and a child that does not end then is killed.
-func Start(ctx context.Context, program, role string, task any) (*Process, error) {
-	p := &Process{ctx: ctx, cmd: exec.CommandContext(ctx, program)}
+// start starts this program again with role as its argv[0] and sends it its task. When ctx
+// ends, the child's stdin is closed, and a child that does not end then is killed.
+func start(ctx context.Context, role string, task any) (*Process, error) {
+	self, err := supervise.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{ctx: ctx, cmd: exec.CommandContext(ctx, self)}
 	p.cmd.Args = []string{role}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = grace
 	p.cmd.SysProcAttr = ownGroup()
-	in, err := p.cmd.StdinPipe()
-	if err != nil {
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	p.in = in
-	p.cmd.Cancel = in.Close
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
+	p.cmd.Cancel = p.in.Close
+	if p.pipe, err = p.cmd.StdoutPipe(); err != nil {
 		return nil, err
 	}
-	p.pipe, p.out = out, json.NewDecoder(out)
+	p.out = json.NewDecoder(p.pipe)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start this program again: %w", err)
 	}
@@ -118,17 +120,18 @@ func (p *Process) Wait() {
 // Group is several children that end together.
 type Group []*Process
 
-// StartGroup is Start of n children. The children that were started are returned even if
-// there is an error.
-func StartGroup(ctx context.Context, n int, program, role string, task any) (g Group, err error) {
+// Start starts this program n times with role as its argv[0], sends each child the task and
+// receives its first value. The caller waits for the group even if there is an error.
+func Start[T any](ctx context.Context, n int, role string, task any) (g Group, first []T, err error) {
 	for range n {
-		process, err := Start(ctx, program, role, task)
+		process, err := start(ctx, role, task)
 		if err != nil {
-			return g, err
+			return g, nil, err
 		}
 		g = append(g, process)
 	}
-	return g, nil
+	first, err = ReceiveAll[T](g)
+	return g, first, err
 }
 
 // Wait is Wait of all children.
@@ -163,9 +166,7 @@ func (t *tail) Write(text []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, text...)
-	if extra := len(t.text) - tailLimit; extra > 0 {
-		t.text = bytes.Clone(t.text[extra:])
-	}
+	t.text = t.text[max(0, len(t.text)-tailLimit):]
 	return len(text), nil
 }
 
@@ -234,5 +235,5 @@ func (p *Parent) AwaitStep(value any) error {
 
 // Fail sends an error to the parent.
 func (p *Parent) Fail(text string, status int) {
-	_ = p.out.Encode(message{Failure: &Failure{Text: text, Status: status}}) // fails if the parent has ended
+	_ = p.out.Encode(message{Failure: &Failure{text, status}}) // fails if the parent has ended
 }

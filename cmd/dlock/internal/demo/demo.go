@@ -3,13 +3,14 @@
 package demo
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,9 +76,10 @@ func (s *Stage) add(run timeline.Run, value any, row ...any) error {
 	return terminal.PrintJSON(s.Stdout, value)
 }
 
-// finish prints the table and writes the files. The column of the page that is coloured is
-// the first that wants a value.
-func (s *Stage) finish(title string, intro ...string) error {
+// finish prints the table and writes the files, of which the page has the title and the intro.
+// The column of the page that is coloured is the first that wants a value. If the outcome is
+// not good, finish returns a ResultError with what should have happened.
+func (s *Stage) finish(good bool, should, title string, intro ...string) error {
 	if !s.JSON {
 		if err := s.table.Print(s.Stdout, terminal.PainterFor(s.Stdout)); err != nil {
 			return err
@@ -93,23 +95,51 @@ func (s *Stage) finish(title string, intro ...string) error {
 	if err := s.svg.write(timeline.SVG(s.runs)); err != nil {
 		return err
 	}
-	return s.html.write(timeline.HTML(page))
-}
-
-// newRun returns a drawing with a lane for each process.
-func newRun(name, caption string, processes int) timeline.Run {
-	run := timeline.Run{Name: name, Caption: caption}
-	for lane := range processes {
-		run.Lanes = append(run.Lanes, fmt.Sprintf("process %d", lane+1))
+	if err := s.html.write(timeline.HTML(page)); err != nil || good {
+		return err
 	}
-	return run
+	return ResultError{errors.New(should)}
 }
 
-// addVisit draws the time that a process was inside.
-func addVisit(run *timeline.Run, lane int, from, to time.Duration, what string) {
-	label := fmt.Sprintf("process %d, %.3f s to %.3f s, %s", lane+1, from.Seconds(), to.Seconds(), what)
-	run.Spans = append(run.Spans, timeline.Span{Lane: lane, From: from, To: to, Label: label})
-	run.Length = max(run.Length, to)
+// processLog is what a process of a demo has done. Times are Unix nanoseconds.
+type processLog struct {
+	Visits []visit
+	Falls  []int64 // when the curve of the drawing fell by one
+	Ended  int64   // if that is after the last visit
+}
+
+// visit is the time that a process was inside.
+type visit struct {
+	From, To int64
+	What     string // happened
+}
+
+// draw returns the drawing of a run. Its time begins with the first visit.
+func draw(guard Guard, caption string, logs []processLog) timeline.Run {
+	run := timeline.Run{Name: string(guard), Caption: caption}
+	begin := int64(math.MaxInt64)
+	for _, log := range logs {
+		for _, v := range log.Visits {
+			begin = min(begin, v.From)
+		}
+	}
+	since := func(at int64) time.Duration { return time.Duration(at - begin) }
+	for lane, log := range logs {
+		process := fmt.Sprintf("process %d", lane+1)
+		run.Lanes = append(run.Lanes, process)
+		run.Length = max(run.Length, since(log.Ended))
+		for _, v := range log.Visits {
+			from, to := since(v.From), since(v.To)
+			label := fmt.Sprintf("%s, %.3f s to %.3f s, %s", process, from.Seconds(), to.Seconds(), v.What)
+			run.Spans = append(run.Spans, timeline.Span{Lane: lane, From: from, To: to, Label: label})
+			run.Length = max(run.Length, to)
+		}
+		for _, at := range log.Falls {
+			run.Sales = append(run.Sales, since(at))
+		}
+	}
+	slices.Sort(run.Sales)
+	return run
 }
 
 // processes are the programs of the child processes, by their argv[0].
@@ -137,21 +167,6 @@ func RunProcess(args []string, stdin io.Reader, stdout io.Writer, statusOf func(
 	return status, true
 }
 
-// startChildren starts this program again, n times, as child processes of a demo, and
-// receives the first value of each. The caller waits for them even if there is an error.
-func startChildren[T any](ctx context.Context, n int, role string, task any) (child.Group, []T, error) {
-	self, err := supervise.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	group, err := child.StartGroup(ctx, n, self, role, task)
-	if err != nil {
-		return group, nil, err
-	}
-	first, err := child.ReceiveAll[T](group)
-	return group, first, err
-}
-
 // columns returns the columns of a table. The cells of "TITLE=X" should be X.
 func columns(titles ...string) (all []terminal.Column) {
 	for i, title := range titles {
@@ -163,8 +178,8 @@ func columns(titles ...string) (all []terminal.Column) {
 
 // outputFile is a file that is written at the end. Without a path it does nothing.
 type outputFile struct {
-	file    *os.File
-	created bool // it did not exist before, and is not written yet
+	file    *os.File // keeps a pipe open until the end
+	created bool     // it did not exist before, and is not written yet
 }
 
 // open opens the file. Its content stays until write.
@@ -186,18 +201,13 @@ func (o *outputFile) write(text string) error {
 		return nil
 	}
 	o.created = false
-	if info, err := o.file.Stat(); err == nil && info.Mode().IsRegular() {
-		if err := o.file.Truncate(0); err != nil {
-			return terminal.OutputError(err)
-		}
-	}
-	return terminal.Print(o.file, text)
+	return terminal.OutputError(os.WriteFile(o.file.Name(), []byte(text), 0o644))
 }
 
 // close removes a file that was created and not written.
 func (o *outputFile) close() {
 	if o.file != nil {
-		_ = o.file.Close() // write has checked
+		o.file.Close()
 		if o.created {
 			_ = os.Remove(o.file.Name())
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
-	"github.com/dlock-go/dlock/fence"
 )
 
 func TestMain(m *testing.M) {
@@ -52,10 +52,10 @@ func TestFenceStopsAStaleHolder(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
-			task := shopTask{Guard: c.guard, Folder: folder, Table: NewTable(), Processes: 2,
+			task := shopTask{Guard: c.guard, Folder: folder, Table: newTable(), Processes: 2,
 				Store: Store{URL: "sqlite://" + folder + "/locks.db"}, Think: c.staleThink}
 			stock := newStock(t, folder, task.Table)
-			if err := stock.Restock(t.Context(), 1); err != nil {
+			if err := stock.restock(t.Context(), 1); err != nil {
 				t.Fatal(err)
 			}
 			first := newShop(t, task)
@@ -71,7 +71,7 @@ func TestFenceStopsAStaleHolder(t *testing.T) {
 			if status := <-answer; status != c.stale {
 				t.Errorf("the shop that has lost the lock answers %d, want %d", status, c.stale)
 			}
-			if left, err := stock.Left(t.Context()); err != nil || left != c.left {
+			if left, err := stock.read(t.Context()); err != nil || left != c.left {
 				t.Errorf("%d left, %v; want %d", left, err, c.left)
 			}
 		})
@@ -103,18 +103,18 @@ func breakLock(t *testing.T, url string) {
 }
 
 // stock makes the table of the shops.
-func newStock(t *testing.T, folder, table string) *Stock {
+func newStock(t *testing.T, folder, table string) *stockTable {
 	t.Helper()
 	db, err := openDatabase(t.Context(), "", folder, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	stock, err := OpenStock(db.DB, fence.SQLite, table)
+	stock, err := openStock(db, table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stock.Create(t.Context()); err != nil {
+	if err := stock.create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return stock
@@ -127,16 +127,16 @@ func TestStockIsCreatedOrNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	stock, err := OpenStock(db.DB, fence.SQLite, "interrupted")
+	stock, err := openStock(db, "interrupted")
 	if err != nil {
 		t.Fatal(err)
 	}
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := stock.Create(interrupted); err != nil {
-		t.Errorf("Create: %v", err)
+	if err := stock.create(interrupted); err != nil {
+		t.Errorf("create: %v", err)
 	}
-	if err := stock.Drop(t.Context()); err != nil {
+	if err := stock.drop(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -144,7 +144,7 @@ func TestStockIsCreatedOrNot(t *testing.T) {
 // shop starts the process of a shop, and returns its address.
 func newShop(t *testing.T, task shopTask) (address string) {
 	t.Helper()
-	shops, addresses, err := startChildren[string](context.Background(), 1, shopRole, task)
+	shops, addresses, err := child.Start[string](context.Background(), 1, shopRole, task)
 	t.Cleanup(shops.Wait)
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func buy(t *testing.T, address string) int {
 
 func TestShopAnswersOnlyWhatItKnows(t *testing.T) {
 	folder := t.TempDir()
-	task := shopTask{Guard: None, Folder: folder, Table: NewTable(), Processes: 1}
+	task := shopTask{Guard: None, Folder: folder, Table: newTable(), Processes: 1}
 	newStock(t, folder, task.Table)
 	address := newShop(t, task)
 	for path, want := range map[string]int{

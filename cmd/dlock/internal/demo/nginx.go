@@ -17,15 +17,6 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 )
 
-// findNginx returns the path of nginx.
-func findNginx() (string, error) {
-	path, err := exec.LookPath("nginx")
-	if err != nil {
-		return "", errors.New("there is no nginx in the PATH (Debian has it in /usr/sbin): install it, or leave out --nginx for the built-in proxy")
-	}
-	return path, nil
-}
-
 // nginx is the balancer of --nginx.
 type nginx struct {
 	socket string
@@ -108,20 +99,16 @@ func startNginx(ctx context.Context, program, folder string, shops []string, cli
 
 // ready blocks until nginx listens.
 func (n *nginx) ready(ctx context.Context) error {
-	limit := time.NewTimer(nginxLimit)
-	defer limit.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, nginxLimit, errors.New("nginx does not answer"))
+	defer cancel()
 	for {
 		if conn, err := n.dial(ctx); err == nil {
 			return conn.Close()
 		}
 		select {
-		case <-again.C:
+		case <-time.After(5 * time.Millisecond):
 		case <-n.ended:
 			return errors.New("nginx has ended")
-		case <-limit.C:
-			return errors.New("nginx does not answer")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -1,11 +1,10 @@
 package demo
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"math"
-	"slices"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -73,14 +72,14 @@ type OversellJSON struct {
 // Run runs the demo with each guard.
 func (o *Oversell) Run(ctx context.Context) (err error) {
 	if o.Nginx {
-		if o.nginx, err = findNginx(); err != nil {
-			return err
+		if o.nginx, err = exec.LookPath("nginx"); err != nil {
+			return errors.New("there is no nginx in the PATH (Debian has it in /usr/sbin): install it, or leave out --nginx for the built-in proxy")
 		}
 	}
 	return o.withStock(ctx, o.show)
 }
 
-func (o *Oversell) show(ctx context.Context, stock *Stock) error {
+func (o *Oversell) show(ctx context.Context, stock *stockTable) error {
 	all := o.Clients * o.Requests
 	o.note("%d in stock, %d requests, %d processes; the stock is in %s, the locks are in %s", o.InStock, all, o.Processes, o.database, o.Store.Name)
 	o.table.Columns = columns("GUARD", "REQUESTS", "SOLD", "FINAL STOCK=0", "AT ONCE", "REQUESTS/S", "WAIT P50", "WAIT P99")
@@ -97,7 +96,8 @@ func (o *Oversell) show(ctx context.Context, stock *Stock) error {
 		if guard.Shared() {
 			exact = exact && r.finalStock == 0 && r.sold == o.InStock
 		}
-		run := o.draw(guard, r)
+		run := draw(guard, guardCaptions[guard], r.logs)
+		run.Verdict, run.Bad, run.Stock = stockVerdict(r.finalStock, r.sold, o.InStock), r.finalStock < 0, o.InStock
 		atOnce, rate := timeline.Most(run.Spans), float64(len(r.waits))/r.elapsed.Seconds()
 		err = o.add(run, OversellJSON{
 			Guard: guard, Requests: len(r.waits), Sold: r.sold, FinalStock: r.finalStock, Stock: o.InStock,
@@ -111,30 +111,26 @@ func (o *Oversell) show(ctx context.Context, stock *Stock) error {
 			return err
 		}
 	}
-	err := o.finish("dlock demo oversell",
+	return o.finish(exact, fmt.Sprintf("with a lock exactly %d should have been sold", o.InStock), "dlock demo oversell",
 		fmt.Sprintf("%d clients sent %d requests each to %d processes that sell the same stock of %d. Each request reads the stock, thinks, and then writes it. A bar is the time that a request was inside, from before the read to after the write.",
 			o.Clients, o.Requests, o.Processes, o.InStock),
 		fmt.Sprintf("The stock is in %s, the locks are in %s.", o.database, o.Store.Name))
-	if err == nil && !exact {
-		err = ResultError{fmt.Errorf("with a lock exactly %d should have been sold", o.InStock)}
-	}
-	return err
 }
 
 // sales is the outcome of one run.
 type sales struct {
 	*tally
-	finalStock int       // by the database
-	visits     [][]Visit // of each process, sorted
+	finalStock int          // by the database
+	logs       []processLog // of each process
 }
 
 // sell fills the stock and sells it with a guard. When it returns, no process runs any more.
-func (o *Oversell) sell(ctx context.Context, stock *Stock, guard Guard, progress func(sold bool)) (r sales, err error) {
-	if err := stock.Restock(ctx, o.InStock); err != nil {
+func (o *Oversell) sell(ctx context.Context, stock *stockTable, guard Guard, progress func(sold bool)) (r sales, err error) {
+	if err := stock.restock(ctx, o.InStock); err != nil {
 		return r, err
 	}
 	task := shopTask{Guard: guard, Database: o.Database, Folder: o.Folder, Table: stock.table, Store: o.Store, Processes: o.Processes, Think: o.Think}
-	shops, addresses, err := startChildren[string](ctx, o.Processes, shopRole, task)
+	shops, addresses, err := child.Start[string](ctx, o.Processes, shopRole, task)
 	defer shops.Wait()
 	if err != nil {
 		return r, err
@@ -145,13 +141,10 @@ func (o *Oversell) sell(ctx context.Context, stock *Stock, guard Guard, progress
 	for _, shop := range shops {
 		shop.CloseInput()
 	}
-	if r.visits, err = child.ReceiveAll[[]Visit](shops); err != nil {
+	if r.logs, err = child.ReceiveAll[processLog](shops); err != nil {
 		return r, err
 	}
-	for _, v := range r.visits {
-		slices.SortFunc(v, func(a, b Visit) int { return cmp.Compare(a.From, b.From) })
-	}
-	r.finalStock, err = stock.Left(ctx)
+	r.finalStock, err = stock.read(ctx)
 	return r, err
 }
 
@@ -188,34 +181,6 @@ var guardCaptions = map[Guard]string{
 	Local:  "a mutex in\neach process",
 	Dlock:  "one lock for\nall processes",
 	Fenced: "the same, and the\nrow checks its token",
-}
-
-// draw returns the drawing of a result. Its time begins with the first visit.
-func (o *Oversell) draw(guard Guard, r sales) timeline.Run {
-	run := newRun(string(guard), guardCaptions[guard], len(r.visits))
-	run.Verdict, run.Bad, run.Stock = stockVerdict(r.finalStock, r.sold, o.InStock), r.finalStock < 0, o.InStock
-	begin := int64(math.MaxInt64)
-	for _, visits := range r.visits {
-		if len(visits) > 0 {
-			begin = min(begin, visits[0].From)
-		}
-	}
-	since := func(at int64) time.Duration { return time.Duration(at - begin) }
-	for lane, visits := range r.visits {
-		for _, v := range visits {
-			what := "sold nothing"
-			if v.Sold != 0 {
-				what = "sold one"
-				run.Sales = append(run.Sales, since(v.Sold))
-			}
-			if v.Token != 0 {
-				what += fmt.Sprintf(", token %d", v.Token)
-			}
-			addVisit(&run, lane, since(v.From), since(v.To), what)
-		}
-	}
-	slices.Sort(run.Sales)
-	return run
 }
 
 func stockVerdict(left, sold, stock int) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
 )
@@ -40,7 +41,7 @@ type PauseJSON struct {
 // Run runs the demo with each guard.
 func (p *Pause) Run(ctx context.Context) error { return p.withStock(ctx, p.show) }
 
-func (p *Pause) show(ctx context.Context, stock *Stock) error {
+func (p *Pause) show(ctx context.Context, stock *stockTable) error {
 	p.note("%d in stock, 2 processes, a TTL of %v; the stock is in %s, the lock is in %s", pauseStock, p.TTL, p.database, p.Store.Name)
 	p.table.Columns = columns("GUARD", "SOLD", "FINAL STOCK=0", "REFUSED", "PAUSED")
 	paint := terminal.PainterFor(p.Stdout)
@@ -67,14 +68,10 @@ func (p *Pause) show(ctx context.Context, stock *Stock) error {
 			return err
 		}
 	}
-	err := p.finish("dlock demo pause",
+	return p.finish(exact, fmt.Sprintf("with the fence exactly %d should have been sold", pauseStock), "dlock demo pause",
 		fmt.Sprintf("Process 1 holds the lock with a TTL of %v, has read that one is in stock, and is stopped just before it writes. Process 2 gets the lock when it has expired, and sells the one. Then process 1 goes on where it was, and writes.", p.TTL),
 		"No lock that expires can prevent that. The token can: the row remembers the largest one that wrote it, and refuses a smaller one.",
 		fmt.Sprintf("The stock is in %s, the lock is in %s.", p.database, p.Store.Name))
-	if err == nil && !exact {
-		err = ResultError{fmt.Errorf("with the fence exactly %d should have been sold", pauseStock)}
-	}
-	return err
 }
 
 var pauseCaptions = map[Guard]string{
@@ -89,7 +86,7 @@ func (p *Pause) draw(guard Guard, r *pauseResult) timeline.Run {
 	if r.exits[0].Sold {
 		late = "writes without its lock and sells one"
 	}
-	run := newRun(string(guard), pauseCaptions[guard], 2)
+	run := timeline.Run{Name: string(guard), Caption: pauseCaptions[guard], Lanes: []string{"process 1", "process 2"}}
 	run.Verdict, run.Bad, run.Stock = stockVerdict(r.finalStock, r.sold(), pauseStock), r.finalStock < 0, pauseStock
 	run.Length = r.since(max(r.exits[0].Left, r.exits[1].Left)) + p.TTL/8 // so that the end can be seen
 	run.Spans = []timeline.Span{
@@ -108,8 +105,8 @@ func (p *Pause) draw(guard Guard, r *pauseResult) timeline.Run {
 
 // pauseResult is the outcome of one run.
 type pauseResult struct {
-	entries            [2]Entry
-	exits              [2]Exit
+	entries            [2]buyerEntry
+	exits              [2]buyerExit
 	stopped, continued int64 // when the first process was, in Unix nanoseconds
 	finalStock         int
 }
@@ -128,12 +125,12 @@ func (r *pauseResult) sold() (n int) {
 // reads that one is in stock and is stopped before it writes, for longer than its lock lasts.
 // The second process gets the lock when it has expired and sells the one. Then the first
 // process continues. When pause returns, no process runs any more.
-func (p *Pause) pause(ctx context.Context, stock *Stock, guard Guard) (*pauseResult, error) {
-	if err := stock.Restock(ctx, pauseStock); err != nil {
+func (p *Pause) pause(ctx context.Context, stock *stockTable, guard Guard) (*pauseResult, error) {
+	if err := stock.restock(ctx, pauseStock); err != nil {
 		return nil, err
 	}
-	buyers, _, err := startChildren[bool](ctx, 2, buyerRole,
-		shopTask{Guard: guard, Database: p.Database, Folder: p.Folder, Table: stock.table, Store: p.Store, TTL: p.TTL})
+	task := shopTask{Guard: guard, Database: p.Database, Folder: p.Folder, Table: stock.table, Store: p.Store, Processes: 2, TTL: p.TTL}
+	buyers, _, err := child.Start[bool](ctx, 2, buyerRole, task)
 	defer buyers.Wait()
 	if err != nil {
 		return nil, err
@@ -164,7 +161,7 @@ func (p *Pause) pause(ctx context.Context, stock *Stock, guard Guard) (*pauseRes
 	if err := first.Receive(&r.exits[0]); err != nil {
 		return nil, err
 	}
-	r.finalStock, err = stock.Left(ctx)
+	r.finalStock, err = stock.read(ctx)
 	return r, err
 }
 

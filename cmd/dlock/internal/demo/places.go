@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/fence"
 	"github.com/dlock-go/dlock/sqllock"
 )
@@ -33,13 +34,17 @@ func (s Store) client(ctx context.Context) (*dlock.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	traits := store.Driver.Traits()
-	ttl := min(max(lockTTL, traits.MinTTL), traits.LongestTTL())
+	ttl := fitTTL(lockTTL, store.Driver.Traits())
 	client := dlock.New(store.Driver, &dlock.Options{TTL: ttl, RequestTimeout: ttl}) // the machine may be busy
 	return client, func() {
 		_ = client.Close() // a lock that cannot be released expires
 		_ = store.Close()
 	}, nil
+}
+
+// fitTTL returns the TTL nearest to ttl that a store supports.
+func fitTTL(ttl time.Duration, traits driver.Traits) time.Duration {
+	return min(max(ttl, traits.MinTTL), traits.LongestTTL())
 }
 
 func (s Store) open(ctx context.Context) (*stores.Store, error) {
@@ -148,58 +153,26 @@ func (s *Stage) checkDatabase() error {
 }
 
 // withStock creates the table of the shops, calls use, and drops the table.
-func (s *Stage) withStock(ctx context.Context, use func(ctx context.Context, stock *Stock) error) error {
+func (s *Stage) withStock(ctx context.Context, use func(ctx context.Context, stock *stockTable) error) error {
 	db, err := openDatabase(ctx, s.Database, s.Folder, 1)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	stock, err := OpenStock(db.DB, db.dialect, NewTable())
+	stock, err := openStock(db, newTable())
 	if err != nil {
 		return err
 	}
-	if err := stock.Create(ctx); err != nil {
+	if err := stock.create(ctx); err != nil {
 		return db.cannotUse(err)
 	}
 	defer func() { // also after a signal
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseLimit)
 		defer cancel()
-		if err := stock.Drop(ctx); err != nil {
+		if err := stock.drop(ctx); err != nil {
 			fmt.Fprintf(s.Stderr, "dlock: remove the table by hand: %v\n", err)
 		}
 	}()
 	s.database = db.name
 	return use(ctx, stock)
-}
-
-// shopTask is the task of a process that sells. It may contain passwords, and is sent
-// through a pipe.
-type shopTask struct {
-	Guard     Guard
-	Database  string // the URL of --db
-	Folder    string // of the SQLite file if there is no URL
-	Table     string
-	Store     Store
-	Processes int
-	Think     time.Duration
-	TTL       time.Duration // of the lock, for a buyer
-}
-
-// open opens the stock and, if the guard needs it, the store. The last result closes both.
-func (t *shopTask) open(ctx context.Context, connections int) (*Stock, *dlock.Client, func(), error) {
-	db, err := openDatabase(ctx, t.Database, t.Folder, connections)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	closeDB := func() { _ = db.Close() }
-	stock, err := OpenStock(db.DB, db.dialect, t.Table)
-	if err != nil || !t.Guard.Shared() {
-		return stock, nil, closeDB, err
-	}
-	client, closeStore, err := t.Store.client(ctx)
-	if err != nil {
-		closeDB()
-		return nil, nil, nil, err
-	}
-	return stock, client, func() { closeStore(); closeDB() }, nil
 }

@@ -15,23 +15,109 @@ import (
 	"github.com/dlock-go/dlock/fence"
 )
 
-// Shop is one process of the service: GET /stock/reduce?id=1 sells one.
-type Shop struct {
-	Guard     Guard
-	Processes int           // how many shops there are
-	Think     time.Duration // from reading the stock to writing it
-	Stock     *Stock
-	Client    *dlock.Client // for guards that are shared
+// Guard is how a shop keeps others out between reading the stock and writing it.
+type Guard string
 
-	mu     sync.Mutex
-	visits []Visit
+// The guards, in the order of the runs.
+const (
+	None   Guard = "none"   // no guard
+	Local  Guard = "local"  // a mutex, which excludes the other requests of the same process
+	Dlock  Guard = "dlock"  // a lock that all processes share
+	Fenced Guard = "fenced" // the same lock, and a row that checks its token
+)
+
+// Guards are all guards.
+var Guards = []Guard{None, Local, Dlock, Fenced}
+
+// Shared reports whether the guard needs a store of locks.
+func (g Guard) Shared() bool { return g == Dlock || g == Fenced }
+
+// shopTask is the task of a process that sells. It may contain passwords, and is sent
+// through a pipe.
+type shopTask struct {
+	Guard     Guard
+	Database  string // the URL of --db
+	Folder    string // of the SQLite file if there is no URL
+	Table     string
+	Store     Store
+	Processes int           // how many processes sell
+	Think     time.Duration // from reading the stock to writing it
+	TTL       time.Duration // of the lock, for a buyer
 }
 
-// Visit is the time of a request inside the guard.
-type Visit struct {
-	From, To int64  // Unix nanoseconds
-	Sold     int64  // when the stock was written; 0 if it was not
-	Token    uint64 // of the lock; 0 if there is none
+// shop is a process that sells.
+type shop struct {
+	shopTask
+	stock  *stockTable
+	client *dlock.Client // nil if the guard is not shared
+
+	local sync.Mutex // of the guard Local
+	mu    sync.Mutex
+	log   processLog
+}
+
+// allConnections is how many connections all shops together have to the database. Servers
+// allow about a hundred.
+const allConnections = 40
+
+// openShop receives the task of a process and opens its stock and, if the guard needs it, its
+// store. The second result closes both.
+func openShop(parent *child.Parent) (*shop, func(), error) {
+	s := &shop{}
+	if err := parent.Receive(&s.shopTask); err != nil {
+		return nil, nil, err
+	}
+	db, err := openDatabase(parent.Context, s.Database, s.Folder, max(2, allConnections/s.Processes))
+	if err != nil {
+		return nil, nil, err
+	}
+	closeAll := func() { _ = db.Close() }
+	s.stock, err = openStock(db, s.Table)
+	if err == nil && s.Guard.Shared() {
+		var closeStore func()
+		if s.client, closeStore, err = s.Store.client(parent.Context); err == nil {
+			return s, func() { closeStore(); closeAll() }, nil
+		}
+	}
+	if err != nil {
+		closeAll()
+	}
+	return s, closeAll, err
+}
+
+// shopRole is the argv[0] of a shop.
+const shopRole = "dlock-demo-shop"
+
+// closingTime is how long pending requests may take when a shop closes.
+const closingTime = 2 * time.Second
+
+// runShop is the program of a shop, an HTTP service. It sends its address, serves until the
+// parent wants it to end, and sends its log.
+func runShop(parent *child.Parent) error {
+	s, closeAll, err := openShop(parent)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	server, err := startServer(parent.Context, s, func() {})
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	if err := parent.Send(server.address); err != nil {
+		return err
+	}
+	select {
+	case <-server.ended:
+		return fmt.Errorf("serve: %w", server.err)
+	case <-parent.Context.Done():
+	}
+	closing, cancel := context.WithTimeout(context.Background(), closingTime)
+	defer cancel()
+	_ = server.Shutdown(closing) // close ends what is left
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return parent.Send(s.log)
 }
 
 // Answers of a shop.
@@ -44,14 +130,74 @@ const (
 
 var errSoldOut = errors.New("sold out")
 
+// ServeHTTP answers GET /stock/reduce?id=1, which sells one.
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || r.URL.Path != "/stock/reduce" || r.URL.Query().Get("id") != strconv.Itoa(productID) {
+		http.NotFound(w, r)
+		return
+	}
+	inside, err := s.enter(r.Context())
+	if err == nil {
+		err = s.reduce(r.Context(), inside)
+	}
+	status, text := statusSold, "OK"
+	if err != nil {
+		status, text = statusFailed, err.Error()
+	}
+	switch {
+	case errors.Is(err, errSoldOut):
+		status = statusSoldOut
+	case errors.Is(err, fence.ErrStale), errors.Is(err, dlock.ErrLost), errors.Is(err, dlock.ErrNotHeld):
+		status = statusRefused
+	}
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text)
+}
+
+// OversellLock is the lock of the product. It is always the same, so that the demo leaves one
+// name at most in a store that keeps names for their tokens.
+const OversellLock = "dlock-demo/oversell/product/1"
+
+// entry is the time of a request inside the guard.
+type entry struct {
+	held  context.Context // ends when the lock is lost
+	row   row
+	token uint64 // of the lock; 0 if there is none
+	leave func()
+}
+
+// enter blocks until the guard lets a request in.
+func (s *shop) enter(ctx context.Context) (*entry, error) {
+	switch {
+	case s.Guard == Local:
+		s.local.Lock()
+		return &entry{ctx, s.stock, 0, s.local.Unlock}, nil
+	case !s.Guard.Shared():
+		return &entry{ctx, s.stock, 0, func() {}}, nil
+	}
+	lease, err := s.client.Lock(ctx, OversellLock)
+	if err != nil {
+		return nil, err
+	}
+	leave := func() { _ = lease.Unlock(ctx) } // a lock that cannot be released expires
+	return &entry{lease.Context(), s.stock.rowFor(s.Guard, lease.Token()), lease.Token(), leave}, nil
+}
+
 // reduce reads the stock, checks it, and writes it. The time between the check and the
 // write makes it a race.
-func (s *Shop) reduce(inside *entry, ctx context.Context) error {
-	visit := Visit{From: time.Now().UnixNano(), Token: inside.token}
+func (s *shop) reduce(ctx context.Context, inside *entry) error {
+	v, sold := visit{From: time.Now().UnixNano(), What: "sold nothing"}, int64(0)
 	defer func() {
-		visit.To = time.Now().UnixNano()
+		v.To = time.Now().UnixNano()
 		s.mu.Lock()
-		s.visits = append(s.visits, visit)
+		if sold != 0 {
+			v.What = "sold one"
+			s.log.Falls = append(s.log.Falls, sold)
+		}
+		if inside.token != 0 {
+			v.What += fmt.Sprintf(", token %d", inside.token)
+		}
+		s.log.Visits = append(s.log.Visits, v)
 		s.mu.Unlock()
 		inside.leave()
 	}()
@@ -72,7 +218,7 @@ func (s *Shop) reduce(inside *entry, ctx context.Context) error {
 	if err := inside.row.take(inside.held); err != nil {
 		return err
 	}
-	visit.Sold = time.Now().UnixNano()
+	sold = time.Now().UnixNano()
 	return nil
 }
 
@@ -83,7 +229,7 @@ const hesitation = 10
 // that the processes do not run in step. It is long for the last ones, so that the race
 // happens in every run: while one buyer thinks, every process that is not kept out has time
 // to read the stock. At the end more of them have read a positive stock than can be sold.
-func (s *Shop) thinkTime(left int) time.Duration {
+func (s *shop) thinkTime(left int) time.Duration {
 	if s.Think <= 0 {
 		return 0
 	}
@@ -92,87 +238,4 @@ func (s *Shop) thinkTime(left int) time.Duration {
 		usual *= hesitation
 	}
 	return usual/2 + rand.N(usual)
-}
-
-// Visits returns all visits so far.
-func (s *Shop) Visits() []Visit {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]Visit{}, s.visits...)
-}
-
-// closingTime is how long pending requests may take when a shop closes.
-const closingTime = 2 * time.Second
-
-// Serve serves until ctx ends. It calls opened with the address.
-func (s *Shop) Serve(ctx context.Context, opened func(address string) error) error {
-	server, err := startServer(ctx, s.handler(), func() {})
-	if err != nil {
-		return err
-	}
-	defer server.close()
-	if err := opened(server.address); err != nil {
-		return err
-	}
-	select {
-	case <-server.ended:
-		return fmt.Errorf("serve: %w", server.err)
-	case <-ctx.Done():
-	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTime)
-	defer cancel()
-	_ = server.Shutdown(closing) // close ends what is left
-	return nil
-}
-
-// handler answers GET /stock/reduce?id=1.
-func (s *Shop) handler() http.HandlerFunc {
-	enter := newEnter(s.Guard, s.Stock, s.Client)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.URL.Path != "/stock/reduce" || r.URL.Query().Get("id") != strconv.Itoa(productID) {
-			http.NotFound(w, r)
-			return
-		}
-		inside, err := enter(r.Context())
-		if err == nil {
-			err = s.reduce(inside, r.Context())
-		}
-		status, text := statusSold, "OK"
-		if err != nil {
-			status, text = statusFailed, err.Error()
-		}
-		switch {
-		case errors.Is(err, errSoldOut):
-			status = statusSoldOut
-		case errors.Is(err, fence.ErrStale), errors.Is(err, dlock.ErrLost), errors.Is(err, dlock.ErrNotHeld):
-			status = statusRefused
-		}
-		w.WriteHeader(status)
-		fmt.Fprintln(w, text)
-	}
-}
-
-// shopRole is the argv[0] of a shop.
-const shopRole = "dlock-demo-shop"
-
-// allConnections is how many connections all shops together have to the database. Servers
-// allow about a hundred.
-const allConnections = 40
-
-// runShop is the program of a shop.
-func runShop(parent *child.Parent) error {
-	var task shopTask
-	if err := parent.Receive(&task); err != nil {
-		return err
-	}
-	stock, client, closeAll, err := task.open(parent.Context, max(2, allConnections/task.Processes))
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	shop := &Shop{Guard: task.Guard, Processes: task.Processes, Think: task.Think, Stock: stock, Client: client}
-	if err := shop.Serve(parent.Context, func(address string) error { return parent.Send(address) }); err != nil {
-		return err
-	}
-	return parent.Send(shop.Visits())
 }

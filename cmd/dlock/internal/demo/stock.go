@@ -2,10 +2,10 @@ package demo
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dlock-go/dlock/fence"
@@ -22,9 +22,9 @@ type row interface {
 	take(ctx context.Context) error
 }
 
-// Stock is the table of products, in a database that all shops share. Nothing keeps other
+// stockTable is the table of products, in a database that all shops share. Nothing keeps other
 // callers out between a read and a write.
-type Stock struct {
+type stockTable struct {
 	db         *sql.DB
 	table      string
 	guard      *fence.Guard
@@ -33,25 +33,21 @@ type Stock struct {
 	restockSQL string // stock, id
 }
 
-// NewTable returns a table name that no other program uses.
-func NewTable() string {
-	random := make([]byte, 6)
-	_, _ = rand.Read(random) // never fails
-	return fmt.Sprintf("dlock_demo_%x", random)
-}
+// newTable returns a table name that no other program uses.
+func newTable() string { return fmt.Sprintf("dlock_demo_%012x", rand.Uint64()>>16) }
 
-// OpenStock returns a table that exists or will be created.
-func OpenStock(db *sql.DB, dialect fence.Dialect, table string) (*Stock, error) {
-	guard, err := fence.New(fence.Row{Dialect: dialect, Table: table, Key: "id"})
+// openStock returns a table that exists or will be created.
+func openStock(db *database, table string) (*stockTable, error) {
+	guard, err := fence.New(fence.Row{Dialect: db.dialect, Table: table, Key: "id"})
 	if err != nil {
 		return nil, err
 	}
 	first, second := "?", "?"
-	if dialect == fence.PostgreSQL {
+	if db.dialect == fence.PostgreSQL {
 		first, second = "$1", "$2"
 	}
-	return &Stock{
-		db:         db,
+	return &stockTable{
+		db:         db.DB,
 		table:      table,
 		guard:      guard,
 		selectSQL:  "SELECT stock FROM " + table + " WHERE id = " + first,
@@ -60,64 +56,69 @@ func OpenStock(db *sql.DB, dialect fence.Dialect, table string) (*Stock, error) 
 	}, nil
 }
 
+// rowFor returns the row that a holder uses under a guard.
+func (s *stockTable) rowFor(guard Guard, token uint64) row {
+	if guard == Fenced {
+		return &fencedRow{s, token}
+	}
+	return s
+}
+
 // createLimit is how long a database may take to create a table.
 const createLimit = 10 * time.Second
 
-// Create creates the table with one product. It fails if the table exists, so that a table
+// create creates the table with one product. It fails if the table exists, so that a table
 // of the user is never used or dropped. The end of ctx does not interrupt it, because then
 // it would be unknown whether there is a table to drop.
-func (s *Stock) Create(ctx context.Context) error {
+func (s *stockTable) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
 	defer cancel()
-	if _, err := s.db.ExecContext(ctx, "CREATE TABLE "+s.table+
-		" (id BIGINT PRIMARY KEY, product_name VARCHAR(100) NOT NULL, stock BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)"); err != nil {
-		return fmt.Errorf("create the table %s: %w", s.table, err)
+	err := s.exec(ctx, "create the table "+s.table, "CREATE TABLE "+s.table+
+		" (id BIGINT PRIMARY KEY, product_name VARCHAR(100) NOT NULL, stock BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)")
+	if err != nil {
+		return err
 	}
-	if _, err := s.db.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (id, product_name, stock) VALUES (%d, 'ECS:1C2048M', 0)", s.table, productID)); err != nil {
-		return errors.Join(fmt.Errorf("fill the table %s: %w", s.table, err), s.Drop(context.WithoutCancel(ctx)))
-	}
-	return nil
-}
-
-// Drop removes the table.
-func (s *Stock) Drop(ctx context.Context) error {
-	if _, err := s.db.ExecContext(ctx, "DROP TABLE "+s.table); err != nil {
-		return fmt.Errorf("drop the table %s: %w", s.table, err)
+	insert := fmt.Sprintf("INSERT INTO %s (id, product_name, stock) VALUES (%d, 'ECS:1C2048M', 0)", s.table, productID)
+	if err := s.exec(ctx, "fill the table "+s.table, insert); err != nil {
+		return errors.Join(err, s.drop(context.WithoutCancel(ctx)))
 	}
 	return nil
 }
 
-// Restock sets what is in stock.
-func (s *Stock) Restock(ctx context.Context, stock int) error {
-	if _, err := s.db.ExecContext(ctx, s.restockSQL, stock, productID); err != nil {
-		return fmt.Errorf("fill the stock: %w", err)
+// drop removes the table.
+func (s *stockTable) drop(ctx context.Context) error {
+	return s.exec(ctx, "drop the table "+s.table, "DROP TABLE "+s.table)
+}
+
+// restock sets what is in stock.
+func (s *stockTable) restock(ctx context.Context, number int) error {
+	return s.exec(ctx, "fill the stock", s.restockSQL, number, productID)
+}
+
+func (s *stockTable) exec(ctx context.Context, what, statement string, values ...any) error {
+	if _, err := s.db.ExecContext(ctx, statement, values...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }
 
-// Left returns what is in stock.
-func (s *Stock) Left(ctx context.Context) (int, error) { return s.read(ctx) }
-
-func (s *Stock) read(ctx context.Context) (stock int, err error) {
-	if err := s.db.QueryRowContext(ctx, s.selectSQL, productID).Scan(&stock); err != nil {
+func (s *stockTable) read(ctx context.Context) (left int, err error) {
+	if err := s.db.QueryRowContext(ctx, s.selectSQL, productID).Scan(&left); err != nil {
 		return 0, fmt.Errorf("read the stock: %w", err)
 	}
-	return stock, nil
+	return left, nil
 }
 
 // take does not check the stock, because a statement cannot check more than a number in the
 // same row: money, a seat, a mail.
-func (s *Stock) take(ctx context.Context) error {
-	if _, err := s.db.ExecContext(ctx, s.reduceSQL, productID); err != nil {
-		return fmt.Errorf("reduce the stock: %w", err)
-	}
-	return nil
+func (s *stockTable) take(ctx context.Context) error {
+	return s.exec(ctx, "reduce the stock", s.reduceSQL, productID)
 }
 
 // fencedRow is the row for the holder of a token. It refuses a former holder that does not
 // know that it has lost the lock.
 type fencedRow struct {
-	stock *Stock
+	stock *stockTable
 	token uint64
 }
 

@@ -2,11 +2,8 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
@@ -66,21 +63,17 @@ func (t *Token) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	err := t.finish("dlock demo token",
+	return t.finish(good, "with a lock no call should have failed, and one token should have been fetched", "dlock demo token",
 		fmt.Sprintf("%d processes send %d messages each to a service that wants an access token, of which only the last that was fetched is valid. A bar is the time in which a process looked for a token in the file that they share, or fetched one.",
 			t.Processes, t.Calls),
 		fmt.Sprintf("The locks are in %s.", t.Store.Name))
-	if err == nil && !good {
-		err = ResultError{errors.New("with a lock no call should have failed, and one token should have been fetched")}
-	}
-	return err
 }
 
 // tokenResult is the outcome of one run.
 type tokenResult struct {
 	count
 	elapsed time.Duration
-	logs    []userLog // of each process
+	logs    []processLog // of each process
 }
 
 // call lets all processes begin at the same time. When it returns, no process runs any more.
@@ -98,8 +91,8 @@ func (t *Token) call(ctx context.Context, guard Guard, progress func(failed bool
 	return r, err
 }
 
-func (t *Token) runUsers(ctx context.Context, task userTask) ([]userLog, error) {
-	users, _, err := startChildren[bool](ctx, t.Processes, userRole, task)
+func (t *Token) runUsers(ctx context.Context, task userTask) ([]processLog, error) {
+	users, _, err := child.Start[bool](ctx, t.Processes, userRole, task)
 	defer users.Wait()
 	if err != nil {
 		return nil, err
@@ -109,7 +102,7 @@ func (t *Token) runUsers(ctx context.Context, task userTask) ([]userLog, error) 
 			return nil, err
 		}
 	}
-	return child.ReceiveAll[userLog](users)
+	return child.ReceiveAll[processLog](users)
 }
 
 var tokenCaptions = map[Guard]string{
@@ -117,32 +110,10 @@ var tokenCaptions = map[Guard]string{
 	Dlock: "one lock for\nall processes",
 }
 
-// drawTokens returns the drawing of a result. Its time begins with the first lookup. The
-// curve falls with each call that was refused.
+// drawTokens returns the drawing of a result, whose curve falls with each call that was refused.
 func drawTokens(guard Guard, r tokenResult) timeline.Run {
-	run := newRun(string(guard), tokenCaptions[guard], len(r.logs))
+	run := draw(guard, tokenCaptions[guard], r.logs)
 	run.Verdict, run.Bad = fmt.Sprintf("%d failed\n%d tokens fetched", r.failed, r.fetches), r.failed > 0
 	run.Stock, run.Of = r.calls, "calls that were taken"
-	begin := int64(math.MaxInt64)
-	for _, log := range r.logs {
-		for _, visit := range log.Lookups {
-			begin = min(begin, visit.From)
-		}
-	}
-	since := func(at int64) time.Duration { return time.Duration(at - begin) }
-	for lane, log := range r.logs {
-		for _, visit := range log.Lookups {
-			what := "found a token"
-			if visit.Fetched {
-				what = "fetched a token"
-			}
-			addVisit(&run, lane, since(visit.From), since(visit.To), what)
-		}
-		for _, at := range log.Failed {
-			run.Sales = append(run.Sales, since(at))
-		}
-		run.Length = max(run.Length, since(log.Ended)) // after the last call
-	}
-	slices.Sort(run.Sales)
 	return run
 }

@@ -35,21 +35,7 @@ type userTask struct {
 type user struct {
 	userTask
 	client *dlock.Client // nil: without a lock
-	log    userLog
-}
-
-// userLog is what a user has done. Times are Unix nanoseconds.
-type userLog struct {
-	Lookups []lookup
-	Failed  []int64 // messages that were refused
-	Ended   int64
-}
-
-// lookup is the time from before the file is read, with the lock if there is one, until the
-// token is known.
-type lookup struct {
-	From, To int64
-	Fetched  bool
+	log    processLog
 }
 
 // runUser is the program of a user.
@@ -95,7 +81,7 @@ func (u *user) work(ctx context.Context) error {
 			return err
 		}
 		if !sent {
-			u.log.Failed = append(u.log.Failed, time.Now().UnixNano())
+			u.log.Falls = append(u.log.Falls, time.Now().UnixNano())
 			if token, err = u.token(ctx, token); err != nil {
 				return err
 			}
@@ -114,15 +100,15 @@ func (u *user) work(ctx context.Context) error {
 // token in the file.
 func (u *user) token(ctx context.Context, refused string) (token string, err error) {
 	readOrFetch := func(ctx context.Context) (err error) {
-		found := lookup{From: time.Now().UnixNano()}
+		v := visit{From: time.Now().UnixNano(), What: "found a token"}
 		defer func() {
-			found.To = time.Now().UnixNano()
-			u.log.Lookups = append(u.log.Lookups, found)
+			v.To = time.Now().UnixNano()
+			u.log.Visits = append(u.log.Visits, v)
 		}()
 		if token, err = u.read(); err != nil || (token != "" && token != refused) {
 			return err
 		}
-		found.Fetched = true
+		v.What = "fetched a token"
 		if token, err = u.fetch(ctx); err != nil {
 			return err
 		}
