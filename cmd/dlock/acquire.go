@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -15,6 +14,7 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // acquisition is what exec and hold have in common: they acquire locks, use them, and
@@ -84,6 +84,9 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 	limit := time.Duration(0)
 	if err == nil {
 		held.store = store
+		for _, lock := range held.locks {
+			q.report("acquired %s, token %d", terminal.Quote(lock.name), lock.token)
+		}
 		err = classify(use(held, signals))
 	}
 	if held == nil || !held.abandoned {
@@ -109,18 +112,13 @@ func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, signals
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
 	notifyStop(signals)
-	type outcome struct {
-		held *heldLocks
-		err  error
-	}
-	outcomes := make(chan outcome, 1)
+	var held *heldLocks
+	outcome := make(chan error, 1)
 	go func() {
-		var got outcome
-		got.err = stores.Patiently(ctx, func() (err error) {
-			got.held, err = q.lock(ctx, client)
+		outcome <- stores.Patiently(ctx, func() (err error) {
+			held, err = q.lock(ctx, client)
 			return err
 		})
-		outcomes <- got
 	}()
 	var holder chan string
 	if !q.flags.quiet && !q.flags.noWait {
@@ -130,18 +128,17 @@ func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, signals
 	var late <-chan time.Time
 	for ended := ctx.Done(); ; {
 		select {
-		case got := <-outcomes:
-			err := q.explain(ctx, got.err)
-			if err != nil {
+		case err := <-outcome:
+			if err = q.explain(ctx, err); err != nil {
 				signal.Stop(signals) // Ctrl-C ends the cleaning up
 				return nil, err
 			}
-			return got.held, nil
+			return held, nil
 		case text := <-holder:
 			q.say("waiting for %s%s", q.title(), text)
 		case s := <-signals:
 			signal.Stop(signals) // a second signal ends dlock even if the store does not answer
-			interrupt(interruptedError{number: signalNumber(s)})
+			interrupt(interruptedError{signal: s})
 		case <-ended:
 			ended, holder, late = nil, nil, time.After(silentLimit)
 		case <-late: // a lock that is still granted expires
@@ -158,7 +155,7 @@ func (q *acquisition) explain(ctx context.Context, err error) error {
 		interrupted.answered = err == nil || errors.Is(err, dlock.ErrHeld)
 		return interrupted
 	case errors.Is(err, dlock.ErrHeld):
-		return q.notAcquired(describeConflict(err, q.flags))
+		return q.notAcquired(q.describeConflict(err))
 	case err != nil && stores.Ended(ctx): // no answer within --wait
 		err = context.Cause(ctx)
 	case !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded):
@@ -222,10 +219,10 @@ func (q *acquisition) notAcquired(reason string) error {
 	return failf(q.flags.conflict, "%s", reason)
 }
 
-func describeConflict(err error, flags holdFlags) string {
+func (q *acquisition) describeConflict(err error) string {
 	text := ""
-	if flags.limited && flags.wait > 0 {
-		text = fmt.Sprintf("gave up after %v: ", flags.wait)
+	if q.flags.wait > 0 {
+		text = fmt.Sprintf("gave up after %v: ", q.flags.wait)
 	}
 	held, ok := errors.AsType[*dlock.HeldError](err)
 	if !ok {
@@ -248,10 +245,8 @@ func (q *acquisition) findHolder(ctx context.Context, client *dlock.Client, to c
 	if q.flags.verbose || terminal.Is(q.stderr) {
 		delay = noticeDelay
 	}
-	select {
-	case <-ctx.Done():
+	if backoff.Sleep(ctx, delay) != nil {
 		return
-	case <-time.After(delay):
 	}
 	text := ""
 	for _, name := range q.names {
@@ -283,12 +278,10 @@ func (q *acquisition) title() string {
 	return names[0]
 }
 
-// announceAcquired reports the tokens with -v.
-func (q *acquisition) announceAcquired(held *heldLocks) {
+// report writes a message with -v.
+func (q *acquisition) report(format string, values ...any) {
 	if q.flags.verbose {
-		for _, lock := range held.locks {
-			q.say("acquired %s, token %d", terminal.Quote(lock.name), lock.token)
-		}
+		q.say(format, values...)
 	}
 }
 
@@ -312,8 +305,8 @@ func (q *acquisition) release(held *heldLocks, signals <-chan os.Signal) (lost b
 				return true
 			case err != nil:
 				q.say("could not release %s, it expires within %v: %s", q.title(), q.flags.ttl, held.store.Clean(err.Error()))
-			case q.flags.verbose:
-				q.say("released %s", q.title())
+			default:
+				q.report("released %s", q.title())
 			}
 			return false
 		case s := <-signals:
@@ -331,13 +324,11 @@ func (q *acquisition) release(held *heldLocks, signals <-chan os.Signal) (lost b
 
 // keepUntil blocks until a time, the loss of the lock, or a stop signal.
 func keepUntil(until time.Time, held context.Context, signals <-chan os.Signal) {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
+	ctx, cancel := context.WithDeadline(held, until)
+	defer cancel()
 	for {
 		select {
-		case <-timer.C:
-			return
-		case <-held.Done():
+		case <-ctx.Done():
 			return
 		case s := <-signals:
 			if supervise.IsStop(s) {
@@ -345,9 +336,4 @@ func keepUntil(until time.Time, held context.Context, signals <-chan os.Signal) 
 			}
 		}
 	}
-}
-
-func signalNumber(s os.Signal) int {
-	number, _ := s.(syscall.Signal)
-	return int(number)
 }

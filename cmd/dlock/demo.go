@@ -78,7 +78,7 @@ func (a *app) runDemo(cmd *cobra.Command, d interface {
 	go func() {
 		select {
 		case s := <-signals:
-			interrupt(interruptedError{number: signalNumber(s)})
+			interrupt(interruptedError{signal: s})
 			signal.Stop(signals) // a second signal ends dlock even if a server does not answer
 		case <-ctx.Done():
 		}

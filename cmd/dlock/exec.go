@@ -221,12 +221,11 @@ func (e *execution) run(ctx context.Context) error {
 
 // hold runs the command under the locks and releases them.
 func (e *execution) hold(held *heldLocks, path string, signals chan os.Signal) error {
-	e.announceAcquired(held)
 	job := &supervise.Job{
 		Title:  e.title(),
 		Path:   path,
 		Args:   e.command,
-		Env:    childEnvironment(held.store.choice.handOn(os.Environ(), held.store), held.store.Identity, held.locks),
+		Env:    childEnvironment(held.store.choice.handOn(os.Environ(), held.store.URL), held.store.Identity, held.locks),
 		Files:  []*os.File{e.stdin, e.stdout, e.stderr},
 		Budget: supervise.SplitTTL(e.flags.ttl, e.flags.grace),
 		OnLoss: func() {

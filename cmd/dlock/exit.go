@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"syscall"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
@@ -84,11 +86,11 @@ func isSilent(err error) bool {
 
 // interruptedError ends dlock after a signal.
 type interruptedError struct {
-	number   int
+	signal   os.Signal
 	answered bool // by the store, before the signal
 }
 
-func (i interruptedError) Error() string { return fmt.Sprintf("interrupted by signal %d", i.number) }
+func (i interruptedError) Error() string { return fmt.Sprintf("interrupted by signal %d", i.signal) }
 
 // exitStatus returns the status of an error. Errors of cobra about the command line have
 // no status of their own and are wrong usage.
@@ -115,7 +117,8 @@ func classify(err error) error {
 		return err
 	}
 	if interrupted, ok := errors.AsType[interruptedError](err); ok {
-		return exitWith(supervise.SignalStatus + interrupted.number)
+		number, _ := interrupted.signal.(syscall.Signal)
+		return exitWith(supervise.SignalStatus + int(number))
 	}
 	if failed, ok := errors.AsType[*child.Failure](err); ok {
 		return &statusError{failed.Status, err}

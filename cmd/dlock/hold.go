@@ -82,7 +82,6 @@ func (h *holding) run(ctx context.Context) error {
 
 // hold keeps the lock until wait returns, and releases it.
 func (h *holding) hold(held *heldLocks, parent int, signals chan os.Signal) error {
-	h.announceAcquired(held)
 	lock := held.locks[0]
 	err := terminal.PrintJSON(h.stdout, holdJSON{lock.name, lock.token, h.flags.ttl.Milliseconds()})
 	if err == nil {
@@ -124,7 +123,7 @@ func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) er
 			return failf(exitLost, "held %s for %v, which is the limit of --max-hold", h.title(), h.flags.maxHold)
 		case s := <-signals:
 			if supervise.IsStop(s) {
-				return interruptedError{signalNumber(s), true}
+				return interruptedError{s, true}
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() {
@@ -28,11 +29,10 @@ func main() {
 
 // app is what the commands of one run share.
 type app struct {
-	stdin, stdout, stderr *os.File    // exec hands them to its command
-	storeURL              string      // of --store
-	storeGiven            func() bool // reports whether --store was given
-	storeFile             string      // of --store-file
-	storeFileGiven        func() bool // reports whether --store-file was given
+	stdin, stdout, stderr *os.File       // exec hands them to its command
+	flags                 *pflag.FlagSet // of all commands
+	storeURL              string         // of --store
+	storeFile             string         // of --store-file
 }
 
 // run executes one command line and returns its exit status.

@@ -46,31 +46,24 @@ func parseHeldLock(text string) (heldLock, bool) {
 	if len(fields) != 4 {
 		return heldLock{}, false
 	}
-	token, err := strconv.ParseUint(fields[1], 10, 64)
-	pid, err2 := strconv.Atoi(fields[2])
-	return heldLock{fields[0], token, pid, fields[3]}, err == nil && err2 == nil
+	token, badToken := strconv.ParseUint(fields[1], 10, 64)
+	pid, badPID := strconv.Atoi(fields[2])
+	return heldLock{fields[0], token, pid, fields[3]}, badToken == nil && badPID == nil
 }
 
-// childEnvironment adds the variables of the locks. It replaces those of an outer lock, which
-// only stays in the list of heldVariable.
+// childEnvironment adds the variables of the locks to an environment. It replaces those of an
+// outer lock, which only stays in the list of heldVariable.
 func childEnvironment(environment []string, identity string, locks []heldName) []string {
-	var child []string
-	var held, names, tokens []string
-	for _, entry := range environment {
-		switch key, value, _ := strings.Cut(entry, "="); key {
-		case nameVariable, tokenVariable:
-		case heldVariable:
-			held = strings.FieldsFunc(value, func(c rune) bool { return c == ',' })
-		default:
-			child = append(child, entry)
-		}
+	var names, tokens, held []string
+	if outer := os.Getenv(heldVariable); outer != "" {
+		held = append(held, outer)
 	}
 	for _, lock := range locks {
 		names = append(names, lock.name)
 		tokens = append(tokens, strconv.FormatUint(lock.token, 10))
 		held = append(held, heldLock{lockHash("", lock.name), lock.token, os.Getpid(), lockHash(identity, lock.name)}.String())
 	}
-	return append(child,
+	return append(without(environment, nameVariable, tokenVariable, heldVariable),
 		nameVariable+"="+strings.Join(names, "\n"), // no name contains a line end
 		tokenVariable+"="+strings.Join(tokens, "\n"),
 		heldVariable+"="+strings.Join(held, ","),

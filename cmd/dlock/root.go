@@ -31,10 +31,9 @@ Store URLs (--store, or else $` + storeVariable + `):
 		SilenceUsage:  true,
 		Version:       readVersion().Version,
 	}
-	a.storeGiven = func() bool { return root.PersistentFlags().Changed("store") }
-	root.PersistentFlags().StringVar(&a.storeURL, "store", "", "`URL` of the store; default $"+storeVariable+", or else an SQLite file of yours (a password in it is visible in ps)")
-	a.storeFileGiven = func() bool { return root.PersistentFlags().Changed("store-file") }
-	root.PersistentFlags().StringVar(&a.storeFile, "store-file", "", "`FILE` that contains the URL of the store, so that no list of processes shows its password")
+	a.flags = root.PersistentFlags()
+	a.flags.StringVar(&a.storeURL, "store", "", "`URL` of the store; default $"+storeVariable+", or else an SQLite file of yours (a password in it is visible in ps)")
+	a.flags.StringVar(&a.storeFile, "store-file", "", "`FILE` that contains the URL of the store, so that no list of processes shows its password")
 	root.InitDefaultVersionFlag() // so that the word after -v is not taken for its value
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(

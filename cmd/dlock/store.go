@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
+	"github.com/dlock-go/dlock/internal/detach"
 )
 
 // The variables that name the store if the command line does not.
@@ -38,17 +40,18 @@ type openStore struct {
 // chooseStore returns the store of the command line or else of the environment. It rejects
 // an empty URL, because the default would exclude no process of another machine.
 func (a *app) chooseStore() (storeChoice, error) {
+	urlGiven, fileGiven := a.flags.Changed("store"), a.flags.Changed("store-file")
 	variable, inEnvironment := os.LookupEnv(storeVariable)
 	file, fileInEnvironment := os.LookupEnv(storeFileVariable)
 	const warning = "a lock in a file of this machine excludes no process of another machine"
 	switch {
-	case a.storeGiven() && a.storeFileGiven():
+	case urlGiven && fileGiven:
 		return storeChoice{}, usagef("--store and --store-file exclude each other")
-	case a.storeGiven() && a.storeURL == "":
+	case urlGiven && a.storeURL == "":
 		return storeChoice{}, usagef("--store is empty: " + warning)
-	case a.storeGiven():
+	case urlGiven:
 		return storeChoice{url: a.storeURL, flag: true}, nil
-	case a.storeFileGiven():
+	case fileGiven:
 		return readStoreFile("--store-file", a.storeFile, true)
 	case inEnvironment && fileInEnvironment:
 		return storeChoice{}, usagef("$%s and $%s are both set: unset one of them", storeVariable, storeFileVariable)
@@ -66,10 +69,10 @@ func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 		return storeChoice{}, usagef("%s is empty", origin)
 	}
 	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return storeChoice{}, usagef("%s: %w", origin, err)
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(absolute)
 	}
-	text, err := os.ReadFile(absolute)
 	if err != nil {
 		return storeChoice{}, usagef("%s: %w", origin, err)
 	}
@@ -80,27 +83,31 @@ func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 	return storeChoice{url: url, flag: flag, file: absolute}, nil
 }
 
-// handOn returns an environment in which a nested dlock uses the same store. It contains no
-// password of the command line, because every process inherits it and many log it.
-func (c storeChoice) handOn(environment []string, store *openStore) []string {
+// handOn returns an environment in which a nested dlock uses the same store, which is shown as
+// shown. It contains no password of the command line, because every process inherits it and
+// many log it.
+func (c storeChoice) handOn(environment []string, shown string) []string {
 	if !c.flag && c.file == "" {
 		return environment // it contains the store, or the default is used
 	}
-	var child []string
-	for _, entry := range environment {
-		if key, _, _ := strings.Cut(entry, "="); key != storeVariable && key != storeFileVariable {
-			child = append(child, entry)
-		}
-	}
+	child := without(environment, storeVariable, storeFileVariable)
 	switch {
 	case c.file != "":
 		return append(child, storeFileVariable+"="+c.file)
 	case stores.HasSecret(c.url):
-		return append(child, storeVariable+"="+withheldScheme+":"+store.URL)
-	case strings.HasPrefix(store.URL, "sqlite:"):
-		return append(child, storeVariable+"="+store.URL) // valid in every current folder
+		return append(child, storeVariable+"="+withheldScheme+":"+shown)
+	case strings.HasPrefix(shown, "sqlite:"):
+		return append(child, storeVariable+"="+shown) // valid in every current folder
 	}
 	return append(child, storeVariable+"="+c.url)
+}
+
+// without returns an environment without some variables.
+func without(environment []string, variables ...string) []string {
+	return slices.DeleteFunc(slices.Clone(environment), func(entry string) bool {
+		variable, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(variables, variable)
+	})
 }
 
 // openStore opens the store of this command line.
@@ -155,16 +162,9 @@ func cleanupLimit(err error) time.Duration {
 
 // closeWithin closes a client and its store, and does not wait longer than limit.
 func closeWithin(limit time.Duration, client *dlock.Client, store *stores.Store) {
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		_ = client.Close()
-		_ = store.Close()
-	}()
-	select {
-	case <-closed:
-	case <-time.After(limit):
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_, _ = detach.Call(ctx, detach.Go, func() error { return errors.Join(client.Close(), store.Close()) })
 }
 
 // failed gives an error of using the store its exit status. If the store cannot be used, the

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 )
 
 // DLOCK_STORE=$UNSET on ten machines must not be ten locks.
@@ -121,7 +119,7 @@ func TestNoPasswordIsHandedOn(t *testing.T) {
 		"redis://joe:pw@h/1?timeout=" + canary + "x": "redis://h/1",
 	} {
 		choice := storeChoice{url: url, flag: true}
-		env := choice.handOn([]string{"A=b", storeVariable + "=old", storeFileVariable + "=old"}, &openStore{Store: &stores.Store{URL: display}})
+		env := choice.handOn([]string{"A=b", storeVariable + "=old", storeFileVariable + "=old"}, display)
 		if want := []string{"A=b", storeVariable + "=withheld:" + display}; !slices.Equal(env, want) {
 			t.Errorf("%s: the environment is %q, want %q", url, env, want)
 		}
@@ -130,7 +128,7 @@ func TestNoPasswordIsHandedOn(t *testing.T) {
 		"redis://h:6379/0?protocol=plain&replicas=1", "redis://joe@h/1", "postgres://h/db?sslmode=disable&connect_timeout=3", "etcd://a,b/p?tls=true&ca=/etc/ca.pem",
 	} {
 		choice := storeChoice{url: url, flag: true}
-		if env := choice.handOn(nil, &openStore{Store: &stores.Store{URL: "x"}}); !slices.Equal(env, []string{storeVariable + "=" + url}) {
+		if env := choice.handOn(nil, "x"); !slices.Equal(env, []string{storeVariable + "=" + url}) {
 			t.Errorf("%s has no secret, but the environment is %q", url, env)
 		}
 	}

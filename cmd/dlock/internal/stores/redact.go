@@ -3,6 +3,7 @@ package stores
 import (
 	"cmp"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,29 +33,28 @@ const (
 )
 
 // NewRedactor collects the secrets of a store URL.
-func NewRedactor(url string) *Redactor {
-	r := &Redactor{}
-	r.learn(url)
-	return r.sorted()
-}
+func NewRedactor(url string) *Redactor { return newRedactor([]string{url}) }
 
 // NewArgsRedactor collects the secrets of a command line: of the values of --store, and of
 // other words that look like a misplaced URL.
 func NewArgsRedactor(args []string) *Redactor {
-	r := &Redactor{}
+	var words []string
 	before := ""
 	for _, arg := range args {
 		value, isStore := strings.CutPrefix(arg, "--store=")
-		isStore = isStore || before == "--store"
-		before = arg
-		if isStore || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
-			r.learn(value)
+		if isStore || before == "--store" || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
+			words = append(words, value)
 		}
+		before = arg
 	}
-	return r.sorted()
+	return newRedactor(words)
 }
 
-func (r *Redactor) sorted() *Redactor {
+func newRedactor(words []string) *Redactor {
+	r := &Redactor{}
+	for _, word := range words {
+		r.learn(word)
+	}
 	slices.SortFunc(r.secrets, func(a, b string) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
 	})
@@ -193,12 +193,7 @@ func (r *Redactor) learnQuery(query string) {
 // add adds a secret in all forms in which an error could quote it: as it is, decoded,
 // escaped and, because quoting can put escapes anywhere, each word of it.
 func (r *Redactor) add(secret string) {
-	forms := []string{secret}
-	if plain, err := url.PathUnescape(secret); err == nil {
-		forms = append(forms, plain)
-	} else {
-		forms = append(forms, unescapeLoosely(secret))
-	}
+	forms := []string{secret, unescape(secret)}
 	for _, plain := range forms {
 		forms = append(forms, url.PathEscape(plain), url.QueryEscape(plain), (&url.URL{Path: plain}).EscapedPath())
 	}
@@ -215,20 +210,14 @@ func (r *Redactor) add(secret string) {
 	}
 }
 
-// unescapeLoosely decodes the valid escapes and keeps the others.
-func unescapeLoosely(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) {
-			if c, err := url.PathUnescape(text[i : i+3]); err == nil {
-				b.WriteString(c)
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
+var escapes = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+
+// unescape decodes the valid escapes and keeps what looks like one and is none.
+func unescape(text string) string {
+	return escapes.ReplaceAllStringFunc(text, func(escape string) string {
+		plain, _ := url.PathUnescape(escape)
+		return plain
+	})
 }
 
 // Clean returns text without the secrets.

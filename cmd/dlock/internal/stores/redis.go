@@ -24,25 +24,24 @@ func openRedis(ctx context.Context, u URL) (*Store, error) {
 // openedRedis describes a store of Redis by its database and its protocol, if they are not
 // the defaults.
 func (u URL) openedRedis(store driver.Store, err error, family string) (*Store, error) {
-	var parameters []string
-	at := u.place("6379")
-	sentinel := u.Scheme == "redis+sentinel"
+	sentinel, port := u.Scheme == "redis+sentinel", "6379"
 	if sentinel {
-		at = u.place("26379")
+		port = "26379"
 	}
-	db := at.Take("db")
+	at := u.place(port)
+	db, path := at.Take("db"), at.Path
 	if !sentinel {
 		db = cmp.Or(db, at.Path)
 	}
 	if number, err := strconv.Atoi(db); err == nil {
 		db = strings.TrimPrefix(strconv.Itoa(number), "0") // 00 is 0
 	}
-	path := db
-	if sentinel {
-		path = at.Path
-		if db != "" {
-			parameters = append(parameters, "db="+db)
-		}
+	var parameters []string
+	switch {
+	case !sentinel:
+		path = db
+	case db != "":
+		parameters = append(parameters, "db="+db)
 	}
 	if family == "redis" && at.Take("protocol") == "plain" {
 		parameters = append(parameters, "protocol=plain")

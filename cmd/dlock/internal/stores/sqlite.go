@@ -17,12 +17,22 @@ import (
 // openSQLite opens sqlite:///path/file.db. "sqlite:" alone is the file in the state folder
 // of the user.
 func openSQLite(ctx context.Context, u URL) (*Store, error) {
-	path, err := u.sqlitePath()
+	isDefault := (u.Rest == "" || u.Rest == "//") && u.Query == ""
+	var path string
+	parsed, err := sqlurl.Parse(u.whole())
+	switch {
+	case isDefault:
+		path, err = stateFile()
+	case err != nil:
+		err = &URLError{err}
+	default:
+		path = parsed.Path
+	}
 	if err != nil {
 		return nil, err
 	}
 	shown := NewRedactor(u.whole()).Clean("sqlite://" + path)
-	if u.isStateFile() {
+	if isDefault {
 		if err := prepareStateFile(path); err != nil {
 			return nil, NewOpenError(shown, u.whole(), misconfigured(err))
 		}
@@ -35,39 +45,22 @@ func openSQLite(ctx context.Context, u URL) (*Store, error) {
 	return &Store{Driver: store, Identity: "sqlite:" + realPath(path), URL: file}, nil
 }
 
-// isStateFile reports whether a URL names no file.
-func (u URL) isStateFile() bool { return (u.Rest == "" || u.Rest == "//") && u.Query == "" }
-
-// sqlitePath returns the absolute path of the file.
-func (u URL) sqlitePath() (string, error) {
-	if u.isStateFile() {
-		return stateFile()
-	}
-	parsed, err := sqlurl.Parse(u.whole())
-	if err != nil {
-		return "", &URLError{err}
-	}
-	return parsed.Path, nil
-}
-
 // stateFile returns the default store, by the XDG Base Directory Specification. It rejects a
 // relative folder, in which every current folder would have its own locks.
 func stateFile() (string, error) {
-	const relative = "$%s is %q, which is not an absolute path: locks would be in another file for every current folder"
-	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
-		if !filepath.IsAbs(state) {
-			return "", URLErrorf(relative, "XDG_STATE_HOME", state)
+	variable, state := "XDG_STATE_HOME", os.Getenv("XDG_STATE_HOME")
+	if state == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", URLErrorf("there is no home folder to keep locks in (%w): use --store", err)
 		}
-		return filepath.Join(state, "dlock", "dlock.db"), nil
+		variable, state = "HOME", filepath.Join(home, ".local", "state")
 	}
-	home, err := os.UserHomeDir()
-	switch {
-	case err != nil:
-		return "", URLErrorf("there is no home folder to keep locks in (%w): use --store", err)
-	case !filepath.IsAbs(home):
-		return "", URLErrorf(relative, "HOME", home)
+	if !filepath.IsAbs(state) {
+		return "", URLErrorf("$%s is %q, which is not an absolute path: locks would be in another file for every current folder",
+			variable, os.Getenv(variable))
 	}
-	return filepath.Join(home, ".local", "state", "dlock", "dlock.db"), nil
+	return filepath.Join(state, "dlock", "dlock.db"), nil
 }
 
 // prepareStateFile creates the default store for this user only. SQLite gives its companion

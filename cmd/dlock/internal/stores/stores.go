@@ -2,6 +2,7 @@
 package stores
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -72,9 +73,7 @@ func (s *Store) CannotUse(err error) error {
 func (s *Store) Close() error {
 	err := s.Driver.Close()
 	if s.CloseMore != nil {
-		if more := s.CloseMore(); err == nil {
-			err = more
-		}
+		err = cmp.Or(err, s.CloseMore())
 	}
 	return err
 }
@@ -100,11 +99,11 @@ func Open(ctx context.Context, raw string) (*Store, error) {
 
 // List describes all kinds of stores, one a line.
 func List() string {
-	var b strings.Builder
+	var lines []string
 	for _, kind := range kinds {
-		fmt.Fprintf(&b, "  %-36s %s\n", kind.form, kind.about)
+		lines = append(lines, fmt.Sprintf("  %-36s %s", kind.form, kind.about))
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strings.Join(lines, "\n")
 }
 
 func openMemcached(ctx context.Context, url URL) (*Store, error) {

@@ -42,13 +42,11 @@ func (e *OpenError) Unwrap() error { return e.err }
 
 // oneLine joins the lines of a text. Some stores return a line for each server.
 func oneLine(text string) string {
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
-		}
+	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
 	}
-	return strings.Join(lines, "; ")
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return line == "" }), "; ")
 }
 
 // URL is a store URL in the parts that all kinds share. It is not a net/url.URL, whose

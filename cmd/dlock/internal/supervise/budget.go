@@ -31,7 +31,7 @@ type leaseDeadline struct {
 }
 
 func newLeaseDeadline(lease Lease, budget GraceBudget) leaseDeadline {
-	d := leaseDeadline{lease: lease, budget: budget, at: uptime()}
+	d := leaseDeadline{lease, budget, uptime()}
 	d.update()
 	return d
 }

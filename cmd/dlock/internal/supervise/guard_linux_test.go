@@ -104,7 +104,7 @@ func (g *guardedGroup) said(t *testing.T) string {
 // the newest record, and not only those that had room.
 func TestGuardFindsTheNewestRecordInAFullPipe(t *testing.T) {
 	g := newGuarded(t)
-	g.guard.watch(g.group, uptime()+time.Hour)
+	g.guard.extend(g.group, uptime()+time.Hour)
 	if _, err := unix.FcntlInt(uintptr(g.guard.readFd), unix.F_SETPIPE_SZ, 4096); err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +112,9 @@ func TestGuardFindsTheNewestRecordInAFullPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 4096/recordSize + 10 { // more than there is room for
-		g.guard.extend(uptime() - time.Second)
+		g.guard.extend(g.group, uptime()-time.Second)
 	}
-	g.guard.extend(uptime() + time.Hour)
+	g.guard.extend(g.group, uptime()+time.Hour)
 	if err := g.guard.process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestGuardFindsTheNewestRecordInAFullPipe(t *testing.T) {
 	if !alive(g.group) {
 		t.Fatalf("the guard killed the group although the lease lasts; it says %s", g.said(t))
 	}
-	g.guard.extend(uptime() - time.Second)
+	g.guard.extend(g.group, uptime()-time.Second)
 	eventually(t, "the group is dead after the lease has ended", func() bool { return !alive(g.group) })
 	if said := g.said(t); said != "dlock: killed the command that ran under job: dlock was stopped or starved until the lease ended\n" {
 		t.Errorf("it said %q", said)
@@ -131,20 +131,20 @@ func TestGuardFindsTheNewestRecordInAFullPipe(t *testing.T) {
 
 // The guard's last record may be old when it goes on. What is pending counts.
 func TestGuardReadsWhatIsPendingBeforeItDecides(t *testing.T) {
-	for what, write := range map[string]func(g *guardProcess){
-		"record":      func(g *guardProcess) { g.extend(uptime() + time.Hour) },
-		"last record": func(g *guardProcess) { g.send(lastRecord) },
+	for what, write := range map[string]func(g *guardedGroup){
+		"record":      func(g *guardedGroup) { g.guard.extend(g.group, uptime()+time.Hour) },
+		"last record": func(g *guardedGroup) { g.guard.send(lastRecord) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			g := newGuarded(t)
 			until := uptime() + 2*time.Second
-			g.guard.watch(g.group, until)
+			g.guard.extend(g.group, until)
 			hasReadAll(t, g.guard.process.Pid)
 			if err := g.guard.process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the lease has ended", func() bool { return uptime() > until })
-			write(g.guard)
+			write(g)
 			if err := g.guard.process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}

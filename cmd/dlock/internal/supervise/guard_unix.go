@@ -143,7 +143,6 @@ func (g *guarded) kill(reason string) {
 // guardProcess is the guard as dlock sees it.
 type guardProcess struct {
 	process *os.Process
-	group   int
 	pipe    *os.File
 	readEnd *os.File // the guard's end of the pipe, to remove old records
 	readFd  int      // of readEnd, whose method Fd would make it block
@@ -185,16 +184,10 @@ func startGuard(title string, stderr *os.File) (*guardProcess, error) {
 	return &guardProcess{process: process, pipe: write, readEnd: read, readFd: readFd}, nil
 }
 
-// watch tells the guard which group to kill, and the instant, by uptime, before which the
+// extend tells the guard which group to kill, and the instant, by uptime, before which the
 // lease does not end.
-func (g *guardProcess) watch(group int, until time.Duration) {
-	g.group = group
-	g.extend(until)
-}
-
-// extend tells the guard the instant, by uptime, before which the lease does not end.
-func (g *guardProcess) extend(until time.Duration) {
-	g.send(fmt.Sprintf("%d %d", g.group, int64(until)))
+func (g *guardProcess) extend(group int, until time.Duration) {
+	g.send(fmt.Sprintf("%d %d", group, int64(until)))
 }
 
 // send writes a record and never blocks. A guard that is stopped must not stop dlock, and

@@ -86,7 +86,7 @@ func (p *process) supervise(children <-chan os.Signal) *time.Timer {
 		case <-children:
 		case <-poll.C:
 			p.deadline.update()
-			p.guard.extend(p.deadline.at)
+			p.guard.extend(p.group, p.deadline.at)
 		case s := <-p.signals:
 			p.forward(s.(syscall.Signal))
 		case <-p.continued:
@@ -113,7 +113,7 @@ func (p *process) start() error {
 	}
 	starter, err := p.startStarter()
 	if err == nil {
-		guard.watch(starter.pid, p.deadline.at)
+		guard.extend(starter.pid, p.deadline.at)
 		err = starter.become(p.Path)
 	}
 	if err != nil {
