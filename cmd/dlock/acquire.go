@@ -17,8 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/backoff"
 )
 
-// acquisition is what exec and hold have in common: they acquire locks, use them, and
-// release them.
+// acquisition is what exec and hold share: they acquire locks, use them, and release them.
 type acquisition struct {
 	*app
 	flags   holdFlags
@@ -58,8 +57,8 @@ const (
 	waitSlack = 100 * time.Millisecond
 )
 
-// withLocks opens the store, acquires the locks and calls use. Signals that arrive after
-// the locks were acquired are in signals.
+// withLocks opens the store, acquires the locks and calls use with them and with the signals
+// that arrive from then on.
 func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, signals chan os.Signal) error) error {
 	for _, name := range q.names {
 		if err := driver.CheckName(name); err != nil {
@@ -106,8 +105,7 @@ func (q *acquisition) withLimit(ctx context.Context) (context.Context, context.C
 	return context.WithTimeoutCause(ctx, limit+waitSlack, stores.ErrNoAnswer(limit))
 }
 
-// acquire blocks until the locks are acquired. A stop signal ends the waiting; later
-// signals stay in signals.
+// acquire blocks until the locks are acquired, or a stop signal ends the waiting.
 func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, signals chan os.Signal) (*heldLocks, error) {
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
@@ -164,8 +162,7 @@ func (q *acquisition) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w; if the store grants the lock after all, the lock expires within %v", err, q.flags.ttl)
 }
 
-// notifyStop sends stop signals to a channel, except for those that are ignored, by nohup
-// for example.
+// notifyStop sends stop signals to a channel, except for ignored ones, by nohup for example.
 func notifyStop(to chan<- os.Signal) {
 	for _, s := range supervise.StopSignals {
 		if !signal.Ignored(s) {
@@ -231,15 +228,13 @@ func (q *acquisition) describeConflict(err error) string {
 	return text + fmt.Sprintf("%s is held by %s", terminal.Quote(held.Name), held.Holder)
 }
 
-// The time after which dlock reports that it waits: short at a terminal and with -v, longer
-// in a log.
+// The time after which dlock reports that it waits, at a terminal or with -v, and in a log.
 const (
 	noticeDelay    = 300 * time.Millisecond
 	logNoticeDelay = 5 * time.Second
 )
 
-// findHolder sends, after a while, which process holds a lock. It sends nothing if ctx ends
-// before.
+// findHolder sends, after a while, which process holds a lock, unless ctx ends before.
 func (q *acquisition) findHolder(ctx context.Context, client *dlock.Client, to chan<- string) {
 	delay := logNoticeDelay
 	if q.flags.verbose || terminal.Is(q.stderr) {
@@ -290,9 +285,8 @@ func lossReason(held *heldLocks) string {
 	return held.store.Clean(strings.TrimPrefix(context.Cause(held.Context()).Error(), dlock.ErrLost.Error()+": "))
 }
 
-// release releases the locks, and reports a failure on stderr. It returns true if the
-// locks had been lost before. A stop signal leaves the release some time, and a second one
-// none.
+// release releases the locks and reports whether they had been lost before. A stop signal
+// leaves the release some time, and a second one none.
 func (q *acquisition) release(held *heldLocks, signals <-chan os.Signal) (lost bool) {
 	released := make(chan error, 1)
 	go func() { released <- held.Unlock(context.Background()) }()

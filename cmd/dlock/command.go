@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 )
 
-// findCommand looks a command up as a shell does. exec calls it before it waits for the
-// lock.
+// findCommand looks a command up as a shell does.
 func findCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {

@@ -35,8 +35,7 @@ func (a *app) complete(cmd *cobra.Command, prefix string, entry func(driver.Info
 	return entries, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNames offers the names of held locks. It leaves out names that need quoting,
-// which is different in each shell.
+// completeNames offers the names of held locks, except those that a shell would have to quote.
 func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -49,8 +48,7 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([
 	})
 }
 
-// completeToken offers the token of the NAME on the command line, or every token if
-// there is no NAME yet.
+// completeToken offers the token of the NAME on the command line, or else every token.
 func (a *app) completeToken(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, strings.Join(args, ""), func(info driver.Info) string {
 		if len(args) > 0 && info.Name != args[0] {

@@ -56,8 +56,7 @@ func addDatabaseFlag(f *pflag.FlagSet, s *demo.Stage) {
 	f.StringVar(&s.Database, "db", "", "`URL` of the shop's database: mysql://, mariadb:// or postgres://; default: an SQLite file")
 }
 
-// runDemo runs a demo in a temporary folder, which is removed at the end. A stop signal ends
-// the context of the demo.
+// runDemo runs a demo in a temporary folder. A stop signal ends the context of the demo.
 func (a *app) runDemo(cmd *cobra.Command, d interface {
 	Check() error
 	Run(ctx context.Context) error

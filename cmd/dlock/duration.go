@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// durationFlag is a duration on the command line. A number without a unit is in seconds, as
-// it is for flock and timeout.
+// durationFlag is a duration on the command line. A number without a unit is in seconds.
 type durationFlag struct{ value *time.Duration }
 
 // String returns "0" for zero, which pflag does not show as a default.

@@ -16,8 +16,7 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 )
 
-// The exit statuses of dlock itself. Those of sysexits.h differ from what commands
-// usually return.
+// The exit statuses of dlock itself, from sysexits.h: commands rarely use these.
 const (
 	exitOK            = 0
 	exitNo            = 1   // show: not held; break: not held with that token; doctor: a problem; demo: wrong with a lock too
@@ -92,8 +91,7 @@ type interruptedError struct {
 
 func (i interruptedError) Error() string { return fmt.Sprintf("interrupted by signal %d", i.signal) }
 
-// exitStatus returns the status of an error. Errors of cobra about the command line have
-// no status of their own and are wrong usage.
+// exitStatus returns the status of an error. Errors of cobra have none and are wrong usage.
 func exitStatus(err error) int {
 	if err == nil {
 		return exitOK
@@ -110,8 +108,7 @@ func describeError(err error) (string, int) {
 	return err.Error(), exitStatus(err)
 }
 
-// classify gives an error of the library, of a store, of a demo or of the output its exit
-// status.
+// classify gives an error its exit status.
 func classify(err error) error {
 	if _, ok := errors.AsType[*statusError](err); ok || err == nil {
 		return err

@@ -99,8 +99,7 @@ func (h *holding) hold(held *heldLocks, parent int, signals chan os.Signal) erro
 // parentInterval is how often hold checks whether its parent has ended.
 const parentInterval = 200 * time.Millisecond
 
-// wait returns nil when stdin is closed or the parent has ended, and otherwise the reason
-// why the lock cannot be held any longer.
+// wait returns nil when stdin is closed or the parent has ended, otherwise why the hold must end.
 func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) error {
 	check := time.NewTicker(parentInterval)
 	defer check.Stop()

@@ -71,9 +71,8 @@ func childEnvironment(environment []string, identity string, locks []heldName) [
 }
 
 // refuseSelfWait returns an error if a dlock around this one holds a lock that this one
-// wants. It compares the holder and the token in the store with the entries of
-// heldVariable, because the same store can have many URLs. The variable alone proves
-// nothing: processes in the background keep it after the lock was released.
+// wants. It asks the store, because the same store can have many URLs, and processes in the
+// background keep heldVariable after the lock was released.
 func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, store *openStore) error {
 	for _, name := range q.names {
 		for entry := range strings.SplitSeq(os.Getenv(heldVariable), ",") {

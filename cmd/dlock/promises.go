@@ -27,8 +27,7 @@ func breaking(findings []driver.Finding, promise driver.Promise) string {
 	return strings.Join(checks, ", ")
 }
 
-// promises describes what a store promises as it is configured. The broken promises come
-// first.
+// promises describes what a store promises as it is configured, the broken promises first.
 func promises(t driver.Traits, findings []driver.Finding) []string {
 	var kept, broken []string
 	say := func(holds bool, promise, sentence string, cause driver.Promise) {

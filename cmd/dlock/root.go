@@ -49,8 +49,8 @@ Store URLs (--store, or else $` + storeVariable + `):
 	return root
 }
 
-// addCompletion adds cobra's command, which shows the help for an unknown shell. It is called
-// after SetOut, because the command keeps the output.
+// addCompletion adds cobra's command, which keeps the output: call it after SetOut. It replaces
+// the command's answer to an unknown shell, which is the help.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {

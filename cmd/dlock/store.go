@@ -20,8 +20,7 @@ const (
 	storeFileVariable = "DLOCK_STORE_FILE"
 )
 
-// withheldScheme marks the store of an outer dlock whose URL has a password and is
-// therefore not in the environment.
+// withheldScheme stands for a store of an outer dlock whose URL has a password.
 const withheldScheme = "withheld"
 
 // storeChoice is the store that the command line or the environment names.
@@ -84,8 +83,7 @@ func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 }
 
 // handOn returns an environment in which a nested dlock uses the same store, which is shown as
-// shown. It contains no password of the command line, because every process inherits it and
-// many log it.
+// shown. Environments are inherited and logged, so it contains no password of the command line.
 func (c storeChoice) handOn(environment []string, shown string) []string {
 	if !c.flag && c.file == "" {
 		return environment // it contains the store, or the default is used
@@ -167,8 +165,7 @@ func closeWithin(limit time.Duration, client *dlock.Client, store *stores.Store)
 	_, _ = detach.Call(ctx, detach.Go, func() error { return errors.Join(client.Close(), store.Close()) })
 }
 
-// failed gives an error of using the store its exit status. If the store cannot be used, the
-// error names the store and is one line.
+// failed gives an error its exit status. If the store cannot be used, the error names it.
 func (s *openStore) failed(err error) error {
 	if is[*statusError](err) || err == nil {
 		return err

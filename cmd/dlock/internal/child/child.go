@@ -1,7 +1,6 @@
-// Package child runs the processes of a demo. Parent and child exchange JSON, one value a
-// line, over the child's stdin and stdout: a secret such as a store URL appears in no list
-// of processes. A child ends when its stdin does, so that it does not outlive a parent that
-// was killed.
+// Package child runs the processes of a demo. Parent and child exchange JSON over the child's
+// stdin and stdout, so that no list of processes shows a secret. A child ends when its stdin
+// does, so that it does not outlive a parent that was killed.
 package child
 
 import (

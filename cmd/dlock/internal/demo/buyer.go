@@ -33,17 +33,13 @@ type buyerExit struct {
 // buyerRole is the argv[0] of a process that buys.
 const buyerRole = "dlock-demo-buyer"
 
-// expirySlack is how much longer than its TTL a lock may take to expire: stores that watch
-// sessions need some seconds more, and a machine may be busy.
+// expirySlack is how much longer than its TTL a lock of a session or a busy machine may last.
 const expirySlack = 30 * time.Second
 
-// runBuyer is the program of a process that buys one, under a lock that may expire
-// meanwhile. It does each step when the parent wants it. The first step acquires the lock,
-// reads the stock, thinks, and checks that the lock is still held, as every program should
-// just before it writes.
-//
-// The second step writes without another check: a pause can always follow the last check.
-// For the same reason it does not use the context of the lease.
+// runBuyer is the program of a process that buys one, in two steps that the parent starts. The
+// first one acquires the lock, reads the stock, thinks, and checks that the lock is still held,
+// as every program should just before it writes. The second one writes without another check
+// and not with the context of the lease: a pause can always follow the last check.
 func runBuyer(parent *child.Parent) error {
 	s, closeAll, err := openShop(parent)
 	if err != nil {

@@ -28,8 +28,7 @@ func usagef(format string, values ...any) error { return UsageError{fmt.Errorf(f
 // ResultError says that a demo went wrong with a lock too.
 type ResultError struct{ error }
 
-// Stage is what the demos share: their places, and their output as a table or as JSON and
-// in files.
+// Stage is what the demos share: their places and their output.
 type Stage struct {
 	Stdout, Stderr *os.File
 	Folder         string // temporary
@@ -76,9 +75,8 @@ func (s *Stage) add(run timeline.Run, value any, row ...any) error {
 	return terminal.PrintJSON(s.Stdout, value)
 }
 
-// finish prints the table and writes the files, of which the page has the title and the intro.
-// The column of the page that is coloured is the first that wants a value. If the outcome is
-// not good, finish returns a ResultError with what should have happened.
+// finish prints the table and writes the files. The page colours the first column that wants a
+// value. If the outcome is not good, finish returns what should have happened.
 func (s *Stage) finish(good bool, should, title string, intro ...string) error {
 	if !s.JSON {
 		if err := s.table.Print(s.Stdout, terminal.PainterFor(s.Stdout)); err != nil {
@@ -150,8 +148,7 @@ var processes = map[string]func(*child.Parent) error{
 }
 
 // RunProcess runs a child process of a demo if args are those of one. Otherwise ok is false.
-// The process ends when its stdin does, and not by a signal to all processes, so that it
-// releases its locks. The exit status of an error comes from statusOf.
+// The process ignores stop signals, so that it releases its locks when its stdin ends.
 func RunProcess(args []string, stdin io.Reader, stdout io.Writer, statusOf func(error) (string, int)) (status int, ok bool) {
 	if len(args) != 1 || processes[args[0]] == nil {
 		return 0, false

@@ -51,7 +51,13 @@ func (l *load) run(ctx context.Context) (*tally, error) {
 					return
 				}
 				mu.Lock()
-				t.add(status, wait)
+				t.waits = append(t.waits, wait)
+				switch status {
+				case statusSold:
+					t.sold++
+				case statusRefused:
+					t.refused++
+				}
 				mu.Unlock()
 				l.done(status == statusSold)
 			}
@@ -87,16 +93,6 @@ func request(ctx context.Context, client *http.Client) (status int, wait time.Du
 		return answer.StatusCode, wait, nil
 	}
 	return 0, 0, errors.New(strings.TrimSpace(string(text)))
-}
-
-func (t *tally) add(status int, wait time.Duration) {
-	t.waits = append(t.waits, wait)
-	switch status {
-	case statusSold:
-		t.sold++
-	case statusRefused:
-		t.refused++
-	}
 }
 
 // percentile returns the wait that p of 100 requests did not exceed.

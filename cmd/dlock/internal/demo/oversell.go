@@ -102,7 +102,7 @@ func (o *Oversell) show(ctx context.Context, stock *stockTable) error {
 		err = o.add(run, OversellJSON{
 			Guard: guard, Requests: len(r.waits), Sold: r.sold, FinalStock: r.finalStock, Stock: o.InStock,
 			AtOnce: atOnce, Refused: r.refused, Processes: o.Processes, Clients: o.Clients,
-			Seconds:      float64(r.elapsed.Round(time.Millisecond)) / float64(time.Second),
+			Seconds:      r.elapsed.Round(time.Millisecond).Seconds(),
 			RequestsPerS: float64(int(rate*10)) / 10,
 			WaitP50MS:    milliseconds(r.percentile(50)),
 			WaitP99MS:    milliseconds(r.percentile(99)),

@@ -121,10 +121,9 @@ func (r *pauseResult) sold() (n int) {
 	return n
 }
 
-// pause fills the stock and lets both processes buy. The first process acquires the lock,
-// reads that one is in stock and is stopped before it writes, for longer than its lock lasts.
-// The second process gets the lock when it has expired and sells the one. Then the first
-// process continues. When pause returns, no process runs any more.
+// pause fills the stock and lets both processes buy. The first process is stopped before it
+// writes, until the second one, which gets the lock when it has expired, has sold the one. When
+// pause returns, no process runs any more.
 func (p *Pause) pause(ctx context.Context, stock *stockTable, guard Guard) (*pauseResult, error) {
 	if err := stock.restock(ctx, pauseStock); err != nil {
 		return nil, err
@@ -135,31 +134,26 @@ func (p *Pause) pause(ctx context.Context, stock *stockTable, guard Guard) (*pau
 	if err != nil {
 		return nil, err
 	}
-	first, second := buyers[0], buyers[1]
-	r := &pauseResult{}
-	if err := first.Step(&r.entries[0]); err != nil {
-		return nil, err
-	}
-	if err := first.Stop(); err != nil {
-		return nil, err
-	}
+	first, second, r := buyers[0], buyers[1], &pauseResult{}
 	defer func() { _ = first.Continue() }() // before Wait
-	r.stopped = time.Now().UnixNano()
-	if err := second.Step(&r.entries[1]); err != nil {
-		return nil, err
-	}
-	if err := second.Step(&r.exits[1]); err != nil {
-		return nil, err
-	}
-	if err := first.Send(true); err != nil { // it reads this when it continues
-		return nil, err
-	}
-	r.continued = time.Now().UnixNano()
-	if err := first.Continue(); err != nil {
-		return nil, err
-	}
-	if err := first.Receive(&r.exits[0]); err != nil {
-		return nil, err
+	for _, step := range []func() error{
+		func() error { return first.Step(&r.entries[0]) },
+		first.Stop,
+		func() error {
+			r.stopped = time.Now().UnixNano()
+			return second.Step(&r.entries[1])
+		},
+		func() error { return second.Step(&r.exits[1]) },
+		func() error { return first.Send(true) }, // it reads this when it continues
+		func() error {
+			r.continued = time.Now().UnixNano()
+			return first.Continue()
+		},
+		func() error { return first.Receive(&r.exits[0]) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
 	}
 	r.finalStock, err = stock.read(ctx)
 	return r, err

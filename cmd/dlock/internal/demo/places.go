@@ -24,8 +24,7 @@ type Store struct {
 	Name string // for people
 }
 
-// lockTTL is shorter than the default: a memcached that has just started grants no lock
-// for one TTL.
+// lockTTL is short: a memcached that has just started grants no lock for one TTL.
 const lockTTL = 10 * time.Second
 
 // client opens the store in a process of a demo. The second result closes it.
@@ -79,26 +78,30 @@ func (d *database) cannotUse(err error) error {
 	return d.server.CannotUse(err)
 }
 
-// stockSettings make a writer wait for other writers. The stock need not survive a power
-// failure.
+// stockSettings make a writer wait for other writers, and not for the disk.
 const stockSettings = "_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
 
 // databaseLimit is how long the database may take to answer, or to drop a table.
 const databaseLimit = 15 * time.Second
 
-// openDatabase opens the database of a URL of --db, or an SQLite file in folder, and
-// checks that it answers.
+// openDatabase opens the database of --db, or an SQLite file in folder. It fails if the database
+// does not answer.
 func openDatabase(ctx context.Context, raw, folder string, connections int) (*database, error) {
 	d := &database{dialect: fence.SQLite, name: "an SQLite file"}
+	path := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(folder, "stock.db")), "/") // C:/
+	name, dsn := "sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: stockSettings}).String()
 	var err error
 	if raw != "" {
-		err = d.openServer(raw)
-	} else {
-		path := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(folder, "stock.db")), "/") // C:/
-		d.DB, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: stockSettings}).String())
+		if d.server, err = databaseServer(raw); err != nil {
+			return nil, err
+		}
+		d.name, d.dialect, name, dsn = d.server.Shown(), fence.MySQL, d.server.Driver, d.server.DSN
+		if d.server.Dialect == sqllock.Postgres {
+			d.dialect = fence.PostgreSQL
+		}
 	}
-	if err != nil {
-		return nil, err
+	if d.DB, err = sql.Open(name, dsn); err != nil {
+		return nil, usagef("--db: the parameters: %w", err)
 	}
 	d.SetMaxOpenConns(connections)
 	d.SetMaxIdleConns(connections)
@@ -109,21 +112,6 @@ func openDatabase(ctx context.Context, raw, folder string, connections int) (*da
 		return nil, d.cannotUse(err)
 	}
 	return d, nil
-}
-
-func (d *database) openServer(raw string) error {
-	server, err := databaseServer(raw)
-	if err != nil {
-		return err
-	}
-	d.server, d.name, d.dialect = server, server.Shown(), fence.MySQL
-	if server.Dialect == sqllock.Postgres {
-		d.dialect = fence.PostgreSQL
-	}
-	if d.DB, err = sql.Open(server.Driver, server.DSN); err != nil {
-		return usagef("--db: the parameters: %w", err)
-	}
-	return nil
 }
 
 // databaseServer parses a URL of --db.

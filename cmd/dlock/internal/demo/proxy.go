@@ -47,8 +47,7 @@ type localServer struct {
 // silent is the log of servers, whose clients get every error.
 var silent = log.New(io.Discard, "", 0)
 
-// startServer serves on a free port. It calls ended at the end. If the server ends before
-// close, its clients get an error.
+// startServer serves on a free port. It calls ended at the end.
 func startServer(ctx context.Context, handler http.Handler, ended func()) (*localServer, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

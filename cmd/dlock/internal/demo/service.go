@@ -30,12 +30,10 @@ type count struct {
 	failed  int // messages with an invalid token
 }
 
-// issueTime is how long the service takes to issue a token. A process that looks for a
-// token meanwhile finds none.
+// issueTime is how long the service takes to issue a token.
 const issueTime = 200 * time.Millisecond
 
-// startService starts the service on a free port. It calls called after each message, not
-// concurrently.
+// startService starts the service. It calls called after each message, not concurrently.
 func startService(ctx context.Context, called func(failed bool)) (s *service, err error) {
 	s = &service{called: called}
 	routes := http.NewServeMux()

@@ -32,8 +32,7 @@ var Guards = []Guard{None, Local, Dlock, Fenced}
 // Shared reports whether the guard needs a store of locks.
 func (g Guard) Shared() bool { return g == Dlock || g == Fenced }
 
-// shopTask is the task of a process that sells. It may contain passwords, and is sent
-// through a pipe.
+// shopTask is the task of a process that sells. It may contain passwords.
 type shopTask struct {
 	Guard     Guard
 	Database  string // the URL of --db
@@ -56,8 +55,7 @@ type shop struct {
 	log   processLog
 }
 
-// allConnections is how many connections all shops together have to the database. Servers
-// allow about a hundred.
+// allConnections is how many connections all shops have to a database, which allows about 100.
 const allConnections = 40
 
 // openShop receives the task of a process and opens its stock and, if the guard needs it, its
@@ -154,8 +152,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, text)
 }
 
-// OversellLock is the lock of the product. It is always the same, so that the demo leaves one
-// name at most in a store that keeps names for their tokens.
+// OversellLock is the lock of the product, always the same one: some stores keep names forever.
 const OversellLock = "dlock-demo/oversell/product/1"
 
 // entry is the time of a request inside the guard.
@@ -183,8 +180,7 @@ func (s *shop) enter(ctx context.Context) (*entry, error) {
 	return &entry{lease.Context(), s.stock.rowFor(s.Guard, lease.Token()), lease.Token(), leave}, nil
 }
 
-// reduce reads the stock, checks it, and writes it. The time between the check and the
-// write makes it a race.
+// reduce reads the stock, checks it, and writes it. The time from check to write makes the race.
 func (s *shop) reduce(ctx context.Context, inside *entry) error {
 	v, sold := visit{From: time.Now().UnixNano(), What: "sold nothing"}, int64(0)
 	defer func() {
@@ -226,9 +222,8 @@ func (s *shop) reduce(ctx context.Context, inside *entry) error {
 const hesitation = 10
 
 // thinkTime returns how long a buyer takes from reading the stock to paying. It varies, so
-// that the processes do not run in step. It is long for the last ones, so that the race
-// happens in every run: while one buyer thinks, every process that is not kept out has time
-// to read the stock. At the end more of them have read a positive stock than can be sold.
+// that the processes do not run in step. About the last ones a buyer thinks so long that every
+// process that is not kept out reads the same stock: so the race happens in every run.
 func (s *shop) thinkTime(left int) time.Duration {
 	if s.Think <= 0 {
 		return 0

@@ -22,8 +22,7 @@ type row interface {
 	take(ctx context.Context) error
 }
 
-// stockTable is the table of products, in a database that all shops share. Nothing keeps other
-// callers out between a read and a write.
+// stockTable is the table of products, in a database that all shops share.
 type stockTable struct {
 	db         *sql.DB
 	table      string
@@ -67,9 +66,8 @@ func (s *stockTable) rowFor(guard Guard, token uint64) row {
 // createLimit is how long a database may take to create a table.
 const createLimit = 10 * time.Second
 
-// create creates the table with one product. It fails if the table exists, so that a table
-// of the user is never used or dropped. The end of ctx does not interrupt it, because then
-// it would be unknown whether there is a table to drop.
+// create creates the table with one product. It fails if the table exists, because the demo
+// drops it. The end of ctx does not interrupt it, so that the demo knows what to drop.
 func (s *stockTable) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
 	defer cancel()
@@ -109,38 +107,32 @@ func (s *stockTable) read(ctx context.Context) (left int, err error) {
 	return left, nil
 }
 
-// take does not check the stock, because a statement cannot check more than a number in the
-// same row: money, a seat, a mail.
+// take does not check the stock: a statement cannot check money, a seat or a mail either.
 func (s *stockTable) take(ctx context.Context) error {
 	return s.exec(ctx, "reduce the stock", s.reduceSQL, productID)
 }
 
-// fencedRow is the row for the holder of a token. It refuses a former holder that does not
-// know that it has lost the lock.
+// fencedRow is the row for the holder of a token. It refuses a former holder.
 type fencedRow struct {
-	stock *stockTable
+	*stockTable
 	token uint64
 }
 
 // read writes its token into the row, so that a former holder cannot write between this
 // read and the write that follows. No write follows if the stock is empty.
-func (f *fencedRow) read(ctx context.Context) (stock int, err error) {
-	if stock, err = f.stock.read(ctx); err != nil || stock <= 0 {
-		return stock, err
+func (f *fencedRow) read(ctx context.Context) (left int, err error) {
+	if left, err = f.stockTable.read(ctx); err != nil || left <= 0 {
+		return left, err
 	}
-	err = f.do(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, f.stock.selectSQL, productID).Scan(&stock)
+	err = f.guard.Do(ctx, f.db, productID, f.token, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, f.selectSQL, productID).Scan(&left)
 	})
-	return stock, err
+	return left, err
 }
 
 func (f *fencedRow) take(ctx context.Context) error {
-	return f.do(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, f.stock.reduceSQL, productID)
+	return f.guard.Do(ctx, f.db, productID, f.token, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, f.reduceSQL, productID)
 		return err
 	})
-}
-
-func (f *fencedRow) do(ctx context.Context, use func(*sql.Tx) error) error {
-	return f.stock.guard.Do(ctx, f.stock.db, productID, f.token, use)
 }

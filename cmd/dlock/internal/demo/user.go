@@ -61,18 +61,15 @@ func runUser(parent *child.Parent) error {
 	return parent.Send(u.log)
 }
 
-// interval is the time from one message to the next. All messages together take longer than
-// issuing a token, so that a user whose token was made invalid notices it.
-func (u *user) interval() time.Duration { return 2 * issueTime / time.Duration(u.Calls) }
-
-// work sends the messages. A message that fails is not sent again, but the next one has
-// another token.
+// work sends the messages. After one that fails, the next one has another token.
 func (u *user) work(ctx context.Context) error {
 	token, err := u.token(ctx, "")
 	if err != nil {
 		return err
 	}
-	ticker := time.NewTicker(u.interval())
+	// All messages together take longer than issuing a token, so that a user whose token was
+	// made invalid notices it.
+	ticker := time.NewTicker(2 * issueTime / time.Duration(u.Calls))
 	defer ticker.Stop()
 	defer func() { u.log.Ended = time.Now().UnixNano() }()
 	for range u.Calls {
@@ -96,8 +93,7 @@ func (u *user) work(ctx context.Context) error {
 }
 
 // token returns the token that the processes share. If there is none, or only the refused
-// one, it fetches a new one. Under the lock one process fetches, and the others find its
-// token in the file.
+// one, it fetches a new one. Under the lock just one process does.
 func (u *user) token(ctx context.Context, refused string) (token string, err error) {
 	readOrFetch := func(ctx context.Context) (err error) {
 		v := visit{From: time.Now().UnixNano(), What: "found a token"}
@@ -143,36 +139,35 @@ func (u *user) share(token string) error {
 	return os.Rename(file.Name(), u.File)
 }
 
-func (u *user) fetch(ctx context.Context) (string, error) {
-	status, token, err := u.request(ctx, http.MethodGet, "/token", "")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("the token service: %s", token)
-	}
+func (u *user) fetch(ctx context.Context) (token string, err error) {
+	_, token, err = u.request(ctx, http.MethodGet, "/token", "")
 	return token, err
 }
 
 // send reports whether the message was accepted.
 func (u *user) send(ctx context.Context, token string) (bool, error) {
-	status, text, err := u.request(ctx, http.MethodPost, "/message", token)
-	if err == nil && status != http.StatusNoContent && status != http.StatusUnauthorized {
-		err = fmt.Errorf("the token service: %s", text)
-	}
+	status, _, err := u.request(ctx, http.MethodPost, "/message", token)
 	return status == http.StatusNoContent, err
 }
 
+// request returns the answer of the service. It fails if the service does.
 func (u *user) request(ctx context.Context, method, path, token string) (status int, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.Service+path, nil)
 	if err != nil {
 		return 0, "", err
 	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
+	r.Header.Set("Authorization", "Bearer "+token)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return 0, "", err
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, strings.TrimSpace(string(body)), err
+	text = strings.TrimSpace(string(body))
+	switch answer.StatusCode {
+	case http.StatusOK, http.StatusNoContent, http.StatusUnauthorized:
+	default:
+		err = fmt.Errorf("the token service: %s", text)
+	}
+	return answer.StatusCode, text, err
 }

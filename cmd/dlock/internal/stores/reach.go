@@ -26,8 +26,7 @@ func UntilFirstAnswer(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, answerLimit, ErrNoAnswer(answerLimit))
 }
 
-// whileAnswering returns a context for many requests. It ends when the store has been silent
-// for limit. A slow store may take longer in all.
+// whileAnswering returns a context that ends when the store has been silent for limit.
 func whileAnswering(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -47,15 +46,13 @@ func whileAnswering(ctx context.Context, limit time.Duration) (context.Context, 
 	return ctx, func() { cancel(nil) }
 }
 
-// IsSlow reports whether a store has answered within answerLimit. Then a request that it has
-// not answered in that time was late, not lost.
+// IsSlow reports whether a store has answered within answerLimit, other requests at least.
 func IsSlow() bool {
 	ago, found := sinceAnswer()
 	return found && ago < answerLimit
 }
 
-// Patiently calls f, and once more if the store is slow: connecting may have taken all the
-// time of the first call.
+// Patiently calls f, and once more if connecting to a slow store may have taken all the time.
 func Patiently(ctx context.Context, f func() error) error {
 	err := f()
 	if errors.Is(err, dlock.ErrUnreachable) && ctx.Err() == nil && IsSlow() {

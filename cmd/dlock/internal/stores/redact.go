@@ -15,10 +15,8 @@ import (
 // Redacted replaces a secret.
 const Redacted = "xxxxx"
 
-// Redactor hides the secrets of store URLs in text. The position in the URL decides what
-// is a secret: a password, the value of a parameter that may be one and, because errors
-// about malformed URLs quote them, text at an unexpected position. Hosts, ports, databases
-// and known parameters are not secret.
+// Redactor hides the secrets of store URLs in text: passwords, the values of parameters that
+// may be secret and, because errors quote malformed URLs, text at an unexpected position.
 type Redactor struct {
 	secrets []string // longest first
 	pairs   []string // key=value whose value is too common to be hidden elsewhere
@@ -27,8 +25,8 @@ type Redactor struct {
 const (
 	// shortSecret is the length below which a secret is only hidden as a whole word.
 	shortSecret = 4
-	// plainValue is the length below which the value of an unknown parameter is only
-	// hidden together with its name: "1" and "true" are in many texts.
+	// plainValue is the length below which the value of an unknown parameter, such as "1",
+	// is only hidden together with its name.
 	plainValue = 6
 )
 
@@ -62,8 +60,7 @@ func newRedactor(words []string) *Redactor {
 	return r
 }
 
-// HasSecret reports whether a valid store URL contains a password, or a parameter that
-// may be one.
+// HasSecret reports whether a valid store URL contains what may be a secret.
 func HasSecret(raw string) bool {
 	url := Split(raw)
 	if url.Scheme == "sqlite" {
@@ -123,8 +120,7 @@ func (r *Redactor) learnPath(path string) {
 	}
 }
 
-// isUserName reports whether info is a user without a password. In the URLs of other stores
-// it may be a misplaced password.
+// isUserName reports whether info is a user, and not a misplaced password.
 func isUserName(scheme, info string) bool {
 	switch scheme {
 	case "postgres", "postgresql", "mysql":

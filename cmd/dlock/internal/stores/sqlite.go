@@ -45,8 +45,7 @@ func openSQLite(ctx context.Context, u URL) (*Store, error) {
 	return &Store{Driver: store, Identity: "sqlite:" + realPath(path), URL: file}, nil
 }
 
-// stateFile returns the default store, by the XDG Base Directory Specification. It rejects a
-// relative folder, in which every current folder would have its own locks.
+// stateFile returns the default store, by the XDG Base Directory Specification.
 func stateFile() (string, error) {
 	variable, state := "XDG_STATE_HOME", os.Getenv("XDG_STATE_HOME")
 	if state == "" {
@@ -63,9 +62,8 @@ func stateFile() (string, error) {
 	return filepath.Join(state, "dlock", "dlock.db"), nil
 }
 
-// prepareStateFile creates the default store for this user only. SQLite gives its companion
-// files the same mode. It must not be called after SQLite has opened the file: closing it
-// would drop SQLite's locks on it.
+// prepareStateFile creates the default store for this user only. It must not be called after
+// SQLite has opened the file: closing it would drop SQLite's locks on it.
 func prepareStateFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -85,8 +83,7 @@ func misconfigured(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrMisconfigured, err)
 }
 
-// explain returns the reason for which SQLite could not open a file. SQLite itself often
-// says no more than "unable to open database file".
+// explain returns why SQLite could not open a file, which SQLite itself often does not say.
 func explain(path string, err error) error {
 	folder := filepath.Dir(path)
 	info, missing := os.Stat(path)

@@ -51,12 +51,10 @@ var silenceDrivers = sync.OnceFunc(func() {
 // Store is an open store.
 type Store struct {
 	Driver driver.Store
-	// URL is for people. It contains no secret and no defaults.
-	URL string
-	// Identity is the same for all spellings of the URL and contains no secret.
-	Identity string
-	// CloseMore closes what the store does not own; it may be nil.
-	CloseMore func() error
+
+	URL       string       // for people, without secrets and defaults
+	Identity  string       // the same for all spellings of the URL, without secrets
+	CloseMore func() error // closes what the store does not own; may be nil
 
 	secrets *Redactor
 }
@@ -79,8 +77,7 @@ func (s *Store) Close() error {
 }
 
 // Open opens the store of a URL. An empty one is the default, an SQLite file of the user. The
-// error is an [OpenError] if the URL is valid and the store cannot be used, and a [URLError]
-// if the URL is not valid.
+// error is a [URLError] if the URL is not valid, and otherwise an [OpenError].
 func Open(ctx context.Context, raw string) (*Store, error) {
 	silenceDrivers()
 	url := Split(raw)

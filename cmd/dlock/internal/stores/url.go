@@ -49,8 +49,7 @@ func oneLine(text string) string {
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return line == "" }), "; ")
 }
 
-// URL is a store URL in the parts that all kinds share. It is not a net/url.URL, whose
-// errors quote their input, which may be a password.
+// URL is a store URL. It is not a net/url.URL, whose errors quote what may be a password.
 type URL struct {
 	Scheme string
 	Rest   string // between "scheme:" and the query

@@ -9,8 +9,8 @@ type GraceBudget struct {
 	Poll   time.Duration // how often the remaining time of the lease is read
 }
 
-// SplitTTL fits the grace into a third of the TTL, which is the largest margin that a
-// lease can have, and keeps a reserve for everything else that takes time.
+// SplitTTL fits the grace, and a reserve for all else that takes time, into a third of the
+// TTL, the largest margin that a lease can have.
 func SplitTTL(ttl, grace time.Duration) GraceBudget {
 	third := ttl / 3
 	reserve := min(time.Second, third/4)
@@ -22,8 +22,7 @@ func SplitTTL(ttl, grace time.Duration) GraceBudget {
 	}
 }
 
-// leaseDeadline is the instant, by uptime, before which the lease does not end. After
-// dlock was stopped it shows that no time is left for a grace.
+// leaseDeadline is the instant, by uptime, before which the lease does not end.
 type leaseDeadline struct {
 	lease  Lease
 	budget GraceBudget

@@ -18,30 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guard is a second process of dlock that outlives the first. It kills the command's
-// group if dlock is killed, and if dlock is stopped until the lease ends. The
-// parent-death signal, where the system has one, reaches only the command, not the
-// processes that the command has started.
+// The guard is a second process of dlock. It kills the command's group if dlock is killed, or
+// stopped until the lease ends. A parent-death signal would reach only the command itself.
 //
 // dlock writes records into a pipe: the number of the group and the instant before which
 // the lease does not end, and a last record when the command has ended. If the pipe ends
 // without the last record, dlock was killed.
 //
-// The guard itself may be stopped. The pipe then fills with old records while the command
-// is healthy. So the guard reads all of them before it decides, and dlock replaces them by
-// the newest record when the pipe is full.
+// While the guard itself is stopped, the pipe fills with old records. So the guard reads all
+// of them before it decides, and dlock replaces them by the newest one when the pipe is full.
 
 const (
 	guardName      = "dlock-guard" // its argv[0]; the title of the locks follows
 	lastRecord     = "ended"
 	guardExitLimit = time.Second // until a guard that has read the last record is killed
-
-	// recordSize is the length of every record. Both ends read whole records: writes of
-	// this size are atomic, and all reads are multiples of it.
-	recordSize = 48
-	// maxGuardWait bounds one wait, because timers stop while the machine is suspended
-	// and uptime does not.
-	maxGuardWait = time.Second
+	recordSize     = 48          // of every record: a write of it is atomic, all reads are multiples of it
+	maxGuardWait   = time.Second // timers stop while the machine is suspended, and uptime does not
 
 	statusUnavailable   = 69
 	statusNotExecutable = 126
@@ -93,8 +85,7 @@ func runGuard(title string) int {
 	}
 }
 
-// waitReadable blocks until fd can be read, at most for limit, and reports whether it
-// can. Data that is already there is reported even if limit is not positive.
+// waitReadable blocks until fd can be read, at most for limit, and reports whether it can.
 func waitReadable(fd int, limit time.Duration) (bool, error) {
 	limit = min(max(limit, 0), maxGuardWait)
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -127,8 +118,7 @@ func (g *guarded) read(record string) bool {
 	return false
 }
 
-// kill kills the group and says why, once. The system does not soon use the number of an
-// ended group again.
+// kill kills the group and says why, once.
 func (g *guarded) kill(reason string) {
 	if g.group <= 1 {
 		return
@@ -148,8 +138,7 @@ type guardProcess struct {
 	readFd  int      // of readEnd, whose method Fd would make it block
 }
 
-// startGuard starts the guard. It is called before the command starts, so that the
-// command is never without one.
+// startGuard starts the guard, before the command starts.
 func startGuard(title string, stderr *os.File) (*guardProcess, error) {
 	self, err := Executable()
 	if err != nil {
@@ -184,14 +173,12 @@ func startGuard(title string, stderr *os.File) (*guardProcess, error) {
 	return &guardProcess{process: process, pipe: write, readEnd: read, readFd: readFd}, nil
 }
 
-// extend tells the guard which group to kill, and the instant, by uptime, before which the
-// lease does not end.
+// extend tells the guard its group, and the uptime before which the lease does not end.
 func (g *guardProcess) extend(group int, until time.Duration) {
 	g.send(fmt.Sprintf("%d %d", group, int64(until)))
 }
 
-// send writes a record and never blocks. A guard that is stopped must not stop dlock, and
-// must find the newest record when it continues.
+// send writes a record. It never blocks: a guard that is stopped must not stop dlock.
 func (g *guardProcess) send(text string) {
 	record := fmt.Appendf(nil, "%-*s\n", recordSize-1, text)
 	if errors.Is(g.write(record), syscall.EAGAIN) { // the pipe is full

@@ -9,8 +9,7 @@ import (
 )
 
 // Run starts the command and blocks until it has ended. If the lock is lost, it kills the
-// command. Without process groups signals and the kill reach only the command itself. An
-// error means that the command did not start.
+// command, but not what the command has started. An error means that it did not start.
 func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 	held := lease.Context()
 	process, err := os.StartProcess(j.Path, j.Args, &os.ProcAttr{Env: j.Env, Files: j.Files})

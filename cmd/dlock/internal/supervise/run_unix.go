@@ -30,8 +30,7 @@ type process struct {
 }
 
 // Run starts the command and blocks until it has ended. If the lock is lost, it ends the
-// whole group. Signals that arrive in signals are forwarded to the group. An error means
-// that the command did not start.
+// whole group. It forwards signals to the group. An error means that the command did not start.
 //
 // One goroutine sends all signals to the group and waits for its leader. So no signal can
 // go to a process that has taken over the number of one that ended.
@@ -73,8 +72,7 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 	return p.result, nil
 }
 
-// supervise blocks until the command has ended. It returns the timer of the kill that
-// follows a loss.
+// supervise blocks until the command has ended. It returns the timer of the kill after a loss.
 func (p *process) supervise(children <-chan os.Signal) *time.Timer {
 	poll := time.NewTicker(p.Budget.Poll)
 	defer poll.Stop()
@@ -157,8 +155,7 @@ func (p *process) forward(s syscall.Signal) {
 // kill sends a signal to the group. It does nothing if the group has ended.
 func (p *process) kill(s syscall.Signal) { _ = syscall.Kill(-p.group, s) }
 
-// endGroup begins to end the group, calls report, and returns the time until the group
-// must be killed.
+// endGroup begins to end the group and returns the time until the group must be killed.
 func (p *process) endGroup(report func()) time.Duration {
 	p.result.Lost = true
 	left := p.deadline.graceLeft()
@@ -176,8 +173,7 @@ func (p *process) endGroup(report func()) time.Duration {
 	return max(left, 0)
 }
 
-// endRest blocks until a group whose leader has ended is empty. It kills the rest when
-// kill fires.
+// endRest blocks until a group without a leader is empty. It kills the rest when kill fires.
 func (p *process) endRest(kill <-chan time.Time) {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
@@ -202,8 +198,7 @@ var notForwarded = map[syscall.Signal]bool{
 	syscall.SIGPIPE: true, // see forwardedSignals
 }
 
-// forwardedSignals returns all other signals, except those that are ignored, by nohup
-// for example. They stay ignored, for the command too.
+// forwardedSignals returns all other signals, except those that are ignored and stay so.
 func forwardedSignals() []os.Signal {
 	// Otherwise a closed stderr would end dlock and leave the command without it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The starter is this program in the command's process. It waits until the guard knows
-// the group and then becomes the command. Without it the command could run for a moment
-// in which a killed dlock would leave the group alive.
+// The starter is this program in the command's process. It waits until the guard knows the
+// group and then becomes the command, so that a killed dlock never leaves the group alive.
 //
-// If the starter cannot become the command, it writes the number of the error to a pipe.
-// Its two pipes have the same numbers as in dlock. The caller's descriptors are open in
-// dlock under their own numbers, so that the pipes take the place of none of them.
+// If it cannot become the command, it writes the number of the error to a pipe. Its two pipes
+// have the numbers that they have in dlock, where the caller's descriptors are open too: so
+// they take the place of none of these.
 
 // starterName is the argv[0] of the starter. The numbers of the two pipes follow, then
 // the path and the arguments of the command.
@@ -49,8 +48,7 @@ func inheritedPipe(number string) *os.File {
 	return os.NewFile(uintptr(fd), "pipe")
 }
 
-// inheritable makes the next process inherit the file under the same number, and returns
-// the number. No other process is started until the file is closed.
+// inheritable makes the next process inherit the file under the number that it returns.
 func inheritable(file *os.File) (string, error) {
 	fd := file.Fd()
 	_, err := unix.FcntlInt(fd, unix.F_SETFD, 0)
@@ -100,8 +98,7 @@ func (j *Job) startStarter() (*starterProcess, error) {
 	return &starterProcess{pid, gate, failure}, nil
 }
 
-// become lets the starter become the command. If it could not, become waits for its end
-// and returns the error.
+// become lets the starter become the command. It returns the error of a starter that could not.
 func (s *starterProcess) become(path string) error {
 	_, _ = s.gate.Write([]byte{1}) // fails if the starter was killed, and reap sees that
 	s.gate.Close()

@@ -1,9 +1,5 @@
-// Package supervise runs a command under a lock, in a process group of its own, and
-// ends the whole group before the lease of the lock can end.
-//
-// Two more processes of this program take part. The guard outlives dlock and kills the
-// group if dlock is killed or stopped. The starter is what the command's process runs
-// until the guard knows the group.
+// Package supervise runs a command under a lock, in a process group of its own, and ends the
+// whole group before the lease of the lock can end, even if dlock itself is killed or stopped.
 package supervise
 
 import (
@@ -17,10 +13,8 @@ import (
 
 // Lease is the part of a *dlock.Lease or *dlock.Leases that a job needs.
 type Lease interface {
-	// Context ends when the lock is lost.
-	Context() context.Context
-	// Remaining is the time until the lock counts as lost, unless it is renewed.
-	Remaining() time.Duration
+	Context() context.Context // ends when the lock is lost
+	Remaining() time.Duration // until the lock counts as lost, unless it is renewed
 }
 
 // Job is a command that runs under a lock.

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IgnoreTerminalStops makes reading a terminal fail for a process in the background,
-// which would otherwise be stopped.
+// IgnoreTerminalStops makes reading a terminal in the background fail, not stop the process.
 func IgnoreTerminalStops() { signal.Ignore(syscall.SIGTTIN) }
 
 // controllingTerminal is the terminal of dlock's session. A nil one does nothing.
@@ -23,7 +22,7 @@ type controllingTerminal struct {
 }
 
 // openTerminal returns nil if there is no terminal. It is called after the command has
-// started, because the command must not inherit that SIGTTOU is ignored.
+// started, which must not inherit that SIGTTOU is ignored.
 func openTerminal() *controllingTerminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -96,9 +95,8 @@ func (p *process) stopped(by syscall.Signal) {
 	}
 }
 
-// suspend stops dlock together with its command, so that the shell notices. When dlock is
-// continued, the command continues only if the lock is still held. Otherwise it stays
-// stopped, and supervise ends it.
+// suspend stops dlock together with its command, so that the shell notices. Afterwards the
+// command continues only if the lock is still held. Otherwise supervise ends it.
 func (p *process) suspend() {
 	t := p.terminal
 	t.reclaim()
@@ -120,8 +118,7 @@ func (p *process) suspend() {
 	}
 }
 
-// shellWatches reports whether a shell would continue dlock. The group of a session
-// leader has none. There Ctrl-Z does nothing, as in any program.
+// shellWatches reports whether there is a shell that would continue dlock.
 func (t *controllingTerminal) shellWatches() bool {
 	session, err := unix.Getsid(0)
 	return err == nil && session != t.own && os.Getppid() != 1

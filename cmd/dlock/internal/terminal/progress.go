@@ -64,8 +64,7 @@ func (p *Progress) show() {
 		strings.Repeat("#", full), strings.Repeat(".", progressWidth-full), p.done, p.total, p.count, p.counted)
 }
 
-// End removes the line from a terminal. Elsewhere it writes the result, unless that is
-// empty.
+// End removes the line from a terminal. Elsewhere it writes the result if that is not empty.
 func (p *Progress) End(result string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,18 +38,12 @@ type Table struct {
 // Add appends a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// Titles returns the titles of the columns.
-func (t *Table) Titles() []string {
+// Print writes the titles and the rows.
+func (t *Table) Print(w io.Writer, p Painter) error {
 	titles := make([]string, len(t.Columns))
 	for i, c := range t.Columns {
 		titles[i] = c.Title
 	}
-	return titles
-}
-
-// Print writes the titles and the rows.
-func (t *Table) Print(w io.Writer, p Painter) error {
-	titles := t.Titles()
 	widths := make([]int, len(titles))
 	for _, row := range append([][]string{titles}, t.Rows...) {
 		for i, cell := range row {
@@ -70,8 +64,7 @@ const (
 	minShrunk = 8 // the least width of a column that was cut
 )
 
-// fit narrows the columns that may shrink until a line fits. If that is not enough, it leaves
-// out columns on the right.
+// fit narrows the columns that may shrink and leaves out columns on the right, as necessary.
 func (t *Table) fit(widths []int) []int {
 	if t.Width == 0 {
 		return widths
@@ -138,8 +131,7 @@ func cut(text string, width int) string {
 	return text
 }
 
-// columns returns how many columns of a terminal a text takes. East Asian wide characters and
-// emoji take two, combining ones none.
+// columns returns how many columns of a terminal a text takes: two for a wide character.
 func columns(text string) (n int) {
 	for _, c := range text {
 		switch {

@@ -38,9 +38,8 @@ func OutputError(err error) error {
 	return fmt.Errorf("%w: %w", ErrOutput, err)
 }
 
-// Quote returns text as it may be shown on a terminal: unchanged if it is a plain
-// word, otherwise quoted, with every invisible character escaped. Names and notes come
-// from other users. They must neither control the terminal nor look like other text.
+// Quote returns a plain word unchanged and quotes other text. Names and notes come from other
+// users: they must neither control the terminal nor look like other text.
 func Quote(text string) string {
 	plain := text != "" && utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool {
 		return c == '"' || c == '\\' || c == ' ' || !unicode.IsPrint(c)

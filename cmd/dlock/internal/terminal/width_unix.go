@@ -14,8 +14,7 @@ func Is(file *os.File) bool {
 	return ok
 }
 
-// Width returns how many characters fit into a line of the terminal. It returns zero
-// if the width is unknown or file is not a terminal.
+// Width returns how many characters fit into a line of the terminal, zero if that is unknown.
 func Width(file *os.File) int {
 	columns, _ := size(file)
 	return columns

@@ -51,17 +51,17 @@ func HTML(page Page) string {
 	}
 	b.WriteString("</tr>\n")
 	for i, row := range page.Table {
-		class := "good"
-		if page.Runs[i].Bad {
-			class = "bad"
-		}
 		b.WriteString("<tr>")
 		for column, cell := range row {
-			if column == page.Marked {
-				fmt.Fprintf(&b, `<td class="%s">%s</td>`, class, text(cell))
-			} else {
-				fmt.Fprintf(&b, "<td>%s</td>", text(cell))
+			class := ""
+			switch {
+			case column != page.Marked:
+			case page.Runs[i].Bad:
+				class = ` class="bad"`
+			default:
+				class = ` class="good"`
 			}
+			fmt.Fprintf(&b, "<td%s>%s</td>", class, text(cell))
 		}
 		b.WriteString("</tr>\n")
 	}

@@ -40,6 +40,14 @@ func (c *canvas) text(x, y float64, size int, colour, attributes, text string) {
 		num(x), num(y), size, colour, attributes, html.EscapeString(text))
 }
 
+// lines writes small lines one below the other.
+func (c *canvas) lines(x, y float64, text string) {
+	for line := range strings.Lines(text) {
+		c.text(x, y, 11, grey, "", strings.TrimSpace(line))
+		y += 14
+	}
+}
+
 // picture is the layout of a drawing.
 type picture struct {
 	left, plot, right float64 // widths: names, time, verdicts
@@ -85,19 +93,11 @@ func (p *picture) run(c *canvas, r *Run) {
 		verdict = red
 	}
 	c.text(0, top+14, 15, grey, ` font-weight="700"`, r.Name)
-	y := top + 30
-	for line := range strings.Lines(r.Caption) {
-		c.text(0, y, 11, grey, "", strings.TrimSpace(line))
-		y += 14
-	}
+	c.lines(0, top+30, r.Caption)
 	x := p.left + p.plot + 14
 	first, rest, _ := strings.Cut(r.Verdict, "\n")
 	c.text(x, top+22, 22, verdict, ` font-weight="700"`, first)
-	y = top + 40
-	for line := range strings.Lines(rest) {
-		c.text(x, y, 11, grey, "", strings.TrimSpace(line))
-		y += 14
-	}
+	c.lines(x, top+40, rest)
 	c.y += 30
 }
 
@@ -117,34 +117,28 @@ func (p *picture) lanes(c *canvas, spans []Span, name string, overlaps []Interva
 	if height > 1 {
 		width--
 	}
-	var alone, together, paused strokes
+	lines := map[string]*strokes{grey: {}, green: {}, red: {}}
 	for i, s := range spans {
 		from, to, y := scale(s.From), scale(s.To), middle(rows[i])
 		if s.Kind == Late { // must be visible at the end of the picture
 			from = min(from, to-visible)
 		}
-		switch {
-		case p.detail:
+		if p.detail {
 			fmt.Fprintf(c, `<path d="M%s %sh%s" stroke="%s" stroke-width="%s"><title>%s</title></path>`+"\n",
 				num(from), num(y), num(max(to-from, thin)), colourOf[s.Kind], num(width), html.EscapeString(s.Label))
-		case s.Kind == Inside:
-			alone.add(from, to, y)
-		case s.Kind == Late:
-			together.add(from, to, y)
-		default:
-			paused.add(from, to, y)
+		} else {
+			lines[colourOf[s.Kind]].add(from, to, y)
 		}
 		for _, part := range s.common(overlaps) {
-			together.add(scale(part.From), scale(part.To), middle(rows[i]))
+			lines[red].add(scale(part.From), scale(part.To), y)
 		}
 	}
-	paused.draw(c, grey, width)
-	alone.draw(c, green, width)
-	together.draw(c, red, width)
+	for _, colour := range []string{grey, green, red} {
+		lines[colour].draw(c, colour, width)
+	}
 	c.y += h + 2
 }
 
-// colourOf are the colours of spans that are drawn by themselves.
 var colourOf = map[Kind]string{Inside: green, Paused: grey, Late: red}
 
 // visible is the least width of a span that must not be overlooked.
@@ -155,32 +149,30 @@ const thin = .5
 
 // strokes are horizontal lines that become one path. They are added in the order in which
 // they begin, and lines of a row that touch become one.
-type strokes struct {
-	lines []stroke
-	last  map[float64]int // the last line of each row
-}
+type strokes []stroke
 
 type stroke struct{ from, to, y float64 }
 
 func (s *strokes) add(from, to, y float64) {
 	to = max(to, from+thin)
-	if i, found := s.last[y]; found && from <= s.lines[i].to+thin/2 {
-		s.lines[i].to = max(to, s.lines[i].to)
-		return
+	for i, last := range slices.Backward(*s) {
+		if last.y == y && from <= last.to+thin/2 {
+			(*s)[i].to = max(to, last.to)
+			return
+		}
+		if last.y == y {
+			break
+		}
 	}
-	if s.last == nil {
-		s.last = make(map[float64]int)
-	}
-	s.last[y] = len(s.lines)
-	s.lines = append(s.lines, stroke{from, to, y})
+	*s = append(*s, stroke{from, to, y})
 }
 
 func (s *strokes) draw(c *canvas, colour string, width float64) {
-	if len(s.lines) == 0 {
+	if len(*s) == 0 {
 		return
 	}
 	var d strings.Builder
-	for _, l := range s.lines {
+	for _, l := range *s {
 		d.WriteString("M" + num(l.from) + " " + num(l.y) + "h" + num(l.to-l.from))
 	}
 	fmt.Fprintf(c, `<path d="%s" stroke="%s" stroke-width="%s" pointer-events="none"/>`+"\n", d.String(), colour, num(width))
@@ -188,7 +180,7 @@ func (s *strokes) draw(c *canvas, colour string, width float64) {
 
 // stock draws how the stock falls, and what is below zero in red.
 func (p *picture) stock(c *canvas, r *Run, scale func(time.Duration) float64) {
-	unit := p.curve / float64(max(1, r.Stock-r.lowest()))
+	unit := p.curve / float64(max(1, r.Stock, len(r.Sales))) // from the stock to what is left, or zero
 	zero := c.y + float64(r.Stock)*unit
 	above, below := &strings.Builder{}, &strings.Builder{}
 	fmt.Fprintf(above, "M%s %sV%s", num(p.left), num(zero), num(c.y))

@@ -1,5 +1,4 @@
-// Package timeline draws when processes were inside a critical section, and where they
-// overlapped.
+// Package timeline draws when processes were inside a critical section.
 package timeline
 
 import (
@@ -136,6 +135,3 @@ func (r *Run) sorted(lane int) []Span {
 	slices.SortStableFunc(spans, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
 	return spans
 }
-
-// lowest returns the final stock, or zero if that is lower.
-func (r *Run) lowest() int { return min(0, r.Stock-len(r.Sales)) }
