@@ -33,8 +33,6 @@ type heldLocks struct {
 	locks    []heldName // in the order of the command line
 	acquired time.Time
 	store    *openStore
-
-	abandoned bool // the release was given up
 }
 
 // lease is a *dlock.Lease or *dlock.Leases.
@@ -65,34 +63,26 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 			return classify(err)
 		}
 	}
-	limited, cancel := q.withLimit(ctx)
+	ctx, cancel := q.withLimit(ctx)
 	defer cancel()
-	store, err := q.openStore(limited)
-	if err != nil {
-		return classify(err)
-	}
-	if q.flags.verbose || (terminal.Is(q.stderr) && !q.flags.quiet) {
-		q.say("the store is %s", store.URL)
-	}
-	client := dlock.New(store.Driver, &dlock.Options{Holder: driver.Holder{Program: q.program}})
-	signals := make(chan os.Signal, 64)
-	var held *heldLocks
-	if err = q.refuseSelfWait(limited, client, store); err == nil {
-		held, err = q.acquire(limited, client, signals)
-	}
-	limit := time.Duration(0)
-	if err == nil {
+	return q.withClient(ctx, q.program, func(client *dlock.Client, store *openStore) error {
+		if q.flags.verbose || (terminal.Is(q.stderr) && !q.flags.quiet) {
+			q.say("the store is %s", store.URL)
+		}
+		if err := q.refuseSelfWait(ctx, client, store); err != nil {
+			return err
+		}
+		signals := make(chan os.Signal, 64)
+		held, err := q.acquire(ctx, client, signals)
+		if err != nil {
+			return err
+		}
 		held.store = store
 		for _, lock := range held.locks {
 			q.report("acquired %s, token %d", terminal.Quote(lock.name), lock.token)
 		}
-		err = classify(use(held, signals))
-	}
-	if held == nil || !held.abandoned {
-		limit = cleanupLimit(err)
-	}
-	closeWithin(limit, client, store.Store)
-	return store.failed(err)
+		return classify(use(held, signals))
+	})
 }
 
 // withLimit bounds connecting and waiting by --wait.
@@ -291,7 +281,7 @@ func (q *acquisition) release(held *heldLocks, signals <-chan os.Signal) (lost b
 	released := make(chan error, 1)
 	go func() { released <- held.Unlock(context.Background()) }()
 	var late <-chan time.Time
-	for !held.abandoned {
+	for !q.abandoned {
 		select {
 		case err := <-released:
 			switch {
@@ -305,11 +295,11 @@ func (q *acquisition) release(held *heldLocks, signals <-chan os.Signal) (lost b
 			return false
 		case s := <-signals:
 			if supervise.IsStop(s) {
-				held.abandoned = late != nil
+				q.abandoned = late != nil
 				late = time.After(answeredLimit)
 			}
 		case <-late:
-			held.abandoned = true
+			q.abandoned = true
 		}
 	}
 	q.say("interrupted while releasing %s, which the store did not confirm: it expires within %v", q.title(), q.flags.ttl)

@@ -28,7 +28,7 @@ cannot be reached.
 The exit status is 1 if the lock is not held with that token.`,
 		Example:           `  dlock break nightly --token 7`,
 		ValidArgsFunction: a.completeNames,
-		Args:              exactly(1, "one NAME"),
+		Args:              arguments(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if !cmd.Flags().Changed("token") {
@@ -37,7 +37,7 @@ The exit status is 1 if the lock is not held with that token.`,
 			if err := driver.CheckName(name); err != nil {
 				return classify(err)
 			}
-			return a.withClient(cmd.Context(), func(client *dlock.Client, _ *openStore) error {
+			return a.withClient(cmd.Context(), "", func(client *dlock.Client, _ *openStore) error {
 				return a.breakLock(cmd.Context(), client, name, token)
 			})
 		},

@@ -21,7 +21,7 @@ func (a *app) complete(cmd *cobra.Command, prefix string, entry func(driver.Info
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 	defer cancel()
 	var entries []string
-	_ = a.withClient(ctx, func(client *dlock.Client, _ *openStore) error {
+	_ = a.withClient(ctx, "", func(client *dlock.Client, _ *openStore) error {
 		for info, err := range client.Locks(ctx, prefix) {
 			if err != nil {
 				return err

@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -46,21 +45,28 @@ also after Ctrl-C.`,
 	return cmd
 }
 
-func addDemoFlags(f *pflag.FlagSet, s *demo.Stage, runs string) {
+// scenario is a demo.
+type scenario interface {
+	Check() error
+	Run(ctx context.Context) error
+}
+
+// prepareDemo adds what the commands of all demos share.
+func (a *app) prepareDemo(cmd *cobra.Command, d scenario, s *demo.Stage, lock, runs string) {
+	cmd.Args = arguments(0, 0, "no arguments")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd, d, s, lock) }
+	f := cmd.Flags()
 	f.BoolVar(&s.JSON, "json", false, "one JSON object a line")
 	f.StringVar(&s.HTML, "html", "", "write a page with timelines to `FILE`")
 	f.StringVar(&s.SVG, "svg", "", "write a picture of "+runs+" runs to `FILE`")
 }
 
-func addDatabaseFlag(f *pflag.FlagSet, s *demo.Stage) {
-	f.StringVar(&s.Database, "db", "", "`URL` of the shop's database: mysql://, mariadb:// or postgres://; default: an SQLite file")
+func addDatabaseFlag(cmd *cobra.Command, s *demo.Stage) {
+	cmd.Flags().StringVar(&s.Database, "db", "", "`URL` of the shop's database: mysql://, mariadb:// or postgres://; default: an SQLite file")
 }
 
 // runDemo runs a demo in a temporary folder. A stop signal ends the context of the demo.
-func (a *app) runDemo(cmd *cobra.Command, d interface {
-	Check() error
-	Run(ctx context.Context) error
-}, stage *demo.Stage, lock string) error {
+func (a *app) runDemo(cmd *cobra.Command, d scenario, stage *demo.Stage, lock string) error {
 	if cmd.Flags().Changed("db") && stage.Database == "" {
 		return usagef("--db is empty: leave it out for an SQLite file")
 	}
@@ -111,7 +117,7 @@ func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (demo.St
 		return demo.Store{File: filepath.Join(folder, "locks.db"), Name: "an SQLite file"}, err
 	}
 	chosen := demo.Store{URL: choice.url}
-	err = a.withClient(ctx, func(client *dlock.Client, store *openStore) error {
+	err = a.withClient(ctx, "", func(client *dlock.Client, store *openStore) error {
 		chosen.Name = store.URL
 		lease, err := client.TryLock(ctx, lock)
 		if errors.Is(err, dlock.ErrHeld) { // by another demo

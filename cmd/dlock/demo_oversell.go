@@ -51,12 +51,10 @@ func (a *app) oversellCommand() *cobra.Command {
   dlock demo oversell --store redis://localhost --db mysql://user:pass@localhost/shop
   dlock demo oversell --nginx --processes 8           # with a real nginx
   dlock demo oversell --json | jq -r '[.guard, .final_stock] | @tsv'`,
-		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd, &d, &d.Stage, demo.OversellLock) },
 	}
+	a.prepareDemo(cmd, &d, &d.Stage, demo.OversellLock, "all")
+	addDatabaseFlag(cmd, &d.Stage)
 	f := cmd.Flags()
-	addDemoFlags(f, &d.Stage, "all")
-	addDatabaseFlag(f, &d.Stage)
 	f.BoolVar(&d.Nginx, "nginx", false, "balance with the nginx that is installed, not with the built-in proxy")
 	f.IntVar(&d.Processes, "processes", 5, "`N` processes of the service")
 	f.IntVar(&d.Clients, "clients", 50, "`N` clients at once")

@@ -42,14 +42,9 @@ func (a *app) pauseCommand() *cobra.Command {
   dlock demo pause --html pause.html                  # and see it on a timeline
   dlock demo pause --store redis://localhost --ttl 5
   dlock demo pause --json | jq -r '[.guard, .final_stock] | @tsv'`,
-		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.runDemo(cmd, &d, &d.Stage, demo.PauseLock)
-		},
 	}
-	f := cmd.Flags()
-	addDemoFlags(f, &d.Stage, "both")
-	addDatabaseFlag(f, &d.Stage)
-	addDuration(f, &d.TTL, "ttl", "", 2*time.Second, "`DUR` after which the lock of the stopped process expires")
+	a.prepareDemo(cmd, &d, &d.Stage, demo.PauseLock, "both")
+	addDatabaseFlag(cmd, &d.Stage)
+	addDuration(cmd.Flags(), &d.TTL, "ttl", "", 2*time.Second, "`DUR` after which the lock of the stopped process expires")
 	return cmd
 }

@@ -30,11 +30,9 @@ func (a *app) tokenCommand() *cobra.Command {
   dlock demo token --html token.html                  # and see which process fetched when
   dlock demo token --store redis://localhost --processes 20
   dlock demo token --json | jq '.failed'`,
-		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd, &d, &d.Stage, demo.TokenLock) },
 	}
+	a.prepareDemo(cmd, &d, &d.Stage, demo.TokenLock, "both")
 	f := cmd.Flags()
-	addDemoFlags(f, &d.Stage, "both")
 	f.IntVar(&d.Processes, "processes", 10, "`N` processes that need a token")
 	f.IntVar(&d.Calls, "calls", 10, "`N` calls of each process")
 	return cmd

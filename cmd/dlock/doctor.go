@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock"
@@ -45,9 +46,9 @@ one, 69 if the store cannot be reached, 77 if it refuses the user, and 78 if it
 cannot keep locks as it is.`,
 		Example: `  dlock doctor
   dlock doctor --json | jq '.findings[] | select(.level != "ok")'`,
-		Args: exactly(0, "no arguments"),
+		Args: arguments(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(client *dlock.Client, store *openStore) error {
+			return a.withClient(cmd.Context(), "", func(client *dlock.Client, store *openStore) error {
 				return a.diagnose(cmd.Context(), client, store, asJSON)
 			})
 		},
@@ -64,10 +65,7 @@ func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *openSto
 	if err != nil && !errors.Is(err, dlock.ErrUnsupported) {
 		return err
 	}
-	ok := true
-	for _, f := range findings {
-		ok = ok && f.Level != driver.LevelProblem
-	}
+	ok := !slices.ContainsFunc(findings, func(f driver.Finding) bool { return f.Level == driver.LevelProblem })
 	if asJSON {
 		err = terminal.PrintJSON(a.stdout, diagnosisJSON{store.URL, describeTraits(asConfigured(client.Traits(), findings)), append([]driver.Finding{}, findings...), ok})
 	} else {

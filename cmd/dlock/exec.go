@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -125,8 +130,7 @@ func (a *app) execCommand() *cobra.Command {
 			return a.completeNames(cmd, args, prefix)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			flags.limited = cmd.Flags().Changed("wait")
-			if err := flags.check(); err != nil {
+			if err := flags.check(cmd.Flags()); err != nil {
 				return err
 			}
 			names, command, err := splitExecArgs(names, args)
@@ -146,7 +150,8 @@ func (a *app) execCommand() *cobra.Command {
 }
 
 // check rejects invalid flags before the store is opened.
-func (f *holdFlags) check() error {
+func (f *holdFlags) check(given *pflag.FlagSet) error {
+	f.limited = given.Changed("wait")
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
@@ -255,4 +260,39 @@ func (e *execution) hold(held *heldLocks, path string, signals chan os.Signal) e
 		return failf(exitLost, "lost %s before the command ended, or just after; found out when releasing it", e.title())
 	}
 	return exitWith(result.Status)
+}
+
+// findCommand looks a command up as a shell does.
+func findCommand(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot): // PATH contains the current folder
+		return path, nil
+	case filepath.Base(name) != name:
+		return "", cannotStart(name, err)
+	}
+	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
+		if info, err := os.Stat(filepath.Join(folder, name)); name != "" && err == nil && !info.IsDir() {
+			return "", cannotStart(name, fs.ErrPermission)
+		}
+	}
+	return "", cannotStart(name, fs.ErrNotExist)
+}
+
+// cannotStart explains why a command does not run, with the exit status of shells.
+func cannotStart(name string, err error) error {
+	switch {
+	case errors.Is(err, supervise.ErrGuard): // not the command's fault
+		return &statusError{exitUnavailable, err}
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, syscall.ENOTDIR):
+		return failf(exitNotFound, "command not found: %s", terminal.Quote(name))
+	case errors.Is(err, syscall.ENOEXEC):
+		return failf(exitNotExecutable, "cannot execute %s: it is neither a program nor a script with a #! line", terminal.Quote(name))
+	}
+	if detail, ok := errors.AsType[*fs.PathError](err); ok {
+		err = detail.Err
+	} else if lookup, ok := errors.AsType[*exec.Error](err); ok {
+		err = lookup.Err
+	}
+	return failf(exitNotExecutable, "cannot execute %s: %s", terminal.Quote(name), strings.TrimPrefix(err.Error(), "exec: "))
 }

@@ -48,10 +48,9 @@ func (a *app) holdCommand() *cobra.Command {
   read -r line <&"${COPROC[0]}"`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.completeNames,
-		Args:                  exactly(1, "one NAME"),
+		Args:                  arguments(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			flags.limited = cmd.Flags().Changed("wait")
-			if err := flags.check(); err != nil {
+			if err := flags.check(cmd.Flags()); err != nil {
 				return err
 			}
 			h := &holding{acquisition{app: a, flags: flags, names: args}}

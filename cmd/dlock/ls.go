@@ -38,15 +38,10 @@ When nothing is held it prints nothing and the exit status is 0.`,
   dlock ls orders/
   dlock ls --json | jq -r 'select(.waiters > 0) | .name'`,
 		ValidArgsFunction: a.completeNames,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef("%s takes at most one PREFIX, not %d arguments", cmd.CommandPath(), len(args))
-			}
-			return nil
-		},
+		Args:              arguments(0, 1, "at most one PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := strings.Join(args, "")
-			return a.withClient(cmd.Context(), func(client *dlock.Client, store *openStore) error {
+			return a.withClient(cmd.Context(), "", func(client *dlock.Client, store *openStore) error {
 				if _, lists := store.Driver.(driver.Lister); lists {
 					if err := stores.Contact(cmd.Context(), client); err != nil {
 						return err

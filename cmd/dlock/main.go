@@ -33,6 +33,7 @@ type app struct {
 	flags                 *pflag.FlagSet // of all commands
 	storeURL              string         // of --store
 	storeFile             string         // of --store-file
+	abandoned             bool           // the release of a lock was given up
 }
 
 // run executes one command line and returns its exit status.

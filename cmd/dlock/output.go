@@ -24,8 +24,8 @@ type holderJSON struct {
 	Note    string `json:"note"`
 }
 
-func describeLock(info driver.Info) lockJSON {
-	lock := lockJSON{
+func describeLock(info driver.Info) *lockJSON {
+	lock := &lockJSON{
 		Name:        info.Name,
 		Token:       info.Token,
 		Holder:      holderJSON(info.Holder),

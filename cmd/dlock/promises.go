@@ -30,65 +30,59 @@ func breaking(findings []driver.Finding, promise driver.Promise) string {
 // promises describes what a store promises as it is configured, the broken promises first.
 func promises(t driver.Traits, findings []driver.Finding) []string {
 	var kept, broken []string
-	say := func(holds bool, promise, sentence string, cause driver.Promise) {
-		text := promise + ": " + sentence
-		if checks := breaking(findings, cause); checks != "" {
+	keeps := func(text string) { kept = append(kept, text+".") }
+	breaks := func(text string, promise driver.Promise) {
+		if checks := breaking(findings, promise); checks != "" {
 			text += " (see " + checks + " below)"
 		}
-		if text += "."; holds {
-			kept = append(kept, text)
-		} else {
-			broken = append(broken, text)
-		}
+		broken = append(broken, text+".")
 	}
 	if breaking(findings, driver.PromiseExclusion) != "" {
-		say(false, "Exclusion", "two may hold a lock at once", driver.PromiseExclusion)
+		breaks("Exclusion: two may hold a lock at once", driver.PromiseExclusion)
 	}
+	where := "on all machines"
 	if t.OneMachine {
-		say(true, "Reach", "processes of this machine only; processes of other machines are not excluded", "")
+		where = "on this machine"
+		keeps("Reach: processes of this machine only; processes of other machines are not excluded")
 	}
 	switch t.Fencing {
 	case driver.FencingStrong:
-		say(true, "Tokens", "every new holder of a name has a larger one, for as long as the store keeps its data", "")
+		keeps("Tokens: every new holder of a name has a larger one, for as long as the store keeps its data")
 	case driver.FencingClockBound:
-		say(true, "Tokens", "they rise, also after data was lost, unless the store's clock steps back", "")
+		keeps("Tokens: they rise, also after data was lost, unless the store's clock steps back")
 	default:
-		say(false, "Tokens", "they may repeat or fall. Do not rely on them to fence off a late holder", "")
+		breaks("Tokens: they may repeat or fall. Do not rely on them to fence off a late holder", "")
 	}
 	if t.Fair {
-		where := "on all machines"
-		if t.OneMachine {
-			where = "on this machine"
-		}
-		say(true, "Order", "--fair serves first come, first served, "+where, "")
+		keeps("Order: --fair serves first come, first served, " + where)
 	} else {
-		say(true, "Order", "none, --fair is not available", "")
+		keeps("Order: none, --fair is not available")
 	}
 	configured := asConfigured(t, findings)
 	if configured.SurvivesRestart {
-		say(true, "Restart", "locks and tokens survive a crash of the store", "")
+		keeps("Restart: locks and tokens survive a crash of the store")
 	} else {
-		say(false, "Restart", "a crash of the store can forget locks, and two may then hold one", driver.PromiseRestart)
+		breaks("Restart: a crash of the store can forget locks, and two may then hold one", driver.PromiseRestart)
 	}
 	switch {
 	case t.OneMachine: // no other server can take over
 	case configured.SurvivesFailover:
-		say(true, "Failover", "locks and tokens survive the takeover of one server by another", "")
+		keeps("Failover: locks and tokens survive the takeover of one server by another")
 	default:
-		say(false, "Failover", "let no other server take over: it may forget locks, and two may then hold one", driver.PromiseFailover)
+		breaks("Failover: let no other server take over: it may forget locks, and two may then hold one", driver.PromiseFailover)
 	}
-	limit := "at least " + inwords.Duration(t.MinTTL)
+	limit := "TTL: at least " + inwords.Duration(t.MinTTL)
 	if t.MaxTTL > 0 && t.MaxTTL < driver.MaxTTL {
 		limit += ", at most " + inwords.Duration(t.MaxTTL)
 	}
 	if t.Granularity > time.Millisecond {
 		limit += "; a lock expires up to " + inwords.Duration(t.Granularity) + " late"
 	}
-	say(true, "TTL", limit, "")
+	keeps(limit)
+	pause := "for longer than its TTL loses the lock without knowing"
 	if t.SessionBound && !t.SurvivesRestart { // to a connection
-		say(true, "Pauses", "a holder that is paused keeps the lock for as long as its connection lives, and loses it without knowing when the connection ends; only a token that the resource checks keeps it out", "")
-	} else {
-		say(true, "Pauses", "a holder that is paused for longer than its TTL loses the lock without knowing; only a token that the resource checks keeps it out", "")
+		pause = "keeps the lock for as long as its connection lives, and loses it without knowing when the connection ends"
 	}
+	keeps("Pauses: a holder that is paused " + pause + "; only a token that the resource checks keeps it out")
 	return append(broken, kept...)
 }

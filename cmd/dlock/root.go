@@ -80,10 +80,10 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// exactly rejects any other number of arguments than n.
-func exactly(n int, what string) cobra.PositionalArgs {
+// arguments rejects fewer arguments than least and more than most.
+func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
+		if len(args) < least || len(args) > most {
 			return usagef("%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args))
 		}
 		return nil

@@ -30,13 +30,13 @@ With --json it prints one JSON object, {"name":...,"held":false} or the fields o
 		Example: `  dlock show nightly
   dlock show nightly --json | jq .holder.host`,
 		ValidArgsFunction: a.completeNames,
-		Args:              exactly(1, "one NAME"),
+		Args:              arguments(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if err := driver.CheckName(name); err != nil {
 				return classify(err)
 			}
-			return a.withClient(cmd.Context(), func(client *dlock.Client, _ *openStore) error {
+			return a.withClient(cmd.Context(), "", func(client *dlock.Client, _ *openStore) error {
 				var info driver.Info
 				var held bool
 				err := stores.Patiently(cmd.Context(), func() (err error) {
@@ -65,16 +65,15 @@ With --json it prints one JSON object, {"name":...,"held":false} or the fields o
 }
 
 func (a *app) showJSON(name string, info driver.Info, held bool) error {
-	if !held {
-		return terminal.PrintJSON(a.stdout, struct {
-			Name string `json:"name"`
-			Held bool   `json:"held"`
-		}{name, false})
-	}
-	return terminal.PrintJSON(a.stdout, struct {
-		lockJSON
+	shown := struct {
+		Name string `json:"name"`
+		*lockJSON
 		Held bool `json:"held"`
-	}{describeLock(info), true})
+	}{Name: name, Held: held}
+	if held {
+		shown.lockJSON = describeLock(info)
+	}
+	return terminal.PrintJSON(a.stdout, shown)
 }
 
 func (a *app) showText(info driver.Info) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/detach"
 )
 
@@ -122,15 +123,18 @@ func (a *app) openStore(ctx context.Context) (*openStore, error) {
 	return &openStore{store, choice}, classify(err)
 }
 
-// withClient opens the store, calls use with a client of it, and closes both.
-func (a *app) withClient(ctx context.Context, use func(*dlock.Client, *openStore) error) error {
+// withClient opens the store, calls use with a client of it, and closes both. A program is for
+// the holder of locks, as others see it; empty is dlock.
+func (a *app) withClient(ctx context.Context, program string, use func(*dlock.Client, *openStore) error) error {
 	store, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	client := dlock.New(store.Driver, nil)
+	client := dlock.New(store.Driver, &dlock.Options{Holder: driver.Holder{Program: program}})
 	err = use(client, store)
-	closeWithin(cleanupLimit(err), client, store.Store) // nothing is held, so that a failure loses nothing
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cleanupLimit(err))
+	defer cancel()
+	_, _ = detach.Call(ctx, detach.Go, func() error { return errors.Join(client.Close(), store.Close()) })
 	return store.failed(err)
 }
 
@@ -143,9 +147,11 @@ const (
 )
 
 // cleanupLimit returns how long to clean up after err.
-func cleanupLimit(err error) time.Duration {
+func (a *app) cleanupLimit(err error) time.Duration {
 	interrupted, isInterrupted := errors.AsType[interruptedError](err)
 	switch {
+	case a.abandoned:
+		return 0
 	case isInterrupted && interrupted.answered:
 		return answeredLimit
 	case isInterrupted, err != nil && exitStatus(err) == exitLost: // a script has to learn of the loss
@@ -156,13 +162,6 @@ func cleanupLimit(err error) time.Duration {
 		return undoLimit
 	}
 	return cleanLimit
-}
-
-// closeWithin closes a client and its store, and does not wait longer than limit.
-func closeWithin(limit time.Duration, client *dlock.Client, store *stores.Store) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	_, _ = detach.Call(ctx, detach.Go, func() error { return errors.Join(client.Close(), store.Close()) })
 }
 
 // failed gives an error its exit status. If the store cannot be used, the error names it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -24,9 +25,7 @@ func readVersion() versionJSON {
 	if !ok {
 		return v
 	}
-	if info.Main.Version != "" {
-		v.Version = info.Main.Version
-	}
+	v.Version = cmp.Or(info.Main.Version, v.Version)
 	for _, setting := range info.Settings {
 		switch setting.Key {
 		case "vcs.revision":
@@ -44,16 +43,14 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  dlock version --json | jq -r .commit",
-		Args:    exactly(0, "no arguments"),
+		Args:    arguments(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
 			if asJSON {
 				return terminal.PrintJSON(a.stdout, v)
 			}
-			commit := v.Commit
-			if commit == "" {
-				commit = "unknown"
-			} else if v.Modified {
+			commit := cmp.Or(v.Commit, "unknown")
+			if v.Modified {
 				commit += " (modified)"
 			}
 			return terminal.Print(a.stdout, fmt.Sprintf("dlock %s\ncommit %s\n%s %s\n", v.Version, commit, v.Go, v.Platform))

@@ -46,7 +46,8 @@ func whileAnswering(ctx context.Context, limit time.Duration) (context.Context, 
 	return ctx, func() { cancel(nil) }
 }
 
-// IsSlow reports whether a store has answered within answerLimit, other requests at least.
+// IsSlow reports whether a store has answered within answerLimit: a request without an answer
+// is then late, not lost.
 func IsSlow() bool {
 	ago, found := sinceAnswer()
 	return found && ago < answerLimit
