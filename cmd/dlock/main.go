@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -56,7 +55,15 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 	if quotesArgs(err) {
 		err = &statusError{exitStatus(err), errors.New(stores.NewArgsRedactor(args).Clean(err.Error()))}
 	}
-	return a.finish(failed, err)
+	status := exitStatus(err)
+	if err == nil || isSilent(err) {
+		return status
+	}
+	a.say("%v", err)
+	if status == exitUsage {
+		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", failed.CommandPath())
+	}
+	return status
 }
 
 // errorKeeper keeps the first error of writing, which cobra ignores in its help.
@@ -69,19 +76,6 @@ func (k *errorKeeper) Write(p []byte) (int, error) {
 	n, err := k.w.Write(p)
 	k.err = cmp.Or(k.err, err)
 	return n, err
-}
-
-// finish prints the error, if there is one, and returns the exit status.
-func (a *app) finish(failed *cobra.Command, err error) int {
-	status := exitStatus(err)
-	if err == nil || isSilent(err) {
-		return status
-	}
-	a.say("%v", err)
-	if status == exitUsage {
-		fmt.Fprintf(a.stderr, "Run '%s --help' for usage.\n", failed.CommandPath())
-	}
-	return status
 }
 
 // say writes one message to stderr, without control characters.

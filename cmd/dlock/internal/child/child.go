@@ -4,6 +4,7 @@
 package child
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,8 +18,10 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 )
 
-// grace is how long a child may take to end before it is killed.
-const grace = 3 * time.Second
+const (
+	grace       = 3 * time.Second // until a child that does not end is killed
+	stderrLimit = 4 << 10         // of what is shown
+)
 
 // message is a line that a child writes: a value, or the reason why it failed.
 type message struct {
@@ -41,37 +44,7 @@ type Process struct {
 	in     io.WriteCloser
 	pipe   io.Reader
 	out    *json.Decoder // of pipe
-	stderr tail
-}
-
-// start starts this program again with role as its argv[0] and sends it its task. When ctx
-// ends, the child's stdin is closed, and a child that does not end then is killed.
-func start(ctx context.Context, role string, task any) (*Process, error) {
-	self, err := supervise.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p := &Process{ctx: ctx, cmd: exec.CommandContext(ctx, self)}
-	p.cmd.Args = []string{role}
-	p.cmd.Stderr = &p.stderr
-	p.cmd.WaitDelay = grace
-	p.cmd.SysProcAttr = ownGroup()
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	p.cmd.Cancel = p.in.Close
-	if p.pipe, err = p.cmd.StdoutPipe(); err != nil {
-		return nil, err
-	}
-	p.out = json.NewDecoder(p.pipe)
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start this program again: %w", err)
-	}
-	if err := p.Send(task); err != nil {
-		p.Wait()
-		return nil, fmt.Errorf("cannot write to %s: %w", role, err)
-	}
-	return p, nil
+	stderr bytes.Buffer
 }
 
 // Send sends a value to the child.
@@ -90,8 +63,9 @@ func (p *Process) Receive(value any) error {
 	case m.Failure != nil:
 		return m.Failure
 	}
-	if text := p.stderr.String(); text != "" {
-		return fmt.Errorf("%s ended: %s", p.cmd.Args[0], text)
+	p.Wait() // for stderr
+	if text := strings.TrimSpace(p.stderr.String()); text != "" {
+		return fmt.Errorf("%s ended: %s", p.cmd.Args[0], text[max(0, len(text)-stderrLimit):])
 	}
 	return fmt.Errorf("%s ended without a message: %w", p.cmd.Args[0], err)
 }
@@ -120,17 +94,45 @@ func (p *Process) Wait() {
 type Group []*Process
 
 // Start starts this program n times with role as its argv[0], sends each child the task and
-// receives its first value. The caller waits for the group even if there is an error.
+// receives its first value. When ctx ends, the stdin of the children is closed, and children
+// that do not end then are killed. The caller waits for the group even if there is an error.
 func Start[T any](ctx context.Context, n int, role string, task any) (g Group, first []T, err error) {
 	for range n {
-		process, err := start(ctx, role, task)
+		process, err := start(ctx, role)
 		if err != nil {
 			return g, nil, err
 		}
 		g = append(g, process)
+		if err := process.Send(task); err != nil {
+			return g, nil, fmt.Errorf("cannot write to %s: %w", role, err)
+		}
 	}
 	first, err = ReceiveAll[T](g)
 	return g, first, err
+}
+
+func start(ctx context.Context, role string) (*Process, error) {
+	self, err := supervise.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{ctx: ctx, cmd: exec.CommandContext(ctx, self)}
+	p.cmd.Args = []string{role}
+	p.cmd.Stderr = &p.stderr
+	p.cmd.WaitDelay = grace
+	p.cmd.SysProcAttr = ownGroup()
+	if p.in, err = p.cmd.StdinPipe(); err == nil {
+		p.pipe, err = p.cmd.StdoutPipe()
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.cmd.Cancel = p.in.Close
+	p.out = json.NewDecoder(p.pipe)
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start this program again: %w", err)
+	}
+	return p, nil
 }
 
 // Wait is Wait of all children.
@@ -151,28 +153,6 @@ func ReceiveAll[T any](g Group) ([]T, error) {
 		}
 	}
 	return values, nil
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailLimit = 4 << 10
-
-func (t *tail) Write(text []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, text...)
-	t.text = t.text[max(0, len(t.text)-tailLimit):]
-	return len(text), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
 }
 
 // Parent is the parent, as a child sees it.

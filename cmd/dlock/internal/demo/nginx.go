@@ -20,7 +20,7 @@ import (
 // nginx is the balancer of --nginx.
 type nginx struct {
 	socket string
-	cmd    *exec.Cmd
+	stop   context.CancelFunc
 	ended  chan struct{}
 }
 
@@ -67,26 +67,27 @@ func startNginx(ctx context.Context, program, folder string, shops []string, cli
 		return nil, err
 	}
 	var output bytes.Buffer
-	n := &nginx{
-		socket: filepath.Join(folder, "nginx.sock"),
-		cmd:    exec.Command(program, "-p", folder, "-c", config),
-		ended:  make(chan struct{}),
-	}
-	n.cmd.Stdout, n.cmd.Stderr = &output, &output
-	n.cmd.SysProcAttr = supervise.ChildAttributes()
+	running, stop := context.WithCancel(ctx)
+	n := &nginx{filepath.Join(folder, "nginx.sock"), stop, make(chan struct{})}
+	cmd := exec.CommandContext(running, program, "-p", folder, "-c", config)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = supervise.ChildAttributes()
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = nginxLimit
 	started := make(chan error)
 	go func() {
 		defer close(n.ended)
 		// ChildAttributes may let it die with the thread that started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := n.cmd.Start()
+		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = n.cmd.Wait() // its log says why it has ended
+			_ = cmd.Wait() // its log says why it has ended
 		}
 	}()
 	if err := <-started; err != nil {
+		stop()
 		return nil, fmt.Errorf("cannot start %s: %w", program, err)
 	}
 	if err := n.ready(ctx); err != nil {
@@ -120,11 +121,6 @@ func (n *nginx) dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (n *nginx) close() {
-	_ = n.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended
-	select {
-	case <-n.ended:
-	case <-time.After(nginxLimit):
-		_ = n.cmd.Process.Kill()
-		<-n.ended
-	}
+	n.stop()
+	<-n.ended
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // service issues access tokens, and accepts messages with a valid one:
@@ -52,9 +54,7 @@ func (s *service) end() count {
 }
 
 func (s *service) issue(w http.ResponseWriter, r *http.Request) {
-	select {
-	case <-time.After(issueTime):
-	case <-r.Context().Done():
+	if backoff.Sleep(r.Context(), issueTime) != nil {
 		return
 	}
 	token := rand.Text()

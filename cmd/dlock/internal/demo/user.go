@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -128,15 +127,11 @@ func (u *user) read() (string, error) {
 
 // share replaces the file as a whole, so that no process reads half a token.
 func (u *user) share(token string) error {
-	file, err := os.CreateTemp(filepath.Dir(u.File), "token-")
-	if err != nil {
+	temporary := fmt.Sprintf("%s.%d", u.File, os.Getpid())
+	if err := os.WriteFile(temporary, []byte(token), 0o600); err != nil {
 		return err
 	}
-	_, err = file.WriteString(token)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), u.File)
+	return os.Rename(temporary, u.File)
 }
 
 func (u *user) fetch(ctx context.Context) (token string, err error) {

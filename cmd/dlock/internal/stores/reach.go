@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 const (
@@ -31,10 +32,8 @@ func whileAnswering(ctx context.Context, limit time.Duration) (context.Context, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		for left := limit; left > 0; {
-			select {
-			case <-ctx.Done():
+			if backoff.Sleep(ctx, left) != nil {
 				return
-			case <-time.After(left):
 			}
 			left = 0
 			if ago, found := sinceAnswer(); found {

@@ -31,9 +31,10 @@ const forUpdateConns = 8
 // SQLServer is the URL of an SQL server.
 type SQLServer struct {
 	*sqlurl.URL
-	url      URL    // as sqllock.Open takes it
-	place    string // host:port/database as in a URL, without secrets and defaults
-	identity string // the same for all spellings of place
+	url      URL      // as sqllock.Open takes it
+	place    string   // host:port/database as in a URL, without secrets and defaults
+	hosts    []string // the same for all spellings of the URL
+	database string
 }
 
 // openSQL opens mysql://user:password@host:port/database, the same of mariadb:// and
@@ -67,7 +68,7 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 	if err != nil {
 		return nil, server.CannotUse(err)
 	}
-	return &Store{Driver: store, URL: server.Shown(), Identity: server.fullIdentity()}, nil
+	return &Store{Driver: store, URL: server.Shown(), Identity: server.identity()}, nil
 }
 
 // CannotUse returns an OpenError about the server, with the class of the error.
@@ -112,13 +113,13 @@ func ParseSQL(u URL) (*SQLServer, error) {
 	if isPostgres {
 		return s, s.locatePostgres()
 	}
-	database := url.PathEscape(s.Database)
+	s.database = s.Database
 	if s.Net == "unix" {
-		s.place = "/" + database + "?socket=" + NewRedactor(u.whole()).Clean((&url.URL{Path: s.Addr}).EscapedPath())
-		s.identity = realPath(s.Addr) + "|" + s.Database
+		s.hosts = []string{realPath(s.Addr)}
+		s.place = "/" + url.PathEscape(s.database) + "?socket=" + NewRedactor(u.whole()).Clean((&url.URL{Path: s.Addr}).EscapedPath())
 	} else {
-		s.place = s.Hosts + "/" + database
-		s.identity = strings.ToLower(s.Addr) + "|" + s.Database
+		s.hosts = []string{strings.ToLower(s.Addr)}
+		s.place = s.Hosts + "/" + url.PathEscape(s.database)
 	}
 	return s, nil
 }
@@ -170,20 +171,18 @@ func (s *SQLServer) locatePostgres() error {
 	if config.Database == "" {
 		return URLErrorf("the name of the database is missing: write %s://user:password@host:port/database", s.url.Scheme)
 	}
-	hosts := []string{postgresHost(config.Host, config.Port)}
+	s.database = config.Database
+	s.hosts = []string{postgresHost(config.Host, config.Port)}
 	for _, fallback := range config.Fallbacks { // with TLS and without
-		if host := postgresHost(fallback.Host, fallback.Port); !slices.Contains(hosts, host) {
-			hosts = append(hosts, host)
+		if host := postgresHost(fallback.Host, fallback.Port); !slices.Contains(s.hosts, host) {
+			s.hosts = append(s.hosts, host)
 		}
 	}
-	database := url.PathEscape(config.Database)
 	if strings.HasPrefix(config.Host, "/") {
-		s.place = "/" + database + "?host=" + (&url.URL{Path: config.Host}).EscapedPath()
+		s.place = "/" + url.PathEscape(s.database) + "?host=" + (&url.URL{Path: config.Host}).EscapedPath()
 	} else {
-		s.place = strings.Join(hosts, ",") + "/" + database
+		s.place = strings.Join(s.hosts, ",") + "/" + url.PathEscape(s.database)
 	}
-	slices.Sort(hosts)
-	s.identity = strings.Join(hosts, ",") + "|" + config.Database
 	return nil
 }
 
@@ -194,12 +193,10 @@ func postgresHost(host string, port uint16) string {
 	return strings.ToLower(net.JoinHostPort(cmp.Or(host, "localhost"), strconv.Itoa(int(port))))
 }
 
-// resolveHosts replaces the hosts of the identity by their addresses. All loopback addresses
+// resolveHosts replaces the hosts by their addresses. All loopback addresses
 // are one host. A host that cannot be resolved stays as it is.
 func (s *SQLServer) resolveHosts(ctx context.Context) {
-	list, database, _ := strings.Cut(s.identity, "|")
-	hosts := strings.Split(list, ",")
-	for i, address := range hosts {
+	for i, address := range s.hosts {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			continue // a socket
@@ -212,10 +209,8 @@ func (s *SQLServer) resolveHosts(ctx context.Context) {
 		if ip := net.ParseIP(addresses[0]); ip != nil && ip.IsLoopback() {
 			addresses = []string{"localhost"}
 		}
-		hosts[i] = strings.Join(addresses, "+") + ":" + port
+		s.hosts[i] = strings.Join(addresses, "+") + ":" + port
 	}
-	slices.Sort(hosts)
-	s.identity = strings.Join(hosts, ",") + "|" + database
 }
 
 // Shown returns the URL without secrets and defaults.
@@ -233,7 +228,8 @@ func (s *SQLServer) Shown() string {
 	return shown
 }
 
-// fullIdentity differs for schemes and tables whose locks do not exclude each other.
-func (s *SQLServer) fullIdentity() string {
-	return strings.Join([]string{s.Dialect.String(), s.identity, cmp.Or(s.Scheme, sqllock.Row.String()), cmp.Or(s.TablePrefix, sqllock.DefaultTablePrefix)}, "|")
+// identity differs for schemes and tables whose locks do not exclude each other.
+func (s *SQLServer) identity() string {
+	return strings.Join([]string{s.Dialect.String(), strings.Join(slices.Sorted(slices.Values(s.hosts)), ","), s.database,
+		cmp.Or(s.Scheme, sqllock.Row.String()), cmp.Or(s.TablePrefix, sqllock.DefaultTablePrefix)}, "|")
 }

@@ -46,7 +46,7 @@ func TestSQLIdentity(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}
-			identity := target.fullIdentity()
+			identity := target.identity()
 			if strings.Contains(identity+target.Shown(), "secret") {
 				t.Errorf("%s: the password is in %q or %q", raw, identity, target.Shown())
 			}
@@ -57,7 +57,7 @@ func TestSQLIdentity(t *testing.T) {
 				t.Errorf("%s is %q, and %s is %q; want the same", spellings[0], first, raw, identity)
 			}
 			again, err := ParseSQL(Split(target.Shown()))
-			if err != nil || again.fullIdentity() != first {
+			if err != nil || again.identity() != first {
 				t.Errorf("%s is shown as %s, which is not the same: %v", raw, target.Shown(), err)
 			}
 		}
@@ -79,8 +79,8 @@ func TestIdentityOfResolvedHosts(t *testing.T) {
 				t.Fatal(err)
 			}
 			server.resolveHosts(t.Context())
-			want = cmp.Or(want, server.fullIdentity())
-			if got := server.fullIdentity(); got != want {
+			want = cmp.Or(want, server.identity())
+			if got := server.identity(); got != want {
 				t.Errorf("the identity of %s is %q, that of localhost is %q", host, got, want)
 			}
 		}

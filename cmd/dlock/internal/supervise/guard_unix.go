@@ -134,8 +134,9 @@ func (g *guarded) kill(reason string) {
 type guardProcess struct {
 	process *os.Process
 	pipe    *os.File
+	writeFd int      // of pipe, whose method Fd would make it block
 	readEnd *os.File // the guard's end of the pipe, to remove old records
-	readFd  int      // of readEnd, whose method Fd would make it block
+	readFd  int
 }
 
 // startGuard starts the guard, before the command starts.
@@ -161,16 +162,16 @@ func startGuard(title string, stderr *os.File) (*guardProcess, error) {
 		Files: []*os.File{read, null, stderr},
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // out of reach of the terminal
 	})
-	readFd := int(read.Fd())
-	if err == nil {
-		err = syscall.SetNonblock(readFd, true) // otherwise discard could block
+	readFd, writeFd := int(read.Fd()), int(write.Fd())
+	if err == nil { // neither discard nor write may block
+		err = errors.Join(syscall.SetNonblock(readFd, true), syscall.SetNonblock(writeFd, true))
 	}
 	if err != nil {
 		read.Close()
 		write.Close()
 		return nil, err
 	}
-	return &guardProcess{process: process, pipe: write, readEnd: read, readFd: readFd}, nil
+	return &guardProcess{process, write, writeFd, read, readFd}, nil
 }
 
 // extend tells the guard its group, and the uptime before which the lease does not end.
@@ -188,19 +189,12 @@ func (g *guardProcess) send(text string) {
 }
 
 // write tries once. A write deadline could pass before a starved process gets to write.
-func (g *guardProcess) write(record []byte) (err error) {
-	pipe, err := g.pipe.SyscallConn()
-	if err != nil {
-		return err
-	}
-	failed := pipe.Write(func(fd uintptr) bool {
-		for {
-			if _, err = unix.Write(int(fd), record); !errors.Is(err, syscall.EINTR) {
-				return true
-			}
+func (g *guardProcess) write(record []byte) error {
+	for {
+		if _, err := unix.Write(g.writeFd, record); !errors.Is(err, syscall.EINTR) {
+			return err
 		}
-	})
-	return errors.Join(err, failed)
+	}
 }
 
 // discard removes all records from the pipe.

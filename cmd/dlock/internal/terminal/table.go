@@ -97,24 +97,18 @@ func (t *Table) fit(widths []int) []int {
 }
 
 // line pads outside of the colours, which have no width.
-func (t *Table) line(b *strings.Builder, cells []string, widths []int, styleOf func(int) Style, p Painter) {
-	last := len(widths) - 1
+func (t *Table) line(b *strings.Builder, row []string, widths []int, styleOf func(int) Style, p Painter) {
+	var cells []string
 	for i, width := range widths {
-		cell := cut(cells[i], width)
+		cell := cut(row[i], width)
 		pad := strings.Repeat(" ", width-columns(cell))
-		switch {
-		case t.Columns[i].Right:
-			b.WriteString(pad + p.Paint(styleOf(i), cell))
-		case i == last:
-			b.WriteString(p.Paint(styleOf(i), cell))
-		default:
-			b.WriteString(p.Paint(styleOf(i), cell) + pad)
-		}
-		if i < last {
-			b.WriteString(columnGap)
+		if cell = p.Paint(styleOf(i), cell); t.Columns[i].Right {
+			cells = append(cells, pad+cell)
+		} else {
+			cells = append(cells, cell+pad)
 		}
 	}
-	b.WriteByte('\n')
+	b.WriteString(strings.TrimRight(strings.Join(cells, columnGap), " ") + "\n")
 }
 
 // cut shortens a text to a width.

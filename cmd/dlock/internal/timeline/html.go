@@ -66,14 +66,7 @@ func HTML(page Page) string {
 		b.WriteString("</tr>\n")
 	}
 	b.WriteString("</table>\n<p class=\"key\">Which process was inside when:")
-	key := []legendEntry{{green, "alone"}, {red, "together with another"}, {blue, "in stock"}}
-	switch {
-	case hasPause(page.Runs):
-		key = []legendEntry{{green, "holds the lock"}, {grey, "stopped"}, {red, "goes on without its lock"}, {blue, "in stock"}}
-	case len(page.Runs) > 0 && page.Runs[0].Of != "":
-		key[2].text = page.Runs[0].Of
-	}
-	for _, entry := range key {
+	for _, entry := range legend(page.Runs, "alone", "together with another", "goes on without its lock") {
 		fmt.Fprintf(&b, "<i style=\"background:%s\"></i>%s", entry.colour, text(entry.text))
 	}
 	b.WriteString(". Point at a bar to see what it is.</p>\n")

@@ -210,23 +210,11 @@ func (p *picture) stock(c *canvas, r *Run, scale func(time.Duration) float64) {
 	c.y += p.curve
 }
 
-// legend explains the colours.
+// legend draws what the colours mean.
 func (p *picture) legend(c *canvas, runs []Run) {
 	x := p.left
-	entries := []legendEntry{
-		{green, "alone inside"},
-		{red, "inside together with another, and what was sold without being there"},
-		{blue, cmp.Or(runs[0].Of, "in stock")},
-	}
-	if hasPause(runs) {
-		entries = []legendEntry{
-			{green, "holds the lock"},
-			{grey, "stopped"},
-			{red, "without its lock, and what was sold without being there"},
-			{blue, "in stock"},
-		}
-	}
-	for _, entry := range entries {
+	for _, entry := range legend(runs, "alone inside", "inside together with another, and what was sold without being there",
+		"without its lock, and what was sold without being there") {
 		fmt.Fprintf(c, `<rect x="%s" y="%s" width="10" height="10" fill="%s"/>`+"\n", num(x), num(c.y), entry.colour)
 		c.text(x+15, c.y+9, 11, grey, "", entry.text)
 		x += 34 + 6*float64(len(entry.text))
@@ -236,9 +224,16 @@ func (p *picture) legend(c *canvas, runs []Run) {
 
 type legendEntry struct{ colour, text string }
 
-// hasPause reports whether a span is a pause.
-func hasPause(runs []Run) bool {
-	return slices.ContainsFunc(runs, func(r Run) bool {
-		return slices.ContainsFunc(r.Spans, func(s Span) bool { return s.Kind == Paused })
-	})
+// legend returns what the colours mean: in runs with a pause red is late, otherwise together.
+func legend(runs []Run, alone, together, late string) []legendEntry {
+	of := "in stock"
+	for _, run := range runs {
+		if slices.ContainsFunc(run.Spans, func(s Span) bool { return s.Kind == Paused }) {
+			return []legendEntry{{green, "holds the lock"}, {grey, "stopped"}, {red, late}, {blue, of}}
+		}
+	}
+	if len(runs) > 0 {
+		of = cmp.Or(runs[0].Of, of)
+	}
+	return []legendEntry{{green, alone}, {red, together}, {blue, of}}
 }
