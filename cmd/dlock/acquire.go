@@ -306,6 +306,14 @@ func (q *acquisition) release(held *heldLocks, signals <-chan os.Signal) (lost b
 	return false
 }
 
+// limit returns a channel that receives at the end of --max-hold, or nil if it was not given.
+func (q *acquisition) limit(held *heldLocks) <-chan time.Time {
+	if q.flags.maxHold > 0 {
+		return time.After(time.Until(held.acquired.Add(q.flags.maxHold)))
+	}
+	return nil
+}
+
 // keepUntil blocks until a time, the loss of the lock, or a stop signal.
 func keepUntil(until time.Time, held context.Context, signals <-chan os.Signal) {
 	ctx, cancel := context.WithDeadline(held, until)

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
@@ -129,4 +130,136 @@ func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (demo.St
 		return lease.Unlock(ctx)
 	})
 	return chosen, err
+}
+
+const oversellHelp = `Sell a stock of 40 with several processes, and see whether more is sold than was
+there.
+
+Each process is an HTTP service, GET /stock/reduce?id=1. It reads the stock from
+the database, checks whether any is left, thinks for a while, and then runs
+UPDATE ... SET stock = stock - 1. About the last ones it thinks ten times as long,
+so that the race is lost in every run. A proxy sends requests to the processes in
+turn. 50 clients send 10 requests each, four times, with a different guard around
+all of this:
+
+  none     no lock: many requests read the same stock, and all of them sell it
+  local    a mutex in each process, which excludes requests of the same process only
+  dlock    a lock in the store: one request at a time, in all processes
+  fenced   the same, and the row refuses a token that is older than the last it
+           has seen, so that a holder that was paused for too long sells nothing
+
+SOLD is what the answers to the clients say, FINAL STOCK what the database says, AT
+ONCE how many requests were between reading and writing at the same time, and WAIT
+how long a client waited for its answer (the median, and the 99th percentile).
+
+The stock is in an SQLite file; with --db in a table with a name of its own, which
+is removed at the end. The locks are in --store or $` + storeVariable + `, or else in
+another SQLite file.
+
+With --json each run is one JSON object on a line of its own:
+  {"guard":"local","requests":500,"sold":44,"final_stock":-4,"stock":40,
+   "at_once":5,"refused":0,"processes":5,"clients":50,"seconds":1.83,
+   "requests_per_s":273.2,"wait_p50_ms":54.3,"wait_p99_ms":980.1}
+
+The exit status is 0 if dlock and fenced have sold exactly what was there, 1 if
+not, 64 for wrong usage, and 69, 77 or 78 if the store or the database
+cannot be used.`
+
+func (a *app) oversellCommand() *cobra.Command {
+	var d demo.Oversell
+	cmd := &cobra.Command{
+		Use:   "oversell",
+		Short: "Sell the same stock in several processes",
+		Long:  oversellHelp,
+		Example: `  dlock demo oversell
+  dlock demo oversell --html oversell.html            # and see which requests overlapped
+  dlock demo oversell --store redis://localhost --db mysql://user:pass@localhost/shop
+  dlock demo oversell --nginx --processes 8           # with a real nginx
+  dlock demo oversell --json | jq -r '[.guard, .final_stock] | @tsv'`,
+	}
+	a.prepareDemo(cmd, &d, &d.Stage, demo.OversellLock, "all")
+	addDatabaseFlag(cmd, &d.Stage)
+	f := cmd.Flags()
+	f.BoolVar(&d.Nginx, "nginx", false, "balance with the nginx that is installed, not with the built-in proxy")
+	f.IntVar(&d.Processes, "processes", 5, "`N` processes of the service")
+	f.IntVar(&d.Clients, "clients", 50, "`N` clients at once")
+	f.IntVar(&d.Requests, "requests", 10, "`N` requests of each client")
+	f.IntVar(&d.InStock, "stock", 40, "`N` in stock; fewer than there are requests")
+	f.DurationVar(&d.Think, "think", 20*time.Millisecond, "`DUR` from reading to writing; the last ones take longer")
+	return cmd
+}
+
+const tokenHelp = `Let ten processes send messages to a service that wants an access token, of which
+only the last that was fetched is valid.
+
+The processes share the token in a file. A process that finds none there, or one that
+was refused, fetches a new token and writes it. Without a lock many processes find
+none at the same time, and each token is made invalid by the next one. With a lock
+around reading and fetching, one process fetches, and the others find its token in
+the file. The lock is in --store or $` + storeVariable + `, or else in an SQLite file.
+
+With --json each run is one JSON object on a line of its own:
+  {"guard":"dlock","processes":10,"calls":100,"failed":0,"fetches":1,"seconds":0.71}
+
+The exit status is 0 if with the lock no call failed and one token was fetched, 1 if
+not, 64 for wrong usage, and 69, 77 or 78 if the store cannot be used.`
+
+func (a *app) tokenCommand() *cobra.Command {
+	var d demo.Token
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Fetch a token that makes the last one invalid",
+		Long:  tokenHelp,
+		Example: `  dlock demo token
+  dlock demo token --html token.html                  # and see which process fetched when
+  dlock demo token --store redis://localhost --processes 20
+  dlock demo token --json | jq '.failed'`,
+	}
+	a.prepareDemo(cmd, &d, &d.Stage, demo.TokenLock, "both")
+	f := cmd.Flags()
+	f.IntVar(&d.Processes, "processes", 10, "`N` processes that need a token")
+	f.IntVar(&d.Calls, "calls", 10, "`N` calls of each process")
+	return cmd
+}
+
+const pauseHelp = `Stop a process that holds a lock for longer than the lock lasts, and see what it
+does when it goes on.
+
+One is in stock. Process 1 acquires the lock, reads the stock, thinks, checks that it
+still has the lock, and is stopped just before it writes, with SIGSTOP: a pause of the
+virtual machine, a slow disk or a long garbage collection have the same effect. Its
+lock expires. Process 2 acquires it, finds one in stock and sells it. Then process 1
+goes on where it was, and writes. This runs twice:
+
+  dlock    the lock alone: both have sold the last one. No lock that expires can
+           prevent that, because the pause can follow the last check of the lock
+  fenced   the row remembers the largest token that wrote it, and refuses the write
+           of process 1, whose token is smaller (package fence, DLOCK_TOKEN)
+
+The stock is in an SQLite file; with --db in a table with a name of its own, which
+is removed at the end. The lock is in --store or $` + storeVariable + `, or else in
+another SQLite file.
+
+With --json each run is one JSON object on a line of its own:
+  {"guard":"dlock","stock":1,"sold":2,"final_stock":-1,"refused":0,"tokens":[1,2],
+   "ttl_ms":2000,"paused_ms":2071}
+
+The exit status is 0 if fenced has sold exactly what was there, 1 if not, 64 for wrong
+usage, and 69, 77 or 78 if the store or the database cannot be used.`
+
+func (a *app) pauseCommand() *cobra.Command {
+	var d demo.Pause
+	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Stop a holder for longer than its lock lasts",
+		Long:  pauseHelp,
+		Example: `  dlock demo pause
+  dlock demo pause --html pause.html                  # and see it on a timeline
+  dlock demo pause --store redis://localhost --ttl 5
+  dlock demo pause --json | jq -r '[.guard, .final_stock] | @tsv'`,
+	}
+	a.prepareDemo(cmd, &d, &d.Stage, demo.PauseLock, "both")
+	addDatabaseFlag(cmd, &d.Stage)
+	addDuration(cmd.Flags(), &d.TTL, "ttl", "", 2*time.Second, "`DUR` after which the lock of the stopped process expires")
+	return cmd
 }

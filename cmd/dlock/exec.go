@@ -236,12 +236,10 @@ func (e *execution) hold(held *heldLocks, path string, signals chan os.Signal) e
 		OnLoss: func() {
 			e.say("lost %s, ending the command: %s", e.title(), lossReason(held))
 		},
+		Limit: e.limit(held),
 		OnLimit: func() {
 			e.say("held %s for %v, which is the limit of --max-hold: ending the command", e.title(), e.flags.maxHold)
 		},
-	}
-	if e.flags.maxHold > 0 {
-		job.EndAt = held.acquired.Add(e.flags.maxHold)
 	}
 	if held.Context().Err() != nil {
 		return failf(exitLost, "lost %s before the command could start", e.title())

@@ -71,28 +71,24 @@ type holdJSON struct {
 	TTLMS int64  `json:"ttl_ms"`
 }
 
+// run keeps the lock until wait returns, and releases it.
 func (h *holding) run(ctx context.Context) error {
 	parent := os.Getppid()         // the parent may end while this process waits
 	signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error, and the lock is released
 	return h.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
-		return h.hold(held, parent, signals)
+		lock := held.locks[0]
+		err := terminal.PrintJSON(h.stdout, holdJSON{lock.name, lock.token, h.flags.ttl.Milliseconds()})
+		if err == nil {
+			err = h.wait(held, parent, signals)
+		}
+		if err == nil {
+			keepUntil(held.acquired.Add(h.flags.minHold), held.Context(), signals)
+		}
+		if lost := h.release(held, signals); lost && err == nil {
+			err = failf(exitLost, "lost %s before it was released", h.title())
+		}
+		return err
 	})
-}
-
-// hold keeps the lock until wait returns, and releases it.
-func (h *holding) hold(held *heldLocks, parent int, signals chan os.Signal) error {
-	lock := held.locks[0]
-	err := terminal.PrintJSON(h.stdout, holdJSON{lock.name, lock.token, h.flags.ttl.Milliseconds()})
-	if err == nil {
-		err = h.wait(held, parent, signals)
-	}
-	if err == nil {
-		keepUntil(held.acquired.Add(h.flags.minHold), held.Context(), signals)
-	}
-	if lost := h.release(held, signals); lost && err == nil {
-		err = failf(exitLost, "lost %s before it was released", h.title())
-	}
-	return err
 }
 
 // parentInterval is how often hold checks whether its parent has ended.
@@ -102,11 +98,7 @@ const parentInterval = 200 * time.Millisecond
 func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) error {
 	check := time.NewTicker(parentInterval)
 	defer check.Stop()
-	var limit <-chan time.Time
-	if h.flags.maxHold > 0 {
-		limit = time.After(time.Until(held.acquired.Add(h.flags.maxHold)))
-	}
-	closed := h.stdinClosed()
+	limit, closed := h.limit(held), h.stdinClosed()
 	for {
 		select {
 		case <-closed:

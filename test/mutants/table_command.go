@@ -74,7 +74,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "the grace is inside the lease",
-		file: "cmd/dlock/internal/supervise/budget.go",
+		file: "cmd/dlock/internal/supervise/supervise.go",
 		old:  `Grace:  margin - reserve,`,
 		new:  `Grace:  grace,`,
 		test: "cmd/dlock/internal/supervise TestSplitTTLFitsTheGraceIntoTheLease",
@@ -103,7 +103,7 @@ func init() {
 	add(mutant{
 		rule: "a signal ends the waiting",
 		file: "cmd/dlock/acquire.go",
-		old:  `interrupt(interruptedError{number: signalNumber(s)})`,
+		old:  `interrupt(interruptedError{signal: s})`,
 		new:  `_ = s`,
 		test: "cmd/dlock TestInterruptWhileWaiting",
 	})
@@ -160,7 +160,7 @@ func init() {
 		rule: "an empty store variable is refused",
 		file: "cmd/dlock/store.go",
 		old:  `case inEnvironment && variable == "":`,
-		new:  `case inEnvironment && variable == "" && a.storeGiven():`,
+		new:  `case inEnvironment && variable == "" && urlGiven:`,
 		test: "cmd/dlock TestEmptyStoreVariableIsRefused",
 	})
 	add(mutant{
@@ -193,9 +193,9 @@ func init() {
 	})
 	add(mutant{
 		rule: "--max-hold ends the command",
-		file: "cmd/dlock/exec.go",
-		old:  `if e.flags.maxHold > 0 {`,
-		new:  `if e.flags.maxHold < 0 {`,
+		file: "cmd/dlock/acquire.go",
+		old:  `if q.flags.maxHold > 0 {`,
+		new:  `if q.flags.maxHold < 0 {`,
 		test: "cmd/dlock TestMaxHold",
 	})
 	add(mutant{

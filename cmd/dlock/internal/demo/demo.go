@@ -140,7 +140,20 @@ func draw(guard Guard, caption string, logs []processLog) timeline.Run {
 	return run
 }
 
-// processes are the programs of the child processes, by their argv[0].
+// The locks of the demos. They are always the same, because some stores keep the names of locks.
+const (
+	OversellLock = "dlock-demo/oversell/product/1"
+	PauseLock    = "dlock-demo/pause/product/1"
+	TokenLock    = "dlock-demo/token"
+)
+
+// The argv[0] of the child processes.
+const (
+	shopRole  = "dlock-demo-shop"
+	userRole  = "dlock-demo-user"
+	buyerRole = "dlock-demo-buyer"
+)
+
 var processes = map[string]func(*child.Parent) error{
 	shopRole:  runShop,
 	userRole:  runUser,

@@ -15,6 +15,11 @@ import (
 	"github.com/dlock-go/dlock/internal/backoff"
 )
 
+const (
+	pauseStock  = 1
+	expirySlack = 30 * time.Second // after the TTL: stores that watch sessions need some seconds more
+)
+
 // Pause is the demo in which a holder is stopped for longer than its lock lasts.
 type Pause struct {
 	Stage
@@ -185,12 +190,6 @@ func (r *pauseResult) story() []string {
 	}
 }
 
-// PauseLock is the lock of the product in the demo with a pause.
-const PauseLock = "dlock-demo/pause/product/1"
-
-// pauseStock is the stock of that demo.
-const pauseStock = 1
-
 // buyerEntry is what a buyer knows before it writes. Times are Unix nanoseconds.
 type buyerEntry struct {
 	Locked int64
@@ -204,12 +203,6 @@ type buyerExit struct {
 	Sold  bool  // false: the row has refused the write
 	Left  int64 // when the lock was released, or found lost
 }
-
-// buyerRole is the argv[0] of a process that buys.
-const buyerRole = "dlock-demo-buyer"
-
-// expirySlack is how much longer than its TTL a lock of a session or a busy machine may last.
-const expirySlack = 30 * time.Second
 
 // runBuyer is the program of a process that buys one, in two steps that the parent starts. The
 // first one acquires the lock, reads the stock, thinks, and checks that the lock is still held,

@@ -24,8 +24,14 @@ type Store struct {
 	Name string // for people
 }
 
-// lockTTL is short: a memcached that has just started grants no lock for one TTL.
-const lockTTL = 10 * time.Second
+const (
+	// lockTTL is short: a memcached that has just started grants no lock for one TTL.
+	lockTTL = 10 * time.Second
+	// databaseLimit is how long the database may take to answer, or to drop a table.
+	databaseLimit = 15 * time.Second
+	// stockSettings make a writer wait for other writers, and not for the disk.
+	stockSettings = "_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
+)
 
 // client opens the store in a process of a demo. The second result closes it.
 func (s Store) client(ctx context.Context) (*dlock.Client, func(), error) {
@@ -77,12 +83,6 @@ func (d *database) cannotUse(err error) error {
 	}
 	return d.server.CannotUse(err)
 }
-
-// stockSettings make a writer wait for other writers, and not for the disk.
-const stockSettings = "_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
-
-// databaseLimit is how long the database may take to answer, or to drop a table.
-const databaseLimit = 15 * time.Second
 
 // openDatabase opens the database of --db, or an SQLite file in folder. It fails if the database
 // does not answer.

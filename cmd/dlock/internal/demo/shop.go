@@ -55,8 +55,11 @@ type shop struct {
 	log   processLog
 }
 
-// allConnections is how many connections all shops have to a database, which allows about 100.
-const allConnections = 40
+const (
+	allConnections = 40              // of all shops to a database, which allows about 100
+	closingTime    = 2 * time.Second // for pending requests when a shop closes
+	hesitation     = 10              // how many times as long a buyer thinks about the last ones
+)
 
 // openShop receives the task of a process and opens its stock and, if the guard needs it, its
 // store. The second result closes both.
@@ -82,12 +85,6 @@ func openShop(parent *child.Parent) (*shop, func(), error) {
 	}
 	return s, closeAll, err
 }
-
-// shopRole is the argv[0] of a shop.
-const shopRole = "dlock-demo-shop"
-
-// closingTime is how long pending requests may take when a shop closes.
-const closingTime = 2 * time.Second
 
 // runShop is the program of a shop, an HTTP service. It sends its address, serves until the
 // parent wants it to end, and sends its log.
@@ -152,9 +149,6 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, text)
 }
 
-// OversellLock is the lock of the product, always the same one: some stores keep names forever.
-const OversellLock = "dlock-demo/oversell/product/1"
-
 // entry is the time of a request inside the guard.
 type entry struct {
 	held  context.Context // ends when the lock is lost
@@ -217,9 +211,6 @@ func (s *shop) reduce(ctx context.Context, inside *entry) error {
 	sold = time.Now().UnixNano()
 	return nil
 }
-
-// hesitation is how many times as long a buyer thinks about one of the last ones.
-const hesitation = 10
 
 // thinkTime returns how long a buyer takes from reading the stock to paying. It varies, so
 // that the processes do not run in step. About the last ones a buyer thinks so long that every

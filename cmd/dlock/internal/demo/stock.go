@@ -11,8 +11,10 @@ import (
 	"github.com/dlock-go/dlock/fence"
 )
 
-// productID is the only product.
-const productID = 1
+const (
+	productID   = 1                // the only product
+	createLimit = 10 * time.Second // for a database to create the table
+)
 
 // row is the row of the product.
 type row interface {
@@ -62,9 +64,6 @@ func (s *stockTable) rowFor(guard Guard, token uint64) row {
 	}
 	return s
 }
-
-// createLimit is how long a database may take to create a table.
-const createLimit = 10 * time.Second
 
 // create creates the table with one product. It fails if the table exists, because the demo
 // drops it. The end of ctx does not interrupt it, so that the demo knows what to drop.

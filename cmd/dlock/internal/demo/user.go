@@ -15,12 +15,6 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 )
 
-// TokenLock is the lock around fetching a token.
-const TokenLock = "dlock-demo/token"
-
-// userRole is the argv[0] of a user.
-const userRole = "dlock-demo-user"
-
 // userTask is the task of a user.
 type userTask struct {
 	Service string // URL

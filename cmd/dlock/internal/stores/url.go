@@ -14,12 +14,10 @@ import (
 )
 
 // URLError is an error in a store URL. Its text contains no password.
-type URLError struct{ err error }
-
-func (e *URLError) Error() string { return e.err.Error() }
+type URLError struct{ error }
 
 // Unwrap returns the error of the store.
-func (e *URLError) Unwrap() error { return e.err }
+func (e *URLError) Unwrap() error { return e.error }
 
 // URLErrorf returns a URLError.
 func URLErrorf(format string, values ...any) error { return &URLError{fmt.Errorf(format, values...)} }

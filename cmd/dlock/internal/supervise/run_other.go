@@ -22,7 +22,7 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 		done <- state
 	}()
 	var result Result
-	lost, limit := held.Done(), j.limit()
+	lost, limit := held.Done(), j.Limit
 	for {
 		select {
 		case state := <-done:

@@ -78,7 +78,7 @@ func (p *process) supervise(children <-chan os.Signal) *time.Timer {
 	defer poll.Stop()
 	kill := time.NewTimer(0)
 	kill.Stop()
-	lost, limit := p.held.Done(), p.limit()
+	lost, limit := p.held.Done(), p.Limit
 	for !p.reap() {
 		select {
 		case <-children:

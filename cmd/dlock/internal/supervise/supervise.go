@@ -25,15 +25,15 @@ type Job struct {
 	Env     []string
 	Files   []*os.File // stdin, stdout, stderr
 	Budget  GraceBudget
-	OnLoss  func()    // called when the lock is lost
-	EndAt   time.Time // when the command is ended even if the lock is held; zero: never
-	OnLimit func()    // called at EndAt
+	OnLoss  func()           // called when the lock is lost
+	Limit   <-chan time.Time // ends the command even if the lock is held; may be nil
+	OnLimit func()           // called at the limit
 }
 
 // Result is how a command ended.
 type Result struct {
 	Status      int  // its exit status, 128+n if signal n ended it
-	Lost        bool // the lock was lost, or EndAt came, before it ended
+	Lost        bool // the lock was lost, or the limit came, before it ended
 	Interrupted bool // it received a signal of StopSignals
 }
 
@@ -50,10 +50,50 @@ var StopSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, s
 // IsStop reports whether s is one of StopSignals.
 func IsStop(s os.Signal) bool { return slices.Contains(StopSignals, s) }
 
-// limit returns a channel that receives at EndAt, or nil if there is no such time.
-func (j *Job) limit() <-chan time.Time {
-	if j.EndAt.IsZero() {
-		return nil
+// GraceBudget is how the TTL of a lease is split for the time after a loss.
+type GraceBudget struct {
+	Margin time.Duration // from the loss to the end of the lease
+	Grace  time.Duration // from TERM to KILL
+	Poll   time.Duration // how often the remaining time of the lease is read
+}
+
+// SplitTTL fits the grace, and a reserve for all else that takes time, into a third of the
+// TTL, the largest margin that a lease can have.
+func SplitTTL(ttl, grace time.Duration) GraceBudget {
+	third := ttl / 3
+	reserve := min(time.Second, third/4)
+	margin := min(grace+reserve, third)
+	return GraceBudget{
+		Margin: margin,
+		Grace:  margin - reserve,
+		Poll:   max(reserve/4, 5*time.Millisecond),
 	}
-	return time.After(time.Until(j.EndAt))
+}
+
+// leaseDeadline is the instant, by uptime, before which the lease does not end.
+type leaseDeadline struct {
+	lease  Lease
+	budget GraceBudget
+	at     time.Duration
+}
+
+func newLeaseDeadline(lease Lease, budget GraceBudget) leaseDeadline {
+	d := leaseDeadline{lease, budget, uptime()}
+	d.update()
+	return d
+}
+
+// update reads the remaining time of the lease. The time until the next update is
+// subtracted, so that the group never lives until the very end of the lease.
+func (d *leaseDeadline) update() {
+	now := uptime()
+	if remaining := d.lease.Remaining(); remaining > 0 {
+		d.at = now + remaining + d.budget.Margin - d.budget.Poll
+	}
+}
+
+// graceLeft returns how long the group may live after a loss. It is not positive if the
+// lease may have ended.
+func (d *leaseDeadline) graceLeft() time.Duration {
+	return min(d.budget.Grace, d.at-uptime())
 }

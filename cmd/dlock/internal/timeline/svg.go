@@ -141,11 +141,10 @@ func (p *picture) lanes(c *canvas, spans []Span, name string, overlaps []Interva
 
 var colourOf = map[Kind]string{Inside: green, Paused: grey, Late: red}
 
-// visible is the least width of a span that must not be overlooked.
-const visible = 4
-
-// thin is the least width at which something can be seen.
-const thin = .5
+const (
+	thin    = .5 // the least width at which something can be seen
+	visible = 4  // the least width of a span that must not be overlooked
+)
 
 // strokes are horizontal lines that become one path. They are added in the order in which
 // they begin, and lines of a row that touch become one.
