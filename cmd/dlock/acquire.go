@@ -53,6 +53,9 @@ const (
 	leastAnswerLimit = time.Second
 	// waitSlack lets the library end a wait first, because its error says more.
 	waitSlack = 100 * time.Millisecond
+	// dlock reports after these times that it waits, at a terminal or with -v, and in a log.
+	noticeDelay    = 300 * time.Millisecond
+	logNoticeDelay = 5 * time.Second
 )
 
 // withLocks opens the store, acquires the locks and calls use with them and with the signals
@@ -217,12 +220,6 @@ func (q *acquisition) describeConflict(err error) string {
 	}
 	return text + fmt.Sprintf("%s is held by %s", terminal.Quote(held.Name), held.Holder)
 }
-
-// The time after which dlock reports that it waits, at a terminal or with -v, and in a log.
-const (
-	noticeDelay    = 300 * time.Millisecond
-	logNoticeDelay = 5 * time.Second
-)
 
 // findHolder sends, after a while, which process holds a lock, unless ctx ends before.
 func (q *acquisition) findHolder(ctx context.Context, client *dlock.Client, to chan<- string) {

@@ -132,7 +132,12 @@ func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (demo.St
 	return chosen, err
 }
 
-const oversellHelp = `Sell a stock of 40 with several processes, and see whether more is sold than was
+func (a *app) oversellCommand() *cobra.Command {
+	var d demo.Oversell
+	cmd := &cobra.Command{
+		Use:   "oversell",
+		Short: "Sell the same stock in several processes",
+		Long: `Sell a stock of 40 with several processes, and see whether more is sold than was
 there.
 
 Each process is an HTTP service, GET /stock/reduce?id=1. It reads the stock from
@@ -163,14 +168,7 @@ With --json each run is one JSON object on a line of its own:
 
 The exit status is 0 if dlock and fenced have sold exactly what was there, 1 if
 not, 64 for wrong usage, and 69, 77 or 78 if the store or the database
-cannot be used.`
-
-func (a *app) oversellCommand() *cobra.Command {
-	var d demo.Oversell
-	cmd := &cobra.Command{
-		Use:   "oversell",
-		Short: "Sell the same stock in several processes",
-		Long:  oversellHelp,
+cannot be used.`,
 		Example: `  dlock demo oversell
   dlock demo oversell --html oversell.html            # and see which requests overlapped
   dlock demo oversell --store redis://localhost --db mysql://user:pass@localhost/shop
@@ -189,7 +187,12 @@ func (a *app) oversellCommand() *cobra.Command {
 	return cmd
 }
 
-const tokenHelp = `Let ten processes send messages to a service that wants an access token, of which
+func (a *app) tokenCommand() *cobra.Command {
+	var d demo.Token
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Fetch a token that makes the last one invalid",
+		Long: `Let ten processes send messages to a service that wants an access token, of which
 only the last that was fetched is valid.
 
 The processes share the token in a file. A process that finds none there, or one that
@@ -202,14 +205,7 @@ With --json each run is one JSON object on a line of its own:
   {"guard":"dlock","processes":10,"calls":100,"failed":0,"fetches":1,"seconds":0.71}
 
 The exit status is 0 if with the lock no call failed and one token was fetched, 1 if
-not, 64 for wrong usage, and 69, 77 or 78 if the store cannot be used.`
-
-func (a *app) tokenCommand() *cobra.Command {
-	var d demo.Token
-	cmd := &cobra.Command{
-		Use:   "token",
-		Short: "Fetch a token that makes the last one invalid",
-		Long:  tokenHelp,
+not, 64 for wrong usage, and 69, 77 or 78 if the store cannot be used.`,
 		Example: `  dlock demo token
   dlock demo token --html token.html                  # and see which process fetched when
   dlock demo token --store redis://localhost --processes 20
@@ -222,7 +218,12 @@ func (a *app) tokenCommand() *cobra.Command {
 	return cmd
 }
 
-const pauseHelp = `Stop a process that holds a lock for longer than the lock lasts, and see what it
+func (a *app) pauseCommand() *cobra.Command {
+	var d demo.Pause
+	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Stop a holder for longer than its lock lasts",
+		Long: `Stop a process that holds a lock for longer than the lock lasts, and see what it
 does when it goes on.
 
 One is in stock. Process 1 acquires the lock, reads the stock, thinks, checks that it
@@ -245,14 +246,7 @@ With --json each run is one JSON object on a line of its own:
    "ttl_ms":2000,"paused_ms":2071}
 
 The exit status is 0 if fenced has sold exactly what was there, 1 if not, 64 for wrong
-usage, and 69, 77 or 78 if the store or the database cannot be used.`
-
-func (a *app) pauseCommand() *cobra.Command {
-	var d demo.Pause
-	cmd := &cobra.Command{
-		Use:   "pause",
-		Short: "Stop a holder for longer than its lock lasts",
-		Long:  pauseHelp,
+usage, and 69, 77 or 78 if the store or the database cannot be used.`,
 		Example: `  dlock demo pause
   dlock demo pause --html pause.html                  # and see it on a timeline
   dlock demo pause --store redis://localhost --ttl 5

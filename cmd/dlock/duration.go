@@ -23,11 +23,8 @@ func (d durationFlag) String() string {
 
 func (d durationFlag) Type() string { return "duration" }
 
-func (d durationFlag) Set(text string) error {
-	parsed, err := parseDuration(text)
-	if err == nil {
-		*d.value = parsed
-	}
+func (d durationFlag) Set(text string) (err error) {
+	*d.value, err = parseDuration(text)
 	return err
 }
 

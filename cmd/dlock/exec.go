@@ -21,18 +21,12 @@ import (
 
 // holdFlags are the flags of exec, and except for grace those of hold.
 type holdFlags struct {
-	noWait   bool
-	wait     time.Duration
-	limited  bool // wait was given
-	ttl      time.Duration
-	fair     bool
-	conflict int
-	grace    time.Duration
-	minHold  time.Duration
-	maxHold  time.Duration // zero: no limit
-	note     string
-	quiet    bool
-	verbose  bool
+	noWait, limited      bool // limited: wait was given
+	wait, ttl, grace     time.Duration
+	minHold, maxHold     time.Duration // maxHold zero: no limit
+	fair, quiet, verbose bool
+	conflict             int
+	note                 string
 }
 
 // add declares the flags that exec and hold share.
@@ -52,7 +46,13 @@ func (f *holdFlags) add(to *pflag.FlagSet) {
 // maxNote is the longest note in bytes. The store sends it to every caller that it refuses.
 const maxNote = 1000
 
-const execHelp = `Run COMMAND while holding the lock NAME, and exit with its status.
+func (a *app) execCommand() *cobra.Command {
+	var flags holdFlags
+	var names []string
+	cmd := &cobra.Command{
+		Use:   "exec [flags] NAME|-a NAME -a NAME... -- COMMAND [ARG...]",
+		Short: "Run a command while holding a lock",
+		Long: `Run COMMAND while holding the lock NAME, and exit with its status.
 
 No shell is involved; for one, run sh -c '...'. dlock looks COMMAND up before it
 waits for the lock. Flags of dlock come before NAME: what follows NAME belongs to
@@ -105,15 +105,7 @@ ends the delay; the status stays that of COMMAND.
 
 While it waits, dlock reports the holder once: soon if stderr is a terminal or with
 -v, otherwise after five seconds. At a terminal it also reports the store. -q
-suppresses both.`
-
-func (a *app) execCommand() *cobra.Command {
-	var flags holdFlags
-	var names []string
-	cmd := &cobra.Command{
-		Use:   "exec [flags] NAME|-a NAME -a NAME... -- COMMAND [ARG...]",
-		Short: "Run a command while holding a lock",
-		Long:  execHelp + "\n\n" + exitStatusHelp,
+suppresses both.` + "\n\n" + exitStatusHelp,
 		Example: `  dlock exec nightly -- ./backup.sh
   dlock exec -n nightly -- ./backup.sh           # give up at once, status 75
   dlock exec -n -q -E 0 nightly -- ./backup.sh   # for cron: skip silently

@@ -14,7 +14,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const holdHelp = `Hold the lock NAME until stdin is closed, the parent process ends, or a signal
+func (a *app) holdCommand() *cobra.Command {
+	var flags holdFlags
+	cmd := &cobra.Command{
+		Use:   "hold [flags] NAME",
+		Short: "Hold a lock until stdin is closed",
+		Long: `Hold the lock NAME until stdin is closed, the parent process ends, or a signal
 arrives, for the middle part of a script.
 
 When it has the lock it prints one line, and nothing else on stdout:
@@ -30,14 +35,7 @@ script, releases the lock.
 
 The exit status is 0 when stdin was closed or the parent ended, 74 when the line could
 not be printed, 75 when the lock was not acquired, 76 when it was lost or held for
---max-hold, and 128+n after signal n.`
-
-func (a *app) holdCommand() *cobra.Command {
-	var flags holdFlags
-	cmd := &cobra.Command{
-		Use:   "hold [flags] NAME",
-		Short: "Hold a lock until stdin is closed",
-		Long:  holdHelp,
+--max-hold, and 128+n after signal n.`,
 		Example: `  mkfifo gate granted                               # in a script
   dlock hold nightly <gate >granted &
   exec 9>gate; read -r line <granted                # waits for the lock
@@ -123,13 +121,10 @@ func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) er
 // read. A stdin that cannot be read, such as a terminal from the background, counts as open.
 func (h *holding) stdinClosed() <-chan struct{} {
 	closed := make(chan struct{})
-	if h.stdin == nil {
-		close(closed)
-		return closed
-	}
 	supervise.IgnoreTerminalStops()
 	go func() {
-		if _, err := io.Copy(io.Discard, h.stdin); err == nil || errors.Is(err, os.ErrClosed) {
+		_, err := io.Copy(io.Discard, h.stdin)
+		if err == nil || errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrInvalid) { // or there is none
 			close(closed)
 		}
 	}()

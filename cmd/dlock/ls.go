@@ -58,24 +58,20 @@ When nothing is held it prints nothing and the exit status is 0.`,
 					infos = append(infos, info)
 				}
 				slices.SortFunc(infos, func(a, b driver.Info) int { return strings.Compare(a.Name, b.Name) })
-				if asJSON {
-					return a.listJSON(infos)
+				if !asJSON {
+					return a.listTable(infos, store.URL)
 				}
-				return a.listTable(infos, store.URL)
+				for _, info := range infos {
+					if err := terminal.PrintJSON(a.stdout, describeLock(info)); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
-}
-
-func (a *app) listJSON(infos []driver.Info) error {
-	for _, info := range infos {
-		if err := terminal.PrintJSON(a.stdout, describeLock(info)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *app) listTable(infos []driver.Info, store string) error {

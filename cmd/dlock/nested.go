@@ -38,8 +38,6 @@ type heldLock struct {
 	store string // hashed, together with the name
 }
 
-func (h heldLock) String() string { return fmt.Sprintf("%s:%d:%d:%s", h.name, h.token, h.pid, h.store) }
-
 // parseHeldLock returns false for an entry that dlock did not write.
 func parseHeldLock(text string) (heldLock, bool) {
 	fields := strings.Split(text, ":")
@@ -61,7 +59,7 @@ func childEnvironment(environment []string, identity string, locks []heldName) [
 	for _, lock := range locks {
 		names = append(names, lock.name)
 		tokens = append(tokens, strconv.FormatUint(lock.token, 10))
-		held = append(held, heldLock{lockHash("", lock.name), lock.token, os.Getpid(), lockHash(identity, lock.name)}.String())
+		held = append(held, fmt.Sprintf("%s:%d:%d:%s", lockHash("", lock.name), lock.token, os.Getpid(), lockHash(identity, lock.name)))
 	}
 	return append(without(environment, nameVariable, tokenVariable, heldVariable),
 		nameVariable+"="+strings.Join(names, "\n"), // no name contains a line end

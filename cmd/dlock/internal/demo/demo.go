@@ -3,6 +3,8 @@
 package demo
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -14,10 +16,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
 )
 
 // UsageError is an error in the options of a demo.
@@ -112,9 +118,16 @@ type visit struct {
 	What     string // happened
 }
 
+var guardCaptions = map[Guard]string{
+	None:   "no lock",
+	Local:  "a mutex in\neach process",
+	Dlock:  "one lock for\nall processes",
+	Fenced: "the same, and the\nrow checks its token",
+}
+
 // draw returns the drawing of a run. Its time begins with the first visit.
-func draw(guard Guard, caption string, logs []processLog) timeline.Run {
-	run := timeline.Run{Name: string(guard), Caption: caption}
+func draw(guard Guard, logs []processLog) timeline.Run {
+	run := timeline.Run{Name: string(guard), Caption: guardCaptions[guard]}
 	begin := int64(math.MaxInt64)
 	for _, log := range logs {
 		for _, v := range log.Visits {
@@ -222,4 +235,55 @@ func (o *outputFile) close() {
 			_ = os.Remove(o.file.Name())
 		}
 	}
+}
+
+// Store is where the processes of a demo keep their locks.
+type Store struct {
+	URL  string // of --store or the environment; may contain a password
+	File string // the SQLite file if there is no URL
+	Name string // for people
+}
+
+const (
+	// lockTTL is short: a memcached that has just started grants no lock for one TTL.
+	lockTTL = 10 * time.Second
+	// databaseLimit is how long the database may take to answer, or to drop a table.
+	databaseLimit = 15 * time.Second
+	// stockSettings make a writer wait for other writers, and not for the disk.
+	stockSettings = "_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
+)
+
+// client opens the store in a process of a demo. The second result closes it.
+func (s Store) client(ctx context.Context) (*dlock.Client, func(), error) {
+	store, err := s.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ttl := fitTTL(lockTTL, store.Driver.Traits())
+	client := dlock.New(store.Driver, &dlock.Options{TTL: ttl, RequestTimeout: ttl}) // the machine may be busy
+	return client, func() {
+		_ = client.Close() // a lock that cannot be released expires
+		_ = store.Close()
+	}, nil
+}
+
+// fitTTL returns the TTL nearest to ttl that a store supports.
+func fitTTL(ttl time.Duration, traits driver.Traits) time.Duration {
+	return min(max(ttl, traits.MinTTL), traits.LongestTTL())
+}
+
+func (s Store) open(ctx context.Context) (*stores.Store, error) {
+	if s.URL != "" {
+		return stores.Open(ctx, s.URL)
+	}
+	// These locks need not survive a power failure, and do not wait for the disk.
+	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(s.File)+"&_pragma=synchronous(OFF)")
+	if err != nil {
+		return nil, err
+	}
+	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.SQLite})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &stores.Store{Driver: store, CloseMore: db.Close}, nil
 }

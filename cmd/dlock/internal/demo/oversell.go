@@ -96,7 +96,7 @@ func (o *Oversell) show(ctx context.Context, stock *stockTable) error {
 		if guard.Shared() {
 			exact = exact && r.finalStock == 0 && r.sold == o.InStock
 		}
-		run := draw(guard, guardCaptions[guard], r.logs)
+		run := draw(guard, r.logs)
 		run.Verdict, run.Bad, run.Stock = stockVerdict(r.finalStock, r.sold, o.InStock), r.finalStock < 0, o.InStock
 		atOnce, rate := timeline.Most(run.Spans), float64(len(r.waits))/r.elapsed.Seconds()
 		err = o.add(run, OversellJSON{
@@ -174,13 +174,6 @@ func waitText(d time.Duration) string {
 
 func milliseconds(d time.Duration) float64 {
 	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
-}
-
-var guardCaptions = map[Guard]string{
-	None:   "no lock",
-	Local:  "a mutex in\neach process",
-	Dlock:  "one lock for\nall processes",
-	Fenced: "the same, and the\nrow checks its token",
 }
 
 func stockVerdict(left, sold, stock int) string {

@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/sqllock"
 )
 
 const (
@@ -134,4 +139,101 @@ func (f *fencedRow) take(ctx context.Context) error {
 		_, err := tx.ExecContext(ctx, f.reduceSQL, productID)
 		return err
 	})
+}
+
+// database is where a demo keeps its stock.
+type database struct {
+	*sql.DB
+	dialect fence.Dialect
+	name    string            // for people
+	server  *stores.SQLServer // nil: a file
+}
+
+// cannotUse describes an error of the database.
+func (d *database) cannotUse(err error) error {
+	if d.server == nil {
+		return stores.NewOpenError(d.name, "", err)
+	}
+	return d.server.CannotUse(err)
+}
+
+// openDatabase opens the database of --db, or an SQLite file in folder. It fails if the database
+// does not answer.
+func openDatabase(ctx context.Context, raw, folder string, connections int) (*database, error) {
+	d := &database{dialect: fence.SQLite, name: "an SQLite file"}
+	path := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(folder, "stock.db")), "/") // C:/
+	name, dsn := "sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: stockSettings}).String()
+	var err error
+	if raw != "" {
+		if d.server, err = databaseServer(raw); err != nil {
+			return nil, err
+		}
+		d.name, d.dialect, name, dsn = d.server.Shown(), fence.MySQL, d.server.Driver, d.server.DSN
+		if d.server.Dialect == sqllock.Postgres {
+			d.dialect = fence.PostgreSQL
+		}
+	}
+	if d.DB, err = sql.Open(name, dsn); err != nil {
+		return nil, usagef("--db: the parameters: %w", err)
+	}
+	d.SetMaxOpenConns(connections)
+	d.SetMaxIdleConns(connections)
+	ctx, cancel := context.WithTimeoutCause(ctx, databaseLimit, errors.New("it did not answer in time"))
+	defer cancel()
+	if err := d.PingContext(ctx); err != nil {
+		_ = d.Close()
+		return nil, d.cannotUse(err)
+	}
+	return d, nil
+}
+
+// databaseServer parses a URL of --db.
+func databaseServer(raw string) (*stores.SQLServer, error) {
+	switch stores.Split(raw).Scheme {
+	case "mysql", "mariadb", "postgres", "postgresql":
+	default:
+		return nil, usagef("--db takes mysql://, mariadb:// or postgres://, each with user:password@host:port/database")
+	}
+	server, err := stores.ParseSQL(stores.Split(raw))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--db: %w", err)
+	case server.Scheme != "" || server.TablePrefix != "":
+		return nil, usagef("--db: scheme and table_prefix are for a store of locks, not for the database of the shop")
+	}
+	return server, nil
+}
+
+// checkDatabase returns an error if the URL of --db is not valid.
+func (s *Stage) checkDatabase() error {
+	if s.Database == "" {
+		return nil
+	}
+	_, err := databaseServer(s.Database)
+	return err
+}
+
+// withStock creates the table of the shops, calls use, and drops the table.
+func (s *Stage) withStock(ctx context.Context, use func(ctx context.Context, stock *stockTable) error) error {
+	db, err := openDatabase(ctx, s.Database, s.Folder, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	stock, err := openStock(db, newTable())
+	if err != nil {
+		return err
+	}
+	if err := stock.create(ctx); err != nil {
+		return db.cannotUse(err)
+	}
+	defer func() { // also after a signal
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseLimit)
+		defer cancel()
+		if err := stock.drop(ctx); err != nil {
+			fmt.Fprintf(s.Stderr, "dlock: remove the table by hand: %v\n", err)
+		}
+	}()
+	s.database = db.name
+	return use(ctx, stock)
 }

@@ -15,13 +15,11 @@ type Progress struct {
 	terminal bool
 	paint    Painter
 
-	mu      sync.Mutex
-	name    string
-	counted string // what Step counts besides the steps
-	total   int
-	done    int
-	count   int
-	shown   time.Time
+	mu            sync.Mutex
+	name, counted string // counted is what Step counts besides the steps
+	total, done   int
+	count         int
+	shown         time.Time
 }
 
 const (
