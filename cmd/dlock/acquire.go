@@ -58,8 +58,7 @@ const (
 	logNoticeDelay = 5 * time.Second
 )
 
-// withLocks opens the store, acquires the locks and calls use with them and with the signals
-// that arrive from then on.
+// withLocks calls use with the locks, and with the signals that arrive from then on.
 func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, signals chan os.Signal) error) error {
 	for _, name := range q.names {
 		if err := driver.CheckName(name); err != nil {

@@ -244,14 +244,8 @@ type Store struct {
 	Name string // for people
 }
 
-const (
-	// lockTTL is short: a memcached that has just started grants no lock for one TTL.
-	lockTTL = 10 * time.Second
-	// databaseLimit is how long the database may take to answer, or to drop a table.
-	databaseLimit = 15 * time.Second
-	// stockSettings make a writer wait for other writers, and not for the disk.
-	stockSettings = "_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
-)
+// lockTTL is short: a memcached that has just started grants no lock for one TTL.
+const lockTTL = 10 * time.Second
 
 // client opens the store in a process of a demo. The second result closes it.
 func (s Store) client(ctx context.Context) (*dlock.Client, func(), error) {

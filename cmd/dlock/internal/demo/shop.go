@@ -61,8 +61,7 @@ const (
 	hesitation     = 10              // how many times as long a buyer thinks about the last ones
 )
 
-// openShop receives the task of a process and opens its stock and, if the guard needs it, its
-// store. The second result closes both.
+// openShop receives the task of a process and opens what it needs. The second result closes it.
 func openShop(parent *child.Parent) (*shop, func(), error) {
 	s := &shop{}
 	if err := parent.Receive(&s.shopTask); err != nil {

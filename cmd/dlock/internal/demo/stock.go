@@ -17,8 +17,12 @@ import (
 )
 
 const (
-	productID   = 1                // the only product
-	createLimit = 10 * time.Second // for a database to create the table
+	productID     = 1                // the only product
+	createLimit   = 10 * time.Second // for the database to create the table
+	databaseLimit = 15 * time.Second // for the database to answer, or to drop the table
+
+	// stockSettings make a writer wait for other writers, and not for the disk.
+	stockSettings = "_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
 )
 
 // row is the row of the product.
@@ -157,8 +161,7 @@ func (d *database) cannotUse(err error) error {
 	return d.server.CannotUse(err)
 }
 
-// openDatabase opens the database of --db, or an SQLite file in folder. It fails if the database
-// does not answer.
+// openDatabase opens the database of --db, or an SQLite file in folder, if it answers.
 func openDatabase(ctx context.Context, raw, folder string, connections int) (*database, error) {
 	d := &database{dialect: fence.SQLite, name: "an SQLite file"}
 	path := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(folder, "stock.db")), "/") // C:/

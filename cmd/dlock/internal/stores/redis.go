@@ -21,8 +21,7 @@ func openRedis(ctx context.Context, u URL) (*Store, error) {
 	return u.openedRedis(store, err, "redis")
 }
 
-// openedRedis describes a store of Redis by its database and its protocol, if they are not
-// the defaults.
+// openedRedis describes a store of Redis by its database and its protocol, without defaults.
 func (u URL) openedRedis(store driver.Store, err error, family string) (*Store, error) {
 	sentinel, port := u.Scheme == "redis+sentinel", "6379"
 	if sentinel {

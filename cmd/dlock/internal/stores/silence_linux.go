@@ -11,8 +11,7 @@ import (
 // openLimit is how long a server may be silent while a store is opened.
 const openLimit = answerLimit
 
-// sinceAnswer returns how long ago a TCP connection that this process opened has received
-// data. It returns false if none has.
+// sinceAnswer returns how long ago a TCP connection of this process has received data.
 func sinceAnswer() (least time.Duration, found bool) {
 	entries, _ := os.ReadDir("/proc/self/fd") // without it nothing is known
 	for _, entry := range entries {

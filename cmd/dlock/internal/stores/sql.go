@@ -24,8 +24,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver "pgx"
 )
 
-// forUpdateConns is how many connections a command needs with scheme forupdate: one for the
-// lock, and some that wait.
+// forUpdateConns are the connections of scheme forupdate: one for the lock, and some that wait.
 const forUpdateConns = 8
 
 // SQLServer is the URL of an SQL server.
@@ -37,9 +36,8 @@ type SQLServer struct {
 	database string
 }
 
-// openSQL opens mysql://user:password@host:port/database, the same of mariadb:// and
-// postgres://. A socket is mysql://user:password@/database?socket=/path or
-// postgres:///database?host=/folder.
+// openSQL opens mysql://user:password@host:port/database and the like. A socket is
+// mysql://user:password@/database?socket=/path or postgres:///database?host=/folder.
 func openSQL(ctx context.Context, u URL) (*Store, error) {
 	server, err := ParseSQL(u)
 	if err != nil {

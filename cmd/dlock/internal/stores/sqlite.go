@@ -14,8 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 )
 
-// openSQLite opens sqlite:///path/file.db. "sqlite:" alone is the file in the state folder
-// of the user.
+// openSQLite opens sqlite:///path/file.db, or for "sqlite:" the file in the user's state folder.
 func openSQLite(ctx context.Context, u URL) (*Store, error) {
 	isDefault := (u.Rest == "" || u.Rest == "//") && u.Query == ""
 	var path string

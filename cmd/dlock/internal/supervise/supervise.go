@@ -37,8 +37,7 @@ type Result struct {
 	Interrupted bool // it received a signal of StopSignals
 }
 
-// ErrGuard is wrapped by the error of Run if the command was not started because no
-// process could guard it.
+// ErrGuard is wrapped by the error of Run if no process could guard the command.
 var ErrGuard = errors.New("cannot start the process that guards the command, nothing was run")
 
 // SignalStatus is added to the number of the signal that ended a command.
@@ -92,8 +91,7 @@ func (d *leaseDeadline) update() {
 	}
 }
 
-// graceLeft returns how long the group may live after a loss. It is not positive if the
-// lease may have ended.
+// graceLeft returns how long the group may live after a loss, which may be negative.
 func (d *leaseDeadline) graceLeft() time.Duration {
 	return min(d.budget.Grace, d.at-uptime())
 }

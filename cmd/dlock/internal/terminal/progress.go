@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Progress shows how many steps are done: on a terminal in one line that changes,
-// elsewhere in one line at the end.
+// Progress shows how many steps are done, on a terminal in one line that changes.
 type Progress struct {
 	out      *os.File
 	terminal bool

@@ -1,5 +1,4 @@
-// Package terminal writes text for people: escaped, coloured where that is possible,
-// and aligned in tables.
+// Package terminal writes text for people: escaped, coloured, and aligned in tables.
 package terminal
 
 import (
