@@ -32,7 +32,7 @@ type heldLocks struct {
 	lease
 	locks    []heldName // in the order of the command line
 	acquired time.Time
-	store    *openStore
+	store    *stores.Store
 }
 
 // lease is a *dlock.Lease or *dlock.Leases.
@@ -67,7 +67,7 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 	}
 	ctx, cancel := q.withLimit(ctx)
 	defer cancel()
-	return q.withClient(ctx, q.program, func(client *dlock.Client, store *openStore) error {
+	return q.withClient(ctx, q.program, func(client *dlock.Client, store *stores.Store) error {
 		if q.flags.verbose || (terminal.Is(q.stderr) && !q.flags.quiet) {
 			q.say("the store is %s", store.URL)
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ The exit status is 1 if the lock is not held with that token.`,
 			if err := driver.CheckName(name); err != nil {
 				return classify(err)
 			}
-			return a.withClient(cmd.Context(), "", func(client *dlock.Client, _ *openStore) error {
+			return a.withClient(cmd.Context(), "", func(client *dlock.Client, _ *stores.Store) error {
 				return a.breakLock(cmd.Context(), client, name, token)
 			})
 		},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ func (a *app) complete(cmd *cobra.Command, prefix string, entry func(driver.Info
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 	defer cancel()
 	var entries []string
-	_ = a.withClient(ctx, "", func(client *dlock.Client, _ *openStore) error {
+	_ = a.withClient(ctx, "", func(client *dlock.Client, _ *stores.Store) error {
 		for info, err := range client.Locks(ctx, prefix) {
 			if err != nil {
 				return err

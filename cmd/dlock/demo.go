@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
 )
@@ -118,7 +119,7 @@ func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (demo.St
 		return demo.Store{File: filepath.Join(folder, "locks.db"), Name: "an SQLite file"}, err
 	}
 	chosen := demo.Store{URL: choice.url}
-	err = a.withClient(ctx, "", func(client *dlock.Client, store *openStore) error {
+	err = a.withClient(ctx, "", func(client *dlock.Client, store *stores.Store) error {
 		chosen.Name = store.URL
 		lease, err := client.TryLock(ctx, lock)
 		if errors.Is(err, dlock.ErrHeld) { // by another demo

@@ -48,7 +48,7 @@ cannot keep locks as it is.`,
   dlock doctor --json | jq '.findings[] | select(.level != "ok")'`,
 		Args: arguments(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), "", func(client *dlock.Client, store *openStore) error {
+			return a.withClient(cmd.Context(), "", func(client *dlock.Client, store *stores.Store) error {
 				return a.diagnose(cmd.Context(), client, store, asJSON)
 			})
 		},
@@ -57,7 +57,7 @@ cannot keep locks as it is.`,
 	return cmd
 }
 
-func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *openStore, asJSON bool) error {
+func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *stores.Store, asJSON bool) error {
 	if err := stores.Contact(ctx, client); err != nil {
 		return err
 	}

@@ -222,7 +222,7 @@ func (e *execution) hold(held *heldLocks, path string, signals chan os.Signal) e
 		Title:  e.title(),
 		Path:   path,
 		Args:   e.command,
-		Env:    childEnvironment(held.store.choice.handOn(os.Environ(), held.store.URL), held.store.Identity, held.locks),
+		Env:    childEnvironment(e.choice.handOn(os.Environ(), held.store.URL), held.store.Identity, held.locks),
 		Files:  []*os.File{e.stdin, e.stdout, e.stderr},
 		Budget: supervise.SplitTTL(e.flags.ttl, e.flags.grace),
 		OnLoss: func() {

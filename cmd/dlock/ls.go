@@ -41,7 +41,7 @@ When nothing is held it prints nothing and the exit status is 0.`,
 		Args:              arguments(0, 1, "at most one PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := strings.Join(args, "")
-			return a.withClient(cmd.Context(), "", func(client *dlock.Client, store *openStore) error {
+			return a.withClient(cmd.Context(), "", func(client *dlock.Client, store *stores.Store) error {
 				if _, lists := store.Driver.(driver.Lister); lists {
 					if err := stores.Contact(cmd.Context(), client); err != nil {
 						return err

@@ -33,6 +33,7 @@ type app struct {
 	flags                 *pflag.FlagSet // of all commands
 	storeURL              string         // of --store
 	storeFile             string         // of --store-file
+	choice                storeChoice    // the store that is in use
 	abandoned             bool           // the release of a lock was given up
 }
 

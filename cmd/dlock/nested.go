@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 )
@@ -71,7 +72,7 @@ func childEnvironment(environment []string, identity string, locks []heldName) [
 // refuseSelfWait returns an error if a dlock around this one holds a lock that this one
 // wants. It asks the store, because the same store can have many URLs, and processes in the
 // background keep heldVariable after the lock was released.
-func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, store *openStore) error {
+func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, store *stores.Store) error {
 	for _, name := range q.names {
 		for entry := range strings.SplitSeq(os.Getenv(heldVariable), ",") {
 			outer, ok := parseHeldLock(entry)
@@ -92,7 +93,7 @@ func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, 
 }
 
 // holds reports whether the process of the entry holds the lock in this store.
-func (h heldLock) holds(ctx context.Context, client *dlock.Client, store *openStore, name string) (bool, error) {
+func (h heldLock) holds(ctx context.Context, client *dlock.Client, store *stores.Store, name string) (bool, error) {
 	sameURL := h.store == lockHash(store.Identity, name)
 	info, held, err := client.Find(ctx, name)
 	switch {

@@ -36,7 +36,7 @@ With --json it prints one JSON object, {"name":...,"held":false} or the fields o
 			if err := driver.CheckName(name); err != nil {
 				return classify(err)
 			}
-			return a.withClient(cmd.Context(), "", func(client *dlock.Client, _ *openStore) error {
+			return a.withClient(cmd.Context(), "", func(client *dlock.Client, _ *stores.Store) error {
 				var info driver.Info
 				var held bool
 				err := stores.Patiently(cmd.Context(), func() (err error) {

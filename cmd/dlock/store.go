@@ -31,12 +31,6 @@ type storeChoice struct {
 	file string // the absolute path of the file that contains the URL; empty: none
 }
 
-// openStore is the store of this command line.
-type openStore struct {
-	*stores.Store
-	choice storeChoice
-}
-
 // chooseStore returns the store of the command line or else of the environment. It rejects
 // an empty URL, because the default would exclude no process of another machine.
 func (a *app) chooseStore() (storeChoice, error) {
@@ -109,33 +103,26 @@ func without(environment []string, variables ...string) []string {
 	})
 }
 
-// openStore opens the store of this command line.
-func (a *app) openStore(ctx context.Context) (*openStore, error) {
-	choice, err := a.chooseStore()
-	if err != nil {
-		return nil, err
-	}
-	if shown, withheld := strings.CutPrefix(choice.url, withheldScheme+":"); withheld {
-		return nil, usagef("the dlock around this command was given %s with a password on its command line, which is not handed on: "+
-			"use --store-file there, or --store, --store-file or $%s here", shown, storeVariable)
-	}
-	store, err := stores.Open(ctx, choice.url)
-	return &openStore{store, choice}, classify(err)
-}
-
 // withClient opens the store, calls use with a client of it, and closes both. A program is for
 // the holder of locks, as others see it; empty is dlock.
-func (a *app) withClient(ctx context.Context, program string, use func(*dlock.Client, *openStore) error) error {
-	store, err := a.openStore(ctx)
-	if err != nil {
+func (a *app) withClient(ctx context.Context, program string, use func(*dlock.Client, *stores.Store) error) (err error) {
+	if a.choice, err = a.chooseStore(); err != nil {
 		return err
+	}
+	if shown, withheld := strings.CutPrefix(a.choice.url, withheldScheme+":"); withheld {
+		return usagef("the dlock around this command was given %s with a password on its command line, which is not handed on: "+
+			"use --store-file there, or --store, --store-file or $%s here", shown, storeVariable)
+	}
+	store, err := stores.Open(ctx, a.choice.url)
+	if err != nil {
+		return classify(err)
 	}
 	client := dlock.New(store.Driver, &dlock.Options{Holder: driver.Holder{Program: program}})
 	err = use(client, store)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cleanupLimit(err))
 	defer cancel()
 	_, _ = detach.Call(ctx, detach.Go, func() error { return errors.Join(client.Close(), store.Close()) })
-	return store.failed(err)
+	return failed(store, err)
 }
 
 // How long dlock cleans up before it exits. What is left in the store expires.
@@ -154,27 +141,27 @@ func (a *app) cleanupLimit(err error) time.Duration {
 		return 0
 	case isInterrupted && interrupted.answered:
 		return answeredLimit
-	case isInterrupted, err != nil && exitStatus(err) == exitLost: // a script has to learn of the loss
+	case isInterrupted, exitStatus(err) == exitLost: // a script has to learn of the loss
 		return silentLimit
 	case errors.Is(err, dlock.ErrUnreachable) && !stores.IsSlow():
 		return silentLimit
-	case errors.Is(err, dlock.ErrUnreachable), err != nil && exitStatus(err) == exitNotAcquired:
+	case errors.Is(err, dlock.ErrUnreachable), exitStatus(err) == exitNotAcquired:
 		return undoLimit
 	}
 	return cleanLimit
 }
 
 // failed gives an error its exit status. If the store cannot be used, the error names it.
-func (s *openStore) failed(err error) error {
+func failed(store *stores.Store, err error) error {
 	if is[*statusError](err) || err == nil {
 		return err
 	}
-	failed := classify(err)
-	switch status := exitStatus(failed); status {
+	err = classify(err)
+	switch status := exitStatus(err); status {
 	case exitUnavailable, exitDenied, exitMisconfigured:
-		if !isSilent(failed) {
-			return &statusError{status, s.CannotUse(errors.Unwrap(failed))}
+		if !isSilent(err) {
+			return &statusError{status, store.CannotUse(errors.Unwrap(err))}
 		}
 	}
-	return failed
+	return err
 }
