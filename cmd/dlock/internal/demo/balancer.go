@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -81,6 +82,26 @@ func (s *localServer) dial(ctx context.Context) (net.Conn, error) {
 func (s *localServer) close() {
 	_ = s.Server.Close() // no request is pending
 	<-s.ended
+}
+
+// request returns the status and the text of an answer. It fails if the status is not wanted.
+func request(ctx context.Context, client *http.Client, method, url, token string, wanted ...int) (status int, text string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := client.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	text = strings.TrimSpace(string(body))
+	if err == nil && !slices.Contains(wanted, answer.StatusCode) {
+		err = errors.New(text)
+	}
+	return answer.StatusCode, text, err
 }
 
 // nginx is the balancer of --nginx.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os/exec"
@@ -124,37 +123,46 @@ func (o *Oversell) show(ctx context.Context, stock *stockTable) error {
 
 // sales is the outcome of one run.
 type sales struct {
-	*tally
-	finalStock int          // by the database
-	logs       []processLog // of each process
+	sold, refused int             // by the answers that the clients got
+	waits         []time.Duration // for the answers, sorted
+	elapsed       time.Duration
+	finalStock    int          // by the database
+	logs          []processLog // of each process
+}
+
+// percentile returns the wait that p of 100 requests did not exceed.
+func (r *sales) percentile(p int) time.Duration {
+	return r.waits[min(len(r.waits)*p/100, len(r.waits)-1)]
 }
 
 // sell fills the stock and sells it with a guard. When it returns, no process runs any more.
-func (o *Oversell) sell(ctx context.Context, stock *stockTable, guard Guard, progress func(sold bool)) (r sales, err error) {
+func (o *Oversell) sell(ctx context.Context, stock *stockTable, guard Guard, progress func(sold bool)) (*sales, error) {
 	if err := stock.restock(ctx, o.InStock); err != nil {
-		return r, err
+		return nil, err
 	}
 	task := shopTask{Guard: guard, Database: o.Database, Folder: o.Folder, Table: stock.table, Store: o.Store, Processes: o.Processes, Think: o.Think}
 	shops, addresses, err := child.Start[string](ctx, o.Processes, shopRole, task)
 	defer shops.Wait()
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	if r.tally, err = o.runClients(ctx, addresses, progress); err != nil {
-		return r, err
+	r, err := o.runClients(ctx, addresses, progress)
+	if err != nil {
+		return nil, err
 	}
 	for _, shop := range shops {
 		shop.CloseInput()
 	}
 	if r.logs, err = child.ReceiveAll[processLog](shops); err != nil {
-		return r, err
+		return nil, err
 	}
 	r.finalStock, err = stock.read(ctx)
 	return r, err
 }
 
-// runClients runs the clients, which reach the shops through the balancer.
-func (o *Oversell) runClients(ctx context.Context, shops []string, progress func(sold bool)) (*tally, error) {
+// runClients lets all clients send requests to the balancer, each one after the other, until
+// all are answered or one has failed. It calls progress after each request, concurrently.
+func (o *Oversell) runClients(ctx context.Context, shops []string, progress func(sold bool)) (*sales, error) {
 	var front balancer
 	var err error
 	if o.Nginx {
@@ -166,8 +174,45 @@ func (o *Oversell) runClients(ctx context.Context, shops []string, progress func
 		return nil, err
 	}
 	defer front.close()
-	clients := load{clients: o.Clients, requests: o.Requests, dial: front.dial, done: progress}
-	return clients.run(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: o.Clients,
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return front.dial(ctx) },
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	url := fmt.Sprintf("http://shop/stock/reduce?id=%d", productID)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	r, start := &sales{}, time.Now()
+	for range o.Clients {
+		all.Go(func() {
+			for range o.Requests {
+				begun := time.Now()
+				status, _, err := request(ctx, client, http.MethodGet, url, "", statusSold, statusSoldOut, statusRefused)
+				wait := time.Since(begun)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				mu.Lock()
+				r.waits = append(r.waits, wait)
+				switch status {
+				case statusSold:
+					r.sold++
+				case statusRefused:
+					r.refused++
+				}
+				mu.Unlock()
+				progress(status == statusSold)
+			}
+		})
+	}
+	all.Wait()
+	r.elapsed = time.Since(start)
+	slices.Sort(r.waits)
+	return r, context.Cause(ctx)
 }
 
 func waitText(d time.Duration) string {
@@ -183,91 +228,4 @@ func milliseconds(d time.Duration) float64 {
 
 func stockVerdict(left, sold, stock int) string {
 	return fmt.Sprintf("%s left\n%d sold of %d", strings.Replace(strconv.Itoa(left), "-", "\u2212", 1), sold, stock)
-}
-
-// load is clients that send requests at the same time, each one after the other.
-type load struct {
-	clients  int
-	requests int // of each client
-	dial     func(ctx context.Context) (net.Conn, error)
-	done     func(sold bool) // called after each request, concurrently
-}
-
-// tally counts the answers that the clients got.
-type tally struct {
-	sold, refused int
-	waits         []time.Duration // for the answers, sorted
-	elapsed       time.Duration
-}
-
-// run blocks until all requests are answered, or the first one has failed.
-func (l *load) run(ctx context.Context) (*tally, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	transport := &http.Transport{
-		MaxIdleConnsPerHost: l.clients,
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) },
-	}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	t := &tally{}
-	start := time.Now()
-	for range l.clients {
-		all.Go(func() {
-			for range l.requests {
-				status, wait, err := request(ctx, client)
-				if err != nil {
-					cancel(err)
-					return
-				}
-				mu.Lock()
-				t.waits = append(t.waits, wait)
-				switch status {
-				case statusSold:
-					t.sold++
-				case statusRefused:
-					t.refused++
-				}
-				mu.Unlock()
-				l.done(status == statusSold)
-			}
-		})
-	}
-	all.Wait()
-	t.elapsed = time.Since(start)
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	slices.Sort(t.waits)
-	return t, nil
-}
-
-// request buys one. It fails if the shop does not know the outcome.
-func request(ctx context.Context, client *http.Client) (status int, wait time.Duration, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://shop/stock/reduce?id=%d", productID), nil)
-	if err != nil {
-		return 0, 0, err
-	}
-	begun := time.Now()
-	answer, err := client.Do(r)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	wait = time.Since(begun)
-	switch {
-	case err != nil:
-		return 0, 0, err
-	case answer.StatusCode == statusSold, answer.StatusCode == statusSoldOut, answer.StatusCode == statusRefused:
-		return answer.StatusCode, wait, nil
-	}
-	return 0, 0, errors.New(strings.TrimSpace(string(text)))
-}
-
-// percentile returns the wait that p of 100 requests did not exceed.
-func (t *tally) percentile(p int) time.Duration {
-	return t.waits[min(len(t.waits)*p/100, len(t.waits)-1)]
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -168,11 +167,12 @@ func (u *user) work(ctx context.Context) error {
 	defer ticker.Stop()
 	defer func() { u.log.Ended = time.Now().UnixNano() }()
 	for range u.Calls {
-		sent, err := u.send(ctx, token)
+		status, _, err := request(ctx, http.DefaultClient, http.MethodPost, u.Service+"/message", token,
+			http.StatusNoContent, http.StatusUnauthorized)
 		if err != nil {
 			return err
 		}
-		if !sent {
+		if status == http.StatusUnauthorized {
 			u.log.Falls = append(u.log.Falls, time.Now().UnixNano())
 			if token, err = u.token(ctx, token); err != nil {
 				return err
@@ -200,7 +200,8 @@ func (u *user) token(ctx context.Context, refused string) (token string, err err
 			return err
 		}
 		v.What = "fetched a token"
-		if token, err = u.fetch(ctx); err != nil {
+		_, token, err = request(ctx, http.DefaultClient, http.MethodGet, u.Service+"/token", "", http.StatusOK)
+		if err != nil {
 			return err
 		}
 		return u.share(token)
@@ -228,39 +229,6 @@ func (u *user) share(token string) error {
 		return err
 	}
 	return os.Rename(temporary, u.File)
-}
-
-func (u *user) fetch(ctx context.Context) (token string, err error) {
-	_, token, err = u.request(ctx, http.MethodGet, "/token", "")
-	return token, err
-}
-
-// send reports whether the message was accepted.
-func (u *user) send(ctx context.Context, token string) (bool, error) {
-	status, _, err := u.request(ctx, http.MethodPost, "/message", token)
-	return status == http.StatusNoContent, err
-}
-
-// request returns the answer of the service. It fails if the service does.
-func (u *user) request(ctx context.Context, method, path, token string) (status int, text string, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, u.Service+path, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return 0, "", err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	text = strings.TrimSpace(string(body))
-	switch answer.StatusCode {
-	case http.StatusOK, http.StatusNoContent, http.StatusUnauthorized:
-	default:
-		err = fmt.Errorf("the token service: %s", text)
-	}
-	return answer.StatusCode, text, err
 }
 
 // service issues access tokens, and accepts messages with a valid one:
