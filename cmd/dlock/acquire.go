@@ -65,8 +65,13 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 			return classify(err)
 		}
 	}
-	ctx, cancel := q.withLimit(ctx)
-	defer cancel()
+	q.began = time.Now()
+	if q.flags.wait > 0 { // it bounds connecting and waiting
+		limit := max(q.flags.wait, leastAnswerLimit)
+		limited, cancel := context.WithTimeoutCause(ctx, limit+waitSlack, stores.ErrNoAnswer(limit))
+		defer cancel()
+		ctx = limited
+	}
 	return q.withClient(ctx, q.program, func(client *dlock.Client, store *stores.Store) error {
 		if q.flags.verbose || (terminal.Is(q.stderr) && !q.flags.quiet) {
 			q.say("the store is %s", store.URL)
@@ -85,16 +90,6 @@ func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, s
 		}
 		return classify(use(held, signals))
 	})
-}
-
-// withLimit bounds connecting and waiting by --wait.
-func (q *acquisition) withLimit(ctx context.Context) (context.Context, context.CancelFunc) {
-	q.began = time.Now()
-	if !q.flags.limited || q.flags.wait == 0 {
-		return context.WithCancel(ctx)
-	}
-	limit := max(q.flags.wait, leastAnswerLimit)
-	return context.WithTimeoutCause(ctx, limit+waitSlack, stores.ErrNoAnswer(limit))
 }
 
 // acquire blocks until the locks are acquired, or a stop signal ends the waiting.

@@ -212,12 +212,12 @@ func (e *execution) run(ctx context.Context) error {
 	e.program = filepath.Base(e.command[0])
 	e.margin = supervise.SplitTTL(e.flags.ttl, e.flags.grace).Margin
 	return e.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
-		return e.hold(held, path, signals)
+		return e.runCommand(held, path, signals)
 	})
 }
 
-// hold runs the command under the locks and releases them.
-func (e *execution) hold(held *heldLocks, path string, signals chan os.Signal) error {
+// runCommand runs the command under the locks and releases them.
+func (e *execution) runCommand(held *heldLocks, path string, signals chan os.Signal) error {
 	job := &supervise.Job{
 		Title:  e.title(),
 		Path:   path,
@@ -279,10 +279,8 @@ func cannotStart(name string, err error) error {
 	case errors.Is(err, syscall.ENOEXEC):
 		return failf(exitNotExecutable, "cannot execute %s: it is neither a program nor a script with a #! line", terminal.Quote(name))
 	}
-	if detail, ok := errors.AsType[*fs.PathError](err); ok {
-		err = detail.Err
-	} else if lookup, ok := errors.AsType[*exec.Error](err); ok {
-		err = lookup.Err
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner // without the path
 	}
 	return failf(exitNotExecutable, "cannot execute %s: %s", terminal.Quote(name), strings.TrimPrefix(err.Error(), "exec: "))
 }

@@ -51,16 +51,13 @@ not be printed, 75 when the lock was not acquired, 76 when it was lost or held f
 			if err := flags.check(cmd.Flags()); err != nil {
 				return err
 			}
-			h := &holding{acquisition{app: a, flags: flags, names: args}}
-			return h.run(cmd.Context())
+			q := &acquisition{app: a, flags: flags, names: args}
+			return q.hold(cmd.Context())
 		},
 	}
 	flags.add(cmd.Flags())
 	return cmd
 }
-
-// holding is one run of hold.
-type holding struct{ acquisition }
 
 // holdJSON is the line that hold prints.
 type holdJSON struct {
@@ -69,21 +66,21 @@ type holdJSON struct {
 	TTLMS int64  `json:"ttl_ms"`
 }
 
-// run keeps the lock until wait returns, and releases it.
-func (h *holding) run(ctx context.Context) error {
+// hold keeps the lock until waitForEnd returns, and releases it.
+func (q *acquisition) hold(ctx context.Context) error {
 	parent := os.Getppid()         // the parent may end while this process waits
 	signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error, and the lock is released
-	return h.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
+	return q.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
 		lock := held.locks[0]
-		err := terminal.PrintJSON(h.stdout, holdJSON{lock.name, lock.token, h.flags.ttl.Milliseconds()})
+		err := terminal.PrintJSON(q.stdout, holdJSON{lock.name, lock.token, q.flags.ttl.Milliseconds()})
 		if err == nil {
-			err = h.wait(held, parent, signals)
+			err = q.waitForEnd(held, parent, signals)
 		}
 		if err == nil {
-			keepUntil(held.acquired.Add(h.flags.minHold), held.Context(), signals)
+			keepUntil(held.acquired.Add(q.flags.minHold), held.Context(), signals)
 		}
-		if lost := h.release(held, signals); lost && err == nil {
-			err = failf(exitLost, "lost %s before it was released", h.title())
+		if lost := q.release(held, signals); lost && err == nil {
+			err = failf(exitLost, "lost %s before it was released", q.title())
 		}
 		return err
 	})
@@ -92,11 +89,11 @@ func (h *holding) run(ctx context.Context) error {
 // parentInterval is how often hold checks whether its parent has ended.
 const parentInterval = 200 * time.Millisecond
 
-// wait returns nil when stdin is closed or the parent has ended, otherwise why the hold must end.
-func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) error {
+// waitForEnd returns nil when stdin is closed or the parent has ended, otherwise why the hold must end.
+func (q *acquisition) waitForEnd(held *heldLocks, parent int, signals <-chan os.Signal) error {
 	check := time.NewTicker(parentInterval)
 	defer check.Stop()
-	limit, closed := h.limit(held), h.stdinClosed()
+	limit, closed := q.limit(held), q.stdinClosed()
 	for {
 		select {
 		case <-closed:
@@ -106,9 +103,9 @@ func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) er
 				return nil
 			}
 		case <-held.Context().Done():
-			return failf(exitLost, "lost %s: %s", h.title(), lossReason(held))
+			return failf(exitLost, "lost %s: %s", q.title(), lossReason(held))
 		case <-limit:
-			return failf(exitLost, "held %s for %v, which is the limit of --max-hold", h.title(), h.flags.maxHold)
+			return failf(exitLost, "held %s for %v, which is the limit of --max-hold", q.title(), q.flags.maxHold)
 		case s := <-signals:
 			if supervise.IsStop(s) {
 				return interruptedError{s, true}
@@ -119,11 +116,11 @@ func (h *holding) wait(held *heldLocks, parent int, signals <-chan os.Signal) er
 
 // stdinClosed returns a channel that is closed at the end of stdin, and discards what is
 // read. A stdin that cannot be read, such as a terminal from the background, counts as open.
-func (h *holding) stdinClosed() <-chan struct{} {
+func (q *acquisition) stdinClosed() <-chan struct{} {
 	closed := make(chan struct{})
 	supervise.IgnoreTerminalStops()
 	go func() {
-		_, err := io.Copy(io.Discard, h.stdin)
+		_, err := io.Copy(io.Discard, q.stdin)
 		if err == nil || errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrInvalid) { // or there is none
 			close(closed)
 		}

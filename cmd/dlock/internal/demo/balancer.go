@@ -26,8 +26,7 @@ import (
 
 // balancer sends each request to the next shop.
 type balancer interface {
-	// dial connects a client to the balancer.
-	dial(ctx context.Context) (net.Conn, error)
+	dial(ctx context.Context) (net.Conn, error) // connects a client to the balancer
 	close()
 }
 
@@ -85,8 +84,8 @@ func (s *localServer) close() {
 }
 
 // request returns the status and the text of an answer. It fails if the status is not wanted.
-func request(ctx context.Context, client *http.Client, method, url, token string, wanted ...int) (status int, text string, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+func request(ctx context.Context, client *http.Client, method, to, token string, wanted ...int) (status int, text string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, to, nil)
 	if err != nil {
 		return 0, "", err
 	}

@@ -92,7 +92,7 @@ var pauseCaptions = map[Guard]string{
 func (p *Pause) draw(guard Guard, r *pauseResult) timeline.Run {
 	first, second := r.entries[0], r.entries[1]
 	late := "writes without its lock and is refused"
-	if r.exits[0].Sold {
+	if r.exits[0].Sold > 0 {
 		late = "writes without its lock and sells one"
 	}
 	run := timeline.Run{Name: string(guard), Caption: pauseCaptions[guard], Lanes: []string{"process 1", "process 2"}}
@@ -105,7 +105,7 @@ func (p *Pause) draw(guard Guard, r *pauseResult) timeline.Run {
 		{Lane: 1, From: r.since(second.Locked), To: r.since(r.exits[1].Left), Label: fmt.Sprintf("process 2 holds the lock, token %d, and sells one", second.Token)},
 	}
 	for _, i := range []int{1, 0} { // in the order of time
-		if r.exits[i].Sold {
+		if r.exits[i].Sold > 0 {
 			run.Sales = append(run.Sales, r.since(r.exits[i].Wrote))
 		}
 	}
@@ -120,15 +120,8 @@ type pauseResult struct {
 	finalStock         int
 }
 
-// sold counts the sales that the buyers believe in.
-func (r *pauseResult) sold() (n int) {
-	for _, exit := range r.exits {
-		if exit.Sold {
-			n++
-		}
-	}
-	return n
-}
+// sold counts the sales by what the buyers know.
+func (r *pauseResult) sold() int { return r.exits[0].Sold + r.exits[1].Sold }
 
 // pause fills the stock and lets both processes buy. The first process is stopped before it
 // writes, until the second one, which gets the lock when it has expired, has sold the one. When
@@ -178,7 +171,7 @@ func (r *pauseResult) story() []string {
 	}
 	first, second := r.entries[0], r.entries[1]
 	end := "and sells one that is not there"
-	if !r.exits[0].Sold {
+	if r.exits[0].Sold == 0 {
 		end = fmt.Sprintf("and is refused: the row has seen token %d", second.Token)
 	}
 	return []string{
@@ -200,7 +193,7 @@ type buyerEntry struct {
 // buyerExit is what a buyer knows at the end.
 type buyerExit struct {
 	Wrote int64
-	Sold  bool  // false: the row has refused the write
+	Sold  int   // 0: the row has refused the write
 	Left  int64 // when the lock was released, or found lost
 }
 
@@ -238,11 +231,13 @@ func runBuyer(parent *child.Parent) error {
 		return err
 	}
 
-	err = row.take(parent.Context)
-	if err != nil && !errors.Is(err, fence.ErrStale) {
+	exit := buyerExit{Sold: 1}
+	if err = row.take(parent.Context); errors.Is(err, fence.ErrStale) {
+		exit.Sold = 0
+	} else if err != nil {
 		return err
 	}
-	exit := buyerExit{Wrote: time.Now().UnixNano(), Sold: err == nil}
+	exit.Wrote = time.Now().UnixNano()
 	_ = lease.Unlock(parent.Context) // the lock may be lost, as the demo intends
 	exit.Left = time.Now().UnixNano()
 	return parent.Send(exit)

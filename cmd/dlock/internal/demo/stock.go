@@ -27,10 +27,8 @@ const (
 
 // row is the row of the product.
 type row interface {
-	// read returns what is in stock.
-	read(ctx context.Context) (int, error)
-	// take reduces the stock by one without a check.
-	take(ctx context.Context) error
+	read(ctx context.Context) (int, error) // returns what is in stock
+	take(ctx context.Context) error        // reduces the stock by one without a check
 }
 
 // stockTable is the table of products, in a database that all shops share.
