@@ -13,13 +13,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completionLimit bounds the completion on a store that does not answer.
-const completionLimit = 2 * time.Second
-
 // complete returns what entry returns for the held locks that start with prefix, without
 // empty entries. Errors are ignored, because a shell cannot show them.
 func (a *app) complete(cmd *cobra.Command, prefix string, entry func(driver.Info) string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second) // the store may not answer
 	defer cancel()
 	var entries []string
 	_ = a.withClient(ctx, "", func(client *dlock.Client, _ *stores.Store) error {

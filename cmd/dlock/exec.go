@@ -225,10 +225,8 @@ func (e *execution) runCommand(held *heldLocks, path string, signals chan os.Sig
 		Env:    childEnvironment(e.choice.handOn(os.Environ(), held.store.URL), held.store.Identity, held.locks),
 		Files:  []*os.File{e.stdin, e.stdout, e.stderr},
 		Budget: supervise.SplitTTL(e.flags.ttl, e.flags.grace),
-		OnLoss: func() {
-			e.say("lost %s, ending the command: %s", e.title(), lossReason(held))
-		},
-		Limit: e.limit(held),
+		OnLoss: func() { e.say("lost %s, ending the command: %s", e.title(), lossReason(held)) },
+		Limit:  e.limit(held),
 		OnLimit: func() {
 			e.say("held %s for %v, which is the limit of --max-hold: ending the command", e.title(), e.flags.maxHold)
 		},

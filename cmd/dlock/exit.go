@@ -73,9 +73,7 @@ func failf(status int, format string, values ...any) error {
 	return &statusError{status, fmt.Errorf(format, values...)}
 }
 
-func usagef(format string, values ...any) error {
-	return failf(exitUsage, format, values...)
-}
+func usagef(format string, values ...any) error { return failf(exitUsage, format, values...) }
 
 // isSilent reports whether err has a status and no message.
 func isSilent(err error) bool {

@@ -86,12 +86,9 @@ func (q *acquisition) hold(ctx context.Context) error {
 	})
 }
 
-// parentInterval is how often hold checks whether its parent has ended.
-const parentInterval = 200 * time.Millisecond
-
 // waitForEnd returns nil when stdin is closed or the parent has ended, otherwise why the hold must end.
 func (q *acquisition) waitForEnd(held *heldLocks, parent int, signals <-chan os.Signal) error {
-	check := time.NewTicker(parentInterval)
+	check := time.NewTicker(200 * time.Millisecond) // whether the parent has ended
 	defer check.Stop()
 	limit, closed := q.limit(held), q.stdinClosed()
 	for {

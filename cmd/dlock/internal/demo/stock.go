@@ -165,10 +165,10 @@ func openDatabase(ctx context.Context, raw, folder string, connections int) (*da
 	path := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(folder, "stock.db")), "/") // C:/
 	name, dsn := "sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: stockSettings}).String()
 	var err error
-	if raw != "" {
-		if d.server, err = databaseServer(raw); err != nil {
-			return nil, err
-		}
+	if d.server, err = databaseServer(raw); err != nil {
+		return nil, err
+	}
+	if d.server != nil {
 		d.name, d.dialect, name, dsn = d.server.Shown(), fence.MySQL, d.server.Driver, d.server.DSN
 		if d.server.Dialect == sqllock.Postgres {
 			d.dialect = fence.PostgreSQL
@@ -188,8 +188,11 @@ func openDatabase(ctx context.Context, raw, folder string, connections int) (*da
 	return d, nil
 }
 
-// databaseServer parses a URL of --db.
+// databaseServer parses a URL of --db. It returns nil for an empty one.
 func databaseServer(raw string) (*stores.SQLServer, error) {
+	if raw == "" {
+		return nil, nil
+	}
 	switch stores.Split(raw).Scheme {
 	case "mysql", "mariadb", "postgres", "postgresql":
 	default:
@@ -207,9 +210,6 @@ func databaseServer(raw string) (*stores.SQLServer, error) {
 
 // checkDatabase returns an error if the URL of --db is not valid.
 func (s *Stage) checkDatabase() error {
-	if s.Database == "" {
-		return nil
-	}
 	_, err := databaseServer(s.Database)
 	return err
 }

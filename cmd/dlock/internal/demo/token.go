@@ -196,8 +196,12 @@ func (u *user) token(ctx context.Context, refused string) (token string, err err
 			v.To = time.Now().UnixNano()
 			u.log.Visits = append(u.log.Visits, v)
 		}()
-		if token, err = u.read(); err != nil || (token != "" && token != refused) {
+		text, err := os.ReadFile(u.File)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+		if token = string(text); token != "" && token != refused {
+			return nil
 		}
 		v.What = "fetched a token"
 		_, token, err = request(ctx, http.DefaultClient, http.MethodGet, u.Service+"/token", "", http.StatusOK)
@@ -212,14 +216,6 @@ func (u *user) token(ctx context.Context, refused string) (token string, err err
 		err = u.client.Do(ctx, TokenLock, readOrFetch)
 	}
 	return token, err
-}
-
-func (u *user) read() (string, error) {
-	text, err := os.ReadFile(u.File)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return string(text), err
 }
 
 // share replaces the file as a whole, so that no process reads half a token.

@@ -190,33 +190,27 @@ func (u URL) whole() string {
 	return raw
 }
 
-// place is where the locks of a store are.
-type place struct {
-	*storeurl.URL
-	port string // the default
-}
-
-// place returns where the locks of a valid URL are. Without a valid one it is empty.
-func (u URL) place(port string) place {
-	parsed, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: u.Scheme, Port: port})
+// place returns where the locks of a valid URL are, without the default port. Without a valid
+// URL it is empty.
+func (u URL) place(port string) *storeurl.URL {
+	at, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: u.Scheme, Port: port})
 	if err != nil {
-		parsed = &storeurl.URL{Scheme: u.Scheme}
+		return &storeurl.URL{Scheme: u.Scheme}
 	}
-	return place{parsed, port}
+	for i, host := range at.Hosts {
+		at.Hosts[i] = cmp.Or(strings.TrimSuffix(host, ":"+port), "localhost")
+	}
+	return at
 }
 
 // opened describes what the Open of a store returned. The family is the same for all
 // schemes of a store. The path and the parameters are those that distinguish locks.
-func (u URL) opened(store driver.Store, err error, family string, at place, path string, parameters ...string) (*Store, error) {
+func (u URL) opened(store driver.Store, err error, family string, at *storeurl.URL, path string, parameters ...string) (*Store, error) {
 	query := strings.Join(parameters, "&")
 	if query != "" {
 		query = "?" + query
 	}
-	var hosts []string
-	for _, host := range at.Hosts {
-		hosts = append(hosts, cmp.Or(strings.TrimSuffix(host, ":"+at.port), "localhost"))
-	}
-	shown := u.Scheme + "://" + strings.TrimSuffix(strings.Join(hosts, ",")+"/"+(&url.URL{Path: path}).EscapedPath(), "/") + query
+	shown := u.Scheme + "://" + strings.TrimSuffix(strings.Join(at.Hosts, ",")+"/"+(&url.URL{Path: path}).EscapedPath(), "/") + query
 	switch {
 	case err == nil:
 	case errors.Is(err, etcdlock.ErrURL) || family != "etcd": // the others make no calls
@@ -224,7 +218,7 @@ func (u URL) opened(store driver.Store, err error, family string, at place, path
 	default:
 		return nil, NewOpenError(shown, u.whole(), err)
 	}
-	slices.Sort(hosts)
-	same := strings.ToLower(strings.Join(slices.Compact(hosts), ","))
+	slices.Sort(at.Hosts)
+	same := strings.ToLower(strings.Join(slices.Compact(at.Hosts), ","))
 	return &Store{Driver: store, URL: shown, Identity: family + ":" + same + "/" + path + query}, nil
 }

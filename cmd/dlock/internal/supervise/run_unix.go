@@ -47,7 +47,8 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 	signal.Notify(p.continued, syscall.SIGCONT)
 	defer signal.Stop(p.continued)
 
-	p.deadline = newLeaseDeadline(lease, j.Budget)
+	p.deadline = leaseDeadline{lease, j.Budget, uptime()}
+	p.deadline.update()
 	if err := p.start(); err != nil {
 		return Result{}, err
 	}

@@ -76,12 +76,6 @@ type leaseDeadline struct {
 	at     time.Duration
 }
 
-func newLeaseDeadline(lease Lease, budget GraceBudget) leaseDeadline {
-	d := leaseDeadline{lease, budget, uptime()}
-	d.update()
-	return d
-}
-
 // update reads the remaining time of the lease. The time until the next update is
 // subtracted, so that the group never lives until the very end of the lease.
 func (d *leaseDeadline) update() {

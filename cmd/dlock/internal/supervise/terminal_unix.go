@@ -73,9 +73,6 @@ func (t *controllingTerminal) passOn(s syscall.Signal, signals chan<- os.Signal)
 	}
 }
 
-// stopLimit is how long suspend waits for the kernel to stop dlock.
-const stopLimit = time.Second
-
 // stopped reacts to a command that was stopped by a signal. Without a terminal the stop
 // is intended, and the command keeps its lock.
 func (p *process) stopped(by syscall.Signal) {
@@ -109,7 +106,7 @@ func (p *process) suspend() {
 		_ = syscall.Kill(0, syscall.SIGSTOP)
 		select {
 		case <-p.continued:
-		case <-time.After(stopLimit):
+		case <-time.After(time.Second): // the kernel has not stopped dlock
 		}
 	}
 	if p.held.Err() == nil {

@@ -27,10 +27,7 @@ type canvas struct {
 	y     float64
 }
 
-func num(v float64) string {
-	text := strconv.FormatFloat(v, 'f', 1, 64)
-	return strings.TrimSuffix(text, ".0")
-}
+func num(v float64) string { return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") }
 
 func (c *canvas) text(x, y float64, size int, colour, attributes, text string) {
 	if text == "" {
