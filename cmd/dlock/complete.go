@@ -22,7 +22,7 @@ func (a *app) complete(cmd *cobra.Command, prefix string, entry func(driver.Info
 	_ = a.withClient(ctx, "", func(client *dlock.Client, _ *stores.Store) error {
 		for info, err := range client.Locks(ctx, prefix) {
 			if err != nil {
-				return err
+				return err // closing must not wait for a store that does not answer
 			}
 			if text := entry(info); text != "" {
 				entries = append(entries, text)

@@ -67,7 +67,18 @@ func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *stores.
 	}
 	ok := !slices.ContainsFunc(findings, func(f driver.Finding) bool { return f.Level == driver.LevelProblem })
 	if asJSON {
-		err = terminal.PrintJSON(a.stdout, diagnosisJSON{store.URL, describeTraits(asConfigured(client.Traits(), findings)), append([]driver.Finding{}, findings...), ok})
+		t := asConfigured(client.Traits(), findings)
+		err = terminal.PrintJSON(a.stdout, diagnosisJSON{store.URL, traitsJSON{
+			Store:            t.Store,
+			Fencing:          t.Fencing,
+			Fair:             t.Fair,
+			MinTTLMS:         t.MinTTL.Milliseconds(),
+			MaxTTLMS:         t.MaxTTL.Milliseconds(),
+			GranularityMS:    t.Granularity.Milliseconds(),
+			OneMachine:       t.OneMachine,
+			SurvivesRestart:  t.SurvivesRestart,
+			SurvivesFailover: t.SurvivesFailover,
+		}, append([]driver.Finding{}, findings...), ok})
 	} else {
 		err = a.diagnoseText(store.URL, client.Traits(), findings)
 	}
@@ -75,20 +86,6 @@ func (a *app) diagnose(ctx context.Context, client *dlock.Client, store *stores.
 		err = exitWith(exitNo)
 	}
 	return err
-}
-
-func describeTraits(t driver.Traits) traitsJSON {
-	return traitsJSON{
-		Store:            t.Store,
-		Fencing:          t.Fencing,
-		Fair:             t.Fair,
-		MinTTLMS:         t.MinTTL.Milliseconds(),
-		MaxTTLMS:         t.MaxTTL.Milliseconds(),
-		GranularityMS:    t.Granularity.Milliseconds(),
-		OneMachine:       t.OneMachine,
-		SurvivesRestart:  t.SurvivesRestart,
-		SurvivesFailover: t.SurvivesFailover,
-	}
 }
 
 func (a *app) diagnoseText(url string, traits driver.Traits, findings []driver.Finding) error {

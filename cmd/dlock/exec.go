@@ -43,9 +43,6 @@ func (f *holdFlags) add(to *pflag.FlagSet) {
 	to.BoolVarP(&f.verbose, "verbose", "v", false, "report the store, and waiting for, acquiring and releasing the lock")
 }
 
-// maxNote is the longest note in bytes. The store sends it to every caller that it refuses.
-const maxNote = 1000
-
 func (a *app) execCommand() *cobra.Command {
 	var flags holdFlags
 	var names []string
@@ -143,13 +140,12 @@ suppresses both.` + "\n\n" + exitStatusHelp,
 
 // check rejects invalid flags before the store is opened.
 func (f *holdFlags) check(given *pflag.FlagSet) error {
+	const maxNote = 1000 // bytes: the store sends the note to every caller that it refuses
 	f.limited = given.Changed("wait")
-	for _, d := range []struct {
-		flag  string
-		value time.Duration
-	}{{"--wait", f.wait}, {"--grace", f.grace}, {"--min-hold", f.minHold}, {"--max-hold", f.maxHold}} {
-		if d.value < 0 {
-			return usagef("%s %v is negative", d.flag, d.value)
+	flags := []string{"--wait", "--grace", "--min-hold", "--max-hold"}
+	for i, value := range []time.Duration{f.wait, f.grace, f.minHold, f.maxHold} {
+		if value < 0 {
+			return usagef("%s %v is negative", flags[i], value)
 		}
 	}
 	switch {

@@ -86,7 +86,7 @@ func (q *acquisition) hold(ctx context.Context) error {
 	})
 }
 
-// waitForEnd returns nil when stdin is closed or the parent has ended, otherwise why the hold must end.
+// waitForEnd returns nil at the end of stdin or of the parent, otherwise why the hold must end.
 func (q *acquisition) waitForEnd(held *heldLocks, parent int, signals <-chan os.Signal) error {
 	check := time.NewTicker(200 * time.Millisecond) // whether the parent has ended
 	defer check.Stop()

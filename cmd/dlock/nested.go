@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -28,7 +27,7 @@ const (
 // lockHash identifies a name in a store without revealing either.
 func lockHash(identity, name string) string {
 	sum := sha256.Sum256([]byte(identity + "\x00" + name))
-	return hex.EncodeToString(sum[:16])
+	return fmt.Sprintf("%x", sum[:16])
 }
 
 // heldLock is one entry of heldVariable.

@@ -110,8 +110,7 @@ type nginx struct {
 	ended  chan struct{}
 }
 
-// One process, so that there is one round robin. No request is sent twice: a sale without an
-// answer would be made again.
+// One process, so that there is one round robin. No request is sent twice: it may have sold one.
 const nginxConfig = `daemon off;
 master_process off;
 pid "%[1]s/nginx.pid";

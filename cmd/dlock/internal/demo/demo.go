@@ -50,9 +50,7 @@ type Stage struct {
 }
 
 // Open finds out before the demo whether its files can be written.
-func (s *Stage) Open() error {
-	return errors.Join(s.html.open(s.HTML), s.svg.open(s.SVG))
-}
+func (s *Stage) Open() error { return errors.Join(s.html.open(s.HTML), s.svg.open(s.SVG)) }
 
 // Close closes the files.
 func (s *Stage) Close() {

@@ -123,9 +123,8 @@ type pauseResult struct {
 // sold counts the sales by what the buyers know.
 func (r *pauseResult) sold() int { return r.exits[0].Sold + r.exits[1].Sold }
 
-// pause fills the stock and lets both processes buy. The first process is stopped before it
-// writes, until the second one, which gets the lock when it has expired, has sold the one. When
-// pause returns, no process runs any more.
+// pause fills the stock and lets both processes buy. The first one is stopped before it writes,
+// until the second one has sold. When pause returns, no process runs any more.
 func (p *Pause) pause(ctx context.Context, stock *stockTable, guard Guard) (*pauseResult, error) {
 	if err := stock.restock(ctx, pauseStock); err != nil {
 		return nil, err

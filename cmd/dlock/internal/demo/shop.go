@@ -71,22 +71,16 @@ func openShop(parent *child.Parent) (*shop, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	closeAll := func() { _ = db.Close() }
 	s.stock, err = openStock(db, s.Table)
-	if err == nil && s.Guard.Shared() {
-		var closeStore func()
-		if s.client, closeStore, err = s.Store.client(parent.Context); err == nil {
-			return s, func() { closeStore(); closeAll() }, nil
-		}
+	if err != nil || !s.Guard.Shared() {
+		return s, func() { _ = db.Close() }, err
 	}
-	if err != nil {
-		closeAll()
-	}
-	return s, closeAll, err
+	client, closeStore, err := s.Store.client(parent.Context)
+	s.client = client
+	return s, func() { closeStore(); _ = db.Close() }, err
 }
 
-// runShop is the program of a shop, an HTTP service. It sends its address, serves until the
-// parent wants it to end, and sends its log.
+// runShop is the program of a shop. It sends its address, serves until its end, and sends its log.
 func runShop(parent *child.Parent) error {
 	s, closeAll, err := openShop(parent)
 	if err != nil {

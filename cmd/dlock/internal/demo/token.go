@@ -161,8 +161,7 @@ func (u *user) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// All messages together take longer than issuing a token, so that a user whose token was
-	// made invalid notices it.
+	// All messages take longer than issuing a token, so that a user notices an invalid one.
 	ticker := time.NewTicker(2 * issueTime / time.Duration(u.Calls))
 	defer ticker.Stop()
 	defer func() { u.log.Ended = time.Now().UnixNano() }()

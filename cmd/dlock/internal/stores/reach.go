@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	// answerLimit is how long a store may be silent.
-	answerLimit = dlock.DefaultRequestTimeout
-	// endSlack is how long before the deadline of its context a call may already fail.
-	endSlack = 50 * time.Millisecond
+	answerLimit = dlock.DefaultRequestTimeout // how long a store may be silent
+	endSlack    = 50 * time.Millisecond       // how long before the deadline of its context a call may fail
 )
 
 // ErrNoAnswer returns the cause with which a limit ends a context.

@@ -23,11 +23,8 @@ type Redactor struct {
 }
 
 const (
-	// shortSecret is the length below which a secret is only hidden as a whole word.
-	shortSecret = 4
-	// plainValue is the length below which the value of an unknown parameter, such as "1",
-	// is only hidden together with its name.
-	plainValue = 6
+	shortSecret = 4 // a shorter secret is only hidden as a whole word
+	plainValue  = 6 // a shorter value of an unknown parameter, such as "1", is only hidden with its name
 )
 
 // NewRedactor collects the secrets of a store URL.

@@ -48,8 +48,7 @@ func (u URL) openedRedis(store driver.Store, err error, family string) (*Store, 
 	return u.opened(store, err, family, at, path, parameters...)
 }
 
-// openRedlock opens redlock://host:port,host:port,host:port, a quorum of independent
-// servers. They use the plain protocol, which other implementations of Redlock share.
+// openRedlock opens a quorum of independent servers, with the plain protocol of Redlock.
 func openRedlock(ctx context.Context, u URL) (*Store, error) {
 	at, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: "redlock", Port: "6379"})
 	if err != nil {

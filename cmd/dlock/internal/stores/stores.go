@@ -190,8 +190,7 @@ func (u URL) whole() string {
 	return raw
 }
 
-// place returns where the locks of a valid URL are, without the default port. Without a valid
-// URL it is empty.
+// place returns where the locks of a URL are, without the default port; empty if it is not valid.
 func (u URL) place(port string) *storeurl.URL {
 	at, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: u.Scheme, Port: port})
 	if err != nil {

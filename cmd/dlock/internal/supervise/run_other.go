@@ -5,7 +5,6 @@ package supervise
 import (
 	"os"
 	"syscall"
-	"time"
 )
 
 // Run starts the command and blocks until it has ended. If the lock is lost, it kills the
@@ -48,15 +47,8 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 // RunHelper returns false: no helper processes exist on this system.
 func RunHelper([]string) (status int, ok bool) { return 0, false }
 
-// Executable returns the path of this program.
-func Executable() (string, error) { return os.Executable() }
-
 // ChildAttributes returns nil: a child needs no attributes on this system.
 func ChildAttributes() *syscall.SysProcAttr { return nil }
 
 // IgnoreTerminalStops does nothing on this system.
 func IgnoreTerminalStops() {}
-
-func uptime() time.Duration { return time.Since(started) }
-
-var started = time.Now()

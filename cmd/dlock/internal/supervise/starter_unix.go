@@ -19,8 +19,7 @@ import (
 // have the numbers that they have in dlock, where the caller's descriptors are open too: so
 // they take the place of none of these.
 
-// starterName is the argv[0] of the starter. The numbers of the two pipes follow, then
-// the path and the arguments of the command.
+// starterName is the argv[0] of the starter. The numbers of two pipes, the path and argv follow.
 const starterName = "dlock-starter"
 
 // runStarter is the program of the starter. It returns if it did not become the command.

@@ -38,12 +38,9 @@ func (t *controllingTerminal) close() {
 	}
 }
 
-// foreground returns the process group that has the terminal, or -1 if it is unknown.
+// foreground returns the process group that has the terminal, or 0 if it is unknown.
 func (t *controllingTerminal) foreground() int {
-	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
-	if err != nil {
-		return -1
-	}
+	group, _ := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	return group
 }
 

@@ -21,10 +21,7 @@ type Progress struct {
 	shown         time.Time
 }
 
-const (
-	progressInterval = 80 * time.Millisecond // between two changes of the line
-	progressWidth    = 30
-)
+const progressWidth = 30
 
 // NewProgress returns a progress that is shown on out.
 func NewProgress(out *os.File) *Progress {
@@ -52,7 +49,7 @@ func (p *Progress) Step(counts bool) {
 }
 
 func (p *Progress) show() {
-	if !p.terminal || time.Since(p.shown) < progressInterval {
+	if !p.terminal || time.Since(p.shown) < 80*time.Millisecond {
 		return
 	}
 	p.shown = time.Now()

@@ -13,9 +13,7 @@ type Column struct {
 	Style Style
 	Want  string // not empty: a cell with this text is green, every other one red
 
-	// Shrink allows cutting cells where a line would be too long. The column with the
-	// largest value is cut first; a column with zero is never cut.
-	Shrink int
+	Shrink int // of columns that are too wide the one with the largest value is cut first; zero: never
 }
 
 func (c *Column) styleOf(cell string) Style {

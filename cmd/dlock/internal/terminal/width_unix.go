@@ -10,23 +10,18 @@ import (
 
 // Is reports whether file is a terminal.
 func Is(file *os.File) bool {
-	_, ok := size(file)
-	return ok
+	_, err := window(file)
+	return err == nil
 }
 
 // Width returns how many characters fit into a line of the terminal, zero if that is unknown.
 func Width(file *os.File) int {
-	columns, _ := size(file)
-	return columns
+	if size, err := window(file); err == nil {
+		return int(size.Col)
+	}
+	return 0
 }
 
-func size(file *os.File) (columns int, ok bool) {
-	if file == nil {
-		return 0, false
-	}
-	window, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0, false
-	}
-	return int(window.Col), true
+func window(file *os.File) (*unix.Winsize, error) {
+	return unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ) // fails without a file
 }

@@ -30,11 +30,7 @@ h2 small { font-weight: 400; color: ` + grey + `; }
 .key i { display: inline-block; width: .8em; height: .8em; margin: 0 .4em 0 1.2em; }
 `
 
-// A page shows a run of a few seconds as a whole. A longer one is scrolled.
-const (
-	pageWidth       = 1150
-	pixelsPerSecond = 200
-)
+const pageWidth, pixelsPerSecond = 1150, 200 // the picture of a long run is scrolled
 
 // HTML returns the page: a table, and each run large enough to see each span.
 func HTML(page Page) string {

@@ -23,8 +23,7 @@ const fonts = "ui-sans-serif,system-ui,-apple-system,Segoe UI,Helvetica,Arial,sa
 // canvas is a drawing that grows downwards. Coordinates have one decimal.
 type canvas struct {
 	strings.Builder
-	width float64
-	y     float64
+	y float64
 }
 
 func num(v float64) string { return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") }
@@ -55,12 +54,11 @@ type picture struct {
 
 // SVG draws the runs one below the other, small enough for a document.
 func SVG(runs []Run) string {
-	p := picture{left: 130, plot: 560, right: 150, lane: 8, curve: 40}
-	return p.draw(runs)
+	return (&picture{left: 130, plot: 560, right: 150, lane: 8, curve: 40}).draw(runs)
 }
 
 func (p *picture) draw(runs []Run) string {
-	c := &canvas{width: p.left + p.plot + p.right, y: 8}
+	c := &canvas{y: 8}
 	for i := range runs {
 		p.run(c, &runs[i])
 	}
@@ -68,7 +66,7 @@ func (p *picture) draw(runs []Run) string {
 		p.legend(c, runs)
 	}
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]s %[2]s" width="%[1]s" height="%[2]s" font-family="%[3]s">`+"\n%s</svg>\n",
-		num(c.width), num(c.y), fonts, c.String())
+		num(p.left+p.plot+p.right), num(c.y), fonts, c.String())
 }
 
 // run draws the lanes, and below them the stock.
