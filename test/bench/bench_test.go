@@ -26,51 +26,85 @@ func TestMain(m *testing.M) {
 
 // The measurements are too short to mean anything, but complete.
 func TestEveryCaseRuns(t *testing.T) {
-	numberOfWaiters = 500
-	jobs, err := selection("")
+	numberOfWaiters = measurable
+	selected, err := selection("", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := len(subjects.Stores) * len(kinds)
-	if len(jobs) != want {
-		t.Fatalf("%d cases, want %d", len(jobs), want)
+	// memory has no case exec, nor have other servers than those of redis and etcd.
+	if want := len(subjects.Stores)*(len(kinds)-1) + 3 + len(growthStores)*len(growth); len(selected) != want {
+		t.Fatalf("%d cases, want %d", len(selected), want)
 	}
-	for _, j := range jobs {
+	var venue venue // the cases of a store share its servers
+	defer func() {
+		if err := errors.Join(venue.close(), subjects.RemoveCommand()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, j := range selected {
 		if j.store.Serve != nil && j.kind.name != "solo" && j.kind.name != "handover" {
 			continue // the other cases are the same for all stores
 		}
 		j.store.Held = min(j.store.Held, 1000)
 		j.kind.rounds = 1
+		j.kind.points = j.kind.points[:min(len(j.kind.points), 2)]
 		// Foreign programs need more than the tests install; see
 		// interop/curator/run.
 		j.store.Subjects = slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool { return s.Foreign != nil })
-		t.Run(j.name(), func(t *testing.T) {
-			results, err := j.run(t.Context(), 20*time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if wanted := len(j.subjects()); len(results) != wanted {
-				t.Errorf("%d results, want one for each of %d subjects", len(results), wanted)
-			}
-			for _, r := range results {
-				if rate, ok := r.figures[pairsPerS]; ok && rate <= 0 {
-					t.Errorf("%s reached %v pairs a second", r.subject, rate)
-				}
-				if sent, ok := r.figures[perPair]; ok && sent <= 0 { // few where a process hands the lock over
-					t.Errorf("%s sent %v commands a pair", r.subject, sent)
-				}
-			}
-			switch f := results[0].figures; j.kind.name {
-			case "waiters":
-				if got := f[storeContenders]; got != 1 {
-					t.Errorf("the store saw %v contenders for %d waiters of one process, want 1", got, numberOfWaiters)
-				}
-			case "held":
-				if f[renewalsPerS] == 0 {
-					t.Error("no lock was renewed")
-				}
-			}
-		})
+		t.Run(j.name(), func(t *testing.T) { runCase(t, &venue, j) })
+	}
+}
+
+func runCase(t *testing.T, venue *venue, j job) {
+	results, err := venue.run(t.Context(), j, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wanted := len(j.subjects()) * max(1, len(j.kind.points)); len(results) != wanted {
+		t.Errorf("%d results, want %d: one for each subject, and for each point of a curve", len(results), wanted)
+	}
+	for _, r := range results {
+		if rate, ok := r.figures[pairsPerS]; ok && rate <= 0 {
+			t.Errorf("%s reached %v pairs a second", r.subject, rate)
+		}
+		if sent, ok := r.figures[perPair]; ok && sent <= 0 { // few where a process hands the lock over
+			t.Errorf("%s sent %v commands a pair", r.subject, sent)
+		}
+	}
+	switch f := results[0].figures; j.kind.name {
+	case "waiters":
+		if got := f[storeContenders]; got != 1 {
+			t.Errorf("the store saw %v contenders for %d waiters of one process, want 1", got, numberOfWaiters)
+		}
+	case "held":
+		if f[renewalsPerS] == 0 {
+			t.Error("no lock was renewed")
+		}
+	case "exec":
+		if f[aboveBare] != 0 || results[1].figures[aboveBare] <= 0 {
+			t.Errorf("the bare command takes %v ms more than itself, and dlock exec %v ms more, want 0 and some", f[aboveBare], results[1].figures[aboveBare])
+		}
+	}
+}
+
+// A subject that fails does not hide the figures of the others.
+func TestFailedSubjectIsLeftOut(t *testing.T) {
+	unable := subjects.Subject{Name: "unable", Open: func(string) (func(context.Context) (subjects.Client, error), error) {
+		return nil, errors.New("no such server")
+	}}
+	j := job{subjects.Store{Name: "memory", Subjects: append([]subjects.Subject{unable}, subjects.Memory.Subjects...)}, solo}
+	j.kind.rounds = 2
+	results, err := j.run(t.Context(), nil, 20*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "unable: no such server") {
+		t.Errorf("the run returns %v, want the failure", err)
+	}
+	if got := len(results); got != len(j.store.Subjects) {
+		t.Fatalf("%d results, want one for each of %d subjects", got, len(j.store.Subjects))
+	}
+	for _, r := range results {
+		if failed := r.failure != ""; failed != (r.subject == "unable") || failed == (r.figures[pairsPerS] > 0) {
+			t.Errorf("%s: failure %q and %v pairs a second", r.subject, r.failure, r.figures[pairsPerS])
+		}
 	}
 }
 
@@ -86,12 +120,19 @@ func TestAbsentSubjectIsSkipped(t *testing.T) {
 }
 
 func TestSelection(t *testing.T) {
-	for only, want := range map[string]string{
-		"memory/solo":             "[memory/solo]",
-		"sqlite/held,memory/solo": "[sqlite/held memory/solo]",
-		"memory":                  "[memory/solo memory/many memory/handover memory/crowd memory/waiters memory/held]",
+	for _, test := range []struct {
+		only, want string
+		grow       bool
+	}{
+		{"memory/solo", "memory/solo", false},
+		{"sqlite/held,memory/solo", "sqlite/held memory/solo", false},
+		{"memory", "memory/solo memory/many memory/handover memory/crowd memory/waiters memory/held", false},
+		{"redis/grow-crowd", "redis/grow-crowd", false},
+		{"exec,redis/solo", "sqlite/exec redis/exec redis/solo etcd/exec", false},
+		{"etcd,memory/solo", "etcd/solo etcd/many etcd/handover etcd/crowd etcd/waiters etcd/held etcd/exec " +
+			"etcd/grow-crowd etcd/grow-processes etcd/grow-waiters etcd/grow-held memory/solo", true},
 	} {
-		jobs, err := selection(only)
+		jobs, err := selection(test.only, test.grow)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,11 +140,11 @@ func TestSelection(t *testing.T) {
 		for _, j := range jobs {
 			names = append(names, j.name())
 		}
-		if got := fmt.Sprint(names); got != want {
-			t.Errorf("--only %s selects %s, want %s", only, got, want)
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("--only %s selects %s, want %s", test.only, got, test.want)
 		}
 	}
-	if _, err := selection("oracle"); err == nil || !strings.Contains(err.Error(), "memory, sqlite, redis") {
+	if _, err := selection("oracle", false); err == nil || !strings.Contains(err.Error(), "memory, sqlite, redis") {
 		t.Errorf("an unknown store gives %v, want the known ones", err)
 	}
 }
@@ -129,16 +170,18 @@ func TestJSONHasEveryFixedFigure(t *testing.T) {
 
 func TestTableComparesWithFloorAndPeer(t *testing.T) {
 	var out bytes.Buffer
-	err := printTable(&out, []result{
-		{"redis/solo", "raw", figures{pairsPerS: 300, p50: 2}, []figures{{pairsPerS: 270, p50: 2}, {pairsPerS: 440, p50: 2}, {pairsPerS: 250, p50: 2}}},
-		{"redis/solo", "dlock", figures{pairsPerS: 100, p50: 6, lowestRate: 90, bestRate: 110}, []figures{{pairsPerS: 90, p50: 6}, {pairsPerS: 110, p50: 7}, {pairsPerS: 100, p50: 5}}},
-		{"redis/solo", "redsync", figures{pairsPerS: 50}, []figures{{pairsPerS: 30}, {pairsPerS: 50}, {pairsPerS: 80}}},
-		{"redis/solo", "redsync/redlock", figures{pairsPerS: 1000}, nil},
-	})
-	if err != nil {
+	results := []result{
+		{"redis/solo", "raw", figures{pairsPerS: 300, p50: 2}, []figures{{pairsPerS: 270, p50: 2}, {pairsPerS: 440, p50: 2}, {pairsPerS: 250, p50: 2}}, ""},
+		{"redis/solo", "dlock", figures{pairsPerS: 100, p50: 6, lowestRate: 90, bestRate: 110}, []figures{{pairsPerS: 90, p50: 6}, {pairsPerS: 110, p50: 7}, {pairsPerS: 100, p50: 5}}, ""},
+		{"redis/solo", "redsync", figures{pairsPerS: 50}, []figures{{pairsPerS: 30}, {pairsPerS: 50}, {pairsPerS: 80}}, ""},
+		{"redis/solo", "redsync/redlock", figures{pairsPerS: 1000}, nil, ""},
+		{"redis/solo", "absent", nil, nil, "no such server"},
+	}
+	compareRates(results[:4])
+	if err := printTable(&out, results); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"redis/solo", "90..110", "3.00x", "0.45x", "the rate is 2.20 of redsync's; p50 is 3.00 of raw's\n"} {
+	for _, want := range []string{"absent: failed: no such server\n", "redis/solo", "90..110", "3.00x", "0.45x", "the rate is 2.20 of redsync's; p50 is 3.00 of raw's\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not show %q:\n%s", want, out.String())
 		}

@@ -11,26 +11,31 @@ import (
 	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
-const (
-	handoverProcesses = 4
-
-	shortest = 100 * subjects.HandoverHold // the shortest meaningful window
-)
+const shortest = 100 * subjects.HandoverHold // the shortest meaningful window
 
 // handover lets 4 processes with 4 goroutines each contend for one lock. Each
 // holds it for 1 ms, and tries again 1 ms after the release. Where processes
 // cannot share the store, clients take their place.
 var handover = kind{name: "handover", rounds: 5, run: func(ctx context.Context, r round) (figures, error) {
+	return handoverAmong(ctx, r, 4)
+}}
+
+// growProcesses is handover with a growing number of processes.
+var growProcesses = kind{name: "grow-processes", rounds: 1, points: doubling(64), run: func(ctx context.Context, r round) (figures, error) {
+	return handoverAmong(ctx, r, r.at)
+}}
+
+func handoverAmong(ctx context.Context, r round, processes int) (figures, error) {
 	for {
-		f, err := compete(ctx, r)
+		f, err := compete(ctx, r, processes)
 		if !errors.Is(err, errTooShort) || r.window > 10*time.Second {
 			return f, err
 		}
 		r.window = 4 * max(r.window, shortest) // the machine is busy with other work
 	}
-}}
+}
 
-func compete(ctx context.Context, r round) (f figures, err error) {
+func compete(ctx context.Context, r round, processes int) (f figures, err error) {
 	contend := contendInClients
 	if r.store.Processes {
 		contend = contendInProcesses
@@ -40,7 +45,7 @@ func compete(ctx context.Context, r round) (f figures, err error) {
 		return nil, err
 	}
 	defer m.close()
-	reports, s, err := contend(ctx, r, m)
+	reports, s, err := contend(ctx, r, m, processes)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +135,8 @@ func acquireRepeatedly(ctx context.Context, w subjects.Worker, goroutine int, s 
 }
 
 // contendInClients runs clients of this process in place of processes.
-func contendInClients(ctx context.Context, r round, m *meter) (reports []report, s span, err error) {
-	clients, err := connect(ctx, r.subject, r.dir, handoverProcesses)
+func contendInClients(ctx context.Context, r round, m *meter, n int) (reports []report, s span, err error) {
+	clients, err := connect(ctx, r.subject, r.dir, n)
 	if err != nil {
 		return nil, s, err
 	}
@@ -171,7 +176,7 @@ func evaluate(reports []report, s span) (figures, error) {
 		}
 	}
 	slices.SortFunc(history, func(a, b acquisition) int { return int(a.Granted - b.Granted) })
-	shares := make([]uint64, handoverProcesses*subjects.HandoverGoroutines)
+	shares := make([]uint64, len(reports)*subjects.HandoverGoroutines)
 	var pairs, waits, handovers []time.Duration
 	for i, t := range history {
 		if i > 0 {

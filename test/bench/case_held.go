@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -51,6 +52,50 @@ var held = kind{name: "held", rounds: 1, clientOnly: true, run: func(ctx context
 	}
 	return f, nil
 }}
+
+// growHeld measures one goroutine without contention while its client holds a
+// growing number of other locks.
+var growHeld = kind{name: "grow-held", rounds: 1, clientOnly: true, points: powersOfTen(100_000), run: func(ctx context.Context, r round) (f figures, err error) {
+	run, err := load{goroutines: 1, name: func(int) string { return "bench/beside" }}.open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, run.client.Close()) }()
+	before := footprintNow()
+	if err := holdTogether(ctx, run.client, r.at); err != nil {
+		return nil, err
+	}
+	used := footprintNow().minus(before)
+	if f, err = run.counted(ctx, r.window); err != nil {
+		return nil, err
+	}
+	f[leaseCount] = float64(r.at)
+	if r.at >= measurable {
+		f[bytesPerLease] = float64(used.heap+used.stack) / float64(r.at)
+	}
+	return f, run.summary(f)
+}}
+
+// holdTogether acquires n locks from several goroutines, because a store may
+// carry out calls that arrive together in one write.
+func holdTogether(ctx context.Context, c subjects.Client, n int) error {
+	const goroutines = 64
+	failures := make([]error, goroutines)
+	var group sync.WaitGroup
+	for g := range goroutines {
+		group.Go(func() {
+			for i := g; i < n && failures[g] == nil; i += goroutines {
+				w, err := c.Worker(ctx, fmt.Sprintf("bench/held/%d", i))
+				if err == nil {
+					err = w.Lock(ctx)
+				}
+				failures[g] = err
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(failures...)
+}
 
 // heldTTL returns the default TTL, or a shorter one if the budget is too small.
 // The cost of renewal is inversely proportional to the TTL, so the result

@@ -18,14 +18,23 @@ var numberOfWaiters = 10_000
 // the memory of each waiter, and the requests that all of them cause. Then the
 // lock is released and the waiters acquire it one after the other until the
 // window ends; the remaining waiters are cancelled.
-var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx context.Context, r round) (f figures, err error) {
+var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx context.Context, r round) (figures, error) {
+	return waitTogether(ctx, r, numberOfWaiters)
+}}
+
+// growWaiters is waiters with a growing number of goroutines.
+var growWaiters = kind{name: "grow-waiters", rounds: 3, clientOnly: true, points: powersOfTen(10_000), run: func(ctx context.Context, r round) (figures, error) {
+	return waitTogether(ctx, r, r.at)
+}}
+
+func waitTogether(ctx context.Context, r round, n int) (f figures, err error) {
 	const name = "bench/waiters"
 	// The runtime reuses its record of an ended goroutine. The first call makes
 	// both measurements find the same number of records.
-	if _, err := parked(ctx); err != nil {
+	if _, err := parked(ctx, n); err != nil {
 		return nil, err
 	}
-	baseline, err := parked(ctx)
+	baseline, err := parked(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +64,9 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 	}
 
 	before, waiting := footprintNow(), waitingGoroutines()
-	w := wait(ctx, c, name)
+	w := wait(ctx, c, name, n)
 	defer w.join()
-	if err := untilWaiting(ctx, waiting+numberOfWaiters); err != nil {
+	if err := untilWaiting(ctx, waiting+n); err != nil {
 		return nil, err
 	}
 	used := footprintNow().minus(before)
@@ -65,17 +74,18 @@ var waiters = kind{name: "waiters", rounds: 3, clientOnly: true, run: func(ctx c
 	if err != nil {
 		return nil, err
 	}
-	n := float64(numberOfWaiters)
 	f = figures{
-		waiterCount:     n,
-		bytesPerWaiter:  float64(used.heap+used.stack-baseline.heap-baseline.stack) / n,
-		heapPerWaiter:   float64(used.heap-baseline.heap) / n,
+		waiterCount:     float64(n),
 		storeContenders: float64(counts.Contenders()),
 		requestsPerS:    idle / r.window.Seconds(),
 	}
+	if n >= measurable {
+		f[bytesPerWaiter] = float64(used.heap+used.stack-baseline.heap-baseline.stack) / float64(n)
+		f[heapPerWaiter] = float64(used.heap-baseline.heap) / float64(n)
+	}
 	f[pairsPerS], err = w.drain(ctx, lease, r.window)
 	return f, err
-}}
+}
 
 // requestsWhile counts the requests to the store during the window.
 func requestsWhile(ctx context.Context, r round, counts *subjects.Counted) (float64, error) {
@@ -101,16 +111,16 @@ func requestsWhile(ctx context.Context, r round, counts *subjects.Counted) (floa
 
 // parked returns the footprint of the same number of goroutines that wait for a
 // channel.
-func parked(ctx context.Context) (footprint, error) {
+func parked(ctx context.Context, n int) (footprint, error) {
 	before, waiting := footprintNow(), waitingGoroutines()
 	var group sync.WaitGroup
 	defer group.Wait()
 	blocked := make(chan struct{})
 	defer close(blocked)
-	for range numberOfWaiters {
+	for range n {
 		group.Go(func() { <-blocked })
 	}
-	if err := untilWaiting(ctx, waiting+numberOfWaiters); err != nil {
+	if err := untilWaiting(ctx, waiting+n); err != nil {
 		return footprint{}, err
 	}
 	return footprintNow().minus(before), nil
@@ -125,10 +135,10 @@ type queue struct {
 	failed    atomic.Pointer[error]
 }
 
-func wait(ctx context.Context, c *dlock.Client, name string) *queue {
+func wait(ctx context.Context, c *dlock.Client, name string, n int) *queue {
 	q := new(queue)
 	ctx, q.cancel = context.WithCancel(ctx)
-	for range numberOfWaiters {
+	for range n {
 		q.group.Go(func() {
 			lease, err := c.Lock(ctx, name)
 			if errors.Is(err, context.Canceled) {

@@ -50,6 +50,14 @@ const (
 	ttlSeconds         = "ttl_s"          // TTL of the renewed leases
 	renewalsPerS       = "renewals_per_s" // locks renewed per second
 	acquisitionsPerS   = "acquisitions_per_s"
+
+	point     = "at"            // what grows, in a curve of growth
+	aboveBare = "above_bare_ms" // median time of a command, beyond that of the command without a lock
+
+	// The rate divided by that of another subject in the same round; the median of
+	// the rounds.
+	rateOfFloor = "rate_of_floor"
+	rateOfPeer  = "rate_of_best_peer"
 )
 
 // percentile sorts durations and returns their p-th percentile.

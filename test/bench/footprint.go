@@ -14,6 +14,10 @@ type footprint struct {
 	heap, stack int64
 }
 
+// measurable is the number of locks or waiters whose memory stands out from that
+// of the rest of the process.
+const measurable = 1000
+
 // footprintNow collects garbage several times first, because each collection
 // shrinks a stack by half at most.
 func footprintNow() footprint {

@@ -34,7 +34,7 @@ func monotonic() time.Duration {
 // contendInProcesses runs this program several times. Each process reports that
 // it is connected, receives the span, and sends its report in the end. The time
 // to get ready is not measured.
-func contendInProcesses(ctx context.Context, r round, m *meter) (reports []report, s span, err error) {
+func contendInProcesses(ctx context.Context, r round, m *meter, n int) (reports []report, s span, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all []*participant
@@ -46,7 +46,7 @@ func contendInProcesses(ctx context.Context, r round, m *meter) (reports []repor
 			err = errors.Join(err, p.end())
 		}
 	}()
-	for range handoverProcesses {
+	for range n {
 		p, err := startParticipant(ctx, r)
 		if err != nil {
 			return nil, s, err

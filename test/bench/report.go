@@ -18,6 +18,20 @@ type result struct {
 	subject string
 	figures figures   // medians
 	rounds  []figures // in the order of the measurements
+	failure string    // why there are no figures
+}
+
+// compareRates adds the ratios of the rates of one case.
+func compareRates(results []result) {
+	floor := fastest(results, isFloor)
+	for _, r := range results {
+		if floor != nil && r.figures[pairsPerS] > 0 {
+			r.figures[rateOfFloor] = r.ratio(*floor, pairsPerS)
+		}
+		if peer := fastest(results, r.comparableWith); peer != nil && r.figures[pairsPerS] > 0 {
+			r.figures[rateOfPeer] = r.ratio(*peer, pairsPerS)
+		}
+	}
 }
 
 // printJSON writes one object per line: case, subject, the fixed figures, and
@@ -32,6 +46,9 @@ func printJSON(w io.Writer, results []result) error {
 				value = strconv.FormatFloat(v, 'f', -1, 64)
 			}
 			fmt.Fprintf(&line, ",%s:%s", quote(name), value)
+		}
+		if r.failure != "" {
+			fmt.Fprintf(&line, `,"failure":%s`, quote(r.failure))
 		}
 		if _, err := fmt.Fprintf(w, "%s}\n", line.String()); err != nil {
 			return err
@@ -58,11 +75,9 @@ func printTable(w io.Writer, results []result) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "%s\tpairs/s\tspread\tvs floor\tvs peer\tp50 us\tp99 us\tp99 wait ms\tjain\tcmds/pair\t\n", results[0].kase)
-	floor := fastest(results, isFloor)
 	for _, r := range results {
-		peer := fastest(results, r.comparableWith)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.subject,
-			r.show(pairsPerS), r.spread(), r.times(floor), r.times(peer),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.label(),
+			r.show(pairsPerS), r.spread(), r.times(rateOfFloor), r.times(rateOfPeer),
 			r.show(p50), r.show(p99), r.show(p99Wait), r.show(jain), r.show(perPair))
 	}
 	if err := table.Flush(); err != nil {
@@ -71,7 +86,7 @@ func printTable(w io.Writer, results []result) error {
 	for _, r := range results {
 		var parts []string
 		for _, name := range r.extras() {
-			if name != lowestRate && name != bestRate {
+			if !slices.Contains([]string{lowestRate, bestRate, rateOfFloor, rateOfPeer, point}, name) {
 				parts = append(parts, name+" "+r.show(name))
 			}
 		}
@@ -80,6 +95,9 @@ func printTable(w io.Writer, results []result) error {
 		}
 	}
 	for _, r := range results {
+		if r.failure != "" {
+			fmt.Fprintf(w, "  %s: failed: %s\n", r.subject, r.failure)
+		}
 		if line := r.compared(results); line != "" {
 			fmt.Fprintf(w, "  %s: %s\n", r.subject, line)
 		}
@@ -88,12 +106,27 @@ func printTable(w io.Writer, results []result) error {
 	return err
 }
 
-func isFloor(subject string) bool { return subject == "raw" }
+// isFloor reports whether the subject is the simplest one of its case.
+func isFloor(subject string) bool { return subject == "raw" || subject == "true" }
+
+// isDlock reports whether the subject is dlock as its users run it.
+func isDlock(subject string) bool {
+	name, _, _ := strings.Cut(subject, "/")
+	return name == "dlock" || name == "dlock exec"
+}
+
+// label returns the subject, and where it is on a curve of growth.
+func (r result) label() string {
+	if at, ok := r.figures[point]; ok {
+		return r.subject + " " + short(at)
+	}
+	return r.subject
+}
 
 // isPeer reports whether the subject is another library.
 func isPeer(subject string) bool {
 	name, _, _ := strings.Cut(subject, "/")
-	return !slices.Contains([]string{"raw", "bare", "store", "dlock"}, name)
+	return !isFloor(name) && !isDlock(name) && name != "bare" && name != "store"
 }
 
 // redlock is the suffix of the variants with several servers, which are compared
@@ -107,12 +140,15 @@ func (r result) comparableWith(subject string) bool {
 
 // compared describes the ratios of one of dlock's subjects to the others.
 func (r result) compared(results []result) string {
-	if name, _, _ := strings.Cut(r.subject, "/"); name != "dlock" || r.figures[pairsPerS] == 0 {
+	if name, _, _ := strings.Cut(r.subject, "/"); name != "dlock" || r.figures[pairsPerS] == 0 || r.figures[point] > 0 {
 		return ""
 	}
 	_, variant, _ := strings.Cut(r.subject, "/")
 	var rates, medians []string
 	for _, other := range results {
+		if other.failure != "" {
+			continue
+		}
 		name, sort, _ := strings.Cut(other.subject, "/")
 		ours := sort == variant && (name == "bare" || name == "store") || other.subject == "bare/pipelined" && variant == ""
 		comparable := r.comparableWith(other.subject)
@@ -156,15 +192,11 @@ func fastest(results []result, match func(subject string) bool) (best *result) {
 }
 
 // times returns how many times longer a pair takes than with another subject.
-func (r result) times(other *result) string {
-	if other == nil {
+func (r result) times(ratio string) string {
+	if r.figures[ratio] == 0 {
 		return "-"
 	}
-	rate := r.ratio(*other, pairsPerS)
-	if rate == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2fx", 1/rate)
+	return fmt.Sprintf("%.2fx", 1/r.figures[ratio])
 }
 
 // spread returns the lowest and the best rate of the rounds.

@@ -20,6 +20,12 @@ type kind struct {
 	// clientOnly restricts the case to dlock.
 	clientOnly bool
 
+	// commands restricts the case to subjects that are commands.
+	commands bool
+
+	// points, of a curve of growth, are the values of round.at.
+	points []int
+
 	// run measures a subject in one round.
 	run func(ctx context.Context, r round) (figures, error)
 
@@ -28,7 +34,7 @@ type kind struct {
 }
 
 // kinds are in the order of the measurements.
-var kinds = []kind{solo, many, handover, crowd, waiters, held}
+var kinds = []kind{solo, many, handover, crowd, waiters, held, execute}
 
 // round is one measurement of one subject.
 type round struct {
@@ -38,43 +44,80 @@ type round struct {
 	dir     string          // empty, for state outside the process
 	window  time.Duration   // how long to measure
 	budget  time.Duration   // the windows of all rounds together
+	at      int             // the point of a curve of growth, otherwise 0
 }
 
 // stuckLimit ends a round without progress.
 const stuckLimit = 2 * time.Minute
 
-// run measures all subjects one after the other. Each round starts with another
-// subject, so that no subject always follows the same one.
-func (j job) run(ctx context.Context, budget time.Duration) (results []result, err error) {
+// run measures all subjects, at every point of a curve of growth. A subject that
+// fails is left out from then on, and the others are measured without it.
+func (j job) run(ctx context.Context, servers subjects.Served, budget time.Duration) (results []result, err error) {
+	points := j.kind.points
+	if points == nil {
+		points = []int{0}
+	}
 	present := j.present(ctx)
-	var servers subjects.Served
-	if j.store.Serve != nil {
-		if servers, err = j.store.Serve(ctx); err != nil {
-			return nil, err
+	var failures []error
+	for _, at := range points {
+		if at > 0 {
+			progress("%s: %d", j.name(), at)
 		}
-		defer func() { err = errors.Join(err, servers.Stop()) }()
-	}
-	measured := make([][]figures, len(present))
-	for n := range j.kind.rounds {
-		order := roundOrder(n, len(present))
-		figures, err := j.measure(ctx, order, present, servers, budget)
+		measured, failed, err := j.runAt(ctx, at, present, servers, budget)
+		for _, f := range failed {
+			failures = append(failures, f)
+			present = slices.DeleteFunc(present, func(s subjects.Subject) bool { return s.Name == f.subject })
+			measured = append(measured, result{kase: j.name(), subject: f.subject, failure: f.err.Error()})
+		}
+		results = append(results, measured...)
 		if err != nil {
-			return nil, err
-		}
-		for i, at := range order {
-			measured[at] = append(measured[at], figures[i])
+			return results, errors.Join(append(failures, err)...)
 		}
 	}
-	for i, s := range present {
-		results = append(results, result{j.name(), s.Name, median(measured[i]), measured[i]})
+	return results, errors.Join(failures...)
+}
+
+// runAt measures the subjects one after the other. Each round starts with another
+// subject, so that no subject always follows the same one. A round in which a
+// subject fails is repeated without it.
+func (j job) runAt(ctx context.Context, at int, present []subjects.Subject, servers subjects.Served, budget time.Duration) (results []result, failed []*subjectError, err error) {
+	present = slices.Clone(present)
+	rounds := make(map[string][]figures)
+	for n := 0; n < j.kind.rounds && len(present) > 0; {
+		order := roundOrder(n, len(present))
+		measured, err := j.measure(ctx, at, order, present, servers, budget)
+		if failure, ok := errors.AsType[*subjectError](err); ok && ctx.Err() == nil {
+			failed = append(failed, failure)
+			present = slices.DeleteFunc(present, func(s subjects.Subject) bool { return s.Name == failure.subject })
+			continue
+		}
+		if err != nil {
+			return nil, failed, err
+		}
+		for i, index := range order {
+			name := present[index].Name
+			rounds[name] = append(rounds[name], measured[i])
+		}
+		n++
 	}
-	return results, nil
+	for _, s := range present {
+		r := result{kase: j.name(), subject: s.Name, figures: median(rounds[s.Name]), rounds: rounds[s.Name]}
+		if at > 0 {
+			r.figures[point] = float64(at)
+		}
+		results = append(results, r)
+	}
+	compareRates(results)
+	return results, failed, nil
 }
 
 // subjects returns the subjects of the case.
 func (j job) subjects() []subjects.Subject {
 	return slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool {
-		return j.kind.clientOnly && s.Name != "dlock" || s.Cases != nil && !slices.Contains(s.Cases, j.kind.name)
+		return (s.Command != nil) != j.kind.commands ||
+			j.kind.clientOnly && s.Name != "dlock" ||
+			j.kind.points != nil && !onCurve(s) ||
+			s.Cases != nil && !slices.Contains(s.Cases, j.kind.name)
 	})
 }
 
@@ -82,10 +125,7 @@ func (j job) subjects() []subjects.Subject {
 // cannot.
 func (j job) present(ctx context.Context) []subjects.Subject {
 	return slices.DeleteFunc(j.subjects(), func(s subjects.Subject) bool {
-		if s.Foreign == nil {
-			return false
-		}
-		_, err := s.Foreign(ctx, "")
+		err := s.Absent(ctx)
 		if err != nil {
 			fmt.Printf("%s: skipped: %s: %v\n", j.name(), s.Name, err)
 		}
@@ -106,7 +146,7 @@ func roundOrder(n, subjects int) []int {
 }
 
 // measure measures one round of all subjects in the given order.
-func (j job) measure(ctx context.Context, order []int, present []subjects.Subject, servers subjects.Served, budget time.Duration) (all []figures, err error) {
+func (j job) measure(ctx context.Context, at int, order []int, present []subjects.Subject, servers subjects.Served, budget time.Duration) (all []figures, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(len(order))*(budget+stuckLimit), errors.New("the round is stuck"))
 	defer cancel()
 	var rounds []round
@@ -115,8 +155,8 @@ func (j job) measure(ctx context.Context, order []int, present []subjects.Subjec
 			err = errors.Join(err, os.RemoveAll(r.dir))
 		}
 	}()
-	for _, at := range order {
-		r, err := j.round(present[at], servers, budget)
+	for _, index := range order {
+		r, err := j.round(at, present[index], servers, budget)
 		if err != nil {
 			return nil, r.failed(err)
 		}
@@ -141,15 +181,27 @@ func (j job) measure(ctx context.Context, order []int, present []subjects.Subjec
 	return all, nil
 }
 
-func (j job) round(s subjects.Subject, servers subjects.Served, budget time.Duration) (round, error) {
+func (j job) round(at int, s subjects.Subject, servers subjects.Served, budget time.Duration) (round, error) {
+	if at > 0 {
+		budget /= pointShare
+	}
 	dir, err := os.MkdirTemp("", "dlock-bench-")
 	return round{
-		store: j.store, subject: s, servers: servers, dir: dir,
+		store: j.store, subject: s, servers: servers, dir: dir, at: at,
 		window: budget / time.Duration(j.kind.rounds), budget: budget,
 	}, err
 }
 
-func (r round) failed(err error) error { return fmt.Errorf("%s: %w", r.subject.Name, err) }
+// subjectError is the failure of one subject.
+type subjectError struct {
+	subject string
+	err     error
+}
+
+func (e *subjectError) Error() string { return e.subject + ": " + e.err.Error() }
+func (e *subjectError) Unwrap() error { return e.err }
+
+func (r round) failed(err error) error { return &subjectError{r.subject.Name, err} }
 
 // prepare empties the servers, and checks that the subject excludes.
 func (r round) prepare(ctx context.Context) error {

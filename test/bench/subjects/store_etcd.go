@@ -27,12 +27,15 @@ var etcdStore = Store{
 	Serve:     serveEtcd,
 	Processes: true,
 	Held:      10_000, // each is a write of its own
-	Subjects: []Subject{
+	Subjects: append([]Subject{
 		{Name: "raw", Open: onEtcd(newRawEtcd)},
 		direct("store", openEtcd, millisecond).only("solo", "many"),
 		library("dlock", openEtcd),
 		{Name: "concurrency", Open: onEtcd(newConcurrency)},
-	},
+	}, commands(func(dir string) (string, error) {
+		addr, err := os.ReadFile(filepath.Join(dir, etcdAddressFile))
+		return "etcd://" + string(addr), err
+	}, flockCommand, etcdctlCommand)...),
 }
 
 // dialEtcd returns a client for the server that prepare wrote into dir.

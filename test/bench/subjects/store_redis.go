@@ -18,7 +18,7 @@ var redisStore = Store{
 	Serve:     serveRedis,
 	Processes: true,
 	Held:      100_000,
-	Subjects: []Subject{
+	Subjects: append([]Subject{
 		{Name: "raw", Open: onRedis(newRawRedis)},
 		Subject{Name: "raw/pipelined", Open: onRedis(pipelined(newRawRedis))}.only("many"),
 		{Name: "bare", Open: onRedis(newBareRedis(redislock.Redisson))},
@@ -35,7 +35,10 @@ var redisStore = Store{
 		Subject{Name: "redislock/pipelined", Open: onRedis(pipelined(newRedislock))}.only("many"),
 		{Name: "rueidislock", Open: openRueidislock},
 		Subject{Name: "redsync/redlock", Open: openRedsyncRedlock}.only("solo", "many"),
-	},
+	}, commands(func(dir string) (string, error) {
+		single, _, err := redisAddresses(dir)
+		return "redis://" + single, err
+	}, flockCommand)...),
 }
 
 func openRedis(protocol redislock.Protocol) opener {

@@ -19,7 +19,8 @@ var sqlite = Store{
 	Open:      openSQLite,
 	Processes: true,
 	Held:      2_000, // each is a synced write
-	Subjects:  []Subject{{Name: "raw", Open: openRawSQLite}, direct("bare", openSQLite, millisecond), library("dlock", openSQLite)},
+	Subjects: append([]Subject{{Name: "raw", Open: openRawSQLite}, direct("bare", openSQLite, millisecond), library("dlock", openSQLite)},
+		commands(func(dir string) (string, error) { return "sqlite://" + filepath.Join(dir, "exec.db"), nil }, flockCommand)...),
 }
 
 // millisecond is the pause between two attempts of a subject without

@@ -17,7 +17,7 @@ type Store struct {
 	// process, or opens it if it exists already.
 	Open opener
 
-	// Serve starts the servers of a case; nil if the store needs none.
+	// Serve starts the servers; nil if the store needs none.
 	Serve func(ctx context.Context) (Served, error)
 
 	// Processes reports whether several processes can share the state.
@@ -48,6 +48,24 @@ type Subject struct {
 	// An error explains why the program cannot run here: the subject is skipped
 	// then.
 	Foreign func(ctx context.Context, dir string) (*exec.Cmd, error)
+
+	// Command, in place of Open, returns a command that the case exec runs. An
+	// error for an empty dir explains why it cannot run here: the subject is
+	// skipped then.
+	Command func(ctx context.Context, dir string) (*exec.Cmd, error)
+}
+
+// Absent explains why the subject cannot run here; nil if it can.
+func (s Subject) Absent(ctx context.Context) error {
+	start := s.Foreign
+	if s.Command != nil {
+		start = s.Command
+	}
+	if start == nil {
+		return nil
+	}
+	_, err := start(ctx, "")
+	return err
 }
 
 // only restricts a subject to some cases.
@@ -74,7 +92,7 @@ type Worker interface {
 	Unlock(ctx context.Context) error
 }
 
-// Served is the set of servers of a store, which run for all rounds of a case.
+// Served is the set of servers of a store, which run for all of its cases.
 type Served interface {
 	// Prepare empties the servers, and writes into dir what clients need to find
 	// them, also clients in other processes.
