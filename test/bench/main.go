@@ -1,6 +1,11 @@
 // Command bench measures dlock against the floor and against its peers.
 //
-//	go run ./test/bench [--only memory,sqlite,redis,memcached,mysql,postgres,etcd,zookeeper] [--time 3s] [--json FILE]
+//	go run ./test/bench [--only memory,sqlite,redis,memcached,mysql,postgres,etcd,zookeeper] [--time 3s] [--growth]
+//		[--json FILE] [--html FILE] [--docs DIR]
+//
+// --html writes one page with charts that needs no other file. --docs writes the
+// tables and pictures of performance.md into the folder of documents. --from FILE
+// writes them again from the results that --json wrote, and measures nothing.
 //
 // A case is STORE/NAME. Every subject of a case runs in turn within one run, in
 // several rounds of changing order. The reported figures are the medians of the
@@ -27,6 +32,10 @@
 //	                                  for each goroutine, on which it waits
 //
 // Java's Curator, on ZooKeeper, is built with Maven, and skipped where Maven is missing.
+//
+// The case exec runs commands: true alone, under dlock exec, and under flock or
+// etcdctl lock. A curve of growth is a case of its own, as redis/grow-crowd, which
+// --growth adds.
 //
 // Exclusion is checked before and while a subject is measured; a subject that
 // breaks it fails the run. The figures are explained in figures.go.
@@ -63,8 +72,12 @@ func start(ctx context.Context) error {
 	}
 	only := flag.String("only", "", "comma-separated stores or cases, as memory,sqlite/solo,crowd; default all")
 	window := flag.Duration("time", 3*time.Second, "how long each subject of a case is measured, over all rounds")
-	jsonFile := flag.String("json", "", "write the results to this file, one JSON object a line")
 	grow := flag.Bool("growth", false, "measure curves of growth, too; on memory, sqlite and redis unless --only names stores")
+	from := flag.String("from", "", "measure nothing; read the results from this file of --json")
+	var out outputs
+	flag.StringVar(&out.json, "json", "", "write the results to this file, one JSON object a line")
+	flag.StringVar(&out.html, "html", "", "write a page with charts to this file")
+	flag.StringVar(&out.docs, "docs", "", "write the tables and pictures of performance.md in this folder")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -72,21 +85,66 @@ func start(ctx context.Context) error {
 	if *window <= 0 {
 		return fmt.Errorf("--time %v is not positive", *window)
 	}
+	if *from != "" {
+		return out.again(*from)
+	}
 	selected, err := selection(*only, *grow)
 	if err != nil {
 		return err
 	}
+	return out.measure(ctx, selected, *window)
+}
+
+// outputs are the files to write. An empty name means none.
+type outputs struct{ json, html, docs string }
+
+// measure runs the cases and writes the files, also those of a run that failed in
+// part.
+func (o outputs) measure(ctx context.Context, selected []job, window time.Duration) error {
 	var lines io.Writer = io.Discard
-	if *jsonFile != "" {
-		file, err := os.Create(*jsonFile)
+	if o.json != "" {
+		file, err := os.Create(o.json)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
 		lines = file
 	}
-	_, err = runAll(ctx, selected, *window, lines)
-	return err
+	start := time.Now()
+	results, err := runAll(ctx, selected, window, lines)
+	about := fmt.Sprintf("Measured on %s in %v with --time %v, on %s.", start.UTC().Format("2 January 2006"),
+		time.Since(start).Round(time.Second), window, machine())
+	return errors.Join(err, o.write(results, about))
+}
+
+// again writes the page and the documents from results that were written before.
+func (o outputs) again(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	results, err := readJSON(file)
+	if err != nil {
+		return fmt.Errorf("--from %s: %w", path, err)
+	}
+	return o.write(results, "Drawn from "+path+".")
+}
+
+func (o outputs) write(results []result, about string) error {
+	if o.html != "" {
+		file, err := os.Create(o.html)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(presented(results, about).Write(file), file.Close()); err != nil {
+			return err
+		}
+	}
+	if o.docs != "" {
+		return writeDocs(o.docs, results)
+	}
+	return nil
 }
 
 // runAll continues after a case that failed, so that one broken subject does not
