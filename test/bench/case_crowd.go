@@ -9,7 +9,7 @@ var crowd = kind{name: "crowd", rounds: 5, run: func(ctx context.Context, r roun
 }}
 
 // growCrowd is crowd with a growing number of goroutines.
-var growCrowd = kind{name: "grow-crowd", rounds: 3, points: doubling(64), run: func(ctx context.Context, r round) (figures, error) {
+var growCrowd = kind{name: "grow-crowd", rounds: 1, points: doubling(64), run: func(ctx context.Context, r round) (figures, error) {
 	return crowdOf(r.at).measure(ctx, r)
 }}
 

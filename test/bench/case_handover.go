@@ -22,6 +22,8 @@ var handover = kind{name: "handover", rounds: 5, run: func(ctx context.Context, 
 
 // growProcesses is handover with a growing number of processes.
 var growProcesses = kind{name: "grow-processes", rounds: 1, points: doubling(64), run: func(ctx context.Context, r round) (figures, error) {
+	// Every goroutine has time for two turns.
+	r.window = max(r.window, 2*subjects.HandoverHold*time.Duration(subjects.HandoverGoroutines*r.at))
 	return handoverAmong(ctx, r, r.at)
 }}
 
@@ -185,7 +187,7 @@ func evaluate(reports []report, s span) (figures, error) {
 				return nil, fmt.Errorf("%w: process %d was granted the lock %v before process %d gave it up",
 					errNotExclusive, t.process, before.Released-t.Granted, before.process)
 			}
-			if waited := t.Asked < before.Released; waited && t.process != before.process && t.Granted >= s.Measured {
+			if waited := t.Asked < before.Released; waited && t.process != before.process && t.Granted >= s.Measured && t.Granted < s.End {
 				handovers = append(handovers, t.Granted-before.Released)
 			}
 		}

@@ -143,7 +143,11 @@ func growthPicture(results collection) (picture page.Picture) {
 	for _, c := range curveChapters {
 		for _, drawn := range results.curves(c.kind, c.axis) {
 			if drawn.Title == pictured || drawn.Title == "dlock" {
-				picture.Titles = append(picture.Titles, strings.TrimPrefix(c.title, "Growth: ")+", "+drawn.Title)
+				where := "Redis, beside other libraries"
+				if drawn.Title == "dlock" {
+					where = "dlock alone"
+				}
+				picture.Titles = append(picture.Titles, strings.TrimPrefix(c.title, "Growth: ")+": "+where)
 				picture.Charts = append(picture.Charts, drawn.Chart)
 			}
 		}

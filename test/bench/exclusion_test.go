@@ -52,14 +52,14 @@ func TestEvaluateMergesReports(t *testing.T) {
 	const ms = time.Millisecond
 	s := span{Start: 0, Measured: 10 * ms, End: 20 * ms}
 	reports := []report{
-		{Acquisitions: []acquisition{{0, 9 * ms, 10 * ms, 12 * ms, 12 * ms, 0}}, Commands: 3, Counts: true},
-		{Acquisitions: []acquisition{{1, 9 * ms, 13 * ms, 15 * ms, 16 * ms, 0}}, Commands: 5, Counts: true},
+		{Acquisitions: []acquisition{{0, 9 * ms, 10 * ms, 12 * ms, 12 * ms, 0}, {0, 14 * ms, 21 * ms, 22 * ms, 22 * ms, 0}}, Commands: 5, Counts: true},
+		{Acquisitions: []acquisition{{1, 9 * ms, 13 * ms, 15 * ms, 16 * ms, 0}}, Commands: 7, Counts: true},
 	}
 	f, err := evaluate(reports, s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range (figures{pairsPerS: 200, handoverP50: 1000, perPair: 4, p99Wait: 4}) {
+	for name, want := range (figures{pairsPerS: 200, handoverP50: 1000, handoversPerS: 100, perPair: 4, p99Wait: 4}) {
 		if f[name] != want {
 			t.Errorf("%s is %v, want %v", name, f[name], want)
 		}

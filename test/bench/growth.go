@@ -13,8 +13,8 @@ var growth = []kind{growCrowd, growProcesses, growWaiters, growHeld}
 // growthStores have curves of growth unless --only names other stores.
 var growthStores = []string{"memory", "sqlite", "redis"}
 
-// pointShare is the part of a subject's time that each point of a curve takes.
-const pointShare = 10
+// A point of a curve takes the pointShare-th part of the time of a case.
+const pointShare = 3
 
 // doubling returns 1, 2, 4 and so on up to last.
 func doubling(last int) (points []int) {

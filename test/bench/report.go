@@ -91,7 +91,7 @@ func printTable(w io.Writer, results []result) error {
 			}
 		}
 		if len(parts) > 0 {
-			fmt.Fprintf(w, "  %s: %s\n", r.subject, strings.Join(parts, ", "))
+			fmt.Fprintf(w, "  %s: %s\n", r.label(), strings.Join(parts, ", "))
 		}
 	}
 	for _, r := range results {

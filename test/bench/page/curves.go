@@ -65,7 +65,7 @@ func (a axis) ticks() (values []float64) {
 
 // Draw returns the axes, the lines, and a legend below them.
 func (c Curves) Draw() (elements string, height float64) {
-	const left, right, top, bottom = 40, Width - 8, 18, 190
+	const left, right, top, bottom = 40, Width - 16, 18, 190
 	var xs, ys []float64
 	for _, line := range c.Lines {
 		for _, p := range line.Points {
