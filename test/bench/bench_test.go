@@ -108,6 +108,23 @@ func TestFailedSubjectIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestCaseWithoutServersIsReported(t *testing.T) {
+	broken := job{subjects.Store{Name: "broken", Serve: func(context.Context) (subjects.Served, error) {
+		return nil, errors.New("no such program")
+	}}, solo}
+	var lines bytes.Buffer
+	results, err := runAll(t.Context(), []job{broken, {subjects.Memory, crowd}}, 20*time.Millisecond, &lines)
+	if err == nil || !strings.Contains(err.Error(), "broken/solo: no such program") {
+		t.Errorf("the run returns %v, want the failure", err)
+	}
+	if want := 1 + len(subjects.Memory.Subjects); len(results) != want || results[0].failure != "no such program" {
+		t.Errorf("the results are %+v, want %d that begin with the failure", results, want)
+	}
+	if !strings.Contains(lines.String(), `"failure":"no such program"`) {
+		t.Errorf("the file does not name the failure: %s", lines.String())
+	}
+}
+
 // A subject that cannot run here does not keep the others from running.
 func TestAbsentSubjectIsSkipped(t *testing.T) {
 	absent := subjects.Subject{Name: "absent", Foreign: func(context.Context, string) (*exec.Cmd, error) {

@@ -156,6 +156,9 @@ func runAll(ctx context.Context, selected []job, window time.Duration, lines io.
 	for i, j := range selected {
 		progress("%s (%d of %d)", j.name(), i+1, len(selected))
 		results, err := venue.run(ctx, j, window)
+		if len(results) == 0 && err != nil { // the servers did not start, for example
+			results = []result{{kase: j.name(), subject: "every subject", failure: err.Error()}}
+		}
 		all = append(all, results...)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", j.name(), err))

@@ -46,7 +46,8 @@ const (
 	summary = "How many times a second dlock locks and unlocks, beside the fastest other library and beside the floor. More is better."
 	legend  = "A bar is the median of several rounds; the mark on it reaches from the lowest round to the best one. " +
 		"The floor (raw) is the simplest commands that lock, with no token and no notification; waiters poll. " +
-		"bare and store are parts of dlock. A ratio compares rates of the same round: 2× is twice as fast."
+		"bare and store are parts of dlock. A ratio to the floor, or to the fastest peer, compares rates of the same round: 2× is twice as fast. " +
+		"p99 is the 99th percentile of the time that a lock takes while others want it."
 )
 
 // collection is the results of a run.
@@ -161,7 +162,7 @@ func barsOf(results []result) (bars page.Bars) {
 			}
 		case timed:
 			b.Value, b.Low, b.High = rate, r.figures[lowestRate], r.figures[bestRate]
-			b.Shown, b.Note = perSecond(rate), ratios(r)
+			b.Shown, b.Note = perSecond(rate), note(r)
 		case r.failure == "":
 			return nil
 		}
@@ -177,13 +178,17 @@ func barsOf(results []result) (bars page.Bars) {
 	return bars
 }
 
-func ratios(r result) string {
+// note returns what stands beside the subject of a bar.
+func note(r result) string {
 	var parts []string
 	if ratio := r.figures[rateOfFloor]; ratio > 0 && !isFloor(r.subject) {
 		parts = append(parts, fmt.Sprintf("%.2f× floor", ratio))
 	}
 	if ratio := r.figures[rateOfPeer]; ratio > 0 && isDlock(r.subject) {
-		parts = append(parts, fmt.Sprintf("%.2f× best peer", ratio))
+		parts = append(parts, fmt.Sprintf("%.2f× peer", ratio))
+	}
+	if wait, ok := r.figures[p99Wait]; ok {
+		parts = append(parts, fmt.Sprintf("p99 %s ms", short(wait)))
 	}
 	return strings.Join(parts, " · ")
 }

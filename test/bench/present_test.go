@@ -61,8 +61,11 @@ func TestPageShowsEveryCase(t *testing.T) {
 	if got := strings.Join(subjects, " "); got != "raw redislock dlock redsync" {
 		t.Errorf("the order of the bars is %s, want the best first and the failed one last", got)
 	}
-	if b := bars[2]; b.Note != "0.66× floor · 0.80× best peer" || b.Low != 19000 || b.High != 21000 {
+	if b := bars[2]; b.Note != "0.66× floor · 0.80× peer" || b.Low != 19000 || b.High != 21000 {
 		t.Errorf("the bar of dlock is %+v, want its ratios and its spread", b)
+	}
+	if b := p.Sections[1].Charts[0].Chart.(page.Bars)[0]; b.Note != "p99 0.7 ms" {
+		t.Errorf("the bar of dlock under contention is %+v, want its wait", b)
 	}
 	if b := p.Sections[2].Charts[0].Chart.(page.Bars)[1]; b.Shown != "21.0 ms" || b.Note != "20.0 ms above the bare command" {
 		t.Errorf("the bar of dlock exec is %+v, want its time", b)
