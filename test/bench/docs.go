@@ -46,6 +46,9 @@ func ratesMarkdown(results collection) string {
 			}
 			if ms, ok := ours.figures[p99Wait]; ok {
 				wait = fmt.Sprintf("%.1f ms", ms)
+				if !ours.equalShares() {
+					wait = unequal
+				}
 			}
 			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s |\n", strings.ToLower(h.title), store,
 				grouped(ours.figures[pairsPerS]), spread, ofFloor, ofPeer, wait)

@@ -47,7 +47,8 @@ const (
 	legend  = "A bar is the median of several rounds; the mark on it reaches from the lowest round to the best one. " +
 		"The floor (raw) is the simplest commands that lock, with no token and no notification; waiters poll. " +
 		"bare and store are parts of dlock. A ratio to the floor, or to the fastest peer, compares rates of the same round: 2× is twice as fast. " +
-		"p99 is the 99th percentile of the time that a lock takes while others want it."
+		"p99 is the 99th percentile of the time that a lock takes while others want it; unequal shares, in its place, " +
+		"means that a few goroutines get most of the pairs (Jain's index is below 0.5)."
 )
 
 // collection is the results of a run.
@@ -178,6 +179,17 @@ func barsOf(results []result) (bars page.Bars) {
 	return bars
 }
 
+// unequal stands in place of a wait.
+const unequal = "unequal shares"
+
+// equalShares reports whether the goroutines got about the same number of pairs.
+// If a few of them got most of the pairs, these waited for nothing, and the wait
+// of all pairs together says little.
+func (r result) equalShares() bool {
+	index, ok := r.figures[jain]
+	return !ok || index >= 0.5
+}
+
 // note returns what stands beside the subject of a bar.
 func note(r result) string {
 	var parts []string
@@ -187,8 +199,10 @@ func note(r result) string {
 	if ratio := r.figures[rateOfPeer]; ratio > 0 && isDlock(r.subject) {
 		parts = append(parts, fmt.Sprintf("%.2f× peer", ratio))
 	}
-	if wait, ok := r.figures[p99Wait]; ok {
+	if wait, ok := r.figures[p99Wait]; ok && r.equalShares() {
 		parts = append(parts, fmt.Sprintf("p99 %s ms", short(wait)))
+	} else if ok {
+		parts = append(parts, unequal)
 	}
 	return strings.Join(parts, " · ")
 }

@@ -21,7 +21,8 @@ func sample() collection {
 		{kase: "redis/solo", subject: "dlock", figures: figures{pairsPerS: 20000, lowestRate: 19000, bestRate: 21000, rateOfFloor: 0.66, rateOfPeer: 0.8}},
 		{kase: "redis/solo", subject: "redislock", figures: figures{pairsPerS: 25000, rateOfPeer: 1}},
 		{kase: "redis/solo", subject: "redsync", failure: "<gone>"},
-		{kase: "redis/crowd", subject: "dlock", figures: figures{pairsPerS: 150000, p99Wait: 0.7}},
+		{kase: "redis/crowd", subject: "dlock", figures: figures{pairsPerS: 150000, p99Wait: 0.7, jain: 0.5}},
+		{kase: "sqlite/crowd", subject: "dlock", figures: figures{pairsPerS: 300, p99Wait: 0.1, jain: 0.1}},
 		{kase: "sqlite/exec", subject: "true", figures: figures{pairsPerS: 1000, p50: 1000, p99: 2000, aboveBare: 0}},
 		{kase: "sqlite/exec", subject: "dlock exec", figures: figures{pairsPerS: 50, p50: 21000, p99: 30000, aboveBare: 20}},
 		{kase: "sqlite/held", subject: "dlock", figures: figures{leaseCount: 2000}},
@@ -45,13 +46,13 @@ func TestPageShowsEveryCase(t *testing.T) {
 			titles = append(titles, s.Title+" "+c.Title)
 		}
 	}
-	want := []string{"Alone redis", "Hot redis", "Command line sqlite", "Held sqlite", "Growth: a hot lock redis", "Growth: locks held dlock"}
+	want := []string{"Alone redis", "Hot sqlite", "Hot redis", "Command line sqlite", "Held sqlite", "Growth: a hot lock redis", "Growth: locks held dlock"}
 	if !slices.Equal(titles, want) {
 		t.Errorf("the charts are %q, want %q", titles, want)
 	}
 	cell := page.Cell{Rate: "20,000/s", Peer: "0.80× redislock", Floor: "0.66× the floor", Behind: true}
-	if len(p.Rows) != 1 || p.Rows[0].Cells[0] != cell {
-		t.Errorf("the overview is %+v, want one row that begins with %+v", p.Rows, cell)
+	if len(p.Rows) != 2 || p.Rows[1].Cells[0] != cell {
+		t.Errorf("the overview is %+v, want two rows, the second of which begins with %+v", p.Rows, cell)
 	}
 	bars := p.Sections[0].Charts[0].Chart.(page.Bars)
 	var subjects []string
@@ -64,8 +65,10 @@ func TestPageShowsEveryCase(t *testing.T) {
 	if b := bars[2]; b.Note != "0.66× floor · 0.80× peer" || b.Low != 19000 || b.High != 21000 {
 		t.Errorf("the bar of dlock is %+v, want its ratios and its spread", b)
 	}
-	if b := p.Sections[1].Charts[0].Chart.(page.Bars)[0]; b.Note != "p99 0.7 ms" {
-		t.Errorf("the bar of dlock under contention is %+v, want its wait", b)
+	for i, want := range []string{unequal, "p99 0.7 ms"} {
+		if b := p.Sections[1].Charts[i].Chart.(page.Bars)[0]; b.Note != want {
+			t.Errorf("the bar of dlock under contention has the note %q, want %q", b.Note, want)
+		}
 	}
 	if b := p.Sections[2].Charts[0].Chart.(page.Bars)[1]; b.Shown != "21.0 ms" || b.Note != "20.0 ms above the bare command" {
 		t.Errorf("the bar of dlock exec is %+v, want its time", b)
@@ -116,6 +119,7 @@ func TestDocsAreWritten(t *testing.T) {
 	}
 	want := "# Title\n<!-- rates: written by test/bench --docs -->\n" + tableHeaders[ratesTable] +
 		"| alone | redis | 20,000 | 19,000 to 21,000 | 0.66 | 0.80 × redislock | – |\n" +
+		"| hot | sqlite | 300 | – | – | – | unequal shares |\n" +
 		"| hot | redis | 150,000 | – | – | – | 0.7 ms |\n<!-- end -->\nbetween\n" +
 		"<!-- commands: written by test/bench --docs -->\n" + tableHeaders[commandsTable] +
 		"| sqlite | `true` | 1.0 ms | 0.0 ms |\n| sqlite | `dlock exec` | 21.0 ms | 20.0 ms |\n<!-- end -->\nlast\n"
@@ -145,7 +149,7 @@ func TestDocumentHasTheTablesOfTheProgram(t *testing.T) {
 	const amount = `\d[\d,.]*`
 	stores := "(" + strings.Join(storeNames(), "|") + ")"
 	for name, row := range map[string]string{
-		ratesTable:    `\| (alone|many|contended|hot) \| ` + stores + ` \| ` + amount + ` \| (–|` + amount + ` to ` + amount + `) \| (–|\d+\.\d\d) \| (–|\d+\.\d\d × \S+) \| (–|\d+\.\d ms) \|`,
+		ratesTable:    `\| (alone|many|contended|hot) \| ` + stores + ` \| ` + amount + ` \| (–|` + amount + ` to ` + amount + `) \| (–|\d+\.\d\d) \| (–|\d+\.\d\d × \S+) \| (–|\d+\.\d ms|` + unequal + `) \|`,
 		commandsTable: `\| ` + stores + " \\| `[^`|]+` \\| \\d+\\.\\d ms \\| -?\\d+\\.\\d ms \\|",
 	} {
 		found := tableIn(name).FindStringSubmatch(string(text))
