@@ -209,23 +209,11 @@ func runBuyer(parent *child.Parent) error {
 	if err := parent.AwaitStep(true); err != nil {
 		return err
 	}
-	ttl := fitTTL(s.TTL, s.client.Traits())
-	lease, err := s.client.Lock(parent.Context, PauseLock, dlock.WithTTL(ttl), dlock.WithWait(2*ttl+expirySlack))
-	if errors.Is(err, dlock.ErrHeld) {
-		return errors.New("this store keeps the lock of a stopped process for as long as its connection lives: use another one for this demo")
-	}
+	lease, entry, err := s.lockAndRead(parent.Context)
 	if err != nil {
 		return err
 	}
 	row := s.stock.rowFor(s.Guard, lease.Token())
-	entry := buyerEntry{Locked: time.Now().UnixNano(), Token: lease.Token()}
-	if entry.Stock, err = row.read(lease.Context()); err != nil {
-		return err
-	}
-	_ = backoff.Sleep(lease.Context(), ttl/5)
-	if lease.Context().Err() != nil {
-		return context.Cause(lease.Context())
-	}
 	if err := parent.AwaitStep(entry); err != nil {
 		return err
 	}
@@ -240,4 +228,29 @@ func runBuyer(parent *child.Parent) error {
 	_ = lease.Unlock(parent.Context) // the lock may be lost, as the demo intends
 	exit.Left = time.Now().UnixNano()
 	return parent.Send(exit)
+}
+
+// lockAndRead acquires the lock, reads the stock, thinks, and checks that the lock is still held. If a
+// slow machine has lost it, lockAndRead begins again. The lock is not renewed: a process that is
+// stopped during a renewal keeps a database of one file from all others.
+func (s *shop) lockAndRead(ctx context.Context) (*dlock.Lease, buyerEntry, error) {
+	ttl := fitTTL(s.TTL, s.client.Traits())
+	for {
+		lease, err := s.client.Lock(ctx, PauseLock, dlock.WithFixedTTL(ttl), dlock.WithWait(2*ttl+expirySlack))
+		if errors.Is(err, dlock.ErrHeld) {
+			return nil, buyerEntry{}, errors.New("this store keeps the lock of a stopped process for as long as its connection lives: use another one for this demo")
+		}
+		if err != nil {
+			return nil, buyerEntry{}, err
+		}
+		entry := buyerEntry{Locked: time.Now().UnixNano(), Token: lease.Token()}
+		if entry.Stock, err = s.stock.rowFor(s.Guard, lease.Token()).read(ctx); err != nil {
+			return nil, buyerEntry{}, err
+		}
+		_ = backoff.Sleep(lease.Context(), ttl/5)
+		if lease.Context().Err() == nil {
+			return lease, entry, nil
+		}
+		_ = lease.Unlock(ctx) // it is lost
+	}
 }
