@@ -48,17 +48,15 @@ func (s *sender) cancelEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range checks {
-		if c := k.call; k.ended && c.serial == k.serial && (c.state == queued || c.state == sent) {
-			if c.state == queued {
-				c.state = ended
-				c.signal <- unsent
-			} else {
-				c.state = abandoned
-				c.signal <- abandon
-			}
+		switch c := k.call; {
+		case !k.ended || c.serial != k.serial:
+		case c.state == queued:
+			c.become(unsent)
+		case c.state == sent:
+			c.become(abandoned)
 		}
 	}
-	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool { return c.state == ended })
+	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool { return c.state == unsent })
 	s.canceling = false
 	if len(s.queue) > 0 || len(s.underway) > 0 {
 		s.setCancelTimerLocked()

@@ -26,18 +26,10 @@ type pubsubConn struct {
 
 // request is a command. The server answers each request, in order.
 type request struct {
-	verb    verb
+	command string // "ping", or that of the subscriptions
 	channel string
-	sub     *subscription // of subscribe
+	sub     *subscription // to be confirmed; nil for other commands
 }
-
-type verb int
-
-const (
-	subscribe verb = iota
-	unsubscribe
-	ping
-)
 
 // The reasons why a connection ends.
 var (
@@ -81,7 +73,7 @@ func (c *pubsubConn) write() error {
 		case <-tick.C:
 			c.subs.mu.Lock()
 			idle := c.subs.unsubscribeIdleLocked()
-			c.subs.requestLocked(request{verb: ping})
+			c.subs.requestLocked(request{command: "ping"})
 			c.subs.mu.Unlock()
 			if idle {
 				return errIdle
@@ -118,17 +110,17 @@ func (c *pubsubConn) flush() error {
 func (c *pubsubConn) send(r request) error {
 	ctx, cancel := context.WithTimeout(c.ctx, subscribeTimeout)
 	defer cancel()
-	switch sharded := c.subs.sharded; {
-	case r.verb == ping:
-		return c.pubsub.Ping(ctx)
-	case r.verb == subscribe && sharded:
-		return c.pubsub.SSubscribe(ctx, r.channel)
-	case r.verb == subscribe:
+	switch r.command {
+	case "subscribe":
 		return c.pubsub.Subscribe(ctx, r.channel)
-	case sharded:
+	case "ssubscribe":
+		return c.pubsub.SSubscribe(ctx, r.channel)
+	case "unsubscribe":
+		return c.pubsub.Unsubscribe(ctx, r.channel)
+	case "sunsubscribe":
 		return c.pubsub.SUnsubscribe(ctx, r.channel)
 	default:
-		return c.pubsub.Unsubscribe(ctx, r.channel)
+		return c.pubsub.Ping(ctx)
 	}
 }
 
@@ -153,20 +145,16 @@ func (c *pubsubConn) take(message any) error {
 	case *redis.Message:
 		c.subs.notify(m.Channel)
 	case *redis.Pong:
-		c.answered(func(r request) bool { return r.verb == ping })
+		c.answered(func(r request) bool { return r.command == "ping" })
 	case *redis.Subscription:
-		verb := unsubscribe
-		if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
-			verb = subscribe
-		}
-		r, requested := c.answered(func(r request) bool { return r.verb == verb && r.channel == m.Channel })
+		r, requested := c.answered(func(r request) bool { return r.command == m.Kind && r.channel == m.Channel })
 		switch {
-		case requested && verb == subscribe:
+		case requested && r.sub != nil:
 			if c.subs.confirmed(r.sub) {
 				c.subs.notify(r.channel) // messages may have been missed
 			}
 		case requested:
-		case verb == unsubscribe && c.subs.sharded:
+		case m.Kind == "sunsubscribe":
 			c.subs.ended(m.Channel, nil, nil)
 		default:
 			return errReconnected // the client requested it, not this connection
@@ -184,7 +172,7 @@ func (c *pubsubConn) takeError(err error) error {
 	if !requested {
 		return err
 	}
-	if r.verb == subscribe {
+	if r.sub != nil {
 		c.subs.ended(r.channel, r.sub, err)
 	}
 	return nil

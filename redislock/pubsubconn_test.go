@@ -12,7 +12,7 @@ import (
 // newTestConn returns a connection without a server, and a function that notes a request as sent.
 func newTestConn(t *testing.T, sharded bool) (c *pubsubConn, send func(request)) {
 	t.Helper()
-	s := newSubscriptions(func(context.Context) *redis.PubSub { return nil }, sharded)
+	s := newSubscriptions(func(context.Context, ...string) *redis.PubSub { return nil }, sharded)
 	c = newPubsubConn(s)
 	t.Cleanup(func() { c.end(nil) })
 	return c, func(r request) { c.unanswered = append(c.unanswered, r) }
@@ -31,7 +31,7 @@ func TestReconnectionOfTheClientIsNoticed(t *testing.T) {
 	c, send := newTestConn(t, false)
 	wakes := 0
 	sub := newTestSubscription(c.subs, "c", newWaiter(func() { wakes++ }, false))
-	send(request{subscribe, "c", sub})
+	send(request{"subscribe", "c", sub})
 	confirmation := &redis.Subscription{Kind: "subscribe", Channel: "c"}
 	if err := c.take(confirmation); err != nil || !sub.confirmed {
 		t.Fatalf("confirmed: %v, error: %v; want the confirmation that was requested", sub.confirmed, err)
@@ -42,7 +42,7 @@ func TestReconnectionOfTheClientIsNoticed(t *testing.T) {
 	if !c.subs.disconnected(errReconnected) {
 		t.Fatal("no other connection is wanted")
 	}
-	send(request{subscribe, "c", sub}) // on the next connection
+	send(request{"subscribe", "c", sub}) // on the next connection
 	if err := c.take(confirmation); err != nil || wakes != 1 {
 		t.Errorf("woken %d times after a reconnection (%v); want once", wakes, err)
 	}
@@ -54,8 +54,8 @@ func TestServerEndsOneSubscription(t *testing.T) {
 	c, send := newTestConn(t, true)
 	lost := ""
 	for _, channel := range []string{"a", "b"} {
-		w := &waiter{wake: subscribers.New(func() {}), lost: subscribers.New(func() { lost += channel })}
-		send(request{subscribe, channel, newTestSubscription(c.subs, channel, w)})
+		w := &waiter{wake: subscribers.New(func() {}), lost: func() { lost += channel }}
+		send(request{"ssubscribe", channel, newTestSubscription(c.subs, channel, w)})
 		if err := c.take(&redis.Subscription{Kind: "ssubscribe", Channel: channel}); err != nil {
 			t.Fatal(err)
 		}
@@ -70,10 +70,10 @@ func TestServerEndsOneSubscription(t *testing.T) {
 func TestAnswersBelongToRequestsInOrder(t *testing.T) {
 	t.Parallel()
 	c, send := newTestConn(t, true)
-	send(request{verb: unsubscribe, channel: "c"})
+	send(request{command: "sunsubscribe", channel: "c"})
 	w := newWaiter(func() { t.Error("the new subscription counts as lost") }, false)
 	sub := newTestSubscription(c.subs, "c", w)
-	send(request{subscribe, "c", sub})
+	send(request{"ssubscribe", "c", sub})
 	if err := c.take(&redis.Subscription{Kind: "sunsubscribe", Channel: "c"}); err != nil || sub.confirmed {
 		t.Fatalf("confirmed: %v, error: %v; want neither before the answer", sub.confirmed, err)
 	}

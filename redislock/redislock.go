@@ -85,10 +85,10 @@ type Store struct {
 	scripts  *scripts
 	replicas int
 
-	route  *route
-	acked  *route // for commands that replicas acknowledge; equal to route without Replicas
-	clock  serverClock
-	pubsub *pubsub
+	route   *route
+	acked   *route // for commands that replicas acknowledge; equal to route without Replicas
+	clock   serverClock
+	general *subscriptions // to all channels that are not sharded
 
 	unconfirmed unconfirmedTokens
 	attempts    *attempts.Log // acquisitions of unknown outcome
@@ -120,7 +120,7 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		protocol: opts.Protocol,
 		scripts:  newScripts(opts.Protocol),
 		replicas: opts.Replicas,
-		pubsub:   newPubsub(client),
+		general:  newSubscriptions(client.Subscribe, false),
 	}
 	s.route = newRoute(client, &s.clustered, 0, 0)
 	s.clustered.Store(cluster)
@@ -156,12 +156,13 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.pubsub.close()
+	s.general.close(driver.ErrClosed)
 	_ = s.attempts.Close() // what it cannot undo expires
 	s.route.close()
 	if s.acked != s.route {
 		s.acked.close()
 	}
+	waitBriefly(s.general.loop.Wait)
 	if s.owned == nil {
 		return nil
 	}

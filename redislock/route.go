@@ -16,7 +16,8 @@ import (
 
 // clusterClient is what a *redis.ClusterClient can do beyond redis.UniversalClient.
 type clusterClient interface {
-	masterFinder
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
 	ForEachMaster(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error
 	ForEachShard(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error // masters and replicas
 }
@@ -111,6 +112,16 @@ func (r *route) find(ctx context.Context, key string) error {
 	return r.tasks.call(ctx, search)
 }
 
+// reload makes the client of a cluster search for the masters, in the background.
+func (r *route) reload(ctx context.Context) {
+	if r.cluster != nil {
+		r.cluster.ReloadState(ctx)
+	}
+}
+
+// errReplaced: the cluster's client has replaced the client of a server.
+var errReplaced = errors.New("the client connects to the server anew")
+
 // to returns the sender to one server of a cluster.
 func (r *route) to(server *redis.Client) (*sender, error) {
 	r.mu.Lock()
@@ -124,6 +135,7 @@ func (r *route) to(server *redis.Client) (*sender, error) {
 		return old, nil
 	}
 	if old != nil {
+		old.sharded().close(errReplaced)
 		r.retired = append(r.retired, old)
 	}
 	if r.senders == nil {
@@ -161,12 +173,13 @@ func (r *route) close() {
 	r.senders, r.retired = nil, nil
 	r.mu.Unlock()
 	for _, s := range senders {
-		s.close()
+		s.close(driver.ErrClosed)
 	}
 	waitBriefly(func() {
 		for _, s := range senders {
 			s.running.Wait()
 			s.cancelTimer.Stop() // not before: callers may still leave
+			s.sharded().loop.Wait()
 		}
 		r.tasks.running.Wait()
 	})

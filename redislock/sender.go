@@ -45,6 +45,7 @@ type sender struct {
 
 	running sync.WaitGroup // pipelines under way
 	workers *workerpool.Pool
+	sharded func() *subscriptions // to the sharded channels of the server
 
 	// calls to use again. They stay with their sender: cancelEnded reads calls that may have
 	// ended by then, with mu held.
@@ -68,9 +69,9 @@ const (
 type call struct {
 	ctx      context.Context
 	commands []redis.Cmder
-	acked    error // of WAIT: ErrNotReplicated or ErrUnreachable; nil if enough replicas have the write
-	maySend  bool  // its caller has the time to send
-	signal   chan signal
+	acked    error          // of WAIT: ErrNotReplicated or ErrUnreachable; nil if enough replicas have the write
+	maySend  bool           // its caller has the time to send
+	notify   chan callState // what the caller of a queued call waits for
 
 	// guarded by the sender's mutex
 	state    callState
@@ -79,25 +80,22 @@ type call struct {
 	answered bool                // by the server; for an abandoned call that has ended
 }
 
-// signal is what the caller of a queued call waits for.
-type signal int
-
-const (
-	done    signal = iota // the commands have their results
-	lead                  // the caller sends the queue, with its own call at the head
-	unsent                // the context ended before the call was sent
-	abandon               // the context ended after that
-)
-
 type callState int
 
 const (
 	queued callState = iota
-	leading
 	sent
-	abandoned // sent, and its caller has left
-	ended
+	leading   // its caller sends the queue, with this call at the head
+	ended     // the commands have their results
+	unsent    // the context ended before the call was sent
+	abandoned // the context ended after that
 )
+
+// become changes the state of a call, and notifies its caller.
+func (c *call) become(state callState) {
+	c.state = state
+	c.notify <- state
+}
 
 func newSender(client redis.UniversalClient, replicas int, ackTimeout time.Duration) *sender {
 	s := &sender{client: client, limited: client, readTimeout: -1, replicas: replicas, ackTimeout: ackTimeout, workers: workerpool.New(maxIdle)}
@@ -113,7 +111,8 @@ func newSender(client redis.UniversalClient, replicas int, ackTimeout time.Durat
 	if cluster, ok := client.(clusterClient); ok {
 		s.reload = cluster.ReloadState
 	}
-	s.calls.New = func() any { return &call{signal: make(chan signal, 1)} }
+	s.sharded = sync.OnceValue(func() *subscriptions { return newSubscriptions(client.SSubscribe, true) })
+	s.calls.New = func() any { return &call{notify: make(chan callState, 1)} }
 	s.overdueTimer, s.cancelTimer = time.AfterFunc(time.Hour, s.sendOverdue), time.AfterFunc(time.Hour, s.cancelEnded)
 	s.overdueTimer.Stop()
 	s.cancelTimer.Stop()
@@ -131,8 +130,7 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	}
 	if s.sending == 0 && (maySend || s.keepsDeadlines) && s.promptLocked() {
 		s.lastSent = time.Now()
-		s.sending++
-		s.running.Add(1)
+		s.beginLocked()
 		s.mu.Unlock()
 		return s.sendAlone(ctx, maySend, commands)
 	}
@@ -146,10 +144,8 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	case s.sending == 1 && len(s.queue) >= manyCalls && maySend && s.promptLocked():
 		// Client and server work at the same time: this caller sends the queue while the
 		// first pipeline is under way.
-		s.sending++
-		s.running.Add(1)
-		c.state = leading
-		c.signal <- lead
+		s.beginLocked()
+		c.become(leading)
 	default:
 		s.queue = append(s.queue, c)
 		if len(s.queue) == 1 {
@@ -159,6 +155,12 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	s.setCancelTimerLocked()
 	s.mu.Unlock()
 	return s.wait(c)
+}
+
+// beginLocked counts a pipeline, until finish.
+func (s *sender) beginLocked() {
+	s.sending++
+	s.running.Add(1)
 }
 
 // sendAlone sends a call in its caller's goroutine.
@@ -186,12 +188,12 @@ func (s *sender) promptLocked() bool { return time.Since(s.lastAnswer) <= prompt
 
 // wait waits for the outcome of a queued call.
 func (s *sender) wait(c *call) error {
-	switch got := <-c.signal; got {
-	case unsent, abandon:
-		return s.left(c.ctx, got == unsent, c)
-	case lead:
+	switch state := <-c.notify; state {
+	case unsent, abandoned:
+		return s.left(c.ctx, state == unsent, c)
+	case leading:
 		s.lead(c)
-	case done:
+	default: // ended
 	}
 	acked := c.acked
 	clear(c.commands)
@@ -204,7 +206,7 @@ func (s *sender) wait(c *call) error {
 func (s *sender) lead(c *call) {
 	s.mu.Lock()
 	batch := s.takeLocked(c)
-	c.state = ended // it needs no signal
+	c.state = ended // its caller needs no notification
 	s.mu.Unlock()
 	s.finish(batch, s.execAll(batch))
 }
@@ -224,7 +226,7 @@ func (s *sender) takeLocked(first *call) []*call {
 	return batch
 }
 
-// finish ends a pipeline that a caller has sent, and lets the next one begin.
+// finish ends a pipeline, and lets the next one begin.
 func (s *sender) finish(batch []*call, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,9 +241,7 @@ func (s *sender) finish(batch []*call, failure error) {
 		s.sending--
 		s.running.Done()
 	default: // the next caller sends
-		c := s.popLocked()
-		c.state = leading
-		c.signal <- lead
+		s.popLocked().become(leading)
 	}
 }
 
@@ -258,8 +258,7 @@ func (s *sender) endLocked(batch []*call, failure error) {
 	for _, c := range batch {
 		switch c.state {
 		case sent:
-			c.state = ended
-			c.signal <- done
+			c.become(ended)
 		case abandoned:
 			c.state, c.answered = ended, !mayBeCarriedOut(c.commands)
 			if c.onEnd != nil {
@@ -272,21 +271,9 @@ func (s *sender) endLocked(batch []*call, failure error) {
 
 // sendLocked lets a worker send the queue.
 func (s *sender) sendLocked() {
-	s.sending++
+	s.beginLocked()
 	batch := s.takeLocked(s.popLocked())
-	s.running.Add(1)
-	s.workers.Go(func() {
-		defer s.running.Done()
-		failure := s.execAll(batch)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.endLocked(batch, failure)
-		s.sending--
-		if len(s.queue) > 0 && s.sending == 0 {
-			s.sendLocked()
-		}
-		s.setOverdueTimerLocked()
-	})
+	s.workers.Go(func() { s.finish(batch, s.execAll(batch)) })
 }
 
 func (s *sender) popLocked() *call {
@@ -315,11 +302,12 @@ func (s *sender) sendOverdue() {
 	}
 }
 
-// close lets no further call in. It does not wait.
-func (s *sender) close() {
+// close lets no further call in, and ends subscriptions with the cause. It does not wait.
+func (s *sender) close(cause error) {
 	s.mu.Lock()
 	s.closed = true
 	s.overdueTimer.Stop()
 	s.mu.Unlock()
 	s.workers.Close()
+	s.sharded().close(cause)
 }

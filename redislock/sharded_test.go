@@ -11,7 +11,7 @@ import (
 // later repair must not undo the earlier one.
 func TestLateRepairReplacesNoNewerWaiter(t *testing.T) {
 	t.Parallel()
-	none := func(context.Context) *redis.PubSub { return nil }
+	none := func(context.Context, ...string) *redis.PubSub { return nil }
 	s := &shardedWatch{channel: "c"}
 	first, late := newWaiter(func() {}, false), newWaiter(func() {}, false)
 	second := newWaiter(func() { t.Error("the waiter is notified after stop") }, false)

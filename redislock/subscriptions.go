@@ -17,10 +17,12 @@ import (
 // Only the goroutines of the connection talk to the server. Callers leave requests for them, and
 // can return when their context ends.
 type subscriptions struct {
-	open    func(ctx context.Context) *redis.PubSub
+	open    func(ctx context.Context, channels ...string) *redis.PubSub
 	sharded bool
 	ctx     context.Context // ends when the subscriptions are closed
 	cancel  context.CancelCauseFunc
+
+	subscribe, unsubscribe string // the commands
 
 	mu        sync.Mutex
 	byChannel map[string]*subscription
@@ -53,8 +55,12 @@ const (
 	maxReconnect     = time.Second
 )
 
-func newSubscriptions(open func(context.Context) *redis.PubSub, sharded bool) *subscriptions {
-	s := &subscriptions{open: open, sharded: sharded, byChannel: make(map[string]*subscription), requested: make(chan struct{}, 1)}
+func newSubscriptions(open func(ctx context.Context, channels ...string) *redis.PubSub, sharded bool) *subscriptions {
+	s := &subscriptions{open: open, sharded: sharded, subscribe: "subscribe", unsubscribe: "unsubscribe",
+		byChannel: make(map[string]*subscription), requested: make(chan struct{}, 1)}
+	if sharded {
+		s.subscribe, s.unsubscribe = "ssubscribe", "sunsubscribe"
+	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -70,7 +76,7 @@ func (s *subscriptions) add(ctx context.Context, channel string, w *waiter) erro
 	if sub == nil {
 		sub = &subscription{answered: make(chan struct{})}
 		s.byChannel[channel] = sub
-		s.requestLocked(request{subscribe, channel, sub})
+		s.requestLocked(request{s.subscribe, channel, sub})
 	}
 	sub.waiters = append(sub.waiters, w)
 	if !s.running {
@@ -92,16 +98,14 @@ func (s *subscriptions) add(ctx context.Context, channel string, w *waiter) erro
 
 // remove ends the notifications of w. None is under way when it returns.
 func (s *subscriptions) remove(channel string, w *waiter) {
-	w.stop()
+	w.wake.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub := s.byChannel[channel]
 	if sub == nil {
 		return
 	}
-	if i := slices.Index(sub.waiters, w); i >= 0 {
-		sub.waiters = slices.Delete(sub.waiters, i, i+1)
-	}
+	sub.waiters = slices.DeleteFunc(sub.waiters, func(other *waiter) bool { return other == w })
 	switch {
 	case len(sub.waiters) > 0:
 	case w.alone:
@@ -124,7 +128,7 @@ func (s *subscriptions) requestLocked(r request) {
 // channel later subscribes again, after that.
 func (s *subscriptions) unsubscribeLocked(channel string) {
 	delete(s.byChannel, channel)
-	s.requestLocked(request{verb: unsubscribe, channel: channel})
+	s.requestLocked(request{command: s.unsubscribe, channel: channel})
 }
 
 // unsubscribeIdleLocked leaves channels that had no waiter for a while, and reports whether no
@@ -145,11 +149,7 @@ func (s *subscriptions) unsubscribeIdleLocked() (empty bool) {
 // run keeps the connection while there are channels.
 func (s *subscriptions) run() {
 	delay := backoff.Backoff{Min: minReconnect, Max: maxReconnect}
-	for {
-		conn := s.connect()
-		if conn == nil {
-			return
-		}
+	for conn := s.connect(); conn != nil; conn = s.connect() {
 		began := time.Now()
 		if !s.disconnected(conn.serve()) {
 			return
@@ -171,7 +171,7 @@ func (s *subscriptions) connect() *pubsubConn {
 	}
 	s.requests = nil // of the previous connection
 	for channel, sub := range s.byChannel {
-		s.requestLocked(request{subscribe, channel, sub})
+		s.requestLocked(request{s.subscribe, channel, sub})
 	}
 	return newPubsubConn(s)
 }
@@ -179,13 +179,11 @@ func (s *subscriptions) connect() *pubsubConn {
 // notify wakes the waiters of a channel.
 func (s *subscriptions) notify(channel string) {
 	s.mu.Lock()
-	var woken []*waiter
+	defer s.mu.Unlock()
 	if sub := s.byChannel[channel]; sub != nil {
-		woken = slices.Clone(sub.waiters)
-	}
-	s.mu.Unlock()
-	for _, w := range woken {
-		w.wake.Notify()
+		for _, w := range sub.waiters {
+			w.wake.Notify()
+		}
 	}
 }
 
@@ -206,49 +204,44 @@ func (s *subscriptions) confirmed(sub *subscription) (again bool) {
 // channel's subscription by itself, as it does when the channel has moved to another server.
 func (s *subscriptions) ended(channel string, sub *subscription, err error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if active := s.byChannel[channel]; sub == nil && active != nil && active.active {
 		sub = active
 	}
-	var lost []*waiter
 	if sub != nil {
-		lost = s.endLocked(channel, sub, err)
+		s.endLocked(channel, sub, err)
 	}
-	s.mu.Unlock()
-	loseAll(lost)
 }
 
-// endLocked ends a subscription. If it was never confirmed, add returns err. Otherwise endLocked
-// returns the waiters that have lost it.
-func (s *subscriptions) endLocked(channel string, sub *subscription, err error) (lost []*waiter) {
+// endLocked ends a subscription. If it was never confirmed, add returns err. Otherwise its waiters
+// have lost it.
+func (s *subscriptions) endLocked(channel string, sub *subscription, err error) {
 	if s.byChannel[channel] == sub {
 		delete(s.byChannel, channel)
 	}
-	if sub.confirmed {
-		return slices.Clone(sub.waiters)
+	if !sub.confirmed {
+		sub.err = err
+		close(sub.answered)
+		return
 	}
-	sub.err = err
-	close(sub.answered)
-	return nil
+	for _, w := range sub.waiters {
+		w.lost()
+	}
 }
 
 // disconnected cleans up after a connection, and reports whether another one is needed. A sharded
 // subscription ends, because the channel may have moved. Callers that still subscribe get err.
 func (s *subscriptions) disconnected(err error) (again bool) {
 	s.mu.Lock()
-	var lost []*waiter
+	defer s.mu.Unlock()
 	for channel, sub := range s.byChannel {
 		sub.active = false
 		if sub.confirmed && s.sharded || !sub.confirmed && !errors.Is(err, errIdle) {
-			lost = append(lost, s.endLocked(channel, sub, err)...)
+			s.endLocked(channel, sub, err)
 		}
 	}
-	again = len(s.byChannel) > 0 && s.ctx.Err() == nil
-	if !again {
-		s.running = false
-	}
-	s.mu.Unlock()
-	loseAll(lost)
-	return again
+	s.running = len(s.byChannel) > 0 && s.ctx.Err() == nil
+	return s.running
 }
 
 // close ends the connection without waiting. Callers that still subscribe get the cause.
@@ -256,10 +249,4 @@ func (s *subscriptions) close(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancel(cause)
-}
-
-func loseAll(waiters []*waiter) {
-	for _, w := range waiters {
-		w.lost.Notify()
-	}
 }

@@ -12,8 +12,8 @@ func init() {
 	add(mutant{
 		rule: "a call that was sent before its caller left is unsettled",
 		file: "redislock/cancel.go",
-		old:  "				c.state = abandoned\n				c.signal <- abandon",
-		new:  "				c.state = abandoned\n				c.signal <- unsent",
+		old:  "c.become(abandoned)",
+		new:  "c.become(unsent)",
 		test: "test/stores/redis TestAbandonedTryLockLeavesNoLock",
 	})
 	add(mutant{

@@ -93,9 +93,9 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	})
 	add(mutant{
 		rule: "waiters listen to the shard's channel",
-		file: "redislock/sharded.go",
-		old:  `if one, ok := s.client.(*redis.Client); ok && s.clustered.Load() {`,
-		new:  `if one, ok := s.client.(*redis.Client); ok && s.hidesCluster() {`,
+		file: "redislock/watch.go",
+		old:  `if s.clustered.Load() && !s.hidesCluster() {`,
+		new:  `if s.clustered.Load() && s.hidesCluster() {`,
 		test: "test/stores/redis TestSingleServerClientSharesLocksOfACluster",
 	})
 	add(mutant{
