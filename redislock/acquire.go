@@ -42,7 +42,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	if unconfirmed != 0 {
 		s.unconfirmed.remove(req.Owner)
 	}
-	return granted(&req, token, holder), nil
+	return granted(&req, token, spanOf(&req), holder), nil
 }
 
 // handle is what a grant carries for its release.
@@ -52,22 +52,28 @@ type handle struct {
 }
 
 // granted returns the grant whose last token is token.
-func granted(req *driver.Request, token uint64, holder string) driver.Grant {
-	span := spanOf(req)
+func granted(req *driver.Request, token, span uint64, holder string) driver.Grant {
 	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token - span + 1, Span: span, TTL: req.TTL, Handle: handle{holder, req.Fair}}
 }
 
-// failed ends an attempt that was not granted. It releases what too few replicas acknowledged.
-// What the server may still carry out is undone after the owner's Release.
+// failed ends an attempt that was not granted. It releases what too few replicas acknowledged. If
+// the server may still carry the attempt out, the Release of each owner waits until the attempt has
+// ended, and what the server carries out after that is undone.
 func (s *Store) failed(ctx context.Context, err error, reqs ...driver.Request) error {
-	if !errors.Is(err, ErrNotReplicated) {
-		s.recordUnsettled(err, reqs)
-		return err
-	}
+	late, left := errors.AsType[*leftError](err)
+	unsettled := left && !late.unsent ||
+		!left && errors.Is(err, driver.ErrUnreachable) && unanswered(err) && !neverSent(err)
 	for _, req := range reqs {
-		back := s.undo(context.WithoutCancel(ctx), req.Name, req.Owner)
-		if back != nil && !errors.Is(back, driver.ErrNotHeld) {
-			err = fmt.Errorf("%w; it could not be released, and expires in %v: %w", err, req.TTL, back)
+		switch {
+		case errors.Is(err, ErrNotReplicated):
+			back := s.undo(context.WithoutCancel(ctx), req.Name, req.Owner)
+			if back != nil && !errors.Is(back, driver.ErrNotHeld) {
+				err = fmt.Errorf("%w; it could not be released, and expires in %v: %w", err, req.TTL, back)
+			}
+		case unsettled && left:
+			late.whenEnded(s.attempts.Leave(req.Name, req.Owner))
+		case unsettled:
+			s.attempts.Unanswered(req.Name, req.Owner)
 		}
 	}
 	return err
@@ -126,13 +132,10 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	first, counter := max(now, req.Floor), s.counterOf(key)
 	proposed := first + spanOf(req) - 1
 	value := grantPrefix(req.Owner, proposed) + holder
-	room := [...]redis.Cmder{
+	t := append(make([]redis.Cmder, 0, 5),
 		command{redis.NewCmd(ctx, multi...)},
 		command{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", first, "t", 1, "new")},
-		command{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))},
-		nil, nil,
-	}
-	t := room[:3]
+		command{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))})
 	if proposed > first {
 		t = append(t, command{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")})
 	}
@@ -148,8 +151,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 		return s.acquireByClock(ctx, key, req, holder, 0)
 	case raised && granted:
 		return proposed, err
-	}
-	if neverSent(failed) {
+	case neverSent(failed):
 		return 0, explain(failed)
 	}
 	// The transaction failed, or the counter was ahead of the clock.
@@ -214,10 +216,9 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		return nil, nil
 	}
 	keys := make([]string, 0, 2*len(reqs))
-	args := make([]any, 3, 3+3*len(reqs))
+	args := append(make([]any, 0, 3+3*len(reqs)), nil, 0, 1) // floor, no unconfirmed token, one token each
 	var floor uint64
-	clustered := s.clustered.Load()
-	tag := hashTag(s.keyOf(reqs[0].Name))
+	clustered, tag := s.clustered.Load(), hashTag(s.keyOf(reqs[0].Name))
 	for _, req := range reqs {
 		key := s.keyOf(req.Name)
 		if clustered && hashTag(key) != tag {
@@ -230,7 +231,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		args = append(args, millis(req.TTL), req.Owner.Hex(), req.Holder.Encode())
 		floor = max(floor, req.Floor)
 	}
-	args[0], args[1], args[2] = floor, 0, 1
+	args[0] = floor
 	sent := time.Now()
 	reply, err := s.acked.eval(ctx, s.scripts.acquire, keys, args...)
 	if s.foundCluster(clustered, err) {
@@ -264,9 +265,7 @@ func (s *Store) grantAll(reqs []driver.Request, reply any, sent time.Time) ([]dr
 		if err != nil {
 			return nil, err
 		}
-		req := reqs[i]
-		req.Span = 1
-		grants[i] = granted(&req, token, req.Holder.Encode())
+		grants[i] = granted(&reqs[i], token, 1, reqs[i].Holder.Encode())
 	}
 	return grants, nil
 }

@@ -2,13 +2,10 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -30,26 +27,21 @@ func (s *sender) cancelEnded() {
 		call   *call
 		ctx    context.Context
 		serial uint64 // a call that ends meanwhile is used again
-		ended  bool
 	}
 	var checks []check
 	s.mu.Lock()
-	for _, calls := range append(slices.Clip(s.underway), s.queue) {
-		for _, c := range calls {
-			if c.state == queued || c.state == sent {
-				checks = append(checks, check{call: c, ctx: c.ctx, serial: c.serial})
-			}
+	for _, c := range slices.Concat(append(slices.Clip(s.underway), s.queue)...) {
+		if c.state == queued || c.state == sent {
+			checks = append(checks, check{c, c.ctx, c.serial})
 		}
 	}
 	s.mu.Unlock()
-	for i := range checks {
-		checks[i].ended = checks[i].ctx.Err() != nil // a user's code, so without the mutex
-	}
+	checks = slices.DeleteFunc(checks, func(k check) bool { return k.ctx.Err() == nil }) // a user's code, so without the mutex
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range checks {
 		switch c := k.call; {
-		case !k.ended || c.serial != k.serial:
+		case c.serial != k.serial:
 		case c.state == queued:
 			c.become(unsent)
 		case c.state == sent:
@@ -97,9 +89,11 @@ func (e *leftError) whenEnded(f func(answered bool)) {
 	}
 	e.sender.mu.Lock()
 	defer e.sender.mu.Unlock()
-	if e.call.onEnd = f; e.call.state == ended {
+	if e.call.state == ended {
 		f(e.call.answered)
+		return
 	}
+	e.call.onEnd = append(e.call.onEnd, f)
 }
 
 // mayBeCarriedOut reports whether the server may still carry out commands that have ended.
@@ -107,34 +101,4 @@ func mayBeCarriedOut(commands []redis.Cmder) bool {
 	return slices.ContainsFunc(commands, func(cmd redis.Cmder) bool {
 		return unanswered(cmd.Err()) && !neverSent(cmd.Err())
 	})
-}
-
-// neverSent reports whether the client failed before it had a connection.
-func neverSent(err error) bool {
-	network, ok := errors.AsType[*net.OpError](err)
-	return ok && network.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
-}
-
-// recordUnsettled records an attempt that failed with err if the server may still carry it out.
-// The Release of each owner then waits until the attempt has ended, and what the server carries
-// out after that is undone.
-func (s *Store) recordUnsettled(err error, reqs []driver.Request) {
-	late, left := errors.AsType[*leftError](err)
-	if left && late.unsent || !left && (!errors.Is(err, driver.ErrUnreachable) || !unanswered(err) || neverSent(err)) {
-		return
-	}
-	attempts := make([]func(bool), len(reqs))
-	for i, req := range reqs {
-		attempts[i] = s.attempts.Leave(req.Name, req.Owner)
-	}
-	end := func(answered bool) {
-		for _, ended := range attempts {
-			ended(answered)
-		}
-	}
-	if !left {
-		end(false)
-		return
-	}
-	late.whenEnded(end)
 }

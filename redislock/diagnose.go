@@ -144,9 +144,10 @@ func checkClock(ctx context.Context, server *sender) (driver.Finding, error) {
 	if err := askOne(ctx, server, cmd); err != nil {
 		return driver.Finding{}, err
 	}
-	difference := cmd.Val().Sub(sent.Add(time.Since(sent) / 2)).Round(time.Millisecond)
+	uncertainty := time.Since(sent) / 2 // the server read its clock at any time during the call
+	difference := cmd.Val().Sub(sent.Add(uncertainty)).Round(time.Millisecond)
 	f := finding("clock", driver.LevelOK, "The server's clock is %v from this machine's.", difference)
-	if difference.Abs() > time.Second {
+	if difference.Abs() > time.Second+uncertainty {
 		f.Level = driver.LevelWarning
 		f.Message += " Locks expire by the server's clock alone, but correcting it while locks are held shortens or prolongs them."
 	}

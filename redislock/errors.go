@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -49,8 +51,7 @@ var replies = []struct {
 	{"NOPERM", "the user lacks a permission; dlock needs EVAL, EVALSHA and the commands, keys and channels of its scripts", driver.ErrDenied},
 }
 
-// explain translates an error of the client into one of package driver. A timeout counts as the
-// client's own: the end of a caller's context is handled elsewhere.
+// explain translates an error of the client into one of package driver.
 func explain(err error) error {
 	switch {
 	case err == nil || err == redis.Nil: //nolint:errorlint // not what Sentinel's client wraps
@@ -67,7 +68,7 @@ func explain(err error) error {
 			return fmt.Errorf("%w: %s: %w", reply.kind, reply.meaning, err)
 		}
 	}
-	if _, answered := errors.AsType[redis.Error](err); answered {
+	if !unanswered(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
@@ -81,8 +82,34 @@ func says(text, code string) bool {
 		strings.HasPrefix(text, "redis: all sentinels") && (strings.Contains(text, ": "+code) || strings.Contains(text, "\n"+code))
 }
 
-// explainFor explains the error of a command with keys. It names the keys if one of them holds
-// something else, because the server does not.
+// begins reports whether an error begins with one of the codes.
+func begins(err error, codes ...string) bool {
+	return err != nil && slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
+}
+
+// A server that answers with one of these errors did nothing: it named the server that has the key
+// (MOVED) or is getting it (ASK), does not know the script, found keys of several slots, or does
+// not allow or know the command.
+func isRedirect(err error) bool      { return begins(err, "MOVED ", "ASK ") }
+func isUnknownScript(err error) bool { return begins(err, "NOSCRIPT") }
+func crossesSlots(err error) bool    { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
+func isRefusal(err error) bool {
+	return !unanswered(err) && begins(err, "NOPERM", "ERR unknown command")
+}
+
+// unanswered reports whether an error is not a reply of the server.
+func unanswered(err error) bool {
+	_, reply := errors.AsType[redis.Error](err)
+	return err != nil && !reply
+}
+
+// neverSent reports whether the client failed before it had a connection.
+func neverSent(err error) bool {
+	network, ok := errors.AsType[*net.OpError](err)
+	return ok && network.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
+}
+
+// explainFor also names the keys of the command if one of them holds something else.
 func explainFor(keys []string, err error) error {
 	explained := explain(err)
 	if explained != nil && says(err.Error(), "WRONGTYPE") {
@@ -91,8 +118,7 @@ func explainFor(keys []string, err error) error {
 	return explained
 }
 
-// noAnswer makes the error of a caller that has left ErrUnreachable, and returns other errors as
-// they are.
+// noAnswer makes the error of a caller that has left ErrUnreachable.
 func noAnswer(err error) error {
 	if _, left := errors.AsType[*leftError](err); left {
 		return fmt.Errorf("%w: the server gave no answer: %w", driver.ErrUnreachable, err)

@@ -3,7 +3,10 @@ package redislock
 import (
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // A lock's key is its name, so that other programs share it. The lock's counter, channel and
@@ -26,20 +29,17 @@ func (s *Store) keyOf(name string) string {
 	if !isReserved(name) && !isBraced(name) && (!s.clustered.Load() || keepsSlot(name)) {
 		return name
 	}
-	return escapedPrefix + escape(name)
+	return escapedPrefix + escapes.Replace(name)
 }
 
 // nameOf is the reverse of keyOf.
 func nameOf(key string) string {
-	text, escaped := strings.CutPrefix(key, escapedPrefix)
-	if !escaped {
-		return key
+	if text, escaped := strings.CutPrefix(key, escapedPrefix); escaped {
+		if name, err := url.PathUnescape(text); err == nil {
+			return name
+		}
 	}
-	name, err := url.PathUnescape(text)
-	if err != nil {
-		return key // not written by keyOf
-	}
-	return name
+	return key
 }
 
 func isReserved(name string) bool {
@@ -56,23 +56,17 @@ func isBraced(name string) bool {
 
 // keepsSlot reports whether the name and the keys named after it are in one slot of a cluster.
 func keepsSlot(name string) bool {
-	before, after, braced := strings.Cut(name, "{")
-	if !braced {
-		return !strings.Contains(before, "}")
-	}
-	return strings.Index(after, "}") > 0
+	_, after, braced := strings.Cut(name, "{")
+	return strings.Index(after, "}") > 0 || !braced && !strings.Contains(name, "}")
 }
 
-var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
-
-func escape(name string) string { return braces.Replace(name) }
+var escapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
 // hashTag returns the part of a key that decides its slot in a cluster.
 func hashTag(key string) string {
-	if _, after, found := strings.Cut(key, "{"); found {
-		if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {
-			return tag
-		}
+	_, after, _ := strings.Cut(key, "{")
+	if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {
+		return tag
 	}
 	return key
 }
@@ -95,4 +89,36 @@ func (s *Store) queueOf(key string) []string {
 		return nil
 	}
 	return []string{beside(queuePrefix, key), beside(timeoutPrefix, key)}
+}
+
+// A holder value is what a lock stores about its holder: OWNER:TOKEN:HOLDER. It is the ID of
+// Redisson's protocol and the string of the plain one. Other programs do not parse it.
+
+// ownerPrefix begins every holder value of an owner.
+func ownerPrefix(o driver.Owner) string { return o.Hex() + ":" }
+
+// grantPrefix begins the holder value of a grant: only the holder's description is missing.
+func grantPrefix(o driver.Owner, token uint64) string {
+	var buf [32 + 1 + 20 + 1]byte
+	b := append(buf[:0], o.Hex()...)
+	b = append(b, ':')
+	b = strconv.AppendUint(b, token, 10)
+	return string(append(b, ':'))
+}
+
+// parseHolderValue returns the token and the holder. A value that another program wrote has no
+// token, and becomes the holder's note. In the plain protocol it is that program's secret, and
+// the holder stays empty.
+func (s *Store) parseHolderValue(value string) (token uint64, holder driver.Holder) {
+	owner, rest, ok := strings.Cut(value, ":")
+	if ok && len(owner) == 2*len(driver.Owner{}) {
+		digits, text, _ := strings.Cut(rest, ":")
+		if token, err := strconv.ParseUint(digits, 10, 64); err == nil && token <= maxToken && strings.HasPrefix(text, "{") {
+			return token, driver.DecodeHolder(text)
+		}
+	}
+	if s.protocol == Plain {
+		return 0, driver.Holder{}
+	}
+	return 0, driver.Holder{Note: value}
 }

@@ -2,31 +2,25 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/redis/go-redis/v9"
 )
 
-// command is never repeated by the client: this package decides whether that is safe.
-type command struct{ *redis.Cmd }
+// command and unrepeated are never repeated by the client: this package decides whether that is safe.
+type (
+	command    struct{ *redis.Cmd }
+	unrepeated struct{ redis.Cmder } // of any type
+)
 
-// NoRetry keeps the client from repeating the command.
-func (command) NoRetry() bool { return true }
-
-// unrepeated is the same for commands of any type.
-type unrepeated struct{ redis.Cmder }
-
-// NoRetry keeps the client from repeating the command.
+func (command) NoRetry() bool    { return true }
 func (unrepeated) NoRetry() bool { return true }
 
-// whileSending returns the context of a call that its caller sends. A caller with enough time
-// waits for a connection until the client's own timeout. For any other caller the context ends at
-// the deadline: while the client waits for a connection, it ignores the deadline itself.
+// whileSending returns the context of a call that its caller sends. It ends at the deadline of a
+// caller with little time, because a client that waits for a connection ignores the deadline itself.
 func whileSending(ctx context.Context, maySend bool) (sending context.Context, end func()) {
 	at, limited := ctx.Deadline()
 	if maySend || !limited {
@@ -45,14 +39,13 @@ type uncancelled struct {
 
 func (u uncancelled) Deadline() (time.Time, bool) { return u.caller.Deadline() }
 
-// execAll runs the calls of a batch in one pipeline. It returns why the server did not answer, or
-// nil.
+// execAll runs the calls of a batch in one pipeline, and returns why the server did not answer.
 func (s *sender) execAll(batch []*call) (failure error) {
 	n := 0
 	for _, c := range batch {
 		n += len(c.commands)
 	}
-	commands := make([]redis.Cmder, 0, n+1)
+	commands := make([]redis.Cmder, 0, n)
 	for _, c := range batch {
 		commands = append(commands, c.commands...)
 	}
@@ -77,16 +70,14 @@ func (s *sender) send(ctx context.Context, commands []redis.Cmder) (failure, ack
 	var wait *redis.Cmd
 	all := commands
 	if s.replicas > 0 { // one WAIT for all commands, on their connection
-		wait = redis.NewCmd(ctx, "wait", s.replicas, millis(s.ackTimeout))
+		wait = redis.NewCmd(ctx, "wait", s.replicas, millis(s.route.ackTimeout))
 		all = slices.Concat(commands, []redis.Cmder{command{wait}})
 	}
 	if len(all) == 1 {
 		_ = s.limited.Process(ctx, all[0])
 	} else {
 		pipe := s.limited.Pipeline()
-		for _, cmd := range all {
-			_ = pipe.Process(ctx, cmd) // only queues it
-		}
+		_ = pipe.BatchProcess(ctx, all...) // only queues them
 		_, err := pipe.Exec(ctx)
 		if err != nil && !slices.ContainsFunc(all, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
 			for _, cmd := range all { // the client leaves them as they are if Sentinel, or the log-in, was refused
@@ -98,16 +89,13 @@ func (s *sender) send(ctx context.Context, commands []redis.Cmder) (failure, ack
 		acked = s.acknowledged(wait)
 	}
 	for _, cmd := range commands {
-		if _, oneServer := s.client.(*redis.Client); oneServer && s.reload == nil && isRedirect(cmd.Err()) {
-			cmd.SetErr(fmt.Errorf("%w: %w", errOneOfMany, cmd.Err()))
-			continue
-		}
-		if err := cmd.Err(); unanswered(err) || err != nil && strings.HasPrefix(err.Error(), "MOVED") {
-			if s.reload != nil {
-				// A replica may have taken over. The client would search for it if it
-				// repeated commands.
-				s.reload(ctx) // in the background
-			}
+		_, oneServer := s.client.(*redis.Client)
+		switch err := cmd.Err(); {
+		case isRedirect(err) && oneServer && s.route.cluster == nil:
+			cmd.SetErr(fmt.Errorf("%w: %w", errOneOfMany, err))
+		case unanswered(err) || begins(err, "MOVED"):
+			// A replica may have taken over. The client would search for it if it repeated commands.
+			s.route.reload(ctx)
 			return err, acked
 		}
 	}
@@ -123,16 +111,7 @@ func (s *sender) acknowledged(wait *redis.Cmd) error {
 		return fmt.Errorf("%w: %w", ErrNotReplicated, explain(err))
 	}
 	if n, _ := wait.Val().(int64); n < int64(s.replicas) {
-		return fmt.Errorf("%w: %d of %d within %v", ErrNotReplicated, n, s.replicas, s.ackTimeout)
+		return fmt.Errorf("%w: %d of %d within %v", ErrNotReplicated, n, s.replicas, s.route.ackTimeout)
 	}
 	return nil
-}
-
-// unanswered reports whether an error is not a reply of the server.
-func unanswered(err error) bool {
-	if err == nil {
-		return false
-	}
-	_, reply := errors.AsType[redis.Error](err)
-	return !reply
 }

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,10 +127,11 @@ func (c *pubsubConn) send(r request) error {
 func (c *pubsubConn) read() error {
 	for {
 		message, err := c.pubsub.Receive(c.ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			err = c.take(message)
-		} else {
-			err = c.takeError(err)
+		case isRefusal(err):
+			err = c.takeRefusal(err)
 		}
 		if err != nil {
 			return err
@@ -150,9 +150,7 @@ func (c *pubsubConn) take(message any) error {
 		r, requested := c.answered(func(r request) bool { return r.command == m.Kind && r.channel == m.Channel })
 		switch {
 		case requested && r.sub != nil:
-			if c.subs.confirmed(r.sub) {
-				c.subs.notify(r.channel) // messages may have been missed
-			}
+			c.subs.confirmed(r.sub)
 		case requested:
 		case m.Kind == "sunsubscribe":
 			c.subs.ended(m.Channel, nil, nil)
@@ -163,11 +161,8 @@ func (c *pubsubConn) take(message any) error {
 	return nil
 }
 
-// takeError takes the refusal of a request. It returns errors that end the connection.
-func (c *pubsubConn) takeError(err error) error {
-	if !isRefusal(err) {
-		return err
-	}
+// takeRefusal takes the refusal of a request. It returns err if there is none.
+func (c *pubsubConn) takeRefusal(err error) error {
 	r, requested := c.answered(func(request) bool { return true })
 	if !requested {
 		return err
@@ -188,12 +183,4 @@ func (c *pubsubConn) answered(fits func(request) bool) (request, bool) {
 	r := c.unanswered[0]
 	c.unanswered = c.unanswered[1:]
 	return r, true
-}
-
-// isRefusal reports whether the server does not allow a command, or does not know it.
-func isRefusal(err error) bool {
-	if _, reply := errors.AsType[redis.Error](err); !reply {
-		return false
-	}
-	return strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "ERR unknown command")
 }

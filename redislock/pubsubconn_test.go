@@ -12,7 +12,7 @@ import (
 // newTestConn returns a connection without a server, and a function that notes a request as sent.
 func newTestConn(t *testing.T, sharded bool) (c *pubsubConn, send func(request)) {
 	t.Helper()
-	s := newSubscriptions(func(context.Context, ...string) *redis.PubSub { return nil }, sharded)
+	s := newSubscriptions(newTasks(), func(context.Context, ...string) *redis.PubSub { return nil }, sharded)
 	c = newPubsubConn(s)
 	t.Cleanup(func() { c.end(nil) })
 	return c, func(r request) { c.unanswered = append(c.unanswered, r) }
@@ -30,7 +30,7 @@ func TestReconnectionOfTheClientIsNoticed(t *testing.T) {
 	t.Parallel()
 	c, send := newTestConn(t, false)
 	wakes := 0
-	sub := newTestSubscription(c.subs, "c", newWaiter(func() { wakes++ }, false))
+	sub := newTestSubscription(c.subs, "c", newWaiter(c.subs, "c", func() { wakes++ }, false))
 	send(request{"subscribe", "c", sub})
 	confirmation := &redis.Subscription{Kind: "subscribe", Channel: "c"}
 	if err := c.take(confirmation); err != nil || !sub.confirmed {
@@ -71,7 +71,7 @@ func TestAnswersBelongToRequestsInOrder(t *testing.T) {
 	t.Parallel()
 	c, send := newTestConn(t, true)
 	send(request{command: "sunsubscribe", channel: "c"})
-	w := newWaiter(func() { t.Error("the new subscription counts as lost") }, false)
+	w := newWaiter(c.subs, "c", func() { t.Error("the new subscription counts as lost") }, false)
 	sub := newTestSubscription(c.subs, "c", w)
 	send(request{"ssubscribe", "c", sub})
 	if err := c.take(&redis.Subscription{Kind: "sunsubscribe", Channel: "c"}); err != nil || sub.confirmed {

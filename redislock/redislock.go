@@ -101,10 +101,7 @@ type Store struct {
 // Cluster. The client stays the caller's: Close does not close it. A nil opts is fine. New makes
 // no calls.
 func New(client redis.UniversalClient, opts *Options) (*Store, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	_, cluster := client.(clusterClient)
+	opts = cmp.Or(opts, &Options{})
 	switch {
 	case client == nil:
 		return nil, errors.New("no client")
@@ -120,11 +117,11 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		protocol: opts.Protocol,
 		scripts:  newScripts(opts.Protocol),
 		replicas: opts.Replicas,
-		general:  newSubscriptions(client.Subscribe, false),
 	}
 	s.route = newRoute(client, &s.clustered, 0, 0)
-	s.clustered.Store(cluster)
-	s.modeKnown.Store(cluster)
+	s.general = newSubscriptions(s.route.tasks, client.Subscribe, false)
+	s.clustered.Store(s.route.cluster != nil)
+	s.modeKnown.Store(s.route.cluster != nil)
 	s.acked = s.route
 	if s.replicas > 0 {
 		timeout := cmp.Or(opts.ReplicaTimeout, DefaultReplicaTimeout)
@@ -162,7 +159,6 @@ func (s *Store) Close() error {
 	if s.acked != s.route {
 		s.acked.close()
 	}
-	waitBriefly(s.general.loop.Wait)
 	if s.owned == nil {
 		return nil
 	}
@@ -171,10 +167,10 @@ func (s *Store) Close() error {
 
 // usable returns an error if a call must not begin. The first call asks the server for its mode.
 func (s *Store) usable(ctx context.Context) error {
-	if s.closed.Load() {
+	switch {
+	case s.closed.Load():
 		return driver.ErrClosed
-	}
-	if ctx.Err() != nil {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	if err := s.learnMode(ctx); err != nil {

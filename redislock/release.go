@@ -22,8 +22,26 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	return s.release(ctx, grant)
 }
 
+// release does not wait for replicas: a release that a failover loses leaves a lock that expires.
 func (s *Store) release(ctx context.Context, grant driver.Grant) error {
-	reply, err := s.sendRelease(ctx, s.keyOf(grant.Name), grant)
+	key := s.keyOf(grant.Name)
+	channel, prefix := s.channelOf(key), grantPrefix(grant.Owner, lastToken(grant))
+	if grant.Token == 0 {
+		prefix = ownerPrefix(grant.Owner)
+	}
+	var reply any
+	var err error
+	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && !h.fair {
+		if s.protocol == Redisson && !s.clustered.Load() {
+			reply, err = s.releaseField(ctx, key, prefix+h.holder, channel)
+		} else {
+			reply, err = s.route.eval(ctx, s.scripts.releaseExact, []string{key}, prefix+h.holder, channel)
+		}
+	}
+	if err == nil && reply != int64(1) { // a later attempt of the owner may have described its holder differently
+		keys := append([]string{key}, s.queueOf(key)...)
+		reply, err = s.route.eval(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
+	}
 	if err != nil {
 		return err
 	}
@@ -37,29 +55,6 @@ func (s *Store) release(ctx context.Context, grant driver.Grant) error {
 // undo releases whatever the owner has under the name.
 func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error {
 	return s.release(ctx, driver.Grant{Name: name, Owner: owner})
-}
-
-// sendRelease returns 1 if the lock was released. Replicas need not acknowledge: a release that a
-// failover loses leaves a lock that expires.
-func (s *Store) sendRelease(ctx context.Context, key string, grant driver.Grant) (reply any, err error) {
-	channel := s.channelOf(key)
-	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && !h.fair {
-		value := grantPrefix(grant.Owner, lastToken(grant)) + h.holder
-		if s.protocol == Redisson && !s.clustered.Load() {
-			reply, err = s.releaseField(ctx, key, value, channel)
-		} else {
-			reply, err = s.route.eval(ctx, s.scripts.releaseExact, []string{key}, value, channel)
-		}
-		if err != nil || reply == int64(1) {
-			return reply, err
-		} // a later attempt of the owner may have described its holder differently
-	}
-	prefix := ownerPrefix(grant.Owner)
-	if grant.Token != 0 {
-		prefix = grantPrefix(grant.Owner, lastToken(grant))
-	}
-	keys := append([]string{key}, s.queueOf(key)...)
-	return s.route.eval(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel)
 }
 
 // releaseField uses no script, which would cost the server three times as much: HDEL compares

@@ -23,16 +23,16 @@ func TestRenewalNeedsEvidence(t *testing.T) {
 	} {
 		cmd := redis.NewCmd(t.Context())
 		cmd.SetVal(c.reply)
-		r := &renewal{cmd: command{cmd}, keys: []string{"a", "b"}, at: []int{0, 1}}
+		r := &scriptRun{cmd: command{cmd}, keys: []string{"a", "b"}, at: []int{0, 1}}
 		var errs [2]error
-		failed := r.report(errs[:])
+		failed := r.reportRenewal(errs[:])
 		for i, want := range c.want {
 			if !errors.Is(errs[i], want) || (errs[i] == nil) != (want == nil) {
 				t.Errorf("%s: lock %d: %v; want %v", name, i, errs[i], want)
 			}
 		}
 		if wantFailed := c.want != [2]error{}; failed != wantFailed {
-			t.Errorf("%s: report returns %v; want %v", name, failed, wantFailed)
+			t.Errorf("%s: reportRenewal returns %v; want %v", name, failed, wantFailed)
 		}
 	}
 }

@@ -18,9 +18,11 @@ import (
 type clusterClient interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
-	ForEachMaster(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error
-	ForEachShard(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error // masters and replicas
+	ForEachMaster(ctx context.Context, fn serverFunc) error
+	ForEachShard(ctx context.Context, fn serverFunc) error // masters and replicas
 }
+
+type serverFunc = func(ctx context.Context, server *redis.Client) error
 
 // route sends each call to the server that has its key. In a cluster each server has a sender of
 // its own: a pipeline for several servers would end with the slowest, and a server that hangs
@@ -38,15 +40,16 @@ type route struct {
 	senders map[string]*sender
 	retired []*sender // to clients that were replaced
 
-	tasks *tasks // searches
+	tasks *tasks // searches, pipelines and subscriptions
 }
 
 func newRoute(client redis.UniversalClient, clustered *atomic.Bool, replicas int, ackTimeout time.Duration) *route {
-	r := &route{clustered: clustered, replicas: replicas, ackTimeout: ackTimeout, tasks: newTasks()}
+	r := &route{clustered: clustered, replicas: replicas, ackTimeout: ackTimeout,
+		senders: make(map[string]*sender), tasks: newTasks()}
+	r.all = newSender(r, client)
 	if r.cluster, _ = client.(clusterClient); r.cluster != nil {
-		replicas = 0 // WAIT has no key, and would reach any server
+		r.all.replicas = 0 // WAIT has no key, and would reach any server
 	}
-	r.all = newSender(client, replicas, ackTimeout)
 	return r
 }
 
@@ -94,17 +97,16 @@ func (r *route) senderFor(ctx context.Context, key string) (*sender, error) {
 // find runs it in the background, once for all callers.
 func (r *route) find(ctx context.Context, key string) error {
 	r.mu.Lock()
-	known, search := r.known, r.search
-	if search == nil && !known {
-		search = sync.OnceValue(func() error {
+	if r.search == nil && !r.known {
+		r.search = sync.OnceValue(func() error {
 			_, err := r.cluster.MasterForKey(context.WithoutCancel(ctx), key)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.known, r.search = err == nil, nil
 			return explain(err)
 		})
-		r.search = search
 	}
+	known, search := r.known, r.search
 	r.mu.Unlock()
 	if known {
 		return nil
@@ -126,7 +128,7 @@ var errReplaced = errors.New("the client connects to the server anew")
 func (r *route) to(server *redis.Client) (*sender, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tasks.closed() {
+	if r.tasks.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
 	addr := server.Options().Addr
@@ -138,20 +140,16 @@ func (r *route) to(server *redis.Client) (*sender, error) {
 		old.sharded().close(errReplaced)
 		r.retired = append(r.retired, old)
 	}
-	if r.senders == nil {
-		r.senders = make(map[string]*sender)
-	}
-	s := newSender(server, r.replicas, r.ackTimeout)
-	s.addr, s.reload = addr, r.cluster.ReloadState
-	r.senders[addr] = s
+	s := newSender(r, server)
+	s.addr, r.senders[addr] = addr, s
 	return s, nil
 }
 
 // list returns the servers that each calls its function for. The client's search ignores ctx.
-func (r *route) list(ctx context.Context, each func(context.Context, func(context.Context, *redis.Client) error) error) (servers []*redis.Client, err error) {
+func (r *route) list(ctx context.Context, each func(context.Context, serverFunc) error) ([]*redis.Client, error) {
 	var mu sync.Mutex
 	var found []*redis.Client
-	err = r.tasks.call(ctx, func() error {
+	err := r.tasks.call(ctx, func() error {
 		return explain(each(ctx, func(_ context.Context, server *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -170,20 +168,27 @@ func (r *route) close() {
 	r.tasks.close()
 	r.mu.Lock()
 	senders := slices.AppendSeq(append(r.retired, r.all), maps.Values(r.senders))
-	r.senders, r.retired = nil, nil
 	r.mu.Unlock()
 	for _, s := range senders {
 		s.close(driver.ErrClosed)
 	}
-	waitBriefly(func() {
-		for _, s := range senders {
-			s.running.Wait()
-			s.cancelTimer.Stop() // not before: callers may still leave
-			s.sharded().loop.Wait()
-		}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
 		r.tasks.running.Wait()
-	})
+		for _, s := range senders {
+			s.cancelTimer.Stop() // not before: callers may still leave
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTimeout):
+	}
 }
+
+// closeTimeout limits the wait of close. Nothing can interrupt a client that talks to a server which
+// does not answer: the call ends by the client's own timeout, or with the client.
+const closeTimeout = 250 * time.Millisecond
 
 // maxRedirects is how often a command follows a redirection. A server that has given a slot away
 // may name a server that has given it away as well.
@@ -193,14 +198,9 @@ const maxRedirects = 3
 var errOneOfMany = errors.New("the server is one of several of a cluster, and the lock is on another one: " +
 	"the client has to be one of Cluster (redis.NewClusterClient, redis+cluster:// in a URL)")
 
-// redirected reports whether a server of a cluster did nothing but name the server that has the
-// key (MOVED), or is getting it (ASK).
+// redirected reports whether a server of a cluster named another server.
 func (r *route) redirected(err error, cmd command) bool {
 	return r.cluster != nil && returned(err) && isRedirect(cmd.Err())
-}
-
-func isRedirect(err error) bool {
-	return err != nil && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
 }
 
 // follow runs a command that was redirected. The cluster's client follows redirections by itself,
@@ -209,22 +209,28 @@ func (r *route) follow(ctx context.Context, cmd command, servers func() ([]*redi
 	if r.replicas == 0 {
 		return r.all.do(ctx, cmd)
 	}
-	var err error
 	for range maxRedirects {
-		var sender *sender
-		commands := []redis.Cmder{cmd}
 		redirect := strings.Fields(cmd.Err().Error()) // ASK SLOT ADDRESS
+		list, err := servers()
+		i := slices.IndexFunc(list, func(server *redis.Client) bool {
+			return slices.Contains([]string{server.Options().Addr, server.Options().NodeAddress}, redirect[len(redirect)-1])
+		})
+		if err != nil || i < 0 { // the client does not know a server that has no slots yet
+			return err
+		}
+		sender, err := r.to(list[i])
+		if err != nil {
+			return err
+		}
+		commands := []redis.Cmder{cmd}
 		if redirect[0] == "ASK" {
 			commands = []redis.Cmder{command{redis.NewCmd(ctx, "asking")}, cmd}
-		}
-		if sender, err = r.at(redirect[len(redirect)-1], servers); sender == nil {
-			return err
 		}
 		if err = sender.do(ctx, commands...); !r.redirected(err, cmd) {
 			return err
 		}
 	}
-	return err
+	return nil // the command's error is the last redirection
 }
 
 // allServers returns a function that finds the servers of a cluster, once for many commands. It
@@ -233,17 +239,52 @@ func (r *route) allServers(ctx context.Context) func() ([]*redis.Client, error) 
 	return sync.OnceValues(func() ([]*redis.Client, error) { return r.list(ctx, r.cluster.ForEachShard) })
 }
 
-// at returns the sender to the server at an address. It returns nil if the client does not know
-// the server, because it has no slots yet.
-func (r *route) at(addr string, servers func() ([]*redis.Client, error)) (*sender, error) {
-	list, err := servers()
-	if err != nil {
-		return nil, err
+// tasks are goroutines that may outlast the call that started them. Close waits for them.
+type tasks struct {
+	ctx    context.Context // ends when the tasks are closed
+	cancel context.CancelFunc
+
+	mu      sync.Mutex // no task starts after close
+	running sync.WaitGroup
+}
+
+func newTasks() *tasks {
+	t := &tasks{}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+// start runs f in the background. It reports false if the tasks are closed.
+func (t *tasks) start(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return false
 	}
-	for _, server := range list {
-		if o := server.Options(); o.Addr == addr || o.NodeAddress == addr {
-			return r.to(server)
-		}
+	t.running.Go(f)
+	return true
+}
+
+// call runs f as a task and returns its error. If ctx ends first or the tasks are closed, f
+// goes on: the caller must not read what f writes.
+func (t *tasks) call(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	if !t.start(func() { done <- f() }) {
+		return driver.ErrClosed
 	}
-	return nil, nil
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return noAnswer(&leftError{cause: context.Cause(ctx), unsent: true})
+	case <-t.ctx.Done():
+		return driver.ErrClosed
+	}
+}
+
+// close lets no further task start. It does not wait.
+func (t *tasks) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cancel()
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -117,11 +118,43 @@ func (r *route) eval(ctx context.Context, sc *script, keys []string, args ...any
 	return cmd.Val(), err
 }
 
+// scriptRun is one run of a script for one or several locks.
+type scriptRun struct {
+	keys []string
+	args []any
+	at   []int // the positions of its locks among all
+	cmd  command
+	err  error // of sending cmd, which has its own error
+}
+
+// evalAll runs a script several times in one pipeline to one server. To a server that does not know
+// the script it is sent once, with the first run, or with each run that is redirected.
+func (r *route) evalAll(ctx context.Context, to *sender, sc *script, runs []*scriptRun) {
+	runs = slices.Clone(runs)
+	for round := 0; len(runs) > 0; round++ {
+		commands := make([]redis.Cmder, len(runs))
+		for i, run := range runs {
+			run.cmd = sc.command(ctx, round == 0 || round == 1 && i > 0, run.keys, run.args)
+			commands[i] = run.cmd
+		}
+		err := to.do(ctx, commands...)
+		servers := r.allServers(ctx)
+		var wg sync.WaitGroup
+		for _, run := range runs {
+			switch run.err = err; {
+			case r.redirected(err, run.cmd):
+				wg.Go(func() { run.err = r.follow(ctx, run.cmd, servers) })
+			case r.unsent(err, run.cmd):
+				wg.Go(func() { run.err = r.do(ctx, run.keys[0], run.cmd) })
+			}
+		}
+		wg.Wait()
+		runs = slices.DeleteFunc(runs, func(run *scriptRun) bool {
+			return !returned(run.err) || !isUnknownScript(run.cmd.Err())
+		})
+	}
+}
+
 // returned reports, by the error of do, whether the commands have their results. If not, the
 // commands may still be under way and must not be read.
 func returned(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated) }
-
-// isUnknownScript reports whether the server did nothing because it does not know the script.
-func isUnknownScript(err error) bool {
-	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
-}

@@ -21,21 +21,18 @@ import (
 // timeouts end the call. So a caller sends only while the server answers promptly and if it has
 // the time. Otherwise a worker sends.
 type sender struct {
+	route          *route
 	client         redis.UniversalClient
 	limited        redis.UniversalClient // the client, with a limit to the wait for an answer
 	addr           string                // of a cluster's server
 	readTimeout    time.Duration         // how long the client waits for an answer; zero and less is for ever
 	keepsDeadlines bool                  // the client does not wait beyond the deadline of a context
-
-	reload     func(context.Context) // makes the client of a cluster search for the masters; nil without a cluster
-	replicas   int                   // how many have to acknowledge each pipeline
-	ackTimeout time.Duration
+	replicas       int                   // how many have to acknowledge each pipeline
 
 	mu           sync.Mutex
 	queue        []*call
 	underway     [][]*call   // pipelines of several calls
 	sending      int         // pipelines under way, including those of one call
-	lastSent     time.Time   // when the last pipeline went out
 	lastAnswer   time.Time   // when the server last answered; zero after a failure
 	failure      error       // why the server did not answer the last pipeline
 	overdueTimer *time.Timer // sends the queue if the pipelines under way take long
@@ -43,7 +40,6 @@ type sender struct {
 	canceling    bool        // cancelTimer is set
 	closed       bool
 
-	running sync.WaitGroup // pipelines under way
 	workers *workerpool.Pool
 	sharded func() *subscriptions // to the sharded channels of the server
 
@@ -75,9 +71,9 @@ type call struct {
 
 	// guarded by the sender's mutex
 	state    callState
-	serial   uint64              // a new one for each use
-	onEnd    func(answered bool) // of an abandoned call; may be nil
-	answered bool                // by the server; for an abandoned call that has ended
+	serial   uint64                // a new one for each use
+	onEnd    []func(answered bool) // of an abandoned call
+	answered bool                  // by the server; for an abandoned call that has ended
 }
 
 type callState int
@@ -97,21 +93,18 @@ func (c *call) become(state callState) {
 	c.notify <- state
 }
 
-func newSender(client redis.UniversalClient, replicas int, ackTimeout time.Duration) *sender {
-	s := &sender{client: client, limited: client, readTimeout: -1, replicas: replicas, ackTimeout: ackTimeout, workers: workerpool.New(maxIdle)}
+func newSender(r *route, client redis.UniversalClient) *sender {
+	s := &sender{route: r, client: client, limited: client, readTimeout: -1, replicas: r.replicas, workers: workerpool.New(maxIdle)}
 	switch c := client.(type) {
 	case *redis.Client:
 		s.readTimeout, s.keepsDeadlines = c.Options().ReadTimeout, c.Options().ContextTimeoutEnabled
 		if c.Options().ReadTimeout <= 0 {
-			s.limited = c.WithTimeout(answerLimit + ackTimeout) // shares the connections of c
+			s.limited = c.WithTimeout(answerLimit + r.ackTimeout) // shares the connections of c
 		}
 	case *redis.ClusterClient:
 		s.readTimeout, s.keepsDeadlines = c.Options().ReadTimeout, c.Options().ContextTimeoutEnabled
 	}
-	if cluster, ok := client.(clusterClient); ok {
-		s.reload = cluster.ReloadState
-	}
-	s.sharded = sync.OnceValue(func() *subscriptions { return newSubscriptions(client.SSubscribe, true) })
+	s.sharded = sync.OnceValue(func() *subscriptions { return newSubscriptions(r.tasks, client.SSubscribe, true) })
 	s.calls.New = func() any { return &call{notify: make(chan callState, 1)} }
 	s.overdueTimer, s.cancelTimer = time.AfterFunc(time.Hour, s.sendOverdue), time.AfterFunc(time.Hour, s.cancelEnded)
 	s.overdueTimer.Stop()
@@ -129,7 +122,6 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 		return driver.ErrClosed
 	}
 	if s.sending == 0 && (maySend || s.keepsDeadlines) && s.promptLocked() {
-		s.lastSent = time.Now()
 		s.beginLocked()
 		s.mu.Unlock()
 		return s.sendAlone(ctx, maySend, commands)
@@ -137,30 +129,30 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	c := s.calls.Get().(*call)
 	c.ctx, c.commands, c.maySend, c.state = ctx, append(c.commands[:0], commands...), maySend, queued
 	c.serial++
-	switch {
-	case s.sending == 0:
-		s.queue = append(s.queue, c)
-		s.sendLocked()
-	case s.sending == 1 && len(s.queue) >= manyCalls && maySend && s.promptLocked():
+	if s.sending == 1 && len(s.queue) >= manyCalls && maySend && s.promptLocked() {
 		// Client and server work at the same time: this caller sends the queue while the
 		// first pipeline is under way.
 		s.beginLocked()
 		c.become(leading)
-	default:
-		s.queue = append(s.queue, c)
-		if len(s.queue) == 1 {
-			s.setOverdueTimerLocked()
-		}
+	} else if s.queue = append(s.queue, c); s.sending == 0 {
+		s.sendLocked()
+	} else if len(s.queue) == 1 {
+		s.setOverdueTimerLocked()
 	}
 	s.setCancelTimerLocked()
 	s.mu.Unlock()
 	return s.wait(c)
 }
 
-// beginLocked counts a pipeline, until finish.
+// beginLocked and doneLocked count the pipelines under way, which Close waits for.
 func (s *sender) beginLocked() {
 	s.sending++
-	s.running.Add(1)
+	s.route.tasks.running.Add(1)
+}
+
+func (s *sender) doneLocked() {
+	s.sending--
+	s.route.tasks.running.Done()
 }
 
 // sendAlone sends a call in its caller's goroutine.
@@ -191,8 +183,13 @@ func (s *sender) wait(c *call) error {
 	switch state := <-c.notify; state {
 	case unsent, abandoned:
 		return s.left(c.ctx, state == unsent, c)
-	case leading:
-		s.lead(c)
+	case leading: // sends the queue behind c
+		s.mu.Lock()
+		s.queue = slices.Insert(s.queue, 0, c)
+		batch := s.takeLocked()
+		c.state = ended // it needs no notification
+		s.mu.Unlock()
+		s.finish(batch, s.execAll(batch))
 	default: // ended
 	}
 	acked := c.acked
@@ -202,26 +199,15 @@ func (s *sender) wait(c *call) error {
 	return acked
 }
 
-// lead sends the queue behind c.
-func (s *sender) lead(c *call) {
-	s.mu.Lock()
-	batch := s.takeLocked(c)
-	c.state = ended // its caller needs no notification
-	s.mu.Unlock()
-	s.finish(batch, s.execAll(batch))
-}
-
-// takeLocked takes the queue, behind a first call.
-func (s *sender) takeLocked(first *call) []*call {
-	n := min(len(s.queue), maxPipeline-1)
-	batch := make([]*call, 0, n+1)
-	batch = append(append(batch, first), s.queue[:n]...)
+// takeLocked takes the calls of a pipeline from the queue.
+func (s *sender) takeLocked() []*call {
+	n := min(len(s.queue), maxPipeline)
+	batch := slices.Clone(s.queue[:n])
 	s.queue = slices.Delete(s.queue, 0, n)
 	for _, c := range batch {
 		c.state = sent
 	}
 	s.underway = append(s.underway, batch)
-	s.lastSent = time.Now()
 	s.setOverdueTimerLocked() // for the rest of the queue
 	return batch
 }
@@ -233,15 +219,15 @@ func (s *sender) finish(batch []*call, failure error) {
 	s.endLocked(batch, failure)
 	switch {
 	case len(s.queue) == 0 || s.sending > 1:
-		s.sending--
-		s.running.Done()
+		s.doneLocked()
 		s.setOverdueTimerLocked()
 	case !s.queue[0].maySend || !s.promptLocked():
 		s.sendLocked()
-		s.sending--
-		s.running.Done()
+		s.doneLocked()
 	default: // the next caller sends
-		s.popLocked().become(leading)
+		next := s.queue[0]
+		s.queue = slices.Delete(s.queue, 0, 1)
+		next.become(leading)
 	}
 }
 
@@ -261,8 +247,8 @@ func (s *sender) endLocked(batch []*call, failure error) {
 			c.become(ended)
 		case abandoned:
 			c.state, c.answered = ended, !mayBeCarriedOut(c.commands)
-			if c.onEnd != nil {
-				c.onEnd(c.answered)
+			for _, f := range c.onEnd {
+				f(c.answered)
 			}
 		default:
 		}
@@ -272,14 +258,8 @@ func (s *sender) endLocked(batch []*call, failure error) {
 // sendLocked lets a worker send the queue.
 func (s *sender) sendLocked() {
 	s.beginLocked()
-	batch := s.takeLocked(s.popLocked())
+	batch := s.takeLocked()
 	s.workers.Go(func() { s.finish(batch, s.execAll(batch)) })
-}
-
-func (s *sender) popLocked() *call {
-	first := s.queue[0]
-	s.queue = slices.Delete(s.queue, 0, 1)
-	return first
 }
 
 // setOverdueTimerLocked makes sure that no call waits long behind pipelines that are stuck.
@@ -289,15 +269,11 @@ func (s *sender) setOverdueTimerLocked() {
 	}
 }
 
-// sendOverdue sends the queue if the last pipeline went out long ago.
+// sendOverdue sends the queue although pipelines are under way.
 func (s *sender) sendOverdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case len(s.queue) == 0 || s.sending >= maxSending:
-	case time.Since(s.lastSent) < batchDelay:
-		s.overdueTimer.Reset(batchDelay)
-	default:
+	if len(s.queue) > 0 && s.sending < maxSending {
 		s.sendLocked()
 	}
 }

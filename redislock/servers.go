@@ -17,22 +17,15 @@ import (
 // The words of this package: a server is one process of Redis. Servers in cluster mode are a
 // cluster. A cluster divides all keys into slots; the server that has a slot is its master, and
 // replicas copy a master. A sharded channel is at the master of its slot, other channels are at all
-// servers.
-//
-// In cluster mode a script may use keys of one slot only. A *redis.ClusterClient always has servers
-// in cluster mode. Another client may have them too: redis.NewClient with a server that has all
-// slots, or a type of the caller's around a *redis.ClusterClient. So the store asks the server for
-// its mode before its first call.
+// servers. A script may use keys of one slot only.
 
-// learnMode makes sure that the store knows the server's mode, in one round trip.
+// learnMode asks the server once whether it is in cluster mode, in one round trip. It is not
+// enough that the client is not a *redis.ClusterClient: a *redis.Client may be for a server that has
+// all slots, and a type of the caller's may contain a *redis.ClusterClient.
 func (s *Store) learnMode(ctx context.Context) error {
 	if !s.modeKnown.Load() {
-		clustered, err := s.askMode(ctx)
-		if err != nil {
+		if err := s.askMode(ctx); err != nil {
 			return err
-		}
-		if clustered {
-			s.clustered.Store(true)
 		}
 		s.modeKnown.Store(true)
 	}
@@ -43,31 +36,29 @@ func (s *Store) learnMode(ctx context.Context) error {
 	return nil
 }
 
-// askMode asks the server whether it is in cluster mode. HELLO without arguments changes nothing
-// and is allowed to every user. But some servers do not know HELLO, and some refuse keys of several
+// askMode learns whether the server is in cluster mode. HELLO without arguments changes nothing and
+// is allowed to every user. But some servers do not know HELLO, and some refuse keys of several
 // slots without calling that cluster mode. So askMode also sends a script with keys of two slots,
 // which the script does not read.
-func (s *Store) askMode(ctx context.Context) (clustered bool, err error) {
+func (s *Store) askMode(ctx context.Context) error {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
 	both := command{redis.NewCmd(ctx, "eval", "return 1", 2, "dlock:slot:{a}", "dlock:slot:{b}")}
 	if err := s.route.all.do(ctx, unrepeated{hello}, both); err != nil {
-		return false, noAnswer(err)
+		return noAnswer(err)
 	}
 	if hello.Err() == nil && hello.Val()["mode"] == "cluster" || crossesSlots(both.Err()) {
-		return true, nil
+		s.clustered.Store(true)
+		return nil
 	}
 	for _, err := range []error{hello.Err(), both.Err()} {
 		explained := explain(err)
 		if unanswered(err) || errors.Is(explained, driver.ErrUnreachable) || errors.Is(explained, driver.ErrMisconfigured) ||
-			err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
-			return false, explained
+			begins(err, "NOAUTH") {
+			return explained
 		}
 	}
-	return false, nil
+	return nil
 }
-
-// crossesSlots reports whether a server did nothing because the keys are in several slots.
-func crossesSlots(err error) bool { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
 
 // foundCluster reports whether a call learned that the server is in cluster mode, which the store
 // did not know when the call began. The call is worth another attempt.
@@ -87,14 +78,13 @@ func (s *Store) hidesCluster() bool {
 
 // isRing reports whether a client is a *redis.Ring, or a type that embeds one.
 func isRing(client reflect.Value) bool {
-	switch kind := client.Kind(); {
-	case kind == reflect.Invalid:
-		return false
-	case client.Type() == reflect.TypeFor[*redis.Ring]():
-		return true
-	case kind == reflect.Pointer || kind == reflect.Interface:
-		return isRing(client.Elem())
-	case kind == reflect.Struct:
+	for client.Kind() == reflect.Pointer || client.Kind() == reflect.Interface {
+		if client.Type() == reflect.TypeFor[*redis.Ring]() {
+			return true
+		}
+		client = client.Elem()
+	}
+	if client.Kind() == reflect.Struct {
 		for f, value := range client.Fields() {
 			if f.Anonymous && f.Type.Implements(reflect.TypeFor[redis.UniversalClient]()) && isRing(value) {
 				return true
@@ -104,10 +94,15 @@ func isRing(client reflect.Value) bool {
 	return false
 }
 
-// servers returns the senders to all servers that have keys.
+// servers returns the senders to all servers that have keys. A client that hides a cluster may ask
+// any of its servers.
 func (s *Store) servers(ctx context.Context) ([]*sender, error) {
-	if s.route.cluster == nil {
-		return s.onlyServer(ctx)
+	switch {
+	case s.hidesCluster():
+		return nil, fmt.Errorf("%w: asking each master needs the *redis.ClusterClient itself, not a %T",
+			driver.ErrUnsupported, s.client)
+	case s.route.cluster == nil:
+		return []*sender{s.route.all}, nil
 	}
 	masters, err := s.route.list(ctx, s.route.cluster.ForEachMaster)
 	if err != nil {
@@ -121,21 +116,6 @@ func (s *Store) servers(ctx context.Context) ([]*sender, error) {
 	}
 	slices.SortFunc(list, func(a, b *sender) int { return cmp.Compare(a.addr, b.addr) })
 	return list, nil
-}
-
-// onlyServer returns the client's server. A client that hides a cluster may ask any of its
-// servers, so it works only if there is one.
-func (s *Store) onlyServer(ctx context.Context) ([]*sender, error) {
-	if s.hidesCluster() {
-		switch masters, err := countMasters(ctx, s.route.all); {
-		case err != nil:
-			return nil, err
-		case masters > 1:
-			return nil, fmt.Errorf("%w: asking each of %d masters needs the *redis.ClusterClient itself, not a %T",
-				driver.ErrUnsupported, masters, s.client)
-		}
-	}
-	return []*sender{s.route.all}, nil
 }
 
 // countMasters asks a server of a cluster how many masters have slots.
@@ -177,14 +157,19 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// ask runs commands that change nothing. Unlike a call for a lock, it returns as soon as ctx
-// ends. The commands hold their own errors.
-func ask(ctx context.Context, to *sender, commands ...redis.Cmder) error {
-	err, ended := detach.Call(ctx, detach.Go, func() error { return to.do(ctx, commands...) })
+// whileWaiting runs a call that changes nothing. It returns as soon as ctx ends, unlike a call for
+// a lock.
+func whileWaiting(ctx context.Context, to *sender, call func() error) error {
+	err, ended := detach.Call(ctx, detach.Go, call)
 	if ended != nil {
 		err = to.left(ctx, false, nil)
 	}
 	return noAnswer(err)
+}
+
+// ask runs commands that change nothing. The commands hold their own errors.
+func ask(ctx context.Context, to *sender, commands ...redis.Cmder) error {
+	return whileWaiting(ctx, to, func() error { return to.do(ctx, commands...) })
 }
 
 // askOne runs one such command. Its error includes the command's own.

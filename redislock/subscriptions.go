@@ -17,7 +17,8 @@ import (
 // Only the goroutines of the connection talk to the server. Callers leave requests for them, and
 // can return when their context ends.
 type subscriptions struct {
-	open    func(ctx context.Context, channels ...string) *redis.PubSub
+	tasks   *tasks
+	open    openPubSub
 	sharded bool
 	ctx     context.Context // ends when the subscriptions are closed
 	cancel  context.CancelCauseFunc
@@ -29,9 +30,9 @@ type subscriptions struct {
 	requests  []request     // not sent yet
 	requested chan struct{} // there are requests
 	running   bool
-
-	loop sync.WaitGroup
 }
+
+type openPubSub func(ctx context.Context, channels ...string) *redis.PubSub
 
 // subscription is a channel with its waiters.
 type subscription struct {
@@ -55,8 +56,8 @@ const (
 	maxReconnect     = time.Second
 )
 
-func newSubscriptions(open func(ctx context.Context, channels ...string) *redis.PubSub, sharded bool) *subscriptions {
-	s := &subscriptions{open: open, sharded: sharded, subscribe: "subscribe", unsubscribe: "unsubscribe",
+func newSubscriptions(tasks *tasks, open openPubSub, sharded bool) *subscriptions {
+	s := &subscriptions{tasks: tasks, open: open, sharded: sharded, subscribe: "subscribe", unsubscribe: "unsubscribe",
 		byChannel: make(map[string]*subscription), requested: make(chan struct{}, 1)}
 	if sharded {
 		s.subscribe, s.unsubscribe = "ssubscribe", "sunsubscribe"
@@ -65,43 +66,45 @@ func newSubscriptions(open func(ctx context.Context, channels ...string) *redis.
 	return s
 }
 
-// add subscribes w, and returns when the server has confirmed that.
-func (s *subscriptions) add(ctx context.Context, channel string, w *waiter) error {
+// start subscribes the waiter, and returns when the server has confirmed that. It does nothing if
+// the waiter was stopped before.
+func (w *waiter) start(ctx context.Context) error {
+	s := w.subs
 	s.mu.Lock()
-	if s.ctx.Err() != nil {
+	if s.ctx.Err() != nil || w.stopped {
 		s.mu.Unlock()
 		return context.Cause(s.ctx)
 	}
-	sub := s.byChannel[channel]
+	sub := s.byChannel[w.channel]
 	if sub == nil {
 		sub = &subscription{answered: make(chan struct{})}
-		s.byChannel[channel] = sub
-		s.requestLocked(request{s.subscribe, channel, sub})
+		s.byChannel[w.channel] = sub
+		s.requestLocked(request{s.subscribe, w.channel, sub})
 	}
 	sub.waiters = append(sub.waiters, w)
 	if !s.running {
-		s.running = true
-		s.loop.Go(s.run)
+		s.running = s.tasks.start(s.run)
 	}
 	s.mu.Unlock()
 	select {
 	case <-sub.answered:
 		return sub.err
 	case <-ctx.Done():
-		s.remove(channel, w)
-		return context.Cause(ctx)
 	case <-s.ctx.Done():
-		s.remove(channel, w)
-		return context.Cause(s.ctx)
+		ctx = s.ctx
 	}
+	w.stop()
+	return context.Cause(ctx)
 }
 
-// remove ends the notifications of w. None is under way when it returns.
-func (s *subscriptions) remove(channel string, w *waiter) {
+// stop ends the notifications. None is under way when it returns.
+func (w *waiter) stop() {
 	w.wake.Stop()
+	s := w.subs
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sub := s.byChannel[channel]
+	w.stopped = true
+	sub := s.byChannel[w.channel]
 	if sub == nil {
 		return
 	}
@@ -109,7 +112,7 @@ func (s *subscriptions) remove(channel string, w *waiter) {
 	switch {
 	case len(sub.waiters) > 0:
 	case w.alone:
-		s.unsubscribeLocked(channel)
+		s.unsubscribeLocked(w.channel)
 	default:
 		sub.idleSince = time.Now()
 	}
@@ -181,23 +184,27 @@ func (s *subscriptions) notify(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sub := s.byChannel[channel]; sub != nil {
-		for _, w := range sub.waiters {
-			w.wake.Notify()
-		}
+		sub.notifyLocked()
 	}
 }
 
-// confirmed takes the server's confirmation, and reports whether it follows a reconnection.
-func (s *subscriptions) confirmed(sub *subscription) (again bool) {
+func (sub *subscription) notifyLocked() {
+	for _, w := range sub.waiters {
+		w.wake.Notify()
+	}
+}
+
+// confirmed takes the server's confirmation.
+func (s *subscriptions) confirmed(sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub.active = true
-	if sub.confirmed {
-		return true
+	if sub.confirmed { // on a connection before, and messages may have been missed
+		sub.notifyLocked()
+		return
 	}
 	sub.confirmed = true
 	close(sub.answered)
-	return false
 }
 
 // ended takes the server's refusal of a request for sub. If sub is nil, the server has ended the
@@ -213,7 +220,7 @@ func (s *subscriptions) ended(channel string, sub *subscription, err error) {
 	}
 }
 
-// endLocked ends a subscription. If it was never confirmed, add returns err. Otherwise its waiters
+// endLocked ends a subscription. If it was never confirmed, start returns err. Otherwise its waiters
 // have lost it.
 func (s *subscriptions) endLocked(channel string, sub *subscription, err error) {
 	if s.byChannel[channel] == sub {

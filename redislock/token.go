@@ -65,9 +65,8 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	return grant, err
 }
 
-// unconfirmedTokens are proposed tokens that the caller must not get. A proposed token is too
-// low if the counter was ahead of it, and only the server's reply tells: it said so, or it was
-// lost. If the owner asks again, it gets a new token.
+// unconfirmedTokens are proposed tokens that the caller must not get: the counter was ahead of them,
+// or the reply that tells was lost. If the owner asks again, it gets a new token.
 type unconfirmedTokens struct {
 	any atomic.Bool // the map is not empty, which is rare
 
@@ -115,4 +114,45 @@ func (u *unconfirmedTokens) remove(owner driver.Owner) {
 	defer u.mu.Unlock()
 	delete(u.tokens, owner)
 	u.any.Store(len(u.tokens) > 0)
+}
+
+// serverClock estimates the server's clock from its last reading. The estimate is never ahead of
+// the clock, and behind it by no more than the reading took. It is a lower bound for the next
+// token, in case that the counter beside the lock is lost or set back.
+type serverClock struct{ last atomic.Pointer[reading] }
+
+type reading struct {
+	micros int64
+	at     time.Time
+}
+
+const (
+	maxReadingAge  = 10 * time.Second       // two clocks drift apart by less than a millisecond in it
+	maxReadingTime = 100 * time.Millisecond // how long the call of a reading may take
+)
+
+// read takes a reading from the reply to a call that was sent at that time.
+func (c *serverClock) read(reply any, sent time.Time) {
+	text, _ := reply.(string)
+	micros, err := strconv.ParseInt(text, 10, 64)
+	now := time.Now()
+	if err == nil && now.Sub(sent) <= maxReadingTime {
+		c.last.Store(&reading{micros, now})
+	}
+}
+
+// now returns the estimate in microseconds, or zero without a usable reading.
+func (c *serverClock) now() int64 {
+	r := c.last.Load()
+	if r == nil {
+		return 0
+	}
+	now := time.Now()
+	age := now.Sub(r.at)
+	// While the machine is suspended, the monotonic clock stops and the wall clock does not.
+	suspended := now.Round(0).Sub(r.at.Round(0)) - age
+	if age > maxReadingAge || suspended.Abs() > time.Second {
+		return 0
+	}
+	return r.micros + age.Microseconds()
 }

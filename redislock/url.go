@@ -36,11 +36,8 @@ var ErrURL = storeurl.ErrURL
 // A password is written with %3F for '?', %40 for '@' and %25 for '%'. Errors contain no
 // password.
 func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	client, err := parseURL(rawURL, &o)
+	o := *cmp.Or(opts, &Options{})
+	client, err := newClient(rawURL, &o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
@@ -58,8 +55,8 @@ type address struct {
 	tls *tls.Config // nil without TLS
 }
 
-// parseURL returns a client for the URL, and applies the URL's parameters to opts.
-func parseURL(raw string, opts *Options) (redis.UniversalClient, error) {
+// newClient returns a client for the URL, and applies the URL's parameters to opts.
+func newClient(raw string, opts *Options) (redis.UniversalClient, error) {
 	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "redis", Port: "6379"}, storeurl.Scheme{Name: "rediss", Port: "6379"},
 		storeurl.Scheme{Name: "redis+sentinel", Port: "26379"}, storeurl.Scheme{Name: "redis+cluster", Port: "6379"})
 	if err != nil {
@@ -108,9 +105,7 @@ func (o *Options) apply(u *storeurl.URL) error {
 }
 
 // The clients of Open do without what costs a new connection a round trip: the name of their
-// library, and announcements of maintenance.
-
-// dialerRetries is one attempt: dlock tries again itself, and reports sooner what is wrong.
+// library, and announcements of maintenance. They dial once, because dlock tries again itself.
 const dialerRetries = 1
 
 // probeDelay is how long a TLS handshake takes until the server is asked whether it uses TLS.

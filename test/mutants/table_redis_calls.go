@@ -25,9 +25,9 @@ func init() {
 	})
 	add(mutant{
 		rule: "an attempt whose connection broke is undone when it is carried out",
-		file: "redislock/cancel.go",
-		old:  "	if !left {\n		end(false)",
-		new:  "	if !left {\n		end(true)",
+		file: "redislock/acquire.go",
+		old:  "s.attempts.Unanswered(req.Name, req.Owner)",
+		new:  "s.attempts.Leave(req.Name, req.Owner)(true)",
 		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/Acquire$",
 	})
 	add(mutant{
@@ -209,8 +209,8 @@ func init() {
 	add(mutant{
 		rule: "a lock that too few replicas acknowledged is released",
 		file: "redislock/acquire.go",
-		old:  "	if !errors.Is(err, ErrNotReplicated) {\n",
-		new:  "	if true || !errors.Is(err, ErrNotReplicated) {\n",
+		old:  "		case errors.Is(err, ErrNotReplicated):",
+		new:  "		case errors.Is(err, ErrNotReplicated) && false:",
 		test: "test/stores/redis TestMissingReplicasRefuseTheLock",
 	})
 

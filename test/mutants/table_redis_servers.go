@@ -57,8 +57,8 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	add(mutant{
 		rule: "Close waits for the search for a cluster's servers",
 		file: "redislock/route.go",
-		old:  `err = r.tasks.call(ctx, func() error {`,
-		new:  `err = newTasks().call(ctx, func() error {`,
+		old:  `err := r.tasks.call(ctx, func() error {`,
+		new:  `err := newTasks().call(ctx, func() error {`,
 		test: "redislock TestCloseWaitsForTheSearch/nodes",
 	})
 	add(mutant{
@@ -94,8 +94,8 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	add(mutant{
 		rule: "waiters listen to the shard's channel",
 		file: "redislock/watch.go",
-		old:  `if s.clustered.Load() && !s.hidesCluster() {`,
-		new:  `if s.clustered.Load() && s.hidesCluster() {`,
+		old:  `s.clustered.Load() && !s.hidesCluster() {`,
+		new:  `s.clustered.Load() && s.hidesCluster() {`,
 		test: "test/stores/redis TestSingleServerClientSharesLocksOfACluster",
 	})
 	add(mutant{
@@ -132,11 +132,11 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	})
 	add(mutant{
 		rule: "one repair replaces a subscription",
-		file: "redislock/sharded.go",
+		file: "redislock/watch.go",
 		old: `	if s.waiter != old || s.stopped {
-		return nil, false`,
+		return false`,
 		new: `	if s.stopped {
-		return nil, false`,
+		return false`,
 		test: "redislock TestLateRepairReplacesNoNewerWaiter",
 	})
 	add(mutant{
