@@ -87,9 +87,8 @@ func begins(err error, codes ...string) bool {
 	return err != nil && slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }
 
-// A server that answers with one of these errors did nothing: it named the server that has the key
-// (MOVED) or is getting it (ASK), does not know the script, found keys of several slots, or does
-// not allow or know the command.
+// A server that answers with one of these errors did nothing: it named another server, does not know
+// the script, found keys of several slots, or does not allow or know the command.
 func isRedirect(err error) bool      { return begins(err, "MOVED ", "ASK ") }
 func isUnknownScript(err error) bool { return begins(err, "NOSCRIPT") }
 func crossesSlots(err error) bool    { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }

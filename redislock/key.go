@@ -26,7 +26,8 @@ var (
 )
 
 func (s *Store) keyOf(name string) string {
-	if !isReserved(name) && !isBraced(name) && (!s.clustered.Load() || keepsSlot(name)) {
+	isReserved := slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	if !isReserved && !isBraced(name) && (!s.clustered.Load() || keepsSlot(name)) {
 		return name
 	}
 	return escapedPrefix + escapes.Replace(name)
@@ -40,10 +41,6 @@ func nameOf(key string) string {
 		}
 	}
 	return key
-}
-
-func isReserved(name string) bool {
-	return slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // isBraced reports whether a name is {a}, which by Redisson's rule has the counter, the channel

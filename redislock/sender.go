@@ -129,15 +129,20 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	c := s.calls.Get().(*call)
 	c.ctx, c.commands, c.maySend, c.state = ctx, append(c.commands[:0], commands...), maySend, queued
 	c.serial++
-	if s.sending == 1 && len(s.queue) >= manyCalls && maySend && s.promptLocked() {
+	switch {
+	case s.sending == 0:
+		s.queue = append(s.queue, c)
+		s.sendLocked()
+	case s.sending == 1 && len(s.queue) >= manyCalls && maySend && s.promptLocked():
 		// Client and server work at the same time: this caller sends the queue while the
 		// first pipeline is under way.
 		s.beginLocked()
 		c.become(leading)
-	} else if s.queue = append(s.queue, c); s.sending == 0 {
-		s.sendLocked()
-	} else if len(s.queue) == 1 {
-		s.setOverdueTimerLocked()
+	default:
+		s.queue = append(s.queue, c)
+		if len(s.queue) == 1 {
+			s.setOverdueTimerLocked()
+		}
 	}
 	s.setCancelTimerLocked()
 	s.mu.Unlock()

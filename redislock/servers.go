@@ -38,8 +38,7 @@ func (s *Store) learnMode(ctx context.Context) error {
 
 // askMode learns whether the server is in cluster mode. HELLO without arguments changes nothing and
 // is allowed to every user. But some servers do not know HELLO, and some refuse keys of several
-// slots without calling that cluster mode. So askMode also sends a script with keys of two slots,
-// which the script does not read.
+// slots without calling that cluster mode. So askMode also sends a script with keys of two slots.
 func (s *Store) askMode(ctx context.Context) error {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
 	both := command{redis.NewCmd(ctx, "eval", "return 1", 2, "dlock:slot:{a}", "dlock:slot:{b}")}
