@@ -48,13 +48,13 @@ func TestRefusedServerIsReportedSoonByEveryCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := dlock.New(store, nil)
+		c := dlock.New(store, &dlock.Options{RequestTimeout: time.Minute}) // how long a call waits for an undo
 		for i := range 3 {
 			start := time.Now()
 			if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) || !driver.Unchanged(err) {
 				t.Errorf("%v, TryLock %d: %v; want ErrUnreachable, marked as not sent", protocol, i+1, err)
 			}
-			if took := time.Since(start); took > 1500*time.Millisecond {
+			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("%v: TryLock %d took %v", protocol, i+1, took)
 			}
 		}

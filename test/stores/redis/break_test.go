@@ -14,7 +14,7 @@ import (
 // it, not by the token of an earlier holder.
 func TestBreakAnotherProgramsLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for protocol, take := range map[string]func(name string) error{
 		"redisson": func(name string) error {

@@ -15,7 +15,7 @@ import (
 // every request after 0.8 s needs longer until the first lock, and is used all the same.
 func TestCommandOnSlowServer(t *testing.T) {
 	t.Parallel()
-	p := proxy.Run(t, servers.Run(t, servers.Redis).Addr())
+	p := proxy.Run(t, servers.Run(t, servers.Redis, inMemory...).Addr())
 	p.Delay(400 * time.Millisecond)
 	for _, args := range [][]string{{"exec", "-n", "a", "--", "true"}, {"ls"}, {"doctor"}} {
 		t.Run(args[0], func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestCommandOnSlowServer(t *testing.T) {
 // confirm, and dlock reports until when the lock is held.
 func TestSignalEndsHangingRelease(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	// The command outlives the signals, so that only the release can end by them.
 	h := command.Start(t, server.URL(), "exec", "--ttl", "20s", "a", "--", "sh", "-c", "trap '' TERM; echo; read line; echo; exit 7")
 	if err := server.Pause(); err != nil {

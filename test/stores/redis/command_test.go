@@ -14,7 +14,7 @@ import (
 
 // TestCommand runs the command line on every kind of store URL.
 func TestCommand(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) topology{
+	for name, start := range map[string]func(testing.TB, ...string) topology{
 		"single": single, "sentinel": sentinel, "cluster": cluster, "TLS": secure, "redlock": redlock,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestDoctorReportsBrokenPromisesFirst(t *testing.T) {
 
 func TestCommandWithBadInput(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	at := server.Addr()
 	for url, want := range map[string]command.Result{
 		"redis://":                                {Status: 64, Stderr: "host is missing"},
@@ -109,7 +109,7 @@ func TestCommandWithBadInput(t *testing.T) {
 // it, however each of them spells the store's URL.
 func TestNestedCommandDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
-	_, port, err := net.SplitHostPort(servers.Run(t, servers.Redis).Addr())
+	_, port, err := net.SplitHostPort(servers.Run(t, servers.Redis, inMemory...).Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestCommandReportsALossAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := servers.Run(t, servers.Redis)
+			server := servers.Run(t, servers.Redis, inMemory...)
 			cmd := command.New(t, server.URL(), args...)
 			if _, err := cmd.StdinPipe(); err != nil { // hold ends when stdin is closed
 				t.Fatal(err)

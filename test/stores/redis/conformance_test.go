@@ -19,7 +19,7 @@ import (
 
 // TestConformance runs the kit on every topology, in both protocols.
 func TestConformance(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) topology{
+	for name, start := range map[string]func(testing.TB, ...string) topology{
 		"single":   single,
 		"sentinel": sentinel,
 		"cluster":  cluster,
@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			topology := start(t)
+			topology := start(t, inMemory...)
 			for _, protocol := range []string{"redisson", "plain"} {
 				t.Run(protocol, func(t *testing.T) { conform(t, topology, "protocol="+protocol) })
 			}
@@ -40,37 +40,37 @@ func TestConformance(t *testing.T) {
 // call, are enough load.
 func TestRedlockConformance(t *testing.T) { conform(t, redlock(t), "") }
 
-// topology is one or several servers.
+// topology is one or several servers. The functions that start one take arguments of the servers.
 type topology struct {
 	url     string
 	servers []*redis.Client // all that may have keys
 }
 
-func single(t testing.TB) topology {
-	server := servers.Run(t, servers.Redis)
+func single(t testing.TB, args ...string) topology {
+	server := servers.Run(t, servers.Redis, args...)
 	return topology{server.URL(), clients(t, server.Addr())}
 }
 
-func sentinel(t testing.TB) topology {
-	s := servers.RunSentinel(t, servers.SentinelOptions{})
+func sentinel(t testing.TB, args ...string) topology {
+	s := servers.RunSentinel(t, servers.SentinelOptions{Args: args})
 	return topology{s.URL() + "?replicas=1", clients(t, s.Servers[0].Addr())}
 }
 
-func cluster(t testing.TB) topology {
-	c := servers.RunCluster(t)
+func cluster(t testing.TB, args ...string) topology {
+	c := servers.RunCluster(t, args...)
 	return topology{c.URL(), clients(t, c.Nodes.Addrs()...)}
 }
 
-func secure(t testing.TB) topology {
-	s := servers.RunRedisTLS(t)
+func secure(t testing.TB, args ...string) topology {
+	s := servers.RunRedisTLS(t, args...)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), TLSConfig: s.Config,
 		Username: servers.Anything.Name, Password: servers.Anything.Password})
 	t.Cleanup(func() { client.Close() })
 	return topology{s.URL() + "?ca=" + url.QueryEscape(s.CAFile), []*redis.Client{client}}
 }
 
-func redlock(t testing.TB) topology {
-	group := servers.RunGroup(t, 5, servers.Redis, "--appendonly", "no")
+func redlock(t testing.TB, _ ...string) topology {
+	group := servers.RunGroup(t, 5, servers.Redis, inMemory...)
 	return topology{"redlock://" + strings.Join(group.Addrs(), ","), clients(t, group.Addrs()...)}
 }
 

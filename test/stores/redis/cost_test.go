@@ -39,7 +39,7 @@ func served(t *testing.T, raw *redis.Client) int {
 
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for protocol, perPair := range map[redislock.Protocol]int{
 		redislock.Redisson: 2, // a script to lock, a publication to unlock
@@ -128,7 +128,7 @@ func TestRenewalIsCheap(t *testing.T) {
 // TestForgottenScriptsAreSentAgain: every operation works after SCRIPT FLUSH.
 func TestForgottenScriptsAreSentAgain(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for _, protocol := range protocols {
 		store, client := openURL(t, server.URL()+"?protocol="+protocol)

@@ -1,10 +1,13 @@
 package redis
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -72,10 +75,19 @@ func TestDiagnose(t *testing.T) {
 	t.Run("clock", func(t *testing.T) {
 		t.Parallel()
 		server := servers.Run(t, servers.WithClock(servers.Redis))
-		if err := server.SetClock(3600e9); err != nil {
+		if err := server.SetClock(90 * time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, diagnose(t, server.URL()), "clock", driver.LevelWarning, "1h0m0")
+		expect(t, diagnose(t, server.URL()), "clock", driver.LevelWarning, "is 1h")
+	})
+	t.Run("the answer about the clock is late", func(t *testing.T) {
+		t.Parallel()
+		p := proxy.Run(t, servers.Run(t, servers.Redis).Addr())
+		p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte("\r\ntime\r\n")) }, func(*proxy.Conn) {
+			p.Hold(proxy.Replies)
+			time.AfterFunc(2500*time.Millisecond, p.Deliver)
+		})
+		expect(t, diagnose(t, "redis://"+p.Addr()+"?"+patient), "clock", driver.LevelOK, "The server's clock is -")
 	})
 	t.Run("no permission for INFO", func(t *testing.T) {
 		t.Parallel()

@@ -47,10 +47,10 @@ func onRedlock(t testing.TB) faults.Rig {
 // TestQuorumClosesWithAHangingMember: Close does not wait for the member.
 func TestQuorumClosesWithAHangingMember(t *testing.T) {
 	t.Parallel()
-	group := servers.RunGroup(t, 3, servers.Redis)
+	group := servers.RunGroup(t, 3, servers.Redis, inMemory...)
 	var members []driver.Store
 	for _, server := range group {
-		store, _ := openURL(t, server.URL()+"?protocol=plain")
+		store, _ := openURL(t, server.URL()+"?protocol=plain&"+patient)
 		members = append(members, store)
 	}
 	store, err := quorum.New(members, &quorum.Options{MemberTimeout: memberTimeout})
@@ -73,7 +73,7 @@ func TestQuorumClosesWithAHangingMember(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 4*memberTimeout {
-		t.Errorf("Close took %v; a member may take %v", took, memberTimeout)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("Close took %v; a member may take %v, and its client a minute", took, memberTimeout)
 	}
 }

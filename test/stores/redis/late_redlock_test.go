@@ -36,7 +36,11 @@ func TestRedlockLateAttemptLeavesNoLock(t *testing.T) {
 				links[i] = proxy.Run(t, server.Addr())
 				addrs[i] = links[i].Addr()
 			}
-			store, _ := openURL(t, "redlock://"+strings.Join(addrs, ",")+"?read_timeout=1s")
+			store, err := openQuorum(t.Context(), strings.Join(addrs, ",")+"?read_timeout=3s", 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { store.Close() })
 			take := taker(t, store, name+"-warm") // so that members know the scripts, and the store knows their clocks
 			take()
 			take()

@@ -115,7 +115,7 @@ func TestLateReleaseReleasesNoOtherHolder(t *testing.T) {
 // owns the lock.
 func TestReleaseIgnoresTheHoldersDescription(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	for _, protocol := range protocols {
 		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
 		req := driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Holder: driver.Holder{Note: "first"}}

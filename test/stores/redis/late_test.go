@@ -250,10 +250,10 @@ func TestLateAttempt(t *testing.T) {
 				options.Addr = p.Addr()
 				store := newStore(t, protocol, &options)
 				eachAttempt(t, protocol, func(t *testing.T, attempt func(context.Context, *redislock.Store, []driver.Request, func()) error) {
-					warm, reqs := twoRequests(t.Name()+"-warm"), twoRequests(t.Name())
-					if err := attempt(t.Context(), store, warm, func() {}); err != nil {
-						t.Fatal(err)
-					}
+					warm := twoRequests(t.Name() + "-warm")
+					eventually(t, "the server knows the scripts", func() bool {
+						return attempt(t.Context(), store, warm, func() {}) == nil
+					})
 					give := func(reqs []driver.Request) {
 						for _, req := range reqs {
 							eventually(t, "Release is answered", func() bool {
@@ -266,20 +266,28 @@ func TestLateAttempt(t *testing.T) {
 					deliver := make(chan struct{})
 					deliverNow := sync.OnceFunc(func() { close(deliver) })
 					defer deliverNow()
+					var reqs []driver.Request
 					var passed <-chan struct{}
-					ctx, cancel := t.Context(), func() {}
-					if way.limit > 0 {
-						ctx, cancel = context.WithTimeout(ctx, way.limit)
-					}
-					defer cancel()
-					err := attempt(ctx, store, reqs, func() {
-						owner := []byte(reqs[0].Owner.Hex())
-						passed = p.OnRequest(func(request []byte) bool { return bytes.Contains(request, owner) },
-							func(*proxy.Conn) { cancel(); <-deliver })
+					round := 0
+					eventually(t, "an attempt is sent before its caller leaves", func() bool { // a machine may stall meanwhile
+						round++
+						reqs = twoRequests(fmt.Sprintf("%s-%d", t.Name(), round))
+						ctx, cancel := t.Context(), func() {}
+						if way.limit > 0 {
+							ctx, cancel = context.WithTimeout(ctx, way.limit)
+						}
+						defer cancel()
+						var sent atomic.Bool
+						err := attempt(ctx, store, reqs, func() {
+							owner := []byte(reqs[0].Owner.Hex())
+							passed = p.OnRequest(func(request []byte) bool { return bytes.Contains(request, owner) },
+								func(*proxy.Conn) { sent.Store(true); cancel(); <-deliver })
+						})
+						if err == nil || errors.Is(err, driver.ErrHeld) {
+							t.Fatalf("an attempt that does not arrive: %v", err)
+						}
+						return sent.Load()
 					})
-					if err == nil || errors.Is(err, driver.ErrHeld) {
-						t.Fatalf("an attempt that does not arrive: %v", err)
-					}
 					if way.open {
 						time.AfterFunc(50*time.Millisecond, deliverNow)
 					}

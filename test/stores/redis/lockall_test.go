@@ -13,10 +13,10 @@ import (
 // TestLockAllIsAllOrNone: names on one server are acquired by one script, others one after the other.
 // In either case all are acquired, or none.
 func TestLockAllIsAllOrNone(t *testing.T) {
-	for topology, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster, "redlock": redlock} {
+	for topology, start := range map[string]func(testing.TB, ...string) topology{"single": single, "cluster": cluster, "redlock": redlock} {
 		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
-			top := start(t)
+			top := start(t, inMemory...)
 			for _, protocol := range protocols {
 				if topology == "redlock" && protocol == "redisson" {
 					continue // Redlock is always plain
@@ -72,7 +72,7 @@ func TestLockAllIsAllOrNone(t *testing.T) {
 // TestLockAllOfManyNames: one script can acquire thousands of names.
 func TestLockAllOfManyNames(t *testing.T) {
 	t.Parallel()
-	top := single(t)
+	top := single(t, inMemory...)
 	for _, protocol := range protocols {
 		_, client := openURL(t, top.url+"?protocol="+protocol)
 		names := make([]string, 5000)

@@ -16,10 +16,10 @@ func TestUnusualNamesAreLocked(t *testing.T) {
 		"{", "}", "{}", "a{b", "a}b", "{a}b", "a{}{b}", "}{", "%7B", "a b", "*", "?", "[a]", `\`, "redisson_lock_token:{a}", "dlock:name:x",
 		strings.Repeat("x", 255), strings.Repeat("{", 255), strings.Repeat("锁", 85), ":", "::", "a:1:2",
 	}
-	for topology, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster} {
+	for topology, start := range map[string]func(testing.TB, ...string) topology{"single": single, "cluster": cluster} {
 		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
-			top := start(t)
+			top := start(t, inMemory...)
 			for _, protocol := range protocols {
 				_, client := openURL(t, top.url+"?protocol="+protocol)
 				_, other := openURL(t, top.url+"?protocol="+protocol)
@@ -66,7 +66,7 @@ func TestUnusualNamesAreLocked(t *testing.T) {
 // TestBracedNameIsADistinctLock: a waiter for {a} does not block a.
 func TestBracedNameIsADistinctLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	store, _ := openURL(t, server.URL())
 	acquire(t, store, "{a}")
 	waiter := requestFor("{a}")

@@ -16,8 +16,8 @@ import (
 )
 
 // shard is a server in cluster mode that has all slots, with a client for one server.
-func shard(t testing.TB) topology {
-	server := servers.RunShard(t)
+func shard(t testing.TB, args ...string) topology {
+	server := servers.RunShard(t, args...)
 	return topology{"redis://" + server.Addr(), clients(t, server.Addr())}
 }
 
@@ -165,7 +165,7 @@ func locksOfManySlots(t *testing.T, protocol string, names []string, open func()
 // both sides notify each other through the cluster's channels.
 func TestSingleServerClientSharesLocksOfACluster(t *testing.T) {
 	t.Parallel()
-	top := shard(t)
+	top := shard(t, inMemory...)
 	raw := top.servers[0]
 	_, plain := openURL(t, top.url)
 	_, cluster := openURL(t, strings.Replace(top.url, "redis://", "redis+cluster://", 1))

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"os"
 	"strings"
@@ -34,7 +35,7 @@ func TestRecommendedPermissionsSuffice(t *testing.T) {
 	if len(rules) != 2 {
 		t.Fatalf("docs/stores/redis.md has %d users; want one, and one for a part of the names", len(rules))
 	}
-	for name, start := range map[string]func(testing.TB) topology{"single": single, "cluster": cluster, "shard": shard} {
+	for name, start := range map[string]func(testing.TB, ...string) topology{"single": single, "cluster": cluster, "shard": shard} {
 		for _, rule := range rules {
 			t.Run(name+"/"+rule[2].(string), func(t *testing.T) {
 				t.Parallel()
@@ -64,7 +65,7 @@ func mayDoEverything(t *testing.T, url, prefix string, fair bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, client := openURL(t, url)
+	store, client := openURL(t, url)
 	_, other := openURL(t, url)
 	must := func(what string, err error) {
 		t.Helper()
@@ -98,14 +99,9 @@ func mayDoEverything(t *testing.T, url, prefix string, fair bool) {
 		must("Unlock", lease.Unlock(ctx))
 		must("Lock by another", <-woken)
 	}
-	lease, err := client.Lock(ctx, prefix+"2", dlock.WithTTL(time.Second))
-	must("Lock", err)
-	select { // long enough for renewals
-	case <-lease.Context().Done():
-		t.Errorf("%s: the lock is not renewed: %v", url, context.Cause(lease.Context()))
-	case <-time.After(2 * time.Second):
-	}
-	must("Break", other.Break(ctx, prefix+"2", lease.Token()))
+	grant := acquireOne(t, store, prefix+"2")
+	must("Renew", errors.Join(store.Renew(ctx, []driver.Grant{grant})...))
+	must("Break", other.Break(ctx, prefix+"2", grant.Token))
 	if leases, err := client.LockAll(ctx, []string{prefix + "3", prefix + "4"}); err != nil {
 		must("LockAll", err)
 	} else {
@@ -163,7 +159,7 @@ func TestRefusedUserGetsTheReason(t *testing.T) {
 // TestLockWithoutExpiryIsNeverLeft: a user without the right to set an expiry gets no lock.
 func TestLockWithoutExpiryIsNeverLeft(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	if err := raw.Do(t.Context(), "acl", "setuser", "eternal", "on", ">pw", "~*", "&*", "+@all", "-pexpire").Err(); err != nil {
 		t.Fatal(err)
@@ -186,7 +182,7 @@ func TestLockWithoutExpiryIsNeverLeft(t *testing.T) {
 // that the owner has if the user has lost the right to set an expiry.
 func TestFailedRepetitionKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	permit := func(rules ...any) {
 		if err := raw.Do(t.Context(), append([]any{"acl", "setuser", "changing", "on", ">pw", "~*", "&*", "+@all"}, rules...)...).Err(); err != nil {
@@ -232,7 +228,7 @@ func TestFailedRepetitionKeepsTheLock(t *testing.T) {
 // TestErrorNamesTheMissingPermission: the error names it once and without a prefix.
 func TestErrorNamesTheMissingPermission(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	if err := raw.Do(t.Context(), "acl", "setuser", "limited", "on", ">pw", "~*", "&*", "+@all", "-evalsha").Err(); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func refused(t *testing.T, client *dlock.Client, name, says string, unreachable 
 
 func TestNameOfOtherDataIsRefused(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for _, protocol := range protocols {
 		_, client := openURL(t, server.URL()+"?protocol="+protocol)
@@ -86,7 +86,7 @@ func TestNameOfOtherDataIsRefused(t *testing.T) {
 // TestProtocolsExcludeEachOther: a lock of one protocol is an error for the other, which says why.
 func TestProtocolsExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	_, redisson := openURL(t, server.URL())
 	_, plain := openURL(t, server.URL()+"?protocol=plain")
 	if _, err := redisson.TryLock(t.Context(), "a"); err != nil {
@@ -103,7 +103,7 @@ func TestProtocolsExcludeEachOther(t *testing.T) {
 // locks succeeds.
 func TestOverwrittenLockAloneIsLost(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for _, protocol := range protocols {
 		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
@@ -130,7 +130,7 @@ func TestOverwrittenLockAloneIsLost(t *testing.T) {
 // TestBadCounterLeavesNoLock: a store that knows the server's clock leaves no lock either.
 func TestBadCounterLeavesNoLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for _, protocol := range protocols {
 		store, client := openURL(t, server.URL()+"?protocol="+protocol)
@@ -202,7 +202,7 @@ func TestFullServerRefusesAndReleases(t *testing.T) {
 
 func TestReplicaRefusesLocks(t *testing.T) {
 	t.Parallel()
-	s := servers.RunSentinel(t, servers.SentinelOptions{})
+	s := servers.RunSentinel(t, servers.SentinelOptions{Args: inMemory})
 	for _, protocol := range protocols {
 		_, client := openURL(t, "redis://"+s.Servers[1].Addr()+"?protocol="+protocol)
 		refused(t, client, "a", "the server is a replica", true)
@@ -246,8 +246,10 @@ func TestLoadingServerIsUnreachable(t *testing.T) {
 func TestStoppedServerIsReportedSoonByEveryCall(t *testing.T) {
 	t.Parallel()
 	eachProtocol(t, func(t *testing.T, protocol string) {
-		server := servers.Run(t, servers.Redis)
-		_, client := openURL(t, server.URL()+"?protocol="+protocol)
+		server := servers.Run(t, servers.Redis, inMemory...)
+		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		client := dlock.New(store, &dlock.Options{RequestTimeout: time.Minute}) // how long a call waits for an undo
+		t.Cleanup(func() { client.Close() })
 		lease, err := client.Lock(t.Context(), "x")
 		if err != nil {
 			t.Fatal(err)
@@ -264,7 +266,7 @@ func TestStoppedServerIsReportedSoonByEveryCall(t *testing.T) {
 			if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
 				t.Errorf("TryLock %d: %v; want ErrUnreachable", i+1, err)
 			}
-			if took := time.Since(start); took > 1500*time.Millisecond {
+			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("TryLock %d took %v", i+1, took)
 			}
 		}

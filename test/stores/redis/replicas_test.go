@@ -20,11 +20,11 @@ import (
 // timeout, and no lock remains.
 func TestMissingReplicasRefuseTheLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
-	for _, protocol := range protocols {
-		const limit = 300 * time.Millisecond
-		url := server.URL() + "?protocol=" + protocol
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		const limit = time.Second
+		url := server.URL() + "?read_timeout=1m&protocol=" + protocol
 		store, _ := openURL(t, url+"&replicas=1&replica_timeout="+limit.String())
 		began := time.Now()
 		var wg sync.WaitGroup
@@ -60,7 +60,7 @@ func TestMissingReplicasRefuseTheLock(t *testing.T) {
 				t.Errorf("Renew: %v; want ErrNotReplicated", err)
 			}
 		}
-	}
+	})
 }
 
 // TestWaitOutlastsAMissingReplica: a waiter whose attempt no replica acknowledges undoes the attempt,

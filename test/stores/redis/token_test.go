@@ -237,7 +237,7 @@ func TestRestart(t *testing.T) {
 // server's clock is behind it.
 func TestRaisingATokenCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	for _, protocol := range protocols {
 		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
 		grant, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute})
@@ -264,7 +264,7 @@ func TestRaisingATokenCanBeRepeated(t *testing.T) {
 // later acquisition of the name fail.
 func TestTokenThatScriptsCannotCountIsRejected(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	for _, protocol := range protocols {
 		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
 		for _, token := range []uint64{1 << 53, 1<<53 + 1, 1 << 63} {

@@ -39,7 +39,7 @@ func (l *losing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // answer that says so was lost. The owner asks again and gets a new token.
 func TestTokenRisesAfterALostAnswer(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { client.Close() })

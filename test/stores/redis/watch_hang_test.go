@@ -16,8 +16,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// promptly is short compared with the client's timeouts of 3 and 5 s.
-const promptly = 1500 * time.Millisecond
+// patient are the parameters of a client whose own timeouts end no call while a test runs.
+const patient = "dial_timeout=1m&read_timeout=1m&write_timeout=1m"
+
+// promptly is shorter than any timeout that could end a call to a server that hangs: patient, and
+// the five seconds of a subscription.
+const promptly = 4 * time.Second
 
 // TestWatchReturnsWhenItsContextEnds: the server accepts connections and hangs. The store can be
 // closed meanwhile.
@@ -31,7 +35,7 @@ func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
 	for _, scheme := range []string{"redis", "redis+cluster"} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
-			store, err := open(t.Context(), scheme+"://"+listener.Addr().String())
+			store, err := open(t.Context(), scheme+"://"+listener.Addr().String()+"?"+patient)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +51,7 @@ func TestWatchOnAnOldConnectionReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	p := proxy.Run(t, server.Addr())
-	store, err := open(t.Context(), "redis://"+p.Addr())
+	store, err := open(t.Context(), "redis://"+p.Addr()+"?"+patient)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // TestNoLostWakeUps: one process holds a name for a moment, and one other process waits for it, so that
@@ -19,19 +18,19 @@ import (
 // connections are cut.
 func TestNoLostWakeUps(t *testing.T) {
 	type rig struct {
-		topology func(testing.TB) topology
+		topology func(testing.TB, ...string) topology
 		cut      bool
 		opts     []dlock.Option
 	}
 	for what, r := range map[string]rig{
-		"one server":                           {topology: singleInMemory},
-		"one server, fair":                     {topology: singleInMemory, opts: []dlock.Option{dlock.WithFair()}},
-		"one server, connections that are cut": {topology: singleInMemory, cut: true},
+		"one server":                           {topology: single},
+		"one server, fair":                     {topology: single, opts: []dlock.Option{dlock.WithFair()}},
+		"one server, connections that are cut": {topology: single, cut: true},
 		"cluster, connections that are cut":    {topology: cluster, cut: true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			top := r.topology(t)
+			top := r.topology(t, inMemory...)
 			_, holder := openURL(t, top.url)
 			_, other := openURL(t, top.url)
 			const ttl, limit = 60 * time.Second, 15 * time.Second
@@ -95,8 +94,3 @@ func TestNoLostWakeUps(t *testing.T) {
 
 // lostWakeUpsLast is how long the test runs on each topology.
 const lostWakeUpsLast = 2 * time.Second
-
-func singleInMemory(t testing.TB) topology {
-	server := servers.Run(t, servers.Redis, inMemory...)
-	return topology{server.URL(), clients(t, server.Addr())}
-}

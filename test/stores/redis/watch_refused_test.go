@@ -87,7 +87,7 @@ func TestClusterWithoutShardedChannels(t *testing.T) {
 // TestWaiterWithoutPermissionToSubscribePolls: such a user can also release.
 func TestWaiterWithoutPermissionToSubscribePolls(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	if err := raw.Do(t.Context(), "acl", "setuser", "deaf", "on", ">pw", "~*", "+@all", "resetchannels").Err(); err != nil {
 		t.Fatal(err)

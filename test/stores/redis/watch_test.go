@@ -28,7 +28,7 @@ func subscriptions(t *testing.T, raw *redis.Client, pattern string) int {
 func TestAllNamesShareOneSubscriberConnection(t *testing.T) {
 	t.Parallel()
 	const names = 200
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for _, protocol := range protocols {
 		_, holder := openURL(t, server.URL()+"?protocol="+protocol)
@@ -70,7 +70,7 @@ func TestAllNamesShareOneSubscriberConnection(t *testing.T) {
 // TestWaiterIsWokenAfterLostConnections: the connections are cut before or while the lock is released.
 func TestWaiterIsWokenAfterLostConnections(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis)
+	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for _, protocol := range protocols {
 		_, holder := openURL(t, server.URL()+"?protocol="+protocol)
@@ -102,7 +102,7 @@ func TestWaiterIsWokenAfterLostConnections(t *testing.T) {
 // TestWaiterIsWokenAfterClusterFailover: the sharded subscription moves to the new master.
 func TestWaiterIsWokenAfterClusterFailover(t *testing.T) {
 	t.Parallel()
-	c := servers.RunCluster(t)
+	c := servers.RunCluster(t, inMemory...)
 	const name = "moved"
 	_, holder := openURL(t, c.URL())
 	store, _ := openURL(t, c.URL())
