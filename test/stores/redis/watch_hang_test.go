@@ -19,9 +19,9 @@ import (
 // patient are the parameters of a client whose own timeouts end no call while a test runs.
 const patient = "dial_timeout=1m&read_timeout=1m&write_timeout=1m"
 
-// promptly is shorter than any timeout that could end a call to a server that hangs: patient, and
-// the five seconds of a subscription.
-const promptly = 4 * time.Second
+// promptly is shorter than any timeout that could end a call to a server that hangs: patient, and the
+// four seconds after which a subscription counts a server as silent.
+const promptly = 3 * time.Second
 
 // TestWatchReturnsWhenItsContextEnds: the server accepts connections and hangs. The store can be
 // closed meanwhile.
