@@ -76,11 +76,15 @@ var acquireClauses = []clause{
 		demand: `Store.Acquire: "makes one attempt, atomically, and never waits for the lock"`,
 		pair: func(p *probe, a, b *peer) {
 			a.take(p.name("x"), p.long)
-			start := time.Now()
-			b.refused(p.name("x"), "the first owner did not release it")
-			if took := time.Since(start); took > p.slack {
-				p.failf("the refusal took %v", took)
+			const tries = 5 // a busy machine is not slow each time
+			for range tries {
+				start := time.Now()
+				b.refused(p.name("x"), "the first owner did not release it")
+				if time.Since(start) <= p.slack {
+					return
+				}
 			}
+			p.failf("each of %d refusals took longer than %v", tries, p.slack)
 		},
 	},
 	{
@@ -104,13 +108,16 @@ var acquireClauses = []clause{
 			req := p.request(p.name("x"), p.ttl)
 			first := time.Now()
 			grant := a.acquire(req)
-			p.wait(p.ttl / 3) // most of the TTL is left for a slow machine
+			over := time.Now().Add(p.ttl)
+			p.wait(p.ttl / 2)
 			sent := time.Now()
 			again := a.acquire(req)
-			if time.Since(first) >= grant.TTL {
-				panic(tooSlow{}) // it may have been a new acquisition
+			if took := time.Since(first); took >= grant.TTL {
+				p.slowf("the owner asked again after up to %v: it may have been a new acquisition", took)
 			}
-			b.afterTTL(again, sent, 2*p.ttl+p.slack, "its owner asked again")
+			p.wait(time.Until(over.Add(p.ttl / 16)))
+			p.before(sent.Add(again.TTL), func() { b.refused(req.Name, "its owner asked again") })
+			b.soon(p.request(req.Name, p.ttl), "its owner asked again, and not since")
 		},
 	},
 	{
@@ -123,7 +130,7 @@ var acquireClauses = []clause{
 				grant := a.acquire(req)
 				req.TTL = p.ttl
 				a.again(req, grant)
-				p.expired(driver.Grant{TTL: req.TTL})
+				p.outlast(p.ttl)
 				b.refused(req.Name, "it was acquired for longer than its owner asked for the second time")
 				a.renewed(grant, "asking again for less must not end it")
 			})

@@ -43,7 +43,7 @@ var atomicClauses = []clause{
 				ctx, cancel := context.WithTimeout(p.ctx, moments[i])
 				defer cancel()
 				_, _ = a.Acquire(ctx, req) // any outcome is fine
-				b.soon(p.request(req.Name, p.ttl), p.ttl+p.slack,
+				b.soon(p.request(req.Name, p.ttl),
 					fmt.Sprintf("the context of its holder's Acquire ended %v after the call", moments[i]))
 			})
 		},
@@ -99,20 +99,6 @@ func (p *probe) releaseAtExpiry(peers [2]*peer, before time.Duration) {
 	p.untouched(b, a, second, fmt.Sprintf("the holder before released it %v before it expired", before))
 }
 
-// hurry is soon, without pauses that could be noticed.
-func (c *peer) hurry(req driver.Request, because string) driver.Grant {
-	limit := c.p.ttl + 4*c.p.slack
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
-		if grant, ok := c.attempt(req); ok {
-			c.releaseAtEnd(req)
-			return grant
-		}
-		c.p.wait(200 * time.Microsecond)
-	}
-	c.p.failf("%q is still held after %v: %s", req.Name, limit, because)
-	return driver.Grant{}
-}
-
 // untouched demands that holder still has the lock some time later.
 func (p *probe) untouched(holder, contender *peer, grant driver.Grant, because string) {
 	p.wait(20 * time.Millisecond) // for what is still on its way
@@ -144,5 +130,5 @@ func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration, contende
 		b.free(grant.Name, because)
 		return
 	}
-	a.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, because+", and the next holder's TTL has passed")
+	a.soon(p.request(grant.Name, p.ttl), because+", and the next holder's TTL has passed")
 }

@@ -190,7 +190,7 @@ func TestBrokenStores(t *testing.T) {
 	})
 	for _, broken := range brokenStores {
 		t.Run(strings.ReplaceAll(broken.mistake, " ", "-"), func(t *testing.T) {
-			outcome := startCheck(t, quick(broken.open(memlock.New())))
+			outcome := startCheck(t, drivertest.Impatient(quick(broken.open(memlock.New()))))
 			t.Parallel()
 			defer ran.Add(1)
 			for try := 1; ; try++ {
@@ -205,7 +205,7 @@ func TestBrokenStores(t *testing.T) {
 				if try == tries {
 					t.Fatalf("%s: the kit does not name %q in %d tries", broken.mistake, broken.clause, tries)
 				}
-				outcome = startCheck(t, quick(broken.open(memlock.New())))
+				outcome = startCheck(t, drivertest.Impatient(quick(broken.open(memlock.New()))))
 			}
 		})
 	}

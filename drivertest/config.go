@@ -56,6 +56,8 @@ type Config struct {
 	// check is waiting for a TTL to pass, so that more is faster until the
 	// store is too busy to answer in a small part of TTL. Default: 8.
 	Parallel int
+
+	impatient bool // for stores that are known to be broken: what is late has not happened
 }
 
 // terms are what a configuration and a store's traits add up to.
@@ -69,6 +71,8 @@ type terms struct {
 	ttl    time.Duration // for locks that are to expire
 	long   time.Duration // for locks that are not to expire while a clause runs
 	slack  time.Duration // how late something may be on a busy machine
+	onTime time.Duration // within which what must happen does, unless the machine is too slow to tell
+	grace  time.Duration // after onTime: what has not happened by then does not happen
 	poll   time.Duration // between two polls
 	limit  time.Duration // after which a clause has failed
 }
@@ -101,8 +105,15 @@ func (t *terms) setTTL(ttl time.Duration) {
 	t.ttl = ttl
 	t.long = min(20*ttl+time.Minute, t.traits.LongestTTL())
 	t.slack = time.Second + ttl/2 + t.traits.Granularity
+	t.onTime = ttl + max(ttl, t.Session) + t.slack
+	if !offers[driver.Watcher](t) {
+		t.onTime += 2 * time.Second // clients poll about once a second
+	}
+	if t.grace = 10 * time.Second; t.impatient {
+		t.grace = 0
+	}
 	t.poll = min(max(ttl/60, 2*time.Millisecond), 50*time.Millisecond)
-	t.limit = 30 * (time.Second + ttl)
+	t.limit = 60 * (time.Second + ttl)
 }
 
 // slower are the same terms for a machine that is busier than was thought.

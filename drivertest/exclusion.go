@@ -22,7 +22,7 @@ var exclusionClauses = []clause{
 			var entered atomic.Int64
 			p.together(clients*each, func(i int) {
 				c := peers[i%clients]
-				for time.Now().Before(deadline) {
+				for time.Now().Before(deadline) || entered.Load() == 0 && time.Now().Before(deadline.Add(p.grace)) {
 					grant, ok := c.attempt(p.request(p.name("x"), p.long))
 					if !ok {
 						p.wait(rand.N(2 * time.Millisecond))
@@ -61,7 +61,7 @@ var exclusionClauses = []clause{
 				switch n := winners.Load(); {
 				case n == 1:
 				case n == 0 && p.traits.SplitVotes:
-					peers[0].soon(p.request(name, p.long), p.slack, "nobody got it, and nobody asks any more")
+					peers[0].soon(p.request(name, p.long), "nobody got it, and nobody asks any more")
 				default:
 					p.failf("%d of %d contenders were granted the lock", n, contenders)
 				}

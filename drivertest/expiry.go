@@ -19,7 +19,7 @@ var expiryClauses = []clause{
 				for round := range rounds {
 					req := p.request(p.name(fmt.Sprint(i, round)), p.ttl)
 					sent := time.Now()
-					b.afterTTL(a.acquire(req), sent, p.ttl+p.slack, "it was not renewed")
+					b.afterTTL(a.acquire(req), sent, "it was not renewed")
 				}
 			})
 		},
@@ -30,7 +30,7 @@ var expiryClauses = []clause{
 		pair: func(p *probe, a, b *peer) {
 			if least := p.traits.MinTTL; least > 0 {
 				a.take(p.name("least"), least)
-				b.soon(p.request(p.name("least"), least), least+p.slack, "its TTL is over")
+				b.soon(p.request(p.name("least"), least), "its TTL is over")
 			}
 			most := p.traits.LongestTTL()
 			grant := a.take(p.name("most"), most)
@@ -72,13 +72,13 @@ var expiryClauses = []clause{
 				}
 			}
 			if p.traits.SessionBound {
-				b.soon(p.request(grant.Name, p.ttl), p.slack, "the session of its holder was closed")
+				b.soon(p.request(grant.Name, p.ttl), "the session of its holder was closed")
 				return
 			}
 			p.before(sent.Add(grant.TTL), func() {
 				b.refused(grant.Name, "the store of its holder was closed, but it was not released")
 			})
-			b.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, "the holder went away")
+			b.soon(p.request(grant.Name, p.ttl), "the holder went away")
 		},
 	},
 }
@@ -93,6 +93,6 @@ func (p *probe) skewed(a, odd *peer, name string, by time.Duration) {
 	sent := time.Now()
 	grant = odd.take(name, p.ttl)
 	p.before(sent.Add(grant.TTL), func() { odd.renewed(grant, "its holder's clock is off, its TTL is not over") })
-	a.afterTTL(grant, sent, p.ttl+p.slack, "the holder's clock is off by "+by.String())
+	a.afterTTL(grant, sent, "the holder's clock is off by "+by.String())
 	odd.notReleased(driver.Grant{Name: name, Owner: grant.Owner, Token: grant.Token}, "it expired")
 }

@@ -77,16 +77,14 @@ var fairClauses = []clause{
 			last := time.Now()
 			b.mustQueue(first)
 			a.mustQueue(second)
-			onTime := true
 			for range 5 { // longer than one TTL in all
 				p.wait(p.ttl / 3)
 				sent := time.Now()
 				b.mustQueue(first)
-				onTime = onTime && time.Since(last) < p.ttl // the store got both in between
+				if apart := time.Since(last); apart >= p.ttl {
+					p.slowf("the first in the queue came again after up to %v: its place may have expired", apart)
+				}
 				last = sent
-			}
-			if !onTime {
-				panic(tooSlow{})
 			}
 			p.before(last.Add(p.ttl), func() {
 				a.released(grant)
@@ -123,7 +121,7 @@ var fairClauses = []clause{
 			b.mustQueue(dead)
 			b.mustQueue(next)
 			a.released(grant)
-			b.soon(next, p.ttl+p.slack, fmt.Sprintf("it is free, and the first in the queue has not come for longer than its TTL of %v", p.ttl))
+			b.soon(next, fmt.Sprintf("it is free, and the first in the queue has not come for longer than its TTL of %v", p.ttl))
 		},
 	},
 	{

@@ -59,6 +59,6 @@ func (p *probe) lateAttempt(fair bool) {
 	deliver()
 	next := p.request(req.Name, p.long)
 	next.Fair, next.Queue = fair, fair
-	grant, _ := b.soon(next, undoLimit+p.slack, "its owner was released, and its Acquire, which came late, must leave nothing behind")
+	grant := b.within(undoLimit+p.slack, p.poll, next, "its owner was released, and its Acquire, which came late, must leave nothing behind")
 	b.renewed(grant, "a late Acquire of another owner must not touch it")
 }

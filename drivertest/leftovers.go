@@ -16,10 +16,13 @@ var nothingLeft = clause{
 	demand: `Store.Close: "frees what the store itself opened and waits for its background work"; released and expired locks are not listed, and nothing else stays in the store`,
 	check: func(p *probe) {
 		var left []string
-		look := func() bool { left = p.leftovers(); return len(left) == 0 }
-		if !p.eventually(p.ttl+p.slack, look) {
-			p.failf("left behind: %s", strings.Join(left, "; "))
-		}
+		p.eventually(p.onTime, func() bool {
+			now := p.leftovers()
+			if len(now) > 0 {
+				left = now
+			}
+			return len(now) == 0
+		}, func() string { return "left behind: " + strings.Join(left, "; ") })
 	},
 }
 

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -67,10 +68,13 @@ var memberClauses = []clause{
 			a.notRaised(grant, "it was released")
 			b.free(grant.Name, "it was released, and RaiseToken must not bring it back")
 
+			sent := time.Now()
 			short := a.take(p.name("short"), p.ttl)
-			short.TTL = p.long
-			short = a.raised(short, short.Token+1)
-			b.soon(p.request(short.Name, p.ttl), p.ttl+p.slack, "raising its token did not renew it")
+			p.before(sent.Add(short.TTL), func() {
+				short.TTL = p.long
+				short = a.raised(short, short.Token+1)
+			})
+			b.soon(p.request(short.Name, p.ttl), "raising its token did not renew it")
 			a.notRaised(short, "it expired, and another owner has it")
 		},
 	},

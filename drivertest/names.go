@@ -76,8 +76,7 @@ func (p *probe) holdAll(names []string, origin string) {
 	}
 	if origin == "" {
 		for _, name := range exactNames {
-			grant, _ := a.soon(p.request(name, p.long), 8*p.slack, "nobody but the kit should use it")
-			grants = append(grants, grant)
+			grants = append(grants, a.within(8*p.slack, p.poll, p.request(name, p.long), "nobody but the kit should use it"))
 		}
 	}
 	p.together(len(grants), func(i int) {

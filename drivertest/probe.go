@@ -25,13 +25,28 @@ type probe struct {
 // failure ends a check that failed, from any depth of calls.
 type failure string
 
-// tooSlow ends a check that cannot tell: the machine was so busy that a TTL passed before
-// the store was asked.
-type tooSlow struct{}
+// tooSlow ends a check that failed on a machine that may have been too slow to tell.
+type tooSlow string
 
-// failf ends the clause: the store broke it.
+// failf ends the clause: the store broke it. If an argument says that the store did not answer
+// in time, the check cannot tell.
 func (p *probe) failf(format string, args ...any) {
+	for _, arg := range args {
+		errs, _ := arg.([]error)
+		if err, ok := arg.(error); ok {
+			errs = []error{err}
+		}
+		if errors.Is(errors.Join(errs...), driver.ErrUnreachable) {
+			p.slowf(format, args...)
+		}
+	}
 	panic(failure(fmt.Sprintf(format, args...)))
+}
+
+// slowf ends a check that cannot tell whether the store or a slow machine is the cause. The
+// check starts again with twice the TTL. A store that is the cause fails each time.
+func (p *probe) slowf(format string, args ...any) {
+	panic(tooSlow(fmt.Sprintf(format, args...)))
 }
 
 // run returns why the clause failed, or nothing, and whether the check was too slow to tell.
@@ -43,7 +58,7 @@ func (p *probe) run(c *clause) (detail string, slow bool) {
 		case failure:
 			detail = string(r)
 		case tooSlow:
-			slow = true
+			detail, slow = string(r), true
 		default:
 			panic(r)
 		}
@@ -61,8 +76,8 @@ func (p *probe) run(c *clause) (detail string, slow bool) {
 func (p *probe) before(deadline time.Time, f func()) {
 	defer func() {
 		r := recover()
-		if _, failed := r.(failure); failed && !time.Now().Before(deadline) {
-			r = tooSlow{}
+		if detail, failed := r.(failure); failed && !time.Now().Before(deadline) {
+			r = tooSlow(detail)
 		}
 		if r != nil {
 			panic(r)
@@ -109,18 +124,40 @@ func (p *probe) wait(d time.Duration) {
 	}
 }
 
-// eventually polls until ok returns true, and reports whether it did within limit.
-func (p *probe) eventually(limit time.Duration, ok func() bool) bool {
-	for deadline := time.Now().Add(limit); ; {
-		late := time.Now().After(deadline) // decided before the call: the last call of ok is after the limit
-		if ok() {
-			return true
+// eventually demands that ok returns true within limit, and polls until then. complaint says
+// what is wrong otherwise. If ok returns true too late, the machine may be slow.
+func (p *probe) eventually(limit time.Duration, ok func() bool, complaint func() string) {
+	p.pollEvery(p.poll, limit, ok, complaint)
+}
+
+func (p *probe) pollEvery(pause, limit time.Duration, ok func() bool, complaint func() string) {
+	for start := time.Now(); ; p.wait(pause) {
+		waited := time.Since(start) // measured before the call: the last call of ok is after the limit
+		switch yes := ok(); {
+		case yes && waited <= limit:
+			return
+		case yes:
+			p.slowf("it took %v, the limit is %v: %s", waited, limit, complaint())
+		case waited > limit+p.grace:
+			p.failf("nothing for %v: %s", waited, complaint())
 		}
-		if late {
-			return false
-		}
-		p.wait(p.poll)
 	}
+}
+
+// receive demands that something arrives from c on time.
+func receive[T any](p *probe, c <-chan T, what string) (got T) {
+	start := time.Now()
+	select {
+	case got = <-c:
+	case <-time.After(p.onTime + p.grace):
+		p.failf("nothing for %v: %s", p.onTime+p.grace, what)
+	case <-p.ctx.Done():
+		p.failf("not finished within %v", p.limit)
+	}
+	if took := time.Since(start); took > p.onTime {
+		p.slowf("it took %v, the limit is %v: %s", took, p.onTime, what)
+	}
+	return got
 }
 
 // together runs f n times at once and fails if one of them does.
@@ -228,20 +265,28 @@ func (c *peer) free(name, because string) {
 	c.released(grant)
 }
 
-// soon demands the lock within limit and returns when it came.
-func (c *peer) soon(req driver.Request, limit time.Duration, because string) (driver.Grant, time.Time) {
-	var grant driver.Grant
-	var held *driver.HeldError
-	var at time.Time
-	if !c.p.eventually(limit, func() bool {
-		grant, held = c.try(req)
-		at = time.Now()
+// soon demands the lock on time.
+func (c *peer) soon(req driver.Request, because string) driver.Grant {
+	return c.within(c.p.onTime, c.p.poll, req, because)
+}
+
+// hurry is soon, without pauses that could be noticed.
+func (c *peer) hurry(req driver.Request, because string) driver.Grant {
+	return c.within(c.p.onTime+3*c.p.slack, 200*time.Microsecond, req, because)
+}
+
+// within demands the lock within limit, and asks for it again after each pause.
+func (c *peer) within(limit, pause time.Duration, req driver.Request, because string) (grant driver.Grant) {
+	var refusal, held *driver.HeldError
+	c.p.pollEvery(pause, limit, func() bool {
+		if grant, held = c.try(req); held != nil {
+			refusal = held
+		}
 		return held == nil
-	}) {
-		c.p.failf("%q is still held after %v (%v, token %d, remaining %v): %s",
-			req.Name, limit, held, held.Token, held.Remaining, because)
-	}
-	return grant, at
+	}, func() string {
+		return fmt.Sprintf("%q was held (%v, token %d, remaining %v): %s", req.Name, refusal, refusal.Token, refusal.Remaining, because)
+	})
+	return grant
 }
 
 // again demands that the holder gets the same token when it asks again.
@@ -252,10 +297,10 @@ func (c *peer) again(req driver.Request, grant driver.Grant) {
 }
 
 // afterTTL demands that a grant that was asked for or renewed at sent, and not since, goes to
-// another owner within limit, but not before its TTL has passed.
-func (c *peer) afterTTL(grant driver.Grant, sent time.Time, limit time.Duration, because string) {
-	_, at := c.soon(c.p.request(grant.Name, c.p.ttl), limit, because+", and its TTL is over")
-	if kept := at.Sub(sent); kept < grant.TTL {
+// another owner soon, but not before its TTL has passed.
+func (c *peer) afterTTL(grant driver.Grant, sent time.Time, because string) {
+	c.soon(c.p.request(grant.Name, c.p.ttl), because+", and its TTL is over")
+	if kept := time.Since(sent); kept < grant.TTL {
 		c.p.failf("another owner had the lock %v after it was granted or renewed for %v: %s", kept, grant.TTL, because)
 	}
 }
@@ -289,8 +334,16 @@ func (c *peer) notRenewed(grant driver.Grant, because string) {
 	}
 }
 
-// expired waits until a grant that has just arrived has expired, for all contenders too. Its
-// TTL began at some time before its arrival.
-func (p *probe) expired(grant driver.Grant) {
-	p.wait(grant.TTL + p.traits.Granularity + p.slack/4)
+// outlast waits until a TTL that began at the latest now has passed, for all contenders too.
+func (p *probe) outlast(ttl time.Duration) {
+	p.wait(ttl + p.traits.Granularity + p.slack/4)
+}
+
+// expired waits until a grant that has just arrived has expired, and until the store has
+// noticed that, however slow the machine is: a lock that was granted later goes to another
+// owner.
+func (c *peer) expired(grant driver.Grant) {
+	later := c.take(grant.Name+", later", c.p.ttl)
+	c.p.outlast(c.p.ttl)
+	c.released(c.soon(c.p.request(later.Name, c.p.long), "it was not renewed"))
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,9 +28,9 @@ var processClauses = []clause{
 			for range workers {
 				shop.hire(false)
 			}
-			if !p.eventually(10*p.slack, func() bool { return shop.read().done >= turns && shop.read().workers >= 2 }) {
-				p.failf("%d processes had %d turns in %v\n%s", workers, shop.read().done, 10*p.slack, shop.kill())
-			}
+			p.eventually(10*p.slack, func() bool { return shop.read().done >= turns && shop.read().workers >= 2 }, func() string {
+				return fmt.Sprintf("%d processes had %d turns\n%s", workers, shop.read().done, shop.kill())
+			})
 			shop.dismiss()
 			shop.audit()
 		},
@@ -42,19 +43,15 @@ var processClauses = []clause{
 			shop.hire(false)
 			shop.hire(false)
 			victim := shop.hire(true)
-			if !p.eventually(10*p.slack, func() bool { return shop.read().stalled }) {
-				p.failf("the process that is to be killed did not get the lock in %v\n%s", 10*p.slack, shop.kill())
-			}
+			p.eventually(10*p.slack, func() bool { return shop.read().stalled }, func() string {
+				return "the process that is to be killed did not get the lock\n" + shop.kill()
+			})
 			if err := victim.Process.Kill(); err != nil {
 				p.failf("cannot kill a worker: %v", err)
 			}
-			limit := p.ttl + p.slack
-			if p.traits.SessionBound { // its TTL died with its process
-				limit = max(p.ttl, p.Session) + p.slack
-			}
-			if !p.eventually(limit, func() bool { return shop.read().resumed }) {
-				p.failf("a process that held the lock was killed, and no other got it within %v", limit)
-			}
+			p.eventually(p.onTime, func() bool { return shop.read().resumed }, func() string {
+				return "a process that held the lock was killed, and no other got it"
+			})
 			shop.dismiss()
 			shop.audit()
 		},
@@ -187,7 +184,13 @@ func (s *workshop) audit() {
 	var inside *entry
 	var last uint64
 	done := 0
-	for _, e := range s.entries() {
+	all := s.entries()
+	for i, e := range all {
+		if e.Stall && slices.ContainsFunc(all[:i], func(other entry) bool { return other.At.Sub(e.Sent) >= e.TTL }) {
+			s.p.slowf("process %d was so slow that its TTL of %v had passed before it said that it has the lock", e.PID, e.TTL)
+		}
+	}
+	for _, e := range all {
 		if e.Leave {
 			if inside == nil || inside.PID != e.PID {
 				s.p.failf("two processes held the lock at the same time: process %d left with token %d while another was inside", e.PID, e.Token)

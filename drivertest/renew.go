@@ -22,7 +22,7 @@ var renewClauses = []clause{
 				})
 				p.before(sent.Add(grant.TTL), func() { b.refused(grant.Name, "it was renewed a moment ago") })
 			}
-			b.afterTTL(grant, sent, p.ttl+p.slack, "it was renewed, and is not any more")
+			b.afterTTL(grant, sent, "it was renewed, and is not any more")
 		},
 	},
 	{
@@ -33,7 +33,7 @@ var renewClauses = []clause{
 			short := grant
 			short.TTL = p.ttl // as if an earlier Renew arrived now: it would end the lock sooner
 			a.renewed(short, "it is held")
-			p.expired(short)
+			p.outlast(p.ttl)
 			b.refused(grant.Name, "it was acquired for longer than a later Renew asked for")
 			a.renewed(grant, "a Renew for less must not end it")
 		},
@@ -60,7 +60,7 @@ var renewClauses = []clause{
 		demand: `Store.Renew: "otherwise one error per grant, nil for those that it renewed"`,
 		pair: func(p *probe, a, b *peer) {
 			expired := a.take(p.name("expired"), p.ttl)
-			p.expired(expired)
+			a.expired(expired)
 			sent := time.Now()
 			held := a.take(p.name("held"), p.ttl)
 			released := a.take(p.name("released"), p.long)
@@ -82,7 +82,7 @@ var renewClauses = []clause{
 					}
 				}
 			})
-			b.afterTTL(held, sent, p.ttl+p.slack, "it was renewed, and is not any more")
+			b.afterTTL(held, sent, "it was renewed, and is not any more")
 		},
 	},
 	{
@@ -93,7 +93,7 @@ var renewClauses = []clause{
 			forged := driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), Token: grant.Token, TTL: p.long}
 			a.notRenewed(forged, "another owner has it")
 			b.notRenewed(forged, "another owner has it")
-			b.soon(p.request(grant.Name, p.ttl), p.ttl+p.slack, "its holder did not renew it, only somebody else tried")
+			b.soon(p.request(grant.Name, p.ttl), "its holder did not renew it, only somebody else tried")
 		},
 	},
 	{
@@ -102,7 +102,7 @@ var renewClauses = []clause{
 		pair: func(p *probe, a, b *peer) {
 			released, expired := a.take(p.name("released"), p.long), a.take(p.name("expired"), p.ttl)
 			a.released(released)
-			p.expired(expired)
+			a.expired(expired)
 			for _, grant := range []driver.Grant{released, expired} {
 				a.notRenewed(grant, "it was released, or it expired")
 				a.notRenewed(grant, "it was released, or it expired")
@@ -116,14 +116,14 @@ var renewClauses = []clause{
 		pair: func(p *probe, a, b *peer) {
 			late := a.take(p.name("x"), p.ttl)
 			req := p.request(late.Name, p.ttl)
-			next, _ := b.soon(req, p.ttl+p.slack, "it was not renewed")
+			b.soon(req, "it was not renewed")
 			sent := time.Now()
+			next := b.acquire(req) // its TTL starts again after sent
 			p.before(sent.Add(next.TTL), func() {
-				b.again(req, next) // starts its TTL again, so that sent is before it
 				a.notRenewed(late, "it expired, and another owner has it")
 				b.renewed(next, "a late Renew of the one before must not take it")
 			})
-			a.soon(p.request(late.Name, p.ttl), p.ttl+p.slack, "its holder did not renew it, only the one before tried")
+			a.soon(p.request(late.Name, p.ttl), "its holder did not renew it, only the one before tried")
 		},
 	},
 }

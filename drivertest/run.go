@@ -92,27 +92,28 @@ func (s *inspection) start(ctx context.Context, c *clause) <-chan *Violation {
 	return outcome
 }
 
-// patience is how long a call may go on when its context is done.
-const patience = 10 * time.Second
+// returnLimit is how long a call may go on when its context is done.
+const returnLimit = 10 * time.Second
 
 // perform checks one clause. A check that was too slow to tell starts again with twice the
 // TTL.
 func (s *inspection) perform(ctx context.Context, c *clause) *Violation {
 	const tries = 6 // the last one has 32 times the TTL
 	terms, clauseID := s.terms, c.id
-	for range tries {
+	for try := 1; ; try++ {
 		detail, slow := terms.attempt(ctx, clauseID, c)
-		switch {
-		case detail != "":
-			return &Violation{Clause: c.id, Explanation: c.demand, Detail: detail}
-		case !slow:
+		if detail == "" {
 			return nil
+		}
+		if slow && try == tries {
+			detail += fmt.Sprintf(" (in each of %d tries, the last with a TTL of %v: if the store is sound, the machine is too slow; raise Config.TTL or lower Config.Parallel)", tries, terms.ttl)
+		}
+		if !slow || try == tries {
+			return &Violation{Clause: c.id, Explanation: c.demand, Detail: detail}
 		}
 		terms = terms.slower()
 		clauseID += "+" // names of its own
 	}
-	return &Violation{Clause: c.id, Explanation: c.demand, Detail: fmt.Sprintf(
-		"cannot tell: calls take longer than a TTL of %v; raise Config.TTL or lower Config.Parallel", terms.ttl/2)}
 }
 
 // attempt runs a check once. It returns even if the store never does.
@@ -132,8 +133,8 @@ func (t *terms) attempt(ctx context.Context, clauseID string, c *clause) (detail
 	select {
 	case r := <-done:
 		return r.detail, r.slow
-	case <-time.After(t.limit + patience):
-		return fmt.Sprintf("a call did not return within %v of the end of its context", patience), false
+	case <-time.After(t.limit + returnLimit):
+		return fmt.Sprintf("a call did not return within %v of the end of its context", returnLimit), false
 	}
 }
 

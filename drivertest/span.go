@@ -28,7 +28,7 @@ var spanClauses = []clause{
 			req := p.request(p.name("x"), p.ttl)
 			req.Span = span
 			p.risesBeyond(&last, a.acquire(req))
-			grant, _ := b.soon(p.request(req.Name, p.long), p.ttl+p.slack, "it was not renewed")
+			grant := b.soon(p.request(req.Name, p.long), "it was not renewed")
 			p.risesBeyond(&last, grant)
 		},
 	},

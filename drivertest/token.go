@@ -14,13 +14,13 @@ var tokenClauses = []clause{
 		demand: demandTokens + ", after an expiry too",
 		pair: func(p *probe, a, b *peer) {
 			last := a.take(p.name("x"), p.ttl).Token
-			grant, _ := b.soon(p.request(p.name("x"), p.ttl), p.ttl+p.slack, "it was not renewed")
+			grant := b.soon(p.request(p.name("x"), p.ttl), "it was not renewed")
 			p.rises(&last, grant.Token)
 			req := p.request(p.name("x"), p.ttl)
-			grant, _ = a.soon(req, p.ttl+p.slack, "it was not renewed")
+			grant = a.soon(req, "it was not renewed")
 			p.rises(&last, grant.Token)
 			a.acquire(req)
-			p.expired(grant)
+			a.expired(grant)
 			// The owner is the same, the acquisition is not.
 			p.rises(&last, a.acquire(req).Token)
 		},
