@@ -116,12 +116,17 @@ var clientClauses = []clause{
 			const clients = 10
 			var section criticalSection
 			p.together(clients, func(int) {
-				client := p.client(p.onTime + p.grace)
+				client := p.client(p.ttl + p.slack)
 				limit := 8*p.slack + p.grace
 				lease, err := client.Lock(p.ctx, p.name("x"), dlock.WithWait(limit))
 				if err != nil {
 					p.failf("one of %d clients that all want the lock did not get it within %v: %v", clients, limit, err)
 				}
+				defer func() { // of any failure
+					if cause := context.Cause(lease.Context()); errors.Is(cause, dlock.ErrLost) {
+						p.slowf("a client lost the lock before it unlocked it: %v", cause)
+					}
+				}()
 				section.enter(p, lease.Token())
 				p.unlock(lease)
 			})

@@ -160,29 +160,30 @@ func receive[T any](p *probe, c <-chan T, what string) (got T) {
 	return got
 }
 
-// together runs f n times at once and fails if one of them does.
+// together runs f n times at once. It fails if one of them does, and cannot tell if one of
+// them cannot.
 func (p *probe) together(n int, f func(i int)) {
-	failures := make(chan any, n)
+	ends := make([]any, n)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
 			defer func() {
-				switch r := recover().(type) {
-				case nil:
-				case failure, tooSlow:
-					failures <- r
+				switch ends[i] = recover(); ends[i].(type) {
+				case nil, failure, tooSlow:
 				default:
-					panic(r)
+					panic(ends[i])
 				}
 			}()
 			f(i)
 		})
 	}
 	all.Wait()
-	select {
-	case r := <-failures:
-		panic(r)
-	default:
+	first := slices.IndexFunc(ends, func(end any) bool { _, slow := end.(tooSlow); return slow })
+	if first < 0 {
+		first = slices.IndexFunc(ends, func(end any) bool { return end != nil })
+	}
+	if first >= 0 {
+		panic(ends[first])
 	}
 }
 
