@@ -30,13 +30,12 @@ func TestConformance(t *testing.T) {
 				members := make([]driver.Store, len(all))
 				for i, m := range all {
 					m.set(c.faults[i])
-					m.delay = func() time.Duration { return time.Millisecond } // a clause that tries for a while goes on in virtual time
+					m.delay = func() time.Duration { return 5 * time.Millisecond } // so that a clause that tries for a while tries less often
 					members[i] = conn{m}
 				}
-				opts := &quorum.Options{MemberTimeout: 300 * time.Millisecond}
 				err := drivertest.Check(t.Context(), drivertest.Config{
-					Open: func(context.Context) (driver.Store, error) { return quorum.New(members, opts) },
-					TTL:  1200 * time.Millisecond,
+					Open: func(context.Context) (driver.Store, error) { return quorum.New(members, nil) },
+					TTL:  400 * time.Millisecond,
 					Leftovers: func(context.Context) (left []string, err error) {
 						for i, m := range all {
 							for _, name := range m.locks() {

@@ -33,7 +33,7 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-const seeds = 150
+const seeds = 40
 
 func (h history) run(ctx context.Context, open func([]*fakeMember) *quorum.Store) error {
 	random := rand.New(rand.NewPCG(h.seed, 0))
