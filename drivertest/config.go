@@ -64,7 +64,8 @@ type Config struct {
 type terms struct {
 	Config
 	traits driver.Traits
-	store  driver.Store // closed: it only says which extensions there are
+	store  driver.Store  // closed: it only says which extensions there are
+	seats  chan struct{} // one for each clause that may run now
 
 	runID  string        // random, part of every name
 	prefix string        // of every name
@@ -95,7 +96,8 @@ func (cfg Config) resolve(ctx context.Context, run string) (*terms, error) {
 		return nil, fmt.Errorf("drivertest: Close of an unused store: %w", err)
 	}
 	cfg.Parallel = cmp.Or(max(0, cfg.Parallel), defaultParallel)
-	t := &terms{Config: cfg, traits: traits, store: store, runID: run, prefix: "drivertest-" + run + "/"}
+	t := &terms{Config: cfg, traits: traits, store: store, seats: make(chan struct{}, cfg.Parallel),
+		runID: run, prefix: "drivertest-" + run + "/"}
 	t.setTTL(max(cmp.Or(max(0, cfg.TTL), defaultTTL), traits.MinTTL))
 	return t, nil
 }

@@ -26,9 +26,7 @@ var fairClauses = []clause{
 			for turn := range waiters {
 				holder.released(grant)
 				for i := waiters - 1; i > turn; i-- { // later waiters ask first
-					if _, held := peers[i%len(peers)].try(queue[i]); held == nil {
-						p.failf("waiter %d of %d was served before waiter %d", i+1, waiters, turn+1)
-					}
+					peers[i%len(peers)].denied(queue[i], "waiter %d of %d was served before waiter %d", i+1, waiters, turn+1)
 				}
 				holder = peers[turn%len(peers)]
 				grant = holder.acquire(queue[turn])
@@ -46,9 +44,7 @@ var fairClauses = []clause{
 				a.mustQueue(first)
 			}
 			a.released(grant)
-			if _, held := b.try(second); held == nil {
-				p.failf("the first in the queue lost its place by asking again")
-			}
+			b.denied(second, "the first in the queue lost its place by asking again")
 			a.released(a.acquire(first))
 			b.released(b.acquire(second))
 			a.free(name, "everybody in the queue was served once")
@@ -88,9 +84,7 @@ var fairClauses = []clause{
 			}
 			p.before(last.Add(p.ttl), func() {
 				a.released(grant)
-				if _, held := a.try(second); held == nil {
-					p.failf("the first in the queue lost its place after %v, though it came again every %v", 5*p.ttl/3, p.ttl/3)
-				}
+				a.denied(second, "the first in the queue lost its place after %v, though it came again every %v", 5*p.ttl/3, p.ttl/3)
 				b.acquire(first)
 			})
 		},
@@ -130,18 +124,14 @@ var fairClauses = []clause{
 		pair: func(p *probe, a, b *peer) {
 			name, grant, passer, waiting := a.holdFairly()
 			passer.Queue = false
-			if _, held := b.try(passer); held == nil {
-				p.failf("granted while another owner has it")
-			}
+			b.denied(passer, "granted while another owner has it")
 			a.released(grant)
 			a.freeFairly(name, "the only other attempt did not queue")
 
 			grant = a.acquire(p.queued(name))
 			a.mustQueue(waiting)
 			a.released(grant)
-			if _, held := b.try(passer); held == nil {
-				p.failf("an attempt without Queue was granted while somebody queued")
-			}
+			b.denied(passer, "an attempt without Queue was granted while somebody queued")
 			a.acquire(waiting)
 		},
 	},
@@ -160,12 +150,17 @@ func (p *probe) queued(name string) driver.Request {
 	return req
 }
 
+// denied demands that a request is refused.
+func (c *peer) denied(req driver.Request, complaint string, args ...any) {
+	if _, held := c.try(req); held == nil {
+		c.p.failf(complaint, args...)
+	}
+}
+
 // mustQueue demands that a fair request is refused for now.
 func (c *peer) mustQueue(req driver.Request) {
 	c.releaseAtEnd(req)
-	if _, held := c.try(req); held == nil {
-		c.p.failf("a fair request was granted while another owner holds %q", req.Name)
-	}
+	c.denied(req, "a fair request was granted while another owner holds %q", req.Name)
 }
 
 // freeFairly demands that a fair request is granted: the queue is empty.

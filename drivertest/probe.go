@@ -18,6 +18,9 @@ type probe struct {
 	ctx    context.Context
 	clause string
 
+	detail string // why the check ended early; empty if it did not
+	slow   bool   // the check was too slow to tell
+
 	mu   sync.Mutex
 	undo []func(context.Context)
 }

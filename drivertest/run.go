@@ -17,11 +17,10 @@ func Run(t *testing.T, cfg Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inspection := newInspection(terms)
 	// Cleanup runs when all subtests have ended, and a failure in it is still
 	// one of t.
 	t.Cleanup(func() {
-		if v := inspection.perform(ctx, &nothingLeft); v != nil {
+		if v := terms.perform(ctx, &nothingLeft); v != nil {
 			t.Error(v)
 		}
 	})
@@ -34,7 +33,7 @@ func Run(t *testing.T, cfg Config) {
 		t.Run(c.id, func(t *testing.T) {
 			// Started before t.Parallel, so that the number of processors
 			// does not limit how many clauses wait for a TTL together.
-			outcome := inspection.start(ctx, c)
+			outcome := terms.start(ctx, c)
 			t.Parallel()
 			if v := <-outcome; v != nil {
 				t.Error(v)
@@ -53,11 +52,10 @@ func Check(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	inspection := newInspection(terms)
 	var outcomes []<-chan *Violation
 	for i := range clauses {
 		if c := &clauses[i]; c.missing(terms) == "" {
-			outcomes = append(outcomes, inspection.start(ctx, c))
+			outcomes = append(outcomes, terms.start(ctx, c))
 		}
 	}
 	var broken []error
@@ -66,28 +64,19 @@ func Check(ctx context.Context, cfg Config) error {
 			broken = append(broken, v)
 		}
 	}
-	if v := inspection.perform(ctx, &nothingLeft); v != nil {
+	if v := terms.perform(ctx, &nothingLeft); v != nil {
 		broken = append(broken, v)
 	}
 	return errors.Join(broken...)
 }
 
-// inspection is one run of the kit.
-type inspection struct {
-	*terms
-	seats chan struct{} // one for each clause that may run now
-}
-
-func newInspection(t *terms) *inspection {
-	return &inspection{terms: t, seats: make(chan struct{}, t.Parallel)}
-}
-
-func (s *inspection) start(ctx context.Context, c *clause) <-chan *Violation {
+// start checks one clause when a seat is free.
+func (t *terms) start(ctx context.Context, c *clause) <-chan *Violation {
 	outcome := make(chan *Violation, 1)
 	go func() {
-		s.seats <- struct{}{}
-		defer func() { <-s.seats }()
-		outcome <- s.perform(ctx, c)
+		t.seats <- struct{}{}
+		defer func() { <-t.seats }()
+		outcome <- t.perform(ctx, c)
 	}()
 	return outcome
 }
@@ -97,21 +86,22 @@ const returnLimit = 10 * time.Second
 
 // perform checks one clause. A check that was too slow to tell starts again with twice the
 // TTL.
-func (s *inspection) perform(ctx context.Context, c *clause) *Violation {
+func (t *terms) perform(ctx context.Context, c *clause) *Violation {
 	const tries = 6 // the last one has 32 times the TTL
-	terms, clauseID := s.terms, c.id
+	clauseID := c.id
 	for try := 1; ; try++ {
-		detail, slow := terms.attempt(ctx, clauseID, c)
+		detail, slow := t.attempt(ctx, clauseID, c)
 		if detail == "" {
 			return nil
 		}
 		if slow && try == tries {
-			detail += fmt.Sprintf(" (in each of %d tries, the last with a TTL of %v: if the store is sound, the machine is too slow; raise Config.TTL or lower Config.Parallel)", tries, terms.ttl)
+			detail += fmt.Sprintf(" (in each of %d tries, the last with a TTL of %v: if the store is sound, "+
+				"the machine is too slow; raise Config.TTL or lower Config.Parallel)", tries, t.ttl)
 		}
 		if !slow || try == tries {
 			return &Violation{Clause: c.id, Explanation: c.demand, Detail: detail}
 		}
-		terms = terms.slower()
+		t = t.slower()
 		clauseID += "+" // names of its own
 	}
 }
@@ -120,19 +110,16 @@ func (s *inspection) perform(ctx context.Context, c *clause) *Violation {
 func (t *terms) attempt(ctx context.Context, clauseID string, c *clause) (detail string, slow bool) {
 	ctx, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
-	type result struct {
-		detail string
-		slow   bool
-	}
-	done := make(chan result, 1)
+	p := &probe{terms: t, clause: clauseID}
+	done := make(chan struct{})
 	go pprof.Do(ctx, t.label(), func(ctx context.Context) {
-		p := &probe{terms: t, ctx: ctx, clause: clauseID}
-		detail, slow := p.run(c)
-		done <- result{detail, slow}
+		defer close(done)
+		p.ctx = ctx
+		p.detail, p.slow = p.run(c)
 	})
 	select {
-	case r := <-done:
-		return r.detail, r.slow
+	case <-done:
+		return p.detail, p.slow
 	case <-time.After(t.limit + returnLimit):
 		return fmt.Sprintf("a call did not return within %v of the end of its context", returnLimit), false
 	}

@@ -12,7 +12,7 @@ var spanClauses = []clause{
 			last := uint64(0)
 			for i := range 6 {
 				c := []*peer{a, b}[i%2]
-				grant := c.takeSpan(p.name("x"))
+				grant := c.takeSpan(p.name("x"), span)
 				p.risesBeyond(&last, grant)
 				c.renewed(grant, "it is held")
 				c.released(grant)
@@ -35,18 +35,7 @@ var spanClauses = []clause{
 	{
 		id: "span-after-reopen", needs: []need{needFencing},
 		demand: demandSpan + " After all clients were closed and opened again too",
-		check: func(p *probe) {
-			last := uint64(0)
-			for range 3 {
-				a := p.open()
-				grant := a.takeSpan(p.name("x"))
-				p.risesBeyond(&last, grant)
-				a.released(grant)
-				if err := a.Close(); err != nil {
-					p.failf("Close: %v", err)
-				}
-			}
-		},
+		check:  func(p *probe) { p.riseAfterReopen(span) },
 	},
 	{
 		id: "span-repeated", needs: []need{needFencing},
@@ -73,7 +62,7 @@ var spanClauses = []clause{
 		id: "span-break", needs: []need{needFencing, needLister, needBreaker},
 		demand: `Grant.Span: "Acquire's HeldError, List and Break know the lock by one of these tokens, always the same."`,
 		pair: func(p *probe, a, b *peer) {
-			grant := a.takeSpan(p.name("x"))
+			grant := a.takeSpan(p.name("x"), span)
 			shown := b.list(grant.Name)[grant.Name].Token
 			if shown < grant.Token || shown-grant.Token >= max(1, grant.Span) {
 				p.failf("%d tokens from %d were granted, and token %d is listed", grant.Span, grant.Token, shown)
@@ -95,11 +84,25 @@ var spanClauses = []clause{
 // store may have one counter for all names.
 const span = 1 << 24
 
-// takeSpan is take for several tokens.
-func (c *peer) takeSpan(name string) driver.Grant {
+// takeSpan is take with a Span of n.
+func (c *peer) takeSpan(name string, n uint64) driver.Grant {
 	req := c.p.request(name, c.p.long)
-	req.Span = span
+	req.Span = n
 	return c.acquire(req)
+}
+
+// riseAfterReopen demands that tokens rise if each grant, with a Span of n, has a store of its own.
+func (p *probe) riseAfterReopen(n uint64) {
+	last := uint64(0)
+	for range 3 {
+		a := p.open()
+		grant := a.takeSpan(p.name("x"), n)
+		p.risesBeyond(&last, grant)
+		a.released(grant)
+		if err := a.Close(); err != nil {
+			p.failf("Close: %v", err)
+		}
+	}
 }
 
 // risesBeyond is rises for all tokens of a grant.

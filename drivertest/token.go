@@ -40,18 +40,7 @@ var tokenClauses = []clause{
 	{
 		id: "token-after-reopen", needs: []need{needFencing},
 		demand: demandTokens + ", after all clients were closed and opened again too",
-		check: func(p *probe) {
-			last := uint64(0)
-			for range 3 {
-				a := p.open()
-				grant := a.take(p.name("x"), p.long)
-				p.rises(&last, grant.Token)
-				a.released(grant)
-				if err := a.Close(); err != nil {
-					p.failf("Close: %v", err)
-				}
-			}
-		},
+		check:  func(p *probe) { p.riseAfterReopen(0) },
 	},
 	{
 		id: "token-order", needs: []need{needFencing},
