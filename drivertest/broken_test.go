@@ -190,7 +190,7 @@ func TestBrokenStores(t *testing.T) {
 	})
 	for _, broken := range brokenStores {
 		t.Run(strings.ReplaceAll(broken.mistake, " ", "-"), func(t *testing.T) {
-			outcome := startCheck(t, drivertest.Impatient(quick(broken.open(memlock.New()))))
+			outcome := startCheck(t, drivertest.CheckImpatiently, quick(broken.open(memlock.New())))
 			t.Parallel()
 			defer ran.Add(1)
 			for try := 1; ; try++ {
@@ -205,7 +205,7 @@ func TestBrokenStores(t *testing.T) {
 				if try == tries {
 					t.Fatalf("%s: the kit does not name %q in %d tries", broken.mistake, broken.clause, tries)
 				}
-				outcome = startCheck(t, drivertest.Impatient(quick(broken.open(memlock.New()))))
+				outcome = startCheck(t, drivertest.CheckImpatiently, quick(broken.open(memlock.New())))
 			}
 		})
 	}
@@ -227,7 +227,7 @@ func everyClauseCanFail(t *testing.T, named *shelf[bool]) {
 
 // TestSoundStore makes sure that what TestBrokenStores sees is the mistakes.
 func TestSoundStore(t *testing.T) {
-	outcome := startCheck(t, quick(memlock.New()))
+	outcome := startCheck(t, drivertest.Check, quick(memlock.New()))
 	t.Parallel()
 	if err := <-outcome; err != nil {
 		t.Error(err)
@@ -239,13 +239,13 @@ var checks = make(chan struct{}, 8)
 
 // startCheck is called before t.Parallel, so that the number of processors does
 // not limit how many stores wait together.
-func startCheck(t *testing.T, cfg drivertest.Config) <-chan error {
+func startCheck(t *testing.T, check func(context.Context, drivertest.Config) error, cfg drivertest.Config) <-chan error {
 	outcome := make(chan error, 1)
 	ctx := t.Context()
 	go func() {
 		checks <- struct{}{}
 		defer func() { <-checks }()
-		outcome <- drivertest.Check(ctx, cfg)
+		outcome <- check(ctx, cfg)
 	}()
 	return outcome
 }

@@ -56,13 +56,13 @@ type Config struct {
 	// check is waiting for a TTL to pass, so that more is faster until the
 	// store is too busy to answer in a small part of TTL. Default: 8.
 	Parallel int
-
-	impatient bool // for stores that are known to be broken: what is late has not happened
 }
 
 // terms are what a configuration and a store's traits add up to.
 type terms struct {
 	Config
+	impatient bool // for stores that are known to be broken: what is late has not happened
+
 	traits driver.Traits
 	store  driver.Store  // closed: it only says which extensions there are
 	seats  chan struct{} // one for each clause that may run now

@@ -182,7 +182,7 @@ func TestBrokenProcesses(t *testing.T) {
 	} {
 		t.Run(broken.mode, func(t *testing.T) {
 			t.Parallel()
-			named := clausesOf(t, drivertest.Check(t.Context(), drivertest.Impatient(fileConfig(t, broken.mode))))
+			named := clausesOf(t, drivertest.CheckImpatiently(t.Context(), fileConfig(t, broken.mode)))
 			t.Logf("names %q", named)
 			if !slices.Contains(named, broken.clause) {
 				t.Errorf("the kit does not name %q", broken.clause)

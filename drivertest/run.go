@@ -52,10 +52,14 @@ func Check(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	return terms.checkAll(ctx)
+}
+
+func (t *terms) checkAll(ctx context.Context) error {
 	var outcomes []<-chan *Violation
 	for i := range clauses {
-		if c := &clauses[i]; c.missing(terms) == "" {
-			outcomes = append(outcomes, terms.start(ctx, c))
+		if c := &clauses[i]; c.missing(t) == "" {
+			outcomes = append(outcomes, t.start(ctx, c))
 		}
 	}
 	var broken []error
@@ -64,7 +68,7 @@ func Check(ctx context.Context, cfg Config) error {
 			broken = append(broken, v)
 		}
 	}
-	if v := terms.perform(ctx, &nothingLeft); v != nil {
+	if v := t.perform(ctx, &nothingLeft); v != nil {
 		broken = append(broken, v)
 	}
 	return errors.Join(broken...)
