@@ -108,7 +108,9 @@ func (w *wait) queueBehind(occupant, h *hold) error {
 		return fmt.Errorf("locking %q: %w", h.name, err)
 	}
 	w.failure = nil
-	w.answered = w.answered || slot.State.Answers()
+	if slot.State.Answers() {
+		w.answered, w.answerBy = true, time.Time{}
+	}
 	return w.sleep(h, w.pauseBeforeTaking(h))
 }
 
@@ -140,7 +142,7 @@ func (w *wait) whileAnswerIsDue(occupant *hold) (context.Context, context.Cancel
 }
 
 // answerDue returns how long this call goes on without an answer of the store: for a
-// RequestTimeout since it found that another caller has none.
+// RequestTimeout since it found that another caller has none, and had no answer since.
 func (w *wait) answerDue() time.Duration {
 	if w.answerBy.IsZero() {
 		w.answerBy = time.Now().Add(w.client.requestTimeout)

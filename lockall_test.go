@@ -454,3 +454,33 @@ func TestLockAllUndoesWhenItGivesUpInTheLocalQueue(t *testing.T) {
 		mustUnlock(t, a)
 	})
 }
+
+// TestLockAllBesideSlowAttempts: a LockAll that waits for other attempts of the process again and again
+// does not take a store that answers for one that does not.
+func TestLockAllBesideSlowAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&slowStore{Store: store, delay: time.Second}, &dlock.Options{RequestTimeout: 3 * time.Second})
+		defer c.Close()
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		var others sync.WaitGroup
+		for i := range 6 {
+			others.Go(func() {
+				for ctx.Err() == nil {
+					if lease, err := c.Lock(ctx, []string{"a", "b"}[i%2]); err == nil {
+						mustUnlock(t, lease)
+					}
+				}
+			})
+		}
+		time.Sleep(10 * time.Millisecond)
+		leases, err := c.LockAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatalf("LockAll on a store that answers within a second: %v", err)
+		}
+		if err := leases.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		others.Wait()
+	})
+}
