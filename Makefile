@@ -59,8 +59,8 @@ lint: ## golangci-lint and govulncheck
 	$(each) "$(CURDIR)/scripts/check-vulnerabilities.sh" $(GOVULNCHECK_VERSION)
 
 .PHONY: bench
-bench: ## the benchmarks; BENCHTIME=3s, ONLY=memory,sqlite, JSON=FILE
-	go run ./test/bench --time $(BENCHTIME) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
+bench: ## the benchmarks; BENCHTIME=3s, ONLY=memory,sqlite, JSON=FILE, HTML=FILE, GROWTH=1
+	go run ./test/bench --time $(BENCHTIME) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON)) $(if $(HTML),--html $(HTML)) $(if $(GROWTH),--growth)
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME=20s
