@@ -8,9 +8,9 @@ run() { go test -count=1 -timeout 10m "$@"; }
 case $(go list -m) in
 */test)
 	failed=0
-	alone='/stores/(redis|sqlservers|sqlsession)$'
-	mapfile -t others < <(go list ./... | grep -Ev "$alone")
-	run -p 2 "${others[@]}" || failed=1
+	named='/stores/(redis|sqlservers|sqlsession|zookeeper|etcd)$'
+	mapfile -t others < <(go list ./... | grep -Ev "$named")
+	run -p 2 ./stores/zookeeper ./stores/etcd "${others[@]}" || failed=1 # the longest first
 	for database in mariadb postgres; do
 		run -run "^Test/^$database\$|^Example_$database\$" ./stores/sqlservers || failed=1
 	done
