@@ -181,6 +181,10 @@ func (l *Listener) receive(ctx context.Context, driverConn any, echo string, ech
 func (l *Listener) verify(ctx context.Context, echo string, echoed <-chan struct{}) error {
 	for {
 		limit := time.After(EchoLimit)
+		select {
+		case <-echoed: // a repeated one
+		default:
+		}
 		if err := l.Send(echo); err != nil {
 			return err
 		}

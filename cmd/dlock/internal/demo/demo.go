@@ -222,7 +222,12 @@ func (o *outputFile) write(text string) error {
 		return nil
 	}
 	o.created = false
-	return terminal.OutputError(os.WriteFile(o.file.Name(), []byte(text), 0o644))
+	if info, err := o.file.Stat(); err == nil && info.Mode().IsRegular() { // a pipe may have lost its reader
+		if err := o.file.Truncate(0); err != nil {
+			return terminal.OutputError(err)
+		}
+	}
+	return terminal.Print(o.file, text)
 }
 
 // close removes a file that was created and not written.
