@@ -358,3 +358,23 @@ func (p *polledStore) Watch(_ context.Context, req driver.Request, wake func()) 
 	}()
 	return sync.OnceFunc(func() { close(done) }), nil
 }
+
+// TestPauseIsNoLongerThanTheWait: at the end of its time slice a process lets others try first, unless
+// the next caller wants to wait for less time than that.
+func TestPauseIsNoLongerThanTheWait(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(unnotified{store}, nil)
+		defer c.Close()
+		for range 3 {
+			lease := mustLock(t, c, t.Context(), "x")
+			time.Sleep(10 * time.Second)
+			mustUnlock(t, lease)
+			began := time.Now()
+			lease, err := c.Lock(t.Context(), "x", dlock.WithWait(50*time.Millisecond))
+			if took := time.Since(began); err != nil || took > 50*time.Millisecond {
+				t.Fatalf("a free lock took %v: %v", took, err)
+			}
+			mustUnlock(t, lease)
+		}
+	})
+}

@@ -70,7 +70,9 @@ func (w *wait) pauseBeforeTaking(h *hold) time.Duration {
 		return 0
 	}
 	pause := w.state(h).PauseBeforeTaking(w.client.clock.NoLaterThanNow(), &w.client.slices)
-	if ends, limited := w.ctx.Deadline(); limited && pause > 0 && time.Until(ends) < pause {
+	ends, limited := w.ctx.Deadline()
+	late := limited && pause > 0 && time.Until(ends) < pause
+	if limit := w.settings.wait; late || limit > 0 && !w.began && limit < pause {
 		return 0 // one attempt is worth more
 	}
 	return pause

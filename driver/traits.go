@@ -44,9 +44,11 @@ type Traits struct {
 	Local bool
 
 	// Reaction is about how long it takes from a release until a waiter in another
-	// process has the lock. For a store without notifications it is half of the
-	// poll interval. dlock derives the length of time slices and of the pauses
-	// between them from it. Zero means unknown.
+	// process has the lock. dlock derives the length of time slices and of the pauses
+	// between them from it. Zero means unknown. If it is more than 5 ms, dlock assumes
+	// that the store polls for the waiters of Watch, and that half of the poll interval
+	// is given: a waiter then also tries by itself while the lock changes hands often.
+	// Without a [Watcher], dlock polls and does not use it.
 	Reaction time.Duration
 
 	// MinTTL and MaxTTL limit Request.TTL. A zero MaxTTL stands for the constant

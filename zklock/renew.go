@@ -131,6 +131,8 @@ func (s *Store) guard(a *acquisition) error {
 		a.guarded = connection
 		return nil
 	}
-	s.unwatchNodeLocked(a, path)
+	if a.path() != path { // a current holder stays registered: an earlier watch may still report its loss
+		s.unwatchNodeLocked(a, path)
+	}
 	return err
 }
