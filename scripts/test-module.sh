@@ -10,9 +10,9 @@ case $(go list -m) in
 	failed=0
 	named='/stores/(redis|sqlservers|sqlsession|zookeeper|etcd)$'
 	mapfile -t others < <(go list ./... | grep -Ev "$named")
-	run -p 2 ./stores/zookeeper ./stores/etcd "${others[@]}" || failed=1 # the longest first
+	run -p 2 -parallel 3 ./stores/zookeeper ./stores/etcd "${others[@]}" || failed=1 # the longest first
 	for database in mariadb postgres; do
-		run -run "^Test/^$database\$|^Example_$database\$" ./stores/sqlservers || failed=1
+		run -parallel 3 -run "^Test/^$database\$|^Example_$database\$" ./stores/sqlservers || failed=1
 	done
 	run -parallel 5 ./stores/sqlsession || failed=1 # these wait most of the time
 	run -parallel 4 ./stores/redis || failed=1

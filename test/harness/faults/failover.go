@@ -31,7 +31,7 @@ var (
 )
 
 // failoverTTL is longer than a failover, so that no lock expires meanwhile.
-const failoverTTL = 30 * time.Second
+const failoverTTL = 5 * time.Minute
 
 // leaderForgets checks that the token protects the resource when there are two
 // holders, because the new leader does not know the lock of the first.

@@ -103,7 +103,7 @@ func RunEach(t *testing.T, rig func(t testing.TB) Rig, faults []Fault) {
 
 const (
 	// slack is how late a busy machine may notice an event.
-	slack = time.Second
+	slack = 5 * time.Second
 	// limit bounds the wait for an event that must happen.
 	limit = 30 * time.Second
 )

@@ -151,6 +151,7 @@ func deadFairWaiter(t *testing.T, r Rig) {
 // cancelQueued checks that the waiter behind a cancelled waiter gets the lock as
 // soon as it is free.
 func cancelQueued(t *testing.T, r Rig) {
+	r.TTL = limit // a queue that waits for the expiry of the place advances too late
 	holder, store := r.client(t), r.open(t)
 	lease := r.lock(t, holder, "left", dlock.WithFair())
 	quitter, cancel := context.WithCancel(t.Context())

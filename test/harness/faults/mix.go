@@ -125,7 +125,7 @@ func (m Mix) Run(t testing.TB, r Rig) []string {
 	all.Wait()
 	t.Logf("seed %d: %d acquired, %d failed, %d writes; %v", m.Seed,
 		mix.history.count(acquired), mix.history.count(failed), mix.history.count(wrote), mix.done)
-	return append(violations(mix.history.excuseDeletions(r.TTL+slack)), mix.leftovers()...)
+	return append(violations(mix.history.excuseDeletions(r.TTL+time.Second)), mix.leftovers()...)
 }
 
 // leftovers returns a report of the locks that are not free after all workers

@@ -47,7 +47,7 @@ const (
 	// sentinel waits a little longer. If all of them noticed at once, each would
 	// vote for itself, and the next election would be much later.
 	downAfter     = 600 * time.Millisecond
-	downAfterMore = 200 * time.Millisecond
+	downAfterMore = 500 * time.Millisecond
 	// failoverTimeout is how long the sentinels wait before they retry a failed
 	// failover, and before they correct a replica that follows the wrong master.
 	failoverTimeout          = 2 * time.Second

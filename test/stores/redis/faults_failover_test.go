@@ -46,7 +46,7 @@ func onSentinel(query string) func(t testing.TB) faults.Rig {
 			NotAcknowledged: redislock.ErrNotReplicated,
 			Isolate:         func() { link.Hold() },
 			Kill: func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				ctx, cancel := context.WithTimeout(ctx, 3*time.Minute) // the sentinels may need a second vote
 				defer cancel()
 				master, err := group.Master(ctx)
 				if err == nil {
