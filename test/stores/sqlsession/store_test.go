@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
@@ -274,11 +275,15 @@ func (s setup) killOthers(t testing.TB, admin *sql.DB) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, id := range s.sessions(t, conn) {
+	killed := s.sessions(t, conn)
+	for _, id := range killed {
 		if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(s.kill, id)); err != nil {
 			t.Logf("session %s: %v", id, err) // it may have ended by itself
 		}
 	}
+	await.Until(t, "the killed sessions have ended", func() bool { // a server answers before that
+		return !slices.ContainsFunc(s.sessions(t, conn), func(id string) bool { return slices.Contains(killed, id) })
+	})
 }
 
 // sessions are the numbers of all sessions in the database but that of conn.
