@@ -19,7 +19,7 @@ type Options struct {
 	// bounded by their contexts only. Default 5 s.
 	RequestTimeout time.Duration
 
-	// Holder describes this client to people who list locks. Empty fields are
+	// Holder describes this client in lists of locks. Empty fields are
 	// filled in from the operating system.
 	Holder driver.Holder
 
@@ -100,7 +100,7 @@ func WithFair() Option {
 	return func(s *settings) { s.fair = true }
 }
 
-// WithNote attaches a text to the lock, for people who list locks.
+// WithNote attaches a text to the lock, for lists of locks.
 func WithNote(note string) Option {
 	return func(s *settings) { s.note = note }
 }

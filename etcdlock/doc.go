@@ -19,7 +19,7 @@
 //
 // # Leases
 //
-// All locks of a store with the same TTL share one etcd lease, so that one message renews all of
+// All locks of a store with the same TTL share one etcd lease, so that a single message renews all of
 // them. If the process crashes, the lease ends after the TTL, in whole seconds, and a moment. A
 // lock that is not renewed while others on the lease are is deleted by the store when its own TTL
 // ends. Close releases all locks.

@@ -52,7 +52,7 @@ func (m ctxMutex) lock(ctx context.Context) error {
 func (m ctxMutex) unlock()        { <-m }
 func (m ctxMutex) isLocked() bool { return len(m) > 0 }
 
-// lockHold returns the hold with that ID and locks it. If there is none, lockHold creates it, or
+// lockHold returns the hold with that ID and locks it. If the hold does not exist, lockHold creates it, or
 // returns nil if create is false.
 func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, error) {
 	for {

@@ -125,7 +125,7 @@ func dial(ctx context.Context, config clientv3.Config) (*clientv3.Client, error)
 }
 
 // checkReachable returns an error if no member can be connected to. A client with a user asks for
-// its token at once, and waits for a connection until its limit without saying why there is none.
+// its token at once, and waits for a connection until its limit without saying why it has no connection.
 func checkReachable(ctx context.Context, config clientv3.Config) error {
 	if config.Username == "" {
 		return nil // the client makes no calls

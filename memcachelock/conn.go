@@ -175,7 +175,7 @@ func (c *conn) get(name string) (*item, error) {
 	return a.found(), err
 }
 
-// put stores an item, if there is none, or with a cas, if the present item has that number. It
+// put stores an item, if the key is free, or with a cas, if the present item has that number. It
 // returns the item that is there afterwards, or nil, in the same round trip, also if the server
 // refused to store.
 func (c *conn) put(name, value string, expiry int64, cas uint64) (stored bool, it *item, err error) {

@@ -12,7 +12,7 @@ import (
 // maxValue is more than the item of any lock needs.
 const maxValue = 1 << 20
 
-// writeStore stores an item until that second of the server's clock: if there is none, or with
+// writeStore stores an item until that second of the server's clock: if the key is free, or with
 // a cas, if the present item has that number.
 //
 // It uses the classic commands. If memcached has no memory for the item, or finds it too large,

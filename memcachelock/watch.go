@@ -54,7 +54,7 @@ func (ws *waiters) wake(names ...string) {
 	}
 }
 
-// names returns the names that have waiters. If there are none, names notes that the poller
+// names returns the names that have waiters. Without waiters, names notes that the poller
 // stops.
 func (ws *waiters) names() []string {
 	ws.mu.Lock()

@@ -39,7 +39,7 @@ func (q *workQueue) add(a *acquisition, until time.Time) (start bool) {
 	return start
 }
 
-// first returns the acquisition that has waited longest. If there is none, first returns
+// first returns the acquisition that has waited longest. If no acquisition waits, first returns
 // nil, and the goroutine must end.
 func (q *workQueue) first() *acquisition {
 	q.mu.Lock()

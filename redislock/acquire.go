@@ -246,7 +246,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 	return nil, s.failed(ctx, cmp.Or(err, errReply), reqs...)
 }
 
-// grantAll reads {clock, token, token, ...}, or the reply that one of the locks is held.
+// grantAll reads {clock, token, token, ...}, or the reply that a lock is held.
 func (s *Store) grantAll(reqs []driver.Request, reply any, sent time.Time) ([]driver.Grant, error) {
 	fields, _ := reply.([]any)
 	if len(fields) == 3 {

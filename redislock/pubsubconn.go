@@ -161,7 +161,7 @@ func (c *pubsubConn) take(message any) error {
 	return nil
 }
 
-// takeRefusal takes the refusal of a request. It returns err if there is none.
+// takeRefusal takes the refusal of a request. It returns err if no request was refused.
 func (c *pubsubConn) takeRefusal(err error) error {
 	r, requested := c.answered(func(request) bool { return true })
 	if !requested {

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxRenewals limits the locks that one script renews: the server serves no other client while
+// maxRenewals limits the locks of one renewal script: the server serves no other client while
 // it runs.
 const maxRenewals = 200
 

@@ -164,7 +164,7 @@ func (s *subscriptions) run() {
 	}
 }
 
-// connect prepares a connection for all channels. It returns nil if there are none.
+// connect prepares a connection for all channels. It returns nil if there is no channel.
 func (s *subscriptions) connect() *pubsubConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

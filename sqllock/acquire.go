@@ -99,7 +99,7 @@ func (s *Store) take(ctx context.Context, run statement.Runner, req *driver.Requ
 	return s.dialect.take(ctx, run, id, req.Name, req.Owner.Hex(), millis(req.TTL), req.Holder.Encode(), version, int64(max(1, req.Span)))
 }
 
-// readVersion returns a row's version, zero if there is none, or a HeldError.
+// readVersion returns a row's version, zero if the row does not exist, or a HeldError.
 func readVersion(ctx context.Context, run statement.Runner, req *driver.Request) (version int64, err error) {
 	var held bool
 	var holder string

@@ -110,8 +110,8 @@ func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error
 }
 
 // lockRow locks the row for good, unless another contender has raised the token since. The
-// contender that raised it last waits until the others have noticed and left, so that one of
-// several contenders gets the lock.
+// contender that raised it last waits until the others have noticed and left, so that just one
+// gets the lock.
 func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64) error {
 	for start := time.Now(); ; {
 		err := s.dialect.lockRow(ctx, c, s.server, h.key, token)

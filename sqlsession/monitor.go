@@ -54,7 +54,7 @@ func (s *Store) checkLocked(c *conn, now time.Time, busy bool) {
 	}
 }
 
-// ages returns how long the statement under way has had no answer, zero if there is none,
+// ages returns how long the statement under way has had no answer, zero without a statement,
 // and how long ago the last statement that was answered was sent.
 func (c *conn) ages(now time.Time) (unanswered, unused time.Duration) {
 	if asked := c.asked.Load(); asked != 0 {

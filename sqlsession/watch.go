@@ -43,7 +43,7 @@ func (s *Store) wake(names ...string) {
 	}
 }
 
-// awaited returns the names that have waiters and their keys. If there are none, the polling
+// awaited returns the names that have waiters and their keys. Without waiters, the polling
 // ends.
 func (s *Store) awaited() (names []string, keys string) {
 	s.waiters.Lock()

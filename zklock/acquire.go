@@ -205,7 +205,7 @@ func (s *Store) locate(a *acquisition, queue []string, asked clock.Instant) (pos
 	return a.at, nil
 }
 
-// queue returns the contenders' nodes in order. Without a container there are none.
+// queue returns the contenders' nodes in order. Without a container the queue is empty.
 func (s *Store) queue(container string) ([]string, error) {
 	children, _, err := s.conn.Children(container)
 	return queueOf(children), unless(err, zk.ErrNoNode)

@@ -54,8 +54,8 @@ type acquisitionKey struct {
 
 func (a *acquisition) path() string { return a.container + "/" + a.node }
 
-// enter begins an operation on an acquisition, which leave ends. If there is none, enter
-// creates it or, without create, returns nil.
+// enter begins an operation on an acquisition, which leave ends. An acquisition that
+// does not exist is created or, without create, enter returns nil.
 func (s *Store) enter(name string, owner driver.Owner, create bool) *acquisition {
 	key := acquisitionKey{name, owner}
 	for {

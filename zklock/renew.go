@@ -84,7 +84,7 @@ func (s *Store) confirmAll(held []*acquisition, errs []error) error {
 	}
 }
 
-// maxParallel limits the requests that one renewal or list sends at a time.
+// maxParallel limits the requests of a renewal or list at a time.
 const maxParallel = 64
 
 // guardAll makes sure that each node exists and is watched.

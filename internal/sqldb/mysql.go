@@ -106,7 +106,7 @@ func mysqlAnswered(err error) bool {
 	return n != 0 && (n < 2000 || n > 2999)
 }
 
-// MySQLNumber returns the server's error number, zero if there is none. The driver has it
+// MySQLNumber returns the server's error number, zero for an error without one. The driver has it
 // in a field of a type that this module must not import: hence reflection.
 func MySQLNumber(err error) (number uint16) {
 	if value := reflect.Indirect(reflect.ValueOf(err)); value.Kind() == reflect.Struct {

@@ -64,7 +64,7 @@ func (c collection) of(store, kind string) (found []result) {
 	return found
 }
 
-// find returns the result of dlock in a case, and its fastest peer; nil if there is none.
+// find returns the result of dlock in a case, and its fastest peer; nil without a peer.
 func (c collection) find(store, kind string) (ours, peer *result) {
 	results := c.of(store, kind)
 	for i, r := range results {

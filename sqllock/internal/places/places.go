@@ -1,4 +1,4 @@
-// Package places remembers the places in queues that a store wrote recently, so that one
+// Package places remembers the places in queues that a store wrote recently, so that a single
 // waiter renews the places of all.
 //
 // A place lasts for one TTL after the last attempt of its owner, and waiters try again about

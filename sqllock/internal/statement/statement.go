@@ -214,7 +214,7 @@ func (r Runner) Changed(ctx context.Context, id ID, args ...any) (bool, error) {
 	return n > 0, err
 }
 
-// One reads the first row of the answer. The error is sql.ErrNoRows if there is none.
+// One reads the first row of the answer. The error is sql.ErrNoRows if the answer is empty.
 func (r Runner) One(ctx context.Context, id ID, args []any, dest ...any) error {
 	q := &r.set[id]
 	if stmt := r.prepared(ctx, q); stmt != nil {

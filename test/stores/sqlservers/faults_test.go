@@ -39,7 +39,7 @@ func (s target) rig(t testing.TB, server *servers.Server) faults.Rig {
 // sharedRig is a rig on the server that all tests share.
 func (s target) sharedRig(t testing.TB) faults.Rig { return s.rig(t, s.server(t)) }
 
-// TestFaults: faults of clients, of the network, and of operators who free a lock by hand.
+// TestFaults: faults of clients, of the network, and of operators: a lock is freed by hand.
 // They keep a server busy enough without other tests.
 func TestFaults(t *testing.T) {
 	list := slices.Concat(faults.Leases, faults.Fair, faults.Network, faults.HandOver)

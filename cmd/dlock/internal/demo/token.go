@@ -186,7 +186,7 @@ func (u *user) work(ctx context.Context) error {
 	return nil
 }
 
-// token returns the token that the processes share. If there is none, or only the refused
+// token returns the token that the processes share. Without a token, or with only the refused
 // one, it fetches a new one. Under the lock just one process does.
 func (u *user) token(ctx context.Context, refused string) (token string, err error) {
 	readOrFetch := func(ctx context.Context) (err error) {

@@ -205,7 +205,7 @@ func (r *Redactor) add(secret string) {
 
 var escapes = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 
-// unescape decodes the valid escapes and keeps what looks like one and is none.
+// unescape decodes the valid escapes and keeps invalid ones as they are.
 func unescape(text string) string {
 	return escapes.ReplaceAllStringFunc(text, func(escape string) string {
 		plain, _ := url.PathUnescape(escape)
