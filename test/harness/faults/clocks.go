@@ -44,6 +44,7 @@ func (r Rig) setClock(t testing.TB, offset time.Duration) {
 // the lock too early, which no client can prevent. The first holder notices at
 // its next renewal.
 func clockForward(t *testing.T, r Rig) {
+	r.TTL *= 10 // so that the limit below is before the end of the trust
 	resource := new(fenced)
 	store := r.open(t)
 	lease := r.lock(t, r.client(t), "forward")

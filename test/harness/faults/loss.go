@@ -50,7 +50,7 @@ func evictHeld(t *testing.T, r Rig) {
 // next token is larger.
 func (r Rig) checkForgotten(t *testing.T, name string, forget func() error) {
 	t.Helper()
-	r.TTL *= 4 // so that the limit below is before the end of the trust
+	r.TTL *= 6 // so that the limit below is before the end of the trust
 	lease := r.lock(t, r.client(t), name)
 	if err := forget(); err != nil {
 		t.Fatal(err)
