@@ -49,15 +49,24 @@ type trigger struct {
 // its connections, when the test ends.
 func Run(t testing.TB, target string) *Proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := Start(target)
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Start starts a proxy to the server at target.
+func Start(target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
 	}
 	p := &Proxy{target: target, listener: listener, conns: make(map[*Conn]struct{})}
 	p.changed = sync.NewCond(&p.mu)
 	p.work.Go(p.accept)
-	t.Cleanup(p.close)
-	return p
+	return p, nil
 }
 
 // Addr is the address of the proxy.
@@ -248,7 +257,8 @@ func (p *Proxy) accept() {
 	}
 }
 
-func (p *Proxy) close() {
+// Close ends the proxy and all its connections.
+func (p *Proxy) Close() {
 	p.change(func() { p.closed = true })
 	p.listener.Close()
 	p.Reset()

@@ -1,0 +1,178 @@
+// Package page draws the results of the experiments: as one page of HTML that needs
+// no other file, and as a document in Markdown.
+package page
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/dlock-go/dlock/test/lab/stage"
+	"github.com/dlock-go/dlock/test/lab/subject"
+)
+
+// Page is all that was found.
+type Page struct {
+	About   string // when and where the experiments ran
+	Stories []Story
+}
+
+// Story is an experiment with its results.
+type Story struct {
+	Number             int
+	Name, Title, Tells string
+	Results            []Result
+}
+
+// Result is what an experiment showed about a way to lock.
+type Result struct {
+	*stage.Result
+	About string // how it locks
+}
+
+// Class is the colour of the verdict.
+func (r Result) Class() string {
+	switch {
+	case !r.OK():
+		return "wrong"
+	case r.Verdict == stage.Held, r.Verdict == stage.Refused:
+		return "good"
+	case r.Verdict == stage.TwoFenced:
+		return "fair"
+	}
+	return "bad"
+}
+
+// Says is the verdict, or why there is none.
+func (r Result) Says() string {
+	switch {
+	case r.Err != "":
+		return "the experiment failed: " + r.Err
+	case !r.OK():
+		return fmt.Sprintf("%s, and must be %q", r.Verdict, r.Expected)
+	}
+	return string(r.Verdict)
+}
+
+// Money says whether the account adds up.
+func (r Result) Money() string {
+	open, fenced := r.Account.Open, r.Account.Fenced
+	text := fmt.Sprintf("%d deposits, balance %d without a fence", open.Accepted, open.Balance)
+	if fenced.Accepted > 0 {
+		text += fmt.Sprintf("; %d deposits, balance %d, %d refused with the fence", fenced.Accepted, fenced.Balance, fenced.Refused)
+	}
+	return text
+}
+
+// Summary counts the verdicts.
+func (p Page) Summary() string {
+	var held, ours, caught, mistakes, peers, failing int
+	for _, story := range p.Stories {
+		for _, r := range story.Results {
+			switch r.Role {
+			case subject.Ours:
+				ours++
+				if r.OK() {
+					held++
+				}
+			case subject.Wrong:
+				mistakes++
+				if r.OK() {
+					caught++
+				}
+			case subject.Peer:
+				peers++
+				if r.Class() == "bad" {
+					failing++
+				}
+			}
+		}
+	}
+	return fmt.Sprintf("dlock did what its documents promise in %d of %d experiments. %d of %d wrong ways to lock were caught. "+
+		"Other libraries failed in %d of %d.", held, ours, caught, mistakes, failing, peers)
+}
+
+//go:embed page.html
+var source string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"timeline": func(r Result) template.HTML { return template.HTML(timeline(r.Record)) }, //nolint:gosec // timeline escapes its texts
+}).Parse(source))
+
+// Write writes the page.
+func (p Page) Write(out io.Writer) error { return page.Execute(out, p) }
+
+// Markdown returns the document.
+func (p Page) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# The laboratory
+
+How distributed locks fail, played on real servers: the same harm, at the same points, to the wrong ways to lock that articles
+warn of, to other libraries, and to dlock. This page is written by the program that plays the stories:
+
+    make lab                                        # all of them, with a page of timelines in lab.html
+    go run ./test/lab list
+    go run ./test/lab run NAME [--store STORE] [--html FILE]
+
+%s
+
+%s
+
+| verdict | means |
+|---|---|
+| held | one holder at a time, and each process got its turn |
+| stale write refused | a process wrote after its lock had expired, and the fence refused the write |
+| stale write accepted | a process wrote after its lock had expired, and nothing refused the write |
+| stuck | a process did not get the lock, although no living process had it |
+| two holders, fence held | two processes believed to have the lock, and the fence refused the writes of the older one |
+| two holders | two processes believed to have the lock at the same time |
+
+| story | wrong ways to lock | other libraries | dlock | repeat |
+|---|---|---|---|---|
+`, p.Summary(), p.About)
+	for _, s := range p.Stories {
+		fmt.Fprintf(&b, "| %d. %s | %s | %s | %s | `go run ./test/lab run %s` |\n", s.Number, s.Title,
+			s.cell(subject.Wrong), s.cell(subject.Peer), s.cell(subject.Ours), s.Name)
+	}
+	b.WriteString("\n## The stories\n")
+	for _, s := range p.Stories {
+		fmt.Fprintf(&b, "\n### %d. %s\n%s\n", s.Number, s.Title, wrap(s.Tells, 125))
+	}
+	return b.String()
+}
+
+// cell lists the verdicts of the subjects with a role.
+func (s Story) cell(role subject.Role) string {
+	var all []string
+	for _, r := range s.Results {
+		if r.Role == role {
+			all = append(all, r.Subject+": **"+r.Says()+"**")
+		}
+	}
+	if len(all) == 0 {
+		return "–"
+	}
+	return strings.Join(all, "<br>")
+}
+
+// wrap breaks a text into lines.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > width:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}

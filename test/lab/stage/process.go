@@ -1,0 +1,248 @@
+package stage
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock/test/harness/pause"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+)
+
+// Process is a process of an experiment, with a network connection of its own.
+type Process struct {
+	Name    string
+	Proxies []*proxy.Proxy // between the process and each of Server.Addrs
+
+	stage *Stage
+	cmd   *exec.Cmd
+	in    io.Writer
+	ended chan struct{} // closed after the last report
+
+	mu      sync.Mutex
+	answers map[int]chan report
+	last    int // ID of an order
+	read    balances
+	paused  int // index into Record.Pauses, plus one; zero if the process is not paused
+}
+
+// start starts the process and waits until it is ready.
+func (p *Process) start(j job) error {
+	description, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p.cmd = exec.Command(program)
+	p.cmd.Env = append(os.Environ(), WorkerVariable+"="+string(description))
+	p.cmd.Stderr = p.stage.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	p.ended = make(chan struct{})
+	p.answers = map[int]chan report{-1: make(chan report, 1)}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	go p.listen(out)
+	_, err = p.await(-1, p.answers[-1], readyLimit)
+	return err
+}
+
+func (p *Process) listen(out io.Reader) {
+	defer close(p.ended)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var r report
+		if json.Unmarshal(lines.Bytes(), &r) != nil {
+			continue // the process was killed in the middle of a line
+		}
+		if r.ID == 0 {
+			p.stage.record.believed(r.At, p.Name, r.Hold)
+			continue
+		}
+		p.mu.Lock()
+		answer := p.answers[r.ID]
+		p.mu.Unlock()
+		answer <- r
+	}
+}
+
+// send sends an order, and returns where its answer will be.
+func (p *Process) send(o order) (id int, answer chan report) {
+	p.mu.Lock()
+	p.last++
+	o.ID, answer = p.last, make(chan report, 1)
+	p.answers[o.ID] = answer
+	p.mu.Unlock()
+	line, err := json.Marshal(o)
+	p.stage.must(err)
+	_, err = p.in.Write(append(line, '\n'))
+	p.stage.must(err)
+	return o.ID, answer
+}
+
+func (p *Process) await(id int, answer chan report, limit time.Duration) (report, error) {
+	select {
+	case r := <-answer:
+		return r, nil
+	case <-p.ended:
+		select {
+		case r := <-answer: // its last words
+			return r, nil
+		default:
+			return report{}, fmt.Errorf("process %s has ended (order %d)", p.Name, id)
+		}
+	case <-time.After(limit):
+		return report{}, fmt.Errorf("process %s did not answer within %v", p.Name, limit)
+	case <-p.stage.ctx.Done():
+		return report{}, p.stage.ctx.Err()
+	}
+}
+
+// Lock acquires the lock. If the process does not get it within the patience of the
+// experiment, the verdict is [Stuck].
+func (p *Process) Lock() bool {
+	ok := p.TryFor(p.stage.Patience)
+	if !ok {
+		p.stage.Stuck(p.Name + " does not get the lock")
+	}
+	return ok
+}
+
+// TryFor reports whether the process gets the lock within limit.
+func (p *Process) TryFor(limit time.Duration) bool { return p.StartLock(limit)() }
+
+// StartLock begins to wait for the lock. wait reports whether the process got it
+// within limit.
+func (p *Process) StartLock(limit time.Duration) (wait func() bool) {
+	id, answer := p.send(order{Do: "lock", Limit: limit})
+	result := make(chan bool, 1)
+	go func() {
+		r, err := p.await(id, answer, limit+answerLimit)
+		switch {
+		case err != nil:
+			result <- false // killed, paused, or the end of the experiment
+		case r.Err != "":
+			p.stage.record.add(r.At, Event{Process: p.Name, Kind: Failed, Text: r.Err})
+			result <- false
+		default:
+			p.stage.record.begin(r.At, p.Name, r.Hold, r.Token)
+			result <- true
+		}
+	}()
+	return sync.OnceValue(func() bool { return <-result })
+}
+
+// Read reads the account.
+func (p *Process) Read() {
+	p.read = p.stage.Account.read()
+	p.stage.record.add(Now(), Event{Process: p.Name, Kind: Read})
+}
+
+// Check reports whether the process believes to have the lock.
+func (p *Process) Check() bool { return p.do(order{Do: "check"}).Believes }
+
+// Write adds one to what the process has read, if it believes to have the lock.
+func (p *Process) Write() { p.write(false) }
+
+// WriteChecked is the write of a process that has checked its lock before, and may
+// have been paused since.
+func (p *Process) WriteChecked() { p.write(true) }
+
+func (p *Process) write(checked bool) {
+	r := p.do(order{Do: "write", Checked: checked})
+	if !r.Believes {
+		p.stage.record.add(r.At, Event{Process: p.Name, Kind: Withheld})
+		return
+	}
+	if !checked {
+		p.stage.record.believed(r.At, p.Name, r.Hold)
+	}
+	accepted := p.stage.Account.write(p.read, r.Token)
+	p.stage.record.add(Now(), Event{Process: p.Name, Kind: Wrote, Token: r.Token, Refused: !accepted})
+}
+
+// Deposit reads and writes.
+func (p *Process) Deposit() {
+	p.Read()
+	p.Write()
+}
+
+// Finish ends the work of a process that keeps the lock a little longer: it does not
+// write any more.
+func (p *Process) Finish() { p.do(order{Do: "finish"}) }
+
+// Unlock releases the lock, and records the error if it has one.
+func (p *Process) Unlock() { p.StartUnlock()() }
+
+// StartUnlock begins to release the lock; wait returns when that has ended.
+func (p *Process) StartUnlock() (wait func()) {
+	id, answer := p.send(order{Do: "unlock", Limit: answerLimit})
+	return func() {
+		r, err := p.await(id, answer, 2*answerLimit)
+		p.stage.must(err)
+		e := Event{Process: p.Name, Kind: Unlocked}
+		if r.Err != "" {
+			e.Kind, e.Text = Failed, "unlock: "+r.Err
+		}
+		p.stage.record.add(r.At, e)
+	}
+}
+
+// do executes an order that does not wait for a server.
+func (p *Process) do(o order) report {
+	id, answer := p.send(o)
+	r, err := p.await(id, answer, answerLimit)
+	p.stage.must(err)
+	if r.Err != "" {
+		p.stage.must(fmt.Errorf("process %s: %s: %s", p.Name, o.Do, r.Err))
+	}
+	return r
+}
+
+// Pause stops the process, as a long garbage collection does.
+func (p *Process) Pause() {
+	p.stage.must(pause.Process(p.cmd.Process.Pid))
+	p.stage.Harm(p.Name + " is paused")
+	r := p.stage.record
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Pauses = append(r.Pauses, Span{Process: p.Name, From: Now() - r.began})
+	p.paused = len(r.Pauses)
+}
+
+// Resume lets the process go on.
+func (p *Process) Resume() {
+	r := p.stage.record
+	r.mu.Lock()
+	r.Pauses[p.paused-1].To = Now() - r.began
+	r.mu.Unlock()
+	p.stage.must(p.cmd.Process.Signal(syscall.SIGCONT))
+	p.stage.Harm(p.Name + " goes on")
+}
+
+// Kill ends the process without a chance to clean up.
+func (p *Process) Kill() {
+	p.stop()
+	p.stage.Harm(p.Name + " is killed")
+}
+
+func (p *Process) stop() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.ended
+	_ = p.cmd.Wait()
+}

@@ -1,0 +1,158 @@
+package stage
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Now is the time of all processes of this machine, which no change of the wall
+// clock moves.
+func Now() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // Linux has this clock
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Kind is what happened in an [Event].
+type Kind string
+
+// The kinds of events.
+const (
+	Granted  Kind = "granted"  // a process got the lock
+	Failed   Kind = "failed"   // a process did not get the lock, or could not release it
+	Unlocked Kind = "unlocked" // a process released the lock
+	Read     Kind = "read"     // a process read the account
+	Wrote    Kind = "wrote"    // a process wrote the account
+	Withheld Kind = "withheld" // a process did not write, because it knew that it had lost the lock
+	Harm     Kind = "harm"     // the experiment did something
+)
+
+// Event is something that happened in an experiment.
+type Event struct {
+	At      time.Duration `json:"at"` // since the experiment began
+	Process string        `json:"process,omitempty"`
+	Kind    Kind          `json:"kind"`
+	Text    string        `json:"text,omitempty"`
+	Token   uint64        `json:"token,omitempty"`
+	Refused bool          `json:"refused,omitempty"` // the fence refused the write
+}
+
+// Hold is the time in which a process believed to have the lock. Every moment of it
+// is certain: it begins when the call returned, and ends with the last check that
+// the process passed.
+type Hold struct {
+	Process string        `json:"process"`
+	From    time.Duration `json:"from"`
+	To      time.Duration `json:"to"`
+	Token   uint64        `json:"token,omitempty"`
+
+	number int // of the process
+}
+
+// Span is a time in which a process was paused.
+type Span struct {
+	Process string        `json:"process"`
+	From    time.Duration `json:"from"`
+	To      time.Duration `json:"to"` // zero if it was never resumed
+}
+
+// Record is all that happened in an experiment.
+type Record struct {
+	Processes []string      `json:"processes"`
+	Events    []Event       `json:"events"`
+	Holds     []*Hold       `json:"holds"`
+	Pauses    []Span        `json:"pauses,omitempty"`
+	End       time.Duration `json:"end"`
+
+	mu    sync.Mutex
+	began time.Duration
+}
+
+func newRecord() *Record { return &Record{began: Now()} }
+
+// add records an event that happened at a time of [Now].
+func (r *Record) add(at time.Duration, e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.At = at - r.began
+	r.Events = append(r.Events, e)
+}
+
+// begin records that a process got the lock.
+func (r *Record) begin(at time.Duration, process string, number int, token uint64) {
+	r.add(at, Event{Process: process, Kind: Granted, Token: token})
+	h := r.hold(process, number)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h.From, h.To, h.Token = at-r.began, max(h.To, at-r.began), token
+}
+
+// believed records that a process passed a check of its lock. That may be known before
+// begin is called.
+func (r *Record) believed(at time.Duration, process string, number int) {
+	h := r.hold(process, number)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h.To = max(h.To, at-r.began)
+}
+
+// hold returns a hold by the process and its number there.
+func (r *Record) hold(process string, number int) *Hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.Holds {
+		if h.Process == process && h.number == number {
+			return h
+		}
+	}
+	h := &Hold{Process: process, number: number}
+	r.Holds = append(r.Holds, h)
+	return h
+}
+
+func (r *Record) finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.End = Now() - r.began
+	slices.SortStableFunc(r.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+}
+
+// Overlaps returns the times in which two processes believed to have the lock. A
+// process that is paused does nothing, so its pauses do not count.
+func (r *Record) Overlaps() (all []Span) {
+	for i, a := range r.Holds {
+		for _, b := range r.Holds[i+1:] {
+			if a.Process == b.Process {
+				continue
+			}
+			for _, x := range r.awake(a) {
+				for _, y := range r.awake(b) {
+					if from, to := max(x.From, y.From), min(x.To, y.To); from < to {
+						all = append(all, Span{a.Process + " and " + b.Process, from, to})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// awake returns the parts of a hold in which its process was not paused.
+func (r *Record) awake(h *Hold) (parts []Span) {
+	from := h.From
+	for _, p := range r.Pauses {
+		if p.Process == h.Process && p.From >= from && p.From < h.To {
+			parts = append(parts, Span{h.Process, from, p.From})
+			if from = p.To; from == 0 {
+				return parts
+			}
+		}
+	}
+	return append(parts, Span{h.Process, from, h.To})
+}

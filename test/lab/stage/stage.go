@@ -1,0 +1,190 @@
+// Package stage runs an experiment: a few processes that lock, an account that they
+// write, and the harm that is done to them. What happened is recorded and judged.
+package stage
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/lab/subject"
+)
+
+const (
+	readyLimit  = time.Minute      // until a process is ready, on a busy machine
+	answerLimit = 10 * time.Second // until a process answers
+)
+
+// Server is where the processes of an experiment lock.
+type Server struct {
+	// URL returns the URL of the servers at addrs, which are Addrs, or the proxies of a
+	// process in front of them.
+	URL   func(addrs []string) string
+	Addrs []string // empty if processes find their servers without a proxy
+	Stop  func() error
+	Any   any // what the story started, for its harm
+}
+
+// Result is what an experiment showed about a subject.
+type Result struct {
+	Story    string        `json:"story"`
+	Subject  string        `json:"subject"`
+	Role     subject.Role  `json:"role"`
+	Verdict  Verdict       `json:"verdict"`
+	Expected []Verdict     `json:"expected,omitempty"` // empty for peers
+	Account  Account       `json:"account"`
+	Record   *Record       `json:"record"`
+	Err      string        `json:"error,omitempty"` // the experiment itself failed
+	Took     time.Duration `json:"took"`
+}
+
+// OK reports whether the verdict is what it has to be.
+func (r *Result) OK() bool {
+	if r.Err != "" {
+		return false
+	}
+	for _, v := range r.Expected {
+		if v == r.Verdict {
+			return true
+		}
+	}
+	return len(r.Expected) == 0
+}
+
+// Stage is one experiment with one subject. Its methods, and those of its processes,
+// end the play if the experiment itself fails.
+type Stage struct {
+	TTL      time.Duration
+	Patience time.Duration // after which a process that waits is stuck
+	Account  Account
+	Server   *Server
+
+	ctx       context.Context
+	subject   subject.Subject
+	record    *Record
+	processes []*Process
+	proxies   []*proxy.Proxy
+	stuck     bool
+	random    *rand.Rand
+	log       *bytes.Buffer // what the processes wrote to standard error
+}
+
+// failure is the panic that ends a play.
+type failure struct{ error }
+
+func (s *Stage) must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// Perform runs the play with a subject on a server, and judges it.
+func Perform(ctx context.Context, s subject.Subject, server *Server, ttl time.Duration, seed uint64, play func(s *Stage)) *Result {
+	began := time.Now()
+	st := &Stage{TTL: ttl, Patience: 4*ttl + 4*time.Second, Server: server, ctx: ctx, subject: s, record: newRecord(),
+		random: rand.New(rand.NewPCG(seed, 0)), log: new(bytes.Buffer)}
+	st.Account.Fenced.fenced = true
+	err := st.run(play)
+	st.record.finish()
+	r := &Result{Subject: s.Name, Role: s.Role, Record: st.record, Took: time.Since(began)}
+	for _, p := range st.processes {
+		p.stop()
+	}
+	for _, p := range st.proxies {
+		p.Close()
+	}
+	if r.Account, r.Verdict = st.Account, st.verdict(); err != nil {
+		r.Err = err.Error()
+		if text := bytes.TrimSpace(st.log.Bytes()); len(text) > 0 {
+			r.Err += ": " + string(text)
+		}
+	}
+	return r
+}
+
+func (s *Stage) run(play func(s *Stage)) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			f, ok := reason.(failure)
+			if !ok {
+				panic(reason)
+			}
+			err = f.error
+		}
+	}()
+	play(s)
+	return s.ctx.Err()
+}
+
+// Process starts a process that locks the lock of the experiment.
+func (s *Stage) Process(name string) *Process { return s.ProcessWithClock(name, 0) }
+
+// ProcessWithClock starts a process whose wall clock is wrong by an amount.
+func (s *Stage) ProcessWithClock(name string, wrong time.Duration) *Process {
+	p := &Process{Name: name, stage: s}
+	var addrs []string
+	for _, addr := range s.Server.Addrs {
+		between, err := proxy.Start(addr)
+		s.must(err)
+		s.proxies = append(s.proxies, between)
+		p.Proxies = append(p.Proxies, between)
+		addrs = append(addrs, between.Addr())
+	}
+	config := subject.Config{URL: s.Server.URL(addrs), Name: LockName, TTL: s.TTL, Clock: wrong}
+	if err := p.start(job{s.subject.Name, config}); err != nil {
+		s.must(fmt.Errorf("starting process %s: %w", name, err))
+	}
+	s.processes = append(s.processes, p)
+	s.record.mu.Lock()
+	s.record.Processes = append(s.record.Processes, name)
+	s.record.mu.Unlock()
+	return p
+}
+
+// LockName is the name of the lock of all experiments.
+const LockName = "account"
+
+// Harm notes what the experiment does.
+func (s *Stage) Harm(text string) { s.record.add(Now(), Event{Kind: Harm, Text: text}) }
+
+// Stuck notes that a process did not get the lock, although no living process had it.
+func (s *Stage) Stuck(text string) {
+	s.stuck = true
+	s.Harm(text)
+}
+
+// Wait lets time pass: d, and up to a tenth of it more.
+func (s *Stage) Wait(d time.Duration) {
+	select {
+	case <-time.After(d + time.Duration(s.random.Int64N(int64(d)/10))):
+	case <-s.ctx.Done():
+		s.must(s.ctx.Err())
+	}
+}
+
+// Await waits for something that the experiment has arranged.
+func (s *Stage) Await(what string, happened <-chan struct{}) {
+	select {
+	case <-happened:
+	case <-time.After(answerLimit):
+		s.must(fmt.Errorf("%s: did not happen within %v", what, answerLimit))
+	case <-s.ctx.Done():
+		s.must(s.ctx.Err())
+	}
+}
+
+// Happens reports whether something happens within limit.
+func (s *Stage) Happens(happened <-chan struct{}, limit time.Duration) bool {
+	select {
+	case <-happened:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// Do executes a step that may fail.
+func (s *Stage) Do(step func() error) { s.must(step()) }

@@ -1,0 +1,194 @@
+package subject
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisMistakes are the ways to lock on Redis that the articles warn of. Each makes
+// one mistake; the rest of it is as good as it can be without dlock.
+var redisMistakes = []Subject{
+	{"redis/setnx-expire", Wrong, "SETNX, then EXPIRE in a second command",
+		mistake{lock: setnxExpire, unlock: deleteIfOwner}.open},
+	{"redis/delete-any", Wrong, "SET NX PX, and DEL without looking at the owner",
+		mistake{lock: setNX, unlock: deleteAny}.open},
+	{"redis/get-then-delete", Wrong, "SET NX PX, and to release GET, compare, DEL in two commands",
+		mistake{lock: setNX, unlock: getThenDelete}.open},
+	{"redis/getset-clock", Wrong, "the expiry is a time of the client's clock, and an expired lock is taken with GETSET",
+		mistake{lock: getSet, unlock: deleteAny}.open},
+	{"redis/no-watchdog", Wrong, "SET NX PX with a Lua release, not renewed, and the holder does not look at the time",
+		mistake{lock: setNX, unlock: deleteIfOwner, careless: true}.open},
+	{"redis/careless-watchdog", Wrong, "SET NX PX, renewed by EXPIRE without looking at the owner",
+		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireAny}.open},
+	{"redis/no-fence", Wrong, "SET NX PX with a Lua release and renewal, as the articles recommend in the end: no token",
+		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}.open},
+	{"redis/new-owner", Wrong, "SET NX PX with a new random value at each attempt, so that its own lock looks foreign after a lost answer",
+		mistake{lock: setNX, unlock: deleteIfOwner}.open},
+	{"redis/no-expiry", Wrong, "SETNX without any expiry",
+		mistake{lock: setnxOnly, unlock: deleteIfOwner, careless: true}.open},
+}
+
+// mistake is a way to lock on Redis, put together from commands.
+type mistake struct {
+	lock     func(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error)
+	unlock   func(ctx context.Context, r *redis.Client, name, owner string) error
+	renew    func(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) // every third of the TTL; optional
+	careless bool                                                                             // the holder does not look at the time
+}
+
+func (m mistake) open(_ context.Context, c Config) (Locker, error) {
+	options, err := redis.ParseURL(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	options.ReadTimeout, options.MaxRetries = time.Second, -1
+	return &mistakeLocker{m, redis.NewClient(options), c}, nil
+}
+
+type mistakeLocker struct {
+	mistake
+	redis  *redis.Client
+	config Config
+}
+
+func (l *mistakeLocker) Lock(ctx context.Context) (Held, error) {
+	h := &mistakeHeld{locker: l, stop: make(chan struct{})}
+	err := pollLock(ctx, func() (bool, error) {
+		asked := time.Now()
+		h.owner = rand.Text()
+		ok, err := l.lock(ctx, l.redis, l.config, h.owner)
+		if ok {
+			h.extend(asked)
+		}
+		if ctx.Err() == nil {
+			err = nil // no answer: try again
+		}
+		return ok, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if l.renew != nil {
+		go h.watch()
+	}
+	return h, nil
+}
+
+type mistakeHeld struct {
+	locker *mistakeLocker
+	owner  string
+	stop   chan struct{}
+	until  atomic.Pointer[time.Time] // by the time of this process
+}
+
+func (h *mistakeHeld) extend(asked time.Time) {
+	until := asked.Add(h.locker.config.TTL)
+	h.until.Store(&until)
+}
+
+// watch renews the lock.
+func (h *mistakeHeld) watch() {
+	l := h.locker
+	for {
+		select {
+		case <-h.stop:
+			return
+		case <-time.After(l.config.TTL / 3):
+		}
+		asked := time.Now()
+		switch ok, err := l.renew(context.Background(), l.redis, l.config, h.owner); {
+		case ok:
+			h.extend(asked)
+		case err == nil:
+			return
+		}
+	}
+}
+
+func (h *mistakeHeld) Believes() bool {
+	return h.locker.careless || time.Now().Before(*h.until.Load())
+}
+
+func (h *mistakeHeld) Token() uint64 { return 0 }
+
+func (h *mistakeHeld) Unlock(ctx context.Context) error {
+	close(h.stop)
+	return h.locker.unlock(ctx, h.locker.redis, h.locker.config.Name, h.owner)
+}
+
+func setNX(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) {
+	return r.SetNX(ctx, c.Name, owner, c.TTL).Result()
+}
+
+func setnxOnly(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) {
+	return r.SetNX(ctx, c.Name, owner, 0).Result()
+}
+
+func setnxExpire(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) {
+	ok, err := setnxOnly(ctx, r, c, owner)
+	if err != nil || !ok {
+		return false, err
+	}
+	return r.PExpire(ctx, c.Name, c.TTL).Result()
+}
+
+// getSet takes a lock whose time is over by the clock of this process.
+func getSet(ctx context.Context, r *redis.Client, c Config, _ string) (bool, error) {
+	expires := strconv.FormatInt(c.now().Add(c.TTL).UnixMilli(), 10)
+	ok, err := r.SetNX(ctx, c.Name, expires, 0).Result()
+	if ok || err != nil {
+		return ok, err
+	}
+	old, err := r.Get(ctx, c.Name).Result()
+	if err != nil {
+		return false, ignoreNil(err)
+	}
+	if at, err := strconv.ParseInt(old, 10, 64); err != nil || at > c.now().UnixMilli() {
+		return false, err
+	}
+	before, err := r.GetSet(ctx, c.Name, expires).Result()
+	return err == nil && before == old, ignoreNil(err)
+}
+
+func ignoreNil(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}
+
+func deleteAny(ctx context.Context, r *redis.Client, name, _ string) error {
+	return r.Del(ctx, name).Err()
+}
+
+func getThenDelete(ctx context.Context, r *redis.Client, name, owner string) error {
+	value, err := r.Get(ctx, name).Result()
+	if err != nil || value != owner {
+		return ignoreNil(err)
+	}
+	return r.Del(ctx, name).Err()
+}
+
+var (
+	ownedDelete = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
+	ownedExpire = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) end return 0`)
+)
+
+func deleteIfOwner(ctx context.Context, r *redis.Client, name, owner string) error {
+	return ownedDelete.Run(ctx, r, []string{name}, owner).Err()
+}
+
+func expireIfOwner(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) {
+	n, err := ownedExpire.Run(ctx, r, []string{c.Name}, owner, c.TTL.Milliseconds()).Int()
+	return n == 1, err
+}
+
+func expireAny(ctx context.Context, r *redis.Client, c Config, _ string) (bool, error) {
+	return r.PExpire(ctx, c.Name, c.TTL).Result()
+}

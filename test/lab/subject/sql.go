@@ -1,0 +1,80 @@
+package subject
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+)
+
+var sqlSubjects = []Subject{
+	{"postgres/row-forever", Wrong, "a row with a unique index, inserted to lock and deleted to unlock: no expiry", openRow(rowForever)},
+	{"postgres/row-client-clock", Wrong, "a row whose expiry is a time of the client's clock", openRow(rowClientClock)},
+}
+
+// rowKind is how a row says that it is held.
+type rowKind int
+
+const (
+	rowForever rowKind = iota
+	rowClientClock
+)
+
+func openRow(kind rowKind) func(ctx context.Context, c Config) (Locker, error) {
+	return func(ctx context.Context, c Config) (Locker, error) {
+		db, err := sql.Open("pgx", c.URL)
+		if err != nil {
+			return nil, err
+		}
+		_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS article_lock (name text PRIMARY KEY, expires timestamptz)")
+		if err != nil {
+			_, err = db.ExecContext(ctx, "SELECT 1 FROM article_lock LIMIT 1") // another process created it at the same time
+		}
+		return &rowLocker{db, c, kind}, err
+	}
+}
+
+type rowLocker struct {
+	db     *sql.DB
+	config Config
+	kind   rowKind
+}
+
+func (l *rowLocker) Lock(ctx context.Context) (Held, error) {
+	err := pollLock(ctx, func() (bool, error) {
+		var result sql.Result
+		var err error
+		if l.kind == rowForever {
+			result, err = l.db.ExecContext(ctx, "INSERT INTO article_lock (name) VALUES ($1) ON CONFLICT DO NOTHING", l.config.Name)
+		} else {
+			now := l.config.now()
+			result, err = l.db.ExecContext(ctx, `INSERT INTO article_lock (name, expires) VALUES ($1, $2)
+				ON CONFLICT (name) DO UPDATE SET expires = $2 WHERE article_lock.expires < $3`,
+				l.config.Name, now.Add(l.config.TTL), now)
+		}
+		if err != nil {
+			return false, err
+		}
+		n, err := result.RowsAffected()
+		return n == 1, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rowHeld{l, time.Now().Add(l.config.TTL)}, nil
+}
+
+type rowHeld struct {
+	*rowLocker
+	until time.Time // by this process's own clock, as its lock says
+}
+
+func (h rowHeld) Believes() bool { return h.kind == rowForever || time.Now().Before(h.until) }
+func (h rowHeld) Token() uint64  { return 0 }
+
+func (h rowHeld) Unlock(ctx context.Context) error {
+	_, err := h.db.ExecContext(ctx, "DELETE FROM article_lock WHERE name = $1", h.config.Name)
+	return err
+}
