@@ -44,20 +44,38 @@ func RunPostgresPair(t testing.TB, opts PairOptions) *Pair {
 	return runPair(t, startPostgresPair, opts)
 }
 
+// StartPostgresPair starts a Pair of PostgreSQL servers.
+func StartPostgresPair(opts PairOptions) (*Pair, error) {
+	p := new(Pair)
+	err := startPostgresPair(p, opts)
+	if err == nil {
+		err = p.waitReady(context.Background())
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	return p, nil
+}
+
 func runPair(t testing.TB, start func(p *Pair, opts PairOptions) error, opts PairOptions) *Pair {
 	t.Helper()
 	p := new(Pair)
 	err := start(p, opts)
 	p.all().stopAfter(t)
+	if err == nil {
+		err = p.waitReady(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
-	defer cancel()
-	if err := p.WaitCaughtUp(ctx); err != nil {
-		t.Fatal(err)
-	}
 	return p
+}
+
+// waitReady waits until the replica has all data.
+func (p *Pair) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	return p.WaitCaughtUp(ctx)
 }
 
 // Promote makes the replica a primary for good. It needs no primary, and does not

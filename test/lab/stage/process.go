@@ -29,6 +29,7 @@ type Process struct {
 	answers map[int]chan report
 	last    int // ID of an order
 	read    balances
+	granted bool
 	paused  int // index into Record.Pauses, plus one; zero if the process is not paused
 }
 
@@ -126,10 +127,10 @@ func (p *Process) Lock() bool {
 // TryFor reports whether the process gets the lock within limit.
 func (p *Process) TryFor(limit time.Duration) bool { return p.StartLock(limit)() }
 
-// StartLock begins to wait for the lock. wait reports whether the process got it
-// within limit.
-func (p *Process) StartLock(limit time.Duration) (wait func() bool) {
-	id, answer := p.send(order{Do: "lock", Limit: limit})
+// StartLock begins to wait for the lock, or for several names at once. wait reports
+// whether the process got it within limit.
+func (p *Process) StartLock(limit time.Duration, names ...string) (wait func() bool) {
+	id, answer := p.send(order{Do: "lock", Limit: limit, Names: names})
 	result := make(chan bool, 1)
 	go func() {
 		r, err := p.await(id, answer, limit+answerLimit)
@@ -141,10 +142,20 @@ func (p *Process) StartLock(limit time.Duration) (wait func() bool) {
 			result <- false
 		default:
 			p.stage.record.begin(r.At, p.Name, r.Hold, r.Token)
+			p.mu.Lock()
+			p.granted = true
+			p.mu.Unlock()
 			result <- true
 		}
 	}()
 	return sync.OnceValue(func() bool { return <-result })
+}
+
+// Holds reports whether the process got the lock, whether or not it has lost it since.
+func (p *Process) Holds() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.granted
 }
 
 // Read reads the account.
@@ -195,6 +206,9 @@ func (p *Process) StartUnlock() (wait func()) {
 	return func() {
 		r, err := p.await(id, answer, 2*answerLimit)
 		p.stage.must(err)
+		p.mu.Lock()
+		p.granted = false
+		p.mu.Unlock()
 		e := Event{Process: p.Name, Kind: Unlocked}
 		if r.Err != "" {
 			e.Kind, e.Text = Failed, "unlock: "+r.Err

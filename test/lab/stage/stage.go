@@ -188,3 +188,6 @@ func (s *Stage) Happens(happened <-chan struct{}, limit time.Duration) bool {
 
 // Do executes a step that may fail.
 func (s *Stage) Do(step func() error) { s.must(step()) }
+
+// Context ends when the experiment has to end.
+func (s *Stage) Context() context.Context { return s.ctx }

@@ -27,6 +27,7 @@ type order struct {
 	ID      int           `json:"id"`
 	Do      string        `json:"do"`              // lock, check, write, finish, unlock
 	Limit   time.Duration `json:"limit,omitempty"` // of lock and unlock
+	Names   []string      `json:"names,omitempty"` // of a lock of several names
 	Read    balances      `json:"read,omitzero"`   // what the process has read
 	Checked bool          `json:"checked,omitempty"`
 }
@@ -109,7 +110,7 @@ func (w *worker) execute(o order) {
 	held, number, ending := w.current()
 	switch {
 	case o.Do == "lock":
-		got, err := w.locker.Lock(ctx)
+		got, err := w.lock(ctx, o.Names)
 		if r.At = Now(); err != nil {
 			r.Err = err.Error()
 			break
@@ -132,6 +133,17 @@ func (w *worker) execute(o order) {
 		}
 	}
 	w.report(r)
+}
+
+func (w *worker) lock(ctx context.Context, names []string) (subject.Held, error) {
+	if len(names) == 0 {
+		return w.locker.Lock(ctx)
+	}
+	batch, ok := w.locker.(subject.BatchLocker)
+	if !ok {
+		return nil, errors.New("cannot lock several names")
+	}
+	return batch.LockAll(ctx, names)
 }
 
 // begin makes held the lock of the process, and returns its number.

@@ -38,7 +38,9 @@ type Case struct {
 // All are the stories in order.
 var All = []Story{
 	twoStepExpiry, releaseAny, checkThenDelete, clientClocks, outlivesTTL, watchdogAfterPause,
-	pauseBeforeWrite, lostAnswer, sessionWhilePaused, memcachedEvicts, rowForever, rowClientClock,
+	pauseBeforeWrite, lostAnswer, sentinelForgets, clusterForgets, sentinelWaits, memberForgets, delayedRestart, redlockClock,
+	redlockSlow, sessionWhilePaused, ghostNode, leaderKilled, deadWaiter, memcachedEvicts, rowForever, rowClientClock,
+	vanishedTransaction, replicaWithoutRow, oppositeOrder, deadInQueue, fullServer, evictingServer, slowNetwork,
 }
 
 // ours is dlock, which must hold, or has the verdict that its documents announce.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/etcdlock"
 	"github.com/dlock-go/dlock/memcachelock"
+	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/sqlsession"
@@ -19,25 +21,33 @@ import (
 func Dlock(store string) string { return store + "/dlock" }
 
 var dlocks = func() (all []Subject) {
-	for _, store := range []string{"redis", "sentinel", "redlock", "etcd", "zookeeper", "memcached", "mysql", "postgres", "session", "forupdate"} {
-		all = append(all, Subject{Name: Dlock(store), Role: Ours, About: "dlock with its default settings", Open: openDlock})
+	for _, store := range []string{"redis", "sentinel", "cluster", "redlock", "etcd", "zookeeper", "memcached", "mysql", "postgres", "session", "forupdate"} {
+		all = append(all, Subject{Dlock(store), Ours, "dlock with its default settings", dlockWith("")})
 	}
-	return all
+	for _, store := range []string{"redis", "etcd", "zookeeper", "postgres"} {
+		all = append(all, Subject{store + "/dlock-fair", Ours, "dlock WithFair", dlockWith("", dlock.WithFair())})
+	}
+	return append(all, Subject{"sentinel/dlock-wait", Ours, "dlock that wants the acknowledgement of a replica (replicas=1)", dlockWith("?replicas=1")})
 }()
 
-func openDlock(ctx context.Context, c Config) (Locker, error) {
-	store, err := openStore(ctx, c.URL)
-	if err != nil {
-		return nil, err
+// dlockWith opens dlock with a parameter of the URL and with options of Lock.
+func dlockWith(query string, opts ...dlock.Option) func(ctx context.Context, c Config) (Locker, error) {
+	return func(ctx context.Context, c Config) (Locker, error) {
+		store, err := openStore(ctx, c.URL+query)
+		if err != nil {
+			return nil, err
+		}
+		return &dlockLocker{dlock.New(store, nil), c, append(opts, dlock.WithTTL(c.TTL))}, nil
 	}
-	return &dlockLocker{dlock.New(store, nil), c}, nil
 }
 
 func openStore(ctx context.Context, url string) (driver.Store, error) {
-	scheme, _, _ := strings.Cut(url, "://")
+	scheme, rest, _ := strings.Cut(url, "://")
 	switch scheme, _, _ = strings.Cut(scheme, "+"); scheme {
 	case "redis":
 		return redislock.Open(ctx, url, nil)
+	case "redlock":
+		return openRedlock(ctx, strings.Split(rest, ","))
 	case "etcd":
 		return etcdlock.Open(ctx, url, nil)
 	case "zookeeper":
@@ -53,18 +63,49 @@ func openStore(ctx context.Context, url string) (driver.Store, error) {
 	return nil, fmt.Errorf("no store has the scheme %q", scheme)
 }
 
+// openRedlock opens a quorum of independent servers.
+func openRedlock(ctx context.Context, addrs []string) (driver.Store, error) {
+	var members []driver.Store
+	for _, addr := range addrs {
+		member, err := redislock.Open(ctx, "redis://"+addr+"/0?protocol=plain", nil)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, member)
+	}
+	return quorum.New(members, &quorum.Options{MemberTimeout: redlockTimeout})
+}
+
+// redlockTimeout is how long Redlock waits for a member, on a busy machine.
+const redlockTimeout = 200 * time.Millisecond
+
 type dlockLocker struct {
 	client *dlock.Client
 	config Config
+	opts   []dlock.Option
 }
 
 func (l *dlockLocker) Lock(ctx context.Context) (Held, error) {
-	lease, err := l.client.Lock(ctx, l.config.Name, dlock.WithTTL(l.config.TTL))
+	lease, err := l.client.Lock(ctx, l.config.Name, l.opts...)
 	if err != nil {
 		return nil, err
 	}
 	return dlockHeld{lease}, nil
 }
+
+// LockAll implements BatchLocker.
+func (l *dlockLocker) LockAll(ctx context.Context, names []string) (Held, error) {
+	leases, err := l.client.LockAll(ctx, names, l.opts...)
+	if err != nil {
+		return nil, err
+	}
+	return dlockBatch{leases}, nil
+}
+
+type dlockBatch struct{ *dlock.Leases }
+
+func (h dlockBatch) Believes() bool { return h.Context().Err() == nil }
+func (h dlockBatch) Token() uint64  { return h.Leases.Token(h.Names()[0]) }
 
 type dlockHeld struct{ *dlock.Lease }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,30 +31,49 @@ var redisMistakes = []Subject{
 		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}.open},
 	{"redis/new-owner", Wrong, "SET NX PX with a new random value at each attempt, so that its own lock looks foreign after a lost answer",
 		mistake{lock: setNX, unlock: deleteIfOwner}.open},
+	{"sentinel/no-fence", Wrong, "SET NX PX with a Lua release and renewal: no token, and no replica is asked",
+		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}.open},
+	{"cluster/no-fence", Wrong, "SET NX PX with a Lua release and renewal: no token, and no replica is asked",
+		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}.open},
 	{"redis/no-expiry", Wrong, "SETNX without any expiry",
 		mistake{lock: setnxOnly, unlock: deleteIfOwner, careless: true}.open},
 }
 
 // mistake is a way to lock on Redis, put together from commands.
 type mistake struct {
-	lock     func(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error)
-	unlock   func(ctx context.Context, r *redis.Client, name, owner string) error
-	renew    func(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) // every third of the TTL; optional
-	careless bool                                                                             // the holder does not look at the time
+	lock     func(ctx context.Context, r redis.UniversalClient, c Config, owner string) (bool, error)
+	unlock   func(ctx context.Context, r redis.UniversalClient, name, owner string) error
+	renew    func(ctx context.Context, r redis.UniversalClient, c Config, owner string) (bool, error) // every third of the TTL; optional
+	careless bool                                                                                     // the holder does not look at the time
 }
 
 func (m mistake) open(_ context.Context, c Config) (Locker, error) {
-	options, err := redis.ParseURL(c.URL)
+	client, err := openRedis(c.URL)
+	return &mistakeLocker{m, client, c}, err
+}
+
+// openRedis opens a client for a server, for a master that sentinels know, or for a cluster.
+func openRedis(url string) (redis.UniversalClient, error) {
+	scheme, rest, _ := strings.Cut(url, "://")
+	hosts, name, _ := strings.Cut(rest, "/")
+	name, _, _ = strings.Cut(name, "?")
+	switch scheme {
+	case "redis+sentinel":
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: strings.Split(hosts, ","), ReadTimeout: time.Second}), nil
+	case "redis+cluster":
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(hosts, ","), ReadTimeout: time.Second}), nil
+	}
+	options, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
 	options.ReadTimeout, options.MaxRetries = time.Second, -1
-	return &mistakeLocker{m, redis.NewClient(options), c}, nil
+	return redis.NewClient(options), nil
 }
 
 type mistakeLocker struct {
 	mistake
-	redis  *redis.Client
+	redis  redis.UniversalClient
 	config Config
 }
 
@@ -122,15 +142,15 @@ func (h *mistakeHeld) Unlock(ctx context.Context) error {
 	return h.locker.unlock(ctx, h.locker.redis, h.locker.config.Name, h.owner)
 }
 
-func setNX(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) {
+func setNX(ctx context.Context, r redis.UniversalClient, c Config, owner string) (bool, error) {
 	return r.SetNX(ctx, c.Name, owner, c.TTL).Result()
 }
 
-func setnxOnly(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) {
+func setnxOnly(ctx context.Context, r redis.UniversalClient, c Config, owner string) (bool, error) {
 	return r.SetNX(ctx, c.Name, owner, 0).Result()
 }
 
-func setnxExpire(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) {
+func setnxExpire(ctx context.Context, r redis.UniversalClient, c Config, owner string) (bool, error) {
 	ok, err := setnxOnly(ctx, r, c, owner)
 	if err != nil || !ok {
 		return false, err
@@ -139,7 +159,7 @@ func setnxExpire(ctx context.Context, r *redis.Client, c Config, owner string) (
 }
 
 // getSet takes a lock whose time is over by the clock of this process.
-func getSet(ctx context.Context, r *redis.Client, c Config, _ string) (bool, error) {
+func getSet(ctx context.Context, r redis.UniversalClient, c Config, _ string) (bool, error) {
 	expires := strconv.FormatInt(c.now().Add(c.TTL).UnixMilli(), 10)
 	ok, err := r.SetNX(ctx, c.Name, expires, 0).Result()
 	if ok || err != nil {
@@ -163,11 +183,11 @@ func ignoreNil(err error) error {
 	return err
 }
 
-func deleteAny(ctx context.Context, r *redis.Client, name, _ string) error {
+func deleteAny(ctx context.Context, r redis.UniversalClient, name, _ string) error {
 	return r.Del(ctx, name).Err()
 }
 
-func getThenDelete(ctx context.Context, r *redis.Client, name, owner string) error {
+func getThenDelete(ctx context.Context, r redis.UniversalClient, name, owner string) error {
 	value, err := r.Get(ctx, name).Result()
 	if err != nil || value != owner {
 		return ignoreNil(err)
@@ -180,15 +200,15 @@ var (
 	ownedExpire = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) end return 0`)
 )
 
-func deleteIfOwner(ctx context.Context, r *redis.Client, name, owner string) error {
+func deleteIfOwner(ctx context.Context, r redis.UniversalClient, name, owner string) error {
 	return ownedDelete.Run(ctx, r, []string{name}, owner).Err()
 }
 
-func expireIfOwner(ctx context.Context, r *redis.Client, c Config, owner string) (bool, error) {
+func expireIfOwner(ctx context.Context, r redis.UniversalClient, c Config, owner string) (bool, error) {
 	n, err := ownedExpire.Run(ctx, r, []string{c.Name}, owner, c.TTL.Milliseconds()).Int()
 	return n == 1, err
 }
 
-func expireAny(ctx context.Context, r *redis.Client, c Config, _ string) (bool, error) {
+func expireAny(ctx context.Context, r redis.UniversalClient, c Config, _ string) (bool, error) {
 	return r.PExpire(ctx, c.Name, c.TTL).Result()
 }

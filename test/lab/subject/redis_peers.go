@@ -16,16 +16,18 @@ import (
 
 var redisPeers = []Subject{
 	{"redis/redsync", Peer, "github.com/go-redsync/redsync; its users look at Until before they write", openRedsync},
+	{"sentinel/redsync", Peer, "github.com/go-redsync/redsync over one master", openRedsync},
+	{"cluster/redsync", Peer, "github.com/go-redsync/redsync over a cluster", openRedsync},
 	{"redis/bsm", Peer, "github.com/bsm/redislock, which does not renew", openBSM},
 	{"redis/rueidislock", Peer, "github.com/redis/rueidis/rueidislock, which renews and ends a context", openRueidislock},
 }
 
 func openRedsync(_ context.Context, c Config) (Locker, error) {
-	options, err := redis.ParseURL(c.URL)
+	client, err := openRedis(c.URL)
 	if err != nil {
 		return nil, err
 	}
-	return &redsyncLocker{redsync.New(pool.NewPool(redis.NewClient(options))), c}, nil
+	return &redsyncLocker{redsync.New(pool.NewPool(client)), c}, nil
 }
 
 type redsyncLocker struct {

@@ -3,6 +3,7 @@ package subject
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
@@ -11,6 +12,8 @@ import (
 
 var sqlSubjects = []Subject{
 	{"postgres/row-forever", Wrong, "a row with a unique index, inserted to lock and deleted to unlock: no expiry", openRow(rowForever)},
+	{"postgres/for-update", Wrong, "a transaction that holds SELECT ... FOR UPDATE, and nothing ends it when its client is gone", openForUpdate},
+	{"postgres/row-expires", Wrong, "a row with an expiry by the database's clock, renewed; no token", openRow(rowServerClock)},
 	{"postgres/row-client-clock", Wrong, "a row whose expiry is a time of the client's clock", openRow(rowClientClock)},
 }
 
@@ -20,6 +23,7 @@ type rowKind int
 const (
 	rowForever rowKind = iota
 	rowClientClock
+	rowServerClock
 )
 
 func openRow(kind rowKind) func(ctx context.Context, c Config) (Locker, error) {
@@ -46,9 +50,14 @@ func (l *rowLocker) Lock(ctx context.Context) (Held, error) {
 	err := pollLock(ctx, func() (bool, error) {
 		var result sql.Result
 		var err error
-		if l.kind == rowForever {
+		switch l.kind {
+		case rowForever:
 			result, err = l.db.ExecContext(ctx, "INSERT INTO article_lock (name) VALUES ($1) ON CONFLICT DO NOTHING", l.config.Name)
-		} else {
+		case rowServerClock:
+			result, err = l.db.ExecContext(ctx, `INSERT INTO article_lock (name, expires) VALUES ($1, clock_timestamp() + $2 * interval '1 ms')
+				ON CONFLICT (name) DO UPDATE SET expires = excluded.expires WHERE article_lock.expires < clock_timestamp()`,
+				l.config.Name, l.config.TTL.Milliseconds())
+		case rowClientClock:
 			now := l.config.now()
 			result, err = l.db.ExecContext(ctx, `INSERT INTO article_lock (name, expires) VALUES ($1, $2)
 				ON CONFLICT (name) DO UPDATE SET expires = $2 WHERE article_lock.expires < $3`,
@@ -78,3 +87,33 @@ func (h rowHeld) Unlock(ctx context.Context) error {
 	_, err := h.db.ExecContext(ctx, "DELETE FROM article_lock WHERE name = $1", h.config.Name)
 	return err
 }
+
+func openForUpdate(ctx context.Context, c Config) (Locker, error) {
+	opened, err := openRow(rowForever)(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	l := opened.(*rowLocker)
+	_, err = l.db.ExecContext(ctx, "INSERT INTO article_lock (name) VALUES ($1) ON CONFLICT DO NOTHING", c.Name)
+	return &forUpdateLocker{l}, err
+}
+
+// forUpdateLocker holds a transaction open.
+type forUpdateLocker struct{ *rowLocker }
+
+func (l *forUpdateLocker) Lock(ctx context.Context) (Held, error) {
+	tx, err := l.db.BeginTx(context.Background(), nil) // not the context of the call, which would end the transaction
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM article_lock WHERE name = $1 FOR UPDATE", l.config.Name); err != nil {
+		return nil, errors.Join(err, tx.Rollback())
+	}
+	return forUpdateHeld{tx}, nil
+}
+
+type forUpdateHeld struct{ *sql.Tx }
+
+func (h forUpdateHeld) Believes() bool               { return true }
+func (h forUpdateHeld) Token() uint64                { return 0 }
+func (h forUpdateHeld) Unlock(context.Context) error { return h.Commit() }

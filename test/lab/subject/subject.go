@@ -45,6 +45,11 @@ type Locker interface {
 	Lock(ctx context.Context) (Held, error)
 }
 
+// BatchLocker is a Locker that can lock several names.
+type BatchLocker interface {
+	LockAll(ctx context.Context, names []string) (Held, error)
+}
+
 // Held is a lock that a process has, or believes to have.
 type Held interface {
 	// Believes reports whether the process may still go on, as far as its library
@@ -56,7 +61,7 @@ type Held interface {
 }
 
 // All are all subjects.
-var All = slices.Concat(dlocks, redisMistakes, redisPeers, etcdSubjects, memcachedSubjects, sqlSubjects)
+var All = slices.Concat(dlocks, redisMistakes, redisQueues, redisPeers, redlocks, etcdSubjects, zookeeperSubjects, memcachedSubjects, sqlSubjects)
 
 // Named returns a subject by its name.
 func Named(name string) (Subject, error) {
