@@ -124,7 +124,7 @@ func fillMemcached(addr string) error {
 	}
 	defer conn.Close()
 	var requests strings.Builder
-	for size := 24; size <= 480; size += 24 {
+	for size := 4; size <= 480; size += 20 {
 		value := strings.Repeat("x", size)
 		for i := range 12_000 {
 			fmt.Fprintf(&requests, "set fill:%d:%d 0 0 %d noreply\r\n%s\r\n", size, i, size, value)

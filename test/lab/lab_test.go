@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dlock-go/dlock/test/lab/stage"
+	"github.com/dlock-go/dlock/test/lab/stories"
+	"github.com/dlock-go/dlock/test/lab/subject"
+)
+
+func TestMain(m *testing.M) {
+	if description := os.Getenv(stage.WorkerVariable); description != "" {
+		exit(stage.Work(description))
+	}
+	os.Exit(m.Run())
+}
+
+// TestRun: a story is played on a real server, the mistake is caught, dlock holds, and
+// all files are written.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	err := start(t.Context(), []string{"run", "release-without-owner", "--json", at("lab.json"), "--html", at("lab.html"), "--docs", dir, "pause-before-write", "--store", "redis"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(at("lab.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []stage.Result
+	if err := json.Unmarshal(text, &results); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]stage.Verdict{
+		"release-without-owner redis/delete-any": stage.TwoHolders,
+		"release-without-owner redis/dlock":      stage.Held,
+		"pause-before-write redis/no-fence":      stage.Accepted,
+		"pause-before-write redis/dlock":         stage.Refused,
+	}
+	for i := range results {
+		key := results[i].Story + " " + results[i].Subject
+		if verdict, ok := want[key]; ok && results[i].Verdict != verdict {
+			t.Errorf("%s: %s, want %s", key, results[i].Verdict, verdict)
+		}
+		delete(want, key)
+	}
+	for key := range want {
+		t.Errorf("%s was not played", key)
+	}
+	for name, words := range map[string][]string{
+		"lab.html": {"redis/delete-any", "two holders", "<svg", "B believes to have the lock"},
+		"lab.md":   {"| 2. A process releases", "**stale write refused**", "go run ./test/lab run pause-before-write"},
+	} {
+		text, err := os.ReadFile(at(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range words {
+			if !strings.Contains(string(text), word) {
+				t.Errorf("%s does not contain %q", name, word)
+			}
+		}
+		if strings.Contains(string(text), "http://") || strings.Contains(string(text), "src=") {
+			t.Errorf("%s needs other files", name)
+		}
+	}
+}
+
+// TestWrongVerdictFails: a run whose verdicts are not as expected fails.
+func TestWrongVerdictFails(t *testing.T) {
+	t.Parallel()
+	jobs, err := choose([]string{"release-without-owner"}, "redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs[0].Cases = []stories.Case{{Subject: "redis/delete-any", Expect: []stage.Verdict{stage.Held}}}
+	if _, err := playAll(t.Context(), jobs, 1); err == nil || !strings.Contains(err.Error(), "1 of 1") {
+		t.Errorf("a mistake that is expected to hold: %v", err)
+	}
+}
+
+// TestStories: the stories are complete, and every subject exists and is used.
+func TestStories(t *testing.T) {
+	used := make(map[string]bool)
+	var names []string
+	for _, story := range stories.All {
+		names = append(names, story.Name)
+		if story.Title == "" || story.Tells == "" || story.Play == nil || story.TTL == 0 || story.Number == 0 {
+			t.Errorf("%s is not complete", story.Name)
+		}
+		ours := false
+		for _, place := range story.On {
+			for _, c := range place.Cases {
+				used[c.Subject] = true
+				s, err := subject.Named(c.Subject)
+				if err != nil {
+					t.Errorf("%s: %v", story.Name, err)
+				}
+				ours = ours || s.Role == subject.Ours
+				if (s.Role == subject.Peer) != (len(c.Expect) == 0) {
+					t.Errorf("%s: %s is a %s and has the expected verdicts %q", story.Name, c.Subject, s.Role, c.Expect)
+				}
+				if s.Role == subject.Wrong && slices.Contains(c.Expect, stage.Held) {
+					t.Errorf("%s: the mistake %s is expected to hold", story.Name, c.Subject)
+				}
+			}
+		}
+		if !ours {
+			t.Errorf("%s is not played with dlock", story.Name)
+		}
+	}
+	slices.Sort(names)
+	if len(slices.Compact(names)) != len(stories.All) {
+		t.Error("two stories have the same name")
+	}
+	for _, s := range subject.All {
+		if !used[s.Name] && s.Name != subject.Dlock("session") {
+			t.Errorf("%s is in no story", s.Name)
+		}
+	}
+}
+
+// TestBadCommand: what cannot be played is said before anything runs.
+func TestBadCommand(t *testing.T) {
+	for args, want := range map[string]string{
+		"run":                              "name a story",
+		"run nothing":                      `no story is called "nothing"`,
+		"run open-transaction --store etc": "is played on etc",
+		"walk":                             `"walk" is not a command`,
+	} {
+		if err := start(t.Context(), strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("lab %s: %v, want %q", args, err, want)
+		}
+	}
+}
