@@ -11,6 +11,7 @@
 //	held                     one holder at a time, and each process got its turn
 //	stale write refused      a late write, which the fence refused
 //	stale write accepted     a late write, and no fence
+//	herd                     one holder at a time, but every release woke all waiters
 //	stuck                    a process never got the lock
 //	two holders, fence held  two processes believed to have the lock, and the fence refused the older one
 //	two holders              two processes believed to have the lock

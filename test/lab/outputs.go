@@ -15,6 +15,9 @@ import (
 	"github.com/dlock-go/dlock/test/lab/subject"
 )
 
+// pictured is the story in the picture of the documents.
+const pictured = "release-without-owner"
+
 // outputs are the files to write. An empty name means none.
 type outputs struct{ html, json, docs string }
 
@@ -34,6 +37,11 @@ func (o outputs) write(results []*stage.Result) error {
 	}
 	if o.docs != "" {
 		errs = append(errs, os.WriteFile(filepath.Join(o.docs, "lab.md"), []byte(p.Markdown()), 0o644))
+		for _, story := range p.Stories {
+			if story.Name == pictured {
+				errs = append(errs, os.WriteFile(filepath.Join(o.docs, "lab.svg"), []byte(story.Picture()), 0o644))
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -125,6 +125,7 @@ warn of, to other libraries, and to dlock. This page is written by the program t
 | held | one holder at a time, and each process got its turn |
 | stale write refused | a process wrote after its lock had expired, and the fence refused the write |
 | stale write accepted | a process wrote after its lock had expired, and nothing refused the write |
+| herd | one holder at a time, but every release woke all waiters |
 | stuck | a process did not get the lock, although no living process had it |
 | two holders, fence held | two processes believed to have the lock, and the fence refused the writes of the older one |
 | two holders | two processes believed to have the lock at the same time |

@@ -34,6 +34,12 @@ func timeline(r *stage.Record) string {
 	if r == nil || len(r.Processes) == 0 {
 		return ""
 	}
+	elements, height := draw(r)
+	return fmt.Sprintf(`<svg viewBox="0 0 %.0f %.0f" role="img">%s</svg>`, width, height, elements)
+}
+
+// draw returns the elements of a timeline, and its height.
+func draw(r *stage.Record) (elements string, height float64) {
 	d := &drawing{record: r}
 	if len(r.Events) > 0 {
 		d.from = r.Events[0].At
@@ -45,7 +51,11 @@ func timeline(r *stage.Record) string {
 		}
 	}
 	d.top = noteTop + noteStep*float64(len(notes)) + 6
-	bottom := d.top + laneStep*float64(len(r.Processes))
+	lanes := len(r.Processes)
+	if len(r.Server) > 0 {
+		lanes++
+	}
+	bottom := d.top + laneStep*float64(lanes)
 	for _, o := range r.Overlaps() {
 		d.rect("overlap", o.From, o.To, d.top-4, bottom-d.top+4, "both "+o.Process+" believe to have the lock")
 	}
@@ -55,8 +65,11 @@ func timeline(r *stage.Record) string {
 	for i, name := range r.Processes {
 		d.lane(name, d.top+laneStep*float64(i))
 	}
+	if len(r.Server) > 0 {
+		d.server(d.top + laneStep*float64(lanes-1))
+	}
 	d.axis(bottom)
-	return fmt.Sprintf(`<svg viewBox="0 0 %.0f %.0f" role="img">%s</svg>`, width, bottom+22, d.String())
+	return d.String(), bottom + 22
 }
 
 // x is the place of a time.
@@ -103,6 +116,14 @@ func (d *drawing) lane(name string, y float64) {
 	}
 	for _, e := range slices.DeleteFunc(slices.Clone(r.Events), func(e stage.Event) bool { return e.Process != name }) {
 		d.mark(e, y)
+	}
+}
+
+// server draws what the server says.
+func (d *drawing) server(y float64) {
+	fmt.Fprintf(d, `<text class="tick" x="2" y="%.1f">server</text>`, y+barTall-4)
+	for _, held := range d.record.Server {
+		d.rect("said", held.From, held.To, y+4, barTall/2, "the server says that the lock is held")
 	}
 }
 

@@ -55,9 +55,9 @@ type Hold struct {
 	number int // of the process
 }
 
-// Span is a time in which a process was paused.
+// Span is a time in which a process was paused, or in which the server said something.
 type Span struct {
-	Process string        `json:"process"`
+	Process string        `json:"process,omitempty"`
 	From    time.Duration `json:"from"`
 	To      time.Duration `json:"to"` // zero if it was never resumed
 }
@@ -68,10 +68,12 @@ type Record struct {
 	Events    []Event       `json:"events"`
 	Holds     []*Hold       `json:"holds"`
 	Pauses    []Span        `json:"pauses,omitempty"`
+	Server    []Span        `json:"server,omitempty"` // when the server said that the lock was held; To is the last time
 	End       time.Duration `json:"end"`
 
 	mu    sync.Mutex
 	began time.Duration
+	held  bool // the server's last answer
 }
 
 func newRecord() *Record { return &Record{began: Now()} }
@@ -114,6 +116,20 @@ func (r *Record) hold(process string, number int) *Hold {
 	h := &Hold{Process: process, number: number}
 	r.Holds = append(r.Holds, h)
 	return h
+}
+
+// observed records what the server says now.
+func (r *Record) observed(held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := Now() - r.began
+	switch {
+	case held && !r.held:
+		r.Server = append(r.Server, Span{From: now, To: now})
+	case held:
+		r.Server[len(r.Server)-1].To = now
+	}
+	r.held = held
 }
 
 func (r *Record) finish() {

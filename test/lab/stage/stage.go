@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/test/harness/proxy"
@@ -26,6 +27,9 @@ type Server struct {
 	Addrs []string // empty if processes find their servers without a proxy
 	Stop  func() error
 	Any   any // what the story started, for its harm
+
+	// Held reports whether the server says that the lock is held. Optional.
+	Held func(ctx context.Context) (bool, error)
 }
 
 // Result is what an experiment showed about a subject.
@@ -68,6 +72,7 @@ type Stage struct {
 	processes []*Process
 	proxies   []*proxy.Proxy
 	stuck     bool
+	herd      bool
 	random    *rand.Rand
 	log       *bytes.Buffer // what the processes wrote to standard error
 }
@@ -87,7 +92,9 @@ func Perform(ctx context.Context, s subject.Subject, server *Server, ttl time.Du
 	st := &Stage{TTL: ttl, Patience: 4*ttl + 4*time.Second, Server: server, ctx: ctx, subject: s, record: newRecord(),
 		random: rand.New(rand.NewPCG(seed, 0)), log: new(bytes.Buffer)}
 	st.Account.Fenced.fenced = true
+	observed := st.observe()
 	err := st.run(play)
+	observed()
 	st.record.finish()
 	r := &Result{Subject: s.Name, Role: s.Role, Record: st.record, Took: time.Since(began)}
 	for _, p := range st.processes {
@@ -103,6 +110,30 @@ func Perform(ctx context.Context, s subject.Subject, server *Server, ttl time.Du
 		}
 	}
 	return r
+}
+
+// observeEvery is how often the server is asked whether the lock is held.
+const observeEvery = 10 * time.Millisecond
+
+// observe records what the server says, until end is called.
+func (s *Stage) observe() (end func()) {
+	if s.Server.Held == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for ctx.Err() == nil {
+			if held, err := s.Server.Held(ctx); err == nil {
+				s.record.observed(held)
+			}
+			time.Sleep(observeEvery)
+		}
+	})
+	return func() {
+		cancel()
+		work.Wait()
+	}
 }
 
 func (s *Stage) run(play func(s *Stage)) (err error) {
@@ -153,6 +184,12 @@ func (s *Stage) Harm(text string) { s.record.add(Now(), Event{Kind: Harm, Text: 
 // Stuck notes that a process did not get the lock, although no living process had it.
 func (s *Stage) Stuck(text string) {
 	s.stuck = true
+	s.Harm(text)
+}
+
+// Herd notes that a release woke all waiters.
+func (s *Stage) Herd(text string) {
+	s.herd = true
 	s.Harm(text)
 }
 

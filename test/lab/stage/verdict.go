@@ -11,6 +11,8 @@ const (
 	Refused Verdict = "stale write refused"
 	// Accepted: a holder wrote after its lock had expired, and nothing refused the write.
 	Accepted Verdict = "stale write accepted"
+	// Herd: there was one holder at a time, but every release woke all waiters.
+	Herd Verdict = "herd"
 	// Stuck: a process did not get the lock, although no living process had it.
 	Stuck Verdict = "stuck"
 	// TwoFenced: two processes believed to have the lock at the same time, and the fence
@@ -35,6 +37,8 @@ func (s *Stage) verdict() Verdict {
 		return Refused
 	case !s.Account.Open.AddsUp(), !fence.AddsUp():
 		return Accepted
+	case s.herd:
+		return Herd
 	}
 	return Held
 }

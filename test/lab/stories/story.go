@@ -3,6 +3,8 @@
 package stories
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/test/harness/servers"
@@ -39,7 +41,7 @@ type Case struct {
 var All = []Story{
 	twoStepExpiry, releaseAny, checkThenDelete, clientClocks, outlivesTTL, watchdogAfterPause,
 	pauseBeforeWrite, lostAnswer, sentinelForgets, clusterForgets, sentinelWaits, memberForgets, delayedRestart, redlockClock,
-	redlockSlow, sessionWhilePaused, ghostNode, leaderKilled, deadWaiter, memcachedEvicts, rowForever, rowClientClock,
+	redlockSlow, sessionWhilePaused, ghostNode, herd, leaderKilled, deadWaiter, memcachedEvicts, rowForever, rowClientClock,
 	vanishedTransaction, replicaWithoutRow, oppositeOrder, deadInQueue, fullServer, evictingServer, slowNetwork,
 }
 
@@ -64,7 +66,16 @@ func run(kind *servers.Kind, query string, args ...string) func() (*stage.Server
 			return nil, err
 		}
 		url := func(addrs []string) string { return kind.URL(addrs[0]) + query }
-		return &stage.Server{URL: url, Addrs: []string{server.Addr()}, Stop: server.Stop, Any: server}, nil
+		s := &stage.Server{URL: url, Addrs: []string{server.Addr()}, Stop: server.Stop, Any: server}
+		if kind == servers.Redis {
+			client := newRedis(server.Addr())
+			s.Held = func(ctx context.Context) (bool, error) {
+				n, err := client.Exists(ctx, stage.LockName).Result()
+				return n > 0, err
+			}
+			s.Stop = func() error { return errors.Join(client.Close(), server.Stop()) }
+		}
+		return s, nil
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/dlock-go/dlock/test/harness/proxy"
@@ -38,6 +39,62 @@ var ghostNode = Story{
 		}
 		a.Deposit()
 		a.Unlock()
+	},
+}
+
+var herd = Story{
+	Number: 17, Name: "herd", TTL: 20 * time.Second,
+	Title: "A release wakes all waiters of a ZooKeeper lock, and all but one wait again",
+	Tells: "A has the lock, and four processes wait. A unlocks. If all waiters watch the same node, each of them asks the server again, and all but one in vain: with a thousand waiters, a thousand requests for each release. It costs no safety, but the server's time.",
+	On: []Place{{"zookeeper", run(servers.ZooKeeper, "?timeout=20s"), []Case{caught("zookeeper/one-node", stage.Herd),
+		peer("zookeeper/go-zookeeper"), ours("zookeeper")}}},
+	Play: func(s *stage.Stage) {
+		server := s.Server.Any.(*servers.Server)
+		a := s.Process("A")
+		a.Lock()
+		a.Deposit()
+		const waiters = 4
+		granted := make(chan *stage.Process, waiters)
+		for _, name := range []string{"B", "C", "D", "E"} {
+			p := s.Process(name)
+			wait := p.StartLock(s.Patience)
+			go func() {
+				if wait() {
+					granted <- p
+				} else {
+					granted <- nil
+				}
+			}()
+		}
+		s.Wait(time.Second) // all of them wait
+		received := func() (n int) {
+			s.Do(func() error {
+				figures, err := server.Monitor(s.Context())
+				if err == nil {
+					n, err = strconv.Atoi(figures["zk_packets_received"])
+				}
+				return err
+			})
+			return n
+		}
+		before := received()
+		a.Unlock()
+		next := <-granted
+		s.Wait(500 * time.Millisecond)
+		if after := received(); after-before > waiters+2 {
+			s.Herd(fmt.Sprintf("the release caused %d requests", after-before))
+		} else {
+			s.Harm(fmt.Sprintf("the release caused %d requests", after-before))
+		}
+		for i := 1; next != nil; i++ {
+			next.Deposit()
+			next.Unlock()
+			if i == waiters {
+				return
+			}
+			next = <-granted
+		}
+		s.Stuck("a waiter does not get the lock")
 	},
 }
 

@@ -10,17 +10,54 @@ import (
 
 var zookeeperSubjects = []Subject{
 	{"zookeeper/create-again", Wrong, "a sequential node without a mark of its creator, created again if the answer was lost", openZooKeeper(true)},
+	{"zookeeper/one-node", Wrong, "one node is the lock, and every waiter watches it: a release wakes all of them", openOneNode},
 	{"zookeeper/go-zookeeper", Peer, "the lock of github.com/go-zookeeper/zk", openZooKeeper(false)},
 }
 
 func openZooKeeper(again bool) func(ctx context.Context, c Config) (Locker, error) {
 	return func(_ context.Context, c Config) (Locker, error) {
-		addr, _, _ := strings.Cut(strings.TrimPrefix(c.URL, "zookeeper://"), "?")
-		conn, _, err := zk.Connect(strings.Split(addr, ","), max(c.TTL, 2*time.Second), zk.WithLogInfo(false), zk.WithLogger(silent{}))
+		conn, err := connectZooKeeper(c)
+		return &zookeeperLocker{conn, c, again}, err
+	}
+}
+
+func connectZooKeeper(c Config) (*zk.Conn, error) {
+	addr, _, _ := strings.Cut(strings.TrimPrefix(c.URL, "zookeeper://"), "?")
+	conn, _, err := zk.Connect(strings.Split(addr, ","), max(c.TTL, 2*time.Second), zk.WithLogInfo(false), zk.WithLogger(silent{}))
+	return conn, err
+}
+
+func openOneNode(_ context.Context, c Config) (Locker, error) {
+	conn, err := connectZooKeeper(c)
+	return &oneNode{zookeeperLocker{conn, c, false}}, err
+}
+
+// oneNode creates the node that is the lock, or waits until it is gone.
+type oneNode struct{ zookeeperLocker }
+
+func (l *oneNode) Lock(ctx context.Context) (Held, error) {
+	path := "/" + l.config.Name
+	for {
+		_, err := l.conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		switch err {
+		case nil:
+			return zookeeperHeld{&l.zookeeperLocker, func() error { return l.conn.Delete(path, -1) }}, nil
+		case zk.ErrNodeExists:
+		default:
+			return nil, err
+		}
+		exists, _, gone, err := l.conn.ExistsW(path)
 		if err != nil {
 			return nil, err
 		}
-		return &zookeeperLocker{conn, c, again}, nil
+		if !exists {
+			continue
+		}
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
