@@ -63,7 +63,7 @@ bench: ## the benchmarks; BENCHTIME=3s, ONLY=memory,sqlite, JSON=FILE, HTML=FILE
 	go run ./test/bench --time $(BENCHTIME) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON)) $(if $(HTML),--html $(HTML)) $(if $(GROWTH),--growth)
 
 .PHONY: lab
-lab: servers ## play the stories of how locks fail, on real servers (10 min); STORY=NAME, STORES=redis,etcd, HTML=lab.html
+lab: servers ## play the stories of how locks fail, on real servers (6 min); STORY=NAME, STORES=redis,etcd, HTML=lab.html
 	go run ./test/lab run $(or $(STORY),all) $(if $(STORES),--store $(STORES)) --html $(or $(HTML),lab.html)
 
 .PHONY: fuzz

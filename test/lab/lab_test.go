@@ -26,8 +26,11 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	err := start(t.Context(), []string{"run", "release-without-owner", "--json", at("lab.json"), "--html", at("lab.html"), "--docs", dir, "pause-before-write", "--store", "redis"})
+	err := start(t.Context(), []string{"run", "task-outlives-ttl", "--json", at("lab.json"), "pause-before-write", "--store", "redis"})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := start(t.Context(), []string{"draw", at("lab.json"), "--html", at("lab.html"), "--docs", dir}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(at("lab.json"))
@@ -39,10 +42,10 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]stage.Verdict{
-		"release-without-owner redis/delete-any": stage.TwoHolders,
-		"release-without-owner redis/dlock":      stage.Held,
-		"pause-before-write redis/no-fence":      stage.Accepted,
-		"pause-before-write redis/dlock":         stage.Refused,
+		"task-outlives-ttl redis/no-watchdog": stage.TwoHolders,
+		"task-outlives-ttl redis/dlock":       stage.Held,
+		"pause-before-write redis/no-fence":   stage.Accepted,
+		"pause-before-write redis/dlock":      stage.Refused,
 	}
 	for i := range results {
 		key := results[i].Story + " " + results[i].Subject
@@ -55,9 +58,9 @@ func TestRun(t *testing.T) {
 		t.Errorf("%s was not played", key)
 	}
 	for name, words := range map[string][]string{
-		"lab.html": {"redis/delete-any", "two holders", "<svg", "B believes to have the lock"},
-		"lab.svg":  {"<svg xmlns", "redis/dlock", "A is paused"},
-		"lab.md":   {"| 2. A process releases", "**stale write refused**", "go run ./test/lab run pause-before-write"},
+		"lab.html": {"redis/no-watchdog", "two holders", "<svg", "B believes to have the lock"},
+		"lab.svg":  {"<svg xmlns", "redis/dlock", "the server says"},
+		"lab.md":   {"| 5. The task takes longer", "**stale write refused**", "go run ./test/lab run pause-before-write"},
 	} {
 		text, err := os.ReadFile(at(name))
 		if err != nil {

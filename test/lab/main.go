@@ -3,6 +3,7 @@
 //
 //	go run ./test/lab list
 //	go run ./test/lab run [--store redis,etcd] [--html FILE] [--json FILE] [--docs DIR] [--seed N] NAME...|all
+//	go run ./test/lab draw [--html FILE] [--docs DIR] FILE    # from the results that --json wrote
 //
 // A story is an experiment: two to five processes lock, write an account, and are
 // killed, paused and cut off at the same points whatever they lock with. The verdict
@@ -22,6 +23,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -63,8 +65,11 @@ func start(ctx context.Context, args []string) error {
 		return nil
 	case "run":
 		return run(ctx, args[1:])
+	case "draw":
+		return draw(args[1:])
 	}
-	fmt.Fprint(os.Stderr, "usage:\n  lab list\n  lab run [--store redis,etcd] [--html FILE] [--json FILE] [--docs DIR] [--seed N] NAME...|all\n")
+	fmt.Fprint(os.Stderr, "usage:\n  lab list\n  lab run [--store redis,etcd] [--html FILE] [--json FILE] [--docs DIR] [--seed N] NAME...|all\n"+
+		"  lab draw [--html FILE] [--docs DIR] FILE\n")
 	return fmt.Errorf("%q is not a command", args[0])
 }
 
@@ -84,12 +89,9 @@ func list(out io.Writer) {
 // run plays the stories that are named on the command line.
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	var o outputs
+	o := outputFlags(flags)
 	only := flags.String("store", "", "comma-separated stores; default all")
 	seed := flags.Uint64("seed", 1, "varies the waits of the experiments a little")
-	flags.StringVar(&o.html, "html", "", "write a page with timelines to this file")
-	flags.StringVar(&o.json, "json", "", "write the results to this file")
-	flags.StringVar(&o.docs, "docs", "", "write lab.md in this folder")
 	names, err := parse(flags, args)
 	if err != nil {
 		return err
@@ -103,6 +105,28 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return errors.Join(err, o.write(results))
+}
+
+// draw writes the page and the documents from results that were written before.
+func draw(args []string) error {
+	flags := flag.NewFlagSet("draw", flag.ContinueOnError)
+	o := outputFlags(flags)
+	names, err := parse(flags, args)
+	if err != nil {
+		return err
+	}
+	if len(names) != 1 {
+		return errors.New("name the file that lab run --json wrote")
+	}
+	text, err := os.ReadFile(names[0])
+	if err != nil {
+		return err
+	}
+	var results []*stage.Result
+	if err := json.Unmarshal(text, &results); err != nil {
+		return fmt.Errorf("%s: %w", names[0], err)
+	}
+	return o.write(results)
 }
 
 // parse accepts flags before, between and after the names.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,12 +17,20 @@ import (
 )
 
 // pictured is the story in the picture of the documents.
-const pictured = "release-without-owner"
+const pictured = "task-outlives-ttl"
 
 // outputs are the files to write. An empty name means none.
 type outputs struct{ html, json, docs string }
 
-func (o outputs) write(results []*stage.Result) error {
+func outputFlags(flags *flag.FlagSet) *outputs {
+	o := new(outputs)
+	flags.StringVar(&o.html, "html", "", "write a page with timelines to this file")
+	flags.StringVar(&o.json, "json", "", "write the results to this file")
+	flags.StringVar(&o.docs, "docs", "", "write lab.md and its picture in this folder")
+	return o
+}
+
+func (o *outputs) write(results []*stage.Result) error {
 	var errs []error
 	if o.json != "" {
 		text, err := json.MarshalIndent(results, "", " ")

@@ -70,6 +70,7 @@ func thirdBeside(s *stage.Stage, b, c *stage.Process) {
 	wait := c.StartLock(s.TTL / 2)
 	if wait() {
 		c.Deposit()
+		s.Wait(s.TTL / 5)
 	}
 	b.Write()
 	b.Unlock()
