@@ -15,9 +15,13 @@ const (
 	// maxVotes is how often one Acquire votes if the votes are split, so that a caller
 	// that does not wait is seldom refused a free lock.
 	maxVotes = 3
-	// Limits of the window from which the pause after a split vote is drawn.
-	minSplitWindow = 500 * time.Microsecond
-	maxSplitWindow = 200 * time.Millisecond
+	// The pause after a split vote is drawn from a window. The longest one has room for the votes of
+	// maxSplitTimeouts contenders, if each takes a MemberTimeout.
+	minSplitWindow   = 500 * time.Microsecond
+	maxSplitTimeouts = 16
+	// maxPause is the longest pause within Acquire, which shortens the lease. A longer one is left
+	// to the waiter.
+	maxPause = 250 * time.Millisecond
 )
 
 var (
@@ -57,8 +61,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 			return driver.Grant{}, v.err
 		}
 		splits++
-		pause := splitBackoff(time.Since(v.sent), v.contenders, splits)
-		if votes == maxVotes {
+		pause := s.splitBackoff(time.Since(v.sent), v.contenders, splits)
+		if votes == maxVotes || pause > maxPause {
 			a.locked(func() { a.splits = splits })
 			s.attemptSplit(a.owner, pause)
 			return driver.Grant{}, &driver.HeldError{Name: req.Name, Remaining: pause}
@@ -106,9 +110,9 @@ func (s *Store) reacquire(ctx context.Context, a *acquisition, req *driver.Reque
 
 // splitBackoff returns the pause after a split vote. It is random, so that contenders return
 // one after another, and grows with their number and with the split votes in a row.
-func splitBackoff(took time.Duration, contenders, splits int) time.Duration {
+func (s *Store) splitBackoff(took time.Duration, contenders, splits int) time.Duration {
 	window := max(took, minSplitWindow) * time.Duration(contenders+1) << min(splits-1, 8)
-	window = min(window, maxSplitWindow)
+	window = min(window, maxSplitTimeouts*s.timeout)
 	return window/4 + rand.N(window)
 }
 

@@ -17,32 +17,41 @@ import (
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// TestContendersMakeProgress: eight contenders want the same lock all the time, and calls to
-// the five members take random times, so that votes are often split. Each contender gets the
-// lock again and again, and holds it alone.
+// TestContendersMakeProgress: contenders want the same lock all the time, and calls to the five
+// members take random times, so that votes are often split. Each contender gets the lock again
+// and again, and holds it alone.
 func TestContendersMakeProgress(t *testing.T) {
-	const contenders, turns = 8, 10
-	for name, watches := range map[string]bool{"woken": true, "polling": false} {
+	for name, c := range map[string]struct {
+		polls             bool
+		travel            time.Duration // of a request or an answer, at most
+		timeout           time.Duration
+		contenders, turns int
+		limit             time.Duration // of a turn, on average
+	}{
+		"woken":   {false, time.Millisecond, quorum.DefaultMemberTimeout, 8, 10, 100 * time.Millisecond},
+		"polling": {true, time.Millisecond, quorum.DefaultMemberTimeout, 8, 10, 100 * time.Millisecond},
+		"far":     {false, 400 * time.Millisecond, time.Second, 16, 8, 5 * time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := fakeMembers(5)
-				for _, c := range all {
-					c.delay = func() time.Duration { return rand.N(time.Millisecond) }
+				for _, m := range all {
+					m.delay = func() time.Duration { return rand.N(c.travel) }
 				}
 				var inside atomic.Int32
 				var last atomic.Uint64
 				var wg sync.WaitGroup
 				start := time.Now()
-				for range contenders {
-					var store driver.Store = open(t, all)
-					if !watches {
+				for range c.contenders {
+					var store driver.Store = openWith(t, all, &quorum.Options{MemberTimeout: c.timeout})
+					if c.polls {
 						store = struct{ driver.Store }{store}
 					}
-					client := dlock.New(store, nil)
+					client := dlock.New(store, &dlock.Options{RequestTimeout: time.Minute})
 					wg.Go(func() {
 						defer client.Close()
-						for range turns {
-							lease, err := client.Lock(t.Context(), "x", dlock.WithWait(time.Minute))
+						for range c.turns {
+							lease, err := client.Lock(t.Context(), "x", dlock.WithWait(time.Hour))
 							if err != nil {
 								t.Errorf("not locked after %v: %v", time.Since(start), err)
 								return
@@ -63,14 +72,14 @@ func TestContendersMakeProgress(t *testing.T) {
 				}
 				wg.Wait()
 				asked := 0
-				for _, c := range all {
-					asked += c.count("Acquire")
+				for _, m := range all {
+					asked += m.count("Acquire")
 				}
-				took := time.Since(start)
-				t.Logf("%d turns of 1ms in %v, with %.1f calls of Acquire a member and turn", contenders*turns, took,
-					float64(asked)/float64(len(all)*contenders*turns))
-				if limit := time.Duration(contenders*turns) * 100 * time.Millisecond; took > limit {
-					t.Errorf("%d turns took %v, more than %v", contenders*turns, took, limit)
+				turns := c.contenders * c.turns
+				turn := time.Since(start) / time.Duration(turns)
+				t.Logf("a turn of 1ms takes %v, with %.1f calls of Acquire a member", turn, float64(asked)/float64(len(all)*turns))
+				if turn > c.limit {
+					t.Errorf("a turn takes %v on average, more than %v", turn, c.limit)
 				}
 			})
 		})

@@ -54,11 +54,16 @@ func fakeMembers(n int) (all []*fakeMember) {
 // open returns a new quorum of the members, as another process would have it.
 func open(t *testing.T, members []*fakeMember, flaws ...func(*quorum.Store)) *quorum.Store {
 	t.Helper()
+	return openWith(t, members, nil, flaws...)
+}
+
+func openWith(t *testing.T, members []*fakeMember, opts *quorum.Options, flaws ...func(*quorum.Store)) *quorum.Store {
+	t.Helper()
 	stores := make([]driver.Store, len(members))
 	for i, c := range members {
 		stores[i] = conn{c}
 	}
-	s, err := quorum.New(stores, nil)
+	s, err := quorum.New(stores, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

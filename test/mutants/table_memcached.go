@@ -288,6 +288,13 @@ var quorumMutants = []mutant{
 		test: "quorum TestAnswersAfterTTLGrantNothing",
 	},
 	{
+		rule: "the pause after a split vote is longer than a vote",
+		file: "quorum/acquire.go",
+		old:  `window = min(window, maxSplitTimeouts*s.timeout)`,
+		new:  `window = min(window, 200*time.Millisecond)`,
+		test: "quorum TestContendersMakeProgress",
+	},
+	{
 		rule: "what is left of a lost lock is released",
 		file: "quorum/renew.go",
 		old:  `case lost && !ended:`,
