@@ -47,6 +47,9 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 // RunHelper returns false: no helper processes exist on this system.
 func RunHelper([]string) (status int, ok bool) { return 0, false }
 
+// Executable returns the path of this program.
+func Executable() (string, error) { return os.Executable() }
+
 // ChildAttributes returns nil: a child needs no attributes on this system.
 func ChildAttributes() *syscall.SysProcAttr { return nil }
 

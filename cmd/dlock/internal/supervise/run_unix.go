@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
+	"golang.org/x/sys/unix"
 )
 
 // process is the running command of a job.
@@ -188,6 +189,34 @@ func (p *process) endRest(kill <-chan time.Time) {
 			p.forward(s.(syscall.Signal))
 		}
 	}
+}
+
+// leaseDeadline is the instant, by uptime, before which the lease does not end.
+type leaseDeadline struct {
+	lease  Lease
+	budget GraceBudget
+	at     time.Duration
+}
+
+// update reads the remaining time of the lease. The time until the next update is
+// subtracted, so that the group never lives until the very end of the lease.
+func (d *leaseDeadline) update() {
+	now := uptime()
+	if remaining := d.lease.Remaining(); remaining > 0 {
+		d.at = now + remaining + d.budget.Margin - d.budget.Poll
+	}
+}
+
+// graceLeft returns how long the group may live after a loss, which may be negative.
+func (d *leaseDeadline) graceLeft() time.Duration {
+	return min(d.budget.Grace, d.at-uptime())
+}
+
+// uptime reads a clock that all processes share, and that cannot be set.
+func uptime() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(uptimeClock, &now) // fails for an unknown clock only
+	return time.Duration(now.Nano())
 }
 
 // notForwarded are the signals that concern dlock itself or cannot be caught.

@@ -68,24 +68,3 @@ func SplitTTL(ttl, grace time.Duration) GraceBudget {
 		Poll:   max(reserve/4, 5*time.Millisecond),
 	}
 }
-
-// leaseDeadline is the instant, by uptime, before which the lease does not end.
-type leaseDeadline struct {
-	lease  Lease
-	budget GraceBudget
-	at     time.Duration
-}
-
-// update reads the remaining time of the lease. The time until the next update is
-// subtracted, so that the group never lives until the very end of the lease.
-func (d *leaseDeadline) update() {
-	now := uptime()
-	if remaining := d.lease.Remaining(); remaining > 0 {
-		d.at = now + remaining + d.budget.Margin - d.budget.Poll
-	}
-}
-
-// graceLeft returns how long the group may live after a loss, which may be negative.
-func (d *leaseDeadline) graceLeft() time.Duration {
-	return min(d.budget.Grace, d.at-uptime())
-}
