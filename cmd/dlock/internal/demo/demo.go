@@ -58,11 +58,9 @@ func (s *Stage) Close() {
 	s.svg.close()
 }
 
-// note writes a line to stderr, unless the output is JSON. The values contain no secrets.
+// note writes a line to stderr. The values contain no secrets.
 func (s *Stage) note(format string, values ...any) {
-	if !s.JSON {
-		fmt.Fprintln(s.Stderr, terminal.Escape(fmt.Sprintf(format, values...)))
-	}
+	fmt.Fprintln(s.Stderr, terminal.Escape(fmt.Sprintf(format, values...)))
 }
 
 // add adds a run to the output.

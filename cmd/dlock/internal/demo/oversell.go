@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
 )
 
@@ -87,16 +86,13 @@ func (o *Oversell) show(ctx context.Context, stock *stockTable) error {
 	all := o.Clients * o.Requests
 	o.note("%d in stock, %d requests, %d processes; the stock is in %s, the locks are in %s", o.InStock, all, o.Processes, o.database, o.Store.Name)
 	o.table.Columns = columns("GUARD", "REQUESTS", "SOLD", "FINAL STOCK=0", "AT ONCE", "REQUESTS/S", "WAIT P50", "WAIT P99")
-	bar := terminal.NewProgress(o.Stderr)
 	exact := true
 	for _, guard := range Guards {
-		bar.Begin(string(guard), all, "sold")
-		r, err := o.sell(ctx, stock, guard, bar.Step)
+		r, err := o.sell(ctx, stock, guard)
 		if err != nil {
-			bar.End("")
 			return err
 		}
-		bar.End(fmt.Sprintf("%d sold, final stock %d", r.sold, r.finalStock))
+		o.note("%s: %d sold, final stock %d", guard, r.sold, r.finalStock)
 		if guard.Shared() {
 			exact = exact && r.finalStock == 0 && r.sold == o.InStock
 		}
@@ -136,7 +132,7 @@ func (r *sales) percentile(p int) time.Duration {
 }
 
 // sell fills the stock and sells it with a guard. When it returns, no process runs any more.
-func (o *Oversell) sell(ctx context.Context, stock *stockTable, guard Guard, progress func(sold bool)) (*sales, error) {
+func (o *Oversell) sell(ctx context.Context, stock *stockTable, guard Guard) (*sales, error) {
 	if err := stock.restock(ctx, o.InStock); err != nil {
 		return nil, err
 	}
@@ -146,7 +142,7 @@ func (o *Oversell) sell(ctx context.Context, stock *stockTable, guard Guard, pro
 	if err != nil {
 		return nil, err
 	}
-	r, err := o.runClients(ctx, addresses, progress)
+	r, err := o.runClients(ctx, addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +157,8 @@ func (o *Oversell) sell(ctx context.Context, stock *stockTable, guard Guard, pro
 }
 
 // runClients lets all clients send requests to the balancer, each one after the other, until
-// all are answered or one has failed. It calls progress after each request, concurrently.
-func (o *Oversell) runClients(ctx context.Context, shops []string, progress func(sold bool)) (*sales, error) {
+// all are answered or one has failed.
+func (o *Oversell) runClients(ctx context.Context, shops []string) (*sales, error) {
 	var front balancer
 	var err error
 	if o.Nginx {
@@ -205,7 +201,6 @@ func (o *Oversell) runClients(ctx context.Context, shops []string, progress func
 					r.refused++
 				}
 				mu.Unlock()
-				progress(status == statusSold)
 			}
 		})
 	}

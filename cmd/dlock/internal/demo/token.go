@@ -15,7 +15,6 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/internal/backoff"
 )
 
@@ -53,15 +52,12 @@ func (t *Token) Run(ctx context.Context) error {
 	t.note("%d processes, %d calls each; the locks are in %s", t.Processes, t.Calls, t.Store.Name)
 	t.table.Columns = columns("GUARD", "PROCESSES", "CALLS", "FAILED=0", "FETCHES=1")
 	good := true
-	bar := terminal.NewProgress(t.Stderr)
 	for _, guard := range []Guard{None, Dlock} {
-		bar.Begin(string(guard), t.Processes*t.Calls, "failed")
-		r, err := t.call(ctx, guard, bar.Step)
+		r, err := t.call(ctx, guard)
 		if err != nil {
-			bar.End("")
 			return err
 		}
-		bar.End(fmt.Sprintf("%d of %d calls failed, tokens fetched: %d", r.failed, r.calls, r.fetches))
+		t.note("%s: %d of %d calls failed, tokens fetched: %d", guard, r.failed, r.calls, r.fetches)
 		if guard == Dlock {
 			good = r.failed == 0 && r.fetches == 1
 		}
@@ -88,8 +84,8 @@ type tokenResult struct {
 }
 
 // call lets all processes begin at the same time. When it returns, no process runs any more.
-func (t *Token) call(ctx context.Context, guard Guard, progress func(failed bool)) (r tokenResult, err error) {
-	service, err := startService(ctx, progress)
+func (t *Token) call(ctx context.Context, guard Guard) (r tokenResult, err error) {
+	service, err := startService(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -232,7 +228,6 @@ func (u *user) share(token string) error {
 //	POST /message  Authorization: Bearer TOKEN     204, or 401 if the token is invalid
 type service struct {
 	*localServer
-	called func(failed bool)
 
 	mu    sync.Mutex
 	valid string
@@ -249,9 +244,8 @@ type count struct {
 // issueTime is how long the service takes to issue a token.
 const issueTime = 200 * time.Millisecond
 
-// startService starts the service. It calls called after each message, not concurrently.
-func startService(ctx context.Context, called func(failed bool)) (s *service, err error) {
-	s = &service{called: called}
+func startService(ctx context.Context) (s *service, err error) {
+	s = &service{}
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /token", s.issue)
 	routes.HandleFunc("POST /message", s.receive)
@@ -285,7 +279,6 @@ func (s *service) receive(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	failed := token == "" || token != s.valid
 	s.count.calls++
-	s.called(failed)
 	if failed {
 		s.count.failed++
 		http.Error(w, "the token is invalid", http.StatusUnauthorized)
