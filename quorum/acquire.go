@@ -81,7 +81,7 @@ func (s *Store) reacquire(ctx context.Context, a *acquisition, req *driver.Reque
 	a.mu.Lock()
 	ended, token := a.ended, a.token
 	if token != 0 && !ended && req.TTL > a.ttl {
-		a.ttl, a.promise, a.needed = req.TTL, req.TTL-s.rules.drift(req.TTL), req.TTL
+		a.ttl, a.promise, a.needed = req.TTL, req.TTL-drift(req.TTL), req.TTL
 		for i := range a.at {
 			a.at[i].ttl = req.TTL
 		}
@@ -94,7 +94,7 @@ func (s *Store) reacquire(ctx context.Context, a *acquisition, req *driver.Reque
 		return driver.Grant{}, errBusy
 	}
 	grant := a.grant()
-	grant.TTL = min(grant.TTL, req.TTL-s.rules.drift(req.TTL))
+	grant.TTL = min(grant.TTL, req.TTL-drift(req.TTL))
 	errs := s.renew(ctx, []driver.Grant{grant})
 	if errs == nil {
 		return grant, nil
@@ -126,7 +126,7 @@ type verdict struct {
 
 // vote asks all members for a, and undoes it if it cannot be granted.
 func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) verdict {
-	b := newBallot(len(s.members), s.rules.majority, s.raises && s.rules.writeBack)
+	b := newBallot(len(s.members), s.majority, s.raises)
 	s.attemptBegins(a.owner)
 	r := s.startRound(ctx, a)
 	v := verdict{sent: r.deadline.began}
@@ -177,10 +177,14 @@ func (s *Store) learn(b *ballot, sent time.Time) {
 	s.known.saw(token, sent)
 }
 
+// drift returns by how much the clocks of the members may differ within a TTL. The
+// implementations of Redlock agree on it.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
 // grant grants an acquisition that has won its vote.
 func (s *Store) grant(a *acquisition, b *ballot, start time.Time) error {
 	needed := b.promised()
-	promise := needed - s.rules.drift(a.ttl)
+	promise := needed - drift(a.ttl)
 	if time.Since(start) >= promise {
 		return errTooLate
 	}
@@ -202,7 +206,7 @@ func (s *Store) undo(ctx context.Context, a *acquisition, b *ballot) (unsure boo
 	waits := 0
 	for i := range b.members {
 		err := b.outcome(i)
-		if !s.rules.mayHold(err) {
+		if errors.Is(err, driver.ErrHeld) { // any other error may have come after the lock was granted
 			deadline.done()
 			continue
 		}

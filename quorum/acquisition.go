@@ -46,7 +46,7 @@ func (s *Store) newAcquisition(req *driver.Request) *acquisition {
 	return &acquisition{
 		name:    req.Name,
 		owner:   req.Owner,
-		alias:   s.rules.alias(req.Owner),
+		alias:   driver.NewOwner(),
 		ttl:     req.TTL,
 		holder:  req.Holder,
 		expires: time.Now().Add(req.TTL),

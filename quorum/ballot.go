@@ -2,6 +2,8 @@ package quorum
 
 import (
 	"fmt"
+	"iter"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -202,3 +204,22 @@ func (b *ballot) errors() []error {
 	}
 	return errs
 }
+
+// set is a set of members, by their index.
+type set uint64
+
+func (s set) has(i int) bool { return s&(1<<i) != 0 }
+func (s *set) add(i int)     { *s |= 1 << i }
+func (s *set) remove(i int)  { *s &^= 1 << i }
+func (s set) len() int       { return bits.OnesCount64(uint64(s)) }
+
+// all yields the members in order.
+func (s set) all() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for ; s != 0 && yield(bits.TrailingZeros64(uint64(s))); s &= s - 1 {
+		}
+	}
+}
+
+// allMembers returns the set of n members.
+func allMembers(n int) set { return 1<<n - 1 }

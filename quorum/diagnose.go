@@ -61,7 +61,7 @@ func (s *Store) findings(answered int, remembers bool) (all []driver.Finding) {
 		all = append(all, driver.Finding{Check: check, Level: level, Message: bad})
 	}
 	n := len(s.members)
-	spare := answered - s.rules.majority
+	spare := answered - s.majority
 	add("members", answered == n, driver.LevelWarning,
 		fmt.Sprintf("All %d members answer, %d of them may fail.", n, spare),
 		fmt.Sprintf("%d of %d members answer, %d more may fail before no lock can be had.", answered, n, spare))

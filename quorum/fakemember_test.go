@@ -52,12 +52,12 @@ func fakeMembers(n int) (all []*fakeMember) {
 }
 
 // open returns a new quorum of the members, as another process would have it.
-func open(t *testing.T, members []*fakeMember, flaws ...func(*quorum.Store)) *quorum.Store {
+func open(t *testing.T, members []*fakeMember) *quorum.Store {
 	t.Helper()
-	return openWith(t, members, nil, flaws...)
+	return openWith(t, members, nil)
 }
 
-func openWith(t *testing.T, members []*fakeMember, opts *quorum.Options, flaws ...func(*quorum.Store)) *quorum.Store {
+func openWith(t *testing.T, members []*fakeMember, opts *quorum.Options) *quorum.Store {
 	t.Helper()
 	stores := make([]driver.Store, len(members))
 	for i, c := range members {
@@ -66,9 +66,6 @@ func openWith(t *testing.T, members []*fakeMember, opts *quorum.Options, flaws .
 	s, err := quorum.New(stores, opts)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, flaw := range flaws {
-		flaw(s)
 	}
 	t.Cleanup(func() { s.Close() })
 	return s

@@ -91,7 +91,7 @@ func (s *Store) heldByMajority(ctx context.Context, ask func(context.Context, *m
 		}
 	}
 	for _, infos := range found {
-		if len(infos) >= s.rules.majority {
+		if len(infos) >= s.majority {
 			held = append(held, s.merge(infos))
 		}
 	}
@@ -102,7 +102,7 @@ func (s *Store) heldByMajority(ctx context.Context, ask func(context.Context, *m
 // majority holds it.
 func (s *Store) merge(infos []driver.Info) driver.Info {
 	slices.SortFunc(infos, func(a, b driver.Info) int { return cmp.Compare(b.Remaining, a.Remaining) })
-	merged := infos[s.rules.majority-1]
+	merged := infos[s.majority-1]
 	for _, info := range infos {
 		merged.Token = max(merged.Token, info.Token)
 		merged.Waiters = max(merged.Waiters, info.Waiters)

@@ -38,9 +38,10 @@ type Store struct {
 	members []*member
 	traits  driver.Traits
 	timeout time.Duration
-	rules   rules
 	raises  bool // all members can be given a token
 	known   forecast
+
+	majority int // of the members: any two majorities have a member in common
 
 	identified atomic.Bool // a first attempt has waited for the identities of all members
 
@@ -76,7 +77,7 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 	}
 	s := &Store{
 		timeout:      opts.MemberTimeout,
-		rules:        redlock(len(members)),
+		majority:     len(members)/2 + 1,
 		servers:      make(map[string]*member),
 		acquisitions: make(map[driver.Owner]*acquisition),
 		sweepAt:      minSweep,
@@ -218,5 +219,5 @@ func (s *Store) unreachable(answered int, errs []error) error {
 		why = err
 	}
 	return fmt.Errorf("%d of %d members are needed and %d answered: %w",
-		s.rules.majority, len(s.members), answered, cmp.Or(why, errTooFew))
+		s.majority, len(s.members), answered, cmp.Or(why, errTooFew))
 }

@@ -26,7 +26,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 
 // release releases an acquisition at all members.
 func (s *Store) release(ctx context.Context, a *acquisition) error {
-	err := s.majority(ctx, s.giveBackAll(ctx, a), 4*s.timeout) // a member may have to finish an Acquire first
+	err := s.await(ctx, s.giveBackAll(ctx, a), 4*s.timeout) // a member may have to finish an Acquire first
 	if isAnswer(err) {
 		s.forget(a)
 	}

@@ -122,15 +122,15 @@ func (r *renewal) count(i int, grants []driver.Grant, errs []error) {
 // decideLocked acts on the answers so far.
 func (r *renewal) decideLocked(g *renewedGrant) {
 	s := r.s
-	lost := g.lost.len() >= s.rules.majority
-	if !g.decided && (lost || g.renewed.len() >= s.rules.majority) {
+	lost := g.lost.len() >= s.majority
+	if !g.decided && (lost || g.renewed.len() >= s.majority) {
 		g.decided = true
 		r.open--
 	}
 	ended := false
 	g.a.locked(func() { ended = g.a.ended })
 	switch {
-	case s.rules.mayRepair(g.renewed.len()):
+	case g.renewed.len() >= s.majority:
 		for i := range (g.lost &^ g.repaired).all() {
 			g.repaired.add(i)
 			s.repair(s.members[i], g.a)
@@ -144,7 +144,7 @@ func (r *renewal) decideLocked(g *renewedGrant) {
 func (r *renewal) outcome(interrupted error) (errs []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	majority := r.s.rules.majority
+	majority := r.s.majority
 	now := time.Now()
 	var unknown error
 	for k := range r.grants {

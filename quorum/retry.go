@@ -136,7 +136,7 @@ func (s *Store) flushReleases() error {
 	}
 	blocking := 0
 	for _, members := range left {
-		if len(s.members)-members < s.rules.majority {
+		if len(s.members)-members < s.majority {
 			blocking++
 		}
 	}

@@ -17,9 +17,9 @@ type result struct {
 	err    error
 }
 
-// majority returns what a majority of the members answers, nil or ErrNotHeld, as soon as it
-// has. Members keep to their own limits; the limit here is for a member that does not.
-func (s *Store) majority(ctx context.Context, results tally, limit time.Duration) error {
+// await returns what a majority of the members answers, nil or ErrNotHeld, as soon as it has.
+// Members keep to their own limits; the limit here is for a member that does not.
+func (s *Store) await(ctx context.Context, results tally, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	done, notHeld := 0, 0
@@ -41,9 +41,9 @@ func (s *Store) majority(ctx context.Context, results tally, limit time.Duration
 			return context.Cause(ctx)
 		}
 		switch {
-		case done >= s.rules.majority:
+		case done >= s.majority:
 			return nil
-		case notHeld >= s.rules.majority:
+		case notHeld >= s.majority:
 			return driver.ErrNotHeld
 		}
 	}
@@ -57,7 +57,7 @@ func (s *Store) callAll(ctx context.Context, f func(m *member) error) error {
 	for i, m := range s.members {
 		s.work.Go(func() { results <- result{i, f(m)} })
 	}
-	return s.majority(ctx, results, 2*s.timeout)
+	return s.await(ctx, results, 2*s.timeout)
 }
 
 const (
@@ -96,7 +96,7 @@ collect:
 			if got.err == nil {
 				answered++
 			}
-			if answered == s.rules.majority && late == nil {
+			if answered == s.majority && late == nil {
 				late = time.After(graceFactor * s.timeout)
 			}
 		case <-late:
@@ -105,7 +105,7 @@ collect:
 			return nil, nil, context.Cause(ctx)
 		}
 	}
-	if answered < s.rules.majority {
+	if answered < s.majority {
 		return nil, nil, s.unreachable(answered, errs)
 	}
 	return answers, errs, nil

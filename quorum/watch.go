@@ -102,7 +102,7 @@ func (w *watch) checkLocked() {
 		return
 	}
 	blocked := allMembers(len(w.s.members)) &^ w.free
-	missing := w.s.rules.majority - w.free.len() - (blocked &^ w.subscribed).len()
+	missing := w.s.majority - w.free.len() - (blocked &^ w.subscribed).len()
 	if (w.woken & blocked).len() >= max(missing, 1) {
 		w.woken = 0
 		w.wake()
