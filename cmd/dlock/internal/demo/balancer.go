@@ -25,16 +25,20 @@ import (
 )
 
 // balancer sends each request to the next shop.
-type balancer interface {
-	dial(ctx context.Context) (net.Conn, error) // connects a client to the balancer
-	close()
+type balancer struct {
+	network, address string
+	close            func()
+}
+
+func (b balancer) dial(ctx context.Context) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, b.network, b.address)
 }
 
 // startProxy starts the built-in balancer.
-func startProxy(ctx context.Context, shops []string, clients int) (*localServer, error) {
+func startProxy(ctx context.Context, shops []string, clients int) (balancer, error) {
 	var next atomic.Uint64
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
-	return startServer(ctx, &httputil.ReverseProxy{
+	server, err := startServer(ctx, &httputil.ReverseProxy{
 		Transport: transport,
 		ErrorLog:  silent,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -44,6 +48,10 @@ func startProxy(ctx context.Context, shops []string, clients int) (*localServer,
 			http.Error(w, "the shop does not answer: "+err.Error(), http.StatusBadGateway)
 		},
 	}, transport.CloseIdleConnections)
+	if err != nil {
+		return balancer{}, err
+	}
+	return balancer{"tcp", server.address, server.close}, nil
 }
 
 // localServer is an HTTP server in this process.
@@ -74,10 +82,6 @@ func startServer(ctx context.Context, handler http.Handler, ended func()) (*loca
 	return s, nil
 }
 
-func (s *localServer) dial(ctx context.Context) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, "tcp", s.address)
-}
-
 func (s *localServer) close() {
 	_ = s.Server.Close() // no request is pending
 	<-s.ended
@@ -101,13 +105,6 @@ func request(ctx context.Context, client *http.Client, method, to, token string,
 		err = errors.New(text)
 	}
 	return answer.StatusCode, text, err
-}
-
-// nginx is the balancer of --nginx.
-type nginx struct {
-	socket string
-	stop   context.CancelFunc
-	ended  chan struct{}
 }
 
 // One process, so that there is one round robin. No request is sent twice: it may have sold one.
@@ -141,19 +138,20 @@ http {
 // nginxLimit is how long nginx may take to start and to end.
 const nginxLimit = 5 * time.Second
 
-// startNginx runs nginx on a socket in folder, which needs no free port.
-func startNginx(ctx context.Context, program, folder string, shops []string, clients int) (*nginx, error) {
+// startNginx starts the balancer of --nginx, on a socket in folder, which needs no free port.
+func startNginx(ctx context.Context, program, folder string, shops []string, clients int) (balancer, error) {
 	var upstream strings.Builder
 	for _, shop := range shops {
 		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=0;\n", shop)
 	}
 	config := filepath.Join(folder, "nginx.conf")
 	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, folder, upstream.String(), clients), 0o600); err != nil {
-		return nil, err
+		return balancer{}, err
 	}
 	var output bytes.Buffer
 	running, stop := context.WithCancel(ctx)
-	n := &nginx{filepath.Join(folder, "nginx.sock"), stop, make(chan struct{})}
+	ended := make(chan struct{})
+	b := balancer{"unix", filepath.Join(folder, "nginx.sock"), func() { stop(); <-ended }}
 	cmd := exec.CommandContext(running, program, "-p", folder, "-c", config)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.SysProcAttr = supervise.ChildAttributes()
@@ -161,7 +159,7 @@ func startNginx(ctx context.Context, program, folder string, shops []string, cli
 	cmd.WaitDelay = nginxLimit
 	started := make(chan error)
 	go func() {
-		defer close(n.ended)
+		defer close(ended)
 		// ChildAttributes may let it die with the thread that started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -173,39 +171,30 @@ func startNginx(ctx context.Context, program, folder string, shops []string, cli
 	}()
 	if err := <-started; err != nil {
 		stop()
-		return nil, fmt.Errorf("cannot start %s: %w", program, err)
+		return b, fmt.Errorf("cannot start %s: %w", program, err)
 	}
-	if err := n.ready(ctx); err != nil {
-		n.close()
+	if err := b.awaitNginx(ctx, ended); err != nil {
+		b.close()
 		log, _ := os.ReadFile(filepath.Join(folder, "error.log")) // if there is one
-		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(output.String()+string(log)))
+		return b, fmt.Errorf("%w: %s", err, strings.TrimSpace(output.String()+string(log)))
 	}
-	return n, nil
+	return b, nil
 }
 
-// ready blocks until nginx listens.
-func (n *nginx) ready(ctx context.Context) error {
+// awaitNginx blocks until nginx listens.
+func (b balancer) awaitNginx(ctx context.Context, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, nginxLimit, errors.New("nginx does not answer"))
 	defer cancel()
 	for {
-		if conn, err := n.dial(ctx); err == nil {
+		if conn, err := b.dial(ctx); err == nil {
 			return conn.Close()
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
-		case <-n.ended:
+		case <-ended:
 			return errors.New("nginx has ended")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-}
-
-func (n *nginx) dial(ctx context.Context) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, "unix", n.socket)
-}
-
-func (n *nginx) close() {
-	n.stop()
-	<-n.ended
 }

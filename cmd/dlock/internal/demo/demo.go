@@ -41,21 +41,11 @@ type Stage struct {
 	Store          Store
 	Database       string // the URL of --db; empty: an SQLite file in Folder
 	JSON           bool
-	HTML, SVG      string // the files to write; empty: none
+	HTML           outputFile
 
-	database  string // its name, for people
-	table     terminal.Table
-	runs      []timeline.Run
-	html, svg outputFile
-}
-
-// Open finds out before the demo whether its files can be written.
-func (s *Stage) Open() error { return errors.Join(s.html.open(s.HTML), s.svg.open(s.SVG)) }
-
-// Close closes the files.
-func (s *Stage) Close() {
-	s.html.close()
-	s.svg.close()
+	database string // its name, for people
+	table    terminal.Table
+	runs     []timeline.Run
 }
 
 // note writes a line to stderr. The values contain no secrets.
@@ -92,10 +82,7 @@ func (s *Stage) finish(good bool, should, title string, intro ...string) error {
 			page.Marked = i
 		}
 	}
-	if err := s.svg.write(timeline.SVG(s.runs)); err != nil {
-		return err
-	}
-	if err := s.html.write(timeline.HTML(page)); err != nil || good {
+	if err := s.HTML.write(timeline.HTML(page)); err != nil || good {
 		return err
 	}
 	return ResultError{errors.New(should)}
@@ -197,18 +184,19 @@ func columns(titles ...string) (all []terminal.Column) {
 
 // outputFile is a file that is written at the end. Without a path it does nothing.
 type outputFile struct {
+	Path    string
 	file    *os.File // keeps a pipe open until the end
 	created bool     // it did not exist before, and is not written yet
 }
 
-// open opens the file. Its content stays until write.
-func (o *outputFile) open(path string) error {
-	if path == "" {
+// Open finds out before the demo whether the file can be written. Its content stays.
+func (o *outputFile) Open() error {
+	if o.Path == "" {
 		return nil
 	}
-	_, err := os.Lstat(path)
+	_, err := os.Lstat(o.Path)
 	o.created = errors.Is(err, fs.ErrNotExist)
-	if o.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
+	if o.file, err = os.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
 		return usagef("cannot write the file: %w", err)
 	}
 	return nil
@@ -228,12 +216,12 @@ func (o *outputFile) write(text string) error {
 	return terminal.Print(o.file, text)
 }
 
-// close removes a file that was created and not written.
-func (o *outputFile) close() {
+// Close removes a file that was created and not written.
+func (o *outputFile) Close() {
 	if o.file != nil {
 		o.file.Close()
 		if o.created {
-			_ = os.Remove(o.file.Name())
+			_ = os.Remove(o.Path)
 		}
 	}
 }

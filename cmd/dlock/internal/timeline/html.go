@@ -62,19 +62,18 @@ func HTML(page Page) string {
 		b.WriteString("</tr>\n")
 	}
 	b.WriteString("</table>\n<p class=\"key\">Which process was inside when:")
-	for _, entry := range legend(page.Runs, "alone", "together with another", "goes on without its lock") {
+	for _, entry := range legend(page.Runs) {
 		fmt.Fprintf(&b, "<i style=\"background:%s\"></i>%s", entry.colour, text(entry.text))
 	}
 	b.WriteString(". Point at a bar to see what it is.</p>\n")
 	for _, run := range page.Runs {
-		p := picture{left: 100, plot: max(pageWidth-110, run.Length.Seconds()*pixelsPerSecond), right: 10, lane: 14, curve: 70, detail: true}
+		p := picture{plot: max(pageWidth-left-right, run.Length.Seconds()*pixelsPerSecond), lane: 14}
 		if _, rows := stack(run.sorted(0)); rows > 1 {
 			p.lane = 6
 		}
 		caption, verdict := strings.ReplaceAll(run.Caption, "\n", " "), strings.ReplaceAll(run.Verdict, "\n", ", ")
-		fmt.Fprintf(&b, "<h2>%s <small>%s: %s</small></h2>\n", text(run.Name), text(caption), text(verdict))
-		run.Name, run.Caption, run.Verdict = "", "", ""
-		fmt.Fprintf(&b, "<div class=\"chart\">\n%s</div>\n", p.draw([]Run{run}))
+		fmt.Fprintf(&b, "<h2>%s <small>%s: %s</small></h2>\n<div class=\"chart\">\n%s</div>\n",
+			text(run.Name), text(caption), text(verdict), p.draw(&run))
 	}
 	b.WriteString("</html>\n")
 	return b.String()

@@ -28,52 +28,30 @@ type canvas struct {
 
 func num(v float64) string { return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") }
 
-func (c *canvas) text(x, y float64, size int, colour, attributes, text string) {
-	if text == "" {
-		return
-	}
-	fmt.Fprintf(c, `<text x="%s" y="%s" font-size="%d" fill="%s"%s>%s</text>`+"\n",
-		num(x), num(y), size, colour, attributes, html.EscapeString(text))
-}
-
-// lines writes small lines one below the other.
-func (c *canvas) lines(x, y float64, text string) {
-	for line := range strings.Lines(text) {
-		c.text(x, y, 11, grey, "", strings.TrimSpace(line))
-		y += 14
-	}
+func (c *canvas) text(x, y float64, attributes, text string) {
+	fmt.Fprintf(c, `<text x="%s" y="%s" font-size="10" fill="%s"%s>%s</text>`+"\n", num(x), num(y), grey, attributes, html.EscapeString(text))
 }
 
 // picture is the layout of a drawing.
 type picture struct {
-	left, plot, right float64 // widths: names, time, verdicts
-	lane              float64 // height of a row
-	curve             float64 // height of the stock
-	detail            bool    // each span by itself, with its label
+	plot float64 // the width of the time
+	lane float64 // the height of a row
 }
 
-// SVG draws the runs one below the other, small enough for a document.
-func SVG(runs []Run) string {
-	return (&picture{left: 130, plot: 560, right: 150, lane: 8, curve: 40}).draw(runs)
-}
+const (
+	left      = 100 // the width of the names
+	right     = 10
+	curve     = 70 // the height of the stock
+	thin      = .5 // the least width at which something can be seen
+	visible   = 4  // the least width of a span that must not be overlooked
+	alignment = ` text-anchor="end"`
+)
 
-func (p *picture) draw(runs []Run) string {
+// draw draws the lanes, and below them the stock.
+func (p *picture) draw(r *Run) string {
 	c := &canvas{y: 8}
-	for i := range runs {
-		p.run(c, &runs[i])
-	}
-	if !p.detail && len(runs) > 0 {
-		p.legend(c, runs)
-	}
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]s %[2]s" width="%[1]s" height="%[2]s" font-family="%[3]s">`+"\n%s</svg>\n",
-		num(p.left+p.plot+p.right), num(c.y), fonts, c.String())
-}
-
-// run draws the lanes, and below them the stock.
-func (p *picture) run(c *canvas, r *Run) {
-	top := c.y
 	scale := func(at time.Duration) float64 {
-		return p.left + p.plot*min(1, max(0, float64(at)/float64(max(r.Length, 1))))
+		return left + p.plot*min(1, max(0, float64(at)/float64(max(r.Length, 1))))
 	}
 	overlaps := Overlaps(r.Spans)
 	for lane, name := range r.Lanes {
@@ -81,153 +59,84 @@ func (p *picture) run(c *canvas, r *Run) {
 	}
 	c.y += 6
 	p.stock(c, r, scale)
-	c.text(p.left, c.y+13, 10, grey, "", "0 s")
-	c.text(p.left+p.plot, c.y+13, 10, grey, ` text-anchor="end"`, fmt.Sprintf("%.1f s", r.Length.Seconds()))
-	verdict := green
-	if r.Bad {
-		verdict = red
-	}
-	c.text(0, top+14, 15, grey, ` font-weight="700"`, r.Name)
-	c.lines(0, top+30, r.Caption)
-	x := p.left + p.plot + 14
-	first, rest, _ := strings.Cut(r.Verdict, "\n")
-	c.text(x, top+22, 22, verdict, ` font-weight="700"`, first)
-	c.lines(x, top+40, rest)
-	c.y += 30
+	c.text(left, c.y+13, "", "0 s")
+	c.text(left+p.plot, c.y+13, alignment, fmt.Sprintf("%.1f s", r.Length.Seconds()))
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]s %[2]s" width="%[1]s" height="%[2]s" font-family="%[3]s">`+"\n%s</svg>\n",
+		num(left+p.plot+right), num(c.y+30), fonts, c.String())
 }
 
 // lanes draws one lane: green where a process is alone, red where it is not.
 func (p *picture) lanes(c *canvas, spans []Span, name string, overlaps []Interval, scale func(time.Duration) float64) {
-	rows, height := make([]int, len(spans)), 1
-	if p.detail {
-		rows, height = stack(spans)
-	}
+	rows, height := stack(spans)
 	h := p.lane * float64(height)
-	fmt.Fprintf(c, `<rect x="%s" y="%s" width="%s" height="%s" fill="%s" opacity=".13"/>`+"\n", num(p.left), num(c.y), num(p.plot), num(h), grey)
-	if p.detail {
-		c.text(p.left-8, c.y+h/2+4, 11, grey, ` text-anchor="end"`, name)
-	}
-	middle := func(row int) float64 { return c.y + p.lane*(float64(row)+.5) }
+	fmt.Fprintf(c, `<rect x="%d" y="%s" width="%s" height="%s" fill="%s" opacity=".13"/>`+"\n", left, num(c.y), num(p.plot), num(h), grey)
+	c.text(left-8, c.y+h/2+4, alignment, name)
 	width := p.lane
 	if height > 1 {
 		width--
 	}
-	lines := map[string]*strokes{grey: {}, green: {}, red: {}}
+	var together strings.Builder
 	for i, s := range spans {
-		from, to, y := scale(s.From), scale(s.To), middle(rows[i])
+		from, to, y := scale(s.From), scale(s.To), num(c.y+p.lane*(float64(rows[i])+.5))
 		if s.Kind == Late { // must be visible at the end of the picture
 			from = min(from, to-visible)
 		}
-		if p.detail {
-			fmt.Fprintf(c, `<path d="M%s %sh%s" stroke="%s" stroke-width="%s"><title>%s</title></path>`+"\n",
-				num(from), num(y), num(max(to-from, thin)), colourOf[s.Kind], num(width), html.EscapeString(s.Label))
-		} else {
-			lines[colourOf[s.Kind]].add(from, to, y)
-		}
+		fmt.Fprintf(c, `<path d="M%s %sh%s" stroke="%s" stroke-width="%s"><title>%s</title></path>`+"\n",
+			num(from), y, num(max(to-from, thin)), colourOf[s.Kind], num(width), html.EscapeString(s.Label))
 		for _, part := range s.common(overlaps) {
-			lines[red].add(scale(part.From), scale(part.To), y)
+			fmt.Fprintf(&together, "M%s %sh%s", num(scale(part.From)), y, num(max(scale(part.To)-scale(part.From), thin)))
 		}
 	}
-	for _, colour := range []string{grey, green, red} {
-		lines[colour].draw(c, colour, width)
+	if together.Len() > 0 {
+		fmt.Fprintf(c, `<path d="%s" stroke="%s" stroke-width="%s" pointer-events="none"/>`+"\n", &together, red, num(width))
 	}
 	c.y += h + 2
 }
 
 var colourOf = map[Kind]string{Inside: green, Paused: grey, Late: red}
 
-const (
-	thin    = .5 // the least width at which something can be seen
-	visible = 4  // the least width of a span that must not be overlooked
-)
-
-// strokes are horizontal lines that become one path. They are added in the order in which
-// they begin, and lines of a row that touch become one.
-type strokes []stroke
-
-type stroke struct{ from, to, y float64 }
-
-func (s *strokes) add(from, to, y float64) {
-	to = max(to, from+thin)
-	for i, last := range slices.Backward(*s) {
-		if last.y == y && from <= last.to+thin/2 {
-			(*s)[i].to = max(to, last.to)
-			return
-		}
-		if last.y == y {
-			break
-		}
-	}
-	*s = append(*s, stroke{from, to, y})
-}
-
-func (s *strokes) draw(c *canvas, colour string, width float64) {
-	if len(*s) == 0 {
-		return
-	}
-	var d strings.Builder
-	for _, l := range *s {
-		d.WriteString("M" + num(l.from) + " " + num(l.y) + "h" + num(l.to-l.from))
-	}
-	fmt.Fprintf(c, `<path d="%s" stroke="%s" stroke-width="%s" pointer-events="none"/>`+"\n", d.String(), colour, num(width))
-}
-
 // stock draws how the stock falls, and what is below zero in red.
 func (p *picture) stock(c *canvas, r *Run, scale func(time.Duration) float64) {
-	unit := p.curve / float64(max(1, r.Stock, len(r.Sales))) // from the stock to what is left, or zero
+	unit := curve / float64(max(1, r.Stock, len(r.Sales))) // from the stock to what is left, or zero
 	zero := c.y + float64(r.Stock)*unit
 	above, below := &strings.Builder{}, &strings.Builder{}
-	fmt.Fprintf(above, "M%s %sV%s", num(p.left), num(zero), num(c.y))
-	left := r.Stock
+	fmt.Fprintf(above, "M%s %sV%s", num(left), num(zero), num(c.y))
+	rest := r.Stock
 	for _, at := range r.Sales {
-		left--
+		rest--
 		d := above
-		if left < 0 {
+		if rest < 0 {
 			d = below
 			if d.Len() == 0 {
 				fmt.Fprintf(d, "M%s %s", num(scale(at)), num(zero))
 			}
 		}
-		fmt.Fprintf(d, "H%sV%s", num(scale(at)), num(zero-float64(left)*unit))
+		fmt.Fprintf(d, "H%sV%s", num(scale(at)), num(zero-float64(rest)*unit))
 	}
-	end := num(p.left + p.plot)
-	if left > 0 {
+	end := num(left + p.plot)
+	if rest > 0 {
 		fmt.Fprintf(above, "H%sV%s", end, num(zero))
 	}
 	fmt.Fprintf(c, `<path d="%sz" fill="%s" opacity=".45"/>`+"\n", above, blue)
 	if below.Len() > 0 {
 		fmt.Fprintf(c, `<path d="%sH%sV%sz" fill="%s" stroke="%[4]s"/>`+"\n", below, end, num(zero), red)
 	}
-	fmt.Fprintf(c, `<path d="M%s %sH%s" stroke="%s"/>`+"\n", num(p.left), num(zero), end, grey)
-	c.text(p.left-8, c.y+10, 10, grey, ` text-anchor="end"`, strconv.Itoa(r.Stock)+" "+cmp.Or(r.Of, "in stock"))
-	c.text(p.left-8, zero+3, 10, grey, ` text-anchor="end"`, "0")
-	c.y += p.curve
-}
-
-// legend draws what the colours mean.
-func (p *picture) legend(c *canvas, runs []Run) {
-	x := p.left
-	for _, entry := range legend(runs, "alone inside", "inside together with another, and what was sold without being there",
-		"without its lock, and what was sold without being there") {
-		fmt.Fprintf(c, `<rect x="%s" y="%s" width="10" height="10" fill="%s"/>`+"\n", num(x), num(c.y), entry.colour)
-		c.text(x+15, c.y+9, 11, grey, "", entry.text)
-		x += 34 + 6*float64(len(entry.text))
-	}
-	c.y += 18
+	fmt.Fprintf(c, `<path d="M%s %sH%s" stroke="%s"/>`+"\n", num(left), num(zero), end, grey)
+	c.text(left-8, c.y+10, alignment, strconv.Itoa(r.Stock)+" "+cmp.Or(r.Of, "in stock"))
+	c.text(left-8, zero+3, alignment, "0")
+	c.y += curve
 }
 
 type legendEntry struct{ colour, text string }
 
 // legend returns what the colours mean: in runs with a pause red is late, otherwise together.
-func legend(runs []Run, alone, together, late string) []legendEntry {
+func legend(runs []Run) []legendEntry {
 	of := "in stock"
 	for _, run := range runs {
+		of = cmp.Or(run.Of, of)
 		if slices.ContainsFunc(run.Spans, func(s Span) bool { return s.Kind == Paused }) {
-			return []legendEntry{{green, "holds the lock"}, {grey, "stopped"}, {red, late}, {blue, of}}
+			return []legendEntry{{green, "holds the lock"}, {grey, "stopped"}, {red, "goes on without its lock"}, {blue, of}}
 		}
 	}
-	if len(runs) > 0 {
-		of = cmp.Or(runs[0].Of, of)
-	}
-	return []legendEntry{{green, alone}, {red, together}, {blue, of}}
+	return []legendEntry{{green, "alone"}, {red, "together with another"}, {blue, of}}
 }
