@@ -160,7 +160,7 @@ var memcachedMutants = []mutant{
 	},
 	{
 		rule: "names that memcached does not accept are hashed",
-		file: "memcachelock/key.go",
+		file: "memcachelock/protocol.go",
 		old:  `return r <= ' ' || r >= 0x7f`,
 		new:  `return r < ' ' || r >= 0x7f`,
 		test: "test/stores/memcached TestConformance/names",
