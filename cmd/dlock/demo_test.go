@@ -227,7 +227,7 @@ func TestDemoThatCannotBegin(t *testing.T) {
 		{exitUsage, "database is missing", []string{"oversell", "--db", "mysql://u:" + canary + "@127.0.0.1"}},
 		{exitUsage, "--db takes mysql://", []string{"oversell", "--db", "redis://u:" + canary + "@127.0.0.1"}},
 		{exitUsage, "for a store of locks", []string{"oversell", "--db", "mysql://u:" + canary + "@127.0.0.1/shop?scheme=session"}},
-		{exitUsage, "cannot write the file", []string{"oversell", "--html", "no/such/folder/page.html"}},
+		{exitUsage, "cannot write the file", []string{"token", "--html", "no/such/folder/page.html"}},
 	} {
 		args := c.args
 		if c.args[0] == "oversell" {

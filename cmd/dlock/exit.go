@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/child"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
@@ -100,12 +99,6 @@ func exitStatus(err error) int {
 	return exitUsage
 }
 
-// describeError returns the text and the exit status of an error.
-func describeError(err error) (string, int) {
-	err = classify(err)
-	return err.Error(), exitStatus(err)
-}
-
 // classify gives an error its exit status.
 func classify(err error) error {
 	if _, ok := errors.AsType[*statusError](err); ok || err == nil {
@@ -114,9 +107,6 @@ func classify(err error) error {
 	if interrupted, ok := errors.AsType[interruptedError](err); ok {
 		number, _ := interrupted.signal.(syscall.Signal)
 		return exitWith(supervise.SignalStatus + int(number))
-	}
-	if failed, ok := errors.AsType[*child.Failure](err); ok {
-		return &statusError{failed.Status, err}
 	}
 	status := exitUnavailable
 	switch {

@@ -21,7 +21,7 @@ func main() {
 	if status, ok := supervise.RunHelper(os.Args); ok {
 		os.Exit(status)
 	}
-	if status, ok := demo.RunProcess(os.Args, os.Stdin, os.Stdout, describeError); ok {
+	if status, ok := demo.RunProcess(os.Args); ok {
 		os.Exit(status)
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -23,20 +23,6 @@ const (
 	stderrLimit = 4 << 10         // of what is shown
 )
 
-// message is a line that a child writes: a value, or the reason why it failed.
-type message struct {
-	Failure *Failure        `json:"failure,omitempty"`
-	Value   json.RawMessage `json:"value,omitempty"`
-}
-
-// Failure is an error that a child has sent.
-type Failure struct {
-	Text   string `json:"text"`
-	Status int    `json:"status"` // the exit status of the error
-}
-
-func (e *Failure) Error() string { return e.Text }
-
 // Process is a child, as its parent sees it. It is not safe for concurrent use.
 type Process struct {
 	ctx    context.Context
@@ -51,21 +37,18 @@ type Process struct {
 func (p *Process) Send(value any) error { return json.NewEncoder(p.in).Encode(value) }
 
 // Receive blocks until the child has sent a value. The error is the cause of the context if
-// that has ended, and a [*Failure] if the child has sent one.
+// that has ended, and otherwise what the child wrote to stderr.
 func (p *Process) Receive(value any) error {
-	var m message
-	err := p.out.Decode(&m)
+	err := p.out.Decode(value)
 	switch {
-	case err == nil && m.Failure == nil:
-		return json.Unmarshal(m.Value, value)
+	case err == nil:
+		return nil
 	case p.ctx.Err() != nil:
 		return context.Cause(p.ctx)
-	case m.Failure != nil:
-		return m.Failure
 	}
 	p.Wait() // for stderr
 	if text := strings.TrimSpace(p.stderr.String()); text != "" {
-		return fmt.Errorf("%s ended: %s", p.cmd.Args[0], text[max(0, len(text)-stderrLimit):])
+		return errors.New(text[max(0, len(text)-stderrLimit):])
 	}
 	return fmt.Errorf("%s ended without a message: %w", p.cmd.Args[0], err)
 }
@@ -195,13 +178,7 @@ func (p *Parent) Receive(value any) error {
 }
 
 // Send sends a value to the parent.
-func (p *Parent) Send(value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	return p.out.Encode(message{Value: text})
-}
+func (p *Parent) Send(value any) error { return p.out.Encode(value) }
 
 // AwaitStep sends a value and blocks until the parent wants the next step.
 func (p *Parent) AwaitStep(value any) error {
@@ -210,9 +187,4 @@ func (p *Parent) AwaitStep(value any) error {
 	}
 	var next bool
 	return p.Receive(&next)
-}
-
-// Fail sends an error to the parent.
-func (p *Parent) Fail(text string, status int) {
-	_ = p.out.Encode(message{Failure: &Failure{text, status}}) // fails if the parent has ended
 }

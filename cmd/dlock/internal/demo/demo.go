@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -158,19 +157,17 @@ var processes = map[string]func(*child.Parent) error{
 
 // RunProcess runs a child process of a demo if args are those of one. Otherwise ok is false.
 // The process ignores stop signals, so that it releases its locks when its stdin ends.
-func RunProcess(args []string, stdin io.Reader, stdout io.Writer, statusOf func(error) (string, int)) (status int, ok bool) {
+func RunProcess(args []string) (status int, ok bool) {
 	if len(args) != 1 || processes[args[0]] == nil {
 		return 0, false
 	}
 	signal.Ignore(supervise.StopSignals...)
-	parent := child.Attach(stdin, stdout)
-	err := processes[args[0]](parent)
+	err := processes[args[0]](child.Attach(os.Stdin, os.Stdout))
 	if err == nil || errors.Is(err, child.ErrEnd) {
 		return 0, true
 	}
-	text, status := statusOf(err)
-	parent.Fail(text, status)
-	return status, true
+	fmt.Fprintln(os.Stderr, err) // for the parent
+	return 1, true
 }
 
 // columns returns the columns of a table. The cells of "TITLE=X" should be X.

@@ -14,8 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	statusOf := func(err error) (string, int) { return err.Error(), 1 }
-	if status, ok := RunProcess(os.Args, os.Stdin, os.Stdout, statusOf); ok {
+	if status, ok := RunProcess(os.Args); ok {
 		os.Exit(status)
 	}
 	os.Exit(m.Run())
