@@ -30,7 +30,7 @@ type State struct {
 	paused   time.Duration // length of a pause whose outcome is not known yet
 
 	contenders contenders
-	handovers  handovers
+	changes    holderChanges
 	outage     outage
 }
 
@@ -52,7 +52,7 @@ func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 		s.began, s.paused = 0, 0
 	}
 	s.granted = now
-	s.handovers = handovers{}
+	s.changes = holderChanges{}
 	if s.began == 0 {
 		s.began = now
 		s.contenders.beginTurns()
@@ -63,7 +63,7 @@ func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 func (s *State) Refused(now clock.Instant, by driver.Holder, token uint64) {
 	s.Answered()
 	s.contenders.served(by)
-	s.handovers.seen(now, token)
+	s.changes.seen(now, token)
 	if s.paused > 0 {
 		s.length = 0
 	}
@@ -73,7 +73,7 @@ func (s *State) Refused(now clock.Instant, by driver.Holder, token uint64) {
 // Released records that this process has released the lock or handed it over.
 func (s *State) Released(now clock.Instant) {
 	s.released = now
-	s.handovers.last = now
+	s.changes.last = now
 }
 
 // PauseBeforeTaking returns how long the next caller of this process pauses before
@@ -101,8 +101,8 @@ func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Durati
 	return s.paused
 }
 
-// MayHandOver reports whether this process may hand the lock over between its
-// goroutines, while no other process can compete for it.
+// MayHandOver records that a holder of this process is done with the lock. It reports whether
+// this process may hand the lock over, while no other process can compete for it.
 func (s *State) MayHandOver(now clock.Instant, p *SlicePolicy) bool {
 	s.Released(now)
 	return !s.sliceEnded(now, p) && now-s.granted <= maxHandOver
@@ -129,7 +129,7 @@ func (s *State) YieldAfterWake(now clock.Instant, p *SlicePolicy) time.Duration 
 		if s.hasTurn() {
 			return 0
 		}
-		return p.polling.untilPolled(now - s.handovers.last)
+		return p.polling.untilPolled(now - s.changes.last)
 	}
 	if s.contenders.allServed() {
 		hadIt := s.released != 0 && now-s.released < recent

@@ -40,8 +40,8 @@ func (p *polling) untilPolled(held time.Duration) time.Duration {
 // pollInterval returns the time between two polls of a waiter whose turn it is.
 func pollInterval(held time.Duration) time.Duration { return max(held/pollsInHold, minPoll) }
 
-// handovers is what a process has seen of the lock's way from process to process.
-type handovers struct {
+// holderChanges is what a process has seen of the lock's way from process to process.
+type holderChanges struct {
 	token uint64        // of the last refusal; zero if there was none
 	first clock.Instant // when the process was refused first; zero if it was not
 	last  clock.Instant // when the lock changed hands; zero if the process has not seen that
@@ -49,7 +49,7 @@ type handovers struct {
 }
 
 // seen records a refusal.
-func (h *handovers) seen(now clock.Instant, token uint64) {
+func (h *holderChanges) seen(now clock.Instant, token uint64) {
 	if h.first == 0 {
 		h.first = now
 	}
@@ -67,7 +67,7 @@ func (h *handovers) seen(now clock.Instant, token uint64) {
 // has had the lock since this process had it, as far as it knows, or the lock has changed
 // hands often enough for that.
 func (s *State) hasTurn() bool {
-	return s.contenders.allServed() || s.handovers.count > 2*len(s.contenders)
+	return s.contenders.allServed() || s.changes.count > 2*len(s.contenders)
 }
 
 // PollDelay returns how long a waiter sleeps before its next attempt. It is zero if the store
@@ -77,8 +77,8 @@ func (s *State) PollDelay(now clock.Instant, p *SlicePolicy) time.Duration {
 	if !p.polling.enabled() {
 		return 0
 	}
-	delay := max(now-s.handovers.first, firstPoll)
-	if last := s.handovers.last; last != 0 {
+	delay := max(now-s.changes.first, firstPoll)
+	if last := s.changes.last; last != 0 {
 		delay = pollInterval(now - last)
 		if !s.hasTurn() {
 			delay *= outOfTurn
@@ -105,13 +105,13 @@ type SlicePolicy struct {
 const ms = time.Millisecond
 
 // PolicyFor returns the policy for a store with that [driver.Traits.Reaction]. If the store
-// has no Watch, attempts is the longest time between two attempts of a waiter; otherwise it is
+// has no Watch, interval is the longest time between two attempts of a waiter; otherwise it is
 // zero.
-func PolicyFor(reaction, attempts time.Duration) SlicePolicy {
+func PolicyFor(reaction, interval time.Duration) SlicePolicy {
 	const slow = 5 * ms // without notifications: the store polls for its waiters
 	switch {
-	case attempts > 0:
-		return SlicePolicy{slice: pollSlice, polling: polling{longest: attempts}}
+	case interval > 0:
+		return SlicePolicy{slice: pollSlice, polling: polling{longest: interval}}
 	case reaction > slow:
 		return SlicePolicy{slice: pollSlice, polling: polling{longest: 2 * reaction, byStore: true}}
 	case reaction <= 0: // unknown

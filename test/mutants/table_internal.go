@@ -218,7 +218,7 @@ var internalMutants = []mutant{
 	{
 		rule: "a process that missed the turns of others has its turn nevertheless",
 		file: "internal/contention/polling.go",
-		old:  ` || s.handovers.count > 2*len(s.contenders)`,
+		old:  ` || s.changes.count > 2*len(s.contenders)`,
 		new:  ``,
 		test: "internal/contention TestProcessWithTheTurnPollsMoreOften",
 	},
