@@ -16,12 +16,7 @@ var clientClauses = []clause{
 		id:     "client-waits",
 		demand: `Client.Lock waits for the lock and gets it soon after it was unlocked elsewhere, woken by Watcher or by trying again`,
 		check: func(p *probe) {
-			p.together(2, func(i int) {
-				opts := p.manner(i)
-				a := p.client(p.long)
-				b := p.client(p.long)
-				name := p.name(fmt.Sprint(i))
-				lease := p.lock(a, name, opts...)
+			p.inBothManners(func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option) {
 				got := make(chan error, 1)
 				go func() {
 					waited, err := b.Lock(p.ctx, name, opts...)
@@ -55,12 +50,7 @@ var clientClauses = []clause{
 		id:     "client-cancel",
 		demand: `Client.Lock returns promptly when its context ends, "the error of a cancelled wait wraps the context's cause", and leaves neither a lock nor a place in a queue behind`,
 		check: func(p *probe) {
-			p.together(2, func(i int) {
-				opts := p.manner(i)
-				a := p.client(p.long)
-				b := p.client(p.long)
-				name := p.name(fmt.Sprint(i))
-				lease := p.lock(a, name, opts...)
+			p.inBothManners(func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option) {
 				changedMind := errors.New("changed my mind")
 				ctx, cancel := context.WithCancelCause(p.ctx)
 				defer cancel(nil)
@@ -144,12 +134,17 @@ func (p *probe) client(ttl time.Duration) *dlock.Client {
 	return c
 }
 
-// manner returns the options of the i-th run: none, or WithFair if the store is fair.
-func (p *probe) manner(i int) []dlock.Option {
-	if i == 1 && p.traits.Fair {
-		return []dlock.Option{dlock.WithFair()}
-	}
-	return nil
+// inBothManners calls f without options, and WithFair if the store is fair. Another client holds
+// the lock.
+func (p *probe) inBothManners(f func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option)) {
+	p.together(2, func(i int) {
+		var opts []dlock.Option
+		if i == 1 && p.traits.Fair {
+			opts = append(opts, dlock.WithFair())
+		}
+		name := p.name(fmt.Sprint(i))
+		f(name, p.lock(p.client(p.long), name, opts...), p.client(p.long), opts...)
+	})
 }
 
 func (p *probe) lock(c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {

@@ -92,7 +92,9 @@ func (s *Store) Close() error {
 	}
 	s.cancel()
 	s.work.Wait()
-	s.pool.endDrains()
+	for range maxDrains { // waits for the last drain, and lets no more begin
+		s.pool.drains <- struct{}{}
+	}
 	err := s.attempts.Close()
 	s.pool.close()
 	return err

@@ -105,13 +105,6 @@ func (p *pool) drain(c *conn) (answered bool) {
 	return true
 }
 
-// endDrains blocks until no connection is drained, and lets no more drains begin.
-func (p *pool) endDrains() {
-	for range maxDrains {
-		p.drains <- struct{}{}
-	}
-}
-
 // maxSilence returns how long a connection that worked before may be silent.
 func (p *pool) maxSilence() time.Duration { return min(maxSilence, p.timeout/2) }
 

@@ -127,7 +127,10 @@ type verdict struct {
 // vote asks all members for a, and undoes it if it cannot be granted.
 func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) verdict {
 	b := newBallot(len(s.members), s.majority, s.raises)
-	s.attemptBegins(a.owner)
+	s.withWatch(a.owner, func(w *watch) { // the attempt sees all releases before it
+		w.woken = 0
+		w.endPauseLocked()
+	})
 	r := s.startRound(ctx, a)
 	v := verdict{sent: r.deadline.began}
 	interrupted := r.collect(ctx, &b)
@@ -148,7 +151,10 @@ func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) verdi
 	case v.err != nil:
 	case held != nil:
 		v.err = held
-		s.attemptBlocked(a.owner, b.granted)
+		s.withWatch(a.owner, func(w *watch) {
+			w.free = b.granted
+			w.checkLocked()
+		})
 	case b.answered() >= b.majority && b.refused != 0:
 		v.split = true
 		_, v.contenders = b.blockers()

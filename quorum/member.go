@@ -30,13 +30,6 @@ type member struct {
 	releases workQueue // releases that the member did not answer
 }
 
-func newMember(store driver.Store, index int, timeout time.Duration) *member {
-	m := &member{store: store, index: index, name: fmt.Sprintf("member %d", index+1), timeout: timeout, start: time.Now()}
-	m.raiser, _ = store.(driver.TokenRaiser)
-	m.identifier, _ = store.(driver.Identifier)
-	return m
-}
-
 // maxWaiting is how many calls may wait for a member that does not answer.
 const maxWaiting = 64
 

@@ -90,7 +90,9 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 	}
 	anonymous := true
 	for i, store := range members {
-		m := newMember(store, i, s.timeout)
+		m := &member{store: store, index: i, name: fmt.Sprintf("member %d", i+1), timeout: s.timeout, start: time.Now()}
+		m.raiser, _ = store.(driver.TokenRaiser)
+		m.identifier, _ = store.(driver.Identifier)
 		if opts.Names != nil {
 			m.name = opts.Names[i]
 		}

@@ -68,7 +68,7 @@ type renewal struct {
 	asked   set           // members without an answer yet
 	errs    []error       // why a member did not answer, by member
 	decided chan struct{} // closed when all grants are decided, or all members have answered
-	closed  bool
+	close   sync.Once     // closes decided
 }
 
 // renewedGrant is what the members answered about one grant.
@@ -113,9 +113,8 @@ func (r *renewal) count(i int, grants []driver.Grant, errs []error) {
 		}
 		r.decideLocked(g)
 	}
-	if (r.open == 0 || r.asked == 0) && !r.closed {
-		r.closed = true
-		close(r.decided)
+	if r.open == 0 || r.asked == 0 {
+		r.close.Do(func() { close(r.decided) })
 	}
 }
 

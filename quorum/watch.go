@@ -146,22 +146,6 @@ func (s *Store) withWatch(owner driver.Owner, f func(w *watch)) {
 	}
 }
 
-// attemptBegins notes that an owner asks again: the attempt sees all releases before it.
-func (s *Store) attemptBegins(owner driver.Owner) {
-	s.withWatch(owner, func(w *watch) {
-		w.woken = 0
-		w.endPauseLocked()
-	})
-}
-
-// attemptBlocked notes that another holder has the lock, and which members were free.
-func (s *Store) attemptBlocked(owner driver.Owner, free set) {
-	s.withWatch(owner, func(w *watch) {
-		w.free = free
-		w.checkLocked()
-	})
-}
-
 // attemptSplit wakes an owner that split a vote after a pause, and not before, whatever
 // the other contenders give back.
 func (s *Store) attemptSplit(owner driver.Owner, pause time.Duration) {
