@@ -114,8 +114,11 @@ func (a *app) runDemo(cmd *cobra.Command, d scenario, stage *demo.Stage, lock st
 // It tries the store with a lock before the demo starts.
 func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (demo.Store, error) {
 	choice, err := a.chooseStore()
-	if err != nil || choice.url == "" {
-		return demo.Store{File: filepath.Join(folder, "locks.db"), Name: "an SQLite file"}, err
+	if err == nil && choice.url == "" {
+		return demo.Store{File: filepath.Join(folder, "locks.db"), Name: "an SQLite file"}, stores.CheckScheme(stores.Split(""))
+	}
+	if err != nil {
+		return demo.Store{}, err
 	}
 	chosen := demo.Store{URL: choice.url}
 	err = a.withClient(ctx, "", func(client *dlock.Client, store *stores.Store) error {

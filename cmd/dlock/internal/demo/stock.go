@@ -190,15 +190,20 @@ func openDatabase(ctx context.Context, raw, folder string, connections int) (*da
 
 // databaseServer parses a URL of --db. It returns nil for an empty one.
 func databaseServer(raw string) (*stores.SQLServer, error) {
+	url := stores.Split(raw)
 	if raw == "" {
-		return nil, nil
+		return nil, stores.CheckScheme(url)
 	}
-	switch stores.Split(raw).Scheme {
+	switch url.Scheme {
 	case "mysql", "mariadb", "postgres", "postgresql":
 	default:
 		return nil, usagef("--db takes mysql://, mariadb:// or postgres://, each with user:password@host:port/database")
 	}
-	server, err := stores.ParseSQL(stores.Split(raw))
+	err := stores.CheckScheme(url)
+	var server *stores.SQLServer
+	if err == nil {
+		server, err = stores.ParseSQL(url)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("--db: %w", err)

@@ -1,3 +1,5 @@
+//go:build !noredis
+
 package stores
 
 import (
@@ -7,16 +9,23 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/storeurl"
 	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
+
+// silenceRedis ends the log of the driver, which repeats its errors.
+var silenceRedis = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) })
 
 // openRedis opens one server, Sentinel or Cluster.
 func openRedis(ctx context.Context, u URL) (*Store, error) {
+	silenceRedis()
 	store, err := redislock.Open(ctx, u.whole(), nil)
 	return u.openedRedis(store, err, "redis")
 }
@@ -50,6 +59,7 @@ func (u URL) openedRedis(store driver.Store, err error, family string) (*Store, 
 
 // openRedlock opens a quorum of independent servers, with the plain protocol of Redlock.
 func openRedlock(ctx context.Context, u URL) (*Store, error) {
+	silenceRedis()
 	at, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: "redlock", Port: "6379"})
 	if err != nil {
 		return nil, URLErrorf("bad URL: %w", err)

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -19,9 +17,6 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/sqlsession"
-	"github.com/go-sql-driver/mysql" // also the database/sql driver "mysql"
-	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver "pgx"
 )
 
 // forUpdateConns are the connections of scheme forupdate: one for the lock, and some that wait.
@@ -83,7 +78,7 @@ func (s *SQLServer) CannotUse(err error) error {
 
 // isTLSError reports whether the server and this program do not agree about TLS.
 func isTLSError(err error) bool {
-	return errors.Is(err, mysql.ErrNoTLS) ||
+	return isNoTLS(err) ||
 		strings.Contains(err.Error(), "server refused TLS connection") || // pgx has no error for it
 		is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err) || is[tls.AlertError](err)
 }
@@ -95,7 +90,6 @@ func is[T error](err error) bool {
 
 // ParseSQL parses the URL of an SQL server.
 func ParseSQL(u URL) (*SQLServer, error) {
-	silenceDrivers() // a demo calls ParseSQL without Open
 	isPostgres := strings.HasPrefix(u.Scheme, "postgres")
 	var err error
 	if !isPostgres {
@@ -120,75 +114,6 @@ func ParseSQL(u URL) (*SQLServer, error) {
 		s.place = s.Hosts + "/" + url.PathEscape(s.database)
 	}
 	return s, nil
-}
-
-// registerAuthority makes the driver of MySQL trust the authority in the file of ?ca=. It
-// returns the URL with the name under which the driver knows the authority.
-func registerAuthority(u URL) (URL, error) {
-	if strings.Contains(u.Query, "@") { // may be a part of a password, and is rejected later
-		return u, nil
-	}
-	var others []string
-	file := ""
-	for pair := range strings.SplitSeq(u.Query, "&") {
-		if value, found := strings.CutPrefix(pair, "ca="); found {
-			file, _ = url.QueryUnescape(value)
-		} else if !strings.HasPrefix(pair, "tls=") {
-			others = append(others, pair)
-		}
-	}
-	if file == "" {
-		return u, nil
-	}
-	certificate, err := os.ReadFile(file)
-	if err != nil {
-		return u, fmt.Errorf("%w: the authority of ?ca= cannot be read: %w", driver.ErrMisconfigured, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(certificate) {
-		return u, fmt.Errorf("%w: the file of ?ca= contains no certificate", driver.ErrMisconfigured)
-	}
-	name := fmt.Sprintf("dlock-%x", file)
-	if err := mysql.RegisterTLSConfig(name, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}); err != nil {
-		return u, fmt.Errorf("%w: %w", driver.ErrMisconfigured, err)
-	}
-	u.Query = strings.Join(append(others, "tls="+name), "&")
-	return u, nil
-}
-
-// locatePostgres finds the hosts and the database. What the URL does not contain comes from
-// PGHOST, PGUSER and the like, as for psql.
-func (s *SQLServer) locatePostgres() error {
-	config, err := pgx.ParseConfig(s.DSN)
-	if err != nil {
-		// The error quotes the DSN, which has parameters that the user did not write.
-		text := err.Error()
-		text = text[strings.LastIndex(text, "`: ")+len("`: "):]
-		return URLErrorf("bad URL: %s", NewRedactor(s.url.whole()).Clean(text))
-	}
-	if config.Database == "" {
-		return URLErrorf("the name of the database is missing: write %s://user:password@host:port/database", s.url.Scheme)
-	}
-	s.database = config.Database
-	s.hosts = []string{postgresHost(config.Host, config.Port)}
-	for _, fallback := range config.Fallbacks { // with TLS and without
-		if host := postgresHost(fallback.Host, fallback.Port); !slices.Contains(s.hosts, host) {
-			s.hosts = append(s.hosts, host)
-		}
-	}
-	if strings.HasPrefix(config.Host, "/") {
-		s.place = "/" + url.PathEscape(s.database) + "?host=" + (&url.URL{Path: config.Host}).EscapedPath()
-	} else {
-		s.place = strings.Join(s.hosts, ",") + "/" + url.PathEscape(s.database)
-	}
-	return nil
-}
-
-func postgresHost(host string, port uint16) string {
-	if strings.HasPrefix(host, "/") {
-		return realPath(host) + ":" + strconv.Itoa(int(port))
-	}
-	return strings.ToLower(net.JoinHostPort(cmp.Or(host, "localhost"), strconv.Itoa(int(port))))
 }
 
 // resolveHosts replaces the hosts by their addresses. All loopback addresses
@@ -230,4 +155,15 @@ func (s *SQLServer) Shown() string {
 func (s *SQLServer) identity() string {
 	return strings.Join([]string{s.Dialect.String(), strings.Join(slices.Sorted(slices.Values(s.hosts)), ","), s.database,
 		cmp.Or(s.Scheme, sqllock.Row.String()), cmp.Or(s.TablePrefix, sqllock.DefaultTablePrefix)}, "|")
+}
+
+// realPath resolves symbolic links, as far as the path exists.
+func realPath(path string) string {
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(folder, filepath.Base(path))
+	}
+	return path
 }

@@ -1,3 +1,5 @@
+//go:build !nosqlite
+
 package stores
 
 import (
@@ -107,15 +109,4 @@ func explain(path string, err error) error {
 	}
 	_ = file.Close()
 	return err
-}
-
-// realPath resolves symbolic links, as far as the path exists.
-func realPath(path string) string {
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		return resolved
-	}
-	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		return filepath.Join(folder, filepath.Base(path))
-	}
-	return path
 }

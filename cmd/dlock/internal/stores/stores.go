@@ -4,21 +4,13 @@ package stores
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/etcdlock"
 	"github.com/dlock-go/dlock/internal/storeurl"
-	"github.com/dlock-go/dlock/memcachelock"
-	"github.com/dlock-go/dlock/zklock"
-	"github.com/go-sql-driver/mysql"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 )
 
 // kind is one kind of store that URLs can name.
@@ -26,16 +18,20 @@ type kind struct {
 	scheme string
 	form   string // an example of its URLs
 	about  string // in one line
-	open   func(ctx context.Context, url URL) (*Store, error)
+	open   opener // nil: left out of this build by its tag
 }
 
-// kinds lists every kind of store. A new store is one more line here.
+// opener opens the store of a URL.
+type opener func(ctx context.Context, url URL) (*Store, error)
+
+// kinds lists every kind of store. A new store is one more line here, a file with its opener, and
+// a file with a nil opener for the build tag that leaves the store out.
 var kinds = []kind{
 	{"sqlite", "sqlite:///path/file.db", "an SQLite file, for the processes of one machine", openSQLite},
-	{"mysql", "mysql://user:pass@host:port/db", "MySQL or MariaDB; ?scheme=row (default), version, forupdate, session", openSQL},
-	{"mariadb", "mariadb://...", "the same", openSQL},
-	{"postgres", "postgres://user:pass@host:port/db", "PostgreSQL; ?scheme= as for MySQL, ?table_prefix=dlock_", openSQL},
-	{"postgresql", "postgresql://...", "the same", openSQL},
+	{"mysql", "mysql://user:pass@host:port/db", "MySQL or MariaDB; ?scheme=row (default), version, forupdate, session", openMySQL},
+	{"mariadb", "mariadb://...", "the same", openMySQL},
+	{"postgres", "postgres://user:pass@host:port/db", "PostgreSQL; ?scheme= as for MySQL, ?table_prefix=dlock_", openPostgres},
+	{"postgresql", "postgresql://...", "the same", openPostgres},
 	{"redis", "redis://[user:pass@]host:port/db", "one Redis; ?protocol=redisson (default) or plain", openRedis},
 	{"rediss", "rediss://...", "the same with TLS; ?ca=FILE for an authority of your own", openRedis},
 	{"redis+sentinel", "redis+sentinel://host:port,.../name", "Redis with Sentinel; ?replicas=1 demands an acknowledgement", openRedis},
@@ -45,12 +41,6 @@ var kinds = []kind{
 	{"zookeeper", "zookeeper://[user:pass@]host:port,.../root", "ZooKeeper; ?order=fair (default) or unfair, ?timeout=30s", openZooKeeper},
 	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE", openEtcd},
 }
-
-// silenceDrivers ends the logs of the drivers, which repeat their errors.
-var silenceDrivers = sync.OnceFunc(func() {
-	_ = mysql.SetLogger(&mysql.NopLogger{}) // fails only without a logger
-	redis.SetLogger(&logging.VoidLogger{})
-})
 
 // Store is an open store.
 type Store struct {
@@ -83,51 +73,45 @@ func (s *Store) Close() error {
 // Open opens the store of a URL. An empty one is the default, an SQLite file of the user. The
 // error is a [URLError] if the URL is not valid, and otherwise an [OpenError].
 func Open(ctx context.Context, raw string) (*Store, error) {
-	silenceDrivers()
 	url := Split(raw)
-	for _, kind := range kinds {
-		if kind.scheme == url.Scheme {
-			store, err := kind.open(ctx, url)
-			if err == nil {
-				store.secrets = NewRedactor(raw)
-			}
-			return store, err
-		}
+	kind, err := findKind(url.Scheme)
+	if err != nil {
+		return nil, err
 	}
-	// The URL is not repeated: any part of it may be a password.
-	return nil, URLErrorf("unknown kind of store URL; known are:\n%s", List())
+	store, err := kind.open(ctx, url)
+	if err == nil {
+		store.secrets = NewRedactor(raw)
+	}
+	return store, err
 }
 
-// List describes all kinds of stores, one a line.
+// CheckScheme returns a [URLError] if this build has no store for the scheme of a URL.
+func CheckScheme(url URL) error {
+	_, err := findKind(url.Scheme)
+	return err
+}
+
+// findKind returns the kind of store of a scheme.
+func findKind(scheme string) (kind, error) {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.scheme == scheme })
+	switch {
+	case i < 0: // the URL is not repeated: any part of it may be a password
+		return kind{}, URLErrorf("unknown kind of store URL; known are:\n%s", List())
+	case kinds[i].open == nil:
+		return kind{}, URLErrorf("%s is not in this build of dlock; use --store with one of:\n%s", scheme, List())
+	}
+	return kinds[i], nil
+}
+
+// List describes all kinds of stores in this build, one a line.
 func List() string {
 	var lines []string
 	for _, kind := range kinds {
-		lines = append(lines, fmt.Sprintf("  %-36s %s", kind.form, kind.about))
+		if kind.open != nil {
+			lines = append(lines, fmt.Sprintf("  %-36s %s", kind.form, kind.about))
+		}
 	}
 	return strings.Join(lines, "\n")
-}
-
-func openMemcached(ctx context.Context, url URL) (*Store, error) {
-	store, err := memcachelock.Open(ctx, url.whole(), nil)
-	return url.opened(store, err, "memcached", url.place("11211"), "")
-}
-
-func openZooKeeper(ctx context.Context, url URL) (*Store, error) {
-	store, err := zklock.Open(ctx, url.whole(), nil)
-	at := url.place("2181")
-	opened, err := url.opened(store, err, "zookeeper", at, strings.Trim(at.Path, "/"))
-	if err == nil && at.Take("order") == "unfair" {
-		opened.URL += "?order=unfair" // not in the identity: fair and unfair locks exclude each other
-	}
-	return opened, err
-}
-
-func openEtcd(ctx context.Context, url URL) (*Store, error) {
-	bounded, cancel := UntilFirstAnswer(ctx)
-	defer cancel()
-	store, err := etcdlock.Open(bounded, url.whole(), nil)
-	at := url.place("2379")
-	return url.opened(store, err, "etcd", at, strings.TrimRight(at.Path, "/"))
 }
 
 // URLError is an error in a store URL. Its text contains no password.
@@ -202,21 +186,23 @@ func (u URL) place(port string) *storeurl.URL {
 	return at
 }
 
-// opened describes what the Open of a store returned. The family is the same for all
-// schemes of a store. The path and the parameters are those that distinguish locks.
+// shown returns the URL for people. The path and the query are those that distinguish locks.
+func (u URL) shown(at *storeurl.URL, path, query string) string {
+	return u.Scheme + "://" + strings.TrimSuffix(strings.Join(at.Hosts, ",")+"/"+(&url.URL{Path: path}).EscapedPath(), "/") + query
+}
+
+// opened describes what the Open of a store returned, which made no calls if it failed. The
+// family is the same for all schemes of a store. The path and the parameters are those that
+// distinguish locks.
 func (u URL) opened(store driver.Store, err error, family string, at *storeurl.URL, path string, parameters ...string) (*Store, error) {
+	if err != nil {
+		return nil, &URLError{err}
+	}
 	query := strings.Join(parameters, "&")
 	if query != "" {
 		query = "?" + query
 	}
-	shown := u.Scheme + "://" + strings.TrimSuffix(strings.Join(at.Hosts, ",")+"/"+(&url.URL{Path: path}).EscapedPath(), "/") + query
-	switch {
-	case err == nil:
-	case errors.Is(err, etcdlock.ErrURL) || family != "etcd": // the others make no calls
-		return nil, &URLError{err}
-	default:
-		return nil, NewOpenError(shown, u.whole(), err)
-	}
+	shown := u.shown(at, path, query)
 	slices.Sort(at.Hosts)
 	same := strings.ToLower(strings.Join(slices.Compact(at.Hosts), ","))
 	return &Store{Driver: store, URL: shown, Identity: family + ":" + same + "/" + path + query}, nil

@@ -1,0 +1,5 @@
+//go:build noetcd
+
+package stores
+
+var openEtcd opener // left out

@@ -1,0 +1,14 @@
+//go:build !nomemcached
+
+package stores
+
+import (
+	"context"
+
+	"github.com/dlock-go/dlock/memcachelock"
+)
+
+func openMemcached(ctx context.Context, url URL) (*Store, error) {
+	store, err := memcachelock.Open(ctx, url.whole(), nil)
+	return url.opened(store, err, "memcached", url.place("11211"), "")
+}

@@ -1,0 +1,5 @@
+//go:build nomemcached
+
+package stores
+
+var openMemcached opener // left out

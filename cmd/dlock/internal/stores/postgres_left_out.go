@@ -1,0 +1,9 @@
+//go:build nopostgres
+
+package stores
+
+var openPostgres opener // left out
+
+func (s *SQLServer) locatePostgres() error {
+	return URLErrorf("%s is not in this build of dlock", s.url.Scheme)
+}

@@ -1,0 +1,5 @@
+//go:build noredis
+
+package stores
+
+var openRedis, openRedlock opener // left out

@@ -1,0 +1,5 @@
+//go:build nosqlite
+
+package stores
+
+var openSQLite opener // left out

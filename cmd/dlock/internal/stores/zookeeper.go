@@ -1,0 +1,20 @@
+//go:build !nozookeeper
+
+package stores
+
+import (
+	"context"
+	"strings"
+
+	"github.com/dlock-go/dlock/zklock"
+)
+
+func openZooKeeper(ctx context.Context, url URL) (*Store, error) {
+	store, err := zklock.Open(ctx, url.whole(), nil)
+	at := url.place("2181")
+	opened, err := url.opened(store, err, "zookeeper", at, strings.Trim(at.Path, "/"))
+	if err == nil && at.Take("order") == "unfair" {
+		opened.URL += "?order=unfair" // not in the identity: fair and unfair locks exclude each other
+	}
+	return opened, err
+}

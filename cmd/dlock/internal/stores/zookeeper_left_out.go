@@ -1,0 +1,5 @@
+//go:build nozookeeper
+
+package stores
+
+var openZooKeeper opener // left out
