@@ -21,6 +21,8 @@ require (
 	modernc.org/sqlite v1.60.1
 )
 
+require golang.org/x/mod v0.42.0
+
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c

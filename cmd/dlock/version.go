@@ -10,6 +10,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// releasedCommit is the commit of the tag of a release, which writes it here: go install of a
+// version has no other way to know it. Empty: not a release.
+const releasedCommit = ""
+
 type versionJSON struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`   // empty if unknown
@@ -34,6 +38,7 @@ func readVersion() versionJSON {
 			v.Modified = setting.Value == "true"
 		}
 	}
+	v.Commit = cmp.Or(v.Commit, releasedCommit)
 	return v
 }
 
