@@ -5,6 +5,9 @@ SHELL := bash
 GOLANGCI_LINT_VERSION := v2.14.0
 GOVULNCHECK_VERSION   := v1.8.0
 
+# The oldest Go that works. go.mod of every module says the same.
+OLDEST_GO := $(shell sed -n 's/^go //p' go.mod)
+
 # How long each case of the benchmarks and each fuzz test runs.
 BENCHTIME ?= 3s
 FUZZTIME  ?= 20s
@@ -13,15 +16,18 @@ each := scripts/each-module.sh
 
 # A checkout whose owner is somebody else, as in containers, has no readable
 # version; nothing in the tests needs it.
-test lint fuzz: export GOFLAGS += -buildvcs=false
+test lint fuzz release dist: export GOFLAGS += -buildvcs=false
+# What is compiled does not depend on folders. So test/release, which installs a release from a
+# module cache of its own, compiles no package of others again.
+test: export GOFLAGS += -trimpath
 
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: ## build the command line into bin/dlock
-	cd cmd/dlock && go build -o ../../bin/dlock .
+build: ## build the command line into bin/dlock, static and stripped as in a release; TAGS=noetcd,nosqlite
+	cd cmd/dlock && CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,$(TAGS) -ldflags '-s -w' -o ../../bin/dlock .
 
 # -race where the library is, not where its servers are: these tests take long enough
 # without it, and building SQLite twice would take longer than all the rest. And
@@ -44,6 +50,11 @@ endif
 .PHONY: race
 race: servers ## everything with the race detector, which takes half an hour
 	$(each) go test -race -count=1 -p 1 -timeout 20m ./...
+
+.PHONY: oldest
+oldest: ## compile everything with the oldest Go that go.mod allows, and test the core with it
+	GOTOOLCHAIN=go$(OLDEST_GO) $(each) go vet ./...
+	GOTOOLCHAIN=go$(OLDEST_GO) go test -count=1 .
 
 .PHONY: interop
 interop: ## test together with clients in Java and Python (as root on Debian: nothing else to do)
@@ -74,6 +85,14 @@ fuzz: ## every fuzz test for FUZZTIME=20s
 mutants: servers ## make each known mistake in a copy, and see a test fail (an hour); ONLY=redislock
 	go run -buildvcs=false ./test/mutants $(if $(ONLY),--only $(ONLY))
 
+.PHONY: release
+release: ## VERSION=v0.1.0: say what a release would do; DO=1: make its commits and tags in this clone (no push)
+	go run ./test/release --version "$(VERSION)" $(if $(DO),--do) $(if $(CHECK),--check "$(CHECK)")
+
+.PHONY: dist
+dist: ## VERSION=v0.1.0: build the archives and packages of a tagged release, each program twice, into dist/
+	go run ./test/release --version "$(VERSION)" --dist dist $(if $(PLATFORMS),--platforms $(PLATFORMS))
+
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist

@@ -8,7 +8,7 @@ run() { go test -count=1 -timeout 10m "$@"; }
 case $(go list -m) in
 */test)
 	failed=0
-	named='/stores/(redis|sqlservers|sqlsession|zookeeper|etcd)$'
+	named='/stores/(redis|sqlservers|sqlsession|zookeeper|etcd)$|/release$'
 	mapfile -t others < <(go list ./... | grep -Ev "$named")
 	run -p 2 -parallel 3 ./stores/zookeeper ./stores/etcd "${others[@]}" || failed=1 # the longest first
 	for database in mariadb postgres; do
@@ -16,6 +16,7 @@ case $(go list -m) in
 	done
 	run -parallel 5 ./stores/sqlsession || failed=1 # these wait most of the time
 	run -parallel 4 ./stores/redis || failed=1
+	run ./release || failed=1 # the compiler keeps all cores busy
 	exit "$failed"
 	;;
 */cmd/dlock) run -p 1 ./... ;;

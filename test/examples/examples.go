@@ -26,7 +26,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	built = folder
 	cmd := exec.Command("go", "build", "-o", folder, "./...")
 	cmd.Dir = Folder
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", errors.Join(fmt.Errorf("building the examples: %w", err), errors.New(string(output)))
 	}

@@ -31,7 +31,7 @@ var (
 
 // writeDist builds the files that people download from the tags of a version: an archive for each
 // platform, packages of Debian and Red Hat, a list of what is in each program, and checksums.
-func writeDist(root, version, folder string, log io.Writer) error {
+func writeDist(root, version, folder string, platforms []string, log io.Writer) error {
 	temporary, err := os.MkdirTemp("", "dlock-dist-")
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func writeDist(root, version, folder string, log io.Writer) error {
 type dist struct {
 	source  string // a folder with the tag
 	version string
-	folder  string // of the result
+	folder  string    // of the result
 	date    time.Time // of all files in archives
 	log     io.Writer
 }
@@ -165,10 +165,21 @@ func (d *dist) pack(program, pages, goos, goarch string) error {
 	if err := writeTar(filepath.Join(d.folder, name+".tar.gz"), name, files, d.date); err != nil {
 		return err
 	}
-	if goos == "linux" {
-		return d.writePackages(program, pages, goarch)
+	if goos != "linux" {
+		return nil
 	}
-	return nil
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	image := filepath.Join(d.folder, "docker", goarch) // the context of packaging/Dockerfile
+	if err := os.MkdirAll(image, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(image, "dlock"), text, 0o755); err != nil {
+		return err
+	}
+	return d.writePackages(program, pages, goarch)
 }
 
 // writePackages makes packages for Debian and Red Hat by nfpm.

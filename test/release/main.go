@@ -13,12 +13,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 )
 
 func main() {
 	version := flag.String("version", "", "the version, such as v0.1.0")
 	do := flag.Bool("do", false, "make the commits and the tags")
 	check := flag.String("check", ".ci/run", "`COMMAND` that must succeed before")
+	only := flag.String("platforms", strings.Join(platforms, ","), "of --dist")
 	dist := flag.String("dist", "", "build the files of a tagged version into this `FOLDER` instead")
 	flag.Parse()
 	root, err := os.Getwd()
@@ -27,7 +29,7 @@ func main() {
 	case *version == "" || flag.NArg() > 0:
 		err = errors.New("want make release VERSION=v0.1.0")
 	case *dist != "":
-		err = writeDist(root, *version, *dist, os.Stdout)
+		err = writeDist(root, *version, *dist, strings.Split(*only, ","), os.Stdout)
 	default:
 		r := &releaser{root: root, version: *version, check: *check, log: os.Stdout}
 		if err = r.prepare(); err != nil {

@@ -6,8 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
+
+	"github.com/dlock-go/dlock/test/harness/checkout"
 )
 
 // commands are the subjects of the case exec: the command alone, under dlock, and
@@ -67,10 +68,11 @@ var dlockProgram = sync.OnceValues(func() (string, error) {
 	}
 	built = folder
 	path := filepath.Join(folder, "dlock")
-	_, here, _, _ := runtime.Caller(0)
 	cmd := exec.Command("go", "build", "-o", path, ".")
-	cmd.Dir = filepath.Join(filepath.Dir(here), "../../../cmd/dlock")
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	if cmd.Dir, err = checkout.Folder("cmd/dlock"); err != nil {
+		return "", err
+	}
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building dlock: %w: %s", err, output)
 	}

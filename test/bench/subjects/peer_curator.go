@@ -2,15 +2,15 @@ package subjects
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/dlock-go/dlock/test/harness/checkout"
 )
 
 // curatorSubject is Java's InterProcessMutex. Every process warms up before it
@@ -36,11 +36,11 @@ var curatorClasspath = sync.OnceValues(func() (string, error) {
 			return "", fmt.Errorf("there is no %s", program)
 		}
 	}
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		return "", errors.New("the location of its sources is unknown")
+	scripts, err := checkout.Folder("scripts")
+	if err != nil {
+		return "", err
 	}
-	cmd := exec.Command(filepath.Join(filepath.Dir(here), "../../../scripts/build-java.sh"), "curator")
+	cmd := exec.Command(filepath.Join(scripts, "build-java.sh"), "curator")
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	output, err := cmd.Output()

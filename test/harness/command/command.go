@@ -8,11 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/dlock-go/dlock/test/harness/checkout"
 )
 
 // built is the folder of the program; empty before the build.
@@ -26,10 +27,11 @@ var program = sync.OnceValues(func() (string, error) {
 	}
 	built = folder
 	path := filepath.Join(folder, "dlock")
-	_, here, _, _ := runtime.Caller(0)
 	cmd := exec.Command("go", "build", "-o", path, ".")
-	cmd.Dir = filepath.Join(filepath.Dir(here), "../../../cmd/dlock")
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	if cmd.Dir, err = checkout.Folder("cmd/dlock"); err != nil {
+		return "", err
+	}
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", errors.Join(err, errors.New(string(output)))
 	}
