@@ -16,7 +16,7 @@ import (
 
 const (
 	commandPackage = "github.com/dlock-go/dlock/cmd/dlock"
-	nfpmPackage    = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0"
+	nfpmPackage    = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 )
 
 // platforms are those that have archives.
