@@ -1,4 +1,4 @@
-//go:build !noetcd
+//go:build !noetcd && !onlysqlite
 
 package stores
 

@@ -1,4 +1,4 @@
-//go:build nomemcached
+//go:build nomemcached || onlysqlite
 
 package stores
 

@@ -1,4 +1,4 @@
-//go:build nomysql
+//go:build nomysql || onlysqlite
 
 package stores
 

@@ -1,4 +1,4 @@
-//go:build nopostgres
+//go:build nopostgres || onlysqlite
 
 package stores
 

@@ -1,4 +1,4 @@
-//go:build noredis
+//go:build noredis || onlysqlite
 
 package stores
 

@@ -1,4 +1,4 @@
-//go:build nozookeeper
+//go:build nozookeeper || onlysqlite
 
 package stores
 
