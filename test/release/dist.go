@@ -36,7 +36,7 @@ func writeDist(root, version, folder string, platforms []string, log io.Writer) 
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temporary)
+	defer func() { _ = os.RemoveAll(temporary) }()
 	at := func(parts ...string) string { return filepath.Join(append([]string{temporary}, parts...)...) }
 	if err := writeProxy(root, at("proxy"), version); err != nil {
 		return err

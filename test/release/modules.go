@@ -114,7 +114,7 @@ func sums(root, revision string, m goModule, version string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(file.Name())
+	defer func() { _ = os.Remove(file.Name()) }()
 	defer file.Close()
 	if err := writeZip(file, root, revision, m, version); err != nil {
 		return nil, err

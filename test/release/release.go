@@ -164,26 +164,8 @@ func (r *releaser) edit() error {
 	if err := os.WriteFile(filepath.Join(r.root, "CHANGELOG.md"), []byte(changelog), 0o644); err != nil {
 		return err
 	}
-	guarded := 0
-	err = filepath.WalkDir(r.root, func(at string, entry os.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && entry.Name() == ".git" {
-			return filepath.SkipDir
-		}
-		if err != nil || entry.IsDir() || entry.Name() != guardFile {
-			return err
-		}
-		guarded++
-		name, err := filepath.Rel(r.root, at)
-		if err != nil {
-			return err
-		}
-		return r.replace(name, guardName+"Devel", guardName+identifier(r.version))
-	})
-	if err != nil {
+	if err := r.renameGuards(); err != nil {
 		return err
-	}
-	if guarded < 2 {
-		return fmt.Errorf("there are %d files %s; want one in internal/lockstep and one in each module", guarded, guardFile)
 	}
 	for _, m := range r.modules {
 		if err := requireVersion(r.root, m, r.version); err != nil {
@@ -212,6 +194,32 @@ func (r *releaser) edit() error {
 		if known[m.path], err = sums(r.root, tree, m, r.version); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// renameGuards puts the version into the name that all modules refer to.
+func (r *releaser) renameGuards() error {
+	guarded := 0
+	err := filepath.WalkDir(r.root, func(at string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == ".git" {
+			return filepath.SkipDir
+		}
+		if err != nil || entry.IsDir() || entry.Name() != guardFile {
+			return err
+		}
+		guarded++
+		name, err := filepath.Rel(r.root, at)
+		if err != nil {
+			return err
+		}
+		return r.replace(name, guardName+"Devel", guardName+identifier(r.version))
+	})
+	if err != nil {
+		return err
+	}
+	if guarded < 2 {
+		return fmt.Errorf("there are %d files %s; want one in internal/lockstep and one in each module", guarded, guardFile)
 	}
 	return nil
 }
