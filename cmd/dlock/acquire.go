@@ -306,7 +306,7 @@ func (q *acquisition) limit(held *heldLocks) <-chan time.Time {
 }
 
 // keepUntil blocks until a time, the loss of the lock, or a stop signal.
-func keepUntil(until time.Time, held context.Context, signals <-chan os.Signal) {
+func keepUntil(held context.Context, until time.Time, signals <-chan os.Signal) {
 	ctx, cancel := context.WithDeadline(held, until)
 	defer cancel()
 	for {

@@ -232,7 +232,7 @@ func (e *execution) runCommand(held *heldLocks, path string, signals chan os.Sig
 	}
 	result, startErr := job.Run(held, signals)
 	if startErr == nil && !result.Lost && !result.Interrupted {
-		keepUntil(held.acquired.Add(e.flags.minHold), held.Context(), signals)
+		keepUntil(held.Context(), held.acquired.Add(e.flags.minHold), signals)
 	}
 	lost := e.release(held, signals)
 	switch {

@@ -77,7 +77,7 @@ func (q *acquisition) hold(ctx context.Context) error {
 			err = q.waitForEnd(held, parent, signals)
 		}
 		if err == nil {
-			keepUntil(held.acquired.Add(q.flags.minHold), held.Context(), signals)
+			keepUntil(held.Context(), held.acquired.Add(q.flags.minHold), signals)
 		}
 		if lost := q.release(held, signals); lost && err == nil {
 			err = failf(exitLost, "lost %s before it was released", q.title())

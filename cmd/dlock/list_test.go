@@ -12,8 +12,6 @@ import (
 	"time"
 )
 
-func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
-
 func TestListJSON(t *testing.T) {
 	b := newBench(t)
 	if r := b.must(0, "ls", "--json"); r.stdout+r.stderr != "" {

@@ -170,7 +170,7 @@ func TestNoWaitReportsNoWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }()
 	r := b.must(exitUnavailable, "exec", "-v", "-n", "job", "--", "true")
 	if strings.Contains(r.stderr, "waiting") {
 		t.Errorf("it reports a wait: %s", r.stderr)

@@ -56,7 +56,7 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 	case errors.Is(err, sqlurl.ErrURL):
 		return nil, URLErrorf("%s", NewRedactor(u.whole()).Clean(err.Error())) // drivers may quote the URL
 	case errors.Is(err, driver.ErrUnsupported): // by the server
-		err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, err)
+		err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, err.Error())
 	}
 	if err != nil {
 		return nil, server.CannotUse(err)
