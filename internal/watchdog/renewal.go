@@ -79,7 +79,8 @@ func (w *Watchdog) call(r *renewal, sent clock.Instant) []error {
 	return w.Renew(ctx, r.grants)
 }
 
-// finish applies the three outcomes: renewed, not held, unknown.
+// finish applies the three outcomes: renewed, not held, unknown. After the trust deadline
+// no answer revives a hold: another owner may have had the lock meanwhile.
 func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 	switch {
 	case errs == nil:
@@ -87,7 +88,7 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 	case len(errs) != len(r.holds):
 		errs = slices.Repeat([]error{errMiscounted}, len(r.holds))
 	}
-	var notHeld []*Hold
+	var notHeld, expired []*Hold
 	w.mu.Lock()
 	now := w.Clock.Now()
 	earliest := never
@@ -96,13 +97,18 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 		case h.index == 0: // forgotten or lost
 			r.holds[i] = nil
 			continue
-		case errs[i] == nil:
-			h.trustFrom(sent)
 		case errors.Is(errs[i], driver.ErrNotHeld):
 			heap.Remove(&w.holds, h.index-1)
 			notHeld = append(notHeld, h)
 			r.holds[i] = nil
 			continue
+		case h.TrustDeadline() <= now:
+			heap.Remove(&w.holds, h.index-1)
+			expired = append(expired, h)
+			r.holds[i] = nil
+			continue
+		case errs[i] == nil:
+			h.trustFrom(sent)
 		default:
 			again := now + retryDelay(h.TrustDeadline()-now)
 			h.renewAt(again, again)
@@ -114,6 +120,7 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 	w.mu.Unlock()
 
 	w.declareLost(notHeld, ErrNotHeld)
+	w.declareLost(expired, ErrExpired)
 	for i, h := range r.holds {
 		if h != nil {
 			h.Observer.Renewed(errs[i])

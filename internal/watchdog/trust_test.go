@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/alarm"
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
@@ -41,6 +42,26 @@ func TestTrustCountsFromTheSending(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A renewal that is answered after the trust deadline does not revive the hold, even if the
+// watchdog's own goroutine was kept from running: another owner may have had the lock meanwhile.
+func TestLateAnswerDoesNotReviveAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 30 * time.Second
+		// No goroutine runs the alarm.
+		b := &fixture{clock: clock.New()}
+		b.dog = &Watchdog{Config: Config{Clock: b.clock}, alarm: alarm.New(), wakeAt: never}
+		h, r := b.watch("x", ttl, false)
+		time.Sleep(ttl / 3)
+		sent := b.clock.Now()
+		time.Sleep(ttl * 5 / 6) // less than a TTL after the renewal was sent
+		b.dog.finish(&renewal{holds: []*Hold{h}, done: make(chan struct{})}, sent, nil)
+		b.dog.wg.Wait()
+		if r.renewed != 0 || !errors.Is(r.lost, ErrExpired) {
+			t.Errorf("renewed %d times, lost: %v; want only ErrExpired", r.renewed, r.lost)
+		}
+	})
 }
 
 // Timers do not run while the machine is suspended. The watchdog notices the end of a

@@ -16,6 +16,13 @@ var internalMutants = []mutant{
 		test: "internal/watchdog TestTrustCountsFromTheSending",
 	},
 	{
+		rule: "an answer after the trust deadline does not revive a hold",
+		file: "internal/watchdog/renewal.go",
+		old:  `case h.TrustDeadline() <= now:`,
+		new:  `case h.TrustDeadline() < 0:`,
+		test: "internal/watchdog TestLateAnswerDoesNotReviveAHold",
+	},
+	{
 		rule: "the watchdog checks every second, in case the machine was suspended",
 		file: "internal/watchdog/watchdog.go",
 		old:  `sleep = max(0, min(tick, w.holds[0].due-now))`,
