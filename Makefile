@@ -93,6 +93,10 @@ release: ## VERSION=v0.1.0: say what a release would do; DO=1: make its commits 
 dist: ## VERSION=v0.1.0: build the archives and packages of a tagged release, each program twice, into dist/
 	go run ./test/release --version "$(VERSION)" --dist dist $(if $(PLATFORMS),--platforms $(PLATFORMS))
 
+.PHONY: spec
+spec: ## check the specifications in spec with TLC, in five minutes (as root on Debian: nothing else to do); ONLY=WORDS
+	ONLY="$(ONLY)" scripts/spec.sh
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin dist
