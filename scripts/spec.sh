@@ -13,6 +13,7 @@ install_needed "the specifications" "make spec"
 # The configuration, the mutation, and the invariant that it breaks.
 runs='
 Lock          none                                    -
+LockRenew     none                                    -
 LockHandOver  none                                    -
 LockFence     none                                    -
 LockLive      none                                    -
@@ -22,9 +23,9 @@ Lock          no margin                               OneHolder
 Lock          trust counted from the answer           OneHolder
 Lock          expiry by the clients'"'"' clocks           OneHolder
 Lock          release by name                         TrustedIsHeld
-Lock          late renewal shortens                   TrustedIsHeld
-Lock          late renewal takes the lock             TrustedIsHeld
-Lock          late answer revives the hold            TrustedIsHeld
+LockRenew     late renewal shortens                   TrustedIsHeld
+LockRenew     late renewal takes the lock             TrustedIsHeld
+LockRenew     late answer revives the hold            TrustedIsHeld
 Lock          tokens start again                      TokensRise
 LockHandOver  span overlaps the next grant            TokensRise
 LockHandOver  the owner asks again after a hand-over  TokensRise
@@ -59,7 +60,7 @@ check() {
 	cp "spec/$module.tla" "$dir"
 	sed "s|^  Mutation = .*|  Mutation = \"$mutation\"|" "spec/$config.cfg" >"$dir/$module.cfg"
 	if [ "$invariant" = - ]; then
-		options=(-coverage 60)
+		options=(-coverage 60 -lncheck final)
 	elif [ "$invariant" != Served ]; then
 		sed -i "s|^INVARIANTS .*|INVARIANTS $invariant|" "$dir/$module.cfg"
 	fi
@@ -125,7 +126,7 @@ while IFS= read -r line; do
 done <<<"$runs"
 wait
 
-[ ${#lock[@]} -lt 4 ] || covered Lock "${lock[@]}" || failed=1
+[ ${#lock[@]} -lt 5 ] || covered Lock "${lock[@]}" || failed=1
 [ ${#quorum[@]} -lt 2 ] || covered Quorum "${quorum[@]}" || failed=1
 good=$(find "$work" -name '*.ok' | wc -l)
 if [ "$good" -lt "$number" ] || [ "$failed" -ne 0 ] || [ "$number" -eq 0 ]; then

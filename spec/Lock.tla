@@ -108,13 +108,19 @@ UsedOwners == {lock.owner} \union {m.owner : m \in requests}
 NewOwners == Owners \ UsedOwners
 NewOwner  == CHOOSE o \in NewOwners : \A other \in NewOwners : o <= other
 
+\* An attempt that waits for the release of the lock, which the store would refuse now.
+Held == lock.left > 0
+Waits(m) == m.kind = "acquire" /\ Held /\ lock.owner # m.owner
+
+\* In a prompt network a waiter asks again at once, so that a refused attempt is never missing.
 Lose ==
-  /\ \E m \in requests : requests' = requests \ {m}
+  /\ \E m \in requests : (Prompt => ~Waits(m)) /\ requests' = requests \ {m}
   /\ UNCHANGED <<lock, grants, last, call, queue, slot, handed, hold, writing, steady, resource, seen>>
 
-\* The caller does not wait for the answer any longer: it may be lost.
+\* The caller does not wait for the answer any longer. In a prompt network the request or the answer is lost.
 Timeout(c) ==
   /\ call[c].kind # None
+  /\ Prompt => \A m \in requests : m.owner = hold[c].owner => ~m.awaited
   /\ call' = [call EXCEPT ![c] = NoCall]
   /\ requests' = Unawaited(hold[c].owner)
   /\ UNCHANGED <<lock, grants, last, queue, slot, handed, hold, writing, steady, resource, seen>>
@@ -122,8 +128,6 @@ Timeout(c) ==
 (***************************************************************************)
 (* The store. Each action is one atomic step of the server.                *)
 (***************************************************************************)
-Held == lock.left > 0
-
 Counted   == MaxGrants > 0
 NextToken == IF ~Counted \/ Mutated("tokens start again") THEN 1 ELSE last + 1
 
@@ -396,7 +400,7 @@ Moves(p) == IF steady[p] >= Steady THEN Speeds ELSE {1}
 NothingToDo ==
   /\ \A c \in Callers : hold[c].state = "asking" => call[c].kind # None
   /\ \A c \in Callers : call[c].answer = None
-  /\ \A m \in requests : m.kind = "acquire" /\ Held /\ lock.owner # m.owner
+  /\ \A m \in requests : Waits(m)
 
 Tick ==
   /\ Prompt => NothingToDo
@@ -429,19 +433,19 @@ Spec == Init /\ [][Next]_vars
 
 (***************************************************************************)
 (* Fairness: time goes on, the store works, and callers do their part. A   *)
-(* caller may lose any number of messages, and may find the lock held any  *)
-(* number of times, but a call that can be served again and again is       *)
-(* served some day.                                                        *)
+(* caller may lose any number of requests and answers, and may find that   *)
+(* another caller was faster any number of times, but a call that can be   *)
+(* served again and again is served some day.                              *)
 (***************************************************************************)
-AcquireOf(c) == \E owner \in Owners : hold[c].owner = owner /\ StoreAcquire(owner)
+Grants(c)    == (\E owner \in Owners : StoreAcquire(owner)) /\ call[c].answer = None /\ call'[c].answer = "granted"
 StoreWorks   == StoreRenew \/ StoreRelease \/ \E owner \in Owners : StoreAcquire(owner)
 GoesOn(c)    == \/ Attempt(c) \/ Timeout(c) \/ TakeHandedOver(c)
                 \/ Expire(c) \/ HandOver(c) \/ ReleaseToStore(c) \/ UnlockLost(c)
 
 Fairness ==
-  /\ WF_vars(Tick)
+  /\ SF_vars(Tick)
   /\ WF_vars(StoreWorks)
-  /\ \A c \in Callers : WF_vars(GoesOn(c)) /\ SF_vars(AcquireOf(c)) /\ SF_vars(Accept(c))
+  /\ \A c \in Callers : WF_vars(GoesOn(c)) /\ SF_vars(Grants(c)) /\ SF_vars(Accept(c))
 
 FairSpec == Spec /\ Fairness
 
