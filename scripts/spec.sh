@@ -33,7 +33,6 @@ LockHandOver  hand-over renews the trust              OneHolder
 LockFence     no fence                                NeverBack
 LockLive      no expiry                               Served
 LockLive      a lost hold keeps the slot              Served
-LockLive      hand-over without end                   Served
 Quorum        no delayed restart                      OneHolder
 Quorum        half is enough                          OneHolder
 Quorum        trust counted from the last vote        OneHolder

@@ -319,7 +319,7 @@ Write(c) ==
 (***************************************************************************)
 MayHandOver(c) ==
   /\ Trusts(c) /\ queue[Home(c)] # <<>>
-  /\ hold[c].token - hold[c].first + 1 < Span \/ Mutated("hand-over without end")
+  /\ hold[c].token - hold[c].first + 1 < Span
 
 HandOver(c) ==
   LET p == Home(c)
@@ -328,7 +328,7 @@ HandOver(c) ==
   IN
   /\ h.state = "holding" /\ writing[c] = NoHold
   /\ MayHandOver(c)
-  /\ handed' = [handed EXCEPT ![p] = [h EXCEPT !.token = IF Mutated("hand-over without end") THEN @ ELSE @ + 1]]
+  /\ handed' = [handed EXCEPT ![p] = [h EXCEPT !.token = @ + 1]]
   /\ slot' = [slot EXCEPT ![p] = next]
   /\ queue' = [queue EXCEPT ![p] = Tail(@)]
   /\ hold' = [hold EXCEPT ![c] = NoHold, ![next].state = "asking"]
@@ -360,7 +360,6 @@ TakeHandedOver(c) ==
 
 ReleaseToStore(c) ==
   /\ hold[c].state = "holding" /\ writing[c] = NoHold
-  /\ ~(Mutated("hand-over without end") /\ MayHandOver(c))
   /\ Send(Unawaited(hold[c].owner), Request("release", hold[c].owner, hold[c].first))
   /\ call' = [call EXCEPT ![c] = NoCall]
   /\ LeaveSlot(c, NoHold)
