@@ -95,7 +95,7 @@ covered() {
 	local module=$1 number
 	shift
 	for number in "$@"; do cat "$work/$number.log"; done |
-		sed -n "s/^<\([A-Z][A-Za-z]*\) line .* of module $module>: \([0-9]*\):\([0-9]*\)$/\1 \3/p" |
+		sed -n "s/^<\([A-Z][A-Za-z]*\) line .* of module $module[^>]*>: \([0-9]*\):\([0-9]*\)$/\1 \3/p" |
 		awk -v module="$module" '
 			$1 != "Init" && !seen[$1]++ { order[++n] = $1 }
 			{ taken[$1] += $2 }
