@@ -22,7 +22,7 @@ QuorumTokens  none                                    -
 Lock          no margin                               OneHolder
 Lock          trust counted from the answer           OneHolder
 Lock          expiry by the clients'"'"' clocks           OneHolder
-Lock          release by name                         TrustedIsHeld
+LockRenew     release by name                         TrustedIsHeld
 LockRenew     late renewal shortens                   TrustedIsHeld
 LockRenew     late renewal takes the lock             TrustedIsHeld
 LockRenew     late answer revives the hold            TrustedIsHeld
