@@ -94,7 +94,7 @@ dist: ## VERSION=v0.1.0: build the archives and packages of a tagged release, ea
 	go run ./test/release --version "$(VERSION)" --dist dist $(if $(PLATFORMS),--platforms $(PLATFORMS))
 
 .PHONY: spec
-spec: ## check the specifications in spec with TLC, in five minutes (as root on Debian: nothing else to do); ONLY=WORDS
+spec: ## check the specifications in spec with TLC, in three minutes (as root on Debian: nothing else to do); ONLY=WORDS
 	ONLY="$(ONLY)" scripts/spec.sh
 
 .PHONY: clean
