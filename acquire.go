@@ -7,121 +7,175 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
-// acquire takes the lock for h: it enters the local queue, then asks the store until
-// the store grants the lock or the caller gives up. Fair callers all ask the store.
-func (w *wait) acquire(h *hold) error {
-	defer w.stop()
-	if !w.settings.fair {
-		h.single = true
-		if err := w.enter(h); err != nil {
-			return w.report(h, err)
-		}
+// The path of a lock through the files:
+//   - Lock: lock (lock.go), enter (enter.go), then attemptUntilGranted: attempt, after a refusal
+//     beforeRetry (wait.go), startLease. Then the watchdog renews it (internal/watchdog, loss.go).
+//   - Lock with WithShared: acquireShared (group.go), awaitDecision (groupwait.go). The leader of
+//     the group takes the path of Lock.
+//   - LockAll: acquireBatch (lockbatch.go), or the path of Lock for one name after the other.
+//   - Unlock: unlock, releaseOrHandOver (unlock.go), then either handOver (handover.go), whose lock
+//     the next caller takes in attempt, or releaseToStore.
+
+// lockCall is a Lock, TryLock, batch, one name of a LockAll or a leader while it acquires. It
+// becomes a waiter behind a holder or another caller.
+type lockCall struct {
+	client   *Client
+	settings *settings
+	ctx      context.Context // the caller's, limited by WithWait once it is a waiter
+
+	isWaiter     bool
+	waitingSince clock.Instant
+	cancel       context.CancelFunc
+
+	wake     chan struct{}
+	unwatch  func() // nil without a subscription
+	poll     backoff.Backoff
+	ownState queueState // of a call without a slot, such as a fair one
+	answered bool       // since the call began, the store has answered it or a caller before it
+	answerBy time.Time  // when to give up waiting for another caller's outcome; zero while not waiting for one
+	failure  error      // why the state of the lock is unknown; nil if it is known
+}
+
+// acquire takes the lock for h. An exclusive caller and one that wants a permit enter the local
+// queue, then ask the store. A shared caller joins a group. Every fair caller asks the store.
+func (lc *lockCall) acquire(h *hold) error {
+	defer lc.stopWaiting()
+	switch {
+	case lc.settings.fair:
+		return lc.report(h, lc.attemptUntilGranted(h))
+	case lc.settings.mode.Shared:
+		return lc.report(h, lc.acquireShared(h))
 	}
+	h.acceptsHandOver = true
+	err := lc.enter(h)
+	if err == nil {
+		err = lc.attemptUntilGranted(h)
+	}
+	return lc.report(h, err)
+}
+
+// attemptUntilGranted asks the store for the lock until the store grants it or the caller gives up.
+func (lc *lockCall) attemptUntilGranted(h *hold) error {
 	for {
-		sent, err := h.attempt(w.ctx, w.timeLeft())
+		sent, err := h.attempt(lc.ctx, lc.timeLeft())
 		if err == nil {
 			err = h.startLease(sent)
 		}
 		if err == nil {
-			return w.report(h, nil)
+			return nil
 		}
-		if err = w.beforeRetry(h, err); err != nil {
+		if err = lc.beforeRetry(h, err); err != nil {
 			h.abandon()
-			return w.report(h, err)
+			return err
 		}
 	}
 }
 
-// attempt takes the lock that the predecessor in the local queue handed over. Without
-// one, or if its grant has ended, it asks the store once, which takes no longer than limit. It returns when the request was sent.
+// attempt makes one attempt, and returns the instant of sending. If the predecessor in the
+// local queue handed its lock over, and the grant can still be trusted, attempt takes that lock.
+// Otherwise it asks the store, for no longer than limit.
 func (h *hold) attempt(ctx context.Context, limit time.Duration) (sent clock.Instant, err error) {
 	c := h.client
 	if lock := h.takeHandedOver(); lock != nil {
-		h.revocation = lock.revocation
-		err := h.accept(lock.grant, lock.sent)
-		if err == nil && c.clock.Now() < lock.sent+lock.grant.TTL-h.Margin {
-			h.token = lock.token
+		h.revocation, h.takenAt = lock.revocation, lock.takenAt
+		if h.accept(lock.grant, lock.token, lock.sent) == nil {
 			return lock.sent, nil
 		}
 		h.forgetGrant() // it ended during the hand-over
 	}
 	req := h.attemptRequest()
-	limited, cancel := c.limited(ctx, limit)
-	defer cancel()
+	limited, timer := c.withTimeout(ctx, limit)
+	defer timer.End()
 	sent = c.clock.NoLaterThanNow()
 	grant, err := c.store.Acquire(limited, req)
 	if err != nil {
-		h.noteFailure(err)
+		h.noteFailure(req.Queue, err)
 		return sent, c.explain(ctx, limited, err)
 	}
-	return sent, h.accept(grant, sent)
+	h.takenAt = sent
+	return sent, h.accept(grant, grant.Token, sent)
 }
 
-// noteFailure records whether an attempt that failed has to be undone: the store may
-// carry it out, or keeps a place in its queue.
-func (h *hold) noteFailure(err error) {
-	if h.queues() || !driver.Unchanged(err) {
+// noteFailure records whether an attempt that failed has to be undone: the store may carry it out,
+// or keeps a place in its queue if the request had Queue.
+func (h *hold) noteFailure(queue bool, err error) {
+	refusal, refused := errors.AsType[*driver.HeldError](err)
+	placed := h.alwaysQueues() || refused && refusal.Mode.Shared
+	if queue && placed || !driver.Unchanged(err) {
 		h.needsUndo = true
 	}
 }
 
-// accept checks a grant. A grant that arrives after its trust deadline is rejected,
-// and so is a lock that the store revoked before it was granted.
-func (h *hold) accept(grant driver.Grant, sent clock.Instant) error {
-	h.Grant, h.token = grant, grant.Token
+// accept checks a grant and the token that h has of it. A grant that arrives after its trust
+// deadline is rejected, and so is a lock that the store revoked before it was granted.
+func (h *hold) accept(grant driver.Grant, token uint64, sent clock.Instant) error {
+	h.Grant, h.token = grant, token
 	h.needsUndo = true
 	h.Margin = watchdog.Margin(grant.TTL, h.settings.margin)
 	c := h.client
-	if !c.traits.Local && c.clock.Now() >= sent+grant.TTL-h.Margin {
+	answeredAtOnce := c.traits.Local && !h.wasHandedOver()
+	if !answeredAtOnce && c.clock.Now() >= sent+grant.TTL-h.Margin {
 		return fmt.Errorf("%w: the answer took longer than the lease lasts", ErrUnreachable)
 	}
-	return h.revocation.reportTo(nil)
+	return h.revocation.err()
 }
 
-// startLease makes the grant the caller's lock. If it fails, nothing is held.
+// startLease makes the grant the caller's lock. If it fails, the caller holds nothing, and the lock
+// in the store is released here or left to abandon.
 func (h *hold) startLease(sent clock.Instant) error {
 	c := h.client
-	handedOver := h.token != h.Grant.Token
-	if slot := h.slot.Load(); slot != nil && !handedOver {
+	if slot := h.slot.Load(); slot != nil && !h.wasHandedOver() {
 		slot.State.Taken(sent, &c.slices)
 	}
 	if err := h.revocation.reportTo(h); err != nil {
-		if handedOver {
+		if h.wasHandedOver() {
 			h.forgetGrant()
 		}
 		return err
 	}
-	c.dog.Watch(&h.Hold, sent)
+	c.watchdog.Watch(&h.Hold, sent)
 	if c.traits.ReportsLoss && h.endCause() != nil { // revoked before Watch
-		c.dog.Forget(&h.Hold)
+		c.watchdog.Forget(&h.Hold)
+	}
+	if h.group == nil && h.settings.mode != (driver.Mode{}) {
+		h.leaveSlot() // the store admits other holders
 	}
 	h.outcome.announce()
 	if c.calls.closed.Load() {
 		if h.end(ErrClosed) {
-			_ = h.release(context.Background()) // the lock expires anyway
+			_ = h.releaseOrHandOver(context.Background()) // the lock expires anyway
 		}
 		return ErrClosed
 	}
 	return nil
 }
 
-// forgetGrant gives up a grant that other leases have used. If its owner asked again, the
-// store could return tokens that they had.
+// forgetGrant releases a grant that was handed over to h but cannot be used. h gets a new owner:
+// to the old one the store could grant the tokens that earlier leases have used.
 func (h *hold) forgetGrant() {
 	c, grant := h.client, h.Grant
 	h.Grant, h.token, h.needsUndo = driver.Grant{Name: h.name}, 0, false
-	c.cleanups.Go(func() { _, _ = c.release(context.Background(), grant, c.requestTimeout) }) // or it expires
+	c.cleanups.Go(func() {
+		_, _ = c.releaseGrant(context.Background(), grant, c.clock.NoLaterThanNow(), c.requestTimeout) // or it expires
+	})
 }
 
-// abandon undoes attempts of unknown outcome, and gives up a place in the store's
-// queue.
+// abandon ends a hold whose call fails. It undoes attempts of unknown outcome, and gives up a place
+// in the store's queue.
 func (h *hold) abandon() {
+	h.mu.Lock()
+	closed := errors.Is(h.cause, ErrClosed) // Close or startLease releases the lock
+	if !closed {
+		h.ended = h.client.clock.NoLaterThanNow()
+	}
+	h.mu.Unlock()
 	switch {
-	case errors.Is(h.endCause(), ErrClosed): // the lease had begun, and was released
+	case closed:
 	case h.needsUndo:
 		grant := h.Grant
 		grant.Token = 0 // whatever the owner has
@@ -137,19 +191,25 @@ func (h *hold) undo(grant driver.Grant) {
 	c := h.client
 	c.cleanups.Go(func() {
 		defer h.leaveSlot()
-		if _, err := c.release(context.Background(), grant, c.requestTimeout); err != nil && !errors.Is(err, ErrNotHeld) {
+		slot := h.slot.Load()
+		began := c.clock.NoLaterThanNow()
+		_, err := c.releaseGrant(context.Background(), grant, began, c.requestTimeout)
+		if err != nil && !errors.Is(err, ErrNotHeld) {
 			// The next caller asks the store all the same.
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire", "name", grant.Name, "err", err)
-			h.noteUnanswered(err)
-		} else if slot := h.slot.Load(); slot != nil {
+			c.noteUnanswered(slot, err)
+			h.refusal.Store(nil) // whether the lock is still held is unknown
+		} else if slot != nil {
 			slot.State.OutageEnded()
 		}
 	})
 }
 
-// noteUnanswered tells the next caller of this process that the store did not answer.
-func (h *hold) noteUnanswered(err error) {
-	if slot := h.slot.Load(); slot != nil && errors.Is(err, ErrUnreachable) {
-		slot.State.Unanswered(h.client.clock.NoLaterThanNow(), err)
+// noteUnanswered records in slot, for its next occupant, whether the store did not answer. slot may
+// be nil.
+func (c *Client) noteUnanswered(slot *slot, err error) {
+	if slot != nil && errors.Is(err, ErrUnreachable) {
+		slot.State.Unanswered(c.clock.NoLaterThanNow(), err)
+		slot.ForgetPrevious()
 	}
 }

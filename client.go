@@ -27,20 +27,21 @@ type Client struct {
 	watcher driver.Watcher       // nil if the store does not implement it
 	batcher driver.BatchAcquirer // nil if the store does not implement it
 
-	ttl            time.Duration
+	defaults       settings // of calls without options
 	requestTimeout time.Duration
 	holder         driver.Holder
 	hooks          Hooks
 	logger         *slog.Logger
 	slices         contention.SlicePolicy
 
-	clock *clock.Clock
-	queue *localqueue.Queue[hold, queueState]
-	dog   *watchdog.Watchdog
-	calls inFlight
-	// cleanups are releases in the background. A cleanup begins inside a counted call, so
-	// that Close waits for it.
+	clock  *clock.Clock
+	groups groups
+	queue  *localqueue.Queue[hold, queueState]
+	calls  inFlight
+	// cleanups are releases in the background. Each begins during a call that calls counts, so
+	// none begins after Close has waited for the calls.
 	cleanups  sync.WaitGroup
+	watchdog  *watchdog.Watchdog
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -52,9 +53,9 @@ func New(store driver.Store, opts *Options) *Client {
 	c := &Client{
 		store:          store,
 		traits:         store.Traits(),
-		ttl:            cmp.Or(opts.TTL, DefaultTTL),
+		defaults:       settings{ttl: cmp.Or(opts.TTL, DefaultTTL), margin: -1, wait: -1},
 		requestTimeout: min(cmp.Or(max(0, opts.RequestTimeout), DefaultRequestTimeout), driver.MaxTTL), // twice of it does not overflow
-		holder:         describe(opts.Holder),
+		holder:         withDefaults(opts.Holder),
 		hooks:          opts.Hooks,
 		logger:         cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 		clock:          clock.New(),
@@ -62,17 +63,18 @@ func New(store driver.Store, opts *Options) *Client {
 		calls:          inFlight{closing: make(chan struct{}), drained: make(chan struct{}, 1)},
 	}
 	c.watcher, _ = store.(driver.Watcher)
-	c.slices = contention.PolicyFor(c.traits.Reaction, 0)
-	if c.watcher == nil {
+	if c.watcher != nil {
+		c.slices = contention.PolicyFor(c.traits.Reaction, 0)
+	} else {
 		c.slices = contention.PolicyFor(0, maxPoll)
 	}
 	c.batcher, _ = store.(driver.BatchAcquirer)
-	c.dog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.requestTimeout})
+	c.watchdog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.requestTimeout})
 	return c
 }
 
-// describe fills in what the caller left out of its description.
-func describe(h driver.Holder) driver.Holder {
+// withDefaults fills in the fields that the user left empty.
+func withDefaults(h driver.Holder) driver.Holder {
 	host, _ := os.Hostname() // unknown is fine: it is for people only
 	h.Host = cmp.Or(h.Host, host)
 	h.PID = cmp.Or(h.PID, os.Getpid())
@@ -83,19 +85,21 @@ func describe(h driver.Holder) driver.Holder {
 // Traits returns what the client's store promises.
 func (c *Client) Traits() driver.Traits { return c.traits }
 
-// limited returns a context that limits one call to the store.
-func (c *Client) limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// withTimeout returns a context that limits one call to the store, and its timer, on which the
+// caller calls End after the call. The timer of a local store is nil, which End allows.
+func (c *Client) withTimeout(ctx context.Context, d time.Duration) (context.Context, *deadline.Context) {
 	if c.traits.Local {
-		return ctx, func() {}
+		return ctx, nil
 	}
 	limited := deadline.After(ctx, d)
-	return limited, limited.End
+	return limited, limited
 }
 
-// explain adds ErrUnreachable and the limit to the error of a call that its own limit
-// ended, not its caller's context.
+// explain adds ErrUnreachable and RequestTimeout to the error of a call that was ended by its time
+// limit, and not by the context of its caller. If the limit was shorter, the caller had spent the
+// rest of a RequestTimeout on waiting for the store before.
 func (c *Client) explain(caller, limited context.Context, err error) error {
-	if err == nil || limited.Err() == nil || deadline.Passed(caller) != nil {
+	if err == nil || limited.Err() == nil || deadline.Passed(caller) != nil || isAnswer(err) {
 		return err
 	}
 	switch {
@@ -105,4 +109,10 @@ func (c *Client) explain(caller, limited context.Context, err error) error {
 		return fmt.Errorf("%w (no answer within %v)", err, c.requestTimeout)
 	}
 	return err
+}
+
+// isAnswer reports whether the store has rejected a call, perhaps as the time of the call ended.
+func isAnswer(err error) bool {
+	rejected := errors.Is(err, ErrDenied) || errors.Is(err, ErrMisconfigured) || errors.Is(err, ErrMode)
+	return rejected && !errors.Is(err, ErrUnreachable)
 }

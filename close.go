@@ -11,9 +11,9 @@ import (
 
 // Close releases all locks that are still held, ends their contexts with
 // [ErrClosed], makes all waiters return ErrClosed, and waits until no background work
-// is left. If the store does not answer, it takes a few times Options.RequestTimeout. The error says
-// how many locks could not be released and are left to expire. A second Close waits
-// for the first and returns the same.
+// is left. If the store does not answer, it takes a few times Options.RequestTimeout.
+// The error says how many locks could not be released and are left to expire. A second
+// Close waits for the first and returns the same.
 func (c *Client) Close() error {
 	c.closeOnce.Do(func() {
 		c.calls.closed.Store(true)
@@ -24,20 +24,20 @@ func (c *Client) Close() error {
 		c.calls.drain()
 		c.closeErr = errors.Join(err, c.releaseAll())
 		c.cleanups.Wait()
-		c.dog.Close()
+		c.watchdog.Close()
 	})
 	return c.closeErr
 }
 
-// closers is how many locks Close releases at a time.
-const closers = 16
+// maxReleases is how many locks Close releases at a time.
+const maxReleases = 16
 
 func (c *Client) releaseAll() error {
 	deadline := time.Now().Add(2 * c.requestTimeout)
-	busy := make(chan struct{}, closers)
-	var left atomic.Int64
+	busy := make(chan struct{}, maxReleases)
+	var unreleased atomic.Int64
 	var wg sync.WaitGroup
-	for _, watched := range c.dog.Holds() {
+	for _, watched := range c.watchdog.Holds() {
 		busy <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-busy }()
@@ -46,18 +46,18 @@ func (c *Client) releaseAll() error {
 				return // unlocked or lost at this very moment
 			}
 			if time.Now().After(deadline) {
-				c.dog.Forget(&h.Hold)
+				c.watchdog.Forget(&h.Hold)
 				h.leaveSlot()
-				left.Add(1)
+				unreleased.Add(1)
 				return
 			}
-			if err := h.release(context.Background()); err != nil && !errors.Is(err, ErrNotHeld) {
-				left.Add(1)
+			if err := h.releaseOrHandOver(context.Background()); err != nil && !errors.Is(err, ErrNotHeld) {
+				unreleased.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	if n := left.Load(); n > 0 {
+	if n := unreleased.Load(); n > 0 {
 		return fmt.Errorf("%w: %d locks were left to expire", ErrUnreachable, n)
 	}
 	return nil
@@ -95,7 +95,6 @@ func (f *inFlight) end() {
 	}
 }
 
-// drain blocks until no call is under way.
 func (f *inFlight) drain() {
 	for f.count.Load() != 0 {
 		<-f.drained

@@ -105,14 +105,20 @@ func TestCloseDuringOtherCalls(t *testing.T) {
 		store := memlock.New()
 		c := dlock.New(store, nil)
 		var wg sync.WaitGroup
-		for i := range 8 {
+		for i := range 16 {
 			wg.Go(func() {
 				for {
-					opts := []dlock.Option{dlock.WithWait(time.Millisecond)}
+					opts, name := []dlock.Option{dlock.WithWait(time.Millisecond)}, fmt.Sprint(i%3)
 					if i%2 == 0 {
 						opts = append(opts, dlock.WithFair())
 					}
-					lease, err := c.Lock(t.Context(), fmt.Sprint(i%3), opts...)
+					switch {
+					case i >= 12:
+						opts, name = append(opts, dlock.WithLimit(2)), "permits"
+					case i >= 8:
+						opts = append(opts, dlock.WithShared())
+					}
+					lease, err := c.Lock(t.Context(), name, opts...)
 					switch {
 					case errors.Is(err, dlock.ErrClosed):
 						return

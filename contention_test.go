@@ -3,8 +3,6 @@ package dlock_test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,34 +108,6 @@ func contend(t *testing.T, name string, a *dlock.Client, ofA int, b *dlock.Clien
 	return got
 }
 
-// If the store always serves the same processes first, the others have their share all the
-// same.
-func TestProcessesTakeTurns(t *testing.T) {
-	for _, processes := range []int{4, 24} {
-		t.Run(strconv.Itoa(processes), func(t *testing.T) {
-			bubble(t, func(t *testing.T, store *memlock.Store) {
-				const lasts = time.Minute
-				got := compete(t, slices.Repeat([]time.Duration{lasts}, processes), func(process int) driver.Store { return distantFor(store, process) })
-				total := 0
-				for _, n := range got.served {
-					total += n
-				}
-				for i, n := range got.served {
-					if n < total/processes/2 {
-						t.Errorf("process %d had the lock %d times of %d", i, n, total)
-					}
-					if got.longest[i] > lasts/2 { // it takes a while until all contenders are known
-						t.Errorf("a goroutine of process %d waited %v", i, got.longest[i])
-					}
-				}
-				if least := int(lasts/time.Millisecond) * 7 / 10; total < least {
-					t.Errorf("the lock was acquired %d times in %v; want at least %d", total, lasts, least)
-				}
-			})
-		})
-	}
-}
-
 // A process that does not want the lock any more does not delay the others.
 func TestDepartedProcessDelaysNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
@@ -162,29 +132,6 @@ func TestUnnamedProcessesTakeTurns(t *testing.T) {
 			if least := int(lasts/time.Millisecond) * 3 / 10; n < least {
 				t.Errorf("process %d had the lock %d times; want at least %d", i, n, least)
 			}
-		}
-	})
-}
-
-// On a store without notifications, a process pauses for as long as waiters that poll need.
-func TestPollingProcessesTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		const lasts = time.Minute
-		got := compete(t, []time.Duration{lasts, lasts, lasts}, func(process int) driver.Store { return &polledStore{distantFor(store, process)} })
-		total := 0
-		for _, n := range got.served {
-			total += n
-		}
-		for i, n := range got.served {
-			if n < total/6 {
-				t.Errorf("process %d had the lock %d times of %d", i, n, total)
-			}
-			if got.longest[i] > lasts/6 {
-				t.Errorf("a goroutine of process %d waited %v", i, got.longest[i])
-			}
-		}
-		if least := int(lasts/time.Millisecond) * 7 / 10; total < least {
-			t.Errorf("the lock was acquired %d times in %v; want at least %d", total, lasts, least)
 		}
 	})
 }
@@ -215,43 +162,6 @@ func TestFirstTimeWaiterDoesNotYield(t *testing.T) {
 			}
 		}
 	})
-}
-
-// No waiter of a store that it has to poll starves: it waits no longer than a few times its
-// fair share, in which every process has the lock for one time slice, or once for each of
-// its goroutines.
-func TestPollingWaitersDoNotStarve(t *testing.T) {
-	const processes, slice, times = 10, 20 * time.Millisecond, 4
-	for name, open := range map[string]func(store *memlock.Store, process int) driver.Store{
-		"attempts": func(store *memlock.Store, process int) driver.Store {
-			return unnotified{distantFor(store, process)}
-		},
-		"Watch": func(store *memlock.Store, process int) driver.Store {
-			return &polledStore{distantFor(store, process)}
-		},
-	} {
-		for _, hold := range []time.Duration{time.Millisecond, 30 * time.Millisecond, time.Second} {
-			t.Run(fmt.Sprintf("%s/%v", name, hold), func(t *testing.T) {
-				bubble(t, func(t *testing.T, store *memlock.Store) {
-					share := processes * max(slice, goroutines*hold)
-					lasts := 50 * share
-					got := competeHolding(t, hold, slices.Repeat([]time.Duration{lasts}, processes), func(process int) driver.Store {
-						return open(store, process)
-					})
-					total := 0
-					for i, n := range got.served {
-						total += n
-						if got.longest[i] > times*share {
-							t.Errorf("a goroutine of process %d waited %v; want at most %d times its share of %v", i, got.longest[i], times, share)
-						}
-					}
-					if held := time.Duration(total) * hold; held < lasts*8/10 {
-						t.Errorf("the lock was held for %v of %v", held, lasts)
-					}
-				})
-			})
-		}
-	}
 }
 
 // unnotified is a store without notifications: its waiters try again and again.

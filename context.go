@@ -9,12 +9,12 @@ type leaseContext struct {
 	hold *hold
 }
 
-// context makes the context when it is first asked for.
+// context returns the context of the lease, and makes it when it is first asked for.
 func (h *hold) context() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx == nil {
-		inner, cancel := context.WithCancelCause(context.WithoutCancel(h.caller))
+		inner, cancel := context.WithCancelCause(context.WithoutCancel(h.callerCtx))
 		h.ctx = &leaseContext{inner, h}
 		if h.cause != nil {
 			cancel(h.cause)
@@ -52,14 +52,14 @@ func (c *Client) innermost(ctx context.Context) *hold {
 	return h
 }
 
-// derivedContext ends with the context of a hold. Its Err calls the Err of that context.
-type derivedContext struct {
+// checkedContext ends with the context of a hold. Its Err calls the Err of that context.
+type checkedContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	held   context.Context
 }
 
-func (c *derivedContext) Err() error {
+func (c *checkedContext) Err() error {
 	if c.Context.Err() == nil && c.held.Err() != nil {
 		c.cancel(context.Cause(c.held))
 	}

@@ -1,13 +1,11 @@
 package dlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/contention"
 	"github.com/dlock-go/dlock/internal/localqueue"
 )
@@ -17,28 +15,27 @@ type slot = localqueue.Slot[hold, queueState]
 // queueState is what a caller leaves to its successor in the local queue.
 type queueState struct {
 	contention.State
-	handedOver *handedOver // nil if the lock was not handed over
-	usedTokens uint64      // of the last grant
+	usedTokens uint64 // of the last grant
 }
 
-// enter makes h the occupant of the slot of its name, after the callers of this
-// process that came before.
-func (w *wait) enter(h *hold) error {
-	c := w.client
-	for h.slot.Load() == nil {
+// enter blocks until h is the occupant of the slot of its name, or a permit was handed over to it.
+// Callers of this process enter in the order of arrival.
+func (lc *lockCall) enter(h *hold) error {
+	c := lc.client
+	for h.slot.Load() == nil && h.received == nil {
 		occupant := h.tryEnter()
 		var err error
 		if occupant == nil {
-			err = w.sleep(h, w.pauseBeforeTaking(h))
+			err = lc.sleep(h, lc.pauseBeforeTaking(h))
 		} else {
-			err = w.queueBehind(occupant, h)
+			err = lc.queueBehind(occupant, h)
 		}
 		if err != nil {
 			h.leaveSlot()
 			return err
 		}
 	}
-	if c.calls.closed.Load() && w.state(h).handedOver == nil {
+	if c.calls.closed.Load() && h.received == nil {
 		h.leaveSlot()
 		return ErrClosed
 	}
@@ -58,81 +55,89 @@ func (h *hold) tryEnter() (occupant *hold) {
 // leaveSlot admits the next caller of this process.
 func (h *hold) leaveSlot() {
 	if slot := h.slot.Swap(nil); slot != nil {
-		slot.Leave()
+		slot.Leave(h.wasGranted() || h.refusal.Load() != nil)
 		h.outcome.announce()
 	}
 }
 
 // pauseBeforeTaking returns how long h lets other processes try first: at the end of a
 // time slice, if the caller has the time.
-func (w *wait) pauseBeforeTaking(h *hold) time.Duration {
-	if !w.settings.waits() {
+func (lc *lockCall) pauseBeforeTaking(h *hold) time.Duration {
+	if !lc.settings.waits() {
 		return 0
 	}
-	pause := w.state(h).PauseBeforeTaking(w.client.clock.NoLaterThanNow(), &w.client.slices)
-	ends, limited := w.ctx.Deadline()
+	pause := lc.state(h).PauseBeforeTaking(lc.client.clock.NoLaterThanNow(), &lc.client.slices)
+	ends, limited := lc.ctx.Deadline()
 	late := limited && pause > 0 && time.Until(ends) < pause
-	if limit := w.settings.wait; late || limit > 0 && !w.began && limit < pause {
-		return 0 // one attempt is worth more
+	if limit := lc.settings.wait; late || limit > 0 && !lc.isWaiter && limit < pause {
+		return 0 // the caller has no time for the pause
 	}
 	return pause
 }
 
-// queueBehind makes h the occupant after the callers that came before. For a caller
-// that does not want to wait, it blocks until the occupant's attempt has an outcome;
-// after nil the caller tries to enter again.
-func (w *wait) queueBehind(occupant, h *hold) error {
-	if w.startWaiting() != nil {
-		return w.awaitOutcome(occupant, h)
+// queueBehind queues h behind the occupant and the callers that came before, and blocks until h is
+// the occupant. For a caller that does not want to wait, or wants the name with another limit, it
+// blocks only until the occupant's attempt has an outcome. If it returns nil and h has no slot, h
+// tries to enter again.
+func (lc *lockCall) queueBehind(occupant, h *hold) error {
+	if !lc.startWaiting() || occupant.settings.mode.Limit != h.settings.mode.Limit {
+		return lc.awaitOutcome(occupant, h)
 	}
-	ctx, cancel := w.whileAnswerIsDue(occupant)
-	slot, err := w.client.queue.Enter(ctx, h.name, h)
+	ctx, cancel := lc.queueContext(occupant)
+	slot, err := lc.client.queue.Enter(ctx, h.name, h)
 	cancel()
 	if errors.Is(err, errNoOutcome) {
-		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.requestTimeout)
+		return lc.unanswered(h)
 	}
 	if err != nil {
-		held := cmp.Or(w.client.queue.Occupant(h.name).heldError(), occupant.heldError())
-		if held == nil { // the occupant has no answer to its attempt or its release
-			w.failure = errNoOutcome
-		}
-		return w.gaveUp(h, held)
+		lc.failure = errNoOutcome
+		return lc.giveUpError(h, nil)
 	}
-	h.queued = true
+	h.waitedLocally = true
 	h.slot.Store(slot)
 	switch {
-	case slot.State.handedOver != nil:
+	case h.received != nil:
 		return nil
-	case w.ctx.Err() != nil:
-		return w.gaveUp(h, occupant.heldError())
+	case lc.ctx.Err() != nil:
+		lc.failure = errNoOutcome
+		return lc.giveUpError(h, nil)
 	}
-	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.settings.ttl); err != nil {
-		return fmt.Errorf("locking %q: %w", h.name, err)
+	if err := lc.outageTooLong(h, slot); err != nil {
+		return err
 	}
-	w.failure = nil
+	lc.failure = nil
 	if slot.State.Answers() {
-		w.answered, w.answerBy = true, time.Time{}
+		lc.answered, lc.answerBy = true, time.Time{}
 	}
-	return w.sleep(h, w.pauseBeforeTaking(h))
+	return lc.sleep(h, lc.pauseBeforeTaking(h))
 }
 
-// whileAnswerIsDue returns the context in which the caller queues behind the occupant. If the
+// outageTooLong returns an error if the callers before h have found an outage that is not worth
+// waiting for.
+func (lc *lockCall) outageTooLong(h *hold, slot *slot) error {
+	if err := slot.State.OutageTooLong(lc.client.clock.NoLaterThanNow(), lc.settings.ttl); err != nil {
+		return fmt.Errorf("locking %q: %w", h.name, err)
+	}
+	return nil
+}
+
+// queueContext returns the context in which the caller queues behind the occupant. If the
 // lock is not known to be held, it ends when the occupant has had no outcome for as long as
 // this call may wait for an answer.
-func (w *wait) whileAnswerIsDue(occupant *hold) (context.Context, context.CancelFunc) {
-	c := w.client
+func (lc *lockCall) queueContext(occupant *hold) (context.Context, context.CancelFunc) {
+	c := lc.client
 	if c.traits.Local || occupant.heldError() != nil {
-		w.answered = true
-		return w.ctx, func() {}
+		lc.answered = true
+		return lc.ctx, func() {}
 	}
-	w.failure = errNoOutcome
-	announced := occupant.outcome.wait()
-	ctx, cancel := context.WithCancelCause(w.ctx)
-	timer := time.AfterFunc(w.answerDue(), func() {
+	lc.failure = errNoOutcome
+	announced := occupant.outcome.next()
+	ctx, cancel := context.WithCancelCause(lc.ctx)
+	timer := time.AfterFunc(lc.timeForAnswer(), func() {
 		select {
 		case <-announced:
 		default:
-			if c.queue.Occupant(occupant.name) == occupant && occupant.heldError() == nil {
+			if now, _ := c.queue.Occupant(occupant.name); now == occupant && occupant.heldError() == nil {
 				cancel(errNoOutcome)
 			}
 		}
@@ -143,58 +148,46 @@ func (w *wait) whileAnswerIsDue(occupant *hold) (context.Context, context.Cancel
 	}
 }
 
-// answerDue returns how long this call goes on without an answer of the store: for a
-// RequestTimeout since it found that another caller has none, and had no answer since.
-func (w *wait) answerDue() time.Duration {
-	if w.answerBy.IsZero() {
-		w.answerBy = time.Now().Add(w.client.requestTimeout)
+// timeForAnswer returns how long this call may still wait for the store's answer to another caller.
+// The time begins when it is first asked for, and lasts for a RequestTimeout or until an answer.
+func (lc *lockCall) timeForAnswer() time.Duration {
+	if lc.answerBy.IsZero() {
+		lc.answerBy = time.Now().Add(lc.client.requestTimeout)
 	}
-	return time.Until(w.answerBy)
+	return time.Until(lc.answerBy)
 }
 
 // errNoOutcome is the failure of a call behind another attempt of unknown outcome:
 // the lock may be free, held or unreachable.
-var errNoOutcome = fmt.Errorf("%w: an earlier attempt of this process has no outcome yet", ErrUnreachable)
+var errNoOutcome = fmt.Errorf("%w: the store has not answered an earlier call of this process", ErrUnreachable)
 
-// awaitOutcome blocks until the occupant's attempt has an outcome. It returns the
-// holder, or nil to try again.
-func (w *wait) awaitOutcome(occupant, h *hold) error {
-	announced := occupant.outcome.wait()
-	if held := occupant.heldError(); held != nil {
-		return held
+// unanswered is the error of a call that has waited too long for an answer.
+func (lc *lockCall) unanswered(h *hold) error {
+	return fmt.Errorf("locking %q: %w within %v", h.name, errNoOutcome, lc.client.requestTimeout)
+}
+
+// awaitOutcome blocks until the occupant's attempt has an outcome. It returns why h cannot
+// have the lock, or nil to try again.
+func (lc *lockCall) awaitOutcome(occupant, h *hold) error {
+	announced := occupant.outcome.next()
+	if err := occupant.excludes(h); err != nil {
+		return err
 	}
-	if w.client.queue.Occupant(h.name) != occupant {
+	if now, _ := lc.client.queue.Occupant(h.name); now != occupant {
 		return nil // the outcome was announced before
 	}
 	select {
 	case <-announced:
-		if held := occupant.heldError(); held != nil {
-			return held // one refusal answers all callers that waited for it
+		if err := occupant.excludes(h); err != nil {
+			return err // one refusal answers all callers that waited for it
 		}
 		return nil
-	case <-time.After(w.answerDue()):
-		return fmt.Errorf("locking %q: %w for %v", h.name, errNoOutcome, w.client.requestTimeout)
-	case <-w.client.calls.closing:
+	case <-time.After(lc.timeForAnswer()):
+		return lc.unanswered(h)
+	case <-lc.client.calls.closing:
 		return ErrClosed
-	case <-w.ctx.Done():
-		w.failure = errNoOutcome
-		return w.gaveUp(h, nil)
+	case <-lc.ctx.Done():
+		lc.failure = errNoOutcome
+		return lc.giveUpError(h, nil)
 	}
-}
-
-// heldError describes h to another caller of this process: the lock that h has, or
-// the lock that h waits for. It returns nil if the store has not said yet that the
-// lock is held, and for a nil h.
-func (h *hold) heldError() *driver.HeldError {
-	if h == nil {
-		return nil
-	}
-	if deadline := h.TrustDeadline(); deadline != 0 {
-		if h.endCause() != nil { // the outcome of the release is not known yet
-			return nil
-		}
-		left := deadline - h.client.clock.NoLaterThanNow()
-		return &driver.HeldError{Name: h.name, Token: h.token, Holder: h.holder(), Remaining: max(0, left)}
-	}
-	return h.refusal.Load()
 }

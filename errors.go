@@ -21,7 +21,8 @@ var (
 	// ErrReleased is the cause with which a lease's context ends when the lease is
 	// unlocked.
 	ErrReleased = errors.New("lock released")
-	// ErrUnreachable: the store did not answer.
+	// ErrUnreachable: the store did not answer. [Client.Lock] says when a wait that ends
+	// while a call to the store is unanswered returns it.
 	ErrUnreachable = driver.ErrUnreachable
 	// ErrDenied: the store rejects the user, because of a wrong password or a missing
 	// right.
@@ -33,6 +34,12 @@ var (
 	ErrBadName = driver.ErrBadName
 	// ErrBadTTL: the TTL is not positive, or outside the limits of the store.
 	ErrBadTTL = driver.ErrBadTTL
+	// ErrMode: the name is in use in another mode than the call asks for: as a semaphore
+	// with another limit, as a lock and not as a semaphore, or shared by the caller itself,
+	// which wants it exclusively.
+	ErrMode = driver.ErrMode
+	// ErrBadLimit: the limit of a semaphore is not positive.
+	ErrBadLimit = errors.New("bad limit")
 	// ErrUnsupported: the store does not support the operation.
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrClosed: the client was closed.

@@ -5,72 +5,97 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// A hold that waited for another caller of this process asks for several tokens: for twice
-// as many as were used of the last grant. Redis makes tokens of its clock, with
-// one for each microsecond, and hand-overs take longer than that. So its tokens do not run
-// ahead of its clock, as they would if most of a large span were wasted.
+// Limits of a span that has a token for each hand-over or member that may follow: wantedSpan asks
+// for twice as many as were used of the last grant. A larger span would mostly be wasted. That
+// matters for Redis, where a token is a microsecond of the clock: tokens that are wasted make the
+// next ones run ahead of the clock.
 const (
 	minSpan = 16
 	maxSpan = 1024
+	// permitSpan is the span of each permit, whose holders do not know how much the last one used.
+	permitSpan = 64
 )
 
 // handedOver is a lock that a hold of this process leaves to the next waiter. The grant
 // stays the same; the waiter gets the next token of its span. The store is not asked, so
-// a hand-over takes as long as waking a goroutine. A process hands over until its time
-// slice or the span ends, or less than half of the TTL is left.
+// a hand-over takes as long as waking a goroutine. A process hands over for up to
+// 50 ms, until its time slice, the span or half of the TTL ends.
 type handedOver struct {
 	grant      driver.Grant
 	token      uint64        // of the waiter
 	sent       clock.Instant // when the grant was asked for or renewed last
+	takenAt    clock.Instant // when it was asked for
 	revocation *revocation
 }
 
-// wantedSpan returns how many tokens to ask for: several if callers of this process queue.
-func (h *hold) wantedSpan() uint64 {
+// wantedSpan returns how many tokens to ask for: several if callers of this process queue, or
+// share the grant.
+func (h *hold) wantedSpan() uint32 {
 	slot := h.slot.Load()
-	if slot == nil || !h.single || h.Fixed || !h.queued {
+	var wanted uint64
+	switch {
+	case slot == nil || h.Fixed:
+		return 1
+	case h.group != nil:
+		if wanted = h.group.wantedTokens(); wanted == 1 { // one caller, as in a command
+			return 1
+		}
+	case h.acceptsHandOver && h.waitedLocally && h.settings.mode.Limit > 0:
+		wanted = permitSpan
+	case h.acceptsHandOver && h.waitedLocally:
+		wanted = 2 * slot.State.usedTokens
+	default:
 		return 1
 	}
-	return min(max(2*slot.State.usedTokens, minSpan), maxSpan)
+	return uint32(min(max(wanted, minSpan), maxSpan))
 }
 
-// handOver leaves the lock and the slot to the next waiter of this process, and reports
-// whether it did. The lease has ended, and is not watched any more.
+// outgrewSpan reports whether h should ask for more tokens, because callers have joined its group
+// since its first attempt. All requests of an owner ask for the same span, so h needs a new owner
+// then, and the store must keep nothing of the old one.
+func (h *hold) outgrewSpan() bool { return h.group != nil && !h.needsUndo && h.wantedSpan() > h.span }
+
+// wasHandedOver reports whether other leases have used the grant before h.
+func (h *hold) wasHandedOver() bool { return h.token != h.Grant.Token }
+
+// usedTokens returns how many tokens of the grant h and the leases before it have used.
+func (h *hold) usedTokens() uint64 { return h.token - h.Grant.Token + 1 }
+
+// handOver leaves the lock to the next waiter of this process, and reports whether it did. The
+// lease has ended, and the watchdog does not watch it any more. An exclusive holder is the occupant
+// of the slot, and leaves it to the waiter, too.
 func (h *hold) handOver() bool {
-	c, slot := h.client, h.slot.Load()
-	if slot == nil || h.Fixed || h.token-h.Grant.Token+1 >= h.Grant.Span || c.calls.closed.Load() {
+	c, slot, permit := h.client, h.slot.Load(), h.settings.mode.Limit > 0
+	if slot == nil && !permit || h.settings.mode.Shared || h.usedTokens() >= h.Grant.Span || c.calls.closed.Load() {
 		return false
 	}
-	now, ttl := c.clock.Now(), h.Grant.TTL
-	if h.TrustDeadline()-now < ttl/2 || !slot.State.MayHandOver(now, &c.slices) {
+	now := c.clock.NoLaterThanNow() // the waiter checks the exact time
+	if h.TrustDeadline()-now < h.Grant.TTL/2 || h.revocation.err() != nil {
 		return false
 	}
-	next := slot.Next()
-	if next == nil || !h.mayHandOverTo(next) || h.revocation.reportTo(nil) != nil {
-		return false
+	if permit {
+		return c.slices.MayHandOverPermit(now, h.takenAt) && c.queue.Serve(h.name, h.handOverTo)
 	}
-	sent := h.TrustDeadline() - ttl + h.Margin
-	slot.State.handedOver = &handedOver{h.Grant, h.token + 1, sent, h.revocation}
-	h.slot.Store(nil)
-	if !slot.HandOff(next) { // next does not wait any more
-		slot.State.handedOver = nil
-		h.slot.Store(slot)
+	slot.State.Released(now)
+	if !slot.State.MayHandOver(now, &c.slices) || !slot.HandOver(h.handOverTo) {
 		return false
 	}
 	h.outcome.announce()
 	return true
 }
 
-// mayHandOverTo reports whether next wants what h has.
-func (h *hold) mayHandOverTo(next *hold) bool {
-	a, b := &h.settings, &next.settings
-	return next.single && !b.fixed && a.ttl == b.ttl && a.margin == b.margin
+// handOverTo leaves the lock to next if next wants what h has.
+func (h *hold) handOverTo(next *hold) bool {
+	if !next.acceptsHandOver || next.settings.mode != h.settings.mode || !h.settings.mayShareGrant(next.settings) {
+		return false
+	}
+	next.received = &handedOver{h.Grant, h.token + 1, h.lastSent(), h.takenAt, h.revocation}
+	h.slot.Store(nil)
+	return true
 }
 
 // takeHandedOver returns the lock that the predecessor handed over, once.
 func (h *hold) takeHandedOver() (lock *handedOver) {
-	if slot := h.slot.Load(); slot != nil {
-		lock, slot.State.handedOver = slot.State.handedOver, nil
-	}
+	lock, h.received = h.received, nil
 	return lock
 }

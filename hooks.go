@@ -4,7 +4,7 @@ import "time"
 
 // Hooks are functions that the client calls when something happens to a lock. All of
 // them are optional. The client calls a hook in the goroutine in which it happens, for
-// some hooks the one that renews all leases. So a hook must return at once and must not
+// some hooks one that renews many leases. So a hook must return at once and must not
 // call the client.
 type Hooks struct {
 	// Acquired: a lock was acquired. Event.Waited says how long the caller waited.
@@ -15,7 +15,7 @@ type Hooks struct {
 	// Renewed: a renewal has ended. Event.Err is nil, or why its outcome is unknown.
 	// In that case the client tries again.
 	Renewed func(Event)
-	// Lost: the lease has ended without having been unlocked. Event.Err says why.
+	// Lost: the lock of the lease was lost. Event.Err says why.
 	Lost func(Event)
 	// Released: a lock that was not lost was given back or handed over. Event.Err says
 	// why that may have failed.

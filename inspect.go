@@ -18,7 +18,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 	return func(yield func(driver.Info, error) bool) {
 		lister, ok := c.store.(driver.Lister)
 		if !ok {
-			yield(driver.Info{}, c.unsupported("listing locks"))
+			yield(driver.Info{}, c.unsupported("a list of locks"))
 			return
 		}
 		if err := c.calls.begin(); err != nil {
@@ -28,7 +28,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[driver.Info
 		inTime := ctx.Err() == nil
 		for info, err := range lister.List(ctx, prefix) {
 			c.calls.end() // the caller may take long, or call Close
-			if !yield(info, c.withoutAnswer(ctx, inTime, err)) {
+			if !yield(info, c.markUnreachable(ctx, inTime, err)) {
 				return
 			}
 			if err := c.calls.begin(); err != nil {
@@ -56,7 +56,7 @@ func (c *Client) Find(ctx context.Context, name string) (info driver.Info, held 
 		}
 		return driver.Info{}, false, nil
 	}
-	err = c.ask(ctx, func(ctx context.Context) (err error) {
+	err = c.callStore(ctx, func(ctx context.Context) (err error) {
 		info, held, err = finder.Find(ctx, name)
 		return err
 	})
@@ -68,9 +68,9 @@ func (c *Client) Find(ctx context.Context, name string) (info driver.Info, held 
 
 // Break revokes the lock of name if it is held with exactly this token, as Locks and
 // Find show it. The error wraps [ErrNotHeld] if the lock is free or was acquired again
-// since the token was read, and [ErrUnsupported] if the store cannot break locks. Leases
-// that callers of one client hand over to each other are one lock with one such token. The
-// holder finds out at its next renewal at the latest. Until then two holders may trust
+// since the token was read, and [ErrUnsupported] if the store cannot break locks. The token may
+// differ from that of [Lease.Token]: leases that callers of one client share or hand over to
+// each other are one lock in the store, with one token. The holder finds out at its next renewal at the latest. Until then two holders may trust
 // the lock, and only a resource that checks tokens is safe.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if err := driver.CheckName(name); err != nil {
@@ -78,30 +78,30 @@ func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	}
 	breaker, ok := c.store.(driver.Breaker)
 	if !ok {
-		return c.unsupported("breaking locks")
+		return c.unsupported("to break locks")
 	}
-	err := c.ask(ctx, func(ctx context.Context) error { return breaker.Break(ctx, name, token) })
+	err := c.callStore(ctx, func(ctx context.Context) error { return breaker.Break(ctx, name, token) })
 	if err != nil {
 		return fmt.Errorf("breaking %q with token %d: %w", name, token, err)
 	}
 	return nil
 }
 
-// ask makes one call to the store, limited in time.
-func (c *Client) ask(ctx context.Context, call func(context.Context) error) error {
+// callStore makes one call to the store, limited in time.
+func (c *Client) callStore(ctx context.Context, call func(context.Context) error) error {
 	if err := c.calls.begin(); err != nil {
 		return err
 	}
 	defer c.calls.end()
 	inTime := ctx.Err() == nil
-	limited, cancel := c.limited(ctx, c.requestTimeout)
-	defer cancel()
-	return c.withoutAnswer(ctx, inTime, c.explain(ctx, limited, call(limited)))
+	limited, timer := c.withTimeout(ctx, c.requestTimeout)
+	defer timer.End()
+	return c.markUnreachable(ctx, inTime, c.explain(ctx, limited, call(limited)))
 }
 
-// withoutAnswer adds ErrUnreachable to the error of a call whose deadline passed while the
+// markUnreachable adds ErrUnreachable to the error of a call whose deadline passed while the
 // store did not answer. inTime says that the deadline had not passed before the call.
-func (c *Client) withoutAnswer(ctx context.Context, inTime bool, err error) error {
+func (c *Client) markUnreachable(ctx context.Context, inTime bool, err error) error {
 	if err == nil || !inTime || errors.Is(err, ErrUnreachable) || ctx.Err() == context.Canceled {
 		return err
 	}
@@ -128,9 +128,9 @@ func (c *Client) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	defer c.calls.end()
 	inTime := ctx.Err() == nil
 	findings, err := diagnoser.Diagnose(ctx)
-	return findings, c.withoutAnswer(ctx, inTime, err)
+	return findings, c.markUnreachable(ctx, inTime, err)
 }
 
 func (c *Client) unsupported(what string) error {
-	return fmt.Errorf("%w: %s on %s", ErrUnsupported, what, c.traits.Store)
+	return fmt.Errorf("%w: %s does not offer %s", ErrUnsupported, c.traits.Store, what)
 }

@@ -11,7 +11,7 @@ import (
 type Leases struct {
 	leases    []*Lease        // in the order of their names
 	innermost *hold           // of the holds that LockAll acquired; nil if it re-entered all
-	caller    context.Context // of LockAll
+	callerCtx context.Context // of LockAll
 
 	once sync.Once
 	ctx  *leasesContext
@@ -61,7 +61,7 @@ func (l *Leases) Unlock(ctx context.Context) error {
 // [Lease.Context]. Locking any of the names with it re-enters.
 func (l *Leases) Context() context.Context {
 	l.once.Do(func() {
-		base := context.WithoutCancel(l.caller)
+		base := context.WithoutCancel(l.callerCtx)
 		if l.innermost != nil {
 			base = l.innermost.context()
 		}
@@ -81,7 +81,7 @@ func (l *Leases) Context() context.Context {
 	return l.ctx
 }
 
-// leasesContext is the context of a set. Its Err calls the Err of every lease.
+// leasesContext is the context of Leases. Its Err calls the Err of every lease.
 type leasesContext struct {
 	context.Context
 	cancel context.CancelCauseFunc

@@ -3,6 +3,7 @@ package dlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -11,7 +12,8 @@ import (
 // Lock acquires name, and waits while another holder has it. The context bounds the
 // waiting, never the holding: the lease goes on when the context is cancelled. If
 // the context ends first, the error wraps its cause, and a [*HeldError] that
-// describes the holder.
+// describes the holder. If a call to the store is unanswered at that time, it describes the
+// last known holder, if that is recent. Else the error may wrap [ErrUnreachable].
 //
 // A context that comes from a lease of the same client and name re-enters: the
 // lock is counted once more, without asking the store, and is free when every
@@ -19,12 +21,11 @@ import (
 //
 // If the store does not answer, the error wraps [ErrUnreachable]. Lock returns it
 // after Options.RequestTimeout if the store never answered this call, otherwise
-// after an outage of a TTL. Lock undoes an attempt of unknown outcome in the
-// background. Further calls for the same name wait for that, for a RequestTimeout at
-// most. An attempt that cannot be undone expires.
+// after an outage of a TTL, or when the context ends. Lock undoes an attempt of unknown outcome in the background. Further
+// calls for the same name wait for that, for a RequestTimeout at most. An attempt that
+// cannot be undone expires.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s := c.settings(opts)
-	return c.lock(ctx, name, &s)
+	return c.lock(ctx, name, c.settings(opts))
 }
 
 // TryLock acquires name if it is free. If another holder has it, the error is a
@@ -32,7 +33,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 // process is not known yet, TryLock waits for it until ctx ends, or for
 // Options.RequestTimeout. After that time the error wraps [ErrUnreachable].
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s := c.settings(opts)
+	s := *c.settings(opts)
 	s.wait = 0
 	return c.lock(ctx, name, &s)
 }
@@ -55,7 +56,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 			err = unlock
 		}
 	}()
-	return fn(&derivedContext{inner, cancel, lease.Context()})
+	return fn(&checkedContext{inner, cancel, lease.Context()})
 }
 
 func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, error) {
@@ -65,7 +66,7 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 	defer c.calls.end()
 	outer := c.innermost(ctx)
 	if h := outer.find(name); h != nil {
-		return h.reenter(ctx)
+		return h.reenter(ctx, s.mode)
 	}
 	h := c.newHold(ctx, name, s, outer)
 	panics := true
@@ -74,16 +75,17 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 			unlockAcquired(h)
 		}
 	}()
-	w := wait{client: c, settings: &h.settings, ctx: ctx}
-	err := w.acquire(h)
+	lc := lockCall{client: c, settings: s, ctx: ctx}
+	err := lc.acquire(h)
 	panics = false
 	if err != nil {
 		return nil, err
 	}
-	return &h.first, nil
+	return &h.firstLease, nil
 }
 
-// beginCall counts a call that acquires names, unless it is certain to fail.
+// beginCall returns an error if the names or the settings are invalid, or ctx is done.
+// Otherwise it counts the call, so that Close waits for it.
 func (c *Client) beginCall(ctx context.Context, s *settings, names ...string) error {
 	for _, name := range names {
 		if err := driver.CheckName(name); err != nil {
@@ -100,8 +102,17 @@ func (c *Client) beginCall(ctx context.Context, s *settings, names ...string) er
 		return fmt.Errorf("%w: %v is more than the maximum of %s, %v", ErrBadTTL, s.ttl, t.Store, t.LongestTTL())
 	case s.fair && !t.Fair:
 		return c.unsupported("fair locks")
+	case s.semaphore && s.mode.Limit <= 0:
+		return fmt.Errorf("%w: %d is not positive", ErrBadLimit, s.mode.Limit)
+	case s.semaphore && s.mode.Shared:
+		return fmt.Errorf("%w: a permit of a semaphore cannot be shared", ErrMode)
+	case s.mode.Shared && !t.Shared:
+		return c.unsupported("shared locks")
+	case s.semaphore && !t.Limits:
+		return c.unsupported("semaphores")
 	case ctx.Err() != nil:
-		return fmt.Errorf("not locking %q: %w", strings.Join(names, ", "), context.Cause(ctx))
+		quoted := fmt.Sprintf("%q", slices.Clone(names)) // the clone keeps names off the heap
+		return fmt.Errorf("not locking %s: %w", strings.Trim(quoted, "[]"), context.Cause(ctx))
 	}
 	return c.calls.begin()
 }

@@ -12,32 +12,32 @@ import (
 // LockAll acquires all names or none. It cannot deadlock with another LockAll,
 // whatever the order of the names that each was given. A name that is given twice
 // counts once. If the store can, it grants all names in one atomic step, and LockAll
-// holds nothing while it waits. Otherwise, and with WithFair, LockAll acquires the names
-// one after the other in the order of their bytes, and gives them back if it cannot
-// acquire one. WithWait limits the waiting for all names together. No name is reserved
-// for a waiting LockAll: if others always hold one of its names, it may wait for long.
+// holds and reserves nothing while it waits: if others always hold one of its names, it
+// may wait for long. Otherwise, and with WithFair, LockAll acquires the names one after
+// the other in the order of their bytes, and gives them back if it cannot acquire one.
+// WithWait limits the waiting for all names together.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: LockAll needs at least one name", ErrBadName)
 	}
 	s := c.settings(opts)
-	if err := c.beginCall(ctx, &s, names...); err != nil {
+	if err := c.beginCall(ctx, s, names...); err != nil {
 		return nil, err
 	}
 	defer c.calls.end()
 	names = slices.Clone(names)
 	slices.Sort(names)
-	return c.lockAll(ctx, slices.Compact(names), &s)
+	return c.lockAll(ctx, slices.Compact(names), s)
 }
 
 func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Leases, error) {
 	outer := c.innermost(ctx)
-	set := &Leases{caller: ctx}
+	set := &Leases{callerCtx: ctx}
 	var holds []*hold // of the names that are not re-entered
 	inner := outer
 	for _, name := range names {
 		if h := outer.find(name); h != nil {
-			lease, err := h.reenter(ctx)
+			lease, err := h.reenter(ctx, s.mode)
 			if err != nil {
 				return nil, errors.Join(err, set.Unlock(context.Background()))
 			}
@@ -66,7 +66,7 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 		return nil, err
 	}
 	for _, h := range holds {
-		set.leases = append(set.leases, &h.first)
+		set.leases = append(set.leases, &h.firstLease)
 		set.innermost = h
 	}
 	slices.SortFunc(set.leases, func(a, b *Lease) int { return strings.Compare(a.Name(), b.Name()) })
@@ -74,23 +74,26 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 }
 
 // acquireInOrder acquires one name after the other. All callers use the same order, so
-// that they cannot deadlock. waited is how long the call has waited before.
-func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, waited time.Duration) error {
+// that they cannot deadlock. before is how long the call has waited so far.
+func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, before time.Duration) error {
 	for i, h := range holds {
-		if h.settings.wait > 0 {
-			h.settings.wait = max(0, h.settings.wait-waited)
+		s := h.settings
+		if s.wait > 0 {
+			rest := *s
+			rest.wait = max(0, s.wait-before)
+			s = &rest
 		}
-		w := wait{client: c, settings: &h.settings, ctx: ctx}
-		if err := w.acquire(h); err != nil {
+		lc := lockCall{client: c, settings: s, ctx: ctx}
+		if err := lc.acquire(h); err != nil {
 			unlockAcquired(holds[:i]...)
 			return err
 		}
-		waited += w.waited()
+		before += lc.timeWaited()
 	}
 	for _, h := range holds { // the first may be lost by the time the last is acquired
 		if err := h.endCause(); err != nil {
 			unlockAcquired(holds...)
-			return fmt.Errorf("%q was lost while waiting for others: %w", h.name, err)
+			return fmt.Errorf("%q was lost before the call returned: %w", h.name, err)
 		}
 	}
 	return nil

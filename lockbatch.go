@@ -10,74 +10,74 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// batchWait is the waiting of a LockAll that acquires all names in one step. It waits
+// batchCall is a LockAll that acquires all names in one step. It waits
 // for one name at a time, and occupies no other slot meanwhile, so that no caller waits
 // for a name that is not held.
-type batchWait struct {
-	wait
-	holds       []*hold
-	blocked     *hold // the name that is waited for
-	watched     *hold // the name of the subscription
-	triedAtOnce bool  // the last attempt followed without a sleep
+type batchCall struct {
+	lockCall
+	holds        []*hold
+	blocking     *hold // its name is the one that is waited for
+	subscribedTo *hold // its name is the one of the subscription
+	triedAtOnce  bool  // the last attempt followed a subscription, without a sleep
 }
 
 // acquireBatch acquires all holds in one step of the store.
 func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
-	w := batchWait{
-		wait:    wait{client: c, settings: &holds[0].settings, ctx: ctx},
-		holds:   holds,
-		blocked: holds[0],
+	b := batchCall{
+		lockCall: lockCall{client: c, settings: holds[0].settings, ctx: ctx},
+		holds:    holds,
+		blocking: holds[0],
 	}
-	defer w.stop()
+	defer b.stopWaiting()
 	for {
-		err := w.enterAll()
+		err := b.enterAll()
 		if err == nil {
-			err = c.attemptAll(w.ctx, holds, w.timeLeft())
+			err = c.attemptAll(b.ctx, holds, b.timeLeft())
 			switch {
 			case err == nil:
 				for _, h := range holds {
-					_ = w.report(h, nil)
+					_ = b.report(h, nil)
 				}
 				return nil
 			case errors.Is(err, ErrUnsupported):
-				w.leaveAllBut(nil)
-				return c.acquireInOrder(ctx, holds, w.waited())
+				b.leaveAllBut(nil)
+				return c.acquireInOrder(ctx, holds, b.timeWaited())
 			}
-			err = w.beforeRetry(err)
+			err = b.beforeBatchRetry(err)
 		}
 		if err != nil {
 			for _, h := range holds {
 				h.abandon()
 			}
-			return w.report(w.blocked, err)
+			return b.report(b.blocking, err)
 		}
 	}
 }
 
 // enterAll makes the holds the occupants of all slots. It pauses once for all of them.
-func (w *batchWait) enterAll() error {
+func (b *batchCall) enterAll() error {
 	var pause time.Duration
-	for i := 0; i < len(w.holds); i++ {
-		h := w.holds[i]
+	for i := 0; i < len(b.holds); i++ {
+		h := b.holds[i]
 		if h.slot.Load() != nil {
 			continue
 		}
 		if occupant := h.tryEnter(); occupant != nil {
-			w.leaveAllBut(nil)
-			w.blocked = h
-			if err := w.queueBehind(occupant, h); err != nil {
+			b.leaveAllBut(nil)
+			b.blocking = h
+			if err := b.queueBehind(occupant, h); err != nil {
 				return err
 			}
 			i, pause = -1, 0 // again from the first name
 			continue
 		}
-		pause = max(pause, w.pauseBeforeTaking(h))
+		pause = max(pause, b.pauseBeforeTaking(h))
 	}
-	return w.sleep(w.blocked, pause)
+	return b.sleep(b.blocking, pause)
 }
 
-func (w *batchWait) leaveAllBut(but *hold) {
-	for _, h := range w.holds {
+func (b *batchCall) leaveAllBut(but *hold) {
+	for _, h := range b.holds {
 		if h != but {
 			h.leaveSlot()
 		}
@@ -92,19 +92,20 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold, limit time.Durat
 	reqs := make([]driver.Request, len(holds))
 	for i, h := range holds {
 		reqs[i] = h.attemptRequest()
+		reqs[i].Queue = reqs[i].Queue && c.traits.Queues // a waiting LockAll reserves no name
 	}
-	limited, cancel := c.limited(ctx, limit)
-	defer cancel()
+	limited, timer := c.withTimeout(ctx, limit)
+	defer timer.End()
 	sent := c.clock.NoLaterThanNow()
 	grants, err := c.batcher.AcquireAll(limited, reqs)
 	if err != nil {
-		for _, h := range holds {
-			h.noteFailure(err)
+		for i, h := range holds {
+			h.noteFailure(reqs[i].Queue, err)
 		}
 		return c.explain(ctx, limited, err)
 	}
 	for i, h := range holds {
-		err = errors.Join(err, h.accept(grants[i], sent))
+		err = errors.Join(err, h.accept(grants[i], grants[i].Token, sent))
 	}
 	if err != nil {
 		return err
@@ -118,29 +119,30 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold, limit time.Durat
 	return nil
 }
 
-// beforeRetry is wait.beforeRetry for the name that the store refused.
-func (w *batchWait) beforeRetry(err error) error {
-	held, refused := errors.AsType[*driver.HeldError](err)
+// beforeBatchRetry is beforeRetry for the name that the store refused.
+func (b *batchCall) beforeBatchRetry(err error) error {
+	refusal, refused := errors.AsType[*driver.HeldError](err)
 	switch {
-	case w.holds[0].endCause() != nil: // the lease of a later name could not be started
-		return fmt.Errorf("locking %q: %w", w.blocked.name, err)
+	case b.holds[0].endCause() != nil: // attemptAll has unlocked it: a later lease could not be started
+		return fmt.Errorf("locking %q: %w", b.blocking.name, err)
 	case !refused:
-		return w.afterFailure(w.blocked, err)
+		return b.afterFailure(b.blocking, err)
 	}
-	h := w.holds[max(0, slices.IndexFunc(w.holds, func(h *hold) bool { return h.name == held.Name }))]
-	w.leaveAllBut(h)
-	w.blocked = h
-	if h != w.watched {
-		w.unsubscribe()
-		w.watched = h
+	h := b.holds[max(0, slices.IndexFunc(b.holds, func(h *hold) bool { return h.name == refusal.Name }))]
+	b.leaveAllBut(h)
+	b.blocking = h
+	if h != b.subscribedTo {
+		b.unsubscribe()
+		b.subscribedTo = h
 	}
-	if err := w.noteRefusal(h, held); err != nil {
+	if err := b.noteRefusal(h, refusal); err != nil {
 		return err
 	}
-	atOnce, err := w.awaitRelease(h, held)
-	if atOnce && w.triedAtOnce { // a different name blocks each time
-		atOnce, err = false, w.sleep(h, w.pollDelay(h, held))
+	subscribed, err := b.awaitRelease(h, refusal)
+	if subscribed && b.triedAtOnce { // a different name blocks each time
+		b.triedAtOnce = false
+		return b.sleep(h, b.pollDelay(h, refusal))
 	}
-	w.triedAtOnce = atOnce
+	b.triedAtOnce = subscribed
 	return err
 }

@@ -34,12 +34,14 @@ func (h *hold) AfterLoss() {
 	}
 	c, err := h.client, h.endCause()
 	c.logger.Warn("dlock: lock lost", "name", h.name, "token", h.token, "reason", err)
-	call(c.hooks.Lost, Event{Name: h.name, Token: h.token, Err: err})
+	for _, lost := range h.group.endedBy(h) {
+		call(c.hooks.Lost, Event{Name: h.name, Token: lost.token, Err: err})
+	}
 }
 
-// lose ends a hold whose loss the watchdog has not noticed.
+// lose declares the hold lost. It is for losses that the watchdog does not notice by itself.
 func (h *hold) lose(reason error) {
-	h.client.dog.Forget(&h.Hold)
+	h.client.watchdog.Forget(&h.Hold)
 	h.Lost(reason)
 	h.AfterLoss()
 }
@@ -47,17 +49,17 @@ func (h *hold) lose(reason error) {
 // expireIfOverdue declares the hold lost after its trust deadline. The watchdog does
 // the same, but the operating system may have kept it from running.
 func (h *hold) expireIfOverdue() {
-	if h.client.clock.Now() >= h.TrustDeadline() {
+	if h = h.leaderOrSelf(); h.client.clock.Now() >= h.TrustDeadline() {
 		h.lose(watchdog.ErrExpired)
 	}
 }
 
 var errRevoked = errors.New("the store revoked the lock")
 
-// revocation is the store's report that it revoked the grant of an attempt.
+// revocation waits for the store's report that it has revoked the grant of an attempt.
 type revocation struct {
 	mu       sync.Mutex
-	hold     *hold // whose lease has the grant; nil before it begins, and during a hand-over
+	hold     *hold // whose lease has the grant; the last one during a hand-over, nil before the first
 	reported bool
 }
 
@@ -72,16 +74,33 @@ func (r *revocation) report() {
 	}
 }
 
-// reportTo makes a later report end the lease of h. With nil a later report ends no lease. It
-// fails if the store has reported before.
+// err returns an error if the store has revoked the grant. r may be nil.
+func (r *revocation) err() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.errLocked()
+}
+
+func (r *revocation) errLocked() error {
+	if r.reported {
+		return fmt.Errorf("%w: %w while it was acquired", ErrUnreachable, errRevoked) // another attempt may succeed
+	}
+	return nil
+}
+
+// reportTo makes a later report end the lease of h. It fails if the store has revoked the grant
+// before. r may be nil.
 func (r *revocation) reportTo(h *hold) error {
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reported {
-		return fmt.Errorf("%w: %w before it was granted", ErrUnreachable, errRevoked)
+	if err := r.errLocked(); err != nil {
+		return err
 	}
 	r.hold = h
 	return nil

@@ -18,14 +18,14 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 		c := New(reporter{memlock.New()}, nil)
 		defer c.Close()
 		s := c.settings(nil)
-		h := c.newHold(t.Context(), "x", &s, nil)
+		h := c.newHold(t.Context(), "x", s, nil)
 		sent, err := h.attempt(t.Context(), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.revocation.report()
 		late := h.startLease(sent)
-		early := h.accept(h.Grant, sent)
+		early := h.accept(h.Grant, h.token, sent)
 		if !errors.Is(late, ErrUnreachable) || errors.Is(late, ErrLost) || early == nil || late.Error() != early.Error() {
 			t.Errorf("startLease: %v, accept: %v; want the same ErrUnreachable", late, early)
 		}
@@ -42,6 +42,31 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 	})
 }
 
+// A waiter that runs only after the trust deadline of the lock that was handed over to it asks
+// the store.
+func TestHandOverThatTookTooLongIsRejected(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := New(memlock.New(), nil)
+			defer c.Close()
+			c.traits.Local = local
+			old := driver.Grant{Name: "x", Owner: driver.NewOwner(), Token: 100, Span: 16, TTL: DefaultTTL}
+			sent := c.clock.Now()
+			time.Sleep(DefaultTTL)
+			h := c.newHold(t.Context(), "x", c.settings(nil), nil)
+			h.tryEnter()
+			h.received = &handedOver{grant: old, token: 101, sent: sent}
+			if _, err := h.attempt(t.Context(), time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if h.Grant.Owner == old.Owner || h.wasHandedOver() {
+				t.Errorf("local store: %v: the waiter has token %d of a lock that has expired", local, h.token)
+			}
+			h.abandon()
+		})
+	}
+}
+
 // A set does not go on with holds that have ended, because the lock of a later name was
 // revoked.
 func TestRevokedNameEndsLockAll(t *testing.T) {
@@ -49,12 +74,12 @@ func TestRevokedNameEndsLockAll(t *testing.T) {
 		c := New(reporter{memlock.New()}, nil)
 		defer c.Close()
 		s := c.settings(nil)
-		a := c.newHold(t.Context(), "a", &s, nil)
-		b := c.newHold(t.Context(), "b", &s, a)
-		w := batchWait{wait: wait{client: c, settings: &s, ctx: t.Context()}, holds: []*hold{a, b}, blocked: a}
-		_ = w.startWaiting()
+		a := c.newHold(t.Context(), "a", s, nil)
+		b := c.newHold(t.Context(), "b", s, a)
+		batch := batchCall{lockCall: lockCall{client: c, settings: s, ctx: t.Context()}, holds: []*hold{a, b}, blocking: a}
+		batch.startWaiting()
 		a.end(ErrReleased)
-		err := w.beforeRetry(b.revocation.reportTo(b))
+		err := batch.beforeBatchRetry(b.revocation.reportTo(b))
 		if err == nil {
 			t.Error("LockAll tries again with a name that it has given back")
 		}
@@ -80,7 +105,7 @@ func TestReentryChecksTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.dog.Forget(&lease.hold.Hold) // the watchdog does not declare it lost
+		c.watchdog.Forget(&lease.hold.Hold) // the watchdog does not declare it lost
 		time.Sleep(2 * time.Second)
 		inner := context.WithoutCancel(lease.Context())
 		if _, err := c.Lock(inner, "x"); !errors.Is(err, ErrLost) {
@@ -98,7 +123,7 @@ func TestContextChecksTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.dog.Forget(&lease.hold.Hold) // the watchdog does not declare it lost
+		c.watchdog.Forget(&lease.hold.Hold) // the watchdog does not declare it lost
 		time.Sleep(2 * time.Second)
 		if lease.Context().Err() == nil {
 			t.Error("the context of a lease that ran out lives")

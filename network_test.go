@@ -30,6 +30,7 @@ type full interface {
 	driver.Store
 	driver.Watcher
 	driver.BatchAcquirer
+	driver.Downgrader
 	driver.Lister
 	driver.Breaker
 }
@@ -154,6 +155,14 @@ func (n *network) Release(ctx context.Context, grant driver.Grant) error {
 		return err
 	}
 	return released
+}
+
+func (n *network) Downgrade(ctx context.Context, grant driver.Grant) error {
+	downgraded, err := send(n, ctx, func(ctx context.Context) error { return n.inner.Downgrade(ctx, grant) })
+	if err != nil {
+		return err
+	}
+	return downgraded
 }
 
 // Watch loses wake-ups while the network is cut.

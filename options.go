@@ -42,34 +42,34 @@ type Option func(*settings)
 
 // settings are the result of the options of one call.
 type settings struct {
-	ttl    time.Duration
-	margin time.Duration // negative stands for the default
-	fixed  bool
-	fair   bool
-	wait   time.Duration // limit of the waiting; negative if there is none
-	note   string
+	ttl       time.Duration
+	margin    time.Duration // negative stands for the default
+	wait      time.Duration // limit of the waiting; negative if there is none
+	note      string
+	mode      driver.Mode
+	semaphore bool // WithLimit was given
+	fixed     bool
+	fair      bool
 }
 
 // waits reports whether the caller is willing to wait at all.
 func (s *settings) waits() bool { return s.wait != 0 }
 
-func (c *Client) settings(opts []Option) settings {
-	s := settings{ttl: c.ttl, margin: -1, wait: -1}
-	if len(opts) > 0 {
-		s = s.with(opts)
-	}
-	return s
+// mayShareGrant reports whether callers with s and other can have leases of one grant.
+func (s *settings) mayShareGrant(other *settings) bool {
+	return !s.fixed && !other.fixed && s.ttl == other.ttl && s.margin == other.margin
 }
 
-// with is not inlined, because options move the settings to the heap, which calls
-// without options need not pay for.
-//
-//go:noinline
-func (s settings) with(opts []Option) settings {
+// settings returns the settings of a call with opts. Calls without options share one value.
+func (c *Client) settings(opts []Option) *settings {
+	if len(opts) == 0 {
+		return &c.defaults
+	}
+	s := c.defaults
 	for _, opt := range opts {
 		opt(&s)
 	}
-	return s
+	return &s
 }
 
 // WithTTL sets how long the lock outlives its holder. While the lease is held, it is
@@ -84,9 +84,10 @@ func WithFixedTTL(ttl time.Duration) Option {
 	return func(s *settings) { s.ttl, s.fixed = ttl, true }
 }
 
-// WithWait limits the waiting for another holder. After that time the error is a
-// [*HeldError], or wraps [ErrUnreachable] if the store does not answer any more. Zero does not wait at all. The first attempt does not count: if the store
-// does not answer it, the call takes up to Options.RequestTimeout.
+// WithWait limits the waiting for another holder. After that time the error is a [*HeldError], or
+// wraps [ErrUnreachable] if a call to the store is unanswered: see [Client.Lock]. Zero does not wait
+// at all. The first attempt does not count: if the store does not answer it, the call takes up to
+// Options.RequestTimeout.
 func WithWait(limit time.Duration) Option {
 	return func(s *settings) { s.wait = max(0, limit) }
 }
@@ -98,6 +99,26 @@ func WithWait(limit time.Duration) Option {
 // [ErrUnsupported] if the store has no fair locks.
 func WithFair() Option {
 	return func(s *settings) { s.fair = true }
+}
+
+// WithShared asks for a shared lock: a name has many shared holders, or one exclusive holder, that
+// asked without WithShared. While an exclusive caller waits, new shared callers wait
+// behind it. Shared callers of one process share one entry in the store, with the note of
+// the first of them. The order of shared leases' tokens means nothing among them:
+// several shared holders may write in any order. A caller that holds the
+// name shared cannot lock it exclusively: the error wraps [ErrMode], at once. The error is
+// [ErrUnsupported] if the store has no shared locks.
+func WithShared() Option {
+	return func(s *settings) { s.mode.Shared = true }
+}
+
+// WithLimit makes the name a semaphore: at most limit holders at a time, each with a permit
+// that expires. A name that is in use with another limit, or as a lock, is refused at once:
+// the error wraps [ErrMode]. The error is [ErrUnsupported] if the store has no semaphores. A
+// caller may get the permit that another one of its process gives back: the store goes on
+// showing the note of the first.
+func WithLimit(limit int) Option {
+	return func(s *settings) { s.mode.Limit, s.semaphore = limit, true }
 }
 
 // WithNote attaches a text to the lock, for lists of locks.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -175,6 +174,71 @@ func TestTryLockBehindARejectedAttemptReturnsTheReason(t *testing.T) {
 	})
 }
 
+// lateRejection rejects attempts at the moment at which their time ends.
+type lateRejection struct {
+	*memlock.Store
+	rejects atomic.Bool
+}
+
+func (s *lateRejection) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func (s *lateRejection) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if !s.rejects.Load() {
+		return s.Store.Acquire(ctx, req)
+	}
+	<-ctx.Done()
+	return driver.Grant{}, fmt.Errorf("%w: wrong password", driver.ErrDenied)
+}
+
+// A store that rejects an attempt has answered it, even if the time of the attempt ends at that
+// moment. This holds for the first attempt and for those of a waiter.
+func TestRejectionAtTheEndOfTheTimeIsReported(t *testing.T) {
+	for name, lock := range map[string]func(context.Context, *dlock.Client) (*dlock.Lease, error){
+		"cancelled": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return c.Lock(ctx, "x")
+		},
+		"deadline": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return c.Lock(ctx, "x")
+		},
+		"limit": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
+			return c.Lock(ctx, "x", dlock.WithWait(time.Second))
+		},
+		"RequestTimeout": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) { return c.Lock(ctx, "x") },
+	} {
+		for _, waits := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, waits=%v", name, waits), func(t *testing.T) {
+				bubble(t, func(t *testing.T, store *memlock.Store) {
+					s := &lateRejection{Store: store}
+					c, other := dlock.New(s, nil), dlock.New(store, nil)
+					defer c.Close()
+					defer other.Close()
+					if waits {
+						lease := mustLock(t, other, t.Context(), "x")
+						time.AfterFunc(time.Second/2, func() {
+							s.rejects.Store(true)
+							mustUnlock(t, lease)
+						})
+					} else {
+						s.rejects.Store(true)
+					}
+					_, err := lock(t.Context(), c)
+					if !errors.Is(err, dlock.ErrDenied) || errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, dlock.ErrHeld) {
+						t.Errorf("Lock: %v; want ErrDenied alone", err)
+					}
+				})
+			})
+		}
+	}
+}
+
 // The error of a wait that is cancelled in an outage wraps the cause and ErrUnreachable.
 func TestCancelledWaitInAnOutageWrapsBoth(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
@@ -304,111 +368,6 @@ func (p punctual) Traits() driver.Traits {
 	return t
 }
 
-// prepared counts releases, and answers each call with the error that is set for it.
-type prepared struct {
-	*memlock.Store
-	acquire  error // nil lets the store answer
-	all      error
-	release  error
-	releases atomic.Int64
-}
-
-func (s *prepared) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if s.acquire != nil {
-		return driver.Grant{}, s.acquire
-	}
-	return s.Store.Acquire(ctx, req)
-}
-
-func (s *prepared) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	if s.all != nil {
-		return nil, s.all
-	}
-	return s.Store.AcquireAll(ctx, reqs)
-}
-
-func (s *prepared) Release(ctx context.Context, grant driver.Grant) error {
-	s.releases.Add(1)
-	if s.release != nil {
-		return s.release
-	}
-	return s.Store.Release(ctx, grant)
-}
-
-// An attempt is undone unless its error proves that it changed nothing.
-func TestOnlyAttemptsOfUnknownOutcomeAreUndone(t *testing.T) {
-	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
-	for name, test := range map[string]struct {
-		err      error
-		releases int64
-	}{
-		"unsupported": {fmt.Errorf("%w: in a cluster", driver.ErrUnsupported), 0},
-		"bad TTL":     {driver.ErrBadTTL, 0},
-		"not sent":    {driver.NotSent(fmt.Errorf("%w: %w", driver.ErrUnreachable, refused)), 0},
-		"wrapped":     {fmt.Errorf("acquire: %w", driver.NotSent(driver.ErrUnreachable)), 0},
-		"one of many": {errors.Join(driver.NotSent(driver.ErrUnreachable), driver.ErrUnreachable), 1},
-		"of a member": {errors.Join(fmt.Errorf("member 1: %w", driver.ErrUnsupported), errors.New("member 2")), 1},
-		"unreachable": {driver.ErrUnreachable, 1},
-		"other":       {errors.New("no space"), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, store *memlock.Store) {
-				s := &prepared{Store: store, acquire: test.err}
-				c := dlock.New(s, nil)
-				if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, test.err) {
-					t.Errorf("TryLock: %v; want %v", err, test.err)
-				}
-				_ = c.Close()
-				if got := s.releases.Load(); got != test.releases {
-					t.Errorf("%d releases; want %d", got, test.releases)
-				}
-			})
-		})
-	}
-}
-
-// A store that cannot acquire a set in one step has done nothing, so that nothing is undone.
-func TestUnsupportedBatchIsNotUndone(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &prepared{Store: store, all: driver.ErrUnsupported}
-		c, other := dlock.New(s, nil), dlock.New(store, nil)
-		defer other.Close()
-		lease := mustLock(t, other, t.Context(), "b")
-		if _, err := c.LockAll(t.Context(), []string{"a", "b"}, dlock.WithWait(0)); !errors.Is(err, dlock.ErrHeld) {
-			t.Errorf("LockAll: %v; want ErrHeld", err)
-		}
-		_ = c.Close()
-		if got := s.releases.Load(); got != 1 {
-			t.Errorf("%d releases; want one, of the name that was acquired", got)
-		}
-		mustUnlock(t, lease)
-	})
-}
-
-// A store that rejects the user, or was closed, rejects the release as well: it is not asked
-// again and again while other callers wait for the outcome.
-func TestRejectedReleaseIsNotRepeated(t *testing.T) {
-	for _, reason := range []error{driver.ErrDenied, driver.ErrClosed} {
-		bubble(t, func(t *testing.T, store *memlock.Store) {
-			s := &prepared{Store: store, acquire: reason, release: reason}
-			c := dlock.New(s, nil)
-			start := time.Now()
-			for range 2 {
-				if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, reason) {
-					t.Errorf("TryLock: %v; want %v", err, reason)
-				}
-			}
-			if took := time.Since(start); took != 0 {
-				t.Errorf("two calls took %v; the store answered at once", took)
-			}
-			_ = c.Close()
-			if got := s.releases.Load(); got != 2 {
-				t.Errorf("%d releases; want one for each attempt", got)
-			}
-		})
-	}
-}
-
 // Every call takes one RequestTimeout at most if the store does not answer it, also if it
 // first waits for the outcome of another call of the process.
 func TestEveryCallInAnOutageTakesOneRequestTimeout(t *testing.T) {
@@ -485,6 +444,36 @@ func TestSlowStoreIsNotAnOutage(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() { mustUnlock(t, mustLock(t, c, t.Context(), "x")) })
+		}
+		all.Wait()
+	})
+}
+
+// slowDenial is a remote store that rejects every attempt, and is slow to say so.
+type slowDenial struct{ slowStore }
+
+func (s *slowDenial) Acquire(ctx context.Context, _ driver.Request) (driver.Grant, error) {
+	select {
+	case <-ctx.Done():
+		return driver.Grant{}, ctx.Err()
+	case <-time.After(s.delay):
+		return driver.Grant{}, driver.ErrDenied
+	}
+}
+
+// Callers behind attempts that the store rejected are not in an outage: each has a
+// RequestTimeout for its own attempt.
+func TestRejectedAttemptsAreNotAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&slowDenial{slowStore{Store: store, delay: 900 * time.Millisecond}}, nil)
+		defer c.Close()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrDenied) || errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v; want ErrDenied", err)
+				}
+			})
 		}
 		all.Wait()
 	})

@@ -1,15 +1,18 @@
 package dlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // find returns the hold of name among h and the holds around it, or nil. It does not
 // return a hold that Unlock has released. It returns a lost hold, so that re-entering it
-// fails.
+// fails. h may be nil.
 func (h *hold) find(name string) *hold {
 	for ; h != nil; h = h.outer {
 		if h.name != name {
@@ -22,26 +25,34 @@ func (h *hold) find(name string) *hold {
 	return nil
 }
 
-// reenter adds a lease to the hold.
-func (h *hold) reenter(ctx context.Context) (*Lease, error) {
+// reenter adds a lease to the hold. An exclusive hold may be re-entered shared. The opposite is
+// an error: the caller would wait for itself.
+func (h *hold) reenter(ctx context.Context, mode driver.Mode) (*Lease, error) {
 	h.expireIfOverdue()
+	cause := h.endCause()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.cause != nil {
-		return nil, fmt.Errorf("re-entering %q: %w", h.name, h.cause)
+	stored := h.storedModeLocked()
+	switch {
+	case cmp.Or(h.cause, cause) != nil:
+		return nil, fmt.Errorf("re-entering %q: %w", h.name, cmp.Or(h.cause, cause))
+	case stored.Limit != mode.Limit:
+		return nil, &driver.ModeError{Name: h.name, Mode: stored}
+	case stored.Shared && !mode.Shared:
+		return nil, fmt.Errorf("%w: the caller holds %q shared, and has to unlock it before it locks it exclusively", ErrMode, h.name)
 	}
 	h.leases++
-	return &Lease{hold: h, reentry: &reentry{caller: ctx}}, nil
+	return &Lease{hold: h, reentry: &reentry{callerCtx: ctx}}, nil
 }
 
 // reentry is the part of a lease that re-entered. Its context has the values of its
 // own caller, and finds all holds around that caller, not only those around the hold.
 type reentry struct {
-	caller context.Context
+	callerCtx context.Context
 
 	mu    sync.Mutex
 	ended bool
-	ctx   *derivedContext // nil until it is asked for
+	ctx   *checkedContext // nil until it is asked for
 	stop  func() bool     // stops waiting for the end of the hold
 }
 
@@ -51,9 +62,9 @@ func (r *reentry) context(h *hold) context.Context {
 	if r.ctx != nil {
 		return r.ctx
 	}
-	inner, cancel := context.WithCancelCause(context.WithoutCancel(r.caller))
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(r.callerCtx))
 	held := h.context()
-	r.ctx = &derivedContext{inner, cancel, held}
+	r.ctx = &checkedContext{inner, cancel, held}
 	if r.ended {
 		cancel(ErrReleased)
 	} else {

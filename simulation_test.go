@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,9 +30,9 @@ var (
 func TestSimulation(t *testing.T) {
 	var seen tally
 	t.Cleanup(func() {
-		t.Logf("%d acquired, %d handed over, %d lost, %d refused, %d unreachable",
-			seen.acquired.Load(), seen.handedOver.Load(), seen.lost.Load(), seen.refused.Load(), seen.unreachable.Load())
-		if *seeds >= 100 && (seen.acquired.Load() == 0 || seen.handedOver.Load() == 0 || seen.lost.Load() == 0 || seen.refused.Load() == 0 || seen.unreachable.Load() == 0) {
+		t.Logf("%d acquired, %d handed over, %d shared, %d lost, %d refused, %d unreachable",
+			seen.acquired.Load(), seen.handedOver.Load(), seen.shared.Load(), seen.lost.Load(), seen.refused.Load(), seen.unreachable.Load())
+		if *seeds >= 100 && (seen.acquired.Load() == 0 || seen.handedOver.Load() == 0 || seen.shared.Load() == 0 || seen.lost.Load() == 0 || seen.refused.Load() == 0 || seen.unreachable.Load() == 0) {
 			t.Error("the simulation does not reach every outcome")
 		}
 	})
@@ -57,128 +55,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// The simulation finds stores that are broken on purpose.
-func TestSimulationFindsBrokenStores(t *testing.T) {
-	for _, broken := range []struct {
-		name    string
-		spoil   func(full) full
-		finding string
-	}{
-		{"the lock expires at half its TTL", func(s full) full { return halfTTL{s} }, "two trust"},
-		{"trust is counted from the reply", func(s full) full { return trustFromReply{s} }, "two trust"},
-		{"trust is counted from the reply to a renewal", func(s full) full { return renewedFromReply{s} }, "two trust"},
-		{"a batch ignores the holders", func(s full) full { return batchTakes{s} }, "two trust"},
-		{"the next grant is inside the span", func(s full) full { return overlaps{s} }, "token"},
-		{"release ignores the owner", func(s full) full { return releasesAnyOwner{s} }, "two trust"},
-		{"tokens start again", func(s full) full { return tokenResets{s} }, "token"},
-		{"the lock never expires", func(s full) full { return neverExpires{s} }, "for ever"},
-	} {
-		t.Run(broken.name, func(t *testing.T) {
-			t.Parallel()
-			const tries = 300
-			for seed := range uint64(tries) {
-				var violations []string
-				synctest.Test(t, func(t *testing.T) { violations = simulate(t, seed, broken.spoil, new(tally)) })
-				for _, v := range violations {
-					if strings.Contains(v, broken.finding) {
-						return
-					}
-				}
-			}
-			t.Errorf("%d seeds did not find it", tries)
-		})
-	}
-}
-
-type halfTTL struct{ full }
-
-func (s halfTTL) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	ttl := req.TTL
-	req.TTL /= 2
-	grant, err := s.full.Acquire(ctx, req)
-	grant.TTL = ttl
-	return grant, err
-}
-
-func (s halfTTL) Renew(ctx context.Context, grants []driver.Grant) []error {
-	return nil // without renewing
-}
-
-type trustFromReply struct{ full }
-
-func (s trustFromReply) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	grant, err := s.full.Acquire(ctx, req)
-	grant.TTL += 1500 * time.Millisecond // like a client that counts from a slow reply
-	return grant, err
-}
-
-type renewedFromReply struct{ full }
-
-func (s renewedFromReply) Renew(ctx context.Context, grants []driver.Grant) []error {
-	earlier := slices.Clone(grants)
-	for i := range earlier {
-		earlier[i].TTL /= 4 // what is left when a slow reply arrives
-	}
-	return s.full.Renew(ctx, earlier)
-}
-
-type batchTakes struct{ full }
-
-func (s batchTakes) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	for info := range s.List(ctx, "") {
-		_ = s.Break(ctx, info.Name, info.Token)
-	}
-	return s.full.AcquireAll(ctx, reqs)
-}
-
-type releasesAnyOwner struct{ full }
-
-func (s releasesAnyOwner) Release(ctx context.Context, grant driver.Grant) error {
-	for info := range s.List(ctx, "") {
-		if info.Name == grant.Name {
-			return s.Break(ctx, info.Name, info.Token)
-		}
-	}
-	return s.full.Release(ctx, grant)
-}
-
-type overlaps struct{ full }
-
-func (s overlaps) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	span := req.Span
-	req.Span = 0
-	grant, err := s.full.Acquire(ctx, req)
-	grant.Span = span
-	return grant, err
-}
-
-type tokenResets struct{ full }
-
-func (s tokenResets) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	grant, err := s.full.Acquire(ctx, req)
-	grant.Token = 1 + grant.Token%3
-	return grant, err
-}
-
-func (s tokenResets) Release(ctx context.Context, grant driver.Grant) error {
-	grant.Token = 0
-	return s.full.Release(ctx, grant)
-}
-
-type neverExpires struct{ full }
-
-func (s neverExpires) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	ttl := req.TTL
-	req.TTL = 24 * time.Hour
-	grant, err := s.full.Acquire(ctx, req)
-	grant.TTL = ttl
-	return grant, err
-}
-
-func (s neverExpires) Renew(context.Context, []driver.Grant) []error { return nil }
-
 // tally counts the outcomes of all runs.
-type tally struct{ acquired, handedOver, lost, refused, unreachable atomic.Int64 }
+type tally struct{ acquired, handedOver, shared, lost, refused, unreachable atomic.Int64 }
 
 // simulation is one run.
 type simulation struct {
@@ -186,8 +64,10 @@ type simulation struct {
 	store full
 	mu    sync.Mutex
 	// trusted are the leases of each name that were returned and not unlocked.
-	trusted    map[string]map[*dlock.Lease]bool
-	last       map[string]uint64
+	trusted    map[string]map[*dlock.Lease]driver.Mode
+	last       map[string]uint64 // the largest token of an exclusive lease
+	largest    map[string]uint64 // the largest token of all
+	seenTokens map[string]map[uint64]bool
 	granted    map[uint64]bool // the tokens with which the store granted locks
 	violations []string
 }
@@ -199,32 +79,71 @@ func (s *simulation) violate(format string, args ...any) {
 }
 
 // trust records a lease that Lock has returned, and checks it.
-func (s *simulation) trust(lease *dlock.Lease) {
+func (s *simulation) trust(lease *dlock.Lease, mode driver.Mode) {
 	s.seen.acquired.Add(1)
+	if mode.Shared {
+		s.seen.shared.Add(1)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := lease.Name()
 	if lease.Context().Err() != nil {
 		return // lost at once: its holder does not trust it
 	}
-	for other := range s.trusted[name] {
+	holders := 1
+	for other, its := range s.trusted[name] {
 		select {
 		case <-other.Context().Done(): // not Err, which checks the clock itself
+			continue
 		default:
-			s.violations = append(s.violations, fmt.Sprintf("two trust %q, tokens %d and %d", name, other.Token(), lease.Token()))
+		}
+		holders++
+		if mode.Limit == 0 && !(mode.Shared && its.Shared) {
+			s.violations = append(s.violations, fmt.Sprintf("two trust %q, tokens %d (%v) and %d (%v)", name, other.Token(), its, lease.Token(), mode))
 		}
 	}
-	if lease.Token() <= s.last[name] {
-		s.violations = append(s.violations, fmt.Sprintf("token %d of %q came after %d", lease.Token(), name, s.last[name]))
+	if mode.Limit > 0 && holders > mode.Limit {
+		s.violations = append(s.violations, fmt.Sprintf("%d holders trust %q, whose limit is %d", holders, name, mode.Limit))
 	}
-	s.last[name] = lease.Token()
+	s.checkTokenLocked(lease, mode)
 	if !s.granted[lease.Token()] {
 		s.seen.handedOver.Add(1)
 	}
 	if s.trusted[name] == nil {
-		s.trusted[name] = map[*dlock.Lease]bool{}
+		s.trusted[name] = map[*dlock.Lease]driver.Mode{}
 	}
-	s.trusted[name][lease] = true
+	s.trusted[name][lease] = mode
+}
+
+// checkTokenLocked: an exclusive lease has a larger token than every lease that was returned before,
+// any other has a larger one than every exclusive lease before, and no two have the same. Leases that
+// are returned at the same time may be seen in any order.
+func (s *simulation) checkTokenLocked(lease *dlock.Lease, mode driver.Mode) {
+	name, token := lease.Name(), lease.Token()
+	before := s.last[name]
+	if mode == (driver.Mode{}) {
+		before = s.largest[name]
+	}
+	if token <= before || s.seenTokens[name][token] {
+		s.violations = append(s.violations, fmt.Sprintf("token %d of %q (%v) came after %d", token, name, mode, before))
+	}
+	if mode == (driver.Mode{}) {
+		s.last[name] = token
+	}
+	s.largest[name] = max(s.largest[name], token)
+	if s.seenTokens[name] == nil {
+		s.seenTokens[name] = map[uint64]bool{}
+	}
+	s.seenTokens[name][token] = true
+}
+
+// downgraded records that a lease may be shared from now on.
+func (s *simulation) downgraded(lease *dlock.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, trusted := s.trusted[lease.Name()][lease]; trusted {
+		s.trusted[lease.Name()][lease] = driver.Mode{Shared: true}
+	}
 }
 
 func (s *simulation) note(grant driver.Grant) {
@@ -253,7 +172,8 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 	if spoil != nil {
 		store = spoil(store)
 	}
-	s := &simulation{seen: seen, store: store, trusted: map[string]map[*dlock.Lease]bool{}, last: map[string]uint64{}, granted: map[uint64]bool{}}
+	s := &simulation{seen: seen, store: store, granted: map[uint64]bool{},
+		trusted: map[string]map[*dlock.Lease]driver.Mode{}, last: map[string]uint64{}, largest: map[string]uint64{}, seenTokens: map[string]map[uint64]bool{}}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), simPatient, errors.New("for ever"))
 	defer cancel()
 
@@ -266,13 +186,20 @@ func simulate(t *testing.T, seed uint64, spoil func(full) full, seen *tally) []s
 		repeat:      random.Float64() * 0.2,
 		slow:        random.Float64() * 0.2,
 	}
+	hot, hotLimit := random.IntN(4) == 0, random.IntN(3)
 	for i := range 2 + random.IntN(2) {
 		n := &network{inner: store, granted: s.note, rates: bad, random: rand.New(rand.NewPCG(seed, uint64(100+i)))}
 		c := dlock.New(n, &dlock.Options{TTL: simTTL, RequestTimeout: 700 * time.Millisecond})
 		networks, clients = append(networks, n), append(clients, c)
 		wg.Go(func() { trouble(n, rand.New(rand.NewPCG(seed, uint64(200+i)))) })
 		for j := range 1 + random.IntN(3) {
-			wg.Go(func() { s.use(ctx, c, rand.New(rand.NewPCG(seed, uint64(1000+10*i+j)))) })
+			goroutine := rand.New(rand.NewPCG(seed, uint64(1000+10*i+j)))
+			wg.Go(func() {
+				if hot {
+					s.useHot(ctx, c, goroutine, driver.Mode{Limit: hotLimit})
+				}
+				s.use(ctx, c, goroutine)
+			})
 		}
 	}
 	wg.Wait()
@@ -309,6 +236,19 @@ func trouble(n *network, random *rand.Rand) {
 	n.mu.Unlock()
 }
 
+// useHot is one goroutine of several that want the same lock, or the same permits, for a moment,
+// again and again: the processes hand them over.
+func (s *simulation) useHot(ctx context.Context, c *dlock.Client, random *rand.Rand, mode driver.Mode) {
+	for range 20 {
+		hold := time.Duration(random.Int64N(int64(simTTL / 1000)))
+		if mode.Limit > 0 {
+			s.hold(ctx, c, "hot permits", hold, mode, []dlock.Option{dlock.WithLimit(mode.Limit)})
+		} else {
+			s.hold(ctx, c, "hot", hold, mode, nil)
+		}
+	}
+}
+
 // use is one goroutine of a program that locks.
 func (s *simulation) use(ctx context.Context, c *dlock.Client, random *rand.Rand) {
 	names := []string{"a", "b"}
@@ -334,22 +274,37 @@ func (s *simulation) use(ctx context.Context, c *dlock.Client, random *rand.Rand
 		case 2:
 			hold *= 3 // long enough to end after a renewal
 		}
-		if random.IntN(5) == 0 {
-			s.holdAll(waiting, c, names, hold, opts)
+		var mode driver.Mode
+		name := names[random.IntN(len(names))]
+		switch random.IntN(6) {
+		case 0, 1:
+			mode.Shared = true
+			opts = append(opts, dlock.WithShared())
+		case 2:
+			mode.Limit = 2
+			opts = append(opts, dlock.WithLimit(2))
+			name = "semaphore"
+		}
+		if random.IntN(5) == 0 && mode.Limit == 0 {
+			s.holdAll(waiting, c, names, hold, mode, opts)
 		} else {
-			s.hold(waiting, c, names[random.IntN(len(names))], hold, opts)
+			s.hold(waiting, c, name, hold, mode, opts)
 		}
 		stop()
 	}
 }
 
-func (s *simulation) hold(ctx context.Context, c *dlock.Client, name string, hold time.Duration, opts []dlock.Option) {
+func (s *simulation) hold(ctx context.Context, c *dlock.Client, name string, hold time.Duration, mode driver.Mode, opts []dlock.Option) {
 	lease, err := c.Lock(ctx, name, opts...)
 	if err != nil {
 		s.checkError(err)
 		return
 	}
-	s.trust(lease)
+	s.trust(lease, mode)
+	if mode == (driver.Mode{}) && hold%4 == 0 {
+		s.downgraded(lease)
+		s.checkError(lease.Downgrade(ctx))
+	}
 	select {
 	case <-time.After(hold):
 	case <-lease.Context().Done():
@@ -358,7 +313,7 @@ func (s *simulation) hold(ctx context.Context, c *dlock.Client, name string, hol
 	s.checkError(lease.Unlock(ctx))
 }
 
-func (s *simulation) holdAll(ctx context.Context, c *dlock.Client, names []string, hold time.Duration, opts []dlock.Option) {
+func (s *simulation) holdAll(ctx context.Context, c *dlock.Client, names []string, hold time.Duration, mode driver.Mode, opts []dlock.Option) {
 	leases, err := c.LockAll(ctx, names, opts...)
 	if err != nil {
 		s.checkError(err)
@@ -367,12 +322,12 @@ func (s *simulation) holdAll(ctx context.Context, c *dlock.Client, names []strin
 	// Each name is trusted through a lease of its own: a re-entry.
 	var each []*dlock.Lease
 	for _, name := range names {
-		lease, err := c.Lock(leases.Context(), name)
+		lease, err := c.Lock(leases.Context(), name, opts...)
 		if err != nil {
 			s.checkError(err)
 			continue
 		}
-		s.trust(lease)
+		s.trust(lease, mode)
 		each = append(each, lease)
 	}
 	select {

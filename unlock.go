@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
@@ -33,21 +34,46 @@ func (h *hold) unlock(ctx context.Context) error {
 	c := h.client
 	c.calls.add()
 	defer c.calls.end()
+	if h.leader != nil {
+		h.expireIfOverdue() // only the last member asks the store, which would report the loss
+	}
 	last, ends := h.removeLease()
-	if ends {
-		return h.release(ctx)
+	switch {
+	case last && h.leader != nil:
+		err := h.leader.group.unlockMember(ctx, h)
+		if ends {
+			call(c.hooks.Released, Event{Name: h.name, Token: h.token, Err: err})
+		}
+		return err
+	case ends:
+		return h.releaseOrHandOver(ctx)
 	}
 	cause := h.endCause()
-	if last && !c.calls.closed.Load() && !errors.Is(cause, watchdog.ErrNotHeld) {
-		// The store may still count the lock as held, and contenders need not wait until it expires.
-		c.cleanups.Go(func() {
-			_, _ = c.release(context.Background(), h.Grant, 2*c.requestTimeout) // the lock expires anyway
-		})
+	if last {
+		h.releaseLost(cause)
 	}
+	return h.notHeld(cause)
+}
+
+// notHeld returns the error of an Unlock of a hold that ended before with cause, or nil.
+func (h *hold) notHeld(cause error) error {
 	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
 		return fmt.Errorf("%w: %q: %w", ErrNotHeld, h.name, cause)
 	}
 	return nil
+}
+
+// releaseLost releases in the background a lock that was lost with cause: the store may still
+// count it as held, and contenders need not wait until it expires.
+func (h *hold) releaseLost(cause error) {
+	c := h.client
+	if c.calls.closed.Load() || errors.Is(cause, watchdog.ErrGone) {
+		return
+	}
+	c.cleanups.Go(func() {
+		began := c.clock.NoLaterThanNow()
+		_, _ = c.releaseGrant(context.Background(), h.Grant, began, 2*c.requestTimeout) // the lock expires anyway
+	})
 }
 
 // removeLease reports whether the lease was the last one of the hold, and whether its
@@ -64,46 +90,49 @@ func (h *hold) removeLease() (last, ends bool) {
 	return last, ends
 }
 
-// release gives up the lock of a hold that has just ended. It hands the lock over to
+// releaseOrHandOver gives up the lock of a hold that has just ended. It hands the lock over to
 // the next waiter of this process, or releases it in the store.
-func (h *hold) release(ctx context.Context) (err error) {
+func (h *hold) releaseOrHandOver(ctx context.Context) (err error) {
 	c := h.client
-	renewal := c.dog.Forget(&h.Hold)
+	renewal := c.watchdog.Forget(&h.Hold)
 	if !h.handOver() {
 		err = h.releaseToStore(ctx, renewal)
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNotHeld):
-		err = fmt.Errorf("%w: %q: %w: found when it was unlocked", ErrNotHeld, h.name, ErrLost)
+		err = fmt.Errorf("%w: %q: %w: the store found no lock to release", ErrNotHeld, h.name, ErrLost)
 	default:
 		err = fmt.Errorf("unlocking %q, which is left to expire: %w", h.name, err)
 	}
-	call(c.hooks.Released, Event{Name: h.name, Token: h.token, Err: err})
+	for _, ended := range h.group.endedBy(h) {
+		call(c.hooks.Released, Event{Name: h.name, Token: ended.token, Err: err})
+	}
 	return err
 }
 
 // releaseToStore releases the lock for all contenders, and leaves the slot. It waits for the
 // end of a renewal that is under way.
 func (h *hold) releaseToStore(ctx context.Context, renewal <-chan struct{}) error {
-	c, limit := h.client, 2*h.client.requestTimeout
+	c, limit, began := h.client, 2*h.client.requestTimeout, h.ended
 	if renewal != nil {
-		began := c.clock.NoLaterThanNow()
 		select {
 		case <-renewal:
 		case <-time.After(c.requestTimeout):
 		}
 		limit = max(c.requestTimeout, limit-(c.clock.Now()-began))
+		began = c.clock.NoLaterThanNow()
 	}
-	attempts, err := c.release(ctx, h.Grant, limit)
+	attempts, err := c.releaseGrant(ctx, h.Grant, began, limit)
 	if errors.Is(err, ErrNotHeld) && attempts > 1 && c.clock.Now() < h.TrustDeadline() {
-		err = nil // an attempt without an answer has released the lock
+		err = nil // a call without an answer has released the lock
 	}
-	if slot := h.slot.Load(); slot != nil {
+	if slot := h.slot.Swap(nil); slot != nil { // a permit may leave its slot at the same time
 		slot.State.Released(c.clock.NoLaterThanNow())
-		slot.State.usedTokens = h.token - h.Grant.Token + 1
-		h.noteUnanswered(err)
-		h.leaveSlot()
+		slot.State.usedTokens = h.usedTokens()
+		c.noteUnanswered(slot, err)
+		slot.Leave(!errors.Is(err, ErrUnreachable))
+		h.outcome.announce()
 	}
 	return err
 }
@@ -114,20 +143,21 @@ const (
 	maxReleaseDelay = 100 * time.Millisecond
 )
 
-// release asks the store to release grant, and again while that may help. It returns how
-// often it asked. It works with a cancelled context, and takes no longer than limit.
-func (c *Client) release(ctx context.Context, grant driver.Grant, limit time.Duration) (attempts int, err error) {
+// releaseGrant asks the store to release grant, and again while that may help. It returns how
+// often it asked. It works with a cancelled context. It returns no later than limit after began.
+func (c *Client) releaseGrant(
+	ctx context.Context, grant driver.Grant, began clock.Instant, limit time.Duration,
+) (attempts int, err error) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	began := c.clock.NoLaterThanNow()
 	left := limit
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
 	for {
 		attempts++
-		limited, cancel := c.limited(ctx, min(c.requestTimeout, left))
+		limited, timer := c.withTimeout(ctx, min(c.requestTimeout, left))
 		err = c.explain(ctx, limited, c.store.Release(limited, grant))
-		cancel()
+		timer.End()
 		if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed) {
 			return attempts, err
 		}

@@ -9,42 +9,19 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
-	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/deadline"
 )
-
-// wait is the waiting of one call. It begins when the call finds the lock held, by this
-// process or another. If the store can notify, the waiter subscribes, tries again, and
-// sleeps until it is notified. A lost notification costs time and never the lock,
-// because the waiter also polls a few times in a TTL.
-type wait struct {
-	client   *Client
-	settings *settings
-	ctx      context.Context // the caller's, limited by WithWait once waiting began
-
-	began  bool
-	since  clock.Instant
-	cancel context.CancelFunc
-
-	wake     chan struct{}
-	unwatch  func() // nil without a subscription
-	poll     backoff.Backoff
-	fair     queueState // of fair callers, which have no slot
-	answered bool       // the store has answered this call, or says that another holds the lock
-	answerBy time.Time  // limit of a call that waits for another caller's outcome; else zero
-	failure  error      // why the state of the lock is unknown; nil if it is known
-}
 
 const (
 	// Poll intervals for stores without notifications.
 	minPoll = 5 * time.Millisecond
 	maxPoll = time.Second
-	// maxSilentPoll is the same for a holder whose release sends no notification:
+	// maxSilentPoll is maxPoll for a holder whose release sends no notification:
 	// programs that share locks with such holders expect it to be short.
 	maxSilentPoll = 200 * time.Millisecond
 	// maxSleep limits the sleep of a waiter that has a subscription.
 	maxSleep = 30 * time.Second
-	// minWatchedSleep limits how often such a waiter polls.
+	// minWatchedSleep is its minimum for a short TTL.
 	minWatchedSleep = time.Second
 	// maxSubscribe limits one attempt to subscribe, because the waiter does not try
 	// to acquire meanwhile.
@@ -56,37 +33,36 @@ const (
 // errWaitLimit is the cause with which WithWait ends a wait.
 var errWaitLimit = errors.New("wait limit reached")
 
-// startWaiting makes the caller a waiter. It fails if the caller does not want to wait.
-func (w *wait) startWaiting() error {
-	switch {
-	case w.began:
-		return nil
-	case !w.settings.waits():
-		return errWaitLimit
+// startWaiting makes the caller a waiter, and reports whether it is willing to wait. If the store
+// can notify, a waiter subscribes, tries again, and sleeps until it is notified. A lost
+// notification costs time and never the lock, because the waiter also polls a few times in a TTL.
+func (lc *lockCall) startWaiting() bool {
+	if lc.isWaiter || !lc.settings.waits() {
+		return lc.isWaiter
 	}
-	w.began = true
-	w.since = w.client.clock.NoLaterThanNow()
-	if w.settings.wait > 0 {
-		w.ctx, w.cancel = context.WithTimeoutCause(w.ctx, w.settings.wait, errWaitLimit)
+	lc.isWaiter = true
+	lc.waitingSince = lc.client.clock.NoLaterThanNow()
+	if lc.settings.wait > 0 {
+		lc.ctx, lc.cancel = context.WithTimeoutCause(lc.ctx, lc.settings.wait, errWaitLimit)
 	}
-	w.wake = make(chan struct{}, 1)
-	w.poll = backoff.Backoff{Min: minPoll, Max: maxPoll}
-	return nil
+	lc.wake = make(chan struct{}, 1)
+	lc.poll = backoff.Backoff{Min: minPoll, Max: maxPoll}
+	return true
 }
 
-// stop frees what the waiting needed.
-func (w *wait) stop() {
-	w.unsubscribe()
-	if w.cancel != nil {
-		w.cancel()
+// stopWaiting frees what the waiting needed.
+func (lc *lockCall) stopWaiting() {
+	lc.unsubscribe()
+	if lc.cancel != nil {
+		lc.cancel()
 	}
 }
 
 // report calls the hooks at the end of an acquisition, and returns err.
-func (w *wait) report(h *hold, err error) error {
-	c := w.client
-	event := Event{Name: h.name, Token: h.token, Waited: w.waited(), Err: err}
-	if w.began {
+func (lc *lockCall) report(h *hold, err error) error {
+	c := lc.client
+	event := Event{Name: h.name, Token: h.token, Waited: lc.timeWaited(), Err: err}
+	if lc.isWaiter {
 		call(c.hooks.Waited, event)
 	}
 	if err == nil {
@@ -95,122 +71,126 @@ func (w *wait) report(h *hold, err error) error {
 	return err
 }
 
-// waited returns how long the call has waited.
-func (w *wait) waited() time.Duration {
-	if !w.began {
+func (lc *lockCall) timeWaited() time.Duration {
+	if !lc.isWaiter {
 		return 0
 	}
-	return w.client.clock.NoLaterThanNow() - w.since
+	return lc.client.clock.NoLaterThanNow() - lc.waitingSince
 }
 
 // timeLeft returns how long the next attempt may take: a RequestTimeout, less what this call
 // has spent on waiting for another caller's outcome if the store has not answered since.
-func (w *wait) timeLeft() time.Duration {
-	if w.answered || w.answerBy.IsZero() {
-		return w.client.requestTimeout
+func (lc *lockCall) timeLeft() time.Duration {
+	if lc.answered || lc.answerBy.IsZero() {
+		return lc.client.requestTimeout
 	}
-	return time.Until(w.answerBy)
+	return time.Until(lc.answerBy)
 }
 
 // state returns what h knows about the contention for its name.
-func (w *wait) state(h *hold) *queueState {
+func (lc *lockCall) state(h *hold) *queueState {
 	if slot := h.slot.Load(); slot != nil {
 		return &slot.State
 	}
-	return &w.fair
+	return &lc.ownState
 }
 
 // beforeRetry blocks after a failed attempt until the next attempt is worth it. It
 // returns the error to give up with, or nil.
-func (w *wait) beforeRetry(h *hold, err error) error {
-	held, refused := errors.AsType[*driver.HeldError](err)
+func (lc *lockCall) beforeRetry(h *hold, err error) error {
+	refusal, refused := errors.AsType[*driver.HeldError](err)
 	if !refused {
-		return w.afterFailure(h, err)
+		return lc.afterFailure(h, err)
 	}
-	if err := w.noteRefusal(h, held); err != nil {
+	if err := lc.noteRefusal(h, refusal); err != nil {
 		return err
 	}
-	_, err = w.awaitRelease(h, held)
+	_, err = lc.awaitRelease(h, refusal)
 	return err
 }
 
 // afterFailure waits for a store that did not answer, unless the outage is too long.
-func (w *wait) afterFailure(h *hold, err error) error {
-	if deadline.Passed(w.ctx) != nil {
-		w.failure = err
-		return w.gaveUp(h, nil)
+func (lc *lockCall) afterFailure(h *hold, err error) error {
+	if deadline.Passed(lc.ctx) != nil && !isAnswer(err) {
+		lc.failure = err
+		return lc.giveUpError(h, nil)
 	}
-	if errors.Is(err, ErrUnreachable) {
-		state, now := w.state(h), w.client.clock.NoLaterThanNow()
-		state.Unanswered(now, err)
-		if w.answered && state.OutageTooLong(now, w.settings.ttl) == nil {
-			w.failure = err
-			h.refusal.Store(nil) // whether the lock is still held is unknown
-			return w.sleep(h, w.poll.Next())
-		}
+	state := lc.state(h)
+	if !errors.Is(err, ErrUnreachable) {
+		state.Answered() // the callers behind have a RequestTimeout of their own
+		return fmt.Errorf("locking %q: %w", h.name, err)
+	}
+	now := lc.client.clock.NoLaterThanNow()
+	state.Unanswered(now, err)
+	if slot := h.slot.Load(); slot != nil {
+		slot.ForgetPrevious()
+	}
+	if lc.answered && state.OutageTooLong(now, lc.settings.ttl) == nil {
+		lc.failure = err
+		h.refusal.Store(nil) // whether the lock is still held is unknown
+		return lc.sleep(h, lc.poll.Next())
 	}
 	return fmt.Errorf("locking %q: %w", h.name, err)
 }
 
-// noteRefusal tells the other callers of this process that held has the lock, and
-// begins to wait. It fails if this caller does not wait any longer.
-func (w *wait) noteRefusal(h *hold, held *driver.HeldError) error {
-	w.answered = true
-	w.state(h).Refused(w.client.clock.NoLaterThanNow(), held.Holder, held.Token)
-	h.refusal.Store(held)
+// noteRefusal records the refusal for the other callers of this process, and makes this caller a
+// waiter. It fails if this caller does not wait, or not any longer.
+func (lc *lockCall) noteRefusal(h *hold, refusal *driver.HeldError) error {
+	lc.answered = true
+	lc.state(h).Refused(lc.client.clock.NoLaterThanNow(), refusal.Holder, refusal.Token)
+	h.refusal.Store(refusal)
 	h.outcome.announce()
-	if deadline.Passed(w.ctx) != nil {
-		return w.gaveUp(h, held)
+	if deadline.Passed(lc.ctx) != nil {
+		return lc.giveUpError(h, refusal)
 	}
-	if w.startWaiting() != nil {
-		return held
+	if !lc.startWaiting() {
+		return refusal
 	}
 	return nil
 }
 
-// awaitRelease blocks until held may have released the lock. The first time it
-// subscribes and returns at once, because the lock may have been released before the
-// subscription.
-func (w *wait) awaitRelease(h *hold, held *driver.HeldError) (atOnce bool, err error) {
+// awaitRelease blocks until the holder that the refusal names may have released the lock. The
+// first time it subscribes, reports that it did, and returns at once, because the lock may have
+// been released before the subscription.
+func (lc *lockCall) awaitRelease(h *hold, refusal *driver.HeldError) (subscribed bool, err error) {
 	switch {
-	case w.client.watcher == nil:
-		return false, w.sleep(h, w.pollDelay(h, held))
-	case held.Silent:
-		return false, w.sleep(h, min(w.pollDelay(h, held), backoff.Jitter(maxSilentPoll)))
-	case w.unwatch != nil:
-		if delay := w.contendedDelay(h); delay > 0 {
-			return false, w.sleep(h, delay)
+	case lc.client.watcher == nil:
+		return false, lc.sleep(h, lc.pollDelay(h, refusal))
+	case refusal.Silent:
+		return false, lc.sleep(h, min(lc.pollDelay(h, refusal), backoff.Jitter(maxSilentPoll)))
+	case lc.unwatch != nil:
+		if delay := lc.contendedDelay(h); delay > 0 {
+			return false, lc.sleep(h, delay)
 		}
-		if err := w.sleep(h, w.watchDelay(held)); err != nil {
+		if err := lc.sleep(h, lc.watchDelay(refusal)); err != nil {
 			return false, err
 		}
-		return false, w.yieldAfterWake(h)
-	case w.subscribe(h) != nil:
-		return false, w.sleep(h, w.pollDelay(h, held)) // and subscribe later
+		return false, lc.yieldAfterWake(h)
+	case lc.subscribe(h) != nil:
+		return false, lc.sleep(h, lc.pollDelay(h, refusal)) // and subscribe later
 	}
 	return true, nil
 }
 
-// subscribe asks the store to notify this waiter.
-func (w *wait) subscribe(h *hold) error {
-	limited, cancel := w.client.limited(w.ctx, min(w.client.requestTimeout, maxSubscribe))
-	defer cancel()
-	unwatch, err := w.client.watcher.Watch(limited, h.request(), waker(w.wake))
+func (lc *lockCall) subscribe(h *hold) error {
+	limited, timer := lc.client.withTimeout(lc.ctx, min(lc.client.requestTimeout, maxSubscribe))
+	defer timer.End()
+	unwatch, err := lc.client.watcher.Watch(limited, h.request(), waker(lc.wake))
 	if err == nil {
-		w.unwatch = unwatch
+		lc.unwatch = unwatch
 	}
 	return err
 }
 
-func (w *wait) unsubscribe() {
-	if w.unwatch != nil {
-		w.unwatch()
-		w.unwatch = nil
+func (lc *lockCall) unsubscribe() {
+	if lc.unwatch != nil {
+		lc.unwatch()
+		lc.unwatch = nil
 	}
 }
 
 // waker returns what a store calls to wake a waiter. It refers to the channel and not
-// to the wait, so that calls that do not wait keep the wait off the heap.
+// to the lockCall, so that a lockCall that does not wait stays off the heap.
 func waker(wake chan<- struct{}) func() {
 	return func() {
 		select {
@@ -221,98 +201,98 @@ func waker(wake chan<- struct{}) func() {
 }
 
 // yieldAfterWake lets other processes try first, if it is their turn.
-func (w *wait) yieldAfterWake(h *hold) error {
-	if h.queues() {
+func (lc *lockCall) yieldAfterWake(h *hold) error {
+	if h.alwaysQueues() {
 		return nil
 	}
-	return w.sleep(h, w.state(h).YieldAfterWake(w.client.clock.NoLaterThanNow(), &w.client.slices))
+	return lc.sleep(h, lc.state(h).YieldAfterWake(lc.client.clock.NoLaterThanNow(), &lc.client.slices))
 }
 
-// contendedDelay is the time until the next attempt on a store without notifications, or zero
-// if another delay is right.
-func (w *wait) contendedDelay(h *hold) time.Duration {
-	if h.queues() {
+// contendedDelay is how long to sleep before the next attempt if waiters have to poll because the
+// lock changes hands often, and otherwise zero.
+func (lc *lockCall) contendedDelay(h *hold) time.Duration {
+	if h.alwaysQueues() {
 		return 0
 	}
-	return w.state(h).PollDelay(w.client.clock.NoLaterThanNow(), &w.client.slices)
+	return lc.state(h).PollDelay(lc.client.clock.NoLaterThanNow(), &lc.client.slices)
 }
 
 // pollDelay is the time between two attempts without a subscription.
-func (w *wait) pollDelay(h *hold, held *driver.HeldError) time.Duration {
-	delay := w.contendedDelay(h)
+func (lc *lockCall) pollDelay(h *hold, refusal *driver.HeldError) time.Duration {
+	delay := lc.contendedDelay(h)
 	if delay == 0 {
-		delay = w.poll.Next()
+		delay = lc.poll.Next()
 	}
-	if left := held.Remaining; left > 0 && left < delay {
+	if left := refusal.Remaining; left > 0 && left < delay {
 		delay = backoff.Jitter(left) + minPoll
 	}
-	return w.keepPlace(delay)
+	return lc.keepPlace(delay, refusal)
 }
 
 // watchDelay is how long to sleep without a notification. Even if the store notifies
 // of every change, the waiter polls a few times in a TTL: a server that is down
 // notifies no waiter, and a connection may be dead without a sign of it.
-func (w *wait) watchDelay(held *driver.HeldError) time.Duration {
-	delay := backoff.Jitter(min(max(w.settings.ttl/3, minWatchedSleep), maxSleep))
-	if !w.client.traits.WatchesExpiry {
-		left := held.Remaining
+func (lc *lockCall) watchDelay(refusal *driver.HeldError) time.Duration {
+	delay := backoff.Jitter(min(max(lc.settings.ttl/3, minWatchedSleep), maxSleep))
+	if !lc.client.traits.WatchesExpiry {
+		left := refusal.Remaining
 		if left <= 0 {
 			left = maxPoll // the expiry is unknown
 		}
 		delay = min(delay, left+backoff.Jitter(min(left/10, expiryDelay)))
 	}
-	return w.keepPlace(delay)
+	return lc.keepPlace(delay, refusal)
 }
 
-// keepPlace makes fair waiters try often enough to keep their place in the store's
-// queue, which lasts for a TTL.
-func (w *wait) keepPlace(delay time.Duration) time.Duration {
-	if w.settings.fair {
-		return min(delay, backoff.Jitter(w.settings.ttl/3))
+// keepPlace shortens the delay of a waiter that has a place in the store's queue. The place lasts
+// for a TTL after each attempt.
+func (lc *lockCall) keepPlace(delay time.Duration, refusal *driver.HeldError) time.Duration {
+	if lc.settings.fair || refusal.Mode.Shared {
+		return min(delay, backoff.Jitter(lc.settings.ttl/3))
 	}
 	return delay
 }
 
 // sleep blocks until the waiter is woken, but no longer than limit.
-func (w *wait) sleep(h *hold, limit time.Duration) error {
+func (lc *lockCall) sleep(h *hold, limit time.Duration) error {
 	if limit <= 0 {
 		return nil
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-w.wake:
+	case <-lc.wake:
 		return nil
 	case <-timer.C:
 		return nil
-	case <-w.client.calls.closing:
+	case <-lc.client.calls.closing:
 		return ErrClosed
-	case <-w.ctx.Done():
-		return w.gaveUp(h, nil)
+	case <-lc.ctx.Done():
+		return lc.giveUpError(h, nil)
 	}
 }
 
-// gaveUp returns the error of a wait whose context is done: the holder if WithWait
-// ended the wait, otherwise the context's cause and the holder. If no holder is known,
-// the store did not answer.
-func (w *wait) gaveUp(h *hold, held *driver.HeldError) error {
-	held = cmp.Or(held, h.refusal.Load())
-	cause := cmp.Or(context.Cause(w.ctx), context.DeadlineExceeded) // the context's timer may be late
-	limit := errors.Is(cause, errWaitLimit)
+// giveUpError returns the error of a wait whose context is done: the holder if WithWait
+// ended the wait, otherwise the context's cause and the holder. If no holder is known, lc.failure
+// says why.
+func (lc *lockCall) giveUpError(h *hold, held *driver.HeldError) error {
+	held = cmp.Or(held, h.refusal.Load(), h.lastHolder())
+	cause := cmp.Or(context.Cause(lc.ctx), context.DeadlineExceeded) // the context's timer may be late
+	byWaitLimit := errors.Is(cause, errWaitLimit)
 	switch {
-	case held != nil && limit:
+	case held != nil && byWaitLimit:
 		return held
 	case held != nil:
 		return &waitError{held: held, cause: cause}
-	case limit && errors.Is(w.failure, ErrUnreachable):
-		return fmt.Errorf("locking %q: %w (gave up at the limit of the wait)", h.name, w.failure)
-	case limit && w.failure != nil:
-		return fmt.Errorf("locking %q: %w: no answer within the limit of the wait: %w", h.name, ErrUnreachable, w.failure)
-	case limit: // in a pause
+	case byWaitLimit && errors.Is(lc.failure, ErrUnreachable):
+		return fmt.Errorf("locking %q: %w (gave up at the limit of the wait)", h.name, lc.failure)
+	case byWaitLimit && lc.failure != nil:
+		return fmt.Errorf("locking %q: %w: no answer within the limit of the wait: %w", h.name, ErrUnreachable, lc.failure)
+	case byWaitLimit: // in a pause for other processes: no holder is known
 		return &driver.HeldError{Name: h.name}
-	case errors.Is(w.failure, ErrUnreachable):
-		return fmt.Errorf("locking %q: %w; so far: %w", h.name, cause, w.failure)
-	case w.failure != nil:
+	case errors.Is(lc.failure, ErrUnreachable):
+		return fmt.Errorf("locking %q: %w; last failure: %w", h.name, cause, lc.failure)
+	case lc.failure != nil:
 		return fmt.Errorf("locking %q: the store has not answered: %w", h.name, cause)
 	}
 	return fmt.Errorf("locking %q: %w", h.name, cause)

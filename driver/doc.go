@@ -8,7 +8,7 @@
 //
 // Only Store is mandatory. A store offers more by implementing extensions of one
 // method each: [Watcher], [Lister], [Finder], [Breaker], [BatchAcquirer],
-// [Diagnoser] for package dlock, [TokenRaiser] and [Identifier] for
+// [Downgrader], [Diagnoser] for package dlock, [TokenRaiser] and [Identifier] for
 // package quorum. Its [Traits] state what it promises. Package drivertest checks
 // every sentence of this contract that can be checked.
 //
@@ -17,17 +17,24 @@
 // All packages use one word for one thing:
 //
 //   - name: what is locked. A key is what a store keeps for a name.
-//   - owner: the secret of one grant. It authorizes renewal and release.
-//   - grant: what the store returns for a successful acquisition.
+//   - attempt: one call of Acquire. Its outcome is a grant, a refusal ([ErrHeld] or
+//     [ErrMode]) or unknown.
+//   - grant: what the store returns for a successful attempt.
+//   - owner: the secret that all attempts for one grant have. It authorizes renewal and release.
 //   - token: the fencing token of a hold, larger than that of any earlier hold. A
-//     grant has a span: several tokens in a row.
+//     grant has a span: several tokens in a row. A store may draw them from a counter.
 //   - hold: one acquisition inside the process, from its first attempt to its end.
 //   - lease: what the user of package dlock has. Several leases may share a hold.
 //   - holder: the process that has the lock, described for people.
 //   - trust deadline: the instant from which the client counts a lease as lost.
 //   - waiter: a caller that waits. contender: a process that competes for a name.
+//   - place: the position of a waiter in a queue of the store.
+//   - slot: the right of one caller of a process, its occupant, to compete for a name.
+//     Redis Cluster's slots are hash slots.
+//   - share: what a shared holder has of a lock. permit: what a holder has of a semaphore.
+//   - group: the shared holds of a process that share a grant. Its leader asks the store.
 //   - hand over: give the lock to the next waiter of the same process.
-//   - time slice: how long a process hands a lock over before others compete.
+//   - time slice: how long a process keeps taking a lock before it pauses.
 //   - notification: a message that another attempt may succeed. Without it a
 //     waiter polls: it tries again and again.
 //   - outage: a period in which the store does not answer.

@@ -28,6 +28,9 @@ var (
 	ErrBadName = errors.New("bad lock name")
 	// ErrBadTTL: the TTL is outside the limits of the store.
 	ErrBadTTL = errors.New("bad TTL")
+	// ErrMode: the name is in use with another limit, or as a lock instead of a semaphore or
+	// the other way round. The error of a store is always a [*ModeError].
+	ErrMode = errors.New("lock is in use in another mode")
 	// ErrUnsupported: the store does not support the operation.
 	ErrUnsupported = errors.New("not supported by this store")
 	// ErrClosed: the client or the store was closed. A call that was under way when
@@ -35,14 +38,16 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// Unchanged reports whether err proves that the call changed nothing in the store. It
-// does if it wraps [ErrHeld], [ErrNotHeld], [ErrUnsupported], [ErrBadName] or [ErrBadTTL],
-// or was marked with [NotSent]. One of several errors that were joined proves nothing, since
-// each may be about another call: only ErrHeld and ErrNotHeld count there.
+// Unchanged reports whether err proves that the call granted, renewed or ended no lock. The
+// call may have taken or removed a place in a queue. An error is proof if it wraps [ErrHeld],
+// [ErrNotHeld], [ErrMode], [ErrUnsupported], [ErrBadName] or [ErrBadTTL], or was marked with
+// [NotSent]. In an error that joins those of several calls, only ErrHeld, ErrNotHeld and ErrMode
+// are proof, because the others prove nothing about the other calls.
 func Unchanged(err error) bool {
-	proof := errors.Is(err, ErrHeld) || errors.Is(err, ErrNotHeld)
+	proof := errors.Is(err, ErrHeld) || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrMode)
+	//nolint:errorlint // errors.Is would also find one of several errors that were joined
 	for ; err != nil && !proof; err = errors.Unwrap(err) {
-		_, unsent := err.(notSent)
+		_, unsent := err.(notSentError)
 		proof = unsent || err == ErrUnsupported || err == ErrBadName || err == ErrBadTTL
 	}
 	return proof
@@ -51,16 +56,17 @@ func Unchanged(err error) bool {
 // NotSent marks the error of a call that never left the process, because no connection
 // could be made. dlock then has nothing to undo, so that the next call need not wait. A
 // store must not mark a call of several steps after its first step.
-func NotSent(err error) error { return notSent{err} }
+func NotSent(err error) error { return notSentError{err} }
 
-type notSent struct{ error }
+type notSentError struct{ error }
 
-func (e notSent) Unwrap() error { return e.error }
+func (e notSentError) Unwrap() error { return e.error }
 
 // HeldError describes the holder of a lock. errors.Is reports that it is [ErrHeld].
 type HeldError struct {
 	Name      string        // never empty
 	Token     uint64        // the holder's token; zero if unknown
+	Mode      Mode          // of the holder, which may be one of several
 	Holder    Holder        // zero if unknown
 	Remaining time.Duration // until the lock expires unless renewed; zero if unknown
 	Silent    bool          // this holder's release sends no notification: waiters have to poll

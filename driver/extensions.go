@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Watcher is implemented by stores that notify waiters. dlock polls the others.
+// Watcher is implemented by stores that notify waiters. The waiters of other stores poll.
 type Watcher interface {
 	// Watch calls wake whenever another Acquire of req may succeed: the name
 	// was released or broken, or a fair waiter moved to the head of the queue.
@@ -33,17 +33,26 @@ type BatchAcquirer interface {
 	AcquireAll(ctx context.Context, reqs []Request) ([]Grant, error)
 }
 
+// Downgrader is implemented by stores with Traits.Shared.
+type Downgrader interface {
+	// Downgrade makes the exclusive lock of grant.Owner a shared one, in one atomic step,
+	// and notifies the waiters. Token and TTL stay. A lock that is shared already stays as
+	// it is. [ErrNotHeld] means that the owner does not hold the lock.
+	Downgrade(ctx context.Context, grant Grant) error
+}
+
 // Lister is implemented by stores that can enumerate the locks that are held.
 type Lister interface {
-	// List yields every held lock whose name starts with prefix once, in no
+	// List yields every holder of every lock whose name starts with prefix once, in no
 	// particular order. It is not a snapshot. A non-nil error is the last
 	// element.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
-// Info describes a held lock.
+// Info describes a holder of a lock.
 type Info struct {
 	Name      string
+	Mode      Mode
 	Token     uint64
 	Holder    Holder
 	Since     time.Time     // when it was granted, by the store's clock; zero if unknown
@@ -55,15 +64,16 @@ type Info struct {
 
 // Finder is implemented by stores that can find one lock faster than by listing.
 type Finder interface {
-	// Find describes the lock of name as List does. It returns false if the lock
-	// is not held.
+	// Find describes the lock of name as List does. If it has several holders, Find
+	// describes the one with the smallest token. It returns false if the lock is not held.
 	Find(ctx context.Context, name string) (Info, bool, error)
 }
 
 // Breaker is implemented by stores that can revoke a lock.
 type Breaker interface {
-	// Break releases name in one atomic step if it is held with exactly this
-	// token, and notifies its waiters. Otherwise it returns [ErrNotHeld].
+	// Break ends the grant of name with exactly this token, in one atomic step, and notifies
+	// the waiters. Other holders keep the lock. Without such a grant Break returns
+	// [ErrNotHeld].
 	Break(ctx context.Context, name string, token uint64) error
 }
 
@@ -110,7 +120,7 @@ type Promise string
 
 // The promises that a Finding may break.
 const (
-	PromiseExclusion Promise = "exclusion" // a name has one holder at a time
+	PromiseExclusion Promise = "exclusion" // a name has no two holders that exclude each other
 	PromiseRestart   Promise = "restart"   // Traits.SurvivesRestart
 	PromiseFailover  Promise = "failover"  // Traits.SurvivesFailover
 )

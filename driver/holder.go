@@ -11,7 +11,7 @@ import (
 )
 
 // Holder describes a process that has or wants a lock, for people. Every user of
-// the store can read it. The store identifies an acquisition by its [Owner], not
+// the store can read it. The store identifies a grant by its [Owner], not
 // by its Holder.
 type Holder struct {
 	Host    string `json:"host"`
@@ -59,7 +59,6 @@ func (h Holder) Encode() string {
 	return text
 }
 
-// encoded is a holder and its text.
 type encoded struct {
 	holder Holder
 	text   string

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Owner identifies one acquisition: 128 secret random bits. A program that knows
+// Owner identifies one grant: 128 secret random bits. A program that knows
 // the owner can release the lock, so an Owner prints as "[owner]" in every format.
 // A store keeps the text that Hex returns.
 type Owner [16]byte

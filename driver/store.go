@@ -22,7 +22,8 @@ type Store interface {
 	// The expiry is set in the same atomic step as the ownership.
 	//
 	// If another owner has the lock, the error is a [*HeldError]. It describes
-	// the holder if the store is a [Lister].
+	// the holder if the store is a [Lister]. [Mode] says which owners may hold the lock at
+	// the same time.
 	//
 	// Acquire is idempotent per owner: if req.Owner already holds the lock, its
 	// TTL starts again and the Grant has the same tokens as before. A repeated
@@ -47,16 +48,16 @@ type Store interface {
 	// the later one.
 	Renew(ctx context.Context, grants []Grant) []error
 
-	// Release gives up the lock that grant.Owner has under grant.Name, and its
-	// place in the queue. If grant.Token is not zero, Release gives up the lock
-	// only if it was granted with that token. With a zero token the owner alone
-	// decides, which undoes an Acquire of unknown outcome.
+	// Release ends the lock of grant.Owner under grant.Name. If grant.Token is not
+	// zero, Release ends the lock only if it was granted with that token. With a
+	// zero token the owner alone decides, which undoes an Acquire of unknown outcome.
+	// Release also removes the owner's place in the queue, even if it returns ErrNotHeld.
 	//
 	// The comparison and the release are one atomic step. [ErrNotHeld] means
 	// that the owner did not hold the lock. Release never touches the lock of
 	// another owner, however late or often it arrives.
 	//
-	// Release ends its owner: dlock does not acquire with that owner again. An
+	// After Release, dlock makes no attempt with that owner any more. An
 	// Acquire of the owner that was sent before leaves no lock behind, however
 	// late the server carries it out: the store undoes it, if need be in the
 	// background. Release may wait for an Acquire of the owner that is still under
@@ -72,13 +73,17 @@ type Store interface {
 	Close() error
 }
 
-// Request is one acquisition of one name. The zero values of the optional
-// fields ask for a plain exclusive lock. Modes that are added later are zero
-// when not wanted, and dlock asks for them only if [Traits] offer them.
+// Request is one attempt for one name. The zero values of the optional
+// fields ask for a plain exclusive lock. dlock asks for other modes only if
+// [Traits] offer them.
 type Request struct {
 	Name  string        // what to lock; passes CheckName
 	Owner Owner         // the secret that identifies this grant and no other
 	TTL   time.Duration // within the limits of Traits
+
+	// Mode says which other holders may exist. All requests of an owner have the
+	// same Mode.
+	Mode Mode
 
 	// Holder describes the caller, for people. The store keeps it with the lock.
 	Holder Holder
@@ -87,21 +92,24 @@ type Request struct {
 	// dlock sets it only for stores with Traits.Fair.
 	Fair bool
 
-	// Queue says that the caller will try again with the same owner until it
+	// Queue says that the caller is a waiter: it will try again with the same owner until it
 	// is granted or gives up with Release. A fair store keeps the owner's
 	// place until then, but at most for TTL after the last attempt, so that a
 	// dead waiter does not block others for long. A fair attempt without Queue
-	// leaves no place behind and fails while the queue is not empty. Without
-	// Fair dlock sets it only for stores with Traits.Queues: they may keep a
-	// place in the same way, and do so for waiters that watch.
+	// leaves no place behind and fails while the queue is not empty. dlock sets Queue if
+	//   - the request is fair,
+	//   - the store has Traits.Queues, or
+	//   - it is an exclusive Acquire and Traits.Shared is set: see [Mode].
+	// A store with Traits.Queues may keep places for requests that are not fair. It keeps
+	// one for each waiter that has called Watch.
 	Queue bool
 
 	// Floor asks for a token of at least Floor. Zero asks for nothing. Only
 	// members of a quorum get it.
 	Floor uint64
 
-	// Span asks for that many tokens: see Grant.Span. Zero asks for one. All requests of
-	// an owner ask for the same Span.
+	// Span asks for that many tokens, one for each lease that shares the grant or takes it
+	// over: see Grant.Span. Zero asks for one. All requests of an owner ask for the same Span.
 	Span uint64
 
 	// Lost may be nil. A store with Traits.ReportsLoss calls it when it learns
@@ -120,7 +128,7 @@ type Grant struct {
 
 	// Span is how many tokens belong to the grant: Token and those that follow it. Every
 	// later grant of the name has a larger token than all of them. Zero stands for one. It
-	// may be more or less than Request.Span. Acquire's HeldError, List and Break know the
+	// may be more or less than Request.Span. Acquire's HeldError, List and Break identify the
 	// lock by one of these tokens, always the same.
 	Span uint64
 

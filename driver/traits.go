@@ -13,6 +13,12 @@ type Traits struct {
 	// Fair says that the store honours Request.Fair.
 	Fair bool
 
+	// Shared says that the store honours Mode.Shared and is a [Downgrader].
+	Shared bool
+
+	// Limits says that the store honours Mode.Limit.
+	Limits bool
+
 	// Queues says that waiters have places in the store's queue, and that
 	// Request.Queue also has a meaning without Request.Fair.
 	Queues bool
@@ -22,7 +28,7 @@ type Traits struct {
 	WatchesExpiry bool
 
 	// SessionBound says that a lock ends with the store's session or connection:
-	// Close gives up the locks that were acquired through it.
+	// Close ends the locks that were acquired through it.
 	SessionBound bool
 
 	// ReportsLoss says that the store calls Request.Lost. dlock does not set
@@ -45,10 +51,10 @@ type Traits struct {
 
 	// Reaction is about how long it takes from a release until a waiter in another
 	// process has the lock. dlock derives the length of time slices and of the pauses
-	// between them from it. Zero means unknown. If it is more than 5 ms, dlock assumes
-	// that the store polls for the waiters of Watch, and that half of the poll interval
-	// is given: a waiter then also tries by itself while the lock changes hands often.
-	// Without a [Watcher], dlock polls and does not use it.
+	// between them from it. Zero means unknown. A store whose Watch polls less often than
+	// every 10 ms sets half of its poll interval. If Reaction is more than 5 ms, dlock assumes
+	// that Watch polls, and its waiters also poll while the lock changes hands often. Without
+	// a [Watcher], dlock polls and does not use it.
 	Reaction time.Duration
 
 	// MinTTL and MaxTTL limit Request.TTL. A zero MaxTTL stands for the constant

@@ -56,7 +56,7 @@ var acquireClauses = []clause{
 			req.Holder = p.holder(`note with "quotes", 'these', \ and 雪`)
 			grant := a.acquire(req)
 			held := b.refused(req.Name, "the first owner did not release it")
-			known := offers[driver.Lister](p.terms)
+			known := offers[driver.Lister](p.setup)
 			switch {
 			case held.Name != req.Name:
 				p.failf("refused %q, but the HeldError is about %q", req.Name, held.Name)

@@ -15,13 +15,12 @@ var atomicClauses = []clause{
 	{
 		id:     "release-atomic",
 		demand: `Store.Release: "The comparison and the release are one atomic step"`,
-		check: func(p *probe) {
-			peers := [2]*peer{p.open(), p.open()}
+		pair: func(p *probe, a, b *peer) {
 			p.together(2*len(moments), func(i int) {
 				if at := moments[i/2]; i%2 == 0 {
-					p.releaseTwiceAtOnce(peers, at)
+					p.releaseTwiceAtOnce(a, b, at)
 				} else {
-					p.releaseAtExpiry(peers, at)
+					p.releaseAtExpiry(a, b, at)
 				}
 			})
 		},
@@ -29,9 +28,8 @@ var atomicClauses = []clause{
 	{
 		id:     "renew-atomic",
 		demand: `Store.Renew: "never creates or takes a lock, and never extends the lock of another owner", also if it arrives together with a Release`,
-		check: func(p *probe) {
-			peers := [2]*peer{p.open(), p.open()}
-			p.together(2*len(moments), func(i int) { p.renewWhileReleased(peers, moments[i/2], i%2 == 0) })
+		pair: func(p *probe, a, b *peer) {
+			p.together(2*len(moments), func(i int) { p.renewWhileReleased(a, b, moments[i/2], i%2 == 0) })
 		},
 	},
 	{
@@ -50,27 +48,14 @@ var atomicClauses = []clause{
 	},
 }
 
-// moments are close together where the steps of a fast store are.
-var moments = func() (all []time.Duration) {
-	for at := time.Duration(0); at < time.Millisecond; at += 100 * time.Microsecond {
-		all = append(all, at)
-	}
-	for at := time.Millisecond; at < 12*time.Millisecond; at += 500 * time.Microsecond {
-		all = append(all, at)
-	}
-	return all
-}()
-
 // releaseTwiceAtOnce repeats a Release, as a retry does, while a contender takes
 // the lock that the first one freed.
-func (p *probe) releaseTwiceAtOnce(peers [2]*peer, apart time.Duration) {
-	a, b := peers[0], peers[1]
+func (p *probe) releaseTwiceAtOnce(a, b *peer, apart time.Duration) {
 	grant := a.take(p.name("twice "+apart.String()), p.long)
-	req := p.request(grant.Name, p.long)
 	var next driver.Grant
 	p.together(3, func(i int) {
 		if i == 0 {
-			next = b.hurry(req, "it was released twice")
+			next = b.hurry(p.request(grant.Name, p.long), "it was released twice")
 			return
 		}
 		p.wait(time.Duration(i-1) * apart)
@@ -81,38 +66,32 @@ func (p *probe) releaseTwiceAtOnce(peers [2]*peer, apart time.Duration) {
 
 // releaseAtExpiry sends a Release just when the lock expires and a contender waits
 // for that.
-func (p *probe) releaseAtExpiry(peers [2]*peer, before time.Duration) {
-	a, b := peers[0], peers[1]
-	req := p.request(p.name("expiry "+before.String()), p.ttl)
-	grant := a.acquire(req)
+func (p *probe) releaseAtExpiry(a, b *peer, before time.Duration) {
+	grant := a.take(p.name("expiry "+before.String()), p.ttl)
 	over := time.Now().Add(p.ttl)
-	next := p.request(grant.Name, p.long)
-	var second driver.Grant
+	var next driver.Grant
 	p.together(2, func(i int) {
 		p.wait(time.Until(over.Add(-before)))
 		if i == 0 {
 			_ = a.Release(p.ctx, grant) // in time or not, both are fine
 		} else {
-			second = b.hurry(next, "it was released, and its TTL is over")
+			next = b.hurry(p.request(grant.Name, p.long), "it was released, and its TTL is over")
 		}
 	})
-	p.untouched(b, a, second, fmt.Sprintf("the holder before released it %v before it expired", before))
+	p.untouched(b, a, next, fmt.Sprintf("the holder before released it %v before it expired", before))
 }
 
 // untouched demands that holder still has the lock some time later.
 func (p *probe) untouched(holder, contender *peer, grant driver.Grant, because string) {
 	p.wait(20 * time.Millisecond) // for what is still on its way
-	if errs := holder.Renew(p.ctx, []driver.Grant{grant}); errs != nil {
-		p.failf("the lock of the next holder is gone (%v): %s", errs, because)
-	}
+	holder.renewed(grant, because)
 	contender.refused(grant.Name, because)
 }
 
 // renewWhileReleased sends a Renew with a long TTL and the Release of the same grant at about
 // the same time. With a contender, which then takes the lock for a short time, it checks that
 // this lock does not last too long; without one, that the released lock does not come back.
-func (p *probe) renewWhileReleased(peers [2]*peer, apart time.Duration, contender bool) {
-	a, b := peers[0], peers[1]
+func (p *probe) renewWhileReleased(a, b *peer, apart time.Duration, contender bool) {
 	grant := a.take(p.name(fmt.Sprintf("%v %v", apart, contender)), p.long)
 	because := fmt.Sprintf("it was released %v after its holder sent a Renew", apart)
 	p.together(2, func(i int) {

@@ -51,6 +51,8 @@ var clauses = slices.Concat(
 	contextClauses,
 	watchClauses,
 	fairClauses,
+	sharedClauses,
+	limitClauses,
 	listClauses,
 	breakClauses,
 	batchClauses,
@@ -62,7 +64,7 @@ var clauses = slices.Concat(
 // need is a condition for a clause to apply.
 type need struct {
 	what string
-	met  func(*terms) bool
+	met  func(*setup) bool
 }
 
 var (
@@ -74,24 +76,24 @@ var (
 	needRaiser  = need{"TokenRaiser", offers[driver.TokenRaiser]}
 	needID      = need{"Identifier", offers[driver.Identifier]}
 
-	needFair    = need{"Traits.Fair", func(t *terms) bool { return t.traits.Fair }}
-	needExpiry  = need{"Traits.WatchesExpiry", func(t *terms) bool { return t.traits.WatchesExpiry }}
-	needFencing = need{"Traits.Fencing", func(t *terms) bool { return t.traits.Fencing != driver.FencingNone }}
+	needFair    = need{"Traits.Fair", func(s *setup) bool { return s.traits.Fair }}
+	needExpiry  = need{"Traits.WatchesExpiry", func(s *setup) bool { return s.traits.WatchesExpiry }}
+	needFencing = need{"Traits.Fencing", func(s *setup) bool { return s.traits.Fencing != driver.FencingNone }}
 
-	needWorker  = need{"Config.Worker", func(t *terms) bool { return t.Worker != nil }}
-	needDelayed = need{"Config.Delayed", func(t *terms) bool { return t.Delayed != nil }}
-	needSkewed  = need{"Config.Skewed", func(t *terms) bool { return t.Skewed != nil }}
+	needWorker  = need{"Config.Worker", func(s *setup) bool { return s.Worker != nil }}
+	needDelayed = need{"Config.Delayed", func(s *setup) bool { return s.Delayed != nil }}
+	needSkewed  = need{"Config.Skewed", func(s *setup) bool { return s.Skewed != nil }}
 )
 
-func offers[E any](t *terms) bool {
-	_, ok := t.store.(E)
+func offers[E any](s *setup) bool {
+	_, ok := s.store.(E)
 	return ok
 }
 
 // missing names the first need that is not met; empty if the clause applies.
-func (c *clause) missing(t *terms) string {
+func (c *clause) missing(s *setup) string {
 	for _, n := range c.needs {
-		if !n.met(t) {
+		if !n.met(s) {
 			return n.what
 		}
 	}

@@ -16,15 +16,9 @@ var clientClauses = []clause{
 		id:     "client-waits",
 		demand: `Client.Lock waits for the lock and gets it soon after it was unlocked elsewhere, woken by Watcher or by trying again`,
 		check: func(p *probe) {
-			p.inBothManners(func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option) {
+			p.plainAndFair(func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option) {
 				got := make(chan error, 1)
-				go func() {
-					waited, err := b.Lock(p.ctx, name, opts...)
-					if err == nil {
-						err = waited.Unlock(p.ctx)
-					}
-					got <- err
-				}()
+				go func() { got <- b.Do(p.ctx, name, func(context.Context) error { return nil }, opts...) }()
 				select {
 				case err := <-got:
 					p.failf("Lock returned while the lock was held: %v", err)
@@ -50,7 +44,7 @@ var clientClauses = []clause{
 		id:     "client-cancel",
 		demand: `Client.Lock returns promptly when its context ends, "the error of a cancelled wait wraps the context's cause", and leaves neither a lock nor a place in a queue behind`,
 		check: func(p *probe) {
-			p.inBothManners(func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option) {
+			p.plainAndFair(func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option) {
 				changedMind := errors.New("changed my mind")
 				ctx, cancel := context.WithCancelCause(p.ctx)
 				defer cancel(nil)
@@ -93,7 +87,7 @@ var clientClauses = []clause{
 			if took > limit+p.slack {
 				p.slowf("the limit is %v, the wait took %v", limit, took)
 			}
-			if held.Name != p.name("x") || offers[driver.Lister](p.terms) && held.Holder.Note != "this holder" {
+			if held.Name != p.name("x") || offers[driver.Lister](p.setup) && held.Holder.Note != "this holder" {
 				p.failf("the HeldError for %q names %q, held by %v", p.name("x"), held.Name, held.Holder)
 			}
 			p.unlock(lease)
@@ -134,15 +128,15 @@ func (p *probe) client(ttl time.Duration) *dlock.Client {
 	return c
 }
 
-// inBothManners calls f without options, and WithFair if the store is fair. Another client holds
-// the lock.
-func (p *probe) inBothManners(f func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option)) {
-	p.together(2, func(i int) {
-		var opts []dlock.Option
-		if i == 1 && p.traits.Fair {
-			opts = append(opts, dlock.WithFair())
-		}
-		name := p.name(fmt.Sprint(i))
+// plainAndFair calls f without options and, if the store is fair, also WithFair. Another client
+// holds the lock.
+func (p *probe) plainAndFair(f func(name string, lease *dlock.Lease, b *dlock.Client, opts ...dlock.Option)) {
+	calls := [][]dlock.Option{nil, {dlock.WithFair()}}
+	if !p.traits.Fair {
+		calls = calls[:1]
+	}
+	p.together(len(calls), func(i int) {
+		name, opts := p.name(fmt.Sprint(i)), calls[i]
 		f(name, p.lock(p.client(p.long), name, opts...), p.client(p.long), opts...)
 	})
 }

@@ -58,24 +58,25 @@ type Config struct {
 	Parallel int
 }
 
-// terms are what a configuration and a store's traits add up to.
-type terms struct {
+// setup is what the kit derives from a configuration and the traits of the store.
+type setup struct {
 	Config
-	impatient bool // for stores that are known to be broken: what is late has not happened
+	impatient bool // for stores that are known to be broken: what is late counts as missing
 
-	traits driver.Traits
-	store  driver.Store  // closed: it only says which extensions there are
-	seats  chan struct{} // one for each clause that may run now
+	traits  driver.Traits
+	store   driver.Store  // closed: it only says which extensions there are
+	running chan struct{} // one element for each clause that is being checked
 
-	runID  string        // random, part of every name
-	prefix string        // of every name
-	ttl    time.Duration // for locks that are to expire
-	long   time.Duration // for locks that are not to expire while a clause runs
-	slack  time.Duration // how late something may be on a busy machine
-	onTime time.Duration // within which what must happen does, unless the machine is too slow to tell
-	grace  time.Duration // after onTime: what has not happened by then does not happen
-	poll   time.Duration // between two polls
-	limit  time.Duration // after which a clause has failed
+	runID   string        // random, part of every name
+	prefix  string        // of every name
+	ttl     time.Duration // for locks that are to expire
+	long    time.Duration // for locks that are not to expire while a clause runs
+	slack   time.Duration // how late something may be on a busy machine
+	onTime  time.Duration // within which what must happen does, unless the machine is too slow to tell
+	grace   time.Duration // after onTime: what has not happened by then does not happen
+	poll    time.Duration // between two polls
+	limit   time.Duration // after which a clause has failed
+	cleanup time.Duration // for which a clause may release and close what it used
 }
 
 const (
@@ -83,7 +84,7 @@ const (
 	defaultParallel = 8
 )
 
-func (cfg Config) resolve(ctx context.Context, run string) (*terms, error) {
+func (cfg Config) resolve(ctx context.Context, run string) (*setup, error) {
 	if cfg.Open == nil {
 		return nil, fmt.Errorf("drivertest: Config.Open is nil")
 	}
@@ -96,31 +97,25 @@ func (cfg Config) resolve(ctx context.Context, run string) (*terms, error) {
 		return nil, fmt.Errorf("drivertest: Close of an unused store: %w", err)
 	}
 	cfg.Parallel = cmp.Or(max(0, cfg.Parallel), defaultParallel)
-	t := &terms{Config: cfg, traits: traits, store: store, seats: make(chan struct{}, cfg.Parallel),
+	s := &setup{Config: cfg, traits: traits, store: store, running: make(chan struct{}, cfg.Parallel),
 		runID: run, prefix: "drivertest-" + run + "/"}
-	t.setTTL(max(cmp.Or(max(0, cfg.TTL), defaultTTL), traits.MinTTL))
-	return t, nil
+	s.setTTL(max(cmp.Or(max(0, cfg.TTL), defaultTTL), traits.MinTTL))
+	return s, nil
 }
 
 // setTTL derives all waiting from the short TTL.
-func (t *terms) setTTL(ttl time.Duration) {
-	t.ttl = ttl
-	t.long = min(20*ttl+time.Minute, t.traits.LongestTTL())
-	t.slack = time.Second + ttl/2 + t.traits.Granularity
-	t.onTime = ttl + max(ttl, t.Session) + t.slack
-	if !offers[driver.Watcher](t) {
-		t.onTime += 2 * time.Second // clients poll about once a second
+func (s *setup) setTTL(ttl time.Duration) {
+	s.ttl = ttl
+	s.long = min(20*ttl+time.Minute, s.traits.LongestTTL())
+	s.slack = time.Second + ttl/2 + s.traits.Granularity
+	s.onTime = ttl + max(ttl, s.Session) + s.slack
+	if !offers[driver.Watcher](s) {
+		s.onTime += 2 * time.Second // clients poll about once a second
 	}
-	if t.grace = 10 * time.Second; t.impatient {
-		t.grace = 0
+	if s.grace = 10 * time.Second; s.impatient {
+		s.grace = 0
 	}
-	t.poll = min(max(ttl/60, 2*time.Millisecond), 50*time.Millisecond)
-	t.limit = 60 * (time.Second + ttl)
-}
-
-// slower are the same terms for a machine that is busier than was thought.
-func (t *terms) slower() *terms {
-	more := *t
-	more.setTTL(2 * t.ttl)
-	return &more
+	s.poll = min(max(ttl/60, 2*time.Millisecond), 50*time.Millisecond)
+	s.limit = 60 * (time.Second + ttl)
+	s.cleanup = s.slack + 10*time.Second
 }

@@ -1,15 +1,15 @@
-// Package drivertest is the conformance kit for stores: it checks every
-// sentence of the contract in package driver that can be checked from outside.
+// Package drivertest is the conformance kit for stores: it checks sentences of the
+// contract in package driver from outside.
 //
 // A store binds to it in a few lines and then needs no tests of its own for
-// what all stores share:
+// what [Clauses] lists:
 //
 //	func TestConformance(t *testing.T) {
 //		drivertest.Run(t, drivertest.Config{Open: open})
 //	}
 //
 // The checks are data: a clause has a short stable name, such as
-// "release-owner", and cites what the contract demands, so that a failure says
+// "release-owner", and quotes what the contract demands, so that a failure shows
 // which promise was broken. [Run] reports to a testing.T, one subtest for each
 // clause. [Check] returns an error, so that the kit can be run outside of tests
 // and on stores that are broken on purpose, as its own tests do.

@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -23,8 +22,8 @@ var exclusionClauses = []clause{
 			p.together(clients*each, func(i int) {
 				c := peers[i%clients]
 				for time.Now().Before(deadline) || entered.Load() == 0 && time.Now().Before(deadline.Add(p.grace)) {
-					grant, ok := c.attempt(p.request(p.name("x"), p.long))
-					if !ok {
+					grant, held := c.attempt(p.request(p.name("x"), p.long))
+					if held != nil {
 						p.wait(rand.N(2 * time.Millisecond))
 						continue
 					}
@@ -46,7 +45,7 @@ var exclusionClauses = []clause{
 			peers := []*peer{p.open(), p.open(), p.open(), p.open()}
 			for round := range rounds {
 				name := p.name(string(rune('a' + round)))
-				var winners atomic.Int64
+				var winners, losses atomic.Int64
 				start := make(chan struct{})
 				var ready sync.WaitGroup
 				ready.Add(contenders)
@@ -54,14 +53,18 @@ var exclusionClauses = []clause{
 				p.together(contenders, func(i int) {
 					ready.Done()
 					<-start
-					if _, held := peers[i%len(peers)].try(p.request(name, p.long)); held == nil {
+					req := p.request(name, p.long)
+					req.Lost = func() { losses.Add(1) }
+					if _, held := peers[i%len(peers)].try(req); held == nil {
 						winners.Add(1)
 					}
 				})
 				switch n := winners.Load(); {
 				case n == 1:
 				case n == 0 && p.traits.SplitVotes:
-					peers[0].soon(p.request(name, p.long), "nobody got it, and nobody asks any more")
+					peers[0].soon(p.request(name, p.long), "no contender got it, and none asks any more")
+				case losses.Load() > 0: // the next contender was right to take it
+					p.slowf("%d of %d contenders were granted the lock, and %d of them lost it again", n, contenders, losses.Load())
 				default:
 					p.failf("%d of %d contenders were granted the lock", n, contenders)
 				}
@@ -83,7 +86,7 @@ var exclusionClauses = []clause{
 						p.failf("Acquire of %q, which only this goroutine uses: %v", name, err)
 					}
 					if grant.Name != name || grant.Owner != req.Owner {
-						p.failf("asked for %q, the Grant is somebody else's, for %q", name, grant.Name)
+						p.failf("asked for %q, the Grant has another owner or is for %q", name, grant.Name)
 					}
 					a.renewed(grant, "only this goroutine uses it")
 					a.released(grant)
@@ -93,23 +96,8 @@ var exclusionClauses = []clause{
 	},
 }
 
-// attempt is try for callers that release the lock themselves.
-func (c *peer) attempt(req driver.Request) (driver.Grant, bool) {
-	grant, err := c.Acquire(c.p.ctx, req)
-	switch {
-	case err == nil:
-		return grant, true
-	case errors.Is(err, driver.ErrHeld):
-		return grant, false
-	default:
-		c.releaseAtEnd(req) // it may have happened
-		c.p.failf("Acquire: want a grant or a *HeldError, got: %v", err)
-		return grant, false
-	}
-}
-
-// criticalSection notices when two are in it, when an update is lost, and when
-// a token is not larger than the one before. Its parts are atomic because a
+// criticalSection detects two holders inside, a lost update, and a token that is not larger
+// than the one before. Its parts are atomic because a
 // lock that lives elsewhere orders nothing for the race detector.
 type criticalSection struct {
 	inside  atomic.Int32
@@ -125,7 +113,7 @@ func (s *criticalSection) enter(p *probe, token uint64) {
 		p.failf("token %d was granted after token %d", token, last)
 	}
 	seen := s.counter.Load()
-	p.wait(rand.N(500 * time.Microsecond)) // long enough for another to get in, if he can
+	p.wait(rand.N(500 * time.Microsecond)) // long enough for another holder, if the store lets it in
 	s.counter.Store(seen + 1)
 	s.inside.Add(-1)
 }

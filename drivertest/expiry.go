@@ -14,7 +14,7 @@ var expiryClauses = []clause{
 		id:     "expiry",
 		demand: `Grant.TTL: "it grants the lock to no other owner before TTL has passed since Acquire or Renew was sent"; Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it"; Traits.Granularity: "it may notice an expiry late by that much"`,
 		pair: func(p *probe, a, b *peer) {
-			const names, rounds = 4, 3 // to be seen early, it must be looked at early enough
+			const names, rounds = 4, 3 // an expiry that is too early shows only if a poll is early enough
 			p.together(names, func(i int) {
 				for round := range rounds {
 					req := p.request(p.name(fmt.Sprint(i, round)), p.ttl)
@@ -56,7 +56,17 @@ var expiryClauses = []clause{
 				if err != nil {
 					p.failf("Config.Skewed: %v", err)
 				}
-				p.skewed(a, p.adopt(store), p.name(by.String()), by)
+				odd, name := p.adopt(store), p.name(by.String())
+				grant := a.take(name, p.long)
+				odd.refused(name, "its TTL has not passed, though the contender's clock is wrong by "+by.String())
+				a.renewed(grant, "a contender with a wrong clock only asked")
+				a.released(grant)
+
+				sent := time.Now()
+				grant = odd.take(name, p.ttl)
+				p.before(sent.Add(grant.TTL), func() { odd.renewed(grant, "its holder's clock is off, its TTL is not over") })
+				a.afterTTL(grant, sent, "the holder's clock is off by "+by.String())
+				odd.notReleased(driver.Grant{Name: name, Owner: grant.Owner, Token: grant.Token}, "it expired")
 			})
 		},
 	},
@@ -81,18 +91,4 @@ var expiryClauses = []clause{
 			b.soon(p.request(grant.Name, p.ttl), "the holder went away")
 		},
 	},
-}
-
-// skewed lets odd, a client with a wrong clock, and a, a client with a right one, compete.
-func (p *probe) skewed(a, odd *peer, name string, by time.Duration) {
-	grant := a.take(name, p.long)
-	odd.refused(name, "its TTL has not passed, though the contender's clock is wrong by "+by.String())
-	a.renewed(grant, "a contender with a wrong clock only asked")
-	a.released(grant)
-
-	sent := time.Now()
-	grant = odd.take(name, p.ttl)
-	p.before(sent.Add(grant.TTL), func() { odd.renewed(grant, "its holder's clock is off, its TTL is not over") })
-	a.afterTTL(grant, sent, "the holder's clock is off by "+by.String())
-	odd.notReleased(driver.Grant{Name: name, Owner: grant.Owner, Token: grant.Token}, "it expired")
 }

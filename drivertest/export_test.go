@@ -2,14 +2,14 @@ package drivertest
 
 import "context"
 
-// CheckImpatiently is Check for a store that is known to be broken: what is late has not
-// happened.
+// CheckImpatiently is Check for a store that is known to be broken: what is late counts as
+// missing.
 func CheckImpatiently(ctx context.Context, cfg Config) error {
-	t, err := labelled(ctx, cfg)
+	s, err := labelled(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	t.impatient = true
-	t.setTTL(t.ttl)
-	return t.checkAll(ctx)
+	s.impatient = true
+	s.setTTL(s.ttl)
+	return s.checkAll(ctx)
 }

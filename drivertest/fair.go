@@ -15,21 +15,18 @@ var fairClauses = []clause{
 			const waiters = 6
 			peers := []*peer{p.open(), p.open(), p.open()}
 			name := p.name("x")
-			req := p.queued(name)
-			grant := peers[0].acquire(req)
-			var queue []driver.Request
+			holder := peers[0].ask(p.queued(name))
+			var queue []caller
 			for i := range waiters {
-				queue = append(queue, p.queued(name))
-				peers[i%len(peers)].mustQueue(queue[i])
+				queue = append(queue, peers[i%len(peers)].queue(driver.Mode{}, name))
 			}
-			holder := peers[0]
-			for turn := range waiters {
-				holder.released(grant)
+			for turn, next := range queue {
+				holder.released(holder.grant)
 				for i := waiters - 1; i > turn; i-- { // later waiters ask first
-					peers[i%len(peers)].denied(queue[i], "waiter %d of %d was served before waiter %d", i+1, waiters, turn+1)
+					queue[i].early(fmt.Sprintf("waiter %d of %d, behind waiter %d,", i+1, waiters, turn+1))
 				}
-				holder = peers[turn%len(peers)]
-				grant = holder.acquire(queue[turn])
+				next.serve()
+				holder = next
 			}
 		},
 	},
@@ -47,8 +44,8 @@ var fairClauses = []clause{
 			b.denied(second, "the first in the queue lost its place by asking again")
 			a.released(a.acquire(first))
 			b.released(b.acquire(second))
-			a.free(name, "everybody in the queue was served once")
-			a.freeFairly(name, "everybody in the queue was served once")
+			a.free(name, "every waiter was served once")
+			a.freeFairly(name, "every waiter was served once")
 		},
 	},
 	{
@@ -91,7 +88,7 @@ var fairClauses = []clause{
 	},
 	{
 		id: "fair-cancelled", needs: []need{needFair},
-		demand: `Store.Release: gives up the lock "and its place in the queue": a waiter that gave up is skipped`,
+		demand: `Store.Release: "also removes the owner's place in the queue": a waiter that gave up is skipped`,
 		pair: func(p *probe, a, b *peer) {
 			name, grant, quitter, next := a.holdFairly()
 			a.mustQueue(quitter)
@@ -103,7 +100,7 @@ var fairClauses = []clause{
 				p.failf("the lock is free and the first in the queue gave up, but the second is refused: %v, remaining %v", held, held.Remaining)
 			}
 			b.released(grant)
-			b.freeFairly(name, "everybody in the queue gave up or was served")
+			b.freeFairly(name, "every waiter gave up or was served")
 		},
 	},
 	{
@@ -131,11 +128,42 @@ var fairClauses = []clause{
 			grant = a.acquire(p.queued(name))
 			a.mustQueue(waiting)
 			a.released(grant)
-			b.denied(passer, "an attempt without Queue was granted while somebody queued")
+			b.denied(passer, "an attempt without Queue was granted while a waiter was in the queue")
 			a.acquire(waiting)
 		},
 	},
 }
+
+// caller is an owner and the client that it uses for all its calls: a place or a lock may be
+// bound to the session of that client.
+type caller struct {
+	*peer
+	req   driver.Request
+	grant driver.Grant
+}
+
+// ask demands the lock at once.
+func (c *peer) ask(req driver.Request) caller { return caller{c, req, c.acquire(req)} }
+
+// queue asks fairly, and demands a refusal for now.
+func (c *peer) queue(mode driver.Mode, name string) caller {
+	req := c.p.queuedIn(mode, name)
+	c.mustQueue(req)
+	return caller{peer: c, req: req}
+}
+
+// queuedIn is a fair request in a mode that will come again.
+func (p *probe) queuedIn(mode driver.Mode, name string) driver.Request {
+	req := p.queued(name)
+	req.Mode = mode
+	return req
+}
+
+// early demands that the caller is refused.
+func (c *caller) early(what string) { c.denied(c.req, "%s was served before its turn", what) }
+
+// serve demands that the caller gets the lock.
+func (c *caller) serve() { c.grant = c.acquire(c.req) }
 
 // holdFairly takes a lock, and returns two fair requests that may queue for it.
 func (c *peer) holdFairly() (name string, grant driver.Grant, first, second driver.Request) {
@@ -150,7 +178,6 @@ func (p *probe) queued(name string) driver.Request {
 	return req
 }
 
-// denied demands that a request is refused.
 func (c *peer) denied(req driver.Request, complaint string, args ...any) {
 	if _, held := c.try(req); held == nil {
 		c.p.failf(complaint, args...)
@@ -167,9 +194,5 @@ func (c *peer) mustQueue(req driver.Request) {
 func (c *peer) freeFairly(name, because string) {
 	req := c.p.queued(name)
 	req.Queue = false
-	grant, held := c.try(req)
-	if held != nil {
-		c.p.failf("a fair request for %q is refused (%v, remaining %v): %s", name, held, held.Remaining, because)
-	}
-	c.released(grant)
+	c.freeFor(req, because)
 }

@@ -28,8 +28,7 @@ var nothingLeft = clause{
 
 func (p *probe) leftovers() (left []string) {
 	if n, stack := p.goroutines(); n > 0 {
-		left = append(left, fmt.Sprintf("%d goroutines of closed stores, such as\n%s", n, stack))
-		return left // looking further would start more
+		return []string{fmt.Sprintf("%d goroutines of closed stores, such as\n%s", n, stack)} // further checks would start more
 	}
 	if p.Config.Leftovers != nil {
 		more, err := p.Config.Leftovers(p.ctx)
@@ -38,14 +37,14 @@ func (p *probe) leftovers() (left []string) {
 		}
 		left = append(left, more...)
 	}
-	if !offers[driver.Lister](p.terms) {
+	if !offers[driver.Lister](p.setup) {
 		return left
 	}
 	store, err := p.Open(p.ctx)
 	if err != nil {
 		p.failf("Open: %v", err)
 	}
-	defer func() { _ = store.Close() }() // what Close leaves is looked for elsewhere
+	defer func() { _ = store.Close() }() // the next call checks what Close leaves
 	for info, err := range store.(driver.Lister).List(p.ctx, p.prefix) {
 		if err != nil {
 			p.failf("List: %v", err)
@@ -58,8 +57,6 @@ func (p *probe) leftovers() (left []string) {
 // Every goroutine that a store starts inherits the label of the clause that
 // opened it, so that it differs from those of other tests.
 const labelKey = "drivertest"
-
-func (t *terms) label() pprof.LabelSet { return pprof.Labels(labelKey, t.runID) }
 
 // goroutines counts the goroutines of this run except the calling one, and shows one.
 func (p *probe) goroutines() (n int, stack string) {
@@ -83,8 +80,8 @@ func (p *probe) goroutines() (n int, stack string) {
 
 // labelled resolves cfg in such a way that what the first store starts is
 // counted too.
-func labelled(ctx context.Context, cfg Config) (t *terms, err error) {
+func labelled(ctx context.Context, cfg Config) (s *setup, err error) {
 	run := driver.NewOwner().Hex()[:8]
-	pprof.Do(ctx, pprof.Labels(labelKey, run), func(ctx context.Context) { t, err = cfg.resolve(ctx, run) })
-	return t, err
+	pprof.Do(ctx, pprof.Labels(labelKey, run), func(ctx context.Context) { s, err = cfg.resolve(ctx, run) })
+	return s, err
 }

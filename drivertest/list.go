@@ -13,7 +13,7 @@ import (
 var listClauses = []clause{
 	{
 		id: "list-held", needs: []need{needLister},
-		demand: `Lister.List: "yields every held lock", each with its name, token, holder and what remains "until it expires unless it is renewed"`,
+		demand: `Lister.List: "yields every holder of every lock", each with its name, token, holder and what remains "until it expires unless it is renewed"`,
 		pair: func(p *probe, a, b *peer) {
 			req := p.request(p.name("x"), p.long)
 			req.Holder = p.holder(`note with "quotes", 'these', \ and 雪`)
@@ -28,7 +28,7 @@ var listClauses = []clause{
 	},
 	{
 		id: "list-prefix", needs: []need{needLister},
-		demand: `Lister.List: "every held lock whose name starts with prefix once", byte by byte, whatever the prefix means to the store's own query language`,
+		demand: `Lister.List: "every lock whose name starts with prefix once", byte by byte, whatever the prefix means to the store's own query language`,
 		pair: func(p *probe, a, b *peer) {
 			root := p.name("")
 			labels := []string{"a", "a/b", "ab", "A", "a%", "a_", "a*", "a?", "a[b]", `a\`, `a\b`, "a'", "aé", "ae\u0301", "a{b}", "axb", "a b", "a:b", "%", "_", "*"}
@@ -51,7 +51,7 @@ var listClauses = []clause{
 	},
 	{
 		id: "list-gone", needs: []need{needLister},
-		demand: `Lister.List: "yields every held lock": none that was released, none that has expired`,
+		demand: `Lister.List: "yields every holder of every lock": none that was released, none that has expired`,
 		pair: func(p *probe, a, b *peer) {
 			sent := time.Now()
 			released, expired := a.take(p.name("released"), p.long), a.take(p.name("expired"), p.ttl)
@@ -116,7 +116,7 @@ var listClauses = []clause{
 	},
 }
 
-// describes demands that info tells of a lock that was granted a moment ago for p.long.
+// describes demands that info is about a lock that was granted a moment ago for p.long.
 func (p *probe) describes(info driver.Info, found bool, grant driver.Grant, holder driver.Holder) {
 	switch {
 	case !found:
@@ -128,7 +128,6 @@ func (p *probe) describes(info driver.Info, found bool, grant driver.Grant, hold
 	}
 }
 
-// notFound demands that Find finds no lock.
 func (c *peer) notFound(name, because string) {
 	if info, ok, err := c.Store.(driver.Finder).Find(c.p.ctx, name); ok || err != nil {
 		c.p.failf("Find of %q: want nothing (%s), got: %+v, %v", name, because, info, err)
@@ -148,4 +147,27 @@ func (c *peer) list(prefix string) map[string]driver.Info {
 		infos[info.Name] = info
 	}
 	return infos
+}
+
+// listsHolders demands that each of several holders in mode is listed once.
+func (p *probe) listsHolders(a, b *peer, mode driver.Mode) {
+	name := p.name("x")
+	tokens := make(map[uint64]bool)
+	for i := range 4 {
+		req := p.in(mode, name)
+		req.Holder = p.holder("a holder")
+		tokens[[]*peer{a, b}[i%2].acquire(req).Token] = true
+	}
+	for info, err := range a.Store.(driver.Lister).List(p.ctx, name) {
+		if err != nil {
+			p.failf("List: %v", err)
+		}
+		if !tokens[info.Token] || info.Mode != mode || info.Name != name || info.Holder.Note != "a holder" || info.Remaining <= 0 {
+			p.failf("List yields %+v, which is no holder in mode %v, or was listed before", info, mode)
+		}
+		delete(tokens, info.Token)
+	}
+	if len(tokens) > 0 {
+		p.failf("%d of 4 holders are not listed", len(tokens))
+	}
 }

@@ -93,7 +93,6 @@ var memberClauses = []clause{
 	},
 }
 
-// raised demands that RaiseToken works.
 func (c *peer) raised(grant driver.Grant, token uint64) driver.Grant {
 	raised, err := c.Store.(driver.TokenRaiser).RaiseToken(c.p.ctx, grant, token)
 	if err != nil {
@@ -102,7 +101,6 @@ func (c *peer) raised(grant driver.Grant, token uint64) driver.Grant {
 	return raised
 }
 
-// notRaised demands that RaiseToken finds nothing to raise.
 func (c *peer) notRaised(grant driver.Grant, because string) {
 	if _, err := c.Store.(driver.TokenRaiser).RaiseToken(c.p.ctx, grant, grant.Token+1); !errors.Is(err, driver.ErrNotHeld) {
 		c.p.failf("RaiseToken of %q: want ErrNotHeld (%s), got: %v", grant.Name, because, err)

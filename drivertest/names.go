@@ -17,7 +17,7 @@ var nameClauses = []clause{
 	{
 		id:     "names-distinct",
 		demand: demandNames,
-		check:  func(p *probe) { p.holdAll(p.legalNames(), "") },
+		check:  func(p *probe) { p.holdAll(p.legalNames(), exactNames, "") },
 	},
 	{
 		id:     "names-fuzzed",
@@ -25,18 +25,27 @@ var nameClauses = []clause{
 		check: func(p *probe) {
 			seed := rand.Uint64()
 			names := fuzzNames(p.name(""), rand.New(rand.NewPCG(seed, 0)), 40)
-			p.holdAll(names, fmt.Sprintf(" (seed %d)", seed))
+			p.holdAll(names, nil, fmt.Sprintf(" (seed %d)", seed))
 		},
 	},
 	{
 		id:     "names-illegal",
 		demand: `CheckName: "returns an error that wraps [ErrBadName]"; "The rule is the same for every store, and dlock applies it before it calls a store."`,
-		check:  checkIllegalNames,
+		check: func(p *probe) {
+			client := p.client(time.Minute)
+			for _, name := range illegalNames {
+				if err := driver.CheckName(name); !errors.Is(err, driver.ErrBadName) {
+					p.failf("CheckName(%q): want ErrBadName, got: %v", name, err)
+				}
+				if _, err := client.TryLock(p.ctx, name); !errors.Is(err, driver.ErrBadName) {
+					p.failf("TryLock(%q): want ErrBadName, got: %v", name, err)
+				}
+			}
+		},
 	},
 }
 
-// legalNames have something that some store trips over. Each comes twice if
-// it must be spelled exactly to be one: with and without the run's prefix.
+// legalNames have something that some store trips over, behind the prefix of the run.
 func (p *probe) legalNames() (names []string) {
 	root := p.name("")
 	for _, label := range []string{
@@ -56,16 +65,16 @@ func (p *probe) legalNames() (names []string) {
 	return append(names, root+wide, root+wide[2:])
 }
 
-// exactNames cannot have a prefix. Other runs may use them at the same time, so
-// that they are waited for; in this order, so that two runs cannot block each other.
+// exactNames are special only without a prefix. Other runs may use them at the same time, so
+// the kit waits for them; in this order, so that two runs cannot block each other.
 var exactNames = []string{" ", "%", "*", ".", "..", "/", "0", "_", "a", "zookeeper"}
 
-// holdAll takes all names, each for another owner, and looks whether each is
-// held and listed as itself.
-func (p *probe) holdAll(names []string, origin string) {
+// holdAll takes all names, each for another owner, and demands that each is held and listed as
+// itself. It waits for the exact names, which have no prefix. origin is for complaints.
+func (p *probe) holdAll(names, exact []string, origin string) {
 	a, b := p.open(), p.open()
 	taken := make(map[uint64]string)
-	grants := make([]driver.Grant, 0, len(names)+len(exactNames))
+	grants := make([]driver.Grant, 0, len(names)+len(exact))
 	for _, name := range names {
 		grant, held := a.try(p.request(name, p.long))
 		if held != nil {
@@ -74,10 +83,8 @@ func (p *probe) holdAll(names []string, origin string) {
 		taken[grant.Token] = name
 		grants = append(grants, grant)
 	}
-	if origin == "" {
-		for _, name := range exactNames {
-			grants = append(grants, a.within(8*p.slack, p.poll, p.request(name, p.long), "nobody but the kit should use it"))
-		}
+	for _, name := range exact {
+		grants = append(grants, a.within(8*p.slack, p.poll, p.request(name, p.long), "only the kit should use it"))
 	}
 	p.together(len(grants), func(i int) {
 		name := grants[i].Name
@@ -85,8 +92,16 @@ func (p *probe) holdAll(names []string, origin string) {
 			p.failf("%q is held, the HeldError is about %q%s", name, held.Name, origin)
 		}
 	})
-	if offers[driver.Lister](p.terms) {
-		p.listedAs(b.list(p.name("")), names, origin)
+	if offers[driver.Lister](p.setup) {
+		listed := b.list(p.name(""))
+		for _, name := range names {
+			if _, ok := listed[name]; !ok {
+				p.failf("%q is held and not listed%s", name, origin)
+			}
+		}
+		if len(listed) != len(names) {
+			p.failf("%d names are held, %d are listed%s", len(names), len(listed), origin)
+		}
 	}
 	for i, grant := range grants {
 		a.released(grant)
@@ -94,18 +109,6 @@ func (p *probe) holdAll(names []string, origin string) {
 		if next := i + 1; next < len(grants) {
 			a.renewed(grants[next], fmt.Sprintf("only %q was released%s", grant.Name, origin))
 		}
-	}
-}
-
-// listedAs demands that all names come back as they were given.
-func (p *probe) listedAs(infos map[string]driver.Info, names []string, origin string) {
-	for _, name := range names {
-		if _, ok := infos[name]; !ok {
-			p.failf("%q is held and not listed%s", name, origin)
-		}
-	}
-	if len(infos) != len(names) {
-		p.failf("%d names are held, %d are listed%s", len(names), len(infos), origin)
 	}
 }
 
@@ -139,16 +142,4 @@ func fuzzNames(root string, random *rand.Rand, n int) (names []string) {
 var illegalNames = []string{
 	"", "\x00", "a\x00b", "a\nb", "a\r\nb", "a\tb", "\x1b[31m", "\x7f", "a\u0085b", "\xff", "a\xc3", "\xed\xa0\x80", "\xc0\xaf",
 	strings.Repeat("x", driver.MaxNameBytes+1), strings.Repeat("é", driver.MaxNameBytes/2+1),
-}
-
-func checkIllegalNames(p *probe) {
-	client := p.client(time.Minute)
-	for _, name := range illegalNames {
-		if err := driver.CheckName(name); !errors.Is(err, driver.ErrBadName) {
-			p.failf("CheckName(%q): want ErrBadName, got: %v", name, err)
-		}
-		if _, err := client.TryLock(p.ctx, name); !errors.Is(err, driver.ErrBadName) {
-			p.failf("TryLock(%q): want ErrBadName, got: %v", name, err)
-		}
-	}
 }

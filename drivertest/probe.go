@@ -14,22 +14,19 @@ import (
 // probe is what a clause works with: connections that are closed and locks
 // that are released when the clause ends, and ways to wait and to fail.
 type probe struct {
-	*terms
+	*setup
 	ctx    context.Context
 	clause string
-
-	detail string // why the check ended early; empty if it did not
-	slow   bool   // the check was too slow to tell
 
 	mu   sync.Mutex
 	undo []func(context.Context)
 }
 
 // failure ends a check that failed, from any depth of calls.
-type failure string
-
-// tooSlow ends a check that failed on a machine that may have been too slow to tell.
-type tooSlow string
+type failure struct {
+	detail string
+	slow   bool // the machine may have been too slow to tell
+}
 
 // failf ends the clause: the store broke it. If an argument says that the store did not answer
 // in time, the check cannot tell.
@@ -43,55 +40,54 @@ func (p *probe) failf(format string, args ...any) {
 			p.slowf(format, args...)
 		}
 	}
-	panic(failure(fmt.Sprintf(format, args...)))
+	panic(&failure{detail: fmt.Sprintf(format, args...)})
 }
 
 // slowf ends a check that cannot tell whether the store or a slow machine is the cause. The
 // check starts again with twice the TTL. A store that is the cause fails each time.
 func (p *probe) slowf(format string, args ...any) {
-	panic(tooSlow(fmt.Sprintf(format, args...)))
+	panic(&failure{detail: fmt.Sprintf(format, args...), slow: true})
 }
 
-// run returns why the clause failed, or nothing, and whether the check was too slow to tell.
-func (p *probe) run(c *clause) (detail string, slow bool) {
-	defer p.leave()
+// catch runs f, and returns why it failed, or nil.
+func catch(f func()) (failed *failure) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-		case failure:
-			detail = string(r)
-		case tooSlow:
-			detail, slow = string(r), true
+		case *failure:
+			failed = r
 		default:
 			panic(r)
 		}
 	}()
-	if c.pair != nil {
-		c.pair(p, p.open(), p.open())
-	} else {
-		c.check(p)
-	}
-	return "", false
+	f()
+	return nil
 }
 
-// before runs f, and ignores a failure of f after the deadline. Every check that relies on
+// run returns why the clause failed, or nil.
+func (p *probe) run(c *clause) *failure {
+	defer p.leave()
+	return catch(func() {
+		if c.pair != nil {
+			c.pair(p, p.open(), p.open())
+		} else {
+			c.check(p)
+		}
+	})
+}
+
+// before runs f. A failure of f after the deadline counts as slow. Every check that relies on
 // a short TTL that has not passed yet belongs into such an f.
 func (p *probe) before(deadline time.Time, f func()) {
-	defer func() {
-		r := recover()
-		if detail, failed := r.(failure); failed && !time.Now().Before(deadline) {
-			r = tooSlow(detail)
-		}
-		if r != nil {
-			panic(r)
-		}
-	}()
-	f()
+	if failed := catch(f); failed != nil {
+		failed.slow = failed.slow || !time.Now().Before(deadline)
+		panic(failed)
+	}
 }
 
 // leave undoes what the clause did, the last thing first.
 func (p *probe) leave() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.slack+10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.cleanup)
 	defer cancel()
 	p.mu.Lock()
 	undo := p.undo
@@ -111,7 +107,7 @@ func (p *probe) atEnd(f func(context.Context)) {
 // name returns a lock name that no other clause uses.
 func (p *probe) name(label string) string { return p.prefix + p.clause + "/" + label }
 
-// holder describes a contender, recognisably.
+// holder describes a contender of this run.
 func (p *probe) holder(note string) driver.Holder {
 	return driver.Holder{Host: "kit.example", PID: 4711, Program: "drivertest " + p.runID, Note: note}
 }
@@ -147,6 +143,18 @@ func (p *probe) pollEvery(pause, limit time.Duration, ok func() bool, complaint 
 	}
 }
 
+// moments are when clauses interfere with a call. They are close together where the steps of a
+// fast store are.
+var moments = func() (all []time.Duration) {
+	for at := time.Duration(0); at < time.Millisecond; at += 100 * time.Microsecond {
+		all = append(all, at)
+	}
+	for at := time.Millisecond; at < 12*time.Millisecond; at += 500 * time.Microsecond {
+		all = append(all, at)
+	}
+	return all
+}()
+
 // receive demands that something arrives from c on time.
 func receive[T any](p *probe, c <-chan T, what string) (got T) {
 	start := time.Now()
@@ -166,31 +174,26 @@ func receive[T any](p *probe, c <-chan T, what string) (got T) {
 // together runs f n times at once. It fails if one of them does, and cannot tell if one of
 // them cannot.
 func (p *probe) together(n int, f func(i int)) {
-	ends := make([]any, n)
+	ends := make([]*failure, n)
 	var all sync.WaitGroup
 	for i := range n {
-		all.Go(func() {
-			defer func() {
-				switch ends[i] = recover(); ends[i].(type) {
-				case nil, failure, tooSlow:
-				default:
-					panic(ends[i])
-				}
-			}()
-			f(i)
-		})
+		all.Go(func() { ends[i] = catch(func() { f(i) }) })
 	}
 	all.Wait()
-	first := slices.IndexFunc(ends, func(end any) bool { _, slow := end.(tooSlow); return slow })
-	if first < 0 {
-		first = slices.IndexFunc(ends, func(end any) bool { return end != nil })
+	var failed *failure
+	for _, end := range ends {
+		if end != nil && (failed == nil || end.slow && !failed.slow) {
+			failed = end
+		}
 	}
-	if first >= 0 {
-		panic(ends[first])
+	if failed != nil {
+		panic(failed)
 	}
 }
 
-// peer is a connection to the store, as another machine would have it.
+// peer is a connection to the store, as another machine would have it. Many of its methods
+// are named after what the store must do, such as released or notRenewed: they end the clause
+// if the store does not.
 type peer struct {
 	driver.Store
 	p *probe
@@ -210,7 +213,7 @@ func (p *probe) adopt(store driver.Store) *peer {
 	return &peer{store, p}
 }
 
-// request asks for name as an owner that is new.
+// request asks for name as a new owner.
 func (p *probe) request(name string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Holder: p.holder("")}
 }
@@ -225,13 +228,22 @@ func (c *peer) releaseAtEnd(req driver.Request) {
 // try makes one attempt. It returns a grant, or the refusal. Any other error ends the
 // clause.
 func (c *peer) try(req driver.Request) (driver.Grant, *driver.HeldError) {
+	grant, held := c.attempt(req)
+	if held == nil {
+		c.releaseAtEnd(req)
+	}
+	return grant, held
+}
+
+// attempt is try for callers that release the lock themselves.
+func (c *peer) attempt(req driver.Request) (driver.Grant, *driver.HeldError) {
 	grant, err := c.Acquire(c.p.ctx, req)
 	if err == nil {
-		c.releaseAtEnd(req)
 		return grant, nil
 	}
 	held, ok := errors.AsType[*driver.HeldError](err)
 	if !ok {
+		c.releaseAtEnd(req) // it may have happened
 		c.p.failf("Acquire: want a grant or a *HeldError, got: %v", err)
 	}
 	return driver.Grant{}, held
@@ -261,10 +273,13 @@ func (c *peer) refused(name, because string) *driver.HeldError {
 }
 
 // free demands that name can be acquired at once, and releases it.
-func (c *peer) free(name, because string) {
-	grant, held := c.try(c.p.request(name, c.p.long))
+func (c *peer) free(name, because string) { c.freeFor(c.p.request(name, c.p.long), because) }
+
+// freeFor is free for a request.
+func (c *peer) freeFor(req driver.Request, because string) {
+	grant, held := c.try(req)
 	if held != nil {
-		c.p.failf("%q is not free (%v, token %d, remaining %v): %s", name, held, held.Token, held.Remaining, because)
+		c.p.failf("%q is not free (%v, token %d, remaining %v): %s", req.Name, held, held.Token, held.Remaining, because)
 	}
 	c.released(grant)
 }
@@ -309,28 +324,24 @@ func (c *peer) afterTTL(grant driver.Grant, sent time.Time, because string) {
 	}
 }
 
-// released demands that Release succeeds.
 func (c *peer) released(grant driver.Grant) {
 	if err := c.Release(c.p.ctx, grant); err != nil {
 		c.p.failf("Release of %q by its holder: %v", grant.Name, err)
 	}
 }
 
-// notReleased demands that Release returns ErrNotHeld.
 func (c *peer) notReleased(grant driver.Grant, because string) {
 	if err := c.Release(c.p.ctx, grant); !errors.Is(err, driver.ErrNotHeld) {
 		c.p.failf("Release of %q: want ErrNotHeld (%s), got: %v", grant.Name, because, err)
 	}
 }
 
-// renewed demands that Renew succeeds.
 func (c *peer) renewed(grant driver.Grant, because string) {
 	if errs := c.Renew(c.p.ctx, []driver.Grant{grant}); errs != nil {
 		c.p.failf("Renew of %q: want nil (%s), got: %v", grant.Name, because, errs)
 	}
 }
 
-// notRenewed demands that Renew returns ErrNotHeld.
 func (c *peer) notRenewed(grant driver.Grant, because string) {
 	errs := c.Renew(c.p.ctx, []driver.Grant{grant})
 	if len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {

@@ -24,116 +24,116 @@ var processClauses = []clause{
 		demand: `Store.Acquire: "If another owner has the lock, the error is a [*HeldError]", in every process: no two hold it at once, no update is lost, and tokens rise`,
 		check: func(p *probe) {
 			const workers, turns = 4, 40
-			shop := p.newWorkshop()
+			group := p.newWorkerGroup()
 			for range workers {
-				shop.hire(false)
+				group.start(false)
 			}
-			p.eventually(10*p.slack, func() bool { return shop.read().done >= turns && shop.read().workers >= 2 }, func() string {
-				return fmt.Sprintf("%d processes had %d turns\n%s", workers, shop.read().done, shop.kill())
+			p.eventually(10*p.slack, func() bool { return group.read().done >= turns && group.read().workers >= 2 }, func() string {
+				return fmt.Sprintf("%d processes had %d turns\n%s", workers, group.read().done, group.kill())
 			})
-			shop.dismiss()
-			shop.audit()
+			group.stop()
+			group.check()
 		},
 	},
 	{
 		id: "killed-process", needs: []need{needWorker},
 		demand: `Store.Acquire: it belongs to the owner "until TTL after the moment the store granted it": the lock of a killed process goes to others after its TTL, and not before, unless Traits.SessionBound`,
 		check: func(p *probe) {
-			shop := p.newWorkshop()
-			shop.hire(false)
-			shop.hire(false)
-			victim := shop.hire(true)
-			p.eventually(10*p.slack, func() bool { return shop.read().stalled }, func() string {
-				return "the process that is to be killed did not get the lock\n" + shop.kill()
+			group := p.newWorkerGroup()
+			group.start(false)
+			group.start(false)
+			victim := group.start(true)
+			p.eventually(10*p.slack, func() bool { return group.read().stalled }, func() string {
+				return "the process that is to be killed did not get the lock\n" + group.kill()
 			})
 			if err := victim.Process.Kill(); err != nil {
 				p.failf("cannot kill a worker: %v", err)
 			}
-			p.eventually(p.onTime, func() bool { return shop.read().resumed }, func() string {
+			p.eventually(p.onTime, func() bool { return group.read().resumed }, func() string {
 				return "a process that held the lock was killed, and no other got it"
 			})
-			shop.dismiss()
-			shop.audit()
+			group.stop()
+			group.check()
 		},
 	},
 }
 
-// workshop is a folder with a counter and a journal that processes share.
-type workshop struct {
-	p    *probe
-	job  job
-	crew []*worker
+// workerGroup is processes that share a counter and a journal in a folder.
+type workerGroup struct {
+	p       *probe
+	job     job
+	workers []*worker
 }
 
-// worker is a process that works.
+// worker is a process that competes for the lock.
 type worker struct {
 	*exec.Cmd
-	door   io.Closer // closing it tells the worker to go home
+	stdin  io.Closer // the worker ends when it is closed
 	stderr bytes.Buffer
 }
 
-func (p *probe) newWorkshop() *workshop {
+func (p *probe) newWorkerGroup() *workerGroup {
 	dir, err := os.MkdirTemp("", "drivertest")
 	if err != nil {
 		p.failf("%v", err)
 	}
-	shop := &workshop{p: p, job: job{
+	group := &workerGroup{p: p, job: job{
 		Name:    p.name("x"),
 		TTL:     p.long,
 		Counter: filepath.Join(dir, "counter"),
 		Journal: filepath.Join(dir, "journal"),
 	}}
 	p.atEnd(func(context.Context) { _ = os.RemoveAll(dir) })
-	p.atEnd(func(context.Context) { shop.kill() })
-	return shop
+	p.atEnd(func(context.Context) { group.kill() })
+	return group
 }
 
-// hire starts a worker; one that stalls takes the lock for the short TTL and
-// never gives it back.
-func (s *workshop) hire(stall bool) *worker {
-	task := s.job
+// start starts a worker. A worker that stalls acquires the lock for the short TTL and never
+// releases it.
+func (g *workerGroup) start(stall bool) *worker {
+	task := g.job
 	if task.Stall = stall; stall {
-		task.TTL = s.p.ttl
+		task.TTL = g.p.ttl
 	}
 	text, err := json.Marshal(task)
 	if err != nil {
-		s.p.failf("%v", err)
+		g.p.failf("%v", err)
 	}
-	w := &worker{Cmd: s.p.Worker()}
+	w := &worker{Cmd: g.p.Worker()}
 	w.Env = append(w.Environ(), WorkEnv+"="+string(text))
 	w.Stderr = &w.stderr
-	if w.door, err = w.StdinPipe(); err == nil {
+	if w.stdin, err = w.StdinPipe(); err == nil {
 		err = w.Start()
 	}
 	if err != nil {
-		s.p.failf("cannot start a worker: %v", err)
+		g.p.failf("cannot start a worker: %v", err)
 	}
-	s.crew = append(s.crew, w)
+	g.workers = append(g.workers, w)
 	return w
 }
 
-// dismiss ends all workers and waits for them.
-func (s *workshop) dismiss() {
-	for _, w := range s.crew {
-		_ = w.door.Close()
+// stop ends all workers and waits for them.
+func (g *workerGroup) stop() {
+	for _, w := range g.workers {
+		_ = w.stdin.Close()
 	}
-	for _, w := range s.crew {
+	for _, w := range g.workers {
 		if err := w.Wait(); err != nil && w.ProcessState.Exited() { // not killed
-			s.p.failf("a worker failed: %v\n%s", err, &w.stderr)
+			g.p.failf("a worker failed: %v\n%s", err, &w.stderr)
 		}
 	}
-	s.crew = nil
+	g.workers = nil
 }
 
-// kill ends the workers and returns what they had to say.
-func (s *workshop) kill() (said string) {
-	for _, w := range s.crew {
+// kill ends the workers and returns what they wrote to stderr.
+func (g *workerGroup) kill() (stderr string) {
+	for _, w := range g.workers {
 		_ = w.Process.Kill()
 		_ = w.Wait()
-		said += w.stderr.String()
+		stderr += w.stderr.String()
 	}
-	s.crew = nil
-	return said
+	g.workers = nil
+	return stderr
 }
 
 // summary is what a journal says so far.
@@ -144,9 +144,9 @@ type summary struct {
 	resumed bool // another worker had the lock after it
 }
 
-func (s *workshop) read() (sum summary) {
+func (g *workerGroup) read() (sum summary) {
 	pids := make(map[int]bool)
-	for _, e := range s.entries() {
+	for _, e := range g.entries() {
 		switch {
 		case e.Leave:
 			sum.done++
@@ -161,10 +161,10 @@ func (s *workshop) read() (sum summary) {
 	return sum
 }
 
-func (s *workshop) entries() (all []entry) {
-	text, err := os.ReadFile(s.job.Journal)
+func (g *workerGroup) entries() (all []entry) {
+	text, err := os.ReadFile(g.job.Journal)
 	if err != nil && !os.IsNotExist(err) {
-		s.p.failf("%v", err)
+		g.p.failf("%v", err)
 	}
 	for line := range bytes.Lines(text) {
 		var e entry
@@ -172,61 +172,61 @@ func (s *workshop) entries() (all []entry) {
 			break // still being written
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
-			s.p.failf("journal: %v", err)
+			g.p.failf("journal: %v", err)
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
-// audit demands that the journal tells of one worker at a time.
-func (s *workshop) audit() {
+// check demands that the journal shows one worker at a time inside.
+func (g *workerGroup) check() {
 	var inside *entry
 	var last uint64
 	done := 0
-	all := s.entries()
+	all := g.entries()
 	for i, e := range all {
 		if e.Stall && slices.ContainsFunc(all[:i], func(other entry) bool { return other.At.Sub(e.Sent) >= e.TTL }) {
-			s.p.slowf("process %d was so slow that its TTL of %v had passed before it said that it has the lock", e.PID, e.TTL)
+			g.p.slowf("process %d was so slow that its TTL of %v had passed before it recorded that it has the lock", e.PID, e.TTL)
 		}
 	}
 	for _, e := range all {
 		if e.Leave {
 			if inside == nil || inside.PID != e.PID {
-				s.p.failf("two processes held the lock at the same time: process %d left with token %d while another was inside", e.PID, e.Token)
+				g.p.failf("two processes held the lock at the same time: process %d left with token %d while another was inside", e.PID, e.Token)
 			}
 			inside, done = nil, done+1
 			continue
 		}
 		if inside != nil && !inside.Stall {
-			s.p.failf("process %d got the lock with token %d while process %d held it with token %d", e.PID, e.Token, inside.PID, inside.Token)
+			g.p.failf("process %d got the lock with token %d while process %d held it with token %d", e.PID, e.Token, inside.PID, inside.Token)
 		}
-		if inside != nil && e.At.Sub(inside.Sent) < inside.TTL && !s.p.traits.SessionBound {
-			s.p.failf("process %d got the lock %v after process %d, which was killed, had asked for it and was promised %v",
+		if inside != nil && e.At.Sub(inside.Sent) < inside.TTL && !g.p.traits.SessionBound {
+			g.p.failf("process %d got the lock %v after process %d, which was killed, had asked for it and was promised %v",
 				e.PID, e.At.Sub(inside.Sent), inside.PID, inside.TTL)
 		}
-		if s.p.traits.Fencing != driver.FencingNone {
-			s.p.rises(&last, e.Token)
+		if g.p.traits.Fencing != driver.FencingNone {
+			g.p.rises(&last, e.Token)
 		}
 		inside = &e
 	}
-	count, err := readCounter(s.job.Counter)
+	count, err := readCounter(g.job.Counter)
 	if err != nil {
-		s.p.failf("%v", err)
+		g.p.failf("%v", err)
 	}
 	if count != done {
-		s.p.failf("%d guarded increments by several processes made %d", done, count)
+		g.p.failf("%d guarded increments by several processes made %d", done, count)
 	}
 }
 
-// entry is a line of the journal, written while inside.
+// entry is a line of the journal, which a worker writes while it holds the lock.
 type entry struct {
 	PID   int
 	Token uint64
 	TTL   time.Duration // what the store promised
 	Sent  time.Time     // when the worker asked for the lock that it then got
 	At    time.Time
-	Stall bool `json:",omitempty"` // it will never leave
+	Stall bool `json:",omitempty"` // it never leaves
 	Leave bool `json:",omitempty"`
 }
 
@@ -238,7 +238,7 @@ type job struct {
 	Name    string
 	TTL     time.Duration
 	Counter string // a file with a number that only the holder of Name touches
-	Journal string // a file to which everybody appends
+	Journal string // a file to which every worker appends
 	Stall   bool   // hold the lock until killed
 }
 
@@ -268,10 +268,10 @@ func work(ctx context.Context, open func(ctx context.Context) (driver.Store, err
 	if err := json.Unmarshal([]byte(os.Getenv(WorkEnv)), &task); err != nil {
 		return fmt.Errorf("%s: %w", WorkEnv, err)
 	}
-	home := make(chan struct{})
-	go func() { // the kit closes our standard input, and so does its death
+	stdinClosed := make(chan struct{})
+	go func() { // the kit closes it, or the system when the kit has ended
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(home)
+		close(stdinClosed)
 	}()
 	store, err := open(ctx)
 	if err != nil {
@@ -279,18 +279,18 @@ func work(ctx context.Context, open func(ctx context.Context) (driver.Store, err
 	}
 	for {
 		select {
-		case <-home:
+		case <-stdinClosed:
 			return store.Close()
 		case <-time.After(rand.N(3 * time.Millisecond)):
 		}
-		if err := task.turn(ctx, store, home); err != nil {
+		if err := task.turn(ctx, store, stdinClosed); err != nil {
 			return err
 		}
 	}
 }
 
 // turn tries once to get the lock, and does the guarded work if it gets it.
-func (t *job) turn(ctx context.Context, store driver.Store, home <-chan struct{}) error {
+func (t *job) turn(ctx context.Context, store driver.Store, stdinClosed <-chan struct{}) error {
 	sent := time.Now()
 	grant, err := store.Acquire(ctx, driver.Request{Name: t.Name, Owner: driver.NewOwner(), TTL: t.TTL,
 		Holder: driver.Holder{PID: os.Getpid(), Program: "drivertest worker"}})
@@ -305,14 +305,14 @@ func (t *job) turn(ctx context.Context, store driver.Store, home <-chan struct{}
 		return err
 	}
 	if t.Stall {
-		<-home // in vain: it is killed before
+		<-stdinClosed // the kit kills this process before
 		return nil
 	}
 	count, err := readCounter(t.Counter)
 	if err != nil {
 		return err
 	}
-	<-time.After(rand.N(time.Millisecond)) // long enough for another to get in, if he can
+	<-time.After(rand.N(time.Millisecond)) // long enough for another holder, if the store lets it in
 	if err := os.WriteFile(t.Counter, []byte(strconv.Itoa(count+1)), 0o600); err != nil {
 		return err
 	}

@@ -1,11 +1,16 @@
 package drivertest
 
-import "github.com/dlock-go/dlock/driver"
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
 
 var releaseClauses = []clause{
 	{
 		id:     "release-frees",
-		demand: `Store.Release: "gives up the lock that grant.Owner has under grant.Name"`,
+		demand: `Store.Release: "ends the lock of grant.Owner under grant.Name"`,
 		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			b.refused(grant.Name, "its holder did not release it")
@@ -23,14 +28,14 @@ var releaseClauses = []clause{
 				c.notReleased(driver.Grant{Name: grant.Name, Owner: stranger, Token: grant.Token, TTL: grant.TTL}, "another owner has it")
 				c.notReleased(driver.Grant{Name: grant.Name, Owner: stranger}, "another owner has it")
 			}
-			a.renewed(grant, "somebody else's Release must not touch it")
-			b.refused(grant.Name, "somebody else's Release must not touch it")
-			b.notReleased(driver.Grant{Name: p.name("never held"), Owner: stranger, Token: 1}, "nobody ever held it")
+			a.renewed(grant, "the Release of another owner must not touch it")
+			b.refused(grant.Name, "the Release of another owner must not touch it")
+			b.notReleased(driver.Grant{Name: p.name("never held"), Owner: stranger, Token: 1}, "it was never held")
 		},
 	},
 	{
 		id:     "release-token",
-		demand: `Store.Release: "If grant.Token is not zero, Release gives up the lock only if it was granted with that token"`,
+		demand: `Store.Release: "If grant.Token is not zero, Release ends the lock only if it was granted with that token"`,
 		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			for _, token := range []uint64{grant.Token + 1, grant.Token - 1, 1 << 62} {
@@ -63,20 +68,76 @@ var releaseClauses = []clause{
 			next := b.take(grant.Name, p.long)
 			a.notReleased(grant, "it was released before, and another owner has it")
 			a.notReleased(driver.Grant{Name: grant.Name, Owner: grant.Owner}, "it was released before, and another owner has it")
-			b.renewed(next, "a repeated Release of the one before must not touch it")
+			b.renewed(next, "a repeated Release of the holder before must not touch it")
 		},
 	},
 	{
 		id:     "release-late",
 		demand: `Store.Release: "never touches the lock of another owner, however late or often it arrives"; an expired lock is not held`,
 		pair: func(p *probe, a, b *peer) {
-			lone := a.take(p.name("nobody after it"), p.ttl)
+			lone := a.take(p.name("not taken again"), p.ttl)
 			late := a.take(p.name("x"), p.ttl)
 			next := b.soon(p.request(late.Name, p.long), "it was not renewed")
 			a.notReleased(late, "it expired, and another owner has it")
 			a.notReleased(driver.Grant{Name: late.Name, Owner: late.Owner}, "it expired, and another owner has it")
-			b.renewed(next, "a late Release of the one before must not touch it")
+			b.renewed(next, "a late Release of the holder before must not touch it")
 			a.notReleased(lone, "it expired before the other")
 		},
 	},
+}
+
+// lateClauses are about requests that the network delivers after others that were
+// sent later.
+var lateClauses = []clause{
+	{
+		id: "late-attempt", needs: []need{needDelayed},
+		demand: `Store.Release: "An Acquire of the owner that was sent before leaves no lock behind, however late the server carries it out"`,
+		check:  func(p *probe) { p.lateAttempt(false) },
+	},
+	{
+		id: "late-attempt-fair", needs: []need{needDelayed, needFair},
+		demand: `Store.Release: "An Acquire of the owner that was sent before leaves no lock behind, however late the server carries it out", and no place in the queue`,
+		check:  func(p *probe) { p.lateAttempt(true) },
+	},
+}
+
+const (
+	// attemptLimit is when the caller of an attempt leaves that is held up.
+	attemptLimit = 200 * time.Millisecond
+	// releaseLimit is for how long a Release may wait for such an attempt.
+	releaseLimit = time.Second
+	// undoLimit is how long after its arrival a late attempt may block others.
+	undoLimit = 5 * time.Second
+)
+
+// lateAttempt lets the Release of an owner overtake its Acquire.
+func (p *probe) lateAttempt(fair bool) {
+	store, hold, err := p.Delayed(p.ctx)
+	if err != nil {
+		p.failf("Config.Delayed: %v", err)
+	}
+	a, b := p.adopt(store), p.open()
+	a.released(a.take(p.name("before"), p.long)) // a connection is open, scripts are loaded
+	req := p.request(p.name("x"), p.long)
+	req.Fair, req.Queue = fair, fair
+	a.releaseAtEnd(req)
+	owner := driver.Grant{Name: req.Name, Owner: req.Owner}
+
+	deliver := hold()
+	ctx, cancel := context.WithTimeout(p.ctx, attemptLimit)
+	_, err = a.Acquire(ctx, req)
+	cancel()
+	if err == nil {
+		deliver()
+		p.failf("Acquire succeeded while everything it sends was held: Config.Delayed delays nothing")
+	}
+	p.unknown("Acquire", err)
+	ctx, cancel = context.WithTimeout(p.ctx, releaseLimit)
+	_ = a.Release(ctx, owner) // it may wait for the attempt or not: the store undoes it in any case
+	cancel()
+	deliver()
+	next := p.request(req.Name, p.long)
+	next.Fair, next.Queue = fair, fair
+	grant := b.within(undoLimit+p.slack, p.poll, next, "its owner was released, and its Acquire, which came late, must leave nothing behind")
+	b.renewed(grant, "a late Acquire of another owner must not touch it")
 }

@@ -93,7 +93,7 @@ var renewClauses = []clause{
 			forged := driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), Token: grant.Token, TTL: p.long}
 			a.notRenewed(forged, "another owner has it")
 			b.notRenewed(forged, "another owner has it")
-			b.soon(p.request(grant.Name, p.ttl), "its holder did not renew it, only somebody else tried")
+			b.soon(p.request(grant.Name, p.ttl), "its holder did not renew it, only another owner tried")
 		},
 	},
 	{
@@ -121,9 +121,9 @@ var renewClauses = []clause{
 			next := b.acquire(req) // its TTL starts again after sent
 			p.before(sent.Add(next.TTL), func() {
 				a.notRenewed(late, "it expired, and another owner has it")
-				b.renewed(next, "a late Renew of the one before must not take it")
+				b.renewed(next, "a late Renew of the holder before must not take it")
 			})
-			a.soon(p.request(late.Name, p.ttl), "its holder did not renew it, only the one before tried")
+			a.soon(p.request(late.Name, p.ttl), "its holder did not renew it, only the holder before tried")
 		},
 	},
 }

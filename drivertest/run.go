@@ -13,27 +13,27 @@ import (
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	ctx := context.Background()
-	terms, err := labelled(ctx, cfg)
+	s, err := labelled(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Cleanup runs when all subtests have ended, and a failure in it is still
 	// one of t.
 	t.Cleanup(func() {
-		if v := terms.perform(ctx, &nothingLeft); v != nil {
+		if v := s.perform(ctx, &nothingLeft); v != nil {
 			t.Error(v)
 		}
 	})
 	for i := range clauses {
 		c := &clauses[i]
-		if what := c.missing(terms); what != "" {
+		if what := c.missing(s); what != "" {
 			t.Logf("%s does not apply: no %s", c.id, what)
 			continue
 		}
 		t.Run(c.id, func(t *testing.T) {
 			// Started before t.Parallel, so that the number of processors
 			// does not limit how many clauses wait for a TTL together.
-			outcome := terms.start(ctx, c)
+			outcome := s.start(ctx, c)
 			t.Parallel()
 			if v := <-outcome; v != nil {
 				t.Error(v)
@@ -48,18 +48,18 @@ func Run(t *testing.T, cfg Config) {
 // opened at all it is that error. A context that ends makes the clauses fail
 // that are still running.
 func Check(ctx context.Context, cfg Config) error {
-	terms, err := labelled(ctx, cfg)
+	s, err := labelled(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	return terms.checkAll(ctx)
+	return s.checkAll(ctx)
 }
 
-func (t *terms) checkAll(ctx context.Context) error {
+func (s *setup) checkAll(ctx context.Context) error {
 	var outcomes []<-chan *Violation
 	for i := range clauses {
-		if c := &clauses[i]; c.missing(t) == "" {
-			outcomes = append(outcomes, t.start(ctx, c))
+		if c := &clauses[i]; c.missing(s) == "" {
+			outcomes = append(outcomes, s.start(ctx, c))
 		}
 	}
 	var broken []error
@@ -68,19 +68,19 @@ func (t *terms) checkAll(ctx context.Context) error {
 			broken = append(broken, v)
 		}
 	}
-	if v := t.perform(ctx, &nothingLeft); v != nil {
+	if v := s.perform(ctx, &nothingLeft); v != nil {
 		broken = append(broken, v)
 	}
 	return errors.Join(broken...)
 }
 
-// start checks one clause when a seat is free.
-func (t *terms) start(ctx context.Context, c *clause) <-chan *Violation {
+// start checks one clause when fewer than Config.Parallel are being checked.
+func (s *setup) start(ctx context.Context, c *clause) <-chan *Violation {
 	outcome := make(chan *Violation, 1)
 	go func() {
-		t.seats <- struct{}{}
-		defer func() { <-t.seats }()
-		outcome <- t.perform(ctx, c)
+		s.running <- struct{}{}
+		defer func() { <-s.running }()
+		outcome <- s.perform(ctx, c)
 	}()
 	return outcome
 }
@@ -90,48 +90,49 @@ const returnLimit = 10 * time.Second
 
 // perform checks one clause. A check that was too slow to tell starts again with twice the
 // TTL.
-func (t *terms) perform(ctx context.Context, c *clause) *Violation {
+func (s *setup) perform(ctx context.Context, c *clause) *Violation {
 	const tries = 6 // the last one has 32 times the TTL
 	clauseID := c.id
 	for try := 1; ; try++ {
-		detail, slow := t.attempt(ctx, clauseID, c)
-		if detail == "" {
+		failed := s.attempt(ctx, clauseID, c)
+		if failed == nil {
 			return nil
 		}
-		if slow && try == tries {
-			detail += fmt.Sprintf(" (in each of %d tries, the last with a TTL of %v: if the store is sound, "+
-				"the machine is too slow; raise Config.TTL or lower Config.Parallel)", tries, t.ttl)
+		if failed.slow && try == tries {
+			failed.detail += fmt.Sprintf(" (in each of %d tries, the last with a TTL of %v: if the store is sound, "+
+				"the machine is too slow; raise Config.TTL or lower Config.Parallel)", tries, s.ttl)
 		}
-		if !slow || try == tries {
-			return &Violation{Clause: c.id, Explanation: c.demand, Detail: detail}
+		if !failed.slow || try == tries {
+			return &Violation{Clause: c.id, Explanation: c.demand, Detail: failed.detail}
 		}
-		t = t.slower()
+		slower := *s
+		slower.setTTL(2 * s.ttl)
+		s = &slower
 		clauseID += "+" // names of its own
 	}
 }
 
-// attempt runs a check once. It returns even if the store never does.
-func (t *terms) attempt(ctx context.Context, clauseID string, c *clause) (detail string, slow bool) {
-	ctx, cancel := context.WithTimeout(ctx, t.limit)
+// attempt runs a check once, and cleans up. It returns even if the store never does.
+func (s *setup) attempt(ctx context.Context, clauseID string, c *clause) *failure {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	p := &probe{terms: t, clause: clauseID}
-	done := make(chan struct{})
-	go pprof.Do(ctx, t.label(), func(ctx context.Context) {
-		defer close(done)
-		p.ctx = ctx
-		p.detail, p.slow = p.run(c)
+	ended := make(chan *failure, 1)
+	go pprof.Do(ctx, pprof.Labels(labelKey, s.runID), func(ctx context.Context) {
+		defer close(ended)
+		p := &probe{setup: s, clause: clauseID, ctx: ctx}
+		ended <- p.run(c)
 	})
 	select {
-	case <-done:
-		return p.detail, p.slow
-	case <-time.After(t.limit + returnLimit):
-		return fmt.Sprintf("a call did not return within %v of the end of its context", returnLimit), false
+	case failed := <-ended:
+		return failed
+	case <-time.After(s.limit + s.cleanup + returnLimit):
+		return &failure{detail: fmt.Sprintf("a call did not return within %v of the end of its context", returnLimit)}
 	}
 }
 
 // Violation is a broken promise.
 type Violation struct {
-	Clause      string // which one: the name of a [Clause]
+	Clause      string // which one: the ID of a [Clause]
 	Explanation string // what the contract demands
 	Detail      string // what the store did instead
 }

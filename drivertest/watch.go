@@ -26,7 +26,7 @@ var watchClauses = []clause{
 	},
 	{
 		id: "watch-break", needs: []need{needWatcher, needBreaker},
-		demand: `Breaker.Break: "releases name in one atomic step if it is held with exactly this token, and notifies its waiters"`,
+		demand: `Breaker.Break: "ends the grant of name with exactly this token, in one atomic step, and notifies the waiters"`,
 		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			w := b.watch(p.ctx, p.request(grant.Name, p.long))
@@ -51,11 +51,8 @@ var watchClauses = []clause{
 					}
 					w := b.watch(p.ctx, req)
 					defer w.stop()
-					for { // a wake-up too many is harmless
-						if _, held := b.try(req); held == nil {
-							return
-						}
-						w.woken("the lock was released " + moments[i].String() + " after Watch was called")
+					if _, held := b.try(req); held != nil {
+						w.granted("the lock was released " + moments[i].String() + " after Watch was called")
 					}
 				})
 			})
@@ -116,12 +113,7 @@ var watchClauses = []clause{
 			if _, held := b.try(req); held == nil {
 				p.slowf("the lock expired before it was watched")
 			}
-			for { // a wake-up too many is harmless
-				w.woken("the lock expired")
-				if _, held := b.try(req); held == nil {
-					return
-				}
-			}
+			w.granted("the lock expired")
 		},
 	},
 	{
@@ -138,7 +130,7 @@ var watchClauses = []clause{
 			a.released(grant)
 			w.drain()
 			_ = a.Release(p.ctx, driver.Grant{Name: name, Owner: first.Owner}) // gives up its place
-			w.woken("the lock is free and the one before gave up")
+			w.woken("the lock is free and the waiter before gave up")
 			b.acquire(second)
 		},
 	},
@@ -146,13 +138,14 @@ var watchClauses = []clause{
 
 // watched is a subscription that remembers one wake.
 type watched struct {
-	p     *probe
+	*peer
+	req   driver.Request
 	wakes chan struct{}
 	stop  func()
 }
 
 func (c *peer) watch(ctx context.Context, req driver.Request) *watched {
-	w := &watched{p: c.p, wakes: make(chan struct{}, 1)}
+	w := &watched{peer: c, req: req, wakes: make(chan struct{}, 1)}
 	w.stop = c.subscribe(ctx, req, func() {
 		select {
 		case w.wakes <- struct{}{}:
@@ -170,12 +163,21 @@ func (c *peer) subscribe(ctx context.Context, req driver.Request, wake func()) (
 	return stop
 }
 
-// woken demands a wake.
 func (w *watched) woken(because string) {
 	receive(w.p, w.wakes, "a wake, after "+because)
 }
 
-// drain forgets what has come so far, including what is on its way.
+// granted demands a wake after which the request is granted. A wake too many is harmless.
+func (w *watched) granted(because string) driver.Grant {
+	for {
+		w.woken(because)
+		if grant, held := w.try(w.req); held == nil {
+			return grant
+		}
+	}
+}
+
+// drain forgets the wakes so far, including those that are on their way.
 func (w *watched) drain() {
 	w.p.wait(w.p.ttl / 4)
 	select {

@@ -195,7 +195,7 @@ func (g *Guard) Do(ctx context.Context, db Beginner, key any, token uint64, writ
 	if err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // Has no effect after Commit, and otherwise the first error says more.
+	defer tx.Rollback() // has no effect after Commit, and otherwise the first error says more
 	if err := g.Advance(ctx, tx, key, token); err != nil {
 		return err
 	}

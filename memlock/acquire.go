@@ -2,7 +2,6 @@ package memlock
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -10,15 +9,14 @@ import (
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return driver.Grant{}, context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	l := s.locks[req.Name]
+	l := s.use(req.Name, now)
 	if err := s.refusal(l, &req, now); err != nil {
-		s.enqueue(&req, now)
 		return driver.Grant{}, err
 	}
 	return s.grant(l, &req, now), nil
@@ -26,35 +24,71 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 
 // AcquireAll implements driver.BatchAcquirer.
 func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	for i := range reqs {
-		if err := s.refusal(s.locks[reqs[i].Name], &reqs[i], now); err != nil {
+		if err := s.refusal(s.use(reqs[i].Name, now), &reqs[i], now); err != nil {
 			return nil, err
 		}
 	}
 	grants := make([]driver.Grant, len(reqs))
 	for i := range reqs {
-		grants[i] = s.grant(s.locks[reqs[i].Name], &reqs[i], now)
+		grants[i] = s.grant(s.use(reqs[i].Name, now), &reqs[i], now)
 	}
 	return grants, nil
 }
 
-// refusal returns why req, whose record is l, cannot be granted now, or nil if it can.
+// refusal returns why req, whose record is l, cannot be granted now, or nil if it can. It keeps
+// a place for a refused request that wants one.
 func (s *Store) refusal(l *lock, req *driver.Request, now time.Duration) error {
-	switch {
-	case l.held(now) && l.owner != req.Owner:
-		return &driver.HeldError{Name: req.Name, Token: l.token, Holder: l.holder, Remaining: l.expires - now}
-	case !l.held(now) && req.Fair:
-		if head, ok := s.head(req.Name, now); ok && head.owner != req.Owner {
-			return &driver.HeldError{Name: req.Name, Remaining: head.expires - now}
+	if l.of(req.Owner) != nil {
+		return nil
+	}
+	if sh := l.excluding(req.Mode); sh != nil {
+		if sh.mode.Limit != req.Mode.Limit {
+			return &driver.ModeError{Name: req.Name, Mode: sh.mode}
 		}
+		if req.Queue && (req.Fair || sh.mode.Shared) {
+			s.enqueue(req, now)
+		}
+		return &driver.HeldError{Name: req.Name, Mode: sh.mode, Token: sh.token, Holder: sh.holder, Remaining: sh.expires - now}
+	}
+	if p := s.before(l, req, now); p != nil {
+		if req.Queue && req.Fair {
+			s.enqueue(req, now)
+		}
+		return &driver.HeldError{Name: req.Name, Remaining: p.expires - now}
 	}
 	return nil
+}
+
+// excluding returns a share that excludes a new holder with mode, or nil. Of several shares it
+// returns the one whose expiry may admit the new holder: of permits the first, of shared ones
+// the last.
+func (l *lock) excluding(mode driver.Mode) *share {
+	if l == nil || len(l.shares) == 0 {
+		return nil
+	}
+	sh := &l.shares[0]
+	switch {
+	case sh.mode.Limit != mode.Limit:
+		return sh
+	case mode.Limit > 0 && len(l.shares) < mode.Limit:
+		return nil
+	case mode.Shared && sh.mode.Shared:
+		return nil
+	}
+	for i := range l.shares {
+		sooner := l.shares[i].expires < sh.expires
+		if sooner == (mode.Limit > 0) {
+			sh = &l.shares[i]
+		}
+	}
+	return sh
 }
 
 // grant gives the lock to req.Owner, or renews it if that owner has it already.
@@ -67,64 +101,32 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 		s.locks[req.Name] = l
 	}
 	span := max(1, req.Span)
-	if !l.held(now) {
+	sh := l.of(req.Owner)
+	if sh == nil {
 		token := max(s.last+1, req.Floor)
 		s.last = token + span - 1
-		*l = lock{owner: req.Owner, token: token, since: now, holder: req.Holder}
+		l.shares = append(l.shares, share{mode: req.Mode, owner: req.Owner, token: token, since: now, holder: req.Holder})
+		sh = &l.shares[len(l.shares)-1]
 	}
-	l.expires = max(l.expires, now+req.TTL)
-	if req.Fair {
+	sh.expires = max(sh.expires, now+req.TTL)
+	if req.Queue {
 		s.dequeue(req.Name, req.Owner)
 	}
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: l.token, Span: span, TTL: req.TTL}
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: sh.token, Span: span, TTL: req.TTL}
 }
 
-// head returns the first place of the queue that has not expired, and removes expired ones
-// before it. s.mu is held.
-func (s *Store) head(name string, now time.Duration) (place, bool) {
-	queue := s.queues[name]
-	for len(queue) > 0 && queue[0].expires <= now {
-		queue = queue[1:]
+// Downgrade implements driver.Downgrader.
+func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	s.setQueue(name, queue)
-	if len(queue) == 0 {
-		return place{}, false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sh := s.use(grant.Name, s.now()).of(grant.Owner)
+	if sh == nil || sh.mode.Limit > 0 {
+		return driver.ErrNotHeld
 	}
-	return queue[0], true
-}
-
-// enqueue takes a place for a fair waiter, or extends the place it has. s.mu is held.
-func (s *Store) enqueue(req *driver.Request, now time.Duration) {
-	if !req.Fair || !req.Queue {
-		return
-	}
-	queue := s.queues[req.Name]
-	if i := indexOf(queue, req.Owner); i >= 0 {
-		queue[i].expires = max(queue[i].expires, now+req.TTL)
-	} else {
-		s.queues[req.Name] = append(queue, place{req.Owner, now + req.TTL})
-	}
-}
-
-// dequeue removes the owner's place, and reports whether there was one. s.mu is held.
-func (s *Store) dequeue(name string, owner driver.Owner) bool {
-	queue := s.queues[name]
-	i := indexOf(queue, owner)
-	if i >= 0 {
-		s.setQueue(name, slices.Delete(queue, i, i+1))
-	}
-	return i >= 0
-}
-
-func indexOf(queue []place, owner driver.Owner) int {
-	return slices.IndexFunc(queue, func(p place) bool { return p.owner == owner })
-}
-
-func (s *Store) setQueue(name string, queue []place) {
-	switch {
-	case len(queue) > 0:
-		s.queues[name] = queue
-	case len(s.queues) > 0:
-		delete(s.queues, name)
-	}
+	sh.mode.Shared = true
+	s.wake(grant.Name)
+	return nil
 }

@@ -2,15 +2,15 @@ package memlock
 
 import "fmt"
 
-// Leftovers returns what the store still keeps: held locks, places of fair waiters and
+// Leftovers returns what the store still keeps: held locks, places of waiters and
 // subscriptions. Expired entries do not count: the next removal takes them.
 func (s *Store) Leftovers() (left []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	for name, l := range s.locks {
-		if now < l.expires {
-			left = append(left, fmt.Sprintf("lock %q", name))
+	for name := range s.locks {
+		for _, sh := range s.use(name, now).shares {
+			left = append(left, fmt.Sprintf("lock %q, %v", name, sh.mode))
 		}
 	}
 	for name, queue := range s.queues {

@@ -28,21 +28,25 @@ func (s *Store) held(prefix string) []driver.Info {
 	defer s.mu.Unlock()
 	now := s.now()
 	var infos []driver.Info
-	for name, l := range s.locks {
-		if !l.held(now) || !strings.HasPrefix(name, prefix) {
+	for name := range s.locks {
+		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		infos = append(infos, driver.Info{Name: name, Token: l.token, Holder: l.holder,
-			Since: s.start.Add(l.since).Round(0), Remaining: l.expires - now, Waiters: s.countWaiters(name)})
+		waiters := s.countWaiters(name)
+		for _, sh := range s.use(name, now).shares {
+			infos = append(infos, driver.Info{Name: name, Mode: sh.mode, Token: sh.token, Holder: sh.holder,
+				Since: s.start.Add(sh.since).Round(0), Remaining: sh.expires - now, Waiters: waiters})
+		}
 	}
 	return infos
 }
 
-// countWaiters counts the fair waiters by their places and the others by their subscriptions.
+// countWaiters counts waiters by their places, and those without a place by their subscriptions.
 func (s *Store) countWaiters(name string) int {
-	n := len(s.queues[name])
+	queue := s.queue(name, s.now())
+	n := len(queue)
 	for _, sub := range s.waiters.Of(name) {
-		if !sub.req.Fair {
+		if indexOf(queue, sub.req.Owner) < 0 {
 			n++
 		}
 	}

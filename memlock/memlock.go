@@ -6,6 +6,7 @@ package memlock
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,34 +26,46 @@ type Store struct {
 	last    uint64           // the last token, one counter for all names: removing a name resets nothing
 	cleanAt int              // the number of records at which removeUnused runs
 
-	queues  map[string][]place                  // fair waiters in order of arrival
+	queues  map[string][]place                  // waiters with a place, in order of arrival
 	waiters subscribers.Registry[*subscription] // callers that want to be woken
 }
 
+// lock is the record of a name. All its shares have the same limit, and an exclusive share is
+// the only one.
 type lock struct {
+	shares []share // those that have expired are removed when the record is used
+}
+
+// share is one holder's part of a lock.
+type share struct {
+	mode    driver.Mode
 	owner   driver.Owner
-	token   uint64 // zero when free
+	token   uint64
 	since   time.Duration
 	expires time.Duration
 	holder  driver.Holder
 }
 
-func (l *lock) held(now time.Duration) bool { return l != nil && l.token != 0 && now < l.expires }
-
-// heldBy returns the record of a lock that owner holds, with that token unless it is zero.
-// Otherwise it returns nil. s.mu is held.
-func (s *Store) heldBy(name string, owner driver.Owner, token uint64) *lock {
+// use returns the record of name without the shares that have expired, or nil. s.mu is held.
+func (s *Store) use(name string, now time.Duration) *lock {
 	l := s.locks[name]
-	if !l.held(s.now()) || l.owner != owner || token != 0 && l.token != token {
-		return nil
+	if l != nil {
+		l.shares = slices.DeleteFunc(l.shares, func(sh share) bool { return sh.expires <= now })
 	}
 	return l
 }
 
-// place is that of a fair waiter in the queue of a name.
-type place struct {
-	owner   driver.Owner
-	expires time.Duration
+// of returns the owner's share, or nil.
+func (l *lock) of(owner driver.Owner) *share {
+	if l == nil {
+		return nil
+	}
+	for i := range l.shares {
+		if l.shares[i].owner == owner {
+			return &l.shares[i]
+		}
+	}
+	return nil
 }
 
 // minRecords is the number of records below which a store removes none.
@@ -69,19 +82,23 @@ func (s *Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "memlock.
 
 // Traits implements driver.Store.
 func (s *Store) Traits() driver.Traits {
-	return driver.Traits{Store: "memory", Fencing: driver.FencingStrong, Fair: true, Local: true, OneMachine: true, MinTTL: time.Millisecond}
+	return driver.Traits{Store: "memory", Fencing: driver.FencingStrong, Fair: true, Shared: true, Limits: true,
+		Local: true, OneMachine: true, MinTTL: time.Millisecond}
 }
 
 // Close implements driver.Store. It does nothing: a store in memory lives as long as the
 // program refers to it.
 func (s *Store) Close() error { return nil }
 
-// removeUnused removes the records of locks that are free or expired. It runs when the
-// number of records has doubled since the last time: the cost for each acquisition is
-// constant, and at most half of the records are unused.
+// removeUnused removes the records of locks that are free or expired, and expired places. It runs
+// when the number of records has doubled since the last time, so that the cost for each acquisition
+// is constant.
 func (s *Store) removeUnused(now time.Duration) {
-	for name, l := range s.locks {
-		if !l.held(now) {
+	for name := range s.queues {
+		s.queue(name, now)
+	}
+	for name := range s.locks {
+		if len(s.use(name, now).shares) == 0 {
 			delete(s.locks, name)
 		}
 	}

@@ -2,54 +2,52 @@ package memlock
 
 import (
 	"context"
+	"slices"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	s.mu.Lock()
-	if len(s.queues) > 0 && s.dequeue(grant.Name, grant.Owner) {
+	defer s.mu.Unlock()
+	if s.dequeue(grant.Name, grant.Owner) {
 		defer s.wake(grant.Name) // the next waiter may be the head now
 	}
-	l := s.heldBy(grant.Name, grant.Owner, grant.Token)
-	if l == nil {
-		s.mu.Unlock()
+	l := s.use(grant.Name, s.now())
+	sh := l.of(grant.Owner)
+	if sh == nil || grant.Token != 0 && sh.token != grant.Token {
 		return driver.ErrNotHeld
 	}
-	s.free(grant.Name, l)
-	waited := s.waiters.Len() > 0
-	s.mu.Unlock()
-	if waited {
-		s.wake(grant.Name)
-	}
+	s.end(grant.Name, l, sh.token)
 	return nil
 }
 
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	s.mu.Lock()
-	l := s.locks[name]
-	if !l.held(s.now()) || l.token != token {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	l := s.use(name, s.now())
+	if l == nil || !slices.ContainsFunc(l.shares, func(sh share) bool { return sh.token == token }) {
 		return driver.ErrNotHeld
 	}
-	s.free(name, l)
-	s.mu.Unlock()
-	s.wake(name)
+	s.end(name, l, token)
 	return nil
 }
 
-// free ends a lock. While there are few records it keeps an empty one, because a name that was
-// locked is often locked again.
-func (s *Store) free(name string, l *lock) {
-	if *l = (lock{}); len(s.locks) > minRecords {
+// end ends the share with that token of l, the record of name, and wakes the waiters. While there are
+// few records it keeps an empty one, because a name that was locked is often locked again. s.mu is
+// held.
+func (s *Store) end(name string, l *lock, token uint64) {
+	l.shares = slices.DeleteFunc(l.shares, func(sh share) bool { return sh.token == token })
+	if len(l.shares) == 0 && len(s.locks) > minRecords {
 		delete(s.locks, name)
 	}
+	s.wake(name)
 }

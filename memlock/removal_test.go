@@ -69,3 +69,27 @@ func TestNamesDoNotAddUp(t *testing.T) {
 		t.Errorf("left behind: %d records of locks, %d queues, %d names with waiters", l, q, w)
 	}
 }
+
+// TestExpiredPlacesAreRemoved: places of dead waiters do not add up, although their names are never
+// used again.
+func TestExpiredPlacesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := New()
+		for i := range 20 * minRecords {
+			req := driver.Request{Name: fmt.Sprint(i), Owner: driver.NewOwner(), TTL: time.Second, Fair: true, Queue: true}
+			if _, err := store.Acquire(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			req.Owner = driver.NewOwner()
+			if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+				t.Fatal(err)
+			}
+			if i%100 == 0 {
+				time.Sleep(time.Second) // virtual
+			}
+		}
+		if n := len(store.queues); n > 2*minRecords {
+			t.Errorf("%d queues are kept, of which 101 can have a place that has not expired", n)
+		}
+	})
+}

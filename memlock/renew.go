@@ -16,8 +16,8 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	now := s.now()
 	for i := range grants {
 		g := &grants[i]
-		if l := s.locks[g.Name]; cause == nil && l.held(now) && l.owner == g.Owner {
-			l.expires = max(l.expires, now+g.TTL)
+		if sh := s.use(g.Name, now).of(g.Owner); cause == nil && sh != nil {
+			sh.expires = max(sh.expires, now+g.TTL)
 			continue
 		}
 		if errs == nil {
@@ -35,13 +35,13 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.heldBy(grant.Name, grant.Owner, 0)
-	if l == nil {
+	sh := s.use(grant.Name, s.now()).of(grant.Owner)
+	if sh == nil {
 		return driver.Grant{}, driver.ErrNotHeld
 	}
-	l.token = max(l.token, token)
-	s.last = max(s.last, l.token)
-	grant.Token, grant.Span = l.token, 1
+	sh.token = max(sh.token, token)
+	s.last = max(s.last, sh.token)
+	grant.Token, grant.Span = sh.token, 1
 	return grant, nil
 }
 

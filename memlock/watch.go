@@ -14,7 +14,7 @@ type subscription struct {
 
 // Watch implements driver.Watcher.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	sub := &subscription{req, wake}
@@ -28,15 +28,16 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	}, nil
 }
 
-// wake wakes the waiters for which another attempt is worth it: of the fair waiters the
-// head, and all others, because the store does not know which of them still want the lock.
-// It holds s.mu during the calls, so that none comes after stop.
+// wake wakes the waiters for which another attempt is worth it: those that need not give way
+// to a place in the queue. s.mu is held, so that no call comes after stop.
 func (s *Store) wake(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	head, queued := s.head(name, s.now())
+	if s.waiters.Len() == 0 {
+		return
+	}
+	now := s.now()
+	l := s.use(name, now)
 	for _, sub := range s.waiters.Of(name) {
-		if !sub.req.Fair || !queued || sub.req.Owner == head.owner {
+		if s.before(l, &sub.req, now) == nil {
 			sub.wake()
 		}
 	}

@@ -1,4 +1,4 @@
-// Package alarm wakes one goroutine for work that is due at several times.
+// Package alarm calls a function at the earliest of several times.
 package alarm
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Alarm calls a function at the earliest of the times that were set. Create one with [New].
+// Alarm keeps the times for [Alarm.Run]. Create one with [New].
 type Alarm struct {
 	mu      sync.Mutex
 	at      time.Time     // when Run wakes up
@@ -41,7 +41,9 @@ func (a *Alarm) Run(ctx context.Context, do func(now time.Time) (next time.Time)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(a.left())
+		a.mu.Lock()
+		timer.Reset(time.Until(a.at))
+		a.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
@@ -53,10 +55,4 @@ func (a *Alarm) Run(ctx context.Context, do func(now time.Time) (next time.Time)
 			a.NoLaterThan(do(time.Now()))
 		}
 	}
-}
-
-func (a *Alarm) left() time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return time.Until(a.at)
 }

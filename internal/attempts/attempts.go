@@ -107,9 +107,10 @@ func (l *Log) recordLocked(name string, owner driver.Owner) *record {
 	case l.closed:
 		return nil
 	case r != nil:
-	case len(l.owners) >= maxRecords && !l.forgetOldLocked():
-		return nil
 	default:
+		if l.forgetOldLocked(); len(l.owners) >= maxRecords {
+			return nil
+		}
 		r = &record{name: name, owner: owner, pause: backoff.Backoff{Min: minPause, Max: maxPause}}
 		l.owners[owner] = r
 		l.records.Add(1)
@@ -118,20 +119,18 @@ func (l *Log) recordLocked(name string, owner driver.Owner) *record {
 	return r
 }
 
-// forgetOldLocked forgets owners that were never released, and reports whether
-// there were any. It runs at most once a second, because it examines all records.
-func (l *Log) forgetOldLocked() (found bool) {
+// forgetOldLocked forgets owners that were not released while their attempts could arrive. It
+// runs at most once a second, because it examines all records.
+func (l *Log) forgetOldLocked() {
 	if time.Since(l.cleaned) < time.Second {
-		return false
+		return
 	}
 	l.cleaned = time.Now()
 	for _, r := range l.owners {
 		if !r.released && r.underway == 0 && time.Since(r.since) > lateness {
 			l.forgetLocked(r)
-			found = true
 		}
 	}
-	return found
 }
 
 func (l *Log) forgetLocked(r *record) {
@@ -156,7 +155,7 @@ func (l *Log) end(r *record, answered bool) {
 	close(r.ended)
 	switch {
 	case r.released && r.overdue:
-		l.dueLocked(r)
+		l.enqueueLocked(r)
 	case !r.unanswered:
 		l.forgetLocked(r) // a release that is sent from now on finds its lock
 	}
@@ -208,7 +207,7 @@ func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), 
 		defer l.mu.Unlock()
 		r.releases--
 		if r.underway == 0 {
-			l.laterLocked(r)
+			l.scheduleLocked(r)
 		}
 	}), nil
 }
@@ -216,8 +215,7 @@ func (l *Log) Settle(ctx context.Context, grant driver.Grant) (released func(), 
 // nothing is the callback of most releases.
 func nothing() {}
 
-// laterLocked undoes r after a pause.
-func (l *Log) laterLocked(r *record) {
+func (l *Log) scheduleLocked(r *record) {
 	if l.closed || r.timer != nil || r.releases > 0 {
 		return
 	}
@@ -225,14 +223,14 @@ func (l *Log) laterLocked(r *record) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		r.timer = nil
-		l.dueLocked(r)
+		l.enqueueLocked(r)
 	})
 }
 
-// dueLocked undoes r after the records that were due before. One goroutine undoes one
-// record at a time, to spare an overloaded server.
-func (l *Log) dueLocked(r *record) {
-	if l.closed || r.releases > 0 { // the end of the release calls laterLocked
+// enqueueLocked lets the records that were due before r be undone first. One goroutine undoes
+// one record at a time, to spare an overloaded server.
+func (l *Log) enqueueLocked(r *record) {
+	if l.closed || r.releases > 0 { // the end of the release calls scheduleLocked
 		return
 	}
 	l.due = append(l.due, r)
@@ -251,7 +249,7 @@ func (l *Log) undoDue() {
 		l.mu.Unlock()
 		answered := l.call(l.ctx, r)
 		l.mu.Lock()
-		l.calledLocked(r, answered)
+		l.afterCallLocked(r, answered)
 		if !answered {
 			l.postponeLocked(r.name)
 		}
@@ -259,8 +257,8 @@ func (l *Log) undoDue() {
 	l.working = false
 }
 
-// calledLocked forgets r, or undoes it again later.
-func (l *Log) calledLocked(r *record, answered bool) {
+// afterCallLocked forgets r, or schedules its next undo.
+func (l *Log) afterCallLocked(r *record, answered bool) {
 	age := time.Since(r.since)
 	finished := age > giveUp
 	if answered {
@@ -269,7 +267,7 @@ func (l *Log) calledLocked(r *record, answered bool) {
 	if finished {
 		l.forgetLocked(r)
 	} else {
-		l.laterLocked(r)
+		l.scheduleLocked(r)
 	}
 }
 
@@ -279,13 +277,12 @@ func (l *Log) calledLocked(r *record, answered bool) {
 func (l *Log) postponeLocked(name string) {
 	l.due = slices.DeleteFunc(l.due, func(r *record) bool {
 		if r.name == name {
-			l.calledLocked(r, false)
+			l.afterCallLocked(r, false)
 		}
 		return r.name == name
 	})
 }
 
-// call undoes r once and reports whether the server answered.
 func (l *Log) call(ctx context.Context, r *record) (answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

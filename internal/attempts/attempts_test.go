@@ -273,6 +273,20 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
+// An attempt whose owner was not released within a minute cannot arrive any more.
+func TestOldAttemptsAreForgotten(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		old := driver.NewOwner()
+		log.Unanswered("a", old)
+		time.Sleep(2 * time.Minute)
+		log.Unanswered("b", driver.NewOwner())
+		settle(t, log, old)
+		if time.Sleep(time.Minute); s.called() != 0 {
+			t.Errorf("%d calls for an attempt that cannot arrive any more", s.called())
+		}
+	})
+}
+
 func TestReleaseOfGrantedLockDoesNotWait(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		owner, began := driver.NewOwner(), time.Now()

@@ -12,23 +12,24 @@ import (
 // of one Clock can be compared; their difference is a duration.
 type Instant = time.Duration
 
+const (
+	// noise is by how much two readings of the suspended time may differ although the
+	// machine was not suspended.
+	noise = 10 * time.Millisecond
+	// fresh is how long NoLaterThanNow relies on the last measurement.
+	fresh = 100 * time.Millisecond
+)
+
 // Clock returns instants. It follows the virtual time of testing/synctest.
 type Clock struct {
 	start      time.Time
-	suspended  func() time.Duration // total time for which the machine was suspended
-	base       time.Duration        // suspended() at start
+	total      func() time.Duration // total time for which the machine was suspended
+	base       time.Duration        // total() at start
 	boottime   func() time.Duration // a clock that includes suspension, read in one call; nil if there is none
 	booted     time.Duration        // boottime() at start, or a little before
-	slept      atomic.Int64         // suspended time since start, as last measured
+	suspended  atomic.Int64         // suspended time since start, as last measured
 	measuredAt atomic.Int64         // when it was last known to be exact, without the suspended time
 }
-
-// noise is by how much two readings of the suspended time may differ although the
-// machine was not suspended.
-const noise = 10 * time.Millisecond
-
-// fresh is how long NoLaterThanNow relies on the last measurement.
-const fresh = 100 * time.Millisecond
 
 // New returns a clock that starts now.
 func New() *Clock { return newClock(suspended, boottime) }
@@ -38,7 +39,7 @@ func New() *Clock { return newClock(suspended, boottime) }
 func NewSuspending(suspended func() time.Duration) *Clock { return newClock(suspended, nil) }
 
 func newClock(suspended, boottime func() time.Duration) *Clock {
-	c := &Clock{start: time.Now(), suspended: suspended, base: suspended(), boottime: boottime}
+	c := &Clock{start: time.Now(), total: suspended, base: suspended(), boottime: boottime}
 	if boottime != nil {
 		c.booted = boottime() - time.Since(c.start) - (suspended() - c.base)
 	}
@@ -48,26 +49,26 @@ func newClock(suspended, boottime func() time.Duration) *Clock {
 // Now returns the exact instant.
 func (c *Clock) Now() Instant {
 	awake := time.Since(c.start)
-	slept := c.slept.Load()
-	if c.boottime == nil || c.boottime()-c.booted-awake > time.Duration(slept)+noise {
+	suspended := c.suspended.Load()
+	if c.boottime == nil || c.boottime()-c.booted-awake > time.Duration(suspended)+noise {
 		// The machine was suspended, or this thread was interrupted between the readings.
-		slept = c.measure()
+		suspended = c.measure()
 		awake = time.Since(c.start)
 	}
 	c.measuredAt.Store(int64(awake))
-	return awake + time.Duration(slept)
+	return awake + time.Duration(suspended)
 }
 
 // measure returns for how long the machine was suspended since start. The result
 // never decreases.
 func (c *Clock) measure() int64 {
-	measured := int64(c.suspended() - c.base)
+	measured := int64(c.total() - c.base)
 	for {
-		slept := c.slept.Load()
-		if measured < slept+int64(noise) {
-			return slept
+		last := c.suspended.Load()
+		if measured < last+int64(noise) {
+			return last
 		}
-		if c.slept.CompareAndSwap(slept, measured) {
+		if c.suspended.CompareAndSwap(last, measured) {
 			return measured
 		}
 	}
@@ -82,5 +83,5 @@ func (c *Clock) NoLaterThanNow() Instant {
 	if awake-time.Duration(c.measuredAt.Load()) > fresh {
 		return c.Now()
 	}
-	return awake + time.Duration(c.slept.Load())
+	return awake + time.Duration(c.suspended.Load())
 }

@@ -22,7 +22,6 @@ func suspended() time.Duration {
 	}
 }
 
-// boottime returns the time since boot, including suspension.
 func boottime() time.Duration { return read(clockBoottime) }
 
 func read(id uintptr) time.Duration {

@@ -1,6 +1,10 @@
 package contention
 
-import "github.com/dlock-go/dlock/driver"
+import (
+	"slices"
+
+	"github.com/dlock-go/dlock/driver"
+)
 
 // contenders are the other processes that compete for the name, as far as refusals
 // name them. If a contender has not had the lock since this process had it, this
@@ -24,13 +28,11 @@ const (
 // themselves count as one.
 func (c *contenders) served(holder driver.Holder) {
 	holder.Note = ""
-	for i := range *c {
-		if one := &(*c)[i]; one.holder == holder {
-			one.served, one.missed = true, 0
-			return
-		}
-	}
-	if len(*c) < maxContenders {
+	known := slices.IndexFunc(*c, func(one contender) bool { return one.holder == holder })
+	switch {
+	case known >= 0:
+		(*c)[known] = contender{holder: holder, served: true}
+	case len(*c) < maxContenders:
 		*c = append(*c, contender{holder: holder, served: true})
 	}
 }
@@ -54,10 +56,5 @@ func (c *contenders) beginTurns() {
 // allServed reports whether every contender has had the lock since this process had
 // it.
 func (c contenders) allServed() bool {
-	for i := range c {
-		if !c[i].served {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c, func(one contender) bool { return !one.served })
 }

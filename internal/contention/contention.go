@@ -101,10 +101,9 @@ func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Durati
 	return s.paused
 }
 
-// MayHandOver records that a holder of this process is done with the lock. It reports whether
-// this process may hand the lock over, while no other process can compete for it.
+// MayHandOver reports whether this process may hand the lock over between its goroutines. No
+// other process can compete for the lock meanwhile.
 func (s *State) MayHandOver(now clock.Instant, p *SlicePolicy) bool {
-	s.Released(now)
 	return !s.sliceEnded(now, p) && now-s.granted <= maxHandOver
 }
 
@@ -116,7 +115,7 @@ const (
 	// yieldToUnseen: a process that had the lock recently leaves one wake-up in 16 to
 	// processes that it has not seen yet, because they never had the lock.
 	yieldToUnseen = 16
-	// recent is how long ago "recently" may be.
+	// recent is the time that counts as "recently" there.
 	recent = 250 * time.Millisecond
 )
 

@@ -198,7 +198,7 @@ func TestOutage(t *testing.T) {
 	var s State
 	check := func(what string, now clock.Instant, want error) {
 		t.Helper()
-		if err := s.OutageTooLong(now, ttl); err != want {
+		if err := s.OutageTooLong(now, ttl); !errors.Is(err, want) {
 			t.Errorf("%s: %v; want %v", what, err, want)
 		}
 	}

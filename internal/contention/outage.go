@@ -21,11 +21,11 @@ func (s *State) ForgetOutage() { s.outage = outage{} }
 // Answered records that the store answers.
 func (s *State) Answered() { s.outage = outage{answered: true} }
 
-// OutageEnded records that the store answered a call that was no attempt. It does not count
-// as an answer: some stores can tell without their server that nothing is held.
+// OutageEnded records that a call other than an attempt succeeded. Answers does not become true
+// by it: some stores can tell without their server that nothing is held.
 func (s *State) OutageEnded() { s.outage.began = 0 }
 
-// Answers reports whether the store answered the last call, and an attempt before.
+// Answers reports whether the store has answered an attempt, and every call since.
 func (s *State) Answers() bool { return s.outage.answered && s.outage.began == 0 }
 
 // Unanswered records that the store did not answer a call.

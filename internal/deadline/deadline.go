@@ -74,8 +74,11 @@ func (c *Context) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// End cancels the context and frees its timer.
+// End cancels the context and frees its timer. A nil Context has nothing to end.
 func (c *Context) End() {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true

@@ -21,13 +21,13 @@ func Duration(d time.Duration) string {
 		if d < u.of-u.of/100 {
 			continue
 		}
-		whole := (d + u.of/100) / u.of // rounds up what is almost whole
-		rest := d - whole*u.of
+		whole := int((d + u.of/100) / u.of) // rounds up what is almost whole
+		rest := d - time.Duration(whole)*u.of
 		switch {
 		case rest == 0:
-			return plural(int(whole), u.name)
+			return plural(whole, u.name)
 		case rest < 0:
-			return "almost " + plural(int(whole), u.name)
+			return "almost " + plural(whole, u.name)
 		}
 		return fmt.Sprintf("%.2g %ss", float64(d)/float64(u.of), u.name)
 	}

@@ -4,6 +4,7 @@
 package localqueue
 
 import (
+	"container/list"
 	"context"
 	"sync"
 )
@@ -20,24 +21,17 @@ type Queue[C, S any] struct {
 const keptSlots = 256
 
 // Slot is the right to compete for one name. It belongs to its occupant until
-// Leave or HandOff.
+// Leave or HandOver.
 type Slot[C, S any] struct {
 	// State belongs to the occupant, which finds what its predecessor left, or the
 	// zero value if the slot was not kept.
 	State S
 
-	queue       *Queue[C, S]
-	name        string
-	occupant    *C         // nil if the slot is free
-	first, last *waiter[C] // in order of arrival
-}
-
-// waiter is an element of a linked list, so that a waiter can leave the queue from
-// any position in constant time.
-type waiter[C any] struct {
-	caller     *C
-	next, prev *waiter[C]
-	admitted   chan struct{}
+	queue    *Queue[C, S]
+	name     string
+	occupant *C        // nil if the slot is free
+	previous *C        // see Queue.Occupant
+	waiters  list.List // of tickets in order of arrival; each can leave in constant time
 }
 
 // New returns a queue without slots.
@@ -58,43 +52,84 @@ func (q *Queue[C, S]) TryEnter(name string, caller *C) (slot *Slot[C, S], occupa
 	return s, nil
 }
 
-// Enter blocks until caller is the occupant of the slot of name. If the context
-// ends first, caller leaves the queue and the error is the context's cause. A
-// caller that is admitted at that very moment is the occupant.
+// Enter blocks until caller is the occupant of the slot of name, or served: then the slot is
+// nil. If the context ends first, caller leaves the queue and the error is the context's cause. A
+// caller that is admitted or served at that very moment does not leave.
 func (q *Queue[C, S]) Enter(ctx context.Context, name string, caller *C) (*Slot[C, S], error) {
 	q.mu.Lock()
-	s := q.slotLocked(name)
-	if s.occupant == nil {
-		s.occupant = caller
-		q.mu.Unlock()
-		return s, nil
-	}
-	w := &waiter[C]{caller: caller, admitted: make(chan struct{})}
-	s.push(w)
+	ticket := q.pushLocked(q.slotLocked(name), caller)
 	q.mu.Unlock()
-
-	select {
-	case <-w.admitted:
-		return s, nil
-	case <-ctx.Done():
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s.occupant == caller {
-		return s, nil
-	}
-	s.remove(w)
-	return nil, context.Cause(ctx)
+	return ticket.Wait(ctx)
 }
 
-// Occupant returns the occupant of the slot of name, or nil.
-func (q *Queue[C, S]) Occupant(name string) *C {
+// Push takes a place in the queue of the slot of name. It returns nil unless behind is the caller
+// that came last. A nil behind stands for a free slot.
+func (q *Queue[C, S]) Push(name string, caller, behind *C) *Ticket[C, S] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.slotLocked(name)
+	if s.lastCaller() != behind {
+		return nil
+	}
+	return q.pushLocked(s, caller)
+}
+
+func (q *Queue[C, S]) pushLocked(s *Slot[C, S], caller *C) *Ticket[C, S] {
+	t := &Ticket[C, S]{slot: s, caller: caller, admitted: make(chan struct{})}
+	if s.occupant == nil {
+		s.occupant = caller
+		close(t.admitted)
+	} else {
+		t.place = s.waiters.PushBack(t)
+	}
+	return t
+}
+
+// Ticket is a caller's place in the queue of a slot.
+type Ticket[C, S any] struct {
+	slot     *Slot[C, S]
+	caller   *C
+	place    *list.Element // in slot.waiters; nil if the slot was free
+	admitted chan struct{} // closed when the caller is the occupant, or served
+	served   bool          // by Serve, so that it has no slot
+}
+
+// Wait is the second half of [Queue.Enter].
+func (t *Ticket[C, S]) Wait(ctx context.Context) (*Slot[C, S], error) {
+	select {
+	case <-t.admitted:
+	case <-ctx.Done():
+		if t.leave() {
+			return nil, context.Cause(ctx)
+		}
+	}
+	if t.served {
+		return nil, nil
+	}
+	return t.slot, nil
+}
+
+// leave reports whether the caller still waited.
+func (t *Ticket[C, S]) leave() bool {
+	s := t.slot
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if t.served || s.occupant == t.caller {
+		return false
+	}
+	s.waiters.Remove(t.place)
+	return true
+}
+
+// Occupant returns the occupant of the slot of name, and the last one before it that was remembered
+// since the slot was free. Each may be nil.
+func (q *Queue[C, S]) Occupant(name string) (occupant, previous *C) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s := q.slots[name]; s != nil {
-		return s.occupant
+		return s.occupant, s.previous
 	}
-	return nil
+	return nil, nil
 }
 
 func (q *Queue[C, S]) slotLocked(name string) *Slot[C, S] {
@@ -106,24 +141,25 @@ func (q *Queue[C, S]) slotLocked(name string) *Slot[C, S] {
 	return s
 }
 
-// Leave admits the first waiter. The caller must not use the slot any more.
-func (s *Slot[C, S]) Leave() {
+// Leave admits the first waiter. The caller must not use the slot any more. If remember is set, the
+// caller is the previous occupant from then on.
+func (s *Slot[C, S]) Leave(remember bool) {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s.first != nil {
-		s.admit(s.first)
+	if first := s.firstWaiter(); first != nil {
+		if remember {
+			s.previous = s.occupant
+		}
+		s.admit(first)
 		return
 	}
-	s.occupant = nil
-	if len(q.slots) > keptSlots {
-		q.removeFreeLocked(s)
+	s.occupant, s.previous = nil, nil
+	if len(q.slots) <= keptSlots {
+		return
 	}
-}
-
-// removeFreeLocked removes a free slot: any one, because the slot that was left last is likely
-// to be used again, or else the given one.
-func (q *Queue[C, S]) removeFreeLocked(free *Slot[C, S]) {
+	// A random other slot goes first if it is free: this one is likely to be used again.
+	free := s
 	for _, other := range q.slots { // in random order
 		if other.occupant == nil {
 			free = other
@@ -133,54 +169,73 @@ func (q *Queue[C, S]) removeFreeLocked(free *Slot[C, S]) {
 	delete(q.slots, free.name)
 }
 
-// Next returns the first waiter, or nil.
-func (s *Slot[C, S]) Next() *C {
+// ForgetPrevious forgets which occupant was remembered.
+func (s *Slot[C, S]) ForgetPrevious() {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	if s.first == nil {
-		return nil
-	}
-	return s.first.caller
+	s.previous = nil
 }
 
-// HandOff admits next if it is still the first waiter. Otherwise it returns false,
-// and the slot stays with its occupant.
-func (s *Slot[C, S]) HandOff(next *C) bool {
+// HandOver admits the first waiter if it accepts, and remembers the occupant. Otherwise it returns
+// false, and the slot stays with its occupant.
+func (s *Slot[C, S]) HandOver(accepts func(next *C) bool) bool {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	if s.first == nil || s.first.caller != next {
+	first := s.firstWaiter()
+	if first == nil || !accepts(first.caller) {
 		return false
 	}
-	s.admit(s.first)
+	s.previous = s.occupant
+	s.admit(first)
 	return true
 }
 
-func (s *Slot[C, S]) admit(w *waiter[C]) {
-	s.remove(w)
-	s.occupant = w.caller
-	close(w.admitted)
+// Serve ends the wait of the first waiter of name if it accepts: it needs no slot any more. The
+// occupant stays. Serve reports whether a waiter accepted.
+func (q *Queue[C, S]) Serve(name string, accepts func(next *C) bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.slots[name]
+	if s == nil {
+		return false
+	}
+	first := s.firstWaiter()
+	if first == nil || !accepts(first.caller) {
+		return false
+	}
+	s.waiters.Remove(first.place)
+	first.served = true
+	close(first.admitted)
+	return true
 }
 
-func (s *Slot[C, S]) push(w *waiter[C]) {
-	w.prev = s.last
-	if s.last == nil {
-		s.first = w
-	} else {
-		s.last.next = w
-	}
-	s.last = w
+func (s *Slot[C, S]) admit(t *Ticket[C, S]) {
+	s.waiters.Remove(t.place)
+	s.occupant = t.caller
+	close(t.admitted)
 }
 
-func (s *Slot[C, S]) remove(w *waiter[C]) {
-	if w.prev == nil {
-		s.first = w.next
-	} else {
-		w.prev.next = w.next
+func (s *Slot[C, S]) firstWaiter() *Ticket[C, S] {
+	if front := s.waiters.Front(); front != nil {
+		return front.Value.(*Ticket[C, S])
 	}
-	if w.next == nil {
-		s.last = w.prev
-	} else {
-		w.next.prev = w.prev
+	return nil
+}
+
+// OccupantAndLast returns the occupant of the slot of name, and the caller that came last: the last
+// waiter or, if none waits, the occupant. Both are nil if the slot is free.
+func (q *Queue[C, S]) OccupantAndLast(name string) (occupant, last *C) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s := q.slots[name]; s != nil {
+		return s.occupant, s.lastCaller()
 	}
-	w.next, w.prev = nil, nil
+	return nil, nil
+}
+
+func (s *Slot[C, S]) lastCaller() *C {
+	if back := s.waiters.Back(); back != nil {
+		return back.Value.(*Ticket[C, S]).caller
+	}
+	return s.occupant
 }

@@ -25,11 +25,11 @@ func TestFirstComeFirstServed(t *testing.T) {
 					return
 				}
 				order = append(order, i) // guarded by the slot
-				d.Leave()
+				d.Leave(false)
 			})
 			synctest.Wait() // i is in the queue before i+1 comes
 		}
-		slot.Leave()
+		slot.Leave(false)
 		wg.Wait()
 		for i, got := range order {
 			if got != i {
@@ -59,7 +59,7 @@ func TestTryEnterReturnsTheOccupant(t *testing.T) {
 	if again, occupant := q.TryEnter("a", new(int)); again != nil || occupant != &caller {
 		t.Errorf("TryEnter = %v, %v; want no slot and the occupant", again, occupant)
 	}
-	slot.Leave()
+	slot.Leave(false)
 	if again, _ := q.TryEnter("a", new(int)); again == nil {
 		t.Error("TryEnter failed after Leave")
 	}
@@ -83,8 +83,8 @@ func TestCancelledWaiterLeavesAtOnce(t *testing.T) {
 		if n := waiting(q, "a"); n != 1 {
 			t.Errorf("%d waiters after one of two gave up", n)
 		}
-		slot.Leave()
-		(<-admitted).Leave()
+		slot.Leave(false)
+		(<-admitted).Leave(false)
 		if busy(q) != 0 {
 			t.Errorf("%d slots are occupied", busy(q))
 		}
@@ -106,7 +106,7 @@ func TestCancelRacingWithAdmission(t *testing.T) {
 						t.Errorf("%d callers occupy the slot", inside)
 					}
 					inside--
-					d.Leave()
+					d.Leave(false)
 				}
 				cancel()
 			}
@@ -127,11 +127,11 @@ func TestUnusedSlotsAreForgotten(t *testing.T) {
 		slots = append(slots, slot)
 	}
 	for _, slot := range slots[1:] {
-		slot.Leave()
+		slot.Leave(false)
 	}
 	for i := range 100_000 {
 		slot, _ := q.TryEnter(fmt.Sprint("again ", i), new(int))
-		slot.Leave()
+		slot.Leave(false)
 	}
 	if n := len(q.slots); n > keptSlots {
 		t.Errorf("%d slots are kept; want at most %d", n, keptSlots)
@@ -139,7 +139,7 @@ func TestUnusedSlotsAreForgotten(t *testing.T) {
 	if again, _ := q.TryEnter("0", new(int)); again != nil {
 		t.Error("an occupied slot was forgotten")
 	}
-	slots[0].Leave()
+	slots[0].Leave(false)
 }
 
 func TestStateIsLeftToSuccessors(t *testing.T) {
@@ -150,25 +150,26 @@ func TestStateIsLeftToSuccessors(t *testing.T) {
 		go func() { d, _ := q.Enter(t.Context(), "a", new(int)); admitted <- d }()
 		synctest.Wait()
 		slot.State = 7
-		slot.Leave()
+		slot.Leave(false)
 		slot = <-admitted
 		if slot.State != 7 {
 			t.Errorf("the waiter found state %d; want 7", slot.State)
 		}
-		slot.Leave()
+		slot.Leave(false)
 		if slot, _ = q.TryEnter("a", new(int)); slot.State != 7 {
 			t.Errorf("the caller after it found state %d; want 7", slot.State)
 		}
-		slot.Leave()
+		slot.Leave(false)
 	})
 }
 
-func TestHandOffOnlyToTheFirstWaiter(t *testing.T) {
+func TestHandOverOnlyToTheFirstWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int, int]()
 		slot, _ := q.TryEnter("a", new(int))
-		if slot.Next() != nil {
-			t.Error("Next returned a waiter of an empty queue")
+		is := func(want *int) func(*int) bool { return func(next *int) bool { return next == want } }
+		if slot.HandOver(is(nil)) {
+			t.Error("handed over to a waiter of an empty queue")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		first, second := new(int), new(int)
@@ -178,21 +179,18 @@ func TestHandOffOnlyToTheFirstWaiter(t *testing.T) {
 		admitted := make(chan *Slot[int, int], 1)
 		go func() { d, _ := q.Enter(t.Context(), "a", second); admitted <- d }()
 		synctest.Wait()
-		if slot.Next() != first {
-			t.Error("Next did not return the first waiter")
-		}
-		if slot.HandOff(second) {
-			t.Error("handed off to the second waiter")
+		if slot.HandOver(is(second)) {
+			t.Error("handed over to the second waiter")
 		}
 		cancel()
 		<-left
-		if slot.HandOff(first) {
-			t.Error("handed off to a waiter that left")
+		if slot.HandOver(is(first)) {
+			t.Error("handed over to a waiter that left")
 		}
-		if !slot.HandOff(second) {
-			t.Error("not handed off to the first waiter")
+		if !slot.HandOver(is(second)) {
+			t.Error("not handed over to the first waiter")
 		}
-		(<-admitted).Leave()
+		(<-admitted).Leave(false)
 		if busy(q) != 0 {
 			t.Errorf("%d slots are occupied", busy(q))
 		}
@@ -220,14 +218,14 @@ func TestAdmittedWhenTheContextEnds(t *testing.T) {
 	for range 100 { // the waiter notices one of the two at random
 		first, _ := q.TryEnter("a", new(int))
 		caller := new(int)
-		d, err := q.Enter(leaving{t.Context(), first.Leave}, "a", caller)
+		d, err := q.Enter(leaving{t.Context(), func() { first.Leave(false) }}, "a", caller)
 		if err != nil {
 			t.Fatalf("Enter of an admitted waiter: %v", err)
 		}
 		if _, occupant := q.TryEnter("a", new(int)); occupant != caller {
 			t.Fatal("the admitted waiter is not the occupant")
 		}
-		d.Leave()
+		d.Leave(false)
 	}
 	if n := busy(q); n != 0 {
 		t.Errorf("%d slots are occupied", n)
@@ -238,11 +236,7 @@ func TestAdmittedWhenTheContextEnds(t *testing.T) {
 func waiting(q *Queue[int, int], name string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := 0
-	for w := q.slots[name].first; w != nil; w = w.next {
-		n++
-	}
-	return n
+	return q.slots[name].waiters.Len()
 }
 
 // busy counts the occupied slots.
@@ -264,14 +258,14 @@ func TestStateIsKeptAfterManyOtherNames(t *testing.T) {
 	q := New[int, int]()
 	for i := range 10 * keptSlots {
 		slot, _ := q.TryEnter(fmt.Sprint(i), new(int))
-		slot.Leave()
+		slot.Leave(false)
 	}
 	kept := 0
 	for range 100 {
 		slot, _ := q.TryEnter("again", new(int))
 		kept += slot.State
 		slot.State = 1
-		slot.Leave()
+		slot.Leave(false)
 	}
 	if kept < 80 {
 		t.Errorf("the state was kept %d times of 100", kept)
@@ -279,4 +273,128 @@ func TestStateIsKeptAfterManyOtherNames(t *testing.T) {
 	if n := len(q.slots); n > keptSlots {
 		t.Errorf("%d slots are kept; want at most %d", n, keptSlots)
 	}
+}
+
+// TestPushBehind: a caller that wants to queue behind another one fails if a third one came between.
+func TestPushBehind(t *testing.T) {
+	q := New[int, struct{}]()
+	first, second, third := new(int), new(int), new(int)
+	if q.Push("x", first, third) != nil {
+		t.Error("Push succeeds behind a caller that has gone")
+	}
+	ticket := q.Push("x", first, nil)
+	if ticket == nil {
+		t.Fatal("Push fails in a free slot")
+	}
+	slot, err := ticket.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ticket = q.Push("x", second, first); ticket == nil {
+		t.Fatal("Push fails behind the last caller")
+	}
+	if occupant, last := q.OccupantAndLast("x"); occupant != first || last != second {
+		t.Error("OccupantAndLast does not return the occupant and the caller that came last")
+	}
+	for _, behind := range []*int{nil, first} {
+		if q.Push("x", third, behind) != nil {
+			t.Error("Push succeeds behind a caller that is not the last")
+		}
+	}
+	slot.Leave(false)
+	if slot, err = ticket.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	slot.Leave(false)
+	for _, name := range []string{"x", "y"} {
+		if occupant, last := q.OccupantAndLast(name); occupant != nil || last != nil {
+			t.Errorf("OccupantAndLast of the free slot %q returns callers", name)
+		}
+	}
+}
+
+// TestPreviousIsRemembered: the last occupant that was remembered is known until the slot is free.
+func TestPreviousIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[int, int]()
+		callers := make([]int, 7)
+		slot, _ := q.TryEnter("a", &callers[0])
+		for i := range callers[1:] {
+			go func() { _, _ = q.Enter(t.Context(), "a", &callers[i+1]) }()
+			synctest.Wait()
+		}
+		check := func(what string, want *int) {
+			t.Helper()
+			if _, got := q.Occupant("a"); got != want {
+				t.Errorf("%s: the previous occupant is %p; want %p", what, got, want)
+			}
+		}
+		check("the first occupant", nil)
+		slot.Leave(false)
+		check("after an occupant that was not remembered", nil)
+		slot.Leave(true)
+		check("after an occupant that was remembered", &callers[1])
+		slot.Leave(false)
+		check("after another that was not remembered", &callers[1])
+		if !slot.HandOver(func(next *int) bool { return next == &callers[4] }) {
+			t.Error("HandOver to the first waiter fails")
+		}
+		check("after a hand-off", &callers[3])
+		slot.ForgetPrevious()
+		check("forgotten", nil)
+		slot.Leave(true)
+		slot.Leave(true)
+		check("the last occupant", &callers[5])
+		slot.Leave(true)
+		check("the slot is free", nil)
+	})
+}
+
+// A waiter that is served leaves the queue without the slot, also if its context ends at that
+// moment. The occupant and the other waiters stay.
+func TestServedWaiterHasNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[int, int]()
+		if q.Serve("a", func(*int) bool { return true }) {
+			t.Error("served a waiter of an unused name")
+		}
+		occupant, first, second := new(int), new(int), new(int)
+		slot, _ := q.TryEnter("a", occupant)
+		if q.Serve("a", func(*int) bool { return true }) {
+			t.Error("served a waiter of an empty queue")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		type result struct {
+			slot *Slot[int, int]
+			err  error
+		}
+		results := [2]chan result{make(chan result, 1), make(chan result, 1)}
+		for i, caller := range []*int{first, second} {
+			go func() {
+				slot, err := q.Enter(ctx, "a", caller)
+				results[i] <- result{slot, err}
+			}()
+			synctest.Wait()
+		}
+		if q.Serve("a", func(*int) bool { return false }) {
+			t.Error("served a waiter that does not accept")
+		}
+		served := q.Serve("a", func(next *int) bool {
+			cancel()
+			return next == first
+		})
+		if got := <-results[0]; !served || got.slot != nil || got.err != nil {
+			t.Errorf("served: %v, and Enter of the first waiter returned slot %p and %v", served, got.slot, got.err)
+		}
+		if got := <-results[1]; got.slot != nil || !errors.Is(got.err, context.Canceled) {
+			t.Errorf("Enter of the second waiter returned slot %p and %v; want that its context has ended", got.slot, got.err)
+		}
+		if now, _ := q.Occupant("a"); now != occupant {
+			t.Error("the occupant has changed")
+		}
+		slot.Leave(false)
+		if busy(q) != 0 {
+			t.Errorf("%d slots are occupied", busy(q))
+		}
+	})
 }

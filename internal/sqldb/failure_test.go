@@ -45,12 +45,15 @@ func TestFailures(t *testing.T) {
 		{MySQL, &mysqlError{Number: 1193}, Failure{Meaning: "parameter", Kind: driver.ErrMisconfigured}},
 		{MySQL, &mysqlError{Number: 1054}, Failure{Missing: true, Meaning: "sqllock.Schema", Kind: driver.ErrMisconfigured}},
 		{MySQL, &mysqlError{Number: 1290}, Failure{Meaning: "read-only"}},
+		{MySQL, &mysqlError{Number: 4031}, Failure{Retry: true, Meaning: "idle"}},
 		{MySQL, numberedError{1213}, Failure{}},
 		{MySQL, context.Canceled, Failure{}},
 		{MySQL, nil, Failure{}},
 		{Postgres, &pgError{"40001"}, Failure{Retry: true}},
 		{Postgres, fmt.Errorf("wrapped: %w", &pgError{"40P01"}), Failure{Retry: true}},
 		{Postgres, &pgError{"57P01"}, Failure{Retry: true}},
+		{Postgres, &pgError{"25P03"}, Failure{Retry: true, Meaning: "idle"}},
+		{Postgres, &pgError{"25P04"}, Failure{Retry: true, Meaning: "too long"}},
 		{Postgres, &pgError{"42P01"}, Failure{Missing: true, Meaning: "sqllock.Schema"}},
 		{Postgres, &pgError{"42501"}, Failure{Meaning: "sqllock.Schema", Kind: driver.ErrDenied}},
 		{Postgres, &pgError{"42704"}, Failure{Meaning: "parameter", Kind: driver.ErrMisconfigured}},
@@ -64,7 +67,7 @@ func TestFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := facts.Classify(test.err)
-		if got.Retry != test.want.Retry || got.Missing != test.want.Missing || !strings.Contains(got.Meaning, test.want.Meaning) || got.Kind != test.want.Kind {
+		if got.Retry != test.want.Retry || got.Missing != test.want.Missing || !strings.Contains(got.Meaning, test.want.Meaning) || !errors.Is(got.Kind, test.want.Kind) {
 			t.Errorf("%s: %v means %+v, want %+v", test.dialect, test.err, got, test.want)
 		}
 	}

@@ -2,37 +2,17 @@ package sqldb
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/finding"
 )
 
-// Fine returns a finding that nothing is wrong.
-func Fine(check, message string) driver.Finding {
-	return driver.Finding{Check: check, Level: driver.LevelOK, Message: message}
-}
-
-// Warning returns a finding of that level.
-func Warning(check, format string, args ...any) driver.Finding {
-	return driver.Finding{Check: check, Level: driver.LevelWarning, Message: fmt.Sprintf(format, args...)}
-}
-
-// Problem returns a finding of that level.
-func Problem(check, format string, args ...any) driver.Finding {
-	return driver.Finding{Check: check, Level: driver.LevelProblem, Message: fmt.Sprintf(format, args...)}
-}
-
-// Breaking returns a finding about a promise that the store does not keep.
-func Breaking(promise driver.Promise, f driver.Finding) driver.Finding {
-	f.Breaks = promise
-	return f
-}
-
-// Durability is what a store says about a crash of its server.
+// Durability is what a store says about a crash of its server, and about a failover.
 type Durability struct {
-	Fine   string         // if it loses nothing
-	Lost   string         // what it can lose otherwise
-	Breaks driver.Promise // what the store does not keep then; may be empty
+	Fine     string         // if a crash loses nothing
+	Lost     string         // what it can lose otherwise
+	Breaks   driver.Promise // what the store does not keep then; may be empty
+	Failover string         // what every failover does; may be empty
 }
 
 const durability = "durability"
@@ -44,11 +24,11 @@ func (d Durability) MySQL(ctx context.Context, on Queryer) (driver.Finding, erro
 	err := on.QueryRowContext(ctx, `SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog`).Scan(&flush, &logs, &sync)
 	switch {
 	case err == nil && flush != 1:
-		return Breaking(d.Breaks, Warning(durability, "innodb_flush_log_at_trx_commit is %d: a crash can undo %s. Set it to 1.", flush, d.Lost)), nil
+		return finding.Breaking(d.Breaks, finding.Warning(durability, "innodb_flush_log_at_trx_commit is %d: a crash can undo %s. Set it to 1.", flush, d.Lost)), nil
 	case err == nil && logs && sync != 1:
-		return Warning(durability, "sync_binlog is %d: a crash can leave replicas without %s. Set it to 1.", sync, d.Lost), nil
+		return finding.Warning(durability, "sync_binlog is %d: a crash can leave replicas without %s. Set it to 1.", sync, d.Lost), nil
 	}
-	return Fine(durability, d.Fine), err
+	return finding.OK(durability, "%s", d.Fine), err
 }
 
 // Postgres examines the settings of a server.
@@ -58,22 +38,37 @@ func (d Durability) Postgres(ctx context.Context, on Queryer) (driver.Finding, e
 	err := on.QueryRowContext(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')::boolean`).Scan(&commit, &fsync)
 	switch {
 	case err == nil && !fsync:
-		return Breaking(d.Breaks, Warning(durability, "fsync is off: a crash can damage the database. Set it to on.")), nil
+		return finding.Breaking(d.Breaks, finding.Warning(durability, "fsync is off: a crash can damage the database. Set it to on.")), nil
 	case commit == "off":
-		return Breaking(d.Breaks, Warning(durability, "synchronous_commit is off: a crash can undo %s. Set it to on.", d.Lost)), nil
+		return finding.Breaking(d.Breaks, finding.Warning(durability, "synchronous_commit is off: a crash can undo %s. Set it to on.", d.Lost)), nil
 	}
-	return Fine(durability, d.Fine), err
+	return finding.OK(durability, "%s", d.Fine), err
 }
 
-// MySQLReplicas counts the replicas, if the user may see the connections of other users.
-func MySQLReplicas(ctx context.Context, on Queryer) (replicas int, err error) {
-	err = on.QueryRowContext(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`).Scan(&replicas)
-	return replicas, err
+// MySQLReplicas says what a failover to a replica means. It sees replicas if the user may see the
+// connections of other users, and does not know whether commits wait for one.
+func (d Durability) MySQLReplicas(ctx context.Context, on Queryer) (driver.Finding, error) {
+	return d.replicas(ctx, on, "semi-synchronous replication", `SELECT COUNT(*), FALSE FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`)
 }
 
-// PostgresReplicas counts the replicas, and reports whether each commit waits for one.
-func PostgresReplicas(ctx context.Context, on Queryer) (replicas int, waits bool, err error) {
-	err = on.QueryRowContext(ctx, `SELECT count(*), current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
-FROM pg_stat_replication`).Scan(&replicas, &waits)
-	return replicas, waits, err
+// PostgresReplicas says what a failover to a replica means.
+func (d Durability) PostgresReplicas(ctx context.Context, on Queryer) (driver.Finding, error) {
+	return d.replicas(ctx, on, "synchronous_standby_names", `SELECT count(*), current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
+FROM pg_stat_replication`)
+}
+
+// replicas says it with what the query counts, and with the remedy of the server.
+func (d Durability) replicas(ctx context.Context, on Queryer, remedy, query string) (driver.Finding, error) {
+	const name = "replication"
+	var replicas int
+	var waits bool
+	err := on.QueryRowContext(ctx, query).Scan(&replicas, &waits)
+	switch {
+	case replicas == 0:
+		return finding.OK(name, "No replica is seen. %sA failover to one that is asynchronous can lose %s.", d.Failover, d.Lost), err
+	case waits:
+		return finding.OK(name, "Connected replicas: %d. %sCommits wait for one.", replicas, d.Failover), err
+	}
+	return finding.Warning(name, "Connected replicas: %d. %sUnless each commit waits for one (%s), a failover can lose %s.",
+		replicas, d.Failover, remedy, d.Lost), err
 }

@@ -2,7 +2,7 @@ package sqldb
 
 import "time"
 
-// The janitors of all stores delete rows by the same rules.
+// The janitors of both stores delete rows by the same rules.
 const (
 	JanitorAge      = time.Hour        // how long a lock must have been free
 	JanitorInterval = 10 * time.Minute // between two runs, by any store

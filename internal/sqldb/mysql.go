@@ -19,16 +19,14 @@ var mysqlFacts = Facts{
 // repeats when summer ends. See postgresNow.
 const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)`
 
-// MySQLAllRows makes a query answer with all its rows, whatever sql_select_limit is for the
-// connection. A lock that is missing in the answer would count as lost.
+// MySQLAllRows makes a query return all its rows, whatever sql_select_limit is for the
+// connection. A lock that is missing in the result would count as lost.
 const MySQLAllRows = ` LIMIT 9223372036854775807`
 
 // MySQLLimitIdle makes the server end the connection of a process that sends nothing for
-// two seconds in the middle of a transaction. MariaDB reads the first comment and has
-// timeouts for that. MySQL reads the second and has one for all idle connections.
-//
-// It also makes the next transaction READ COMMITTED, without a round trip of its own.
-// Otherwise transactions lock the gaps between rows, and inserts into them deadlock.
+// two seconds in the middle of a transaction. MariaDB reads the first comment, MySQL the
+// second. It also makes the next transaction READ COMMITTED: otherwise transactions lock the
+// gaps between rows, and inserts into them deadlock. MySQLUnlimitIdle ends the limit.
 const (
 	MySQLLimitIdle = `SET /*M! @dlock_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = 2,
 	@dlock_idle_write = @@idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 2,
@@ -45,9 +43,9 @@ const (
 // is a number or a word, depending on the version.
 const MySQLWritable = `(CONCAT(@@global.read_only) IN ('0', 'OFF') AND NOT @@global.innodb_read_only)`
 
-// CheckMySQL refuses a server that cannot be written to, and connections with settings that
-// cannot be used. With completion_type CHAIN every COMMIT begins a transaction, and nothing
-// would commit what is written after it.
+// CheckMySQL returns an error if the server cannot be written to, or the settings of its
+// connections cannot be used. With completion_type CHAIN every COMMIT begins a transaction, and
+// nothing would commit what is written after it.
 func CheckMySQL(ctx context.Context, on Queryer) error {
 	var writable, autocommit bool
 	var completion string
@@ -75,6 +73,7 @@ var mysqlFailures = map[uint16]Failure{
 	1213: {Retry: true, Meaning: "deadlock with another transaction"},
 	1205: {Retry: true, Meaning: "another transaction keeps a row locked"},
 	1020: {Retry: true, Meaning: "another transaction has changed the row"},
+	4031: {Retry: true, Ended: true, Meaning: "the server has ended the connection because it was idle"},
 	1290: {Meaning: mysqlReadOnly},
 	1792: {Meaning: mysqlReadOnly},
 	1836: {Meaning: mysqlReadOnly},
@@ -114,7 +113,7 @@ func MySQLNumber(err error) (number uint16) {
 			return uint16(field.Uint())
 		}
 	}
-	switch wrapper := err.(type) {
+	switch wrapper := err.(type) { //nolint:errorlint // it visits each wrapped error
 	case interface{ Unwrap() error }:
 		return MySQLNumber(wrapper.Unwrap())
 	case joinedError:

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Pgx is a connection of pgx, as far as it is needed to listen on it and to close it. It
-// can only be had from the driver itself, which this module must not import: hence
-// reflection, and all of it is here.
+// Pgx is a connection of pgx, to listen on and to close. This module must not import pgx: hence
+// reflection.
 type Pgx struct {
 	conn reflect.Value // a *pgx.Conn
 }
@@ -32,15 +31,12 @@ func AsPgx(driverConn any) (Pgx, bool) {
 // PID returns the server process that the driver has known since it connected; zero if it
 // does not.
 func (c Pgx) PID() int64 {
-	inner, ok := call(c.conn.MethodByName("PgConn"))
-	if !ok {
-		return 0
+	if inner, ok := call(c.conn.MethodByName("PgConn")); ok {
+		if process, ok := reflect.TypeAssert[interface{ PID() uint32 }](inner); ok {
+			return int64(process.PID())
+		}
 	}
-	pid, ok := call(inner.MethodByName("PID"))
-	if !ok || !pid.CanUint() {
-		return 0
-	}
-	return int64(pid.Uint())
+	return 0
 }
 
 // NextNotification blocks until a notification arrives.
@@ -59,8 +55,8 @@ const closeLimit = 5 * time.Second
 func (c Pgx) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	if end := c.conn.MethodByName("Close"); end.IsValid() && end.Type().NumIn() == 1 {
-		end.Call([]reflect.Value{reflect.ValueOf(ctx)}) // its error says that the server did not confirm
+	if conn, ok := reflect.TypeAssert[interface{ Close(context.Context) error }](c.conn); ok {
+		_ = conn.Close(ctx) // its error says that the server did not confirm
 	}
 }
 

@@ -28,6 +28,8 @@ var postgresFailures = map[string]Failure{
 	"55P03": {Retry: true, Meaning: "another transaction keeps a row locked"},
 	"57P01": {Retry: true, Ended: true, Meaning: "the server has ended the connection"}, // before the statement, or with it
 	"57P05": {Retry: true, Ended: true, Meaning: "the server has ended the connection because it was idle"},
+	"25P03": {Retry: true, Ended: true, Meaning: "the server has ended a transaction because it was idle"},
+	"25P04": {Retry: true, Ended: true, Meaning: "the server has ended a transaction because it took too long"},
 	"23505": {Retry: true},
 	"42P07": {Retry: true},
 	"42710": {Retry: true},
@@ -45,7 +47,7 @@ var postgresFailures = map[string]Failure{
 	"42P05": {Meaning: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 }
 
-// CheckPostgres refuses a server that cannot be written to.
+// CheckPostgres returns an error if the server cannot be written to.
 func CheckPostgres(ctx context.Context, on Queryer) error {
 	var replica, readOnly bool
 	err := on.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&replica, &readOnly)

@@ -1,12 +1,53 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 )
+
+// DefaultTablePrefix is the default of a store's option TablePrefix.
+const DefaultTablePrefix = "dlock_"
+
+// Tables are the names of the tables that stores with the same prefix use.
+type Tables struct {
+	Locks, Queue, Meta string // of locks that are rows
+	Wake               string // the channel on which PostgreSQL notifies waiters
+	Bound              string // the rows that transactions hold
+	Fence              string // the source of the tokens of session locks
+}
+
+// maxPrefix leaves room for the rest of the name in every database.
+const maxPrefix = 40
+
+// NewTables returns the names that begin with prefix. An empty prefix is the default.
+func NewTables(prefix string) (*Tables, error) {
+	prefix = cmp.Or(prefix, DefaultTablePrefix)
+	if len(prefix) > maxPrefix {
+		return nil, fmt.Errorf("table prefix %q has more than %d characters", prefix, maxPrefix)
+	}
+	for i, c := range []byte(prefix) {
+		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return nil, fmt.Errorf("table prefix %q: letters, digits and _ are allowed, and no digit at the start", prefix)
+		}
+	}
+	return &Tables{
+		Locks: prefix + "locks", Queue: prefix + "queue", Meta: prefix + "meta",
+		Wake:  strings.ToLower(prefix) + "wake", // the names of tables are the same in upper and lower case
+		Bound: prefix + "bound", Fence: prefix + "fence",
+	}, nil
+}
+
+// Expand puts the names of the tables and the expression for the clock into a text.
+func (t *Tables) Expand(now, text string) string {
+	return strings.NewReplacer("{locks}", t.Locks, "{queue}", t.Queue, "{meta}", t.Meta,
+		"{bound}", t.Bound, "{fence}", t.Fence, "{wake}", t.Wake, "{now}", now).Replace(text)
+}
 
 // Query is a statement in the form in which a dialect runs it.
 type Query struct {
@@ -30,7 +71,6 @@ func (q *Query) Arrange(args ...any) []any {
 // the type, which PostgreSQL needs.
 var parameter = regexp.MustCompile(`\?([1-9])(?::(text|int|json))?`)
 
-// numbered writes parameters as ?1.
 func numbered(text string) Query { return Query{Text: parameter.ReplaceAllString(text, "?$1")} }
 
 var postgresTypes = map[string]string{"text": "::text", "int": "::bigint", "json": "::jsonb"}
@@ -51,10 +91,15 @@ func positional(text string) Query {
 	return q
 }
 
-// ExecAll runs statements one after another, on a *sql.DB, a *sql.Conn or a *sql.Tx.
-func ExecAll(ctx context.Context, on interface {
-	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, texts ...string) error {
+// Queryer is a *sql.DB, a *sql.Conn or a *sql.Tx.
+type Queryer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// ExecAll runs statements one after another.
+func ExecAll(ctx context.Context, on Queryer, texts ...string) error {
 	for _, text := range texts {
 		if _, err := on.ExecContext(ctx, text); err != nil {
 			return err
@@ -63,8 +108,9 @@ func ExecAll(ctx context.Context, on interface {
 	return nil
 }
 
-// ScanAll reads an answer. It calls read for each row.
-func ScanAll(rows *sql.Rows, err error, read func(scan func(...any) error) error) error {
+// Each calls read for each row that a query returns.
+func Each(query func() (*sql.Rows, error), read func(scan func(...any) error) error) error {
+	rows, err := query()
 	if err != nil {
 		return err
 	}

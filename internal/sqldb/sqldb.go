@@ -1,11 +1,9 @@
-// Package sqldb is what the stores in SQL databases share: the facts about each dialect,
-// the names of the tables, the meaning of errors, findings, and how to close a connection.
+// Package sqldb is what the stores in SQL databases share.
 package sqldb
 
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/deadline"
 )
 
-// Dialect is a kind of database.
+// Dialect is a kind of database. A new one needs an entry in dialectNames, in FactsOf, in sqlurl.parse
+// and sqlurl.imports, in sqllock's dialects and statement.ofDialect, and in sqlsession's dialects.
 type Dialect int
 
 // The dialects. The zero value is not a dialect.
@@ -54,7 +53,15 @@ func (s Schemes) Parse(name string) (scheme int, err error) {
 	return scheme, nil
 }
 
-// Facts are what a store has to know about a dialect, however it keeps its locks.
+// Check returns an error unless the scheme has a name.
+func (s Schemes) Check(scheme int) error {
+	if scheme < 0 || scheme >= len(s) {
+		return fmt.Errorf("unknown scheme %d (want %s)", scheme, strings.Join(s, " or "))
+	}
+	return nil
+}
+
+// Facts are what every store has to know about a dialect.
 type Facts struct {
 	Dialect
 	Now      string                  // the expression for the database's clock, in milliseconds
@@ -78,17 +85,22 @@ func FactsOf(d Dialect) (*Facts, error) {
 	return facts, nil
 }
 
+// Configure returns what belongs to the options of a store.
+func Configure(d Dialect, tablePrefix string) (*Facts, *Tables, error) {
+	facts, err := FactsOf(d)
+	if err != nil {
+		return nil, nil, err
+	}
+	tables, err := NewTables(tablePrefix)
+	return facts, tables, err
+}
+
 // ErrReadOnly says that the server accepts no writes, so that it cannot keep locks.
 var ErrReadOnly = fmt.Errorf("%w: the server is read-only", driver.ErrMisconfigured)
 
-// Queryer is a *sql.DB or a *sql.Conn.
-type Queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // Failure is what an error of the database means to a store.
 type Failure struct {
-	Retry   bool   // nothing happened, and another attempt may succeed
+	Retry   bool   // another attempt may succeed; unless Ended, the failed one changed nothing
 	Ended   bool   // with Retry: the server has ended the connection, and may have committed before
 	Missing bool   // a table is missing, or is not as expected
 	Meaning string // for people, where the driver's text says too little; may be empty
@@ -115,7 +127,7 @@ func (f Failure) Describe(ctx context.Context, op string, err error) error {
 }
 
 // oneLine joins the lines of an error. pgx lists how each attempt to connect failed, with
-// TLS first. If TLS is not demanded, its refusal is harmless, and oneLine leaves it out.
+// TLS first. If another attempt failed too, oneLine leaves out that TLS was refused.
 func oneLine(err error) error {
 	if err == nil || !strings.Contains(err.Error(), "\n") {
 		return err
@@ -124,24 +136,19 @@ func oneLine(err error) error {
 	if several, ok := errors.AsType[joinedError](err); ok {
 		lines = several.Unwrap()
 	}
-	var all, telling []string
+	var all []string
 	for _, line := range lines {
-		text := strings.Join(strings.Fields(line.Error()), " ")
-		if slices.Contains(all, text) {
-			continue
-		}
-		all = append(all, text)
-		if !strings.Contains(text, "server refused TLS connection") {
-			telling = append(telling, text)
+		if text := strings.Join(strings.Fields(line.Error()), " "); !slices.Contains(all, text) {
+			all = append(all, text)
 		}
 	}
-	if len(telling) == 0 {
-		telling = all
+	isRefusal := func(text string) bool { return strings.Contains(text, "server refused TLS connection") }
+	if telling := slices.DeleteFunc(slices.Clone(all), isRefusal); len(telling) > 0 {
+		all = telling
 	}
-	return &plainError{strings.Join(telling, "; "), err}
+	return &plainError{strings.Join(all, "; "), err}
 }
 
-// joinedError wraps several errors.
 type joinedError interface {
 	error
 	Unwrap() []error

@@ -1,7 +1,7 @@
 // Package storeurl parses the URLs of stores. It does not use url.Parse, whose errors
 // quote their input, which may be a password, and which does not support lists of
-// hosts. The errors of this package quote nothing but the value of a known parameter,
-// and a number of five digits that is too large for a port.
+// hosts. The errors of this package quote nothing but the value of a known parameter, which
+// may be a path, and a number of five digits that is too large for a port.
 package storeurl
 
 import (
@@ -57,16 +57,19 @@ func Parse(raw string, schemes ...Scheme) (*URL, error) {
 		return nil, err
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		if err := u.parseUser(rest[:at]); err != nil {
-			return nil, err
-		}
+		u.User, u.Password, _ = strings.Cut(rest[:at], ":")
 		rest = rest[at+1:]
+	}
+	var err error
+	for _, part := range []*string{&u.User, &u.Password} {
+		if *part, err = url.PathUnescape(*part); err != nil {
+			return nil, errors.New("the user or the password has a '%' that is not followed by two hexadecimal digits")
+		}
 	}
 	hosts, path, _ := strings.Cut(rest, "/")
 	if err := u.parseHosts(hosts, port); err != nil {
 		return nil, err
 	}
-	var err error
 	if u.Path, err = url.PathUnescape(path); err != nil {
 		return nil, errors.New("what follows the hosts has a '%' that is not followed by two hexadecimal digits")
 	}
@@ -99,18 +102,6 @@ func (u *URL) parseQuery(text string) (err error) {
 	return nil
 }
 
-func (u *URL) parseUser(info string) error {
-	user, password, _ := strings.Cut(info, ":")
-	var err error
-	if u.User, err = url.PathUnescape(user); err == nil {
-		u.Password, err = url.PathUnescape(password)
-	}
-	if err != nil {
-		return errors.New("the user or the password has a '%' that is not followed by two hexadecimal digits")
-	}
-	return nil
-}
-
 func (u *URL) parseHosts(list, defaultPort string) error {
 	for host := range strings.SplitSeq(list, ",") {
 		if host == "" {
@@ -120,9 +111,9 @@ func (u *URL) parseHosts(list, defaultPort string) error {
 			host += ":" + defaultPort
 		}
 		_, port, err := net.SplitHostPort(host)
-		number, notANumber := strconv.Atoi(port)
+		number, notANumber := strconv.ParseUint(port, 10, 32)
 		switch {
-		case err != nil || notANumber != nil || number < 0 || len(port) > len("65535"): // may be a password
+		case err != nil || notANumber != nil || len(port) > len("65535"): // may be a password
 			return errors.New("a host is not followed by a port that is a number; a password is followed by '@'")
 		case number > math.MaxUint16:
 			return fmt.Errorf("%d is no port: ports end at 65535", number)

@@ -48,6 +48,8 @@ func TestBadURLsShowNoPassword(t *testing.T) {
 		"db://h:70000":       "70000 is no port: ports end at 65535",
 		"db://u:123456":      "password is followed by '@'",
 		"db://h:-1":          "port",
+		"db://h:+80":         "port",
+		"db://h:":            "port",
 		"db://::1":           "port",
 		"db://u:secret%zz@h": "hexadecimal",
 		"db://h/secret%zz":   "hexadecimal",

@@ -2,6 +2,7 @@
 package subscribers
 
 import (
+	"maps"
 	"slices"
 	"sync"
 )
@@ -71,16 +72,13 @@ func (r *Registry[S]) Remove(name string, s S) bool {
 // must not keep the slice after the next Add or Remove.
 func (r *Registry[S]) Of(name string) []S { return r.byName[name] }
 
-// Names returns the names that have subscribers, in no particular order, and whether they
-// were collected again since the last call. The caller must not change the slice.
+// Names returns the names that have subscribers, in no particular order, and whether this call
+// collected them again; nil and false if there are none. The caller must not change the slice.
 func (r *Registry[S]) Names() (names []string, changed bool) {
 	if r.names != nil || len(r.byName) == 0 {
 		return r.names, false
 	}
-	r.names = make([]string, 0, len(r.byName))
-	for name := range r.byName {
-		r.names = append(r.names, name)
-	}
+	r.names = slices.Collect(maps.Keys(r.byName))
 	return r.names, true
 }
 

@@ -59,7 +59,7 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("the names are %v, changed %v; want a and b, changed", names, changed)
 	}
 	if _, changed := r.Names(); changed {
-		t.Error("the names changed although nobody came or went")
+		t.Error("the names changed although no subscriber came or went")
 	}
 	if got := r.Of("a"); !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("a has %v; want 1 and 2", got)

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -38,13 +39,13 @@ func (w *Watchdog) sender() {
 	}
 }
 
-// next takes a batch of pending holds. It returns nil if none is left, which ends
-// the sender.
+// next takes a batch of pending holds. It returns nil if none is left or the watchdog is
+// closed, which ends the sender.
 func (w *Watchdog) next() *renewal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &renewal{done: make(chan struct{})}
-	for len(w.pending) > 0 && len(r.holds) < batch {
+	for !w.closed && len(w.pending) > 0 && len(r.holds) < batch {
 		h := w.pending[0]
 		w.pending[0] = nil
 		w.pending = w.pending[1:]
@@ -55,7 +56,7 @@ func (w *Watchdog) next() *renewal {
 		r.holds = append(r.holds, h)
 		r.grants = append(r.grants, h.Grant)
 	}
-	if len(r.holds) == 0 || w.ctx.Err() != nil {
+	if len(r.holds) == 0 {
 		w.pending = nil
 		w.senders--
 		return nil
@@ -95,23 +96,21 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 	for i, h := range r.holds {
 		switch {
 		case h.index == 0: // forgotten or lost
-			r.holds[i] = nil
-			continue
 		case errors.Is(errs[i], driver.ErrNotHeld):
 			heap.Remove(&w.holds, h.index-1)
 			notHeld = append(notHeld, h)
-			r.holds[i] = nil
-			continue
 		case h.TrustDeadline() <= now:
 			heap.Remove(&w.holds, h.index-1)
 			expired = append(expired, h)
-			r.holds[i] = nil
-			continue
 		case errs[i] == nil:
 			h.trustFrom(sent)
 		default:
 			again := now + retryDelay(h.TrustDeadline()-now)
 			h.renewAt(again, again)
+		}
+		if h.index == 0 { // not watched any more
+			r.holds[i] = nil
+			continue
 		}
 		heap.Fix(&w.holds, h.index-1)
 		earliest = min(earliest, h.due)
@@ -119,7 +118,7 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 	w.wakeBy(earliest)
 	w.mu.Unlock()
 
-	w.declareLost(notHeld, ErrNotHeld)
+	w.declareLost(notHeld, ErrGone)
 	w.declareLost(expired, ErrExpired)
 	for i, h := range r.holds {
 		if h != nil {
@@ -127,4 +126,17 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 		}
 	}
 	close(r.done)
+}
+
+// Limits of the delay before a renewal of unknown outcome is tried again.
+const (
+	minRetry = 5 * time.Millisecond
+	maxRetry = 5 * time.Second
+)
+
+// retryDelay is a fraction of the time until the trust deadline, so that attempts
+// get denser towards it, with jitter that keeps clients apart.
+func retryDelay(left time.Duration) time.Duration {
+	delay := min(max(left/8, minRetry), maxRetry)
+	return delay/2 + rand.N(delay)
 }

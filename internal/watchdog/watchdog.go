@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -52,12 +51,23 @@ type Observer interface {
 // Why a hold was lost.
 var (
 	ErrExpired = errors.New("not renewed in time")
-	ErrNotHeld = errors.New("the store says that it is not held")
+	ErrGone    = errors.New("the store no longer counts the lock as held")
 )
 
 // TrustDeadline returns the instant from which the hold counts as lost. It is
 // zero before Watch.
 func (h *Hold) TrustDeadline() clock.Instant { return clock.Instant(h.trustDeadline.Load()) }
+
+// Margin returns how long before the end of its TTL a hold counts as lost: what the
+// caller asked for or, if that is negative, 1 % and 2 ms, the drift that Redlock
+// implementations agree on. It is at most a third of the TTL. Renewals begin after
+// a third, so that a third is always left to try.
+func Margin(ttl, asked time.Duration) time.Duration {
+	if asked < 0 {
+		asked = ttl/100 + 2*time.Millisecond
+	}
+	return min(asked, ttl/3)
+}
 
 // Config configures a watchdog. All fields are required.
 type Config struct {
@@ -161,7 +171,6 @@ func (h *Hold) trustFrom(sent clock.Instant) {
 	}
 }
 
-// renewAt schedules the next renewal.
 func (h *Hold) renewAt(at, ready clock.Instant) {
 	h.ready = ready
 	h.due = min(h.TrustDeadline(), at)
@@ -239,55 +248,4 @@ func (w *Watchdog) declareLost(holds []*Hold, reason error) {
 			}
 		})
 	}
-}
-
-// holdHeap is a container/heap of holds by when they are due. Every hold knows
-// its index.
-type holdHeap []*Hold
-
-func (h holdHeap) Len() int           { return len(h) }
-func (h holdHeap) Less(i, j int) bool { return h[i].due < h[j].due }
-
-func (h holdHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i+1, j+1
-}
-
-func (h *holdHeap) Push(x any) {
-	one := x.(*Hold)
-	*h = append(*h, one)
-	one.index = len(*h)
-}
-
-func (h *holdHeap) Pop() any {
-	last := len(*h) - 1
-	one := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	one.index = 0
-	return one
-}
-
-// Margin returns how long before the end of its TTL a hold counts as lost: what the
-// caller asked for or, if that is negative, 1 % and 2 ms, the drift that Redlock
-// implementations agree on. It is at most a third of the TTL. Renewals begin after
-// a third, so that a third is always left to try.
-func Margin(ttl, asked time.Duration) time.Duration {
-	if asked < 0 {
-		asked = ttl/100 + 2*time.Millisecond
-	}
-	return min(asked, ttl/3)
-}
-
-// Limits of the delay before a renewal of unknown outcome is tried again.
-const (
-	minRetry = 5 * time.Millisecond
-	maxRetry = 5 * time.Second
-)
-
-// retryDelay is a fraction of the time until the trust deadline, so that attempts
-// get denser towards it, with jitter that keeps clients apart.
-func retryDelay(left time.Duration) time.Duration {
-	delay := min(max(left/8, minRetry), maxRetry)
-	return delay/2 + rand.N(delay)
 }

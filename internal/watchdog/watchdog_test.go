@@ -134,7 +134,7 @@ func TestEveryLeaseHasItsOwnOutcome(t *testing.T) {
 		if fine.renewed < 2 || fine.renewed > 3 || fine.lost != nil {
 			t.Errorf("fine: renewed %d, lost %v", fine.renewed, fine.lost)
 		}
-		if after := notHeld.lostAt.Sub(begin); !errors.Is(notHeld.lost, ErrNotHeld) || after > 10*time.Second {
+		if after := notHeld.lostAt.Sub(begin); !errors.Is(notHeld.lost, ErrGone) || after > 10*time.Second {
 			t.Errorf("not held: lost %v after %v", notHeld.lost, after)
 		}
 		if unknown.failed < 3 || unknown.lost != nil {
@@ -253,6 +253,39 @@ func TestHangingCallDoesNotDelayOthers(t *testing.T) {
 		synctest.Wait()
 		if other.lost != nil || other.renewed < 3 {
 			t.Errorf("the other hold was renewed %d times, lost: %v", other.renewed, other.lost)
+		}
+	})
+}
+
+// A hold that waited for a sender when the watchdog was closed has no renewal to wait for.
+func TestCloseLeavesNoRenewalOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		b := start(t, func(context.Context, []driver.Grant) []error {
+			<-answer
+			return nil
+		})
+		const apart = 30 * time.Second // too long for one call to renew two of them
+		var last *Hold
+		for range maxSenders + 1 {
+			last, _ = b.watch("x", 10*time.Minute, false)
+			time.Sleep(apart)
+		}
+		time.Sleep(10*time.Minute/3 - apart + time.Second) // all senders are busy, and the last hold is due
+		closed := make(chan struct{})
+		go func() {
+			b.dog.Close()
+			close(closed)
+		}()
+		synctest.Wait()
+		close(answer)
+		<-closed
+		if renewal := b.dog.Forget(last); renewal != nil {
+			select {
+			case <-renewal:
+			default:
+				t.Error("the channel of a renewal that did not begin is open after Close")
+			}
 		}
 	})
 }

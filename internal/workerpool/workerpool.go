@@ -17,7 +17,7 @@ type Pool struct {
 	most  int64
 }
 
-// New returns a pool that keeps at most that many idle workers.
+// New returns a pool that keeps at most that many idle workers, with their stacks, until Close.
 func New(idle int) *Pool {
 	return &Pool{tasks: make(chan func()), quit: make(chan struct{}), most: int64(idle)}
 }

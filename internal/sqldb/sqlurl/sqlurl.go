@@ -1,10 +1,5 @@
-// Package sqlurl reads the URLs of SQL databases and opens their pools:
-//
-//	sqlite:///path/file.db or sqlite://./file.db
-//	mysql://user:password@host:port/database, or mariadb://...
-//	postgres://user:password@host:port/database, or postgresql://...
-//
-// It takes a URL apart by hand, because the errors of package net/url quote their input,
+// Package sqlurl reads the URLs of SQL databases, which sqllock.Open describes, and opens their
+// pools. It takes a URL apart by hand, because the errors of package net/url quote their input,
 // which may be a password. No error of this package shows one.
 package sqlurl
 
@@ -90,7 +85,6 @@ func parse(raw string) (*URL, error) {
 	return u, nil
 }
 
-// form is how the URL of a server is written.
 const form = "://user:password@host:port/database"
 
 // parseServer reads what the URLs of all servers share.
@@ -104,29 +98,16 @@ func (u *URL) parseServer(kind, rest, query string) (err error) {
 		return errors.New("an '@' follows the '?': write '?' as %3F in a password, and '@' as %40 in a parameter")
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		user, password, _ := strings.Cut(rest[:at], ":")
+		u.User, u.Password, _ = strings.Cut(rest[:at], ":")
 		rest = rest[at+1:]
-		if u.User, err = unescape(user); err != nil {
-			return err
-		}
-		if u.Password, err = unescape(password); err != nil {
-			return err
-		}
 	}
-	var database string
-	u.Hosts, database, _ = strings.Cut(rest, "/")
-	if u.Database, err = unescape(database); err != nil {
-		return err
+	u.Hosts, u.Database, _ = strings.Cut(rest, "/")
+	for _, part := range []*string{&u.User, &u.Password, &u.Database} {
+		if *part, err = url.PathUnescape(*part); err != nil {
+			return errors.New("a '%' is not followed by two hexadecimal digits: write %25 for a percent sign, in a password too")
+		}
 	}
 	return u.takeParameters(query)
-}
-
-func unescape(text string) (string, error) {
-	plain, err := url.PathUnescape(text)
-	if err != nil {
-		return "", errors.New("a '%' is not followed by two hexadecimal digits: write %25 for a percent sign, in a password too")
-	}
-	return plain, nil
 }
 
 // takeParameters keeps the parameters of the store and leaves the others to the driver.
@@ -301,8 +282,8 @@ const (
 	idleLimit = time.Minute
 )
 
-// Open opens a pool of at most maxConns connections; zero is no limit. It fails if a server
-// does not answer. It leaves every other failure to the store, which explains it.
+// Open opens a pool, to a server of at most maxConns connections; zero is no limit. It fails if
+// the server does not answer. It leaves every other failure to the store, which explains it.
 func (u *URL) Open(ctx context.Context, maxConns int) (*sql.DB, error) {
 	if !slices.Contains(sql.Drivers(), u.Driver) {
 		return nil, fmt.Errorf("the database/sql driver %q is not registered: import _ %q", u.Driver, imports[u.Driver])

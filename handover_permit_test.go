@@ -1,0 +1,196 @@
+package dlock_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// permitInCrowd returns the permit of a semaphore with one of them, which its holder may hand over.
+// occupant is the caller that waits at the store for it.
+func permitInCrowd(t *testing.T, c *dlock.Client) (held *dlock.Lease, occupant <-chan lockResult) {
+	t.Helper()
+	limit := dlock.WithLimit(1)
+	first := mustLock(t, c, t.Context(), "x", limit)
+	second := lockSoon(c, t.Context(), limit)
+	third := lockSoon(c, t.Context(), limit) // waits in the process, so it asks for several tokens
+	mustUnlock(t, first)
+	got := <-second
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	occupant = lockSoon(c, t.Context(), limit)
+	mustUnlock(t, got.lease)
+	if got = <-third; got.err != nil {
+		t.Fatal(got.err)
+	}
+	return got.lease, occupant
+}
+
+// The caller behind the one that asks the store gets the permit, with a larger token, and the
+// store is not asked. Other processes have their chance after a while.
+func TestPermitsAreHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &callCounter{Store: inner}
+		c := dlock.New(store, nil)
+		defer c.Close()
+		permit, occupant := permitInCrowd(t, c)
+		acquires, releases := store.acquires.Load(), store.releases.Load()
+		for range 12 {
+			next := lockSoon(c, t.Context(), dlock.WithLimit(1))
+			mustUnlock(t, permit)
+			got := <-next
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			if got.lease.Token() != permit.Token()+1 {
+				t.Errorf("token %d after %d", got.lease.Token(), permit.Token())
+			}
+			if permit.Context().Err() == nil || got.lease.Context().Err() != nil {
+				t.Error("the permit that was given back lives, or the one that was handed over does not")
+			}
+			permit = got.lease
+		}
+		if a, r := store.acquires.Load()-acquires, store.releases.Load()-releases; a != 0 || r != 0 {
+			t.Errorf("%d acquired, %d released during 12 hand-overs; want none", a, r)
+		}
+		time.Sleep(time.Second) // longer than a process hands over
+		last := lockSoon(c, t.Context(), dlock.WithLimit(1))
+		mustUnlock(t, permit)
+		var got lockResult
+		select {
+		case got = <-occupant:
+		case <-last:
+			t.Fatal("after a second the permit was handed over")
+		}
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		if store.releases.Load() == releases || got.lease.Token() <= permit.Token() {
+			t.Errorf("token %d after %d, and %d releases", got.lease.Token(), permit.Token(), store.releases.Load()-releases)
+		}
+		mustUnlock(t, got.lease)
+		if got = <-last; got.err != nil {
+			t.Fatal(got.err)
+		}
+		mustUnlock(t, got.lease)
+	})
+}
+
+// A chain of hand-overs ends: the caller that asks the store is not passed for ever.
+func TestPermitHandOversEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		c := dlock.New(&callCounter{Store: inner}, nil)
+		defer c.Close()
+		permit, occupant := permitInCrowd(t, c)
+		for handOvers := 0; ; handOvers++ {
+			next := lockSoon(c, t.Context(), dlock.WithLimit(1))
+			time.Sleep(5 * time.Millisecond)
+			mustUnlock(t, permit)
+			select {
+			case got := <-next:
+				if got.err != nil {
+					t.Fatal(got.err)
+				}
+				permit = got.lease
+				if handOvers > 20 {
+					t.Fatal("a permit was handed over for 100 ms while another caller waited at the store")
+				}
+			case got := <-occupant:
+				if got.err != nil {
+					t.Fatal(got.err)
+				}
+				mustUnlock(t, got.lease)
+				if got = <-next; got.err != nil {
+					t.Fatal(got.err)
+				}
+				mustUnlock(t, got.lease)
+				return
+			}
+		}
+	})
+}
+
+// A permit is not handed over to a caller that wants it on other terms.
+func TestPermitHandOverNeedsEqualTerms(t *testing.T) {
+	for name, opt := range map[string]dlock.Option{
+		"TTL":    dlock.WithTTL(dlock.DefaultTTL / 2),
+		"length": dlock.WithFixedTTL(dlock.DefaultTTL),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, inner *memlock.Store) {
+				store := &callCounter{Store: inner}
+				c := dlock.New(store, nil)
+				defer c.Close()
+				permit, occupant := permitInCrowd(t, c)
+				next := lockSoon(c, t.Context(), dlock.WithLimit(1), opt)
+				releases := store.releases.Load()
+				mustUnlock(t, permit)
+				if store.releases.Load() == releases {
+					t.Fatal("the permit was not given back to the store")
+				}
+				for _, waiter := range []<-chan lockResult{occupant, next} {
+					got := <-waiter
+					if got.err != nil {
+						t.Fatal(got.err)
+					}
+					mustUnlock(t, got.lease)
+				}
+			})
+		})
+	}
+}
+
+// Processes that hand permits over leave the others their share, and none of their goroutines
+// waits long.
+func TestProcessesShareThePermits(t *testing.T) {
+	for name, open := range map[string]func(store *memlock.Store, process int) driver.Store{
+		"notified": func(store *memlock.Store, process int) driver.Store { return distantFor(store, process) },
+		"polled":   func(store *memlock.Store, process int) driver.Store { return &polledStore{distantFor(store, process)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				const lasts, processes, permits, hold = 3 * time.Second, 4, 8, time.Millisecond
+				got := shares{make([]int, processes), make([]time.Duration, processes)}
+				start := time.Now()
+				var mu sync.Mutex
+				var all sync.WaitGroup
+				for i := range processes {
+					c := dlock.New(open(store, i), nil)
+					defer c.Close()
+					for range 16 {
+						all.Go(func() {
+							for time.Since(start) < lasts {
+								asked := time.Now()
+								permit := mustLock(t, c, t.Context(), "x", dlock.WithLimit(permits))
+								mu.Lock()
+								got.served[i]++
+								got.longest[i] = max(got.longest[i], time.Since(asked))
+								mu.Unlock()
+								time.Sleep(hold)
+								mustUnlock(t, permit)
+							}
+						})
+					}
+				}
+				all.Wait()
+				total := 0
+				for _, n := range got.served {
+					total += n
+				}
+				for i, n := range got.served {
+					if n < total/processes/2 || got.longest[i] > lasts/3 {
+						t.Errorf("process %d had %d permits of %d, and a goroutine waited %v", i, n, total, got.longest[i])
+					}
+				}
+				if least := int(lasts/hold) * permits * 7 / 10; total < least {
+					t.Errorf("%d permits in %v; want at least %d", total, lasts, least)
+				}
+			})
+		})
+	}
+}
