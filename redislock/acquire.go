@@ -5,27 +5,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
 )
 
-// Acquire makes one attempt in one round trip. A plain lock that is held takes a second one.
+// Acquire makes one attempt, mostly in one round trip. A second one is needed if a plain lock is
+// held, if shared holders have the lock, or if a plain counter is new or ahead of the clock.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	if err := checkFloor(req.Floor); err != nil {
 		return driver.Grant{}, err
+	}
+	if s.protocol == Plain && (req.Fair || req.Mode != (driver.Mode{})) {
+		return driver.Grant{}, fmt.Errorf("%w: the plain protocol has no fair locks, no shared locks and no permits", driver.ErrUnsupported)
 	}
 	key, holder := s.keyOf(req.Name), req.Holder.Encode()
 	var token uint64
 	var err error
 	now, unconfirmed := s.clock.now(), s.unconfirmed.of(req.Owner)
 	switch {
-	case req.Fair:
-		token, err = s.acquireFair(ctx, key, &req, holder)
+	case req.Fair || req.Mode != (driver.Mode{}) || s.writerPlaces.of(req.Owner) != 0:
+		token, err = s.acquireAnyMode(ctx, key, &req, holder)
 	case now == 0 || unconfirmed != 0 || s.clustered.Load(): // a cluster has several clocks
 		token, err = s.acquireByClock(ctx, key, &req, holder, unconfirmed)
 	case s.protocol == Plain:
@@ -34,35 +39,38 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		token, err = s.acquireByEstimate(ctx, key, &req, holder, uint64(now))
 	}
 	if err != nil {
-		if neverSent(err) && s.unconfirmed.of(req.Owner) == 0 {
-			return driver.Grant{}, driver.NotSent(err)
-		}
-		return driver.Grant{}, s.failed(ctx, err, req)
+		return driver.Grant{}, s.settleFailure(ctx, err, req)
 	}
 	if unconfirmed != 0 {
 		s.unconfirmed.remove(req.Owner)
 	}
-	return granted(&req, token, spanOf(&req), holder), nil
+	s.writerPlaces.remove(req.Owner)
+	return newGrant(&req, token, spanOf(&req), holder), nil
 }
 
 // handle is what a grant carries for its release.
 type handle struct {
 	holder string // encoded
-	fair   bool
+	exact  bool   // neither shared nor fair: the owner has nothing but the lock, which releaseExact releases
 }
 
-// granted returns the grant whose last token is token.
-func granted(req *driver.Request, token, span uint64, holder string) driver.Grant {
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: token - span + 1, Span: span, TTL: req.TTL, Handle: handle{holder, req.Fair}}
+func newGrant(req *driver.Request, lastToken, span uint64, holder string) driver.Grant {
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: lastToken - span + 1, Span: span, TTL: req.TTL,
+		Handle: handle{holder, !req.Fair && req.Mode == driver.Mode{}}}
 }
 
-// failed ends an attempt that was not granted. It releases what too few replicas acknowledged. If
-// the server may still carry the attempt out, the Release of each owner waits until the attempt has
-// ended, and what the server carries out after that is undone.
-func (s *Store) failed(ctx context.Context, err error, reqs ...driver.Request) error {
-	late, left := errors.AsType[*leftError](err)
-	unsettled := left && !late.unsent ||
-		!left && errors.Is(err, driver.ErrUnreachable) && unanswered(err) && !neverSent(err)
+// settleFailure cleans up after an attempt that was not granted, and returns err. It releases a
+// lock that too few replicas acknowledged. If the server may still carry out the attempt, it
+// records the owners in s.attempts: their Release waits until the attempt has ended, and the log
+// undoes what the server does after that. An attempt without a connection leaves nothing to undo.
+func (s *Store) settleFailure(ctx context.Context, err error, reqs ...driver.Request) error {
+	mayHold := func(req driver.Request) bool { return s.unconfirmed.of(req.Owner) != 0 }
+	if neverSent(err) && !slices.ContainsFunc(reqs, mayHold) {
+		return driver.NotSent(err)
+	}
+	call, abandoned := errors.AsType[*abandonedError](err)
+	unsettled := abandoned && !call.notSent ||
+		!abandoned && errors.Is(err, driver.ErrUnreachable) && unanswered(err) && !neverSent(err)
 	for _, req := range reqs {
 		switch {
 		case errors.Is(err, ErrNotReplicated):
@@ -70,8 +78,8 @@ func (s *Store) failed(ctx context.Context, err error, reqs ...driver.Request) e
 			if back != nil && !errors.Is(back, driver.ErrNotHeld) {
 				err = fmt.Errorf("%w; it could not be released, and expires in %v: %w", err, req.TTL, back)
 			}
-		case unsettled && left:
-			late.whenEnded(s.attempts.Leave(req.Name, req.Owner))
+		case unsettled && abandoned:
+			call.whenEnded(s.attempts.Leave(req.Name, req.Owner))
 		case unsettled:
 			s.attempts.Unanswered(req.Name, req.Owner)
 		}
@@ -81,30 +89,53 @@ func (s *Store) failed(ctx context.Context, err error, reqs ...driver.Request) e
 
 // acquireByEstimate is for Redisson's protocol. The estimated clock is the token's lower bound.
 func (s *Store) acquireByEstimate(ctx context.Context, key string, req *driver.Request, holder string, floor uint64) (uint64, error) {
-	reply, err := s.acked.eval(ctx, s.scripts.acquireByEstimate, []string{key, s.counterOf(key)},
+	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByEstimate, []string{key, s.counterOf(key)},
 		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor)+spanOf(req)-1, holder, spanOf(req))
-	return s.readToken(req.Name, reply, time.Time{}, err)
+	if reply == nil && haveResults(err) { // shared holders have the lock
+		return s.acquireAnyMode(ctx, key, req, holder)
+	}
+	return s.readToken(req, reply, time.Time{}, err)
 }
 
 // acquireByClock lets the server read its clock. An unconfirmed token is replaced.
 func (s *Store) acquireByClock(ctx context.Context, key string, req *driver.Request, holder string, unconfirmed uint64) (uint64, error) {
 	sent := time.Now()
-	reply, err := s.acked.eval(ctx, s.scripts.acquire, []string{key, s.counterOf(key)},
+	keys := append([]string{key, s.counterOf(key)}, s.guardOf(key)...)
+	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByClock, keys,
 		req.Floor, unconfirmed, spanOf(req), millis(req.TTL), req.Owner.Hex(), holder)
-	return s.readToken(req.Name, reply, sent, err)
+	token, err := s.readToken(req, reply, sent, err)
+	if held, refused := errors.AsType[*driver.HeldError](err); refused && held.Mode.Shared {
+		return s.acquireAnyMode(ctx, key, req, holder)
+	}
+	return token, err
 }
 
-func (s *Store) acquireFair(ctx context.Context, key string, req *driver.Request, holder string) (uint64, error) {
+// acquireAnyMode is for Redisson's protocol. It keeps a place for requests that queue.
+func (s *Store) acquireAnyMode(ctx context.Context, key string, req *driver.Request, holder string) (uint64, error) {
 	sent := time.Now()
 	keys := append([]string{key, s.counterOf(key)}, s.queueOf(key)...)
-	reply, err := s.acked.eval(ctx, s.scripts.acquireFair, keys,
-		millis(req.TTL), req.Owner.Hex(), req.Floor, holder, req.Queue, s.channelOf(key))
-	return s.readToken(req.Name, reply, sent, err)
+	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireAnyMode, keys,
+		millis(req.TTL), req.Owner.Hex(), req.Floor, spanOf(req), holder,
+		modeText(req.Mode), req.Fair, req.Queue, placeOf(req), s.channelOf(key))
+	token, err := s.readToken(req, reply, sent, err)
+	if err != nil && req.Queue && !req.Fair && req.Mode == (driver.Mode{}) && mayHavePlace(err) {
+		s.writerPlaces.add(req.Owner, 1, req.TTL)
+	}
+	return token, err
 }
 
-// readToken reads a token, or {clock, token}. Any other reply says that the lock is held. The
-// call's error counts only if the lock was granted.
-func (s *Store) readToken(name string, reply any, sent time.Time, err error) (uint64, error) {
+// mayHavePlace reports, by the error of an exclusive attempt that is not fair, whether the owner
+// may have a place in writers: shared holders refused it, or the outcome is unknown.
+func mayHavePlace(err error) bool {
+	if held, refused := errors.AsType[*driver.HeldError](err); refused {
+		return held.Mode.Shared
+	}
+	return !driver.Unchanged(err) && !neverSent(err)
+}
+
+// readToken reads the reply to an attempt: a token, {clock, token}, or a refusal. Beside a reply
+// err can only be ErrNotReplicated, which does not matter if the lock is held.
+func (s *Store) readToken(req *driver.Request, reply any, sent time.Time, err error) (uint64, error) {
 	if reply == nil {
 		return 0, cmp.Or(err, errReply)
 	}
@@ -116,7 +147,7 @@ func (s *Store) readToken(name string, reply any, sent time.Time, err error) (ui
 	}
 	switch {
 	case !granted:
-		return 0, s.heldBy(name, reply)
+		return 0, s.heldBy(req, reply)
 	case err != nil:
 		return 0, err
 	}
@@ -126,22 +157,23 @@ func (s *Store) readToken(name string, reply any, sent time.Time, err error) (ui
 var multi, exec = []any{"multi"}, []any{"exec"}
 
 // acquirePlain uses a transaction, which the server runs faster than a script. It proposes tokens
-// together with the lock. They are good if the first one raised a counter that existed, which
-// member "new" of the counter's set tells. Otherwise only the server's clock tells the last token.
+// together with the lock. They are valid if the first of them raised a counter that existed: ZADD
+// CH returns 1 then. It returns 2 for a new counter, because it also adds the member "new", and 0
+// if the counter was ahead. In both cases acquireByClock draws other tokens.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder string, now uint64) (uint64, error) {
 	first, counter := max(now, req.Floor), s.counterOf(key)
 	proposed := first + spanOf(req) - 1
 	value := grantPrefix(req.Owner, proposed) + holder
 	t := append(make([]redis.Cmder, 0, 5),
-		command{redis.NewCmd(ctx, multi...)},
-		command{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", first, "t", 1, "new")},
-		command{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))})
+		noRetryCmd{redis.NewCmd(ctx, multi...)},
+		noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", first, "t", 1, "new")},
+		noRetryCmd{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))})
 	if proposed > first {
-		t = append(t, command{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")})
+		t = append(t, noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")})
 	}
-	t = append(t, command{redis.NewCmd(ctx, exec...)})
-	err := s.acked.all.do(ctx, t...)
-	if !returned(err) {
+	t = append(t, noRetryCmd{redis.NewCmd(ctx, exec...)})
+	err := s.ackedRoute.viaClient.do(ctx, t...)
+	if !haveResults(err) {
 		s.unconfirmed.add(req.Owner, proposed, req.TTL)
 		return 0, err
 	}
@@ -172,7 +204,7 @@ func transaction(t []redis.Cmder) (raised, granted bool, err error) {
 			return false, false, err
 		}
 	}
-	reply := t[len(t)-1].(command).Val()
+	reply := t[len(t)-1].(noRetryCmd).Val()
 	replies, _ := reply.([]any)
 	if len(replies) != len(t)-2 {
 		return false, false, fmt.Errorf("%w: %v to EXEC", errReply, reply)
@@ -185,17 +217,26 @@ func transaction(t []redis.Cmder) (raised, granted bool, err error) {
 	return replies[0] == int64(1), replies[1] == "OK", err
 }
 
-// heldBy reads {holder value, remaining, ...}.
-func (s *Store) heldBy(name string, reply any) error {
+// heldBy reads {holder value, remaining, position, mode, java_rw}. The last two may be missing.
+func (s *Store) heldBy(req *driver.Request, reply any) error {
 	fields, _ := reply.([]any)
 	if len(fields) < 2 {
 		return fmt.Errorf("%w: %v", errReply, reply)
 	}
 	value, _ := fields[0].(string)
 	left, _ := fields[1].(int64)
-	held := &driver.HeldError{Name: name, Remaining: remaining(left)}
+	held := &driver.HeldError{Name: req.Name, Remaining: remaining(left)}
 	held.Token, held.Holder = s.parseHolderValue(value)
 	held.Silent = s.protocol == Plain && held.Token == 0
+	if len(fields) > 3 {
+		mode, _ := fields[3].(string)
+		if held.Mode = parseMode(mode); mode != "" && held.Mode.Limit != req.Mode.Limit {
+			return &driver.ModeError{Name: req.Name, Mode: held.Mode}
+		}
+	}
+	if len(fields) > 4 && fields[4] == int64(1) {
+		s.watches.noteJavaRW(req.Name)
+	}
 	return held
 }
 
@@ -209,18 +250,21 @@ func remaining(millis int64) time.Duration {
 
 // AcquireAll takes all names with one script. In a cluster the names have to share a hash tag.
 func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	if len(reqs) == 0 {
 		return nil, nil
 	}
-	keys := make([]string, 0, 2*len(reqs))
+	keys := make([]string, 0, 2*len(reqs)+1)
 	args := append(make([]any, 0, 3+3*len(reqs)), nil, 0, 1) // floor, no unconfirmed token, one token each
 	var floor uint64
 	clustered, tag := s.clustered.Load(), hashTag(s.keyOf(reqs[0].Name))
 	for _, req := range reqs {
 		key := s.keyOf(req.Name)
+		if req.Mode != (driver.Mode{}) {
+			return nil, fmt.Errorf("%w: several names at once in mode %v", driver.ErrUnsupported, req.Mode)
+		}
 		if clustered && hashTag(key) != tag {
 			return nil, fmt.Errorf("%w: %q and %q do not share a hash tag of the cluster", driver.ErrUnsupported, reqs[0].Name, req.Name)
 		}
@@ -232,8 +276,9 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		floor = max(floor, req.Floor)
 	}
 	args[0] = floor
+	keys = append(keys, s.guardOf(keys[0])...)
 	sent := time.Now()
-	reply, err := s.acked.eval(ctx, s.scripts.acquire, keys, args...)
+	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByClock, keys, args...)
 	if s.foundCluster(clustered, err) {
 		return s.AcquireAll(ctx, reqs)
 	}
@@ -243,15 +288,15 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 			return grants, refused
 		}
 	}
-	return nil, s.failed(ctx, cmp.Or(err, errReply), reqs...)
+	return nil, s.settleFailure(ctx, cmp.Or(err, errReply), reqs...)
 }
 
 // grantAll reads {clock, token, token, ...}, or the reply that a lock is held.
 func (s *Store) grantAll(reqs []driver.Request, reply any, sent time.Time) ([]driver.Grant, error) {
 	fields, _ := reply.([]any)
-	if len(fields) == 3 {
+	if len(fields) >= 3 {
 		if position, held := fields[2].(int64); held {
-			return nil, s.heldBy(reqs[position-1].Name, reply)
+			return nil, s.heldBy(&reqs[position-1], reply)
 		}
 	}
 	if len(fields) != 1+len(reqs) {
@@ -265,7 +310,7 @@ func (s *Store) grantAll(reqs []driver.Request, reply any, sent time.Time) ([]dr
 		if err != nil {
 			return nil, err
 		}
-		grants[i] = granted(&reqs[i], token, 1, reqs[i].Holder.Encode())
+		grants[i] = newGrant(&reqs[i], token, 1, reqs[i].Holder.Encode())
 	}
 	return grants, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// cancelInterval is how late a caller may learn that its context has ended. Waiting for each
-// context by itself would cost as much as the call.
+// cancelInterval is how late a caller may learn that its context has ended. One timer checks the
+// contexts of all calls, because a goroutine for each would cost as much as the call.
 const cancelInterval = 10 * time.Millisecond
 
 // setCancelTimerLocked makes sure that contexts are checked while a caller waits.
@@ -21,7 +21,8 @@ func (s *sender) setCancelTimerLocked() {
 	}
 }
 
-// cancelEnded signals the callers whose context has ended. Calls that still wait are not sent.
+// cancelEnded lets the callers return whose context has ended. It removes their calls from the
+// queue if they were not sent yet.
 func (s *sender) cancelEnded() {
 	type check struct {
 		call   *call
@@ -43,46 +44,46 @@ func (s *sender) cancelEnded() {
 		switch c := k.call; {
 		case c.serial != k.serial:
 		case c.state == queued:
-			c.become(unsent)
+			c.become(notSent)
 		case c.state == sent:
 			c.become(abandoned)
 		}
 	}
-	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool { return c.state == unsent })
+	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool { return c.state == notSent })
 	s.canceling = false
 	if len(s.queue) > 0 || len(s.underway) > 0 {
 		s.setCancelTimerLocked()
 	}
 }
 
-// leftError: the caller has left because its context ended.
-type leftError struct {
+// abandonedError: the caller has abandoned its call, because its context ended.
+type abandonedError struct {
 	cause   error // of the end of the caller's context
 	failure error // why the server did not answer the last call; nil if it did, or never was called
-	unsent  bool  // the server cannot carry the call out
+	notSent bool  // the server cannot carry the call out
 	sender  *sender
 	call    *call // nil if the call has ended without an answer
 }
 
-func (e *leftError) Error() string {
+func (e *abandonedError) Error() string {
 	if e.failure == nil {
 		return e.cause.Error()
 	}
 	return fmt.Sprintf("%v (the last call to the server failed: %v)", e.cause, e.failure)
 }
 
-func (e *leftError) Unwrap() error { return e.cause }
+func (e *abandonedError) Unwrap() error { return e.cause }
 
-// left returns the error of a caller that leaves.
-func (s *sender) left(ctx context.Context, unsent bool, c *call) error {
+// abandonedErr returns the error of a caller that abandons its call.
+func (s *sender) abandonedErr(ctx context.Context, notSent bool, c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &leftError{context.Cause(ctx), s.failure, unsent, s, c}
+	return &abandonedError{context.Cause(ctx), s.failure, notSent, s, c}
 }
 
 // whenEnded calls f once, when the call has ended. answered is false if the server may still
 // carry it out. f must not call the sender.
-func (e *leftError) whenEnded(f func(answered bool)) {
+func (e *abandonedError) whenEnded(f func(answered bool)) {
 	if e.call == nil {
 		f(false)
 		return

@@ -9,21 +9,22 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/finding"
 	"github.com/redis/go-redis/v9"
 )
 
 // Diagnose implements driver.Diagnoser. It examines every server that has locks.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	var findings []driver.Finding
 	if s.clustered.Load() && s.route.cluster == nil {
-		finding, err := s.checkClient(ctx)
+		client, err := s.checkClient(ctx)
 		if err != nil {
 			return nil, err
 		}
-		findings = append(findings, finding)
+		findings = append(findings, client)
 	}
 	servers, err := s.servers(ctx)
 	if err != nil && !errors.Is(err, driver.ErrUnsupported) { // checkClient has reported it
@@ -56,11 +57,11 @@ func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding,
 	}
 	findings := []driver.Finding{scripts, clock}
 	cmd := redis.NewStringCmd(ctx, "info")
-	if err := askOne(ctx, server, cmd); err != nil {
+	if err := queryOne(ctx, server, cmd); err != nil {
 		if !errors.Is(err, driver.ErrDenied) {
 			return nil, err
 		}
-		return append(findings, finding("info", driver.LevelWarning,
+		return append(findings, finding.Warning("info",
 			"The user may not run INFO, so that version, eviction, persistence and replication are unknown.")), nil
 	}
 	info := parseInfo(cmd.Val())
@@ -71,19 +72,8 @@ func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding,
 	return append(findings, checkVersion(info), checkEviction(info), persistence, s.checkReplication(info)), nil
 }
 
-func finding(check string, level driver.Level, format string, args ...any) driver.Finding {
-	return driver.Finding{Check: check, Level: level, Message: fmt.Sprintf(format, args...)}
-}
-
-// breaking returns a warning that the server breaks a promise.
-func breaking(check string, promise driver.Promise, format string, args ...any) driver.Finding {
-	f := finding(check, driver.LevelWarning, format, args...)
-	f.Breaks = promise
-	return f
-}
-
-// isNoFinding reports whether an error ends the diagnosis. The command may still be under way.
-func isNoFinding(ctx context.Context, err error) bool {
+// endsDiagnosis reports whether an error is no finding. The command may still be under way.
+func endsDiagnosis(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrClosed)
 }
 
@@ -91,20 +81,21 @@ func isNoFinding(ctx context.Context, err error) bool {
 func (s *Store) checkClient(ctx context.Context) (driver.Finding, error) {
 	const check, advice = "cluster", "Use redis.NewClusterClient (redis+cluster:// in a URL)."
 	if s.hidesCluster() {
-		return finding(check, driver.LevelWarning, "The servers are in cluster mode, and the client is a %T: if one master hangs, calls to others wait for it, "+
+		return finding.Warning(check, "The servers are in cluster mode, and the client is a %T: if one master hangs, calls to others wait for it, "+
 			"locks cannot be listed, and only dlock's own releases wake waiters. Use the *redis.ClusterClient itself.", s.client), nil
 	}
-	masters, err := countMasters(ctx, s.route.all)
+	masters, err := countMasters(ctx, s.route.viaClient)
 	switch {
-	case isNoFinding(ctx, err):
+	case endsDiagnosis(ctx, err):
 		return driver.Finding{}, err
 	case masters > 1:
-		return finding(check, driver.LevelProblem, "The client is for one server, and the cluster has %d masters: locks of the others fail. %s", masters, advice), nil
+		return finding.Problem(check, "The client is for one server, and the cluster has %d masters: locks of the others fail. %s", masters, advice), nil
+	//nolint:nilerr // the error is the finding
 	case err != nil:
-		return finding(check, driver.LevelWarning, "The client is for one server, and the server is in cluster mode. "+
+		return finding.Warning(check, "The client is for one server, and the server is in cluster mode. "+
 			"Whether there are others is unknown (CLUSTER SLOTS is not permitted); their locks would fail. %s", advice), nil
 	}
-	return finding(check, driver.LevelWarning, "The client is for one server, and the server is in cluster mode. "+
+	return finding.Warning(check, "The client is for one server, and the server is in cluster mode. "+
 		"It has all slots, so that locks work, but the client does not follow a failover. %s", advice), nil
 }
 
@@ -122,31 +113,31 @@ func parseInfo(text string) map[string]string {
 // checkScripts tests whether the user may run scripts and publish.
 func (s *Store) checkScripts(ctx context.Context, server *sender) (driver.Finding, error) {
 	const check = "scripts"
-	cmd := command{redis.NewCmd(ctx, "eval",
+	cmd := noRetryCmd{redis.NewCmd(ctx, "eval",
 		`local r = redis.pcall('publish', ARGV[1], '0') if type(r) == 'table' then return r.err end return 'OK'`,
 		0, s.channelOf("dlock-doctor"))}
-	err := askOne(ctx, server, cmd)
+	err := queryOne(ctx, server, cmd)
 	switch {
-	case isNoFinding(ctx, err):
+	case endsDiagnosis(ctx, err):
 		return driver.Finding{}, err
 	case err != nil:
-		return finding(check, driver.LevelProblem, "Scripts cannot be run: %v", err), nil //nolint:nilerr // it is the finding
+		return finding.Problem(check, "Scripts cannot be run: %v", err), nil
 	case cmd.Val() != "OK":
-		return finding(check, driver.LevelWarning, "Scripts may not publish (%v): a release wakes no waiter, and waiters poll.", cmd.Val()), nil
+		return finding.Warning(check, "Scripts may not publish (%v): a release wakes no waiter, and waiters poll.", cmd.Val()), nil
 	}
-	return finding(check, driver.LevelOK, "Scripts run and may publish."), nil
+	return finding.OK(check, "Scripts run and may publish."), nil
 }
 
 // checkClock compares the server's clock with this machine's. Locks do not depend on that.
 func checkClock(ctx context.Context, server *sender) (driver.Finding, error) {
 	cmd := redis.NewTimeCmd(ctx, "time")
 	sent := time.Now()
-	if err := askOne(ctx, server, cmd); err != nil {
+	if err := queryOne(ctx, server, cmd); err != nil {
 		return driver.Finding{}, err
 	}
 	uncertainty := time.Since(sent) / 2 // the server read its clock at any time during the call
 	difference := cmd.Val().Sub(sent.Add(uncertainty)).Round(time.Millisecond)
-	f := finding("clock", driver.LevelOK, "The server's clock is %v from this machine's.", difference)
+	f := finding.OK("clock", "The server's clock is %v from this machine's.", difference)
 	if difference.Abs() > time.Second+uncertainty {
 		f.Level = driver.LevelWarning
 		f.Message += " Locks expire by the server's clock alone, but correcting it while locks are held shortens or prolongs them."
@@ -163,11 +154,11 @@ func checkVersion(info map[string]string) driver.Finding {
 	_, _ = fmt.Sscanf(info["redis_version"], "%d.%d", &major, &minor) // Valkey has it too; zero is too old
 	switch have := 100*major + minor; {
 	case have < 602: // no SET GET and ZADD GT
-		return finding("version", driver.LevelProblem, "%s is too old: 6.2 is needed.", name)
+		return finding.Problem("version", "%s is too old: 6.2 is needed.", name)
 	case have < 700: // unclear errors of scripts
-		return finding("version", driver.LevelWarning, "%s works, but 7.0 or newer is recommended: older ones say less clearly why a script failed.", name)
+		return finding.Warning("version", "%s works, but 7.0 or newer is recommended: older ones say less clearly why a script failed.", name)
 	}
-	return finding("version", driver.LevelOK, "%s", name)
+	return finding.OK("version", "%s", name)
 }
 
 func checkEviction(info map[string]string) driver.Finding {
@@ -178,36 +169,36 @@ func checkEviction(info map[string]string) driver.Finding {
 	}
 	switch {
 	case policy == "noeviction":
-		return finding(check, driver.LevelOK, "noeviction: a full server refuses to write, and forgets nothing.")
+		return finding.OK(check, "noeviction: a full server refuses to write, and forgets nothing.")
 	case strings.HasPrefix(policy, "volatile-"):
-		return breaking(check, driver.PromiseExclusion,
-			"maxmemory-policy is %s (%s): a full server evicts keys that expire, which includes every lock. A lock can then have two holders. Set noeviction.", policy, limit)
+		return finding.Breaking(driver.PromiseExclusion, finding.Warning(check,
+			"maxmemory-policy is %s (%s): a full server evicts keys that expire, which includes every lock. A lock can then have two holders. Set noeviction.", policy, limit))
 	case strings.HasPrefix(policy, "allkeys-"):
-		return breaking(check, driver.PromiseExclusion,
-			"maxmemory-policy is %s (%s): a full server evicts any key, also locks and the counters of tokens. A lock can then have two holders. Set noeviction.", policy, limit)
+		return finding.Breaking(driver.PromiseExclusion, finding.Warning(check,
+			"maxmemory-policy is %s (%s): a full server evicts any key, also locks and the counters of tokens. A lock can then have two holders. Set noeviction.", policy, limit))
 	}
-	return finding(check, driver.LevelWarning, "maxmemory-policy is %q, which dlock does not know. Set noeviction.", policy)
+	return finding.Warning(check, "maxmemory-policy is %q, which dlock does not know. Set noeviction.", policy)
 }
 
 func checkPersistence(ctx context.Context, server *sender, info map[string]string) (driver.Finding, error) {
 	const check = "persistence"
 	if info["aof_enabled"] != "1" {
-		return breaking(check, driver.PromiseRestart, "The append-only file is off: a restart forgets locks, which can then have two holders. "+
-			"Set appendonly yes and appendfsync always, or start a server that crashed only after the longest TTL."), nil
+		return finding.Breaking(driver.PromiseRestart, finding.Warning(check, "The append-only file is off: a restart forgets locks, which can then have two holders. "+
+			"Set appendonly yes and appendfsync always, or start a server that crashed only after the longest TTL.")), nil
 	}
 	config := redis.NewMapStringStringCmd(ctx, "config", "get", "appendfsync")
-	if err := ask(ctx, server, unrepeated{config}); err != nil {
+	if err := query(ctx, server, noRetry{config}); err != nil {
 		return driver.Finding{}, err
 	}
 	switch sync := config.Val()["appendfsync"]; sync {
 	case "":
-		return finding(check, driver.LevelWarning, "The append-only file is on; how often it is synced is unknown (CONFIG is not permitted). "+
+		return finding.Warning(check, "The append-only file is on; how often it is synced is unknown (CONFIG is not permitted). "+
 			"Only appendfsync always keeps every lock."), nil
 	case "always":
-		return finding(check, driver.LevelOK, "appendfsync always: locks and tokens survive a restart."), nil
+		return finding.OK(check, "appendfsync always: locks and tokens survive a restart."), nil
 	default:
-		return breaking(check, driver.PromiseRestart, "appendfsync is %s: a crash of the machine forgets the locks of the last moments, "+
-			"which can then have two holders. Set appendfsync always.", sync), nil
+		return finding.Breaking(driver.PromiseRestart, finding.Warning(check, "appendfsync is %s: a crash of the machine forgets the locks of the last moments, "+
+			"which can then have two holders. Set appendfsync always.", sync)), nil
 	}
 }
 
@@ -216,14 +207,14 @@ func (s *Store) checkReplication(info map[string]string) driver.Finding {
 	replicas, _ := strconv.Atoi(info["connected_slaves"]) // zero if absent
 	switch {
 	case info["role"] != "master":
-		return finding(check, driver.LevelProblem, "The server is a replica (role %q): locks cannot be written.", info["role"])
+		return finding.Problem(check, "The server is a replica (role %q): locks cannot be written.", info["role"])
 	case replicas < s.replicas:
-		return finding(check, driver.LevelProblem, "Replicas that have to acknowledge: %d. Connected replicas: %d. No lock can be taken.", s.replicas, replicas)
+		return finding.Problem(check, "Replicas that have to acknowledge: %d. Connected replicas: %d. No lock can be taken.", s.replicas, replicas)
 	case replicas > 0 && s.replicas == 0:
-		return finding(check, driver.LevelWarning, "Connected replicas: %d. A failover may forget locks that they have not received yet, which can then have two holders. "+
+		return finding.Warning(check, "Connected replicas: %d. A failover may forget locks that they have not received yet, which can then have two holders. "+
 			"Options.Replicas (replicas=1 in the URL) makes that unlikely; only a token that the resource checks prevents harm.", replicas)
 	case replicas > 0:
-		return finding(check, driver.LevelOK, "Connected replicas: %d, of which %d must acknowledge. A failover can still promote one that has not.", replicas, s.replicas)
+		return finding.OK(check, "Connected replicas: %d, of which %d must acknowledge. A failover can still promote one that has not.", replicas, s.replicas)
 	}
-	return finding(check, driver.LevelOK, "No replicas: there is no failover.")
+	return finding.OK(check, "No replicas: there is no failover.")
 }

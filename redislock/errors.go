@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errReply: the server, or a proxy before it, returned what no command returns.
+// errReply: the server, or a proxy before it, sent a reply that the command cannot have.
 var errReply = errors.New("unexpected reply")
 
 // replies are the errors of servers that have a meaning for locks.
@@ -27,6 +27,8 @@ var replies = []struct {
 	{"MASTERDOWN", "the replica has lost its master", driver.ErrUnreachable},
 	{"CLUSTERDOWN", "the cluster does not serve this key now", driver.ErrUnreachable},
 	{"TRYAGAIN", "the cluster is moving this key", driver.ErrUnreachable},
+	{"ERR Script attempted to access a non local key", "the cluster is moving a key beside this one", driver.ErrUnreachable},
+	{"Script attempted to access a non local key", "the cluster is moving a key beside this one", driver.ErrUnreachable}, // before Redis 7
 	{"MOVED", "the cluster has moved this key", driver.ErrUnreachable},
 	{"ASK", "the cluster is moving this key", driver.ErrUnreachable},
 	{"NOREPLICAS", "the server has fewer replicas than its min-replicas-to-write", driver.ErrUnreachable},
@@ -56,7 +58,7 @@ func explain(err error) error {
 	switch {
 	case err == nil || err == redis.Nil: //nolint:errorlint // not what Sentinel's client wraps
 		return nil
-	case errors.Is(err, errOneOfMany), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnreachable),
+	case errors.Is(err, errWrongServer), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnreachable),
 		errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):
@@ -64,7 +66,7 @@ func explain(err error) error {
 	}
 	text := err.Error()
 	for _, reply := range replies {
-		if says(text, reply.code) {
+		if hasCode(text, reply.code) {
 			return fmt.Errorf("%w: %s: %w", reply.kind, reply.meaning, err)
 		}
 	}
@@ -74,9 +76,9 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }
 
-// says reports whether a reply has an error code: at its beginning, where older servers put that of
-// an error inside a script, or where Sentinel's client puts it.
-func says(text, code string) bool {
+// hasCode reports whether the text of an error contains an error code: at its beginning, inside the
+// error of a script on a server before Redis 7, or in an error of go-redis about Sentinel.
+func hasCode(text, code string) bool {
 	return strings.HasPrefix(text, code) ||
 		strings.HasPrefix(text, "ERR") && (strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code)) ||
 		strings.HasPrefix(text, "redis: all sentinels") && (strings.Contains(text, ": "+code) || strings.Contains(text, "\n"+code))
@@ -87,39 +89,41 @@ func begins(err error, codes ...string) bool {
 	return err != nil && slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }
 
-// A server that answers with one of these errors did nothing: it named another server, does not know
-// the script, found keys of several slots, or does not allow or know the command.
+// A server that answers with one of these errors did nothing: it named another server, does not
+// know the script, found keys of several hash slots, or does not allow or know the command.
 func isRedirect(err error) bool      { return begins(err, "MOVED ", "ASK ") }
 func isUnknownScript(err error) bool { return begins(err, "NOSCRIPT") }
-func crossesSlots(err error) bool    { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
+func isCrossSlot(err error) bool     { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
 func isRefusal(err error) bool {
 	return !unanswered(err) && begins(err, "NOPERM", "ERR unknown command")
 }
 
-// unanswered reports whether an error is not a reply of the server.
+// unanswered reports whether an error is not a reply of the server. Then the command may still be
+// carried out (mayBeCarriedOut), unless it was neverSent.
 func unanswered(err error) bool {
 	_, reply := errors.AsType[redis.Error](err)
 	return err != nil && !reply
 }
 
-// neverSent reports whether the client failed before it had a connection.
+// neverSent reports whether the client failed, or was replaced, before it had a connection.
 func neverSent(err error) bool {
 	network, ok := errors.AsType[*net.OpError](err)
-	return ok && network.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
+	return ok && network.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) ||
+		errors.Is(err, errReplaced)
 }
 
 // explainFor also names the keys of the command if one of them holds something else.
 func explainFor(keys []string, err error) error {
 	explained := explain(err)
-	if explained != nil && says(err.Error(), "WRONGTYPE") {
+	if explained != nil && hasCode(err.Error(), "WRONGTYPE") {
 		return fmt.Errorf("%w (keys %q)", explained, keys)
 	}
 	return explained
 }
 
-// noAnswer makes the error of a caller that has left ErrUnreachable.
+// noAnswer adds ErrUnreachable to the error of a call that its caller has abandoned.
 func noAnswer(err error) error {
-	if _, left := errors.AsType[*leftError](err); left {
+	if _, abandoned := errors.AsType[*abandonedError](err); abandoned {
 		return fmt.Errorf("%w: the server gave no answer: %w", driver.ErrUnreachable, err)
 	}
 	return err

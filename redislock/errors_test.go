@@ -33,6 +33,19 @@ func TestRefusedWaitIsNotReplicated(t *testing.T) {
 	}
 }
 
+// TestKeyOnAnotherServerIsUnreachable: a script that needs a key which has moved to another server
+// is worth another attempt, whatever the version of the server.
+func TestKeyOnAnotherServerIsUnreachable(t *testing.T) {
+	for _, text := range []string{
+		"ERR Script attempted to access a non local key in a cluster node script: 02fc408a, on @user_script:55.",
+		"ERR Error running script (call to f_02fc408a): @user_script:55: Script attempted to access a non local key in a cluster node",
+	} {
+		if err := explain(refusal(text)); !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("%q: %v; want ErrUnreachable", text, err)
+		}
+	}
+}
+
 // TestRefusedServerIsReportedSoonByEveryCall: an attempt without a connection has nothing to
 // undo, so that the next call does not wait for that.
 func TestRefusedServerIsReportedSoonByEveryCall(t *testing.T) {
@@ -63,6 +76,38 @@ func TestRefusedServerIsReportedSoonByEveryCall(t *testing.T) {
 		}
 		if err := store.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestAttemptWithoutAConnectionIsNotSent: an attempt at several names is marked as one at one name
+// is, so that the next call does not wait for an undo. The store knows the server's cluster mode,
+// as it does after its first call.
+func TestAttemptWithoutAConnectionIsNotSent(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = free.Close() // its port refuses connections
+	reqs := []driver.Request{
+		{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute},
+		{Name: "b", Owner: driver.NewOwner(), TTL: time.Minute},
+	}
+	for _, protocol := range []Protocol{Redisson, Plain} {
+		client := redis.NewClient(&redis.Options{Addr: free.Addr().String(), DialerRetries: 1})
+		defer client.Close()
+		store, err := New(client, &Options{Protocol: protocol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		store.clusterKnown.Store(true)
+		_, one := store.Acquire(t.Context(), reqs[0])
+		_, all := store.AcquireAll(t.Context(), reqs)
+		for what, err := range map[string]error{"Acquire": one, "AcquireAll": all} {
+			if !errors.Is(err, driver.ErrUnreachable) || !driver.Unchanged(err) {
+				t.Errorf("%v: %s: %v; want ErrUnreachable, marked as not sent", protocol, what, err)
+			}
 		}
 	}
 }

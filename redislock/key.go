@@ -3,7 +3,6 @@ package redislock
 import (
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -15,6 +14,9 @@ const (
 	escapedPrefix = "dlock:name:"
 	queuePrefix   = "redisson_lock_queue"
 	timeoutPrefix = "redisson_lock_timeout"
+	writersPrefix = "dlock:writers"
+	guardPrefix   = "dlock:none"
+	javaRWPrefix  = "redisson_rwlock"
 )
 
 var (
@@ -27,7 +29,7 @@ var (
 
 func (s *Store) keyOf(name string) string {
 	isReserved := slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-	if !isReserved && !isBraced(name) && (!s.clustered.Load() || keepsSlot(name)) {
+	if !isReserved && !isBraced(name) && (!s.clustered.Load() || sameHashSlot(name)) {
 		return name
 	}
 	return escapedPrefix + escapes.Replace(name)
@@ -51,15 +53,15 @@ func isBraced(name string) bool {
 	return braced && closed && inner != "" && !strings.Contains(inner, "{")
 }
 
-// keepsSlot reports whether the name and the keys named after it are in one slot of a cluster.
-func keepsSlot(name string) bool {
+// sameHashSlot reports whether the name and the keys named after it are in one hash slot.
+func sameHashSlot(name string) bool {
 	_, after, braced := strings.Cut(name, "{")
 	return strings.Index(after, "}") > 0 || !braced && !strings.Contains(name, "}")
 }
 
 var escapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
-// hashTag returns the part of a key that decides its slot in a cluster.
+// hashTag returns the part of a key that decides its hash slot.
 func hashTag(key string) string {
 	_, after, _ := strings.Cut(key, "{")
 	if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {
@@ -68,54 +70,47 @@ func hashTag(key string) string {
 	return key
 }
 
-// beside returns the name of what belongs to a key. By Redisson's rule it is in the key's slot.
-func beside(prefix, key string) string {
+// derivedKey returns the name of a key or channel that belongs to a lock. By Redisson's rule it is
+// in the hash slot of the lock.
+func derivedKey(prefix, key string) string {
 	if strings.Contains(key, "{") {
 		return prefix + ":" + key
 	}
 	return prefix + ":{" + key + "}"
 }
 
-func (s *Store) counterOf(key string) string { return beside(counterPrefix[s.protocol], key) }
+func (s *Store) counterOf(key string) string { return derivedKey(counterPrefix[s.protocol], key) }
 
-func (s *Store) channelOf(key string) string { return beside(channelPrefix[s.protocol], key) }
+func (s *Store) channelOf(key string) string { return derivedKey(channelPrefix[s.protocol], key) }
 
-// queueOf returns the keys of the queue. The plain protocol has no queue.
+// javaRWChannelOf returns the channel on which Redisson's RReadWriteLock publishes.
+func javaRWChannelOf(key string) string { return derivedKey(javaRWPrefix, key) }
+
+// queueOf returns the keys of the queue: its waiters, their timeouts, and writers, the set of
+// exclusive waiters that are not in it; then the guard, in a cluster. It is empty for Plain.
 func (s *Store) queueOf(key string) []string {
 	if s.protocol == Plain {
 		return nil
 	}
-	return []string{beside(queuePrefix, key), beside(timeoutPrefix, key)}
+	queue := []string{derivedKey(queuePrefix, key), derivedKey(timeoutPrefix, key), derivedKey(writersPrefix, key)}
+	return append(queue, s.guardOf(key)...)
 }
 
-// A holder value is what a lock stores about its holder: OWNER:TOKEN:HOLDER. It is the ID of
-// Redisson's protocol and the string of the plain one. Other programs do not parse it.
-
-// ownerPrefix begins every holder value of an owner.
-func ownerPrefix(o driver.Owner) string { return o.Hex() + ":" }
-
-// grantPrefix begins the holder value of a grant: only the holder's description is missing.
-func grantPrefix(o driver.Owner, token uint64) string {
-	var buf [32 + 1 + 20 + 1]byte
-	b := append(buf[:0], o.Hex()...)
-	b = append(b, ':')
-	b = strconv.AppendUint(b, token, 10)
-	return string(append(b, ':'))
+// guardOf returns a key that never exists, for scripts that remove expired shares. While a hash
+// slot moves between two servers, each of them refuses a script with a key that it does not have.
+// Without the guard, a script could find the lock but not the key of a share, and remove the share
+// as expired. Without a cluster there is no guard.
+func (s *Store) guardOf(key string) []string {
+	if s.protocol == Plain || !s.clustered.Load() {
+		return nil
+	}
+	return []string{derivedKey(guardPrefix, key)}
 }
 
-// parseHolderValue returns the token and the holder. A value that another program wrote has no
-// token, and becomes the holder's note. In the plain protocol it is that program's secret, and
-// the holder stays empty.
-func (s *Store) parseHolderValue(value string) (token uint64, holder driver.Holder) {
-	owner, rest, ok := strings.Cut(value, ":")
-	if ok && len(owner) == 2*len(driver.Owner{}) {
-		digits, text, _ := strings.Cut(rest, ":")
-		if token, err := strconv.ParseUint(digits, 10, 64); err == nil && token <= maxToken && strings.HasPrefix(text, "{") {
-			return token, driver.DecodeHolder(text)
-		}
+// shareOf returns the key that expires with the share of an owner: see share_key in redisson.lua.
+func shareOf(key string, owner driver.Owner) string {
+	if !strings.Contains(key, "{") {
+		key = "{" + key + "}"
 	}
-	if s.protocol == Plain {
-		return 0, driver.Holder{}
-	}
-	return 0, driver.Holder{Note: value}
+	return key + ":" + owner.Hex() + ":rwlock_timeout:1"
 }

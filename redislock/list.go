@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"regexp"
@@ -17,17 +18,23 @@ import (
 const scanCount = 1000
 
 // List scans all keys of the type that locks have, which takes a while on a large server. It finds
-// Redisson's locks and, in the plain protocol, other programs' locks of names that dlock has locked.
+// Redisson's locks and, in the plain protocol, other programs' locks of names that dlock has used.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		seen := make(map[string]bool)
+		type hold struct {
+			name  string
+			token uint64
+		}
+		seen := make(map[hold]bool)
 		err := s.scan(ctx, prefix, func(keys []string) (more bool, err error) {
 			infos, err := s.inspect(ctx, s.lockKeys(keys, prefix))
 			for _, info := range infos {
-				if !seen[info.Name] && !yield(info, nil) {
-					return false, nil
+				if id := (hold{info.Name, info.Token}); !seen[id] {
+					seen[id] = true
+					if !yield(info, nil) {
+						return false, nil
+					}
 				}
-				seen[info.Name] = true
 			}
 			return true, err
 		})
@@ -39,14 +46,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 
 // Find implements driver.Finder.
 func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return driver.Info{}, false, err
 	}
 	infos, err := s.inspect(ctx, []string{s.keyOf(name)})
 	if err != nil || len(infos) == 0 {
 		return driver.Info{}, false, err
 	}
-	return infos[0], true, nil
+	return slices.MinFunc(infos, func(a, b driver.Info) int { return cmp.Compare(a.Token, b.Token) }), true, nil
 }
 
 // patterns returns the patterns of the keys that names with that prefix have.
@@ -64,7 +71,7 @@ var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]
 // scan calls page with the keys of all servers that may be locks, many at a time, while page
 // returns true.
 func (s *Store) scan(ctx context.Context, prefix string, page func(keys []string) (more bool, err error)) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	servers, err := s.servers(ctx)
@@ -76,7 +83,7 @@ func (s *Store) scan(ctx context.Context, prefix string, page func(keys []string
 		for _, pattern := range s.patterns(prefix) {
 			for cursor, last := uint64(0), false; !last; last = cursor == 0 {
 				cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanCount, "type", kind)
-				if err := askOne(ctx, server, cmd); err != nil {
+				if err := queryOne(ctx, server, cmd); err != nil {
 					return err
 				}
 				var keys []string
@@ -91,7 +98,7 @@ func (s *Store) scan(ctx context.Context, prefix string, page func(keys []string
 }
 
 // lockKeys keeps the keys that a name with that prefix has. In a cluster that excludes keys
-// which are not in the slot of their counter.
+// which are not in the hash slot of their counter.
 func (s *Store) lockKeys(keys []string, prefix string) []string {
 	return slices.DeleteFunc(keys, func(key string) bool {
 		name := nameOf(key)
@@ -105,17 +112,17 @@ func (s *Store) inspect(ctx context.Context, keys []string) (infos []driver.Info
 	for i, key := range keys {
 		runs[i] = &scriptRun{keys: []string{key, s.counterOf(key)}}
 		if s.protocol == Redisson {
-			runs[i].keys = append(runs[i].keys, beside(queuePrefix, key))
+			runs[i].keys = append(runs[i].keys, derivedKey(queuePrefix, key))
 		}
 	}
-	err = whileWaiting(ctx, s.route.all, func() error {
-		s.route.evalAll(ctx, s.route.all, s.scripts.inspect, runs)
+	err = runReadOnly(ctx, s.route.viaClient, func() error {
+		s.route.evalAll(ctx, s.route.viaClient, s.scripts.inspect, runs)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i, run := range runs {
+	for _, run := range runs {
 		if run.err != nil {
 			return nil, noAnswer(run.err)
 		}
@@ -124,50 +131,56 @@ func (s *Store) inspect(ctx context.Context, keys []string) (infos []driver.Info
 		case explain(err) != nil:
 			return nil, explain(err)
 		default:
-			if info, ok := s.describe(keys[i], run.cmd.Val()); ok {
-				infos = append(infos, info)
-			}
+			infos = append(infos, s.describe(run.keys[0], run.cmd.Val())...)
 		}
 	}
-	s.countListeners(ctx, infos)
+	s.countSubscribers(ctx, infos)
 	return infos, nil
 }
 
 // redissonID is what Redisson writes: a UUID and the number of a thread.
-var redissonID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`)
+var redissonID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+(:write)?$`)
 
-// describe reads {holder value, remaining, token, waiters}. ok is false if the key is not a lock.
-func (s *Store) describe(key string, reply any) (info driver.Info, ok bool) {
+// describe reads {waiters, mode}, and then {holder value, remaining, token} of each holder. It
+// returns nothing if the key is not a lock.
+func (s *Store) describe(key string, reply any) (infos []driver.Info) {
 	fields, _ := reply.([]any)
-	if len(fields) != 4 {
-		return driver.Info{}, false
+	if len(fields) < 2 {
+		return nil
 	}
-	value, _ := fields[0].(string)
-	left, _ := fields[1].(int64)
-	waiters, _ := fields[3].(int64)
-	info = driver.Info{Name: nameOf(key), Remaining: remaining(left), Waiters: int(waiters)}
-	info.Token, info.Holder = s.parseHolderValue(value)
-	switch {
-	case info.Token != 0:
-		info.Since = time.UnixMicro(int64(info.Token))
-	case s.protocol == Redisson && !redissonID.MatchString(value):
-		return driver.Info{}, false
-	default:
-		number, _ := fields[2].(string)
-		info.Token, _ = strconv.ParseUint(number, 10, 64) // written by the script
+	waiters, _ := fields[0].(int64)
+	mode, _ := fields[1].(string)
+	for one := range slices.Chunk(fields[2:], 3) {
+		value, _ := one[0].(string)
+		left, _ := one[1].(int64)
+		info := driver.Info{Name: nameOf(key), Mode: parseMode(mode), Remaining: remaining(left), Waiters: int(waiters)}
+		info.Token, info.Holder = s.parseHolderValue(value)
+		switch {
+		case info.Token != 0:
+			info.Since = time.UnixMicro(int64(info.Token))
+			if time.Until(info.Since) > time.Hour { // more than clocks differ: the token was raised
+				info.Since = time.Time{}
+			}
+		case s.protocol == Redisson && !redissonID.MatchString(value):
+			continue
+		default:
+			number, _ := one[2].(string)
+			info.Token, _ = strconv.ParseUint(number, 10, 64) // written by the script
+		}
+		infos = append(infos, info)
 	}
-	return info, true
+	return infos
 }
 
-// countListeners counts the subscribers of a lock without a queue: processes that wait, or waited a
-// moment ago. In a cluster they are unknown: each server counts only its own connections.
-func (s *Store) countListeners(ctx context.Context, infos []driver.Info) {
+// countSubscribers counts the subscribers of each lock without a queue: processes that wait, or
+// waited a moment ago. In a cluster they are unknown: each server counts only its own connections.
+func (s *Store) countSubscribers(ctx context.Context, infos []driver.Info) {
 	args := []any{"pubsub", "numsub"}
 	for _, info := range infos {
 		args = append(args, s.channelOf(s.keyOf(info.Name)))
 	}
 	cmd := redis.NewMapStringIntCmd(ctx, args...)
-	if s.clustered.Load() || len(infos) == 0 || askOne(ctx, s.route.all, cmd) != nil {
+	if s.clustered.Load() || len(infos) == 0 || queryOne(ctx, s.route.viaClient, cmd) != nil {
 		return
 	}
 	for i := range infos {

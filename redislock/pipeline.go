@@ -10,20 +10,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// command and unrepeated are never repeated by the client: this package decides whether that is safe.
+// go-redis does not repeat commands of these types: only this package knows whether that is safe.
 type (
-	command    struct{ *redis.Cmd }
-	unrepeated struct{ redis.Cmder } // of any type
+	noRetryCmd struct{ *redis.Cmd }
+	noRetry    struct{ redis.Cmder } // of any type
 )
 
-func (command) NoRetry() bool    { return true }
-func (unrepeated) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
+func (noRetry) NoRetry() bool    { return true }
 
-// whileSending returns the context of a call that its caller sends. It ends at the deadline of a
-// caller with little time, because a client that waits for a connection ignores the deadline itself.
-func whileSending(ctx context.Context, maySend bool) (sending context.Context, end func()) {
+// sendingContext returns the context for a call that its caller sends. It ends at the deadline of a
+// caller with little time: a client that waits for a connection ignores the deadline itself.
+func sendingContext(ctx context.Context, hasTimeToSend bool) (sending context.Context, end func()) {
 	at, limited := ctx.Deadline()
-	if maySend || !limited {
+	if hasTimeToSend || !limited {
 		return uncancelled{context.WithoutCancel(ctx), ctx}, func() {}
 	}
 	short := deadline.After(context.WithoutCancel(ctx), time.Until(at))
@@ -39,8 +39,8 @@ type uncancelled struct {
 
 func (u uncancelled) Deadline() (time.Time, bool) { return u.caller.Deadline() }
 
-// execAll runs the calls of a batch in one pipeline, and returns why the server did not answer.
-func (s *sender) execAll(batch []*call) (failure error) {
+// sendBatch runs the calls of a batch in one pipeline, and returns why the server did not answer.
+func (s *sender) sendBatch(batch []*call) (failure error) {
 	n := 0
 	for _, c := range batch {
 		n += len(c.commands)
@@ -49,57 +49,57 @@ func (s *sender) execAll(batch []*call) (failure error) {
 	for _, c := range batch {
 		commands = append(commands, c.commands...)
 	}
-	failure, acked := s.send(context.Background(), commands)
+	failure, ackErr := s.send(context.Background(), commands)
 	for _, c := range batch {
-		c.acked = unlessFailed(c.commands, acked)
+		c.ackErr = ackErrUnlessUnanswered(c.commands, ackErr)
 	}
 	return failure
 }
 
-// unlessFailed returns acked, or nil if a command was not answered: its own error counts then.
-func unlessFailed(commands []redis.Cmder, acked error) error {
+// ackErrUnlessUnanswered returns ackErr, or nil if a command has no answer: its own error counts.
+func ackErrUnlessUnanswered(commands []redis.Cmder, ackErr error) error {
 	if slices.ContainsFunc(commands, func(cmd redis.Cmder) bool { return unanswered(cmd.Err()) }) {
 		return nil
 	}
-	return acked
+	return ackErr
 }
 
-// send runs commands in one pipeline. failure is why the server did not answer, and acked is
-// ErrNotReplicated if too few replicas acknowledged. The commands hold their own errors.
-func (s *sender) send(ctx context.Context, commands []redis.Cmder) (failure, acked error) {
+// send runs commands in one pipeline. failure is why the server did not answer, and ackErr is
+// ErrNotReplicated if too few replicas acknowledged. The commands contain their own errors.
+func (s *sender) send(ctx context.Context, commands []redis.Cmder) (failure, ackErr error) {
 	var wait *redis.Cmd
 	all := commands
 	if s.replicas > 0 { // one WAIT for all commands, on their connection
 		wait = redis.NewCmd(ctx, "wait", s.replicas, millis(s.route.ackTimeout))
-		all = slices.Concat(commands, []redis.Cmder{command{wait}})
+		all = slices.Concat(commands, []redis.Cmder{noRetryCmd{wait}})
 	}
 	if len(all) == 1 {
-		_ = s.limited.Process(ctx, all[0])
+		_ = s.timedClient.Process(ctx, all[0])
 	} else {
-		pipe := s.limited.Pipeline()
+		pipe := s.timedClient.Pipeline()
 		_ = pipe.BatchProcess(ctx, all...) // only queues them
 		_, err := pipe.Exec(ctx)
 		if err != nil && !slices.ContainsFunc(all, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
-			for _, cmd := range all { // the client leaves them as they are if Sentinel, or the log-in, was refused
+			for _, cmd := range all { // go-redis does not do it if it could not log in or ask Sentinel
 				cmd.SetErr(err)
 			}
 		}
 	}
 	if wait != nil {
-		acked = s.acknowledged(wait)
+		ackErr = s.acknowledged(wait)
 	}
 	for _, cmd := range commands {
 		_, oneServer := s.client.(*redis.Client)
 		switch err := cmd.Err(); {
 		case isRedirect(err) && oneServer && s.route.cluster == nil:
-			cmd.SetErr(fmt.Errorf("%w: %w", errOneOfMany, err))
+			cmd.SetErr(fmt.Errorf("%w: %w", errWrongServer, err))
 		case unanswered(err) || begins(err, "MOVED"):
-			// A replica may have taken over. The client would search for it if it repeated commands.
+			// A replica may have taken over. The client itself would search only to repeat commands.
 			s.route.reload(ctx)
-			return err, acked
+			return err, ackErr
 		}
 	}
-	return nil, acked
+	return nil, ackErr
 }
 
 // acknowledged reads the reply to WAIT. A server that has just become a replica refuses WAIT. It

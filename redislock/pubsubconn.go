@@ -123,15 +123,15 @@ func (c *pubsubConn) send(r request) error {
 	}
 }
 
-// read takes what the server sends, until the connection ends.
+// read handles what the server sends, until the connection ends.
 func (c *pubsubConn) read() error {
 	for {
 		message, err := c.pubsub.Receive(c.ctx)
 		switch {
 		case err == nil:
-			err = c.take(message)
+			err = c.handle(message)
 		case isRefusal(err):
-			err = c.takeRefusal(err)
+			err = c.handleRefusal(err)
 		}
 		if err != nil {
 			return err
@@ -140,20 +140,20 @@ func (c *pubsubConn) read() error {
 	}
 }
 
-func (c *pubsubConn) take(message any) error {
+func (c *pubsubConn) handle(message any) error {
 	switch m := message.(type) {
 	case *redis.Message:
 		c.subs.notify(m.Channel)
 	case *redis.Pong:
-		c.answered(func(r request) bool { return r.command == "ping" })
+		c.popRequest(func(r request) bool { return r.command == "ping" })
 	case *redis.Subscription:
-		r, requested := c.answered(func(r request) bool { return r.command == m.Kind && r.channel == m.Channel })
+		r, requested := c.popRequest(func(r request) bool { return r.command == m.Kind && r.channel == m.Channel })
 		switch {
 		case requested && r.sub != nil:
 			c.subs.confirmed(r.sub)
 		case requested:
 		case m.Kind == "sunsubscribe":
-			c.subs.ended(m.Channel, nil, nil)
+			c.subs.movedAway(m.Channel)
 		default:
 			return errReconnected // the client requested it, not this connection
 		}
@@ -161,23 +161,23 @@ func (c *pubsubConn) take(message any) error {
 	return nil
 }
 
-// takeRefusal takes the refusal of a request. It returns err if no request was refused.
-func (c *pubsubConn) takeRefusal(err error) error {
-	r, requested := c.answered(func(request) bool { return true })
+// handleRefusal ends the request that the server has refused. It returns err if there is none.
+func (c *pubsubConn) handleRefusal(err error) error {
+	r, requested := c.popRequest(func(request) bool { return true })
 	if !requested {
 		return err
 	}
 	if r.sub != nil {
-		c.subs.ended(r.channel, r.sub, err)
+		c.subs.refused(r.channel, r.sub, err)
 	}
 	return nil
 }
 
-// answered removes the oldest request from the list, if the answer fits it.
-func (c *pubsubConn) answered(fits func(request) bool) (request, bool) {
+// popRequest removes the oldest request from the list, if the answer matches it.
+func (c *pubsubConn) popRequest(matches func(request) bool) (request, bool) {
 	c.subs.mu.Lock()
 	defer c.subs.mu.Unlock()
-	if len(c.unanswered) == 0 || !fits(c.unanswered[0]) {
+	if len(c.unanswered) == 0 || !matches(c.unanswered[0]) {
 		return request{}, false
 	}
 	r := c.unanswered[0]

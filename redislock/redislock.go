@@ -6,7 +6,8 @@
 //	locks := dlock.New(store, nil)
 //
 // The protocol [Redisson], the default, shares locks with Java's Redisson: its RLock, fenced
-// lock and fair lock exclude dlock and are excluded by it, and each wakes the other's waiters.
+// lock, fair lock and read-write lock exclude dlock and are excluded by it, and each wakes the
+// other's waiters. Shared locks are the read lock of RReadWriteLock. Permits are dlock's own.
 // The protocol [Plain] shares locks with the programs that use SET NX PX on the lock's name:
 // redsync, bsm/redislock, redis-py and many more.
 //
@@ -34,12 +35,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// The words of this package: a server is one process of Redis. Servers in cluster mode are a
+// cluster. A cluster divides all keys into hash slots. The server that has a hash slot is its
+// master, and replicas copy a master. A sharded channel is at the master of its hash slot, other
+// channels are at all servers. A script may use keys of one hash slot only.
+//
+// The way of a call: Store, route (to which server), sender (in which pipeline), go-redis.
+
 // Protocol is how locks are written, which decides what other programs share them.
 type Protocol int
 
 // The protocols. All programs that share a lock have to use the same one.
 const (
-	// Redisson writes locks as Java's Redisson does. It offers fair locks.
+	// Redisson writes locks as Java's Redisson does. It offers fair locks, shared locks and
+	// permits.
 	Redisson Protocol = iota
 	// Plain writes a lock as a string, by SET NX PX. Only dlock's own releases wake
 	// waiters. While another program holds the lock, dlock polls.
@@ -71,27 +80,30 @@ type Options struct {
 // DefaultReplicaTimeout is used if Options.ReplicaTimeout is zero.
 const DefaultReplicaTimeout = time.Second
 
-// ErrNotReplicated: fewer replicas than Options.Replicas acknowledged the lock in time. The
-// lock was released. It wraps driver.ErrUnreachable.
+// ErrNotReplicated means that fewer replicas than Options.Replicas acknowledged a call in time. A
+// lock that Acquire or AcquireAll could not replicate was released. Renew and RaiseToken have
+// happened on the master. It wraps driver.ErrUnreachable.
 var ErrNotReplicated = fmt.Errorf("%w: not acknowledged by enough replicas", driver.ErrUnreachable)
 
 // Store keeps locks in Redis. Create one with [New] or [Open].
 type Store struct {
-	client    redis.UniversalClient
-	clustered atomic.Bool // the servers are in cluster mode
-	modeKnown atomic.Bool // clustered is final, unless a server says CROSSSLOT
+	client       redis.UniversalClient
+	clustered    atomic.Bool // the servers are in cluster mode
+	clusterKnown atomic.Bool // clustered is final, unless a server says CROSSSLOT
 
 	protocol Protocol
 	scripts  *scripts
 	replicas int
 
-	route   *route
-	acked   *route // for commands that replicas acknowledge; equal to route without Replicas
-	clock   serverClock
-	general *subscriptions // to all channels that are not sharded
+	route      *route
+	ackedRoute *route // for commands that replicas acknowledge; equal to route without Replicas
+	clock      serverClock
+	general    *subscriptions // to all channels that are not sharded
 
-	unconfirmed unconfirmedTokens
-	attempts    *attempts.Log // acquisitions of unknown outcome
+	watches      javaRWWatches
+	writerPlaces ownerValues   // exclusive requests, not fair, that may have a place in the sorted set writers
+	unconfirmed  ownerValues   // proposed tokens that the caller must not get
+	attempts     *attempts.Log // acquisitions of unknown outcome
 
 	owned  io.Closer // the client that Close closes; nil if it is the caller's
 	closed atomic.Bool
@@ -104,11 +116,11 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	opts = cmp.Or(opts, &Options{})
 	switch {
 	case client == nil:
-		return nil, errors.New("no client")
+		return nil, errors.New("client is nil")
 	case isRing(reflect.ValueOf(client)):
 		return nil, fmt.Errorf("%w: a Ring moves keys to another server when one is down, and a lock could have two holders", driver.ErrUnsupported)
 	case opts.Protocol != Redisson && opts.Protocol != Plain:
-		return nil, fmt.Errorf("%w: %v", driver.ErrUnsupported, opts.Protocol)
+		return nil, fmt.Errorf("%w: unknown %v (want Redisson or Plain)", driver.ErrUnsupported, opts.Protocol)
 	case opts.Replicas < 0 || opts.ReplicaTimeout < 0:
 		return nil, fmt.Errorf("options Replicas (%d) and ReplicaTimeout (%v) cannot be negative", opts.Replicas, opts.ReplicaTimeout)
 	}
@@ -121,14 +133,14 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	s.route = newRoute(client, &s.clustered, 0, 0)
 	s.general = newSubscriptions(s.route.tasks, client.Subscribe, false)
 	s.clustered.Store(s.route.cluster != nil)
-	s.modeKnown.Store(s.route.cluster != nil)
-	s.acked = s.route
+	s.clusterKnown.Store(s.route.cluster != nil)
+	s.ackedRoute = s.route
 	if s.replicas > 0 {
 		timeout := cmp.Or(opts.ReplicaTimeout, DefaultReplicaTimeout)
-		if limit := s.route.all.readTimeout; limit > 0 && timeout >= limit {
+		if limit := s.route.viaClient.readTimeout; limit > 0 && timeout >= limit {
 			return nil, fmt.Errorf("option ReplicaTimeout (%v) has to be shorter than the client's ReadTimeout (%v)", timeout, limit)
 		}
-		s.acked = newRoute(client, &s.clustered, s.replicas, timeout)
+		s.ackedRoute = newRoute(client, &s.clustered, s.replicas, timeout)
 	}
 	s.attempts = attempts.New(s.undo)
 	return s, nil
@@ -140,6 +152,8 @@ func (s *Store) Traits() driver.Traits {
 		Store:           "redis",
 		Fencing:         driver.FencingClockBound,
 		Fair:            s.protocol == Redisson,
+		Shared:          s.protocol == Redisson,
+		Limits:          s.protocol == Redisson,
 		Reaction:        300 * time.Microsecond,
 		MinTTL:          10 * time.Millisecond,
 		Granularity:     time.Millisecond,
@@ -156,8 +170,8 @@ func (s *Store) Close() error {
 	s.general.close(driver.ErrClosed)
 	_ = s.attempts.Close() // what it cannot undo expires
 	s.route.close()
-	if s.acked != s.route {
-		s.acked.close()
+	if s.ackedRoute != s.route {
+		s.ackedRoute.close()
 	}
 	if s.owned == nil {
 		return nil
@@ -165,15 +179,16 @@ func (s *Store) Close() error {
 	return s.owned.Close()
 }
 
-// usable returns an error if a call must not begin. The first call asks the server for its mode.
-func (s *Store) usable(ctx context.Context) error {
+// begin returns an error if the store is closed, ctx is done, or it is not known whether the server
+// is in cluster mode. The first call asks the server.
+func (s *Store) begin(ctx context.Context) error {
 	switch {
 	case s.closed.Load():
 		return driver.ErrClosed
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	if err := s.learnMode(ctx); err != nil {
+	if err := s.learnClusterMode(ctx); err != nil {
 		return driver.NotSent(err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,7 +17,7 @@ const maxRenewals = 200
 // Renew implements driver.Store. One script renews up to 200 locks, and all scripts for one
 // server take one round trip.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return slices.Repeat([]error{err}, len(grants))
 	}
 	if len(grants) == 0 {
@@ -25,12 +26,15 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	clustered := s.clustered.Load()
 	renewals := s.renewals(grants, clustered)
 	errs, failed := make([]error, len(grants)), false
-	s.acked.sendRenewals(ctx, renewals, s.scripts.renew)
+	s.ackedRoute.sendRenewals(ctx, renewals, s.scripts.renew)
 	for _, r := range renewals {
-		if returned(r.err) && s.foundCluster(clustered, r.cmd.Err()) {
+		if haveResults(r.err) && s.foundCluster(clustered, r.cmd.Err()) {
 			return s.Renew(ctx, grants) // the server carried out nothing of this script
 		}
 		failed = r.reportRenewal(errs) || failed
+	}
+	if failed && clustered && s.protocol == Redisson {
+		failed = s.renewMoving(ctx, grants, errs)
 	}
 	if !failed {
 		return nil
@@ -38,24 +42,48 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// renewals divides the grants: by number, and in cluster mode by slot.
+// renewMoving tries again to renew the grants that are not held. While a hash slot moves to another
+// server of a cluster, the lock and the key of a share may be on different servers, and the share
+// seems to have expired. Given both keys, the servers refuse the script. It reports any failure.
+func (s *Store) renewMoving(ctx context.Context, grants []driver.Grant, errs []error) (failed bool) {
+	var again []*scriptRun
+	for i, grant := range grants {
+		if errors.Is(errs[i], driver.ErrNotHeld) {
+			key := s.keyOf(grant.Name)
+			keys := []string{key, shareOf(key, grant.Owner)}
+			again = append(again, &scriptRun{keys: keys, args: renewalArgs(grant), at: []int{i}})
+		}
+	}
+	s.ackedRoute.sendRenewals(ctx, again, s.scripts.renew)
+	for _, r := range again {
+		r.reportRenewal(errs)
+	}
+	return slices.ContainsFunc(errs, func(err error) bool { return err != nil })
+}
+
+// renewalArgs returns the arguments of the script for one lock.
+func renewalArgs(grant driver.Grant) []any {
+	return []any{millis(grant.TTL), grantPrefix(grant.Owner, lastOfSpan(grant))}
+}
+
+// renewals divides the grants: by number, and in cluster mode by hash tag.
 func (s *Store) renewals(grants []driver.Grant, clustered bool) []*scriptRun {
 	var list []*scriptRun
 	open := make(map[string]*scriptRun)
 	for i, grant := range grants {
 		key := s.keyOf(grant.Name)
-		slot := ""
+		tag := ""
 		if clustered {
-			slot = hashTag(key)
+			tag = hashTag(key)
 		}
-		r := open[slot]
+		r := open[tag]
 		if r == nil || len(r.keys) == maxRenewals {
 			r = &scriptRun{}
-			open[slot] = r
+			open[tag] = r
 			list = append(list, r)
 		}
 		r.keys = append(r.keys, key)
-		r.args = append(r.args, millis(grant.TTL), grantPrefix(grant.Owner, lastToken(grant)))
+		r.args = append(r.args, renewalArgs(grant)...)
 		r.at = append(r.at, i)
 	}
 	return list
@@ -65,7 +93,7 @@ func (s *Store) renewals(grants []driver.Grant, clustered bool) []*scriptRun {
 // does not delay the others.
 func (r *route) sendRenewals(ctx context.Context, renewals []*scriptRun, sc *script) {
 	if r.cluster == nil {
-		r.evalAll(ctx, r.all, sc, renewals)
+		r.evalAll(ctx, r.viaClient, sc, renewals)
 		return
 	}
 	groups := make(map[*sender][]*scriptRun)
@@ -97,7 +125,7 @@ func (r *scriptRun) reportRenewal(errs []error) (failed bool) {
 // gone returns the indexes of the locks that were not renewed because they are not held. The
 // error is that of all other locks.
 func (r *scriptRun) gone() (indexes []int, err error) {
-	if !returned(r.err) {
+	if !haveResults(r.err) {
 		return nil, r.err
 	}
 	if err := explain(r.cmd.Err()); err != nil {

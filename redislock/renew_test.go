@@ -23,7 +23,7 @@ func TestRenewalNeedsEvidence(t *testing.T) {
 	} {
 		cmd := redis.NewCmd(t.Context())
 		cmd.SetVal(c.reply)
-		r := &scriptRun{cmd: command{cmd}, keys: []string{"a", "b"}, at: []int{0, 1}}
+		r := &scriptRun{cmd: noRetryCmd{cmd}, keys: []string{"a", "b"}, at: []int{0, 1}}
 		var errs [2]error
 		failed := r.reportRenewal(errs[:])
 		for i, want := range c.want {

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ type serverFunc = func(ctx context.Context, server *redis.Client) error
 type route struct {
 	cluster    clusterClient // nil if the client is not one
 	clustered  *atomic.Bool  // Store.clustered
-	all        *sender       // to the only server; in a cluster through its client, which routes by itself
+	viaClient  *sender       // through the program's client, which routes by itself in a cluster
 	replicas   int           // how many have to acknowledge each call
 	ackTimeout time.Duration
 
@@ -38,7 +39,6 @@ type route struct {
 	known   bool         // the client knows its cluster
 	search  func() error // under way; nil if there is none
 	senders map[string]*sender
-	retired []*sender // to clients that were replaced
 
 	tasks *tasks // searches, pipelines and subscriptions
 }
@@ -46,56 +46,56 @@ type route struct {
 func newRoute(client redis.UniversalClient, clustered *atomic.Bool, replicas int, ackTimeout time.Duration) *route {
 	r := &route{clustered: clustered, replicas: replicas, ackTimeout: ackTimeout,
 		senders: make(map[string]*sender), tasks: newTasks()}
-	r.all = newSender(r, client)
+	r.viaClient = newSender(r, client)
 	if r.cluster, _ = client.(clusterClient); r.cluster != nil {
-		r.all.replicas = 0 // WAIT has no key, and would reach any server
+		r.viaClient.replicas = 0 // WAIT has no key, and would reach any server
 	}
 	return r
 }
 
 // do runs one command, whose first key is given. The command holds its own error.
-func (r *route) do(ctx context.Context, key string, cmd command) error {
+func (r *route) do(ctx context.Context, key string, cmd noRetryCmd) error {
 	var last *sender
 	for {
 		sender, err := r.senderFor(ctx, key)
-		if err != nil || sender == last { // the client was closed by its owner if it was not replaced
+		if err != nil || sender == last { // not replaced: the program has closed it, and cmd has the error
 			return err
 		}
 		err = sender.do(ctx, cmd)
 		switch {
 		case r.redirected(err, cmd):
 			return r.follow(ctx, cmd, r.allServers(ctx))
-		case !r.unsent(err, cmd):
+		case !r.clientReplaced(err, cmd):
 			return err
 		}
 		last = sender
 	}
 }
 
-// unsent reports whether the client of a cluster's server was closed before it sent the command.
-// The cluster's client closes and replaces it when the cluster has changed.
-func (r *route) unsent(err error, cmd command) bool {
-	return r.cluster != nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)
+// clientReplaced reports whether the client of a cluster's server was closed or replaced before it
+// sent the command. The cluster's client does so when the cluster has changed.
+func (r *route) clientReplaced(err error, cmd noRetryCmd) bool {
+	return errors.Is(err, errReplaced) || r.cluster != nil && haveResults(err) && errors.Is(cmd.Err(), redis.ErrClosed)
 }
 
 // senderFor returns the sender to the server that has key.
 func (r *route) senderFor(ctx context.Context, key string) (*sender, error) {
 	if r.cluster == nil {
-		return r.all, nil
+		return r.viaClient, nil
 	}
-	if err := r.find(ctx, key); err != nil {
+	if err := r.loadCluster(ctx, key); err != nil {
 		return nil, err
 	}
 	master, err := r.cluster.MasterForKey(ctx, key)
 	if err != nil {
 		return nil, explain(err)
 	}
-	return r.to(master)
+	return r.senderTo(master)
 }
 
-// find makes sure that the client knows its cluster. The client's search ignores the context, so
-// find runs it in the background, once for all callers.
-func (r *route) find(ctx context.Context, key string) error {
+// loadCluster makes sure that the client knows its cluster. The client's search ignores the
+// context, so loadCluster runs it in the background, once for all callers.
+func (r *route) loadCluster(ctx context.Context, key string) error {
 	r.mu.Lock()
 	if r.search == nil && !r.known {
 		r.search = sync.OnceValue(func() error {
@@ -122,10 +122,10 @@ func (r *route) reload(ctx context.Context) {
 }
 
 // errReplaced: the cluster's client has replaced the client of a server.
-var errReplaced = errors.New("the client connects to the server anew")
+var errReplaced = fmt.Errorf("%w: the cluster client has replaced the client of this server", driver.ErrUnreachable)
 
-// to returns the sender to one server of a cluster.
-func (r *route) to(server *redis.Client) (*sender, error) {
+// senderTo returns the sender to one server of a cluster. It replaces a sender of another client.
+func (r *route) senderTo(server *redis.Client) (*sender, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tasks.ctx.Err() != nil {
@@ -137,20 +137,19 @@ func (r *route) to(server *redis.Client) (*sender, error) {
 		return old, nil
 	}
 	if old != nil {
-		old.sharded().close(errReplaced)
-		r.retired = append(r.retired, old)
+		old.close(errReplaced)
 	}
 	s := newSender(r, server)
 	s.addr, r.senders[addr] = addr, s
 	return s, nil
 }
 
-// list returns the servers that each calls its function for. The client's search ignores ctx.
-func (r *route) list(ctx context.Context, each func(context.Context, serverFunc) error) ([]*redis.Client, error) {
+// list returns the servers that forEach visits. It obeys ctx, although forEach does not.
+func (r *route) list(ctx context.Context, forEach func(context.Context, serverFunc) error) ([]*redis.Client, error) {
 	var mu sync.Mutex
 	var found []*redis.Client
 	err := r.tasks.call(ctx, func() error {
-		return explain(each(ctx, func(_ context.Context, server *redis.Client) error {
+		return explain(forEach(ctx, func(_ context.Context, server *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
 			found = append(found, server)
@@ -167,7 +166,7 @@ func (r *route) list(ctx context.Context, each func(context.Context, serverFunc)
 func (r *route) close() {
 	r.tasks.close()
 	r.mu.Lock()
-	senders := slices.AppendSeq(append(r.retired, r.all), maps.Values(r.senders))
+	senders := slices.AppendSeq([]*sender{r.viaClient}, maps.Values(r.senders))
 	r.mu.Unlock()
 	for _, s := range senders {
 		s.close(driver.ErrClosed)
@@ -176,9 +175,6 @@ func (r *route) close() {
 	go func() {
 		defer close(ended)
 		r.tasks.running.Wait()
-		for _, s := range senders {
-			s.cancelTimer.Stop() // not before: callers may still leave
-		}
 	}()
 	select {
 	case <-ended:
@@ -186,28 +182,28 @@ func (r *route) close() {
 	}
 }
 
-// closeTimeout limits the wait of close. Nothing can interrupt a client that talks to a server which
-// does not answer: the call ends by the client's own timeout, or with the client.
+// closeTimeout limits the wait of close. Nothing can interrupt a client that talks to a server
+// which does not answer: the call ends by the client's own timeout, or with the client.
 const closeTimeout = 250 * time.Millisecond
 
-// maxRedirects is how often a command follows a redirection. A server that has given a slot away
-// may name a server that has given it away as well.
+// maxRedirects is how often a command follows a redirection. A server that has given a hash slot
+// away may name a server that has given it away as well.
 const maxRedirects = 3
 
-// errOneOfMany: the client is for one server, and the lock is on another one.
-var errOneOfMany = errors.New("the server is one of several of a cluster, and the lock is on another one: " +
+// errWrongServer: the client is for one server of a cluster, and the lock is on another one.
+var errWrongServer = errors.New("the server is one of several of a cluster, and the lock is on another one: " +
 	"the client has to be one of Cluster (redis.NewClusterClient, redis+cluster:// in a URL)")
 
 // redirected reports whether a server of a cluster named another server.
-func (r *route) redirected(err error, cmd command) bool {
-	return r.cluster != nil && returned(err) && isRedirect(cmd.Err())
+func (r *route) redirected(err error, cmd noRetryCmd) bool {
+	return r.cluster != nil && haveResults(err) && isRedirect(cmd.Err())
 }
 
 // follow runs a command that was redirected. The cluster's client follows redirections by itself,
 // but it does not send WAIT, which has no key, to the same server.
-func (r *route) follow(ctx context.Context, cmd command, servers func() ([]*redis.Client, error)) error {
+func (r *route) follow(ctx context.Context, cmd noRetryCmd, servers func() ([]*redis.Client, error)) error {
 	if r.replicas == 0 {
-		return r.all.do(ctx, cmd)
+		return r.viaClient.do(ctx, cmd)
 	}
 	for range maxRedirects {
 		redirect := strings.Fields(cmd.Err().Error()) // ASK SLOT ADDRESS
@@ -215,16 +211,16 @@ func (r *route) follow(ctx context.Context, cmd command, servers func() ([]*redi
 		i := slices.IndexFunc(list, func(server *redis.Client) bool {
 			return slices.Contains([]string{server.Options().Addr, server.Options().NodeAddress}, redirect[len(redirect)-1])
 		})
-		if err != nil || i < 0 { // the client does not know a server that has no slots yet
+		if err != nil || i < 0 { // the client does not know a server that has no hash slots yet
 			return err
 		}
-		sender, err := r.to(list[i])
+		sender, err := r.senderTo(list[i])
 		if err != nil {
 			return err
 		}
 		commands := []redis.Cmder{cmd}
 		if redirect[0] == "ASK" {
-			commands = []redis.Cmder{command{redis.NewCmd(ctx, "asking")}, cmd}
+			commands = []redis.Cmder{noRetryCmd{redis.NewCmd(ctx, "asking")}, cmd}
 		}
 		if err = sender.do(ctx, commands...); !r.redirected(err, cmd) {
 			return err
@@ -276,7 +272,7 @@ func (t *tasks) call(ctx context.Context, f func() error) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return noAnswer(&leftError{cause: context.Cause(ctx), unsent: true})
+		return noAnswer(&abandonedError{cause: context.Cause(ctx), notSent: true})
 	case <-t.ctx.Done():
 		return driver.ErrClosed
 	}

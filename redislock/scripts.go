@@ -23,17 +23,18 @@ type script struct {
 	bySource []any   // begins it otherwise
 	cluster  *script // the variant for cluster mode; nil if it is the same
 
-	used atomic.Bool // a server has run it, so that it knows it unless it has forgotten it
+	used atomic.Bool // a server has run the script, and so has it in its cache, unless it was restarted or flushed
 }
 
 // scripts are the operations of one protocol.
 type scripts struct {
-	acquire           *script // one or several names, by the server's clock
+	acquireByClock    *script // one or several names, by the server's clock
 	acquireByEstimate *script // one name, by an estimate of the clock; nil for the plain protocol
-	acquireFair       *script // nil for the plain protocol
+	acquireAnyMode    *script // one name in any mode, fair or not; nil for the plain protocol
 	renew             *script
-	release           *script // by the owner; also of an unknown outcome, and of a place in the queue
-	releaseExact      *script // by the whole holder value
+	release           *script // by the owner; also of an unknown outcome, of a share, and of a place in the queue
+	releaseExact      *script // of an exclusive lock, by the whole holder value
+	downgrade         *script // nil for the plain protocol
 	raise             *script
 	breakLock         *script
 	inspect           *script
@@ -43,18 +44,22 @@ type scripts struct {
 func newScripts(p Protocol) *scripts {
 	name := p.String()
 	s := &scripts{
-		acquire:      newScript(name, "common", "acquire"),
-		renew:        newScript(name, "common", "renew"),
-		release:      newScript(name, "common", "publish", "fair", "release"),
-		releaseExact: newScript("publish", name+"_release"),
-		raise:        newScript(name, "common", "raise"),
-		breakLock:    newScript(name, "common", "publish", "fair", "break"),
-		inspect:      newScript("common", name+"_inspect"),
+		acquireByClock: newScript("common", name, "draw", "acquire_by_clock"),
+		renew:          newScript("common", name, "renew"),
+		releaseExact:   newScript("publish", name+"_release_exact"),
+		raise:          newScript("common", name, "raise"),
+		inspect:        newScript("common", name, name+"_inspect"),
 	}
-	if p == Redisson {
-		s.acquireFair = newScript(name, "common", "publish", "fair", "fair_acquire")
-		s.acquireByEstimate = newScript("redisson_acquire")
+	if p == Plain {
+		s.release = newScript("common", name, "publish", "plain_release")
+		s.breakLock = newScript("common", name, "publish", "plain_break")
+		return s
 	}
+	s.acquireAnyMode = newScript("common", name, "draw", "publish", "redisson_queue", "redisson_acquire_any_mode")
+	s.acquireByEstimate = newScript("redisson_acquire_by_estimate")
+	s.release = newScript("common", name, "publish", "redisson_queue", "redisson_release")
+	s.downgrade = newScript("common", name, "publish", "redisson_queue", "redisson_downgrade")
+	s.breakLock = newScript("common", name, "publish", "redisson_queue", "redisson_break")
 	return s
 }
 
@@ -81,7 +86,7 @@ func newScript(files ...string) *script {
 	return sc
 }
 
-func (sc *script) command(ctx context.Context, known bool, keys []string, args []any) command {
+func (sc *script) command(ctx context.Context, known bool, keys []string, args []any) noRetryCmd {
 	start := sc.bySource
 	if known {
 		start = sc.byHash
@@ -91,7 +96,7 @@ func (sc *script) command(ctx context.Context, known bool, keys []string, args [
 	for _, key := range keys {
 		all = append(all, key)
 	}
-	return command{redis.NewCmd(ctx, append(all, args...)...)}
+	return noRetryCmd{redis.NewCmd(ctx, append(all, args...)...)}
 }
 
 // eval runs a script. The first time it sends the source, which saves a round trip if no server
@@ -102,11 +107,11 @@ func (r *route) eval(ctx context.Context, sc *script, keys []string, args ...any
 	}
 	cmd := sc.command(ctx, sc.used.Load(), keys, args)
 	err := r.do(ctx, keys[0], cmd)
-	if returned(err) && isUnknownScript(cmd.Err()) {
+	if haveResults(err) && isUnknownScript(cmd.Err()) {
 		cmd = sc.command(ctx, false, keys, args)
 		err = r.do(ctx, keys[0], cmd)
 	}
-	if !returned(err) {
+	if !haveResults(err) {
 		return nil, err
 	}
 	if failed := explainFor(keys, cmd.Err()); failed != nil {
@@ -123,12 +128,13 @@ type scriptRun struct {
 	keys []string
 	args []any
 	at   []int // the positions of its locks among all
-	cmd  command
+	cmd  noRetryCmd
 	err  error // of sending cmd, which has its own error
 }
 
-// evalAll runs a script several times in one pipeline to one server. To a server that does not know
-// the script it is sent once, with the first run, or with each run that is redirected.
+// evalAll runs a script several times in one pipeline to one server. It sends only hashes at first.
+// If the server does not know the script, the first run gets the source, which makes the hashes of
+// the others valid. Runs that were redirected get the source in a third round.
 func (r *route) evalAll(ctx context.Context, to *sender, sc *script, runs []*scriptRun) {
 	runs = slices.Clone(runs)
 	for round := 0; len(runs) > 0; round++ {
@@ -144,17 +150,17 @@ func (r *route) evalAll(ctx context.Context, to *sender, sc *script, runs []*scr
 			switch run.err = err; {
 			case r.redirected(err, run.cmd):
 				wg.Go(func() { run.err = r.follow(ctx, run.cmd, servers) })
-			case r.unsent(err, run.cmd):
+			case r.clientReplaced(err, run.cmd):
 				wg.Go(func() { run.err = r.do(ctx, run.keys[0], run.cmd) })
 			}
 		}
 		wg.Wait()
 		runs = slices.DeleteFunc(runs, func(run *scriptRun) bool {
-			return !returned(run.err) || !isUnknownScript(run.cmd.Err())
+			return !haveResults(run.err) || !isUnknownScript(run.cmd.Err())
 		})
 	}
 }
 
-// returned reports, by the error of do, whether the commands have their results. If not, the
-// commands may still be under way and must not be read.
-func returned(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated) }
+// haveResults reports, by the error of do, whether the commands were answered or have failed for
+// good. If not, they may still be under way and must not be read.
+func haveResults(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated) }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/dlock-go/dlock/internal/workerpool"
 	"github.com/redis/go-redis/v9"
@@ -23,7 +22,7 @@ import (
 type sender struct {
 	route          *route
 	client         redis.UniversalClient
-	limited        redis.UniversalClient // the client, with a limit to the wait for an answer
+	timedClient    redis.UniversalClient // the client, with a limit to the wait for an answer
 	addr           string                // of a cluster's server
 	readTimeout    time.Duration         // how long the client waits for an answer; zero and less is for ever
 	keepsDeadlines bool                  // the client does not wait beyond the deadline of a context
@@ -38,7 +37,7 @@ type sender struct {
 	overdueTimer *time.Timer // sends the queue if the pipelines under way take long
 	cancelTimer  *time.Timer // cancels calls whose context has ended
 	canceling    bool        // cancelTimer is set
-	closed       bool
+	closed       error       // why no further call is let in; nil before
 
 	workers *workerpool.Pool
 	sharded func() *subscriptions // to the sharded channels of the server
@@ -50,7 +49,7 @@ type sender struct {
 
 const (
 	batchDelay   = time.Millisecond // how long calls are collected while others are under way
-	manyCalls    = 16               // that wait are worth a second pipeline
+	manyCalls    = 16               // calls in the queue that are worth a second pipeline
 	maxSending   = 16               // pipelines under way, if the server or a connection is slow
 	maxPipeline  = 256              // calls in one pipeline
 	promptWindow = time.Second      // how long after an answer the server is expected to answer promptly
@@ -63,11 +62,11 @@ const (
 
 // call is one or several commands that go out in order on one connection.
 type call struct {
-	ctx      context.Context
-	commands []redis.Cmder
-	acked    error          // of WAIT: ErrNotReplicated or ErrUnreachable; nil if enough replicas have the write
-	maySend  bool           // its caller has the time to send
-	notify   chan callState // what the caller of a queued call waits for
+	ctx           context.Context
+	commands      []redis.Cmder
+	ackErr        error          // of WAIT: ErrNotReplicated or ErrUnreachable; nil if enough replicas have the write
+	hasTimeToSend bool           // its caller can send
+	notify        chan callState // what the caller of a queued call waits for
 
 	// guarded by the sender's mutex
 	state    callState
@@ -83,7 +82,7 @@ const (
 	sent
 	leading   // its caller sends the queue, with this call at the head
 	ended     // the commands have their results
-	unsent    // the context ended before the call was sent
+	notSent   // the context ended before the call was sent
 	abandoned // the context ended after that
 )
 
@@ -94,12 +93,12 @@ func (c *call) become(state callState) {
 }
 
 func newSender(r *route, client redis.UniversalClient) *sender {
-	s := &sender{route: r, client: client, limited: client, readTimeout: -1, replicas: r.replicas, workers: workerpool.New(maxIdle)}
+	s := &sender{route: r, client: client, timedClient: client, readTimeout: -1, replicas: r.replicas, workers: workerpool.New(maxIdle)}
 	switch c := client.(type) {
 	case *redis.Client:
 		s.readTimeout, s.keepsDeadlines = c.Options().ReadTimeout, c.Options().ContextTimeoutEnabled
 		if c.Options().ReadTimeout <= 0 {
-			s.limited = c.WithTimeout(answerLimit + r.ackTimeout) // shares the connections of c
+			s.timedClient = c.WithTimeout(answerLimit + r.ackTimeout) // shares the connections of c
 		}
 	case *redis.ClusterClient:
 		s.readTimeout, s.keepsDeadlines = c.Options().ReadTimeout, c.Options().ContextTimeoutEnabled
@@ -112,31 +111,31 @@ func newSender(r *route, client redis.UniversalClient) *sender {
 	return s
 }
 
-// do runs commands in order on one connection. The commands hold their own errors. The error of do
-// is the cause of a context that ended before the outcome was known, that of WAIT, or ErrClosed.
+// do runs commands in order on one connection. The commands contain their own errors. The error of
+// do is the cause of a context that ended before the outcome was known, or that of WAIT or close.
 func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
-	maySend := s.maySend(ctx)
+	hasTimeToSend := s.hasTimeToSend(ctx)
 	s.mu.Lock()
-	if s.closed {
+	if err := s.closed; err != nil {
 		s.mu.Unlock()
-		return driver.ErrClosed
+		return err
 	}
-	if s.sending == 0 && (maySend || s.keepsDeadlines) && s.promptLocked() {
-		s.beginLocked()
+	if s.sending == 0 && (hasTimeToSend || s.keepsDeadlines) && s.promptLocked() {
+		s.countPipelineLocked()
 		s.mu.Unlock()
-		return s.sendAlone(ctx, maySend, commands)
+		return s.sendAlone(ctx, hasTimeToSend, commands)
 	}
 	c := s.calls.Get().(*call)
-	c.ctx, c.commands, c.maySend, c.state = ctx, append(c.commands[:0], commands...), maySend, queued
+	c.ctx, c.commands, c.hasTimeToSend, c.state = ctx, append(c.commands[:0], commands...), hasTimeToSend, queued
 	c.serial++
 	switch {
 	case s.sending == 0:
 		s.queue = append(s.queue, c)
 		s.sendLocked()
-	case s.sending == 1 && len(s.queue) >= manyCalls && maySend && s.promptLocked():
+	case s.sending == 1 && len(s.queue) >= manyCalls && hasTimeToSend && s.promptLocked():
 		// Client and server work at the same time: this caller sends the queue while the
 		// first pipeline is under way.
-		s.beginLocked()
+		s.countPipelineLocked()
 		c.become(leading)
 	default:
 		s.queue = append(s.queue, c)
@@ -149,33 +148,42 @@ func (s *sender) do(ctx context.Context, commands ...redis.Cmder) error {
 	return s.wait(c)
 }
 
-// beginLocked and doneLocked count the pipelines under way, which Close waits for.
-func (s *sender) beginLocked() {
+// countPipelineLocked counts a pipeline under way. Close waits until all are uncounted.
+func (s *sender) countPipelineLocked() {
 	s.sending++
 	s.route.tasks.running.Add(1)
 }
 
-func (s *sender) doneLocked() {
+func (s *sender) uncountPipelineLocked() {
 	s.sending--
+	s.stopTimersLocked()
 	s.route.tasks.running.Done()
 }
 
+// stopTimersLocked stops the timers of a closed sender when its last call has ended.
+func (s *sender) stopTimersLocked() {
+	if s.closed != nil && s.sending == 0 {
+		s.overdueTimer.Stop()
+		s.cancelTimer.Stop()
+	}
+}
+
 // sendAlone sends a call in its caller's goroutine.
-func (s *sender) sendAlone(ctx context.Context, maySend bool, commands []redis.Cmder) error {
-	sending, end := whileSending(ctx, maySend)
-	failure, acked := s.send(sending, commands)
-	acked = unlessFailed(commands, acked)
+func (s *sender) sendAlone(ctx context.Context, hasTimeToSend bool, commands []redis.Cmder) error {
+	sending, end := sendingContext(ctx, hasTimeToSend)
+	failure, ackErr := s.send(sending, commands)
+	ackErr = ackErrUnlessUnanswered(commands, ackErr)
 	end()
 	s.finish(nil, failure)
 	if cause := deadline.Passed(ctx); failure != nil && cause != nil {
-		return &leftError{cause: cause, failure: failure, unsent: !mayBeCarriedOut(commands)}
+		return &abandonedError{cause: cause, failure: failure, notSent: !mayBeCarriedOut(commands)}
 	}
-	return acked
+	return ackErr
 }
 
-// maySend reports whether a caller has the time to send, which may take until the client's
-// timeout: little longer than the caller would wait anyway.
-func (s *sender) maySend(ctx context.Context) bool {
+// hasTimeToSend reports whether the caller can send by itself. Then it cannot leave before the
+// client's ReadTimeout, so its own deadline has to be about as late.
+func (s *sender) hasTimeToSend(ctx context.Context) bool {
 	at, limited := ctx.Deadline()
 	return !limited || s.readTimeout > 0 && time.Until(at) > s.readTimeout-s.readTimeout/4
 }
@@ -183,25 +191,26 @@ func (s *sender) maySend(ctx context.Context) bool {
 // promptLocked reports whether the server is expected to answer promptly.
 func (s *sender) promptLocked() bool { return time.Since(s.lastAnswer) <= promptWindow }
 
-// wait waits for the outcome of a queued call.
+// wait blocks until a queued call or its context has ended. If it is the caller's turn to send,
+// wait sends the queue.
 func (s *sender) wait(c *call) error {
 	switch state := <-c.notify; state {
-	case unsent, abandoned:
-		return s.left(c.ctx, state == unsent, c)
+	case notSent, abandoned:
+		return s.abandonedErr(c.ctx, state == notSent, c)
 	case leading: // sends the queue behind c
 		s.mu.Lock()
 		s.queue = slices.Insert(s.queue, 0, c)
 		batch := s.takeLocked()
 		c.state = ended // it needs no notification
 		s.mu.Unlock()
-		s.finish(batch, s.execAll(batch))
+		s.finish(batch, s.sendBatch(batch))
 	default: // ended
 	}
-	acked := c.acked
+	ackErr := c.ackErr
 	clear(c.commands)
-	c.ctx, c.acked = nil, nil
+	c.ctx, c.ackErr = nil, nil
 	s.calls.Put(c)
-	return acked
+	return ackErr
 }
 
 // takeLocked takes the calls of a pipeline from the queue.
@@ -221,14 +230,14 @@ func (s *sender) takeLocked() []*call {
 func (s *sender) finish(batch []*call, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.endLocked(batch, failure)
+	s.recordOutcomeLocked(batch, failure)
 	switch {
 	case len(s.queue) == 0 || s.sending > 1:
-		s.doneLocked()
+		s.uncountPipelineLocked()
 		s.setOverdueTimerLocked()
-	case !s.queue[0].maySend || !s.promptLocked():
+	case !s.queue[0].hasTimeToSend || !s.promptLocked():
 		s.sendLocked()
-		s.doneLocked()
+		s.uncountPipelineLocked()
 	default: // the next caller sends
 		next := s.queue[0]
 		s.queue = slices.Delete(s.queue, 0, 1)
@@ -236,8 +245,8 @@ func (s *sender) finish(batch []*call, failure error) {
 	}
 }
 
-// endLocked notes the outcome of a pipeline. The batch is nil for a call that was sent alone.
-func (s *sender) endLocked(batch []*call, failure error) {
+// recordOutcomeLocked records the outcome of a pipeline. batch is nil for a call that went alone.
+func (s *sender) recordOutcomeLocked(batch []*call, failure error) {
 	s.failure, s.lastAnswer = failure, time.Time{}
 	if failure == nil {
 		s.lastAnswer = time.Now()
@@ -262,9 +271,9 @@ func (s *sender) endLocked(batch []*call, failure error) {
 
 // sendLocked lets a worker send the queue.
 func (s *sender) sendLocked() {
-	s.beginLocked()
+	s.countPipelineLocked()
 	batch := s.takeLocked()
-	s.workers.Go(func() { s.finish(batch, s.execAll(batch)) })
+	s.workers.Go(func() { s.finish(batch, s.sendBatch(batch)) })
 }
 
 // setOverdueTimerLocked makes sure that no call waits long behind pipelines that are stuck.
@@ -283,11 +292,11 @@ func (s *sender) sendOverdue() {
 	}
 }
 
-// close lets no further call in, and ends subscriptions with the cause. It does not wait.
+// close lets no further call in, and ends subscriptions. Both get the cause. It does not wait.
 func (s *sender) close(cause error) {
 	s.mu.Lock()
-	s.closed = true
-	s.overdueTimer.Stop()
+	s.closed = cause
+	s.stopTimersLocked()
 	s.mu.Unlock()
 	s.workers.Close()
 	s.sharded().close(cause)

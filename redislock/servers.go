@@ -14,20 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The words of this package: a server is one process of Redis. Servers in cluster mode are a
-// cluster. A cluster divides all keys into slots; the server that has a slot is its master, and
-// replicas copy a master. A sharded channel is at the master of its slot, other channels are at all
-// servers. A script may use keys of one slot only.
-
-// learnMode asks the server once whether it is in cluster mode, in one round trip. It is not
-// enough that the client is not a *redis.ClusterClient: a *redis.Client may be for a server that has
-// all slots, and a type of the caller's may contain a *redis.ClusterClient.
-func (s *Store) learnMode(ctx context.Context) error {
-	if !s.modeKnown.Load() {
-		if err := s.askMode(ctx); err != nil {
+// learnClusterMode asks the server once whether it is in cluster mode, in one round trip. It is not
+// enough that the client is not a *redis.ClusterClient: a *redis.Client may be for a server that
+// has all hash slots, and a type of the caller's may contain a *redis.ClusterClient.
+func (s *Store) learnClusterMode(ctx context.Context) error {
+	if !s.clusterKnown.Load() {
+		if err := s.askClusterMode(ctx); err != nil {
 			return err
 		}
-		s.modeKnown.Store(true)
+		s.clusterKnown.Store(true)
 	}
 	if s.replicas > 0 && s.hidesCluster() {
 		return fmt.Errorf("%w: Replicas needs the *redis.ClusterClient itself: through a %T, WAIT may reach another server than the lock",
@@ -36,16 +31,16 @@ func (s *Store) learnMode(ctx context.Context) error {
 	return nil
 }
 
-// askMode learns whether the server is in cluster mode. HELLO without arguments changes nothing and
-// is allowed to every user. But some servers do not know HELLO, and some refuse keys of several
-// slots without calling that cluster mode. So askMode also sends a script with keys of two slots.
-func (s *Store) askMode(ctx context.Context) error {
+// askClusterMode asks the server whether it is in cluster mode. HELLO without arguments changes
+// nothing and is allowed to every user. But some servers do not know HELLO, and some refuse keys of
+// several hash slots without calling that cluster mode. So a script with such keys follows.
+func (s *Store) askClusterMode(ctx context.Context) error {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
-	both := command{redis.NewCmd(ctx, "eval", "return 1", 2, "dlock:slot:{a}", "dlock:slot:{b}")}
-	if err := s.route.all.do(ctx, unrepeated{hello}, both); err != nil {
+	both := noRetryCmd{redis.NewCmd(ctx, "eval", "return 1", 2, "dlock:slot:{a}", "dlock:slot:{b}")}
+	if err := s.route.viaClient.do(ctx, noRetry{hello}, both); err != nil {
 		return noAnswer(err)
 	}
-	if hello.Err() == nil && hello.Val()["mode"] == "cluster" || crossesSlots(both.Err()) {
+	if hello.Err() == nil && hello.Val()["mode"] == "cluster" || isCrossSlot(both.Err()) {
 		s.clustered.Store(true)
 		return nil
 	}
@@ -62,7 +57,7 @@ func (s *Store) askMode(ctx context.Context) error {
 // foundCluster reports whether a call learned that the server is in cluster mode, which the store
 // did not know when the call began. The call is worth another attempt.
 func (s *Store) foundCluster(knew bool, err error) bool {
-	if knew || !crossesSlots(err) {
+	if knew || !isCrossSlot(err) {
 		return false
 	}
 	s.clustered.Store(true)
@@ -101,7 +96,7 @@ func (s *Store) servers(ctx context.Context) ([]*sender, error) {
 		return nil, fmt.Errorf("%w: asking each master needs the *redis.ClusterClient itself, not a %T",
 			driver.ErrUnsupported, s.client)
 	case s.route.cluster == nil:
-		return []*sender{s.route.all}, nil
+		return []*sender{s.route.viaClient}, nil
 	}
 	masters, err := s.route.list(ctx, s.route.cluster.ForEachMaster)
 	if err != nil {
@@ -109,7 +104,7 @@ func (s *Store) servers(ctx context.Context) ([]*sender, error) {
 	}
 	list := make([]*sender, len(masters))
 	for i, master := range masters {
-		if list[i], err = s.route.to(master); err != nil {
+		if list[i], err = s.route.senderTo(master); err != nil {
 			return nil, err
 		}
 	}
@@ -117,10 +112,10 @@ func (s *Store) servers(ctx context.Context) ([]*sender, error) {
 	return list, nil
 }
 
-// countMasters asks a server of a cluster how many masters have slots.
+// countMasters asks a server of a cluster how many masters have hash slots.
 func countMasters(ctx context.Context, server *sender) (int, error) {
 	cmd := redis.NewClusterSlotsCmd(ctx, "cluster", "slots")
-	if err := askOne(ctx, server, cmd); err != nil {
+	if err := queryOne(ctx, server, cmd); err != nil {
 		return 0, err
 	}
 	masters := make(map[string]bool)
@@ -135,7 +130,7 @@ func countMasters(ctx context.Context, server *sender) (int, error) {
 // Identify implements driver.Identifier. A server has a random run_id for as long as it runs. A
 // cluster is identified by the first of its node IDs, which never change.
 func (s *Store) Identify(ctx context.Context) (string, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return "", err
 	}
 	cluster := s.clustered.Load()
@@ -143,7 +138,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 	if cluster {
 		cmd = redis.NewStringCmd(ctx, "cluster", "nodes")
 	}
-	if err := askOne(ctx, s.route.all, cmd); err != nil {
+	if err := queryOne(ctx, s.route.viaClient, cmd); err != nil {
 		return "", err
 	}
 	id := parseInfo(cmd.Val())["run_id"]
@@ -156,24 +151,24 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// whileWaiting runs a call that changes nothing. It returns as soon as ctx ends, unlike a call for
-// a lock.
-func whileWaiting(ctx context.Context, to *sender, call func() error) error {
+// runReadOnly runs a call that changes nothing, and returns as soon as ctx ends. A call that
+// changes something may return later: see sender.
+func runReadOnly(ctx context.Context, to *sender, call func() error) error {
 	err, ended := detach.Call(ctx, detach.Go, call)
 	if ended != nil {
-		err = to.left(ctx, false, nil)
+		err = to.abandonedErr(ctx, false, nil)
 	}
 	return noAnswer(err)
 }
 
-// ask runs commands that change nothing. The commands hold their own errors.
-func ask(ctx context.Context, to *sender, commands ...redis.Cmder) error {
-	return whileWaiting(ctx, to, func() error { return to.do(ctx, commands...) })
+// query runs commands that change nothing. The commands contain their own errors.
+func query(ctx context.Context, to *sender, commands ...redis.Cmder) error {
+	return runReadOnly(ctx, to, func() error { return to.do(ctx, commands...) })
 }
 
-// askOne runs one such command. Its error includes the command's own.
-func askOne(ctx context.Context, to *sender, cmd redis.Cmder) error {
-	if err := ask(ctx, to, unrepeated{cmd}); err != nil {
+// queryOne runs one command that changes nothing. Its error includes the command's own.
+func queryOne(ctx context.Context, to *sender, cmd redis.Cmder) error {
+	if err := query(ctx, to, noRetry{cmd}); err != nil {
 		return err
 	}
 	return explain(cmd.Err())

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/subscribers"
 	"github.com/redis/go-redis/v9"
 )
 
-// subscriptions shares one pub/sub connection among all waiters. It opens the connection for the
-// first waiter and closes it some time after the last.
+// subscriptions shares one pub/sub connection among all listeners. It opens the connection for the
+// first listener and closes it some time after the last.
 //
 // Only the goroutines of the connection talk to the server. Callers leave requests for them, and
 // can return when their context ends.
@@ -34,19 +35,19 @@ type subscriptions struct {
 
 type openPubSub func(ctx context.Context, channels ...string) *redis.PubSub
 
-// subscription is a channel with its waiters.
+// subscription is a channel with its listeners.
 type subscription struct {
-	waiters   []*waiter     // may be empty for a while: see linger
-	answered  chan struct{} // closed when the server has confirmed it for the first time, or failed to
+	listeners []*listener   // may be empty for a while: see linger
+	answered  chan struct{} // closed when the server has confirmed or refused the first request
 	confirmed bool          // at least once
 	err       error         // why it was not confirmed
 	active    bool          // confirmed on the present connection
-	idleSince time.Time     // when the last waiter left
+	idleSince time.Time     // when the last listener was stopped
 }
 
 const (
-	// linger is how long a channel stays subscribed after its last waiter has left: under
-	// contention the next waiter comes at once.
+	// linger is how long a channel stays subscribed after its last listener was stopped: under
+	// contention the next listener comes at once.
 	linger       = 2 * time.Second
 	maxLingering = 1024            // channels
 	heartbeat    = 2 * time.Second // how often a connection is tested, and idle channels are left
@@ -66,22 +67,38 @@ func newSubscriptions(tasks *tasks, open openPubSub, sharded bool) *subscription
 	return s
 }
 
-// start subscribes the waiter, and returns when the server has confirmed that. It does nothing if
-// the waiter was stopped before.
-func (w *waiter) start(ctx context.Context) error {
-	s := w.subs
+// listener receives the messages of one channel for one watch.
+type listener struct {
+	subs    *subscriptions
+	channel string
+	wake    *subscribers.Subscriber
+	lost    func() // called when the subscription has ended; must not block
+	alone   bool   // no other listener uses the channel, now or later
+	stopped bool   // guarded by the mutex of subs
+}
+
+// newListener returns a listener that also calls wake if its subscription ends.
+func newListener(subs *subscriptions, channel string, wake func(), alone bool) *listener {
+	w := subscribers.New(wake)
+	return &listener{subs: subs, channel: channel, wake: w, lost: w.Notify, alone: alone}
+}
+
+// start subscribes, and returns when the server has confirmed that. It does nothing if the listener
+// was stopped before.
+func (l *listener) start(ctx context.Context) error {
+	s := l.subs
 	s.mu.Lock()
-	if s.ctx.Err() != nil || w.stopped {
+	if s.ctx.Err() != nil || l.stopped {
 		s.mu.Unlock()
 		return context.Cause(s.ctx)
 	}
-	sub := s.byChannel[w.channel]
+	sub := s.byChannel[l.channel]
 	if sub == nil {
 		sub = &subscription{answered: make(chan struct{})}
-		s.byChannel[w.channel] = sub
-		s.requestLocked(request{s.subscribe, w.channel, sub})
+		s.byChannel[l.channel] = sub
+		s.requestLocked(request{s.subscribe, l.channel, sub})
 	}
-	sub.waiters = append(sub.waiters, w)
+	sub.listeners = append(sub.listeners, l)
 	if !s.running {
 		s.running = s.tasks.start(s.run)
 	}
@@ -93,26 +110,26 @@ func (w *waiter) start(ctx context.Context) error {
 	case <-s.ctx.Done():
 		ctx = s.ctx
 	}
-	w.stop()
+	l.stop()
 	return context.Cause(ctx)
 }
 
 // stop ends the notifications. None is under way when it returns.
-func (w *waiter) stop() {
-	w.wake.Stop()
-	s := w.subs
+func (l *listener) stop() {
+	l.wake.Stop()
+	s := l.subs
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.stopped = true
-	sub := s.byChannel[w.channel]
+	l.stopped = true
+	sub := s.byChannel[l.channel]
 	if sub == nil {
 		return
 	}
-	sub.waiters = slices.DeleteFunc(sub.waiters, func(other *waiter) bool { return other == w })
+	sub.listeners = slices.DeleteFunc(sub.listeners, func(other *listener) bool { return other == l })
 	switch {
-	case len(sub.waiters) > 0:
-	case w.alone:
-		s.unsubscribeLocked(w.channel)
+	case len(sub.listeners) > 0:
+	case l.alone:
+		s.unsubscribeLocked(l.channel)
 	default:
 		sub.idleSince = time.Now()
 	}
@@ -127,19 +144,19 @@ func (s *subscriptions) requestLocked(r request) {
 	}
 }
 
-// unsubscribeLocked leaves the channel. Requests go out in order: a waiter that comes for the
+// unsubscribeLocked leaves the channel. Requests go out in order: a listener that comes for the
 // channel later subscribes again, after that.
 func (s *subscriptions) unsubscribeLocked(channel string) {
 	delete(s.byChannel, channel)
 	s.requestLocked(request{command: s.unsubscribe, channel: channel})
 }
 
-// unsubscribeIdleLocked leaves channels that had no waiter for a while, and reports whether no
+// unsubscribeIdleLocked leaves channels that had no listener for a while, and reports whether no
 // channel remains.
 func (s *subscriptions) unsubscribeIdleLocked() (empty bool) {
 	lingering := 0
 	for channel, sub := range s.byChannel {
-		if len(sub.waiters) > 0 {
+		if len(sub.listeners) > 0 {
 			continue
 		}
 		if lingering++; time.Since(sub.idleSince) > linger || lingering > maxLingering {
@@ -179,7 +196,7 @@ func (s *subscriptions) connect() *pubsubConn {
 	return newPubsubConn(s)
 }
 
-// notify wakes the waiters of a channel.
+// notify wakes the listeners of a channel.
 func (s *subscriptions) notify(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,17 +206,18 @@ func (s *subscriptions) notify(channel string) {
 }
 
 func (sub *subscription) notifyLocked() {
-	for _, w := range sub.waiters {
-		w.wake.Notify()
+	for _, l := range sub.listeners {
+		l.wake.Notify()
 	}
 }
 
-// confirmed takes the server's confirmation.
+// confirmed records that the server has confirmed sub. After an earlier connection it wakes the
+// listeners, because they may have missed messages.
 func (s *subscriptions) confirmed(sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub.active = true
-	if sub.confirmed { // on a connection before, and messages may have been missed
+	if sub.confirmed {
 		sub.notifyLocked()
 		return
 	}
@@ -207,21 +225,24 @@ func (s *subscriptions) confirmed(sub *subscription) {
 	close(sub.answered)
 }
 
-// ended takes the server's refusal of a request for sub. If sub is nil, the server has ended the
-// channel's subscription by itself, as it does when the channel has moved to another server.
-func (s *subscriptions) ended(channel string, sub *subscription, err error) {
+// refused ends a subscription that the server has refused.
+func (s *subscriptions) refused(channel string, sub *subscription, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if active := s.byChannel[channel]; sub == nil && active != nil && active.active {
-		sub = active
-	}
-	if sub != nil {
-		s.endLocked(channel, sub, err)
+	s.endLocked(channel, sub, err)
+}
+
+// movedAway ends a subscription that the server has ended, because the channel has moved.
+func (s *subscriptions) movedAway(channel string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sub := s.byChannel[channel]; sub != nil && sub.active {
+		s.endLocked(channel, sub, nil)
 	}
 }
 
-// endLocked ends a subscription. If it was never confirmed, start returns err. Otherwise its waiters
-// have lost it.
+// endLocked ends a subscription. If it was never confirmed, start returns err. Otherwise its
+// listeners have lost it.
 func (s *subscriptions) endLocked(channel string, sub *subscription, err error) {
 	if s.byChannel[channel] == sub {
 		delete(s.byChannel, channel)
@@ -231,8 +252,8 @@ func (s *subscriptions) endLocked(channel string, sub *subscription, err error) 
 		close(sub.answered)
 		return
 	}
-	for _, w := range sub.waiters {
-		w.lost()
+	for _, l := range sub.listeners {
+		l.lost()
 	}
 }
 

@@ -90,7 +90,7 @@ func (o *Options) apply(u *storeurl.URL) error {
 	}
 	if text := u.Take("replicas"); text != "" {
 		if o.Replicas, err = strconv.Atoi(text); err != nil || o.Replicas < 0 {
-			return fmt.Errorf("replicas is %q, not a number of replicas", text)
+			return fmt.Errorf("replicas is %q, not a number from 0", text)
 		}
 	}
 	if text := u.Take("replica_timeout"); text != "" {
@@ -99,7 +99,7 @@ func (o *Options) apply(u *storeurl.URL) error {
 		}
 	}
 	if size, err := strconv.Atoi(u.Rest().Get("pool_size")); err == nil && size < 0 { // go-redis panics
-		return fmt.Errorf("pool_size is %d, not a number of connections", size)
+		return fmt.Errorf("pool_size is %d, not a number from 0", size)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (a *address) single() (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("%s:// has one host, not %d; several are for redis+sentinel://, redis+cluster:// and redlock://", a.Scheme, len(a.Hosts))
 	}
 	if _, err := strconv.ParseUint(a.Path, 10, 31); err != nil && a.Path != "" {
-		return nil, errors.New("what follows the '/' is not the number of a database")
+		return nil, errors.New("bad path (want the number of a database)") // it may be a part of a password
 	}
 	opts, err := redis.ParseURL(a.forGoRedis(a.Path))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 func TestOpenReadsURLsOfOneServer(t *testing.T) {
 	t.Run("one server", func(t *testing.T) {
 		s := open(t, "redis://ann:p%40ss%3A1@example.test:7000/3?protocol=plain&read_timeout=700ms")
-		o := s.route.all.client.(*redis.Client).Options()
+		o := s.route.viaClient.client.(*redis.Client).Options()
 		if o.Addr != "example.test:7000" || o.DB != 3 || o.Username != "ann" || o.Password != "p@ss:1" || o.ReadTimeout != 700*time.Millisecond {
 			t.Errorf("address %s, database %d, user %s, password %s, read timeout %v", o.Addr, o.DB, o.Username, o.Password, o.ReadTimeout)
 		}
@@ -22,16 +22,16 @@ func TestOpenReadsURLsOfOneServer(t *testing.T) {
 	})
 	t.Run("defaults", func(t *testing.T) {
 		s := open(t, "redis://example.test")
-		o := s.route.all.client.(*redis.Client).Options()
+		o := s.route.viaClient.client.(*redis.Client).Options()
 		if o.Addr != "example.test:6379" || o.DB != 0 || s.protocol != Redisson || s.replicas != 0 {
 			t.Errorf("address %s, database %d, %v, %d replicas", o.Addr, o.DB, s.protocol, s.replicas)
 		}
-		if d := open(t, "redis://example.test?replicas=1").acked.ackTimeout; d != DefaultReplicaTimeout {
+		if d := open(t, "redis://example.test?replicas=1").ackedRoute.ackTimeout; d != DefaultReplicaTimeout {
 			t.Errorf("the replica timeout is %v; want %v", d, DefaultReplicaTimeout)
 		}
 	})
 	t.Run("password alone", func(t *testing.T) {
-		o := open(t, "redis://:secret@[::1]:7000").route.all.client.(*redis.Client).Options()
+		o := open(t, "redis://:secret@[::1]:7000").route.viaClient.client.(*redis.Client).Options()
 		if o.Addr != "[::1]:7000" || o.Username != "" || o.Password != "secret" {
 			t.Errorf("address %s, user %q, password %q", o.Addr, o.Username, o.Password)
 		}
@@ -40,26 +40,26 @@ func TestOpenReadsURLsOfOneServer(t *testing.T) {
 
 func TestOpenReadsURLsOfTLSSentinelAndCluster(t *testing.T) {
 	t.Run("TLS", func(t *testing.T) {
-		o := open(t, "rediss://example.test").route.all.client.(*redis.Client).Options()
+		o := open(t, "rediss://example.test").route.viaClient.client.(*redis.Client).Options()
 		if o.TLSConfig == nil || o.TLSConfig.InsecureSkipVerify || o.TLSConfig.ServerName != "example.test" {
 			t.Errorf("TLS %+v; want one that verifies example.test", o.TLSConfig)
 		}
-		if o := open(t, "rediss://[::1]:7000").route.all.client.(*redis.Client).Options(); o.TLSConfig.ServerName != "::1" {
+		if o := open(t, "rediss://[::1]:7000").route.viaClient.client.(*redis.Client).Options(); o.TLSConfig.ServerName != "::1" {
 			t.Errorf("TLS verifies %q; want ::1", o.TLSConfig.ServerName)
 		}
 	})
 	t.Run("Sentinel", func(t *testing.T) {
 		s := open(t, "redis+sentinel://a:1,b,c:3/main?replicas=2&replica_timeout=300ms&db=4")
-		if _, ok := s.route.all.client.(*redis.Client); !ok || s.clustered.Load() || s.replicas != 2 || s.acked.ackTimeout != 300*time.Millisecond {
-			t.Errorf("%T, %d replicas within %v", s.route.all.client, s.replicas, s.acked.ackTimeout)
+		if _, ok := s.route.viaClient.client.(*redis.Client); !ok || s.clustered.Load() || s.replicas != 2 || s.ackedRoute.ackTimeout != 300*time.Millisecond {
+			t.Errorf("%T, %d replicas within %v", s.route.viaClient.client, s.replicas, s.ackedRoute.ackTimeout)
 		}
-		if o := s.route.all.client.(*redis.Client).Options(); o.DB != 4 {
+		if o := s.route.viaClient.client.(*redis.Client).Options(); o.DB != 4 {
 			t.Errorf("database %d; want 4", o.DB)
 		}
 	})
 	t.Run("Cluster", func(t *testing.T) {
 		s := open(t, "redis+cluster://a:1,b/?tls=true")
-		o := s.route.all.client.(*redis.ClusterClient).Options()
+		o := s.route.viaClient.client.(*redis.ClusterClient).Options()
 		if !s.clustered.Load() || strings.Join(o.Addrs, " ") != "a:1 b:6379" || o.TLSConfig == nil {
 			t.Errorf("addresses %v, TLS %v", o.Addrs, o.TLSConfig)
 		}
@@ -90,7 +90,7 @@ func TestBadURLs(t *testing.T) {
 		"redis://a,b":                              "one host, not 2",
 		"redis://a/x":                              "database",
 		"redis://a?protocol=3":                     "not redisson or plain",
-		"redis://a?replicas=-1":                    "not a number of replicas",
+		"redis://a?replicas=-1":                    "not a number from 0",
 		"redis://a?pool_size=-1":                   "pool_size is",
 		"redis+sentinel://a/m?pool_size=-1":        "pool_size is",
 		"redis+cluster://a?pool_size=-1":           "pool_size is",
@@ -150,7 +150,7 @@ func TestURLTakesPrecedenceOverOptions(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Open(%q): %v", url, err)
 		}
-		if got := (Options{s.protocol, s.replicas, s.acked.ackTimeout}); got != want {
+		if got := (Options{s.protocol, s.replicas, s.ackedRoute.ackTimeout}); got != want {
 			t.Errorf("Open(%q) has %+v; want %+v", url, got, want)
 		}
 		if err := s.Close(); err != nil {

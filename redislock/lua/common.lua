@@ -17,8 +17,8 @@ local function digits(number)
 	return string.format('%.0f', number)
 end
 
--- foreign_token returns a number in the place of the token of another program's holder. No token
--- has that number, and it differs between holders.
+-- foreign_token returns a number in the place of the token of another program's holder. It differs
+-- between holders, and tokens that are made of the clock are smaller.
 local function foreign_token(value)
 	return digits(4503599627370496 + tonumber(string.sub(redis.sha1hex(value), 1, 12), 16))
 end
@@ -29,20 +29,10 @@ local function clock()
 	return now[1] * 1000000 + now[2]
 end
 
--- prolong starts the TTL of a lock again. It never shortens a lock.
-local function prolong(lock, ttl)
-	if redis.call('pttl', lock) < tonumber(ttl) then
-		redis.call('pexpire', lock, ttl)
+-- prolong starts the TTL of a key again, and returns true. It never shortens the TTL.
+local function prolong(key, ttl)
+	if redis.call('pttl', key) < tonumber(ttl) then
+		redis.call('pexpire', key, ttl)
 	end
-end
-
--- draw returns the last of the next span tokens. All are larger than the tokens before, and at
--- least floor.
-local function draw(counter, floor, span)
-	local token = math.max(last_token(counter) + 1, floor) + (span - 1)
-	if token >= 9007199254740992 then
-		error('the counter of tokens is too large: ' .. counter)
-	end
-	keep_token(counter, digits(token))
-	return digits(token)
+	return true
 end

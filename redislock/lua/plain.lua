@@ -16,10 +16,20 @@ local function replace(lock, old, value)
 	redis.call('set', lock, value, 'KEEPTTL')
 end
 
-local function last_token(counter)
+-- holder_of returns the holder value, or false.
+local holder_of = value_of
+
+-- renew starts the TTL of a lock with that prefix of the holder value again, and reports whether
+-- there is one.
+local function renew(lock, prefix, ttl)
+	local value = value_of(lock)
+	return value and starts_with(value, prefix) and prolong(lock, ttl)
+end
+
+local function read_counter(counter)
 	return tonumber(redis.call('zscore', counter, 't')) or 0
 end
 
-local function keep_token(counter, token)
+local function write_counter(counter, token)
 	redis.call('zadd', counter, token, 't', 1, 'new')
 end

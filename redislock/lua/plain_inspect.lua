@@ -1,5 +1,5 @@
--- KEYS: lock, counter. Returns {holder value, remaining, token, waiters} of a string that can be a
--- lock, otherwise false. Another program's value is its secret, and is returned empty.
+-- KEYS: lock, counter. Returns {waiters, mode, holder value, remaining, token} of a string that can
+-- be a lock, otherwise false. Another program's value is its secret, and is returned empty.
 if redis.call('strlen', KEYS[1]) > 65536 then
 	return false
 end
@@ -14,4 +14,4 @@ if not token then
 	end
 	token, value = foreign_token(value), ''
 end
-return {value, redis.call('pttl', KEYS[1]), token, 0}
+return {0, '', value, redis.call('pttl', KEYS[1]), token}

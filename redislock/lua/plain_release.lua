@@ -1,7 +1,9 @@
--- KEYS: lock. ARGV: holder value, channel. Returns 1 if the lock was held with that value.
-if redis.call('get', KEYS[1]) ~= ARGV[1] then
+-- KEYS: lock. ARGV: prefix of the holder value, owner, channel. Returns 1 if the lock was held with
+-- that prefix.
+local value = value_of(KEYS[1])
+if not value or not starts_with(value, ARGV[1]) then
 	return 0
 end
 redis.call('del', KEYS[1])
-publish(ARGV[2])
+publish(ARGV[3])
 return 1

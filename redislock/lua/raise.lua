@@ -10,8 +10,8 @@ if tonumber(token) >= tonumber(ARGV[3]) then
 	return token
 end
 token = ARGV[3]
-if last_token(KEYS[2]) < tonumber(token) then
-	keep_token(KEYS[2], token)
+if read_counter(KEYS[2]) < tonumber(token) then
+	write_counter(KEYS[2], token)
 end
 replace(KEYS[1], value, ARGV[2] .. ':' .. token .. ':' .. string.match(value, '^%x+:%d+:(.*)$'))
 return token

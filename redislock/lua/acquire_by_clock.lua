@@ -1,31 +1,33 @@
--- KEYS: lock and counter of each name. ARGV: floor, unconfirmed, span; then ttl, owner, holder of each.
--- Returns {clock, last token of each}. If another owner holds one of the locks, it acquires none and
--- returns {holder value, remaining, position} of the first such lock.
+-- KEYS: lock and counter of each name. In a cluster the guard follows: see guardOf.
+-- ARGV: floor, unconfirmed, span; then ttl, owner, holder of each.
+-- Returns {clock, last token of each}. If another owner holds one of the locks, it acquires none
+-- and returns the refusal of redisson_acquire_any_mode.lua for the first such lock.
 --
 -- A lock that its owner holds with the unconfirmed token gets a new token. Everything that can
 -- fail is done before the first lock is written.
 local now = clock()
 local floor = math.max(tonumber(ARGV[1]), now)
 local values, tokens = {}, {}
-for i = 1, #KEYS / 2 do
-	local value = value_of(KEYS[2 * i - 1])
+local names = math.floor(#KEYS / 2)
+for i = 1, names do
+	local value, mode, java_rw = holder_of(KEYS[2 * i - 1])
 	if value and not starts_with(value, ARGV[3 * i + 2] .. ':') then
-		return {value, redis.call('pttl', KEYS[2 * i - 1]), i}
+		return {value, redis.call('pttl', KEYS[2 * i - 1]), i, mode, java_rw}
 	end
 	values[i] = value
 end
-for i = 1, #KEYS / 2 do
+for i = 1, names do
 	tokens[i] = values[i] and token_of(values[i])
 	if not tokens[i] or tokens[i] == ARGV[2] then
-		tokens[i] = draw(KEYS[2 * i], floor, tonumber(ARGV[3]))
+		tokens[i] = draw_tokens(KEYS[2 * i], floor, tonumber(ARGV[3]))
 	end
 end
-for i = 1, #KEYS / 2 do
+for i = 1, names do
 	if values[i] then
-		prolong(KEYS[2 * i - 1], ARGV[3 * i + 1])
+		renew(KEYS[2 * i - 1], ARGV[3 * i + 2] .. ':', ARGV[3 * i + 1])
 	end
 end
-for i = 1, #KEYS / 2 do
+for i = 1, names do
 	local lock, value = KEYS[2 * i - 1], ARGV[3 * i + 2] .. ':' .. tokens[i] .. ':' .. ARGV[3 * i + 3]
 	if not values[i] then
 		write(lock, value, ARGV[3 * i + 1])

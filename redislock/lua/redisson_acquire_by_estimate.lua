@@ -1,19 +1,29 @@
--- KEYS: lock, counter. ARGV: ttl, owner, floor of the last token, holder, span.
--- Returns the last token, or {holder value, remaining} if another owner holds the lock.
+-- KEYS: lock, counter. ARGV: ttl, owner, floor of the last token, holder, span. Returns the last
+-- token. If another owner holds the lock, it returns the refusal of redisson_acquire_any_mode.lua,
+-- except if the lock has shared holders or permits: then it returns false.
 --
 -- It is short because the server runs one script at a time: the floor is the client's estimate of
 -- the server's clock, and SET GET both writes the counter and returns its previous value.
 local lock, counter, token = KEYS[1], KEYS[2], ARGV[3]
 local left = redis.call('pttl', lock)
 if left ~= -2 then
-	local value = redis.call('hkeys', lock)[1]
+	local fields = redis.call('hgetall', lock)
+	local value = fields[1]
+	for i = 1, #fields, 2 do
+		if fields[i] ~= 'mode' then
+			value = fields[i]
+		elseif fields[i + 1] ~= 'write' then
+			return false
+		end
+	end
 	if string.sub(value, 1, #ARGV[2] + 1) == ARGV[2] .. ':' then
 		if left < tonumber(ARGV[1]) then -- asking again never shortens
 			redis.call('pexpire', lock, ARGV[1])
 		end
 		return string.match(value, ':(%d+):')
 	end
-	return {value, left}
+	-- The last number is is_java_rw: there is a mode, and dlock did not write the holder value.
+	return {value, left, 1, 'write', #fields > 2 and not string.find(value, '{', 1, true) and 1 or 0}
 end
 local before = redis.call('set', counter, token, 'GET')
 local next = (tonumber(before or 0) or 0) + tonumber(ARGV[5])
@@ -29,7 +39,7 @@ elseif next > tonumber(token) then
 	token = string.format('%.0f', next)
 	redis.call('set', counter, token)
 end
-redis.call('hset', lock, ARGV[2] .. ':' .. token .. ':' .. ARGV[4], 1)
+redis.call('hset', lock, 'mode', 'write', ARGV[2] .. ':' .. token .. ':' .. ARGV[4], 1)
 local expires = redis.pcall('pexpire', lock, ARGV[1])
 if type(expires) == 'table' then -- without an expiry there must be no lock
 	redis.call('del', lock)
