@@ -13,7 +13,7 @@ import (
 // Acquire implements driver.Store. An attempt is one transaction. A waiter, whose request has
 // Queue or is watched, keeps a place in the queue.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.ensureConnected(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	h, err := s.lockHold(ctx, holdID{req.Name, req.Owner}, true)
@@ -34,22 +34,23 @@ type outcome struct {
 	err   error
 }
 
-// attempt asks once, and again if the lease has ended, but only while the caller waits: asking
-// again could take a lock that no caller wants.
-func (s *Store) attempt(ctx, caller context.Context, h *hold, req *driver.Request) outcome {
+// attempt asks at least once, and again only while the caller waits: a second request could take a
+// lock that no caller wants. The context of the requests is call, which outlives caller.
+func (s *Store) attempt(call, caller context.Context, h *hold, req *driver.Request) outcome {
+	var state attemptState
 	for asked := false; !asked || caller.Err() == nil; asked = true {
-		l, err := s.bindToLease(ctx, h, req.TTL)
+		l, err := s.bindToLease(call, h, req)
 		if err != nil {
 			return outcome{err: s.attemptFailed(h, req, err)}
 		}
-		if o, known := s.outcomeFromWatch(h, req); known { // now that the lease was renewed
+		if o, known := s.outcomeFromWatch(h, req); known { // now that the etcd lease was renewed
 			return o
 		}
-		q, ok := s.nextQuery(h, req)
-		if !ok { // the lease has just ended
+		t, ok := s.nextTxn(h, req, state)
+		if !ok { // the etcd lease has just ended
 			continue
 		}
-		reply, again, err := tryOnce(ctx, s, q.send)
+		reply, again, err := once(call, s, t.send)
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.leaseLost(l)
 			continue
@@ -59,86 +60,106 @@ func (s *Store) attempt(ctx, caller context.Context, h *hold, req *driver.Reques
 			continue
 		}
 		if err != nil {
-			return outcome{err: s.attemptFailed(h, req, s.explain(ctx, err))}
+			return outcome{err: s.attemptFailed(h, req, s.explain(call, err))}
 		}
-		if o, decided := s.decide(h, req, q.read(reply)); decided {
+		if o, decided := s.decide(h, req, t.read(reply), &state); decided {
+			if errors.Is(o.err, driver.ErrMode) || o.err != nil && state.races >= maxRaces { // gives up its place
+				if err := s.release(call, h, 0); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+					o.err = err
+				}
+			}
 			return o
 		}
 	}
 	return outcome{err: s.attemptFailed(h, req, context.Cause(caller))}
 }
 
-// bindToLease makes sure that the hold has a key, on a lease that was just renewed.
-func (s *Store) bindToLease(ctx context.Context, h *hold, ttl time.Duration) (*lease, error) {
+// bindToLease makes sure that the hold has a key, on an etcd lease that was just renewed.
+func (s *Store) bindToLease(ctx context.Context, h *hold, req *driver.Request) (*lease, error) {
 	for {
-		l := s.leaseFor(h, ttl)
-		err := s.refresh(ctx, l)
+		l := s.leaseFor(h, req.TTL)
+		err := s.renewIfOld(ctx, l)
 		switch {
-		case errors.Is(err, errLeaseGone) && ctx.Err() == nil: // which unbinds the hold
+		case errors.Is(err, errLeaseGone) && ctx.Err() == nil: // renewIfOld has unbound the hold
 		case err != nil:
 			return nil, err
-		case s.bind(h, l):
+		case s.bind(h, l, req.Mode):
 			return l, nil
 		}
 	}
 }
 
-// decide turns the answer to a query into a grant or a refusal. It returns false if the server
-// has to be asked again, because the hold has lost its lease or its key.
-func (s *Store) decide(h *hold, req *driver.Request, v queueView) (outcome, bool) {
+// decide turns an answer into a grant or a refusal. It returns false if the server has to be asked
+// again: the hold has lost its etcd lease or its key, or state says what else to ask.
+func (s *Store) decide(h *hold, req *driver.Request, v queueView, state *attemptState) (outcome, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	placed := h.revision != 0
 	switch {
 	case h.lease == nil:
 		return outcome{}, false
-	case v.own == 0 && h.revision != 0: // the key was deleted
+	case v.ownRevision == 0 && placed: // the key was deleted
 		h.lost = nil // the owner learns it from the answer
-		s.keyLost(h)
+		s.keyLostLocked(h)
 		return outcome{}, false
-	case v.own != 0 && v.first.revision == v.own:
-		return outcome{grant: s.granted(h, req, v.own)}, true
-	case v.own != 0:
-		s.queued(h, req, v)
-	default:
-		s.drop(h)
+	case v.ownRevision != 0 && (h.held || v.aheadAllow()): // granted, for as long as the key exists
+		return outcome{grant: s.recordGrantLocked(h, req, v.ownRevision)}, true
+	case v.ownRevision != 0: // in the queue
+		s.recordPlaceLocked(h, req, v)
+		if v.existed { // what is ahead was not read
+			return outcome{}, false
+		}
+	case v.aheadAllow(): // free when the server answered: take it, unless a key was written since
+		state.freeAt, state.races = v.revision, state.races+1
+		state.enqueue = state.races >= maxRaces
+		return outcome{}, false
+	case req.Queue && v.first.mode.Shared && !state.enqueue: // take a place, so as not to starve behind shared holders
+		state.enqueue = true
+		return outcome{}, false
+	default: // refused
+		s.dropLocked(h)
 	}
-	return outcome{err: heldError(h.name, v.first)}, true
+	inUse := v.first.mode
+	if inUse.Limit == req.Mode.Limit || placed && s.mayWithdrawLocked(h, v.first) {
+		return outcome{err: heldError(h.name, v.first)}, true
+	}
+	return outcome{err: &driver.ModeError{Name: h.name, Mode: inUse}}, true
 }
 
-// granted records that the hold has the lock. The caller holds s.mu.
-func (s *Store) granted(h *hold, req *driver.Request, revision int64) driver.Grant {
+// recordGrantLocked records that the hold has the lock.
+func (s *Store) recordGrantLocked(h *hold, req *driver.Request, revision int64) driver.Grant {
 	ttl := h.lease.grantedTTL(req.TTL)
-	if !h.held || h.ttl < ttl { // asking again never shortens
+	if !h.held || h.ttl < ttl { // another attempt never shortens it
 		h.ttl = ttl
 	}
 	h.held, h.revision, h.lost = true, revision, req.Lost
-	s.expireAt(h, time.Now().Add(h.ttl))
+	s.setExpiryLocked(h, time.Now().Add(h.ttl))
 	return driver.Grant{Name: h.name, Owner: h.owner, Token: tokenOf(revision), Span: span.Size, TTL: ttl, Handle: handle(h.key)}
 }
 
-// queued records that the hold has a place in the queue. The caller holds s.mu.
-func (s *Store) queued(h *hold, req *driver.Request, v queueView) {
-	h.held, h.revision = false, v.own
-	h.place = newPlace(v)
-	s.expireAt(h, time.Now().Add(req.TTL))
-	s.keepLease(h)
+// recordPlaceLocked records that the hold has a place in the queue.
+func (s *Store) recordPlaceLocked(h *hold, req *driver.Request, v queueView) {
+	h.held, h.revision = false, v.ownRevision
+	h.position = position{queueView: v, stale: true}
+	s.setExpiryLocked(h, time.Now().Add(req.TTL))
+	s.keepLeaseLocked(h)
 	// A key ahead may have been deleted since the answer.
-	if w := s.waiters[h.holdID]; w != nil && !h.place.follow(w.watch) {
+	if w := s.waiters[h.holdID]; w != nil && !h.position.follow(w.watch) {
 		w.wake()
 	}
 }
 
-// attemptUnconfirmed records that an attempt may still be carried out.
+// attemptUnconfirmed records that the server may still carry out an attempt.
 func (s *Store) attemptUnconfirmed(h *hold, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.lease != nil && h.revision == 0 {
 		h.unconfirmed = true
-		s.expireAt(h, time.Now().Add(ttl))
+		s.setExpiryLocked(h, time.Now().Add(ttl))
 	}
 }
 
-// attemptFailed records an attempt without an outcome, and returns err.
+// attemptFailed records an attempt that failed, perhaps with an unknown outcome, and returns err.
 func (s *Store) attemptFailed(h *hold, req *driver.Request, err error) error {
 	if rejectionOf(err) == nil {
 		s.attemptUnconfirmed(h, req.TTL)
@@ -146,7 +167,7 @@ func (s *Store) attemptFailed(h *hold, req *driver.Request, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.revision == 0 && !h.unconfirmed {
-		s.drop(h)
+		s.dropLocked(h)
 	}
 	return err
 }
@@ -155,5 +176,5 @@ func (s *Store) attemptFailed(h *hold, req *driver.Request, err error) error {
 func tokenOf(revision int64) uint64 { return span.First(uint64(revision)) }
 
 func heldError(name string, first holderKey) *driver.HeldError {
-	return &driver.HeldError{Name: name, Token: tokenOf(first.revision), Holder: driver.DecodeHolder(string(first.value))}
+	return &driver.HeldError{Name: name, Token: tokenOf(first.revision), Mode: first.mode, Holder: driver.DecodeHolder(string(first.value))}
 }

@@ -2,8 +2,10 @@ package etcdlock
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -51,7 +53,7 @@ func (c *conn) close() {
 }
 
 const (
-	// callLimit bounds every call. etcd itself gives up after about seven seconds.
+	// callLimit bounds every request. etcd itself gives up after about seven seconds.
 	callLimit = 10 * time.Second
 	// answerLimit is how long a member has to answer before another member is asked, or before the
 	// connection is examined.
@@ -60,8 +62,8 @@ const (
 	reconnectLimit = 300 * time.Millisecond
 )
 
-// usable returns why a call must not begin, or nil.
-func (s *Store) usable(ctx context.Context) error {
+// ensureConnected returns why no request can be sent, or nil. It connects again if need be.
+func (s *Store) ensureConnected(ctx context.Context) error {
 	if s.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
@@ -75,15 +77,17 @@ func (s *Store) usable(ctx context.Context) error {
 	err := s.connect(ctx, c)
 	if err != nil && c.dialled && ctx.Err() == nil { // the client knows other members
 		s.replace(c, s.clientConn())
-		return s.usable(ctx)
+		return s.ensureConnected(ctx)
 	}
 	return err
 }
 
-// connect returns why there is no connection. The calls of etcd's client would wait for one
-// without saying why. A connection that failed before is tried again at once, not when the client
-// would.
+// connect connects again, or returns why that failed. The calls of etcd's client would wait for a
+// connection without saying why. A connection that failed before is tried again at once, not when
+// the client would.
 func (s *Store) connect(ctx context.Context, c *conn) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
 	if c.grpc.GetState() == connectivity.TransientFailure {
 		c.grpc.ResetConnectBackoff()
 		limited, cancel := context.WithTimeout(ctx, reconnectLimit)
@@ -97,31 +101,33 @@ func (s *Store) connect(ctx context.Context, c *conn) error {
 	return nil // any other error is an answer
 }
 
-// try calls do, which may be carried out twice, and repeats it if one of several members did not
-// answer in time or the connection was replaced.
-func try[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (T, error) {
-	for {
-		reply, again, err := tryOnce(ctx, s, do)
-		if !again {
+// retry calls do, and for up to callLimit calls it again if one of several members did not answer
+// in time or the connection was replaced. The server may carry it out twice.
+func retry[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (T, error) {
+	for start := time.Now(); ; {
+		reply, again, err := once(ctx, s, do)
+		switch {
+		case !again:
 			return reply, err
+		case time.Since(start) >= callLimit:
+			return reply, fmt.Errorf("no answer within %v", callLimit)
 		}
 	}
 }
 
-// tryOnce calls do. again reports whether the answer did not come in time, and may come from another
+// once calls do. again reports whether the answer did not come in time, and may come from another
 // member or over another connection.
-func tryOnce[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, again bool, err error) {
+func once[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, again bool, err error) {
 	c := s.conn.Load()
 	var limited context.Context
 	var cancel context.CancelFunc
 	if len(s.client.Endpoints()) > 1 {
 		limited, cancel = context.WithTimeout(ctx, answerLimit)
-	} else { // without a deadline: see callContext
+	} else { // without a deadline: see callContextLocked
 		limited, cancel = context.WithCancel(ctx)
 		defer time.AfterFunc(answerLimit, func() {
-			s.suspect(c)
-			stop := context.AfterFunc(c.ctx, cancel)
-			context.AfterFunc(limited, func() { stop() })
+			s.examine(c)
+			c.cancelUnanswered(limited, cancel)
 		}).Stop()
 	}
 	defer cancel()
@@ -129,31 +135,36 @@ func tryOnce[T any](ctx context.Context, s *Store, do func(ctx context.Context, 
 		return reply, false, nil
 	}
 	if limited.Err() != nil {
-		s.suspect(c)
+		s.examine(c)
 	}
 	return reply, ctx.Err() == nil && (limited.Err() != nil || s.conn.Load() != c), err
 }
 
-// suspect examines a connection over which a call went unanswered, in the background.
-func (s *Store) suspect(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn.Load() == c && !s.examining {
-		s.examining = s.background(func() { s.examine(c) })
-	}
+// cancelUnanswered ends a call that began answerLimit ago, at callLimit or if c is replaced.
+func (c *conn) cancelUnanswered(call context.Context, cancel context.CancelFunc) {
+	stop := context.AfterFunc(c.ctx, cancel)
+	limit := time.AfterFunc(callLimit-answerLimit, cancel)
+	context.AfterFunc(call, func() { stop(); limit.Stop() })
 }
 
-// examine replaces a connection that does not answer by one that does. If the server answers over
-// neither, examine changes nothing.
+// examine examines a connection over which a call was not answered, in the background. If no member
+// answers over it, and one answers over a new connection, the new connection replaces it.
 func (s *Store) examine(c *conn) {
-	if !s.answers(c) && s.replaceable() {
-		if next := s.dialAny(); next != nil {
-			s.replace(c, next)
-		}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.examining = false
+	if s.conn.Load() != c || s.examining {
+		return
+	}
+	s.examining = s.backgroundLocked(func() {
+		if s.needsReplacement(c) && s.replaceable() {
+			if next := s.dialAny(); next != nil {
+				s.replace(c, next)
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.examining = false
+	})
 }
 
 // replace makes later calls use another connection.
@@ -165,30 +176,28 @@ func (s *Store) replace(old, next *conn) {
 	}
 }
 
-// answers reports whether any member answers over a connection, or gRPC knows that it is broken
-// and connects again by itself.
-func (s *Store) answers(c *conn) bool {
+// needsReplacement reports whether no member answers over a connection. It returns false for a
+// connection that gRPC knows to be broken: gRPC connects again by itself.
+func (s *Store) needsReplacement(c *conn) bool {
 	members := 1
 	if !c.dialled {
 		members = len(s.client.Endpoints()) // gRPC asks one after the other
 	}
 	var calls sync.WaitGroup
-	defer calls.Wait()
+	var answered atomic.Bool
 	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
 	defer cancel()
-	answered := make(chan bool, members)
 	for range members {
 		calls.Go(func() {
 			_, err := c.status.Status(ctx, &pb.StatusRequest{})
-			answered <- err == nil || ctx.Err() == nil
+			if err == nil || ctx.Err() == nil {
+				answered.Store(true)
+				cancel() // ends the other calls
+			}
 		})
 	}
-	for range members {
-		if <-answered {
-			return true
-		}
-	}
-	return false
+	calls.Wait()
+	return !answered.Load()
 }
 
 // replaceable reports whether the store can send the client's requests over a connection of its
@@ -200,25 +209,24 @@ func (s *Store) replaceable() bool {
 }
 
 // dialAny returns a connection to the member that answers first, or nil.
-func (s *Store) dialAny() (first *conn) {
+func (s *Store) dialAny() *conn {
 	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
 	defer cancel()
-	endpoints := s.client.Endpoints()
-	dialled := make(chan *conn, len(endpoints))
-	for _, endpoint := range endpoints {
-		go func() { dialled <- s.dialMember(ctx, endpoint) }()
+	var dials sync.WaitGroup
+	var first atomic.Pointer[conn]
+	for _, endpoint := range s.client.Endpoints() {
+		dials.Go(func() {
+			switch c := s.dialMember(ctx, endpoint); {
+			case c == nil:
+			case first.CompareAndSwap(nil, c):
+				cancel() // ends the other dials
+			default:
+				c.close()
+			}
+		})
 	}
-	for range endpoints {
-		switch c := <-dialled; {
-		case c == nil:
-		case first == nil:
-			first = c
-			cancel()
-		default:
-			c.close()
-		}
-	}
-	return first
+	dials.Wait()
+	return first.Load()
 }
 
 // dialMember returns a connection to a member, or nil if it does not answer or has no leader.

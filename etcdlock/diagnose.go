@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/finding"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,10 +17,10 @@ import (
 
 // Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.ensureConnected(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.get(ctx, s.queueOf("dlock"), clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
+	if _, err := s.get(ctx, s.queuePrefix("dlock"), clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
 		return nil, s.explain(ctx, err) // no quorum, or no permission to read
 	}
 	var findings []driver.Finding
@@ -31,42 +33,44 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	return findings, nil
 }
 
-// hidden returns a finding about what the user may not see, or no server reports.
-func hidden(check string, err error) driver.Finding {
-	return driver.Finding{Check: check, Level: driver.LevelWarning, Message: "Cannot be checked: " + err.Error() + "."}
+// notCheckable returns the finding of a check that failed, as for lack of a permission.
+func notCheckable(check string, err error) driver.Finding {
+	return finding.Warning(check, "Cannot be checked: %v.", err)
 }
 
 // checkServers asks every endpoint of the client.
 func (s *Store) checkServers(ctx context.Context) driver.Finding {
-	f := driver.Finding{Check: "version", Level: driver.LevelOK}
-	var versions, unanswered []string
+	const check = "version"
+	var versions, silent []string
+	oldest := math.MaxInt
 	for _, endpoint := range s.client.Endpoints() {
-		status, err := s.client.Status(ctx, endpoint)
+		limited, cancel := context.WithTimeout(ctx, callLimit)
+		status, err := s.client.Status(limited, endpoint)
+		cancel()
 		if err != nil {
-			unanswered = append(unanswered, endpoint)
+			silent = append(silent, endpoint)
 			continue
 		}
 		versions = append(versions, status.Version)
+		oldest = min(oldest, minorVersion(status.Version))
 	}
 	if len(versions) == 0 {
-		return hidden("version", errors.New("no endpoint reports its status"))
+		return notCheckable(check, errors.New("no endpoint reports its status"))
 	}
 	slices.Sort(versions)
-	versions = slices.Compact(versions)
-	f.Message = "etcd " + strings.Join(versions, ", ")
-	switch oldest := minorVersion(slices.MinFunc(versions, func(a, b string) int { return minorVersion(a) - minorVersion(b) })); {
+	name := "etcd " + strings.Join(slices.Compact(versions), ", ")
+	f := finding.OK(check, "%s", name)
+	switch {
 	case oldest < 304:
-		f.Level = driver.LevelProblem
-		f.Message += " is too old: 3.4 is needed."
+		f = finding.Problem(check, "%s is too old: 3.4 is needed.", name)
 	case oldest < 305:
-		f.Level = driver.LevelWarning
-		f.Message += " works, but is not maintained any more: 3.5 or newer is recommended."
+		f = finding.Warning(check, "%s works, but is not maintained any more: 3.5 or newer is recommended.", name)
 	}
-	if len(unanswered) > 0 {
+	if len(silent) > 0 {
 		if f.Level == driver.LevelOK {
 			f.Level = driver.LevelWarning
 		}
-		f.Message += fmt.Sprintf(" These endpoints do not answer: %s.", strings.Join(unanswered, ", "))
+		f.Message += fmt.Sprintf(" These endpoints do not answer: %s.", strings.Join(silent, ", "))
 	}
 	return f
 }
@@ -79,64 +83,60 @@ func minorVersion(version string) int {
 }
 
 func (s *Store) checkMembers(ctx context.Context) driver.Finding {
-	reply, err := s.client.MemberList(ctx)
+	const check = "members"
+	reply, err := retry(ctx, s, func(ctx context.Context, _ *conn) (*clientv3.MemberListResponse, error) {
+		return s.client.MemberList(ctx)
+	})
 	if err != nil {
-		return hidden("members", err)
+		return notCheckable(check, err)
 	}
 	voters := len(slices.DeleteFunc(reply.Members, func(m *pb.Member) bool { return m.IsLearner }))
-	f := driver.Finding{Check: "members", Level: driver.LevelOK}
 	switch {
 	case voters == 1:
-		f.Level, f.Breaks = driver.LevelWarning, driver.PromiseFailover
-		f.Message = "One member: locks survive its restart, and none is granted while it is down. Three are usual."
+		return finding.Breaking(driver.PromiseFailover,
+			finding.Warning(check, "One member: locks survive its restart, and none is granted while it is down. Three are usual."))
 	case voters%2 == 0:
-		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("%d members tolerate the loss of no more than %d do: add one.", voters, voters-1)
-	default:
-		f.Message = fmt.Sprintf("%d members: locks survive the loss of %d.", voters, voters/2)
+		return finding.Warning(check, "%d members tolerate the failure of %d, as %d would: add one.", voters, (voters-1)/2, voters-1)
 	}
-	return f
+	return finding.OK(check, "%d members: locks survive the loss of %d.", voters, voters/2)
 }
 
 func (s *Store) checkAlarms(ctx context.Context) driver.Finding {
-	reply, err := s.client.AlarmList(ctx)
+	const check = "alarms"
+	reply, err := retry(ctx, s, func(ctx context.Context, _ *conn) (*clientv3.AlarmResponse, error) { return s.client.AlarmList(ctx) })
 	if err != nil {
-		return hidden("alarms", err)
+		return notCheckable(check, err)
 	}
 	if len(reply.Alarms) == 0 {
-		return driver.Finding{Check: "alarms", Level: driver.LevelOK, Message: "No alarms."}
+		return finding.OK(check, "No alarms.")
 	}
 	var alarms []string
 	for _, alarm := range reply.Alarms {
 		alarms = append(alarms, alarm.Alarm.String())
 	}
 	slices.Sort(alarms)
-	return driver.Finding{Check: "alarms", Level: driver.LevelProblem, Message: fmt.Sprintf(
-		"The alarm %s is raised: no lock can be taken. For NOSPACE compact and defragment, raise the quota, then disarm it.",
-		strings.Join(slices.Compact(alarms), ", "))}
+	return finding.Problem(check, "The alarm %s is raised: no lock can be taken. "+
+		"For NOSPACE compact and defragment, raise the quota, then disarm it.", strings.Join(slices.Compact(alarms), ", "))
 }
 
 // manyRevisions is after how many revisions a server should have compacted some. Each lock and each
 // unlock is one.
 const manyRevisions = 10_000
 
-// checkCompaction asks for the first revision, because a server does not report how it is configured:
-// one that never compacts still has it.
+// checkCompaction asks for the first revision, because a server does not report how it is
+// configured: one that never compacts still has it.
 func (s *Store) checkCompaction(ctx context.Context) driver.Finding {
 	const check = "compaction"
-	f := driver.Finding{Check: check, Level: driver.LevelOK}
-	reply, err := s.get(ctx, s.queueOf("dlock"), clientv3.WithCountOnly(), clientv3.WithRev(1))
+	reply, err := s.get(ctx, s.queuePrefix("dlock"), clientv3.WithCountOnly(), clientv3.WithRev(1))
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
-		f.Message = "Old revisions are compacted."
+		return finding.OK(check, "Old revisions are compacted.")
 	case err != nil:
-		return hidden(check, err)
+		return notCheckable(check, err)
 	case reply.Header.Revision < manyRevisions:
-		f.Message = "The server is young: whether it compacts old revisions cannot be seen yet. It has to be started with --auto-compaction-retention."
-	default:
-		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("None of %d revisions has been compacted. A server that never compacts runs out of space, and then no lock can be taken. "+
-			"Start it with --auto-compaction-retention.", reply.Header.Revision)
+		return finding.OK(check, "The server is young: whether it compacts old revisions cannot be seen yet. "+
+			"It has to be started with --auto-compaction-retention.")
 	}
-	return f
+	return finding.Warning(check, "None of %d revisions has been compacted. A server that never compacts runs out of space, "+
+		"and then no lock can be taken. Start it with --auto-compaction-retention.", reply.Header.Revision)
 }

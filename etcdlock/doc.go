@@ -7,24 +7,31 @@
 // A lock is written as etcd's own package concurrency writes it: a key <prefix><name>/<lease> that
 // is bound to an etcd lease. The key that was created first has the lock, the others wait. So dlock
 // excludes etcdctl lock, clientv3's Mutex, jetcd and the lock service of the server, they exclude
-// it, and they wake each other. The tokens of a lock
-// are 1024 times the revision that created the key, and the numbers that follow.
+// it, and they wake each other. The first token of a lock is 1024 times the revision that created
+// the key.
+//
+// The keys of shared holders are <prefix><name>/~shared-<lease>, those of permits
+// <prefix><name>/~limit<n>-<lease>. A shared key has the lock when only shared keys were created
+// before it, a permit when fewer than n keys were created before it, all with the same limit. The
+// programs above treat each of these keys as exclusive.
 //
 // # Names
 //
 // A '/' in a name is written as %2F and a '%' as %25, so that "a" never waits for "a/b". All other
 // names are written as they are: dlock's "orders" is etcdctl's "orders". What others call
 // "shop/orders" is "orders" in a store whose prefix is "shop/". In a store without that prefix do
-// not use "shop" as a name: to etcd it contains all of them.
+// not use "shop" as a name: its queue, the keys that begin with "shop/", would contain the keys of
+// all those locks.
 //
 // # Leases
 //
-// All locks of a store with the same TTL share one etcd lease, so that a single message renews all of
-// them. If the process crashes, the lease ends after the TTL, in whole seconds, and a moment. A
-// lock that is not renewed while others on the lease are is deleted by the store when its own TTL
-// ends. Close releases all locks.
+// All locks of a store with the same TTL share one etcd lease, so that a single message renews all
+// of them. If the process crashes, the server ends the etcd lease after the TTL, rounded up to
+// whole seconds, or a little later. A lock that is not renewed while others on the etcd lease are
+// is deleted by the store when its own TTL ends. Close releases all locks.
 //
-// A waiter has a key in the queue, unless it only tries once. Without WithFair all goroutines of a
-// process share one key; with it each has its own. All waiters for a name share one watch, which is
-// open before the lock is released.
+// A waiter has a key in the queue, unless it only tries once. All goroutines of a process share one
+// key; with WithFair, or for a permit, each has its own. The waiters for a name share one watch,
+// which is open before Watch returns, so that no release is missed. The waiters for a shared lock
+// share a second watch.
 package etcdlock

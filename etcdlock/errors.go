@@ -10,11 +10,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// errLeaseGone: the lease has ended.
-var errLeaseGone = errors.New("the lease has ended")
+// errLeaseGone: the etcd lease has ended.
+var errLeaseGone = errors.New("the etcd lease has ended")
 
-// errMaybeReleased: a release that was repeated found nothing. An earlier try, whose answer is
-// missing, may have released the lock, or the lock may have ended before.
+// errMaybeReleased: a release that was repeated found nothing. An earlier try, which was
+// unanswered, may have released the lock, or the lock may have ended before.
 var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
 // rejection is an error after which nothing was changed, and nothing will be.
@@ -31,7 +31,7 @@ var rejections = []rejection{
 	{rpctypes.ErrAuthNotEnabled, "the server has no users: leave the user and the password out", driver.ErrMisconfigured},
 	{rpctypes.ErrUserEmpty, "the server wants a user and a password, or a client certificate", driver.ErrDenied},
 	{rpctypes.ErrPermissionDenied, "the user lacks a permission: dlock needs to read and write all keys that begin with the prefix", driver.ErrDenied},
-	{rpctypes.ErrInvalidAuthToken, "the server does not accept the token of the user any more", driver.ErrUnreachable},
+	{rpctypes.ErrInvalidAuthToken, "the server does not accept the user's auth token any more", driver.ErrUnreachable},
 	{rpctypes.ErrAuthOldRevision, "the permissions of the user have just changed", driver.ErrUnreachable},
 	{rpctypes.ErrLeaseTTLTooLarge, "the TTL is longer than the server allows", nil},
 	{rpctypes.ErrRequestTooLarge, "the description of the holder is larger than the server allows", nil},

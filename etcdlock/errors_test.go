@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// TestTemporaryRejectionsAreUnreachable: a rejection that is temporary does not end a wait, and like
-// a permanent one it says that nothing was changed.
+// TestTemporaryRejectionsAreUnreachable: a rejection that is temporary does not end a wait, and
+// like a permanent one it says that nothing was changed.
 func TestTemporaryRejectionsAreUnreachable(t *testing.T) {
 	for rejection, temporary := range map[error]bool{
 		rpctypes.ErrGRPCRequestTooManyRequests: true,

@@ -21,36 +21,36 @@ import (
 // Options of a store. The zero value is fine.
 type Options struct {
 	// Prefix begins every key, as in "locks/". All programs that share locks use the same
-	// prefix. A user of etcd needs to read and write the keys that begin with it.
+	// prefix. The etcd user needs read and write permission for the keys that begin with it.
 	Prefix string
 }
 
 // Store keeps locks in etcd. Create one with [New] or [Open].
 type Store struct {
-	client *clientv3.Client
-	prefix string
-	clock  *clock.Clock
-	conn   atomic.Pointer[conn] // over which requests are sent
-	stream atomic.Uint64        // in which watches are opened: see inStream
-	owned  io.Closer            // the client of a store that Open made; nil for New
+	client      *clientv3.Client
+	prefix      string
+	clock       *clock.Clock
+	conn        atomic.Pointer[conn] // over which requests are sent
+	watchStream atomic.Uint64        // the number of the stream in which watches are opened: see inStream
+	owned       io.Closer            // the client of a store that Open made; nil for New
 
-	workers *workerpool.Pool
-	ctx     context.Context // of the background work; ends with Close
-	cancel  context.CancelFunc
-	work    sync.WaitGroup // begun only while the store is not closed
-	once    sync.Once
-	err     error // of Close
+	workers   *workerpool.Pool
+	ctx       context.Context // of the background work; ends with Close
+	cancel    context.CancelFunc
+	work      sync.WaitGroup // begun only while the store is not closed
+	closeOnce sync.Once
+	closeErr  error // of Close
 
 	alarm *alarm.Alarm // wakes the janitor
 
-	mu           sync.Mutex
+	mu           sync.Mutex // held by the callers of methods whose names end with Locked
 	closed       bool
-	calls        context.Context // of the calls that began since callsSince: see callContext
+	calls        context.Context // of the calls that began since callsSince: see callContextLocked
 	callsSince   time.Time
 	leases       map[*lease]struct{}
 	holds        map[holdID]*hold
 	keys         map[string]*hold // the holds by their keys
-	watches      map[string]*queueWatch
+	watches      map[watchID]*nameWatch
 	waiters      map[holdID]*waiter
 	numberedKeys uint64 // keys that got a number so far
 	examining    bool   // a goroutine examines the connection
@@ -63,10 +63,10 @@ const idleWorkers = 64
 // opts is fine. New makes no calls.
 //
 // If the client's connection stops answering, the store dials the server itself and goes on over
-// its own connection. It cannot do that for a client with a namespace, whose KV or Watcher is
-// not its own: set its DialKeepAliveTime instead, at best to ten seconds, the least that gRPC
-// allows. The same holds for a client with a user and a password: etcd's client asks for a token
-// over its own connection before every renewal and every watch.
+// its own connection. It cannot do that for a client whose KV or Watcher was replaced, as etcd's
+// package namespace does: set its DialKeepAliveTime instead, at best to ten seconds, the least that
+// gRPC allows. Set it as well for a client with a user and a password: etcd's client asks for an
+// auth token over its own connection before every renewal and every watch.
 func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("no client")
@@ -87,7 +87,7 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 		leases:  make(map[*lease]struct{}),
 		holds:   make(map[holdID]*hold),
 		keys:    make(map[string]*hold),
-		watches: make(map[string]*queueWatch),
+		watches: make(map[watchID]*nameWatch),
 		waiters: make(map[holdID]*waiter),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -105,6 +105,8 @@ func (s *Store) Traits() driver.Traits {
 		Store:            "etcd",
 		Fencing:          driver.FencingStrong,
 		Fair:             true,
+		Shared:           true,
+		Limits:           true,
 		Queues:           true,
 		WatchesExpiry:    true,
 		SessionBound:     true,
@@ -117,13 +119,13 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// closeLimit bounds the calls of Close. A lease that it cannot revoke expires.
+// closeLimit bounds the calls of Close. An etcd lease that it cannot revoke expires.
 const closeLimit = 3 * time.Second
 
 // Close implements driver.Store. It releases all locks that were acquired through the store. A
 // client that was given to New stays open.
 func (s *Store) Close() error {
-	s.once.Do(func() {
+	s.closeOnce.Do(func() {
 		s.mu.Lock()
 		s.closed = true
 		s.mu.Unlock()
@@ -133,13 +135,13 @@ func (s *Store) Close() error {
 		s.revokeAll()
 		s.conn.Load().close()
 		if s.owned != nil {
-			s.err = s.owned.Close()
+			s.closeErr = s.owned.Close()
 		}
 	})
-	return s.err
+	return s.closeErr
 }
 
-// revokeAll revokes all leases, and with them all locks of the store.
+// revokeAll revokes all etcd leases, and with them all locks of the store.
 func (s *Store) revokeAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
@@ -154,9 +156,9 @@ func (s *Store) revokeAll() {
 	all.Wait()
 }
 
-// background runs f in the background and returns true, unless the store is closed. Close waits
-// for f. The caller holds s.mu.
-func (s *Store) background(f func()) bool {
+// backgroundLocked runs f in the background and returns true, unless the store is closed. Close
+// waits for f.
+func (s *Store) backgroundLocked(f func()) bool {
 	if s.closed {
 		return false
 	}

@@ -19,16 +19,19 @@ type holdID struct {
 // unknown outcome. The mu of the store guards all fields but the first three.
 type hold struct {
 	holdID
-	queue string   // the beginning of all keys of the name
-	busy  ctxMutex // held by the call that asks the server about this hold
+	prefix string   // the queuePrefix of the name
+	busy   ctxMutex // held by the call that asks the server about this hold
 
-	lease       *lease // nil before it is bound to one
+	lease       *lease // nil before the hold is bound to one
+	mode        driver.Mode
 	key         string
-	revision    int64 // that created the key; zero if unknown
-	place       place
+	value       string // of the key, unless it was downgraded
+	revision    int64  // that created the key; zero if unknown
+	position    position
+	mismatch    mismatch // the last one
 	held        bool
 	unconfirmed bool // a write or deletion of the key was not answered, and may still be carried out
-	ended       bool // a new hold replaces it
+	ended       bool // it is no longer in Store.holds
 
 	ttl     time.Duration
 	expires time.Time // unless it is renewed; zero before the first answer
@@ -52,14 +55,14 @@ func (m ctxMutex) lock(ctx context.Context) error {
 func (m ctxMutex) unlock()        { <-m }
 func (m ctxMutex) isLocked() bool { return len(m) > 0 }
 
-// lockHold returns the hold with that ID and locks it. If the hold does not exist, lockHold creates it, or
-// returns nil if create is false.
+// lockHold returns the hold with that ID and locks it. If the hold does not exist, lockHold creates
+// it, or returns nil if create is false.
 func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, error) {
 	for {
 		s.mu.Lock()
 		h := s.holds[id]
 		if h == nil && create {
-			h = &hold{holdID: id, queue: s.queueOf(id.name), busy: newCtxMutex()}
+			h = &hold{holdID: id, prefix: s.queuePrefix(id.name), busy: newCtxMutex()}
 			s.holds[id] = h
 		}
 		s.mu.Unlock()
@@ -68,8 +71,8 @@ func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, er
 		}
 		err := h.busy.lock(ctx)
 		s.mu.Lock()
-		if err != nil && h.lease == nil && h.expires.IsZero() && !h.busy.isLocked() {
-			s.end(h) // no call has used it
+		if err != nil && h.isUnusedLocked() {
+			s.endLocked(h) // else it would stay for ever
 		}
 		ended := h.ended
 		s.mu.Unlock()
@@ -83,9 +86,14 @@ func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, er
 	}
 }
 
-// bind gives the hold a key on a lease, if it has none. It returns false if the lease takes no
-// more locks. The caller has locked the hold.
-func (s *Store) bind(h *hold, l *lease) bool {
+// isUnusedLocked reports whether no call uses the hold, or has used it.
+func (h *hold) isUnusedLocked() bool {
+	return h.lease == nil && h.expires.IsZero() && !h.busy.isLocked()
+}
+
+// bind gives the hold a key on an etcd lease, if it has none. It returns false if the etcd lease
+// takes no more locks. The caller has locked the hold.
+func (s *Store) bind(h *hold, l *lease, mode driver.Mode) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.lease == l {
@@ -94,30 +102,30 @@ func (s *Store) bind(h *hold, l *lease) bool {
 	if l.retired {
 		return false
 	}
-	h.lease, h.key, h.revision, h.place = l, s.newKey(h.queue, l), 0, place{}
+	h.lease, h.mode, h.key, h.revision, h.position = l, mode, s.newKeyLocked(h.prefix, mode, l), 0, position{}
 	l.holds[h] = struct{}{}
 	s.keys[h.key] = h
 	return true
 }
 
-// keyLost takes key and lease from a hold whose key is gone, and notifies its owner. The next
-// attempt of the owner begins anew. The caller holds s.mu.
-func (s *Store) keyLost(h *hold) {
+// keyLostLocked takes key and etcd lease from a hold whose key is gone, and notifies its owner. The
+// next attempt of the owner begins anew.
+func (s *Store) keyLostLocked(h *hold) {
 	if h.held && h.lost != nil {
-		s.background(h.lost)
+		s.backgroundLocked(h.lost)
 	}
 	if w := s.waiters[h.holdID]; w != nil && !h.held {
 		w.wake()
 	}
-	s.unbind(h)
+	s.unbindLocked(h)
 	if h.held && !h.busy.isLocked() { // else the call that has locked it decides
-		s.end(h)
+		s.endLocked(h)
 	}
 	h.held = false
 }
 
-// unbind takes key and lease from a hold. The caller holds s.mu.
-func (s *Store) unbind(h *hold) {
+// unbindLocked takes key and etcd lease from a hold.
+func (s *Store) unbindLocked(h *hold) {
 	l := h.lease
 	if l == nil {
 		return
@@ -128,28 +136,28 @@ func (s *Store) unbind(h *hold) {
 		l.strayKeys[h.key] = struct{}{}
 		l.retired = true
 	}
-	h.lease, h.key, h.revision, h.place, h.unconfirmed = nil, "", 0, place{}, false
+	h.lease, h.key, h.revision, h.position, h.unconfirmed = nil, "", 0, position{}, false
 	if l.retired && !l.gone && len(l.holds) == 0 {
-		s.revokeInBackground(l) // after which no late request can write a key on it
+		s.revokeInBackgroundLocked(l) // then no late request can write a key on it
 	}
 }
 
-// end forgets the hold. The caller holds s.mu.
-func (s *Store) end(h *hold) {
+// endLocked forgets the hold.
+func (s *Store) endLocked(h *hold) {
 	h.ended, h.held = true, false
 	if s.holds[h.holdID] == h {
 		delete(s.holds, h.holdID)
 	}
 }
 
-// drop forgets a hold and its key, which is gone or was never written. The caller holds s.mu.
-func (s *Store) drop(h *hold) {
-	s.end(h)
-	s.unbind(h)
+// dropLocked forgets a hold and its key, which is gone or was never written.
+func (s *Store) dropLocked(h *hold) {
+	s.endLocked(h)
+	s.unbindLocked(h)
 }
 
-// detached calls do for a hold that the caller has locked, and unlocks it. It returns when the
-// caller's context ends. do goes on, because its outcome decides what has to be undone.
+// detached calls do for a hold that the caller has locked, and unlocks it. If the caller's context
+// ends first, detached returns and do goes on, because its outcome decides what has to be undone.
 func (s *Store) detached(caller context.Context, h *hold, do func(ctx context.Context) outcome) outcome {
 	s.mu.Lock()
 	if s.closed {
@@ -158,7 +166,7 @@ func (s *Store) detached(caller context.Context, h *hold, do func(ctx context.Co
 		return outcome{err: driver.ErrClosed}
 	}
 	s.work.Add(1)
-	ctx := s.callContext()
+	ctx := s.callContextLocked()
 	s.mu.Unlock()
 	result, err := detach.Call(caller, s.workers.Go, func() outcome {
 		defer s.work.Done()
@@ -171,11 +179,11 @@ func (s *Store) detached(caller context.Context, h *hold, do func(ctx context.Co
 	return result
 }
 
-// callContext returns a context that ends callLimit from now, or up to a second later. The calls
-// that begin within the same second share it, because creating one for each is a good part of the
-// cost of a call. It has no deadline, because gRPC would tell the server, which would keep a timer
-// too. The caller holds s.mu.
-func (s *Store) callContext() context.Context {
+// callContextLocked returns a context that ends callLimit from now, or up to a second later. The
+// calls that begin within the same second share it, because creating one for each is a good part of
+// the cost of a call. It has no deadline, because gRPC would tell the server, which would keep a
+// timer too.
+func (s *Store) callContextLocked() context.Context {
 	if now := time.Now(); s.calls == nil || now.Sub(s.callsSince) > time.Second {
 		ctx, cancel := context.WithCancel(s.ctx)
 		time.AfterFunc(callLimit+time.Second, cancel)

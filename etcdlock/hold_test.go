@@ -31,7 +31,7 @@ func TestCancelledCallLeavesNoHold(t *testing.T) {
 			continue
 		}
 		s.mu.Lock()
-		s.drop(h)
+		s.dropLocked(h)
 		s.mu.Unlock()
 		h.busy.unlock()
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlock-go/dlock/driver"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -19,7 +20,7 @@ func TestKeyContainsTheEscapedName(t *testing.T) {
 		"shop":     "shop/shop/1f",
 		"../a\\ 锁": "shop/..%2Fa\\ 锁/1f",
 	} {
-		key := s.newKey(s.queueOf(name), l)
+		key := s.newKeyLocked(s.queuePrefix(name), driver.Mode{}, l)
 		if key != want {
 			t.Errorf("the key of %q is %q; want %q", name, key, want)
 		}
@@ -37,7 +38,7 @@ func TestKeyInUseGetsANumber(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 3 {
 		for _, name := range []string{"a", "b"} {
-			key := s.newKey(s.queueOf(name), l)
+			key := s.newKeyLocked(s.queuePrefix(name), driver.Mode{}, l)
 			if !strings.HasPrefix(key, name+"/1f-") || seen[key] {
 				t.Errorf("the key %q of %q is in use", key, name)
 			}
@@ -46,6 +47,39 @@ func TestKeyInUseGetsANumber(t *testing.T) {
 				t.Errorf("%q is the key of %q, %v; want %q", key, got, ok, name)
 			}
 		}
+	}
+}
+
+func TestKeyTellsTheMode(t *testing.T) {
+	s := &Store{prefix: "p/", keys: make(map[string]*hold)}
+	l := &lease{id: 0x1f, strayKeys: make(map[string]struct{})}
+	prefix := s.queuePrefix("a~shared-1")
+	for mode, want := range map[driver.Mode]string{
+		{}:             prefix + "1f",
+		{Shared: true}: prefix + "~shared-1f",
+		{Limit: 1}:     prefix + "~limit1-1f",
+		{Limit: 40}:    prefix + "~limit40-1f",
+	} {
+		key := s.newKeyLocked(prefix, mode, l)
+		if key != want || modeOf(prefix, key, nil) != mode {
+			t.Errorf("the key in mode %v is %q, which is read as %v; want %q", mode, key, modeOf(prefix, key, nil), want)
+		}
+		if key < prefix+sharedMark == mode.Shared {
+			t.Errorf("%q is on the wrong side of the shared keys", key)
+		}
+		if name, ok := s.nameOf(key, int64(l.id)); !ok || name != "a~shared-1" {
+			t.Errorf("%q is the key of %q, %v", key, name, ok)
+		}
+	}
+	for key, value := range map[string]string{
+		"1f": "", "1e": `{"host":"h"}`, "~limit0-1f": "", "~limitx-1f": "", "~shared": "", "1d": `{"mode":"shared"}`,
+	} {
+		if mode := modeOf(prefix, prefix+key, []byte(value)); mode != (driver.Mode{}) {
+			t.Errorf("%q with the value %q of another program is read as %v", key, value, mode)
+		}
+	}
+	if mode := modeOf(prefix, prefix+"1f", []byte(downgradedMark+`"host":"h"}`)); !mode.Shared {
+		t.Errorf("a downgraded lock is read as %v", mode)
 	}
 }
 

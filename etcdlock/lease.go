@@ -15,14 +15,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// minTTL is the shortest lease that a server with the usual election timeout grants.
+// minTTL is the shortest etcd lease that a server with the usual election timeout grants.
 const minTTL = 2 * time.Second
 
 // lease is an etcd lease, which all locks with the same TTL share. The mu of the store guards all
 // fields but the first two.
 type lease struct {
 	seconds int64    // the TTL to ask for
-	busy    ctxMutex // held by the call that asks the server about this lease
+	busy    ctxMutex // held by the call that asks the server about this etcd lease
 
 	id      clientv3.LeaseID // zero until it is granted
 	ttl     time.Duration    // as granted
@@ -32,19 +32,19 @@ type lease struct {
 	gone    bool // it has ended
 	retired bool // it takes no new locks, and ends with its last one
 	holds   map[*hold]struct{}
-	// strayKeys must not exist, and perhaps will: a request to write or delete them was not
-	// answered. They are deleted with every renewal, and end with the lease at the latest.
+	// strayKeys are keys of no hold that may still appear, because a request to write or delete
+	// them was not answered. Every renewal deletes them, and they end with the etcd lease.
 	strayKeys map[string]struct{}
 }
 
-// slack is how old the last renewal may be when a lock is acquired. The TTL of a lock is shorter than
-// that of its lease by the slack.
+// slack is how old the last renewal may be when a lock is acquired. The TTL of a lock is shorter
+// than that of its etcd lease by the slack.
 func (l *lease) slack() time.Duration { return min(l.ttl/10, time.Second) }
 
-// grantedTTL returns the TTL of a lock on this lease.
+// grantedTTL returns the TTL of a lock on this etcd lease.
 func (l *lease) grantedTTL(asked time.Duration) time.Duration { return min(asked, l.ttl-l.slack()) }
 
-// leaseFor returns the lease of a hold, or the one for new locks with that TTL.
+// leaseFor returns the etcd lease of a hold, or the one for new locks with that TTL.
 func (s *Store) leaseFor(h *hold, ttl time.Duration) *lease {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
 	s.mu.Lock()
@@ -62,50 +62,51 @@ func (s *Store) leaseFor(h *hold, ttl time.Duration) *lease {
 	return l
 }
 
-// refresh renews the lease, unless it was renewed a moment ago.
-func (s *Store) refresh(ctx context.Context, l *lease) error {
-	if done, err := s.isFresh(l); done {
+// renewIfOld renews the etcd lease, unless it was renewed a moment ago.
+func (s *Store) renewIfOld(ctx context.Context, l *lease) error {
+	if needed, err := s.needsRenewal(l); !needed {
 		return err
 	}
 	if l.busy.lock(ctx) != nil {
 		return unanswered(ctx)
 	}
 	defer l.busy.unlock()
-	if done, err := s.isFresh(l); done { // another call has renewed it meanwhile
+	if needed, err := s.needsRenewal(l); !needed { // another call has renewed it meanwhile
 		return err
 	}
-	if l.id == 0 { // only written by a call that has locked the lease
+	if l.id == 0 { // written only by a call that has locked the etcd lease
 		return s.grant(ctx, l)
 	}
 	return s.keepAlive(ctx, l)
 }
 
-// isFresh reports whether the lease needs no renewal, because it was renewed or has ended.
-func (s *Store) isFresh(l *lease) (done bool, err error) {
+// needsRenewal reports whether the etcd lease has to be renewed, or granted, before it is used. It
+// returns errLeaseGone if the etcd lease has ended.
+func (s *Store) needsRenewal(l *lease) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.gone {
-		return true, errLeaseGone
+		return false, errLeaseGone
 	}
 	if l.id == 0 {
-		return false, nil
+		return true, nil
 	}
-	if s.age(l) > l.ttl && len(l.holds) == 0 {
-		s.forgetLease(l) // it has ended, or is about to
-		return true, errLeaseGone
+	if s.ageLocked(l) > l.ttl && len(l.holds) == 0 {
+		s.forgetLeaseLocked(l) // it has ended, or is about to
+		return false, errLeaseGone
 	}
-	return s.age(l) < l.slack(), nil
+	return s.ageLocked(l) >= l.slack(), nil
 }
 
-// age returns how long ago the lease was renewed. The caller holds s.mu.
-func (s *Store) age(l *lease) time.Duration { return s.clock.Now() - l.sent }
+// ageLocked returns how long ago the etcd lease was renewed.
+func (s *Store) ageLocked(l *lease) time.Duration { return s.clock.Now() - l.sent }
 
-// grant asks the server for the lease. If the answer gets lost, grant revokes the lease.
+// grant asks the server for the etcd lease. If there is no answer, grant revokes the etcd lease.
 func (s *Store) grant(ctx context.Context, l *lease) error {
-	// The ID is chosen here, so that the lease may be asked for twice.
+	// The ID is chosen here, so that a repeated request asks for the same etcd lease.
 	id := clientv3.LeaseID(rand.Int64N(math.MaxInt64-1) + 1)
 	var sent clock.Instant
-	ttl, err := try(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
+	ttl, err := retry(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
 		sent = s.clock.NoLaterThanNow()
 		return c.grantLease(ctx, id, l.seconds)
 	})
@@ -115,17 +116,17 @@ func (s *Store) grant(ctx context.Context, l *lease) error {
 		l.id, l.ttl, l.sent = id, time.Duration(ttl)*time.Second, sent
 		return nil
 	}
-	s.forgetLease(l)
+	s.forgetLeaseLocked(l)
 	if rejectionOf(err) == nil {
 		l.id = id
-		if !s.revokeInBackground(l) {
+		if !s.revokeInBackgroundLocked(l) {
 			s.leases[l] = struct{}{} // Close revokes it
 		}
 	}
 	return s.explain(ctx, err)
 }
 
-// grantLease asks for a lease, and renews it if an earlier try was granted.
+// grantLease asks for an etcd lease, and renews it if an earlier request was granted.
 func (c *conn) grantLease(ctx context.Context, id clientv3.LeaseID, seconds int64) (ttl int64, err error) {
 	reply, err := c.leaser.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(id), TTL: seconds})
 	if isError(err, rpctypes.ErrLeaseExist) {
@@ -134,11 +135,11 @@ func (c *conn) grantLease(ctx context.Context, id clientv3.LeaseID, seconds int6
 	return reply.GetTTL(), err
 }
 
-// keepAlive renews the lease with one message. It does not use the loop of the client, which does
-// not pause while there is no connection.
+// keepAlive renews the etcd lease with one message. It does not use the loop of the client, which
+// does not pause while there is no connection.
 func (s *Store) keepAlive(ctx context.Context, l *lease) error {
 	var sent clock.Instant
-	ttl, err := try(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
+	ttl, err := retry(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
 		sent = s.clock.NoLaterThanNow()
 		return c.keepAliveOnce(ctx, l.id)
 	})
@@ -173,34 +174,34 @@ func (c *conn) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (ttl int6
 	return reply.TTL, nil
 }
 
-// leaseLost ends a lease that the server does not know any more, and all its locks.
+// leaseLost ends an etcd lease that the server does not know any more, and all its locks.
 func (s *Store) leaseLost(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetLease(l)
+	s.forgetLeaseLocked(l)
 	for h := range l.holds {
-		s.keyLost(h)
+		s.keyLostLocked(h)
 	}
 }
 
-// forgetLease makes the next acquisition ask for a new lease. The caller holds s.mu.
-func (s *Store) forgetLease(l *lease) {
+// forgetLeaseLocked makes the next acquisition ask for a new etcd lease.
+func (s *Store) forgetLeaseLocked(l *lease) {
 	l.gone, l.retired = true, true
 	delete(s.leases, l)
 }
 
-// revokeInBackground returns false if the store is closed. The caller holds s.mu.
-func (s *Store) revokeInBackground(l *lease) bool {
-	return s.background(func() {
+// revokeInBackgroundLocked revokes an etcd lease. It returns false if the store is closed.
+func (s *Store) revokeInBackgroundLocked(l *lease) bool {
+	return s.backgroundLocked(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 		defer cancel()
 		s.revoke(ctx, l)
 	})
 }
 
-// revoke ends a lease on the server. If that fails, it expires.
+// revoke ends an etcd lease on the server. If that fails, the etcd lease expires.
 func (s *Store) revoke(ctx context.Context, l *lease) {
-	_, err := try(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseRevokeResponse, error) {
+	_, err := retry(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseRevokeResponse, error) {
 		return c.leaser.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(l.id)}, grpc.WaitForReady(true))
 	})
 	if err != nil && !isError(err, rpctypes.ErrLeaseNotFound) {
@@ -208,13 +209,13 @@ func (s *Store) revoke(ctx context.Context, l *lease) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetLease(l)
+	s.forgetLeaseLocked(l)
 }
 
-// renewLease renews the lease and deletes the keys that must not exist. What it cannot delete ends
-// with the lease at the latest.
-func (s *Store) renewLease(ctx context.Context, l *lease) error {
-	if err := s.refresh(ctx, l); err != nil {
+// renewAndClean renews the etcd lease, unless it was renewed a moment ago, and deletes its stray
+// keys. What it cannot delete ends with the etcd lease.
+func (s *Store) renewAndClean(ctx context.Context, l *lease) error {
+	if err := s.renewIfOld(ctx, l); err != nil {
 		return err
 	}
 	s.mu.Lock()

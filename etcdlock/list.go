@@ -1,8 +1,10 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -16,108 +18,133 @@ import (
 // when a lock is held, because etcd keeps no time. It also reads the keys that are no locks: use
 // a prefix in a server that has other keys.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return func(yield func(driver.Info, error) bool) {
-		known := make(map[int64]time.Duration)
-		for q, err := range s.queues(ctx, s.prefix+escaper.Replace(prefix)) {
-			if err != nil {
-				yield(driver.Info{}, err)
-				return
-			}
-			info, held, err := s.describe(ctx, &q, known)
-			if (held || err != nil) && !yield(info, err) || err != nil {
-				return
-			}
-		}
-	}
+	return s.list(ctx, s.prefix+escaper.Replace(prefix))
 }
 
 // Find implements driver.Finder.
 func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
-	for q, err := range s.queues(ctx, s.queueOf(name)) { // there is one at most
-		if err != nil {
-			return driver.Info{}, false, err
-		}
-		return s.describe(ctx, &q, make(map[int64]time.Duration))
+	for info, err := range s.list(ctx, s.queuePrefix(name)) {
+		return info, err == nil, err
 	}
 	return driver.Info{}, false, nil
 }
 
-// keyQueue is the queue of a name.
-type keyQueue struct {
-	name  string
-	first *mvccpb.KeyValue
-	count int
+// list yields the holders whose keys begin with start, those of a name in the order of their
+// tokens. An error is the last thing it yields.
+func (s *Store) list(ctx context.Context, start string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		known := make(map[int64]time.Duration)
+		for found, err := range s.keysByName(ctx, start) {
+			if err != nil {
+				yield(driver.Info{}, err)
+				return
+			}
+			prefix := s.queuePrefix(found.name)
+			all := holders(prefix, found.keys)
+			for _, kv := range all {
+				left, err := s.timeLeft(ctx, kv.Lease, known)
+				if err != nil {
+					yield(driver.Info{}, err)
+					return
+				}
+				if left < 0 {
+					continue // the etcd lease has ended
+				}
+				info := driver.Info{
+					Name:      found.name,
+					Mode:      modeOf(prefix, string(kv.Key), kv.Value),
+					Token:     tokenOf(kv.CreateRevision),
+					Holder:    driver.DecodeHolder(string(kv.Value)),
+					Remaining: left,
+					Waiters:   len(found.keys) - len(all),
+				}
+				if !yield(info, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// holders sorts the keys of a name by their creation and returns those that have the lock: the
+// first, and those behind it that it admits.
+func holders(prefix string, kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
+	if len(kvs) == 0 {
+		return nil
+	}
+	slices.SortFunc(kvs, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
+	mode := func(kv *mvccpb.KeyValue) driver.Mode { return modeOf(prefix, string(kv.Key), kv.Value) }
+	first, n := mode(kvs[0]), 1
+	for n < len(kvs) && (first.Shared || n < first.Limit) && mode(kvs[n]) == first {
+		n++
+	}
+	return kvs[:n]
+}
+
+// nameKeys are the keys of a name, of its holders and its waiters.
+type nameKeys struct {
+	name string
+	keys []*mvccpb.KeyValue
 }
 
 // pageSize is how many keys are read at a time.
 const pageSize = 1000
 
-// queues yields the queues whose keys begin with start. An error is the last thing it yields.
-func (s *Store) queues(ctx context.Context, start string) iter.Seq2[keyQueue, error] {
-	return func(yield func(keyQueue, error) bool) {
-		err := s.usable(ctx)
+// keysByName yields the names whose keys begin with start. An error is the last thing it yields.
+func (s *Store) keysByName(ctx context.Context, start string) iter.Seq2[nameKeys, error] {
+	return func(yield func(nameKeys, error) bool) {
+		err := s.ensureConnected(ctx)
 		end := clientv3.GetPrefixRangeEnd(start)
 		if start == "" {
 			start, end = "\x00", "\x00" // all keys
 		}
-		var q keyQueue
+		var current nameKeys
 		for more := err == nil; more; {
 			var reply *clientv3.GetResponse
 			if reply, err = s.get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize)); err != nil {
 				err = s.explain(ctx, err)
 				break
 			}
-			for _, kv := range reply.Kvs { // in their order: the keys of a queue follow each other
+			for _, kv := range reply.Kvs { // in their order: the keys of a name follow each other
 				name, ok := s.nameOf(string(kv.Key), kv.Lease)
 				if !ok {
 					continue
 				}
-				if name != q.name {
-					if q.first != nil && !yield(q, nil) {
+				if name != current.name {
+					if current.keys != nil && !yield(current, nil) {
 						return
 					}
-					q = keyQueue{name: name}
+					current = nameKeys{name: name}
 				}
-				if q.count++; q.first == nil || kv.CreateRevision < q.first.CreateRevision {
-					q.first = kv
-				}
+				current.keys = append(current.keys, kv)
 			}
 			if more = reply.More && len(reply.Kvs) > 0; more {
 				start = string(reply.Kvs[len(reply.Kvs)-1].Key) + "\x00"
 			}
 		}
-		if err != nil || q.first != nil {
-			yield(q, err)
+		if err != nil || current.keys != nil {
+			yield(current, err)
 		}
 	}
 }
 
 // get reads keys.
 func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return try(ctx, s, func(ctx context.Context, c *conn) (*clientv3.GetResponse, error) { return c.kv.Get(ctx, key, opts...) })
+	return retry(ctx, s, func(ctx context.Context, c *conn) (*clientv3.GetResponse, error) { return c.kv.Get(ctx, key, opts...) })
 }
 
-// describe returns the holder of a queue. It returns false if its lease has ended. known has the
-// time left of the leases that the server was asked for.
-func (s *Store) describe(ctx context.Context, q *keyQueue, known map[int64]time.Duration) (driver.Info, bool, error) {
-	id := q.first.Lease
-	if _, ok := known[id]; !ok {
-		reply, err := try(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
-			return c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
-		})
-		if err != nil {
-			return driver.Info{}, false, s.explain(ctx, err)
-		}
-		known[id] = time.Duration(reply.TTL) * time.Second
+// timeLeft returns the time left of an etcd lease. It is negative if the etcd lease has ended.
+// known has the etcd leases that the server was asked for.
+func (s *Store) timeLeft(ctx context.Context, id int64, known map[int64]time.Duration) (time.Duration, error) {
+	if left, ok := known[id]; ok {
+		return left, nil
 	}
-	if known[id] < 0 {
-		return driver.Info{}, false, nil
+	reply, err := retry(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
+		return c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
+	})
+	if err != nil {
+		return 0, s.explain(ctx, err)
 	}
-	return driver.Info{
-		Name:      q.name,
-		Token:     tokenOf(q.first.CreateRevision),
-		Holder:    driver.DecodeHolder(string(q.first.Value)),
-		Remaining: known[id],
-		Waiters:   q.count - 1,
-	}, true, nil
+	known[id] = time.Duration(reply.TTL) * time.Second
+	return known[id], nil
 }

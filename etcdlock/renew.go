@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +12,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Renew implements driver.Store. One message renews a lease and with it all its locks. A
+// Renew implements driver.Store. One message renews an etcd lease and with it all its locks. A
 // transaction that writes nothing checks maxOps keys at a time.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.ensureConnected(ctx); err != nil {
 		return slices.Repeat([]error{err}, len(grants))
 	}
 	errs := make([]error, len(grants))
@@ -40,14 +41,14 @@ type renewal struct {
 	err   *error // its result
 }
 
-// byLease sorts the grants by their leases. It sets the errors of those that are not held.
+// byLease groups the grants by their etcd leases. It sets the errors of those that are not held.
 func (s *Store) byLease(grants []driver.Grant, errs []error) map[*lease][]renewal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leases := make(map[*lease][]renewal)
 	for i, g := range grants {
 		r := renewal{s.holds[holdID{g.Name, g.Owner}], g.Token, &errs[i]}
-		if r.hold == nil || !r.holds() {
+		if r.hold == nil || !r.isHeld() {
 			errs[i] = driver.ErrNotHeld
 			continue
 		}
@@ -56,12 +57,12 @@ func (s *Store) byLease(grants []driver.Grant, errs []error) map[*lease][]renewa
 	return leases
 }
 
-// holds reports whether the lock is still held with the token of the grant.
-func (r *renewal) holds() bool { return r.hold.held && tokenOf(r.hold.revision) == r.token }
+// isHeld reports whether the lock is still held with the token of the grant.
+func (r *renewal) isHeld() bool { return r.hold.held && tokenOf(r.hold.revision) == r.token }
 
-// renewAll renews a lease and checks its locks.
+// renewAll renews an etcd lease and checks its locks.
 func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) error {
-	err := s.renewLease(ctx, l)
+	err := s.renewAndClean(ctx, l)
 	if errors.Is(err, errLeaseGone) {
 		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
 	}
@@ -76,39 +77,31 @@ func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) erro
 
 // checkKeys prolongs the holds whose keys still exist.
 func (s *Store) checkKeys(ctx context.Context, renewals []renewal) error {
-	var ops []clientv3.Op
-	var asked []renewal
+	ops := make([]clientv3.Op, len(renewals))
 	s.mu.Lock()
-	for _, r := range renewals {
-		if r.hold.key == "" { // lost meanwhile
-			*r.err = driver.ErrNotHeld
-			continue
-		}
-		ops, asked = append(ops, clientv3.OpGet(r.hold.key, clientv3.WithKeysOnly())), append(asked, r)
+	for i, r := range renewals { // a hold that was lost meanwhile has no key
+		ops[i] = clientv3.OpGet(cmp.Or(r.hold.key, r.hold.prefix), clientv3.WithKeysOnly())
 	}
 	s.mu.Unlock()
-	if len(ops) == 0 {
-		return nil
-	}
-	reply, err := try(ctx, s, query{then: ops}.send)
+	reply, err := retry(ctx, s, txn{then: ops}.send)
 	if err != nil {
 		return s.explain(ctx, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, r := range asked {
-		h, revision := r.hold, readFirst(reply.Responses[i].GetResponseRange().Kvs).revision
+	for i, r := range renewals {
+		h, revision := r.hold, readFirst(r.hold.prefix, reply.Responses[i].GetResponseRange().Kvs).revision
 		switch {
-		case !r.holds(): // lost, released or expired meanwhile
+		case !r.isHeld(): // lost, released or expired meanwhile
 			*r.err = driver.ErrNotHeld
 		case revision != h.revision:
 			*r.err = driver.ErrNotHeld
 			h.lost = nil            // the owner learns it from the error
 			if !h.busy.isLocked() { // else the call that has locked it finds out
-				s.keyLost(h)
+				s.keyLostLocked(h)
 			}
 		default:
-			s.expireAt(h, time.Now().Add(h.ttl))
+			s.setExpiryLocked(h, time.Now().Add(h.ttl))
 		}
 	}
 	return nil

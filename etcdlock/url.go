@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrURL reports that a URL is not one of etcd. The error contains no password.
+// ErrURL is wrapped by the errors of Open about the URL itself. They contain no password.
 var ErrURL = storeurl.ErrURL
 
 // Open returns a store with a client of its own, which Close closes.
@@ -69,7 +69,7 @@ func parseURL(raw string) (config clientv3.Config, prefix string, err error) {
 	case err != nil:
 		return config, "", err
 	case (u.User == "") != (u.Password == ""):
-		return config, "", errors.New("before the '@' belong a user and a password")
+		return config, "", errors.New("want user:password before the '@'")
 	case slices.ContainsFunc(u.Hosts, func(host string) bool { return strings.HasPrefix(host, ":") }):
 		return config, "", errors.New("a host is missing")
 	}
@@ -125,7 +125,7 @@ func dial(ctx context.Context, config clientv3.Config) (*clientv3.Client, error)
 }
 
 // checkReachable returns an error if no member can be connected to. A client with a user asks for
-// its token at once, and waits for a connection until its limit without saying why it has no connection.
+// its auth token at once, and if there is no connection waits for one without saying why.
 func checkReachable(ctx context.Context, config clientv3.Config) error {
 	if config.Username == "" {
 		return nil // the client makes no calls

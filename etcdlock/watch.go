@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -13,10 +14,17 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// queueWatch is the watch of a name's queue, which all its waiters share. The mu of the store
-// guards its fields but the first three. Only the goroutine of keepOpen writes from.
-type queueWatch struct {
+// watchID identifies a watch. Shared waiters have one of their own: it reports the end and the
+// downgrade of what they wait for, and not the release of other shared holders.
+type watchID struct {
 	name   string
+	shared bool
+}
+
+// nameWatch is the watch of a name's keys, which all its waiters share. The mu of the store
+// guards its fields but the first three. Only the goroutine of keepOpen writes from.
+type nameWatch struct {
+	watchID
 	cancel context.CancelFunc
 	opened chan struct{} // closed when the watch is open, or has failed
 
@@ -30,10 +38,10 @@ type queueWatch struct {
 // waiter is a caller of Watch.
 type waiter struct {
 	holdID
-	watch  *queueWatch
-	queues bool // its place in the queue is given up by Release
-	asked  bool // it has made an attempt since Watch
-	wake   func()
+	watch     *nameWatch
+	keepPlace bool // Request.Queue: Release gives up the place, and stop does not
+	asked     bool // it has made an attempt since Watch
+	wake      func()
 }
 
 // linger is how long a watch without waiters stays open: a process that has just had a lock often
@@ -43,11 +51,13 @@ const linger = 2 * time.Second
 // Watch implements driver.Watcher. Until stop is called, the attempts of the owner keep a place in
 // the queue.
 func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (stop func(), err error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.ensureConnected(ctx); err != nil {
 		return nil, err
 	}
-	w := &waiter{holdID: holdID{req.Name, req.Owner}, queues: req.Queue, wake: wake}
-	if !s.addWaiter(w) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	w := &waiter{holdID: holdID{req.Name, req.Owner}, keepPlace: req.Queue, wake: wake}
+	if !s.addWaiter(w, watchID{req.Name, req.Mode.Shared}) {
 		return nil, driver.ErrClosed
 	}
 	select {
@@ -59,7 +69,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	s.mu.Lock()
 	err = w.watch.err
 	if h := s.holds[w.holdID]; h != nil && err == nil {
-		h.place.follow(w.watch)
+		h.position.follow(w.watch)
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -70,25 +80,25 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 }
 
 // addWaiter returns false if the store is closed.
-func (s *Store) addWaiter(w *waiter) bool {
+func (s *Store) addWaiter(w *waiter, id watchID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	qw := s.watches[w.name]
-	if qw == nil {
-		qw = &queueWatch{name: w.name, opened: make(chan struct{}), waiters: make(map[*waiter]struct{})}
-		s.watches[w.name] = qw
+	nw := s.watches[id]
+	if nw == nil {
+		nw = &nameWatch{watchID: id, opened: make(chan struct{}), waiters: make(map[*waiter]struct{})}
+		s.watches[id] = nw
 		ctx, cancel := context.WithCancel(s.ctx)
-		qw.cancel = cancel
-		s.work.Go(func() { s.keepOpen(ctx, qw) })
+		nw.cancel = cancel
+		s.work.Go(func() { s.keepOpen(ctx, nw) })
 	}
-	w.watch = qw
-	qw.waiters[w] = struct{}{}
+	w.watch = nw
+	nw.waiters[w] = struct{}{}
 	s.waiters[w.holdID] = w
 	if h := s.holds[w.holdID]; h != nil {
-		s.keepLease(h)
+		s.keepLeaseLocked(h)
 	}
 	return true
 }
@@ -113,47 +123,52 @@ func (s *Store) removeWaiter(w *waiter) {
 	if h == nil || h.held {
 		return
 	}
-	if now := time.Now(); h.expires.Before(now) { // or zero
+	if now := time.Now(); h.expires.Before(now) { // also if it is not set yet
 		h.expires = now
 	}
 	s.alarm.NoLaterThan(h.expires)
-	if !w.queues {
-		s.background(func() { s.leaveQueue(w.holdID) })
+	if !w.keepPlace {
+		s.whenIdleLocked(w.holdID, s.leaveQueue)
 	}
 }
 
-// closeIdleWatches closes the watches that have had no waiters for a while. The caller holds s.mu.
-func (s *Store) closeIdleWatches(now time.Time, due *dueWork) {
-	for name, qw := range s.watches {
-		if len(qw.waiters) > 0 {
+// isWatchedLocked reports whether there have been waiters for a name lately.
+func (s *Store) isWatchedLocked(name string) bool {
+	return s.watches[watchID{name, false}] != nil || s.watches[watchID{name, true}] != nil
+}
+
+// closeIdleWatchesLocked closes the watches that have had no waiters for a while.
+func (s *Store) closeIdleWatchesLocked(now time.Time) {
+	for id, nw := range s.watches {
+		if len(nw.waiters) > 0 {
 			continue
 		}
-		if until := qw.idleSince.Add(linger); now.Before(until) {
-			due.noLaterThan(until)
+		if until := nw.idleSince.Add(linger); now.Before(until) {
+			s.alarm.NoLaterThan(until)
 			continue
 		}
-		delete(s.watches, name)
-		qw.cancel()
+		delete(s.watches, id)
+		nw.cancel()
 	}
 }
 
-// keepOpen keeps the watch open until ctx ends. The client itself resumes a watch whose
-// connection broke. A watch ends when the server has no leader, so that another member is asked,
-// or no longer has the revision to resume at: then all waiters are woken when it is open again.
-func (s *Store) keepOpen(ctx context.Context, qw *queueWatch) {
-	defer qw.cancel()
+// keepOpen keeps the watch open until ctx ends. The client itself resumes a watch whose connection
+// broke. The server ends a watch if it has no leader, or no longer has the revision to resume at:
+// then keepOpen opens the watch again, at another member if need be, and wakes all waiters.
+func (s *Store) keepOpen(ctx context.Context, nw *nameWatch) {
+	defer nw.cancel()
 	pause := backoff.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
-		opened, err := s.receive(ctx, qw)
+		opened, err := s.receive(ctx, nw)
 		if opened {
 			pause.Reset()
 		}
 		if ctx.Err() != nil {
-			s.watchFailed(qw, driver.ErrClosed)
+			s.watchFailed(nw, driver.ErrClosed)
 			return
 		}
-		if r := rejectionOf(err); r != nil && r.kind != driver.ErrUnreachable && qw.from == 0 {
-			s.watchFailed(qw, s.explain(ctx, err))
+		if r := rejectionOf(err); r != nil && !errors.Is(r.kind, driver.ErrUnreachable) && nw.from == 0 {
+			s.watchFailed(nw, s.explain(ctx, err))
 			return
 		}
 		_ = pause.Wait(ctx) // receive notices its end
@@ -162,22 +177,27 @@ func (s *Store) keepOpen(ctx context.Context, qw *queueWatch) {
 
 // receive opens the watch and handles its events until it ends. It reports whether the watch was
 // opened.
-func (s *Store) receive(ctx context.Context, qw *queueWatch) (opened bool, err error) {
-	c, stream := s.conn.Load(), s.stream.Load()
+func (s *Store) receive(ctx context.Context, nw *nameWatch) (opened bool, err error) {
+	c, stream := s.conn.Load(), s.watchStream.Load()
 	inner, cancel := context.WithCancel(clientv3.WithRequireLeader(inStream(ctx, stream)))
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	replies := c.watcher.Watch(inner, s.queueOf(qw.name), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	prefix := s.queuePrefix(nw.name)
+	events := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithFilterPut()}
+	if nw.shared {
+		events = []clientv3.OpOption{clientv3.WithRange(prefix + sharedMark)}
+	}
+	replies := c.watcher.Watch(inner, prefix, append(events, clientv3.WithCreatedNotify())...)
 	for reply := range replies {
 		if err := reply.Err(); err != nil {
 			return opened, s.watchError(stream, err)
 		}
 		if reply.Created {
 			opened = true
-			s.watchOpened(qw, reply.Header.Revision)
+			s.watchOpened(nw, reply.Header.Revision)
 		}
 		for _, event := range reply.Events {
-			s.keyDeleted(qw, string(event.Kv.Key), event.Kv.ModRevision)
+			s.keyChanged(nw, event)
 		}
 	}
 	return opened, nil
@@ -185,22 +205,22 @@ func (s *Store) receive(ctx context.Context, qw *queueWatch) (opened bool, err e
 
 // inStream makes the client open a watch in the stream with that number. The client shares a
 // stream between all watches with the same metadata, for as long as any of them is open. A stream
-// keeps the user's token with which it was opened. Nothing else uses that token, so that it
+// keeps the auth token with which it was opened. Nothing else uses that auth token, so that it
 // expires, and then the server rejects all new watches in that stream.
 func inStream(ctx context.Context, number uint64) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "dlock-watches", strconv.FormatUint(number, 10))
 }
 
-// tokenErrors are rejections of a watch because of the token of its stream: another stream may not
-// be rejected.
-var tokenErrors = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty}
+// authTokenErrors are rejections of a watch because of the auth token of its stream: another stream
+// may not be rejected.
+var authTokenErrors = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty}
 
-// watchError returns why a watch in that stream ended. After a tokenError, watches are opened in
-// another stream.
+// watchError returns why a watch in that stream ended. After a authTokenError, watches are opened
+// in another stream.
 func (s *Store) watchError(stream uint64, err error) error {
-	for _, rejection := range tokenErrors {
+	for _, rejection := range authTokenErrors {
 		if strings.Contains(err.Error(), rejection.Error()) { // the server wraps it in a text
-			s.stream.CompareAndSwap(stream, stream+1)
+			s.watchStream.CompareAndSwap(stream, stream+1)
 			return rejection
 		}
 	}
@@ -209,52 +229,57 @@ func (s *Store) watchError(stream uint64, err error) error {
 
 // watchOpened records that the watch reports all deletions after a revision. Before it, some may
 // have been missed.
-func (s *Store) watchOpened(qw *queueWatch, revision int64) {
+func (s *Store) watchOpened(nw *nameWatch, revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := qw.from == 0
-	qw.from = revision
+	first := nw.from == 0
+	nw.from = revision
 	if first {
-		close(qw.opened)
+		close(nw.opened)
 		return
 	}
-	for w := range qw.waiters {
+	for w := range nw.waiters {
 		if h := s.holds[w.holdID]; h != nil {
-			h.place.stale = true
+			h.position.stale = true
 		}
 		w.wake()
 	}
 }
 
 // watchFailed ends a watch, and reports err to the callers of Watch that wait for it to open.
-func (s *Store) watchFailed(qw *queueWatch, err error) {
+func (s *Store) watchFailed(nw *nameWatch, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	qw.err = err
-	if s.watches[qw.name] == qw {
-		delete(s.watches, qw.name)
+	nw.err = err
+	if s.watches[nw.watchID] == nw {
+		delete(s.watches, nw.watchID)
 	}
-	if qw.from == 0 {
-		close(qw.opened)
+	if nw.from == 0 {
+		close(nw.opened)
 	}
 }
 
-// keyDeleted wakes the waiters for which trying again is worth it: the next in the queue, and
+// keyChanged records that a key was deleted, or downgraded: for shared waiters both end what they
+// wait for. It wakes the waiters for which another attempt may succeed: the next in the queue, and
 // those without a place.
-func (s *Store) keyDeleted(qw *queueWatch, key string, revision int64) {
+func (s *Store) keyChanged(nw *nameWatch, event *clientv3.Event) {
+	key, revision, deleted := string(event.Kv.Key), event.Kv.ModRevision, event.Type == clientv3.EventTypeDelete
+	if !deleted && !isDowngraded(event.Kv.Value) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	qw.lastDeletion = max(qw.lastDeletion, revision)
-	if h := s.keys[key]; h != nil && h.revision != 0 && h.revision < revision && !h.ended {
-		h.place.stale = true // without its key it is not the first
+	if h := s.keys[key]; h != nil && deleted && h.revision != 0 && h.revision < revision && !h.ended {
+		h.position.stale = true // without its key it is not the first
 		// A call that has locked the hold may have deleted the key itself, or finds out.
 		if !h.busy.isLocked() {
-			s.keyLost(h)
+			s.keyLostLocked(h)
 		}
 	}
-	for w := range qw.waiters {
+	nw.lastDeletion = max(nw.lastDeletion, revision)
+	for w := range nw.waiters {
 		h := s.holds[w.holdID]
-		if h == nil || h.revision == 0 || h.place.deleted(key, revision) {
+		if h == nil || h.revision == 0 || h.position.noteDeleted(key, revision) {
 			w.wake()
 		}
 	}

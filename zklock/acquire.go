@@ -1,10 +1,12 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
@@ -12,110 +14,126 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// errVanished: the node does not exist although its session lives. An operator or Break
-// removed it.
-var errVanished = errors.New("the node was removed")
+// errCreateAgain makes an attempt create its nodes again: they are gone, or of another session.
+var errCreateAgain = errors.New("the node was removed")
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	return call(ctx, s, "acquiring a lock", func(ctx context.Context) (driver.Grant, error) { return s.acquire(ctx, &req) })
+	return detached(ctx, s, "acquiring a lock", func(ctx context.Context) (driver.Grant, error) { return s.acquire(ctx, &req) })
 }
 
+// acquire makes an attempt. ensureQueued retries ensureNode, which creates the nodes (create) or
+// finds the position: from the watches (knownPosition), else from the server (queryPosition).
+// positionIn and positionOf compute it from a list of nodes, without requests.
 func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant, error) {
-	a := s.enter(req.Name, req.Owner, true)
-	defer s.leave(a)
+	h := s.lockHold(holdID{req.Name, req.Owner}, true)
+	defer s.unlockHold(h)
 	if ctx.Err() != nil {
 		return driver.Grant{}, context.Cause(ctx)
 	}
+	if s.opts.Order == Unfair && req.Mode != (driver.Mode{}) {
+		return driver.Grant{}, fmt.Errorf("%w: mode %v with the order Unfair", driver.ErrUnsupported, req.Mode)
+	}
 	s.mu.Lock()
-	a.queued, a.released, a.lost = req.Queue, false, req.Lost
-	if !a.granted {
-		s.setDeadlineLocked(a, req.TTL)
+	h.keepPlace, h.released, h.lost = req.Queue, false, req.Lost
+	if !h.held {
+		s.setExpiryLocked(h, req.TTL)
 	}
 	s.mu.Unlock()
-	at, err := s.ensureQueued(ctx, a, req)
+	at, err := s.ensureQueued(ctx, h, req)
+	if errors.Is(err, driver.ErrMode) {
+		return driver.Grant{}, cmp.Or(s.withdraw(ctx, h), err)
+	}
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	s.locked(func() { a.fresh = false })
+	s.withLock(func() { h.firstAttempt = false })
 	if at.first {
-		return s.grant(a, req, at)
+		return s.recordGrant(h, req, at)
 	}
-	return driver.Grant{}, s.refuse(ctx, a, at)
+	return driver.Grant{}, s.refuse(ctx, h, at)
 }
 
-// grant makes the acquisition the holder, if its session lives.
-func (s *Store) grant(a *acquisition, req *driver.Request, at position) (driver.Grant, error) {
+// recordGrant makes the hold the holder, if its session lives.
+func (s *Store) recordGrant(h *hold, req *driver.Request, at position) (driver.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case a.node == "" || a.session != s.session.Load():
+	case h.node == "" || h.session != s.sessionID.Load():
 		return driver.Grant{}, fmt.Errorf("%w: the session ended", driver.ErrUnreachable)
-	case a.released:
+	case h.released:
 		return driver.Grant{}, fmt.Errorf("%w: the lock was released before it was granted", driver.ErrUnreachable)
 	}
-	if !a.granted || a.ttl < req.TTL { // asking again never shortens
-		a.ttl = req.TTL
+	if !h.held || h.ttl < req.TTL { // asking again never shortens
+		h.ttl = req.TTL
 	}
-	a.granted, a.queued, a.leaving = true, false, false
-	a.lost = req.Lost // also if an earlier node of the owner was lost meanwhile
-	a.at = position{}
-	s.setDeadlineLocked(a, a.ttl)
-	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, Span: span.Size, TTL: s.promise(req.TTL, at.age)}, nil
+	h.held, h.keepPlace, h.leaving = true, false, false
+	h.lost = req.Lost // also if an earlier node of the owner was lost meanwhile
+	h.position = position{}
+	s.setExpiryLocked(h, h.ttl)
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: span.Size, TTL: s.promise(req.TTL, at.age)}, nil
 }
 
 // refuse returns a HeldError. It removes the node of an owner that does not wait.
-func (s *Store) refuse(ctx context.Context, a *acquisition, at position) error {
-	removed := make(chan error, 1)
-	if s.keepsNode(a) {
-		removed <- nil
-	} else {
-		go func() {
-			_, _, err := s.releaseNode(ctx, a)
-			removed <- err
-		}()
+func (s *Store) refuse(ctx context.Context, h *hold, at position) error {
+	var removal sync.WaitGroup
+	var err error
+	if !s.keepsNode(h) {
+		removal.Go(func() { err = s.withdraw(ctx, h) })
 	}
-	held := s.holderOf(a, at)
-	if err := <-removed; err != nil {
-		s.locked(func() { s.expireNowLocked(a) })
-		return err
-	}
-	return &held
+	held := s.holderOf(h, at)
+	removal.Wait()
+	return cmp.Or[error](err, &held)
 }
 
-// holderOf describes the holder, as far as the server answers. If the acquisition waits for
-// the holder's node, the same request watches it.
-func (s *Store) holderOf(a *acquisition, at position) driver.HeldError {
-	if a.blockedBy == at.head && at.head != unfairNode { // a name that is used once
-		return a.blocker
+// withdraw removes the nodes of a refused attempt.
+func (s *Store) withdraw(ctx context.Context, h *hold) error {
+	_, _, err := s.releaseNodes(ctx, h)
+	if err != nil {
+		s.withLock(func() { s.expireNowLocked(h) })
+	}
+	return err
+}
+
+// holderOf describes the holder, as far as the server answers. If the hold waits for the holder's
+// node, the same request watches it.
+func (s *Store) holderOf(h *hold, at position) driver.HeldError {
+	held := driver.HeldError{Name: h.name, Mode: at.mode}
+	switch {
+	case at.holder == "": // no node describes the holder: all permits are Curator's
+		return held
+	case h.blockedBy == at.holder && at.holder != unfairNode: // the same node: its data do not change
+		held = h.blocker
+		held.Mode = at.mode // a downgrade may have changed it
+		return held
 	}
 	var data []byte
 	var stat *zk.Stat
 	var err error
-	node := a.container + "/" + at.head
-	if s.keepsNode(a) && slices.Contains(at.ahead, at.head) {
-		data, stat, err = s.watchNode(a, node)
+	node := h.container + "/" + at.holder
+	if s.keepsNode(h) && slices.Contains(at.ahead, at.holder) {
+		data, stat, err = s.watchNode(h, node)
 	}
 	if stat == nil && err == nil {
 		data, stat, err = s.conn.Get(node)
 	}
-	held := driver.HeldError{Name: a.name}
 	if err == nil {
-		about := decode(data)
-		held.Token, held.Holder, held.Remaining = tokenOf(stat.Czxid), about.Holder, about.ttl()
-		a.blockedBy, a.blocker = at.head, held
+		c := decode(data)
+		held.Token, held.Holder, held.Remaining = tokenOf(stat.Czxid), c.Holder, c.ttl()
+		h.blockedBy, h.blocker = at.holder, held
 	}
 	return held
 }
 
-// ensureQueued makes sure that the acquisition has a node, and returns its position. If the
-// acquisition has waiters, it watches the nodes ahead. It tries again when the connection breaks.
-func (s *Store) ensureQueued(ctx context.Context, a *acquisition, req *driver.Request) (at position, err error) {
-	err = s.persist(ctx, func() (err error) {
+// ensureQueued makes sure that the hold has a node, and returns its position. If the hold has
+// waiters, it watches the nodes ahead. It tries again when the connection breaks.
+func (s *Store) ensureQueued(ctx context.Context, h *hold, req *driver.Request) (at position, err error) {
+	err = s.retry(ctx, func() (err error) {
 		for {
-			at, err = s.findOrCreate(a, req)
+			at, err = s.ensureNode(h, req)
 			if err == nil && !at.first {
-				err = s.watchAhead(a, at)
+				h.waited = h.waited || s.keepsNode(h)
+				err = s.watchAhead(h, at)
 			}
 			if !isOutdated(err) || ctx.Err() != nil {
 				return err
@@ -126,87 +144,100 @@ func (s *Store) ensureQueued(ctx context.Context, a *acquisition, req *driver.Re
 }
 
 // isOutdated reports whether a request was about something that has changed meanwhile.
-func isOutdated(err error) bool { return isAny(err, errVanished, zk.ErrNoNode, zk.ErrBadVersion) }
+func isOutdated(err error) bool { return isAny(err, errCreateAgain, zk.ErrNoNode, zk.ErrBadVersion) }
 
-// findOrCreate finds or creates the acquisition's node.
-func (s *Store) findOrCreate(a *acquisition, req *driver.Request) (position, error) {
-	if a.unknown {
-		if err := s.resolveCreation(a); err != nil {
+// ensureNode finds or creates the hold's node.
+func (s *Store) ensureNode(h *hold, req *driver.Request) (position, error) {
+	if h.unconfirmed {
+		if err := s.resolveCreation(h); err != nil {
 			return position{}, err
 		}
 	}
 	hasNode := false
-	s.locked(func() { hasNode = a.node != "" })
+	s.withLock(func() { hasNode = h.node != "" })
 	if !hasNode {
-		return s.create(a, req)
+		return s.create(h, req)
 	}
-	if at, ok := s.knownPosition(a); ok {
+	if at, ok := s.knownPosition(h); ok {
 		return at, nil
 	}
-	return s.queryPosition(a)
+	return s.queryPosition(h)
 }
 
-// queryPosition finds the acquisition's node in the queue. A server that has lost the leader
-// may answer with an old queue. If the node is the first in it, the leader's confirmation
-// proves that it still is. If not, the server is asked again when it has heard the leader.
-func (s *Store) queryPosition(a *acquisition) (position, error) {
+// queryPosition finds the hold's node in the queue. A server that has lost the leader may answer
+// with an old queue. If the node is the first in it, the leader's confirmation proves that it still
+// is. If not, queryPosition reads again after the leader's answer, which the server passes on only
+// when it is up to date.
+func (s *Store) queryPosition(h *hold) (position, error) {
 	confirmed := make(chan error, 1)
 	go func() { confirmed <- s.confirmSession() }()
-	at, err := s.readPosition(a)
+	at, err := s.readPosition(h)
 	if err := <-confirmed; err != nil {
 		return position{}, err
 	}
-	if err == nil && at.first {
-		return at, nil
+	if err == nil && at.first || h.unconfirmed { // readPosition lost an answer: the caller resolves that first
+		return at, err
 	}
-	return s.readPosition(a)
+	return s.readPosition(h)
 }
 
-// readPosition finds the acquisition's node in the queue that the connected server knows.
-func (s *Store) readPosition(a *acquisition) (position, error) {
+// readPosition finds the hold's node in the queue that the connected server knows.
+func (s *Store) readPosition(h *hold) (position, error) {
 	asked := s.clock.NoLaterThanNow()
-	queue, err := s.queue(a.container)
+	if h.mode.Limit > 0 {
+		return s.readPermit(h, asked)
+	}
+	queue, err := s.queue(h.container)
 	if err != nil {
 		return position{}, err
 	}
 	if s.opts.Order == Unfair {
 		// Other contenders use the same name. A node that is ours after the queue was
 		// listed was ours when it was listed.
-		exists, stat, err := s.conn.Exists(a.container + "/" + unfairNode)
+		exists, stat, err := s.conn.Exists(h.container + "/" + unfairNode)
 		if err != nil {
 			return position{}, err
 		}
-		if !exists || tokenOf(stat.Czxid) != a.token {
+		if !exists || tokenOf(stat.Czxid) != h.token {
 			queue = nil
 		}
 	}
-	return s.locate(a, queue, asked)
+	return s.positionIn(h, queue, asked)
 }
 
-// locate finds the acquisition's node in the queue as it was after asked. A node of the
-// order Unfair sorts before all others, but has the lock only if it found no others.
-func (s *Store) locate(a *acquisition, queue []string, asked clock.Instant) (position, error) {
+// positionIn finds the hold's node in a queue that was read at some moment after asked. A node of
+// the order Unfair sorts before all others, but has the lock only if it found no others.
+func (s *Store) positionIn(h *hold, queue []contender, asked clock.Instant) (position, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(queue, a.node)
+	i := slices.IndexFunc(queue, func(c contender) bool { return c.node == h.node })
 	if i < 0 {
-		a.lost = nil // the owner learns it from the answer
-		s.nodeVanishedLocked(a)
-		return position{}, errVanished
+		h.lost = nil // the owner learns it from the answer
+		s.nodeLostLocked(h)
+		return position{}, errCreateAgain
 	}
-	a.seen = asked
+	h.seen = asked
+	others := queue[:i]
+	if s.opts.Order == Unfair {
+		others = queue[1:]
+	}
 	switch {
-	case s.opts.Order == Unfair && !a.granted && len(queue) > 1:
-		return position{ahead: queue[1:2], head: queue[1]}, nil
-	case i == 0 || a.granted:
+	case h.held || len(others) == 0:
 		return position{first: true}, nil
+	case others[0].mode.Limit != h.mode.Limit:
+		return s.positionBehindMismatchLocked(h, others[0])
+	case s.opts.Order == Unfair:
+		return position{ahead: []string{others[0].node}, holder: others[0].node, mode: others[0].mode}, nil
 	}
-	a.at = positionOf(queue, i)
-	return a.at, nil
+	at := positionOf(queue, i)
+	if !at.first && h.mode.Limit == 0 {
+		h.position = at
+	}
+	return at, nil
 }
 
-// queue returns the contenders' nodes in order. Without a container the queue is empty.
-func (s *Store) queue(container string) ([]string, error) {
+// queue returns the contenders in order. Without a container the queue is empty.
+func (s *Store) queue(container string) ([]contender, error) {
 	children, _, err := s.conn.Children(container)
-	return queueOf(children), unless(err, zk.ErrNoNode)
+	return queueOf(children), ignore(err, zk.ErrNoNode)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -11,107 +12,145 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxContainers limits how many empty containers a store remembers.
+// maxContainers limits how many containers without data a store remembers.
 const maxContainers = 10_000
 
 // anyVersion makes a write unconditional.
 const anyVersion = -1
 
-// prepareContainer makes sure that the container of a lock exists. It returns the data to
-// write to it with every acquisition, which are those that another program stored there,
-// and their version. A store that has seen the container empty does not read it again, to
-// save a request in every acquisition: data that are stored there later are overwritten.
-func (s *Store) prepareContainer(container string) (data []byte, version int32, err error) {
-	known := false
-	s.locked(func() { _, known = s.empty[container] })
+// prepareContainer creates the container of a lock, or a parent in it, if it is missing. It returns
+// a request for the transaction of writeNodes that writes to it and keeps the data of other
+// programs. A store that has seen it without data does not read it again, to save a request in
+// every attempt: data that are stored there later are overwritten.
+func (s *Store) prepareContainer(h *hold, parent string) (*zk.SetDataRequest, error) {
+	path, known := pathIn(h.container, parent), false
+	s.withLock(func() { _, known = s.withoutData[path] })
 	if known {
-		return nil, anyVersion, nil
+		return &zk.SetDataRequest{Path: path, Version: anyVersion}, nil
 	}
-	data, stat, err := s.conn.Get(container)
+	data, stat, err := s.conn.Get(path)
 	if errors.Is(err, zk.ErrNoNode) {
-		err = s.createContainer(container)
+		err = s.createContainer(path)
 	}
 	if err != nil {
-		return nil, 0, err
+		s.forgetContainers(h)
+		return nil, err
 	}
 	if len(data) > 0 {
-		return data, stat.Version, nil
+		return &zk.SetDataRequest{Path: path, Data: data, Version: stat.Version}, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.empty) >= maxContainers {
-		clear(s.empty)
+	if len(s.withoutData) >= maxContainers {
+		clear(s.withoutData)
 	}
-	s.empty[container] = struct{}{}
-	return nil, anyVersion, nil
+	s.withoutData[path] = struct{}{}
+	return &zk.SetDataRequest{Path: path, Version: anyVersion}, nil
 }
 
-// createContainer creates the container of a lock. The root may have vanished: Curator
-// creates all nodes above a lock as containers, which ZooKeeper removes when they are empty.
-func (s *Store) createContainer(container string) error {
-	_, err := s.conn.CreateContainer(container, nil, zk.FlagContainer, s.opts.ACL)
+// forgetContainers makes the next creation read the hold's container and the parents in it.
+func (s *Store) forgetContainers(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, parent := range []string{leasesParent, placesParent, ""} {
+		delete(s.withoutData, pathIn(h.container, parent))
+	}
+}
+
+// createContainer creates a container. The root may have vanished: Curator creates all nodes above
+// a lock as containers, which ZooKeeper removes when they have no children.
+func (s *Store) createContainer(path string) error {
+	_, err := s.conn.CreateContainer(path, nil, zk.FlagContainer, s.opts.ACL)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err := s.ensureRoot(); err != nil {
 			return err
 		}
-		_, err = s.conn.CreateContainer(container, nil, zk.FlagContainer, s.opts.ACL)
+		_, err = s.conn.CreateContainer(path, nil, zk.FlagContainer, s.opts.ACL)
 	}
-	return unless(err, zk.ErrNodeExists)
+	return ignore(err, zk.ErrNodeExists)
 }
 
-// create creates the acquisition's node and writes to the container in one request. The
-// answer to the write contains the zxid, which is the node's czxid, and the number of
-// children, which tells whether there are other contenders.
-func (s *Store) create(a *acquisition, req *driver.Request) (position, error) {
-	data, version, err := s.prepareContainer(a.container)
-	if err != nil {
-		return position{}, err
+// create creates the hold's two nodes and writes to their parents in one request. All changes of a
+// transaction have the same zxid, so the container's mzxid in the answer is the czxid of the nodes.
+// Its number of children shows whether there are other contenders.
+func (s *Store) create(h *hold, req *driver.Request) (position, error) {
+	parents := []string{""}
+	if req.Mode.Limit > 0 {
+		parents = append(parents, leasesParent)
 	}
-	id := newID() // one for each node: the numbers of a container may begin again
-	s.locked(func() { a.id = id })
-	requests := s.creations(a.container, id, req)
-	nodes := len(requests)
-	requests = append(requests, &zk.SetDataRequest{Path: a.container, Data: data, Version: version})
-	session, sent := s.session.Load(), s.clock.NoLaterThanNow()
-	a.unknown = true
-	answers, err := s.transact(requests...)
-	a.unknown = isUnknown(err)
+	var writes []any
+	for _, parent := range parents {
+		write, err := s.prepareContainer(h, parent)
+		if err != nil {
+			return position{}, err
+		}
+		writes = append(writes, write)
+	}
+	id := newID() // one for each time: the numbers of a container may restart
+	s.withLock(func() { h.id = id })
+	session, sent := s.sessionID.Load(), s.clock.NoLaterThanNow()
+	answers, err := s.writeNodes(h, append(s.creations(h, req), writes...)...)
 	switch {
 	case errors.Is(err, zk.ErrNodeExists):
-		return position{ahead: []string{unfairNode}, head: unfairNode}, nil
+		return position{ahead: []string{unfairNode}, holder: unfairNode}, nil
 	case err != nil:
-		if isOutdated(err) {
-			s.locked(func() { delete(s.empty, a.container) })
-		}
 		return position{}, err
 	}
-	node, container := path.Base(answers[0].String), answers[nodes].Stat
-	if !s.adopt(a, node, session, tokenOf(container.Mzxid), container.Version, sent) {
-		a.unknown = true // the session was replaced meanwhile
-		return position{}, errVanished
+	nodes := []string{h.relative(answers[0].String), h.relative(answers[1].String)}
+	container := answers[2].Stat
+	if !s.adopt(h, nodes, session, tokenOf(container.Mzxid), container.Version, sent) {
+		h.unconfirmed = true // the session was replaced meanwhile
+		return position{}, errCreateAgain
 	}
 	s.noteConfirmed(session, sent)
-	if !hasUniqueNumber(node) {
-		return position{}, s.discardNumber(a)
+	for _, node := range nodes {
+		if !hasUniqueNumber(node) {
+			return position{}, s.discardNumber(h, node)
+		}
 	}
-	if container.NumChildren == int32(nodes) {
+	switch alone := container.NumChildren == 2; { // the two nodes of a lock, or a permit's node and the parent of the lease nodes
+	case alone && h.mode.Limit == 0:
 		return position{first: true}, nil
+	case alone && int(answers[3].Stat.NumChildren) <= h.mode.Limit:
+		return s.admit(h)
 	}
-	return s.readPosition(a)
+	return s.readPosition(h)
 }
 
-// creations returns the requests that create an acquisition's node and, with the order Unfair,
-// its anchor.
-func (s *Store) creations(container, id string, req *driver.Request) []any {
-	create := func(name string, flags int32, data []byte) any {
-		return &zk.CreateRequest{Path: container + "/" + name, Data: data, Acl: s.opts.ACL, Flags: flags}
+// creations returns the requests that create the hold's nodes.
+func (s *Store) creations(h *hold, req *driver.Request) []any {
+	c := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
+	node, extra := fairNodePrefix(h.id, req.Mode), extraPrefix(h.id, req.Mode)
+	if s.opts.Order == Unfair {
+		c.ID = h.id
+		node, extra = unfairNode, anchorName(h.id)
 	}
-	about := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
-	if s.opts.Order == Fair {
-		return []any{create(fairNodePrefix(id), zk.FlagEphemeralSequential, about.encode())}
+	h.mode, h.data = req.Mode, c.encode()
+	var extraData []byte
+	if req.Mode.Limit > 0 { // a lease node describes its holder, too
+		extraData = h.data
 	}
-	about.ID = id
-	return []any{create(unfairNode, zk.FlagEphemeral, about.encode()), create(anchorName(id), zk.FlagEphemeral, nil)}
+	return []any{s.creation(h, node, h.data), s.creation(h, extra, extraData)}
+}
+
+func (s *Store) creation(h *hold, node string, data []byte) *zk.CreateRequest {
+	flags := int32(zk.FlagEphemeralSequential)
+	if s.opts.Order == Unfair {
+		flags = zk.FlagEphemeral
+	}
+	return &zk.CreateRequest{Path: h.container + "/" + node, Data: data, Acl: s.opts.ACL, Flags: flags}
+}
+
+// writeNodes carries out a transaction on the hold's nodes, and sets h.unconfirmed if its outcome
+// is unknown: then the next operation finds out what happened.
+func (s *Store) writeNodes(h *hold, requests ...any) ([]zk.MultiResponse, error) {
+	h.unconfirmed = true
+	answers, err := s.transact(requests...)
+	h.unconfirmed = !isOutcomeKnown(err)
+	if isOutdated(err) {
+		s.forgetContainers(h)
+	}
+	return answers, err
 }
 
 // transact carries out all requests or none.
@@ -126,85 +165,122 @@ func (s *Store) transact(requests ...any) ([]zk.MultiResponse, error) {
 	return answers, err
 }
 
-// adopt makes node the acquisition's, if the session that created it lives.
-func (s *Store) adopt(a *acquisition, node string, session int64, token uint64, version int32, seen clock.Instant) bool {
+// adopt makes nodes the hold's, if the session that created them lives.
+func (s *Store) adopt(h *hold, nodes []string, session int64, token uint64, version int32, seen clock.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if session == 0 || session != s.session.Load() {
+	if session == 0 || session != s.sessionID.Load() {
 		return false
 	}
-	a.node, a.session, a.token, a.version, a.seen = node, session, token, version, seen
-	a.granted, a.leaving, a.guarded = false, false, 0
-	a.at = position{}
+	h.waited = h.waited && h.node == nodes[0]
+	h.node, h.extraNodes, h.session, h.token, h.version, h.seen = nodes[0], nodes[1:], session, token, version, seen
+	h.held, h.leaving, h.watchedBy = false, false, 0
+	h.position = position{}
 	return true
 }
 
-// discardNumber removes a node whose number does not tell its place. A new container, which
-// is possible when this one is empty, begins to count again.
-func (s *Store) discardNumber(a *acquisition) error {
-	if _, err := s.removeNode(a); err != nil {
+// discardNumber removes a node whose sequence number is not unique, and the hold's other nodes. If
+// its parent could be removed, too, the numbers restart, and the caller creates the nodes again.
+func (s *Store) discardNumber(h *hold, node string) error {
+	if _, err := s.deleteOwnNodes(h); err != nil {
 		return err
 	}
-	if err := s.conn.Delete(a.container, anyVersion); err == nil {
-		return errVanished // which makes the caller create another node
+	if slices.Contains(s.restartNumbers(h), path.Dir(h.container+"/"+node)) {
+		return errCreateAgain
 	}
 	return ErrNumbersUsedUp
 }
 
-// resolveCreation finds out whether a node was created although the answer was lost. A node
-// with the acquisition's ID in another session is removed: it would end with that session.
-func (s *Store) resolveCreation(a *acquisition) error {
-	session, asked := s.session.Load(), s.clock.NoLaterThanNow()
+// restartNumbers removes the container and the parents in it, those of them that have no children:
+// the numbers of new ones begin at zero. It returns the paths of those that are gone.
+func (s *Store) restartNumbers(h *hold) (gone []string) {
+	for _, parent := range h.parents() {
+		if path := pathIn(h.container, parent); ignore(s.conn.Delete(path, anyVersion), zk.ErrNoNode) == nil {
+			gone = append(gone, path)
+		}
+	}
+	return gone
+}
+
+// resolveCreation finds out whether an unanswered request has created nodes. It removes nodes with
+// the hold's ID that belong to another session, because they would vanish with it.
+func (s *Store) resolveCreation(h *hold) error {
+	session, asked := s.sessionID.Load(), s.clock.NoLaterThanNow()
 	if err := s.confirmSession(); err != nil {
 		return err
 	}
-	_, container, err := s.conn.Exists(a.container)
+	_, container, err := s.conn.Exists(h.container)
 	if err != nil {
 		return err
 	}
-	queue, err := s.queue(a.container)
+	node, extra, err := s.ownNodes(h)
 	if err != nil {
 		return err
 	}
-	found := false
-	for _, node := range queue {
-		stat, err := s.ownNode(a, node)
-		switch {
-		case err != nil:
+	stat, err := s.ownStat(h, node)
+	if err != nil {
+		return err
+	}
+	if stat == nil {
+		err = s.deleteIfExists(h.container, extra...)
+		h.unconfirmed = err != nil
+		return err
+	}
+	token := tokenOf(stat.Czxid)
+	if leaseNode := nodeIn(leasesParent, extra); leaseNode != "" { // its czxid makes the token of a permit
+		exists, stat, err := s.conn.Exists(h.container + "/" + leaseNode)
+		if err != nil {
 			return err
-		case stat == nil:
-			continue
-		case stat.EphemeralOwner == session && s.adopt(a, node, session, tokenOf(stat.Czxid), container.Version, asked):
-			found = true
-		default:
-			err := s.deleteNode(a.container, a.id, node, tokenOf(stat.Czxid), container.Version)
-			if unless(err, zk.ErrNoNode) != nil {
-				return err
+		}
+		if exists {
+			token = tokenOf(stat.Czxid)
+		}
+	}
+	nodes := slices.Concat([]string{node}, extra)
+	if stat.EphemeralOwner != session || !s.adopt(h, nodes, session, token, container.Version, asked) {
+		err = ignore(s.deleteNodes(h.container, h.id, nodes, token, container.Version), zk.ErrNoNode)
+	}
+	h.unconfirmed = err != nil
+	return err
+}
+
+// ownNodes returns the nodes with the hold's ID. Extra nodes without the first one remain only if
+// an operator removed the first.
+func (s *Store) ownNodes(h *hold) (node string, extra []string, err error) {
+	if s.opts.Order == Unfair {
+		return unfairNode, []string{anchorName(h.id)}, nil
+	}
+	for _, parent := range h.parents() {
+		children, _, err := s.conn.Children(pathIn(h.container, parent))
+		if ignore(err, zk.ErrNoNode) != nil {
+			return "", nil, err
+		}
+		for _, child := range children {
+			switch {
+			case !strings.HasPrefix(child, nodePrefix(h.id)):
+			case parent == "" && strings.Contains(child, nodeBase):
+				node = child
+			default:
+				extra = append(extra, strings.TrimPrefix(parent+"/"+child, "/"))
 			}
 		}
 	}
-	if s.opts.Order == Unfair && !found {
-		if err := s.deleteAnchor(a.container, anchorName(a.id)); err != nil {
-			return err
-		}
-	}
-	a.unknown = false
-	return nil
+	return node, extra, nil
 }
 
-// ownNode returns the state of a node with the acquisition's ID, which is in its name or in
-// its data, and nil for any other node.
-func (s *Store) ownNode(a *acquisition, node string) (*zk.Stat, error) {
-	if node != unfairNode && !strings.HasPrefix(node, fairNodePrefix(a.id)) {
+// ownStat returns the state of the hold's node, and nil if the node is gone or, with the
+// order Unfair, another holder's.
+func (s *Store) ownStat(h *hold, node string) (*zk.Stat, error) {
+	if node == "" {
 		return nil, nil
 	}
-	data, stat, err := s.conn.Get(a.container + "/" + node)
+	data, stat, err := s.conn.Get(h.container + "/" + node)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case node == unfairNode && decode(data).ID != a.id:
+	case node == unfairNode && decode(data).ID != h.id:
 		return nil, nil
 	}
 	return stat, nil

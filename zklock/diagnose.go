@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/finding"
 	"github.com/dlock-go/dlock/internal/inwords"
 	"github.com/go-zookeeper/zk"
 )
 
 // Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
-	return call(ctx, s, "diagnosing", func(context.Context) ([]driver.Finding, error) {
+	return detached(ctx, s, "diagnosing", func(context.Context) ([]driver.Finding, error) {
 		rights, err := s.checkRights()
 		return []driver.Finding{rights, s.checkTimeout(), s.checkEnsemble()}, err
 	})
@@ -24,57 +25,51 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 
 // checkRights does what a lock needs, and undoes it.
 func (s *Store) checkRights() (driver.Finding, error) {
-	f := driver.Finding{Check: "rights", Level: driver.LevelOK, Message: "Containers and nodes can be created and removed below " + s.rootPath() + "."}
+	const check = "rights"
 	container := s.root + "/dlock-doctor-" + newID()
 	err := s.createContainer(container)
 	if err == nil {
 		var node string
-		if node, err = s.conn.Create(container+"/"+fairNodePrefix(newID()), nil, zk.FlagEphemeralSequential, s.opts.ACL); err == nil {
+		if node, err = s.conn.Create(container+"/"+fairNodePrefix(newID(), driver.Mode{}), nil, zk.FlagEphemeralSequential, s.opts.ACL); err == nil {
 			err = s.conn.Delete(node, anyVersion)
 		}
-		err = errors.Join(err, s.conn.Delete(container, anyVersion))
+		err = errors.Join(err, ignore(s.conn.Delete(container, anyVersion), zk.ErrNoNode)) // ZooKeeper may be faster
 	}
 	if err == nil {
-		return f, nil
+		return finding.OK(check, "Containers and nodes can be created and removed below %s.", s.rootPath()), nil
 	}
 	if err = explain("trying what a lock needs below "+s.rootPath(), err); errors.Is(err, driver.ErrUnreachable) {
-		return f, err
+		return driver.Finding{}, err
 	}
-	f.Level, f.Message = driver.LevelProblem, fmt.Sprintf("Locks cannot be taken: %v.", err)
-	return f, nil
+	return finding.Problem(check, "Locks cannot be taken: %v.", err), nil
 }
 
 func (s *Store) checkTimeout() driver.Finding {
-	f := driver.Finding{Check: "session_timeout", Level: driver.LevelOK}
-	asked, granted := s.opts.Timeout, s.sessionTimeout()
-	f.Message = fmt.Sprintf("The session's timeout is %s: a lock is promised for %s at a time, and is free after the timeout when its process dies.",
-		inwords.Duration(granted), inwords.Duration(s.promise(driver.MaxTTL, 0)))
-	if asked != granted {
-		f.Level = driver.LevelWarning
-		f.Message = fmt.Sprintf("The server changed the session's timeout from %s to %s. ", inwords.Duration(asked), inwords.Duration(granted)) + f.Message
+	const check = "session_timeout"
+	asked, granted := inwords.Duration(s.opts.Timeout), inwords.Duration(s.sessionTimeout())
+	effect := fmt.Sprintf("The session's timeout is %s: a lock is promised for %s at a time, and is free after the timeout when its process dies.",
+		granted, inwords.Duration(s.promise(driver.MaxTTL, 0)))
+	if s.opts.Timeout != s.sessionTimeout() {
+		return finding.Warning(check, "The server changed the session's timeout from %s to %s. %s", asked, granted, effect)
 	}
-	return f
+	return finding.OK(check, "%s", effect)
 }
 
 // checkEnsemble asks the connected server whether it belongs to an ensemble.
 func (s *Store) checkEnsemble() driver.Finding {
-	f := driver.Finding{Check: "ensemble", Level: driver.LevelWarning}
+	const check = "ensemble"
 	if s.opts.TLS != nil {
-		f.Message = "Whether the server belongs to an ensemble cannot be asked over TLS."
-		return f
+		return finding.Warning(check, "Whether the server belongs to an ensemble cannot be asked over TLS.")
 	}
 	version, mode := serverMode(s.conn.Server())
 	switch mode {
 	case "":
-		f.Message = "Whether the server belongs to an ensemble is unknown: it does not answer srvr."
+		return finding.Warning(check, "Whether the server belongs to an ensemble is unknown: it does not answer srvr.")
 	case "standalone":
-		f.Breaks = driver.PromiseFailover
-		f.Message = "ZooKeeper " + version + " runs on one server: locks survive its restart, but not the loss of its disk. Three servers survive the loss of one."
-	default:
-		f.Level = driver.LevelOK
-		f.Message = "ZooKeeper " + version + ", an ensemble: locks survive while a majority of its servers works."
+		return finding.Breaking(driver.PromiseFailover, finding.Warning(check, "ZooKeeper %s runs on one server: "+
+			"locks survive its restart, but not the loss of its disk. Three servers survive the loss of one.", version))
 	}
-	return f
+	return finding.OK(check, "ZooKeeper %s, an ensemble: locks survive while a majority of its servers works.", version)
 }
 
 // serverMode asks a server for its version and its mode: standalone, leader or follower.

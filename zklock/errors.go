@@ -10,17 +10,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ErrNumbersUsedUp: the container of a lock has given out all its sequence numbers. It
-// begins again as soon as the lock has no holder and no waiter.
-var ErrNumbersUsedUp = errors.New("the sequence numbers of the lock are used up, and begin again when it has no holder and no waiter")
+// ErrNumbersUsedUp reports that the container of a lock has given out all its sequence numbers. The
+// numbers restart at zero as soon as the lock has no holder and no waiter.
+var ErrNumbersUsedUp = errors.New("all sequence numbers of the lock are used up: try again when it has no holder and no waiter")
 
 var errNoRoot = fmt.Errorf("%w: the root does not exist in ZooKeeper", driver.ErrMisconfigured)
 
-// errMaybeReleased: a release that was repeated found no node. An earlier try, whose answer is
-// missing, may have removed it, or the lock may have ended before.
+// errMaybeReleased: a release that was repeated found no node. An earlier, unanswered try may have
+// removed it, or the lock may have ended before.
 var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
-// rejections are the answers after which nothing was changed, and which a repetition does not change.
+// rejections are the answers after which nothing was changed, and a repetition changes nothing.
 var rejections = []struct {
 	err     error
 	meaning string
@@ -28,17 +28,18 @@ var rejections = []struct {
 }{
 	{zk.ErrNoAuth, "the ACL does not permit it: wrong user or password?", driver.ErrDenied},
 	{zk.ErrAuthFailed, "the authentication failed", driver.ErrDenied},
-	{zk.ErrInvalidACL, "the server rejects the ACL; without a user there is no creator", driver.ErrMisconfigured},
-	{zk.ErrNoChildrenForEphemerals, "the root is an ephemeral node", driver.ErrMisconfigured},
+	{zk.ErrInvalidACL, "the server rejects the ACL (acl=creator needs a user)", driver.ErrMisconfigured},
+	{zk.ErrNoChildrenForEphemerals, "a parent node is ephemeral", driver.ErrMisconfigured},
 	{zk.ErrInvalidPath, "the server rejects the path", driver.ErrMisconfigured},
 	{zk.ErrBadArguments, "the server rejects the request", driver.ErrMisconfigured},
 }
 
-// explain makes an error of the client one of the contract. It returns others as they are.
+// explain wraps an error of the ZooKeeper client in the matching error of package driver, or in
+// ErrUnreachable if there is none. It returns errors of package driver and of contexts unchanged.
 func explain(what string, err error) error {
 	switch {
 	case err == nil, isAny(err, driver.ErrHeld, driver.ErrNotHeld, driver.ErrUnreachable, driver.ErrClosed, driver.ErrDenied,
-		driver.ErrMisconfigured, ErrNumbersUsedUp, context.Canceled, context.DeadlineExceeded):
+		driver.ErrMisconfigured, driver.ErrMode, driver.ErrUnsupported, ErrNumbersUsedUp, context.Canceled, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, zk.ErrClosing):
 		return fmt.Errorf("%w: %s: %w", driver.ErrClosed, what, err)
@@ -51,14 +52,15 @@ func explain(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", driver.ErrUnreachable, what, err)
 }
 
-// isUnknown reports whether an operation may have happened although it failed.
-func isUnknown(err error) bool {
+// isOutcomeKnown reports whether it is known what an operation has done: it succeeded, or the
+// server refused it, and a repetition would be refused, too.
+func isOutcomeKnown(err error) bool {
 	for _, r := range rejections {
 		if errors.Is(err, r.err) {
-			return false
+			return true
 		}
 	}
-	return unless(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, errNoRoot, ErrNumbersUsedUp) != nil
+	return ignore(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, errNoRoot, ErrNumbersUsedUp, driver.ErrMode) == nil
 }
 
 // isAny reports whether err is one of targets.
@@ -66,8 +68,8 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// unless returns err, or nil if err is one of those to ignore.
-func unless(err error, ignored ...error) error {
+// ignore returns err, or nil if err is one of those to ignore.
+func ignore(err error, ignored ...error) error {
 	if isAny(err, ignored...) {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 // A store has one session for all its locks.
 func ExampleNew() {
 	store, err := zklock.New([]string{"zk1:2181", "zk2:2181", "zk3:2181"}, &zklock.Options{
-		Root:    "/locks/orders", // what Java knows as /locks/orders/42 is "42" here
+		Root:    "/locks/orders", // what Curator knows as /locks/orders/42 is "42" here
 		Timeout: 10 * time.Second,
 	})
 	if err != nil {

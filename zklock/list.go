@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -16,14 +17,14 @@ import (
 // List implements driver.Lister.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		names, err := query(ctx, s, "listing locks", func() ([]string, error) { return s.names(prefix) })
+		names, err := read(ctx, s, "listing locks", func() ([]string, error) { return s.names(prefix) })
 		for batch := range slices.Chunk(names, maxParallel) {
 			var infos []driver.Info
-			if infos, err = query(ctx, s, "listing locks", func() ([]driver.Info, error) { return s.describeAll(batch) }); err != nil {
+			if infos, err = read(ctx, s, "listing locks", func() ([]driver.Info, error) { return s.describeAll(batch) }); err != nil {
 				break
 			}
 			for i := range infos {
-				if infos[i].Name != "" && !yield(infos[i], nil) {
+				if !yield(infos[i], nil) {
 					return
 				}
 			}
@@ -36,13 +37,16 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 
 // Find implements driver.Finder.
 func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
-	info, err := query(ctx, s, "finding a lock", func() (driver.Info, error) {
+	infos, err := read(ctx, s, "finding a lock", func() ([]driver.Info, error) {
 		if err := s.confirmSession(); err != nil {
-			return driver.Info{}, err
+			return nil, err
 		}
 		return s.describe(name)
 	})
-	return info, info.Name != "", err
+	if err != nil || len(infos) == 0 {
+		return driver.Info{}, false, err
+	}
+	return slices.MinFunc(infos, func(a, b driver.Info) int { return cmp.Compare(a.Token, b.Token) }), true, nil
 }
 
 // names returns the names that have a container, as far as the leader knows.
@@ -59,40 +63,63 @@ func (s *Store) names(prefix string) (names []string, err error) {
 	return names, err
 }
 
-// describeAll describes several locks at the same time.
+// describeAll describes the holders of several locks at the same time.
 func (s *Store) describeAll(names []string) ([]driver.Info, error) {
-	infos, errs := make([]driver.Info, len(names)), make([]error, len(names))
+	infos, errs := make([][]driver.Info, len(names)), make([]error, len(names))
 	var all sync.WaitGroup
 	for i, name := range names {
 		all.Go(func() { infos[i], errs[i] = s.describe(name) })
 	}
 	all.Wait()
-	return infos, errors.Join(errs...)
+	return slices.Concat(infos...), errors.Join(errs...)
 }
 
-// describe describes a lock. The Info of a lock that is not held has no name.
-func (s *Store) describe(name string) (driver.Info, error) {
+// describe describes the holders of a lock.
+func (s *Store) describe(name string) (infos []driver.Info, err error) {
 	container := s.containerPath(name)
 	for {
-		queue, err := s.queue(container)
-		if err != nil || len(queue) == 0 {
-			return driver.Info{}, err
+		holders, waiters, err := s.holders(container)
+		if err != nil {
+			return nil, err
 		}
-		data, stat, err := s.conn.Get(container + "/" + queue[0])
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			continue // the next node has the lock
-		case err != nil:
-			return driver.Info{}, err
+		for _, holder := range holders {
+			data, stat, err := s.conn.Get(container + "/" + holder.node)
+			switch {
+			case errors.Is(err, zk.ErrNoNode):
+				continue
+			case err != nil:
+				return nil, err
+			}
+			c := decode(data)
+			infos = append(infos, driver.Info{
+				Name:      name,
+				Mode:      holder.mode,
+				Token:     tokenOf(stat.Czxid),
+				Holder:    c.Holder,
+				Since:     time.UnixMilli(stat.Ctime),
+				Remaining: c.ttl(),
+				Waiters:   waiters,
+			})
 		}
-		about := decode(data)
-		return driver.Info{
-			Name:      name,
-			Token:     tokenOf(stat.Czxid),
-			Holder:    about.Holder,
-			Since:     time.UnixMilli(stat.Ctime),
-			Remaining: about.ttl(),
-			Waiters:   len(queue) - 1,
-		}, nil
+		if len(infos) > 0 || len(holders) == 0 {
+			return infos, nil
+		}
+		// All of them are gone: the next contenders have the lock.
 	}
+}
+
+// holders returns the contenders that have a lock, and how many wait for it.
+func (s *Store) holders(container string) (holders []contender, waiters int, err error) {
+	children, _, err := s.conn.Children(container)
+	if err != nil {
+		return nil, 0, ignore(err, zk.ErrNoNode)
+	}
+	queue := queueOf(children)
+	if n := countHolders(queue); n > 0 && queue[0].mode.Limit == 0 {
+		return queue[:n], len(queue) - n, nil
+	}
+	if len(queue) == 0 && !slices.Contains(children, leasesParent) {
+		return nil, 0, nil
+	}
+	return s.permitHolders(container, queue)
 }

@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -13,15 +12,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// nodeBase is part of the names of all contenders' nodes. Nodes are ordered by what follows
-// its last occurrence.
-const nodeBase = "lock-"
+// The parts of nodes' names that precede their numbers, as Curator's recipes have them.
+const (
+	nodeBase  = "lock-"    // of every contender of dlock, and of an InterProcessMutex
+	readBase  = "__READ__" // of a reader of an InterProcessReadWriteLock
+	writeBase = "__WRIT__" // of its writer; both have the same length
+	leaseBase = "lease-"   // of a holder of an InterProcessSemaphoreV2
+)
 
-// unfairNode is the node of the order Unfair. It sorts before all others, as text and as a
-// number.
+// unfairNode is the node of the order Unfair. It sorts before all others, as text and as a number.
+// It holds the lock only if it found no other contender when it was created.
 const unfairNode = nodeBase + "0"
 
-// newID returns a UUID, by which the store finds a node if the answer to its creation is lost.
+// newID returns a UUID, by which the store finds a node if its creation is unanswered.
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: it ends the program instead
@@ -29,48 +32,170 @@ func newID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// fairNodePrefix returns the name of a node of the order Fair, up to its number.
-func fairNodePrefix(id string) string { return "_c_" + id + "-" + nodeBase }
+// nodePrefix returns how the names of all nodes of a hold begin.
+func nodePrefix(id string) string { return "_c_" + id + "-" }
 
-// anchorName returns the name of the node that is created and removed together with lock-0.
-// The name is used once, and ZooKeeper removes no container with a node in it: while the
-// anchor exists, the version of the container has not begun again. An anchor is no
-// contender: Curator sorts it as text, and go-zookeeper's Lock by the number at its end,
-// behind all others.
-func anchorName(id string) string { return "_c_" + id + "__" + strconv.Itoa(lastNumber) }
+// fairNodePrefix returns the name of a contender's node of the order Fair, up to its number. A
+// permit's name contains its limit.
+func fairNodePrefix(id string, mode driver.Mode) string {
+	if mode.Limit > 0 {
+		return nodePrefix(id) + strconv.Itoa(mode.Limit) + "-" + nodeBase
+	}
+	return nodePrefix(id) + nodeBase
+}
+
+// extraPrefix returns the name of a hold's second node of the order Fair, up to its number: the
+// lease node of a permit, or a companion, which Curator's read-write locks see. They ignore lock-.
+func extraPrefix(id string, mode driver.Mode) string {
+	switch {
+	case mode.Limit > 0:
+		return leasesParent + "/" + nodePrefix(id) + leaseBase
+	case mode.Shared:
+		return nodePrefix(id) + readBase
+	}
+	return nodePrefix(id) + writeBase
+}
+
+// anchorName returns the name of the node that is created and removed together with lock-0. The
+// name is used once, and ZooKeeper removes no container with a node in it: while the anchor exists,
+// the container is the same, and its version has not restarted. An anchor is no contender, but
+// Curator's read-write locks see their first writer in it.
+func anchorName(id string) string { return nodePrefix(id) + writeBase + "0" }
+
+// isAnchor reports whether a node is an anchor: all other numbers have ten digits.
+func isAnchor(node string) bool { return strings.HasSuffix(node, writeBase+"0") }
+
+// loneAnchorName returns the name of an anchor without a lock-0. It sorts behind all contenders:
+// for Curator as text, for go-zookeeper's Lock by the number at its end.
+func loneAnchorName(id string) string { return "_c_" + id + "__" + strconv.Itoa(lastNumber) }
+
+// isLockNode reports whether a node is lock-0, or has the number that ZooKeeper appends to the
+// names of sequential nodes, of ten digits. Others, such as deadlock-info, are of other programs.
+func isLockNode(node string) bool {
+	_, ok := number(node)
+	return node == unfairNode || ok && strings.Contains(node, nodeBase) && len(sortKey(node)) >= 10
+}
 
 // hasID reports whether a node's name contains an ID. Such a name is used once, also if the
-// numbers of the container begin again.
+// numbers of the container restart.
 func hasID(node string) bool { return strings.HasPrefix(node, "_c_") }
+
+// idLength is the length of a UUID.
+const idLength = 36
+
+// prefixOf returns the beginning of a node's name, up to and with its UUID, or an empty text.
+func prefixOf(node string) string {
+	if n := len(nodePrefix("")) + idLength; hasID(node) && len(node) > n && node[n-1] == '-' {
+		return node[:n]
+	}
+	return ""
+}
 
 // sortKey returns what a node is ordered by, as text, as in Curator.
 func sortKey(node string) string {
-	parts := strings.Split(node, nodeBase)
-	return parts[len(parts)-1]
+	for _, base := range []string{nodeBase, readBase, writeBase, leaseBase} {
+		if at := strings.LastIndex(node, base); at >= 0 {
+			node = node[at+len(base):]
+		}
+	}
+	return node
 }
 
-// queueOf returns the contenders' nodes in order. It leaves out all other nodes.
-func queueOf(children []string) []string {
-	queue := slices.DeleteFunc(slices.Clone(children), func(child string) bool { return !strings.Contains(child, nodeBase) })
-	slices.SortFunc(queue, func(a, b string) int {
-		return cmp.Or(strings.Compare(sortKey(a), sortKey(b)), strings.Compare(a, b))
+// contender is a holder or a waiter.
+type contender struct {
+	node      string
+	companion string // the node that Curator's read-write locks see; empty if there is none
+	mode      driver.Mode
+}
+
+// nodes returns the names of all nodes of a holder.
+func (c *contender) nodes() []string {
+	if c.companion == "" {
+		return []string{c.node}
+	}
+	return []string{c.node, c.companion}
+}
+
+// isCuratorWriter reports whether the contender is a writer of Curator. With its downgrade a reader
+// appears in the queue with the number of the writer.
+func (c *contender) isCuratorWriter() bool { return strings.Contains(c.node, writeBase) }
+
+// queueOf returns the contenders in order. It leaves out all other nodes. A contender of dlock
+// has a node with nodeBase and, with the same ID, a companion that tells its mode.
+func queueOf(children []string) []contender {
+	var queue, companions []contender
+	byPrefix := make(map[string]int, len(children))
+	for _, child := range children {
+		switch {
+		case isLockNode(child):
+			byPrefix[prefixOf(child)] = len(queue)
+			queue = append(queue, contender{node: child, mode: driver.Mode{Limit: limitOf(child)}})
+		case isAnchor(child):
+		case strings.Contains(child, readBase), strings.Contains(child, writeBase):
+			companions = append(companions, contender{node: child, mode: driver.Mode{Shared: strings.Contains(child, readBase)}})
+		}
+	}
+	for _, c := range companions {
+		prefix := prefixOf(c.node)
+		if i, ok := byPrefix[prefix]; ok && prefix != "" && queue[i].companion == "" {
+			queue[i].companion, queue[i].mode.Shared = c.node, c.mode.Shared
+		} else {
+			queue = append(queue, c) // a contender of Curator's read-write lock
+		}
+	}
+	slices.SortFunc(queue, func(a, b contender) int {
+		switch order := strings.Compare(sortKey(a.node), sortKey(b.node)); {
+		case order != 0:
+			return order
+		case a.mode.Shared == b.mode.Shared:
+			return strings.Compare(a.node, b.node)
+		case b.mode.Shared: // a reader of Curator that was a writer
+			return -1
+		}
+		return 1
 	})
 	return queue
+}
+
+// limitOf returns the limit in the name of a permit's node, and zero for others.
+func limitOf(node string) int {
+	prefix := prefixOf(node)
+	if prefix == "" {
+		return 0
+	}
+	limit, _, _ := strings.Cut(node[len(prefix):], "-"+nodeBase)
+	n, _ := strconv.Atoi(limit) // zero unless the name contains a limit
+	return n
+}
+
+// countHolders returns how many contenders at the beginning of a queue of locks have the lock.
+func countHolders(queue []contender) int {
+	n := 0
+	for n < len(queue) && queue[n].mode.Shared {
+		n++
+	}
+	return max(n, min(1, len(queue)))
 }
 
 // lastNumber is the largest sequence number of ZooKeeper. After it, ZooKeeper gives every
 // node the same number, or negative ones, which sort before all others as text.
 const lastNumber = 1<<31 - 1
 
-// renumberAt is the number from which on a container is removed whenever it is empty, so
-// that its numbers begin again: early enough for a busy lock.
-const renumberAt = lastNumber - 100_000_000
+// restartAt is the number from which on a container is removed whenever it has no children, so that
+// its numbers restart at zero: early enough for a busy lock.
+const restartAt = lastNumber - 100_000_000
 
 // hasUniqueNumber reports whether no other node has the number of this node, and all
 // earlier nodes have smaller ones.
 func hasUniqueNumber(node string) bool {
 	n, ok := number(node)
 	return ok && n >= 0 && n < lastNumber
+}
+
+// isNearLastNumber reports whether the numbers have to restart soon.
+func isNearLastNumber(node string) bool {
+	n, ok := number(node)
+	return ok && n >= restartAt
 }
 
 // number returns the sequence number of a node.
@@ -82,8 +207,8 @@ func number(node string) (int64, bool) {
 // content is the data of a node: the holder's description, for people, and its TTL.
 type content struct {
 	driver.Holder
-	ID  string `json:"id,omitempty"`     // of lock-0, whose name does not contain it
-	TTL int64  `json:"ttl_ms,omitempty"` // after the last renewal, while the process lives
+	ID  string `json:"id,omitempty"`     // identifies the holder of lock-0; other nodes have the ID in their name
+	TTL int64  `json:"ttl_ms,omitempty"` // how long the lock lasts after its last renewal
 }
 
 func (c content) encode() []byte {

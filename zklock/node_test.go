@@ -15,10 +15,46 @@ func TestQueueIsOrderedAsCuratorDoes(t *testing.T) {
 		"_c_0123456789abcdef0123456789abcdef-lock-0000000007", // of go-zookeeper
 		"_c_aa-lock-bb-lock-0000000005",
 		unfairNode,
+		anchorName("11111111-2222-3333-4444-555555555555"),
+		"leases", "locks",
+		"block-1", "deadlock-info", "deadlock-0", // of another program
 	}
 	want := []string{children[5], children[2], children[4], children[3], children[1]}
-	if got := queueOf(children); !slices.Equal(got, want) {
+	var got []string
+	for _, c := range queueOf(children) {
+		got = append(got, c.node)
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("the queue is %q; want %q", got, want)
+	}
+}
+
+// TestQueueKnowsModes: the companion of a node tells its mode, the name of a permit its limit, and
+// a node of Curator's read-write lock is a contender of its own.
+func TestQueueKnowsModes(t *testing.T) {
+	id := func(n string) string { return "_c_11111111-2222-3333-4444-55555555555" + n + "-" }
+	shared := driver.Mode{Shared: true}
+	children := []string{
+		id("5") + "__READ__0000000006", // of Curator, and was a writer
+		id("4") + "__WRIT__0000000006",
+		id("1") + "lock-0000000001", id("1") + "__READ__0000000002",
+		id("2") + "lock-0000000003", id("2") + "__WRIT__0000000004",
+		id("3") + "lock-0000000005", // an InterProcessMutex
+		id("6") + "4-lock-0000000008",
+		"__READ__0000000009", "__READ__0000000010", // without IDs
+	}
+	want := []contender{
+		{children[2], children[3], shared},
+		{children[4], children[5], driver.Mode{}},
+		{children[6], "", driver.Mode{}},
+		{children[1], "", driver.Mode{}},
+		{children[0], "", shared},
+		{children[7], "", driver.Mode{Limit: 4}},
+		{children[8], "", shared},
+		{children[9], "", shared},
+	}
+	if got := queueOf(children); !slices.Equal(got, want) {
+		t.Errorf("the queue is %+v; want %+v", got, want)
 	}
 }
 

@@ -1,67 +1,87 @@
 package zklock
 
 import (
-	"path"
+	"context"
 	"slices"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/clock"
-	"github.com/go-zookeeper/zk"
 )
 
-// position is the place of an acquisition in the queue. New nodes come last: the nodes
-// ahead of an acquisition are only removed.
+// position is the place of a hold in the queue. New nodes come last: those ahead are only removed.
 type position struct {
-	first bool
+	first bool          // the hold has the lock
 	age   time.Duration // of the proof that it is the first; zero if the server was asked
 
-	ahead []string // the nodes to wait for, if not first: all before it, or the nearest of many
-	all   bool     // ahead contains all nodes before it
-	head  string   // the holder's node
+	ahead    []string    // the nodes to wait for, if not first: all that exclude it, or the nearest of many
+	decisive bool        // the removal of all nodes in ahead proves that the hold is first
+	holder   string      // the node of a holder
+	mode     driver.Mode // of that holder
 }
 
-// maxAhead is up to how many nodes ahead are all watched, so that their removals prove the
-// position without a request. Behind more nodes, a waiter watches the nearest, and asks for
-// its position when that node is removed.
+// maxAhead is up to how many nodes ahead are all watched, so that their removals prove the position
+// without a request. Behind more nodes, a waiter watches only the nearest, and reads the queue
+// again when that node is removed.
 const maxAhead = 3
 
-// positionOf returns the position of the node with index i in a queue.
-func positionOf(queue []string, i int) position {
-	from := 0
-	if i > maxAhead {
-		from = i - 1
+// positionOf returns the position of the contender with index i in a queue. It waits for the ones
+// before it that exclude it. A shared waiter watches the companion of an exclusive contender, and
+// reads the queue again when it is removed: that may be a downgrade, or the work of an operator.
+func positionOf(queue []contender, i int) position {
+	p := position{decisive: true, holder: queue[0].node, mode: queue[0].mode}
+	shared := queue[i].mode.Shared
+	for _, c := range queue[:i] {
+		switch {
+		case shared && c.mode.Shared:
+		case c.mode.Limit > 0 && c.mode.Limit == queue[i].mode.Limit: // such permits do not exclude each other: readPermit counts lease nodes
+		case shared && c.companion != "":
+			p.ahead = append(p.ahead, c.companion)
+			p.decisive = false
+		default:
+			p.ahead = append(p.ahead, c.node)
+			p.decisive = p.decisive && (shared || !c.isCuratorWriter())
+		}
 	}
-	return position{ahead: slices.Clone(queue[from:i]), all: from == 0, head: queue[0]}
+	if n := len(p.ahead); n > maxAhead {
+		p.ahead, p.decisive = p.ahead[n-1:], false
+	}
+	p.first = len(p.ahead) == 0
+	return p
 }
 
-// removed notes the removal of a node ahead, and reports whether another attempt is worth it.
-func (p *position) removed(node string) bool {
+// noteRemoved notes the removal of a node ahead, and reports whether another attempt is worth it.
+func (p *position) noteRemoved(node string) bool {
 	at := slices.Index(p.ahead, node)
 	if at < 0 {
-		*p = position{} // it is not known any more
+		*p = position{} // the position is not known any more
 		return true
 	}
 	p.ahead = slices.Concat(p.ahead[:at], p.ahead[at+1:]) // copies of the position stay as they are
-	p.first = p.all && len(p.ahead) == 0
+	p.first = p.decisive && len(p.ahead) == 0
 	return len(p.ahead) == 0
 }
 
-// knownPosition returns the position if it is known without a request. Either the watches
-// have shown that the acquisition is the first, and the leader confirmed the session and
-// its node existed a moment ago; or there was no attempt since Watch found the nodes ahead.
-func (s *Store) knownPosition(a *acquisition) (position, bool) {
+// proofParts is the part of the session's timeout, 1/16, for which a proof counts as recent.
+const proofParts = 16
+
+// knownPosition returns the position if no request is needed: all nodes ahead were removed, and the
+// leader's confirmation and the last sight of the own node are recent; or this is the first attempt
+// since Watch, which found nodes ahead, and no removal was reported.
+func (s *Store) knownPosition(h *hold) (position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case a.granted: // the server has to be asked whether it still is
+	case h.held: // only the server knows whether it still is
 		return position{}, false
-	case a.at.first:
+	case h.position.first:
 		now := s.clock.Now()
-		age := max(now-s.confirmed.sent, now-a.seen)
-		known := s.confirmed.session != 0 && s.confirmed.session == s.session.Load()
-		return position{first: true, age: age}, known && age < s.sessionTimeout()/16
+		age := max(now-s.confirmed.sent, now-h.seen)
+		known := s.confirmed.session != 0 && s.confirmed.session == s.sessionID.Load()
+		return position{first: true, age: age}, known && age < s.sessionTimeout()/proofParts
 	}
-	return a.at, a.fresh && len(a.at.ahead) > 0
+	return h.position, h.firstAttempt && len(h.position.ahead) > 0
 }
 
 // confirmation is an answer of the leader: the session lived after the request was sent.
@@ -72,7 +92,7 @@ type confirmation struct {
 
 // confirmSession asks the leader whether the session lives.
 func (s *Store) confirmSession() error {
-	session, sent := s.session.Load(), s.clock.NoLaterThanNow()
+	session, sent := s.sessionID.Load(), s.clock.NoLaterThanNow()
 	_, err := s.conn.Sync(s.rootPath())
 	if err == nil {
 		s.noteConfirmed(session, sent)
@@ -89,13 +109,13 @@ func (s *Store) noteConfirmed(session int64, sent clock.Instant) {
 	}
 }
 
-// watchAhead watches the nodes ahead of an acquisition that has waiters.
-func (s *Store) watchAhead(a *acquisition, at position) error {
+// watchAhead watches the nodes ahead of a hold that has waiters.
+func (s *Store) watchAhead(h *hold, at position) error {
 	s.mu.Lock()
-	waits := len(a.waiters) > 0
-	for watched := range a.watching {
-		if waits && !slices.Contains(at.ahead, path.Base(watched)) {
-			s.unwatchNodeLocked(a, watched)
+	waits := len(h.waiters) > 0
+	for watched := range h.watching {
+		if waits && !slices.Contains(at.ahead, h.relative(watched)) {
+			s.unregisterLocked(h, watched)
 		}
 	}
 	s.mu.Unlock()
@@ -103,21 +123,37 @@ func (s *Store) watchAhead(a *acquisition, at position) error {
 		return nil
 	}
 	for _, node := range at.ahead {
-		if _, _, err := s.watchNode(a, a.container+"/"+node); err != nil {
-			s.locked(func() { a.at = position{} })
+		if _, _, err := s.watchNode(h, h.container+"/"+node); err != nil {
+			s.withLock(func() { h.position = position{} })
 			return err
 		}
 	}
 	return nil
 }
 
-// nodeChangedLocked notes an event of a watched node, and reports whether another attempt is
-// worth it.
-func (a *acquisition) nodeChangedLocked(event zk.Event) bool {
-	delete(a.watching, event.Path)
-	if event.Type != zk.EventNodeDeleted {
-		a.at = position{}
-		return true
+// mismatch is a contender in another mode that was first in the queue.
+type mismatch struct {
+	node  string
+	since time.Time // when the hold found the contender
+}
+
+// withdrawLimit is how long a contender may take to remove its nodes after a ModeError.
+const withdrawLimit = time.Second
+
+// positionBehindMismatchLocked returns the position behind a contender in another mode, the first.
+// That contender may have been refused itself and be about to withdraw: a waiter waits for it for
+// up to withdrawLimit. After that the contender has the lock: the waiter is woken, and gets a
+// ModeError. An attempt that has not waited gets it at once.
+func (s *Store) positionBehindMismatchLocked(h *hold, first contender) (position, error) {
+	if h.waited && h.mismatch.node != first.node {
+		h.mismatch = mismatch{first.node, time.Now()}
+		s.backgroundLocked(func(ctx context.Context) {
+			_ = backoff.Sleep(ctx, withdrawLimit)
+			s.withLock(h.wakeLocked)
+		})
 	}
-	return a.at.removed(path.Base(event.Path))
+	if h.waited && time.Since(h.mismatch.since) < withdrawLimit {
+		return position{ahead: []string{first.node}, holder: first.node, mode: first.mode}, nil
+	}
+	return position{}, &driver.ModeError{Name: h.name, Mode: first.mode}
 }

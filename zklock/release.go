@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
+	"path"
+	"slices"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -18,37 +18,34 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		return context.Cause(ctx)
 	}
 	err := s.run(ctx, "releasing a lock", func(ctx context.Context) error { return s.release(ctx, &grant) })
-	if unless(err, driver.ErrNotHeld) != nil {
-		s.releaseLater(&grant)
+	if err == nil || errors.Is(err, driver.ErrNotHeld) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.holds[holdID{grant.Name, grant.Owner}]
+	if h != nil && (grant.Token == 0 || grant.Token == h.token) {
+		h.released, h.keepPlace, h.lost = true, false, nil // an attempt under way is not granted
+		s.expireNowLocked(h)
 	}
 	return err
 }
 
-// releaseLater makes what the owner has expire now. An attempt under way is not granted.
-func (s *Store) releaseLater(grant *driver.Grant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a := s.acquisitions[acquisitionKey{grant.Name, grant.Owner}]; a != nil && (grant.Token == 0 || grant.Token == a.token) {
-		a.released, a.queued, a.lost = true, false, nil
-		s.expireNowLocked(a)
-	}
-}
-
 func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
-	a := s.enter(grant.Name, grant.Owner, false)
-	if a == nil {
+	h := s.lockHold(holdID{grant.Name, grant.Owner}, false)
+	if h == nil {
 		return driver.ErrNotHeld
 	}
-	defer s.leave(a)
+	defer s.unlockHold(h)
 	s.mu.Lock()
-	held := a.granted && !a.expiredLocked() || a.unknown
-	if grant.Token != 0 && grant.Token != a.token {
+	held := h.held && !h.expiredLocked() || h.unconfirmed
+	if grant.Token != 0 && grant.Token != h.token {
 		s.mu.Unlock()
 		return driver.ErrNotHeld
 	}
-	a.queued, a.lost = false, nil
+	h.keepPlace, h.lost = false, nil
 	s.mu.Unlock()
-	existed, tries, err := s.releaseNode(ctx, a)
+	existed, tries, err := s.releaseNodes(ctx, h)
 	switch {
 	case err != nil:
 		return err
@@ -60,76 +57,109 @@ func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
 	return nil
 }
 
-// expireNowLocked makes the store release the acquisition as soon as a server answers.
-func (s *Store) expireNowLocked(a *acquisition) {
-	a.granted = false
-	s.setDeadlineLocked(a, 0)
-}
-
-// releaseNode removes the acquisition's node, and tries again when the connection breaks.
-// It reports whether the last try found the node.
-func (s *Store) releaseNode(ctx context.Context, a *acquisition) (existed bool, tries int, err error) {
-	err = s.persist(ctx, func() (err error) {
+// releaseNodes deletes the hold's nodes, and tries again when the connection breaks. It reports
+// whether the last try found the node.
+func (s *Store) releaseNodes(ctx context.Context, h *hold) (existed bool, tries int, err error) {
+	err = s.retry(ctx, func() (err error) {
 		tries++
-		if a.unknown {
-			err = s.resolveCreation(a)
+		if h.unconfirmed {
+			err = s.resolveCreation(h)
 		}
 		if err == nil {
-			existed, err = s.removeNode(a)
+			existed, err = s.deleteOwnNodes(h)
 		}
 		return err
 	})
 	return existed, tries, err
 }
 
-// removeNode removes the acquisition's node once, and reports whether it existed.
-func (s *Store) removeNode(a *acquisition) (existed bool, err error) {
+// deleteOwnNodes tries once to delete the hold's nodes, and reports whether the first one existed.
+func (s *Store) deleteOwnNodes(h *hold) (existed bool, err error) {
 	s.mu.Lock()
-	node, id, token, version := a.node, a.id, a.token, a.version
-	a.leaving = true // so that its removal is no loss
+	node, extra, id, token, version := h.node, h.extraNodes, h.id, h.token, h.version
+	h.leaving = true // so that its removal is no loss
 	s.mu.Unlock()
 	if node == "" {
 		return false, nil
 	}
-	err = s.deleteNode(a.container, id, node, token, version)
+	nodes := slices.Concat([]string{node}, extra)
+	err = s.deleteNodes(h.container, id, nodes, token, version)
 	existed = err == nil
-	if err = unless(err, zk.ErrNoNode); err != nil {
+	if err = ignore(err, zk.ErrNoNode); err != nil {
 		return false, err
 	}
-	s.locked(func() { a.node, a.granted = "", false })
-	if n, ok := number(node); ok && n >= renumberAt {
-		_ = s.conn.Delete(a.container, anyVersion) // which fails while it has nodes
+	s.withLock(func() { h.node, h.extraNodes, h.held = "", nil, false })
+	if slices.ContainsFunc(nodes, isNearLastNumber) {
+		s.restartNumbers(h) // deletes nothing while other nodes exist
 	}
 	return existed, nil
 }
 
-// deleteNode deletes a node if it is still the one with that ID and token. A name of the order
-// Fair is used once. For lock-0, the anchor proves that the container is the same, and its
-// version that no other lock-0 was created since: every creation writes to the container.
-func (s *Store) deleteNode(container, id, node string, token uint64, version int32) error {
+// deleteNodes deletes a contender's nodes if they are still those with that ID and token. ErrNoNode
+// says that the first one is not. A name of the order Fair is used once. lock-0 is not: the anchor
+// proves that the container is the same, and its version that no other lock-0 was created since,
+// because every creation writes to the container.
+func (s *Store) deleteNodes(container, id string, nodes []string, token uint64, version int32) error {
+	node := nodes[0]
 	if node != unfairNode {
-		return s.conn.Delete(container+"/"+node, anyVersion)
+		return s.deleteExisting(container, nodes)
 	}
 	err := s.deleteWithAnchor(container, anchorName(id), node, version)
 	if !isOutdated(err) {
 		return err
 	}
-	// Other contenders have written to the container, or one of the two nodes is gone.
-	err = s.deleteIfToken(container, anchorName("x"+id), node, token)
-	if unless(err, zk.ErrNoNode) == nil {
-		if err := s.deleteAnchor(container, anchorName(id)); err != nil {
+	// Other contenders have written to the container, or one of the two nodes is gone. The new anchor
+	// has the same name in a repetition, which finds what an unanswered try has created.
+	err = s.deleteIfToken(container, loneAnchorName("x"+id), node, token)
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		return cmp.Or(s.deleteIfExists(container, anchorName(id)), err)
+	}
+	return err
+}
+
+func deletion(container, node string) *zk.DeleteRequest {
+	return &zk.DeleteRequest{Path: container + "/" + node, Version: anyVersion}
+}
+
+// deleteAll deletes all of the nodes, or none and returns ErrNoNode.
+func (s *Store) deleteAll(container string, nodes []string) error {
+	var requests []any
+	for _, node := range nodes {
+		requests = append(requests, deletion(container, node))
+	}
+	_, err := s.transact(requests...)
+	return err
+}
+
+// deleteExisting deletes a contender's nodes, in one step unless one of them is gone. ErrNoNode
+// says that the first one is gone.
+func (s *Store) deleteExisting(container string, nodes []string) error {
+	err := s.deleteAll(container, nodes)
+	if !errors.Is(err, zk.ErrNoNode) || len(nodes) == 1 {
+		return err
+	}
+	if err := s.deleteIfExists(container, nodes[1:]...); err != nil { // one of them is gone
+		return err
+	}
+	return s.conn.Delete(container+"/"+nodes[0], anyVersion)
+}
+
+// deleteIfExists deletes nodes that may exist, one after another.
+func (s *Store) deleteIfExists(container string, nodes ...string) error {
+	for _, node := range nodes {
+		if err := ignore(s.conn.Delete(container+"/"+node, anyVersion), zk.ErrNoNode); err != nil {
 			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // deleteWithAnchor deletes an anchor and a node if the container has that version.
 func (s *Store) deleteWithAnchor(container, anchor, node string, version int32) error {
 	_, err := s.transact(
-		&zk.DeleteRequest{Path: container + "/" + anchor, Version: anyVersion},
+		deletion(container, anchor),
 		&zk.CheckVersionRequest{Path: container, Version: version},
-		&zk.DeleteRequest{Path: container + "/" + node, Version: anyVersion})
+		deletion(container, node))
 	return err
 }
 
@@ -138,7 +168,7 @@ func (s *Store) deleteWithAnchor(container, anchor, node string, version int32) 
 func (s *Store) deleteIfToken(container, anchor, node string, token uint64) error {
 	for {
 		_, err := s.conn.Create(container+"/"+anchor, nil, zk.FlagEphemeral, s.opts.ACL)
-		if err = unless(err, zk.ErrNodeExists); err != nil {
+		if err = ignore(err, zk.ErrNodeExists); err != nil {
 			return err
 		}
 		_, before, err := s.conn.Exists(container)
@@ -150,10 +180,7 @@ func (s *Store) deleteIfToken(container, anchor, node string, token uint64) erro
 			return err
 		}
 		if !exists || tokenOf(stat.Czxid) != token {
-			if err := s.deleteAnchor(container, anchor); err != nil {
-				return err
-			}
-			return zk.ErrNoNode
+			return cmp.Or(s.deleteIfExists(container, anchor), zk.ErrNoNode)
 		}
 		if err := s.deleteWithAnchor(container, anchor, node, before.Version); !isOutdated(err) {
 			return err
@@ -161,70 +188,52 @@ func (s *Store) deleteIfToken(container, anchor, node string, token uint64) erro
 	}
 }
 
-// deleteAnchor deletes an anchor that may exist.
-func (s *Store) deleteAnchor(container, anchor string) error {
-	return unless(s.conn.Delete(container+"/"+anchor, anyVersion), zk.ErrNoNode)
-}
-
-// expire releases an acquisition that has expired. It tries until the store is closed.
-func (s *Store) expire(ctx context.Context, a *acquisition) {
-	a.op.Lock()
-	defer s.leave(a)
-	s.mu.Lock()
-	expired := a.expiredLocked()
-	a.expiring = expired
-	if expired {
-		a.granted, a.queued = false, false
-	} else {
-		s.alarm.NoLaterThan(a.deadline) // it was extended meanwhile
-	}
-	s.mu.Unlock()
-	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
-	for expired && !a.ended && ctx.Err() == nil {
-		if _, _, err := s.releaseNode(ctx, a); err == nil {
-			break
-		}
-		_ = pause.Wait(ctx)
-	}
-	s.locked(func() { a.expiring = false })
-}
-
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	return s.run(ctx, "breaking a lock", func(context.Context) error {
-		err := s.breakLock(s.containerPath(name), token)
-		if errors.Is(err, zk.ErrNoNode) {
-			return driver.ErrNotHeld
+		for {
+			again, err := s.tryBreak(s.containerPath(name), token)
+			switch {
+			case again:
+			case errors.Is(err, zk.ErrNoNode):
+				return driver.ErrNotHeld
+			default:
+				return err
+			}
 		}
-		return err
 	})
 }
 
-func (s *Store) breakLock(container string, token uint64) error {
+// tryBreak removes the holder with that token, or returns ErrNoNode. again says that a node was
+// replaced or removed meanwhile, by a downgrade or a release: the holders have to be read again.
+func (s *Store) tryBreak(container string, token uint64) (again bool, err error) {
 	if err := s.confirmSession(); err != nil {
-		return err
+		return false, err
 	}
 	_, before, err := s.conn.Exists(container)
 	if err != nil {
-		return err
+		return false, err
 	}
-	queue, err := s.queue(container)
+	holders, _, err := s.holders(container)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if len(queue) == 0 {
-		return zk.ErrNoNode
+	for _, c := range holders {
+		data, stat, err := s.conn.Get(container + "/" + c.node)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+		case err != nil:
+			return false, err
+		case tokenOf(stat.Czxid) != token:
+		case c.node != unfairNode && !hasID(path.Base(c.node)): // its name may be used again
+			return false, s.deleteIfToken(container, loneAnchorName(newID()), c.node, token)
+		case c.node != unfairNode:
+			err := s.deleteAll(container, c.nodes())
+			return errors.Is(err, zk.ErrNoNode), err
+		default:
+			id := cmp.Or(decode(data).ID, newID()) // without an ID there is no anchor
+			return false, s.deleteNodes(container, id, c.nodes(), token, before.Version)
+		}
 	}
-	head := queue[0]
-	data, stat, err := s.conn.Get(container + "/" + head)
-	switch {
-	case err != nil:
-		return err
-	case tokenOf(stat.Czxid) != token:
-		return zk.ErrNoNode
-	case head != unfairNode && !hasID(head): // its number may be used again
-		return s.deleteIfToken(container, anchorName(newID()), head, token)
-	}
-	id := cmp.Or(decode(data).ID, newID()) // without an ID there is no anchor
-	return s.deleteNode(container, id, head, token, before.Version)
+	return false, zk.ErrNoNode
 }

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"sync"
 
@@ -12,14 +13,14 @@ import (
 
 // Renew implements driver.Store. One request renews the session, and with it all grants.
 //
-// The first renewal of a grant, and the first on another connection, also reads and watches
-// its node. The client restores its watches, but a server that gets them late does not
-// report that a node was replaced by another with the same name.
+// The first renewal of a grant, and the first on another connection, also reads and watches its
+// node. After a reconnection the client restores its watches, but the server does not report a node
+// that was meanwhile replaced by another with the same name.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) == 0 {
 		return nil
 	}
-	errs, err := call(ctx, s, "renewing locks", func(ctx context.Context) ([]error, error) { return s.renew(ctx, grants) })
+	errs, err := detached(ctx, s, "renewing locks", func(ctx context.Context) ([]error, error) { return s.renew(ctx, grants) })
 	if err != nil {
 		return slices.Repeat([]error{err}, len(grants))
 	}
@@ -27,21 +28,27 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, error) {
-	held, found := s.heldOf(grants)
-	errs := make([]error, len(grants))
+	held, errs, found := make([]*hold, len(grants)), make([]error, len(grants)), false
+	s.mu.Lock()
+	for i, g := range grants {
+		if h := s.holds[holdID{g.Name, g.Owner}]; h != nil && s.isHeldLocked(h, g.Token) {
+			held[i], found = h, true
+		}
+	}
+	s.mu.Unlock()
 	if found {
-		if err := s.persist(ctx, func() error { return s.confirmAll(held, errs) }); err != nil {
+		if err := s.retry(ctx, func() error { return s.renewHeld(held, errs) }); err != nil {
 			return nil, err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, a := range held {
+	for i, h := range held {
 		switch {
-		case a == nil || !s.isHeldLocked(a, grants[i].Token):
+		case h == nil || !s.isHeldLocked(h, grants[i].Token):
 			errs[i] = driver.ErrNotHeld
 		case errs[i] == nil:
-			s.setDeadlineLocked(a, a.ttl)
+			s.setExpiryLocked(h, h.ttl)
 		}
 	}
 	if errors.Join(errs...) == nil {
@@ -50,34 +57,19 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 	return errs, nil
 }
 
-// heldOf returns the acquisitions of the grants that are held, nil for the others, and
-// whether there are any.
-func (s *Store) heldOf(grants []driver.Grant) (held []*acquisition, found bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	held = make([]*acquisition, len(grants))
-	for i := range grants {
-		g := &grants[i]
-		if a := s.acquisitions[acquisitionKey{g.Name, g.Owner}]; a != nil && s.isHeldLocked(a, g.Token) {
-			held[i], found = a, true
-		}
-	}
-	return held, found
+func (s *Store) isHeldLocked(h *hold, token uint64) bool {
+	return h.held && !h.leaving && h.node != "" && h.session == s.sessionID.Load() && h.token == token && !h.expiredLocked()
 }
 
-func (s *Store) isHeldLocked(a *acquisition, token uint64) bool {
-	return a.granted && !a.leaving && a.node != "" && a.session == s.session.Load() && a.token == token && !a.expiredLocked()
-}
-
-// confirmAll asks the leader for the session, and the server for nodes that are not
-// watched yet, both on the same connection.
-func (s *Store) confirmAll(held []*acquisition, errs []error) error {
+// renewHeld asks the leader whether the session lives, and reads the nodes that are not watched
+// yet, both on the same connection.
+func (s *Store) renewHeld(held []*hold, errs []error) error {
 	for {
 		before := s.connections.Load()
-		guarded := make(chan struct{})
-		go func() { s.guardAll(held, errs); close(guarded) }()
+		watched := make(chan struct{})
+		go func() { s.watchOwnAll(held, errs); close(watched) }()
 		err := s.confirmSession()
-		<-guarded
+		<-watched
 		if err != nil || s.connections.Load() == before {
 			return err
 		}
@@ -87,52 +79,72 @@ func (s *Store) confirmAll(held []*acquisition, errs []error) error {
 // maxParallel limits the requests of a renewal or list at a time.
 const maxParallel = 64
 
-// guardAll makes sure that each node exists and is watched.
-func (s *Store) guardAll(held []*acquisition, errs []error) {
+// watchOwnAll makes sure that each node exists and is watched. It overwrites the errors of earlier
+// rounds.
+func (s *Store) watchOwnAll(held []*hold, errs []error) {
 	var all sync.WaitGroup
-	slots := make(chan struct{}, maxParallel)
-	for i, a := range held {
-		if a == nil || s.isGuarded(a) {
+	running := make(chan struct{}, maxParallel)
+	for i, h := range held {
+		errs[i] = nil
+		watched := h == nil
+		s.withLock(func() { watched = watched || h.watchedBy == s.connections.Load() })
+		if watched {
 			continue
 		}
-		slots <- struct{}{}
+		running <- struct{}{}
 		all.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = explain("renewing a lock", s.guard(a))
+			defer func() { <-running }()
+			errs[i] = explain("renewing a lock", s.watchOwn(h))
 		})
 	}
 	all.Wait()
 }
 
-func (s *Store) isGuarded(a *acquisition) bool {
+// watchOwn watches the nodes that a lock ends with. If one is gone, it notes that and returns nil.
+func (s *Store) watchOwn(h *hold) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return a.guarded == s.connections.Load()
-}
-
-// guard watches the node of a holder. If the node is gone, guard notes it and returns nil.
-func (s *Store) guard(a *acquisition) error {
-	s.mu.Lock()
-	path, token, connection := a.path(), a.token, s.connections.Load()
-	n := s.watchedNodeLocked(a, path)
+	paths, token, connection := h.pathsLocked(), h.token, s.connections.Load()
+	var watched []*watchedNode
+	for _, path := range paths {
+		watched = append(watched, s.registerLocked(h, path))
+	}
 	s.mu.Unlock()
-	_, stat, _, err := s.conn.GetW(path)
+	err := s.readAndWatch(paths, token)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	current := a.node != "" && a.path() == path && a.token == token
+	now := h.pathsLocked()
+	stillWatched := func(path string, n *watchedNode) bool { return s.watches[path] == n }
+	current := h.node != "" && slices.Equal(now, paths) && h.token == token
 	switch {
-	case errors.Is(err, zk.ErrNoNode), err == nil && tokenOf(stat.Czxid) != token:
-		if current && !a.leaving {
-			a.lost = nil // the owner learns it from the answer
-			s.nodeVanishedLocked(a)
+	case errors.Is(err, zk.ErrNoNode):
+		if current && !h.leaving {
+			h.lost = nil // the owner learns it from the answer
+			s.nodeLostLocked(h)
 		}
 		err = nil
-	case err == nil && current && s.watches[path] == n: // otherwise an event has already arrived
-		a.guarded = connection
+	case err == nil && current && slices.EqualFunc(paths, watched, stillWatched): // otherwise an event has already arrived
+		h.watchedBy = connection
 		return nil
 	}
-	if a.path() != path { // a current holder stays registered: an earlier watch may still report its loss
-		s.unwatchNodeLocked(a, path)
+	for _, path := range paths {
+		if !slices.Contains(now, path) { // a current holder stays registered: an earlier watch may still report its loss
+			s.unregisterLocked(h, path)
+		}
 	}
 	return err
+}
+
+// readAndWatch reads and watches nodes. ErrNoNode says that one is gone, or that lock-0, whose name
+// is used again, has another token.
+func (s *Store) readAndWatch(paths []string, token uint64) error {
+	for _, p := range paths {
+		_, stat, _, err := s.conn.GetW(p)
+		if err != nil {
+			return err
+		}
+		if path.Base(p) == unfairNode && tokenOf(stat.Czxid) != token {
+			return zk.ErrNoNode
+		}
+	}
+	return nil
 }

@@ -68,7 +68,7 @@ func (o *Options) apply(u *storeurl.URL) error {
 	if timeout := u.Take("timeout"); timeout != "" {
 		var err error
 		if o.Timeout, err = time.ParseDuration(timeout); err != nil || o.Timeout < minTimeout || o.Timeout > maxTimeout {
-			return fmt.Errorf("timeout is %q, not a duration such as 10s, from %v to %v", timeout, minTimeout, maxTimeout)
+			return fmt.Errorf("bad session timeout %q (want %v to %v)", timeout, minTimeout, maxTimeout)
 		}
 	}
 	return u.Done("order, timeout, create, acl, tls, ca, cert and key")

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,26 +19,29 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	stop = sync.OnceFunc(func() { s.stopWatch(&req, waiter) })
 	if err := s.run(ctx, "watching a lock", func(ctx context.Context) error { return s.watch(ctx, &req, waiter) }); err != nil {
 		waiter.Stop()
-		go stop() // it waits for the call under way
+		go stop() // in the background: stop waits until the abandoned call has ended
 		return nil, err
 	}
 	return stop, nil
 }
 
 func (s *Store) watch(ctx context.Context, req *driver.Request, waiter *subscribers.Subscriber) error {
-	a := s.enter(req.Name, req.Owner, true)
-	defer s.leave(a)
+	h := s.lockHold(holdID{req.Name, req.Owner}, true)
+	defer s.unlockHold(h)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	s.mu.Lock()
-	if a.waiters == nil {
-		a.waiters = make(map[*subscribers.Subscriber]struct{})
+	if h.waiters == nil {
+		h.waiters = make(map[*subscribers.Subscriber]struct{})
 	}
-	a.waiters[waiter] = struct{}{}
-	a.fresh = true
+	h.waiters[waiter] = struct{}{}
+	h.firstAttempt = true
 	s.mu.Unlock()
-	free, err := s.watchQueue(ctx, a, req)
+	free, err := s.watchQueue(ctx, h, req)
+	if errors.Is(err, driver.ErrMode) { // the next attempt returns it
+		free, err = true, s.withdraw(ctx, h)
+	}
 	if free && err == nil {
 		waiter.Notify()
 	}
@@ -45,19 +49,19 @@ func (s *Store) watch(ctx context.Context, req *driver.Request, waiter *subscrib
 }
 
 // watchQueue watches the nodes ahead, and reports whether the lock is free. With the order
-// Unfair the acquisition needs no node: watchQueue watches the first node of the queue.
-func (s *Store) watchQueue(ctx context.Context, a *acquisition, req *driver.Request) (free bool, err error) {
+// Unfair the hold needs no node: watchQueue watches the first node of the queue.
+func (s *Store) watchQueue(ctx context.Context, h *hold, req *driver.Request) (free bool, err error) {
 	if s.opts.Order == Fair {
-		at, err := s.ensureQueued(ctx, a, req)
+		at, err := s.ensureQueued(ctx, h, req)
 		return at.first, err
 	}
-	err = s.persist(ctx, func() error {
+	err = s.retry(ctx, func() error {
 		for {
-			queue, err := s.queue(a.container)
+			queue, err := s.queue(h.container)
 			if free = err == nil && len(queue) == 0; err != nil || free {
 				return err
 			}
-			_, _, err = s.watchNode(a, a.container+"/"+queue[0])
+			_, _, err = s.watchNode(h, h.container+"/"+queue[0].node)
 			if !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
@@ -66,7 +70,7 @@ func (s *Store) watchQueue(ctx context.Context, a *acquisition, req *driver.Requ
 	return free, err
 }
 
-// stopLimit is how long stop waits until the place is given up. Giving it up goes on.
+// stopLimit bounds how long stop waits for the removal of the place, which goes on after that.
 const stopLimit = time.Second
 
 // stopWatch ends a watch, and gives up a place that nothing else keeps.
@@ -74,7 +78,7 @@ func (s *Store) stopWatch(req *driver.Request, waiter *subscribers.Subscriber) {
 	waiter.Stop()
 	done := make(chan struct{})
 	s.mu.Lock()
-	if a := s.acquisitions[acquisitionKey{req.Name, req.Owner}]; a == nil || s.removeWaiterLocked(a, waiter) {
+	if h := s.holds[holdID{req.Name, req.Owner}]; h == nil || s.removeWaiterLocked(h, waiter) {
 		close(done)
 	} else {
 		s.backgroundLocked(func(ctx context.Context) {
@@ -90,77 +94,82 @@ func (s *Store) stopWatch(req *driver.Request, waiter *subscribers.Subscriber) {
 	}
 }
 
-// removeWaiterLocked reports whether something else keeps the acquisition's node.
-func (s *Store) removeWaiterLocked(a *acquisition, waiter *subscribers.Subscriber) (kept bool) {
-	delete(a.waiters, waiter)
-	s.setDeadlineLocked(a, time.Until(a.deadline))
-	return a.granted || a.keepsPlaceLocked()
+// removeWaiterLocked removes a waiter, and reports whether the hold's node is still needed.
+func (s *Store) removeWaiterLocked(h *hold, waiter *subscribers.Subscriber) (needed bool) {
+	delete(h.waiters, waiter)
+	s.alarm.NoLaterThan(h.expires) // the janitor ignores the expiry of a place while there are waiters
+	return h.held || h.waitsLocked()
 }
 
 func (s *Store) giveUpPlace(ctx context.Context, req *driver.Request, waiter *subscribers.Subscriber) {
-	a := s.enter(req.Name, req.Owner, false)
-	if a == nil {
+	h := s.lockHold(holdID{req.Name, req.Owner}, false)
+	if h == nil {
 		return
 	}
-	defer s.leave(a)
-	kept := false
-	s.locked(func() { kept = s.removeWaiterLocked(a, waiter) }) // Watch may have added it meanwhile
-	if !kept {
-		_, _, _ = s.releaseNode(ctx, a) // otherwise it expires
+	defer s.unlockHold(h)
+	needed := false
+	s.withLock(func() { needed = s.removeWaiterLocked(h, waiter) }) // Watch may have added it meanwhile
+	if !needed {
+		_, _, _ = s.releaseNodes(ctx, h) // if it fails, the place expires
 	}
 }
 
-// watchedNode is a node whose removal the store wants to know of.
+// watchedNode is a node that the store watches.
 type watchedNode struct {
-	armed        bool                      // the server will notify the store
-	acquisitions map[*acquisition]struct{} // its holder, if that is of this store, and those that wait for its removal
+	armed bool               // the server will notify the store
+	holds map[*hold]struct{} // the hold of the node, if this store has it, and the holds that wait for its removal
 }
 
-// watchedNodeLocked makes nodeEvent notify the acquisition of events of a node.
-func (s *Store) watchedNodeLocked(a *acquisition, path string) *watchedNode {
+// registerLocked makes nodeEvent notify the hold of events of a node.
+func (s *Store) registerLocked(h *hold, path string) *watchedNode {
 	n := s.watches[path]
 	if n == nil {
-		n = &watchedNode{acquisitions: make(map[*acquisition]struct{})}
+		n = &watchedNode{holds: make(map[*hold]struct{})}
 		s.watches[path] = n
 	}
-	n.acquisitions[a] = struct{}{}
-	if a.watching == nil {
-		a.watching = make(map[string]struct{})
+	n.holds[h] = struct{}{}
+	if h.watching == nil {
+		h.watching = make(map[string]struct{})
 	}
-	a.watching[path] = struct{}{}
+	h.watching[path] = struct{}{}
 	return n
 }
 
-// watchNode makes the server notify the store when a node is removed, and returns the
-// node's data. ErrNoNode says that the node is gone. For a node that is watched already
-// watchNode returns nothing and sends no request: the client would remember each watch.
-func (s *Store) watchNode(a *acquisition, path string) (data []byte, stat *zk.Stat, err error) {
+// watchNode makes the server notify the store when a node is removed or, of the parent of the lease
+// nodes, when one is created or removed. It returns the node's data. ErrNoNode says that the node
+// is gone. For a node that is watched already watchNode returns nothing and sends no request: that
+// would only add a second watch to the client's memory.
+func (s *Store) watchNode(h *hold, path string) (data []byte, stat *zk.Stat, err error) {
 	s.mu.Lock()
-	n := s.watchedNodeLocked(a, path)
+	n := s.registerLocked(h, path)
 	armed := n.armed
 	s.mu.Unlock()
 	if armed {
 		return nil, nil, nil
 	}
-	data, stat, _, err = s.conn.GetW(path)
+	if path == pathIn(h.container, leasesParent) {
+		_, stat, _, err = s.conn.ChildrenW(path)
+	} else {
+		data, stat, _, err = s.conn.GetW(path)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.unwatchNodeLocked(a, path)
+		s.unregisterLocked(h, path)
 		return nil, nil, err
 	}
 	n.armed = true
 	return data, stat, nil
 }
 
-// unwatchNodeLocked ends the acquisition's interest in a node. The server still notifies the
-// store: that cannot be taken back. A node without a watch and without acquisitions is forgotten:
-// its name is used once, and would stay for as long as the session.
-func (s *Store) unwatchNodeLocked(a *acquisition, path string) {
-	delete(a.watching, path)
+// unregisterLocked undoes registerLocked. The server still notifies the store: that cannot be taken
+// back. A node without a watch and without holds is forgotten: its name is used once, and would
+// stay for as long as the session.
+func (s *Store) unregisterLocked(h *hold, path string) {
+	delete(h.watching, path)
 	if n := s.watches[path]; n != nil {
-		delete(n.acquisitions, a)
-		if !n.armed && len(n.acquisitions) == 0 {
+		delete(n.holds, h)
+		if !n.armed && len(n.holds) == 0 {
 			delete(s.watches, path)
 		}
 	}
@@ -175,28 +184,33 @@ func (s *Store) nodeEvent(event zk.Event) {
 		return
 	}
 	delete(s.watches, event.Path)
-	for a := range n.acquisitions {
-		if a.path() == event.Path {
-			a.guarded = 0
-			if event.Type == zk.EventNodeDeleted && !a.leaving {
-				s.nodeVanishedLocked(a)
+	removed := event.Type == zk.EventNodeDeleted
+	for h := range n.holds {
+		delete(h.watching, event.Path)
+		if slices.Contains(h.pathsLocked(), event.Path) {
+			h.watchedBy = 0
+			if removed && !h.leaving {
+				s.nodeLostLocked(h)
 			}
 		}
-		if a.nodeChangedLocked(event) {
-			a.wakeLocked()
+		if !removed {
+			h.position = position{}
+		}
+		if h.position.noteRemoved(h.relative(event.Path)) {
+			h.wakeLocked()
 		}
 	}
 }
 
 // wakeAllLocked wakes all waiters.
 func (s *Store) wakeAllLocked() {
-	for _, a := range s.acquisitions {
-		a.wakeLocked()
+	for _, h := range s.holds {
+		h.wakeLocked()
 	}
 }
 
-func (a *acquisition) wakeLocked() {
-	for waiter := range a.waiters {
+func (h *hold) wakeLocked() {
+	for waiter := range h.waiters {
 		waiter.Notify()
 	}
 }

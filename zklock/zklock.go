@@ -27,7 +27,8 @@ type Order int
 const (
 	// Fair makes contenders queue, as Curator does.
 	Fair Order = iota
-	// Unfair makes all contenders try at once. It offers no fair locks.
+	// Unfair makes all contenders try at once. It offers no fair and no shared locks and no
+	// permits.
 	Unfair
 )
 
@@ -73,15 +74,16 @@ type Store struct {
 	cancel  context.CancelCauseFunc
 	once    sync.Once
 
-	mu           sync.Mutex
-	closed       bool
-	session      atomic.Int64   // its ID; zero if there is none
-	connections  atomic.Uint64  // counts those that had a session
-	confirmed    confirmation   // the last answer of the leader
-	work         sync.WaitGroup // calls and background work; mu is held for Add
-	acquisitions map[acquisitionKey]*acquisition
-	watches      map[string]*watchedNode // by path
-	empty        map[string]struct{}     // paths of containers that were seen without data
+	sessionID   atomic.Int64  // zero if there is no session; mu is held for changes
+	connections atomic.Uint64 // counts those that had a session; mu is held for changes
+
+	mu          sync.Mutex
+	closed      bool
+	confirmed   confirmation   // the leader's last confirmation of the session
+	work        sync.WaitGroup // calls and background work; mu is held for Add
+	holds       map[holdID]*hold
+	watches     map[string]*watchedNode // by path
+	withoutData map[string]struct{}     // paths of containers that were seen without data
 }
 
 // idleWorkers is how many goroutines stay for the next calls.
@@ -107,19 +109,19 @@ func New(servers []string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("bad root %q: not a path in ZooKeeper", root)
 	}
 	s := &Store{
-		root:         strings.TrimSuffix(root, "/"),
-		workers:      workerpool.New(idleWorkers),
-		clock:        clock.New(),
-		alarm:        alarm.New(),
-		acquisitions: make(map[acquisitionKey]*acquisition),
-		watches:      make(map[string]*watchedNode),
-		empty:        make(map[string]struct{}),
+		root:        strings.TrimSuffix(root, "/"),
+		workers:     workerpool.New(idleWorkers),
+		clock:       clock.New(),
+		alarm:       alarm.New(),
+		holds:       make(map[holdID]*hold),
+		watches:     make(map[string]*watchedNode),
+		withoutData: make(map[string]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	if err := s.connect(servers, &o, s.ctx.Done(), s.handle); err != nil {
 		return nil, err
 	}
-	s.work.Go(func() { s.alarm.Run(s.ctx, s.expireDue) })
+	s.work.Go(func() { s.alarm.Run(s.ctx, s.clean) })
 	return s, nil
 }
 
@@ -144,6 +146,8 @@ func (s *Store) Traits() driver.Traits {
 		Store:            "zookeeper",
 		Fencing:          driver.FencingStrong,
 		Fair:             s.opts.Order == Fair,
+		Shared:           s.opts.Order == Fair,
+		Limits:           s.opts.Order == Fair,
 		Queues:           s.opts.Order == Fair,
 		WatchesExpiry:    true,
 		SessionBound:     true,
@@ -159,7 +163,7 @@ func (s *Store) Traits() driver.Traits {
 // server can be reached, the session ends by its timeout.
 func (s *Store) Close() error {
 	s.once.Do(func() {
-		s.locked(func() { s.closed = true })
+		s.withLock(func() { s.closed = true })
 		s.cancel(driver.ErrClosed)
 		s.disconnect()
 		s.work.Wait()
@@ -168,10 +172,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// call runs f with a session and explains its errors. If ctx ends first, call returns, and
-// f goes on until the server has answered its requests, so that no answer is lost: the
+// detached runs f with a session and explains its errors. If ctx ends first, detached returns,
+// and f goes on until the server has answered its requests, so that no answer is lost: the
 // next operation of the same owner finds what f has done.
-func call[T any](ctx context.Context, s *Store, what string, f func(ctx context.Context) (T, error)) (result T, err error) {
+func detached[T any](ctx context.Context, s *Store, what string, f func(ctx context.Context) (T, error)) (result T, err error) {
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
 	}
@@ -188,7 +192,7 @@ func call[T any](ctx context.Context, s *Store, what string, f func(ctx context.
 	}
 	done, err := detach.Call(ctx, s.workers.Go, func() (o outcome) {
 		defer s.work.Done()
-		if o.err = s.connected(ctx); o.err == nil {
+		if o.err = s.waitConnected(ctx); o.err == nil {
 			o.err = s.prepare(ctx)
 		}
 		if o.err == nil {
@@ -197,22 +201,22 @@ func call[T any](ctx context.Context, s *Store, what string, f func(ctx context.
 		return o
 	})
 	if err != nil {
-		return result, s.interrupted(ctx)
+		return result, s.contextError(ctx)
 	}
 	return done.result, explain(what, done.err)
 }
 
-// query is call for reads, which are repeated if the connection breaks.
-func query[T any](ctx context.Context, s *Store, what string, f func() (T, error)) (T, error) {
-	return call(ctx, s, what, func(ctx context.Context) (result T, err error) {
-		err = s.persist(ctx, func() (err error) { result, err = f(); return err })
+// read is detached for reads, which are repeated if the connection breaks.
+func read[T any](ctx context.Context, s *Store, what string, f func() (T, error)) (T, error) {
+	return detached(ctx, s, what, func(ctx context.Context) (result T, err error) {
+		err = s.retry(ctx, func() (err error) { result, err = f(); return err })
 		return result, err
 	})
 }
 
-// run is call for functions without a result.
+// run is detached for functions without a result.
 func (s *Store) run(ctx context.Context, what string, f func(ctx context.Context) error) error {
-	_, err := call(ctx, s, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	_, err := detached(ctx, s, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
 }
 
@@ -228,8 +232,8 @@ func (s *Store) containerPath(name string) string { return s.root + "/" + escape
 
 func (s *Store) rootPath() string { return cmp.Or(s.root, "/") }
 
-// locked calls f with mu held.
-func (s *Store) locked(f func()) {
+// withLock calls f with mu held.
+func (s *Store) withLock(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()

@@ -25,7 +25,7 @@ func TestIdleConnectionHasNoLimit(t *testing.T) {
 	s.timeout.Store(int64(time.Hour))
 	server := chattyConn{incoming: make(chan struct{}, 2)}
 	conn := newServerConn(server, s)
-	conn.greeting = make([]byte, greetingBytes) // it was read before
+	conn.connectResponse = make([]byte, connectResponseBytes) // it was read before
 	reads, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
