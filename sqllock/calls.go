@@ -19,10 +19,10 @@ import (
 const (
 	// busyLimit is how long a call tries a database that is locked.
 	busyLimit = 10 * time.Second
-	// busyPause is between two attempts, on top of the database's own busy timeout.
+	// busyPause is the time between two attempts, on top of the database's own busy timeout.
 	busyPause = time.Millisecond
-	// backgroundLimit bounds background work. Over a connection that died in silence it
-	// would never end, and keep its slot from callers.
+	// backgroundLimit bounds background work. If the server does not answer, it would never
+	// end, and keep its connection from callers.
 	backgroundLimit = 5 * time.Second
 )
 
@@ -34,25 +34,38 @@ func (s *Store) background() (context.Context, context.CancelFunc) {
 // run runs statements each on its own.
 func (s *Store) run() statement.Runner { return s.statements.On(s.db) }
 
-// read runs fn, which reads. The number of readers is limited: a pool without a limit
+// read runs fn, which changes no lock. The number of readers is limited: a pool without a limit
 // would open a connection for each of thousands of waiters.
 func (s *Store) read(ctx context.Context, op string, fn func() error) error {
-	return s.inSlot(ctx, s.reading, op, fn)
+	return s.withConn(ctx, s.reading, nil, op, fn)
 }
 
-// inSlot runs fn when one of the slots is free. Writers wait here for each other, because a
-// database that admits one writer makes the others sleep between attempts.
-func (s *Store) inSlot(ctx context.Context, slots chan struct{}, op string, fn func() error) error {
-	if err := ended(ctx, op); err != nil {
+// withConn runs fn when limit or spare has room for it. Writers wait here for each other, because a
+// database that admits one writer makes the others sleep between attempts. The error is one of the
+// contract.
+func (s *Store) withConn(ctx context.Context, limit, spare chan struct{}, op string, fn func() error) error {
+	if err := checkContext(ctx, op); err != nil {
 		return err
 	}
 	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-		return s.runExplained(ctx, op, fn)
-	case <-ctx.Done():
-		return s.explain(ctx, op, ctx.Err())
+	case limit <- struct{}{}:
+	default:
+		select {
+		case limit <- struct{}{}:
+		case spare <- struct{}{}:
+			limit = spare
+		case <-ctx.Done():
+			return s.explain(ctx, op, ctx.Err())
+		}
 	}
+	defer func() { <-limit }()
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	if err := s.retryWhileBusy(ctx, busyLimit, fn); err != nil {
+		return s.explain(ctx, op, err)
+	}
+	return nil
 }
 
 // writeAnyway runs fn, which writes, also while the store is being closed.
@@ -60,30 +73,19 @@ func (s *Store) writeAnyway(ctx context.Context, fn func() error) error {
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
-		return s.persist(ctx, fn)
+		return s.retryWhileBusy(ctx, busyLimit, fn)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// runExplained runs fn. Its error is one of the contract.
-func (s *Store) runExplained(ctx context.Context, op string, fn func() error) error {
-	if s.closed.Load() {
-		return driver.ErrClosed
-	}
-	if err := s.persist(ctx, fn); err != nil {
-		return s.explain(ctx, op, err)
-	}
-	return nil
-}
-
-// persist runs fn again while it fails because of other transactions.
-func (s *Store) persist(ctx context.Context, fn func() error) error {
+// retryWhileBusy runs fn, and within limit again while it fails because of other transactions.
+func (s *Store) retryWhileBusy(ctx context.Context, limit time.Duration, fn func() error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	err := fn()
-	for start := time.Now(); err != nil && s.isRetryable(err) && time.Since(start) < busyLimit; {
+	for start := time.Now(); err != nil && s.isRetryable(err) && time.Since(start) < limit; {
 		reason := err
 		s.busy.Store(&reason)
 		if backoff.Sleep(ctx, busyPause+rand.N(busyPause)) != nil {
@@ -97,11 +99,11 @@ func (s *Store) persist(ctx context.Context, fn func() error) error {
 	return err
 }
 
-// do runs a job that writes. Jobs that wait for a writer at the same time share a
+// runJob runs a job that writes. Jobs that wait for a writer at the same time share a
 // transaction. If the context ends first, a job that was begun goes on, and the caller must
 // not read what it sets.
-func (s *Store) do(ctx context.Context, op string, j *batch.Job) error {
-	if err := ended(ctx, op); err != nil {
+func (s *Store) runJob(ctx context.Context, op string, j *batch.Job) error {
+	if err := checkContext(ctx, op); err != nil {
 		return err
 	}
 	outcome, err := s.batches.Do(ctx, j)
@@ -109,7 +111,9 @@ func (s *Store) do(ctx context.Context, op string, j *batch.Job) error {
 	case err == nil:
 		return nil
 	case j.Owner == (driver.Owner{}): // it is no attempt
-	case outcome == batch.Left:
+	case outcome == batch.Dropped: // and all statements before it were refused
+		return driver.NotSent(s.explain(ctx, op, err))
+	case outcome == batch.Abandoned:
 		ended := s.attempts.Leave(j.Name, j.Owner)
 		go func() { ended(!s.mayHappen(j.Wait())) }()
 	case outcome == batch.Ended && s.mayHappen(err):
@@ -120,8 +124,7 @@ func (s *Store) do(ctx context.Context, op string, j *batch.Job) error {
 
 // mayHappen reports whether a call that failed with err may still be carried out: the network
 // delivers it late, or the server makes it wait for a row and does not notice that the
-// connection is closed. A Release that follows would find nothing, and the lock would stay
-// for its whole TTL. So such attempts are recorded; see package attempts.
+// connection is closed. See package attempts.
 func (s *Store) mayHappen(err error) bool {
 	switch {
 	case err == nil, s.facts.Answered == nil, s.facts.Answered(err), errors.Is(err, driver.ErrClosed):
@@ -131,24 +134,25 @@ func (s *Store) mayHappen(err error) bool {
 	return !ok || failed.Op != "dial" // without a connection nothing is sent
 }
 
-// alone runs a job that shares its transaction with no other.
-func (s *Store) alone(ctx context.Context, j *batch.Job) error {
+// runAlone runs a job that shares its transaction with no other.
+func (s *Store) runAlone(ctx context.Context, j *batch.Job) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
-	return s.persist(ctx, func() error {
-		if j.Atomic {
+	return s.retryWhileBusy(ctx, busyLimit, func() error {
+		if j.InTx {
 			return s.inTx(ctx, func(run statement.Runner) error { return j.Run(ctx, run) })
 		}
 		return j.Run(ctx, s.run())
 	})
 }
 
-// together runs jobs in one transaction. If that fails, it runs each again alone.
-func (s *Store) together(jobs []*batch.Job) {
+// runBatch runs jobs in one transaction. undone reports that it failed and wrote nothing. What may have
+// been written is not written again: a release would find nothing, and report a loss.
+func (s *Store) runBatch(jobs []*batch.Job) (undone bool, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, busyLimit)
 	defer cancel()
-	err := s.persist(ctx, func() error {
+	err = s.retryWhileBusy(ctx, s.dialect.batchLimit, func() error {
 		return s.inTx(ctx, func(run statement.Runner) error {
 			for _, j := range jobs {
 				if err := j.Run(ctx, run); err != nil {
@@ -158,96 +162,104 @@ func (s *Store) together(jobs []*batch.Job) {
 			return nil
 		})
 	})
-	// What may have been done is not done again: a release would find nothing, and
-	// report a loss that did not happen.
-	for _, j := range jobs {
-		outcome := err
-		if err != nil && !isUnsure(err) {
-			outcome = s.alone(ctx, j)
-		}
-		j.End(outcome)
-	}
+	return err != nil && !isUnknown(err), err
 }
 
-// change runs a statement as a job, and reports whether it changed anything.
-func (s *Store) change(ctx context.Context, op string, j *batch.Job, id statement.ID, args ...any) (bool, error) {
+// runStatement runs a statement as a job. See runAndNotify.
+func (s *Store) runStatement(ctx context.Context, op, name string, id statement.ID, args ...any) (bool, error) {
+	return s.runAndNotify(ctx, op, name, false, func(ctx context.Context, run statement.Runner) (bool, error) {
+		return run.Changed(ctx, id, args...)
+	})
+}
+
+// runAndNotify runs a job that reports whether it changed anything. If so, runAndNotify notifies the
+// waiters for name. If the server ended the connection and the job then finds nothing to change, it
+// may have changed it before.
+func (s *Store) runAndNotify(ctx context.Context, op, name string, inTx bool, change func(context.Context, statement.Runner) (bool, error)) (bool, error) {
 	var changed bool
-	j.Run = func(ctx context.Context, run statement.Runner) (err error) {
-		changed, err = run.Changed(ctx, id, args...)
+	var ended error
+	err := s.runJob(ctx, op, &batch.Job{Name: name, InTx: inTx, Run: func(ctx context.Context, run statement.Runner) (err error) {
+		if changed, err = change(ctx, run); s.facts.Classify(err).Ended {
+			ended = err
+		}
 		return err
-	}
-	if err := s.do(ctx, op, j); err != nil {
+	}})
+	switch {
+	case err != nil:
 		return false, err // the job may still set changed
+	case changed:
+		s.waiters.notify(name)
+	case ended != nil:
+		return false, s.explain(ctx, op, ended)
 	}
 	return changed, nil
 }
 
-// inTx runs fn in a transaction. With SQLite fn starts with a statement that
-// writes, which takes the write lock at once whatever kind of transaction the
-// driver begins. All statements use the context of the transaction: one that is
-// interrupted ends it, and none may run after it.
+// inTx runs fn in a transaction. All statements of fn use ctx: one that is interrupted ends the
+// transaction.
 func (s *Store) inTx(ctx context.Context, fn func(statement.Runner) error) error {
-	tx, release, err := s.beginTx(ctx)
+	return s.inNewTx(ctx, func(run statement.Runner) error {
+		if err := run.Begin(ctx); err != nil {
+			return err
+		}
+		return fn(run)
+	})
+}
+
+// inNewTx is inTx without the first statement, which needs the tables.
+func (s *Store) inNewTx(ctx context.Context, fn func(statement.Runner) error) error {
+	tx, putConn, err := s.beginTx(ctx)
 	if err != nil {
 		return err
 	}
-	finish := func(end func() error) error {
-		return s.finish(ctx, func() error {
-			defer release()
-			return end()
+	end := func(commitOrRollback func() error) error {
+		return s.endTx(ctx, func() error {
+			defer putConn()
+			return commitOrRollback()
 		})
 	}
-	if s.dialect.begin != "" {
-		_, err = tx.ExecContext(ctx, s.dialect.begin)
-	}
-	if err == nil {
-		err = fn(s.statements.In(tx))
-	}
-	if err != nil {
-		_ = finish(tx.Rollback) // the first error says more
+	if err = fn(s.statements.On(tx)); err != nil {
+		_ = end(tx.Rollback) // the first error says more
 		return err
 	}
-	err = finish(tx.Commit)
+	err = end(tx.Commit)
 	if why := s.facts.Classify(err); err != nil && (!why.Retry || why.Ended) {
-		return &unsureError{err}
+		return &unknownOutcomeError{err}
 	}
 	return err
 }
 
-// finish ends a transaction. If the driver ignores the context here and the server is
-// silent, the caller leaves, and the connection is lost when TCP gives it up.
-func (s *Store) finish(ctx context.Context, end func() error) error {
-	if !s.dialect.ignoresContext {
+// endTx ends a transaction. If the driver ignores the context here and the server does not
+// answer, the caller leaves, and the connection is lost when TCP closes it.
+func (s *Store) endTx(ctx context.Context, end func() error) error {
+	if !s.dialect.endIgnoresContext {
 		return end()
 	}
-	err, left := detach.Call(ctx, detach.Go, end)
-	if left != nil {
+	err, cause := detach.Call(ctx, detach.Go, end)
+	if cause != nil {
 		return ctx.Err()
 	}
 	return err
 }
 
-// unsureError says that a transaction may have been committed or not.
-type unsureError struct{ error }
+// unknownOutcomeError says that a transaction may have been committed or not.
+type unknownOutcomeError struct{ error }
 
-func (e *unsureError) Unwrap() error { return e.error }
+func (e *unknownOutcomeError) Unwrap() error { return e.error }
 
-func isUnsure(err error) bool {
-	_, unsure := errors.AsType[*unsureError](err)
-	return unsure
+func isUnknown(err error) bool {
+	_, unknown := errors.AsType[*unknownOutcomeError](err)
+	return unknown
 }
 
-// isRetryable reports whether a call failed because of other transactions, and has changed
-// nothing.
-func (s *Store) isRetryable(err error) bool { return !isUnsure(err) && s.facts.Classify(err).Retry }
+// isRetryable reports whether a call may succeed if it is run again. See runAndNotify about Ended.
+func (s *Store) isRetryable(err error) bool { return !isUnknown(err) && s.facts.Classify(err).Retry }
 
-// beginTx begins a transaction; the caller calls release when it has ended.
-//
-// The server has to end a transaction whose process vanishes or is stopped in the middle, or
-// the rows would stay locked for as long as the server waits for its clients. Where
-// that is a setting of the connection, it is lifted after the transaction. The connection
-// is the program's own, so it goes back to the pool as it was, or not at all.
-func (s *Store) beginTx(ctx context.Context) (tx *sql.Tx, release func(), err error) {
+// beginTx begins a transaction; the caller calls putConn when it has ended. If the process stops in
+// the middle, the server has to end the transaction, or the rows would stay locked. Where that is a
+// setting of the connection, putConn undoes it: the connection goes back to the pool of the program
+// as it was, or not at all.
+func (s *Store) beginTx(ctx context.Context) (tx *sql.Tx, putConn func(), err error) {
 	if s.dialect.limitIdle == "" {
 		tx, err = s.db.BeginTx(ctx, s.dialect.tx)
 		return tx, func() {}, err
@@ -256,7 +268,7 @@ func (s *Store) beginTx(ctx context.Context) (tx *sql.Tx, release func(), err er
 	if err != nil {
 		return nil, nil, err
 	}
-	release = func() {
+	putConn = func() {
 		if _, err := conn.ExecContext(ctx, s.dialect.unlimitIdle); err != nil {
 			_ = conn.Raw(sqldb.CloseConn)
 		}
@@ -266,8 +278,8 @@ func (s *Store) beginTx(ctx context.Context) (tx *sql.Tx, release func(), err er
 		tx, err = conn.BeginTx(ctx, s.dialect.tx)
 	}
 	if err != nil {
-		release()
+		putConn()
 		return nil, nil, err
 	}
-	return tx, release, nil
+	return tx, putConn, nil
 }

@@ -1,15 +1,18 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/finding"
 	"github.com/dlock-go/dlock/internal/inwords"
 	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/notify"
-	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // Diagnose implements driver.Diagnoser.
@@ -40,7 +43,7 @@ func (s *Store) problem(check string, err error) (driver.Finding, error) {
 	if why.Meaning == "" || why.Retry {
 		return driver.Finding{}, err
 	}
-	return sqldb.Problem(check, "%s (%v)", why.Meaning, err), nil
+	return finding.Problem(check, "%s (%v)", why.Meaning, err), nil
 }
 
 // onDB is a check that both packages of locks in SQL databases make.
@@ -71,7 +74,7 @@ func checkRights(ctx context.Context, s *Store) (driver.Finding, error) {
 			return s.problem("rights", err)
 		}
 	}
-	return sqldb.Fine("rights", "The tables can be read and written."), nil
+	return finding.OK("rights", "The tables can be read and written."), nil
 }
 
 func (s *Store) tableNames() string {
@@ -80,11 +83,10 @@ func (s *Store) tableNames() string {
 
 // checkTables reads the row that keeps tokens rising when rows are deleted.
 func checkTables(ctx context.Context, s *Store) (driver.Finding, error) {
-	var floor int64
-	if err := s.run().One(ctx, statement.Floor, nil, &floor); err != nil {
+	if _, err := s.run().ReadFloor(ctx); err != nil {
 		return s.problem("tables", err)
 	}
-	return sqldb.Fine("tables", s.tableNames()), nil
+	return finding.OK("tables", "%s", s.tableNames()), nil
 }
 
 // clockTolerance is what two clocks that are set over the network may differ by.
@@ -96,10 +98,10 @@ func checkClock(ctx context.Context, s *Store) (driver.Finding, error) {
 	err := s.ask(ctx, `SELECT `+s.facts.Now, &ms)
 	server := time.UnixMilli(ms)
 	if off := max(time.Until(server), start.Sub(server), 0); off > clockTolerance {
-		return sqldb.Warning("clock", "The server's clock and this machine's differ by %s. Locks follow the server's alone. If that is the wrong one, setting it ends locks early or late.",
+		return finding.Warning("clock", "The server's clock and this machine's differ by %s. Locks follow the server's alone. If that is the wrong one, setting it ends locks early or late.",
 			inwords.Duration(off.Round(time.Millisecond))), err
 	}
-	return sqldb.Fine("clock", "The server's clock, which alone counts, agrees with this machine's."), err
+	return finding.OK("clock", "The server's clock, which alone counts, agrees with this machine's."), err
 }
 
 // pollInterval describes how often a connection polls for waiters.
@@ -113,15 +115,15 @@ func sqliteFile(ctx context.Context, s *Store) (driver.Finding, error) {
 	const name = "file"
 	path, err := sqlitePath(ctx, s.db)
 	if path == "" {
-		return sqldb.Breaking(driver.PromiseRestart, sqldb.Warning(name, "The database is in memory: no other process sees its locks, and they end with this one.")), err
+		return finding.Breaking(driver.PromiseRestart, finding.Warning(name, "The database is in memory: no other process sees its locks, and they end with this one.")), err
 	}
 	switch kind, remote := fileSystem(path); {
 	case remote:
-		return sqldb.Breaking(driver.PromiseExclusion, sqldb.Problem(name, "%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)), err
+		return finding.Breaking(driver.PromiseExclusion, finding.Problem(name, "%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)), err
 	case kind != "":
-		return sqldb.Warning(name, "%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind), err
+		return finding.Warning(name, "%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind), err
 	}
-	return sqldb.Fine(name, path), err
+	return finding.OK(name, "%s", path), err
 }
 
 func sqliteJournal(ctx context.Context, s *Store) (driver.Finding, error) {
@@ -130,11 +132,11 @@ func sqliteJournal(ctx context.Context, s *Store) (driver.Finding, error) {
 	err := s.ask(ctx, `PRAGMA journal_mode`, &mode)
 	switch mode {
 	case "wal":
-		return sqldb.Fine(name, mode), err
+		return finding.OK(name, "%s", mode), err
 	case "off", "memory":
-		return sqldb.Breaking(driver.PromiseRestart, sqldb.Problem(name, "%s: a crash can damage the database. Use WAL; SQLiteDSN does.", mode)), err
+		return finding.Breaking(driver.PromiseRestart, finding.Problem(name, "%s: a crash can damage the database. Use WAL; SQLiteDSN does.", mode)), err
 	}
-	return sqldb.Warning(name, "%s: a reader keeps writers waiting. Use WAL; SQLiteDSN does.", mode), err
+	return finding.Warning(name, "%s: a reader keeps writers waiting. Use WAL; SQLiteDSN does.", mode), err
 }
 
 func sqliteSynchronous(ctx context.Context, s *Store) (driver.Finding, error) {
@@ -143,9 +145,9 @@ func sqliteSynchronous(ctx context.Context, s *Store) (driver.Finding, error) {
 	err := s.ask(ctx, `PRAGMA synchronous`, &level)
 	value := [...]string{"off", "normal", "full", "extra"}[min(max(level, 0), 3)]
 	if level < 2 {
-		return sqldb.Breaking(driver.PromiseRestart, sqldb.Warning(name, "%s: a power failure can undo the last locks and tokens. Use FULL; SQLiteDSN does.", value)), err
+		return finding.Breaking(driver.PromiseRestart, finding.Warning(name, "%s: a power failure can undo the last locks and tokens. Use FULL; SQLiteDSN does.", value)), err
 	}
-	return sqldb.Fine(name, value), err
+	return finding.OK(name, "%s", value), err
 }
 
 func sqliteTables(ctx context.Context, s *Store) (driver.Finding, error) {
@@ -153,38 +155,41 @@ func sqliteTables(ctx context.Context, s *Store) (driver.Finding, error) {
 	var n int
 	err := s.db.QueryRowContext(ctx, count, s.tables.Locks, s.tables.Queue, s.tables.Meta).Scan(&n)
 	if n < 3 {
-		return sqldb.Problem("tables", "%s: not all of them exist any more. Open the store again.", s.tableNames()), err
+		return finding.Problem("tables", "%s: not all of them exist any more. Open the store again.", s.tableNames()), err
 	}
-	return sqldb.Fine("tables", s.tableNames()), err
+	return finding.OK("tables", "%s", s.tableNames()), err
 }
 
 // sqliteWritable writes without changing anything.
 func sqliteWritable(ctx context.Context, s *Store) (driver.Finding, error) {
 	_, err := s.db.ExecContext(ctx, s.tables.Expand("", `UPDATE {meta} SET value = value WHERE key = 'floor'`))
 	if err != nil && ctx.Err() == nil && !s.facts.Classify(err).Retry {
-		return sqldb.Problem("writable", "The file cannot be written to: %v.", err), nil
+		return finding.Problem("writable", "The file cannot be written to: %v.", err), nil
 	}
-	return sqldb.Fine("writable", "The file can be written to."), err
+	return finding.OK("writable", "The file can be written to."), err
 }
 
-var mysqlChecks = []check{mysqlServer, mysqlEngine, checkTables, checkRights, onDB(durability.MySQL), mysqlReplicas, checkClock}
+var mysqlChecks = []check{mysqlServer, mysqlEngine, checkTables, checkRights, onDB(durability.MySQL), onDB(durability.MySQLReplicas), checkClock}
 
 func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
 	var version string
 	var writable bool
 	err := s.ask(ctx, `SELECT VERSION(), `+sqldb.MySQLWritable, &version, &writable)
 	if !writable {
-		return sqldb.Problem("server", "%s is read-only, as a replica is. Connect to the primary server.", version), err
+		return finding.Problem("server", "%s is read-only, as a replica is. Connect to the primary server.", version), err
 	}
-	return sqldb.Fine("server", version), err
+	return finding.OK("server", "%s", version), err
 }
 
 // mysqlEngine finds engines in which a failed statement is not undone and a crash loses data.
 func mysqlEngine(ctx context.Context, s *Store) (driver.Finding, error) {
 	var other []string
-	rows, err := s.db.QueryContext(ctx, `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
-WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.Locks, s.tables.Queue, s.tables.Meta)
-	err = sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
+	const engines = `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`
+	query := func() (*sql.Rows, error) {
+		return s.db.QueryContext(ctx, engines, s.tables.Locks, s.tables.Queue, s.tables.Meta)
+	}
+	err := sqldb.Each(query, func(scan func(...any) error) error {
 		var table, engine string
 		err := scan(&table, &engine)
 		if !strings.EqualFold(engine, "InnoDB") {
@@ -193,64 +198,38 @@ WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`, s.tables.Locks, s.
 		return err
 	})
 	if len(other) > 0 {
-		return sqldb.Breaking(driver.PromiseRestart, sqldb.Problem("engine", "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), err
+		return finding.Breaking(driver.PromiseRestart, finding.Problem("engine", "%s: the tables must be InnoDB, or a crash loses locks and tokens.", strings.Join(other, ", "))), err
 	}
-	return sqldb.Fine("engine", "InnoDB"), err
-}
-
-func mysqlReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
-	const name = "replication"
-	replicas, err := sqldb.MySQLReplicas(ctx, s.db)
-	if replicas > 0 {
-		return sqldb.Warning(name, "Connected replicas: %d. Unless each commit waits for one, a failover can lose the last locks and tokens.", replicas), err
-	}
-	return sqldb.Fine(name, "No replica is seen. One that is asynchronous could lose locks at a failover."), err
+	return finding.OK("engine", "InnoDB"), err
 }
 
 func mysqlWaiting(context.Context, *Store) driver.Finding {
-	return sqldb.Fine("waiting", "One connection polls for all waiters, every "+pollInterval()+".")
+	return finding.OK("waiting", "One connection polls for all waiters, every %s.", pollInterval())
 }
 
-var postgresChecks = []check{postgresServer, postgresTables, checkRights, onDB(durability.Postgres), postgresReplicas, checkClock}
+var postgresChecks = []check{postgresServer, postgresTables, checkRights, onDB(durability.Postgres), onDB(durability.PostgresReplicas), checkClock}
 
 func postgresServer(ctx context.Context, s *Store) (driver.Finding, error) {
-	const name = "server"
 	var version string
-	var replica, readOnly bool
-	err := s.ask(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`,
-		&version, &replica, &readOnly)
-	switch {
-	case replica:
-		return sqldb.Problem(name, "PostgreSQL %s is a replica, which cannot be written. Connect to the primary server.", version), err
-	case readOnly:
-		return sqldb.Problem(name, "PostgreSQL %s: default_transaction_read_only is on.", version), err
+	err := s.ask(ctx, `SELECT current_setting('server_version')`, &version)
+	why := sqldb.CheckPostgres(ctx, s.db)
+	if errors.Is(why, sqldb.ErrReadOnly) {
+		return finding.Problem("server", "PostgreSQL %s: %v.", version, why), err
 	}
-	return sqldb.Fine(name, "PostgreSQL "+version), err
+	return finding.OK("server", "PostgreSQL %s", version), cmp.Or(err, why)
 }
 
 func postgresTables(ctx context.Context, s *Store) (driver.Finding, error) {
-	if err := checkColumns(ctx, s.db, &s.tables); err != nil {
+	if err := checkColumns(ctx, s.db, s.tables); err != nil {
 		return s.problem("tables", err)
 	}
 	return checkTables(ctx, s)
 }
 
-func postgresReplicas(ctx context.Context, s *Store) (driver.Finding, error) {
-	const name = "replication"
-	replicas, waits, err := sqldb.PostgresReplicas(ctx, s.db)
-	switch {
-	case replicas == 0:
-		return sqldb.Fine(name, "There is no replica."), err
-	case waits:
-		return sqldb.Fine(name, "Commits wait for a replica."), err
-	}
-	return sqldb.Warning(name, "Connected replicas: %d, and no commit waits for one: a failover can lose the last locks and tokens. Set synchronous_standby_names.", replicas), err
-}
-
 // postgresWaiting listens as the poller does.
 func postgresWaiting(ctx context.Context, s *Store) driver.Finding {
 	if err := s.listener(func(string) {}).Try(ctx); err != nil {
-		return sqldb.Warning("waiting", "Waiters poll, every %s, since they cannot be notified: %v.", pollInterval(), err)
+		return finding.Warning("waiting", "Waiters poll, every %s, since they cannot be notified: %v.", pollInterval(), err)
 	}
-	return sqldb.Fine("waiting", "Waiters are notified by LISTEN on one connection.")
+	return finding.OK("waiting", "Waiters are notified by LISTEN on one connection.")
 }

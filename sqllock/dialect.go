@@ -21,14 +21,11 @@ const (
 	SQLite = sqldb.SQLite
 
 	// MySQL is MySQL 8 or MariaDB 10.6, or newer. It is tested with MariaDB and
-	// github.com/go-sql-driver/mysql, whatever the settings of the connection are:
-	// time zone, character set and whether rows that were found count as changed.
+	// github.com/go-sql-driver/mysql.
 	MySQL = sqldb.MySQL
 
-	// Postgres is PostgreSQL 12 or newer. It is tested with github.com/jackc/pgx/v5.
-	//
-	// It works through PgBouncer, in transaction mode too if the driver prepares no
-	// statements. Waiters then poll, because notifications do not get through.
+	// Postgres is PostgreSQL 12 or newer. It is tested with github.com/jackc/pgx/v5. Behind
+	// PgBouncer waiters poll. In transaction mode the driver must prepare no statements.
 	Postgres = sqldb.Postgres
 )
 
@@ -56,59 +53,61 @@ func ParseScheme(name string) (Scheme, error) {
 
 // dialect is how a store uses a kind of database.
 type dialect struct {
-	writers        int            // how many write at once
-	readers        int            // how many read at once; zero: readers are counted as writers
-	renewers       int            // how many more renew at once; zero: renewals share transactions with other writers
-	prepares       bool           // the store prepares statements, and so learns whether the tables exist
-	inserts        bool           // statement.Acquire also inserts a row that is missing
-	atomic         bool           // several statements of one writer cost less in a transaction
-	oneMachine     bool           // see driver.Traits
-	handover       time.Duration  // see driver.Traits
-	tx             *sql.TxOptions // of transactions
-	begin          string         // the first statement of a transaction; may be empty
-	ignoresContext bool           // the driver ends a transaction whatever its context says
-	limitIdle      string         // comes before a transaction, see Store.beginTx; may be empty
-	unlimitIdle    string         // comes after it
+	writers           int            // how many write at once
+	readers           int            // how many read at once; zero: readers are counted as writers
+	renewers          int            // how many more renew at once; zero where no row is locked by itself
+	prepares          bool           // the store prepares statements, and so learns whether the tables exist
+	acquireInserts    bool           // statement.Acquire also inserts a row that is missing
+	prefersTx         bool           // several statements of one writer cost less in a transaction
+	oneMachine        bool           // driver.Traits.OneMachine
+	reaction          time.Duration  // driver.Traits.Reaction; zero is unknown
+	batchLimit        time.Duration  // how long a transaction of several jobs is tried again, before each job runs alone
+	tx                *sql.TxOptions // of transactions
+	endIgnoresContext bool           // the driver ends a transaction whatever its context says
+	limitIdle         string         // comes before a transaction, see Store.beginTx; may be empty
+	unlimitIdle       string         // comes after it
 
-	take   func(ctx context.Context, run statement.Runner, id statement.ID, args ...any) (token uint64, err error)
-	renew  func(ctx context.Context, run statement.Runner, id statement.ID, list string, n int) (map[statement.Key]bool, error)
-	check  func(context.Context, *sql.DB, *sqldb.Tables) error // fails if the server cannot be used
+	check  func(context.Context, *sql.DB, *sqldb.Tables) error // fails if the server cannot be used; nil without a server
 	follow func(*Store) notify.Source
 	// Of Diagnose:
 	checks  []check
 	waiting func(context.Context, *Store) driver.Finding // how waiters are notified; may be nil
 }
 
-// serverSlots is how many connections to a server are used at once, besides the listener's.
-// A pool keeps two idle connections by default; it would open and close a third again and
-// again. Renewals use spareSlots more while all the others are in use.
+// serverConns is how many connections to a server are used at once, besides the listener's: as many
+// as a pool keeps idle by default, since it would open and close others again and again. Renewals,
+// which are rare, use spareConns more while all the others are in use.
 const (
-	serverSlots = 2
-	spareSlots  = 1
+	serverConns = 2
+	spareConns  = 1
+)
+
+// In a transaction a statement waits for a second at most for a row that is locked, since the
+// transaction itself keeps rows locked. Jobs whose transaction waited so long run alone.
+const (
+	serverBatchLimit = time.Second / 2
+	mysqlLockWait    = sqldb.MySQLLimitIdle + `, @dlock_lock_wait = @@innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1`
+	mysqlOldLockWait = sqldb.MySQLUnlimitIdle + `, SESSION innodb_lock_wait_timeout = @dlock_lock_wait`
 )
 
 var dialects = map[Dialect]*dialect{
 	// SQLite admits one writer at a time, and a transaction saves waiting for the disk.
 	SQLite: {
-		writers: 1, readers: 8, prepares: true, inserts: true, atomic: true, oneMachine: true,
-		take: statement.TakeReturning, renew: statement.RenewReturning, check: acceptAny, follow: followSQLite,
-		checks: sqliteChecks,
+		writers: 1, readers: 8, prepares: true, acquireInserts: true, prefersTx: true, oneMachine: true,
+		batchLimit: busyLimit, follow: followSQLite, checks: sqliteChecks,
 	},
 	MySQL: {
-		writers: serverSlots, renewers: spareSlots, prepares: true, ignoresContext: true, handover: 2 * time.Millisecond,
-		limitIdle: sqldb.MySQLLimitIdle, unlimitIdle: sqldb.MySQLUnlimitIdle,
-		take: statement.TakeInsertID, renew: statement.RenewThenRead, check: checkMySQL,
+		writers: serverConns, renewers: spareConns, prepares: true, endIgnoresContext: true, reaction: 2 * time.Millisecond,
+		batchLimit: serverBatchLimit, limitIdle: mysqlLockWait, unlimitIdle: mysqlOldLockWait, check: checkMySQL,
 		follow: func(*Store) notify.Source { return notify.Unnotified() },
 		checks: mysqlChecks, waiting: mysqlWaiting,
 	},
 	Postgres: {
-		writers: serverSlots, renewers: spareSlots, handover: time.Millisecond,
+		writers: serverConns, renewers: spareConns, reaction: time.Millisecond, batchLimit: serverBatchLimit,
 		// Each statement is right when it sees what was committed before it,
 		// whatever the program's own transactions need.
-		tx: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
-		// A process that is stopped in the middle must not keep rows locked.
-		begin: `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
-		take:  statement.TakeReturning, renew: statement.RenewReturning, check: checkPostgres,
+		tx:     &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+		check:  checkPostgres,
 		follow: func(s *Store) notify.Source { return s.listener(s.waiters.notify).Follow(s.ctx) },
 		checks: postgresChecks, waiting: postgresWaiting,
 	},
@@ -149,9 +148,6 @@ func (s *Store) listener(wake func(name string)) *notify.Listener {
 	}}
 }
 
-func acceptAny(context.Context, *sql.DB, *sqldb.Tables) error { return nil }
-
-// checkMySQL refuses a server or connections that cannot be used.
 func checkMySQL(ctx context.Context, db *sql.DB, _ *sqldb.Tables) error {
 	var safeUpdates bool
 	err := sqldb.CheckMySQL(ctx, db)
@@ -164,7 +160,6 @@ func checkMySQL(ctx context.Context, db *sql.DB, _ *sqldb.Tables) error {
 	return err
 }
 
-// checkPostgres refuses a server that cannot be written to, and tables that are not as expected.
 func checkPostgres(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
 	if err := sqldb.CheckPostgres(ctx, db); err != nil {
 		return err
@@ -181,16 +176,11 @@ func checkColumns(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
 }
 
 // Schema returns the statements that create the tables of a store, for an administrator to
-// run where the program itself may not create tables. An empty prefix is
-// [DefaultTablePrefix].
+// run where the program itself may not. An empty prefix is [DefaultTablePrefix].
 func Schema(dialect Dialect, prefix string) ([]string, error) {
-	facts, err := sqldb.FactsOf(dialect)
+	facts, tables, err := sqldb.Configure(dialect, prefix)
 	if err != nil {
 		return nil, err
 	}
-	tables, err := sqldb.NewTables(prefix)
-	if err != nil {
-		return nil, err
-	}
-	return statement.Schema(facts, &tables), nil
+	return statement.Schema(facts, tables), nil
 }

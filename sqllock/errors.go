@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// ended returns an error if the context of a call has ended before the call.
-func ended(ctx context.Context, op string) error {
+// checkContext returns an error if the context of a call has ended before the call.
+func checkContext(ctx context.Context, op string) error {
 	if ctx.Err() == nil {
 		return nil
 	}
@@ -22,7 +22,7 @@ func ended(ctx context.Context, op string) error {
 // explain turns an error of the database into one of the contract.
 func (s *Store) explain(ctx context.Context, op string, err error) error {
 	switch {
-	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrNotHeld):
+	case isRefusal(err), errors.Is(err, driver.ErrNotHeld):
 		return err
 	case s.closed.Load():
 		return driver.ErrClosed
@@ -39,11 +39,10 @@ func (s *Store) explain(ctx context.Context, op string, err error) error {
 	return failure.Describe(ctx, op, err)
 }
 
-// millis returns a TTL as the database counts it. It adds one, since the clock's own
-// milliseconds are rounded down and a lock must not end early.
+// millis returns a TTL as the database counts it. It adds one, since the clock's own milliseconds are
+// rounded and a lock must not end early.
 func millis(ttl time.Duration) int64 {
 	return int64((ttl+time.Millisecond-1)/time.Millisecond) + 1
 }
 
-// remaining returns a time of the database as the contract counts it.
 func remaining(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -2,7 +2,9 @@ package sqllock
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"strconv"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
@@ -11,25 +13,93 @@ import (
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-// acquireFair is Acquire in the order of arrival: it takes the lock if no other owner is
-// ahead, and otherwise keeps or takes a place. Many waiters share a transaction, or
-// they would delay renewals. A single waiter needs none: what a crash leaves between two
-// statements is a place that lapses.
-func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	owner := req.Owner.Hex()
-	if s.refused.has(req.Name) { // reading first disturbs no writer
-		if err := s.readBlocker(ctx, &req); err != nil {
-			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
-		}
+// The queue knows a place by the text in its column owner. For a fair exclusive request that is
+// the owner as 32 hexadecimal digits. For other requests it is the owner as 22 characters and a
+// kind: so it fits into the column too, and older versions take it for another waiter. The column
+// fair says that the place counts for fair exclusive requests, also of older versions.
+const (
+	kindExclusive = ":w" // of an exclusive request that is not fair
+	kindShared    = ":s"
+	maxPlaceLimit = 999_999_999 // fits into the column
+)
+
+func shortOwner(owner driver.Owner) string { return base64.RawURLEncoding.EncodeToString(owner[:]) }
+
+// placeText returns the text of the place of a request.
+func placeText(req *driver.Request) string {
+	if req.Fair && req.Mode == (driver.Mode{}) {
+		return req.Owner.Hex()
 	}
+	return shortOwner(req.Owner) + kindOf(req.Mode)
+}
+
+func kindOf(mode driver.Mode) string {
+	switch {
+	case mode.Limit > 0:
+		return ":" + strconv.Itoa(min(mode.Limit, maxPlaceLimit))
+	case mode.Shared:
+		return kindShared
+	}
+	return kindExclusive
+}
+
+// otherPlaces returns the first and the last text that a place of owner may have which is not its
+// hexadecimal digits.
+func otherPlaces(owner driver.Owner) (first, last string) {
+	short := shortOwner(owner)
+	return short + ":", short + ":~"
+}
+
+// kindBefore returns the kind of the places that a request gives way to. A fair permit gives way
+// to permits, and a shared request to exclusive ones.
+func kindBefore(req *driver.Request) string {
+	switch {
+	case req.Mode.Shared:
+		return kindExclusive
+	case req.Fair:
+		return kindOf(req.Mode)
+	}
+	return ""
+}
+
+// keepsPlace reports whether a request that was refused keeps a place in the queue: if it is fair,
+// or is an exclusive request that shared holders refused.
+func keepsPlace(req *driver.Request, refusal error) bool {
+	held, ok := errors.AsType[*driver.HeldError](refusal)
+	return ok && req.Queue && (req.Fair || held.Mode.Shared)
+}
+
+// polledPlace is a place in the queue as a poll sees it.
+type polledPlace struct {
+	text      string
+	fair      bool
+	remaining int64 // milliseconds
+}
+
+// kind returns the mode of the place as kindOf writes it.
+func (p *polledPlace) kind() string {
+	if len(p.text) > 22 && p.text[22] == ':' {
+		return p.text[22:]
+	}
+	return kindExclusive
+}
+
+// acquireInOneJob is Acquire for requests that may have a place in the queue, and for shared locks
+// and permits: it takes the lock if the request gives way to no other place, and otherwise keeps or
+// takes a place. Many waiters share a transaction, or they would delay renewals. A single
+// exclusive waiter needs none: what a crash leaves between two statements is a place that expires.
+func (s *Store) acquireInOneJob(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	var token uint64
-	var held *driver.HeldError
-	queues := req.Queue && s.places.Attempt(owner) != places.Young
-	err := s.do(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, Atomic: s.dialect.atomic, Run: func(ctx context.Context, run statement.Runner) (err error) {
-		token, err = s.try(ctx, run, &req)
-		if refusal, ok := errors.AsType[*driver.HeldError](err); ok {
-			held, err = refusal, nil
-			if queues {
+	var refusal error
+	place := placeText(&req)
+	young := req.Queue && s.places.Attempt(place) == places.Young
+	inTx := s.dialect.prefersTx || req.Mode != (driver.Mode{})
+	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: inTx, Run: func(ctx context.Context, run statement.Runner) (err error) {
+		refusal = nil
+		token, err = s.acquireOn(ctx, run, &req)
+		if isRefusal(err) {
+			refusal, err = err, nil
+			if keepsPlace(&req, refusal) && !young {
 				err = takePlace(ctx, run, &req)
 			}
 		}
@@ -37,60 +107,69 @@ func (s *Store) acquireFair(ctx context.Context, req driver.Request) (driver.Gra
 	}})
 	switch {
 	case err != nil:
+		if req.Queue {
+			s.places.AddUnknown(req.Name, place, req.TTL)
+		}
 		return driver.Grant{}, err
-	case token != 0:
+	case refusal == nil:
 		s.refused.remove(req.Name)
-		s.places.Remove(owner)
+		s.places.Remove(place)
 		return granted(&req, token), nil
 	}
 	s.refused.add(req.Name)
-	if queues {
-		s.places.Add(req.Name, owner, req.TTL)
+	if keepsPlace(&req, refusal) && !young {
+		s.places.Add(req.Name, place, req.TTL)
 	}
-	return driver.Grant{}, held
+	return driver.Grant{}, refusal
 }
 
 // afterRefusal takes or keeps a place for a caller that was refused, if it queues.
 func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal error) error {
-	owner := req.Owner.Hex()
-	if !errors.Is(refusal, driver.ErrHeld) || !req.Queue {
+	if !keepsPlace(req, refusal) {
 		return refusal
 	}
-	switch kept, err := s.keepPlaces(ctx, owner); {
+	place := placeText(req)
+	switch kept, err := s.keepPlaces(ctx, place); {
 	case err != nil:
 		return err
 	case kept:
 		return refusal
 	}
-	err := s.do(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, Atomic: s.dialect.atomic, Run: func(ctx context.Context, run statement.Runner) error {
+	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: s.dialect.prefersTx, Run: func(ctx context.Context, run statement.Runner) error {
 		return takePlace(ctx, run, req)
 	}})
-	if err != nil {
+	if err != nil { // a place that the server has taken is deleted when the lock is granted
+		s.places.AddUnknown(req.Name, place, req.TTL)
 		return err
 	}
-	s.places.Add(req.Name, owner, req.TTL)
+	s.places.Add(req.Name, place, req.TTL)
 	return refusal
 }
 
-// takePlace takes or keeps a place. Places that lapsed are deleted first: a waiter that
+// takePlace takes or keeps a place. Places that expired are deleted first: a waiter that
 // comes back too late begins at the end of the queue.
 func takePlace(ctx context.Context, run statement.Runner, req *driver.Request) error {
 	if _, err := run.Exec(ctx, statement.Prune, req.Name); err != nil {
 		return err
 	}
-	_, err := run.Exec(ctx, statement.Enqueue, req.Name, req.Owner.Hex(), millis(req.TTL))
+	fair := 0
+	if req.Fair && req.Mode.Limit == 0 { // permits do not block fair exclusive requests
+		fair = 1
+	}
+	_, err := run.Exec(ctx, statement.Enqueue, req.Name, placeText(req), millis(req.TTL), fair)
 	return err
 }
 
-// keepPlaces renews the places of all waiters for owner, whose place is due. It
-// reports whether owner has a place.
-func (s *Store) keepPlaces(ctx context.Context, owner string) (kept bool, err error) {
+// keepPlaces renews the places of all waiters for a place that is due. It reports whether the
+// place exists.
+func (s *Store) keepPlaces(ctx context.Context, place string) (kept bool, err error) {
 	for {
-		switch s.places.Attempt(owner) {
+		switch s.places.Attempt(place) {
 		case places.Young:
 			return true, nil
 		case places.Missing:
 			return false, nil
+		case places.Old:
 		}
 		if underway := s.places.Begin(); underway != nil {
 			select {
@@ -113,21 +192,13 @@ func (s *Store) keepPlaces(ctx context.Context, owner string) (kept bool, err er
 func (s *Store) renewPlaces(ctx context.Context) error {
 	var all []places.Renewal
 	var renewed map[statement.Key]bool
-	err := s.do(ctx, "acquire", &batch.Job{Urgent: true, Run: func(ctx context.Context, run statement.Runner) error {
-		all, renewed = s.places.Collect(), nil
+	err := s.runJob(ctx, "acquire", &batch.Job{Urgent: true, Run: func(ctx context.Context, run statement.Runner) (err error) {
+		all = s.places.Collect()
 		rows := make([][3]any, len(all))
 		for i, p := range all {
-			rows[i] = [3]any{p.Name, p.Owner, millis(p.Left)}
+			rows[i] = [3]any{p.Name, p.Owner, millis(p.Remaining)}
 		}
-		list := sqldb.JSON(rows)
-		result, err := run.Exec(ctx, statement.KeepPlaces, list)
-		if err != nil {
-			return err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == int64(len(all)) {
-			return err
-		}
-		renewed, err = run.Keys(ctx, statement.KeptPlaces, list)
+		renewed, err = run.Extend(ctx, statement.KeepPlaces, statement.KeptPlaces, sqldb.JSON(rows), len(rows))
 		return err
 	}})
 	if err == nil {

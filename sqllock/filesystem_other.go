@@ -2,8 +2,7 @@
 
 package sqllock
 
-// fileSystem does not know file systems of this platform.
-func fileSystem(string) (kind string, remote bool) { return "", false }
+// These do not know the file systems of this platform.
 
-// isReadOnly does not know it on this platform.
-func isReadOnly(string) bool { return false }
+func fileSystem(string) (kind string, remote bool) { return "", false }
+func isReadOnly(string) bool                       { return false }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/internal/sqldb"
-	"github.com/dlock-go/dlock/sqllock/internal/batch"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -17,13 +16,16 @@ const janitorRows = 500
 // interval.
 func (s *Store) clean() error {
 	claimed, err := s.claimClean()
+	for more := claimed; more && err == nil; {
+		more, err = s.cleanPlaces()
+	}
 	for after, more := "", claimed; more && err == nil; {
 		after, more, err = s.cleanPage(after)
 	}
 	return err
 }
 
-// claimClean reports whether the janitor has to run now. If so, it deletes old places.
+// claimClean reports whether the janitor has to run now.
 func (s *Store) claimClean() (claimed bool, err error) {
 	ctx, cancel := s.background()
 	defer cancel()
@@ -32,12 +34,16 @@ func (s *Store) claimClean() (claimed bool, err error) {
 		return s.run().One(ctx, statement.JanitorDue, []any{interval}, &claimed)
 	})
 	if err == nil && claimed {
-		claimed, err = s.change(ctx, "clean", &batch.Job{}, statement.JanitorClaim, interval)
-	}
-	if err == nil && claimed {
-		_, err = s.change(ctx, "clean", &batch.Job{}, statement.DeletePlaces, janitorRows)
+		claimed, err = s.runStatement(ctx, "clean", "", statement.JanitorClaim, interval)
 	}
 	return claimed, err
+}
+
+// cleanPlaces deletes some expired places, and reports whether there were any.
+func (s *Store) cleanPlaces() (bool, error) {
+	ctx, cancel := s.background()
+	defer cancel()
+	return s.runStatement(ctx, "clean", "", statement.DeletePlaces, janitorRows)
 }
 
 // cleanPage deletes old rows of the page of names that follows after.
@@ -51,28 +57,27 @@ func (s *Store) cleanPage(after string) (last string, more bool, err error) {
 		return s.run().Each(ctx, statement.JanitorPage, []any{after, janitorRows, age}, page.Add)
 	})
 	if err == nil && len(page.Old) > 0 {
-		err = s.inSlot(ctx, s.writing, "clean", func() error {
+		err = s.withConn(ctx, s.writing, nil, "clean", func() error {
 			return s.inTx(ctx, func(run statement.Runner) error { return deleteRows(ctx, run, page.Old, age, page.Highest) })
 		})
 	}
 	return page.Last, page.Rows == janitorRows, err
 }
 
-// deleteRows deletes the rows that are old still and have no higher token. It
-// raises the floor first, so that a lock that comes back gets a higher token than it ever
-// had: new rows start above the floor, and a transaction that inserts one meanwhile either
-// was before, or waits and sees the new floor.
+// deleteRows deletes the rows that are still old and have no higher token. It raises the floor
+// first, because new rows begin at the floor. A transaction that inserts a row meanwhile either has
+// ended, or waits and reads the new floor.
 func deleteRows(ctx context.Context, run statement.Runner, names []string, age, highest int64) error {
 	if _, err := run.Exec(ctx, statement.RaiseFloor, highest); err != nil {
 		return err
 	}
-	var raised int64
-	if err := run.One(ctx, statement.Floor, nil, &raised); err != nil {
+	raised, err := run.ReadFloor(ctx)
+	if err != nil {
 		return err
 	}
 	if raised < highest {
 		return fmt.Errorf("the floor is %d after it was raised to %d", raised, highest)
 	}
-	_, err := run.Exec(ctx, statement.DeleteLocks, sqldb.JSON(names), age, highest)
+	_, err = run.Exec(ctx, statement.DeleteLocks, sqldb.JSON(names), age, highest)
 	return err
 }

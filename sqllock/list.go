@@ -5,8 +5,10 @@ import (
 	"iter"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock/internal/share"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -21,10 +23,13 @@ const afterName = "\x01"
 // List implements driver.Lister. The locks come in the order of their names.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
+		if strings.ContainsFunc(prefix, unicode.IsControl) {
+			return // no name has a control character, and PostgreSQL has no text with \x00
+		}
 		first := strings.ToValidUTF8(prefix, "\xff")
 		first, _, _ = strings.Cut(first, "\xff") // databases do not compare parts of characters
 		for {
-			page, err := s.listPage(ctx, first)
+			page, rows, last, err := s.listPage(ctx, first)
 			if err != nil {
 				yield(driver.Info{}, err)
 				return
@@ -37,29 +42,34 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 					return
 				}
 			}
-			if len(page) < listPage {
+			if rows < listPage {
 				return
 			}
-			first = page[len(page)-1].Name + afterName
+			first = last + afterName
 		}
 	}
 }
 
-func (s *Store) listPage(ctx context.Context, first string) (page []driver.Info, err error) {
+// listPage returns the holders of the locks from first on, how many locks that are, and the last.
+func (s *Store) listPage(ctx context.Context, first string) (page []driver.Info, rows int, last string, err error) {
 	err = s.read(ctx, "list", func() error {
-		page = page[:0]
+		page, rows = page[:0], 0
 		return s.run().Each(ctx, statement.List, []any{first, listPage}, func(scan func(...any) error) error {
-			var info driver.Info
-			var holder string
-			var since, left int64
-			if err := scan(&info.Name, &info.Token, &holder, &since, &left, &info.Waiters); err != nil {
+			var name, holder string
+			var token, since, ms int64
+			var waiters int
+			if err := scan(&name, &token, &holder, &since, &ms, &waiters); err != nil {
 				return err
 			}
-			info.Holder = driver.DecodeHolder(holder)
-			info.Since, info.Remaining = time.UnixMilli(since), remaining(left)
-			page = append(page, info)
+			rows, last = rows+1, name
+			lock := share.DecodeHeld(token, holder, since, ms)
+			for i := range lock.Shares {
+				h := &lock.Shares[i]
+				page = append(page, driver.Info{Name: name, Mode: lock.Mode, Token: uint64(h.Token), Holder: h.Holder,
+					Since: time.UnixMilli(h.Since), Remaining: remaining(lock.Remaining(h)), Waiters: waiters})
+			}
 			return nil
 		})
 	})
-	return page, err
+	return page, rows, last, err
 }

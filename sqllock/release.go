@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/sqllock/internal/batch"
+	"github.com/dlock-go/dlock/sqllock/internal/share"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // Release implements driver.Store. It waits for attempts of the owner that share a
 // transaction with others and go on.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
-	if err := ended(ctx, "release"); err != nil {
+	if err := checkContext(ctx, "release"); err != nil {
 		return err
 	}
 	settled, err := s.attempts.Settle(ctx, grant)
@@ -19,33 +19,52 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		return err
 	}
 	defer settled()
-	owner := grant.Owner.Hex()
-	released, err := s.change(ctx, "release", &batch.Job{Name: grant.Name}, statement.Release, grant.Name, owner, lastToken(&grant))
-	if err != nil {
+	downgraded := s.downgraded.has(grant.Owner)
+	defer s.downgraded.remove(grant.Owner)
+	released, err := s.releaseLock(ctx, &grant)
+	switch {
+	case err != nil:
 		return err
-	}
-	if released {
-		s.waiters.notify(grant.Name)
-		if grant.Token != 0 { // its owner left the queue
-			return nil
+	case released && grant.Token != 0:
+		// A granted owner has no place, except after a downgrade: an attempt that was carried out
+		// late may have queued it, and the place would keep new shared holders out.
+		if downgraded {
+			_ = s.deletePlaces(ctx, &grant) // a place that could not be deleted expires
 		}
+		return nil
 	}
-	s.places.Remove(owner)
-	left, err := s.change(ctx, "release", &batch.Job{Name: grant.Name}, statement.GiveUp, grant.Name, owner)
-	if left {
-		s.waiters.notify(grant.Name)
-	}
+	err = s.deletePlaces(ctx, &grant)
 	if err == nil && !released {
 		err = driver.ErrNotHeld
 	}
 	return err
 }
 
+// releaseLock ends the lock, and reports whether grant.Owner held it.
+func (s *Store) releaseLock(ctx context.Context, grant *driver.Grant) (released bool, err error) {
+	if !isListed(grant) {
+		released, err = s.runStatement(ctx, "release", grant.Name,
+			statement.Release, grant.Name, grant.Owner.Hex(), lastToken(grant))
+	}
+	if err == nil && !released {
+		released, err = s.releaseShare(ctx, grant)
+	}
+	return released, err
+}
+
+func (s *Store) deletePlaces(ctx context.Context, grant *driver.Grant) error {
+	owner := grant.Owner.Hex()
+	first, last := otherPlaces(grant.Owner)
+	s.places.Remove(owner, first+kindExclusive[1:], first+kindShared[1:])
+	_, err := s.runStatement(ctx, "release", grant.Name, statement.DeletePlacesOf, grant.Name, owner, first, last)
+	return err
+}
+
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
-	broken, err := s.change(ctx, "break", &batch.Job{Name: name}, statement.Break, name, int64(token))
-	if broken {
-		s.waiters.notify(name)
+	broken, err := s.runStatement(ctx, "break", name, statement.Break, name, int64(token))
+	if err == nil && !broken {
+		broken, err = s.editShares(ctx, "break", name, func(lock *share.Lock) bool { return lock.Break(int64(token)) })
 	}
 	if err == nil && !broken {
 		err = driver.ErrNotHeld
@@ -53,23 +72,40 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	return err
 }
 
-// undo gives up what owner has, on behalf of an attempt that may be carried out
+// undo ends what owner has, on behalf of an attempt that may be carried out
 // late. It works while the store is being closed.
 func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error {
-	var released, left bool
+	var released, deleted bool
 	err := s.writeAnyway(ctx, func() (err error) {
 		run := s.run()
 		if released, err = run.Changed(ctx, statement.Release, name, owner.Hex(), int64(0)); err != nil {
 			return err
 		}
-		left, err = run.Changed(ctx, statement.GiveUp, name, owner.Hex())
+		if !released {
+			if released, err = s.undoShare(ctx, run, name, owner); err != nil {
+				return err
+			}
+		}
+		first, last := otherPlaces(owner)
+		deleted, err = run.Changed(ctx, statement.DeletePlacesOf, name, owner.Hex(), first, last)
 		return err
 	})
-	if released || left {
+	if released || deleted {
 		s.waiters.notify(name)
 	}
 	if err == nil && !released {
 		return driver.ErrNotHeld
 	}
 	return err
+}
+
+func (s *Store) undoShare(ctx context.Context, run statement.Runner, name string, owner driver.Owner) (released bool, err error) {
+	if has, err := hasShare(ctx, run, name, owner); err != nil || !has {
+		return false, err
+	}
+	err = s.inTx(ctx, func(run statement.Runner) error {
+		released, err = editSharesIn(ctx, run, name, func(lock *share.Lock) bool { return lock.Release(owner.Hex(), 0) })
+		return err
+	})
+	return released, err
 }

@@ -1,37 +1,27 @@
-// Package sqllock keeps locks in a database that is reached through
-// database/sql. The program brings the driver; this package requires none.
+// Package sqllock keeps locks in a database that is reached through database/sql. A lock is
+// one row under its name, and expires. Package sqlsession has locks that live as long as a
+// connection. The program brings the driver; this package requires none.
 //
-// SQLite makes a lock between the processes of one machine without a server:
+// SQLite makes a lock between the processes of one machine without a server. MySQL, MariaDB
+// and PostgreSQL make a lock between machines:
 //
-//	import _ "modernc.org/sqlite"
-//
-//	store, err := sqllock.Open(ctx, "sqlite:///var/lib/app/locks.db", nil)
+//	store, err := sqllock.Open(ctx, "sqlite:///var/lib/app/locks.db", nil) // import _ "modernc.org/sqlite"
 //	client := dlock.New(store, nil)
 //
-// MySQL, MariaDB and PostgreSQL make a lock between machines, in a database that
-// the program may already have:
+// On a server a store uses two connections of the pool at most, and a third to renew locks while
+// both are busy. PostgreSQL notifies waiters by LISTEN on one more connection, if the pool allows
+// three and no pooler is in between. Otherwise one of the two connections polls for all waiters.
+// In SQLite a store uses one connection to write and up to eight to read.
 //
-//	db, err := sql.Open("pgx", "postgres://app@db/app") // github.com/jackc/pgx/v5/stdlib
-//	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: sqllock.Postgres})
-//
-// A lock is one row under its name, and expires. Package sqlsession has locks that live as
-// long as a connection.
-//
-// A store uses two of the pool's connections at most, however many callers wait, and a
-// third to renew locks while both are busy, if the pool allows it. PostgreSQL notifies
-// waiters by LISTEN on one more connection, if the pool allows three and no pooler is in
-// between. Otherwise one of the two connections polls for all waiters, every 2 ms while
-// locks change hands, every 100 ms while none does.
-//
-// Time is the database's own, so the clocks of its clients do not matter. With SQLite that
-// is the wall clock of the machine: a step forward ends locks early, which the fencing
-// token survives; a step back ends them late.
+// Only the clock of the database counts. With SQLite that is the wall clock of the machine: a
+// step forward ends locks early, which the fencing token survives; a step back ends them late.
 //
 // An SQLite file must be on a local disk, because locking is broken in many network file
-// systems. Diagnose checks that. The file must not be deleted while a process uses it.
+// systems, and must not be deleted while a process uses it.
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -51,17 +41,14 @@ import (
 
 // Options configure a Store.
 type Options struct {
-	// Dialect is the kind of database. There is no default: two databases can look
-	// alike and differ in what makes a statement atomic.
+	// Dialect is the kind of database. There is no default.
 	Dialect Dialect
 
-	// Scheme says how a lock is kept; default [Row]. Package sqlsession has the
-	// schemes whose locks live as long as a connection.
+	// Scheme says how a lock is kept; default [Row].
 	Scheme Scheme
 
-	// TablePrefix starts the names of the store's tables: letters, digits and
-	// underscores, at most 40. Stores with different prefixes share no locks.
-	// Default "dlock_".
+	// TablePrefix starts the names of the store's tables: letters, digits and underscores, at
+	// most 40. Stores with different prefixes share no locks. Default [DefaultTablePrefix].
 	TablePrefix string
 }
 
@@ -69,67 +56,61 @@ type Options struct {
 const DefaultTablePrefix = sqldb.DefaultTablePrefix
 
 // Store keeps locks in a database. Besides driver.Store it implements driver.Watcher,
-// driver.BatchAcquirer, driver.Lister, driver.Breaker and driver.Diagnoser. It is safe for
-// concurrent use.
+// driver.BatchAcquirer, driver.Downgrader, driver.Lister, driver.Breaker and driver.Diagnoser.
+// It is safe for concurrent use.
 type Store struct {
 	db         *sql.DB
 	owned      *sql.DB // a pool that Close closes; nil if it is the caller's
 	path       string  // of the SQLite file that Open opened; may be empty
 	facts      *sqldb.Facts
 	dialect    *dialect
-	tables     sqldb.Tables
+	tables     *sqldb.Tables
 	scheme     Scheme
 	statements *statement.Set
 
-	writing  chan struct{}         // holds an element for each writer
-	reading  chan struct{}         // holds an element for each reader
-	renewing chan struct{}         // holds an element for each renewal that is not a writer
-	batches  batch.Queue           // jobs that wait to write
-	refused  names                 // names whose last attempt was refused
-	busy     atomic.Pointer[error] // why calls had to be tried again; nil after a call that succeeded
-	places   places.Recent
-	waiters  waiters
+	writing    chan struct{}         // holds an element for each writer
+	reading    chan struct{}         // holds an element for each reader
+	renewing   chan struct{}         // holds an element for each renewal that is not a writer
+	batches    batch.Queue           // jobs that wait to write
+	refused    set[string]           // names whose last attempt was refused
+	downgraded set[driver.Owner]     // whose exclusive locks became shared ones, until they release them
+	busy       atomic.Pointer[error] // why calls had to be tried again; nil after a call that succeeded
+	places     places.Recent
+	waiters    waiters
 
 	attempts *attempts.Log // attempts that may be carried out late
 
 	closing chan struct{}   // is closed to end the background work
-	ctx     context.Context // of the background work; ends soon after
+	ctx     context.Context // of the background work; ends soon after closing
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 	closed  atomic.Bool
 }
 
-// New returns a store in db and creates its tables where they are missing; see
-// [Schema] for creating them by hand.
-//
-// The store respects the limits of db's pool and needs no more than one
-// connection. It never closes db: that stays with the caller, after Close.
+// New returns a store in db. It creates the tables that are missing; see [Schema] for creating
+// them by hand. The store respects the limits of db's pool, needs no more than one connection and
+// never closes db. The program must not change the connections' settings, such as autocommit.
 func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	return newStore(ctx, db, opts, "")
+	return newStore(ctx, db, cmp.Or(opts, &Options{}), "")
 }
 
 func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Store, error) {
-	facts, err := sqldb.FactsOf(opts.Dialect)
-	if err != nil {
-		return nil, err
-	}
-	tables, err := sqldb.NewTables(opts.TablePrefix)
-	if err != nil {
+	facts, tables, err := sqldb.Configure(opts.Dialect, opts.TablePrefix)
+	if err = cmp.Or(err, schemes.Check(int(opts.Scheme))); err != nil {
 		return nil, err
 	}
 	dialect := dialects[opts.Dialect]
 	s := &Store{
 		db: db, path: path, facts: facts, dialect: dialect, tables: tables, scheme: opts.Scheme,
-		statements: statement.NewSet(facts, &tables),
+		statements: statement.NewSet(facts, tables),
 		closing:    make(chan struct{}),
 		writing:    make(chan struct{}, dialect.writers),
 		renewing:   make(chan struct{}, dialect.renewers),
-		waiters:    newWaiters(),
+		waiters: waiters{unpublishNow: make(chan struct{}, 1),
+			PollGroup: sqldb.NewPollGroup(func(name string, _ *waiter) any { return name })},
+		refused: set[string]{max: maxHints},
 	}
-	s.batches.Writing, s.batches.Alone, s.batches.Together = s.writing, s.alone, s.together
+	s.batches.Writing, s.batches.Alone, s.batches.Batch = s.writing, s.runAlone, s.runBatch
 	s.attempts = attempts.New(s.undo)
 	s.reading = s.writing
 	if dialect.readers > 0 {
@@ -139,7 +120,10 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 	// where they exist.
 	err = s.open(ctx)
 	if s.facts.Classify(err).Missing || errors.Is(err, sql.ErrNoRows) {
-		if err = s.create(ctx); err == nil {
+		err = s.withConn(ctx, s.writing, nil, "create the tables", func() error {
+			return s.inNewTx(ctx, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, s.tables) })
+		})
+		if err == nil {
 			err = s.open(ctx)
 		}
 	}
@@ -151,22 +135,17 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 	return s, nil
 }
 
-func (s *Store) create(ctx context.Context) error {
-	return s.read(ctx, "create the tables", func() error {
-		return s.inTx(ctx, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, &s.tables) })
-	})
-}
-
 // open fails if the server cannot be used or a table is missing.
 func (s *Store) open(ctx context.Context) error {
-	err := s.read(ctx, "open", func() error {
-		err := s.dialect.check(ctx, s.db, &s.tables)
+	err := s.read(ctx, "open", func() (err error) {
+		if s.dialect.check != nil {
+			err = s.dialect.check(ctx, s.db, s.tables)
+		}
 		if err == nil && s.dialect.prepares {
 			err = s.statements.Prepare(ctx, s.db)
 		}
 		if err == nil {
-			var floor int64
-			err = s.run().One(ctx, statement.Floor, nil, &floor)
+			_, err = s.run().ReadFloor(ctx)
 		}
 		return err
 	})
@@ -180,9 +159,11 @@ func (s *Store) open(ctx context.Context) error {
 func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:           s.facts.String(),
-		Reaction:        s.dialect.handover,
+		Reaction:        s.dialect.reaction,
 		Fencing:         driver.FencingStrong,
 		Fair:            true,
+		Shared:          true,
+		Limits:          true,
 		WatchesExpiry:   true,
 		MinTTL:          10 * time.Millisecond,
 		Granularity:     2 * time.Millisecond, // one that millis adds, one that is rounded away
@@ -191,7 +172,7 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// closeGrace is how long Close lets background work go on that has begun.
+// closeGrace is how long Close lets transactions and background work go on that have begun.
 const closeGrace = 200 * time.Millisecond
 
 // Close implements driver.Store. It ends the background work and leaves the *sql.DB of New
@@ -205,35 +186,32 @@ func (s *Store) Close() (err error) {
 	}
 	s.waiters.close()
 	close(s.closing)
+	// A call may wait for a row without an end, and a transaction for its answer; see endTx.
+	ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
+	defer cancel()
 	// A statement that is interrupted costs its connection, so it may end.
 	timer := time.AfterFunc(closeGrace, s.cancel)
 	s.work.Wait()
+	drain(ctx, s.writing) // what is being written ends first
 	timer.Stop()
 	s.cancel()
-	occupy(s.writing)() // what is being written ends first
-	undone := s.attempts.Close()
-	defer occupy(s.writing)()
-	if s.reading != s.writing {
-		defer occupy(s.reading)()
+	err = s.attempts.Close()
+	for _, limit := range []chan struct{}{s.writing, s.reading, s.renewing} {
+		drain(ctx, limit)
 	}
-	defer occupy(s.renewing)()
-	// A statement may wait for the answer to a transaction that was left; see finish.
-	ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
-	defer cancel()
 	if failed, _ := detach.Call(ctx, detach.Go, s.statements.Close); failed != nil {
-		undone = errors.Join(undone, fmt.Errorf("close: %w", failed))
+		err = errors.Join(err, fmt.Errorf("close: %w", failed))
 	}
-	return undone
+	return err
 }
 
-// occupy takes all slots, when their users are done, until leave is called.
-func occupy(slots chan struct{}) (leave func()) {
-	for range cap(slots) {
-		slots <- struct{}{}
-	}
-	return func() {
-		for range cap(slots) {
-			<-slots
+// drain waits until no call is in limit, or ctx ends. Calls that come later find the store closed.
+func drain(ctx context.Context, limit chan struct{}) {
+	for range cap(limit) {
+		select {
+		case limit <- struct{}{}:
+			defer func() { <-limit }()
+		case <-ctx.Done():
 		}
 	}
 }

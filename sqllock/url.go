@@ -12,7 +12,7 @@ import (
 // ErrURL reports that a URL is not one of an SQL database. The error contains no password.
 var ErrURL = sqlurl.ErrURL
 
-// maxConns is how many connections the pool of Open has: as many as a store uses.
+// maxConns limits the pool that Open makes for a server, to as many connections as a store uses.
 const maxConns = 4
 
 // Open returns a store in the database of a URL:
@@ -22,21 +22,16 @@ const maxConns = 4
 //	postgres://user:password@host:port/database, or postgresql://...
 //
 // The program imports the driver: modernc.org/sqlite, github.com/go-sql-driver/mysql or
-// github.com/jackc/pgx/v5/stdlib. The parameters scheme and table_prefix say the same as
-// [Options], over which they take precedence. The driver gets all other parameters. A
-// socket of MySQL is the parameter socket. A nil opts is fine, and the URL says which
-// dialect it is. An error about the URL itself wraps [ErrURL].
-//
-// Close also closes the pool of connections that Open opens.
+// github.com/jackc/pgx/v5/stdlib. The URL says which dialect it is. Its parameters scheme and
+// table_prefix take precedence over [Options], which may be nil. The socket of a MySQL server is
+// the parameter socket. The driver gets all other parameters. An error about the URL itself wraps
+// [ErrURL]. Close also closes the pool of connections.
 func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	u, err := sqlurl.Parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	var own Options
-	if opts != nil {
-		own = *opts
-	}
+	own := *cmp.Or(opts, &Options{})
 	own.Dialect, own.TablePrefix = u.Dialect, cmp.Or(u.TablePrefix, own.TablePrefix)
 	if u.Scheme != "" {
 		if own.Scheme, err = ParseScheme(u.Scheme); err != nil {
@@ -55,15 +50,11 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// SQLiteDSN returns the data source name with which modernc.org/sqlite opens
-// the file at path as this package recommends. Any path is fine, whatever
-// characters it has.
+// SQLiteDSN returns the data source name with which modernc.org/sqlite opens the file at path
+// as this package recommends, whatever characters the path has.
 //
-// Write-ahead logging lets waiters poll without stopping the holder,
-// synchronous FULL makes a lock survive a power failure, and transactions take
-// the write lock when they begin. The busy timeout is very short because the
-// store itself goes on trying, more evenly than SQLite does, and heeds the
-// caller's context meanwhile. It is meant for the store: a program that keeps
-// tables of its own in the file should open it a second time, with a timeout to
-// its taste.
+// Write-ahead logging lets waiters poll without stopping the holder, synchronous FULL makes a
+// lock survive a power failure, and transactions take the write lock when they begin. The busy
+// timeout is very short, because the store itself goes on trying until the caller's context ends.
+// A program that keeps tables of its own in the file opens it a second time, with another timeout.
 func SQLiteDSN(path string) string { return sqlurl.SQLiteDSN(path) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -16,6 +17,9 @@ const maxConnTries = 5
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	const op = "acquire"
+	if req.Mode != (driver.Mode{}) && (req.Mode.Limit > 0 || !s.offersShared()) {
+		return driver.Grant{}, fmt.Errorf("%s: %w", op, driver.ErrUnsupported)
+	}
 	if err := s.startCall(ctx, op); err != nil {
 		return driver.Grant{}, err
 	}
@@ -24,7 +28,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		h, fresh, changed, err := s.register(req)
 		switch {
 		case err != nil:
-			return driver.Grant{}, err
+			return driver.Grant{}, s.keepPlace(ctx, &req, err)
 		case changed != nil:
 			if err := wait(ctx, changed); err != nil {
 				return driver.Grant{}, fmt.Errorf("%w: %s: an earlier call for %q has no outcome yet: %w", driver.ErrUnreachable, op, req.Name, err)
@@ -42,11 +46,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		failure := s.explain(ctx, op, err)
 		switch {
 		case err == nil:
+			_ = s.leavePlace(ctx, req.Name, req.Owner) // a place that is left expires
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return h.grant(), nil
-		case !errors.Is(failure, driver.ErrUnreachable) || errors.Is(err, errPoolInUse) || errors.Is(err, errRowLocked) || tries == maxConnTries || ctx.Err() != nil:
-			return driver.Grant{}, failure
+		case errors.Is(err, errPoolInUse) && tries == 1:
+			return driver.Grant{}, driver.NotSent(failure)
+		case !errors.Is(failure, driver.ErrUnreachable), errors.Is(err, errPoolInUse), errors.Is(err, errRowLocked), tries == maxConnTries, ctx.Err() != nil:
+			return driver.Grant{}, s.keepPlace(ctx, &req, failure)
 		}
 		tries++
 	}
@@ -60,16 +67,17 @@ func (s *Store) register(req driver.Request) (h *heldLock, fresh bool, changed <
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h = s.locks[req.Name]
+	h = s.decidingLocked(&req, now)
 	switch {
 	case s.closed:
 		return nil, false, nil, driver.ErrClosed
 	case h == nil:
-		h = &heldLock{name: req.Name, owner: req.Owner, span: max(1, req.Span), ttl: req.TTL, holder: req.Holder, lost: req.Lost}
+		h = &heldLock{name: req.Name, owner: req.Owner, span: max(1, req.Span), ttl: req.TTL, holder: req.Holder, lost: req.Lost,
+			shared: req.Mode.Shared}
 		if s.scheme == Session {
 			h.span = s.dialect.numberSpan
 		}
-		s.locks[req.Name] = h
+		s.locks[req.Name] = slices.Insert(s.locks[req.Name], 0, h)
 		return h, true, nil, nil
 	case h.phase != held:
 		return nil, false, h.changedLocked(), nil
@@ -77,9 +85,27 @@ func (s *Store) register(req driver.Request) (h *heldLock, fresh bool, changed <
 		s.expireLocked(h)
 		return nil, false, h.changedLocked(), nil
 	case h.owner != req.Owner:
-		return nil, false, nil, &driver.HeldError{Name: h.name, Token: h.token + h.span - 1, Holder: h.holder, Remaining: h.deadline.Sub(now)}
+		return nil, false, nil, &driver.HeldError{Name: h.name, Token: h.token + h.span - 1, Mode: driver.Mode{Shared: h.shared},
+			Holder: h.holder, Remaining: h.deadline.Sub(now)}
 	}
 	return h, false, nil, nil
+}
+
+// decidingLocked returns the lock of this store that decides about a request, nil if none does: that
+// of the owner itself, or one that excludes the request, preferably the one that is held for longest.
+func (s *Store) decidingLocked(req *driver.Request, now time.Time) (found *heldLock) {
+	if own := s.ofLocked(req.Name, req.Owner); own != nil {
+		return own
+	}
+	isHeld := func(h *heldLock) bool { return h != nil && h.phase == held && now.Before(h.deadline) }
+	for _, h := range s.locks[req.Name] {
+		switch {
+		case h.shared && req.Mode.Shared:
+		case !isHeld(found), isHeld(h) && h.deadline.After(found.deadline):
+			found = h
+		}
+	}
+	return found
 }
 
 // acquireAgain is Acquire for the owner that holds the lock.

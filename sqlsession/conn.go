@@ -38,11 +38,13 @@ type conn struct {
 	asked    atomic.Int64 // elapsed time when the statement under way was sent; zero if there is none
 	answered atomic.Int64 // elapsed time when the last statement that was answered was sent
 	dead     atomic.Bool
+	placed   atomic.Bool           // the server was asked on it for the places of a name; see places
 	ending   atomic.Pointer[error] // why its session could not be ended so far
 
 	// Of Session:
-	acquire, release, findFree *sql.Stmt
-	shift                      uint64 // added to the numbers
+	stmts     [sessionStatements]*sql.Stmt
+	announced bool   // see announceShared
+	shift     uint64 // added to the numbers
 }
 
 func newConn(raw *sql.Conn) *conn {
@@ -51,7 +53,7 @@ func newConn(raw *sql.Conn) *conn {
 	return c
 }
 
-var started = time.Now().Add(-1)
+var started = time.Now().Add(-1) // so that no elapsed time is zero
 
 // elapsed returns a positive count of nanoseconds, by a clock that cannot be set.
 func elapsed(t time.Time) int64 { return int64(t.Sub(started)) }
@@ -102,6 +104,19 @@ func (c *conn) giveBack() {
 	c.dead.Store(true)
 	_ = c.raw.Close() // a pool that is closed has closed it
 	c.cancel()
+}
+
+// use enters a conn and runs job on it as detached does. If the conn was lost, so were its locks:
+// the error is driver.ErrNotHeld.
+func (s *Store) use(ctx context.Context, c *conn, job func() error) error {
+	switch err := c.enter(ctx); {
+	case err == nil:
+		return s.detached(ctx, c, job)
+	case c.dead.Load():
+		return driver.ErrNotHeld
+	default:
+		return err
+	}
 }
 
 // detached runs job on a conn that was entered, and leaves the conn. If ctx ends first,
@@ -167,26 +182,19 @@ func (s *Store) adopt(c *conn, h *heldLock) error {
 	if h != nil {
 		h.conn = c
 	}
-	s.checks.NoLaterThan(time.Now().Add(probeEvery))
+	s.alarm.NoLaterThan(time.Now().Add(probeEvery))
 	return nil
 }
 
-// disown ends what adopt began.
-func (s *Store) disown(c *conn) {
+// disown ends what adopt began. It returns the locks and the attempts on the conn.
+func (s *Store) disown(c *conn) (locks []*heldLock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	if s.shared == c {
-		s.shared = nil
+	if s.main == c {
+		s.main = nil
 	}
-}
-
-// disownAll is disown for a conn that has locks. It returns them and the attempts on the conn.
-func (s *Store) disownAll(c *conn) (locks []*heldLock) {
-	s.disown(c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.locks {
+	for h := range s.allLocked() {
 		if h.conn == c {
 			locks = append(locks, h)
 		}
@@ -201,7 +209,7 @@ func (s *Store) lose(c *conn) {
 		return
 	}
 	c.cancel()
-	locks := s.disownAll(c)
+	locks := s.disown(c)
 	var reports []func()
 	s.mu.Lock()
 	for _, h := range locks {
@@ -215,7 +223,7 @@ func (s *Store) lose(c *conn) {
 		report()
 	}
 	s.work.Go(c.discard)
-	if len(locks) > 0 {
+	if len(locks) > 0 || c.placed.Load() {
 		s.work.Go(func() { s.endLost(c, locks) })
 	}
 }
@@ -231,7 +239,7 @@ func (s *Store) closeConn(c *conn) {
 		err = c.call(func(ctx context.Context) error { return sqldb.ExecAll(ctx, c.raw, s.server.releaseAll...) })
 	}
 	if err == nil {
-		for _, h := range s.disownAll(c) {
+		for _, h := range s.disown(c) {
 			s.endLock(h, nil)
 		}
 		c.discard()

@@ -56,6 +56,7 @@ type dialect struct {
 	home         string // -> the database or schema of {table}, to which locks of the same name belong
 	findsPoolers bool   // the store notices a pooler; see findPooler
 	keyOf        func(sum [sha256.Size]byte) any
+	placeOf      func(sum [sha256.Size]byte) any // see lockKey; nil if the server has no shared locks
 
 	// examine finds out what the server at the other end is, and fails if it cannot hold locks.
 	examine  func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)
@@ -66,20 +67,19 @@ type dialect struct {
 	numberSpan uint64
 	// startTokens returns what is to be added to the numbers that are drawn on this
 	// connection, so that they are larger than all before.
-	startTokens    func(context.Context, *sql.Conn, *server) (shift uint64, err error)
+	startTokens    func(context.Context, *Store, *sql.Conn) (shift uint64, err error)
 	setFingerprint func(context.Context, *conn) error // of a session that has an id
 
-	// raiseToken raises the token of a row that no transaction has locked by the span of the
-	// lock, and commits it, so that it outlives everything that comes later. The row keeps the
-	// last token of the span. raiseToken sets the id and the fingerprint of the conn. It returns
+	// raiseToken raises the token of a row by the span of the lock, commits it, and returns the
+	// last token of the span. It sets the id and the fingerprint of the conn. It returns
 	// errRowLocked if a transaction has locked the row, errRowNew if it had to insert the row
 	// first, and errLostRace if the janitor has just deleted it.
-	raiseToken func(context.Context, *conn, *server, *heldLock) (token uint64, err error)
+	raiseToken func(context.Context, *Store, *conn, *heldLock) (token uint64, err error)
 
 	// lockRow begins a transaction, locks the row if its token is still the same, and takes
 	// its server lock. Otherwise it returns errRowLocked or errLostRace, and leaves the
 	// rollback to the caller.
-	lockRow func(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error
+	lockRow func(ctx context.Context, s *Store, c *conn, key lockKey, token uint64) error
 
 	isRetryable func(error) bool // nothing happened, and another attempt may succeed
 }
@@ -93,26 +93,43 @@ type server struct {
 
 	identity   string   // -> the id of the session, or readOnlySession
 	releaseAll []string // ends every lock of the session
-	findFree   string   // keys as a list in JSON -> the numbers of the keys that are free, from 1
-	// findSession reports whether a session {id} that has the {fingerprint} exists. killSession
-	// ends it, and no other one: after a restart of the server, another session may have
-	// the same id.
+	// findSession reports whether a session {id} that has the {fingerprint} exists, or may exist.
+	// killSession ends it, and no other one: after a restart of the server, or on another server,
+	// another session may have the same id.
 	findSession, killSession string
 
 	// Session:
-	acquire string   // key -> number, 0 or NULL if refused, or readOnlyNumber
-	fence   string   // the name of what the numbers come from
-	skip    []string // makes numbers larger than all before; may be empty
-	release string   // key
+	texts sessionTexts
+	skip  []string // makes numbers larger than all before; may be empty
 
 	// ForUpdate:
 	readRow   sqldb.Query // row, key -> token, holder, whether the key is locked
 	unlockKey string      // with the key and the fingerprint in it; empty if the rollback does it
-	table     string
-	noWait    string // comes before a statement that must not wait; may be empty
-	now       string // the time in milliseconds
-	clean     cleanQueries
+	noWait    string      // comes before a statement that must not wait; may be empty
+	// limitIdle makes the server end a janitor whose process stops in the middle. unlimitIdle ends it.
+	limitIdle, unlimitIdle string
 }
+
+// sessionStatement is a statement of Session, which each main conn prepares.
+type sessionStatement int
+
+const (
+	stmtAcquire  sessionStatement = iota // key -> number, 0 or NULL if refused, or answerReadOnly, or answerShared
+	stmtRelease                          // key
+	stmtFindFree                         // keys as a list in JSON -> the positions of the keys that are free, from 1; also of ForUpdate
+	// Of servers that have shared locks:
+	stmtAnnounce      // comes before the first shared lock of a session; see sharesLock
+	stmtAcquireShared // key, key of places -> number, 0 or NULL if refused
+	stmtReleaseShared // key
+	stmtFindShareable // keys and keys of places as lists in JSON -> the positions of those that a shared lock may be had of, from 1
+	stmtDowngrade     // key -> whether it did
+	stmtTakePlace     // key of places
+	stmtLeavePlace    // key of places
+	sessionStatements
+)
+
+// sessionTexts are empty where the server has no such statement.
+type sessionTexts [sessionStatements]string
 
 // errBecameReadOnly: the server became read-only after the store was opened. Its locks exclude
 // no other process any more, but another connection may lead to another server.
@@ -121,8 +138,11 @@ var errBecameReadOnly = errors.New("the server has become read-only")
 // A server that has become read-only answers with these.
 const (
 	readOnlySession = "0" // in place of the id of the session
-	readOnlyNumber  = -1
+	answerReadOnly  = -1
 )
+
+// answerShared is the answer of a server whose shared locks refuse an exclusive one.
+const answerShared = -2
 
 // shortTimeout is the longest idle timeout of a server that the store changes.
 const shortTimeout = time.Minute
@@ -132,21 +152,17 @@ func isShort(timeout time.Duration) bool { return timeout > 0 && timeout < short
 
 // configure returns what belongs to the options of a store.
 func configure(kind Dialect, prefix string) (*sqldb.Facts, *dialect, *sqldb.Tables, error) {
-	facts, err := sqldb.FactsOf(kind)
-	if err != nil {
-		return nil, nil, nil, err
-	}
+	facts, tables, err := sqldb.Configure(kind, prefix)
 	d := dialects[kind]
-	if d == nil {
-		return nil, nil, nil, fmt.Errorf("%w: %v has no locks that belong to a connection and no transactions that lock a row; use scheme row",
+	if err == nil && d == nil {
+		err = fmt.Errorf("%w: %v has no locks that belong to a connection and no transactions that lock a row; use scheme row",
 			driver.ErrUnsupported, kind)
 	}
-	tables, err := sqldb.NewTables(prefix)
-	return facts, d, &tables, err
+	return facts, d, tables, err
 }
 
-// Schema returns the statements that create what a store needs, for an administrator to
-// run where the program itself may not create tables. An empty prefix is the default.
+// Schema returns the statements that create the tables of a store, for an administrator to
+// run where the program itself may not. An empty prefix is the default.
 func Schema(dialect Dialect, prefix string) ([]string, error) {
 	facts, d, tables, err := configure(dialect, prefix)
 	if err != nil {
@@ -160,7 +176,7 @@ func Schema(dialect Dialect, prefix string) ([]string, error) {
 }
 
 func column[T any](rows *sql.Rows, err error) (all []T, _ error) {
-	err = sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
+	err = sqldb.Each(func() (*sql.Rows, error) { return rows, err }, func(scan func(...any) error) error {
 		var value T
 		err := scan(&value)
 		all = append(all, value)
@@ -172,8 +188,8 @@ func column[T any](rows *sql.Rows, err error) (all []T, _ error) {
 // readSettings returns settings of the server by name.
 func readSettings(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
 	settings := make(map[string]string)
-	rows, err := conn.QueryContext(ctx, query)
-	return settings, sqldb.ScanAll(rows, err, func(scan func(...any) error) error {
+	read := func() (*sql.Rows, error) { return conn.QueryContext(ctx, query) }
+	return settings, sqldb.Each(read, func(scan func(...any) error) error {
 		var name, value string
 		err := scan(&name, &value)
 		settings[name] = value

@@ -80,7 +80,7 @@ func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error
 	var token uint64
 	err := errRowNew
 	for start := time.Now(); time.Since(start) < rowRetryLimit; {
-		if token, err = s.dialect.raiseToken(ctx, c, s.server, h); err == nil {
+		if token, err = s.dialect.raiseToken(ctx, s, c, h); err == nil {
 			err = s.lockRow(ctx, c, h, token)
 		}
 		switch {
@@ -114,7 +114,7 @@ func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error
 // gets the lock.
 func (s *Store) lockRow(ctx context.Context, c *conn, h *heldLock, token uint64) error {
 	for start := time.Now(); ; {
-		err := s.dialect.lockRow(ctx, c, s.server, h.key, token)
+		err := s.dialect.lockRow(ctx, s, c, h.key, token)
 		if err == nil {
 			return nil
 		}
@@ -150,10 +150,10 @@ func (s *Store) readRow(ctx context.Context, c *conn, h *heldLock) (last *driver
 }
 
 // unlockRow ends the transaction that holds the row, and gives the connection back.
-func (s *Store) unlockRow(c *conn, key lockKey) error {
+func (s *Store) unlockRow(c *conn, h *heldLock) error {
 	err := c.call(func(ctx context.Context) error {
 		// First the server lock: the next holder of the row finds it free.
-		if err := s.unlockKey(ctx, c, key); err != nil {
+		if err := s.unlockKey(ctx, c, h.key); err != nil {
 			return err
 		}
 		return sqldb.ExecAll(ctx, c.raw, "ROLLBACK")

@@ -2,6 +2,8 @@ package sqlsession
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -15,7 +17,7 @@ const (
 	releasing // the server is being asked, or its session has to end
 )
 
-// heldLock is a lock that this store holds, acquires or releases. The server's locks belong
+// heldLock is a lock that this store holds, acquires or releases, as its phase says. The server's locks belong
 // to a connection, which the owners share. So the store decides which of its owners has a
 // lock, and asks the server for the store as a whole.
 type heldLock struct {
@@ -26,6 +28,7 @@ type heldLock struct {
 
 	// Under the store's mutex:
 	phase    phase
+	shared   bool   // changes only while a caller uses its conn
 	token    uint64 // the first one; zero until it is held
 	conn     *conn  // that the server was asked on; nil before
 	ttl      time.Duration
@@ -42,7 +45,6 @@ func (h *heldLock) grant() driver.Grant {
 	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: h.span, TTL: h.ttl}
 }
 
-// changedLocked returns a channel that is closed when the lock changes.
 func (h *heldLock) changedLocked() <-chan struct{} {
 	if h.changed == nil {
 		h.changed = make(chan struct{})
@@ -50,7 +52,6 @@ func (h *heldLock) changedLocked() <-chan struct{} {
 	return h.changed
 }
 
-// wakeLocked wakes the callers that wait for a change.
 func (h *heldLock) wakeLocked() {
 	if h.changed != nil {
 		close(h.changed)
@@ -74,7 +75,7 @@ func (s *Store) extendLocked(h *heldLock, ttl time.Duration) {
 	if deadline := time.Now().Add(ttl); deadline.After(h.deadline) {
 		h.deadline = deadline
 	}
-	s.checks.NoLaterThan(h.deadline)
+	s.alarm.NoLaterThan(h.deadline)
 }
 
 // hold records that the server has granted the lock on its conn. It reports false if the
@@ -113,8 +114,31 @@ func (s *Store) remove(h *heldLock) {
 
 func (s *Store) removeLocked(h *heldLock) {
 	h.phase = releasing
-	if s.locks[h.name] == h {
+	h.wakeLocked()
+	s.locks[h.name] = slices.DeleteFunc(s.locks[h.name], func(other *heldLock) bool { return other == h })
+	if len(s.locks[h.name]) == 0 {
 		delete(s.locks, h.name)
 	}
-	h.wakeLocked()
+}
+
+// ofLocked returns the lock of an owner, or nil.
+func (s *Store) ofLocked(name string, owner driver.Owner) *heldLock {
+	for _, h := range s.locks[name] {
+		if h.owner == owner {
+			return h
+		}
+	}
+	return nil
+}
+
+func (s *Store) allLocked() iter.Seq[*heldLock] {
+	return func(yield func(*heldLock) bool) {
+		for _, locks := range s.locks {
+			for _, h := range locks {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -19,41 +19,25 @@ const (
 	janitorLimit = time.Second
 )
 
-// cleanQueries are what the janitor sends.
-type cleanQueries struct {
-	due       sqldb.Query // interval -> whether the last run is as long ago
-	start     sqldb.Query // interval; changes nothing if the janitor is not due
-	page      sqldb.Query // after key, limit, age -> key, token, whether it may be deleted
-	raise     sqldb.Query // token
-	floor     sqldb.Query // -> token
-	old       sqldb.Query // after key, last key, age, token -> keys, whose rows it locks
-	remove    sqldb.Query // key
-	limitIdle []string    // makes the server end a janitor whose process stops in the middle
-	restore   []string    // undoes limitIdle
-}
+// What the janitor sends.
+const (
+	isFloor = `k = '` + floorKey + `'`
+	noFloor = `k <> '` + floorKey + `'`              // in MySQL a mode decides what NOT refers to
+	longAgo = `(used <= {now} - ?1 OR used > {now})` // the clock may have stepped back
 
-func newCleanQueries(t *sqldb.Tables, facts *sqldb.Facts) cleanQueries {
-	const (
-		isFloor = `k = '` + floorKey + `'`
-		longAgo = `(used <= {now} - ?1 OR used > {now})` // the clock may have stepped back
-	)
-	text := func(text string) sqldb.Query { return facts.Bind(t.Expand(facts.Now, text)) }
-	return cleanQueries{
-		due:    text(`SELECT ` + longAgo + ` FROM {bound} WHERE ` + isFloor),
-		start:  text(`UPDATE {bound} SET used = {now} WHERE ` + isFloor + ` AND ` + longAgo),
-		page:   text(`SELECT k, token, used <= {now} - ?3 FROM {bound} WHERE k > ?1 AND NOT ` + isFloor + ` ORDER BY k LIMIT ?2`),
-		raise:  text(`UPDATE {bound} SET token = GREATEST(token, ?1) WHERE ` + isFloor),
-		floor:  text(`SELECT token FROM {bound} WHERE ` + isFloor),
-		old:    text(`SELECT k FROM {bound} WHERE k > ?1 AND k <= ?2 AND NOT ` + isFloor + ` AND used <= {now} - ?3 AND token <= ?4 FOR UPDATE SKIP LOCKED`),
-		remove: text(`DELETE FROM {bound} WHERE k = ?1`),
-	}
-}
+	janitorDue   = `SELECT ` + longAgo + ` FROM {bound} WHERE ` + isFloor                 // interval -> whether the last run is as long ago
+	janitorClaim = `UPDATE {bound} SET used = {now} WHERE ` + isFloor + ` AND ` + longAgo // interval; changes nothing if the janitor is not due
+	// after key, limit, age -> key, token, whether it may be deleted
+	janitorPage = `SELECT k, token, used <= {now} - ?3 FROM {bound} WHERE k > ?1 AND ` + noFloor + ` ORDER BY k LIMIT ?2`
+	raiseFloor  = `UPDATE {bound} SET token = GREATEST(token, ?1) WHERE ` + isFloor
+	// after key, last key, age, token -> keys, whose rows it locks
+	lockOldRows = `SELECT k FROM {bound} WHERE k > ?1 AND k <= ?2 AND ` + noFloor + ` AND used <= {now} - ?3 AND token <= ?4 FOR UPDATE SKIP LOCKED`
+)
 
-// janitorDue reports whether no janitor has run for long.
-func (s *Store) janitorDue(ctx context.Context, conn *sql.Conn) (due bool, err error) {
-	q := &s.server.clean.due
-	err = conn.QueryRowContext(ctx, q.Text, q.Arrange(sqldb.JanitorInterval.Milliseconds())...).Scan(&due)
-	return due, err
+// bind returns a text in the form in which the server takes it, and its arguments.
+func (s *Store) bind(text string, args ...any) (string, []any) {
+	q := s.facts.Bind(s.tables.Expand(s.facts.Now, text))
+	return q.Text, q.Arrange(args...)
 }
 
 // clean cleans all rows, unless another store has done it within the interval. It takes the
@@ -67,61 +51,67 @@ func (s *Store) clean() error {
 	}
 	limited, cancel := context.WithTimeout(s.ctx, janitorLimit)
 	defer cancel()
-	return s.onPool(limited, func(conn *sql.Conn) error { return s.cleanOn(s.ctx, conn) })
+	return s.onPool(limited, s.cleanOn)
 }
 
-func (s *Store) cleanOn(ctx context.Context, conn *sql.Conn) error {
-	q := &s.server.clean
-	started, err := conn.ExecContext(ctx, q.start.Text, q.start.Arrange(sqldb.JanitorInterval.Milliseconds())...)
+func (s *Store) cleanOn(conn *sql.Conn) error {
+	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+	defer cancel()
+	claim, interval := s.bind(janitorClaim, sqldb.JanitorInterval.Milliseconds())
+	started, err := conn.ExecContext(ctx, claim, interval...)
 	if err != nil {
 		return err
 	}
 	if n, err := started.RowsAffected(); err != nil || n == 0 {
 		return err
 	}
-	if err := sqldb.ExecAll(ctx, conn, q.limitIdle...); err != nil {
+	if err := sqldb.ExecAll(ctx, conn, s.server.limitIdle); err != nil {
 		return err
 	}
 	for after, more := "", true; more; {
-		if after, more, err = s.cleanPage(ctx, conn, after); err != nil {
+		if after, more, err = s.cleanPage(conn, after); err != nil {
 			return err
 		}
 	}
-	return sqldb.ExecAll(ctx, conn, q.restore...)
+	ctx, cancel = context.WithTimeout(s.ctx, callLimit)
+	defer cancel()
+	return sqldb.ExecAll(ctx, conn, s.server.unlimitIdle)
 }
 
-func (s *Store) cleanPage(ctx context.Context, conn *sql.Conn, after string) (last string, more bool, err error) {
-	q := &s.server.clean.page
+func (s *Store) cleanPage(conn *sql.Conn, after string) (last string, more bool, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+	defer cancel()
 	var page sqldb.JanitorPage
-	rows, err := conn.QueryContext(ctx, q.Text, q.Arrange(after, janitorRows, sqldb.JanitorAge.Milliseconds())...)
-	if err = sqldb.ScanAll(rows, err, page.Add); err == nil && len(page.Old) > 0 {
+	text, args := s.bind(janitorPage, after, janitorRows, sqldb.JanitorAge.Milliseconds())
+	query := func() (*sql.Rows, error) { return conn.QueryContext(ctx, text, args...) }
+	if err = sqldb.Each(query, page.Add); err == nil && len(page.Old) > 0 {
 		err = s.deleteOld(ctx, conn, after, page.Last, page.Highest)
 	}
 	return page.Last, page.Rows == janitorRows, err
 }
 
 // deleteOld deletes the rows between two keys that are old, have no higher token, and are not
-// locked. It raises the floor first, so that a name that comes back gets a higher token than
-// it ever had: new rows begin at the floor, and a transaction that inserts a row meanwhile
-// either has ended, or waits and reads the new floor.
+// locked. It raises the floor first, because new rows begin at the floor. A transaction that
+// inserts a row meanwhile either has ended, or waits and reads the new floor.
 func (s *Store) deleteOld(ctx context.Context, conn *sql.Conn, after, last string, highest int64) error {
-	q := &s.server.clean
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // unless it was committed
-	if _, err := tx.ExecContext(ctx, q.raise.Text, q.raise.Arrange(highest)...); err != nil {
+	text, args := s.bind(raiseFloor, highest)
+	if _, err := tx.ExecContext(ctx, text, args...); err != nil {
 		return err
 	}
 	var floor int64 // without the row, new tokens would begin again
-	if err := tx.QueryRowContext(ctx, q.floor.Text).Scan(&floor); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT token FROM `+s.tables.Bound+` WHERE `+isFloor).Scan(&floor); err != nil {
 		return err
 	}
-	keys, err := column[string](tx.QueryContext(ctx, q.old.Text, q.old.Arrange(after, last, sqldb.JanitorAge.Milliseconds(), highest)...))
+	text, args = s.bind(lockOldRows, after, last, sqldb.JanitorAge.Milliseconds(), highest)
+	keys, err := column[string](tx.QueryContext(ctx, text, args...))
 	for _, key := range keys {
-		if err == nil {
-			_, err = tx.ExecContext(ctx, q.remove.Text, key)
+		if text, args = s.bind(`DELETE FROM {bound} WHERE k = ?1`, key); err == nil {
+			_, err = tx.ExecContext(ctx, text, args...)
 		}
 	}
 	if err != nil {

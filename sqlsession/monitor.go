@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// probeEvery is the time between two probes of a connection with locks.
+	// probeEvery is the time between two probes of a connection with locks or places.
 	probeEvery = time.Second
-	// idleProbeEvery is the same for a connection without locks. It is less than the
+	// idleProbeEvery is the same for another connection. It is less than the
 	// shortest idle timeout that the store leaves as it is.
 	idleProbeEvery = shortTimeout / 2
 )
@@ -22,7 +22,7 @@ func (s *Store) monitor(now time.Time) (next time.Time) {
 	defer s.mu.Unlock()
 	next = now.Add(probeEvery)
 	busy := make(map[*conn]bool)
-	for _, h := range s.locks {
+	for h := range s.allLocked() {
 		if h.conn != nil {
 			busy[h.conn] = true
 		}
@@ -34,14 +34,20 @@ func (s *Store) monitor(now time.Time) (next time.Time) {
 			next = h.deadline
 		}
 	}
+	for _, p := range s.places {
+		busy[p.conn] = true
+	}
 	for c := range s.conns {
-		s.checkLocked(c, now, busy[c])
+		s.probeIfDueLocked(c, now, busy[c])
+	}
+	if due := s.expirePlacesLocked(now); !due.IsZero() && due.Before(next) {
+		next = due
 	}
 	return next
 }
 
-// checkLocked ends a conn that does not answer, and probes one that was not used for a while.
-func (s *Store) checkLocked(c *conn, now time.Time, busy bool) {
+// probeIfDueLocked ends a conn that does not answer, and probes one that was not used for a while.
+func (s *Store) probeIfDueLocked(c *conn, now time.Time, busy bool) {
 	every := idleProbeEvery
 	if busy {
 		every = probeEvery * 9 / 10 // the monitor runs about every second
@@ -76,13 +82,7 @@ func (s *Store) expireLocked(h *heldLock) {
 // probe reports whether a conn is alive and its session is still the same. If not, the conn
 // is lost, and the error is driver.ErrNotHeld. Other errors say nothing about the conn.
 func (s *Store) probe(ctx context.Context, c *conn) error {
-	if err := c.enter(ctx); err != nil {
-		if c.dead.Load() {
-			return driver.ErrNotHeld
-		}
-		return err
-	}
-	return s.detached(ctx, c, func() error { return s.verify(c) })
+	return s.use(ctx, c, func() error { return s.verify(c) })
 }
 
 // verify is probe on a conn that was entered.

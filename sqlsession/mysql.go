@@ -15,6 +15,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/finding"
 	"github.com/dlock-go/dlock/internal/inwords"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
@@ -74,17 +75,16 @@ func examineMySQL(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t *sq
 	server := &server{
 		identity:    `SELECT ` + mysqlSession,
 		releaseAll:  []string{`ROLLBACK`, `DO RELEASE_ALL_LOCKS()`},
-		findFree:    `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
 		findSession: `SELECT IS_USED_LOCK('{fingerprint}') IS NOT NULL`,
 		killSession: `KILL CONNECTION {id}`, // over the connection that found it: the server was not restarted in between
-		acquire:     fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, sqldb.MySQLWritable, mysqlDraw, readOnlyNumber),
-		release:     `DO RELEASE_LOCK(?)`,
-		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, IS_FREE_LOCK(?2) = 0 FROM {bound} WHERE k = ?1`)),
-		now:         facts.Now,
-		clean:       newCleanQueries(t, facts),
-		unlockKey:   `DO RELEASE_LOCK('%s'), RELEASE_LOCK('%s')`,
-		table:       t.Bound,
-		fence:       t.Fence,
+		texts: sessionTexts{
+			stmtAcquire:  fmt.Sprintf(`SELECT IF(%s, IF(GET_LOCK(?, 0) = 1, %s, 0), %d)`, sqldb.MySQLWritable, mysqlDraw, answerReadOnly),
+			stmtRelease:  `DO RELEASE_LOCK(?)`,
+			stmtFindFree: `SELECT i FROM JSON_TABLE(?, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(64) PATH '$')) AS watched WHERE IS_FREE_LOCK(k) = 1` + sqldb.MySQLAllRows,
+		},
+		readRow:   facts.Bind(t.Expand(facts.Now, `SELECT token, holder, IS_FREE_LOCK(?2) = 0 FROM {bound} WHERE k = ?1`)),
+		limitIdle: sqldb.MySQLLimitIdle, unlimitIdle: sqldb.MySQLUnlimitIdle,
+		unlockKey: `DO RELEASE_LOCK('%s'), RELEASE_LOCK('%s')`,
 	}
 	addMySQLSettings(server, variables, mariadb)
 	return server, nil
@@ -106,26 +106,23 @@ func addMySQLSettings(server *server, variables map[string]string, mariadb bool)
 		}
 	}
 	if mariadb {
-		const name = "idle_write_transaction_timeout"
 		server.noWait = `SET STATEMENT innodb_lock_wait_timeout = 0 FOR `
-		server.clean.limitIdle = []string{"SET SESSION " + name + " = 2"}
-		server.clean.restore = []string{"SET SESSION " + name + " = " + variables[name]}
 	} else { // it always waits for a row that another transaction inserts
 		set("innodb_lock_wait_timeout", "1")
 	}
 }
 
-// mysqlKey returns the key of a lock for GET_LOCK, which takes 64 characters. Whether their
-// case matters depends on the version, so the key has no upper case.
+// mysqlKey returns the key of a lock for GET_LOCK, which takes 64 characters. Whether their case
+// matters depends on the version: keys of different names differ in more than case.
 func mysqlKey(sum [sha256.Size]byte) any { return "dlock_" + hex.EncodeToString(sum[:20]) }
 
 // raiseMySQLToken implements dialect.raiseToken. The statements contain their values, because
 // parameters would double the round trips. Each is a transaction of its own, so that a process
 // that stops keeps no row locked. Reading comes first, because locking a row that does not
 // exist would lock the gap for other rows.
-func raiseMySQLToken(ctx context.Context, c *conn, server *server, h *heldLock) (uint64, error) {
+func raiseMySQLToken(ctx context.Context, s *Store, c *conn, h *heldLock) (uint64, error) {
 	c.fingerprint = cmp.Or(c.fingerprint, newMySQLFingerprint())
-	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, server.table, h.key.row)
+	find := fmt.Sprintf(`SELECT token FROM %s WHERE k = '%s'`, s.tables.Bound, h.key.row)
 	var last sql.NullInt64
 	var marked bool
 	err := c.raw.QueryRowContext(ctx, fmt.Sprintf(`SELECT (%s), COALESCE(IS_USED_LOCK('%[2]s') = CONNECTION_ID(), GET_LOCK('%[2]s', 0)), CONNECTION_ID()`,
@@ -134,14 +131,14 @@ func raiseMySQLToken(ctx context.Context, c *conn, server *server, h *heldLock) 
 	case err != nil:
 		return 0, err
 	case !last.Valid:
-		return 0, insertMySQLRow(ctx, c.raw, server, h)
+		return 0, insertMySQLRow(ctx, s, c.raw, h)
 	}
 	// MySQL has no limit for a statement that is as short as NOWAIT.
 	if err := c.raw.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last); err != nil {
 		return 0, mysqlLocked(err)
 	}
 	raised, err := c.raw.ExecContext(ctx, fmt.Sprintf(`%sUPDATE %s SET token = LAST_INSERT_ID(token + %d), used = %s, holder = x'%x' WHERE k = '%s'`,
-		server.noWait, server.table, h.span, server.now, h.holder.Encode(), h.key.row))
+		s.server.noWait, s.tables.Bound, h.span, s.facts.Now, h.holder.Encode(), h.key.row))
 	if err != nil {
 		return 0, mysqlLocked(err)
 	}
@@ -155,31 +152,29 @@ func raiseMySQLToken(ctx context.Context, c *conn, server *server, h *heldLock) 
 // insertMySQLRow inserts a row, whose token begins at the floor. The statement locks the floor
 // until the new row is committed: the janitor, which raises the floor before it deletes rows,
 // waits for that. For a contender that has just inserted the same row, MySQL waits a second.
-func insertMySQLRow(ctx context.Context, conn *sql.Conn, server *server, h *heldLock) error {
+func insertMySQLRow(ctx context.Context, s *Store, conn *sql.Conn, h *heldLock) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf(`%sINSERT IGNORE INTO %s (k, name, token, used)
 SELECT '%s', x'%x', COALESCE((SELECT token FROM %s WHERE k = '%s' LOCK IN SHARE MODE), 0), %s`,
-		server.noWait, server.table, h.key.row, h.name, server.table, floorKey, server.now))
-	switch n := sqldb.MySQLNumber(err); {
+		s.server.noWait, s.tables.Bound, h.key.row, h.name, s.tables.Bound, floorKey, s.facts.Now))
+	switch {
 	case err == nil:
 		return errRowNew
-	case n == mysqlTimeout:
-		return errRowLocked
-	case n == mysqlDeadlock:
+	case sqldb.MySQLNumber(err) == mysqlDeadlock:
 		return errLostRace
 	}
-	return err
+	return mysqlLocked(err)
 }
 
 // lockMySQLRow implements dialect.lockRow. With another isolation level than READ COMMITTED,
 // the lock of a row can become one of the gap beside it when InnoDB splits the page. The
 // holder before has given up the row, so the wait for its server lock is short.
-func lockMySQLRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
+func lockMySQLRow(ctx context.Context, s *Store, c *conn, key lockKey, token uint64) error {
 	if err := sqldb.ExecAll(ctx, c.raw, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`); err != nil {
 		return err
 	}
 	var now uint64
 	var writable bool
-	lock := fmt.Sprintf(`SELECT token, %s FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, sqldb.MySQLWritable, server.table, key.row)
+	lock := fmt.Sprintf(`SELECT token, %s FROM %s WHERE k = '%s' FOR UPDATE NOWAIT`, sqldb.MySQLWritable, s.tables.Bound, key.row)
 	if err := c.raw.QueryRowContext(ctx, lock).Scan(&now, &writable); err != nil {
 		return mysqlLocked(err)
 	}
@@ -228,25 +223,22 @@ func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error
 	if err != nil {
 		return nil, err
 	}
-	replicas, err := sqldb.MySQLReplicas(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
 	durability, err := tokenDurability.MySQL(ctx, conn)
-	if err != nil {
+	replication, failed := tokenDurability.MySQLReplicas(ctx, conn)
+	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
 	seconds, _ := strconv.ParseInt(variables["wait_timeout"], 10, 64) // a number, says the server
 	idle := time.Duration(seconds) * time.Second
 	findings := []driver.Finding{
-		sqldb.Fine("version", variables["version"]),
+		finding.OK("version", "%s", variables["version"]),
 		readOnlyFinding(!writable),
 		durability,
-		sqldb.Fine("wait_timeout", "Idle connections end after "+inwords.Duration(idle)+". The store keeps that from connections that hold locks."),
-		replicaFinding(replicas, false),
+		finding.OK("wait_timeout", "Idle connections end after %s. The store keeps that from connections that hold locks.", inwords.Duration(idle)),
+		replication,
 	}
 	if variables["wsrep_on"] == "ON" {
-		findings = append(findings, sqldb.Problem("galera",
+		findings = append(findings, finding.Problem("galera",
 			"The server is part of a Galera cluster, where locks hold on one node only. Connect all programs to the same node, or use scheme row."))
 	}
 	return findings, nil
@@ -276,14 +268,14 @@ const (
 
 // startMySQLTokens draws a number and returns what has to be added. It draws while the row is
 // locked, so that connections that open together get rising numbers.
-func startMySQLTokens(ctx context.Context, conn *sql.Conn, server *server) (shift uint64, err error) {
+func startMySQLTokens(ctx context.Context, s *Store, conn *sql.Conn) (shift uint64, err error) {
 	if err := awaitMySQLStart(ctx, conn); err != nil {
 		return 0, err
 	}
 	var seen, last uint64
-	err = sqldb.ExecAll(ctx, conn, `INSERT IGNORE INTO `+server.fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLLimitIdle, `START TRANSACTION`)
+	err = sqldb.ExecAll(ctx, conn, `INSERT IGNORE INTO `+s.tables.Fence+` (id, seen, shift) VALUES (1, 0, 0)`, sqldb.MySQLLimitIdle, `START TRANSACTION`)
 	if err == nil {
-		err = conn.QueryRowContext(ctx, `SELECT seen, shift FROM `+server.fence+` WHERE id = 1 FOR UPDATE`).Scan(&last, &shift)
+		err = conn.QueryRowContext(ctx, `SELECT seen, shift FROM `+s.tables.Fence+` WHERE id = 1 FOR UPDATE`).Scan(&last, &shift)
 	}
 	if err == nil {
 		err = conn.QueryRowContext(ctx, `SELECT `+mysqlDraw).Scan(&seen)
@@ -295,7 +287,7 @@ func startMySQLTokens(ctx context.Context, conn *sql.Conn, server *server) (shif
 		shift += last - seen + mysqlSkip
 	}
 	return shift, sqldb.ExecAll(ctx, conn,
-		fmt.Sprintf(`UPDATE %s SET seen = %d, shift = %d WHERE id = 1`, server.fence, seen, shift),
+		fmt.Sprintf(`UPDATE %s SET seen = %d, shift = %d WHERE id = 1`, s.tables.Fence, seen, shift),
 		`COMMIT`, sqldb.MySQLUnlimitIdle,
 	)
 }

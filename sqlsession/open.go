@@ -1,6 +1,7 @@
 package sqlsession
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -10,19 +11,20 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
 // open examines the server and creates what is missing, all on one connection, which becomes
-// the shared conn of Session.
-func (s *Store) open(ctx context.Context, t *sqldb.Tables) error {
+// the main conn of Session.
+func (s *Store) open(ctx context.Context) error {
 	conn, err := s.connection(ctx)
 	if err != nil {
 		return err
 	}
-	err = s.examine(ctx, conn, t)
+	err = s.examine(ctx, conn)
 	if err == nil && s.scheme == Session {
-		s.shared, err = s.newShared(ctx, conn)
+		s.main, err = s.newMain(ctx, conn)
 	}
 	switch {
 	case err != nil:
@@ -30,12 +32,13 @@ func (s *Store) open(ctx context.Context, t *sqldb.Tables) error {
 	case s.scheme == ForUpdate:
 		_ = conn.Close()
 	default:
-		s.conns[s.shared] = struct{}{}
+		s.conns[s.main] = struct{}{}
 	}
 	return err
 }
 
-func (s *Store) examine(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) (err error) {
+func (s *Store) examine(ctx context.Context, conn *sql.Conn) (err error) {
+	t := s.tables
 	if s.server, err = s.dialect.examine(ctx, conn, s.facts, t); err == nil && s.dialect.findsPoolers {
 		err = s.findPooler(ctx, conn)
 	}
@@ -53,7 +56,8 @@ func (s *Store) examine(ctx context.Context, conn *sql.Conn, t *sqldb.Tables) (e
 		return err
 	}
 	if s.scheme == ForUpdate {
-		s.janitorFirst, err = s.janitorDue(ctx, conn)
+		due, interval := s.bind(janitorDue, sqldb.JanitorInterval.Milliseconds())
+		err = conn.QueryRowContext(ctx, due, interval...).Scan(&s.janitorFirst)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = sqldb.ExecAll(ctx, conn, t.Expand(s.facts.Now, s.dialect.insertFloor))
 		}
@@ -88,54 +92,60 @@ var errSharedSession = fmt.Errorf("%w: the connection leads to a pooler that sha
 const (
 	poolerRounds = 3
 	poolerLimit  = 5 * time.Second
+	// answerLimit is how much longer an answer takes if a pooler blocks the client.
+	answerLimit = 500 * time.Millisecond
 
 	// A setting of the session lives as long as a lock of the session would. If it is left
 	// behind, it disturbs no other program.
-	markSession   = `SELECT set_config('dlock.session', $1 || pg_backend_pid(), false)`
-	hasMark       = `SELECT coalesce(current_setting('dlock.session', true), '') = $1 || pg_backend_pid()`
-	unmarkSession = `SET dlock.session = ''`
+	tagSession   = `SELECT set_config('dlock.session', $1 || pg_backend_pid(), false)`
+	hasTag       = `SELECT coalesce(current_setting('dlock.session', true), '') = $1 || pg_backend_pid()`
+	untagSession = `SET dlock.session = ''`
 )
 
 // findPooler checks whether later transactions reach the same session. A pooler has a reason
 // to use another session only while a second client is in a transaction on this one, so
-// findPooler is that client, if the pool has a second connection.
+// findPooler is that client, if the pool has a second connection. A pooler that has a single
+// session for both blocks the first client each time; a server that is slow does not.
 func (s *Store) findPooler(ctx context.Context, conn *sql.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, poolerLimit)
 	defer cancel()
-	key := rand.Text()
+	key, start := rand.Text(), time.Now()
 	var set string
-	if err := conn.QueryRowContext(ctx, markSession, key).Scan(&set); err != nil {
+	if err := conn.QueryRowContext(ctx, tagSession, key).Scan(&set); err != nil {
 		return err
 	}
-	for range poolerRounds {
-		if err := s.checkSession(ctx, conn, key); err != nil {
-			return err
+	limit := answerLimit + 2*time.Since(start)
+	for blocked, round := 0, 1; round <= poolerRounds; round++ {
+		same, late, err := s.askSession(ctx, conn, key, limit)
+		if late {
+			blocked++
+		}
+		if err != nil || !same || blocked == poolerRounds {
+			return cmp.Or(err, errSharedSession)
 		}
 	}
-	return sqldb.ExecAll(ctx, conn, unmarkSession)
+	return sqldb.ExecAll(ctx, conn, untagSession)
 }
 
-// checkSession checks once. A pooler with a single session for both connections blocks the
-// first until the second has ended its transaction.
-func (s *Store) checkSession(ctx context.Context, conn *sql.Conn, key string) error {
+// askSession reports whether the session is the same. late reports that there was no answer within
+// limit: then the second client ends its transaction, which a pooler may wait for.
+func (s *Store) askSession(ctx context.Context, conn *sql.Conn, key string, limit time.Duration) (same, late bool, err error) {
 	second := s.secondConn(ctx)
 	s.poolerChecked = second != nil
-	limited, cancel := context.WithTimeout(ctx, poolerLimit/2)
-	defer cancel()
-	var same bool
-	err := conn.QueryRowContext(limited, hasMark, key).Scan(&same)
-	blocked := second != nil && limited.Err() != nil
+	answer := make(chan error, 1)
+	go func() { answer <- conn.QueryRowContext(ctx, hasTag, key).Scan(&same) }()
 	if second != nil {
-		defer second.Close()
+		for start := time.Now(); len(answer) == 0 && time.Since(start) < limit; {
+			_ = backoff.Sleep(ctx, time.Millisecond)
+		}
+		late = len(answer) == 0
+		defer func() { _ = second.Close() }()
 		if sqldb.ExecAll(ctx, second, "ROLLBACK") != nil {
-			blocked = false
 			sqldb.Discard(second)
 		}
 	}
-	if blocked || err == nil && !same {
-		return errSharedSession
-	}
-	return err
+	err = <-answer
+	return same, late, err
 }
 
 // secondConn returns another connection, in a transaction, or nil if the pool has none.

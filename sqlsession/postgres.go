@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/finding"
 	"github.com/dlock-go/dlock/internal/span"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
@@ -33,6 +34,7 @@ var postgresDialect = dialect{
 	home:           `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('{table}')`,
 	findsPoolers:   true,
 	keyOf:          func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
+	placeOf:        func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[8:])) },
 	examine:        examinePostgres,
 	diagnose:       diagnosePostgres,
 	numberSpan:     span.Size,
@@ -85,41 +87,55 @@ func examinePostgres(ctx context.Context, conn *sql.Conn, facts *sqldb.Facts, t 
 	server := &server{
 		identity:   `SELECT pg_backend_pid()::text`,
 		releaseAll: []string{`ROLLBACK`, `SELECT pg_advisory_unlock_all()`},
-		findFree:   `SELECT i FROM unnest(string_to_array(trim('[]' FROM $1), ',')::bigint[]) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (` + postgresKeys + `)`,
-		// The start of a session is NULL if the user may not see it.
-		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND coalesce(date_part('epoch', backend_start) <= {fingerprint}, true))`,
-		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND date_part('epoch', backend_start) <= {fingerprint}`,
-		acquire:     `SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('` + t.Fence + `') END`,
+		// The start of a session is NULL if the user, which another connection may have, may not see it.
+		findSession: `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id} AND ` + serverStart + ` = split_part('{fingerprint}', ' ', 1)
+	AND coalesce(` + sessionStart + ` = nullif(split_part('{fingerprint}', ' ', 2), ''), true))`,
+		killSession: `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {id} AND '{fingerprint}' = ` + serverStart + ` || ' ' || ` + sessionStart,
+		texts:       postgresStatements(t.Fence),
 		skip:        postgresSkip(t.Fence, connections),
-		release:     `SELECT pg_advisory_unlock($1)`,
 		readRow:     facts.Bind(t.Expand(facts.Now, `SELECT token, holder, ?2:int IN (`+postgresKeys+`) FROM {bound} WHERE k = ?1`)),
-		now:         facts.Now,
-		clean:       newCleanQueries(t, facts),
-		table:       t.Bound,
+		limitIdle:   idleInTransaction + `'2s'`,
+		unlimitIdle: idleInTransaction + settings["idle_in_transaction_session_timeout"],
 	}
-	server.clean.limitIdle = []string{idleInTransaction + `'2s'`}
-	server.clean.restore = []string{idleInTransaction + settings["idle_in_transaction_session_timeout"]}
-	addPostgresSettings(server, settings)
-	return server, nil
-}
-
-// addPostgresSettings is addMySQLSettings for PostgreSQL. One of its timeouts counts from the
-// beginning of a transaction.
-func addPostgresSettings(server *server, settings map[string]string) {
 	for _, name := range []string{"idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"} {
 		ms, _ := strconv.ParseInt(settings[name], 10, 64) // a setting that is missing is no timeout
+		// transaction_timeout counts from the beginning of a transaction; see addMySQLSettings about the others.
 		if isShort(time.Duration(ms)*time.Millisecond) || ms > 0 && name == "transaction_timeout" {
 			server.settings = append(server.settings, fmt.Sprintf("SET SESSION %s = 0", name))
 			server.restore = append(server.restore, fmt.Sprintf("SET SESSION %s = %d", name, ms))
 		}
 	}
+	return server, nil
+}
+
+// postgresStatements returns the statements of Session. An exclusive waiter holds a second advisory
+// lock, its place, which shared requests give way to. The server frees it with the session.
+func postgresStatements(sequence string) sessionTexts {
+	const keys, placeKeys = `string_to_array(trim('[]' FROM $1), ',')::bigint[]`, `string_to_array(trim('[]' FROM $2), ',')::bigint[]`
+	return sessionTexts{
+		// Reading pg_locks costs more the more locks the server has, so that it comes last.
+		stmtAcquire: fmt.Sprintf(`SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('%s')
+WHEN pg_try_advisory_xact_lock(%s) THEN NULL WHEN $1 IN (%s AND mode = 'ShareLock') THEN %d END`,
+			sequence, sequenceLock(sharesLock, sequence), postgresKeys, answerShared),
+		stmtRelease:  `SELECT pg_advisory_unlock($1)`,
+		stmtFindFree: `SELECT i FROM unnest(` + keys + `) WITH ORDINALITY AS watched (k, i) WHERE k NOT IN (` + postgresKeys + `)`,
+		stmtAnnounce: fmt.Sprintf(`SELECT pg_advisory_lock_shared(%s)`, sequenceLock(sharesLock, sequence)),
+		stmtAcquireShared: fmt.Sprintf(`SELECT CASE WHEN $2 IN (%s) THEN 0 WHEN pg_try_advisory_lock_shared($1) THEN nextval('%s') END`,
+			postgresKeys, sequence),
+		stmtReleaseShared: `SELECT pg_advisory_unlock_shared($1)`,
+		stmtFindShareable: `SELECT i FROM unnest(` + keys + `, ` + placeKeys + `) WITH ORDINALITY AS watched (k, p, i)
+WHERE k NOT IN (` + postgresKeys + ` AND mode = 'ExclusiveLock') AND p NOT IN (` + postgresKeys + `)`,
+		stmtDowngrade:  `SELECT CASE WHEN pg_try_advisory_lock_shared($1) THEN pg_advisory_unlock($1) ELSE false END`,
+		stmtTakePlace:  `SELECT pg_advisory_lock_shared($1)`, // which no session has exclusively
+		stmtLeavePlace: `SELECT pg_advisory_unlock_shared($1)`,
+	}
 }
 
 // raisePostgresToken implements dialect.raiseToken. It skips a row that is locked, because
 // NOWAIT would be an error, which the server writes to its log.
-func raisePostgresToken(ctx context.Context, c *conn, server *server, h *heldLock) (token uint64, err error) {
-	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
-UPDATE `+server.table+` AS row SET token = row.token + $3, used = `+server.now+`, holder = $2 FROM free WHERE row.k = free.k
+func raisePostgresToken(ctx context.Context, s *Store, c *conn, h *heldLock) (token uint64, err error) {
+	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+s.tables.Bound+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+UPDATE `+s.tables.Bound+` AS row SET token = row.token + $3, used = `+s.facts.Now+`, holder = $2 FROM free WHERE row.k = free.k
 RETURNING row.token, pg_backend_pid()::text, `+postgresFingerprint,
 		h.key.row, []byte(h.holder.Encode()), int64(h.span)).Scan(&token, &c.id, &c.fingerprint)
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -127,9 +143,9 @@ RETURNING row.token, pg_backend_pid()::text, `+postgresFingerprint,
 	}
 	// If there is no row, the statement locks the floor until the new row is committed: the
 	// janitor, which raises the floor before it deletes rows, waits for that.
-	inserted, err := c.raw.ExecContext(ctx, `INSERT INTO `+server.table+` (k, name, token, used)
-SELECT $1, $2, coalesce((SELECT token FROM `+server.table+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+server.now+`
-WHERE NOT EXISTS (SELECT FROM `+server.table+` WHERE k = $1) ON CONFLICT DO NOTHING`,
+	inserted, err := c.raw.ExecContext(ctx, `INSERT INTO `+s.tables.Bound+` (k, name, token, used)
+SELECT $1, $2, coalesce((SELECT token FROM `+s.tables.Bound+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+s.facts.Now+`
+WHERE NOT EXISTS (SELECT FROM `+s.tables.Bound+` WHERE k = $1) ON CONFLICT DO NOTHING`,
 		h.key.row, []byte(h.name))
 	if err != nil {
 		return 0, err
@@ -141,13 +157,13 @@ WHERE NOT EXISTS (SELECT FROM `+server.table+` WHERE k = $1) ON CONFLICT DO NOTH
 }
 
 // lockPostgresRow implements dialect.lockRow. See lockMySQLRow about the wait.
-func lockPostgresRow(ctx context.Context, c *conn, server *server, key lockKey, token uint64) error {
+func lockPostgresRow(ctx context.Context, s *Store, c *conn, key lockKey, token uint64) error {
 	if err := sqldb.ExecAll(ctx, c.raw, `BEGIN ISOLATION LEVEL READ COMMITTED`); err != nil {
 		return err
 	}
 	var now uint64
 	var locked string
-	err := c.raw.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+server.table+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+	err := c.raw.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+s.tables.Bound+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
 SELECT token, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).Scan(&now, &locked)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -158,9 +174,13 @@ SELECT token, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).S
 	return err
 }
 
-// postgresFingerprint is a time at which the session exists. A later session with the same process
-// id starts after it.
-const postgresFingerprint = `date_part('epoch', statement_timestamp())::text`
+// postgresFingerprint is when the server and the session were started, in microseconds: a session of
+// another server, or after a restart, may have the same process id.
+const (
+	serverStart         = `(date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
+	sessionStart        = `(date_part('epoch', backend_start) * 1000000)::bigint::text`
+	postgresFingerprint = `(SELECT concat(` + serverStart + `, ' ', ` + sessionStart + `) FROM pg_stat_get_activity(pg_backend_pid()))`
+)
 
 func setPostgresFingerprint(ctx context.Context, c *conn) error {
 	return c.raw.QueryRowContext(ctx, `SELECT `+postgresFingerprint).Scan(&c.fingerprint)
@@ -175,20 +195,17 @@ func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, er
 	if readOnly != nil && !errors.Is(readOnly, sqldb.ErrReadOnly) {
 		return nil, readOnly
 	}
-	replicas, waits, err := sqldb.PostgresReplicas(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
 	durability, err := tokenDurability.Postgres(ctx, conn)
-	if err != nil {
+	replication, failed := tokenDurability.PostgresReplicas(ctx, conn)
+	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
 	return []driver.Finding{
-		sqldb.Fine("version", settings["server_version"]),
+		finding.OK("version", "%s", settings["server_version"]),
 		readOnlyFinding(readOnly != nil),
 		durability,
-		sqldb.Fine("idle_timeouts", "The store keeps them from connections that hold locks."),
-		replicaFinding(replicas, waits),
+		finding.OK("idle_timeouts", "The store keeps them from connections that hold locks."),
+		replication,
 	}, nil
 }
 
@@ -214,7 +231,15 @@ const (
 const (
 	skipLock = 0x646c6b01 // of the session that skips numbers
 	drawLock = 0x646c6b02 // shared by all sessions that draw
+	// sharesLock is shared by all sessions that have or had shared locks. A request that can have it
+	// exclusively, until its statement ends, was not refused by a shared lock.
+	sharesLock = 0x646c6b03
 )
+
+// sequenceLock is the key of a lock that belongs to a sequence.
+func sequenceLock(class int, sequence string) string {
+	return fmt.Sprintf(`%d::bigint << 32 | to_regclass('%s')::oid::bigint`, class, sequence)
+}
 
 // postgresSkip returns the statements that come before tokens are drawn from a sequence of a
 // server that allows so many connections.
@@ -224,20 +249,17 @@ const (
 // is on the disk. The second waits for other sessions that skip, so that they do it while no
 // session has the lock that it takes.
 func postgresSkip(sequence string, connections int) []string {
-	key := func(class int) string {
-		return fmt.Sprintf(`%d::bigint << 32 | to_regclass('%s')::oid::bigint`, class, sequence)
-	}
 	return []string{
 		fmt.Sprintf(`SELECT CASE pg_advisory_xact_lock(%s)::text WHEN '' THEN CASE WHEN NOT EXISTS (
 	SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = %d AND objid = to_regclass('%s') AND objsubid = 1 AND granted
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
 THEN (SELECT max(nextval('%s')) FROM generate_series(1, %d)) END END`,
-			key(skipLock), drawLock, sequence, sequence, skipMargin*logBlock*connections),
+			sequenceLock(skipLock, sequence), drawLock, sequence, sequence, skipMargin*logBlock*connections),
 		fmt.Sprintf(`SELECT CASE pg_advisory_xact_lock_shared(%s)::text WHEN '' THEN pg_advisory_lock_shared(%s)::text END`,
-			key(skipLock), key(drawLock)),
+			sequenceLock(skipLock, sequence), sequenceLock(drawLock, sequence)),
 	}
 }
 
-func startPostgresTokens(ctx context.Context, conn *sql.Conn, server *server) (uint64, error) {
-	return 0, sqldb.ExecAll(ctx, conn, server.skip...)
+func startPostgresTokens(ctx context.Context, s *Store, conn *sql.Conn) (uint64, error) {
+	return 0, sqldb.ExecAll(ctx, conn, s.server.skip...)
 }

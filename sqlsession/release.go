@@ -16,8 +16,16 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		return err
 	}
 	defer s.work.Done()
+	err := s.release(ctx, grant)
+	if left := s.leavePlace(ctx, grant.Name, grant.Owner); left != nil && errors.Is(err, driver.ErrNotHeld) {
+		return left
+	}
+	return err
+}
+
+func (s *Store) release(ctx context.Context, grant driver.Grant) error {
 	for {
-		h, mine, changed := s.startRelease(grant)
+		h, mustUnlock, changed := s.startRelease(grant)
 		if h == nil {
 			if grant.Token == 0 {
 				return s.undone(ctx)
@@ -25,7 +33,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 			return driver.ErrNotHeld
 		}
 		var err error
-		if mine {
+		if mustUnlock {
 			err = s.startUnlock(ctx, h)
 		}
 		if err == nil {
@@ -49,7 +57,7 @@ func (s *Store) undone(ctx context.Context) (err error) {
 	if s.scheme == ForUpdate {
 		err = s.db.PingContext(ctx)
 	} else {
-		err = s.probeShared(ctx)
+		err = s.probeMain(ctx)
 	}
 	switch {
 	case err == nil:
@@ -60,9 +68,9 @@ func (s *Store) undone(ctx context.Context) (err error) {
 	return s.explain(ctx, "release", err)
 }
 
-func (s *Store) probeShared(ctx context.Context) error {
+func (s *Store) probeMain(ctx context.Context) error {
 	for range maxConnTries {
-		c, err := s.sharedConn(ctx)
+		c, err := s.mainConn(ctx)
 		if err != nil {
 			return err
 		}
@@ -84,14 +92,14 @@ func unreleased(c *conn, cause error) error {
 	return fmt.Errorf("%w: release: the server frees the lock when it notices that the connection is gone: %w", driver.ErrUnreachable, cause)
 }
 
-// startRelease returns the lock of a grant, or nil if the grant is not held. mine reports
+// startRelease returns the lock of a grant, or nil if the grant is not held. mustUnlock reports
 // that the lock was held, so that the caller has to unlock it. changed is closed at the next
 // change of the lock.
-func (s *Store) startRelease(grant driver.Grant) (h *heldLock, mine bool, changed <-chan struct{}) {
+func (s *Store) startRelease(grant driver.Grant) (h *heldLock, mustUnlock bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h = s.locks[grant.Name]
-	if h == nil || h.owner != grant.Owner || grant.Token != 0 && h.token != 0 && grant.Token != h.token {
+	h = s.ofLocked(grant.Name, grant.Owner)
+	if h == nil || grant.Token != 0 && h.token != 0 && grant.Token != h.token {
 		return nil, false, nil
 	}
 	changed = h.changedLocked()
@@ -100,9 +108,9 @@ func (s *Store) startRelease(grant driver.Grant) (h *heldLock, mine bool, change
 	case !time.Now().Before(h.deadline):
 		s.expireLocked(h)
 	default:
-		h.phase, mine = releasing, true
+		h.phase, mustUnlock = releasing, true
 	}
-	return h, mine, changed
+	return h, mustUnlock, changed
 }
 
 // startUnlock starts to unlock a lock in phase releasing. If ctx ends before the server is
@@ -125,7 +133,7 @@ func (s *Store) startUnlock(ctx context.Context, h *heldLock) error {
 		if s.scheme == Session {
 			unlock = s.unlockSession
 		}
-		if unlock(c, h.key) == nil {
+		if unlock(c, h) == nil {
 			s.endLock(h, nil)
 		} else {
 			s.lose(c)

@@ -61,8 +61,8 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 
 // ownedLocked returns the lock of a grant, or nil if it is not held.
 func (s *Store) ownedLocked(grant driver.Grant) *heldLock {
-	h := s.locks[grant.Name]
-	if h == nil || h.owner != grant.Owner || h.token != grant.Token || h.phase != held || !time.Now().Before(h.deadline) {
+	h := s.ofLocked(grant.Name, grant.Owner)
+	if h == nil || h.token != grant.Token || h.phase != held || !time.Now().Before(h.deadline) {
 		return nil
 	}
 	return h

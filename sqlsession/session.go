@@ -4,14 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
-// sharedConn returns the conn that holds all locks of Session. If it was lost, one caller
+// mainConn returns the conn that holds all locks of Session. If it was lost, one caller
 // opens another one for all.
-func (s *Store) sharedConn(ctx context.Context) (*conn, error) {
+func (s *Store) mainConn(ctx context.Context) (*conn, error) {
 	if c := s.currentConn(); c != nil {
 		return c, nil
 	}
@@ -30,7 +31,7 @@ func (s *Store) sharedConn(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.newShared(ctx, raw)
+	c, err := s.newMain(ctx, raw)
 	if err == nil {
 		err = s.adopt(c, nil)
 	}
@@ -39,31 +40,40 @@ func (s *Store) sharedConn(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.shared = c
+	s.main = c
 	s.mu.Unlock()
 	return c, nil
 }
 
-// enterShared returns the shared conn after it has entered it.
-func (s *Store) enterShared(ctx context.Context) (*conn, error) {
-	c, err := s.sharedConn(ctx)
+// enterMain returns the main conn after it has entered it.
+func (s *Store) enterMain(ctx context.Context) (*conn, error) {
+	c, err := s.mainConn(ctx)
 	if err == nil {
 		err = c.enter(ctx)
 	}
 	return c, err
 }
 
+// onMain runs job on the main conn as detached does.
+func (s *Store) onMain(ctx context.Context, job func(*conn) error) error {
+	c, err := s.enterMain(ctx)
+	if err != nil {
+		return err
+	}
+	return s.detached(ctx, c, func() error { return job(c) })
+}
+
 func (s *Store) currentConn() *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shared == nil || s.shared.dead.Load() {
+	if s.main == nil || s.main.dead.Load() {
 		return nil
 	}
-	return s.shared
+	return s.main
 }
 
-// newShared prepares a connection for holding locks.
-func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
+// newMain prepares a connection for holding locks.
+func (s *Store) newMain(ctx context.Context, raw *sql.Conn) (*conn, error) {
 	c := newConn(raw)
 	if err := sqldb.ExecAll(ctx, raw, s.server.settings...); err != nil {
 		return nil, err
@@ -75,22 +85,20 @@ func (s *Store) newShared(ctx context.Context, raw *sql.Conn) (*conn, error) {
 	if err == nil {
 		err = s.dialect.setFingerprint(ctx, c)
 	}
-	prepare := func(text string) (stmt *sql.Stmt) {
-		if err == nil {
-			stmt, err = raw.PrepareContext(ctx, text)
+	for id, text := range s.server.texts {
+		if err == nil && text != "" {
+			c.stmts[id], err = raw.PrepareContext(ctx, text)
 		}
-		return stmt
 	}
-	c.acquire, c.release, c.findFree = prepare(s.server.acquire), prepare(s.server.release), prepare(s.server.findFree)
 	if err == nil {
-		c.shift, err = s.dialect.startTokens(ctx, raw, s.server)
+		c.shift, err = s.dialect.startTokens(ctx, s, raw)
 	}
 	return c, err
 }
 
 // acquireSession asks for a lock of the server's own kind.
 func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
-	c, err := s.enterShared(ctx)
+	c, err := s.enterMain(ctx)
 	if err == nil {
 		if err = s.adopt(c, h); err != nil {
 			c.leave()
@@ -101,7 +109,7 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 		return err
 	}
 	return s.detached(ctx, c, func() error {
-		number, err := c.acquireNumber(h.key)
+		number, err := s.acquireNumber(c, h)
 		if err == nil && number != 0 {
 			switch {
 			case ctx.Err() != nil: // the caller has left, and its Release may have come before
@@ -115,9 +123,13 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 		switch {
 		case err == nil:
 			err = &driver.HeldError{Name: h.name}
+		case errors.Is(err, driver.ErrHeld):
 		case errors.Is(err, errBecameReadOnly): // another connection may lead to another server
 			s.lose(c)
-		case s.unlockSession(c, h.key) != nil: // what it may have acquired ends with the session
+		case number == 0 && s.sharesName(c, h): // unlocking might end the share of another owner
+			s.lose(c)
+			return err
+		case s.unlockSession(c, h) != nil: // what it may have acquired ends with the session
 			s.lose(c)
 			return err
 		}
@@ -126,21 +138,40 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 	})
 }
 
-// uncancelled is the context of the two statements that have to be fast. With a context
-// that can end, drivers and database/sql switch between goroutines several times for each
-// statement, which costs a third of its time. If the server does not answer, the conn counts
-// as lost all the same, and the statement is left to the time limits of the network.
+// sharesName reports whether the conn holds, acquires or releases another share of the lock.
+func (s *Store) sharesName(c *conn, h *heldLock) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.locks[h.name], func(other *heldLock) bool { return other != h && other.conn == c })
+}
+
+// uncancelled is the context of the statements that have to be fast: with a context that can end,
+// drivers and database/sql switch between goroutines, which costs a third of the time. If the
+// server does not answer, the monitor counts the conn as lost all the same.
 var uncancelled = context.Background()
 
 // acquireNumber asks for a lock and returns the number of its tokens, zero if another session
 // has the lock.
-func (c *conn) acquireNumber(key lockKey) (uint64, error) {
+func (s *Store) acquireNumber(c *conn, h *heldLock) (uint64, error) {
 	var answer sql.NullInt64
-	err := c.call(func(context.Context) error { return c.acquire.QueryRowContext(uncancelled, key.server).Scan(&answer) })
+	id, keys := stmtAcquire, []any{h.key.server}
+	if h.shared {
+		id, keys = stmtAcquireShared, append(keys, h.key.place)
+	}
+	err := c.call(func(context.Context) error {
+		if h.shared {
+			if err := c.announceShared(uncancelled); err != nil {
+				return err
+			}
+		}
+		return c.stmts[id].QueryRowContext(uncancelled, keys...).Scan(&answer)
+	})
 	switch {
 	case err != nil:
 		return 0, err
-	case answer.Int64 == readOnlyNumber:
+	case answer.Int64 == answerShared:
+		return 0, &driver.HeldError{Name: h.name, Mode: driver.Mode{Shared: true}}
+	case answer.Int64 == answerReadOnly:
 		return 0, errBecameReadOnly
 	case answer.Int64 == 0:
 		return 0, nil
@@ -150,9 +181,13 @@ func (c *conn) acquireNumber(key lockKey) (uint64, error) {
 
 // unlockSession releases a lock. The monitor finds out whether the session is still the one
 // that held it.
-func (s *Store) unlockSession(c *conn, key lockKey) error {
+func (s *Store) unlockSession(c *conn, h *heldLock) error {
+	id := stmtRelease
+	if h.shared {
+		id = stmtReleaseShared
+	}
 	return c.call(func(context.Context) error {
-		_, err := c.release.ExecContext(uncancelled, key.server)
+		_, err := c.stmts[id].ExecContext(uncancelled, h.key.server)
 		return err
 	})
 }

@@ -1,14 +1,13 @@
 // Package sqlsession keeps locks that live exactly as long as a connection to a MySQL,
-// MariaDB or PostgreSQL server. The program brings the driver of database/sql; this package
-// requires none.
+// MariaDB or PostgreSQL server. Package sqllock keeps locks in rows that expire. The program
+// brings the driver of database/sql; this package requires none.
 //
 //	db, err := sql.Open("pgx", "postgres://app@db/app") // github.com/jackc/pgx/v5/stdlib
 //	store, err := sqlsession.New(ctx, db, &sqlsession.Options{Dialect: sqlsession.Postgres})
-//
-// Package sqllock keeps locks in rows that expire.
 package sqlsession
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -28,16 +27,14 @@ import (
 
 // Options configure a Store.
 type Options struct {
-	// Dialect says what kind of database it is. There is no default: two
-	// databases can look alike and differ in what makes a statement atomic.
+	// Dialect is the kind of database. There is no default.
 	Dialect Dialect
 
 	// Scheme says how a connection holds a lock; default [Session].
 	Scheme Scheme
 
-	// TablePrefix starts the names of the store's tables: letters, digits and
-	// underscores, at most 40. Stores with different prefixes know nothing of
-	// each other. Default "dlock_".
+	// TablePrefix starts the names of the store's tables: letters, digits and underscores, at
+	// most 40. Stores with different prefixes share no locks. Default "dlock_".
 	TablePrefix string
 
 	// MaxConns limits the pool that [Open] opens, and with [ForUpdate] how many locks the
@@ -47,12 +44,12 @@ type Options struct {
 
 // Store keeps locks that live no longer than a connection. If a holder dies or loses the
 // connection, the server frees its locks at once. A holder that is merely paused keeps them.
-// Besides driver.Store it implements driver.Watcher and driver.Diagnoser. It is safe for
-// concurrent use.
+// Besides driver.Store it implements driver.Watcher, driver.Diagnoser and driver.Downgrader. It is
+// safe for concurrent use.
 //
-// Session needs one connection of the pool for as long as the store is open. If the pool is
-// limited to one connection, the application needs another pool. ForUpdate needs one
-// connection for each lock that is held, and two more for a moment.
+// Session needs one connection of the pool for as long as the store is open. ForUpdate needs one for
+// each lock that is held, and for a moment two more for attempts and one to poll. Both need one more
+// while they end the session of a lost connection. Session on PostgreSQL has shared locks.
 //
 // If the holder neither renews nor releases a lock, the store releases it when its TTL has
 // passed by the clock of this process. No clock of a server counts.
@@ -64,23 +61,25 @@ type Store struct {
 	db      *sql.DB
 	owned   *sql.DB // a pool that Close closes; nil if it is the caller's
 	facts   *sqldb.Facts
+	tables  *sqldb.Tables
 	dialect *dialect
 	scheme  Scheme
 	server  *server
 	domain  string // what the hash of a name begins with
 
 	workers       *workerpool.Pool
-	opening       chan struct{} // holds an element while a caller opens the shared conn
+	opening       chan struct{} // holds an element while a caller opens the main conn
 	slots         chan struct{} // holds an element for each attempt that has a connection of its own
-	checks        *alarm.Alarm  // when to call monitor
+	alarm         *alarm.Alarm  // when to call monitor
 	waiters       sqldb.PollGroup[*waiter]
 	janitorFirst  bool // ForUpdate: the janitor was due when the store was opened
 	poolerChecked bool // the pool had the two connections that it takes to find a pooler
 
 	mu     sync.Mutex
-	locks  map[string]*heldLock
+	locks  map[string][]*heldLock // by name; several only if all are shared
+	places map[string]*places     // of exclusive waiters, by name
 	conns  map[*conn]struct{}
-	shared *conn // holds all locks of Session; nil if it has to be opened
+	main   *conn // holds all locks of Session; nil if it has to be opened
 	closed bool
 
 	ctx    context.Context // of the background work; ends with Close
@@ -96,35 +95,32 @@ const (
 	idleWorkers = 4
 )
 
-// New returns a store in db. It creates the tables that are missing; see [Schema] for
-// creating them by hand.
+// New returns a store in db. It creates the tables that are missing; see [Schema] for creating
+// them by hand. The store respects the limits of db's pool and never closes db. The program must not
+// change the connections' settings, such as autocommit.
 //
 // New rejects servers that cannot hold locks: a replica, and a pooler that gives every
 // transaction another connection (PgBouncer in transaction mode). With a pool of one
 // connection it does not notice the pooler, and locks are lost later.
-//
-// The store respects the limits of db's pool and never closes db.
 func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	facts, dialect, tables, err := configure(opts.Dialect, opts.TablePrefix)
-	if err != nil {
+	if err = cmp.Or(err, schemes.Check(int(opts.Scheme))); err != nil {
 		return nil, err
 	}
 	s := &Store{
-		db: db, facts: facts, dialect: dialect, scheme: opts.Scheme,
-		workers: workerpool.New(idleWorkers), checks: alarm.New(),
-		waiters: sqldb.NewPollGroup(func(_ string, w *waiter) any { return w.key }),
+		db: db, facts: facts, tables: tables, dialect: dialect, scheme: opts.Scheme,
+		workers: workerpool.New(idleWorkers), alarm: alarm.New(),
+		waiters: sqldb.NewPollGroup(func(_ string, w *waiter) any { return w.key.server }),
 		opening: make(chan struct{}, 1), slots: make(chan struct{}, rowAttempts),
-		locks: make(map[string]*heldLock), conns: make(map[*conn]struct{}),
+		locks: make(map[string][]*heldLock), places: make(map[string]*places), conns: make(map[*conn]struct{}),
 	}
-	if err := s.open(ctx, tables); err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, s.explain(ctx, "open", err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.checks.NoLaterThan(time.Now())
-	s.work.Go(func() { s.checks.Run(s.ctx, s.monitor) })
+	s.alarm.NoLaterThan(time.Now())
+	s.work.Go(func() { s.alarm.Run(s.ctx, s.monitor) })
 	if s.scheme == ForUpdate {
 		s.work.Go(func() { sqldb.RunJanitor(s.ctx.Done(), s.janitorFirst, s.clean) })
 	}
@@ -135,11 +131,16 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 type lockKey struct {
 	row    string // the key of its row
 	server any    // the key of its GET_LOCK or advisory lock
+	place  any    // the key of the places of exclusive waiters; nil where locks are not shared
 }
 
 func (s *Store) key(name string) lockKey {
 	sum := sha256.Sum256([]byte(s.domain + name))
-	return lockKey{row: hex.EncodeToString(sum[:]), server: s.dialect.keyOf(sum)}
+	key := lockKey{row: hex.EncodeToString(sum[:]), server: s.dialect.keyOf(sum)}
+	if s.dialect.placeOf != nil {
+		key.place = s.dialect.placeOf(sum)
+	}
+	return key
 }
 
 // Traits implements driver.Store.
@@ -147,6 +148,7 @@ func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:         s.facts.String(),
 		Fencing:       driver.FencingStrong,
+		Shared:        s.offersShared(),
 		WatchesExpiry: true,
 		SessionBound:  true,
 		ReportsLoss:   true,
@@ -156,8 +158,7 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close implements driver.Store. It releases all locks and leaves the *sql.DB
-// open.
+// Close implements driver.Store. It releases all locks and leaves the *sql.DB of New open.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	closed, conns := s.closed, slices.Collect(maps.Keys(s.conns))

@@ -23,6 +23,8 @@ func TestNewRefuses(t *testing.T) {
 		{&Options{Dialect: sqldb.SQLite, Scheme: Session}, "use scheme row"},
 		{&Options{Dialect: sqldb.SQLite, Scheme: ForUpdate}, "use scheme row"},
 		{&Options{Dialect: MySQL, Scheme: Session, TablePrefix: "a-b"}, "table prefix"},
+		{&Options{Dialect: MySQL, Scheme: 7}, "unknown scheme 7 (want session or forupdate)"},
+		{&Options{Dialect: Postgres, Scheme: -1}, "unknown scheme -1"},
 	} {
 		_, err := New(t.Context(), nil, c.opts)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -21,21 +21,14 @@ const sessionConns = 4
 //	postgres://user:password@host:port/database, or postgresql://...
 //
 // The program imports the driver: github.com/go-sql-driver/mysql or
-// github.com/jackc/pgx/v5/stdlib. The parameters scheme and table_prefix say the same as
-// [Options], over which they take precedence. The driver gets all other parameters. A
-// socket of MySQL is the parameter socket. A nil opts is fine, and the URL says which
-// dialect it is. An error about the URL itself wraps [ErrURL].
-//
-// Close also closes the pool of connections that Open opens.
+// github.com/jackc/pgx/v5/stdlib. The URL is read as sqllock.Open reads it. An error about
+// the URL itself wraps [ErrURL]. Close also closes the pool of connections.
 func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	u, err := sqlurl.Parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	var own Options
-	if opts != nil {
-		own = *opts
-	}
+	own := *cmp.Or(opts, &Options{})
 	own.Dialect, own.TablePrefix = u.Dialect, cmp.Or(u.TablePrefix, own.TablePrefix)
 	if u.Scheme != "" {
 		if own.Scheme, err = ParseScheme(u.Scheme); err != nil {

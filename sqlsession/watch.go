@@ -3,6 +3,7 @@ package sqlsession
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -16,7 +17,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 		return nil, err
 	}
 	defer s.work.Done()
-	w := &waiter{key: s.key(req.Name).server, wake: wake}
+	w := &waiter{key: s.key(req.Name), shared: req.Mode.Shared && s.offersShared(), wake: wake}
 	if !s.waiters.Join(req.Name, w, func() { s.work.Go(s.poll) }) {
 		return nil, driver.ErrClosed
 	}
@@ -29,28 +30,23 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 
 // waiter is one call of Watch until its stop.
 type waiter struct {
-	key  any // of the name
-	wake func()
+	key    lockKey // of the name
+	shared bool
+	wake   func()
 }
 
-func (s *Store) wake(names ...string) {
+// Mode implements sqldb.Waiter.
+func (w *waiter) Mode() driver.Mode { return driver.Mode{Shared: w.shared} }
+
+// wake wakes the waiters for name, or of these just the ones with a mode.
+func (s *Store) wake(name string, modes ...driver.Mode) {
 	s.waiters.Lock()
 	defer s.waiters.Unlock()
-	for _, name := range names {
-		for _, w := range s.waiters.Of(name) {
+	for _, w := range s.waiters.Of(name) {
+		if modes == nil || slices.Contains(modes, w.Mode()) {
 			w.wake()
 		}
 	}
-}
-
-// awaited returns the names that have waiters and their keys. Without waiters, the polling
-// ends.
-func (s *Store) awaited() (names []string, keys string) {
-	s.waiters.Lock()
-	defer s.waiters.Unlock()
-	names, keys = s.waiters.AwaitedLocked()
-	s.waiters.Polling = len(names) > 0
-	return names, keys
 }
 
 // The time between two polls grows with the time since the last change.
@@ -74,26 +70,34 @@ func (s *Store) poll() {
 	timer := time.NewTimer(minPoll)
 	defer timer.Stop()
 	for {
-		names, keys := s.awaited()
+		s.waiters.Lock()
+		names, keys := s.waiters.AwaitedLocked()
+		s.waiters.Polling = len(names) > 0
+		s.waiters.Unlock()
 		if names == nil || s.ctx.Err() != nil {
 			return
 		}
 		began := time.Now()
-		now, err := s.freeNames(names, keys)
+		now, err := s.find(stmtFindFree, names, keys)
 		switch {
 		case err != nil:
 			failing = true
 		case failing:
 			failing, moved = false, time.Now()
-			s.wake(names...)
+			for _, name := range names {
+				s.wake(name)
+			}
 		}
 		for name := range now {
 			if !free[name] {
 				moved = time.Now()
 			}
-			s.wake(name)
+			s.wake(name, driver.Mode{})
 		}
 		free = now
+		if err == nil && s.pollShared() {
+			moved = time.Now()
+		}
 		pause := pollPause(time.Since(moved))
 		if failing {
 			pause = maxPoll
@@ -104,7 +108,7 @@ func (s *Store) poll() {
 		case <-timer.C:
 		case <-s.ctx.Done():
 			return
-		case <-s.waiters.Kick:
+		case <-s.waiters.PollNow:
 			moved = time.Now()
 			if backoff.Sleep(s.ctx, max(minPoll, rest)) != nil {
 				return
@@ -121,34 +125,35 @@ func pollPause(unchanged time.Duration) time.Duration {
 	return min(busyPoll+(unchanged-busyTime)/pollFraction, maxPoll)
 }
 
-func (s *Store) freeNames(names []string, keys string) (map[string]bool, error) {
-	numbers, err := s.freeKeys(keys)
-	free := make(map[string]bool)
-	for _, n := range numbers {
-		if n < 1 || n > len(names) {
-			return nil, fmt.Errorf("the server answers with the number %d of %d keys", n, len(names))
-		}
-		free[names[n-1]] = true
-	}
-	return free, err
-}
-
-// freeKeys asks the server for the numbers of the keys that are free. Session uses its shared
-// conn, which may be the only connection. ForUpdate takes one from the pool for a moment.
-func (s *Store) freeKeys(keys string) (numbers []int, err error) {
+// find returns those of the names whose keys a query finds.
+func (s *Store) find(query sessionStatement, names []string, keys ...any) (found map[string]bool, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	defer cancel()
-	if s.scheme == ForUpdate {
-		return column[int](s.db.QueryContext(ctx, s.server.findFree, keys))
+	positions, err := s.findPositions(ctx, query, keys)
+	found = make(map[string]bool)
+	for _, n := range positions {
+		if n < 1 || n > len(names) {
+			return nil, fmt.Errorf("the server answers with the position %d of %d keys", n, len(names))
+		}
+		found[names[n-1]] = true
 	}
-	c, err := s.enterShared(ctx)
+	return found, err
+}
+
+// findPositions returns the positions of the keys that a query finds. Session uses its main conn, which
+// may be the only connection. ForUpdate takes one from the pool for a moment.
+func (s *Store) findPositions(ctx context.Context, query sessionStatement, keys []any) (positions []int, err error) {
+	if s.scheme == ForUpdate {
+		return column[int](s.db.QueryContext(ctx, s.server.texts[query], keys...))
+	}
+	c, err := s.enterMain(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	err = s.query(c, func(ctx context.Context) error {
-		numbers, err = column[int](c.findFree.QueryContext(ctx, keys))
+		positions, err = column[int](c.stmts[query].QueryContext(ctx, keys...))
 		return err
 	})
-	return numbers, err
+	return positions, err
 }

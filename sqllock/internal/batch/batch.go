@@ -21,14 +21,15 @@ type Job struct {
 	Name   string       // of the lock it is about; empty if there are several
 	Owner  driver.Owner // that may get a lock or a place; zero if none may
 	Run    func(context.Context, statement.Runner) error
-	Atomic bool // more than one statement: it needs a transaction
+	InTx   bool // run it in a transaction, also alone
 	Urgent bool // it goes before jobs that are not
 
-	done chan struct{} // closed when the job has ended
-	err  error
+	done   chan struct{} // closed when the job has ended
+	err    error
+	undone bool // its batch failed and wrote nothing: its caller runs the job alone
 }
 
-// Wait blocks until a job that was left has ended, and returns its error.
+// Wait blocks until a job that was abandoned has ended, and returns its error.
 func (j *Job) Wait() error {
 	<-j.done
 	return j.err
@@ -36,9 +37,10 @@ func (j *Job) Wait() error {
 
 // Queue holds jobs until a writer is free.
 type Queue struct {
-	Writing  chan struct{}                     // holds an element for each writer
-	Alone    func(context.Context, *Job) error // runs a job that shares its transaction with no other
-	Together func(batch []*Job)                // runs jobs in one transaction, and calls End for each
+	Writing chan struct{}                     // holds an element for each writer
+	Alone   func(context.Context, *Job) error // runs a job that shares its transaction with no other
+	// Batch runs jobs in one transaction. undone reports that it failed and wrote nothing.
+	Batch func(jobs []*Job) (undone bool, err error)
 
 	mu   sync.Mutex
 	jobs []*Job
@@ -49,9 +51,9 @@ type Outcome int
 
 // The outcomes of a job.
 const (
-	Ended   Outcome = iota // it was run
-	Dropped                // the context ended before it was begun
-	Left                   // the context ended while it goes on: what it sets must not be read
+	Ended     Outcome = iota // it was run
+	Dropped                  // the context ended before it was begun
+	Abandoned                // the context ended while it goes on: what it sets must not be read
 )
 
 // Do runs a job and returns when what it wrote is durable, or the context ends.
@@ -65,39 +67,57 @@ func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 	for {
 		select {
 		case <-j.done:
+			if j.undone {
+				return q.runUndone(ctx, j)
+			}
 			return Ended, j.err
 		case <-ctx.Done():
 			if q.drop(j) {
 				return Dropped, ctx.Err()
 			}
-			return Left, ctx.Err()
+			return Abandoned, ctx.Err()
 		case writing <- struct{}{}:
 		}
-		switch batch := q.take(); {
-		case len(batch) == 0: // another caller runs the job
+		if ctx.Err() != nil && q.drop(j) { // the context has ended, too
 			<-q.Writing
-			writing = nil // with two writers this loop would try without end
-		case len(batch) == 1 && batch[0] == j:
+			return Dropped, ctx.Err()
+		}
+		switch jobs := q.take(); {
+		case len(jobs) == 0: // another caller runs the job: wait for it
+			<-q.Writing
+			writing = nil
+		case len(jobs) == 1 && jobs[0] == j:
 			err := q.Alone(ctx, j)
 			<-q.Writing
 			return Ended, err
 		default:
 			// In a goroutine of its own, so that no caller is kept past the end of its context.
-			// Rows are locked in the order of their names, so that two processes do not
+			// Rows are locked in the order of their names, so that two processes rarely
 			// wait for each other.
-			slices.SortStableFunc(batch, func(a, b *Job) int { return strings.Compare(a.Name, b.Name) })
+			slices.SortStableFunc(jobs, func(a, b *Job) int { return strings.Compare(a.Name, b.Name) })
 			go func() {
-				q.Together(batch)
+				undone, err := q.Batch(jobs)
 				<-q.Writing
+				for _, j := range jobs {
+					j.err, j.undone = err, undone
+					close(j.done)
+				}
 			}()
 		}
 	}
 }
 
-// End ends a job of a batch.
-func (j *Job) End(err error) {
-	j.err = err
-	close(j.done)
+// runUndone runs a job alone whose batch failed, so that a locked row delays only jobs that need it.
+func (q *Queue) runUndone(ctx context.Context, j *Job) (Outcome, error) {
+	select {
+	case q.Writing <- struct{}{}:
+		defer func() { <-q.Writing }()
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return Dropped, ctx.Err()
+	}
+	return Ended, q.Alone(ctx, j)
 }
 
 func (q *Queue) add(j *Job) {

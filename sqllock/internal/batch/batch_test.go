@@ -19,13 +19,13 @@ func busyQueue() (q *Queue, free func(), batches *[][]string) {
 		*batches = append(*batches, []string{j.Name})
 		return nil
 	}
-	q.Together = func(jobs []*Job) {
+	q.Batch = func(jobs []*Job) (bool, error) {
 		var names []string
 		for _, j := range jobs {
 			names = append(names, j.Name)
-			j.End(nil)
 		}
 		*batches = append(*batches, names)
+		return false, nil
 	}
 	q.Writing <- struct{}{}
 	return q, func() { <-q.Writing }, batches
@@ -37,10 +37,10 @@ func TestJobsThatWaitAreRunTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, free, batches := busyQueue()
 		for _, name := range []string{"c", "a", "b"} {
-			go q.Do(t.Context(), &Job{Name: name})
+			go func() { _, _ = q.Do(t.Context(), &Job{Name: name}) }()
 			synctest.Wait()
 		}
-		go q.Do(t.Context(), &Job{Name: "urgent", Urgent: true})
+		go func() { _, _ = q.Do(t.Context(), &Job{Name: "urgent", Urgent: true}) }()
 		synctest.Wait()
 		if first := q.jobs[0].Name; first != "urgent" {
 			t.Errorf("the first job is %q, want the urgent one", first)
@@ -63,29 +63,27 @@ func TestCallerLeaves(t *testing.T) {
 			t.Errorf("a job that was not begun: outcome %d, %v", outcome, err)
 		}
 		release := make(chan struct{})
-		q.Together = func(jobs []*Job) {
+		q.Batch = func([]*Job) (bool, error) {
 			<-release
-			for _, j := range jobs {
-				j.End(nil)
-			}
+			return false, nil
 		}
 		ctx, cancel = context.WithCancel(t.Context())
-		left := &Job{Name: "a"}
+		abandoned := &Job{Name: "a"}
 		ended := make(chan Outcome)
 		go func() {
-			outcome, _ := q.Do(ctx, left)
+			outcome, _ := q.Do(ctx, abandoned)
 			ended <- outcome
 		}()
-		go q.Do(t.Context(), &Job{Name: "b"})
+		go func() { _, _ = q.Do(t.Context(), &Job{Name: "b"}) }()
 		synctest.Wait()
 		free()
 		synctest.Wait()
 		cancel()
-		if outcome := <-ended; outcome != Left {
-			t.Errorf("a job that was begun: outcome %d, want %d", outcome, Left)
+		if outcome := <-ended; outcome != Abandoned {
+			t.Errorf("a job that was begun: outcome %d, want %d", outcome, Abandoned)
 		}
 		close(release)
-		if err := left.Wait(); err != nil {
+		if err := abandoned.Wait(); err != nil {
 			t.Errorf("the job ended with %v", err)
 		}
 	})
@@ -99,13 +97,13 @@ func TestEndedContextRunsNothing(t *testing.T) {
 	var ran atomic.Int64
 	q := &Queue{Writing: make(chan struct{}, 1)}
 	q.Alone = func(context.Context, *Job) error { return nil }
-	q.Together = func(jobs []*Job) {
+	q.Batch = func(jobs []*Job) (bool, error) {
 		for _, j := range jobs {
 			if j.Name == "ended" {
 				ran.Add(1)
 			}
-			j.End(nil)
 		}
+		return false, nil
 	}
 	var callers sync.WaitGroup
 	for range 4 {
@@ -123,5 +121,72 @@ func TestEndedContextRunsNothing(t *testing.T) {
 	callers.Wait()
 	if n := ran.Load(); n != 0 {
 		t.Errorf("%d of 20,000 jobs ran although their context had ended before", n)
+	}
+}
+
+// TestJobsOfAnUndoneBatchRunAlone: if a batch wrote nothing, each caller runs its job alone, with its
+// own context. A job that takes long delays no other while a writer is free.
+func TestJobsOfAnUndoneBatchRunAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{Writing: make(chan struct{}, 2)}
+		q.Batch = func([]*Job) (bool, error) { return true, errors.New("the row of b is locked") }
+		q.Alone = func(ctx context.Context, j *Job) error {
+			if j.Name == "b" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		for range cap(q.Writing) {
+			q.Writing <- struct{}{}
+		}
+		ended := make(chan string, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, name := range []string{"a", "b", "c"} {
+			own := t.Context()
+			if name == "b" {
+				own = ctx
+			}
+			go func() {
+				if outcome, err := q.Do(own, &Job{Name: name}); outcome != Ended || !errors.Is(err, own.Err()) {
+					t.Errorf("%s: outcome %d, %v", name, outcome, err)
+				}
+				ended <- name
+			}()
+		}
+		synctest.Wait()
+		<-q.Writing
+		<-q.Writing
+		synctest.Wait()
+		if len(ended) != 2 {
+			t.Errorf("%d jobs have ended while one waits, want the two others", len(ended))
+		}
+		cancel()
+		synctest.Wait()
+		if len(ended) != 3 {
+			t.Error("the job whose context has ended goes on")
+		}
+	})
+}
+
+// endsSoon is a context that has ended when it is asked for the second time.
+type endsSoon struct {
+	context.Context
+	asked int
+}
+
+func (c *endsSoon) Err() error {
+	if c.asked++; c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestJobIsDroppedBeforeItIsSent: a job whose context ends while a writer becomes free is dropped: an
+// attempt that was run would have to be undone.
+func TestJobIsDroppedBeforeItIsSent(t *testing.T) {
+	q, free, batches := busyQueue()
+	free()
+	if outcome, err := q.Do(&endsSoon{Context: t.Context()}, &Job{Name: "a"}); outcome != Dropped || err == nil || len(*batches) > 0 {
+		t.Errorf("outcome %d, %v, and %q were run; want %d and none", outcome, err, *batches, Dropped)
 	}
 }

@@ -68,7 +68,7 @@ func statFile(path string, emit func() bool, done <-chan struct{}) {
 }
 
 const (
-	// unnotifiedInterval is between two polls of a file of which changes are not notified.
+	// unnotifiedInterval is the time between two polls of a file of which changes are not notified.
 	unnotifiedInterval = 250 * time.Millisecond
 
 	// A change is notified when it is written and visible when it is committed, which
@@ -87,18 +87,16 @@ const (
 
 // fileSchedule is for a file, where a poll costs this machine.
 type fileSchedule struct {
+	times
 	notified bool          // changes are notified
-	next     time.Time     // when to poll
 	pending  bool          // a change asks for a poll that has not been made
 	follow   time.Duration // the distance to the next poll that follows a change; zero if none
-	free     time.Time     // no poll before
 	last     time.Time     // when the last poll ended
 	cost     time.Duration // what it took
 	debt     time.Duration // what polls took too much, as of last
 }
 
-func (s *fileSchedule) Due() time.Time { return s.next }
-func (s *fileSchedule) Pending() bool  { return s.pending }
+func (s *fileSchedule) Pending() bool { return s.pending }
 
 // Changed lets a poll that is not cheap wait a little for the commit.
 func (s *fileSchedule) Changed(now time.Time) {
@@ -106,8 +104,6 @@ func (s *fileSchedule) Changed(now time.Time) {
 	s.follow = firstFollow
 	s.Asked(now.Add(min(s.cost, firstFollow)))
 }
-
-func (s *fileSchedule) Asked(now time.Time) { s.next = earlier(s.next, later(now, s.free)) }
 
 func (s *fileSchedule) Polled(start, end time.Time, r Result, err error) {
 	s.pending = false
@@ -127,10 +123,7 @@ func (s *fileSchedule) Polled(start, end time.Time, r Result, err error) {
 		wait = min(wait, s.follow)
 		s.follow *= 2
 	}
-	if r.Expiry > 0 {
-		wait = min(wait, r.Expiry)
-	}
-	s.next = later(end.Add(wait), s.free)
+	s.pollAfter(end, wait, r)
 }
 
 func (s *fileSchedule) Idle(now time.Time) {

@@ -47,18 +47,18 @@ type Listener struct {
 	Send    func(payload string) error // notifies the channel, over any other connection
 	Notify  func(name string)          // is called for every name that became free
 
-	arrives atomic.Bool   // notifications arrive
-	turned  chan struct{} // arrives has changed
+	listening    atomic.Bool   // notifications arrive
+	stateChanged chan struct{} // receives when listening has changed
 }
 
 // Follow returns a source that calls Notify for just the names that became free. Waiters
 // poll while that does not work.
 func (l *Listener) Follow(ctx context.Context) Source {
 	ctx, cancel := context.WithCancel(ctx)
-	l.turned = make(chan struct{}, 1)
+	l.stateChanged = make(chan struct{}, 1)
 	var work sync.WaitGroup
 	work.Go(func() { l.run(ctx) })
-	return Source{Events: l.turned, Schedule: &serverSchedule{notified: l.arrives.Load}, Stop: func() {
+	return Source{Events: l.stateChanged, Schedule: &serverSchedule{notified: l.listening.Load}, Stop: func() {
 		cancel()
 		work.Wait()
 	}}
@@ -67,14 +67,14 @@ func (l *Listener) Follow(ctx context.Context) Source {
 // Try listens until the first echo arrives. The error says why it does not.
 func (l *Listener) Try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*EchoLimit)
-	l.turned = make(chan struct{}, 1)
+	l.stateChanged = make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	var work sync.WaitGroup
 	work.Go(func() { ended <- l.listen(ctx) })
 	defer work.Wait()
 	defer cancel()
 	select {
-	case <-l.turned:
+	case <-l.stateChanged:
 		return nil
 	case err := <-ended:
 		return err
@@ -83,24 +83,23 @@ func (l *Listener) Try(ctx context.Context) error {
 
 // run listens until the context ends, or it is clear that it cannot.
 func (l *Listener) run(ctx context.Context) {
-	pause := minRelisten
+	pause := backoff.Backoff{Min: minRelisten, Max: maxRelisten}
 	for {
 		err := l.listen(ctx)
-		if l.set(false) {
-			pause = minRelisten
+		if l.setListening(false) {
+			pause.Reset()
 		}
-		if errors.Is(err, errNoListen) || errors.Is(err, errPooler) || backoff.Sleep(ctx, pause) != nil {
+		if errors.Is(err, errNoListen) || errors.Is(err, errPooler) || pause.Wait(ctx) != nil {
 			return
 		}
-		pause = min(2*pause, maxRelisten)
 	}
 }
 
-// set notes whether notifications arrive, and returns whether they did before.
-func (l *Listener) set(arrives bool) (before bool) {
-	before = l.arrives.Swap(arrives)
-	if before != arrives {
-		sqldb.Signal(l.turned)
+// setListening notes whether notifications arrive, and returns whether they did before.
+func (l *Listener) setListening(listening bool) (before bool) {
+	before = l.listening.Swap(listening)
+	if before != listening {
+		sqldb.Signal(l.stateChanged)
 	}
 	return before
 }
@@ -195,7 +194,7 @@ func (l *Listener) verify(ctx context.Context, echo string, echoed <-chan struct
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		l.set(true)
+		l.setListening(true)
 		if err := backoff.Sleep(ctx, echoInterval); err != nil {
 			return err
 		}

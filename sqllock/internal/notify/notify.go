@@ -26,12 +26,19 @@ type Schedule interface {
 
 // Result is what a poll says about all names.
 type Result struct {
-	Expiry time.Duration // until a lock or a place expires; zero if none does within NotifiedInterval
+	Expiry time.Duration // until a lock or a place expires; zero if none is known that does soon
 	Moving bool          // a lock is free, or has just changed hands
 }
 
+// ExpiresIn notes that a lock or a place expires after d.
+func (r *Result) ExpiresIn(d time.Duration) {
+	if d > 0 && (r.Expiry == 0 || d < r.Expiry) {
+		r.Expiry = d
+	}
+}
+
 const (
-	// NotifiedInterval is between two polls when nothing happens and changes are notified.
+	// NotifiedInterval is the time between two polls when nothing happens and changes are notified.
 	NotifiedInterval = time.Second
 
 	// Linger is how long the poller stays when no name is watched any more, because
@@ -45,31 +52,49 @@ func Unnotified() Source { return Source{Schedule: &serverSchedule{}, Stop: func
 func later(a, b time.Time) time.Time   { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
-// MinInterval is between two polls of a server while locks change hands. Each poll that
+// MinInterval is the time between two polls of a server while locks change hands. Each poll that
 // finds that none did doubles it, up to MaxInterval.
 const (
 	MinInterval = 2 * time.Millisecond
 	MaxInterval = 100 * time.Millisecond
 )
 
+// times are what all schedules have.
+type times struct {
+	next time.Time // when to poll
+	free time.Time // no poll before
+}
+
+// Due implements Schedule.
+func (t *times) Due() time.Time { return t.next }
+
+// Asked implements Schedule.
+func (t *times) Asked(now time.Time) { t.next = earlier(t.next, later(now, t.free)) }
+
+// pollAfter polls at the end of wait, or when a lock expires.
+func (t *times) pollAfter(end time.Time, wait time.Duration, r Result) {
+	if r.Expiry > 0 {
+		wait = min(wait, r.Expiry)
+	}
+	t.next = later(end.Add(wait), t.free)
+}
+
 // serverSchedule is for a server, where a poll costs a round trip. Polls take at most half
 // of the time.
 type serverSchedule struct {
+	times
 	notified func() bool // whether the server notifies at the moment; nil if it never does
-	next     time.Time   // when to poll
-	free     time.Time   // no poll before
 	gap      time.Duration
 }
 
-func (s *serverSchedule) Due() time.Time { return s.next }
-func (s *serverSchedule) Pending() bool  { return false }
+func (s *serverSchedule) Pending() bool { return false }
 
 // Changed polls soon, because a notification may have been missed.
 func (s *serverSchedule) Changed(now time.Time) { s.Asked(now) }
 
 func (s *serverSchedule) Asked(now time.Time) {
 	s.gap = MinInterval
-	s.next = earlier(s.next, later(now, s.free))
+	s.times.Asked(now)
 }
 
 func (s *serverSchedule) Polled(start, end time.Time, r Result, err error) {
@@ -86,10 +111,7 @@ func (s *serverSchedule) Polled(start, end time.Time, r Result, err error) {
 	if err == nil && s.notified != nil && s.notified() {
 		wait = NotifiedInterval
 	}
-	if r.Expiry > 0 {
-		wait = min(wait, r.Expiry)
-	}
-	s.next = later(end.Add(wait), s.free)
+	s.pollAfter(end, wait, r)
 }
 
 func (s *serverSchedule) Idle(now time.Time) { s.next = now.Add(Linger) }

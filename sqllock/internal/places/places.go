@@ -1,9 +1,8 @@
 // Package places remembers the places in queues that a store wrote recently, so that a single
 // waiter renews the places of all.
 //
-// A place lasts for one TTL after the last attempt of its owner, and waiters try again about
-// every third of a TTL to keep it. If each waiter wrote its own place, a crowd of waiters
-// would keep the one writer of SQLite busy until places lapse.
+// A place lasts for one TTL after the last attempt of its owner. If each waiter wrote its own
+// place, a crowd of waiters would keep the one writer of SQLite busy until places expire.
 package places
 
 import (
@@ -16,36 +15,35 @@ import (
 )
 
 const (
-	// A place is due when it was written as of an attempt that is a quarter of a TTL
-	// ago, and no places were written for an eighth.
-	due    = 4
-	pause  = 8
-	urgent = 2 // a place that was written half a TTL ago does not wait for others
+	renewAfter  = 4 // a place is renewed TTL/4 after the attempt as of which it was written,
+	minRenewGap = 8 // but not within TTL/8 of the last renewal,
+	mustRenew   = 2 // unless that attempt is TTL/2 ago
 
 	// maxPlaces bounds what is remembered. A place that is forgotten is taken again.
 	maxPlaces = 10_000
 )
 
-// place is a place in the queue, as this store wrote it last.
-type place struct {
+// writtenPlace is a place in the queue, as this store wrote it last.
+type writtenPlace struct {
 	name      string
 	ttl       time.Duration
 	attempted time.Time // the owner's last attempt
 	written   time.Time // the attempt as of which the place was written last
+	unknown   bool      // whether it was written is not known
 }
 
-// lapsed reports whether the place has probably expired.
-func (p *place) lapsed(now time.Time) bool { return now.Sub(p.written) >= p.ttl }
+// expired reports whether the place has probably expired.
+func (p *writtenPlace) expired(now time.Time) bool { return now.Sub(p.written) >= p.ttl }
 
-// Recent remembers places by owner. The zero value is empty.
+// Recent remembers places by their text; see sqllock/fair.go. The zero value is empty.
 type Recent struct {
 	mu      sync.Mutex
-	places  map[string]*place
+	places  map[string]*writtenPlace
 	renewed time.Time     // when a renewal last began
 	renewal chan struct{} // is closed when the renewal under way ends; nil if there is none
 }
 
-// State is what an attempt has to do about the place of its owner.
+// State is what an attempt has to do about its place.
 type State int
 
 // The states of a place.
@@ -55,41 +53,67 @@ const (
 	Old                  // renew it, with all the others
 )
 
-// Attempt notes an attempt of owner and returns what it has to do about its place.
-func (r *Recent) Attempt(owner string) State {
+// Attempt notes an attempt and returns what it has to do about its place.
+func (r *Recent) Attempt(text string) State {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	own := r.places[owner]
-	if own == nil || own.lapsed(now) {
+	own := r.places[text]
+	if own == nil || own.expired(now) {
 		return Missing
 	}
 	own.attempted = now
 	switch age := now.Sub(own.written); {
-	case age < own.ttl/due:
+	case own.unknown: // a renewal finds it out
+	case age < own.ttl/renewAfter:
 		return Young
-	case age < own.ttl/urgent && (r.renewal != nil || now.Sub(r.renewed) < own.ttl/pause):
+	case age < own.ttl/mustRenew && (r.renewal != nil || now.Sub(r.renewed) < own.ttl/minRenewGap):
 		return Young
 	}
 	return Old
 }
 
-// Add notes that owner has just taken or kept a place.
-func (r *Recent) Add(name, owner string, ttl time.Duration) {
-	now := time.Now()
+// Add notes that a place was just taken or kept.
+func (r *Recent) Add(name, text string, ttl time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.places == nil || len(r.places) >= maxPlaces {
-		r.places = make(map[string]*place)
-	}
-	r.places[owner] = &place{name: name, ttl: ttl, attempted: now, written: now}
+	r.addLocked(name, text, ttl)
 }
 
-// Remove forgets the place of owner.
-func (r *Recent) Remove(owner string) {
+// AddUnknown notes that a place may just have been taken, unless it is known to exist.
+func (r *Recent) AddUnknown(name, text string, ttl time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.places, owner)
+	if own := r.places[text]; own == nil || own.expired(time.Now()) {
+		r.addLocked(name, text, ttl).unknown = true
+	}
+}
+
+func (r *Recent) addLocked(name, text string, ttl time.Duration) *writtenPlace {
+	if r.places == nil || len(r.places) >= maxPlaces {
+		r.places = make(map[string]*writtenPlace)
+	}
+	now := time.Now()
+	added := &writtenPlace{name: name, ttl: ttl, attempted: now, written: now}
+	r.places[text] = added
+	return added
+}
+
+// Has reports whether the place exists, or may exist.
+func (r *Recent) Has(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := r.places[text]
+	return own != nil && !own.expired(time.Now())
+}
+
+// Remove forgets places.
+func (r *Recent) Remove(texts ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, text := range texts {
+		delete(r.places, text)
+	}
 }
 
 // Begin begins a renewal, or returns the renewal under way to wait for.
@@ -114,22 +138,22 @@ func (r *Recent) End() {
 // Renewal is a place that is being renewed.
 type Renewal struct {
 	statement.Key
-	Left time.Duration // of the TTL, since the attempt
-	at   time.Time     // the attempt
+	Remaining time.Duration // of the TTL, since the attempt
+	at        time.Time     // the attempt
 }
 
-// Collect returns the places whose owners made an attempt since their places were written,
-// in the order in which all writers lock rows.
+// Collect returns the places whose owners made an attempt since their places were written, in one
+// order, so that deadlocks are rare.
 func (r *Recent) Collect() (all []Renewal) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for owner, own := range r.places {
+	for text, own := range r.places {
 		switch {
-		case own.lapsed(now):
-			delete(r.places, owner)
-		case own.attempted.After(own.written):
-			all = append(all, Renewal{statement.Key{Name: own.name, Owner: owner}, own.ttl - now.Sub(own.attempted), own.attempted})
+		case own.expired(now):
+			delete(r.places, text)
+		case own.unknown, own.attempted.After(own.written):
+			all = append(all, Renewal{statement.Key{Name: own.name, Owner: text}, own.ttl - now.Sub(own.attempted), own.attempted})
 		}
 	}
 	slices.SortFunc(all, func(a, b Renewal) int {
@@ -147,7 +171,7 @@ func (r *Recent) NoteRenewed(all []Renewal, renewed map[statement.Key]bool) {
 		switch {
 		case own == nil || own.written.After(a.at):
 		case renewed == nil || renewed[a.Key]:
-			own.written = a.at
+			own.written, own.unknown = a.at, false
 		default:
 			delete(r.places, a.Owner)
 		}

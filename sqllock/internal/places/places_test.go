@@ -10,22 +10,22 @@ import (
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-func owners(all []Renewal) (owners []string) {
+func texts(all []Renewal) (texts []string) {
 	for _, a := range all {
-		owners = append(owners, a.Owner)
+		texts = append(texts, a.Owner)
 	}
-	return owners
+	return texts
 }
 
-// TestPlaceIsDue: a place that was written a quarter of its TTL ago is due, one that lapsed
+// TestPlaceIsDue: a place that was written a quarter of its TTL ago is due, one that expired
 // or was given up is missing.
 func TestPlaceIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Recent
-		expect := func(owner string, want State) {
+		expect := func(text string, want State) {
 			t.Helper()
-			if got := p.Attempt(owner); got != want {
-				t.Errorf("the place of %s is in state %d, want %d", owner, got, want)
+			if got := p.Attempt(text); got != want {
+				t.Errorf("place %s is in state %d, want %d", text, got, want)
 			}
 		}
 		const ttl = 10 * time.Second
@@ -33,15 +33,15 @@ func TestPlaceIsDue(t *testing.T) {
 		p.Add("x", "a", ttl)
 		p.Add("x", "b", ttl)
 		p.Add("x", "c", ttl)
-		time.Sleep(ttl/due - 1)
+		time.Sleep(ttl/renewAfter - 1)
 		expect("a", Young)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect("a", Old)
 		p.Remove("b")
 		expect("b", Missing)
-		time.Sleep(ttl - ttl/due - 1)
+		time.Sleep(ttl - ttl/renewAfter - 1)
 		expect("c", Old)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect("c", Missing)
 	})
 }
@@ -52,15 +52,15 @@ func TestPlacesAreRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Recent
 		const ttl = 8 * time.Second
-		for _, owner := range []string{"a", "b", "c", "silent"} {
-			p.Add("x", owner, ttl)
+		for _, text := range []string{"a", "b", "c", "silent"} {
+			p.Add("x", text, ttl)
 		}
 		time.Sleep(time.Second)
 		p.Attempt("b")
 		time.Sleep(time.Second)
-		for _, owner := range []string{"a", "c"} {
-			if got := p.Attempt(owner); got != Old {
-				t.Errorf("the place of %s is in state %d, want %d", owner, got, Old)
+		for _, text := range []string{"a", "c"} {
+			if got := p.Attempt(text); got != Old {
+				t.Errorf("place %s is in state %d, want %d", text, got, Old)
 			}
 		}
 		if p.Begin() != nil {
@@ -73,28 +73,28 @@ func TestPlacesAreRenewedTogether(t *testing.T) {
 			t.Error("two renewals are under way")
 		}
 		all := p.Collect()
-		if got := owners(all); !slices.Equal(got, []string{"a", "b", "c"}) {
+		if got := texts(all); !slices.Equal(got, []string{"a", "b", "c"}) {
 			t.Fatalf("the places of %q are renewed", got)
 		}
 		for _, a := range all {
-			if want := map[string]time.Duration{"a": ttl, "b": ttl - time.Second, "c": ttl}[a.Owner]; a.Left != want {
-				t.Errorf("the place of %s is renewed for %v, want %v", a.Owner, a.Left, want)
+			if want := map[string]time.Duration{"a": ttl, "b": ttl - time.Second, "c": ttl}[a.Owner]; a.Remaining != want {
+				t.Errorf("place %s is renewed for %v, want %v", a.Owner, a.Remaining, want)
 			}
 		}
 		p.NoteRenewed(all, map[statement.Key]bool{{Name: "x", Owner: "a"}: true, {Name: "x", Owner: "b"}: true})
 		p.End()
-		if got := owners(p.Collect()); len(got) > 0 {
+		if got := texts(p.Collect()); len(got) > 0 {
 			t.Errorf("the places of %q are renewed again", got)
 		}
 		if p.Attempt("c") != Missing {
 			t.Error("a place that was not found is still known")
 		}
-		// Soon after a renewal only a place that is urgent has another one.
-		time.Sleep(ttl/pause - 1)
+		// Soon after a renewal only a place that must be renewed has another one.
+		time.Sleep(ttl/minRenewGap - 1)
 		if p.Attempt("b") != Young {
 			t.Error("an attempt causes a renewal soon after another one")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if p.Attempt("b") != Old {
 			t.Error("a place that is due is not renewed")
 		}
@@ -113,9 +113,9 @@ func TestUrgentPlaceIsRenewed(t *testing.T) {
 		if p.Attempt("a") != Young {
 			t.Error("an attempt causes a renewal soon after another one")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if p.Attempt("a") != Old {
-			t.Error("an urgent place is not renewed")
+			t.Error("a place that must be renewed is not")
 		}
 	})
 }
@@ -128,5 +128,25 @@ func TestPlacesAreForgotten(t *testing.T) {
 	}
 	if len(p.places) > maxPlaces {
 		t.Errorf("%d places are remembered, want %d at most", len(p.places), maxPlaces)
+	}
+}
+
+// TestUnknownPlaceIsFoundOut: a place that may exist is renewed at the next attempt, and taken if there
+// is none.
+func TestUnknownPlaceIsFoundOut(t *testing.T) {
+	for _, exists := range []bool{true, false} {
+		var p Recent
+		p.AddUnknown("x", "a", time.Hour)
+		if !p.Has("a") || p.Attempt("a") != Old {
+			t.Error("a place that may exist is not renewed")
+		}
+		all := p.Collect()
+		if got := texts(all); !slices.Equal(got, []string{"a"}) {
+			t.Fatalf("the places of %q are renewed", got)
+		}
+		p.NoteRenewed(all, map[statement.Key]bool{{Name: "x", Owner: "a"}: exists})
+		if got := p.Attempt("a"); exists != (got == Young) || exists == (got == Missing) {
+			t.Errorf("after a renewal that found a place (%v), it is in state %d", exists, got)
+		}
 	}
 }

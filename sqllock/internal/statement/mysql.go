@@ -25,20 +25,20 @@ var mysqlSchema = []string{
 	"INSERT IGNORE INTO {meta} (`key`, value) VALUES ('floor', 0), ('swept', 0)",
 }
 
-// mysqlPatience limits to two seconds how long a renewal waits in MariaDB for a row that
-// another transaction keeps locked. The store tries again while the caller waits; if the
-// caller has left, the statement ends. MySQL reads it as a comment and waits as long as
-// innodb_lock_wait_timeout says, 50 seconds by default.
-const mysqlPatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `
+// mysqlShortWait limits to two seconds how long MariaDB lets a renewal wait for a row that another
+// transaction keeps locked. The store tries again while the caller waits; if the caller has left,
+// the statement ends. MySQL has no limit for a statement: it reads a comment and lets the renewal
+// wait as long as innodb_lock_wait_timeout says, 50 seconds by default.
+const mysqlShortWait = `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `
 
-// mysqlImpatience makes it fail at once. MySQL has no such limit for a statement.
-const mysqlImpatience = `/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ `
+// mysqlNoWait lets a renewal in MariaDB fail at once. In MySQL it waits, as with mysqlShortWait.
+const mysqlNoWait = `/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ `
 
 func mysqlTexts() texts {
 	const (
 		mine = `owner = ?2 AND expires > {now}`
 		// The server assigns from left to right: what needs the old owner and
-		// expiry comes first. The token becomes the answer's insert id, which is
+		// expiry comes first. The token becomes the insert id of the result, which is
 		// zero if there was no row to update.
 		take = `UPDATE {locks} SET
 	token   = LAST_INSERT_ID(IF(` + mine + `, token, token + ?6)),
@@ -59,9 +59,10 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		prolong   = `UPDATE ` + grants + ` SET l.expires = GREATEST(l.expires, {now} + g.ttl) WHERE ` + granted
 		eachPlace = ` STRAIGHT_JOIN {queue} AS q FORCE INDEX (waiter) ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY)`
 		places    = json + `name` + text + `'$[0]', owner` + text + `'$[1]', ttl BIGINT PATH '$[2]')) AS w` + eachPlace
-		inPlace   = ` WHERE q.fair = 1 AND q.expires > {now}`
+		inPlace   = ` WHERE q.expires > {now}`
 		waiters   = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
 		names     = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
+		readRows  = `SELECT l.name, ` + row + ` FROM ` + names + eachLock + `CAST(n.name AS BINARY)` + sqldb.MySQLAllRows
 	)
 	return texts{
 		Acquire: take,
@@ -70,14 +71,19 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		// The floor's row is locked until the new row is committed: a janitor that
 		// raises the floor, before it deletes rows, waits for that.
 		InsertFree: `INSERT IGNORE INTO {locks} (name, token, owner, since, expires, holder)
-SELECT ?1, value, NULL, {now}, {now}, {nobody} FROM {meta} WHERE {key} = 'floor' LOCK IN SHARE MODE`,
-		Renew:       mysqlPatience + prolong,
-		RenewAtOnce: mysqlImpatience + prolong,
+SELECT ?1, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE {key} = 'floor' LOCK IN SHARE MODE`,
+		Renew:       mysqlShortWait + prolong,
+		RenewAtOnce: mysqlNoWait + prolong,
 		Renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + sqldb.MySQLAllRows,
-		Enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, 1, {now} + ?3)
+		Enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, ?4 = 1, {now} + ?3)
 ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
-		KeepPlaces: `UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl)` + inPlace,
-		KeptPlaces: `SELECT q.name, q.owner FROM ` + places + inPlace + sqldb.MySQLAllRows,
+		LockRow:  rowAndPlaces + ` WHERE l.name = ?1 FOR UPDATE`,
+		ReadRows: readRows,
+		LockRows: readRows + ` FOR UPDATE SKIP LOCKED`,
+		// A condition that is not one value would let the server read and lock all rows of a small table.
+		DeletePlacesOf: `DELETE q FROM {queue} AS q FORCE INDEX (waiter) WHERE name = ?1 AND ` + ofOwner,
+		KeepPlaces:     `UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl)` + inPlace,
+		KeptPlaces:     `SELECT q.name, q.owner FROM ` + places + inPlace + sqldb.MySQLAllRows,
 		Poll: `SELECT n.position - 1, n.remaining, h.owner, h.expires - {now}, n.recent
 FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
 		IF(l.owner IS NULL, 0, GREATEST(l.expires - {now}, 0)) AS remaining,
@@ -92,9 +98,7 @@ ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`
 		Unpublish:    `DELETE q FROM ` + waiters + eachPlace + ` WHERE q.fair = 0`,
 		DeleteLocks:  `DELETE l FROM ` + names + eachLock + `CAST(n.name AS BINARY) WHERE l.expires <= {now} - ?2 AND l.token <= ?3`,
 		DeletePlaces: `DELETE FROM {queue} WHERE expires <= {now} ORDER BY seq LIMIT ?1`,
-	}.with(words{
-		key: "`key`", fair: `fair = 1`, no: `0`, yes: `1`, greatest: `GREATEST`,
+	}.withWords("{key}", "`key`", "{fair}", `fair = 1`, "{no}", `0`, "{greatest}", `GREATEST`,
 		// No empty text: MariaDB takes it for NULL in mode EMPTY_STRING_IS_NULL.
-		nobody: `'{}'`, from: `COALESCE(?1, x'00')`,
-	})
+		"{noholder}", `'{}'`, "{from}", `COALESCE(?1, x'00')`)
 }

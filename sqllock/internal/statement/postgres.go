@@ -26,13 +26,13 @@ var postgresSchema = []string{
 	`INSERT INTO {meta} (key, value) VALUES ('floor', 0), ('swept', 0) ON CONFLICT DO NOTHING`,
 }
 
-// postgresPatience is what a renewal reads first. It limits to two seconds how long this
-// statement waits for a row that another transaction keeps locked. The store tries again
-// while the caller waits; if the caller has left, the statement ends.
-const postgresPatience = `(SELECT set_config('lock_timeout', '2s', true)) AS patience`
+// postgresShortWait is what a renewal reads first. It limits to two seconds how long the renewal
+// waits for a row that another transaction keeps locked. The store tries again while the caller
+// waits; if the caller has left, the statement ends.
+const postgresShortWait = `(SELECT set_config('lock_timeout', '2s', true)) AS lock_timeout`
 
-// postgresImpatience makes it fail at once.
-const postgresImpatience = `(SELECT set_config('lock_timeout', '1ms', true)) AS patience`
+// postgresNoWait lets a renewal fail at once.
+const postgresNoWait = `(SELECT set_config('lock_timeout', '1ms', true)) AS lock_timeout`
 
 func postgresTexts() texts {
 	const (
@@ -47,35 +47,43 @@ WHERE name = ?1:text AND (owner IS NULL OR owner = ?2:text OR expires <= {now}) 
 		grants = `(SELECT g->>0 AS name, g->>1 AS owner, (g->>2)::bigint AS token, (g->>3)::bigint AS ttl
 	FROM jsonb_array_elements(?1:json) AS list (g)) AS g`
 		places  = `(SELECT w->>0 AS name, w->>1 AS owner, (w->>2)::bigint AS ttl FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
-		inPlace = `q.name = w.name AND q.owner = w.owner AND q.fair AND q.expires > {now}`
+		inPlace = `q.name = w.name AND q.owner = w.owner AND q.expires > {now}`
 		waiters = `(SELECT w->>0 AS name, w->>1 AS owner FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
+
+		readRows = `SELECT l.name, ` + row + ` FROM {locks} AS l WHERE l.name IN (SELECT jsonb_array_elements_text(?1:json))`
 	)
-	prolong := func(patience string) string {
-		return `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + patience + `, ` + grants + `
+	prolong := func(wait string) string {
+		return `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + wait + `, ` + grants + `
 WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}
 RETURNING l.name, l.owner`
 	}
 	// The server notifies waiters when the change is committed, and only then.
 	notify := func(id ID) string {
-		return `WITH changed AS (` + shared[id] + ` RETURNING name)
+		return `WITH changed AS (` + commonTexts[id] + ` RETURNING name)
 SELECT pg_notify('{wake}', name) FROM changed`
 	}
 	return texts{
+		// A process that is stopped in the middle, or waits for a row, keeps no row locked for long.
+		Begin:   `SELECT set_config('idle_in_transaction_session_timeout', '2s', true), set_config('lock_timeout', '1000', true)`,
 		Acquire: take + ` RETURNING token`,
 		AcquireFair: take + `
 	AND (coalesce((SELECT owner ` + head + `), ?2:text) = ?2:text OR ` + mine + `) RETURNING token`,
 		// The floor's row is locked until the new row is committed: a janitor that
 		// raises the floor, before it deletes rows, waits for that.
 		InsertFree: `INSERT INTO {locks} (name, token, owner, since, expires, holder)
-(SELECT ?1:text, value, NULL, {now}, {now}, {nobody} FROM {meta} WHERE {key} = 'floor' FOR SHARE)
+(SELECT ?1:text, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE {key} = 'floor' FOR SHARE)
 ON CONFLICT (name) DO NOTHING`,
-		Renew:       prolong(postgresPatience),
-		RenewAtOnce: prolong(postgresImpatience),
-		Release:     notify(Release),
-		Break:       notify(Break),
-		GiveUp:      notify(GiveUp),
-		KeepPlaces:  `UPDATE {queue} AS q SET expires = greatest(q.expires, {now} + w.ttl) FROM ` + places + ` WHERE ` + inPlace,
-		KeptPlaces:  `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace,
+		Renew:          prolong(postgresShortWait),
+		RenewAtOnce:    prolong(postgresNoWait),
+		Release:        notify(Release),
+		Break:          notify(Break),
+		DeletePlacesOf: notify(DeletePlacesOf),
+		LockRow:        rowAndPlaces + ` WHERE l.name = ?1:text FOR UPDATE OF l`,
+		ReadRows:       readRows,
+		LockRows:       readRows + ` ORDER BY l.name FOR UPDATE OF l SKIP LOCKED`,
+		SaveFreed:      notify(SaveFreed),
+		KeepPlaces:     `UPDATE {queue} AS q SET expires = greatest(q.expires, {now} + w.ttl) FROM ` + places + ` WHERE ` + inPlace,
+		KeptPlaces:     `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace,
 		Poll: `SELECT n.index - 1, CASE WHEN l.owner IS NULL THEN 0 ELSE greatest(l.expires - {now}, 0) END,
 	h.owner, h.expires - {now}, coalesce(l.since > ` + recently + `, false)
 FROM jsonb_array_elements_text(?1:json) WITH ORDINALITY AS n (name, index)
@@ -90,5 +98,5 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.e
 		Unpublish: `DELETE FROM {queue} AS q USING ` + waiters + ` WHERE q.name = w.name AND q.owner = w.owner AND NOT fair`,
 		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT jsonb_array_elements_text(?1:json))
 	AND expires <= {now} - ?2:int AND token <= ?3:int`,
-	}.with(words{key: `key`, fair: `fair`, no: `false`, yes: `true`, greatest: `greatest`, nobody: `''`, from: `?1:text`})
+	}.withWords("{key}", `key`, "{fair}", `fair`, "{no}", `false`, "{greatest}", `greatest`, "{noholder}", `''`, "{from}", `?1:text`)
 }

@@ -39,10 +39,13 @@ func sqliteTexts() texts {
 	holder  = excluded.holder
 WHERE (l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since) AND (?5 = 0 OR l.token = ?5)
 RETURNING token`
-		places  = `(SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS ttl FROM json_each(?1)) AS w`
-		inPlace = `q.name = w.name AND q.owner = w.owner AND fair = 1 AND expires > {now}`
+		places   = `(SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS ttl FROM json_each(?1)) AS w`
+		inPlace  = `q.name = w.name AND q.owner = w.owner AND expires > {now}`
+		readRows = `SELECT l.name, ` + row + ` FROM {locks} AS l WHERE l.name IN (SELECT value FROM json_each(?1))`
 	)
 	return texts{
+		// A statement that writes takes the write lock, whatever kind of transaction the driver begins.
+		Begin:   `UPDATE {meta} SET value = value WHERE key = ''`,
 		Acquire: insertLock + `VALUES (` + newLock + `)` + onConflict,
 		AcquireFair: insertLock + `SELECT ` + newLock + `
 WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
@@ -51,6 +54,11 @@ WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
 FROM (SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS token, value->>3 AS ttl FROM json_each(?1)) AS g
 WHERE {locks}.name = g.name AND {locks}.owner = g.owner AND (g.token = 0 OR {locks}.token = g.token) AND {locks}.expires > {now}
 RETURNING name, owner`,
+		InsertFree: `INSERT OR IGNORE INTO {locks} (name, token, owner, since, expires, holder)
+SELECT ?1, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE key = 'floor'`,
+		LockRow:    rowAndPlaces + ` WHERE l.name = ?1`,
+		ReadRows:   readRows,
+		LockRows:   readRows,
 		KeepPlaces: `UPDATE {queue} AS q SET expires = max(expires, {now} + w.ttl) FROM ` + places + ` WHERE ` + inPlace,
 		KeptPlaces: `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace,
 		// The clock is read once, not for each name.
@@ -66,5 +74,5 @@ SELECT value->>0, value->>1, 0, {now} + ?2 FROM json_each(?1) WHERE true
 ON CONFLICT (name, owner) DO UPDATE SET expires = max(expires, excluded.expires)`,
 		Unpublish:   `DELETE FROM {queue} WHERE fair = 0 AND (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
 		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2 AND token <= ?3`,
-	}.with(words{key: `key`, fair: `fair = 1`, no: `0`, yes: `1`, greatest: `max`, nobody: `''`, from: `?1`})
+	}.withWords("{key}", `key`, "{fair}", `fair = 1`, "{no}", `0`, "{greatest}", `max`, "{noholder}", `''`, "{from}", `?1`)
 }

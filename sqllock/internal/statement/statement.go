@@ -6,8 +6,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
@@ -15,92 +17,112 @@ import (
 // Times are in milliseconds, lists are JSON. A token is the last one of a grant's span.
 type ID int
 
-// The statements, with their arguments and what they answer.
+// The statements, with their arguments -> the columns of the rows that they return.
 const (
-	Acquire      ID = iota // name, owner, ttl, holder, token that the row must have or 0, span -> token
-	AcquireFair            // the same, unless another owner heads the queue
-	InsertFree             // name: a row without an owner, if there is none; empty where Acquire inserts
-	Current                // name, owner -> token, whether another owner holds it, holder, remaining
-	Blocker                // name, owner -> token, holder, remaining: of another owner's lock, or token 0 and remaining of the queue's head if that is another owner
-	Renew                  // [[name, owner, token, ttl]] -> name, owner of each that was renewed
-	RenewAtOnce            // the same, and fails if a row is locked; on servers only
-	Renewed                // the same list -> name, owner of each that is held; empty where Renew answers
-	Release                // name, owner, token or 0
-	Break                  // name, token
-	List                   // first name, limit -> name, token, holder, since, remaining, waiters
-	Enqueue                // name, owner, ttl
-	KeepPlaces             // [[name, owner, ttl]]: of places that have not lapsed
-	KeptPlaces             // the same list -> name, owner of each that has not lapsed
-	Leave                  // name, owner: because the owner was granted the lock
-	GiveUp                 // name, owner
-	Prune                  // name
-	Poll                   // [name], horizon -> of each that is free, ends within the horizon or changed hands recently: index, remaining or 0, head's owner and remaining or NULL, whether recently
-	Publish                // [[name, owner]], ttl
-	Unpublish              // [[name, owner]]
-	JanitorDue             // interval -> whether the last run is as long ago
-	JanitorClaim           // interval; changes nothing if it is not
-	JanitorPage            // after name, limit, age -> name, token, whether it may be deleted
-	Floor                  // -> the highest token that was deleted
-	RaiseFloor             // token
-	DeleteLocks            // [name], age, highest token
-	DeletePlaces           // limit
+	Begin       ID = iota // first in a transaction; empty if it needs none
+	Acquire               // name, owner, ttl, holder, token that the row must have or 0, span -> token
+	AcquireFair           // the same, unless another owner heads the queue
+	InsertFree            // name: a row without an owner, if there is none
+	Current               // name, owner -> token, whether another owner holds it, holder, remaining
+	// Blocker describes the lock of another owner, or with token 0 the head of the queue if that
+	// is another owner.
+	Blocker     // name, owner -> token, holder, remaining
+	Renew       // [[name, owner, token, ttl]] -> name, owner of each that was renewed
+	RenewAtOnce // the same, and fails if a row is locked; on servers only
+	Renewed     // the same list -> name, owner of each that is held; empty where Renew returns rows
+	Release     // name, owner, token or 0
+	Break       // name, token
+	List        // first name, limit -> name, token, holder, since, remaining, waiters
+	// ReadRow also counts the places of a kind that come before a place, or all of that kind if
+	// the place does not exist, and returns when the first of them expires; see sqllock/fair.go.
+	ReadRow        // name, place, kind -> token, owner, since, expires, holder, now, count, earliest expiry
+	LockRow        // the same in a transaction, and keeps the row from changing until it ends
+	ReadRows       // [name] -> name and the columns of ReadRow from token to now
+	LockRows       // the same, and keeps the rows from changing; without rows that are locked
+	SaveRow        // name, token, owner or NULL, since, expires, holder
+	SaveFreed      // the same, and notifies waiters
+	Enqueue        // name, place, ttl, whether it counts for fair exclusive requests
+	KeepPlaces     // [[name, place, ttl]]: of places that have not expired
+	KeptPlaces     // the same list -> name, place of each that has not expired
+	Places         // name, limit -> place, whether fair, remaining: in the order of arrival
+	DeletePlace    // name, place: because the owner was granted the lock
+	DeletePlacesOf // name, owner, first and last text of the owner's other places; see sqllock/fair.go
+	Prune          // name: deletes its expired places
+	// Poll returns a row for each name that is free, expires within the horizon or changed hands
+	// recently. SQLite does not report recent changes.
+	Poll         // [name], horizon -> index, remaining or 0, head's owner and remaining or NULL, whether recently
+	Publish      // [[name, owner]], ttl
+	Unpublish    // [[name, owner]]
+	JanitorDue   // interval -> whether the last run is as long ago
+	JanitorClaim // interval; changes nothing if it is not
+	JanitorPage  // after name, limit, age -> name, token, whether it may be deleted
+	Floor        // -> the highest token that was deleted
+	RaiseFloor   // token
+	DeleteLocks  // [name], age, highest token
+	DeletePlaces // limit
 	count
 )
 
-// texts are statements with the placeholders of sqldb.Tables.Expand and of words.
+// texts are statements with the placeholders of sqldb.Tables.Expand, and of words that the dialects
+// write differently: {key} is the column of that name, {fair} the condition that a place is that of a
+// fair waiter, {no} the literal for false, {greatest} the function, {noholder} the holder of a free
+// lock, and {from} the first argument, a name.
 type texts [count]string
-
-// words are what the dialects write differently in the statements that they share.
-type words struct {
-	key      string // the column of that name
-	fair     string // the condition that a place is that of a fair waiter
-	no, yes  string // of type boolean
-	greatest string // the function
-	nobody   string // the holder of a free lock
-	from     string // the first argument, a name
-}
 
 // Parts of several statements.
 const (
 	held    = `owner IS NOT NULL AND expires > {now}`
-	setFree = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = {nobody}`
+	setFree = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = {noholder}`
 	head    = `FROM {queue} WHERE name = ?1:text AND {fair} AND expires > {now} ORDER BY seq LIMIT 1`
+	row     = `l.token, l.owner, l.since, l.expires, l.holder, {now}`
+	// Package sqllock says what a place looks like.
+	isPlace = `({fair} OR substr(owner, 23, 1) = ':')`
+	before  = ` FROM {queue} WHERE name = ?1:text AND expires > {now}
+	AND (substr(owner, 23) = ?3:text OR ?3:text = ':w' AND {fair} AND substr(owner, 23, 1) <> ':')
+	AND seq < coalesce((SELECT p.seq FROM {queue} AS p WHERE p.name = ?1:text AND p.owner = ?2:text AND p.expires > {now}), 9223372036854775807)`
+	ofOwner = `(owner = ?2:text OR owner BETWEEN ?3:text AND ?4:text)`
+	saveRow = `UPDATE {locks} SET token = ?2:int, owner = ?3:text, since = ?4:int, expires = ?5:int, holder = ?6:text WHERE name = ?1:text`
+
+	rowAndPlaces = `SELECT ` + row + `, (SELECT count(*)` + before + `), (SELECT coalesce(min(expires), 0)` + before + `) FROM {locks} AS l`
 	// A time in the future is one from before the clock stepped back.
 	longAgo  = `(value <= {now} - ?1:int OR value > {now})`
 	recently = `{now} - 100`
 )
 
-// shared are the statements of which the dialects write no more than words differently.
-var shared = texts{
+// commonTexts are the statements of which the dialects write no more than words differently.
+var commonTexts = texts{
 	Current: `SELECT token, coalesce(owner <> ?2:text AND expires > {now}, {no}), holder, expires - {now} FROM {locks} WHERE name = ?1:text`,
 	Blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
-UNION ALL SELECT 0, {nobody}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
+UNION ALL SELECT 0, {noholder}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
 ORDER BY token DESC LIMIT 1`,
 	Release: setFree + ` WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
-	Break:   setFree + ` WHERE name = ?1:text AND token = ?2:int AND ` + held,
+	Break:   setFree + ` WHERE name = ?1:text AND token = ?2:int AND owner NOT IN ('shared', 'permits') AND ` + held,
 	List: `SELECT name, token, holder, since, expires - {now},
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:int`,
-	Enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) VALUES (?1:text, ?2:text, {yes}, {now} + ?3:int)
+	ReadRow:   rowAndPlaces + ` WHERE l.name = ?1:text`,
+	SaveRow:   saveRow,
+	SaveFreed: saveRow,
+	Enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) VALUES (?1:text, ?2:text, ?4:int = 1, {now} + ?3:int)
 ON CONFLICT (name, owner) DO UPDATE SET expires = {greatest}(q.expires, excluded.expires)`,
-	Leave:        `DELETE FROM {queue} WHERE name = ?1:text AND owner = ?2:text`,
-	GiveUp:       `DELETE FROM {queue} WHERE name = ?1:text AND owner = ?2:text`,
-	Prune:        `DELETE FROM {queue} WHERE name = ?1:text AND expires <= {now}`,
-	JanitorDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE {key} = 'swept'`,
-	JanitorClaim: `UPDATE {meta} SET value = {now} WHERE {key} = 'swept' AND ` + longAgo,
-	JanitorPage:  `SELECT name, token, expires <= {now} - ?3:int FROM {locks} WHERE name > {from} ORDER BY name LIMIT ?2:int`,
-	Floor:        `SELECT value FROM {meta} WHERE {key} = 'floor'`,
-	RaiseFloor:   `UPDATE {meta} SET value = {greatest}(value, ?1:int) WHERE {key} = 'floor'`,
-	DeletePlaces: `DELETE FROM {queue} WHERE seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1:int)`,
+	Places:         `SELECT owner, {fair}, expires - {now} FROM {queue} WHERE name = ?1:text AND expires > {now} AND ` + isPlace + ` ORDER BY seq LIMIT ?2:int`,
+	DeletePlace:    `DELETE FROM {queue} WHERE name = ?1:text AND owner = ?2:text`,
+	DeletePlacesOf: `DELETE FROM {queue} WHERE name = ?1:text AND ` + ofOwner,
+	Prune:          `DELETE FROM {queue} WHERE name = ?1:text AND expires <= {now}`,
+	JanitorDue:     `SELECT ` + longAgo + ` FROM {meta} WHERE {key} = 'swept'`,
+	JanitorClaim:   `UPDATE {meta} SET value = {now} WHERE {key} = 'swept' AND ` + longAgo,
+	JanitorPage:    `SELECT name, token, expires <= {now} - ?3:int FROM {locks} WHERE name > {from} ORDER BY name LIMIT ?2:int`,
+	Floor:          `SELECT value FROM {meta} WHERE {key} = 'floor'`,
+	RaiseFloor:     `UPDATE {meta} SET value = {greatest}(value, ?1:int) WHERE {key} = 'floor'`,
+	DeletePlaces:   `DELETE FROM {queue} WHERE seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1:int)`,
 }
 
-// with returns the shared statements with the words of a dialect, and its own statements.
-func (own texts) with(w words) texts {
-	replacer := strings.NewReplacer("{key}", w.key, "{fair}", w.fair, "{no}", w.no, "{yes}", w.yes,
-		"{greatest}", w.greatest, "{nobody}", w.nobody, "{from}", w.from)
+// withWords returns the common statements and those of a dialect, with its words.
+func (own texts) withWords(words ...string) texts {
+	replacer := strings.NewReplacer(words...)
 	for id, text := range own {
 		if text == "" {
-			text = shared[id]
+			text = commonTexts[id]
 		}
 		own[id] = replacer.Replace(text)
 	}
@@ -113,23 +135,26 @@ type Set [count]query
 // NewSet returns the statements for the tables.
 func NewSet(facts *sqldb.Facts, tables *sqldb.Tables) *Set {
 	set := &Set{}
-	for id, text := range ofDialect[facts.Dialect]() {
+	for id, text := range ofDialect[facts.Dialect].texts() {
 		set[id].Query = facts.Bind(tables.Expand(facts.Now, text))
 	}
 	return set
 }
 
-var ofDialect = map[sqldb.Dialect]func() texts{sqldb.SQLite: sqliteTexts, sqldb.MySQL: mysqlTexts, sqldb.Postgres: postgresTexts}
+var ofDialect = map[sqldb.Dialect]struct {
+	texts  func() texts
+	schema []string
+}{sqldb.SQLite: {sqliteTexts, sqliteSchema}, sqldb.MySQL: {mysqlTexts, mysqlSchema}, sqldb.Postgres: {postgresTexts, postgresSchema}}
 
 // Schema returns the statements that create the tables that are missing.
 //
 // A released lock keeps its row in the table of locks for the sake of the token, without an
-// owner and with the time of its release as expires. The queue has the places of fair
-// waiters, in the order of seq, and rows of other waiters, which List counts. The value
-// floor is the highest token whose row was deleted, swept the time of the janitor's last run.
+// owner and with the time of its release as expires. Package share says how a row has several
+// holders. The queue has the places of waiters, in the order of seq, and rows of other waiters,
+// which List counts. The value floor is the highest token whose row was deleted, swept the time
+// of the janitor's last run.
 func Schema(facts *sqldb.Facts, tables *sqldb.Tables) (expanded []string) {
-	schema := map[sqldb.Dialect][]string{sqldb.SQLite: sqliteSchema, sqldb.MySQL: mysqlSchema, sqldb.Postgres: postgresSchema}
-	for _, text := range schema[facts.Dialect] {
+	for _, text := range ofDialect[facts.Dialect].schema {
 		expanded = append(expanded, tables.Expand(facts.Now, text))
 	}
 	return expanded
@@ -169,18 +194,11 @@ func (s *Set) Close() error {
 // comment of a statement's constant lists its arguments.
 type Runner struct {
 	set *Set
-	on  interface { // a *sql.DB or a *sql.Tx
-		ExecContext(context.Context, string, ...any) (sql.Result, error)
-		QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-		QueryRowContext(context.Context, string, ...any) *sql.Row
-	}
+	on  sqldb.Queryer
 }
 
-// On returns a runner of statements each on its own.
-func (s *Set) On(db *sql.DB) Runner { return Runner{s, db} }
-
-// In returns a runner of statements in a transaction.
-func (s *Set) In(tx *sql.Tx) Runner { return Runner{s, tx} }
+// On returns a runner of statements on a database, or in a transaction.
+func (s *Set) On(db sqldb.Queryer) Runner { return Runner{s, db} }
 
 // prepared returns the statement for this runner; nil if it is not prepared.
 func (r Runner) prepared(ctx context.Context, q *query) *sql.Stmt {
@@ -195,13 +213,22 @@ func (r Runner) CreateTables(ctx context.Context, facts *sqldb.Facts, tables *sq
 	return sqldb.ExecAll(ctx, r.on, Schema(facts, tables)...)
 }
 
-// Exec runs a statement that answers nothing.
+// Exec runs a statement that returns no rows.
 func (r Runner) Exec(ctx context.Context, id ID, args ...any) (sql.Result, error) {
 	q := &r.set[id]
 	if stmt := r.prepared(ctx, q); stmt != nil {
 		return stmt.ExecContext(ctx, q.Arrange(args...)...)
 	}
 	return r.on.ExecContext(ctx, q.Text, q.Arrange(args...)...)
+}
+
+// Begin comes before all other statements of a transaction.
+func (r Runner) Begin(ctx context.Context) error {
+	if r.set[Begin].Text == "" {
+		return nil
+	}
+	_, err := r.Exec(ctx, Begin)
+	return err
 }
 
 // Changed runs a statement and reports whether it changed anything.
@@ -214,7 +241,7 @@ func (r Runner) Changed(ctx context.Context, id ID, args ...any) (bool, error) {
 	return n > 0, err
 }
 
-// One reads the first row of the answer. The error is sql.ErrNoRows if the answer is empty.
+// One reads the first row that a statement returns. Without a row the error is sql.ErrNoRows.
 func (r Runner) One(ctx context.Context, id ID, args []any, dest ...any) error {
 	q := &r.set[id]
 	if stmt := r.prepared(ctx, q); stmt != nil {
@@ -223,22 +250,23 @@ func (r Runner) One(ctx context.Context, id ID, args []any, dest ...any) error {
 	return r.on.QueryRowContext(ctx, q.Text, q.Arrange(args...)...).Scan(dest...)
 }
 
-// Each calls fn for each row of the answer.
+// Each calls fn for each row that a statement returns.
 func (r Runner) Each(ctx context.Context, id ID, args []any, fn func(scan func(...any) error) error) error {
-	q := &r.set[id]
-	if stmt := r.prepared(ctx, q); stmt != nil {
-		rows, err := stmt.QueryContext(ctx, q.Arrange(args...)...)
-		return sqldb.ScanAll(rows, err, fn)
+	query := func() (*sql.Rows, error) {
+		q := &r.set[id]
+		if stmt := r.prepared(ctx, q); stmt != nil {
+			return stmt.QueryContext(ctx, q.Arrange(args...)...)
+		}
+		return r.on.QueryContext(ctx, q.Text, q.Arrange(args...)...)
 	}
-	rows, err := r.on.QueryContext(ctx, q.Text, q.Arrange(args...)...)
-	return sqldb.ScanAll(rows, err, fn)
+	return sqldb.Each(query, fn)
 }
 
-// Key identifies a row in an answer: an owner is of one acquisition only.
+// Key identifies a row in a result: an owner is of one acquisition only.
 type Key struct{ Name, Owner string }
 
-// Keys collects the answer of a statement. It is not nil unless there is an error.
-func (r Runner) Keys(ctx context.Context, id ID, list string) (map[Key]bool, error) {
+// ReadKeys collects the rows that a statement returns. It is never nil.
+func (r Runner) ReadKeys(ctx context.Context, id ID, list string) (map[Key]bool, error) {
 	keys := make(map[Key]bool)
 	err := r.Each(ctx, id, []any{list}, func(scan func(...any) error) error {
 		var key Key
@@ -246,26 +274,31 @@ func (r Runner) Keys(ctx context.Context, id ID, list string) (map[Key]bool, err
 		keys[key] = true
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return keys, nil
+	return keys, err
 }
 
-// TakeReturning runs an attempt in a database that answers an update with its rows. It
-// returns the token, zero if the attempt was refused.
-func TakeReturning(ctx context.Context, run Runner, id ID, args ...any) (token uint64, err error) {
-	if err = run.One(ctx, id, args, &token); errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+// ReadFloor returns the highest token that was deleted. Without its row no new name can be locked.
+func (r Runner) ReadFloor(ctx context.Context) (floor int64, err error) {
+	if err = r.One(ctx, Floor, nil, &floor); errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("%w: the row floor of the table meta is missing: %w", driver.ErrMisconfigured, err)
 	}
-	return token, err
+	return floor, err
 }
 
-// TakeInsertID runs an attempt in MySQL, where the token is the insert id. How many rows
-// changed is not asked: whether a row that is the same as before counts is a setting of
-// the connection.
-func TakeInsertID(ctx context.Context, run Runner, id ID, args ...any) (token uint64, err error) {
-	result, err := run.Exec(ctx, id, args...)
+// hasReturning reports whether an update returns the rows that it changed.
+func (s *Set) hasReturning() bool { return s[Renewed].Text == "" }
+
+// Acquire runs an attempt: Acquire or AcquireFair. It returns the token, zero if the attempt was
+// refused. In MySQL the token is the insert id. How many rows changed is not asked: whether a row
+// that is the same as before counts is a setting of the connection.
+func (r Runner) Acquire(ctx context.Context, id ID, args ...any) (token uint64, err error) {
+	if r.set.hasReturning() {
+		if err = r.One(ctx, id, args, &token); errors.Is(err, sql.ErrNoRows) {
+			return 0, nil
+		}
+		return token, err
+	}
+	result, err := r.Exec(ctx, id, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -273,25 +306,25 @@ func TakeInsertID(ctx context.Context, run Runner, id ID, args ...any) (token ui
 	return uint64(last), err
 }
 
-// RenewReturning runs a renewal in a database that answers an update with its rows. It
-// returns which of the n in the list were renewed; nil is all.
-func RenewReturning(ctx context.Context, run Runner, id ID, list string, n int) (map[Key]bool, error) {
-	keys, err := run.Keys(ctx, id, list)
-	if len(keys) == n {
-		keys = nil
+// Renew runs a renewal: Renew or RenewAtOnce. It returns which of the n locks in the list were
+// renewed; nil is all.
+func (r Runner) Renew(ctx context.Context, id ID, list string, n int) (map[Key]bool, error) {
+	if !r.set.hasReturning() {
+		return r.Extend(ctx, id, Renewed, list, n)
 	}
-	return keys, err
+	return r.ReadKeys(ctx, id, list)
 }
 
-// RenewThenRead is RenewReturning for MySQL. If not all rows have changed, it reads which locks
-// are held: a lock that was renewed twice within a millisecond does not change.
-func RenewThenRead(ctx context.Context, run Runner, id ID, list string, n int) (map[Key]bool, error) {
-	result, err := run.Exec(ctx, id, list)
+// Extend runs a statement that extends the n rows in the list, and returns which exist; nil is all. It
+// reads them if fewer rows have changed: a row that is extended twice within a millisecond does not
+// change.
+func (r Runner) Extend(ctx context.Context, id, read ID, list string, n int) (map[Key]bool, error) {
+	result, err := r.Exec(ctx, id, list)
 	if err != nil {
 		return nil, err
 	}
 	if changed, err := result.RowsAffected(); err != nil || changed == int64(n) {
 		return nil, err
 	}
-	return run.Keys(ctx, Renewed, list)
+	return r.ReadKeys(ctx, read, list)
 }
