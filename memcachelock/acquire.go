@@ -80,7 +80,7 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 		case err != nil:
 			return driver.Grant{}, err
 		case it == nil && stored: // evicted, or expired at once because the clock is wrong
-			token, cas, left, failure = 0, 0, 0, refusal("the stored lock is gone at once")
+			token, cas, left, failure = 0, 0, 0, failed("the stored lock is gone at once")
 			if _, _, err := c.askTime(); err != nil {
 				return driver.Grant{}, err
 			}

@@ -180,7 +180,7 @@ func (c *conn) get(name string) (*item, error) {
 // refused to store.
 func (c *conn) put(name, value string, expiry int64, cas uint64) (stored bool, it *item, err error) {
 	if len(value) > maxValue {
-		return false, nil, refusal("the description of the holder is too long")
+		return false, nil, failed("the description of the holder is too long")
 	}
 	c.writeStore(name, value, expiry, cas)
 	c.writeGet(name, wholeItem)

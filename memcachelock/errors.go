@@ -13,7 +13,7 @@ var (
 	// errNotMemcached: the answer is not one of the protocol.
 	errNotMemcached = fmt.Errorf("%w: memcached: not an answer of memcached 1.6 or newer", driver.ErrMisconfigured)
 
-	// errRefused: the server reported an error. The connection can be used again.
+	// errRefused: the call failed, but the connection can be used again.
 	errRefused = errors.New("memcached refused")
 
 	// errSilent: nothing arrived on a connection for too long.
@@ -24,11 +24,11 @@ var (
 	errMaybeReleased = fmt.Errorf("%w: memcached: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
 	// errContended: the item changed between reading and writing it, in each of several tries.
-	errContended = refusal("the lock is changed again and again")
+	errContended = failed("the lock is changed again and again")
 )
 
-// refusal returns an errRefused with the server's text.
-func refusal(text string) error {
+// failed returns an errRefused with a text.
+func failed(text string) error {
 	return fmt.Errorf("%w: memcached: %w: %s", driver.ErrUnreachable, errRefused, text)
 }
 

@@ -4,6 +4,5 @@ package memcachelock
 
 import "net"
 
-// isOpen cannot be checked here. A command on a closed connection fails, and the caller tries
-// again.
+// isOpen cannot check here. A command on a closed connection fails, and its outcome is unknown.
 func isOpen(net.Conn) bool { return true }

@@ -17,7 +17,7 @@ import (
 
 // Options of a store. The zero value is fine.
 type Options struct {
-	// Timeout limits a call whose context has no deadline; default 5 seconds.
+	// Timeout limits every call, as its context does; default 5 seconds.
 	Timeout time.Duration
 
 	// RestartDelay is how long a server that has just started grants no locks, because it does
@@ -31,7 +31,7 @@ type Options struct {
 // DefaultTimeout is the limit of a call unless Options.Timeout says otherwise.
 const DefaultTimeout = 5 * time.Second
 
-// maxTTL stays below 30 days, from which on memcached takes a time span for a date.
+// maxTTL is memcached's longest time span. The store sends dates: see serverClock.
 const maxTTL = 30*24*time.Hour - time.Minute
 
 // Store keeps locks in memcached. Create one with [New] or [Open].
@@ -39,7 +39,7 @@ type Store struct {
 	pool         pool
 	restartDelay time.Duration
 	waiters      waiters
-	attempts     *attempts.Log // releases acquisitions whose caller left before the outcome was known
+	attempts     *attempts.Log // releases attempts whose caller left before the outcome was known
 
 	ctx    context.Context // of the background work; ends with Close
 	cancel context.CancelFunc
@@ -83,7 +83,7 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close implements driver.Store. It waits for up to a second for the answers to acquisitions
+// Close implements driver.Store. It waits for up to a second for the answers to attempts
 // whose callers have left, and for up to a second to release the last of them. The error says
 // how many of these are left to expire.
 func (s *Store) Close() error {
@@ -111,7 +111,7 @@ func (s *Store) usable(ctx context.Context) error {
 	return nil
 }
 
-// call is run for calls that a closed store rejects.
+// call is run, but a closed store rejects it.
 func (s *Store) call(ctx context.Context, leave leave, fn func(*conn) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err

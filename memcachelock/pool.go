@@ -35,12 +35,12 @@ const (
 	lifetime = 5 * time.Minute
 )
 
-// leave records an acquisition whose caller leaves before its outcome is known. The function
-// that it returns is called when the acquisition was answered, or never will be.
+// leave records an attempt whose caller leaves before its outcome is known. The function
+// that it returns is called when the attempt was answered, or never will be.
 type leave func() (ended func(answered bool))
 
-// with calls fn with a connection. It closes the connection if fn returns an error after which
-// answers may be unread. leave, which is nil for all but acquisitions, is called if the outcome
+// with calls fn with a connection, and discards it if fn returns an error after which
+// answers may be unread. leave, which is nil for all but attempts, is called if the outcome
 // of fn is unknown.
 func (p *pool) with(ctx context.Context, leave leave, fn func(*conn) error) error {
 	if err := p.reserve(ctx); err != nil {
@@ -66,9 +66,9 @@ func (p *pool) with(ctx context.Context, leave leave, fn func(*conn) error) erro
 	return unreachable(err)
 }
 
-// discard gives up a connection that a call failed on. If the answer to an acquisition is
+// discard gives up a connection that a call failed on. If the answer to an attempt is
 // unread, discard reads it in the background: until it arrives, a Release on another connection
-// could overtake the acquisition.
+// could overtake the attempt.
 func (p *pool) discard(c *conn, leave leave) {
 	if leave == nil || c.unread == 0 {
 		_ = c.net.Close()

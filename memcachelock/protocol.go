@@ -2,11 +2,8 @@ package memcachelock
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // The commands of memcached that the store uses. Writing a command and reading its answer are
@@ -59,8 +56,9 @@ func (c *conn) writeGet(name, what string) {
 
 // write appends a command to the output buffer. Flush returns an error.
 func (c *conn) write(command []byte) {
-	c.scratch = append(command, "\r\n"...)
-	_, _ = c.out.Write(c.scratch)
+	command = append(command, "\r\n"...)
+	_, _ = c.out.Write(command)
+	c.scratch = command
 	c.unread++
 }
 
@@ -112,7 +110,7 @@ func (c *conn) readAnswer() (answer, error) {
 	case "EN", "NF", "NS", "NOT_STORED", "NOT_FOUND":
 		return answer{}, nil
 	case "SERVER_ERROR":
-		return answer{}, refusal(string(rest))
+		return answer{}, failed(string(rest))
 	}
 	return answer{}, fmt.Errorf("%w: %q", errNotMemcached, line)
 }
@@ -151,26 +149,4 @@ func parseFlags(flags []byte) (it item, err error) {
 		}
 	}
 	return it, nil
-}
-
-const (
-	prefix = "dlock:"     // keeps locks apart from other items
-	hashed = prefix + "#" // begins the keys that are made of a name's hash
-	maxKey = 250          // bytes, the limit of memcached
-)
-
-// appendKey appends the key of a lock: its name, or a hash of a name that memcached does not
-// accept or that would be taken for a hash.
-func appendKey(b []byte, name string) []byte {
-	if len(prefix)+len(name) <= maxKey && !strings.HasPrefix(name, "#") && isPlain(name) {
-		return append(append(b, prefix...), name...)
-	}
-	sum := sha256.Sum256([]byte(name))
-	return hex.AppendEncode(append(b, hashed...), sum[:])
-}
-
-// isPlain reports whether a name consists of visible ASCII. In memcached's protocol a blank ends
-// a key, and a line break ends a command.
-func isPlain(name string) bool {
-	return !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Release implements driver.Store, with one round trip unless the lock was renewed. It waits
-// for acquisitions of the owner that are still under way.
+// for attempts of the owner that are still under way.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.usable(ctx); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 		case err != nil: // the server refused to store: the item is as it was
 			errs[i] = err
 		case a.changed: // the next renewal finds out by whom
-			errs[i] = refusal("the lock was changed meanwhile")
+			errs[i] = failed("the lock was changed meanwhile")
 		case !a.done:
 			errs[i] = driver.ErrNotHeld
 		case ok:

@@ -64,7 +64,7 @@ func (ws *waiters) names() []string {
 	return names
 }
 
-// poll polls while there are waiters. It wakes those whose lock is free or has changed hands,
+// poll polls while there are waiters. It wakes those whose lock is free or was stored again,
 // and all of them if the server is gone or back.
 func (s *Store) poll() {
 	reachable := true

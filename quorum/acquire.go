@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,11 @@ const (
 	// maxVotes is how often one Acquire votes if the votes are split, so that a caller
 	// that does not wait is seldom refused a free lock.
 	maxVotes = 3
-	// The pause after a split vote is drawn from a window. The longest one has room for the votes of
-	// maxSplitTimeouts contenders, if each takes a MemberTimeout.
+	// The pause after a split vote is drawn from a window of maxSplitTimeouts MemberTimeouts at most.
 	minSplitWindow   = 500 * time.Microsecond
 	maxSplitTimeouts = 16
 	// maxPause is the longest pause within Acquire, which shortens the lease. A longer one is left
-	// to the waiter.
+	// to the waiter, and so is one that would use up more than half of the TTL.
 	maxPause = 250 * time.Millisecond
 )
 
@@ -43,16 +43,27 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	}
 	start := time.Now()
 	splits := 0
-	if a := s.find(&driver.Grant{Name: req.Name, Owner: req.Owner}); a != nil {
+	s.mu.Lock()
+	a := s.findLocked(&driver.Grant{Name: req.Name, Owner: req.Owner})
+	s.mu.Unlock()
+	if a != nil {
 		grant, err := s.reacquire(ctx, a, &req)
 		if err == nil || !errors.Is(err, driver.ErrNotHeld) {
 			return grant, err
 		}
-		a.locked(func() { splits = a.splits })
+		var pause time.Duration
+		a.locked(func() { splits, pause = a.splits, time.Until(a.pausedUntil) })
+		if pause > 0 { // the pause after the last split vote is not over
+			return driver.Grant{}, s.leavePause(a, pause)
+		}
 	}
+	a = nil
 	for votes := 1; ; votes++ {
-		a := s.newAcquisition(&req)
-		s.remember(a)
+		previous := a
+		a = s.newAcquisition(&req)
+		if !s.remember(a, previous) {
+			return driver.Grant{}, errReleased
+		}
 		v := s.vote(ctx, a, start)
 		if v.err == nil {
 			return a.grant(), nil
@@ -62,10 +73,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		}
 		splits++
 		pause := s.splitBackoff(time.Since(v.sent), v.contenders, splits)
-		if votes == maxVotes || pause > maxPause {
-			a.locked(func() { a.splits = splits })
-			s.attemptSplit(a.owner, pause)
-			return driver.Grant{}, &driver.HeldError{Name: req.Name, Remaining: pause}
+		if votes == maxVotes || pause > maxPause || time.Since(start)+pause > req.TTL/2 {
+			a.locked(func() { a.splits, a.pausedUntil = splits, time.Now().Add(pause) })
+			return driver.Grant{}, s.leavePause(a, pause)
 		}
 		if err := backoff.Sleep(ctx, pause); err != nil {
 			return driver.Grant{}, err
@@ -76,26 +86,18 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 // reacquire is Acquire for an owner that asked before. If it holds the lock, its TTL starts
 // again. ErrNotHeld says that nothing of it is left, and that it may ask anew.
 //
-// A shorter TTL does not become that of the acquisition: the first grant promises its own.
+// The members keep the TTL of the first request: a shorter one would break the promise of the
+// first grant, and a longer one may be more than they renew the lock for.
 func (s *Store) reacquire(ctx context.Context, a *acquisition, req *driver.Request) (driver.Grant, error) {
-	a.mu.Lock()
-	ended, token := a.ended, a.token
-	if token != 0 && !ended && req.TTL > a.ttl {
-		a.ttl, a.promise, a.needed = req.TTL, req.TTL-drift(req.TTL), req.TTL
-		for i := range a.at {
-			a.at[i].ttl = req.TTL
-		}
-	}
-	a.mu.Unlock()
+	grant := a.grant()
 	switch {
-	case ended:
+	case a.hasEnded():
 		return driver.Grant{}, driver.ErrNotHeld
-	case token == 0:
+	case grant.Token == 0:
 		return driver.Grant{}, errBusy
 	}
-	grant := a.grant()
 	grant.TTL = min(grant.TTL, req.TTL-drift(req.TTL))
-	errs := s.renew(ctx, []driver.Grant{grant})
+	errs := s.renew(ctx, []*acquisition{a})
 	if errs == nil {
 		return grant, nil
 	}
@@ -116,8 +118,7 @@ func (s *Store) splitBackoff(took time.Duration, contenders, splits int) time.Du
 	return window/4 + rand.N(window)
 }
 
-// verdict is the outcome of a vote.
-type verdict struct {
+type voteResult struct {
 	sent       time.Time
 	err        error // nil if the lock was granted
 	split      bool  // a majority answered, but no contender has a majority
@@ -125,16 +126,16 @@ type verdict struct {
 }
 
 // vote asks all members for a, and undoes it if it cannot be granted.
-func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) verdict {
-	b := newBallot(len(s.members), s.majority, s.raises)
+func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) voteResult {
+	b := newBallot(len(s.members), s.majority, s.agreesOnTokens)
 	s.withWatch(a.owner, func(w *watch) { // the attempt sees all releases before it
 		w.woken = 0
 		w.endPauseLocked()
 	})
 	r := s.startRound(ctx, a)
-	v := verdict{sent: r.deadline.began}
+	v := voteResult{sent: r.deadline.began}
 	interrupted := r.collect(ctx, &b)
-	s.learn(&b, v.sent)
+	s.forecast.saw(b.largest, v.sent)
 	same := s.sameServer()
 	if interrupted == nil && same == nil && b.won() {
 		if v.err = s.grant(a, &b, start); v.err == nil {
@@ -142,12 +143,9 @@ func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) verdi
 		}
 	}
 	unsure := s.undo(ctx, a, &b)
+	v.err = cmp.Or(same, interrupted, v.err)
 	held := b.heldBy(a.name)
 	switch {
-	case same != nil:
-		v.err = same
-	case interrupted != nil:
-		v.err = interrupted
 	case v.err != nil:
 	case held != nil:
 		v.err = held
@@ -160,38 +158,29 @@ func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) verdi
 		_, v.contenders = b.blockers()
 		v.err = &driver.HeldError{Name: a.name}
 	default:
-		v.err = s.unreachable(b.answered(), b.errors())
+		v.err = s.noMajority(b.errs)
 	}
-	if !unsure && !v.split {
+	switch {
+	case !unsure && !v.split:
 		s.forget(a)
+	case errors.Is(v.err, driver.ErrHeld): // it is remembered for the pause at most
+		a.locked(func() { a.expires = time.Now().Add(2 * maxSplitTimeouts * s.timeout) })
 	}
 	return v
 }
 
-// learn remembers the largest token that was seen.
-func (s *Store) learn(b *ballot, sent time.Time) {
-	if !s.raises {
-		return
-	}
-	token := uint64(0)
-	for i := range b.answers {
-		token = max(token, b.answers[i].token)
-		if held := b.answers[i].held; held != nil {
-			token = max(token, held.Token)
-		}
-	}
-	s.known.saw(token, sent)
-}
-
-// drift returns by how much the clocks of the members may differ within a TTL. The
-// implementations of Redlock agree on it.
+// drift is by how much the clocks of the members may differ within a TTL. The implementations of
+// Redlock agree on it.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // grant grants an acquisition that has won its vote.
 func (s *Store) grant(a *acquisition, b *ballot, start time.Time) error {
-	needed := b.promised()
-	promise := needed - drift(a.ttl)
-	if time.Since(start) >= promise {
+	shortest := driver.MaxTTL // of the members of the majority
+	for i := range b.raised.all() {
+		shortest = min(shortest, b.answers[i].ttl)
+	}
+	granted := shortest - drift(a.ttl)
+	if time.Since(start) >= granted {
 		return errTooLate
 	}
 	a.mu.Lock()
@@ -199,41 +188,23 @@ func (s *Store) grant(a *acquisition, b *ballot, start time.Time) error {
 	if a.ended {
 		return errReleased
 	}
-	a.token, a.needed, a.promise = b.token, needed, promise
+	a.token, a.minMemberTTL, a.grantedTTL = b.token, shortest, granted
 	return nil
 }
 
-// undo gives back what a failed attempt got, or may have got, which makes it unsure. It waits
+// undo releases what a failed attempt got, or may have got, which makes it unsure. It waits
 // for members that certainly granted, so that they do not block the next contender.
 func (s *Store) undo(ctx context.Context, a *acquisition, b *ballot) (unsure bool) {
-	a.locked(func() { a.ended = true })
-	deadline := s.newDeadline(ctx)
-	done := make(chan struct{}, b.members)
-	waits := 0
-	for i := range b.members {
-		err := b.outcome(i)
-		if errors.Is(err, driver.ErrHeld) { // any other error may have come after the lock was granted
-			deadline.done()
-			continue
-		}
-		sure := err == nil
-		unsure = unsure || !sure
-		if sure {
-			waits++
-		}
-		s.enqueueCall(a, i, func(i int) {
-			_ = s.giveBack(deadline, a, i) // it expires anyway
-			if sure {
-				done <- struct{}{}
-			}
-		})
-	}
-	for range waits {
+	// A refusal is the only proof that is used: another error may have come after the grant.
+	mayHold := allMembers(b.members) &^ b.refused
+	released := s.releaseAt(ctx, a, mayHold)
+	for left := b.granted; left != 0; {
 		select {
-		case <-done:
+		case got := <-released: // or not: the lock expires anyway
+			left.remove(got.member)
 		case <-ctx.Done():
 			return true
 		}
 	}
-	return unsure
+	return mayHold != b.granted
 }

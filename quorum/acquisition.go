@@ -10,9 +10,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// acquisition is one attempt to get a lock and, if it was granted, the lock.
+// acquisition is one vote of an attempt and, if it was granted, the lock.
 //
-// The members know it by an alias that no other acquisition has. Another attempt of the same
+// The members know it by an alias that no other acquisition has. Another vote of the same
 // owner is another acquisition, which a late call for the first one does not touch.
 type acquisition struct {
 	name   string
@@ -21,18 +21,21 @@ type acquisition struct {
 	ttl    time.Duration
 	holder driver.Holder
 
-	mu      sync.Mutex
-	splits  int           // split votes in a row, up to this one
-	ended   bool          // released, failed or lost: no member is asked for it any more
-	token   uint64        // zero until it is granted
-	promise time.Duration // the TTL of the grant
-	needed  time.Duration // the shortest TTL that the members of the majority promised
-	expires time.Time     // when it need not be remembered any more
-	at      []memberState // by member
+	released bool // by its owner, which must not get the lock any more; Store.mu guards it
+
+	mu           sync.Mutex
+	splits       int           // split votes in a row, up to this one
+	pausedUntil  time.Time     // when the owner may vote again after the last of them
+	ended        bool          // released, failed or lost: it is not acquired at a member any more
+	token        uint64        // zero until it is granted
+	grantedTTL   time.Duration // the TTL of the grant
+	minMemberTTL time.Duration // the shortest TTL that the members of the majority promised
+	expires      time.Time     // when it has expired, and need not be remembered any more
+	members      []memberState // by member
 }
 
-// memberState is an acquisition at one member. Its calls to the member follow one another:
-// a Release never overtakes the Acquire that it undoes.
+// memberState is an acquisition at one member. Attempts, raises and the first release follow one
+// another: a Release never overtakes the Acquire that it undoes.
 type memberState struct {
 	token  uint64
 	ttl    time.Duration // what the member promised; zero until it granted
@@ -50,11 +53,16 @@ func (s *Store) newAcquisition(req *driver.Request) *acquisition {
 		ttl:     req.TTL,
 		holder:  req.Holder,
 		expires: time.Now().Add(req.TTL),
-		at:      make([]memberState, len(s.members)),
+		members: make([]memberState, len(s.members)),
 	}
 }
 
-// locked calls f with mu held.
+func (a *acquisition) hasEnded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended
+}
+
 func (a *acquisition) locked(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,14 +73,14 @@ func (a *acquisition) locked(f func()) {
 func (a *acquisition) grant() driver.Grant {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, TTL: a.promise, Handle: a}
+	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, TTL: a.grantedTTL, Handle: a}
 }
 
 // memberGrant returns the grant for member i.
 func (a *acquisition) memberGrant(i int) driver.Grant {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := &a.at[i]
+	at := &a.members[i]
 	return driver.Grant{Name: a.name, Owner: a.alias, Token: at.token, TTL: cmp.Or(at.ttl, a.ttl), Handle: at.handle}
 }
 
@@ -80,7 +88,7 @@ func (a *acquisition) memberGrant(i int) driver.Grant {
 func (a *acquisition) note(i int, grant *driver.Grant, err error) (token uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := &a.at[i]
+	at := &a.members[i]
 	if err == nil {
 		at.token, at.ttl, at.handle = grant.Token, grant.TTL, grant.Handle
 	}
@@ -92,7 +100,7 @@ func (a *acquisition) note(i int, grant *driver.Grant, err error) (token uint64)
 // enqueued before.
 func (s *Store) enqueueCall(a *acquisition, i int, f func(i int)) {
 	a.mu.Lock()
-	at := &a.at[i]
+	at := &a.members[i]
 	if at.busy {
 		at.queue = append(at.queue, f)
 		a.mu.Unlock()
@@ -103,33 +111,30 @@ func (s *Store) enqueueCall(a *acquisition, i int, f func(i int)) {
 	s.work.Add(1)
 	s.workers.Go(func() {
 		defer s.work.Done()
-		for f != nil {
+		for busy := true; busy; {
 			f(i)
-			f = a.nextCall(i)
+			a.locked(func() {
+				if busy = len(at.queue) > 0; busy {
+					f, at.queue = at.queue[0], at.queue[1:]
+				} else {
+					at.busy, at.queue = false, nil
+				}
+			})
 		}
 	})
 }
 
-func (a *acquisition) nextCall(i int) (f func(i int)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	at := &a.at[i]
-	if len(at.queue) == 0 {
-		at.busy, at.queue = false, nil
-		return nil
-	}
-	f = at.queue[0]
-	at.queue = at.queue[1:]
-	return f
-}
-
-// minSweep is up to how many acquisitions are not searched for expired ones.
+// minSweep is the number of acquisitions below which none is searched for.
 const minSweep = 1024
 
-// remember makes a the acquisition of its owner, and forgets expired ones.
-func (s *Store) remember(a *acquisition) {
+// remember makes a the acquisition of its owner, unless the owner has released the previous one of
+// the same attempt. Now and then it forgets expired ones.
+func (s *Store) remember(a, previous *acquisition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if previous != nil && previous.released {
+		return false
+	}
 	if len(s.acquisitions) >= s.sweepAt {
 		now := time.Now()
 		maps.DeleteFunc(s.acquisitions, func(_ driver.Owner, old *acquisition) (expired bool) {
@@ -139,6 +144,7 @@ func (s *Store) remember(a *acquisition) {
 		s.sweepAt = max(minSweep, 2*len(s.acquisitions))
 	}
 	s.acquisitions[a.owner] = a
+	return true
 }
 
 func (s *Store) forget(a *acquisition) {
@@ -149,14 +155,12 @@ func (s *Store) forget(a *acquisition) {
 	}
 }
 
-// find returns the acquisition of a grant, or nil. It ignores a Handle that was copied from
-// the grant of another owner.
-func (s *Store) find(grant *driver.Grant) *acquisition {
-	if a, ok := grant.Handle.(*acquisition); ok && a.owner == grant.Owner && a.name == grant.Name {
+// findLocked returns the acquisition of a grant, or nil. It ignores a Handle that was copied from
+// the grant of another owner, or comes from a quorum with more or fewer members.
+func (s *Store) findLocked(grant *driver.Grant) *acquisition {
+	if a, ok := grant.Handle.(*acquisition); ok && a.owner == grant.Owner && a.name == grant.Name && len(a.members) == len(s.members) {
 		return a
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if a := s.acquisitions[grant.Owner]; a != nil && a.name == grant.Name {
 		return a
 	}

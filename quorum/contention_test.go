@@ -111,6 +111,7 @@ func TestSplitVoteIsRepeatedAfterRandomPause(t *testing.T) {
 				t.Errorf("no holder has a majority, but the error is %+v", held)
 			}
 			delays = append(delays, held.Remaining)
+			_ = backoff.Sleep(t.Context(), held.Remaining)
 		}
 		if first := delays[0]; first <= 0 || first > 20*time.Millisecond {
 			t.Errorf("the first pause is %v", first)
@@ -289,6 +290,56 @@ func TestWaitersDoNotJoinMemberQueues(t *testing.T) {
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("the waiter got the lock %v after the release", took)
 		}
+	})
+}
+
+// TestBusyProcessLetsPollingWaitersIn: members that queue their waiters cannot be watched, so that
+// the waiters of other processes poll. A process that uses the lock all the time leaves gaps that
+// are long enough for them.
+func TestBusyProcessLetsPollingWaitersIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		setDelay(all, 100*time.Microsecond)
+		client := func() *dlock.Client {
+			members := make([]driver.Store, len(all))
+			for i, c := range all {
+				members[i] = queueing{conn{c}}
+			}
+			s, err := quorum.New(members, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			return dlock.New(s, nil)
+		}
+		busy, waiting := client(), client()
+		ctx, stop := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		for range 3 {
+			work.Go(func() {
+				for ctx.Err() == nil {
+					_ = busy.Do(ctx, "x", func(ctx context.Context) error { return backoff.Sleep(ctx, time.Millisecond) })
+				}
+			})
+		}
+		const turns = 10
+		var waited time.Duration
+		for range turns {
+			_ = backoff.Sleep(t.Context(), time.Second)
+			start := time.Now()
+			if err := waiting.Do(t.Context(), "x", noop, dlock.WithWait(time.Hour)); err != nil {
+				t.Error(err)
+			}
+			waited += time.Since(start)
+		}
+		t.Logf("waited %v for %d turns", waited, turns)
+		if waited > 4*time.Second {
+			t.Errorf("waited %v for %d turns beside a busy process", waited, turns)
+		}
+		stop()
+		work.Wait()
+		busy.Close()
+		waiting.Close()
 	})
 }
 

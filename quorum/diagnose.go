@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/finding"
 )
 
 // Diagnose implements driver.Diagnoser. It returns findings about the quorum, and the
@@ -24,8 +25,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	for i, m := range s.members {
 		if errs[i] != nil {
 			answered--
-			all = append(all, driver.Finding{Check: "reachable", Level: driver.LevelWarning,
-				Message: fmt.Sprintf("%s: %v", m.name, errs[i])})
+			all = append(all, finding.Warning("reachable", "%s: %v", m.name, errs[i]))
 		}
 		for _, f := range findings[i] {
 			f.Message = m.name + ": " + f.Message
@@ -64,7 +64,7 @@ func (s *Store) findings(answered int, remembers bool) (all []driver.Finding) {
 	spare := answered - s.majority
 	add("members", answered == n, driver.LevelWarning,
 		fmt.Sprintf("All %d members answer, %d of them may fail.", n, spare),
-		fmt.Sprintf("%d of %d members answer, %d more may fail before no lock can be had.", answered, n, spare))
+		fmt.Sprintf("%d of %d members answer, and locks can be acquired while %d more fail.", answered, n, spare))
 	same := s.sameServer()
 	add("servers", same == nil, driver.LevelProblem,
 		"No two members are known to be the same server.", fmt.Sprint(same))
@@ -74,5 +74,9 @@ func (s *Store) findings(answered int, remembers bool) (all []driver.Finding) {
 	add("restart", s.traits.SurvivesRestart && remembers, driver.LevelWarning,
 		"A member that crashes remembers its locks.",
 		"A member that crashes forgets its locks: keep it out for longer than the longest TTL before it is started again, or two may hold a lock.")
+	if s.traits.OneMachine && slices.ContainsFunc(s.members, func(m *member) bool { return !m.store.Traits().OneMachine }) {
+		all = append(all, finding.Breaking(driver.PromiseExclusion, finding.Problem("machines",
+			"Each machine has a member of its own beside those that all machines share: two machines can each have a majority. Use members that all machines reach.")))
+	}
 	return all
 }

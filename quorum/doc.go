@@ -1,19 +1,21 @@
 // Package quorum makes one lock out of several independent stores: Redlock, over any
 // driver.Store. The owner that holds the lock in a majority of them has it, so that any
-// minority may be dead, cut off or slow.
+// minority may be dead, cut off or slow: one of three members, or two of five.
 //
 // # How it works
 //
 // An attempt calls all members at the same time, each for at most a fixed time. With a
-// majority the owner has the lock for the TTL less 1 % and 2 ms, because the members'
-// clocks run at different speeds; the caller subtracts the time of the call, as with every
-// store. Without a majority the attempt gives back what it got, also where no answer came.
-// A call does not wait for members that can no longer change the outcome: they go on in the
-// background, and Close waits for them. A majority renews a lock, too. A member that lost
-// the lock gets it again, but only while a majority holds it.
+// majority the owner has the lock for the shortest TTL that its members promise, less 1 % of
+// the TTL and 2 ms, because the members' clocks run at different speeds. Without a majority the
+// attempt releases what it got, also where no answer came, and waits for the members that
+// certainly granted. Otherwise a call does not wait for members that can no longer change the
+// outcome: they go on in the background, and Close waits for them. A majority renews a lock,
+// too. A member that lost the lock gets it again, but only while a majority holds it.
 //
-// Every attempt has a secret owner of its own with the members. A late call therefore belongs
-// to an attempt that has ended, and cannot revoke a later grant of the same owner.
+// Use members of one kind. Stores promise different TTLs: ZooKeeper at most three quarters of its
+// session timeout, etcd a little less than was asked for, Redis all of it. A member that promises less than
+// the first majority did does not count when the lock is renewed, so that the failure of another
+// one may end the lock.
 //
 // If several contenders ask at the same moment, each may get a few members and none a
 // majority. Such a split vote is repeated after a random time, a few times by Acquire and
@@ -33,16 +35,12 @@
 //
 // The members must remember. A member that crashes and comes back empty has forgotten the
 // holder, and may vote a second time: two holders can then have a majority each. Members
-// that keep their data through a crash do not forget (for Redis, appendfsync always).
-// Others must stay out after a crash for longer than the longest TTL, so that all forgotten
-// locks have expired before they vote again. This delayed restart is up to the operator.
-// The second holder still has the larger token as long as a majority knows the last one, or
-// if the members take their tokens from clocks that agree, as Redis does here: a resource
-// that checks the token is safe.
+// that keep their data through a crash do not forget (for Redis, appendfsync always). The
+// operator must keep a member that forgets offline after a crash for longer than the longest TTL,
+// until all forgotten locks have expired. The second holder still has the larger token as long as a
+// majority knows the last one, or if the members take their tokens from clocks that agree, as
+// Redis does here: a resource that checks the token is safe.
 //
 // Each member counts time with its own clock. Clocks of a majority that are set forward
 // make a second holder, too.
-//
-// A majority must be reachable. With three members one may fail, with five two. An even
-// number tolerates no more failures than one less, and is rejected.
 package quorum

@@ -123,55 +123,6 @@ func TestUndecidedMembersMakeOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// TestRenewCallsEachMemberOnce: each member gets one call, whatever the number of locks.
-func TestRenewCallsEachMemberOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s := open(t, all)
-		var grants []driver.Grant
-		for i := range 1000 {
-			grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Minute)))
-		}
-		synctest.Wait()
-		if errs := s.Renew(t.Context(), grants); errs != nil {
-			t.Fatal(errs)
-		}
-		synctest.Wait()
-		for i, c := range all {
-			if n := c.count("Renew"); n != 1 {
-				t.Errorf("member %d was called %d times to renew 1000 locks", i+1, n)
-			}
-			if n := c.count("Acquire"); n != 1000 {
-				t.Errorf("member %d was asked %d times for 1000 locks", i+1, n)
-			}
-		}
-	})
-}
-
-// TestRenewKeepsTheTTL: the grant promises less than was asked for, and renewing it
-// does not take off from that again.
-func TestRenewKeepsTheTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s, contender := open(t, all), open(t, all)
-		grant := mustAcquire(t, s, request("x", 10*time.Second))
-		if want := 10*time.Second - 102*time.Millisecond; grant.TTL != want {
-			t.Errorf("the TTL less 1%% and 2ms is %v, granted is %v", want, grant.TTL)
-		}
-		for range 20 {
-			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-				t.Fatal(errs)
-			}
-		}
-		if err := backoff.Sleep(t.Context(), 10*time.Second-time.Microsecond); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := contender.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
-			t.Errorf("members renew for what was asked: want ErrHeld, got: %v", err)
-		}
-	})
-}
-
 // deaf is a member that ignores the context of its calls.
 type deaf struct {
 	driver.Store
@@ -246,6 +197,26 @@ func TestExpiredAcquisitionsAreForgotten(t *testing.T) {
 		}
 		if n := s.Remembered(); n > 2048 {
 			t.Errorf("%d acquisitions are remembered, of which 200 have not expired", n)
+		}
+	})
+}
+
+// TestRefusedAttemptsAreForgotten: the store forgets refused attempts soon, also if their TTL is
+// long. One member is out of reach, so that it may have granted them.
+func TestRefusedAttemptsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		s := open(t, all)
+		all[0].set(gone)
+		mustAcquire(t, s, request("x", 10*time.Hour))
+		for i := range 5_000 {
+			refusal(t, s, request("x", time.Hour))
+			if i%100 == 0 {
+				_ = backoff.Sleep(t.Context(), time.Second)
+			}
+		}
+		if n := s.Remembered(); n > 2048 {
+			t.Errorf("%d attempts are remembered, of which 300 ended within 3 s", n)
 		}
 	})
 }
@@ -365,6 +336,67 @@ func TestEveryAttemptIsReleased(t *testing.T) {
 		}
 		if len(w.asked) == attempts {
 			t.Error("the member got every attempt, although it answered none of them")
+		}
+	})
+}
+
+// TestInterruptedCallsAreUnreachable: a call whose context ends before a majority has answered
+// wraps ErrUnreachable and the cause.
+func TestInterruptedCallsAreUnreachable(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *quorum.Store, driver.Grant) error{
+		"Acquire": func(ctx context.Context, s *quorum.Store, _ driver.Grant) error {
+			_, err := s.Acquire(ctx, request("y", time.Minute))
+			return err
+		},
+		"Renew": func(ctx context.Context, s *quorum.Store, grant driver.Grant) error {
+			return s.Renew(ctx, []driver.Grant{grant})[0]
+		},
+		"Release": func(ctx context.Context, s *quorum.Store, grant driver.Grant) error { return s.Release(ctx, grant) },
+		"Break": func(ctx context.Context, s *quorum.Store, grant driver.Grant) error {
+			return s.Break(ctx, "x", grant.Token)
+		},
+		"Find": func(ctx context.Context, s *quorum.Store, _ driver.Grant) error {
+			_, _, err := s.Find(ctx, "x")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := fakeMembers(3)
+				s := open(t, all)
+				grant := mustAcquire(t, s, request("x", time.Minute))
+				synctest.Wait()
+				for _, c := range all {
+					c.set(mute)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if err := call(ctx, s, grant); !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("want ErrUnreachable and the cause, got: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestHandleOfAnotherQuorumIsIgnored: a grant of a quorum with more or fewer members is not held.
+func TestHandleOfAnotherQuorumIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		three, five := open(t, fakeMembers(3)), open(t, fakeMembers(5))
+		for _, s := range []*quorum.Store{three, five} {
+			for _, from := range []*quorum.Store{three, five} {
+				if s == from {
+					continue
+				}
+				grant := mustAcquire(t, from, request("x", time.Minute))
+				if errs := s.Renew(t.Context(), []driver.Grant{grant}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
+					t.Errorf("Renew: %v; want ErrNotHeld", errs)
+				}
+				if err := s.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("Release: %v; want ErrNotHeld", err)
+				}
+				synctest.Wait()
+			}
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (s *Store) heldByMajority(ctx context.Context, ask func(context.Context, *m
 	defer s.work.Done()
 	lists, _, err := gather(ctx, s, ask)
 	if err != nil {
-		return nil, fmt.Errorf("listing locks: %w", err)
+		return nil, fmt.Errorf("finding locks: %w", err)
 	}
 	type key struct {
 		name   string
@@ -84,7 +84,7 @@ func (s *Store) heldByMajority(ctx context.Context, ask func(context.Context, *m
 	for _, infos := range lists {
 		for _, info := range infos {
 			k := key{info.Name, info.Token, info.Holder}
-			if !s.raises {
+			if !s.agreesOnTokens {
 				k.token = 0
 			}
 			found[k] = append(found[k], info)
@@ -143,13 +143,11 @@ func (m *member) list(ctx context.Context, prefix string) (infos []driver.Info, 
 func (m *member) isResponsive(ctx context.Context, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var err error
+	err := driver.ErrUnreachable
 	if finder, ok := m.store.(driver.Finder); m.identifier != nil {
 		_, err = m.identifier.Identify(ctx)
 	} else if ok {
 		_, _, err = finder.Find(ctx, "dlock-quorum-probe")
-	} else {
-		return false
 	}
 	return ctx.Err() == nil && !errors.Is(err, driver.ErrUnreachable)
 }
@@ -160,7 +158,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 		return err
 	}
 	defer s.work.Done()
-	if !s.raises {
+	if !s.agreesOnTokens {
 		return fmt.Errorf("%w: breaking locks of members that do not agree on tokens", driver.ErrUnsupported)
 	}
 	return s.callAll(ctx, func(m *member) error {

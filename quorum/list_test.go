@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -261,6 +262,48 @@ func TestDiagnoseOfARestartFollowsTheMembers(t *testing.T) {
 			if f.Check == "restart" && f.Level != test.want {
 				t.Errorf("members with %v: %+v; want %v", test.findings, f, test.want)
 			}
+		}
+	}
+}
+
+// remote is a member that processes of all machines reach.
+type remote struct{ *memlock.Store }
+
+func (r remote) Traits() driver.Traits {
+	t := r.Store.Traits()
+	t.OneMachine = false
+	return t
+}
+
+// TestDiagnoseFindsMembersOfOneMachine: if each machine has its own copy of one member, processes
+// of two machines can have a majority each.
+func TestDiagnoseFindsMembersOfOneMachine(t *testing.T) {
+	for local := range 4 {
+		var members []driver.Store
+		for i := range 3 {
+			if i < local {
+				members = append(members, memlock.New())
+			} else {
+				members = append(members, remote{memlock.New()})
+			}
+		}
+		s, err := quorum.New(members, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if got := s.Traits().OneMachine; got != (local > 0) {
+			t.Errorf("%d of 3 members are of one machine: OneMachine is %v", local, got)
+		}
+		findings, err := s.Diagnose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(findings, func(f driver.Finding) bool {
+			return f.Check == "machines" && f.Level == driver.LevelProblem && f.Breaks == driver.PromiseExclusion
+		})
+		if want := local == 1 || local == 2; found != want {
+			t.Errorf("%d of 3 members are of one machine: found %v, want %v, in %+v", local, found, want, findings)
 		}
 	}
 }

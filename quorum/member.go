@@ -11,9 +11,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// member is one of the stores. Its methods limit the time of each call.
+// member is one of the stores.
 type member struct {
 	store      driver.Store
+	watcher    driver.Watcher     // nil if the store is not one, or queues its waiters
 	raiser     driver.TokenRaiser // nil if the store is not one
 	identifier driver.Identifier  // nil if the store is not one
 	index      int
@@ -23,40 +24,36 @@ type member struct {
 	identified atomic.Bool
 
 	start    time.Time
-	waiting  atomic.Int64 // calls that are under way
+	inFlight atomic.Int64 // calls that are under way
 	answered atomic.Int64 // when it last answered, or was idle: since start
 
 	repairs  workQueue // locks that the member lost
 	releases workQueue // releases that the member did not answer
 }
 
-// maxWaiting is how many calls may wait for a member that does not answer.
-const maxWaiting = 64
+// maxInFlight is how many calls, except releases, a member gets that answers none of them.
+const maxInFlight = 64
 
-var errStuck = fmt.Errorf("%w: it answers none of the calls that are waiting", driver.ErrUnreachable)
+var errStuck = fmt.Errorf("%w: it answers none of %d calls", driver.ErrUnreachable, maxInFlight)
 
 // call makes a call within the member's limit. It uses only the values of ctx: the call goes
 // on when its caller has returned with the answers of other members.
 func (m *member) call(ctx context.Context, f func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.timeout)
 	defer cancel()
-	return m.callWithin(limited, f)
+	return m.callWithin(limited, false, f)
 }
 
-// callWithin makes a call whose context has the member's limit, unless too many calls wait.
-func (m *member) callWithin(limited context.Context, f func(ctx context.Context) error) error {
-	if m.waiting.Load() >= maxWaiting && int64(time.Since(m.start))-m.answered.Load() > int64(2*m.timeout) {
+// callWithin makes a call whose context has the member's limit. It must be made, or is not made if
+// the member answers none of many others.
+func (m *member) callWithin(limited context.Context, must bool, f func(ctx context.Context) error) error {
+	if !must && m.inFlight.Load() >= maxInFlight && int64(time.Since(m.start))-m.answered.Load() > int64(2*m.timeout) {
 		return errStuck
 	}
-	return m.callAlways(limited, f)
-}
-
-// callAlways makes a call whose context has the member's limit.
-func (m *member) callAlways(limited context.Context, f func(ctx context.Context) error) error {
-	if m.waiting.Add(1) == 1 {
+	if m.inFlight.Add(1) == 1 {
 		m.answered.Store(int64(time.Since(m.start)))
 	}
-	defer m.waiting.Add(-1)
+	defer m.inFlight.Add(-1)
 	err := f(limited)
 	if limited.Err() == nil {
 		m.answered.Store(int64(time.Since(m.start)))
@@ -68,51 +65,41 @@ func (m *member) callAlways(limited context.Context, f func(ctx context.Context)
 // timedOut makes the error of a call that reached its limit ErrUnreachable.
 func (m *member) timedOut(err error) error {
 	switch {
-	case isAnswer(err):
+	case isAnswer(err), errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, driver.ErrUnreachable):
-		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%w (no answer within %v)", err, m.timeout)
-		}
-		return err
+		return fmt.Errorf("%w (no answer within %v)", err, m.timeout)
 	}
 	return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnreachable, m.timeout, err)
 }
 
 // isAnswer reports whether err is an outcome that the member knows.
 func isAnswer(err error) bool {
-	return err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld)
+	return err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrMode)
 }
 
 func (m *member) acquire(limited context.Context, req *driver.Request) (grant driver.Grant, err error) {
-	err = m.callWithin(limited, func(ctx context.Context) error {
+	err = m.callWithin(limited, false, func(ctx context.Context) error {
 		grant, err = m.store.Acquire(ctx, *req)
 		return err
 	})
 	return grant, err
 }
 
-func (m *member) raise(ctx context.Context, grant driver.Grant, token uint64) (raised driver.Grant, err error) {
-	err = m.call(ctx, func(ctx context.Context) error {
-		raised, err = m.raiser.RaiseToken(ctx, grant, token)
-		return err
-	})
-	return raised, err
-}
-
 func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []error) {
-	err := m.callWithin(limited, func(ctx context.Context) error {
-		errs = m.store.Renew(ctx, grants)
+	err := m.callWithin(limited, false, func(ctx context.Context) error {
+		if errs = m.store.Renew(ctx, grants); ctx.Err() != nil {
+			for i := range errs {
+				errs[i] = m.timedOut(errs[i])
+			}
+		}
 		return errors.Join(errs...)
 	})
-	switch {
-	case err == nil:
-	case errs == nil: // the call was not made
+	if errs != nil && len(errs) != len(grants) {
+		err, errs = fmt.Errorf("%w: it answered for %d of %d locks", driver.ErrUnreachable, len(errs), len(grants)), nil
+	}
+	if err != nil && errs == nil { // the call was not made, or not answered properly
 		errs = slices.Repeat([]error{err}, len(grants))
-	case limited.Err() != nil:
-		for i := range errs {
-			errs[i] = m.timedOut(errs[i])
-		}
 	}
 	return errs
 }
@@ -122,7 +109,7 @@ func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []e
 func (m *member) release(limited context.Context, a *acquisition) error {
 	grant := a.memberGrant(m.index)
 	grant.Token = 0
-	return m.callAlways(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
+	return m.callWithin(limited, true, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
 }
 
 // identify finds out which server a member reaches, if it can tell, before its first vote.
@@ -138,15 +125,15 @@ func (s *Store) identify(ctx context.Context, m *member) error {
 	switch {
 	case errors.Is(err, driver.ErrUnreachable):
 		return fmt.Errorf("finding out which server it is: %w", err)
-	case err != nil || id == "": // a member that does not tell is taken as it is
+	case err != nil || id == "": // it counts as a server of its own
 		m.identified.Store(true)
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first := s.servers[id]; first != nil && first != m {
-		s.same = fmt.Errorf("%w: %s and %s are the same server, whose vote would count twice", driver.ErrMisconfigured, first.name, m.name)
-		return s.same
+		s.sameServerErr = fmt.Errorf("%w: %s and %s are the same server, whose vote would count twice", driver.ErrMisconfigured, first.name, m.name)
+		return s.sameServerErr
 	}
 	s.servers[id] = m
 	m.identified.Store(true)
@@ -157,10 +144,10 @@ func (s *Store) identify(ctx context.Context, m *member) error {
 func (s *Store) sameServer() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.same
+	return s.sameServerErr
 }
 
-// sharedDeadline is one context for an operation that calls each member once.
+// sharedDeadline is one context for an operation that calls each of several members once.
 type sharedDeadline struct {
 	values  context.Context // has the values of the caller's context, and no end
 	limited context.Context // ends at the deadline
@@ -170,10 +157,10 @@ type sharedDeadline struct {
 	left    atomic.Int64 // calls that have not ended
 }
 
-func (s *Store) newDeadline(ctx context.Context) *sharedDeadline {
+func (s *Store) newDeadline(ctx context.Context, calls int) *sharedDeadline {
 	d := &sharedDeadline{values: context.WithoutCancel(ctx), began: time.Now(), timeout: s.timeout}
 	d.limited, d.cancel = context.WithTimeout(d.values, s.timeout)
-	d.left.Store(int64(len(s.members)))
+	d.left.Store(int64(calls))
 	return d
 }
 

@@ -3,8 +3,10 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -35,6 +37,8 @@ func TestNewRejectsBadQuorums(t *testing.T) {
 		{twice, nil, "members 1 and 3 are the same store"},
 		{append(stores(2), nil), nil, "member 3 is nil"},
 		{stores(3), &quorum.Options{Names: []string{"a"}}, "1 names for 3 members"},
+		{append(stores(2), minimal{memlock.New()}), &quorum.Options{MemberTimeout: time.Hour / 2}, "no TTL is allowed"},
+		{stores(3), &quorum.Options{MemberTimeout: math.MaxInt64}, "no TTL is allowed"},
 	} {
 		s, err := quorum.New(c.members, c.opts)
 		if err == nil || !strings.Contains(err.Error(), c.reason) {
@@ -99,6 +103,26 @@ func TestSameServerIsRejectedWhenItReturns(t *testing.T) {
 	}
 }
 
+// TestSameServerRenewsOnce: one of two members that are one server could not be reached at first.
+// When it returns, it does not count for a renewal beside the other.
+func TestSameServerRenewsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		other := &unidentified{conn{all[0]}, make(chan struct{})}
+		s, err := quorum.New([]driver.Store{conn{all[0]}, conn{all[1]}, other}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		grant := mustAcquire(t, s, request("x", time.Minute)) // by two servers of three
+		close(other.back)
+		all[1].restartEmpty()
+		if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs == nil {
+			t.Error("a lock that one server of two holds was renewed")
+		}
+	})
+}
+
 func TestTraitsOfTheWeakestMember(t *testing.T) {
 	s, err := quorum.New(stores(5), &quorum.Options{MemberTimeout: 100 * time.Millisecond})
 	if err != nil {
@@ -127,6 +151,7 @@ func TestTraitsOfTheWeakestMember(t *testing.T) {
 		Store:       "quorum of 3 stores",
 		Fencing:     driver.FencingNone, // one member cannot be given a token
 		SplitVotes:  true,
+		OneMachine:  true, // two members exclude only processes of their machine
 		MinTTL:      time.Second,
 		MaxTTL:      time.Hour,
 		Granularity: time.Second,
@@ -145,6 +170,62 @@ type minimal struct{ driver.Store }
 func (minimal) Traits() driver.Traits {
 	return driver.Traits{Store: "minimal", Fencing: driver.FencingStrong, MinTTL: time.Second, MaxTTL: time.Hour,
 		Granularity: time.Second, SurvivesRestart: true}
+}
+
+// reacting is a member with a Reaction, which may queue its waiters.
+type reacting struct {
+	*memlock.Store
+	reaction time.Duration
+	queues   bool
+}
+
+func (r reacting) Traits() driver.Traits {
+	t := r.Store.Traits()
+	t.Reaction, t.Queues = r.reaction, r.queues
+	return t
+}
+
+// TestReactionIsThatOfAMajority: a waiter is woken when a majority of the members is released, and
+// polls if it cannot watch a majority. The order of the members does not matter.
+func TestReactionIsThatOfAMajority(t *testing.T) {
+	const fast, slow, polled = 300 * time.Microsecond, 250 * time.Millisecond, 500 * time.Millisecond
+	watched := func(reaction time.Duration) driver.Store { return reacting{memlock.New(), reaction, false} }
+	queued := func() driver.Store { return reacting{memlock.New(), fast, true} }
+	for name, c := range map[string]struct {
+		members []driver.Store
+		want    time.Duration
+	}{
+		"two slow":            {[]driver.Store{watched(fast), watched(slow), watched(slow)}, slow},
+		"two slow at first":   {[]driver.Store{watched(slow), watched(slow), watched(fast)}, slow},
+		"one slow":            {[]driver.Store{watched(slow), watched(fast), watched(fast)}, fast},
+		"two unknown":         {[]driver.Store{watched(0), watched(slow), watched(0)}, 0},
+		"two queue":           {[]driver.Store{watched(fast), queued(), queued()}, polled},
+		"one queues":          {[]driver.Store{watched(fast), queued(), watched(fast)}, fast},
+		"no member can watch": {[]driver.Store{minimal{memlock.New()}, minimal{memlock.New()}, minimal{memlock.New()}}, polled},
+	} {
+		s, err := quorum.New(c.members, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Traits().Reaction; got != c.want {
+			t.Errorf("%s: Reaction %v; want %v", name, got, c.want)
+		}
+		s.Close()
+	}
+}
+
+// TestShortestTTLCanBeLocked: the shortest TTL leaves time for the drift of the clocks, also if the
+// MemberTimeout is shorter than that.
+func TestShortestTTLCanBeLocked(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Microsecond, 500 * time.Microsecond, time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := openWith(t, fakeMembers(3), &quorum.Options{MemberTimeout: timeout})
+			settle(t, s)
+			if grant, err := s.Acquire(t.Context(), request("x", s.Traits().MinTTL)); err != nil || grant.TTL <= 0 {
+				t.Errorf("MemberTimeout %v: Acquire for %v: %+v, %v", timeout, s.Traits().MinTTL, grant, err)
+			}
+		})
+	}
 }
 
 // TestMembersWithoutExtensionsWork: a quorum needs no extensions of its members.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,28 +31,28 @@ type Options struct {
 
 // Store is a quorum of stores. See [New].
 //
-// It is a driver.Watcher, Lister, Finder and Breaker as far as a majority of its members is:
-// otherwise these calls return an error that wraps driver.ErrUnsupported. It is also a
-// driver.Diagnoser. Only the Store that an owner asked knows what the owner has: another
-// Store can renew and release a grant with its Handle, but not by the owner alone.
+// It is a driver.Watcher, Lister and Finder if a majority of its members is, and a driver.Breaker
+// if all of them are TokenRaisers, too: otherwise these calls return an error that wraps
+// driver.ErrUnsupported. It is also a driver.Diagnoser. Only the Store that an owner asked knows
+// what the owner has: another Store of the same members can renew and release a grant with its
+// Handle, but not by the owner alone.
 type Store struct {
-	members []*member
-	traits  driver.Traits
-	timeout time.Duration
-	raises  bool // all members can be given a token
-	known   forecast
-
-	majority int // of the members: any two majorities have a member in common
+	members        []*member
+	traits         driver.Traits
+	timeout        time.Duration
+	majority       int  // any two majorities have a member in common
+	agreesOnTokens bool // all members are TokenRaisers
+	forecast       forecast
 
 	identified atomic.Bool // a first attempt has waited for the identities of all members
 
-	mu           sync.Mutex
-	closed       bool
-	servers      map[string]*member // by identity
-	same         error              // two members are one server
-	acquisitions map[driver.Owner]*acquisition
-	sweepAt      int // the number of acquisitions that starts a search for expired ones
-	watches      map[driver.Owner]*watch
+	mu            sync.Mutex
+	closed        bool
+	servers       map[string]*member // by identity
+	sameServerErr error              // two members are one server
+	acquisitions  map[driver.Owner]*acquisition
+	sweepAt       int // the number of acquisitions that starts a search for expired ones
+	watches       map[driver.Owner]*watch
 
 	closing context.Context    // ends when Close begins
 	close   context.CancelFunc // ends closing
@@ -60,8 +61,12 @@ type Store struct {
 }
 
 const (
-	idleWorkers = 64 // goroutines that stay for the next calls
-	maxMembers  = 63 // that fit into a set
+	idleWorkers = 64                   // goroutines that stay for the next calls
+	maxMembers  = 63                   // that fit into a set
+	minTTL      = 8 * time.Millisecond // leaves time for the lock after the drift has been taken off
+	// polledReaction is the Reaction of a member that cannot be watched: half of the longest time
+	// between two polls of a waiter.
+	polledReaction = 500 * time.Millisecond
 )
 
 // New returns a quorum of members. It makes no calls, and Close does not close the
@@ -76,7 +81,7 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		timeout:      opts.MemberTimeout,
+		timeout:      cmp.Or(max(opts.MemberTimeout, 0), DefaultMemberTimeout),
 		majority:     len(members)/2 + 1,
 		servers:      make(map[string]*member),
 		acquisitions: make(map[driver.Owner]*acquisition),
@@ -85,22 +90,23 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 		workers:      workerpool.New(idleWorkers),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
-	if s.timeout <= 0 {
-		s.timeout = DefaultMemberTimeout
-	}
-	anonymous := true
 	for i, store := range members {
 		m := &member{store: store, index: i, name: fmt.Sprintf("member %d", i+1), timeout: s.timeout, start: time.Now()}
+		if !store.Traits().Queues { // see watch.subscribe
+			m.watcher, _ = store.(driver.Watcher)
+		}
 		m.raiser, _ = store.(driver.TokenRaiser)
 		m.identifier, _ = store.(driver.Identifier)
 		if opts.Names != nil {
 			m.name = opts.Names[i]
 		}
-		anonymous = anonymous && m.identifier == nil
 		s.members = append(s.members, m)
 	}
-	s.identified.Store(anonymous)
-	s.traits, s.raises = traits(s.members, s.timeout)
+	s.identified.Store(!slices.ContainsFunc(s.members, func(m *member) bool { return m.identifier != nil }))
+	s.traits, s.agreesOnTokens = traits(s.members, s.timeout)
+	if shortest, longest := s.traits.MinTTL, s.traits.MaxTTL; shortest > longest || s.timeout > longest/4 {
+		return nil, fmt.Errorf("no TTL is allowed: it must be at most %v, and at least %v and four times the MemberTimeout of %v", longest, shortest, s.timeout)
+	}
 	return s, nil
 }
 
@@ -121,7 +127,7 @@ func check(members []driver.Store, opts *Options) error {
 			return fmt.Errorf("member %d is nil", i+1)
 		}
 		for j, other := range members[:i] {
-			if reflect.TypeOf(m).Comparable() && m == other {
+			if reflect.ValueOf(m).Comparable() && m == other {
 				return fmt.Errorf("members %d and %d are the same store, whose vote would count twice", j+1, i+1)
 			}
 		}
@@ -129,39 +135,49 @@ func check(members []driver.Store, opts *Options) error {
 	return nil
 }
 
-// traits returns what the weakest member allows.
-func traits(members []*member, timeout time.Duration) (t driver.Traits, raises bool) {
+// traits returns what the members allow together: mostly what the weakest of them does.
+func traits(members []*member, timeout time.Duration) (t driver.Traits, agreesOnTokens bool) {
 	t = members[0].store.Traits()
-	raises = true
+	agreesOnTokens = true
 	kind := t.Store
+	var reactions []time.Duration
 	for _, m := range members {
 		of := m.store.Traits()
-		raises = raises && m.raiser != nil
+		agreesOnTokens = agreesOnTokens && m.raiser != nil
 		if of.Store != kind {
 			kind = "stores"
 		}
+		if m.watcher == nil {
+			of.Reaction = polledReaction
+		}
+		reactions = append(reactions, of.Reaction)
 		t.Fencing = min(t.Fencing, of.Fencing)
 		t.SessionBound = t.SessionBound || of.SessionBound
 		t.MinTTL = max(t.MinTTL, of.MinTTL)
 		t.MaxTTL = min(t.LongestTTL(), of.LongestTTL())
 		t.Granularity = max(t.Granularity, of.Granularity)
-		t.OneMachine = t.OneMachine && of.OneMachine
+		t.OneMachine = t.OneMachine || of.OneMachine // each machine may have a majority with its own member
 		t.SurvivesRestart = t.SurvivesRestart && of.SurvivesRestart
 		t.SurvivesFailover = t.SurvivesFailover && of.SurvivesFailover
 	}
-	if !raises {
+	if !agreesOnTokens {
 		t.Fencing = driver.FencingNone
 	}
-	// An attempt takes up to two timeouts, and must leave some time.
-	t.MinTTL = max(t.MinTTL, 4*timeout)
+	slices.Sort(reactions)                 // unknown ones, which are zero, come first
+	t.Reaction = reactions[len(members)/2] // until a majority is released
+	// A vote takes up to two timeouts, or three before the members are identified, and must leave
+	// some time.
+	t.MinTTL = max(t.MinTTL, 4*timeout, minTTL)
 	t.Store = fmt.Sprintf("quorum of %d %s", len(members), kind)
 	t.SplitVotes = true
 	// These are promises of single servers.
 	t.Fair, t.Queues, t.WatchesExpiry, t.ReportsLoss, t.Local = false, false, false, false, false
-	return t, raises
+	t.Shared, t.Limits = false, false
+	return t, agreesOnTokens
 }
 
-// Traits implements driver.Store. They are what the weakest member allows.
+// Traits implements driver.Store. With SessionBound, locks end with the sessions of the members,
+// which Close does not close.
 func (s *Store) Traits() driver.Traits { return s.traits }
 
 // begin makes Close wait for a call and what it starts, until work.Done is called.
@@ -178,10 +194,9 @@ func (s *Store) begin(ctx context.Context) error {
 	return nil
 }
 
-// Close implements driver.Store. It waits for calls in the background, a few times the
-// MemberTimeout at most, and repeats releases that members did not answer for the last time.
-// The error says how many locks contenders have to wait for until they expire. The members
-// stay open.
+// Close implements driver.Store. It waits for calls that are under way. Then it repeats releases that
+// members did not answer for the last time, for a second at most. The error says how many locks
+// contenders have to wait for until they expire. The members stay open.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -202,14 +217,21 @@ func (s *Store) Close() error {
 	return err
 }
 
-var errTooFew = errors.New("too few members answered")
+var errNoMajority = errors.New("no majority agrees")
 
-// unreachable returns the error of a call without a majority. errs are the members' errors.
-func (s *Store) unreachable(answered int, errs []error) error {
+// noMajority returns the error of a call without a majority. errs are the members' errors. It is
+// an error of several calls, so that [driver.Unchanged] takes no error of a member for proof.
+func (s *Store) noMajority(errs []error) error {
 	var why error
+	inMode := 0
 	for i, err := range errs {
 		if err == nil {
 			continue
+		}
+		if mode, ok := errors.AsType[*driver.ModeError](err); ok {
+			if inMode++; inMode >= s.majority {
+				return mode
+			}
 		}
 		if isAnswer(err) { // of one member, which must not pass for that of the quorum
 			err = errors.New(err.Error())
@@ -220,6 +242,10 @@ func (s *Store) unreachable(answered int, errs []error) error {
 		}
 		why = err
 	}
-	return fmt.Errorf("%d of %d members are needed and %d answered: %w",
-		s.majority, len(s.members), answered, cmp.Or(why, errTooFew))
+	return fmt.Errorf("%w (%d of %d members): %w", errNoMajority, s.majority, len(s.members), cmp.Or(why, driver.ErrUnreachable))
+}
+
+// interrupted returns the error of a call whose context ended before a majority had answered.
+func interrupted(ctx context.Context) error {
+	return fmt.Errorf("%w: no answer of a majority: %w", driver.ErrUnreachable, context.Cause(ctx))
 }

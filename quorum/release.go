@@ -6,51 +6,51 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Release implements driver.Store. It calls all members, also those that are not known to
-// hold the lock, and returns what a majority answers.
+// Release implements driver.Store. It calls all members that got an attempt, also those that are
+// not known to hold the lock, and returns what a majority answers.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.work.Done()
-	a := s.find(&grant)
-	held := a != nil
+	s.mu.Lock() // no other vote of the owner begins meanwhile
+	a := s.findLocked(&grant)
+	held := a != nil && (grant.Token == 0 || grant.Token == a.grant().Token)
 	if held {
-		a.locked(func() { held = grant.Token == 0 || grant.Token == a.token })
+		a.released = true
 	}
+	s.mu.Unlock()
 	if !held {
 		return driver.ErrNotHeld
 	}
 	return s.release(ctx, a)
 }
 
-// release releases an acquisition at all members.
 func (s *Store) release(ctx context.Context, a *acquisition) error {
-	err := s.await(ctx, s.giveBackAll(ctx, a), 4*s.timeout) // a member may have to finish an Acquire first
+	err := s.decide(ctx, s.releaseAt(ctx, a, allMembers(len(s.members))))
 	if isAnswer(err) {
 		s.forget(a)
 	}
 	return err
 }
 
-// giveBackAll ends an acquisition, and releases it at all members in the background.
-func (s *Store) giveBackAll(ctx context.Context, a *acquisition) tally {
+// releaseAt ends an acquisition, and releases it at members in the background.
+func (s *Store) releaseAt(ctx context.Context, a *acquisition, members set) results {
 	a.locked(func() { a.ended = true })
-	results := make(tally, len(s.members))
-	deadline := s.newDeadline(ctx)
-	giveBack := func(i int) { results <- result{i, s.giveBack(deadline, a, i)} }
-	for i := range s.members {
-		s.enqueueCall(a, i, giveBack)
+	released := make(results, len(s.members))
+	deadline := s.newDeadline(ctx, members.len())
+	for i := range members.all() {
+		s.enqueueCall(a, i, func(i int) { released <- result{i, s.releaseAtMember(deadline, a, i)} })
 	}
-	return results
+	return released
 }
 
-// giveBack releases an acquisition at one member. If the member does not answer, the
+// releaseAtMember releases an acquisition at one member. If the member does not answer, the
 // release is repeated later.
-func (s *Store) giveBack(deadline *sharedDeadline, a *acquisition, i int) error {
+func (s *Store) releaseAtMember(deadline *sharedDeadline, a *acquisition, i int) error {
 	defer deadline.done()
 	asked := false
-	a.locked(func() { asked = a.at[i].asked })
+	a.locked(func() { asked = a.members[i].asked })
 	if !asked {
 		return driver.ErrNotHeld
 	}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,65 +19,54 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 		return slices.Repeat([]error{err}, len(grants))
 	}
 	defer s.work.Done()
-	return s.renew(ctx, grants)
+	acquisitions := make([]*acquisition, len(grants))
+	s.mu.Lock()
+	for k := range grants {
+		if acquisitions[k] = s.findLocked(&grants[k]); acquisitions[k] == nil { // the members do not hold it either
+			acquisitions[k] = s.newAcquisition(&driver.Request{Name: grants[k].Name, TTL: grants[k].TTL})
+			acquisitions[k].ended = true
+		}
+	}
+	s.mu.Unlock()
+	return s.renew(ctx, acquisitions)
 }
 
-func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
-	if len(grants) == 0 {
+func (s *Store) renew(ctx context.Context, acquisitions []*acquisition) []error {
+	if len(acquisitions) == 0 {
 		return nil
 	}
-	r := &renewal{
-		s:       s,
-		grants:  make([]renewedGrant, len(grants)),
-		open:    len(grants),
-		asked:   allMembers(len(s.members)),
-		errs:    make([]error, len(s.members)),
-		decided: make(chan struct{}),
-	}
-	for k := range grants {
-		a := s.find(&grants[k])
-		if a == nil { // the members do not hold it either
-			a = s.newAcquisition(&driver.Request{Name: grants[k].Name, TTL: grants[k].TTL})
-			a.ended = true
-		}
+	n := len(s.members)
+	r := &renewal{s: s, grants: make([]renewedGrant, len(acquisitions)), pending: allMembers(n), decided: make(chan struct{}, n)}
+	for k, a := range acquisitions {
 		r.grants[k].a = a
 	}
-	deadline := s.newDeadline(ctx)
+	deadline := s.newDeadline(ctx, n)
 	for i := range s.members {
 		s.work.Go(func() { r.ask(deadline, i) })
 	}
-	// Members keep to their own limits. This one is for a member that does not.
-	limit := time.NewTimer(2 * s.timeout)
-	defer limit.Stop()
 	select {
 	case <-r.decided:
-		return r.outcome(nil)
-	case <-limit.C:
-		return r.outcome(nil)
 	case <-ctx.Done():
-		return r.outcome(context.Cause(ctx))
 	}
+	return r.outcome(ctx)
 }
 
 // renewal is one call to Renew, until the last member has answered it.
 type renewal struct {
-	s *Store
+	s       *Store
+	decided chan struct{} // receives when all grants are decided, or all members have answered
 
 	mu      sync.Mutex
 	grants  []renewedGrant
-	open    int           // grants that are not decided
-	asked   set           // members without an answer yet
-	errs    []error       // why a member did not answer, by member
-	decided chan struct{} // closed when all grants are decided, or all members have answered
-	close   sync.Once     // closes decided
+	pending set // members without an answer yet
 }
 
 // renewedGrant is what the members answered about one grant.
 type renewedGrant struct {
-	a             *acquisition
-	renewed, lost set
-	repaired      set // members of lost that are being repaired
-	decided       bool
+	a       *acquisition
+	renewed set
+	notHeld set
+	errs    []error // why members did not answer, by member; nil if all did
 }
 
 // ask has one member renew all grants.
@@ -86,80 +76,99 @@ func (r *renewal) ask(deadline *sharedDeadline, i int) {
 	for k := range r.grants {
 		grants[k] = r.grants[k].a.memberGrant(i)
 	}
+	m := r.s.members[i]
+	if err := r.s.identify(deadline.values, m); err != nil {
+		r.count(i, slices.Repeat([]error{err}, len(grants)))
+		return
+	}
 	limited, cancel := deadline.context()
 	defer cancel()
-	r.count(i, grants, r.s.members[i].renew(limited, grants))
+	r.count(i, m.renew(limited, grants))
 }
 
 // count counts the answers of one member, also after the decision: a lock that the member
-// lost is still repaired. A member that promises less than the majority did does not count.
-func (r *renewal) count(i int, grants []driver.Grant, errs []error) {
+// lost is still repaired.
+func (r *renewal) count(i int, errs []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked.remove(i)
+	r.pending.remove(i)
+	decided := true
 	for k := range r.grants {
 		g := &r.grants[k]
-		switch {
-		case errs == nil || errs[k] == nil:
-			var needed time.Duration
-			g.a.locked(func() { needed = g.a.needed })
-			if grants[k].TTL >= needed {
-				g.renewed.add(i)
-			}
-		case errors.Is(errs[k], driver.ErrNotHeld):
-			g.lost.add(i)
+		var err error
+		if errs != nil {
+			err = errs[k]
+		}
+		switch err = g.a.checkTTL(i, err); {
+		case err == nil:
+			g.renewed.add(i)
+		case errors.Is(err, driver.ErrNotHeld):
+			g.notHeld.add(i)
+		case g.errs == nil:
+			g.errs = make([]error, len(r.s.members))
+			fallthrough
 		default:
-			r.errs[i] = errs[k]
+			g.errs[i] = err
 		}
-		r.decideLocked(g)
+		decided = decided && max(g.renewed.len(), g.notHeld.len()) >= r.s.majority
 	}
-	if r.open == 0 || r.asked == 0 {
-		r.close.Do(func() { close(r.decided) })
+	if decided || r.pending == 0 {
+		r.decided <- struct{}{}
+	}
+	if r.pending == 0 {
+		r.repairLocked()
 	}
 }
 
-// decideLocked acts on the answers so far.
-func (r *renewal) decideLocked(g *renewedGrant) {
+// errShort is the error of a member that renewed a lock for less than the others.
+var errShort = fmt.Errorf("%w: it promises a shorter TTL than the majority did", driver.ErrUnreachable)
+
+// checkTTL returns the answer of member i to a renewal. A member that promises less than the
+// majority did does not count.
+func (a *acquisition) checkTTL(i int, err error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil && cmp.Or(a.members[i].ttl, a.ttl) < a.minMemberTTL {
+		return errShort
+	}
+	return err
+}
+
+// repairLocked acts on the answers of all members. A lock that a majority has is acquired again at
+// members that lost it. What is left of a lost lock is released.
+func (r *renewal) repairLocked() {
 	s := r.s
-	lost := g.lost.len() >= s.majority
-	if !g.decided && (lost || g.renewed.len() >= s.majority) {
-		g.decided = true
-		r.open--
-	}
-	ended := false
-	g.a.locked(func() { ended = g.a.ended })
-	switch {
-	case g.renewed.len() >= s.majority:
-		for i := range (g.lost &^ g.repaired).all() {
-			g.repaired.add(i)
-			s.repair(s.members[i], g.a)
-		}
-	case lost && !ended:
-		s.giveBackAll(context.Background(), g.a) // a few members may still hold it
-	}
-}
-
-// outcome returns the result of Renew. interrupted is the cause if the caller's context ended.
-func (r *renewal) outcome(interrupted error) (errs []error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	majority := r.s.majority
-	now := time.Now()
-	var unknown error
 	for k := range r.grants {
 		g := &r.grants[k]
-		err := interrupted
 		switch {
-		case g.renewed.len() >= majority:
+		case g.renewed.len() >= s.majority:
+			for i := range g.notHeld.all() {
+				s.repair(s.members[i], g.a)
+			}
+		case g.notHeld.len() >= s.majority && !g.a.hasEnded():
+			s.releaseAt(context.Background(), g.a, allMembers(len(s.members)))
+		}
+	}
+}
+
+// outcome returns the result of Renew.
+func (r *renewal) outcome(ctx context.Context) (errs []error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for k := range r.grants {
+		g := &r.grants[k]
+		var err error
+		switch {
+		case g.renewed.len() >= r.s.majority:
 			g.a.locked(func() { g.a.expires = now.Add(g.a.ttl) })
 			continue
-		case g.lost.len() >= majority:
+		case g.notHeld.len() >= r.s.majority:
 			err = driver.ErrNotHeld
-		case interrupted == nil:
-			if unknown == nil {
-				unknown = fmt.Errorf("not renewed by a majority: %w", r.s.unreachable((g.renewed|g.lost).len(), r.errs))
-			}
-			err = unknown
+		case ctx.Err() != nil:
+			err = interrupted(ctx)
+		default:
+			err = r.s.noMajority(g.errs)
 		}
 		if errs == nil {
 			errs = make([]error, len(r.grants))

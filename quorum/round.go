@@ -8,99 +8,97 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// round asks each member once for an acquisition.
+// round is the calls of a vote: each member is asked once, and may have to raise its token.
 type round struct {
 	s        *Store
 	a        *acquisition
 	deadline *sharedDeadline
 	req      driver.Request
-	replies  chan reply // has room for all
+	answers  chan memberAnswer // has room for all: to Acquire, and to RaiseToken twice
 }
 
-// reply is an answer of a member on its way to the ballot.
-type reply struct {
+// memberAnswer is an answer of a member on its way to the ballot.
+type memberAnswer struct {
 	member int
 	answer
 	raised bool // to RaiseToken, otherwise to Acquire
 }
 
 func (s *Store) startRound(ctx context.Context, a *acquisition) *round {
-	r := &round{s: s, a: a, deadline: s.newDeadline(ctx), replies: make(chan reply, 2*len(s.members))}
+	r := &round{s: s, a: a, deadline: s.newDeadline(ctx, len(s.members)), answers: make(chan memberAnswer, 3*len(s.members))}
 	r.req = driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Holder: a.holder}
-	if s.raises {
-		r.req.Floor = s.known.at(r.deadline.began)
+	if s.agreesOnTokens {
+		r.req.Floor = s.forecast.guess(r.deadline.began)
 	}
-	ask := r.ask // one for all
+	ask := r.ask // one closure for all members
 	for i := range s.members {
 		s.enqueueCall(a, i, ask)
 	}
 	return r
 }
 
-// collect counts answers until the vote is decided. If ctx ends first, collect returns its
-// cause. The first round of a store waits for all members, so that it knows their servers.
+// collect counts answers until the vote is decided. If ctx ends first, collect returns the error of
+// an interrupted call. The first round of a store waits for all members, so that it knows their
+// servers, but not for long if a member does not keep to its limits.
 func (r *round) collect(ctx context.Context, b *ballot) error {
-	expired := r.deadline.limited.Done()
 	var late <-chan time.Time
-	identified := r.s.identified.Load()
-	for !(b.won() || b.lost()) || !identified && b.asked != 0 {
+	first := !r.s.identified.Load()
+	if first {
+		late = time.After(2 * r.s.timeout)
+	}
+	for !(b.won() || b.lost()) || first && b.pending != 0 {
 		select {
-		case got := <-r.replies:
+		case got := <-r.answers:
+			var raise set
 			if got.raised {
-				b.countRaised(got.member, got.token, got.err)
-				continue
+				raise = b.countRaised(got.member, got.token, got.err)
+			} else {
+				raise = b.count(got.member, got.answer)
 			}
-			raise := b.count(got.member, got.answer)
 			for i := range raise.all() {
 				token := b.token
 				r.s.enqueueCall(r.a, i, func(i int) { r.raise(i, token) })
 			}
-		case <-expired: // members keep to the deadline; the timer is for one that does not
-			expired, late = nil, time.After(r.s.timeout)
 		case <-late:
-			b.giveUp(errUnanswered)
+			first = false
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return interrupted(ctx)
 		}
 	}
-	if !identified {
-		r.s.identified.Store(true)
-	}
+	r.s.identified.Store(true)
 	return nil
 }
 
-// ask asks one member.
 func (r *round) ask(i int) {
 	defer r.deadline.done()
 	m := r.s.members[i]
 	if err := r.s.identify(r.deadline.values, m); err != nil {
-		r.replies <- reply{member: i, answer: answer{err: err}}
+		r.answers <- memberAnswer{member: i, answer: answer{err: err}}
 		return
 	}
 	limited, cancel := r.deadline.context()
 	defer cancel()
 	grant, err := m.acquire(limited, &r.req)
 	token := r.a.note(i, &grant, err)
-	if err != nil {
-		got := answer{err: err}
-		if held, ok := errors.AsType[*driver.HeldError](err); ok {
-			got = answer{held: held}
-		}
-		r.replies <- reply{member: i, answer: got}
-		return
+	got := answer{token: grant.Token, ttl: grant.TTL}
+	if got.held, _ = errors.AsType[*driver.HeldError](err); got.held == nil {
+		got.err = err
 	}
-	r.replies <- reply{member: i, answer: answer{token: grant.Token, ttl: grant.TTL}}
-	if token > grant.Token && r.s.raises {
+	r.answers <- memberAnswer{member: i, answer: got}
+	if err == nil && token > grant.Token && r.s.agreesOnTokens {
 		// The vote is decided, but the more members know the token, the more may forget it.
 		r.raise(i, token)
 	}
 }
 
-// raise raises the token of one member.
 func (r *round) raise(i int, token uint64) {
-	grant, err := r.s.members[i].raise(r.deadline.values, r.a.memberGrant(i), token)
+	m, grant := r.s.members[i], r.a.memberGrant(i)
+	err := m.call(r.deadline.values, func(ctx context.Context) (err error) {
+		grant, err = m.raiser.RaiseToken(ctx, grant, token)
+		return err
+	})
 	if err == nil {
 		r.a.note(i, &grant, nil)
 	}
-	r.replies <- reply{member: i, answer: answer{token: grant.Token, err: err}, raised: true}
+	r.answers <- memberAnswer{member: i, answer: answer{token: grant.Token, err: err}, raised: true}
 }

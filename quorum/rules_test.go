@@ -12,21 +12,19 @@ import (
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// ruleChecks check the rules of Redlock. Each returns an error if its rule is broken.
-var ruleChecks = []struct {
-	name  string
-	check func(t *testing.T) error
-}{
-	{"two halves of a network do not both grant", halvesExclude},
-	{"clocks that run fast do not end a lock early", fastClocks},
-	{"a failed attempt leaves nothing where its answer was lost", lostAnswers},
-	{"a renewal does not bring a lost majority back", lostMajority},
-	{"a late release does not touch a later attempt", lateRelease},
-	{"tokens rise", tokensRise},
-}
-
+// TestRulesHold checks the rules of Redlock. Mutants break each of them.
 func TestRulesHold(t *testing.T) {
-	for _, c := range ruleChecks {
+	for _, c := range []struct {
+		name  string
+		check func(t *testing.T) error
+	}{
+		{"two halves of a network do not both grant", halvesExclude},
+		{"clocks that run fast do not end a lock early", fastClocks},
+		{"a failed attempt leaves nothing where its answer was lost", lostAnswers},
+		{"a renewal does not bring a lost majority back", lostMajority},
+		{"a late release does not touch a later attempt", lateRelease},
+		{"tokens rise", tokensRise},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

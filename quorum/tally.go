@@ -9,24 +9,21 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// tally receives the outcome of a call from each member. It has room for all.
-type tally chan result
+// results receives the error of a call from each member. It has room for all.
+type results chan result
 
 type result struct {
 	member int
 	err    error
 }
 
-// await returns what a majority of the members answers, nil or ErrNotHeld, as soon as it has.
-// Members keep to their own limits; the limit here is for a member that does not.
-func (s *Store) await(ctx context.Context, results tally, limit time.Duration) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+// decide returns what a majority of the members answers, nil or ErrNotHeld, as soon as it has.
+func (s *Store) decide(ctx context.Context, answers results) error {
 	done, notHeld := 0, 0
 	errs := make([]error, len(s.members))
 	for range s.members {
 		select {
-		case got := <-results:
+		case got := <-answers:
 			switch {
 			case got.err == nil:
 				done++
@@ -35,10 +32,8 @@ func (s *Store) await(ctx context.Context, results tally, limit time.Duration) e
 			default:
 				errs[got.member] = got.err
 			}
-		case <-timer.C:
-			return errUnanswered
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return interrupted(ctx)
 		}
 		switch {
 		case done >= s.majority:
@@ -47,24 +42,22 @@ func (s *Store) await(ctx context.Context, results tally, limit time.Duration) e
 			return driver.ErrNotHeld
 		}
 	}
-	return s.unreachable(done+notHeld, errs)
+	return s.noMajority(errs)
 }
 
 // callAll calls f for all members at the same time, in the background, and returns what a
 // majority answers.
 func (s *Store) callAll(ctx context.Context, f func(m *member) error) error {
-	results := make(tally, len(s.members))
+	answers := make(results, len(s.members))
 	for i, m := range s.members {
-		s.work.Go(func() { results <- result{i, f(m)} })
+		s.work.Go(func() { answers <- result{i, f(m)} })
 	}
-	return s.await(ctx, results, 2*s.timeout)
+	return s.decide(ctx, answers)
 }
 
 const (
-	// slowFactor is how many MemberTimeouts a part of a long answer may take.
-	slowFactor = 20
-	// graceFactor is how many MemberTimeouts the others have when a majority has answered.
-	graceFactor = 2
+	slowFactor  = 20 // how many MemberTimeouts a part of a long answer may take
+	graceFactor = 2  // how many MemberTimeouts the others have when a majority has answered
 )
 
 // gather asks all members for something that may take long. It returns their answers and
@@ -102,11 +95,11 @@ collect:
 		case <-late:
 			break collect
 		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
+			return nil, nil, interrupted(ctx)
 		}
 	}
 	if answered < s.majority {
-		return nil, nil, s.unreachable(answered, errs)
+		return nil, nil, s.noMajority(errs)
 	}
 	return answers, errs, nil
 }

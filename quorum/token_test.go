@@ -128,3 +128,30 @@ func TestTokenNeedsMajority(t *testing.T) {
 		}
 	})
 }
+
+// TestVoteIsWonWithTheTokenOfALateMember: the first majority cannot agree on a token, because one of
+// its members dies. A late member has granted a larger one, on which the others agree.
+func TestVoteIsWonWithTheTokenOfALateMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		for i, floor := range []uint64{1_000, 0, 1_000_000} {
+			ahead := request("x", time.Second)
+			ahead.Floor = floor
+			if err := all[i].server.Release(t.Context(), mustAcquire(t, all[i].server, ahead)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := quorum.New([]driver.Store{conn{all[0]}, neverRaises{conn{all[1]}}, conn{all[2]}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		setDelay(all[2:], 10*time.Millisecond)
+		grant := mustAcquire(t, s, request("x", time.Minute))
+		for _, i := range []int{0, 2} {
+			if known := all[i].knownToken("x"); known != grant.Token {
+				t.Errorf("member %d knows token %d; want %d, which was granted", i+1, known, grant.Token)
+			}
+		}
+	})
+}

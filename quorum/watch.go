@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,7 +17,7 @@ type watch struct {
 	wake  func()
 
 	mu         sync.Mutex
-	begun      bool // Watch has returned
+	begun      bool // a majority is subscribed
 	stopped    bool
 	stops      []func()
 	subscribed set
@@ -37,7 +36,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	w := &watch{s: s, owner: req.Owner, wake: wake}
 	if err := s.callAll(ctx, func(m *member) error { return w.subscribe(ctx, m, req) }); err != nil {
 		w.stop()
-		return nil, fmt.Errorf("waiting cannot be watched: %w", err)
+		return nil, fmt.Errorf("a majority of the members cannot be watched: %w", err)
 	}
 	w.mu.Lock()
 	w.begun = true
@@ -50,21 +49,22 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	return w.stop, nil
 }
 
-var (
-	errNoWatcher = fmt.Errorf("%w: it cannot tell when a lock is released, or only to waiters in its queue", driver.ErrUnsupported)
-	errStopped   = errors.New("the watch was stopped")
-)
+var errNoWatcher = fmt.Errorf("%w: it does not notify waiters, or only those in its queue", driver.ErrUnsupported)
 
 // subscribe watches one member. It does not watch members where a watch queues: the
 // waiter's own attempts, which have other owners, would queue behind it.
 func (w *watch) subscribe(ctx context.Context, m *member, req driver.Request) error {
-	watcher, ok := m.store.(driver.Watcher)
-	if !ok || m.store.Traits().Queues {
+	if m.watcher == nil {
 		return errNoWatcher
 	}
 	var stop func()
 	if err := m.call(ctx, func(ctx context.Context) (err error) {
-		stop, err = watcher.Watch(ctx, req, func() { w.released(m.index) })
+		stop, err = m.watcher.Watch(ctx, req, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.woken.add(m.index)
+			w.checkLocked()
+		})
 		return err
 	}); err != nil {
 		return err
@@ -80,19 +80,10 @@ func (w *watch) subscribe(ctx context.Context, m *member, req driver.Request) er
 		}
 	}
 	w.mu.Unlock()
-	if stopped {
+	if stopped { // no caller waits for the outcome
 		stop()
-		return errStopped
 	}
 	return nil
-}
-
-// released is called when the lock was released at member i.
-func (w *watch) released(i int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.woken.add(i)
-	w.checkLocked()
 }
 
 // checkLocked wakes the waiter if enough members have been released. Members that are not
@@ -146,10 +137,10 @@ func (s *Store) withWatch(owner driver.Owner, f func(w *watch)) {
 	}
 }
 
-// attemptSplit wakes an owner that split a vote after a pause, and not before, whatever
-// the other contenders give back.
-func (s *Store) attemptSplit(owner driver.Owner, pause time.Duration) {
-	s.withWatch(owner, func(w *watch) {
+// leavePause leaves the pause after a split vote to the waiter. It returns the refusal. If the owner
+// watches the lock, it is woken after the pause and not before, whatever other contenders give back.
+func (s *Store) leavePause(a *acquisition, pause time.Duration) error {
+	s.withWatch(a.owner, func(w *watch) {
 		w.endPauseLocked()
 		w.free = 0
 		var timer *time.Timer
@@ -163,4 +154,5 @@ func (s *Store) attemptSplit(owner driver.Owner, pause time.Duration) {
 		})
 		w.pause = timer
 	})
+	return &driver.HeldError{Name: a.name, Remaining: pause}
 }

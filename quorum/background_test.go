@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // checkFree checks that no member holds a lock.
@@ -156,5 +157,103 @@ func TestCloseReportsUnreleasedLocks(t *testing.T) {
 			}
 			checkFree(t, all, "after Close")
 		})
+	})
+}
+
+// TestCloseIsBounded: Close does not wait until a slow member has got all calls that it missed. No
+// lock is acquired again after Close has begun.
+func TestCloseIsBounded(t *testing.T) {
+	const locks = 1000
+	slow := func() time.Duration { return 20 * time.Millisecond }
+	for name, miss := range map[string]func(t *testing.T, s driver.Store, c *fakeMember, grants []driver.Grant){
+		"releases": func(t *testing.T, s driver.Store, c *fakeMember, grants []driver.Grant) {
+			c.set(gone)
+			for _, grant := range grants {
+				if err := s.Release(t.Context(), grant); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.set(up)
+		},
+		"repairs": func(t *testing.T, s driver.Store, c *fakeMember, grants []driver.Grant) {
+			c.restartEmpty()
+			if errs := s.Renew(t.Context(), grants); errs != nil {
+				t.Fatal(errs)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := fakeMembers(3)
+				s := open(t, all)
+				var grants []driver.Grant
+				for i := range locks {
+					grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Hour)))
+				}
+				synctest.Wait()
+				miss(t, s, all[2], grants)
+				all[2].mu.Lock()
+				all[2].delay = slow
+				all[2].mu.Unlock()
+				_ = backoff.Sleep(t.Context(), time.Second) // the calls have begun
+				start := time.Now()
+				if err := s.Close(); err != nil {
+					t.Errorf("Close, with a minority that missed calls: %v", err)
+				}
+				if took := time.Since(start); took > 2*time.Second {
+					t.Errorf("Close took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestRepairsGoOnAfterARefusedOne: a member refuses one lock, because its name is in use there as a
+// semaphore. The locks behind it are repaired.
+func TestRepairsGoOnAfterARefusedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		s := open(t, all)
+		var grants []driver.Grant
+		for _, name := range []string{"a", "b", "c"} {
+			grants = append(grants, mustAcquire(t, s, request(name, time.Hour)))
+		}
+		synctest.Wait()
+		all[2].restartEmpty()
+		permit := request("a", time.Hour)
+		permit.Mode.Limit = 2
+		mustAcquire(t, all[2].server, permit)
+		for range 2 {
+			if errs := s.Renew(t.Context(), grants); errs != nil {
+				t.Fatal(errs)
+			}
+			_ = backoff.Sleep(t.Context(), time.Second)
+		}
+		if left := all[2].locks(); len(left) != 3 {
+			t.Errorf("the member has %q; want a, which it refuses, and b and c", left)
+		}
+	})
+}
+
+// TestExpiredLocksAreNotRepaired: a slow member has not got all repairs when the holder stops
+// renewing. It does not grant locks that have expired.
+func TestExpiredLocksAreNotRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		s := open(t, all)
+		var grants []driver.Grant
+		for i := range 200 {
+			grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Second)))
+		}
+		synctest.Wait()
+		all[2].restartEmpty()
+		if errs := s.Renew(t.Context(), grants); errs != nil {
+			t.Fatal(errs)
+		}
+		all[2].mu.Lock()
+		all[2].delay = func() time.Duration { return 20 * time.Millisecond }
+		all[2].mu.Unlock()
+		_ = backoff.Sleep(t.Context(), 4*time.Second)
+		checkFree(t, all, "3 s after the locks expired")
 	})
 }

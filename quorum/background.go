@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -23,7 +24,8 @@ type workItem struct {
 	until time.Time // when the call is not needed any more
 }
 
-// maxWorkItems limits the memory that a member costs while it is down.
+// maxWorkItems limits the memory that a member costs while it is down. What does not fit is left to
+// expire, and Close does not count it.
 const maxWorkItems = 10_000
 
 // add appends an acquisition, and reports whether the caller must start the goroutine.
@@ -55,26 +57,22 @@ func (q *workQueue) first() *acquisition {
 	return q.items[0].a
 }
 
-// remove removes the first acquisition, which is a unless a has expired meanwhile.
-func (q *workQueue) remove(a *acquisition) {
+// remove removes the first acquisition, which is a unless a has expired meanwhile, or all of them.
+func (q *workQueue) remove(a *acquisition, all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.items) > 0 && q.items[0].a == a {
+	if all {
+		q.items = nil
+	} else if len(q.items) > 0 && q.items[0].a == a {
 		q.items = q.items[1:]
 	}
-}
-
-func (q *workQueue) clear() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.items = nil
 }
 
 const (
 	// The pauses between two calls to a member that does not answer.
 	minReleasePause = 20 * time.Millisecond
 	maxReleasePause = 5 * time.Second
-	// maxReleaseTime is how long a release is repeated. A longer TTL is left to expire.
+	// maxReleaseTime is how long a release is repeated. After that the lock is left to expire.
 	maxReleaseTime = 10 * time.Minute
 	// flushLimit is how long Close repeats releases at a member that answers.
 	flushLimit = time.Second
@@ -82,9 +80,7 @@ const (
 
 // releaseLater repeats a release that a member did not answer.
 func (s *Store) releaseLater(m *member, a *acquisition) {
-	var ttl time.Duration
-	a.locked(func() { ttl = a.ttl })
-	if m.releases.add(a, time.Now().Add(min(ttl, maxReleaseTime))) {
+	if m.releases.add(a, time.Now().Add(min(a.ttl, maxReleaseTime))) {
 		s.work.Go(func() { s.repeatReleases(m) })
 	}
 }
@@ -94,7 +90,7 @@ func (s *Store) releaseLater(m *member, a *acquisition) {
 func (s *Store) repeatReleases(m *member) {
 	pause := backoff.Backoff{Min: minReleasePause, Max: maxReleasePause}
 	for pause.Wait(s.closing) == nil {
-		for {
+		for s.closing.Err() == nil { // otherwise flushReleases goes on
 			a := m.releases.first()
 			if a == nil {
 				return
@@ -103,7 +99,7 @@ func (s *Store) repeatReleases(m *member) {
 				break
 			}
 			pause.Reset()
-			m.releases.remove(a)
+			m.releases.remove(a, false)
 		}
 	}
 }
@@ -123,21 +119,17 @@ func (s *Store) flushReleases() error {
 	for _, m := range s.members {
 		all.Go(func() {
 			for a := m.releases.first(); a != nil && ctx.Err() == nil && m.releaseAgain(ctx, a); a = m.releases.first() {
-				m.releases.remove(a)
+				m.releases.remove(a, false)
 			}
 		})
 	}
 	all.Wait()
-	left := make(map[*acquisition]int) // at how many members
+	blocking, left := 0, make(map[*acquisition]int) // at how many members
 	for _, m := range s.members {
 		for _, item := range m.releases.items { // the work has ended
-			left[item.a]++
-		}
-	}
-	blocking := 0
-	for _, members := range left {
-		if len(s.members)-members < s.majority {
-			blocking++
+			if left[item.a]++; left[item.a] == len(s.members)-s.majority+1 { // the others are no majority
+				blocking++
+			}
 		}
 	}
 	if blocking == 0 {
@@ -148,19 +140,19 @@ func (s *Store) flushReleases() error {
 
 // repair acquires a lock that a majority holds at a member that lost it, or never had it.
 func (s *Store) repair(m *member, a *acquisition) {
-	if m.repairs.add(a, time.Now().Add(driver.MaxTTL)) {
+	var until time.Time
+	a.locked(func() { until = a.expires })
+	if m.repairs.add(a, until) {
 		s.work.Go(func() { s.repairAll(m) })
 	}
 }
 
 func (s *Store) repairAll(m *member) {
-	for a := m.repairs.first(); a != nil; a = m.repairs.first() {
+	for a := m.repairs.first(); a != nil && s.closing.Err() == nil; a = m.repairs.first() {
 		repaired := make(chan error, 1)
 		s.enqueueCall(a, m.index, func(int) { repaired <- s.acquireAgain(m, a) })
-		if !isAnswer(<-repaired) {
-			m.repairs.clear() // the member is down again
-		}
-		m.repairs.remove(a)
+		memberDown := errors.Is(<-repaired, driver.ErrUnreachable)
+		m.repairs.remove(a, memberDown)
 	}
 }
 
@@ -168,14 +160,17 @@ func (s *Store) repairAll(m *member) {
 // and undoes it.
 func (s *Store) acquireAgain(m *member, a *acquisition) error {
 	a.mu.Lock()
-	ended := a.ended
+	ended := a.ended || time.Now().After(a.expires)
 	req := driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Holder: a.holder}
-	if s.raises {
+	if s.agreesOnTokens {
 		req.Floor = a.token
 	}
 	a.mu.Unlock()
 	if ended {
 		return nil
+	}
+	if err := s.identify(context.Background(), m); err != nil {
+		return err
 	}
 	limited, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// forecast guesses a token that is larger than any member's own choice, so that all members
-// choose the guess, and a lock takes one round trip.
+// forecast guesses a token that is larger than any member's own choice, if their clocks agree, so
+// that all members choose the guess, and a lock takes one round trip.
 //
 // Members that take their tokens from clocks count microseconds. So the guess is the largest
 // token that was seen, plus the microseconds since its call was sent. It runs ahead of the
@@ -19,31 +19,31 @@ type forecast struct {
 	sent  time.Time
 }
 
-// at returns the guess for a call that is sent then; zero while nothing is known.
-func (f *forecast) at(then time.Time) uint64 {
+// guess returns the guess for a call that is sent at that time; zero while nothing is known.
+func (f *forecast) guess(sent time.Time) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.atLocked(then)
+	return f.guessLocked(sent)
 }
 
-func (f *forecast) atLocked(then time.Time) uint64 {
+func (f *forecast) guessLocked(sent time.Time) uint64 {
 	if f.token == 0 {
 		return 0
 	}
-	return f.token + uint64(max(0, then.Sub(f.sent).Microseconds()))
+	return f.token + uint64(max(0, sent.Sub(f.sent).Microseconds()))
 }
 
 // maxLead limits by how much the guess is ahead of the members' clocks.
 const maxLead = 10 * time.Millisecond
 
-// saw learns from a token that has just arrived, of a call that was sent then.
-func (f *forecast) saw(token uint64, then time.Time) {
-	if late := time.Since(then) - maxLead; late > 0 {
-		then = then.Add(late)
+// saw learns from a token that has just arrived, in the answer to a call that was sent at that time.
+func (f *forecast) saw(token uint64, sent time.Time) {
+	if late := time.Since(sent) - maxLead; late > 0 {
+		sent = sent.Add(late)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if token > f.atLocked(then) {
-		f.token, f.sent = token, then
+	if token > f.guessLocked(sent) {
+		f.token, f.sent = token, sent
 	}
 }

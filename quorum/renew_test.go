@@ -1,0 +1,132 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/quorum"
+)
+
+// TestRenewCallsEachMemberOnce: each member gets one call, whatever the number of locks.
+func TestRenewCallsEachMemberOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(5)
+		s := open(t, all)
+		var grants []driver.Grant
+		for i := range 1000 {
+			grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Minute)))
+		}
+		synctest.Wait()
+		if errs := s.Renew(t.Context(), grants); errs != nil {
+			t.Fatal(errs)
+		}
+		synctest.Wait()
+		for i, c := range all {
+			if n := c.count("Renew"); n != 1 {
+				t.Errorf("member %d was called %d times to renew 1000 locks", i+1, n)
+			}
+			if n := c.count("Acquire"); n != 1000 {
+				t.Errorf("member %d was asked %d times for 1000 locks", i+1, n)
+			}
+		}
+	})
+}
+
+// TestRenewKeepsTheTTL: the grant promises less than was asked for, and renewing it
+// does not take off from that again.
+func TestRenewKeepsTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(5)
+		s, contender := open(t, all), open(t, all)
+		grant := mustAcquire(t, s, request("x", 10*time.Second))
+		if want := 10*time.Second - 102*time.Millisecond; grant.TTL != want {
+			t.Errorf("the TTL less 1%% and 2ms is %v, granted is %v", want, grant.TTL)
+		}
+		for range 20 {
+			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+				t.Fatal(errs)
+			}
+		}
+		if err := backoff.Sleep(t.Context(), 10*time.Second-time.Microsecond); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := contender.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("members renew for what was asked: want ErrHeld, got: %v", err)
+		}
+	})
+}
+
+// denying is a member that does not let the user renew one name, and does not answer for others.
+type denying struct{ conn }
+
+func (denying) Renew(_ context.Context, grants []driver.Grant) (errs []error) {
+	for _, grant := range grants {
+		if grant.Name == "denied" {
+			errs = append(errs, driver.ErrDenied)
+		} else {
+			errs = append(errs, errRefused)
+		}
+	}
+	return errs
+}
+
+// TestRenewalsHaveTheirOwnErrors: the error of one lock is not that of another in the same call.
+func TestRenewalsHaveTheirOwnErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		s, err := quorum.New([]driver.Store{conn{all[0]}, denying{conn{all[1]}}, denying{conn{all[2]}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		names := []string{"x", "denied", "y"}
+		var grants []driver.Grant
+		for _, name := range names {
+			grants = append(grants, mustAcquire(t, s, request(name, time.Minute)))
+		}
+		synctest.Wait()
+		errs := s.Renew(t.Context(), grants)
+		for i, name := range names {
+			if errors.Is(errs[i], driver.ErrDenied) != (name == "denied") || errors.Is(errs[i], driver.ErrUnreachable) != (name != "denied") {
+				t.Errorf("Renew of %q: %v", name, errs[i])
+			}
+		}
+	})
+}
+
+// miscounting is a member that answers for fewer locks than it was asked to renew.
+type miscounting struct {
+	conn
+	answer []error
+}
+
+func (m miscounting) Renew(context.Context, []driver.Grant) []error { return m.answer }
+
+// TestMiscountedRenewalsDoNotCount: the answer of such a member is neither a panic nor a loss.
+func TestMiscountedRenewalsDoNotCount(t *testing.T) {
+	for name, answer := range map[string][]error{"a loss": {driver.ErrNotHeld}, "a renewal": {nil}, "too many": {nil, nil, driver.ErrNotHeld}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := fakeMembers(3)
+				s, err := quorum.New([]driver.Store{conn{all[0]}, miscounting{conn{all[1]}, answer}, miscounting{conn{all[2]}, answer}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				grants := []driver.Grant{mustAcquire(t, s, request("x", time.Minute)), mustAcquire(t, s, request("y", time.Minute))}
+				synctest.Wait()
+				for i, err := range s.Renew(t.Context(), grants) {
+					if errors.Is(err, driver.ErrNotHeld) || name == "a loss" && !errors.Is(err, driver.ErrUnreachable) {
+						t.Errorf("Renew of %q, which all members hold: %v", grants[i].Name, err)
+					}
+				}
+			})
+		})
+	}
+}
