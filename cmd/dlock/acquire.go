@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/backoff"
 )
 
-// acquisition is what exec and hold share: they acquire locks, use them, and release them.
-type acquisition struct {
+// lockRequest is what the command line of exec or hold asks for.
+type lockRequest struct {
 	*app
 	flags   holdFlags
 	names   []string // one or more, without duplicates
@@ -27,24 +27,10 @@ type acquisition struct {
 	began   time.Time // when the limit of --wait began
 }
 
-// heldLocks are the locks of an exec or a hold.
 type heldLocks struct {
-	lease
-	locks    []heldName // in the order of the command line
+	*dlock.Leases
 	acquired time.Time
 	store    *stores.Store
-}
-
-// lease is a *dlock.Lease or *dlock.Leases.
-type lease interface {
-	supervise.Lease
-	Unlock(ctx context.Context) error
-}
-
-// heldName is a name and the token with which it is held.
-type heldName struct {
-	name  string
-	token uint64
 }
 
 const (
@@ -59,94 +45,94 @@ const (
 )
 
 // withLocks calls use with the locks, and with the signals that arrive from then on.
-func (q *acquisition) withLocks(ctx context.Context, use func(held *heldLocks, signals chan os.Signal) error) error {
-	for _, name := range q.names {
+func (r *lockRequest) withLocks(ctx context.Context, use func(held *heldLocks, signals chan os.Signal) error) error {
+	for _, name := range r.names {
 		if err := driver.CheckName(name); err != nil {
 			return classify(err)
 		}
 	}
-	q.began = time.Now()
-	if q.flags.wait > 0 { // it bounds connecting and waiting
-		limit := max(q.flags.wait, leastAnswerLimit)
+	r.began = time.Now()
+	if r.flags.wait > 0 { // it bounds connecting and waiting
+		limit := max(r.flags.wait, leastAnswerLimit)
 		limited, cancel := context.WithTimeoutCause(ctx, limit+waitSlack, stores.ErrNoAnswer(limit))
 		defer cancel()
 		ctx = limited
 	}
-	return q.withClient(ctx, q.program, func(client *dlock.Client, store *stores.Store) error {
-		if q.flags.verbose || (terminal.Is(q.stderr) && !q.flags.quiet) {
-			q.say("the store is %s", store.URL)
+	return r.withClient(ctx, r.program, func(client *dlock.Client, store *stores.Store) error {
+		if r.flags.verbose || (terminal.Is(r.stderr) && !r.flags.quiet) {
+			r.say("the store is %s", store.URL)
 		}
-		if err := q.refuseSelfWait(ctx, client, store); err != nil {
+		if err := r.refuseSelfWait(ctx, client, store); err != nil {
 			return err
 		}
 		signals := make(chan os.Signal, 64)
-		held, err := q.acquire(ctx, client, signals)
+		leases, err := r.acquire(ctx, client, signals)
 		if err != nil {
 			return err
 		}
-		held.store = store
-		for _, lock := range held.locks {
-			q.report("acquired %s, token %d", terminal.Quote(lock.name), lock.token)
+		held := &heldLocks{leases, time.Now(), store}
+		for _, name := range r.names {
+			r.report("acquired %s, token %d", terminal.Quote(name), held.Token(name))
 		}
 		return classify(use(held, signals))
 	})
 }
 
 // acquire blocks until the locks are acquired, or a stop signal ends the waiting.
-func (q *acquisition) acquire(ctx context.Context, client *dlock.Client, signals chan os.Signal) (*heldLocks, error) {
+func (r *lockRequest) acquire(ctx context.Context, client *dlock.Client, signals chan os.Signal) (*dlock.Leases, error) {
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
 	notifyStop(signals)
-	var held *heldLocks
+	var leases *dlock.Leases
 	outcome := make(chan error, 1)
 	go func() {
-		outcome <- stores.Patiently(ctx, func() (err error) {
-			held, err = q.lock(ctx, client)
+		outcome <- stores.RetryIfSlow(ctx, func() (err error) {
+			leases, err = client.LockAll(ctx, r.names, r.options()...)
 			return err
 		})
 	}()
 	var holder chan string
-	if !q.flags.quiet && !q.flags.noWait {
+	if !r.flags.quiet && !r.flags.noWait {
 		holder = make(chan string, 1)
-		go q.findHolder(ctx, client, holder)
+		go r.findHolder(ctx, client, holder)
 	}
 	var late <-chan time.Time
 	for ended := ctx.Done(); ; {
 		select {
 		case err := <-outcome:
-			if err = q.explain(ctx, err); err != nil {
+			if err = r.explain(ctx, err); err != nil {
 				signal.Stop(signals) // Ctrl-C ends the cleaning up
 				return nil, err
 			}
-			return held, nil
+			return leases, nil
 		case text := <-holder:
-			q.say("waiting for %s%s", q.title(), text)
+			r.say("waiting for %s%s", r.title(), text)
 		case s := <-signals:
 			signal.Stop(signals) // a second signal ends dlock even if the store does not answer
 			interrupt(interruptedError{signal: s})
 		case <-ended:
-			ended, holder, late = nil, nil, time.After(silentLimit)
+			ended, holder, late = nil, nil, time.After(unansweredLimit)
 		case <-late: // a lock that is still granted expires
-			return nil, q.explain(ctx, context.Cause(ctx))
+			return nil, r.explain(ctx, context.Cause(ctx))
 		}
 	}
 }
 
 // explain returns the reason why the locks were not acquired; nil if they were.
-func (q *acquisition) explain(ctx context.Context, err error) error {
+func (r *lockRequest) explain(ctx context.Context, err error) error {
 	interrupted, isInterrupted := errors.AsType[interruptedError](context.Cause(ctx))
 	switch {
 	case isInterrupted: // a lock that was granted just before is released with the client
 		interrupted.answered = err == nil || errors.Is(err, dlock.ErrHeld)
 		return interrupted
 	case errors.Is(err, dlock.ErrHeld):
-		return q.notAcquired(q.describeConflict(err))
+		return r.notAcquired(r.describeConflict(err))
 	case err != nil && stores.Ended(ctx): // no answer within --wait
 		err = context.Cause(ctx)
 	case !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
-	return fmt.Errorf("%w; if the store grants the lock after all, the lock expires within %v", err, q.flags.ttl)
+	return fmt.Errorf("%w; if the store grants the lock after all, the lock expires within %v", err, r.flags.ttl)
 }
 
 // notifyStop sends stop signals to a channel, except for ignored ones, by nohup for example.
@@ -158,81 +144,75 @@ func notifyStop(to chan<- os.Signal) {
 	}
 }
 
-// lock acquires all names or none.
-func (q *acquisition) lock(ctx context.Context, client *dlock.Client) (*heldLocks, error) {
-	held := &heldLocks{}
-	if len(q.names) == 1 {
-		one, err := client.Lock(ctx, q.names[0], q.options()...)
-		if err != nil {
-			return nil, err
-		}
-		held.lease, held.locks = one, []heldName{{one.Name(), one.Token()}}
-	} else {
-		all, err := client.LockAll(ctx, q.names, q.options()...)
-		if err != nil {
-			return nil, err
-		}
-		held.lease = all
-		for _, name := range q.names {
-			held.locks = append(held.locks, heldName{name, all.Token(name)})
-		}
+func (r *lockRequest) options() []dlock.Option {
+	options := []dlock.Option{dlock.WithTTL(r.flags.ttl), dlock.WithNote(r.flags.note)}
+	if r.margin > 0 {
+		options = append(options, dlock.WithMargin(r.margin))
 	}
-	held.acquired = time.Now()
-	return held, nil
-}
-
-func (q *acquisition) options() []dlock.Option {
-	options := []dlock.Option{dlock.WithTTL(q.flags.ttl), dlock.WithNote(q.flags.note)}
-	if q.margin > 0 {
-		options = append(options, dlock.WithMargin(q.margin))
-	}
-	if q.flags.fair {
+	if r.flags.fair {
 		options = append(options, dlock.WithFair())
 	}
-	if q.flags.noWait || q.flags.limited {
-		options = append(options, dlock.WithWait(max(0, q.flags.wait-time.Since(q.began))))
+	if r.flags.shared {
+		options = append(options, dlock.WithShared())
+	}
+	if r.flags.permits > 0 {
+		options = append(options, dlock.WithLimit(r.flags.permits))
+	}
+	if r.flags.noWait || r.flags.limited {
+		options = append(options, dlock.WithWait(max(0, r.flags.wait-time.Since(r.began))))
 	}
 	return options
 }
 
 // notAcquired ends dlock with the status of -E.
-func (q *acquisition) notAcquired(reason string) error {
-	if q.flags.quiet {
-		return &statusError{status: q.flags.conflict} // an error even if the status is 0
+func (r *lockRequest) notAcquired(reason string) error {
+	if r.flags.quiet {
+		return exitWith(r.flags.conflict)
 	}
-	return failf(q.flags.conflict, "%s", reason)
+	return failf(r.flags.conflict, "%s", reason)
 }
 
-func (q *acquisition) describeConflict(err error) string {
+func (r *lockRequest) describeConflict(err error) string {
 	text := ""
-	if q.flags.wait > 0 {
-		text = fmt.Sprintf("gave up after %v: ", q.flags.wait)
+	if r.flags.wait > 0 {
+		text = fmt.Sprintf("gave up after %v: ", r.flags.wait)
 	}
 	held, ok := errors.AsType[*dlock.HeldError](err)
 	if !ok {
 		return text + err.Error()
 	}
-	return text + fmt.Sprintf("%s is held by %s", terminal.Quote(held.Name), held.Holder)
+	return text + terminal.Quote(held.Name) + " is " + heldText(held.Mode, held.Holder)
+}
+
+// heldText describes the holder of a lock, which may be one of several.
+func heldText(mode driver.Mode, holder driver.Holder) string {
+	switch {
+	case mode.Limit > 0:
+		return fmt.Sprintf("held %d times, which is its limit, once by %s", mode.Limit, holder)
+	case mode.Shared:
+		return fmt.Sprintf("held shared by %s", holder)
+	}
+	return fmt.Sprintf("held by %s", holder)
 }
 
 // findHolder sends, after a while, which process holds a lock, unless ctx ends before.
-func (q *acquisition) findHolder(ctx context.Context, client *dlock.Client, to chan<- string) {
+func (r *lockRequest) findHolder(ctx context.Context, client *dlock.Client, to chan<- string) {
 	delay := logNoticeDelay
-	if q.flags.verbose || terminal.Is(q.stderr) {
+	if r.flags.verbose || terminal.Is(r.stderr) {
 		delay = noticeDelay
 	}
 	if backoff.Sleep(ctx, delay) != nil {
 		return
 	}
 	text := ""
-	for _, name := range q.names {
+	for _, name := range r.names {
 		info, found, err := client.Find(ctx, name)
 		if err != nil || !found {
 			continue
 		}
-		text = ", held by " + info.Holder.String()
-		if len(q.names) > 1 {
-			text = ": " + terminal.Quote(name) + " is held by " + info.Holder.String()
+		text = ", " + heldText(info.Mode, info.Holder)
+		if len(r.names) > 1 {
+			text = ": " + terminal.Quote(name) + " is " + heldText(info.Mode, info.Holder)
 		}
 		if !info.Since.IsZero() {
 			text += " since " + sinceText(info.Since, time.Now())
@@ -243,9 +223,9 @@ func (q *acquisition) findHolder(ctx context.Context, client *dlock.Client, to c
 }
 
 // title returns the names as messages show them.
-func (q *acquisition) title() string {
+func (r *lockRequest) title() string {
 	var names []string
-	for _, name := range q.names {
+	for _, name := range r.names {
 		names = append(names, terminal.Quote(name))
 	}
 	if last := len(names) - 1; last > 0 {
@@ -254,53 +234,51 @@ func (q *acquisition) title() string {
 	return names[0]
 }
 
-// report writes a message with -v.
-func (q *acquisition) report(format string, values ...any) {
-	if q.flags.verbose {
-		q.say(format, values...)
+func (r *lockRequest) report(format string, values ...any) {
+	if r.flags.verbose {
+		r.say(format, values...)
 	}
 }
 
-// lossReason returns why the locks were lost.
 func lossReason(held *heldLocks) string {
 	return held.store.Clean(strings.TrimPrefix(context.Cause(held.Context()).Error(), dlock.ErrLost.Error()+": "))
 }
 
 // release releases the locks and reports whether they had been lost before. A stop signal
 // leaves the release some time, and a second one none.
-func (q *acquisition) release(held *heldLocks, signals <-chan os.Signal) (lost bool) {
+func (r *lockRequest) release(held *heldLocks, signals <-chan os.Signal) (lost bool) {
 	released := make(chan error, 1)
 	go func() { released <- held.Unlock(context.Background()) }()
 	var late <-chan time.Time
-	for !q.abandoned {
+	for !r.abandoned {
 		select {
 		case err := <-released:
 			switch {
 			case errors.Is(err, dlock.ErrNotHeld) || errors.Is(err, dlock.ErrLost):
 				return true
 			case err != nil:
-				q.say("could not release %s, it expires within %v: %s", q.title(), q.flags.ttl, held.store.Clean(err.Error()))
+				r.say("could not release %s, it expires within %v: %s", r.title(), r.flags.ttl, held.store.Clean(err.Error()))
 			default:
-				q.report("released %s", q.title())
+				r.report("released %s", r.title())
 			}
 			return false
 		case s := <-signals:
 			if supervise.IsStop(s) {
-				q.abandoned = late != nil
+				r.abandoned = late != nil
 				late = time.After(answeredLimit)
 			}
 		case <-late:
-			q.abandoned = true
+			r.abandoned = true
 		}
 	}
-	q.say("interrupted while releasing %s, which the store did not confirm: it expires within %v", q.title(), q.flags.ttl)
+	r.say("interrupted while releasing %s, which the store did not confirm: it expires within %v", r.title(), r.flags.ttl)
 	return false
 }
 
 // limit returns a channel that receives at the end of --max-hold, or nil if it was not given.
-func (q *acquisition) limit(held *heldLocks) <-chan time.Time {
-	if q.flags.maxHold > 0 {
-		return time.After(time.Until(held.acquired.Add(q.flags.maxHold)))
+func (r *lockRequest) limit(held *heldLocks) <-chan time.Time {
+	if r.flags.maxHold > 0 {
+		return time.After(time.Until(held.acquired.Add(r.flags.maxHold)))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
@@ -19,7 +20,8 @@ func (a *app) breakCommand() *cobra.Command {
 		Use:   "break NAME --token N",
 		Short: "Take a lock from its holder",
 		Long: `Take NAME from the holder that has it with token N, which "dlock ls" or "dlock show"
-shows. The token makes sure that this holder loses the lock and no later one.
+shows. The token makes sure that this holder loses the lock and no later one. Of
+several holders that share the lock, the others keep it.
 
 The holder notices at its next renewal, within a third of its TTL: a "dlock exec"
 then ends its command, first with TERM, then with KILL, and exits with 76. Until then
@@ -54,23 +56,30 @@ The exit status is 1 if the lock is not held with that token.`,
 }
 
 func (a *app) breakLock(ctx context.Context, client *dlock.Client, name string, token uint64) error {
-	before, wasHeld, err := client.Find(ctx, name)
-	if err != nil && !errors.Is(err, dlock.ErrUnsupported) {
-		return err
-	}
-	err = client.Break(ctx, name, token)
-	switch {
-	case errors.Is(err, dlock.ErrNotHeld) && wasHeld && before.Token != token:
-		return failf(exitNo, "%s is not held with token %d: it is held with token %d by %s",
-			terminal.Quote(name), token, before.Token, before.Holder)
-	case errors.Is(err, dlock.ErrNotHeld):
-		return failf(exitNo, "%s is not held with token %d: it is free", terminal.Quote(name), token)
-	case err != nil:
-		return err
+	holders, unlisted := holdersOf(ctx, client, name)
+	if unlisted != nil && !errors.Is(unlisted, dlock.ErrUnsupported) {
+		return unlisted
 	}
 	by := ""
-	if wasHeld && before.Token == token {
-		by = " by " + before.Holder.String()
+	var others []string
+	for _, info := range holders {
+		if info.Token == token {
+			by = " by " + info.Holder.String()
+		} else {
+			others = append(others, fmt.Sprintf("with token %d by %s", info.Token, info.Holder))
+		}
+	}
+	err := client.Break(ctx, name, token)
+	switch state := ": it is free"; {
+	case errors.Is(err, dlock.ErrNotHeld):
+		if len(others) > 0 {
+			state = ": it is held " + strings.Join(others, ", ")
+		} else if unlisted != nil {
+			state = ""
+		}
+		return failf(exitNo, "%s is not held with token %d%s", terminal.Quote(name), token, state)
+	case err != nil:
+		return err
 	}
 	return terminal.Print(a.stdout, fmt.Sprintf("broke %s, held with token %d%s\n", terminal.Quote(name), token, by))
 }

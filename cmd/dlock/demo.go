@@ -47,19 +47,19 @@ also after Ctrl-C.`,
 	return cmd
 }
 
-// scenario is a demo.
 type scenario interface {
 	Check() error
 	Run(ctx context.Context) error
 }
 
 // prepareDemo adds what the commands of all demos share.
-func (a *app) prepareDemo(cmd *cobra.Command, d scenario, s *demo.Stage, lock string) {
+func (a *app) prepareDemo(cmd *cobra.Command, d scenario, s *demo.Stage, lock, runs string) {
 	cmd.Args = arguments(0, 0, "no arguments")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd, d, s, lock) }
 	f := cmd.Flags()
-	f.BoolVar(&s.JSON, "json", false, "one JSON object a line, for each run")
-	f.StringVar(&s.HTML.Path, "html", "", "write a page with timelines to `FILE`")
+	f.BoolVar(&s.JSON, "json", false, "one JSON object a line")
+	f.StringVar(&s.HTML, "html", "", "write a page with timelines to `FILE`")
+	f.StringVar(&s.SVG, "svg", "", "write a picture of "+runs+" runs to `FILE`")
 }
 
 func addDatabaseFlag(cmd *cobra.Command, s *demo.Stage) {
@@ -94,8 +94,8 @@ func (a *app) runDemo(cmd *cobra.Command, d scenario, stage *demo.Stage, lock st
 		return failf(exitUnavailable, "cannot make a temporary folder: %w", err)
 	}
 	stage.Stdout, stage.Stderr, stage.Folder = a.stdout, a.stderr, folder
-	defer stage.HTML.Close()
-	if err = stage.HTML.Open(); err == nil {
+	defer stage.Close()
+	if err = stage.Open(); err == nil {
 		stage.Store, err = a.chooseDemoStore(ctx, folder, lock)
 	}
 	if err == nil {
@@ -122,7 +122,7 @@ func (a *app) chooseDemoStore(ctx context.Context, folder, lock string) (demo.St
 	}
 	chosen := demo.Store{URL: choice.url}
 	err = a.withClient(ctx, "", func(client *dlock.Client, store *stores.Store) error {
-		chosen.Name = store.URL
+		chosen.Name, chosen.MinTTL = store.URL, client.Traits().MinTTL
 		lease, err := client.TryLock(ctx, lock)
 		if errors.Is(err, dlock.ErrHeld) { // by another demo
 			return nil
@@ -143,10 +143,12 @@ func (a *app) oversellCommand() *cobra.Command {
 		Long: `Sell a stock of 40 with several processes, and see whether more is sold than was
 there.
 
-Each process is an HTTP service that reads the stock from the database, thinks for
-a while, and then runs UPDATE ... SET stock = stock - 1. A proxy sends requests to
-the processes in turn. 50 clients send 10 requests each, four times, with a
-different guard around all of this:
+Each process is an HTTP service, GET /stock/reduce?id=1. It reads the stock from
+the database, checks whether any is left, thinks for a while, and then runs
+UPDATE ... SET stock = stock - 1. About the last ones it thinks ten times as long,
+so that the race is lost in every run. A proxy sends requests to the processes in
+turn. 50 clients send 10 requests each, four times, with a different guard around
+all of this:
 
   none     no lock: many requests read the same stock, and all of them sell it
   local    a mutex in each process, which excludes requests of the same process only
@@ -154,12 +156,18 @@ different guard around all of this:
   fenced   the same, and the row refuses a token that is older than the last it
            has seen, so that a holder that was paused for too long sells nothing
 
-AT ONCE is how many requests were between reading and writing at the same time, and
-WAIT how long a client waited for its answer (the median, and the 99th percentile).
+SOLD is what the answers to the clients say, FINAL STOCK what the database says, AT
+ONCE how many requests were between reading and writing at the same time, and WAIT
+how long a client waited for its answer (the median, and the 99th percentile).
 
 The stock is in an SQLite file; with --db in a table with a name of its own, which
 is removed at the end. The locks are in --store or $` + storeVariable + `, or else in
 another SQLite file.
+
+With --json each run is one JSON object on a line of its own:
+  {"guard":"local","requests":500,"sold":44,"final_stock":-4,"stock":40,
+   "at_once":5,"refused":0,"processes":5,"clients":50,"seconds":1.83,
+   "requests_per_s":273.2,"wait_p50_ms":54.3,"wait_p99_ms":980.1}
 
 The exit status is 0 if dlock and fenced have sold exactly what was there, 1 if
 not, 64 for wrong usage, and 69, 77 or 78 if the store or the database
@@ -170,7 +178,7 @@ cannot be used.`,
   dlock demo oversell --nginx --processes 8           # with a real nginx
   dlock demo oversell --json | jq -r '[.guard, .final_stock] | @tsv'`,
 	}
-	a.prepareDemo(cmd, &d, &d.Stage, demo.OversellLock)
+	a.prepareDemo(cmd, &d, &d.Stage, demo.OversellLock, "all")
 	addDatabaseFlag(cmd, &d.Stage)
 	f := cmd.Flags()
 	f.BoolVar(&d.Nginx, "nginx", false, "balance with the nginx that is installed, not with the built-in proxy")
@@ -178,7 +186,7 @@ cannot be used.`,
 	f.IntVar(&d.Clients, "clients", 50, "`N` clients at once")
 	f.IntVar(&d.Requests, "requests", 10, "`N` requests of each client")
 	f.IntVar(&d.InStock, "stock", 40, "`N` in stock; fewer than there are requests")
-	f.DurationVar(&d.Think, "think", 20*time.Millisecond, "`DUR` from reading to writing; the last ones take longer")
+	addDuration(f, &d.Think, "think", "", 20*time.Millisecond, "`DUR` from reading to writing; the last ones take longer")
 	return cmd
 }
 
@@ -190,10 +198,14 @@ func (a *app) tokenCommand() *cobra.Command {
 		Long: `Let ten processes send messages to a service that wants an access token, of which
 only the last that was fetched is valid.
 
-The processes share the token in a file. Without a lock many processes find none
-there at the same time, and each token that they fetch is made invalid by the next
-one. With a lock around reading and fetching, one process fetches, and the others
-find its token. The lock is in --store or $` + storeVariable + `, or else in an SQLite file.
+The processes share the token in a file. A process that finds none there, or one that
+was refused, fetches a new token and writes it. Without a lock many processes find
+none at the same time, and each token is made invalid by the next one. With a lock
+around reading and fetching, one process fetches, and the others find its token in
+the file. The lock is in --store or $` + storeVariable + `, or else in an SQLite file.
+
+With --json each run is one JSON object on a line of its own:
+  {"guard":"dlock","processes":10,"calls":100,"failed":0,"fetches":1,"seconds":0.71}
 
 The exit status is 0 if with the lock no call failed and one token was fetched, 1 if
 not, 64 for wrong usage, and 69, 77 or 78 if the store cannot be used.`,
@@ -202,7 +214,7 @@ not, 64 for wrong usage, and 69, 77 or 78 if the store cannot be used.`,
   dlock demo token --store redis://localhost --processes 20
   dlock demo token --json | jq '.failed'`,
 	}
-	a.prepareDemo(cmd, &d, &d.Stage, demo.TokenLock)
+	a.prepareDemo(cmd, &d, &d.Stage, demo.TokenLock, "both")
 	f := cmd.Flags()
 	f.IntVar(&d.Processes, "processes", 10, "`N` processes that need a token")
 	f.IntVar(&d.Calls, "calls", 10, "`N` calls of each process")
@@ -217,10 +229,11 @@ func (a *app) pauseCommand() *cobra.Command {
 		Long: `Stop a process that holds a lock for longer than the lock lasts, and see what it
 does when it goes on.
 
-One is in stock. Process 1 acquires the lock, reads the stock, checks that it still
-has the lock, and is stopped just before it writes, with SIGSTOP, as a pause of a
-virtual machine would stop it. Its lock expires. Process 2 acquires it and sells the
-one. Then process 1 goes on where it was, and writes. This runs twice:
+One is in stock. Process 1 acquires the lock, reads the stock, thinks, checks that it
+still has the lock, and is stopped just before it writes, with SIGSTOP: a pause of the
+virtual machine, a slow disk or a long garbage collection have the same effect. Its
+lock expires. Process 2 acquires it, finds one in stock and sells it. Then process 1
+goes on where it was, and writes. This runs twice:
 
   dlock    the lock alone: both have sold the last one. No lock that expires can
            prevent that, because the pause can follow the last check of the lock
@@ -231,6 +244,10 @@ The stock is in an SQLite file; with --db in a table with a name of its own, whi
 is removed at the end. The lock is in --store or $` + storeVariable + `, or else in
 another SQLite file.
 
+With --json each run is one JSON object on a line of its own:
+  {"guard":"dlock","stock":1,"sold":2,"final_stock":-1,"refused":0,"tokens":[1,2],
+   "ttl_ms":2000,"paused_ms":2071}
+
 The exit status is 0 if fenced has sold exactly what was there, 1 if not, 64 for wrong
 usage, and 69, 77 or 78 if the store or the database cannot be used.`,
 		Example: `  dlock demo pause
@@ -238,7 +255,7 @@ usage, and 69, 77 or 78 if the store or the database cannot be used.`,
   dlock demo pause --store redis://localhost --ttl 5
   dlock demo pause --json | jq -r '[.guard, .final_stock] | @tsv'`,
 	}
-	a.prepareDemo(cmd, &d, &d.Stage, demo.PauseLock)
+	a.prepareDemo(cmd, &d, &d.Stage, demo.PauseLock, "both")
 	addDatabaseFlag(cmd, &d.Stage)
 	addDuration(cmd.Flags(), &d.TTL, "ttl", "", 2*time.Second, "`DUR` after which the lock of the stopped process expires")
 	return cmd

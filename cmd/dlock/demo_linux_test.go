@@ -54,7 +54,7 @@ func stoppedProcess(b *bench) bool {
 func TestSignalsEndAPausedDemo(t *testing.T) {
 	b := demoBench(t)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		p := b.start("demo", "pause", "--ttl", "60")
+		p := b.start("demo", "pause", "--ttl", "20")
 		eventually(t, "a process is stopped", func() bool { return stoppedProcess(b) })
 		p.signal(s)
 		if s == syscall.SIGKILL {

@@ -14,7 +14,7 @@ import (
 // refused by the fence.
 func TestDemoPause(t *testing.T) {
 	b := demoBench(t)
-	r := b.demo(0, "pause", "--ttl", "1", "--json", "--html", "page.html")
+	r := b.demo(0, "pause", "--ttl", "1", "--json", "--html", "page.html", "--svg", "picture.svg")
 	runs := decodeLines[demo.PauseJSON](t, r.stdout)
 	if len(runs) != 2 || runs[0].Guard != "dlock" || runs[1].Guard != "fenced" {
 		t.Fatalf("want a line for dlock and one for fenced:\n%s", r.stdout)
@@ -41,6 +41,7 @@ func TestDemoPause(t *testing.T) {
 	}
 	contains(t, "the chart of dlock", charts[0], "process 1 is stopped", "process 1 writes without its lock and sells one", "\u22121 left")
 	contains(t, "the chart of fenced", charts[1], "process 1 writes without its lock and is refused", "0 left")
+	contains(t, "the picture", b.read("picture.svg"), "<svg ", ">dlock<", ">fenced<", ">stopped<")
 }
 
 func TestDemoPauseTellsTheStory(t *testing.T) {
@@ -56,7 +57,7 @@ func TestDemoPauseTellsTheStory(t *testing.T) {
 
 func TestDemoTokenPage(t *testing.T) {
 	b := demoBench(t)
-	b.demo(0, "token", "--processes", "4", "--calls", "5", "--html", "page.html")
+	b.demo(0, "token", "--processes", "4", "--calls", "5", "--html", "page.html", "--svg", "picture.svg")
 	page := b.read("page.html")
 	checkSelfContained(t, page)
 	charts := strings.Split(page, "<h2>")[1:]
@@ -73,6 +74,7 @@ func TestDemoTokenPage(t *testing.T) {
 		t.Error("with a lock the chart has red")
 	}
 	contains(t, "the page", page, "calls that were taken", "0 failed")
+	contains(t, "the picture", b.read("picture.svg"), "<svg ", ">none<", ">dlock<", "0 failed")
 }
 
 // checkSelfContained expects that a page needs nothing else.

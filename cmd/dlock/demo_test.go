@@ -85,7 +85,7 @@ func decodeLines[T any](t *testing.T, text string) (all []T) {
 func TestDemoOversell(t *testing.T) {
 	b := demoBench(t)
 	begun := time.Now()
-	r := b.demo(0, "oversell", "--json", "--html", "page.html")
+	r := b.demo(0, "oversell", "--json", "--html", "page.html", "--svg", "picture.svg")
 	t.Logf("it took %v", time.Since(begun))
 	checkOversell(t, r.stdout, 500, 40)
 	contains(t, "stderr", r.stderr, "none: ", "local: ", "dlock: 40 sold, final stock 0", "fenced: ")
@@ -93,6 +93,11 @@ func TestDemoOversell(t *testing.T) {
 		t.Errorf("stderr that is no terminal has escapes: %q", r.stderr)
 	}
 	checkPage(t, b.read("page.html"))
+	picture := b.read("picture.svg")
+	contains(t, "the picture", picture, "<svg ", ">none<", ">local<", ">dlock<", ">fenced<", "0 left", "\u2212")
+	if len(picture) > 60<<10 {
+		t.Errorf("the picture has %d bytes, which is too much for a document", len(picture))
+	}
 }
 
 func (b *bench) read(name string) string {
@@ -228,6 +233,7 @@ func TestDemoThatCannotBegin(t *testing.T) {
 		{exitUsage, "--db takes mysql://", []string{"oversell", "--db", "redis://u:" + canary + "@127.0.0.1"}},
 		{exitUsage, "for a store of locks", []string{"oversell", "--db", "mysql://u:" + canary + "@127.0.0.1/shop?scheme=session"}},
 		{exitUsage, "cannot write the file", []string{"token", "--html", "no/such/folder/page.html"}},
+		{exitUsage, "cannot write the file", []string{"oversell", "--svg", "no/such/folder/picture.svg"}},
 	} {
 		args := c.args
 		if c.args[0] == "oversell" {

@@ -50,7 +50,6 @@ func parseDuration(text string) (time.Duration, error) {
 	return parsed, nil
 }
 
-// addDuration declares a flag with a default.
 func addDuration(f *pflag.FlagSet, value *time.Duration, name, short string, standard time.Duration, usage string) {
 	*value = standard
 	f.VarP(durationFlag{value}, name, short, usage)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -25,16 +24,19 @@ type holdFlags struct {
 	wait, ttl, grace     time.Duration
 	minHold, maxHold     time.Duration // maxHold zero: no limit
 	fair, quiet, verbose bool
+	shared               bool
+	permits              int // of --limit; zero without it
 	conflict             int
 	note                 string
 }
 
-// add declares the flags that exec and hold share.
 func (f *holdFlags) add(to *pflag.FlagSet) {
 	to.BoolVarP(&f.noWait, "no-wait", "n", false, "give up at once if another holder has the lock")
 	addDuration(to, &f.wait, "wait", "w", 0, "give up after `DUR`, connecting included; without -w and -n it waits")
 	addDuration(to, &f.ttl, "ttl", "", dlock.DefaultTTL, "`DUR` after which the lock expires if dlock does not renew it")
 	to.BoolVar(&f.fair, "fair", false, "strict first come, first served across machines")
+	to.BoolVar(&f.shared, "shared", false, "share the lock with other --shared holders: many readers, or one writer")
+	to.IntVar(&f.permits, "limit", 0, "let `N` holders in at a time: the lock is a semaphore")
 	to.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit status `N` when the lock is not acquired")
 	addDuration(to, &f.minHold, "min-hold", "", 0, "keep the lock at least for `DUR`")
 	addDuration(to, &f.maxHold, "max-hold", "", 0, "end after the lock was held for `DUR`, with status 76")
@@ -93,6 +95,15 @@ dlock gives up a store that does not answer after five seconds, or with a shorte
 --wait after --wait, but not before a second has passed. It gives up a store that
 refuses connections at once.
 
+Many holders
+  --shared is for readers: any number of them have the lock at the same time, and
+  none beside a holder without --shared. While such a writer waits, new readers wait
+  behind it. --limit N makes NAME a semaphore: N holders at a time, each with a permit
+  that expires by itself if its dlock dies. Everybody uses the same N: while NAME is in
+  use in another way, dlock gives up at once with 64. The tokens of holders that have
+  the lock at the same time are in no order. Not every store can do this; the error
+  says so.
+
 Durations are numbers of seconds, or have a unit: 30, 0.5, 500ms, 5m, 1h30m.
 
 --max-hold ends the command as a loss does, with TERM first and KILL after the grace,
@@ -110,6 +121,8 @@ suppresses both.` + "\n\n" + exitStatusHelp,
   dlock exec --min-hold 1m hourly -- ./report    # clocks may differ by a minute
   dlock exec -a orders -a stock -- ./book        # both or none
   dlock exec --max-hold 10m report -- ./report   # ends it after ten minutes
+  dlock exec --shared catalogue -- ./search      # many readers, or one writer
+  dlock exec --limit 4 gpu -- ./train            # at most four at a time
   dlock exec build -- sh -c 'make && make install'`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -126,8 +139,15 @@ suppresses both.` + "\n\n" + exitStatusHelp,
 			if err != nil {
 				return err
 			}
-			e := &execution{acquisition{app: a, flags: flags, names: names}, command}
-			return e.run(cmd.Context())
+			path, err := findCommand(command[0])
+			if err != nil {
+				return err
+			}
+			r := &lockRequest{app: a, flags: flags, names: names, program: filepath.Base(command[0])}
+			r.margin = supervise.SplitTTL(flags.ttl, flags.grace).Margin
+			return r.withLocks(cmd.Context(), func(held *heldLocks, signals chan os.Signal) error {
+				return r.runCommand(held, path, command, signals)
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -149,6 +169,10 @@ func (f *holdFlags) check(given *pflag.FlagSet) error {
 		}
 	}
 	switch {
+	case f.shared && given.Changed("limit"):
+		return usagef("--shared and --limit exclude each other: a permit of a semaphore cannot be shared")
+	case given.Changed("limit") && f.permits <= 0:
+		return usagef("--limit %d is not positive", f.permits)
 	case f.noWait && f.limited:
 		return usagef("-n and -w exclude each other")
 	case f.quiet && f.verbose:
@@ -194,54 +218,35 @@ func splitExecArgs(given, args []string) (names, command []string, err error) {
 	return names, command, nil
 }
 
-// execution is one run of exec.
-type execution struct {
-	acquisition
-	command []string
-}
-
-func (e *execution) run(ctx context.Context) error {
-	path, err := findCommand(e.command[0])
-	if err != nil {
-		return err
-	}
-	e.program = filepath.Base(e.command[0])
-	e.margin = supervise.SplitTTL(e.flags.ttl, e.flags.grace).Margin
-	return e.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
-		return e.runCommand(held, path, signals)
-	})
-}
-
-// runCommand runs the command under the locks and releases them.
-func (e *execution) runCommand(held *heldLocks, path string, signals chan os.Signal) error {
+func (r *lockRequest) runCommand(held *heldLocks, path string, command []string, signals chan os.Signal) error {
 	job := &supervise.Job{
-		Title:  e.title(),
+		Title:  r.title(),
 		Path:   path,
-		Args:   e.command,
-		Env:    childEnvironment(e.choice.handOn(os.Environ(), held.store.URL), held.store.Identity, held.locks),
-		Files:  []*os.File{e.stdin, e.stdout, e.stderr},
-		Budget: supervise.SplitTTL(e.flags.ttl, e.flags.grace),
-		OnLoss: func() { e.say("lost %s, ending the command: %s", e.title(), lossReason(held)) },
-		Limit:  e.limit(held),
+		Args:   command,
+		Env:    childEnvironment(r.choice.handOn(os.Environ(), held.store.URL), r.names, held),
+		Files:  []*os.File{r.stdin, r.stdout, r.stderr},
+		Budget: supervise.SplitTTL(r.flags.ttl, r.flags.grace),
+		OnLoss: func() { r.say("lost %s, ending the command: %s", r.title(), lossReason(held)) },
+		Limit:  r.limit(held),
 		OnLimit: func() {
-			e.say("held %s for %v, which is the limit of --max-hold: ending the command", e.title(), e.flags.maxHold)
+			r.say("held %s for %v, which is the limit of --max-hold: ending the command", r.title(), r.flags.maxHold)
 		},
 	}
 	if held.Context().Err() != nil {
-		return failf(exitLost, "lost %s before the command could start", e.title())
+		return failf(exitLost, "lost %s before the command could start", r.title())
 	}
 	result, startErr := job.Run(held, signals)
 	if startErr == nil && !result.Lost && !result.Interrupted {
-		keepUntil(held.Context(), held.acquired.Add(e.flags.minHold), signals)
+		keepUntil(held.Context(), held.acquired.Add(r.flags.minHold), signals)
 	}
-	lost := e.release(held, signals)
+	lost := r.release(held, signals)
 	switch {
 	case startErr != nil:
-		return cannotStart(e.command[0], startErr)
+		return cannotStart(command[0], startErr)
 	case result.Lost:
 		return exitWith(exitLost) // OnLoss or OnLimit has reported it
 	case lost:
-		return failf(exitLost, "lost %s before the command ended, or just after; found out when releasing it", e.title())
+		return failf(exitLost, "lost %s before the command ended, or just after; found out when releasing it", r.title())
 	}
 	return exitWith(result.Status)
 }

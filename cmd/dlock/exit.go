@@ -45,7 +45,6 @@ const exitStatusHelp = `Exit status:
   127  the command was not found
   130  interrupted with Ctrl-C while waiting; 128+n for another signal n`
 
-// statusError is an error with an exit status.
 type statusError struct {
 	status int
 	err    error // nil: dlock prints nothing
@@ -60,13 +59,8 @@ func (e *statusError) Error() string {
 
 func (e *statusError) Unwrap() error { return e.err }
 
-// exitWith ends dlock with a status and no message.
-func exitWith(status int) error {
-	if status == exitOK {
-		return nil
-	}
-	return &statusError{status: status}
-}
+// exitWith ends dlock with a status and no message. It returns an error even if the status is 0.
+func exitWith(status int) error { return &statusError{status: status} }
 
 func failf(status int, format string, values ...any) error {
 	return &statusError{status, fmt.Errorf(format, values...)}
@@ -74,7 +68,6 @@ func failf(status int, format string, values ...any) error {
 
 func usagef(format string, values ...any) error { return failf(exitUsage, format, values...) }
 
-// isSilent reports whether err has a status and no message.
 func isSilent(err error) bool {
 	own, ok := errors.AsType[*statusError](err)
 	return ok && own.err == nil
@@ -101,7 +94,7 @@ func exitStatus(err error) int {
 
 // classify gives an error its exit status.
 func classify(err error) error {
-	if _, ok := errors.AsType[*statusError](err); ok || err == nil {
+	if err == nil || errors.As(err, new(*statusError)) {
 		return err
 	}
 	if interrupted, ok := errors.AsType[interruptedError](err); ok {
@@ -110,15 +103,15 @@ func classify(err error) error {
 	}
 	status := exitUnavailable
 	switch {
-	case is[*stores.URLError](err), is[demo.UsageError](err):
+	case errors.As(err, new(*stores.URLError)), errors.As(err, new(demo.UsageError)):
 		status = exitUsage
-	case is[demo.ResultError](err):
+	case errors.As(err, new(demo.ResultError)):
 		status = exitNo
 	case errors.Is(err, terminal.ErrOutput):
 		status = exitOutput
 	case errors.Is(err, dlock.ErrHeld):
 		status = exitNotAcquired
-	case errors.Is(err, dlock.ErrBadName), errors.Is(err, dlock.ErrBadTTL), errors.Is(err, dlock.ErrUnsupported):
+	case errors.Is(err, dlock.ErrBadName), errors.Is(err, dlock.ErrBadTTL), errors.Is(err, dlock.ErrUnsupported), errors.Is(err, dlock.ErrMode):
 		status = exitUsage
 	case errors.Is(err, dlock.ErrLost), errors.Is(err, dlock.ErrNotHeld):
 		status = exitLost
@@ -137,14 +130,9 @@ func classify(err error) error {
 func quotesArgs(err error) bool {
 	switch exitStatus(err) {
 	case exitUsage:
-		return !is[*stores.URLError](err)
+		return !errors.As(err, new(*stores.URLError))
 	case exitNotExecutable, exitNotFound:
 		return !isSilent(err)
 	}
 	return false
-}
-
-func is[T error](err error) bool {
-	_, ok := errors.AsType[T](err)
-	return ok
 }

@@ -25,6 +25,9 @@ arrives, for the middle part of a script.
 When it has the lock it prints one line, and nothing else on stdout:
   {"name":"nightly","token":7,"ttl_ms":30000}
 
+With --shared it is one of many readers, with --limit N one of N holders: see "dlock
+help exec".
+
 dlock renews the lock while it holds it, and releases it at the end. If the lock is
 lost, dlock says so and exits with 76: a script that must not go on without the lock
 has to check, or should use "dlock exec", which ends its command in time.
@@ -51,15 +54,14 @@ not be printed, 75 when the lock was not acquired, 76 when it was lost or held f
 			if err := flags.check(cmd.Flags()); err != nil {
 				return err
 			}
-			q := &acquisition{app: a, flags: flags, names: args}
-			return q.hold(cmd.Context())
+			r := &lockRequest{app: a, flags: flags, names: args}
+			return r.hold(cmd.Context())
 		},
 	}
 	flags.add(cmd.Flags())
 	return cmd
 }
 
-// holdJSON is the line that hold prints.
 type holdJSON struct {
 	Name  string `json:"name"`
 	Token uint64 `json:"token"`
@@ -67,30 +69,30 @@ type holdJSON struct {
 }
 
 // hold keeps the lock until waitForEnd returns, and releases it.
-func (q *acquisition) hold(ctx context.Context) error {
+func (r *lockRequest) hold(ctx context.Context) error {
 	parent := os.Getppid()         // the parent may end while this process waits
 	signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error, and the lock is released
-	return q.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
-		lock := held.locks[0]
-		err := terminal.PrintJSON(q.stdout, holdJSON{lock.name, lock.token, q.flags.ttl.Milliseconds()})
+	return r.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
+		name := r.names[0]
+		err := terminal.PrintJSON(r.stdout, holdJSON{name, held.Token(name), r.flags.ttl.Milliseconds()})
 		if err == nil {
-			err = q.waitForEnd(held, parent, signals)
+			err = r.waitForEnd(held, parent, signals)
 		}
 		if err == nil {
-			keepUntil(held.Context(), held.acquired.Add(q.flags.minHold), signals)
+			keepUntil(held.Context(), held.acquired.Add(r.flags.minHold), signals)
 		}
-		if lost := q.release(held, signals); lost && err == nil {
-			err = failf(exitLost, "lost %s before it was released", q.title())
+		if lost := r.release(held, signals); lost && err == nil {
+			err = failf(exitLost, "lost %s before it was released", r.title())
 		}
 		return err
 	})
 }
 
 // waitForEnd returns nil at the end of stdin or of the parent, otherwise why the hold must end.
-func (q *acquisition) waitForEnd(held *heldLocks, parent int, signals <-chan os.Signal) error {
+func (r *lockRequest) waitForEnd(held *heldLocks, parent int, signals <-chan os.Signal) error {
 	check := time.NewTicker(200 * time.Millisecond) // whether the parent has ended
 	defer check.Stop()
-	limit, closed := q.limit(held), q.stdinClosed()
+	limit, closed := r.limit(held), r.stdinClosed()
 	for {
 		select {
 		case <-closed:
@@ -100,9 +102,9 @@ func (q *acquisition) waitForEnd(held *heldLocks, parent int, signals <-chan os.
 				return nil
 			}
 		case <-held.Context().Done():
-			return failf(exitLost, "lost %s: %s", q.title(), lossReason(held))
+			return failf(exitLost, "lost %s: %s", r.title(), lossReason(held))
 		case <-limit:
-			return failf(exitLost, "held %s for %v, which is the limit of --max-hold", q.title(), q.flags.maxHold)
+			return failf(exitLost, "held %s for %v, which is the limit of --max-hold", r.title(), r.flags.maxHold)
 		case s := <-signals:
 			if supervise.IsStop(s) {
 				return interruptedError{s, true}
@@ -113,11 +115,11 @@ func (q *acquisition) waitForEnd(held *heldLocks, parent int, signals <-chan os.
 
 // stdinClosed returns a channel that is closed at the end of stdin, and discards what is
 // read. A stdin that cannot be read, such as a terminal from the background, counts as open.
-func (q *acquisition) stdinClosed() <-chan struct{} {
+func (r *lockRequest) stdinClosed() <-chan struct{} {
 	closed := make(chan struct{})
 	supervise.IgnoreTerminalStops()
 	go func() {
-		_, err := io.Copy(io.Discard, q.stdin)
+		_, err := io.Copy(io.Discard, r.stdin)
 		if err == nil || errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrInvalid) { // or there is none
 			close(closed)
 		}

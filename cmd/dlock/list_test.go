@@ -47,8 +47,8 @@ func TestListJSON(t *testing.T) {
 	contains(t, "the first line", lines[0], `"name":"orders/1"`, `"note":""`)
 	var raw map[string]any
 	decode(t, lines[1], &raw)
-	if len(raw) != 6 {
-		t.Errorf("expected name, token, holder, since, remaining_ms, waiters: %s", lines[1])
+	if len(raw) != 8 || raw["mode"] != "exclusive" || raw["limit"] != 1.0 {
+		t.Errorf("expected name, mode, limit, token, holder, since, remaining_ms, waiters: %s", lines[1])
 	}
 }
 
@@ -69,7 +69,7 @@ func TestListTable(t *testing.T) {
 	if len(lines) != 4 {
 		t.Fatalf("expected a title and three lines:\n%s", r.stdout)
 	}
-	if got := strings.Fields(lines[0]); strings.Join(got, " ") != "NAME TOKEN HOLDER SINCE REMAINING WAITERS" {
+	if got := strings.Fields(lines[0]); strings.Join(got, " ") != "NAME MODE TOKEN HOLDER SINCE REMAINING WAITERS" {
 		t.Errorf("the titles are %q", got)
 	}
 	contains(t, "the table", r.stdout, "plain ", `"two words"`, `"right\u202eleft"`, `\x1b]0;evil\a`)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,17 +23,19 @@ func (a *app) listCommand() *cobra.Command {
 		Use:   "ls [PREFIX]",
 		Short: "List the locks that are held",
 		Long: `List the locks that are held, sorted by name; with PREFIX those whose names
-start with it.
+start with it. A lock that several holders have at the same time has one line for each
+of them. MODE is exclusive, shared, or the limit of a semaphore.
 
 WAITERS counts the waiters that the store knows: every fair waiter, and processes
 that have waited for a while. Names with spaces and invisible characters are
 quoted. At a terminal long names and holders are cut to the width of a line, and
 columns on the right that do not fit are left out.
 
-With --json every lock is one JSON object on a line of its own:
-  {"name":"nightly","token":7,"holder":{"host":"web-1","pid":4242,
-   "program":"backup.sh","note":""},"since":"2026-01-02T03:04:05.678Z",
-   "remaining_ms":28114,"waiters":0}
+With --json every holder is one JSON object on a line of its own:
+  {"name":"nightly","token":7,"mode":"exclusive","limit":1,
+   "holder":{"host":"web-1","pid":4242,"program":"backup.sh","note":""},
+   "since":"2026-01-02T03:04:05.678Z","remaining_ms":28114,"waiters":0}
+The mode is exclusive, shared or limit; the limit is null if it is shared.
 
 When nothing is held it prints nothing and the exit status is 0.`,
 		Example: `  dlock ls
@@ -43,22 +47,17 @@ When nothing is held it prints nothing and the exit status is 0.`,
 			prefix := strings.Join(args, "")
 			return a.withClient(cmd.Context(), "", func(client *dlock.Client, store *stores.Store) error {
 				if _, lists := store.Driver.(driver.Lister); lists {
-					if err := stores.Contact(cmd.Context(), client); err != nil {
+					if err := stores.Ping(cmd.Context(), client); err != nil {
 						return err
 					}
 				}
-				var infos []driver.Info
-				for info, err := range client.Locks(cmd.Context(), prefix) {
-					if errors.Is(err, dlock.ErrUnsupported) {
-						return stores.URLErrorf("the locks of %s cannot be listed: %w", store.URL, err)
-					}
-					if err != nil {
-						return err
-					}
-					infos = append(infos, info)
-				}
-				slices.SortFunc(infos, func(a, b driver.Info) int { return strings.Compare(a.Name, b.Name) })
-				if !asJSON {
+				infos, err := locksOf(cmd.Context(), client, prefix)
+				switch {
+				case errors.Is(err, dlock.ErrUnsupported):
+					return stores.URLErrorf("the locks of %s cannot be listed: %w", store.URL, err)
+				case err != nil:
+					return err
+				case !asJSON:
 					return a.listTable(infos, store.URL)
 				}
 				for _, info := range infos {
@@ -83,6 +82,7 @@ func (a *app) listTable(infos []driver.Info, store string) error {
 	}
 	t := terminal.Table{Width: terminal.Width(a.stdout), Columns: []terminal.Column{
 		{Title: "NAME", Style: terminal.Green, Shrink: 1},
+		{Title: "MODE"},
 		{Title: "TOKEN", Right: true},
 		{Title: "HOLDER", Shrink: 2},
 		{Title: "SINCE", Style: terminal.Faint},
@@ -91,16 +91,45 @@ func (a *app) listTable(infos []driver.Info, store string) error {
 	}}
 	now := time.Now()
 	for _, info := range infos {
-		t.Add(terminal.Quote(info.Name), strconv.FormatUint(info.Token, 10), info.Holder.String(),
+		t.Add(terminal.Quote(info.Name), info.Mode.String(), strconv.FormatUint(info.Token, 10), info.Holder.String(),
 			sinceText(info.Since, now), remainingText(info.Remaining), strconv.Itoa(info.Waiters))
 	}
 	return t.Print(a.stdout, terminal.PainterFor(a.stdout))
 }
 
-// lockJSON is one lock in the output of ls --json and show --json.
+// locksOf returns the locks that are held, by name, and the holders of a name by token.
+func locksOf(ctx context.Context, client *dlock.Client, prefix string) (infos []driver.Info, err error) {
+	for info, err := range client.Locks(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b driver.Info) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
+	})
+	return infos, nil
+}
+
+// holdersOf returns all holders of name, by token.
+func holdersOf(ctx context.Context, client *dlock.Client, name string) ([]driver.Info, error) {
+	first, held, err := client.Find(ctx, name)
+	if err != nil || !held {
+		return nil, err
+	}
+	if first.Mode == (driver.Mode{}) {
+		return []driver.Info{first}, nil
+	}
+	holders, err := locksOf(ctx, client, name)
+	return slices.DeleteFunc(holders, func(info driver.Info) bool { return info.Name != name }), err
+}
+
+// lockJSON is one holder in the output of ls --json and show --json.
 type lockJSON struct {
 	Name        string     `json:"name"`
 	Token       uint64     `json:"token"`
+	Mode        string     `json:"mode"`
+	Limit       *int       `json:"limit"` // null if there is none
 	Holder      holderJSON `json:"holder"`
 	Since       *time.Time `json:"since"` // null if the store does not know
 	RemainingMS int64      `json:"remaining_ms"`
@@ -118,10 +147,20 @@ type holderJSON struct {
 func describeLock(info driver.Info) *lockJSON {
 	lock := &lockJSON{
 		Name:        info.Name,
+		Mode:        "exclusive",
 		Token:       info.Token,
 		Holder:      holderJSON(info.Holder),
 		RemainingMS: info.Remaining.Milliseconds(),
 		Waiters:     info.Waiters,
+	}
+	limit := max(1, info.Mode.Limit)
+	switch {
+	case info.Mode.Limit > 0:
+		lock.Mode, lock.Limit = "limit", &limit
+	case info.Mode.Shared:
+		lock.Mode = "shared"
+	default:
+		lock.Limit = &limit
 	}
 	if !info.Since.IsZero() {
 		since := info.Since.UTC()
@@ -136,13 +175,12 @@ func sinceText(since, now time.Time) string {
 		return "-"
 	}
 	since = since.Local()
-	if y, m, d := since.Date(); now.Year() == y && now.Month() == m && now.Day() == d {
-		return since.Format("15:04:05")
+	if since.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return since.Format(time.TimeOnly)
 	}
-	return since.Format("2006-01-02 15:04:05")
+	return since.Format(time.DateTime)
 }
 
-// remainingText rounds a duration.
 func remainingText(d time.Duration) string {
 	if d >= time.Second {
 		return d.Round(100 * time.Millisecond).String()

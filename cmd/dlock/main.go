@@ -11,16 +11,12 @@ import (
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
 func main() {
-	if status, ok := supervise.RunHelper(os.Args); ok {
-		os.Exit(status)
-	}
 	if status, ok := demo.RunProcess(os.Args); ok {
 		os.Exit(status)
 	}
@@ -47,7 +43,7 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 	root.SetOut(out)
 	addCompletion(root)
 	root.SetErr(stderr)
-	failed, err := root.ExecuteContextC(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	if out.err != nil {
 		err = terminal.OutputError(out.err)
 	}
@@ -63,7 +59,7 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 	}
 	a.say("%v", err)
 	if status == exitUsage {
-		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", failed.CommandPath())
+		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", command.CommandPath())
 	}
 	return status
 }
@@ -159,7 +155,6 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// arguments rejects fewer arguments than least and more than most.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

@@ -27,9 +27,6 @@ import (
 var dlockBinary string
 
 func TestMain(m *testing.M) {
-	if status, ok := supervise.RunHelper(os.Args); ok { // of an exec that a test ran in its own process
-		os.Exit(status)
-	}
 	// Where a signal is ignored (nohup, a shell's background), the programs of the
 	// tests would ignore it as well. They start with the default if it is handled here.
 	for _, s := range supervise.StopSignals {

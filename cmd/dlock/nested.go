@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,15 +52,15 @@ func parseHeldLock(text string) (heldLock, bool) {
 
 // childEnvironment adds the variables of the locks to an environment. It replaces those of an
 // outer lock, which only stays in the list of heldVariable.
-func childEnvironment(environment []string, identity string, locks []heldName) []string {
-	var names, tokens, held []string
+func childEnvironment(environment, names []string, locks *heldLocks) []string {
+	var tokens, held []string
 	if outer := os.Getenv(heldVariable); outer != "" {
 		held = append(held, outer)
 	}
-	for _, lock := range locks {
-		names = append(names, lock.name)
-		tokens = append(tokens, strconv.FormatUint(lock.token, 10))
-		held = append(held, fmt.Sprintf("%s:%d:%d:%s", lockHash("", lock.name), lock.token, os.Getpid(), lockHash(identity, lock.name)))
+	for _, name := range names {
+		token := locks.Token(name)
+		tokens = append(tokens, strconv.FormatUint(token, 10))
+		held = append(held, fmt.Sprintf("%s:%d:%d:%s", lockHash("", name), token, os.Getpid(), lockHash(locks.store.Identity, name)))
 	}
 	return append(without(environment, nameVariable, tokenVariable, heldVariable),
 		nameVariable+"="+strings.Join(names, "\n"), // no name contains a line end
@@ -69,10 +70,10 @@ func childEnvironment(environment []string, identity string, locks []heldName) [
 }
 
 // refuseSelfWait returns an error if a dlock around this one holds a lock that this one
-// wants. It asks the store, because the same store can have many URLs, and processes in the
-// background keep heldVariable after the lock was released.
-func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, store *stores.Store) error {
-	for _, name := range q.names {
+// wants, also as a share or a permit: a second one may have to wait. It asks the store, because one
+// store can have many URLs, and processes in the background keep heldVariable after a release.
+func (r *lockRequest) refuseSelfWait(ctx context.Context, client *dlock.Client, store *stores.Store) error {
+	for _, name := range r.names {
 		for entry := range strings.SplitSeq(os.Getenv(heldVariable), ",") {
 			outer, ok := parseHeldLock(entry)
 			if !ok || outer.name != lockHash("", name) {
@@ -83,7 +84,7 @@ func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, 
 				return err
 			}
 			if holds {
-				return q.notAcquired(fmt.Sprintf("%s is held by the dlock around this one (token %d): it would wait for itself",
+				return r.notAcquired(fmt.Sprintf("%s is held by the dlock around this one (token %d): it could wait for itself",
 					terminal.Quote(name), outer.token))
 			}
 		}
@@ -94,17 +95,17 @@ func (q *acquisition) refuseSelfWait(ctx context.Context, client *dlock.Client, 
 // holds reports whether the process of the entry holds the lock in this store.
 func (h heldLock) holds(ctx context.Context, client *dlock.Client, store *stores.Store, name string) (bool, error) {
 	sameURL := h.store == lockHash(store.Identity, name)
-	info, held, err := client.Find(ctx, name)
-	switch {
-	case errors.Is(err, dlock.ErrUnsupported):
+	holders, err := holdersOf(ctx, client, name)
+	if errors.Is(err, dlock.ErrUnsupported) {
 		return sameURL, nil
-	case err != nil:
+	}
+	i := slices.IndexFunc(holders, func(info driver.Info) bool { return info.Token == h.token })
+	switch {
+	case err != nil || i < 0:
 		return false, err
-	case !held || info.Token != h.token:
-		return false, nil
-	case info.Holder == (driver.Holder{}): // the store keeps no holder
+	case holders[i].Holder == (driver.Holder{}): // the store keeps no holder
 		return sameURL, nil
 	}
 	host, err := os.Hostname()
-	return info.Holder.PID == h.pid && (err != nil || info.Holder.Host == host), nil
+	return holders[i].Holder.PID == h.pid && (err != nil || holders[i].Holder.Host == host), nil
 }

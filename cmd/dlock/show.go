@@ -18,7 +18,7 @@ func (a *app) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one lock",
-		Long: `Show the holder of NAME.
+		Long: `Show the holder of NAME, or all holders if they share it.
 
 The exit status is 0 if the lock is held and 1 if it is free, so that scripts can
 ask with "if dlock show NAME >/dev/null". The answer is about the moment of
@@ -26,7 +26,8 @@ asking and may be old when it arrives: to do something only if a lock is free,
 use "dlock exec -n".
 
 With --json it prints one JSON object, {"name":...,"held":false} or the fields of
-"dlock ls --json" with "held":true.`,
+"dlock ls --json" with "held":true; if the lock has several holders, one object a line
+for each of them.`,
 		Example: `  dlock show nightly
   dlock show nightly --json | jq .holder.host`,
 		ValidArgsFunction: a.completeNames,
@@ -37,58 +38,68 @@ With --json it prints one JSON object, {"name":...,"held":false} or the fields o
 				return classify(err)
 			}
 			return a.withClient(cmd.Context(), "", func(client *dlock.Client, _ *stores.Store) error {
-				var info driver.Info
-				var held bool
-				err := stores.Patiently(cmd.Context(), func() (err error) {
-					info, held, err = client.Find(cmd.Context(), name)
+				var holders []driver.Info
+				err := stores.RetryIfSlow(cmd.Context(), func() (err error) {
+					holders, err = holdersOf(cmd.Context(), client, name)
 					return err
 				})
 				switch {
 				case err != nil:
 					return err
 				case asJSON:
-					err = a.showJSON(name, info, held)
-				case held:
-					err = a.showText(info)
+					err = a.showJSON(name, holders)
+				case len(holders) > 0:
+					err = a.showText(holders)
 				default:
 					err = terminal.Print(a.stdout, terminal.Quote(name)+" is free\n")
 				}
-				if err == nil && !held {
+				if err == nil && len(holders) == 0 {
 					err = exitWith(exitNo)
 				}
 				return err
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object for each holder")
 	return cmd
 }
 
-func (a *app) showJSON(name string, info driver.Info, held bool) error {
-	shown := struct {
+func (a *app) showJSON(name string, holders []driver.Info) error {
+	type shown struct {
 		Name string `json:"name"`
 		*lockJSON
 		Held bool `json:"held"`
-	}{Name: name, Held: held}
-	if held {
-		shown.lockJSON = describeLock(info)
 	}
-	return terminal.PrintJSON(a.stdout, shown)
+	if len(holders) == 0 {
+		return terminal.PrintJSON(a.stdout, shown{Name: name})
+	}
+	for _, info := range holders {
+		if err := terminal.PrintJSON(a.stdout, shown{name, describeLock(info), true}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (a *app) showText(info driver.Info) error {
+func (a *app) showText(holders []driver.Info) error {
 	p := terminal.PainterFor(a.stdout)
 	var b strings.Builder
 	row := func(title, value string) {
 		fmt.Fprintf(&b, "%s %s\n", p.Paint(terminal.Bold, fmt.Sprintf("%-10s", title)), value)
 	}
-	row("name", p.Paint(terminal.Green, terminal.Quote(info.Name)))
-	row("token", strconv.FormatUint(info.Token, 10))
-	row("holder", info.Holder.String())
-	if !info.Since.IsZero() {
-		row("since", sinceText(info.Since, time.Now()))
+	row("name", p.Paint(terminal.Green, terminal.Quote(holders[0].Name)))
+	row("mode", holders[0].Mode.String())
+	row("waiters", strconv.Itoa(holders[0].Waiters))
+	for i, info := range holders {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		row("token", strconv.FormatUint(info.Token, 10))
+		row("holder", info.Holder.String())
+		if !info.Since.IsZero() {
+			row("since", sinceText(info.Since, time.Now()))
+		}
+		row("remaining", remainingText(info.Remaining)+" unless renewed")
 	}
-	row("remaining", remainingText(info.Remaining)+" unless renewed")
-	row("waiters", strconv.Itoa(info.Waiters))
 	return terminal.Print(a.stdout, b.String())
 }

@@ -57,7 +57,6 @@ func (a *app) chooseStore() (storeChoice, error) {
 	return storeChoice{url: variable}, nil
 }
 
-// readStoreFile reads a URL from a file.
 func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 	if path == "" {
 		return storeChoice{}, usagef("%s is empty", origin)
@@ -77,8 +76,8 @@ func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 	return storeChoice{url: url, flag: flag, file: absolute}, nil
 }
 
-// handOn returns an environment in which a nested dlock uses the same store, which is shown as
-// shown. Environments are inherited and logged, so it contains no password of the command line.
+// handOn returns an environment in which a nested dlock uses the same store, without a password of
+// the command line: environments are inherited and logged. shown is the URL without secrets.
 func (c storeChoice) handOn(environment []string, shown string) []string {
 	if !c.flag && c.file == "" {
 		return environment // it contains the store, or the default is used
@@ -95,7 +94,6 @@ func (c storeChoice) handOn(environment []string, shown string) []string {
 	return append(child, storeVariable+"="+c.url)
 }
 
-// without returns an environment without some variables.
 func without(environment []string, variables ...string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(entry string) bool {
 		variable, _, _ := strings.Cut(entry, "=")
@@ -122,18 +120,17 @@ func (a *app) withClient(ctx context.Context, program string, use func(*dlock.Cl
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cleanupLimit(err))
 	defer cancel()
 	_, _ = detach.Call(ctx, detach.Go, func() error { return errors.Join(client.Close(), store.Close()) })
-	return failed(store, err)
+	return withStatus(store, err)
 }
 
 // How long dlock cleans up before it exits. What is left in the store expires.
 const (
-	silentLimit   = 200 * time.Millisecond // if the store is silent
-	answeredLimit = time.Second            // if the store has answered, and may be silent now
-	undoLimit     = 2 * time.Second        // if an attempt may have to be undone
-	cleanLimit    = time.Minute            // if nothing failed
+	unansweredLimit = 200 * time.Millisecond // if the store does not answer
+	answeredLimit   = time.Second            // if the store has answered, and may not answer now
+	undoLimit       = 2 * time.Second        // if an attempt may have to be undone
+	cleanLimit      = time.Minute            // if nothing failed
 )
 
-// cleanupLimit returns how long to clean up after err.
 func (a *app) cleanupLimit(err error) time.Duration {
 	interrupted, isInterrupted := errors.AsType[interruptedError](err)
 	switch {
@@ -142,26 +139,24 @@ func (a *app) cleanupLimit(err error) time.Duration {
 	case isInterrupted && interrupted.answered:
 		return answeredLimit
 	case isInterrupted, exitStatus(err) == exitLost: // a script has to learn of the loss
-		return silentLimit
+		return unansweredLimit
 	case errors.Is(err, dlock.ErrUnreachable) && !stores.IsSlow():
-		return silentLimit
+		return unansweredLimit
 	case errors.Is(err, dlock.ErrUnreachable), exitStatus(err) == exitNotAcquired:
 		return undoLimit
 	}
 	return cleanLimit
 }
 
-// failed gives an error its exit status. If the store cannot be used, the error names it.
-func failed(store *stores.Store, err error) error {
-	if is[*statusError](err) || err == nil {
+// withStatus gives an error its exit status. If the store cannot be used, the error names it.
+func withStatus(store *stores.Store, err error) error {
+	if err == nil || errors.As(err, new(*statusError)) {
 		return err
 	}
 	err = classify(err)
 	switch status := exitStatus(err); status {
 	case exitUnavailable, exitDenied, exitMisconfigured:
-		if !isSilent(err) {
-			return &statusError{status, store.CannotUse(errors.Unwrap(err))}
-		}
+		return &statusError{status, store.CannotUse(errors.Unwrap(err))}
 	}
 	return err
 }

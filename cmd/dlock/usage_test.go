@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func TestUsageErrors(t *testing.T) {
@@ -112,6 +115,22 @@ func TestUsageErrors(t *testing.T) {
 			t.Errorf("%q: the message contains what was not to be shown: %q", c.args, r.stderr)
 		}
 	}
+}
+
+// Every duration on the command line is in seconds if it has no unit.
+func TestEveryDurationTakesSeconds(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if err := f.Value.Set("1.5"); f.Value.Type() == "duration" && (err != nil || f.Value.String() != "1.5s") {
+				t.Errorf("%s --%s 1.5: %s, %v", cmd.CommandPath(), f.Name, f.Value, err)
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit((&app{}).rootCommand())
 }
 
 func TestHelp(t *testing.T) {

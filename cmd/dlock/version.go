@@ -22,7 +22,6 @@ type versionJSON struct {
 	Platform string `json:"platform"`
 }
 
-// readVersion reads the build information of this program.
 func readVersion() versionJSON {
 	v := versionJSON{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

@@ -1,6 +1,7 @@
 // Package child runs the processes of a demo. Parent and child exchange JSON over the child's
 // stdin and stdout, so that no list of processes shows a secret. A child ends when its stdin
-// does, so that it does not outlive a parent that was killed.
+// does, so that it does not outlive a parent that was killed; on Linux even one that is stopped
+// dies with its parent.
 package child
 
 import (
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +82,7 @@ type Group []*Process
 // receives its first value. When ctx ends, the stdin of the children is closed, and children
 // that do not end then are killed. The caller waits for the group even if there is an error.
 func Start[T any](ctx context.Context, n int, role string, task any) (g Group, first []T, err error) {
+	runtime.LockOSThread() // until Wait: on Linux a child dies with the thread that started it
 	for range n {
 		process, err := start(ctx, role)
 		if err != nil {
@@ -103,7 +106,7 @@ func start(ctx context.Context, role string) (*Process, error) {
 	p.cmd.Args = []string{role}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = grace
-	p.cmd.SysProcAttr = ownGroup()
+	p.cmd.SysProcAttr = supervise.ChildAttributes() // Ctrl-C is for the parent, which ends its children
 	if p.in, err = p.cmd.StdinPipe(); err == nil {
 		p.pipe, err = p.cmd.StdoutPipe()
 	}
@@ -118,8 +121,9 @@ func start(ctx context.Context, role string) (*Process, error) {
 	return p, nil
 }
 
-// Wait is Wait of all children.
+// Wait is Wait of all children. The goroutine that called Start calls it once.
 func (g Group) Wait() {
+	defer runtime.UnlockOSThread()
 	var all sync.WaitGroup
 	for _, process := range g {
 		all.Go(process.Wait)

@@ -2,12 +2,7 @@
 
 package child
 
-import (
-	"errors"
-	"syscall"
-)
-
-func ownGroup() *syscall.SysProcAttr { return nil }
+import "errors"
 
 // Stop returns an error.
 func (p *Process) Stop() error {

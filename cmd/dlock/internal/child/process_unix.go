@@ -4,9 +4,6 @@ package child
 
 import "syscall"
 
-// ownGroup keeps Ctrl-C away from a child, which its parent ends.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
-
 // Stop stops the child as a long pause of its machine would.
 func (p *Process) Stop() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 

@@ -30,12 +30,12 @@ type balancer struct {
 	close            func()
 }
 
-func (b balancer) dial(ctx context.Context) (net.Conn, error) {
+func (b *balancer) dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, b.network, b.address)
 }
 
 // startProxy starts the built-in balancer.
-func startProxy(ctx context.Context, shops []string, clients int) (balancer, error) {
+func startProxy(ctx context.Context, shops []string, clients int) (*balancer, error) {
 	var next atomic.Uint64
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	server, err := startServer(ctx, &httputil.ReverseProxy{
@@ -49,12 +49,11 @@ func startProxy(ctx context.Context, shops []string, clients int) (balancer, err
 		},
 	}, transport.CloseIdleConnections)
 	if err != nil {
-		return balancer{}, err
+		return nil, err
 	}
-	return balancer{"tcp", server.address, server.close}, nil
+	return &balancer{"tcp", server.address, server.close}, nil
 }
 
-// localServer is an HTTP server in this process.
 type localServer struct {
 	http.Server
 	address string
@@ -138,51 +137,46 @@ http {
 // nginxLimit is how long nginx may take to start and to end.
 const nginxLimit = 5 * time.Second
 
-// startNginx starts the balancer of --nginx, on a socket in folder, which needs no free port.
-func startNginx(ctx context.Context, program, folder string, shops []string, clients int) (balancer, error) {
+// startNginx runs nginx on a socket in folder, which needs no free port.
+func startNginx(ctx context.Context, program, folder string, shops []string, clients int) (*balancer, error) {
 	var upstream strings.Builder
 	for _, shop := range shops {
 		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=0;\n", shop)
 	}
 	config := filepath.Join(folder, "nginx.conf")
 	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, folder, upstream.String(), clients), 0o600); err != nil {
-		return balancer{}, err
+		return nil, err
 	}
 	var output bytes.Buffer
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	b := balancer{"unix", filepath.Join(folder, "nginx.sock"), func() { stop(); <-ended }}
+	front := &balancer{"unix", filepath.Join(folder, "nginx.sock"), func() { stop(); <-ended }}
 	cmd := exec.CommandContext(running, program, "-p", folder, "-c", config)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.SysProcAttr = supervise.ChildAttributes()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = nginxLimit
-	started := make(chan error)
+	var failure error // why it has ended
 	go func() {
 		defer close(ended)
 		// ChildAttributes may let it die with the thread that started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // its log says why it has ended
-		}
+		failure = cmd.Run()
 	}()
-	if err := <-started; err != nil {
-		stop()
-		return b, fmt.Errorf("cannot start %s: %w", program, err)
-	}
-	if err := b.awaitNginx(ctx, ended); err != nil {
-		b.close()
+	if err := front.ready(ctx, ended); err != nil {
+		front.close()
+		if cmd.Process == nil {
+			return nil, fmt.Errorf("cannot start %s: %w", program, failure)
+		}
 		log, _ := os.ReadFile(filepath.Join(folder, "error.log")) // if there is one
-		return b, fmt.Errorf("%w: %s", err, strings.TrimSpace(output.String()+string(log)))
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(output.String()+string(log)))
 	}
-	return b, nil
+	return front, nil
 }
 
-// awaitNginx blocks until nginx listens.
-func (b balancer) awaitNginx(ctx context.Context, ended <-chan struct{}) error {
+// ready blocks until nginx listens.
+func (b *balancer) ready(ctx context.Context, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, nginxLimit, errors.New("nginx does not answer"))
 	defer cancel()
 	for {

@@ -21,7 +21,6 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/timeline"
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 )
 
@@ -40,11 +39,21 @@ type Stage struct {
 	Store          Store
 	Database       string // the URL of --db; empty: an SQLite file in Folder
 	JSON           bool
-	HTML           outputFile
+	HTML, SVG      string // the files to write; empty: none
 
-	database string // its name, for people
-	table    terminal.Table
-	runs     []timeline.Run
+	database  string // its name, for people
+	table     terminal.Table
+	runs      []timeline.Run
+	html, svg outputFile
+}
+
+// Open finds out before the demo whether its files can be written.
+func (s *Stage) Open() error { return errors.Join(s.html.open(s.HTML), s.svg.open(s.SVG)) }
+
+// Close closes the files.
+func (s *Stage) Close() {
+	s.html.close()
+	s.svg.close()
 }
 
 // note writes a line to stderr. The values contain no secrets.
@@ -52,7 +61,6 @@ func (s *Stage) note(format string, values ...any) {
 	fmt.Fprintln(s.Stderr, terminal.Escape(fmt.Sprintf(format, values...)))
 }
 
-// add adds a run to the output.
 func (s *Stage) add(run timeline.Run, value any, row ...any) error {
 	s.runs = append(s.runs, run)
 	var cells []string
@@ -75,13 +83,14 @@ func (s *Stage) finish(good bool, should, title string, intro ...string) error {
 		}
 	}
 	page := timeline.Page{Title: title, Intro: intro, Table: s.table.Rows, Runs: s.runs}
-	for i, column := range s.table.Columns {
+	page.Marked = slices.IndexFunc(s.table.Columns, func(c terminal.Column) bool { return c.Want != "" })
+	for _, column := range s.table.Columns {
 		page.Header = append(page.Header, strings.ToLower(column.Title))
-		if column.Want != "" && page.Marked == 0 {
-			page.Marked = i
-		}
 	}
-	if err := s.HTML.write(timeline.HTML(page)); err != nil || good {
+	if err := s.svg.write(timeline.SVG(s.runs)); err != nil {
+		return err
+	}
+	if err := s.html.write(timeline.HTML(page)); err != nil || good {
 		return err
 	}
 	return ResultError{errors.New(should)}
@@ -94,7 +103,6 @@ type processLog struct {
 	Ended  int64   // if that is after the last visit
 }
 
-// visit is the time that a process was inside.
 type visit struct {
 	From, To int64
 	What     string // happened
@@ -109,7 +117,7 @@ var guardCaptions = map[Guard]string{
 
 // draw returns the drawing of a run. Its time begins with the first visit.
 func draw(guard Guard, logs []processLog) timeline.Run {
-	run := timeline.Run{Name: string(guard), Caption: guardCaptions[guard]}
+	run := timeline.Run{Name: string(guard), Caption: guardCaptions[guard], Of: "in stock"}
 	begin := int64(math.MaxInt64)
 	for _, log := range logs {
 		for _, v := range log.Visits {
@@ -181,25 +189,23 @@ func columns(titles ...string) (all []terminal.Column) {
 
 // outputFile is a file that is written at the end. Without a path it does nothing.
 type outputFile struct {
-	Path    string
 	file    *os.File // keeps a pipe open until the end
 	created bool     // it did not exist before, and is not written yet
 }
 
-// Open finds out before the demo whether the file can be written. Its content stays.
-func (o *outputFile) Open() error {
-	if o.Path == "" {
+// open opens the file. Its content stays until write.
+func (o *outputFile) open(path string) error {
+	if path == "" {
 		return nil
 	}
-	_, err := os.Lstat(o.Path)
+	_, err := os.Lstat(path)
 	o.created = errors.Is(err, fs.ErrNotExist)
-	if o.file, err = os.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
+	if o.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
 		return usagef("cannot write the file: %w", err)
 	}
 	return nil
 }
 
-// write replaces the content of the file.
 func (o *outputFile) write(text string) error {
 	if o.file == nil {
 		return nil
@@ -213,12 +219,12 @@ func (o *outputFile) write(text string) error {
 	return terminal.Print(o.file, text)
 }
 
-// Close removes a file that was created and not written.
-func (o *outputFile) Close() {
+// close removes a file that was created and not written.
+func (o *outputFile) close() {
 	if o.file != nil {
 		o.file.Close()
 		if o.created {
-			_ = os.Remove(o.Path)
+			_ = os.Remove(o.file.Name())
 		}
 	}
 }
@@ -228,6 +234,8 @@ type Store struct {
 	URL  string // of --store or the environment; may contain a password
 	File string // the SQLite file if there is no URL
 	Name string // for people
+
+	MinTTL time.Duration // the shortest that it grants
 }
 
 // lockTTL is short: a memcached that has just started grants no lock for one TTL.
@@ -239,17 +247,13 @@ func (s Store) client(ctx context.Context) (*dlock.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	ttl := fitTTL(lockTTL, store.Driver.Traits())
+	traits := store.Driver.Traits()
+	ttl := min(max(lockTTL, traits.MinTTL), traits.LongestTTL())
 	client := dlock.New(store.Driver, &dlock.Options{TTL: ttl, RequestTimeout: ttl}) // the machine may be busy
 	return client, func() {
 		_ = client.Close() // a lock that cannot be released expires
 		_ = store.Close()
 	}, nil
-}
-
-// fitTTL returns the TTL nearest to ttl that a store supports.
-func fitTTL(ttl time.Duration, traits driver.Traits) time.Duration {
-	return min(max(ttl, traits.MinTTL), traits.LongestTTL())
 }
 
 func (s Store) open(ctx context.Context) (*stores.Store, error) {

@@ -88,7 +88,7 @@ func breakLock(t *testing.T, url string) {
 	client := dlock.New(store.Driver, nil)
 	defer client.Close()
 	var token uint64
-	eventually(t, "somebody has the lock", func() bool {
+	eventually(t, "a process has the lock", func() bool {
 		info, held, err := client.Find(t.Context(), OversellLock)
 		if err != nil {
 			t.Fatal(err)

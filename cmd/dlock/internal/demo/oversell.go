@@ -117,7 +117,6 @@ func (o *Oversell) show(ctx context.Context, stock *stockTable) error {
 		fmt.Sprintf("The stock is in %s, the locks are in %s.", o.database, o.Store.Name))
 }
 
-// sales is the outcome of one run.
 type sales struct {
 	sold, refused int             // by the answers that the clients got
 	waits         []time.Duration // for the answers, sorted
@@ -159,7 +158,7 @@ func (o *Oversell) sell(ctx context.Context, stock *stockTable, guard Guard) (*s
 // runClients lets all clients send requests to the balancer, each one after the other, until
 // all are answered or one has failed.
 func (o *Oversell) runClients(ctx context.Context, shops []string) (*sales, error) {
-	var front balancer
+	var front *balancer
 	var err error
 	if o.Nginx {
 		front, err = startNginx(ctx, o.nginx, o.Folder, shops, o.Clients)

@@ -48,7 +48,10 @@ type PauseJSON struct {
 }
 
 // Run runs the demo with each guard.
-func (p *Pause) Run(ctx context.Context) error { return p.withStock(ctx, p.show) }
+func (p *Pause) Run(ctx context.Context) error {
+	p.TTL = max(p.TTL, p.Store.MinTTL)
+	return p.withStock(ctx, p.show)
+}
 
 func (p *Pause) show(ctx context.Context, stock *stockTable) error {
 	p.note("%d in stock, 2 processes, a TTL of %v; the stock is in %s, the lock is in %s", pauseStock, p.TTL, p.database, p.Store.Name)
@@ -95,7 +98,7 @@ func (p *Pause) draw(guard Guard, r *pauseResult) timeline.Run {
 	if r.exits[0].Sold > 0 {
 		late = "writes without its lock and sells one"
 	}
-	run := timeline.Run{Name: string(guard), Caption: pauseCaptions[guard], Lanes: []string{"process 1", "process 2"}}
+	run := timeline.Run{Name: string(guard), Caption: pauseCaptions[guard], Lanes: []string{"process 1", "process 2"}, Of: "in stock"}
 	run.Verdict, run.Bad, run.Stock = stockVerdict(r.finalStock, r.sold(), pauseStock), r.finalStock < 0, pauseStock
 	run.Length = r.since(max(r.exits[0].Left, r.exits[1].Left)) + p.TTL/8 // so that the end can be seen
 	run.Spans = []timeline.Span{
@@ -112,7 +115,6 @@ func (p *Pause) draw(guard Guard, r *pauseResult) timeline.Run {
 	return run
 }
 
-// pauseResult is the outcome of one run.
 type pauseResult struct {
 	entries            [2]buyerEntry
 	exits              [2]buyerExit
@@ -189,7 +191,6 @@ type buyerEntry struct {
 	Stock  int
 }
 
-// buyerExit is what a buyer knows at the end.
 type buyerExit struct {
 	Wrote int64
 	Sold  int   // 0: the row has refused the write
@@ -213,13 +214,11 @@ func runBuyer(parent *child.Parent) error {
 	if err != nil {
 		return err
 	}
-	row := s.stock.rowFor(s.Guard, lease.Token())
 	if err := parent.AwaitStep(entry); err != nil {
 		return err
 	}
-
 	exit := buyerExit{Sold: 1}
-	if err = row.take(parent.Context); errors.Is(err, fence.ErrStale) {
+	if err = s.row(entry.Token).take(parent.Context); errors.Is(err, fence.ErrStale) {
 		exit.Sold = 0
 	} else if err != nil {
 		return err
@@ -234,9 +233,8 @@ func runBuyer(parent *child.Parent) error {
 // slow machine has lost it, lockAndRead begins again. The lock is not renewed: a process that is
 // stopped during a renewal keeps a database of one file from all others.
 func (s *shop) lockAndRead(ctx context.Context) (*dlock.Lease, buyerEntry, error) {
-	ttl := fitTTL(s.TTL, s.client.Traits())
 	for {
-		lease, err := s.client.Lock(ctx, PauseLock, dlock.WithFixedTTL(ttl), dlock.WithWait(2*ttl+expirySlack))
+		lease, err := s.client.Lock(ctx, PauseLock, dlock.WithFixedTTL(s.TTL), dlock.WithWait(2*s.TTL+expirySlack))
 		if errors.Is(err, dlock.ErrHeld) {
 			return nil, buyerEntry{}, errors.New("this store keeps the lock of a stopped process for as long as its connection lives: use another one for this demo")
 		}
@@ -244,10 +242,10 @@ func (s *shop) lockAndRead(ctx context.Context) (*dlock.Lease, buyerEntry, error
 			return nil, buyerEntry{}, err
 		}
 		entry := buyerEntry{Locked: time.Now().UnixNano(), Token: lease.Token()}
-		if entry.Stock, err = s.stock.rowFor(s.Guard, lease.Token()).read(ctx); err != nil {
+		if entry.Stock, err = s.row(entry.Token).read(ctx); err != nil {
 			return nil, buyerEntry{}, err
 		}
-		_ = backoff.Sleep(lease.Context(), ttl/5)
+		_ = backoff.Sleep(lease.Context(), s.TTL/5)
 		if lease.Context().Err() == nil {
 			return lease, entry, nil
 		}

@@ -44,7 +44,6 @@ type shopTask struct {
 	TTL       time.Duration // of the lock, for a buyer
 }
 
-// shop is a process that sells.
 type shop struct {
 	shopTask
 	stock  *stockTable
@@ -71,13 +70,15 @@ func openShop(parent *child.Parent) (*shop, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	closeStore := func() {}
 	s.stock, err = openStock(db, s.Table)
-	if err != nil || !s.Guard.Shared() {
-		return s, func() { _ = db.Close() }, err
+	if err == nil && s.Guard.Shared() {
+		s.client, closeStore, err = s.Store.client(parent.Context)
 	}
-	client, closeStore, err := s.Store.client(parent.Context)
-	s.client = client
-	return s, func() { closeStore(); _ = db.Close() }, err
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return s, func() { closeStore(); _ = db.Close() }, nil
 }
 
 // runShop is the program of a shop. It sends its address, serves until its end, and sends its log.
@@ -124,10 +125,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	inside, err := s.enter(r.Context())
-	if err == nil {
-		err = s.reduce(r.Context(), inside)
-	}
+	err := s.sell(r.Context())
 	status, text := statusSold, "OK"
 	if err != nil {
 		status, text = statusFailed, err.Error()
@@ -142,33 +140,29 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, text)
 }
 
-// entry is the time of a request inside the guard.
-type entry struct {
-	held  context.Context // ends when the lock is lost
-	row   row
-	token uint64 // of the lock; 0 if there is none
-	leave func()
-}
-
-// enter blocks until the guard lets a request in.
-func (s *shop) enter(ctx context.Context) (*entry, error) {
+// sell waits for the guard and reduces the stock.
+func (s *shop) sell(ctx context.Context) error {
+	held, token := ctx, uint64(0) // without a lock
 	switch {
 	case s.Guard == Local:
 		s.local.Lock()
-		return &entry{ctx, s.stock, 0, s.local.Unlock}, nil
-	case !s.Guard.Shared():
-		return &entry{ctx, s.stock, 0, func() {}}, nil
+		defer s.local.Unlock()
+	case s.Guard.Shared():
+		lease, err := s.client.Lock(ctx, OversellLock)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = lease.Unlock(ctx) }() // a lock that cannot be released expires
+		held, token = lease.Context(), lease.Token()
 	}
-	lease, err := s.client.Lock(ctx, OversellLock)
-	if err != nil {
-		return nil, err
-	}
-	leave := func() { _ = lease.Unlock(ctx) } // a lock that cannot be released expires
-	return &entry{lease.Context(), s.stock.rowFor(s.Guard, lease.Token()), lease.Token(), leave}, nil
+	return s.reduce(ctx, held, s.row(token))
 }
 
+func (s *shop) row(token uint64) row { return row{s.stock, token, s.Guard == Fenced} }
+
 // reduce reads the stock, checks it, and writes it. The time from check to write makes the race.
-func (s *shop) reduce(ctx context.Context, inside *entry) error {
+// held ends when the lock is lost.
+func (s *shop) reduce(ctx, held context.Context, product row) error {
 	v, sold := visit{From: time.Now().UnixNano(), What: "sold nothing"}, int64(0)
 	defer func() {
 		v.To = time.Now().UnixNano()
@@ -177,14 +171,13 @@ func (s *shop) reduce(ctx context.Context, inside *entry) error {
 			v.What = "sold one"
 			s.log.Falls = append(s.log.Falls, sold)
 		}
-		if inside.token != 0 {
-			v.What += fmt.Sprintf(", token %d", inside.token)
+		if product.token != 0 {
+			v.What += fmt.Sprintf(", token %d", product.token)
 		}
 		s.log.Visits = append(s.log.Visits, v)
 		s.mu.Unlock()
-		inside.leave()
 	}()
-	left, err := inside.row.read(inside.held)
+	left, err := product.read(held)
 	if err != nil {
 		return err
 	}
@@ -195,10 +188,10 @@ func (s *shop) reduce(ctx context.Context, inside *entry) error {
 	case <-time.After(s.thinkTime(left)):
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-inside.held.Done():
-		return context.Cause(inside.held)
+	case <-held.Done():
+		return context.Cause(held)
 	}
-	if err := inside.row.take(inside.held); err != nil {
+	if err := product.take(held); err != nil {
 		return err
 	}
 	sold = time.Now().UnixNano()

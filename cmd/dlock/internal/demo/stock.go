@@ -25,20 +25,13 @@ const (
 	stockSettings = "_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
 )
 
-// row is the row of the product.
-type row interface {
-	read(ctx context.Context) (int, error) // returns what is in stock
-	take(ctx context.Context) error        // reduces the stock by one without a check
-}
-
 // stockTable is the table of products, in a database that all shops share.
 type stockTable struct {
-	db         *sql.DB
-	table      string
-	guard      *fence.Guard
-	selectSQL  string // id
-	reduceSQL  string // id
-	restockSQL string // stock, id
+	db        *sql.DB
+	table     string
+	guard     *fence.Guard
+	selectSQL string
+	reduceSQL string
 }
 
 // newTable returns a table name that no other program uses.
@@ -50,26 +43,13 @@ func openStock(db *database, table string) (*stockTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, second := "?", "?"
-	if db.dialect == fence.PostgreSQL {
-		first, second = "$1", "$2"
-	}
 	return &stockTable{
-		db:         db.DB,
-		table:      table,
-		guard:      guard,
-		selectSQL:  "SELECT stock FROM " + table + " WHERE id = " + first,
-		reduceSQL:  "UPDATE " + table + " SET stock = stock - 1 WHERE id = " + first,
-		restockSQL: "UPDATE " + table + " SET stock = " + first + " WHERE id = " + second,
+		db:        db.DB,
+		table:     table,
+		guard:     guard,
+		selectSQL: fmt.Sprintf("SELECT stock FROM %s WHERE id = %d", table, productID),
+		reduceSQL: fmt.Sprintf("UPDATE %s SET stock = stock - 1 WHERE id = %d", table, productID),
 	}, nil
-}
-
-// rowFor returns the row that a holder uses under a guard.
-func (s *stockTable) rowFor(guard Guard, token uint64) row {
-	if guard == Fenced {
-		return &fencedRow{s, token}
-	}
-	return s
 }
 
 // create creates the table with one product. It fails if the table exists, because the demo
@@ -89,56 +69,54 @@ func (s *stockTable) create(ctx context.Context) error {
 	return nil
 }
 
-// drop removes the table.
 func (s *stockTable) drop(ctx context.Context) error {
 	return s.exec(ctx, "drop the table "+s.table, "DROP TABLE "+s.table)
 }
 
-// restock sets what is in stock.
 func (s *stockTable) restock(ctx context.Context, number int) error {
-	return s.exec(ctx, "fill the stock", s.restockSQL, number, productID)
+	return s.exec(ctx, "fill the stock", fmt.Sprintf("UPDATE %s SET stock = %d WHERE id = %d", s.table, number, productID))
 }
 
-func (s *stockTable) exec(ctx context.Context, what, statement string, values ...any) error {
-	if _, err := s.db.ExecContext(ctx, statement, values...); err != nil {
+func (s *stockTable) exec(ctx context.Context, what, statement string) error {
+	if _, err := s.db.ExecContext(ctx, statement); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }
 
 func (s *stockTable) read(ctx context.Context) (left int, err error) {
-	if err := s.db.QueryRowContext(ctx, s.selectSQL, productID).Scan(&left); err != nil {
+	if err := s.db.QueryRowContext(ctx, s.selectSQL).Scan(&left); err != nil {
 		return 0, fmt.Errorf("read the stock: %w", err)
 	}
 	return left, nil
 }
 
-// take does not check the stock: a statement cannot check money, a seat or a mail either.
-func (s *stockTable) take(ctx context.Context) error {
-	return s.exec(ctx, "reduce the stock", s.reduceSQL, productID)
-}
-
-// fencedRow is the row for the holder of a token. It refuses a former holder.
-type fencedRow struct {
+// row is the row of the product as the holder of a token sees it.
+type row struct {
 	*stockTable
-	token uint64
+	token  uint64
+	fenced bool // it refuses a former holder
 }
 
-// read writes its token into the row, so that a former holder cannot write between this
+// read writes the token into a fenced row, so that a former holder cannot write between this
 // read and the write that follows. No write follows if the stock is empty.
-func (f *fencedRow) read(ctx context.Context) (left int, err error) {
-	if left, err = f.stockTable.read(ctx); err != nil || left <= 0 {
+func (r row) read(ctx context.Context) (left int, err error) {
+	if left, err = r.stockTable.read(ctx); err != nil || left <= 0 || !r.fenced {
 		return left, err
 	}
-	err = f.guard.Do(ctx, f.db, productID, f.token, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, f.selectSQL, productID).Scan(&left)
+	err = r.guard.Do(ctx, r.db, productID, r.token, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, r.selectSQL).Scan(&left)
 	})
 	return left, err
 }
 
-func (f *fencedRow) take(ctx context.Context) error {
-	return f.guard.Do(ctx, f.db, productID, f.token, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, f.reduceSQL, productID)
+// take reduces the stock. It does not check it: a statement cannot check money, a seat or a mail either.
+func (r row) take(ctx context.Context) error {
+	if !r.fenced {
+		return r.exec(ctx, "reduce the stock", r.reduceSQL)
+	}
+	return r.guard.Do(ctx, r.db, productID, r.token, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, r.reduceSQL)
 		return err
 	})
 }
@@ -151,10 +129,9 @@ type database struct {
 	server  *stores.SQLServer // nil: a file
 }
 
-// cannotUse describes an error of the database.
 func (d *database) cannotUse(err error) error {
 	if d.server == nil {
-		return stores.NewOpenError(d.name, "", err)
+		return stores.CannotUse(d.name, "", err)
 	}
 	return d.server.CannotUse(err)
 }
@@ -213,7 +190,6 @@ func databaseServer(raw string) (*stores.SQLServer, error) {
 	return server, nil
 }
 
-// checkDatabase returns an error if the URL of --db is not valid.
 func (s *Stage) checkDatabase() error {
 	_, err := databaseServer(s.Database)
 	return err

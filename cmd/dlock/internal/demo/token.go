@@ -39,11 +39,11 @@ func (t *Token) Check() error {
 
 // TokenJSON is one run in the output of --json.
 type TokenJSON struct {
-	Guard     string  `json:"guard"`
+	Guard     Guard   `json:"guard"`
 	Processes int     `json:"processes"`
-	Calls     int     `json:"calls"`
-	Failed    int     `json:"failed"`
-	Fetches   int     `json:"fetches"`
+	Calls     int     `json:"calls"`   // messages
+	Failed    int     `json:"failed"`  // messages with an invalid token
+	Fetches   int     `json:"fetches"` // of tokens
 	Seconds   float64 `json:"seconds"`
 }
 
@@ -53,20 +53,18 @@ func (t *Token) Run(ctx context.Context) error {
 	t.table.Columns = columns("GUARD", "PROCESSES", "CALLS", "FAILED=0", "FETCHES=1")
 	good := true
 	for _, guard := range []Guard{None, Dlock} {
-		r, err := t.call(ctx, guard)
+		r, logs, err := t.call(ctx, guard)
 		if err != nil {
 			return err
 		}
-		t.note("%s: %d of %d calls failed, tokens fetched: %d", guard, r.failed, r.calls, r.fetches)
+		t.note("%s: %d of %d calls failed, tokens fetched: %d", guard, r.Failed, r.Calls, r.Fetches)
 		if guard == Dlock {
-			good = r.failed == 0 && r.fetches == 1
+			good = r.Failed == 0 && r.Fetches == 1
 		}
-		run := draw(guard, r.logs)
-		run.Verdict, run.Bad = fmt.Sprintf("%d failed\n%d tokens fetched", r.failed, r.fetches), r.failed > 0
-		run.Stock, run.Of = r.calls, "calls that were taken" // each call that was refused reduces it
-		if err := t.add(run,
-			TokenJSON{string(guard), t.Processes, r.calls, r.failed, r.fetches, float64(r.elapsed.Milliseconds()) / 1000},
-			guard, t.Processes, r.calls, r.failed, r.fetches); err != nil {
+		run := draw(guard, logs)
+		run.Verdict, run.Bad = fmt.Sprintf("%d failed\n%d tokens fetched", r.Failed, r.Fetches), r.Failed > 0
+		run.Stock, run.Of = r.Calls, "calls that were taken" // each call that was refused reduces it
+		if err := t.add(run, r, guard, t.Processes, r.Calls, r.Failed, r.Fetches); err != nil {
 			return err
 		}
 	}
@@ -76,26 +74,23 @@ func (t *Token) Run(ctx context.Context) error {
 		fmt.Sprintf("The locks are in %s.", t.Store.Name))
 }
 
-// tokenResult is the outcome of one run.
-type tokenResult struct {
-	count
-	elapsed time.Duration
-	logs    []processLog // of each process
-}
-
 // call lets all processes begin at the same time. When it returns, no process runs any more.
-func (t *Token) call(ctx context.Context, guard Guard) (r tokenResult, err error) {
+func (t *Token) call(ctx context.Context, guard Guard) (TokenJSON, []processLog, error) {
 	service, err := startService(ctx)
 	if err != nil {
-		return r, err
+		return TokenJSON{}, nil, err
 	}
 	begun := time.Now()
-	r.logs, err = t.runUsers(ctx, userTask{
+	logs, err := t.runUsers(ctx, userTask{
 		Service: "http://" + service.address, File: filepath.Join(t.Folder, "token-"+string(guard)), Calls: t.Calls, Locked: guard == Dlock, Store: t.Store,
 	})
-	r.elapsed = time.Since(begun)
-	r.count = service.end()
-	return r, err
+	elapsed := time.Since(begun)
+	service.close()
+	service.mu.Lock()
+	defer service.mu.Unlock()
+	r := service.count
+	r.Guard, r.Processes, r.Seconds = guard, t.Processes, float64(elapsed.Milliseconds())/1000
+	return r, logs, err
 }
 
 func (t *Token) runUsers(ctx context.Context, task userTask) ([]processLog, error) {
@@ -112,7 +107,6 @@ func (t *Token) runUsers(ctx context.Context, task userTask) ([]processLog, erro
 	return child.ReceiveAll[processLog](users)
 }
 
-// userTask is the task of a user.
 type userTask struct {
 	Service string // URL
 	File    string // through which the processes share the token
@@ -128,7 +122,6 @@ type user struct {
 	log    processLog
 }
 
-// runUser is the program of a user.
 func runUser(parent *child.Parent) error {
 	var u user
 	if err := parent.Receive(&u.userTask); err != nil {
@@ -203,7 +196,11 @@ func (u *user) token(ctx context.Context, refused string) (token string, err err
 		if err != nil {
 			return err
 		}
-		return u.share(token)
+		temporary := fmt.Sprintf("%s.%d", u.File, os.Getpid()) // so that no process reads half a token
+		if err := os.WriteFile(temporary, []byte(token), 0o600); err != nil {
+			return err
+		}
+		return os.Rename(temporary, u.File)
 	}
 	if u.client == nil {
 		err = readOrFetch(ctx)
@@ -211,15 +208,6 @@ func (u *user) token(ctx context.Context, refused string) (token string, err err
 		err = u.client.Do(ctx, TokenLock, readOrFetch)
 	}
 	return token, err
-}
-
-// share replaces the file as a whole, so that no process reads half a token.
-func (u *user) share(token string) error {
-	temporary := fmt.Sprintf("%s.%d", u.File, os.Getpid())
-	if err := os.WriteFile(temporary, []byte(token), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, u.File)
 }
 
 // service issues access tokens, and accepts messages with a valid one:
@@ -231,17 +219,9 @@ type service struct {
 
 	mu    sync.Mutex
 	valid string
-	count count
+	count TokenJSON
 }
 
-// count counts the requests of a service.
-type count struct {
-	fetches int // of tokens
-	calls   int // messages
-	failed  int // messages with an invalid token
-}
-
-// issueTime is how long the service takes to issue a token.
 const issueTime = 200 * time.Millisecond
 
 func startService(ctx context.Context) (s *service, err error) {
@@ -253,14 +233,6 @@ func startService(ctx context.Context) (s *service, err error) {
 	return s, err
 }
 
-// end ends the service and returns its counts.
-func (s *service) end() count {
-	s.close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.count
-}
-
 func (s *service) issue(w http.ResponseWriter, r *http.Request) {
 	if backoff.Sleep(r.Context(), issueTime) != nil {
 		return
@@ -268,7 +240,7 @@ func (s *service) issue(w http.ResponseWriter, r *http.Request) {
 	token := rand.Text()
 	s.mu.Lock()
 	s.valid = token
-	s.count.fetches++
+	s.count.Fetches++
 	s.mu.Unlock()
 	fmt.Fprint(w, token)
 }
@@ -277,10 +249,9 @@ func (s *service) receive(w http.ResponseWriter, r *http.Request) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	failed := token == "" || token != s.valid
-	s.count.calls++
-	if failed {
-		s.count.failed++
+	s.count.Calls++
+	if token == "" || token != s.valid {
+		s.count.Failed++
 		http.Error(w, "the token is invalid", http.StatusUnauthorized)
 		return
 	}

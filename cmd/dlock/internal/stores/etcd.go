@@ -10,6 +10,8 @@ import (
 	"github.com/dlock-go/dlock/etcdlock"
 )
 
+var _ = register(openEtcd, "etcd")
+
 func openEtcd(ctx context.Context, url URL) (*Store, error) {
 	bounded, cancel := UntilFirstAnswer(ctx)
 	defer cancel()
@@ -17,7 +19,7 @@ func openEtcd(ctx context.Context, url URL) (*Store, error) {
 	at := url.place("2379")
 	path := strings.TrimRight(at.Path, "/")
 	if err != nil && !errors.Is(err, etcdlock.ErrURL) { // a call failed
-		return nil, NewOpenError(url.shown(at, path, ""), url.whole(), err)
+		return nil, CannotUse(url.shown(at, path, ""), url.whole(), err)
 	}
 	return url.opened(store, err, "etcd", at, path)
 }

@@ -16,20 +16,19 @@ import (
 	"github.com/go-sql-driver/mysql" // also the database/sql driver "mysql"
 )
 
-// silenceMySQL ends the log of the driver, which repeats its errors.
-var silenceMySQL = sync.OnceFunc(func() {
+// quietMySQL ends the log of the driver, which repeats its errors.
+var quietMySQL = sync.OnceFunc(func() {
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // fails only without a logger
 })
 
-var openMySQL opener = openSQL
+var _ = register(openSQL, "mysql", "mariadb")
 
-// isNoTLS reports whether the server does not support TLS.
 func isNoTLS(err error) bool { return errors.Is(err, mysql.ErrNoTLS) }
 
 // registerAuthority makes the driver of MySQL trust the authority in the file of ?ca=. It
 // returns the URL with the name under which the driver knows the authority.
 func registerAuthority(u URL) (URL, error) {
-	silenceMySQL()                      // here, because a demo calls ParseSQL without Open
+	quietMySQL()                        // here, because a demo calls ParseSQL without Open
 	if strings.Contains(u.Query, "@") { // may be a part of a password, and is rejected later
 		return u, nil
 	}

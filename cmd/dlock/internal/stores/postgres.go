@@ -14,7 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver "pgx"
 )
 
-var openPostgres opener = openSQL
+var _ = register(openSQL, "postgres", "postgresql")
 
 // locatePostgres finds the hosts and the database. What the URL does not contain comes from
 // PGHOST, PGUSER and the like, as for psql.
@@ -29,7 +29,7 @@ func (s *SQLServer) locatePostgres() error {
 	if config.Database == "" {
 		return URLErrorf("the name of the database is missing: write %s://user:password@host:port/database", s.url.Scheme)
 	}
-	s.database = config.Database
+	s.Database = config.Database
 	s.hosts = []string{postgresHost(config.Host, config.Port)}
 	for _, fallback := range config.Fallbacks { // with TLS and without
 		if host := postgresHost(fallback.Host, fallback.Port); !slices.Contains(s.hosts, host) {
@@ -37,9 +37,9 @@ func (s *SQLServer) locatePostgres() error {
 		}
 	}
 	if strings.HasPrefix(config.Host, "/") {
-		s.place = "/" + url.PathEscape(s.database) + "?host=" + (&url.URL{Path: config.Host}).EscapedPath()
+		s.place = "/" + url.PathEscape(s.Database) + "?host=" + (&url.URL{Path: config.Host}).EscapedPath()
 	} else {
-		s.place = strings.Join(s.hosts, ",") + "/" + url.PathEscape(s.database)
+		s.place = strings.Join(s.hosts, ",") + "/" + url.PathEscape(s.Database)
 	}
 	return nil
 }

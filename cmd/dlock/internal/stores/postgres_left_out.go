@@ -2,8 +2,6 @@
 
 package stores
 
-var openPostgres opener // left out
-
 func (s *SQLServer) locatePostgres() error {
 	return URLErrorf("%s is not in this build of dlock", s.url.Scheme)
 }

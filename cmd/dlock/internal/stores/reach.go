@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	answerLimit = dlock.DefaultRequestTimeout // how long a store may be silent
+	answerLimit = dlock.DefaultRequestTimeout // how long a store may take to answer
 	endSlack    = 50 * time.Millisecond       // how long before the deadline of its context a call may fail
 )
 
@@ -25,8 +25,8 @@ func UntilFirstAnswer(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, answerLimit, ErrNoAnswer(answerLimit))
 }
 
-// whileAnswering returns a context that ends when the store has been silent for limit.
-func whileAnswering(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+// untilNoAnswer returns a context that ends when the store has not answered for limit.
+func untilNoAnswer(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		for left := limit; left > 0; {
@@ -50,8 +50,8 @@ func IsSlow() bool {
 	return found && ago < answerLimit
 }
 
-// Patiently calls f, and once more if connecting to a slow store may have taken all the time.
-func Patiently(ctx context.Context, f func() error) error {
+// RetryIfSlow calls f, and once more if connecting to a slow store may have taken all the time.
+func RetryIfSlow(ctx context.Context, f func() error) error {
 	err := f()
 	if errors.Is(err, dlock.ErrUnreachable) && ctx.Err() == nil && IsSlow() {
 		err = f()
@@ -68,10 +68,10 @@ func Ended(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// Contact returns an error if the store does not answer within answerLimit. It precedes
+// Ping returns an error if the store does not answer within answerLimit. It precedes
 // calls that read a whole store, which may take longer.
-func Contact(ctx context.Context, client *dlock.Client) error {
-	return Patiently(ctx, func() error {
+func Ping(ctx context.Context, client *dlock.Client) error {
+	return RetryIfSlow(ctx, func() error {
 		bounded, cancel := UntilFirstAnswer(ctx)
 		defer cancel()
 		_, _, err := client.Find(bounded, "dlock")

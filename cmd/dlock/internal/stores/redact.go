@@ -27,8 +27,18 @@ const (
 	plainValue  = 6 // a shorter value of an unknown parameter, such as "1", is only hidden with its name
 )
 
-// NewRedactor collects the secrets of a store URL.
-func NewRedactor(url string) *Redactor { return newRedactor([]string{url}) }
+// NewRedactor collects the secrets of store URLs.
+func NewRedactor(urls ...string) *Redactor {
+	r := &Redactor{}
+	for _, url := range urls {
+		r.learn(url)
+	}
+	slices.SortFunc(r.secrets, func(a, b string) int {
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
+	})
+	r.secrets = slices.Compact(r.secrets)
+	return r
+}
 
 // NewArgsRedactor collects the secrets of a command line: of the values of --store, and of
 // other words that look like a misplaced URL.
@@ -42,19 +52,7 @@ func NewArgsRedactor(args []string) *Redactor {
 		}
 		before = arg
 	}
-	return newRedactor(words)
-}
-
-func newRedactor(words []string) *Redactor {
-	r := &Redactor{}
-	for _, word := range words {
-		r.learn(word)
-	}
-	slices.SortFunc(r.secrets, func(a, b string) int {
-		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
-	})
-	r.secrets = slices.Compact(r.secrets)
-	return r
+	return NewRedactor(words...)
 }
 
 // HasSecret reports whether a valid store URL contains what may be a secret.
@@ -87,11 +85,8 @@ func (r *Redactor) learn(word string) {
 		}
 		rest = rest[at+1:]
 	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	for host := range strings.SplitSeq(rest[:end], ",") {
+	hosts := rest[:strings.IndexAny(rest+"/", "/?#")]
+	for host := range strings.SplitSeq(hosts, ",") {
 		// "redis://user:secret" without a host: the port is not a number.
 		if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') && !isPort(host[colon+1:]) {
 			r.add(host[colon+1:])
@@ -120,7 +115,7 @@ func (r *Redactor) learnPath(path string) {
 // isUserName reports whether info is a user, and not a misplaced password.
 func isUserName(scheme, info string) bool {
 	switch scheme {
-	case "postgres", "postgresql", "mysql":
+	case "postgres", "postgresql", "mysql", "mariadb":
 		return !strings.ContainsAny(info, ":/?#,@%")
 	}
 	return false
@@ -145,6 +140,9 @@ var plainParameters = []string{
 // fileParameters are paths of files. A value that is no path may be the content of the file.
 var fileParameters = []string{"ca", "cert", "key", "socket", "sslrootcert", "sslcert", "sslkey"}
 
+// secretParameters are the names of parameters whose values are secret, in part.
+var secretParameters = regexp.MustCompile(`(?i)pass|pwd|secret|token|auth`)
+
 // isPlain reports whether the value of a parameter is not secret, by its name or by its form.
 func isPlain(key, value string) bool {
 	switch {
@@ -152,20 +150,13 @@ func isPlain(key, value string) bool {
 		return true
 	case slices.Contains(fileParameters, key):
 		return strings.Contains(value, "/") || strings.Contains(value, "%2F") || strings.HasSuffix(value, ".pem")
-	case isSecretParameter(key):
+	case secretParameters.MatchString(key):
 		return false
 	case key == "acl":
 		return value == "world" || value == "creator"
 	}
 	_, notDuration := time.ParseDuration(value)
 	return value == "true" || value == "false" || notDuration == nil || value != "" && isPort(value)
-}
-
-// isSecretParameter reports whether the value of a parameter is secret, by its name.
-func isSecretParameter(key string) bool {
-	key = strings.ToLower(key)
-	return strings.Contains(key, "pass") || strings.Contains(key, "pwd") || strings.Contains(key, "secret") ||
-		strings.Contains(key, "token") || strings.Contains(key, "auth")
 }
 
 func (r *Redactor) learnQuery(query string) {
@@ -175,7 +166,7 @@ func (r *Redactor) learnQuery(query string) {
 		case !found:
 			r.add(pair)
 		case isPlain(key, value):
-		case len(value) < plainValue && !isSecretParameter(key):
+		case len(value) < plainValue && !secretParameters.MatchString(key):
 			r.pairs = append(r.pairs, pair)
 		default:
 			r.add(value)

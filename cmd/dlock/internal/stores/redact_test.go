@@ -18,6 +18,8 @@ func TestRedactorCleansWhatDriversSay(t *testing.T) {
 		{"zookeeper://zk/locks?timeout=s3cr3t", "timeout s3cr3t", "timeout xxxxx"},
 		{"zookeeper://joe:pw?timeout=10s@zk", "pw?timeout=10s", "xxxxx"},
 		{"redis://db:6379/1", "dial db:6379", "dial db:6379"},
+		{"mysql://joe@db/x", "no right for joe", "no right for joe"},
+		{"mariadb://joe@db/x", "no right for joe", "no right for joe"},
 	} {
 		if got := NewRedactor(c.url).Clean(c.text); got != c.want {
 			t.Errorf("%s: %q became %q, expected %q", c.url, c.text, got, c.want)

@@ -20,12 +20,17 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// silenceRedis ends the log of the driver, which repeats its errors.
-var silenceRedis = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) })
+// quietRedis ends the log of the driver, which repeats its errors.
+var quietRedis = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) })
+
+var (
+	_ = register(openRedis, "redis", "rediss", "redis+sentinel", "redis+cluster")
+	_ = register(openRedlock, "redlock")
+)
 
 // openRedis opens one server, Sentinel or Cluster.
 func openRedis(ctx context.Context, u URL) (*Store, error) {
-	silenceRedis()
+	quietRedis()
 	store, err := redislock.Open(ctx, u.whole(), nil)
 	return u.openedRedis(store, err, "redis")
 }
@@ -59,7 +64,7 @@ func (u URL) openedRedis(store driver.Store, err error, family string) (*Store, 
 
 // openRedlock opens a quorum of independent servers, with the plain protocol of Redlock.
 func openRedlock(ctx context.Context, u URL) (*Store, error) {
-	silenceRedis()
+	quietRedis()
 	at, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: "redlock", Port: "6379"})
 	if err != nil {
 		return nil, URLErrorf("bad URL: %w", err)
@@ -84,14 +89,14 @@ func openRedlock(ctx context.Context, u URL) (*Store, error) {
 		member.User = url.UserPassword(at.User, at.Password)
 	}
 	var members []driver.Store
-	closeMembers := func() error {
-		var errs []error
+	closeMembers := func() (err error) {
 		for _, m := range members {
-			errs = append(errs, m.Close())
+			err = errors.Join(err, m.Close())
 		}
-		return errors.Join(errs...)
+		return err
 	}
-	for _, member.Host = range at.Hosts {
+	for _, host := range at.Hosts {
+		member.Host = host
 		var opened driver.Store
 		if opened, err = redislock.Open(ctx, member.String(), nil); err != nil {
 			break

@@ -25,10 +25,9 @@ const forUpdateConns = 8
 // SQLServer is the URL of an SQL server.
 type SQLServer struct {
 	*sqlurl.URL
-	url      URL      // as sqllock.Open takes it
-	place    string   // host:port/database as in a URL, without secrets and defaults
-	hosts    []string // the same for all spellings of the URL
-	database string
+	url   URL      // as sqllock.Open takes it
+	place string   // host:port/database as in a URL, without secrets and defaults
+	hosts []string // the same for all spellings of the URL
 }
 
 // openSQL opens mysql://user:password@host:port/database and the like. A socket is
@@ -38,7 +37,7 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := whileAnswering(ctx, openLimit) // opening takes many round trips
+	ctx, cancel := untilNoAnswer(ctx, openLimit) // opening takes many round trips
 	defer cancel()
 	var store driver.Store
 	switch raw := server.url.whole(); server.Scheme {
@@ -64,7 +63,7 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 	return &Store{Driver: store, URL: server.Shown(), Identity: server.identity()}, nil
 }
 
-// CannotUse returns an OpenError about the server, with the class of the error.
+// CannotUse is [CannotUse] for the server, with the class of the error.
 func (s *SQLServer) CannotUse(err error) error {
 	if isTLSError(err) {
 		err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, strings.TrimPrefix(err.Error(), driver.ErrUnreachable.Error()+": "))
@@ -73,19 +72,14 @@ func (s *SQLServer) CannotUse(err error) error {
 			err = fmt.Errorf("%w: %w", kind, err)
 		}
 	}
-	return NewOpenError(s.Shown(), s.url.whole(), err)
+	return CannotUse(s.Shown(), s.url.whole(), err)
 }
 
 // isTLSError reports whether the server and this program do not agree about TLS.
 func isTLSError(err error) bool {
 	return isNoTLS(err) ||
 		strings.Contains(err.Error(), "server refused TLS connection") || // pgx has no error for it
-		is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err) || is[tls.AlertError](err)
-}
-
-func is[T error](err error) bool {
-	_, ok := errors.AsType[T](err)
-	return ok
+		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(tls.AlertError))
 }
 
 // ParseSQL parses the URL of an SQL server.
@@ -105,13 +99,12 @@ func ParseSQL(u URL) (*SQLServer, error) {
 	if isPostgres {
 		return s, s.locatePostgres()
 	}
-	s.database = s.Database
 	if s.Net == "unix" {
 		s.hosts = []string{realPath(s.Addr)}
-		s.place = "/" + url.PathEscape(s.database) + "?socket=" + NewRedactor(u.whole()).Clean((&url.URL{Path: s.Addr}).EscapedPath())
+		s.place = "/" + url.PathEscape(s.Database) + "?socket=" + NewRedactor(u.whole()).Clean((&url.URL{Path: s.Addr}).EscapedPath())
 	} else {
 		s.hosts = []string{strings.ToLower(s.Addr)}
-		s.place = s.Hosts + "/" + url.PathEscape(s.database)
+		s.place = s.Hosts + "/" + url.PathEscape(s.Database)
 	}
 	return s, nil
 }
@@ -153,7 +146,7 @@ func (s *SQLServer) Shown() string {
 
 // identity differs for schemes and tables whose locks do not exclude each other.
 func (s *SQLServer) identity() string {
-	return strings.Join([]string{s.Dialect.String(), strings.Join(slices.Sorted(slices.Values(s.hosts)), ","), s.database,
+	return strings.Join([]string{s.Dialect.String(), strings.Join(slices.Sorted(slices.Values(s.hosts)), ","), s.Database,
 		cmp.Or(s.Scheme, sqllock.Row.String()), cmp.Or(s.TablePrefix, sqllock.DefaultTablePrefix)}, "|")
 }
 

@@ -16,6 +16,8 @@ import (
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 )
 
+var _ = register(openSQLite, "sqlite")
+
 // openSQLite opens sqlite:///path/file.db, or for "sqlite:" the file in the user's state folder.
 func openSQLite(ctx context.Context, u URL) (*Store, error) {
 	isDefault := (u.Rest == "" || u.Rest == "//") && u.Query == ""
@@ -35,13 +37,13 @@ func openSQLite(ctx context.Context, u URL) (*Store, error) {
 	shown := NewRedactor(u.whole()).Clean("sqlite://" + path)
 	if isDefault {
 		if err := prepareStateFile(path); err != nil {
-			return nil, NewOpenError(shown, u.whole(), misconfigured(err))
+			return nil, CannotUse(shown, u.whole(), misconfigured(err))
 		}
 	}
 	file := sqlurl.FileURL(path)
 	store, err := sqllock.Open(ctx, file, nil)
 	if err != nil {
-		return nil, NewOpenError(shown, u.whole(), explain(path, err))
+		return nil, CannotUse(shown, u.whole(), explain(path, err))
 	}
 	return &Store{Driver: store, Identity: "sqlite:" + realPath(path), URL: file}, nil
 }

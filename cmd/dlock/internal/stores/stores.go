@@ -13,33 +13,43 @@ import (
 	"github.com/dlock-go/dlock/internal/storeurl"
 )
 
-// kind is one kind of store that URLs can name.
 type kind struct {
 	scheme string
 	form   string // an example of its URLs
 	about  string // in one line
-	open   opener // nil: left out of this build by its tag
 }
 
-// opener opens the store of a URL.
+// kinds lists every kind of store. A new store is one more line here, and a file that registers
+// its opener and that a build tag leaves out.
+var kinds = []kind{
+	{"sqlite", "sqlite:///path/file.db", "an SQLite file, for the processes of one machine"},
+	{"mysql", "mysql://user:pass@host:port/db", "MySQL or MariaDB; ?scheme=row (default), version, forupdate, session"},
+	{"mariadb", "mariadb://...", "the same"},
+	{"postgres", "postgres://user:pass@host:port/db", "PostgreSQL; ?scheme= as for MySQL, ?table_prefix=dlock_"},
+	{"postgresql", "postgresql://...", "the same"},
+	{"redis", "redis://[user:pass@]host:port/db", "one Redis; ?protocol=redisson (default) or plain"},
+	{"rediss", "rediss://...", "the same with TLS; ?ca=FILE for an authority of your own"},
+	{"redis+sentinel", "redis+sentinel://host:port,.../name", "Redis with Sentinel; ?replicas=1 demands an acknowledgement"},
+	{"redis+cluster", "redis+cluster://host:port,...", "Redis Cluster"},
+	{"redlock", "redlock://host:port,host:port,...", "Redlock over an odd number of independent Redis servers"},
+	{"memcached", "memcached://host:port", "a memcached, which may forget: for locks that only save work"},
+	{"zookeeper", "zookeeper://[user:pass@]host:port,.../root", "ZooKeeper; ?order=fair (default) or unfair, ?timeout=30s"},
+	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE"},
+}
+
 type opener func(ctx context.Context, url URL) (*Store, error)
 
-// kinds lists every kind of store. A new store is one more line here, a file with its opener, and
-// a file with a nil opener for the build tag that leaves the store out.
-var kinds = []kind{
-	{"sqlite", "sqlite:///path/file.db", "an SQLite file, for the processes of one machine", openSQLite},
-	{"mysql", "mysql://user:pass@host:port/db", "MySQL or MariaDB; ?scheme=row (default), version, forupdate, session", openMySQL},
-	{"mariadb", "mariadb://...", "the same", openMySQL},
-	{"postgres", "postgres://user:pass@host:port/db", "PostgreSQL; ?scheme= as for MySQL, ?table_prefix=dlock_", openPostgres},
-	{"postgresql", "postgresql://...", "the same", openPostgres},
-	{"redis", "redis://[user:pass@]host:port/db", "one Redis; ?protocol=redisson (default) or plain", openRedis},
-	{"rediss", "rediss://...", "the same with TLS; ?ca=FILE for an authority of your own", openRedis},
-	{"redis+sentinel", "redis+sentinel://host:port,.../name", "Redis with Sentinel; ?replicas=1 demands an acknowledgement", openRedis},
-	{"redis+cluster", "redis+cluster://host:port,...", "Redis Cluster", openRedis},
-	{"redlock", "redlock://host:port,host:port,...", "Redlock over an odd number of independent Redis servers", openRedlock},
-	{"memcached", "memcached://host:port", "a memcached, which may forget: for locks that only save work", openMemcached},
-	{"zookeeper", "zookeeper://[user:pass@]host:port,.../root", "ZooKeeper; ?order=fair (default) or unfair, ?timeout=30s", openZooKeeper},
-	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE", openEtcd},
+// openers are the stores in this build, by scheme.
+var openers = make(map[string]opener)
+
+// register adds a store to this build. Its result lets a variable's declaration call it.
+//
+//nolint:unparam // the result is only there to be declared
+func register(open opener, schemes ...string) bool {
+	for _, scheme := range schemes {
+		openers[scheme] = open
+	}
+	return true
 }
 
 // Store is an open store.
@@ -50,16 +60,14 @@ type Store struct {
 	Identity  string       // the same for all spellings of the URL, without secrets
 	CloseMore func() error // closes what the store does not own; may be nil
 
-	secrets *Redactor
+	raw string // the URL as it was given
 }
 
 // Clean returns an error text or a finding of the store without the secrets of its URL.
-func (s *Store) Clean(text string) string { return s.secrets.Clean(text) }
+func (s *Store) Clean(text string) string { return NewRedactor(s.raw).Clean(text) }
 
-// CannotUse returns an OpenError about the store.
-func (s *Store) CannotUse(err error) error {
-	return &OpenError{s.URL, s.Clean(oneLine(err.Error())), err}
-}
+// CannotUse is [CannotUse] for the store.
+func (s *Store) CannotUse(err error) error { return CannotUse(s.URL, s.raw, err) }
 
 // Close closes the store.
 func (s *Store) Close() error {
@@ -71,43 +79,36 @@ func (s *Store) Close() error {
 }
 
 // Open opens the store of a URL. An empty one is the default, an SQLite file of the user. The
-// error is a [URLError] if the URL is not valid, and otherwise an [OpenError].
+// error is a [URLError] if the URL is not valid, and otherwise one of [CannotUse].
 func Open(ctx context.Context, raw string) (*Store, error) {
 	url := Split(raw)
-	kind, err := findKind(url.Scheme)
-	if err != nil {
+	if err := CheckScheme(url); err != nil {
 		return nil, err
 	}
-	store, err := kind.open(ctx, url)
+	store, err := openers[url.Scheme](ctx, url)
 	if err == nil {
-		store.secrets = NewRedactor(raw)
+		store.raw = raw
 	}
 	return store, err
 }
 
 // CheckScheme returns a [URLError] if this build has no store for the scheme of a URL.
 func CheckScheme(url URL) error {
-	_, err := findKind(url.Scheme)
-	return err
-}
-
-// findKind returns the kind of store of a scheme.
-func findKind(scheme string) (kind, error) {
-	i := slices.IndexFunc(kinds, func(k kind) bool { return k.scheme == scheme })
 	switch {
-	case i < 0: // the URL is not repeated: any part of it may be a password
-		return kind{}, URLErrorf("unknown kind of store URL; known are:\n%s", List())
-	case kinds[i].open == nil:
-		return kind{}, URLErrorf("%s is not in this build of dlock; use --store with one of:\n%s", scheme, List())
+	case !slices.ContainsFunc(kinds, func(k kind) bool { return k.scheme == url.Scheme }):
+		// The URL is not repeated: any part of it may be a password.
+		return URLErrorf("unknown kind of store URL; known are:\n%s", List())
+	case openers[url.Scheme] == nil:
+		return URLErrorf("%s is not in this build of dlock; use --store with one of:\n%s", url.Scheme, List())
 	}
-	return kinds[i], nil
+	return nil
 }
 
 // List describes all kinds of stores in this build, one a line.
 func List() string {
 	var lines []string
 	for _, kind := range kinds {
-		if kind.open != nil {
+		if openers[kind.scheme] != nil {
 			lines = append(lines, fmt.Sprintf("  %-36s %s", kind.form, kind.about))
 		}
 	}
@@ -117,27 +118,25 @@ func List() string {
 // URLError is an error in a store URL. Its text contains no password.
 type URLError struct{ error }
 
-// Unwrap returns the error of the store.
 func (e *URLError) Unwrap() error { return e.error }
 
 // URLErrorf returns a URLError.
 func URLErrorf(format string, values ...any) error { return &URLError{fmt.Errorf(format, values...)} }
 
-// OpenError says that a store cannot be used. Its text is one line without secrets.
-type OpenError struct {
-	shown, text string
-	err         error
+// CannotUse returns an error about the store of a URL. shown is the URL without secrets. The text
+// of the error is one line without secrets.
+func CannotUse(shown, url string, err error) error {
+	return &openError{"cannot use " + shown + ": " + NewRedactor(url).Clean(oneLine(err.Error())), err}
 }
 
-// NewOpenError returns an OpenError about the store of a URL, which is shown as shown.
-func NewOpenError(shown, url string, err error) *OpenError {
-	return &OpenError{shown, NewRedactor(url).Clean(oneLine(err.Error())), err}
+type openError struct {
+	text string
+	err  error
 }
 
-func (e *OpenError) Error() string { return "cannot use " + e.shown + ": " + e.text }
+func (e *openError) Error() string { return e.text }
 
-// Unwrap returns the error of the store.
-func (e *OpenError) Unwrap() error { return e.err }
+func (e *openError) Unwrap() error { return e.err }
 
 // oneLine joins the lines of a text. Some stores return a line for each server.
 func oneLine(text string) string {
@@ -191,9 +190,8 @@ func (u URL) shown(at *storeurl.URL, path, query string) string {
 	return u.Scheme + "://" + strings.TrimSuffix(strings.Join(at.Hosts, ",")+"/"+(&url.URL{Path: path}).EscapedPath(), "/") + query
 }
 
-// opened describes what the Open of a store returned, which made no calls if it failed. The
-// family is the same for all schemes of a store. The path and the parameters are those that
-// distinguish locks.
+// opened describes what the Open of a store returned, which made no calls if it failed. The family
+// is the same for all schemes of a store. The path and the parameters distinguish locks.
 func (u URL) opened(store driver.Store, err error, family string, at *storeurl.URL, path string, parameters ...string) (*Store, error) {
 	if err != nil {
 		return nil, &URLError{err}

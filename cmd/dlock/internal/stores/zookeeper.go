@@ -9,6 +9,8 @@ import (
 	"github.com/dlock-go/dlock/zklock"
 )
 
+var _ = register(openZooKeeper, "zookeeper")
+
 func openZooKeeper(ctx context.Context, url URL) (*Store, error) {
 	store, err := zklock.Open(ctx, url.whole(), nil)
 	at := url.place("2181")

@@ -12,13 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) {
-	if status, ok := RunHelper(os.Args); ok {
-		os.Exit(status)
-	}
-	os.Exit(m.Run())
-}
-
 // eventually polls until something is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()

@@ -39,15 +39,19 @@ const (
 	statusNotExecutable = 126
 )
 
-// RunHelper runs the guard or the starter if args are those of one. Otherwise ok is false.
-func RunHelper(args []string) (status int, ok bool) {
+// init runs the guard or the starter if the arguments are those of one. At that time Go has
+// initialised the few packages that this one imports, and not yet the packages of the stores. It
+// would take ten times as long as what the starter does.
+//
+//nolint:gochecknoinits // main is too late, as the comment says
+func init() {
+	args := os.Args
 	switch {
 	case len(args) == 2 && args[0] == guardName:
-		return runGuard(args[1]), true
+		os.Exit(runGuard(args[1]))
 	case len(args) > 4 && args[0] == starterName:
-		return runStarter(args), true
+		os.Exit(runStarter(args))
 	}
-	return 0, false
 }
 
 // runGuard is the program of the guard. Its stdin is the pipe.
@@ -96,7 +100,6 @@ func waitReadable(fd int, limit time.Duration) (bool, error) {
 	return n > 0, err
 }
 
-// guarded is what the guard knows of the command.
 type guarded struct {
 	title    string
 	group    int           // zero until the first record
@@ -139,7 +142,6 @@ type guardProcess struct {
 	readFd  int
 }
 
-// startGuard starts the guard, before the command starts.
 func startGuard(title string, stderr *os.File) (*guardProcess, error) {
 	self, err := Executable()
 	if err != nil {
@@ -162,16 +164,18 @@ func startGuard(title string, stderr *os.File) (*guardProcess, error) {
 		Files: []*os.File{read, null, stderr},
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // out of reach of the terminal
 	})
-	readFd, writeFd := int(read.Fd()), int(write.Fd())
-	if err == nil { // neither discard nor write may block
-		err = errors.Join(syscall.SetNonblock(readFd, true), syscall.SetNonblock(writeFd, true))
-	}
 	if err != nil {
 		read.Close()
 		write.Close()
 		return nil, err
 	}
-	return &guardProcess{process, write, writeFd, read, readFd}, nil
+	g := &guardProcess{process, write, int(write.Fd()), read, int(read.Fd())}
+	// Neither discard nor write may block.
+	if err := errors.Join(syscall.SetNonblock(g.readFd, true), syscall.SetNonblock(g.writeFd, true)); err != nil {
+		g.dismiss()
+		return nil, err
+	}
+	return g, nil
 }
 
 // extend tells the guard its group, and the uptime before which the lease does not end.
@@ -197,7 +201,6 @@ func (g *guardProcess) write(record []byte) error {
 	}
 }
 
-// discard removes all records from the pipe.
 func (g *guardProcess) discard() {
 	buffer := make([]byte, 100*recordSize)
 	for {

@@ -11,7 +11,7 @@ const (
 	uptimeClock = unix.CLOCK_BOOTTIME // counts the time in which the machine is suspended
 )
 
-// ChildAttributes put a process into a group of its own and let it die with dlock.
+// ChildAttributes put a process into a group of its own and let it die with dlock, or with the thread that started it.
 func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -44,9 +44,6 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 	}
 }
 
-// RunHelper returns false: no helper processes exist on this system.
-func RunHelper([]string) (status int, ok bool) { return 0, false }
-
 // Executable returns the path of this program.
 func Executable() (string, error) { return os.Executable() }
 

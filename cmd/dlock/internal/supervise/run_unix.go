@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is the running command of a job.
 type process struct {
 	*Job
-	held      context.Context // ends when the lock is lost
-	deadline  leaseDeadline
-	group     int // the process id of the command, which leads its group
+	lease     Lease
+	held      context.Context // of the lease; ends when the lock is lost
+	leaseEnd  time.Duration   // the lease does not end before, by uptime
+	group     int             // the process id of the command, which leads its group
 	guard     *guardProcess
 	terminal  *controllingTerminal
 	signals   chan os.Signal
@@ -36,24 +36,25 @@ type process struct {
 // One goroutine sends all signals to the group and waits for its leader. So no signal can
 // go to a process that has taken over the number of one that ended.
 func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
-	// The parent-death signal is sent when the thread that forked ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
+	// Before the start, so that no signal is missed.
 	children := make(chan os.Signal, 1) // one pending signal stands for all
 	signal.Notify(children, syscall.SIGCHLD)
 	defer signal.Stop(children)
 	signal.Notify(signals, forwardedSignals()...)
-	p := &process{Job: j, held: lease.Context(), signals: signals, continued: make(chan os.Signal, 1)}
+	p := &process{Job: j, lease: lease, held: lease.Context(), leaseEnd: uptime(), signals: signals, continued: make(chan os.Signal, 1)}
 	signal.Notify(p.continued, syscall.SIGCONT)
 	defer signal.Stop(p.continued)
+	p.updateLeaseEnd()
 
-	p.deadline = leaseDeadline{lease, j.Budget, uptime()}
-	p.deadline.update()
+	// The start. The parent-death signal is sent when the thread that forked ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := p.start(); err != nil {
 		return Result{}, err
 	}
 	defer p.guard.dismiss()
+
+	// After the start: see openTerminal.
 	p.terminal = openTerminal()
 	defer p.terminal.close()
 	if terminal.Is(j.Files[0]) && terminal.Is(j.Files[1]) {
@@ -85,8 +86,8 @@ func (p *process) supervise(children <-chan os.Signal) *time.Timer {
 		select {
 		case <-children:
 		case <-poll.C:
-			p.deadline.update()
-			p.guard.extend(p.group, p.deadline.at)
+			p.updateLeaseEnd()
+			p.guard.extend(p.group, p.leaseEnd)
 		case s := <-p.signals:
 			p.forward(s.(syscall.Signal))
 		case <-p.continued:
@@ -113,7 +114,7 @@ func (p *process) start() error {
 	}
 	starter, err := p.startStarter()
 	if err == nil {
-		guard.extend(starter.pid, p.deadline.at)
+		guard.extend(starter.pid, p.leaseEnd)
 		err = starter.become(p.Path)
 	}
 	if err != nil {
@@ -148,7 +149,6 @@ func (p *process) reap() bool {
 	}
 }
 
-// forward sends a signal that dlock received to the group.
 func (p *process) forward(s syscall.Signal) {
 	p.result.Interrupted = p.result.Interrupted || IsStop(s)
 	p.kill(s)
@@ -160,7 +160,7 @@ func (p *process) kill(s syscall.Signal) { _ = syscall.Kill(-p.group, s) }
 // endGroup begins to end the group and returns the time until the group must be killed.
 func (p *process) endGroup(report func()) time.Duration {
 	p.result.Lost = true
-	left := p.deadline.graceLeft()
+	left := min(p.Budget.Grace, p.leaseEnd-uptime())
 	if left > 0 {
 		p.kill(syscall.SIGTERM)
 		p.kill(syscall.SIGCONT) // a stopped process does not handle SIGTERM
@@ -191,25 +191,13 @@ func (p *process) endRest(kill <-chan time.Time) {
 	}
 }
 
-// leaseDeadline is the instant, by uptime, before which the lease does not end.
-type leaseDeadline struct {
-	lease  Lease
-	budget GraceBudget
-	at     time.Duration
-}
-
-// update reads the remaining time of the lease. The time until the next update is
+// updateLeaseEnd reads the remaining time of the lease. The time until the next update is
 // subtracted, so that the group never lives until the very end of the lease.
-func (d *leaseDeadline) update() {
+func (p *process) updateLeaseEnd() {
 	now := uptime()
-	if remaining := d.lease.Remaining(); remaining > 0 {
-		d.at = now + remaining + d.budget.Margin - d.budget.Poll
+	if remaining := p.lease.Remaining(); remaining > 0 {
+		p.leaseEnd = now + remaining + p.Budget.Margin - p.Budget.Poll
 	}
-}
-
-// graceLeft returns how long the group may live after a loss, which may be negative.
-func (d *leaseDeadline) graceLeft() time.Duration {
-	return min(d.budget.Grace, d.at-uptime())
 }
 
 // uptime reads a clock that all processes share, and that cannot be set.

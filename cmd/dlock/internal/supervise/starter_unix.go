@@ -54,7 +54,6 @@ func inheritable(file *os.File) (string, error) {
 	return strconv.FormatUint(uint64(fd), 10), os.NewSyscallError("fcntl", err)
 }
 
-// starterProcess is the starter as dlock sees it.
 type starterProcess struct {
 	pid           int
 	gate, failure *os.File

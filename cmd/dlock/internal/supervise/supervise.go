@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Lease is the part of a *dlock.Lease or *dlock.Leases that a job needs.
+// Lease is the part of a *dlock.Leases that a job needs.
 type Lease interface {
 	Context() context.Context // ends when the lock is lost
 	Remaining() time.Duration // until the lock counts as lost, unless it is renewed

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -82,7 +83,8 @@ func (t *Table) fit(widths []int) []int {
 	for _, w := range widths {
 		excess += w
 	}
-	for rank := len(t.Columns); rank > 0; rank-- {
+	mostShrink := slices.MaxFunc(t.Columns, func(a, b Column) int { return a.Shrink - b.Shrink }).Shrink
+	for rank := mostShrink; rank > 0; rank-- {
 		for i := range widths {
 			if t.Columns[i].Shrink == rank && excess > 0 {
 				cut := max(0, min(excess, widths[i]-min(minShrunk, t.Width)))
@@ -109,7 +111,6 @@ func (t *Table) line(b *strings.Builder, row []string, widths []int, styleOf fun
 	b.WriteString(strings.TrimRight(strings.Join(cells, columnGap), " ") + "\n")
 }
 
-// cut shortens a text to a width.
 func cut(text string, width int) string {
 	if columns(text) <= width {
 		return text

@@ -24,6 +24,17 @@ func TestTableFitsTheTerminal(t *testing.T) {
 	}
 }
 
+// Only the order of the values of Shrink matters, not how large they are.
+func TestTableCutsTheLargestShrinkFirst(t *testing.T) {
+	table := Table{Width: 22, Columns: []Column{{Title: "NAME", Shrink: 10}, {Title: "HOLDER", Shrink: 20}}}
+	table.Add("nightly/01", "a holder with a long name")
+	var b strings.Builder
+	const want = "NAME        HOLDER\nnightly/01  a holder \u2026\n"
+	if err := table.Print(&b, false); err != nil || b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
 // TestTableAlignsWideCharacters: a wide character takes two columns, a combining one none.
 func TestTableAlignsWideCharacters(t *testing.T) {
 	for width, want := range map[int]string{

@@ -70,7 +70,6 @@ type Style string
 
 // The styles, as parameters of the escape sequence.
 const (
-	Plain  Style = ""
 	Bold   Style = "1"
 	Faint  Style = "2"
 	Red    Style = "31"
@@ -91,7 +90,7 @@ func useColour(terminal bool, getenv func(string) string) bool {
 
 // Paint returns text in a style.
 func (p Painter) Paint(s Style, text string) string {
-	if !p || s == Plain || text == "" {
+	if !p || s == "" || text == "" {
 		return text
 	}
 	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"

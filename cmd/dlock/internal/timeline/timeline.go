@@ -119,12 +119,11 @@ type Run struct {
 	Lanes  []string // their names
 	Spans  []Span
 	Stock  int             // at the begin
-	Of     string          // what the stock is; empty: "in stock"
+	Of     string          // what the stock is
 	Sales  []time.Duration // each reduces the stock by one
 	Length time.Duration
 }
 
-// sorted returns the spans of a lane, sorted by From.
 func (r *Run) sorted(lane int) []Span {
 	var spans []Span
 	for _, s := range r.Spans {

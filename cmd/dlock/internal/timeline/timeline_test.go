@@ -84,11 +84,17 @@ func runs() []Run {
 	}
 }
 
+func beforeLegend(drawn string) string {
+	before, _, _ := strings.Cut(drawn, "alone inside")
+	return before
+}
+
 func TestOnlyOverlapsAreRed(t *testing.T) {
 	t.Parallel()
 	for i, run := range runs() {
 		run.Bad, run.Sales = false, nil // which are red too
-		drawn := (&picture{plot: 100, lane: 5}).draw(&run)
+		p := picture{left: 10, plot: 100, right: 10, lane: 5, curve: 20, detail: i == 0}
+		drawn := beforeLegend(p.draw([]Run{run}))
 		if got, want := strings.Contains(drawn, red), i == 0; got != want {
 			t.Errorf("run %q has red: %v, want %v\n%s", run.Name, got, want, drawn)
 		}
@@ -102,7 +108,7 @@ func TestStockBelowZeroIsRed(t *testing.T) {
 	t.Parallel()
 	for i, run := range runs() {
 		run.Bad, run.Spans = false, nil
-		drawn := (&picture{plot: 100, lane: 5}).draw(&run)
+		drawn := beforeLegend(SVG([]Run{run}))
 		if got, want := strings.Contains(drawn, red), i == 0; got != want {
 			t.Errorf("run %q has red: %v, want %v\n%s", run.Name, got, want, drawn)
 		}
@@ -112,7 +118,7 @@ func TestStockBelowZeroIsRed(t *testing.T) {
 func TestPicturesAreWellFormed(t *testing.T) {
 	t.Parallel()
 	page := HTML(Page{Title: "a <title>", Intro: []string{"1 < 2"}, Header: []string{"x"}, Table: [][]string{{"<"}, {"&"}}, Runs: runs()})
-	var texts []string
+	texts := []string{SVG(runs())}
 	for _, part := range strings.Split(page, "<svg ")[1:] {
 		svg, _, found := strings.Cut(part, "</svg>")
 		if !found {
@@ -120,8 +126,8 @@ func TestPicturesAreWellFormed(t *testing.T) {
 		}
 		texts = append(texts, "<svg "+svg+"</svg>")
 	}
-	if len(texts) != 2 {
-		t.Errorf("%d drawings in the page, want two", len(texts))
+	if len(texts) != 3 {
+		t.Errorf("%d drawings, want one, and two in the page", len(texts))
 	}
 	for _, text := range texts {
 		for decoder := xml.NewDecoder(strings.NewReader(text)); ; {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLimit is how long a server may be silent while a store is opened.
+// openLimit is how long a server may take to answer while a store is opened.
 const openLimit = answerLimit
 
 // sinceAnswer returns how long ago a TCP connection of this process has received data.

@@ -1,5 +1,0 @@
-//go:build noetcd || onlysqlite
-
-package stores
-
-var openEtcd opener // left out

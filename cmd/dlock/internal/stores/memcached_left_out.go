@@ -1,5 +1,0 @@
-//go:build nomemcached || onlysqlite
-
-package stores
-
-var openMemcached opener // left out

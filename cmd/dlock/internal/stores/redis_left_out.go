@@ -1,5 +1,0 @@
-//go:build noredis || onlysqlite
-
-package stores
-
-var openRedis, openRedlock opener // left out

@@ -1,5 +1,0 @@
-//go:build nosqlite
-
-package stores
-
-var openSQLite opener // left out

@@ -1,5 +1,0 @@
-//go:build nozookeeper || onlysqlite
-
-package stores
-
-var openZooKeeper opener // left out
