@@ -1,23 +1,30 @@
 #!/usr/bin/env bash
-# Tests the module of the current folder. Those that start servers and processes are
-# tested without the race detector, and in the module test the packages that keep
-# all cores busy come one at a time.
+# Tests the module of the current folder. Only the root module, where the concurrency is, is
+# tested with the race detector: for the others it would compile all that they depend on once
+# more. In the module test the packages that keep all cores busy come one at a time.
 set -euo pipefail
 
-run() { go test -count=1 -timeout 10m "$@"; }
+scripts=$(dirname "$0")
+run() { "$scripts/go-test.sh" -count=1 -timeout 20m "$@"; }
 case $(go list -m) in
 */test)
 	failed=0
 	named='/stores/(redis|sqlservers|sqlsession|zookeeper|etcd)$|/release$'
 	mapfile -t others < <(go list ./... | grep -Ev "$named")
-	run -p 2 -parallel 3 ./stores/zookeeper ./stores/etcd "${others[@]}" || failed=1 # the longest first
-	for database in mariadb postgres; do
-		run -parallel 3 -run "^Test/^$database\$|^Example_$database\$" ./stores/sqlservers || failed=1
-	done
-	run -timeout 15m -p 2 -parallel 5 ./stores/sqlsession ./release || failed=1 # the first waits most of the time, the second compiles
+	run -p 2 -parallel 3 -skip '^TestSoak$' ./stores/zookeeper ./stores/etcd "${others[@]}" || failed=1 # the longest first
+	of_database() { run -parallel 2 -run "^Test/^$1\$|^Example_$1\$" ./stores/sqlservers; }
+	of_database mariadb &
+	mariadb=$!
+	of_database postgres || failed=1
+	wait "$mariadb" || failed=1
+	run -parallel 3 -run '^TestSoak$' ./lab & # five seconds for each store, most of which it waits
+	soak=$!
+	run -p 2 -parallel 5 ./stores/sqlsession ./release || failed=1 # the first waits most of the time, the second compiles
+	wait "$soak" || failed=1
 	run -parallel 4 ./stores/redis || failed=1
 	exit "$failed"
 	;;
 */cmd/dlock) run -p 1 ./... ;;
-*) run -race -p 2 ./... ;;
+*/dlock) run -race -p 2 ./... ;;
+*) run -p 2 ./... ;;
 esac

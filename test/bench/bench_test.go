@@ -32,7 +32,13 @@ func TestEveryCaseRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	// memory has no case exec, nor have other servers than those of redis and etcd.
-	if want := len(subjects.Stores)*(len(kinds)-1) + 3 + len(growthStores)*len(growth); len(selected) != want {
+	want := len(subjects.Stores)*(len(kinds)-3) + 3 + len(growthStores)*len(growth)
+	for _, s := range subjects.Stores {
+		if slices.ContainsFunc(s.Subjects, func(s subjects.Subject) bool { return s.Limits }) {
+			want += 2 // readers and permits
+		}
+	}
+	if len(selected) != want {
 		t.Fatalf("%d cases, want %d", len(selected), want)
 	}
 	var venue venue // the cases of a store share its servers
@@ -42,7 +48,7 @@ func TestEveryCaseRuns(t *testing.T) {
 		}
 	}()
 	for _, j := range selected {
-		if j.store.Serve != nil && j.kind.name != "solo" && j.kind.name != "handover" {
+		if j.store.Serve != nil && j.kind.name != "solo" && (j.store.Name != "redis" || j.kind.name != "handover" && j.kind.name != "readers") {
 			continue // the other cases are the same for all stores
 		}
 		if j.kind.points != nil && j.store.Name == "sqlite" && j.kind.name != "grow-processes" {
@@ -52,7 +58,7 @@ func TestEveryCaseRuns(t *testing.T) {
 		j.kind.rounds = 1
 		j.kind.points = j.kind.points[:min(len(j.kind.points), 2)]
 		// Foreign programs need more than the tests install; see
-		// interop/curator/run.
+		// interop/curator/run and interop/redisson/run.
 		j.store.Subjects = slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool { return s.Foreign != nil })
 		t.Run(j.name(), func(t *testing.T) { runCase(t, &venue, j) })
 	}
@@ -79,6 +85,10 @@ func runCase(t *testing.T, venue *venue, j job) {
 		if got := f[storeContenders]; got != 1 {
 			t.Errorf("the store saw %v contenders for %d waiters of one process, want 1", got, numberOfWaiters)
 		}
+	case "grow-readers":
+		if got := results[1].figures[storeHolders]; got < 1 || got > 50 {
+			t.Errorf("the store listed %v holders for 100 readers of one process, want a few", got)
+		}
 	case "held":
 		if f[renewalsPerS] == 0 {
 			t.Error("no lock was renewed")
@@ -101,8 +111,8 @@ func TestFailedSubjectIsLeftOut(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "unable: no such server") {
 		t.Errorf("the run returns %v, want the failure", err)
 	}
-	if got := len(results); got != len(j.store.Subjects) {
-		t.Fatalf("%d results, want one for each of %d subjects", got, len(j.store.Subjects))
+	if got, want := len(results), len(j.subjects()); got != want {
+		t.Fatalf("%d results, want one for each of %d subjects", got, want)
 	}
 	for _, r := range results {
 		if failed := r.failure != ""; failed != (r.subject == "unable") || failed == (r.figures[pairsPerS] > 0) {
@@ -116,11 +126,12 @@ func TestCaseWithoutServersIsReported(t *testing.T) {
 		return nil, errors.New("no such program")
 	}}, solo}
 	var lines bytes.Buffer
-	results, err := runAll(t.Context(), []job{broken, {subjects.Memory, crowd}}, 20*time.Millisecond, &lines)
+	sound := job{subjects.Memory, crowd}
+	results, err := runAll(t.Context(), []job{broken, sound}, 20*time.Millisecond, &lines)
 	if err == nil || !strings.Contains(err.Error(), "broken/solo: no such program") {
 		t.Errorf("the run returns %v, want the failure", err)
 	}
-	if want := 1 + len(subjects.Memory.Subjects); len(results) != want || results[0].failure != "no such program" {
+	if want := 1 + len(sound.subjects()); len(results) != want || results[0].failure != "no such program" {
 		t.Errorf("the results are %+v, want %d that begin with the failure", results, want)
 	}
 	if !strings.Contains(lines.String(), `"failure":"no such program"`) {
@@ -130,7 +141,7 @@ func TestCaseWithoutServersIsReported(t *testing.T) {
 
 // A subject that cannot run here does not keep the others from running.
 func TestAbsentSubjectIsSkipped(t *testing.T) {
-	absent := subjects.Subject{Name: "absent", Foreign: func(context.Context, string) (*exec.Cmd, error) {
+	absent := subjects.Subject{Name: "absent", Foreign: func(context.Context, string, subjects.Plan) (*exec.Cmd, error) {
 		return nil, errors.New("not installed")
 	}}
 	j := job{subjects.Store{Name: "memory", Subjects: append(slices.Clone(subjects.Memory.Subjects), absent)}, solo}
@@ -146,11 +157,11 @@ func TestSelection(t *testing.T) {
 	}{
 		{"memory/solo", "memory/solo", false},
 		{"sqlite/held,memory/solo", "sqlite/held memory/solo", false},
-		{"memory", "memory/solo memory/many memory/handover memory/crowd memory/waiters memory/held", false},
+		{"memory", "memory/solo memory/many memory/handover memory/crowd memory/readers memory/permits memory/waiters memory/held", false},
 		{"redis/grow-crowd", "redis/grow-crowd", false},
 		{"exec,redis/solo", "sqlite/exec redis/exec redis/solo etcd/exec", false},
-		{"etcd,memory/solo", "etcd/solo etcd/many etcd/handover etcd/crowd etcd/waiters etcd/held etcd/exec " +
-			"etcd/grow-crowd etcd/grow-processes etcd/grow-waiters etcd/grow-held memory/solo", true},
+		{"etcd,memory/solo", "etcd/solo etcd/many etcd/handover etcd/crowd etcd/readers etcd/permits etcd/waiters etcd/held etcd/exec " +
+			"etcd/grow-crowd etcd/grow-processes etcd/grow-readers etcd/grow-waiters etcd/grow-held memory/solo", true},
 	} {
 		jobs, err := selection(test.only, test.grow)
 		if err != nil {

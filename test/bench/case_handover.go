@@ -1,17 +1,30 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
-const shortest = 100 * subjects.HandoverHold // the shortest meaningful window
+// What the case handover does.
+const (
+	handoverGoroutines = 4 // of each process
+	handoverHold       = time.Millisecond
+	// After a release a goroutine pauses. If it tried again at once, the subject
+	// that hands over least would look fastest: a polling waiter would find the
+	// lock taken again by its last holder.
+	handoverPause = time.Millisecond
+
+	shortest = 100 * handoverHold // the shortest meaningful window
+)
 
 // handover lets 4 processes with 4 goroutines each contend for one lock. Each
 // holds it for 1 ms, and tries again 1 ms after the release. Where processes
@@ -23,13 +36,20 @@ var handover = kind{name: "handover", rounds: 5, run: func(ctx context.Context, 
 // growProcesses is handover with a growing number of processes.
 var growProcesses = kind{name: "grow-processes", rounds: 1, points: doubling(64), run: func(ctx context.Context, r round) (figures, error) {
 	// Every goroutine has time for two turns.
-	r.window = max(r.window, 2*subjects.HandoverHold*time.Duration(subjects.HandoverGoroutines*r.at))
+	r.window = max(r.window, 2*handoverHold*time.Duration(handoverGoroutines*r.at))
 	return handoverAmong(ctx, r, r.at)
 }}
 
 func handoverAmong(ctx context.Context, r round, processes int) (figures, error) {
+	return competeUntilMeasured(ctx, r, processes, handoverPlan, evaluate)
+}
+
+var handoverPlan = subjects.Plan{Name: "bench/handover", Goroutines: handoverGoroutines, Hold: handoverHold, Pause: handoverPause}
+
+// competeUntilMeasured competes for longer and longer if nothing was measured.
+func competeUntilMeasured(ctx context.Context, r round, processes int, p subjects.Plan, evaluate evaluation) (figures, error) {
 	for {
-		f, err := compete(ctx, r, processes)
+		f, err := compete(ctx, r, processes, p, evaluate)
 		if !errors.Is(err, errTooShort) || r.window > 10*time.Second {
 			return f, err
 		}
@@ -37,7 +57,10 @@ func handoverAmong(ctx context.Context, r round, processes int) (figures, error)
 	}
 }
 
-func compete(ctx context.Context, r round, processes int) (f figures, err error) {
+// evaluation makes figures of the reports of all processes.
+type evaluation func(reports []report, s span, p subjects.Plan) (figures, error)
+
+func compete(ctx context.Context, r round, processes int, p subjects.Plan, evaluate evaluation) (f figures, err error) {
 	contend := contendInClients
 	if r.store.Processes {
 		contend = contendInProcesses
@@ -47,11 +70,11 @@ func compete(ctx context.Context, r round, processes int) (f figures, err error)
 		return nil, err
 	}
 	defer m.close()
-	reports, s, err := contend(ctx, r, m, processes)
+	reports, s, err := contend(ctx, r, m, processes, p)
 	if err != nil {
 		return nil, err
 	}
-	if f, err = evaluate(reports, s); err != nil {
+	if f, err = evaluate(reports, s, p); err != nil {
 		return nil, err
 	}
 	return f, m.perPair(ctx, f, countAcquisitions(reports))
@@ -69,13 +92,14 @@ type span struct {
 func spanFor(window time.Duration) span {
 	const ready = 20 * time.Millisecond
 	start := monotonic() + ready
-	measured := start + max(window/5, 20*subjects.HandoverHold)
+	measured := start + max(window/5, 20*handoverHold)
 	return span{start, measured, measured + max(window, shortest)}
 }
 
 // acquisition holds the times of one acquisition, on CLOCK_MONOTONIC.
 type acquisition struct {
 	Goroutine                          int
+	Exclusive                          bool
 	Asked, Granted, Released, Returned time.Duration
 
 	process int // set when reports are merged
@@ -89,21 +113,20 @@ type report struct {
 }
 
 // contend is the part of one process.
-func contend(ctx context.Context, c subjects.Client, s span) (report, error) {
-	const name = "bench/handover"
+func contend(ctx context.Context, c subjects.Client, s span, p subjects.Plan) (report, error) {
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex // guards the variables below
 		rep    report
 		failed error
 	)
-	for i := range subjects.HandoverGoroutines {
-		w, err := c.Worker(ctx, name)
+	for i := range p.Goroutines {
+		w, err := workersOf(ctx, c, p)
 		if err != nil {
 			return report{}, err
 		}
 		group.Go(func() {
-			acquisitions, err := acquireRepeatedly(ctx, w, i, s)
+			acquisitions, err := acquireRepeatedly(ctx, w, i, s, p)
 			mu.Lock()
 			defer mu.Unlock()
 			rep.Acquisitions = append(rep.Acquisitions, acquisitions...)
@@ -115,29 +138,56 @@ func contend(ctx context.Context, c subjects.Client, s span) (report, error) {
 	return rep, failed
 }
 
-func acquireRepeatedly(ctx context.Context, w subjects.Worker, goroutine int, s span) ([]acquisition, error) {
+// workers are what one goroutine needs: other is nil if all its acquisitions have one mode.
+type workers struct{ usual, other subjects.Worker }
+
+// workersOf returns those of a plan. The usual worker of a lock is exclusive, and the other one shared.
+func workersOf(ctx context.Context, c subjects.Client, p subjects.Plan) (w workers, err error) {
+	if p.Shared == 0 && p.Limit == 0 {
+		w.usual, err = c.Worker(ctx, p.Name)
+		return w, err
+	}
+	modes, ok := c.(subjects.ModeClient)
+	if !ok {
+		return w, errors.New("the subject has no modes")
+	}
+	w.usual, err = modes.ModeWorker(ctx, p.Name, driver.Mode{Limit: p.Limit})
+	if p.Shared > 0 && err == nil {
+		w.other, err = modes.ModeWorker(ctx, p.Name, driver.Mode{Shared: true})
+	}
+	return w, err
+}
+
+func acquireRepeatedly(ctx context.Context, all workers, goroutine int, s span, p subjects.Plan) ([]acquisition, error) {
 	var acquisitions []acquisition
 	time.Sleep(s.Start - monotonic())
 	for monotonic() < s.End {
-		t := acquisition{Goroutine: goroutine, Asked: monotonic()}
+		w := all.usual
+		exclusive := rand.IntN(100) >= p.Shared
+		if !exclusive {
+			w = all.other
+		}
+		t := acquisition{Goroutine: goroutine, Exclusive: exclusive, Asked: monotonic()}
 		if err := w.Lock(ctx); err != nil {
 			return nil, err
 		}
 		t.Granted = monotonic()
-		time.Sleep(subjects.HandoverHold)
+		time.Sleep(p.Hold)
 		t.Released = monotonic()
 		if err := w.Unlock(ctx); err != nil {
 			return nil, err
 		}
 		t.Returned = monotonic()
 		acquisitions = append(acquisitions, t)
-		time.Sleep(subjects.HandoverPause)
+		if p.Pause > 0 {
+			time.Sleep(p.Pause)
+		}
 	}
 	return acquisitions, nil
 }
 
 // contendInClients runs clients of this process in place of processes.
-func contendInClients(ctx context.Context, r round, m *meter, n int) (reports []report, s span, err error) {
+func contendInClients(ctx context.Context, r round, m *meter, n int, p subjects.Plan) (reports []report, s span, err error) {
 	clients, err := connect(ctx, r.subject, r.dir, n)
 	if err != nil {
 		return nil, s, err
@@ -151,7 +201,7 @@ func contendInClients(ctx context.Context, r round, m *meter, n int) (reports []
 	s = spanFor(r.window)
 	var group sync.WaitGroup
 	for i, c := range clients {
-		group.Go(func() { reports[i], failures[i] = contend(ctx, c, s) })
+		group.Go(func() { reports[i], failures[i] = contend(ctx, c, s, p) })
 	}
 	group.Wait()
 	return reports, s, errors.Join(failures...)
@@ -165,21 +215,9 @@ func countAcquisitions(reports []report) (n uint64) {
 }
 
 // evaluate merges the reports into one history of the lock.
-func evaluate(reports []report, s span) (figures, error) {
-	var history []acquisition
-	var commands uint64
-	countable := true
-	for process, rep := range reports {
-		commands += rep.Commands
-		countable = countable && rep.Counts
-		for _, t := range rep.Acquisitions {
-			t.process = process
-			history = append(history, t)
-		}
-	}
-	slices.SortFunc(history, func(a, b acquisition) int { return int(a.Granted - b.Granted) })
-	shares := make([]uint64, len(reports)*subjects.HandoverGoroutines)
-	var pairs, waits, handovers []time.Duration
+func evaluate(reports []report, s span, p subjects.Plan) (figures, error) {
+	history := merge(reports)
+	var handovers []time.Duration
 	for i, t := range history {
 		if i > 0 {
 			before := history[i-1]
@@ -191,10 +229,39 @@ func evaluate(reports []report, s span) (figures, error) {
 				handovers = append(handovers, t.Granted-before.Released)
 			}
 		}
+	}
+	f, err := rates(reports, history, s, p)
+	if err != nil {
+		return nil, err
+	}
+	f[handoversPerS] = float64(len(handovers)) / (s.End - s.Measured).Seconds()
+	if len(handovers) > 0 {
+		f[handoverP50], f[handoverP99] = micros(percentile(handovers, 50)), micros(percentile(handovers, 99))
+	}
+	return f, nil
+}
+
+// merge returns the acquisitions of all processes in the order of the grants.
+func merge(reports []report) (history []acquisition) {
+	for process, rep := range reports {
+		for _, t := range rep.Acquisitions {
+			t.process = process
+			history = append(history, t)
+		}
+	}
+	slices.SortFunc(history, func(a, b acquisition) int { return cmp.Compare(a.Granted, b.Granted) })
+	return history
+}
+
+// rates returns the figures that do not depend on which holders exclude each other.
+func rates(reports []report, history []acquisition, s span, p subjects.Plan) (figures, error) {
+	shares := make([]uint64, len(reports)*p.Goroutines)
+	var pairs, waits []time.Duration
+	for _, t := range history {
 		if t.Granted < s.Measured || t.Granted >= s.End {
 			continue
 		}
-		shares[t.process*subjects.HandoverGoroutines+t.Goroutine]++
+		shares[t.process*p.Goroutines+t.Goroutine]++
 		waits = append(waits, t.Granted-t.Asked)
 		pairs = append(pairs, t.Granted-t.Asked+t.Returned-t.Released)
 	}
@@ -208,9 +275,11 @@ func evaluate(reports []report, s span) (figures, error) {
 		p99Wait:   millis(percentile(waits, 99)),
 		jain:      jainIndex(shares),
 	}
-	f[handoversPerS] = float64(len(handovers)) / (s.End - s.Measured).Seconds()
-	if len(handovers) > 0 {
-		f[handoverP50], f[handoverP99] = micros(percentile(handovers, 50)), micros(percentile(handovers, 99))
+	var commands uint64
+	countable := true
+	for _, rep := range reports {
+		commands += rep.Commands
+		countable = countable && rep.Counts
 	}
 	if countable {
 		f[perPair] = float64(commands) / float64(len(history))

@@ -15,31 +15,35 @@ import (
 // The tables of docs/performance.md stand between two comments.
 const (
 	ratesTable    = "rates"
+	modesTable    = "modes"
 	commandsTable = "commands"
 )
 
 var tableHeaders = map[string]string{
 	ratesTable: "| case | store | dlock, pairs/s | lowest to best round | of the floor | of the best peer | p99 wait |\n" +
 		"|---|---|--:|--:|--:|---|--:|\n",
+	modesTable: "| case | store | dlock, pairs/s | lowest to best round | of the exclusive lock | of the best peer | p99 wait |\n" +
+		"|---|---|--:|--:|--:|---|--:|\n",
 	commandsTable: "| store | command | median | above the bare command |\n" +
 		"|---|---|--:|--:|\n",
 }
 
-// ratesMarkdown returns the table of the four headlines.
-func ratesMarkdown(results collection) string {
+// ratesMarkdown returns a table of the rates of some kinds of cases. Beside
+// the ratio to the best peer it has the ratio of that name.
+func ratesMarkdown(results collection, chapters []chapter, ratioName string) string {
 	var table strings.Builder
-	for _, h := range headlines {
+	for _, h := range chapters {
 		for _, store := range storeNames() {
 			ours, peer := results.find(store, h.kind)
 			if ours == nil {
 				continue
 			}
-			spread, ofFloor, ofPeer, wait := "–", "–", "–", "–"
+			spread, ratio, ofPeer, wait := "–", "–", "–", "–"
 			if low := ours.figures[lowestRate]; low > 0 {
 				spread = grouped(low) + " to " + grouped(ours.figures[bestRate])
 			}
-			if ratio := ours.figures[rateOfFloor]; ratio > 0 {
-				ofFloor = fmt.Sprintf("%.2f", ratio)
+			if value := ours.figures[ratioName]; value > 0 {
+				ratio = fmt.Sprintf("%.2f", value)
 			}
 			if peer != nil {
 				ofPeer = fmt.Sprintf("%.2f × %s", ours.figures[rateOfPeer], peer.subject)
@@ -51,7 +55,7 @@ func ratesMarkdown(results collection) string {
 				}
 			}
 			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s |\n", strings.ToLower(h.title), store,
-				grouped(ours.figures[pairsPerS]), spread, ofFloor, ofPeer, wait)
+				grouped(ours.figures[pairsPerS]), spread, ratio, ofPeer, wait)
 		}
 	}
 	return table.String()
@@ -79,7 +83,11 @@ func writeDocs(dir string, results collection) error {
 		return err
 	}
 	text := string(content)
-	for name, rows := range map[string]string{ratesTable: ratesMarkdown(results), commandsTable: commandsMarkdown(results)} {
+	for name, rows := range map[string]string{
+		ratesTable:    ratesMarkdown(results, headlines, rateOfFloor),
+		modesTable:    ratesMarkdown(results, modeChapters, rateOfExclusive),
+		commandsTable: commandsMarkdown(results),
+	} {
 		if rows == "" {
 			continue
 		}

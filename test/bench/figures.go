@@ -39,7 +39,8 @@ const (
 	bytesPerWaiter  = "bytes_per_waiter" // heap and stack of a waiter, beyond a goroutine that is parked on a channel
 	heapPerWaiter   = "heap_per_waiter"  // the part of it that is on the heap
 	storeContenders = "store_contenders" // waiters that the store knows
-	requestsPerS    = "requests_per_s"   // commands to the store by an idle client
+	requestsPerS    = "requests_per_s"   // commands to the store by a client that is idle, or whose callers share their grant
+	storeHolders    = "store_holders"    // the most that the store listed for one name
 	leaseCount      = "leases"
 	bytesPerLease   = "bytes_per_lease"  // heap of a held lock, with its record in a store in memory
 	goroutinesAdded = "goroutines_added" // by the client with all its locks
@@ -56,8 +57,9 @@ const (
 
 	// The rate divided by that of another subject in the same round; the median of
 	// the rounds.
-	rateOfFloor = "rate_of_floor"
-	rateOfPeer  = "rate_of_best_peer"
+	rateOfFloor     = "rate_of_floor"
+	rateOfPeer      = "rate_of_best_peer"
+	rateOfExclusive = "rate_of_exclusive" // of dlock's own exclusive lock
 )
 
 // percentile sorts durations and returns their p-th percentile.

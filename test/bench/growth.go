@@ -8,7 +8,7 @@ import (
 )
 
 // growth are the curves of growth: cases that are measured at several points.
-var growth = []kind{growCrowd, growProcesses, growWaiters, growHeld}
+var growth = []kind{growCrowd, growProcesses, growReaders, growWaiters, growHeld}
 
 // growthStores have curves of growth unless --only names other stores.
 var growthStores = []string{"memory", "sqlite", "redis"}

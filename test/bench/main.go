@@ -31,7 +31,11 @@
 //	get_lock, advisory                the server's own locks, with a connection
 //	                                  for each goroutine, on which it waits
 //
-// Java's Curator, on ZooKeeper, is built with Maven, and skipped where Maven is missing.
+// Java's Curator, on ZooKeeper, and Redisson, on Redis, are built with Maven, and skipped
+// where Maven is missing.
+//
+// The cases readers and permits measure shared locks and semaphores. There the variant
+// /exclusive of dlock takes exclusive locks.
 //
 // The case exec runs commands: true alone, under dlock exec, and under flock or
 // etcdctl lock. A curve of growth is a case of its own, as redis/grow-crowd, which

@@ -20,6 +20,7 @@ const participantVariable = "DLOCK_BENCH_PARTICIPANT"
 // assignment tells such a process what to measure.
 type assignment struct {
 	Store, Subject, Dir string
+	Plan                subjects.Plan
 }
 
 // monotonic returns the time of a clock that is the same in every process.
@@ -34,7 +35,7 @@ func monotonic() time.Duration {
 // contendInProcesses runs this program several times. Each process reports that
 // it is connected, receives the span, and sends its report in the end. The time
 // to get ready is not measured.
-func contendInProcesses(ctx context.Context, r round, m *meter, n int) (reports []report, s span, err error) {
+func contendInProcesses(ctx context.Context, r round, m *meter, n int, plan subjects.Plan) (reports []report, s span, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all []*participant
@@ -47,7 +48,7 @@ func contendInProcesses(ctx context.Context, r round, m *meter, n int) (reports 
 		}
 	}()
 	for range n {
-		p, err := startParticipant(ctx, r)
+		p, err := startParticipant(ctx, r, plan)
 		if err != nil {
 			return nil, s, err
 		}
@@ -91,11 +92,11 @@ func participate(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	err = follow(ctx, clients[0])
+	err = follow(ctx, clients[0], a.Plan)
 	return errors.Join(err, closeAll(clients))
 }
 
-func follow(ctx context.Context, c subjects.Client) error {
+func follow(ctx context.Context, c subjects.Client, p subjects.Plan) error {
 	send := json.NewEncoder(os.Stdout)
 	if err := send.Encode(true); err != nil {
 		return err
@@ -104,7 +105,7 @@ func follow(ctx context.Context, c subjects.Client) error {
 	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
 		return err
 	}
-	rep, err := contend(ctx, c, s)
+	rep, err := contend(ctx, c, s, p)
 	if err != nil {
 		return err
 	}
@@ -136,12 +137,14 @@ func (p *participant) end() error {
 	return p.cmd.Wait()
 }
 
-func startParticipant(ctx context.Context, r round) (*participant, error) {
-	command := r.self
+func startParticipant(ctx context.Context, r round, p subjects.Plan) (*participant, error) {
+	var cmd *exec.Cmd
+	var err error
 	if r.subject.Foreign != nil {
-		command = r.subject.Foreign
+		cmd, err = r.subject.Foreign(ctx, r.dir, p)
+	} else {
+		cmd, err = r.self(ctx, p)
 	}
-	cmd, err := command(ctx, r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +165,12 @@ func startParticipant(ctx context.Context, r round) (*participant, error) {
 }
 
 // self returns the command that runs this program as a process of handover.
-func (r round) self(ctx context.Context, dir string) (*exec.Cmd, error) {
+func (r round) self(ctx context.Context, p subjects.Plan) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(assignment{r.store.Name, r.subject.Name, dir})
+	text, err := json.Marshal(assignment{r.store.Name, r.subject.Name, r.dir, p})
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,14 @@ var headlines = []chapter{
 	{"crowd", "Hot", "16 goroutines of one process want one lock and release it at once."},
 }
 
+// modeChapters are the kinds in which a lock may have several holders.
+var modeChapters = []chapter{
+	{"readers", "Readers", "4 processes with 16 goroutines each use one name for 1 ms at a time, 95 % of the time shared. " +
+		"dlock/exclusive is the same with exclusive locks only."},
+	{"permits", "Permits", "4 processes with 16 goroutines each use a semaphore with 8 permits for 1 ms at a time, so that 8,000/s is the limit. " +
+		"dlock/exclusive is the same with an exclusive lock."},
+}
+
 var furtherChapters = []chapter{
 	{"exec", "Command line", "Time of a command that does nothing, alone and under a lock. Less is better; the mark ends at the 99th percentile."},
 	{"waiters", "Waiting", "10,000 goroutines of one process wait for one lock."},
@@ -37,6 +45,7 @@ var curveChapters = []struct {
 }{
 	{chapter{"grow-crowd", "Growth: a hot lock", "Goroutines of one process want one lock and release it at once."}, "goroutines"},
 	{chapter{"grow-processes", "Growth: processes", "Processes with 4 goroutines each want one lock and hold it for 1 ms. Where processes cannot share the store, clients take their place."}, "processes"},
+	{chapter{"grow-readers", "Growth: readers", "Goroutines of one process use one name shared, for 10 ms at a time. Their requests to the store are in the table."}, "readers"},
 	{chapter{"grow-waiters", "Growth: waiters", "Goroutines of one process wait for one lock, which is then handed from one to the next."}, "waiters"},
 	{chapter{"grow-held", "Growth: locks held", "One goroutine locks and unlocks while its client holds other locks."}, "locks held"},
 }
@@ -98,7 +107,7 @@ func presented(results collection, about string) page.Page {
 			p.Rows = append(p.Rows, row)
 		}
 	}
-	for _, chapter := range slices.Concat(headlines, furtherChapters) {
+	for _, chapter := range slices.Concat(headlines, modeChapters, furtherChapters) {
 		p.Sections = appendSection(p.Sections, chapter, results.charts(chapter.kind))
 	}
 	for _, chapter := range curveChapters {
@@ -198,6 +207,9 @@ func note(r result) string {
 	}
 	if ratio := r.figures[rateOfPeer]; ratio > 0 && isDlock(r.subject) {
 		parts = append(parts, fmt.Sprintf("%.2f× peer", ratio))
+	}
+	if ratio := r.figures[rateOfExclusive]; ratio > 0 {
+		parts = append(parts, fmt.Sprintf("%.2f× exclusive", ratio))
 	}
 	if wait, ok := r.figures[p99Wait]; ok && r.equalShares() {
 		parts = append(parts, fmt.Sprintf("p99 %s ms", short(wait)))

@@ -23,6 +23,8 @@ func sample() collection {
 		{kase: "redis/solo", subject: "redsync", failure: "<gone>"},
 		{kase: "redis/crowd", subject: "dlock", figures: figures{pairsPerS: 150000, p99Wait: 0.7, jain: 0.5}},
 		{kase: "sqlite/crowd", subject: "dlock", figures: figures{pairsPerS: 300, p99Wait: 0.1, jain: 0.1}},
+		{kase: "redis/readers", subject: "dlock", figures: figures{pairsPerS: 9000, lowestRate: 8000, bestRate: 9500, rateOfPeer: 6, rateOfExclusive: 12, p99Wait: 8.4, jain: 1}},
+		{kase: "redis/readers", subject: "redisson", figures: figures{pairsPerS: 1500, rateOfPeer: 1}},
 		{kase: "sqlite/exec", subject: "true", figures: figures{pairsPerS: 1000, p50: 1000, p99: 2000, aboveBare: 0}},
 		{kase: "sqlite/exec", subject: "dlock exec", figures: figures{pairsPerS: 50, p50: 21000, p99: 30000, aboveBare: 20}},
 		{kase: "sqlite/held", subject: "dlock", figures: figures{leaseCount: 2000}},
@@ -46,7 +48,7 @@ func TestPageShowsEveryCase(t *testing.T) {
 			titles = append(titles, s.Title+" "+c.Title)
 		}
 	}
-	want := []string{"Alone redis", "Hot sqlite", "Hot redis", "Command line sqlite", "Held sqlite", "Growth: a hot lock redis", "Growth: locks held dlock"}
+	want := []string{"Alone redis", "Hot sqlite", "Hot redis", "Readers redis", "Command line sqlite", "Held sqlite", "Growth: a hot lock redis", "Growth: locks held dlock"}
 	if !slices.Equal(titles, want) {
 		t.Errorf("the charts are %q, want %q", titles, want)
 	}
@@ -54,6 +56,10 @@ func TestPageShowsEveryCase(t *testing.T) {
 	if len(p.Rows) != 2 || p.Rows[1].Cells[0] != cell {
 		t.Errorf("the overview is %+v, want two rows, the second of which begins with %+v", p.Rows, cell)
 	}
+}
+
+func TestBarsAndCurvesSayWhatWasMeasured(t *testing.T) {
+	p := presented(sample(), "today")
 	bars := p.Sections[0].Charts[0].Chart.(page.Bars)
 	var subjects []string
 	for _, b := range bars {
@@ -70,13 +76,16 @@ func TestPageShowsEveryCase(t *testing.T) {
 			t.Errorf("the bar of dlock under contention has the note %q, want %q", b.Note, want)
 		}
 	}
-	if b := p.Sections[2].Charts[0].Chart.(page.Bars)[1]; b.Shown != "21.0 ms" || b.Note != "20.0 ms above the bare command" {
+	if b := p.Sections[2].Charts[0].Chart.(page.Bars)[0]; b.Note != "6.00× peer · 12.00× exclusive · p99 8.40 ms" {
+		t.Errorf("the bar of dlock's readers has the note %q, want the ratio to the exclusive lock", b.Note)
+	}
+	if b := p.Sections[3].Charts[0].Chart.(page.Bars)[1]; b.Shown != "21.0 ms" || b.Note != "20.0 ms above the bare command" {
 		t.Errorf("the bar of dlock exec is %+v, want its time", b)
 	}
-	if lines := p.Sections[4].Charts[0].Chart.(page.Curves).Lines; len(lines) != 3 || len(lines[1].Points) != 2 || lines[2].Failure == "" {
+	if lines := p.Sections[5].Charts[0].Chart.(page.Curves).Lines; len(lines) != 3 || len(lines[1].Points) != 2 || lines[2].Failure == "" {
 		t.Errorf("the curves are %+v, want two with two points and one that failed", lines)
 	}
-	if lines := p.Sections[5].Charts[0].Chart.(page.Curves).Lines; len(lines) != 2 || lines[1].Subject != "sqlite" {
+	if lines := p.Sections[6].Charts[0].Chart.(page.Curves).Lines; len(lines) != 2 || lines[1].Subject != "sqlite" {
 		t.Errorf("the curves are %+v, want one for each store", lines)
 	}
 }
@@ -104,6 +113,7 @@ func TestDocsAreWritten(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "performance.md")
 	before := "# Title\n<!-- rates: written by test/bench --docs -->\nold\n<!-- end -->\nbetween\n" +
+		"<!-- modes: written by test/bench --docs -->\n<!-- end -->\n" +
 		"<!-- commands: written by test/bench --docs -->\n<!-- end -->\nlast\n"
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		t.Fatal(err)
@@ -121,6 +131,8 @@ func TestDocsAreWritten(t *testing.T) {
 		"| alone | redis | 20,000 | 19,000 to 21,000 | 0.66 | 0.80 × redislock | – |\n" +
 		"| hot | sqlite | 300 | – | – | – | unequal shares |\n" +
 		"| hot | redis | 150,000 | – | – | – | 0.7 ms |\n<!-- end -->\nbetween\n" +
+		"<!-- modes: written by test/bench --docs -->\n" + tableHeaders[modesTable] +
+		"| readers | redis | 9,000 | 8,000 to 9,500 | 12.00 | 6.00 × redisson | 8.4 ms |\n<!-- end -->\n" +
 		"<!-- commands: written by test/bench --docs -->\n" + tableHeaders[commandsTable] +
 		"| sqlite | `true` | 1.0 ms | 0.0 ms |\n| sqlite | `dlock exec` | 21.0 ms | 20.0 ms |\n<!-- end -->\nlast\n"
 	if string(text) != want {
@@ -148,8 +160,10 @@ func TestDocumentHasTheTablesOfTheProgram(t *testing.T) {
 	}
 	const amount = `\d[\d,.]*`
 	stores := "(" + strings.Join(storeNames(), "|") + ")"
+	rates := ` \| ` + stores + ` \| ` + amount + ` \| (–|` + amount + ` to ` + amount + `) \| (–|\d+\.\d\d) \| (–|\d+\.\d\d × \S+) \| (–|\d+\.\d ms|` + unequal + `) \|`
 	for name, row := range map[string]string{
-		ratesTable:    `\| (alone|many|contended|hot) \| ` + stores + ` \| ` + amount + ` \| (–|` + amount + ` to ` + amount + `) \| (–|\d+\.\d\d) \| (–|\d+\.\d\d × \S+) \| (–|\d+\.\d ms|` + unequal + `) \|`,
+		ratesTable:    `\| (alone|many|contended|hot)` + rates,
+		modesTable:    `\| (readers|permits)` + rates,
 		commandsTable: `\| ` + stores + " \\| `[^`|]+` \\| \\d+\\.\\d ms \\| -?\\d+\\.\\d ms \\|",
 	} {
 		found := tableIn(name).FindStringSubmatch(string(text))

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
 // result is the result of a subject in a case.
@@ -30,6 +32,11 @@ func compareRates(results []result) {
 		}
 		if peer := fastest(results, r.comparableWith); peer != nil && r.figures[pairsPerS] > 0 {
 			r.figures[rateOfPeer] = r.ratio(*peer, pairsPerS)
+		}
+		for _, other := range results {
+			if other.subject == r.subject+subjects.ExclusiveSuffix && r.figures[pairsPerS] > 0 {
+				r.figures[rateOfExclusive] = r.ratio(other, pairsPerS)
+			}
 		}
 	}
 }
@@ -86,7 +93,7 @@ func printTable(w io.Writer, results []result) error {
 	for _, r := range results {
 		var parts []string
 		for _, name := range r.extras() {
-			if !slices.Contains([]string{lowestRate, bestRate, rateOfFloor, rateOfPeer, point}, name) {
+			if !slices.Contains([]string{lowestRate, bestRate, rateOfFloor, rateOfPeer, rateOfExclusive, point}, name) {
 				parts = append(parts, name+" "+r.show(name))
 			}
 		}
@@ -151,11 +158,11 @@ func (r result) compared(results []result) string {
 		}
 		name, sort, _ := strings.Cut(other.subject, "/")
 		ours := sort == variant && (name == "bare" || name == "store") || other.subject == "bare/pipelined" && variant == ""
-		comparable := r.comparableWith(other.subject)
-		if ours || comparable {
+		peer := r.comparableWith(other.subject)
+		if ours || peer || other.subject == r.subject+subjects.ExclusiveSuffix {
 			rates = append(rates, fmt.Sprintf("%.2f of %s's", r.ratio(other, pairsPerS), other.subject))
 		}
-		if (ours || comparable || isFloor(other.subject)) && other.figures[p50] > 0 {
+		if (ours || peer || isFloor(other.subject)) && other.figures[p50] > 0 {
 			medians = append(medians, fmt.Sprintf("%.2f of %s's", r.ratio(other, p50), other.subject))
 		}
 	}

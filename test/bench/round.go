@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
@@ -19,6 +20,9 @@ type kind struct {
 
 	// clientOnly restricts the case to dlock.
 	clientOnly bool
+
+	// mode restricts the case to subjects that offer it.
+	mode driver.Mode
 
 	// commands restricts the case to subjects that are commands.
 	commands bool
@@ -34,7 +38,7 @@ type kind struct {
 }
 
 // kinds are in the order of the measurements.
-var kinds = []kind{solo, many, handover, crowd, waiters, held, execute}
+var kinds = []kind{solo, many, handover, crowd, readers, permits, waiters, held, execute}
 
 // round is one measurement of one subject.
 type round struct {
@@ -115,7 +119,7 @@ func (j job) runAt(ctx context.Context, at int, present []subjects.Subject, serv
 func (j job) subjects() []subjects.Subject {
 	return slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool {
 		return (s.Command != nil) != j.kind.commands ||
-			j.kind.clientOnly && s.Name != "dlock" ||
+			j.kind.clientOnly && s.Name != "dlock" || !s.Offers(j.kind.mode) ||
 			j.kind.points != nil && !onCurve(s) ||
 			s.Cases != nil && !slices.Contains(s.Cases, j.kind.name)
 	})

@@ -3,9 +3,11 @@
 package interop
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/etcdlock"
@@ -44,6 +46,7 @@ func TestJetcd(t *testing.T) {
 			javaIsWoken(t, java, locks)
 			javaWakes(t, java, locks)
 			javaQueues(t, java, start(), locks)
+			jetcdWaitsForShares(t, java, locks)
 			jetcdIsBroken(t, java, locks)
 			jetcdDies(t, java, locks)
 		})
@@ -64,6 +67,39 @@ func jetcdExcludes(t *testing.T, java agent, locks *dlock.Client) {
 		t.Errorf("Java has the key %q", key)
 	}
 	java.do("unlock", "unlocked")
+}
+
+// jetcdWaitsForShares checks that Java's lock excludes shared holders and permits,
+// and waits for all of them.
+func jetcdWaitsForShares(t *testing.T, java agent, locks *dlock.Client) {
+	t.Helper()
+	for refusal, mode := range map[error]dlock.Option{dlock.ErrHeld: dlock.WithShared(), dlock.ErrMode: dlock.WithLimit(2)} {
+		java.do("lock", "locked")
+		if _, err := locks.TryLock(t.Context(), "shared", mode); !errors.Is(err, refusal) {
+			t.Errorf("TryLock of Java's lock: %v; want %v", err, refusal)
+		}
+		java.do("unlock", "unlocked")
+		var leases []*dlock.Lease
+		for range 2 {
+			lease, err := locks.Lock(t.Context(), "shared", mode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
+		}
+		java.Send("lock")
+		awaitWaiters(t, locks, 1)
+		for _, lease := range leases {
+			select {
+			case answer := <-java.Answers():
+				t.Fatalf("Java beside dlock's holders: %s", answer)
+			case <-time.After(100 * time.Millisecond):
+			}
+			unlock(t, lease)
+		}
+		java.Expect("locked")
+		java.do("unlock", "unlocked")
+	}
 }
 
 // jetcdIsBroken checks that dlock can break Java's lock, and that Java's unlock

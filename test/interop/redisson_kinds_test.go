@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/dlock-go/dlock"
 )
 
 // nameOf returns a name that the tests with other versions do not use on the same
@@ -20,15 +18,15 @@ func (s *shared) nameOf(parts ...any) string {
 
 // redissonExclusion checks that each excludes the other until it unlocks, for
 // every kind of name.
-func redissonExclusion(t *testing.T, s *shared, kind string, opts []dlock.Option) {
+func redissonExclusion(t *testing.T, s *shared, kind kind) {
 	c := s.client(t)
 	for i, name := range []string{"plain", "a/b:c", "{tag}rest", "锁"} {
 		name = s.nameOf(name, kind)
-		java := s.javaThread(t, kind, name)
+		java := s.javaThread(t, kind.java, name)
 		java.locks(longTTL)
-		mustRefuse(t, c, name, opts...)
+		mustRefuse(t, c, name, kind.opts...)
 		java.unlocks()
-		lease := tryLock(t, c, name, opts...)
+		lease := tryLock(t, c, name, kind.opts...)
 		java.isRefused()
 		if i == 0 { // Java reports an error if the wait is too short to subscribe
 			if _, got := java.tries(time.Second, longTTL); got {
@@ -43,15 +41,15 @@ func redissonExclusion(t *testing.T, s *shared, kind string, opts []dlock.Option
 
 // redissonWakes checks that each wakes the waiters of the other long before
 // anything expires.
-func redissonWakes(t *testing.T, s *shared, kind string, opts []dlock.Option) {
+func redissonWakes(t *testing.T, s *shared, kind kind) {
 	c := s.client(t)
 	const rounds = 12
 	var toDlock, toJava []time.Duration
 	for round := range rounds {
 		name := s.nameOf(kind, "to-dlock", round)
-		java := s.javaThread(t, kind, name)
+		java := s.javaThread(t, kind.java, name)
 		token := java.locks(longTTL)
-		later := lockLater(t, c, name, opts...)
+		later := lockLater(t, c, name, kind.opts...)
 		s.awaitSubscriber(t, name)
 		began := java.unlocks()
 		w := granted(t, later, longTTL/2)
@@ -62,15 +60,15 @@ func redissonWakes(t *testing.T, s *shared, kind string, opts []dlock.Option) {
 		unlock(t, w.lease)
 
 		name = s.nameOf(kind, "to-java", round)
-		lease := tryLock(t, c, name, opts...)
-		java = s.javaThread(t, kind, name)
+		lease := tryLock(t, c, name, kind.opts...)
+		java = s.javaThread(t, kind.java, name)
 		java.beginLock()
 		s.awaitSubscriber(t, name)
 		began = time.Now()
 		unlock(t, lease)
 		token, at := java.gets()
 		toJava = append(toJava, at.Sub(began))
-		if kind == "fenced" && token <= lease.Token() {
+		if kind.java == "fenced" && token <= lease.Token() {
 			t.Errorf("Java has token %d after dlock's %d", token, lease.Token())
 		}
 		java.unlocks()

@@ -26,11 +26,23 @@ const redissonEnv = "DLOCK_TEST_REDISSON"
 // time.
 const javaWatchdog = 3 * time.Second
 
-// kinds are Redisson's kinds of locks, with the options of dlock for each.
-var kinds = map[string][]dlock.Option{
-	"lock":   nil,
-	"fenced": nil,
-	"fair":   {dlock.WithFair()},
+// kind is one of Redisson's kinds of locks, and how dlock uses the same name. They exclude each other.
+type kind struct {
+	java string
+	opts []dlock.Option
+	mode string // of dlock, if it is not exclusive
+}
+
+func (k kind) String() string { return k.java + k.mode }
+
+var kinds = []kind{
+	{java: "lock"},
+	{java: "fenced"},
+	{java: "fair", opts: []dlock.Option{dlock.WithFair()}},
+	{java: "read"},
+	{java: "write"},
+	{java: "lock", opts: []dlock.Option{dlock.WithShared()}, mode: "-shared"},
+	{java: "write", opts: []dlock.Option{dlock.WithShared()}, mode: "-shared"},
 }
 
 // shared is a server, and Java and dlock that use it.
@@ -62,6 +74,16 @@ func TestRedisson(t *testing.T) {
 			"dead fair between":   redissonDeadFairBetween,
 			"fair Java gives up":  redissonFairJavaGivesUp,
 			"fair dlock gives up": redissonFairDlockGivesUp,
+			"every pair":          redissonEveryPair,
+			"permits wake":        redissonPermitsWake,
+			"readers together":    redissonReadersTogether,
+			"fair readers":        redissonFairReaders,
+			"downgrade of Java":   redissonJavaDowngrades,
+			"downgrade of dlock":  redissonDlockDowngrades,
+			"dead reader of Java": redissonDeadJavaReader,
+			"dead dlock reader":   redissonDeadDlockReader,
+			"forced write lock":   redissonForcedWriteLock,
+			"broken reader":       redissonBrokenReader,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -75,14 +97,14 @@ func TestRedisson(t *testing.T) {
 // testKinds runs the tests that are the same for every kind of lock and every
 // kind of server.
 func (s *shared) testKinds(t *testing.T) {
-	for kind, opts := range kinds {
-		t.Run(kind+" excludes", func(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.String()+" excludes", func(t *testing.T) {
 			t.Parallel()
-			redissonExclusion(t, s, kind, opts)
+			redissonExclusion(t, s, kind)
 		})
-		t.Run(kind+" wakes", func(t *testing.T) {
+		t.Run(kind.String()+" wakes", func(t *testing.T) {
 			t.Parallel()
-			redissonWakes(t, s, kind, opts)
+			redissonWakes(t, s, kind)
 		})
 	}
 }
@@ -201,7 +223,7 @@ func (j javaThread) number(word string) int64 {
 // cluster has two kinds of channels; a subscriber of either is enough.
 func (s *shared) awaitSubscriber(t testing.TB, name string) {
 	t.Helper()
-	pattern := "redisson_lock__channel:*" + name + "*"
+	pattern := "redisson_*lock*:{*" + name + "*" // of RLock or RReadWriteLock
 	eventually(t, "a client has subscribed to "+pattern, func() (bool, error) {
 		for _, node := range s.nodes {
 			general, err := node.PubSubChannels(t.Context(), pattern).Result()

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,32 +19,46 @@ const together = 2
 // playAll plays the stories and reports each verdict as it is known. The error says
 // how many verdicts are not as they have to be.
 func playAll(ctx context.Context, jobs []job, seed uint64) (results []*stage.Result, err error) {
-	var work sync.WaitGroup
-	var mu sync.Mutex
-	slots := make(chan struct{}, together)
-	bad := 0
+	type part struct {
+		job
+		stories.Case
+	}
+	var parts []part
 	for _, j := range jobs {
 		for _, c := range j.Cases {
-			i := len(results)
-			results = append(results, nil)
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				work.Wait()
-				return nil, ctx.Err()
+			if s, err := subject.Named(c.Subject); err == nil && s.Missing() != nil {
+				fmt.Fprintf(os.Stderr, "    %-24s %-24s left out: %v\n", j.Name, c.Subject, s.Missing())
+				continue
 			}
-			work.Go(func() {
-				defer func() { <-slots }()
-				r := play(ctx, j, c, seed)
-				mu.Lock()
-				defer mu.Unlock()
-				results[i] = r
-				if !r.OK() {
-					bad++
-				}
-				fmt.Fprintln(os.Stderr, line(r))
-			})
+			parts = append(parts, part{j, c})
 		}
+	}
+	results = make([]*stage.Result, len(parts))
+	var work sync.WaitGroup
+	var mu sync.Mutex // guards bad and the output
+	slots := make(chan struct{}, together)
+	bad := 0
+	for i, p := range parts {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			work.Wait()
+			return nil, ctx.Err()
+		}
+		work.Go(func() {
+			defer func() { <-slots }()
+			r := play(ctx, p.job, p.Case, seed)
+			results[i] = r
+			if ctx.Err() != nil {
+				return // it was interrupted
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !r.OK() {
+				bad++
+			}
+			fmt.Fprintln(os.Stderr, line(r))
+		})
 	}
 	work.Wait()
 	if err := ctx.Err(); err != nil {
@@ -72,7 +86,7 @@ func play(ctx context.Context, j job, c stories.Case, seed uint64) *stage.Result
 	r := stage.Perform(ctx, s, server, j.TTL, seed, j.Play)
 	r.Story, r.Expected = j.Name, c.Expect
 	if err := server.Stop(); err != nil && ctx.Err() == nil {
-		r.Err = errors.Join(errors.New(r.Err), err).Error()
+		r.Err = strings.TrimSpace(r.Err + " " + err.Error())
 	}
 	return r
 }

@@ -5,6 +5,7 @@
 //	go run ./test/mutants                   # all mutants, which takes an hour
 //	go run ./test/mutants --only redislock  # mutants whose file, rule or test contains the text
 //	go run ./test/mutants --list
+//	go run ./test/mutants --only "the rule of a mutant" --overlay FILE   # for go build -overlay FILE
 package main
 
 import (
@@ -24,17 +25,18 @@ import (
 func main() {
 	only := flag.String("only", "", "run the mutants whose file, rule or test contains this `text`")
 	list := flag.Bool("list", false, "print the table and run nothing")
+	overlay := flag.String("overlay", "", "write to this `file` what go build needs to build the one mutant that --only selects, and run nothing")
 	limit := flag.Duration("timeout", 3*time.Minute, "stop a test after this time, which counts as caught")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *list, *limit); err != nil {
+	if err := run(ctx, *only, *list, *overlay, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, list bool, limit time.Duration) error {
+func run(ctx context.Context, only string, list bool, overlay string, limit time.Duration) error {
 	selected := selection(only)
 	if len(selected) == 0 {
 		return fmt.Errorf("no mutant contains %q", only)
@@ -48,6 +50,9 @@ func run(ctx context.Context, only string, list bool, limit time.Duration) error
 	root, err := projectRoot(ctx)
 	if err != nil {
 		return err
+	}
+	if overlay != "" {
+		return writeOverlay(root, selected, overlay)
 	}
 	c, err := newCopy(ctx, root)
 	if err != nil {

@@ -54,8 +54,11 @@ var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 func (m *mutant) tests(root string) ([]string, error) {
 	folder, pattern := m.target()
 	selects, err := regexp.Compile(strings.Split(pattern, "/")[0])
-	if err != nil || pattern == "" {
-		return nil, fmt.Errorf("%q names no test: %v", m.test, err)
+	if err != nil {
+		return nil, fmt.Errorf("%q names no test: %w", m.test, err)
+	}
+	if pattern == "" {
+		return nil, fmt.Errorf("%q names no test", m.test)
 	}
 	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
 	if err != nil {

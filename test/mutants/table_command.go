@@ -82,7 +82,7 @@ func init() {
 	add(mutant{
 		rule: "--min-hold keeps the lock",
 		file: "cmd/dlock/exec.go",
-		old:  `held.acquired.Add(e.flags.minHold)`,
+		old:  `held.acquired.Add(r.flags.minHold)`,
 		new:  `held.acquired`,
 		test: "cmd/dlock TestMinHold",
 	})
@@ -96,8 +96,8 @@ func init() {
 	add(mutant{
 		rule: "-n gives up at once",
 		file: "cmd/dlock/acquire.go",
-		old:  `if q.flags.noWait || q.flags.limited {`,
-		new:  `if q.flags.limited {`,
+		old:  `if r.flags.noWait || r.flags.limited {`,
+		new:  `if r.flags.limited {`,
 		test: "cmd/dlock TestExecConflict",
 	})
 	add(mutant{
@@ -110,23 +110,23 @@ func init() {
 	add(mutant{
 		rule: "a store that has never answered does not delay Ctrl-C",
 		file: "cmd/dlock/store.go",
-		old:  "silentLimit   = 200 * time.Millisecond",
-		new:  "silentLimit   = 2 * time.Second",
+		old:  "unansweredLimit = 200 * time.Millisecond",
+		new:  "unansweredLimit = 2 * time.Second",
 		test: "cmd/dlock TestInterruptWhileConnecting",
 	})
 	add(mutant{
 		rule: "-n does not report a wait",
 		file: "cmd/dlock/acquire.go",
-		old:  `if !q.flags.quiet && !q.flags.noWait {`,
-		new:  `if !q.flags.quiet {`,
+		old:  `if !r.flags.quiet && !r.flags.noWait {`,
+		new:  `if !r.flags.quiet {`,
 		test: "cmd/dlock TestNoWaitReportsNoWaiting",
 	})
 	add(mutant{
-		rule: "silence is counted from the last answer",
+		rule: "the time without an answer counts from the last answer",
 		file: "cmd/dlock/internal/stores/reach.go",
 		old:  "left = limit - ago",
 		new:  "left = 0 * ago",
-		test: "cmd/dlock/internal/stores TestSilenceIsMeasuredFromTheLastAnswer",
+		test: "cmd/dlock/internal/stores TestNoAnswerCountsFromTheLastAnswer",
 	})
 	add(mutant{
 		rule: "a second signal ends a release that hangs",
@@ -138,15 +138,15 @@ func init() {
 	add(mutant{
 		rule: "the variable of a lock that was released long ago means nothing",
 		file: "cmd/dlock/nested.go",
-		old:  "case !held || info.Token != h.token:\n\t\treturn false, nil",
-		new:  "case !held || info.Token != h.token:\n\t\treturn sameURL, nil",
+		old:  "case err != nil || i < 0:\n\t\treturn false, err",
+		new:  "case err != nil || i < 0:\n\t\treturn sameURL, err",
 		test: "cmd/dlock TestNestedExec",
 	})
 	add(mutant{
 		rule: "a nested dlock does not wait for itself",
 		file: "cmd/dlock/nested.go",
-		old:  `info.Holder.PID == h.pid &&`,
-		new:  `info.Holder.PID != h.pid &&`,
+		old:  `holders[i].Holder.PID == h.pid &&`,
+		new:  `holders[i].Holder.PID != h.pid &&`,
 		test: "cmd/dlock TestNestedExec",
 	})
 	add(mutant{
@@ -194,8 +194,8 @@ func init() {
 	add(mutant{
 		rule: "--max-hold ends the command",
 		file: "cmd/dlock/acquire.go",
-		old:  `if q.flags.maxHold > 0 {`,
-		new:  `if q.flags.maxHold < 0 {`,
+		old:  `if r.flags.maxHold > 0 {`,
+		new:  `if r.flags.maxHold < 0 {`,
 		test: "cmd/dlock TestMaxHold",
 	})
 	add(mutant{

@@ -4,9 +4,16 @@ func init() {
 	add(mutant{
 		rule: "trust counts from when the acquisition was sent, not from its answer",
 		file: "acquire.go",
-		old:  "	return sent, h.accept(grant, sent)\n",
-		new:  "	sent = c.clock.Now()\n	return sent, h.accept(grant, sent)\n",
+		old:  "	return sent, h.accept(grant, grant.Token, sent)\n",
+		new:  "	sent = c.clock.Now()\n	return sent, h.accept(grant, grant.Token, sent)\n",
 		test: ". TestLateGrantIsRejected",
+	})
+	add(mutant{
+		rule: "a lock that expired during the hand-over is rejected",
+		file: "acquire.go",
+		old:  "c.traits.Local && !h.wasHandedOver()",
+		new:  "c.traits.Local || h.wasHandedOver()",
+		test: ". TestHandOverThatTookTooLongIsRejected",
 	})
 	add(mutant{
 		rule: "trust of a renewal counts from when it was sent",
@@ -32,7 +39,7 @@ func init() {
 	add(mutant{
 		rule: "a loss reported before the grant is taken ends the attempt",
 		file: "acquire.go",
-		old:  `	return h.revocation.reportTo(nil)`,
+		old:  `	return h.revocation.err()`,
 		new:  `	return nil`,
 		test: ". TestGrantRevokedBeforeTheLeaseStarts",
 	})
@@ -53,8 +60,8 @@ func init() {
 	add(mutant{
 		rule: "an attempt of unknown outcome is undone",
 		file: "acquire.go",
-		old:  "	if h.queues() || !driver.Unchanged(err) {\n		h.needsUndo = true\n	}\n",
-		new:  "",
+		old:  "	if queue && placed || !driver.Unchanged(err) {\n		h.needsUndo = true\n	}\n",
+		new:  "	_ = placed\n",
 		test: ". TestRefusalDoesNotHideAnUnknownOutcome",
 	})
 	add(mutant{
@@ -66,16 +73,65 @@ func init() {
 	})
 	add(mutant{
 		rule: "ErrHeld is reported only if the lock is known to be held",
-		file: "enter.go",
+		file: "heldby.go",
 		old:  "	return h.refusal.Load()\n}",
 		new:  "	if held := h.refusal.Load(); held != nil {\n		return held\n	}\n	return &driver.HeldError{Name: h.name, Holder: h.holder()}\n}",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
+		rule: "a limit that ends soon after a release is no outage",
+		file: "wait.go",
+		old:  "held = cmp.Or(held, h.refusal.Load(), h.lastHolder())",
+		new:  "held = cmp.Or(held, h.refusal.Load())",
+		test: ". TestLimitDuringAReleaseIsHeld|TestLimitDuringAnAttemptIsHeld|TestLimitBehindARefusalIsHeld",
+	})
+	add(mutant{
+		rule: "the last holder is reported only for a moment after the store has answered last",
+		file: "heldby.go",
+		old:  "h.client.clock.Now()-since >= maxHolderAge",
+		new:  "h.client.clock.Now()-since >= time.Hour",
+		test: ". TestNoAnswerForLongIsNotHeld|TestGivenUpAttemptsDoNotProlongTheHolder",
+	})
+	add(mutant{
+		rule: "a lost holder is not reported",
+		file: "heldby.go",
+		old:  " || errors.Is(cause, ErrLost):\n",
+		new:  " || cause == nil && false:\n",
+		test: ". TestLostLockIsNotHeld",
+	})
+	add(mutant{
+		rule: "a failed attempt makes the last holder unknown",
+		file: "wait.go",
+		old:  "		slot.ForgetPrevious()\n",
+		new:  "		_ = slot\n",
+		test: ". TestFailureIsNotHeld",
+	})
+	add(mutant{
+		rule: "callers that give up without an answer pass on what the callers before them knew",
+		file: "internal/localqueue/localqueue.go",
+		old:  "		if remember {\n",
+		new:  "		if remember || !remember {\n",
+		test: ". TestShortLimitsAreHeld",
+	})
+	add(mutant{
+		rule: "a free slot remembers no occupant",
+		file: "internal/localqueue/localqueue.go",
+		old:  "	s.occupant, s.previous = nil, nil\n",
+		new:  "	s.occupant = nil\n",
+		test: "internal/localqueue TestPreviousIsRemembered",
+	})
+	add(mutant{
+		rule: "a shared caller behind a semaphore is refused",
+		file: "groupwait.go",
+		old:  "		if blocked != nil && held == nil {\n",
+		new:  "		if blocked != nil && held == nil && false {\n",
+		test: ". TestSharedCallerBehindASemaphoreIsRefusedAtOnce",
+	})
+	add(mutant{
 		rule: "TryLock waits for the outcome of another caller of the process",
 		file: "enter.go",
-		old:  "	case <-announced:\n		if held",
-		new:  "	default:\n		_ = announced\n		return &driver.HeldError{Name: h.name}\n		if held",
+		old:  "	case <-announced:\n		if err",
+		new:  "	default:\n		_ = announced\n		return &driver.HeldError{Name: h.name}\n		if err",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
@@ -88,9 +144,23 @@ func init() {
 	add(mutant{
 		rule: "an attempt that waited for the outcome of another has less time",
 		file: "wait.go",
-		old:  "if w.answered || w.answerBy.IsZero() {",
-		new:  "if true || w.answered {",
+		old:  "if lc.answered || lc.answerBy.IsZero() {",
+		new:  "if true || lc.answered {",
 		test: ". TestWaitForAnotherOutcomeShortensTheAttempt",
+	})
+	add(mutant{
+		rule: "an attempt behind one that was rejected has a RequestTimeout of its own",
+		file: "wait.go",
+		old:  "		state.Answered() // the callers behind have a RequestTimeout of their own\n",
+		new:  "",
+		test: ". TestRejectedAttemptsAreNotAnOutage",
+	})
+	add(mutant{
+		rule: "a store that rejects an attempt at the end of its time has answered",
+		file: "wait.go",
+		old:  "deadline.Passed(lc.ctx) != nil && !isAnswer(err)",
+		new:  "deadline.Passed(lc.ctx) != nil",
+		test: ". TestRejectionAtTheEndOfTheTimeIsReported",
 	})
 	add(mutant{
 		rule: "the wait for a renewal counts for the limit of Unlock",
@@ -137,29 +207,29 @@ func init() {
 	add(mutant{
 		rule: "callers in a queue learn of an outage from their predecessor",
 		file: "enter.go",
-		old:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.settings.ttl); err != nil {\n",
-		new:  "	if err := slot.State.OutageTooLong(w.client.clock.NoLaterThanNow(), w.settings.ttl); err != nil && false {\n",
+		old:  "	if err := slot.State.OutageTooLong(lc.client.clock.NoLaterThanNow(), lc.settings.ttl); err != nil {\n",
+		new:  "	if err := slot.State.OutageTooLong(lc.client.clock.NoLaterThanNow(), lc.settings.ttl); err != nil && false {\n",
 		test: ". TestRepeatedLocksInAnOutageAreBounded|TestQueueLearnsOfAnOutageTogether",
 	})
 	add(mutant{
 		rule: "a watching waiter polls a few times in a TTL",
 		file: "wait.go",
-		old:  "backoff.Jitter(min(max(w.settings.ttl/3, minWatchedSleep), maxSleep))",
+		old:  "backoff.Jitter(min(max(lc.settings.ttl/3, minWatchedSleep), maxSleep))",
 		new:  "5 * time.Minute",
 		test: ". TestWatchingWaiterNoticesAnOutage",
 	})
 	add(mutant{
 		rule: "a watching waiter does not poll more than once in a second",
 		file: "wait.go",
-		old:  "max(w.settings.ttl/3, minWatchedSleep)",
-		new:  "w.settings.ttl/3",
+		old:  "max(lc.settings.ttl/3, minWatchedSleep)",
+		new:  "lc.settings.ttl/3",
 		test: ". TestWatchingWaiterPollsSeldom",
 	})
 	add(mutant{
 		rule: "a waiter tries again after it has subscribed",
 		file: "wait.go",
 		old:  "	return true, nil\n",
-		new:  "	return false, w.sleep(h, w.watchDelay(held))\n",
+		new:  "	return false, lc.sleep(h, lc.watchDelay(refusal))\n",
 		test: ". TestReleaseBeforeTheSubscriptionIsNotMissed",
 	})
 	add(mutant{
@@ -249,65 +319,64 @@ func init() {
 	add(mutant{
 		rule: "spans that are not used get small",
 		file: "handover.go",
-		old:  `min(max(2*slot.State.usedTokens, minSpan), maxSpan)`,
-		new:  `maxSpan`,
+		old:  `min(max(wanted, minSpan), maxSpan)`,
+		new:  `max(maxSpan, wanted)`,
 		test: ". TestSpansFollowTheirUse",
 	})
 	add(mutant{
 		rule: "every lease of a hand-over has a token of its own",
 		file: "handover.go",
-		old:  `h.token + 1, sent`,
-		new:  `h.token, sent`,
+		old:  `h.token + 1, h.lastSent()`,
+		new:  `h.token, h.lastSent()`,
 		test: ". TestHandOverAsksNothing",
 	})
 	add(mutant{
 		rule: "a hand-over uses no token that was not granted",
 		file: "handover.go",
-		old:  `h.token-h.Grant.Token+1 >= h.Grant.Span`,
-		new:  `h.token-h.Grant.Token+1 > h.Grant.Span`,
+		old:  `h.usedTokens() >= h.Grant.Span`,
+		new:  `h.usedTokens() > h.Grant.Span`,
 		test: ". TestHandOverEndsWithTheSpan",
 	})
 	add(mutant{
 		rule: "a lock is not handed over to a caller with another TTL",
-		file: "handover.go",
-		old:  `a.ttl == b.ttl && `,
+		file: "options.go",
+		old:  `s.ttl == other.ttl && `,
 		new:  ``,
 		test: ". TestHandOverNeedsEqualTerms",
 	})
 	add(mutant{
 		rule: "a lock is not handed over to a caller with another margin",
-		file: "handover.go",
-		old:  ` && a.margin == b.margin`,
+		file: "options.go",
+		old:  ` && s.margin == other.margin`,
 		new:  ``,
 		test: ". TestHandOverNeedsEqualTerms",
 	})
 	add(mutant{
 		rule: "a lease of fixed length is not handed over",
-		file: "handover.go",
-		old:  `slot == nil || h.Fixed || h.token`,
-		new:  `slot == nil || h.token`,
+		file: "options.go",
+		old:  `!s.fixed && `,
+		new:  ``,
 		test: ". TestHandOverNeedsEqualTerms",
 	})
 	add(mutant{
 		rule: "a lock is not handed over as a lease of fixed length",
-		file: "handover.go",
-		old:  `next.single && !b.fixed`,
-		new:  `next.single`,
+		file: "options.go",
+		old:  ` && !other.fixed`,
+		new:  ``,
 		test: ". TestHandOverNeedsEqualTerms",
 	})
 	add(mutant{
 		rule: "a lease whose renewals fail is not handed over",
 		file: "handover.go",
-		old:  `h.TrustDeadline()-now < ttl/2 || `,
+		old:  `h.TrustDeadline()-now < h.Grant.TTL/2 || `,
 		new:  ``,
-		test: ". TestExpiredLockIsNotHandedOver",
+		test: ". TestLeaseThatIsNotRenewedIsNotHandedOver",
 	})
 	add(mutant{
 		rule: "a loss ends the lease that has the lock after hand-overs",
 		file: "acquire.go",
-		old: `		h.revocation = lock.revocation
-`,
-		new:  ``,
+		old:  `h.revocation, h.takenAt = lock.revocation, lock.takenAt`,
+		new:  `h.takenAt = lock.takenAt`,
 		test: ". TestHandedOverLockIsLost",
 	})
 	add(mutant{
@@ -320,15 +389,15 @@ func init() {
 	add(mutant{
 		rule: "a lock is not handed over to a set of names",
 		file: "handover.go",
-		old:  `return next.single && `,
-		new:  `return `,
-		test: ". TestNoHandOverToASet",
+		old:  `if !next.acceptsHandOver || `,
+		new:  `if `,
+		test: ". TestNoHandOverToLockAll",
 	})
 	add(mutant{
 		rule: "a set that cannot be had whole leaves nothing",
 		file: "lockall.go",
-		old:  "		if err := w.acquire(h); err != nil {\n			unlockAcquired(holds[:i]...)\n",
-		new:  "		if err := w.acquire(h); err != nil {\n			_ = i\n",
+		old:  "		if err := lc.acquire(h); err != nil {\n			unlockAcquired(holds[:i]...)\n",
+		new:  "		if err := lc.acquire(h); err != nil {\n			_ = i\n",
 		test: ". TestLockAll",
 	})
 	add(mutant{
@@ -341,28 +410,28 @@ func init() {
 	add(mutant{
 		rule: "a set that waits for one name occupies no other slot",
 		file: "lockbatch.go",
-		old:  "	w.leaveAllBut(h)\n",
+		old:  "	b.leaveAllBut(h)\n",
 		new:  "",
 		test: ". TestLockAllKeepsNothingWhileItWaits",
 	})
 	add(mutant{
 		rule: "a set subscribes to the name that blocks it",
 		file: "lockbatch.go",
-		old:  "	if h != w.watched {\n		w.unsubscribe()\n",
-		new:  "	if h != w.watched {\n",
+		old:  "	if h != b.subscribedTo {\n		b.unsubscribe()\n",
+		new:  "	if h != b.subscribedTo {\n",
 		test: ". TestLockAllIsNotifiedOfTheNameThatBlocks",
 	})
 	add(mutant{
 		rule: "a set does not spin if a different name blocks it each time",
 		file: "lockbatch.go",
-		old:  "if atOnce && w.triedAtOnce {",
-		new:  "if atOnce && w.triedAtOnce && h == nil {",
+		old:  "if subscribed && b.triedAtOnce {",
+		new:  "if subscribed && b.triedAtOnce && h == nil {",
 		test: ". TestLockAllDoesNotSpin",
 	})
 	add(mutant{
 		rule: "Close gives back what is held",
 		file: "close.go",
-		old:  "if err := h.release(context.Background()); err != nil",
+		old:  "if err := h.releaseOrHandOver(context.Background()); err != nil",
 		new:  "if err := context.Background().Err(); err != nil",
 		test: ". TestCloseReleasesAllLocks",
 	})
@@ -405,22 +474,8 @@ func init() {
 		rule: "nothing is undone while the owner's release is under way",
 		file: "internal/attempts/attempts.go",
 		old:  "	r.releases++\n",
-		new:  "	l.laterLocked(r)\n",
+		new:  "	l.scheduleLocked(r)\n",
 		test: "internal/attempts TestNothingIsUndoneDuringARelease",
-	})
-	add(mutant{
-		rule: "a row that is locked costs no other lock its renewal",
-		file: "sqllock/internal/statement/postgres.go",
-		old:  "'lock_timeout', '1ms', true",
-		new:  "'lock_timeout', '10s', true",
-		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/postgres",
-	})
-	add(mutant{
-		rule: "a row that is locked costs no other lock its renewal",
-		file: "sqllock/renew.go",
-		old:  "			if left, err = s.renewEach(ctx, run, grants, left, errs); err != nil || len(left) == 0 {\n				return err\n			}\n",
-		new:  "",
-		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/mariadb",
 	})
 	add(mutant{
 		rule: "the release of a grant does not wait for an attempt that is stuck",

@@ -18,8 +18,8 @@ func init() {
 	add(mutant{
 		rule: "a break needs the token of the holder",
 		file: "etcdlock/release.go",
-		old:  `if first.revision == 0 || tokenOf(first.revision) != token {`,
-		new:  `if first.revision == 0 {`,
+		old:  `if tokenOf(kv.CreateRevision) == token {`,
+		new:  `if kv.CreateRevision == revision {`,
 		test: "test/stores/etcd TestConformance/single/break-token",
 	})
 	add(mutant{
@@ -60,10 +60,10 @@ func init() {
 	add(mutant{
 		rule: "a watch that was opened again wakes its waiters",
 		file: "etcdlock/watch.go",
-		old: `h.place.stale = true
+		old: `h.position.stale = true
 		}
 		w.wake()`,
-		new: `h.place.stale = true
+		new: `h.position.stale = true
 		}`,
 		test: "test/stores/etcd TestWatchReopensSoon/etcd$",
 	})
@@ -77,23 +77,23 @@ func init() {
 	add(mutant{
 		rule: "a waiter whose place was deleted is not the first",
 		file: "etcdlock/watch.go",
-		old:  `h.place.stale = true // without its key it is not the first`,
+		old:  `h.position.stale = true // without its key it is not the first`,
 		new:  ``,
 		test: "test/stores/etcd TestDeletedPlaceIsNotFirst",
 	})
 	add(mutant{
 		rule: "a connection that does not answer is replaced",
 		file: "etcdlock/conn.go",
-		old: `			s.suspect(c)
-			stop`,
-		new:  `			stop`,
+		old: `			s.examine(c)
+			c.cancelUnanswered`,
+		new:  `			c.cancelUnanswered`,
 		test: "test/stores/etcd TestSilentConnectionIsReplaced/release",
 	})
 	add(mutant{
 		rule: "a store over a client with a namespace writes nothing outside of it",
 		file: "etcdlock/conn.go",
-		old:  `if !s.answers(c) && s.replaceable() {`,
-		new:  `if !s.answers(c) {`,
+		old:  `if s.needsReplacement(c) && s.replaceable() {`,
+		new:  `if s.needsReplacement(c) {`,
 		test: "test/stores/etcd TestNamespaceIsKept",
 	})
 	add(mutant{
@@ -111,9 +111,23 @@ func init() {
 		test: "test/stores/etcd TestSilentClusterIsDialledAgain",
 	})
 	add(mutant{
+		rule: "a call without a deadline is not repeated for ever",
+		file: "etcdlock/conn.go",
+		old:  `case time.Since(start) >= callLimit:`,
+		new:  `case time.Since(start) < 0:`,
+		test: "test/stores/etcd TestCallsWithoutADeadlineEnd/no_quorum",
+	})
+	add(mutant{
+		rule: "a call without a deadline over a silent connection ends",
+		file: "etcdlock/conn.go",
+		old:  `time.AfterFunc(callLimit-answerLimit, cancel)`,
+		new:  `time.AfterFunc(100*callLimit, cancel)`,
+		test: "test/stores/etcd TestCallsWithoutADeadlineEnd/one_server",
+	})
+	add(mutant{
 		rule: "an attempt is not refused from memory when the server is gone",
-		file: "etcdlock/queue.go",
-		old:  `case h.lease.gone || s.age(h.lease) >= h.lease.slack():`,
+		file: "etcdlock/position.go",
+		old:  `case h.lease.gone || s.ageLocked(h.lease) >= h.lease.slack():`,
 		new:  `case h.lease.gone:`,
 		test: "test/stores/etcd TestGoneServerIsNotAnsweredForFromMemory/paused",
 	})
@@ -164,15 +178,15 @@ func init() {
 	add(mutant{
 		rule: "a release does not release a broken lock because its key was written late",
 		file: "etcdlock/release.go",
-		old:  `(opts == nil || reply.PrevKvs[0].CreateRevision == revision)`,
-		new:  `(opts == nil || reply.PrevKvs[0].CreateRevision >= revision)`,
+		old:  `(opts == nil || reply.PrevKvs[0].CreateRevision == was.revision)`,
+		new:  `(opts == nil || reply.PrevKvs[0].CreateRevision >= was.revision)`,
 		test: "test/stores/etcd TestLateWriteDoesNotReviveABrokenLock/Release",
 	})
 	add(mutant{
 		rule: "a release needs the token of the lock",
 		file: "etcdlock/release.go",
-		old:  `if token != 0 && held && tokenOf(revision) != token {`,
-		new:  `if token != 0 && !held {`,
+		old:  `token != 0 && was.held && tokenOf(was.revision) != token {`,
+		new:  `token != 0 && !was.held {`,
 		test: "test/stores/etcd TestConformance/single/release-token",
 	})
 	add(mutant{
@@ -181,21 +195,21 @@ func init() {
 		old: `			s.leaseLost(l)
 			continue`,
 		new: `			s.leaseLost(l)
-			return outcome{err: s.attemptFailed(h, req, s.explain(ctx, err))}`,
+			return outcome{err: s.attemptFailed(h, req, s.explain(call, err))}`,
 		test: "test/stores/etcd TestAttemptOnARevokedLeaseTakesAnother",
 	})
 	add(mutant{
 		rule: "an attempt whose caller has left does not try another lease",
 		file: "etcdlock/acquire.go",
 		old:  `!asked || caller.Err() == nil`,
-		new:  `!asked || ctx.Err() == nil`,
+		new:  `!asked || call.Err() == nil`,
 		test: "test/stores/etcd TestAbandonedAttemptTakesNoOtherLease",
 	})
 	add(mutant{
 		rule: "a place in the queue is not the lock",
 		file: "etcdlock/acquire.go",
-		old:  `case v.own != 0 && v.first.revision == v.own:`,
-		new:  `case v.own != 0:`,
+		old:  `case v.ownRevision != 0 && (h.held || v.aheadAllow()):`,
+		new:  `case v.ownRevision != 0:`,
 		test: "test/stores/etcd TestQueuedAttemptKeepsAPlace",
 	})
 	add(mutant{
@@ -264,8 +278,99 @@ func init() {
 	add(mutant{
 		rule: "a call whose context ends before it asks leaves no hold in memory",
 		file: "etcdlock/hold.go",
-		old:  `s.end(h) // no call has used it`,
+		old:  `s.endLocked(h) // else it would stay for ever`,
 		new:  ``,
 		test: "etcdlock TestCancelledCallLeavesNoHold",
+	})
+	add(mutant{
+		rule: "a shared holder that asks again keeps the lock while an exclusive request waits",
+		file: "etcdlock/acquire.go",
+		old:  `case v.ownRevision != 0 && (h.held || v.aheadAllow()):`,
+		new:  `case v.ownRevision != 0 && v.aheadAllow() && v.first.revision == v.ownRevision:`,
+		test: "test/stores/etcd TestConformance/single/shared-repeated",
+	})
+	add(mutant{
+		rule: "shared holders keep a place for an exclusive request",
+		file: "etcdlock/acquire.go",
+		old:  `case req.Queue && v.first.mode.Shared && !state.enqueue:`,
+		new:  `case false:`,
+		test: "test/stores/etcd TestConformance/single/shared-writer$",
+	})
+	add(mutant{
+		rule: "a request that is refused because of its mode leaves no place",
+		file: "etcdlock/acquire.go",
+		old:  `if errors.Is(o.err, driver.ErrMode) ||`,
+		new:  `if errors.Is(o.err, driver.ErrClosed) ||`,
+		test: "test/stores/etcd TestPlaceOfAMismatchIsGivenUp",
+	})
+	add(mutant{
+		rule: "a permit that was free is taken only if nothing has changed since",
+		file: "etcdlock/query.go",
+		old:  `"<", 1+state.freeAt)`,
+		new:  `"<", 1+1000*state.freeAt)`,
+		test: "test/stores/etcd TestConformance/single/limit$",
+	})
+	add(mutant{
+		rule: "an attempt for a permit that is free ends, although others come and go",
+		file: "etcdlock/acquire.go",
+		old:  `state.enqueue = state.races >= maxRaces`,
+		new:  ``,
+		test: "test/stores/etcd TestTryOfABusySemaphoreEnds/granted",
+	})
+	add(mutant{
+		rule: "an attempt without Queue that took a place for a moment leaves none",
+		file: "etcdlock/acquire.go",
+		old:  `|| o.err != nil && state.races >= maxRaces {`,
+		new:  `{`,
+		test: "test/stores/etcd TestTryOfABusySemaphoreEnds/refused",
+	})
+	add(mutant{
+		rule: "a late attempt does not undo a downgrade",
+		file: "etcdlock/query.go",
+		old:  `clientv3.Compare(clientv3.CreateRevision(key), "=", 0)`,
+		new:  `clientv3.Compare(clientv3.CreateRevision(key), ">", -1)`,
+		test: "test/stores/etcd TestLateAttemptDoesNotUndoADowngrade",
+	})
+	add(mutant{
+		rule: "a late downgrade leaves a later lock with the same key alone",
+		file: "etcdlock/downgrade.go",
+		old:  `clientv3.Compare(clientv3.CreateRevision(was.key), "=", was.revision)`,
+		new:  `clientv3.Compare(clientv3.CreateRevision(was.key), ">", 0)`,
+		test: "test/stores/etcd TestLateDowngradeLeavesALaterLockAlone",
+	})
+	add(mutant{
+		rule: "a downgrade compares the token",
+		file: "etcdlock/downgrade.go",
+		old:  `|| tokenOf(was.revision) != token {`,
+		new:  `|| token == 0 {`,
+		test: "test/stores/etcd TestDowngradeComparesTheToken",
+	})
+	add(mutant{
+		rule: "a waiter is not ended by a request in another mode that is about to withdraw",
+		file: "etcdlock/acquire.go",
+		old:  `|| placed && s.mayWithdrawLocked(h, v.first) {`,
+		new:  `{`,
+		test: "test/stores/etcd TestWaiterOutlivesAMismatch",
+	})
+	add(mutant{
+		rule: "a waiter asks when a key in another mode has become the first",
+		file: "etcdlock/position.go",
+		old:  `|| wasFirst && p.isMismatch()`,
+		new:  `|| wasFirst && p.isMismatch() && p.maxCompatible > 0`,
+		test: "etcdlock TestWaiterBehindAnotherModeAsks",
+	})
+	add(mutant{
+		rule: "a permit waits for a waiter of another program, which does not wait for the permit",
+		file: "etcdlock/query.go",
+		old:  `len(v.ahead) <= v.maxCompatible && !slices.ContainsFunc(v.ahead, blocks)`,
+		new:  `len(v.ahead) <= v.maxCompatible && !slices.ContainsFunc(v.ahead[:0], blocks)`,
+		test: "test/stores/etcd TestInteropOfModes/etcd/concurrency.Mutex_permits",
+	})
+	add(mutant{
+		rule: "a shared waiter asks the server before it has the lock",
+		file: "etcdlock/position.go",
+		old:  `case h.position.isFree() && !h.mode.Shared:`,
+		new:  `case h.position.isFree():`,
+		test: "test/stores/etcd TestDeletedSharedPlaceIsNotTheLock",
 	})
 }

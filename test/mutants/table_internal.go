@@ -33,7 +33,7 @@ var internalMutants = []mutant{
 		rule: "nothing is renewed after it was forgotten",
 		file: "internal/watchdog/renewal.go",
 		old:  `			continue // forgotten or lost meanwhile`,
-		new:  `			_ = l // forgotten or lost meanwhile`,
+		new:  `			_ = h // forgotten or lost meanwhile`,
 		test: "internal/watchdog TestNothingIsRenewedAfterForget",
 	},
 	{
@@ -61,43 +61,49 @@ var internalMutants = []mutant{
 		rule: "a fixed TTL is never renewed",
 		file: "internal/watchdog/watchdog.go",
 		old:  `	if h.Fixed {`,
-		new:  `	if l.Fixed && ttl < 0 {`,
+		new:  `	if h.Fixed && ttl < 0 {`,
 		test: "internal/watchdog TestLeaseIsRenewedEveryThirdOfItsTTL",
 	},
 	{
-		rule: "the slot is handed off only to the first waiter",
+		rule: "the slot is handed over only to a waiter that accepts it",
 		file: "internal/localqueue/localqueue.go",
-		old:  `if s.first == nil || s.first.caller != next {`,
-		new:  `if s.first == nil {`,
-		test: "internal/localqueue TestHandOffOnlyToTheFirstWaiter",
+		old: `	if first == nil || !accepts(first.caller) {
+		return false
+	}
+	s.previous`,
+		new: `	if first == nil {
+		return false
+	}
+	s.previous`,
+		test: "internal/localqueue TestHandOverOnlyToTheFirstWaiter",
 	},
 	{
 		rule: "a waiter that is admitted while its context ends is the occupant",
 		file: "internal/localqueue/localqueue.go",
-		old:  `	if s.occupant == caller {`,
-		new:  `	if s.occupant == caller && ctx.Err() == nil {`,
+		old:  `	if t.served || s.occupant == t.caller {`,
+		new:  `	if t.served {`,
 		test: "internal/localqueue TestAdmittedWhenTheContextEnds",
 	},
 	{
 		rule: "a cancelled waiter leaves the queue",
 		file: "internal/localqueue/localqueue.go",
-		old: `	s.remove(w)
-	return nil, context.Cause(ctx)`,
-		new:  `	return nil, context.Cause(ctx)`,
+		old: `	s.waiters.Remove(t.place)
+	return true`,
+		new:  `	return true`,
 		test: "internal/localqueue TestCancelledWaiterLeavesAtOnce",
 	},
 	{
 		rule: "the time in which the machine was suspended counts",
 		file: "internal/clock/clock.go",
-		old:  `measured := int64(c.suspended() - c.base)`,
+		old:  `measured := int64(c.total() - c.base)`,
 		new:  `measured := int64(c.base - c.base)`,
 		test: "internal/clock TestSuspendedTimeCounts",
 	},
 	{
 		rule: "the clock never goes backwards",
 		file: "internal/clock/clock.go",
-		old:  `if measured < slept+int64(noise) {`,
-		new:  `if measured == slept {`,
+		old:  `if measured < last+int64(noise) {`,
+		new:  `if measured == last {`,
 		test: "internal/clock TestNeverBackwards",
 	},
 	{

@@ -13,7 +13,7 @@ func init() {
 		rule: "a call that was sent before its caller left is unsettled",
 		file: "redislock/cancel.go",
 		old:  "c.become(abandoned)",
-		new:  "c.become(unsent)",
+		new:  "c.become(notSent)",
 		test: "test/stores/redis TestAbandonedTryLockLeavesNoLock",
 	})
 	add(mutant{
@@ -33,29 +33,29 @@ func init() {
 	add(mutant{
 		rule: "an attempt that its caller sent until its deadline is undone when it is carried out",
 		file: "redislock/sender.go",
-		old:  "unsent: !mayBeCarriedOut(commands)",
-		new:  "unsent: true",
+		old:  "notSent: !mayBeCarriedOut(commands)",
+		new:  "notSent: true",
 		test: "test/stores/redis TestLateAttempt/the_client_keeps_the_deadline/plain/Acquire$",
 	})
 	add(mutant{
 		rule: "an abandoned AcquireAll is waited for under every one of its names",
 		file: "redislock/acquire.go",
-		old:  "s.failed(ctx, cmp.Or(err, errReply), reqs...)",
-		new:  "s.failed(ctx, err, reqs[0])",
+		old:  "s.settleFailure(ctx, cmp.Or(err, errReply), reqs...)",
+		new:  "s.settleFailure(ctx, err, reqs[0])",
 		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/AcquireAll",
 	})
 	add(mutant{
 		rule: "an attempt at a member of a quorum that was carried out late is undone",
 		file: "redislock/acquire.go",
-		old:  "s.failed(ctx, err, req)",
-		new:  "s.failed(ctx, err)",
+		old:  "s.settleFailure(ctx, err, req)",
+		new:  "s.settleFailure(ctx, err)",
 		test: "test/stores/redis TestRedlockLateAttemptLeavesNoLock",
 	})
 	add(mutant{
 		rule: "a member that does not answer gets a release for every attempt",
 		file: "quorum/member.go",
-		old:  "return m.callAlways(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
-		new:  "return m.callWithin(limited, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		old:  "return m.callWithin(limited, true, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		new:  "return m.callWithin(limited, false, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
 		test: "quorum TestEveryAttemptIsReleased",
 	})
 	add(mutant{
@@ -79,8 +79,8 @@ func init() {
 	add(mutant{
 		rule: "the token of an attempt whose caller left is unconfirmed",
 		file: "redislock/acquire.go",
-		old:  "	if !returned(err) {\n		s.unconfirmed.add(req.Owner, proposed, req.TTL)\n",
-		new:  "	if !returned(err) {\n",
+		old:  "	if !haveResults(err) {\n		s.unconfirmed.add(req.Owner, proposed, req.TTL)\n",
+		new:  "	if !haveResults(err) {\n",
 		test: "test/stores/redis TestTokenRisesAfterAnAbandonedAttempt",
 	})
 	add(mutant{
@@ -99,43 +99,43 @@ func init() {
 	})
 	add(mutant{
 		rule: "a token is larger than the last one, also if the counter is ahead of the clock",
-		file: "redislock/lua/redisson_acquire.lua",
+		file: "redislock/lua/redisson_acquire_by_estimate.lua",
 		old:  "token = string.format('%.0f', next)",
 		new:  "token = string.format('%.0f', next - tonumber(ARGV[5]))",
 		test: "test/stores/redis TestTokensRise/redisson",
 	})
 	add(mutant{
 		rule: "a drawn token is larger than the last one",
-		file: "redislock/lua/common.lua",
-		old:  "math.max(last_token(counter) + 1, floor)",
-		new:  "math.max(last_token(counter), floor)",
+		file: "redislock/lua/draw.lua",
+		old:  "math.max(read_counter(counter) + 1, floor)",
+		new:  "math.max(read_counter(counter), floor)",
 		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{
 		rule: "a span of plain tokens is set aside in the transaction",
 		file: "redislock/acquire.go",
-		old:  `command{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")}`,
-		new:  `command{redis.NewCmd(ctx, "zadd", counter, "GT", first, "t")}`,
+		old:  `noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")}`,
+		new:  `noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", first, "t")}`,
 		test: "test/stores/redis TestConformance/single/plain/span-after-release",
 	})
 	add(mutant{
 		rule: "a span of Redisson's tokens is above all before",
-		file: "redislock/lua/redisson_acquire.lua",
+		file: "redislock/lua/redisson_acquire_by_estimate.lua",
 		old:  `elseif next > tonumber(token) then`,
 		new:  `elseif next - tonumber(ARGV[5]) >= tonumber(token) then`,
 		test: "test/stores/redis TestConformance/single/redisson/span-after-release",
 	})
 	add(mutant{
 		rule: "a drawn token is kept for the next one",
-		file: "redislock/lua/common.lua",
-		old:  "	keep_token(counter, digits(token))\n",
+		file: "redislock/lua/draw.lua",
+		old:  "	write_counter(counter, digits(token))\n",
 		new:  "",
 		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{
 		rule: "later tokens are larger than one that was raised",
 		file: "redislock/lua/raise.lua",
-		old:  "if last_token(KEYS[2]) < tonumber(token) then",
+		old:  "if read_counter(KEYS[2]) < tonumber(token) then",
 		new:  "if false then",
 		test: "test/stores/redis TestRaisingATokenCanBeRepeated",
 	})
@@ -143,35 +143,35 @@ func init() {
 	// Ownership and TTL.
 	add(mutant{
 		rule: "a release by owner releases no other owner's lock",
-		file: "redislock/lua/release.lua",
-		old:  "if value and starts_with(value, ARGV[1]) then",
+		file: "redislock/lua/redisson_release.lua",
+		old:  "if value and starts_with(value, prefix) then",
 		new:  "if value then",
 		test: "test/stores/redis TestLateReleaseReleasesNoOtherHolder",
 	})
 	add(mutant{
 		rule: "a release of a plain lock releases no other owner's",
-		file: "redislock/lua/plain_release.lua",
+		file: "redislock/lua/plain_release_exact.lua",
 		old:  "if redis.call('get', KEYS[1]) ~= ARGV[1] then",
 		new:  "if not redis.call('get', KEYS[1]) then",
 		test: "test/stores/redis TestLateReleaseReleasesNoOtherHolder",
 	})
 	add(mutant{
 		rule: "a renewal extends no other owner's lock",
-		file: "redislock/lua/renew.lua",
-		old:  "if ok and value and starts_with(value, ARGV[2 * i]) then",
-		new:  "if ok and value then",
+		file: "redislock/lua/redisson.lua",
+		old:  "return value and starts_with(value, prefix) and prolong(lock, ttl)",
+		new:  "return value and prolong(lock, ttl)",
 		test: "test/stores/redis TestLateRenewalChangesNothing",
 	})
 	add(mutant{
 		rule: "a renewal, and asking again by the server's clock or for a fair lock, never shortens a lock",
 		file: "redislock/lua/common.lua",
-		old:  "if redis.call('pttl', lock) < tonumber(ttl) then",
+		old:  "if redis.call('pttl', key) < tonumber(ttl) then",
 		new:  "if true then",
 		test: "test/stores/redis TestNothingShortensALock",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock",
-		file: "redislock/lua/redisson_acquire.lua",
+		file: "redislock/lua/redisson_acquire_by_estimate.lua",
 		old:  "if left < tonumber(ARGV[1]) then",
 		new:  "if true then",
 		test: "test/stores/redis TestNothingShortensALock/redisson",
@@ -179,20 +179,20 @@ func init() {
 	add(mutant{
 		rule: "every lock of Redisson's protocol expires",
 		file: "redislock/lua/redisson.lua",
-		old:  "	redis.call('hset', lock, value, 1)\n	redis.call('pexpire', lock, ttl)\n",
-		new:  "	redis.call('hset', lock, value, 1)\n",
+		old:  "	redis.call('hset', lock, 'mode', 'write', value, 1)\n	redis.call('pexpire', lock, ttl)\n",
+		new:  "	redis.call('hset', lock, 'mode', 'write', value, 1)\n",
 		test: "test/stores/redis TestFailedRepetitionKeepsTheLock",
 	})
 	add(mutant{
 		rule: "a lock is not written if the user may not set its expiry",
 		file: "redislock/lua/redisson.lua",
-		old:  "	redis.call('pexpire', lock, ttl)\n	redis.call('hset', lock, value, 1)\n",
-		new:  "	redis.call('hset', lock, value, 1)\n",
+		old:  "	redis.call('pexpire', lock, ttl)\n	redis.call('hset', lock, 'mode', 'write', value, 1)\n",
+		new:  "	redis.call('hset', lock, 'mode', 'write', value, 1)\n",
 		test: "test/stores/redis TestLockWithoutExpiryIsNeverLeft",
 	})
 	add(mutant{
 		rule: "AcquireAll checks every name before it takes one",
-		file: "redislock/lua/acquire.lua",
+		file: "redislock/lua/acquire_by_clock.lua",
 		old:  "if value and not starts_with(value, ARGV[3 * i + 2] .. ':') then",
 		new:  "if i == 1 and value and not starts_with(value, ARGV[3 * i + 2] .. ':') then",
 		test: "test/stores/redis TestConformance/single/plain/batch-none",
@@ -217,9 +217,67 @@ func init() {
 	// Wake-ups.
 	add(mutant{
 		rule: "a release of Redisson's protocol wakes waiters",
-		file: "redislock/release.go",
-		old:  "s.route.all.do(ctx, deleted, published)",
-		new:  "s.route.all.do(ctx, deleted, command{redis.NewCmd(ctx, \"ping\")})",
+		file: "redislock/lua/redisson_release_exact.lua",
+		old:  "publish(ARGV[2])\n",
+		new:  "",
 		test: "test/stores/redis TestConformance/single/redisson/watch",
+	})
+
+	// Modes.
+	add(mutant{
+		rule: "Java's readers see an exclusive lock",
+		file: "redislock/lua/redisson_acquire_by_estimate.lua",
+		old:  "redis.call('hset', lock, 'mode', 'write', ARGV[2]",
+		new:  "redis.call('hset', lock, ARGV[2]",
+		test: "test/stores/redis TestLocksAreWrittenAsRReadWriteLockDoes",
+	})
+	add(mutant{
+		rule: "shared holders exclude exclusive ones",
+		file: "redislock/lua/redisson_acquire_any_mode.lua",
+		old:  "elseif mode ~= want or used >= limit then",
+		new:  "elseif limit and used >= limit then",
+		test: "test/stores/redis TestConformance/single/redisson/shared-together",
+	})
+	add(mutant{
+		rule: "readers do not pass an exclusive waiter",
+		file: "redislock/lua/redisson_acquire_any_mode.lua",
+		old:  "if writer[1] and tonumber(writer[2]) > now then",
+		new:  "if false then",
+		test: "test/stores/redis TestConformance/single/redisson/shared-writer",
+	})
+	add(mutant{
+		rule: "the lock of a dead reader lasts no longer than its share",
+		file: "redislock/lua/redisson.lua",
+		old:  "			redis.call('pexpire', lock, left)\n",
+		new:  "",
+		test: "test/stores/redis TestLockLastsAsLongAsItsLongestShare",
+	})
+	add(mutant{
+		rule: "a renewal that the server refuses is no loss",
+		file: "redislock/lua/renew.lua",
+		old:  "if not ok and not is_wrong_type(renewed) then",
+		new:  "if false then",
+		test: "test/stores/redis TestRefusedRenewalIsNoLoss",
+	})
+	add(mutant{
+		rule: "a share whose key is on another server has not expired",
+		file: "redislock/key.go",
+		old:  "	return []string{derivedKey(guardPrefix, key)}\n",
+		new:  "	return nil\n",
+		test: "test/stores/redis TestSharesAreKeptWhileSlotMoves",
+	})
+	add(mutant{
+		rule: "a release notifies waiters outside of the queue",
+		file: "redislock/lua/redisson_queue.lua",
+		old:  "if not behind and free > 0 or redis.call('exists', writers) == 1 then",
+		new:  "if not first_kind then",
+		test: "test/stores/redis TestReleaseNotifiesOnlyWaitersThatMayBeGranted",
+	})
+	add(mutant{
+		rule: "other data is no lock",
+		file: "redislock/lua/redisson.lua",
+		old:  " and redis.call('pttl', lock) >= 0 then",
+		new:  " then",
+		test: "test/stores/redis TestHashThatIsNoLockIsRefused",
 	})
 }

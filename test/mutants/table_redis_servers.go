@@ -3,23 +3,23 @@ package main
 func init() {
 	add(mutant{
 		rule: "a waiter has one place in the queue",
-		file: "redislock/lua/fair_acquire.lua",
-		old:  `if not placed and not redis.call('lpos', queue, owner) then`,
+		file: "redislock/lua/redisson_acquire_any_mode.lua",
+		old:  `if not placed and not redis.call('lpos', queue, place) then`,
 		new:  `if not placed then`,
 		test: "test/stores/redis TestWaiterWithTornPlaceIsServedOnce",
 	})
 	add(mutant{
 		rule: "a waiter whose place was removed gets another one",
-		file: "redislock/lua/fair_acquire.lua",
-		old: `redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner)
+		file: "redislock/lua/redisson_acquire_any_mode.lua",
+		old: `redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), place)
 -- Only the list decides whether the owner has a place: the set may have lost or kept it.
-if not placed and not redis.call('lpos', queue, owner) then`,
-		new:  `if redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), owner) == 1 then`,
+if not placed and not redis.call('lpos', queue, place) then`,
+		new:  `if redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), place) == 1 then`,
 		test: "test/stores/redis TestWaiterWithTornPlaceIsServedOnce",
 	})
 	add(mutant{
 		rule: "a token is larger than the counter",
-		file: "redislock/lua/redisson_acquire.lua",
+		file: "redislock/lua/redisson_acquire_by_estimate.lua",
 		old:  `elseif next > tonumber(token) then`,
 		new:  `elseif next >= 9007199254740992 then`,
 		test: "test/stores/redis TestTokensRise",
@@ -37,14 +37,14 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		old: `return unanswered(cmd.Err()) }) {
 		return nil`,
 		new: `return unanswered(cmd.Err()) }) {
-		return acked`,
+		return ackErr`,
 		test: "test/stores/redis TestReplacedNodeClientDoesNotCloseTheStore",
 	})
 	add(mutant{
 		rule: "the client of a server that was replaced does not close the store",
 		file: "redislock/route.go",
-		old:  `return r.cluster != nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
-		new:  `return r.cluster == nil && returned(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
+		old:  `r.cluster != nil && haveResults(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
+		new:  `r.cluster == nil && haveResults(err) && errors.Is(cmd.Err(), redis.ErrClosed)`,
 		test: "test/stores/redis TestReplacedNodeClientDoesNotCloseTheStore",
 	})
 	add(mutant{
@@ -52,19 +52,19 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		file: "redislock/route.go",
 		old:  `return r.tasks.call(ctx, search)`,
 		new:  `return newTasks().call(ctx, search)`,
-		test: "redislock TestCloseWaitsForTheSearch/find",
+		test: "redislock TestCloseWaitsForTheSearch/loadCluster",
 	})
 	add(mutant{
 		rule: "Close waits for the search for a cluster's servers",
 		file: "redislock/route.go",
 		old:  `err := r.tasks.call(ctx, func() error {`,
 		new:  `err := newTasks().call(ctx, func() error {`,
-		test: "redislock TestCloseWaitsForTheSearch/nodes",
+		test: "redislock TestCloseWaitsForTheSearch/allServers",
 	})
 	add(mutant{
 		rule: "a server that does not say its mode is asked with a script",
 		file: "redislock/servers.go",
-		old:  ` || crossesSlots(both.Err()) {`,
+		old:  ` || isCrossSlot(both.Err()) {`,
 		new:  ` {`,
 		test: "test/stores/redis TestSingleServerClientInClusterMode/the_server_does_not_say_its_mode",
 	})
@@ -106,10 +106,10 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 		test: "test/stores/redis TestSingleServerClientSharesLocksOfACluster",
 	})
 	add(mutant{
-		rule: "locks of several slots are renewed by several scripts",
+		rule: "locks of several hash slots are renewed by several scripts",
 		file: "redislock/renew.go",
-		old:  `slot = hashTag(key)`,
-		new:  `slot = ""`,
+		old:  `tag = hashTag(key)`,
+		new:  `tag = ""`,
 		test: "test/stores/redis TestSingleServerClientInClusterMode/the_server_says_its_mode",
 	})
 	add(mutant{
@@ -133,19 +133,19 @@ if not placed and not redis.call('lpos', queue, owner) then`,
 	add(mutant{
 		rule: "one repair replaces a subscription",
 		file: "redislock/watch.go",
-		old: `	if s.waiter != old || s.stopped {
+		old: `	if s.listener != old || s.stopped {
 		return false`,
 		new: `	if s.stopped {
 		return false`,
-		test: "redislock TestLateRepairReplacesNoNewerWaiter",
+		test: "redislock TestLateRepairReplacesNoNewerListener",
 	})
 	add(mutant{
 		rule: "Diagnose warns of evicted locks",
 		file: "redislock/diagnose.go",
 		old: `case strings.HasPrefix(policy, "volatile-"):
-		return breaking(check, driver.PromiseExclusion,`,
+		return finding.Breaking(driver.PromiseExclusion, finding.Warning(check,`,
 		new: `case strings.HasPrefix(policy, "volatile-"):
-		return finding(check, driver.LevelOK,`,
+		return finding.Breaking("", finding.OK(check,`,
 		test: "test/stores/redis TestDiagnose/eviction",
 	})
 }

@@ -26,8 +26,15 @@ func init() {
 	add(mutant{
 		rule: "a store that is left out of the build is named",
 		file: "cmd/dlock/internal/stores/stores.go",
-		old:  `case kinds[i].open == nil:`,
-		new:  `case kinds[i].scheme == "":`,
+		old:  `case openers[url.Scheme] == nil:`,
+		new:  `case url.Scheme == "":`,
 		test: "test/release TestCommandWithOneStore",
+	})
+	add(mutant{
+		rule: "a machine that comes second is no failure of the service",
+		file: "packaging/systemd/nightly-report.service",
+		old:  `SuccessExitStatus=75`,
+		new:  `SuccessExitStatus=76`,
+		test: "test/examples TestServiceOfSystemd",
 	})
 }

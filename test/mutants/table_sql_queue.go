@@ -19,8 +19,8 @@ func init() {
 	add(mutant{
 		rule: "a Release waits for an attempt that goes on in a shared transaction",
 		file: "sqllock/calls.go",
-		old:  `case outcome == batch.Left:`,
-		new:  `case outcome == batch.Left+1:`,
+		old:  `case outcome == batch.Abandoned:`,
+		new:  `case outcome == batch.Abandoned+1:`,
 		test: "test/stores/sqlservers TestLateBatch/mariadb/row",
 	})
 	add(mutant{
@@ -35,24 +35,24 @@ func init() {
 	add(mutant{
 		rule: "a late place in the queue is undone, too",
 		file: "sqllock/release.go",
-		old:  `left, err = run.Changed(ctx, statement.GiveUp, name, owner.Hex())`,
-		new:  `left, err = released, nil`,
+		old:  `deleted, err = run.Changed(ctx, statement.DeletePlacesOf, name, owner.Hex(), first, last)`,
+		new:  `deleted, err = released && first > last, nil`,
 		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/place",
 	})
 	add(mutant{
 		rule: "an attempt to take a place is recorded when its answer is lost",
 		file: "sqllock/fair.go",
-		old: `Owner: req.Owner, Atomic: s.dialect.atomic, Run: func(ctx context.Context, run statement.Runner) error {
+		old: `Owner: req.Owner, InTx: s.dialect.prefersTx, Run: func(ctx context.Context, run statement.Runner) error {
 		return takePlace(`,
-		new: `Atomic: s.dialect.atomic, Run: func(ctx context.Context, run statement.Runner) error {
+		new: `InTx: s.dialect.prefersTx, Run: func(ctx context.Context, run statement.Runner) error {
 		return takePlace(`,
 		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/place",
 	})
 	add(mutant{
 		rule: "an AcquireAll whose commit is not answered is recorded",
 		file: "sqllock/acquire.go",
-		old:  `isUnsure(failed) && s.mayHappen(failed)`,
-		new:  `isUnsure(failed) && !s.mayHappen(failed)`,
+		old:  `isUnknown(failed) && s.mayHappen(failed)`,
+		new:  `isUnknown(failed) && !s.mayHappen(failed)`,
 		test: "test/stores/sqlservers TestLateAttempts/postgres/row/all",
 	})
 	add(mutant{
@@ -67,23 +67,37 @@ func init() {
 	add(mutant{
 		rule: "what may have been committed is not done again",
 		file: "sqllock/calls.go",
-		old:  `if err != nil && !isUnsure(err) {`,
-		new:  `if err != nil && (!isUnsure(err) || err != nil) {`,
+		old:  `return err != nil && !isUnknown(err), err`,
+		new:  `return err != nil, err`,
 		test: "test/stores/sqlservers TestLostBatch/mariadb",
 	})
 	add(mutant{
 		rule: "jobs of a transaction that was undone are made again, one by one",
-		file: "sqllock/calls.go",
-		old:  `outcome = s.alone(ctx, j)`,
-		new:  `outcome = nil`,
+		file: "sqllock/internal/batch/batch.go",
+		old:  `return q.runUndone(ctx, j)`,
+		new:  `return Ended, nil`,
 		test: "test/stores/sqlservers TestUndoneBatch/mariadb",
 	})
 	add(mutant{
-		rule: "the end of one caller's context does not end what others have begun",
-		file: "sqllock/calls.go",
-		old:  `ctx, cancel := context.WithTimeout(s.ctx, busyLimit)`,
-		new:  `ctx, cancel := context.WithTimeout(s.ctx, busyPause)`,
-		test: "test/stores/sqlite TestCancelStorm",
+		rule: "what refuses one caller refuses no other that shares its transaction",
+		file: "sqllock/internal/batch/batch.go",
+		old:  `if j.undone {`,
+		new:  `if j.undone && j.err == nil {`,
+		test: "sqllock/internal/batch TestJobsOfAnUndoneBatchRunAlone",
+	})
+	add(mutant{
+		rule: "a row that is locked delays no call for another name that shares its transaction",
+		file: "sqllock/internal/statement/postgres.go",
+		old:  `set_config('lock_timeout', '1000', true)`,
+		new:  `set_config('lock_timeout', '0', true)`,
+		test: "test/stores/sqlservers TestBatchBesideALockedRow/postgres",
+	})
+	add(mutant{
+		rule: "an attempt whose context ended before it was sent is dropped",
+		file: "sqllock/internal/batch/batch.go",
+		old:  `if ctx.Err() != nil && q.drop(j) {`,
+		new:  `if j.undone && q.drop(j) {`,
+		test: "sqllock/internal/batch TestJobIsDroppedBeforeItIsSent",
 	})
 
 	// The queue.
@@ -97,8 +111,8 @@ func init() {
 	add(mutant{
 		rule: "the place of a waiter that has not come again is left alone",
 		file: "sqllock/internal/places/places.go",
-		old:  `case own.attempted.After(own.written):`,
-		new:  `case !own.attempted.Before(own.written):`,
+		old:  `own.attempted.After(own.written):`,
+		new:  `!own.attempted.Before(own.written):`,
 		test: "sqllock/internal/places TestPlacesAreRenewedTogether",
 	})
 	add(mutant{
@@ -118,12 +132,12 @@ func init() {
 	add(mutant{
 		rule: "a waiter whose turn it is not writes nothing, although the lock is free",
 		file: "sqllock/acquire.go",
-		old:  `req.Fair && held.Remaining != 0`,
-		new:  `req.Fair && held.Remaining < 0`,
+		old:  `req.Fair && ms != 0`,
+		new:  `req.Fair && ms < 0`,
 		test: "test/stores/sqlite TestWaitersBehindAFreeLockDoNotWrite",
 	})
 	add(mutant{
-		rule: "a waiter that let its place lapse begins anew",
+		rule: "a waiter that let its place expire begins anew",
 		file: "sqllock/fair.go",
 		old:  `run.Exec(ctx, statement.Prune, req.Name)`,
 		new:  `run.Exec(ctx, statement.Prune, req.Owner.Hex())`,
@@ -132,29 +146,29 @@ func init() {
 	add(mutant{
 		rule: "an owner that was granted the lock leaves the queue",
 		file: "sqllock/acquire.go",
-		old:  `_, err = run.Exec(ctx, statement.Leave, req.Name, req.Owner.Hex())`,
-		new:  `_, err = run.Exec(ctx, statement.Leave, req.Owner.Hex(), req.Name)`,
+		old:  `_, err = run.Exec(ctx, statement.DeletePlace, req.Name, placeText(req))`,
+		new:  `_, err = run.Exec(ctx, statement.DeletePlace, placeText(req), req.Name)`,
 		test: "test/stores/sqlite TestConformance/^fair-order$",
 	})
 	add(mutant{
 		rule: "a waiter that gives up leaves the queue",
 		file: "sqllock/release.go",
-		old:  `statement.GiveUp, grant.Name, owner)`,
-		new:  `statement.GiveUp, owner, grant.Name)`,
+		old:  `statement.DeletePlacesOf, grant.Name, owner, first`,
+		new:  `statement.DeletePlacesOf, owner, grant.Name, first`,
 		test: "test/stores/sqlite TestConformance/^fair-cancelled$",
 	})
 
 	// Polling.
 	add(mutant{
 		rule: "the waiter at the head of the queue is woken",
-		file: "sqllock/watch.go",
+		file: "sqllock/poll.go",
 		old:  `head.String == w.owner`,
 		new:  `head.String == w.name`,
 		test: "test/stores/sqlite TestConformance/^watch",
 	})
 	add(mutant{
 		rule: "a poll is made when a lock or a place expires",
-		file: "sqllock/internal/notify/file.go",
+		file: "sqllock/internal/notify/notify.go",
 		old:  `wait = min(wait, r.Expiry)`,
 		new:  `wait = max(wait, r.Expiry)`,
 		test: "sqllock/internal/notify TestFileScheduleKeepsExpiries",
@@ -176,8 +190,12 @@ func init() {
 	add(mutant{
 		rule: "a waiter that has left is not listed any more",
 		file: "sqllock/watch.go",
-		old:  `if ws.Remove(w.name, w) && !w.published.IsZero() {`,
-		new:  `if ws.Remove(w.name, w) && w.published.IsZero() {`,
+		old: `	if !w.published.IsZero() {
+		ws.gone = append(ws.gone, [2]string{w.name, w.owner})
+		sqldb.Signal`,
+		new: `	if w.published.IsZero() {
+		ws.gone = append(ws.gone, [2]string{w.name, w.owner})
+		sqldb.Signal`,
 		test: "test/stores/sqlite TestWaitersAreListed",
 	})
 }

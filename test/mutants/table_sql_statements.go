@@ -151,8 +151,8 @@ func init() {
 	add(mutant{
 		rule: "a lock is broken only with its token (PostgreSQL)",
 		file: "sqllock/internal/statement/statement.go",
-		old:  "token = ?2:int AND ` + held",
-		new:  "?2:int > 0 AND ` + held",
+		old:  "token = ?2:int AND owner NOT",
+		new:  "?2:int > 0 AND owner NOT",
 		test: "test/stores/sqlservers TestConformance$/postgres/row/break-token",
 	})
 	add(mutant{
@@ -172,31 +172,29 @@ func init() {
 	add(mutant{
 		rule: "Renew reports which of many grants is lost",
 		file: "sqllock/renew.go",
-		old:  `errs[start+i] = err`,
-		new:  `errs[i] = err`,
+		old:  `errs[i] = driver.ErrNotHeld`,
+		new:  `errs[which[0]] = driver.ErrNotHeld`,
 		test: "test/stores/sqlite TestRenewManyLocks",
 	})
 	add(mutant{
 		rule: "renewals have a connection to spare while writers wait",
 		file: "sqllock/renew.go",
-		old: `case s.renewing <- struct{}{}:
-			slots = s.renewing
-`,
-		new:  ``,
+		old:  `s.withConn(ctx, s.writing, s.renewing, "renew", renew)`,
+		new:  `s.withConn(ctx, s.writing, nil, "renew", renew)`,
 		test: "test/stores/sqlservers TestRenewalsComeThrough/mariadb",
 	})
 	add(mutant{
 		rule: "a transaction of unknown outcome is not carried out again",
 		file: "sqllock/calls.go",
-		old:  `if err != nil && !isUnsure(err) {`,
-		new:  `if err != nil && !errors.Is(err, context.Canceled) {`,
+		old:  `return err != nil && !isUnknown(err), err`,
+		new:  `return err != nil && !errors.Is(err, context.Canceled), err`,
 		test: "test/stores/sqlservers TestLostBatch/mariadb",
 	})
 	add(mutant{
 		rule: "the server ends the transaction of a client that vanished (PostgreSQL)",
-		file: "sqllock/dialect.go",
-		old:  `SET LOCAL idle_in_transaction_session_timeout = '2s'`,
-		new:  `SET LOCAL idle_in_transaction_session_timeout = '2h'`,
+		file: "sqllock/internal/statement/postgres.go",
+		old:  `'idle_in_transaction_session_timeout', '2s'`,
+		new:  `'idle_in_transaction_session_timeout', '2h'`,
 		test: "test/stores/sqlservers TestVanishedClient/postgres/row",
 	})
 	add(mutant{
@@ -295,5 +293,98 @@ func init() {
 		old:  `if grant.Token == 0 {`,
 		new:  `if grant.Name == "" {`,
 		test: "test/stores/sqlsession TestUndoInOutage/mariadb/forupdate",
+	})
+
+	// Locks with several holders.
+	add(mutant{
+		rule: "a share expires by itself",
+		file: "sqllock/internal/share/share.go",
+		old:  `return s.Expires <= row.Now`,
+		new:  `return s.Expires <= 0`,
+		test: "sqllock/internal/share TestSharesExpireByThemselves",
+	})
+	add(mutant{
+		rule: "no more holders than permits",
+		file: "sqllock/internal/share/share.go",
+		old:  `mode.Limit > len(l.Shares)`,
+		new:  `mode.Limit >= len(l.Shares)`,
+		test: "sqllock/internal/share TestReleaseEndsOneShare",
+	})
+	add(mutant{
+		rule: "a row is locked while its shares change (PostgreSQL)",
+		file: "sqllock/internal/statement/postgres.go",
+		old:  " WHERE l.name = ?1:text FOR UPDATE OF l`",
+		new:  " WHERE l.name = ?1:text`",
+		test: "test/stores/sqlservers TestConformance$/postgres/row/^limit$",
+	})
+	add(mutant{
+		rule: "a shared request gives way to exclusive waiters",
+		file: "sqllock/shared.go",
+		old:  `if before.count > max(0, `,
+		new:  `if before.count > max(100, `,
+		test: "test/stores/sqlite TestConformance/^shared-writer$",
+	})
+	add(mutant{
+		rule: "a shared lock of unknown outcome is undone",
+		file: "sqllock/release.go",
+		old:  `lock.Release(owner.Hex(), 0)`,
+		new:  `lock.Release(name, 0)`,
+		test: "test/stores/sqlservers TestLateAttempts/postgres/row/^shared$",
+	})
+	add(mutant{
+		rule: "a row with several holders lasts as long as the last of them",
+		file: "sqllock/internal/share/share.go",
+		old:  `row.Expires, row.Holder = lastExpiry(l.Shares), string(text)`,
+		new:  `row.Expires, row.Holder = l.Shares[0].Expires, string(text)`,
+		test: "sqllock/internal/share TestReleaseEndsOneShare",
+	})
+	add(mutant{
+		rule: "a renewal beside a downgrade does not report a loss",
+		file: "sqllock/renew.go",
+		old:  `errors.Is(errs[i], driver.ErrNotHeld) && s.downgraded`,
+		new:  `errors.Is(errs[i], driver.ErrHeld) && s.downgraded`,
+		test: "test/stores/sqlservers TestRenewalBesideADowngrade/mariadb",
+	})
+	add(mutant{
+		rule: "an exclusive lock is granted with its place, although its owner did not hear of it",
+		file: "sqllock/internal/places/places.go",
+		old:  `own != nil && !own.expired(time.Now())`,
+		new:  `own != nil && !own.unknown && !own.expired(time.Now())`,
+		test: "test/stores/sqlservers TestPlaceOfUnknownOutcome/postgres",
+	})
+	add(mutant{
+		rule: "the session of a lost connection that has a place is ended",
+		file: "sqlsession/conn.go",
+		old:  `len(locks) > 0 || c.placed.Load()`,
+		new:  `len(locks) > 0`,
+		test: "test/stores/sqlsession TestPlaceOverSilentConnection",
+	})
+	add(mutant{
+		rule: "the late answer of a lost connection does not change what another one holds",
+		file: "sqlsession/shared.go",
+		old:  `if p.asking == c {`,
+		new:  `if c != nil {`,
+		test: "test/stores/sqlsession TestLateAnswerAboutAPlace",
+	})
+	add(mutant{
+		rule: "a shared lock that fails is not taken for the share of another owner",
+		file: "sqlsession/session.go",
+		old:  `other != h && other.conn == c`,
+		new:  `other != h && other.conn == nil`,
+		test: "test/stores/sqlsession TestFailedSharedAttempt",
+	})
+	add(mutant{
+		rule: "a row that is locked costs no other lock its renewal",
+		file: "sqllock/internal/statement/postgres.go",
+		old:  "'lock_timeout', '1ms', true",
+		new:  "'lock_timeout', '10s', true",
+		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/postgres",
+	})
+	add(mutant{
+		rule: "a row that is locked costs no other lock its renewal",
+		file: "sqllock/renew.go",
+		old:  "			if pending, err = s.renewEach(ctx, run, grants, pending, errs); err != nil || len(pending) == 0 {\n				return err\n			}\n",
+		new:  "",
+		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/mariadb",
 	})
 }

@@ -3,19 +3,20 @@ package subjects
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"hash/fnv"
 	"sync/atomic"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // nativeSQL is the server's own lock, as a program would use it: GET_LOCK, or an
 // advisory lock. Every goroutine has a connection, on which it waits.
 type nativeSQL struct {
-	db               *sql.DB
-	acquire, release string
-	key              func(name string) any
-	commandCount     atomic.Uint64
+	kind         *sqlKind
+	db           *sql.DB
+	commandCount atomic.Uint64
 }
 
 func openNativeSQL(kind *sqlKind) func(string) (func(context.Context) (Client, error), error) {
@@ -25,13 +26,25 @@ func openNativeSQL(kind *sqlKind) func(string) (func(context.Context) (Client, e
 			if err != nil {
 				return nil, err
 			}
-			return &nativeSQL{db: newPool(connector), acquire: kind.nativeAcquire, release: kind.nativeRelease, key: kind.nativeKey}, nil
+			return &nativeSQL{kind: kind, db: newPool(connector)}, nil
 		}, nil
 	}
 }
 
 func (c *nativeSQL) Worker(ctx context.Context, name string) (Worker, error) {
-	w := &nativeWorker{nativeSQL: c, name: c.key(name)}
+	return c.connect(ctx, name, c.kind.nativeAcquire, c.kind.nativeRelease)
+}
+
+// ModeWorker is for shared and exclusive locks: there are no semaphores.
+func (c *nativeSQL) ModeWorker(ctx context.Context, name string, mode driver.Mode) (Worker, error) {
+	if mode.Shared {
+		return c.connect(ctx, name, c.kind.sharedAcquire, c.kind.sharedRelease)
+	}
+	return c.Worker(ctx, name)
+}
+
+func (c *nativeSQL) connect(ctx context.Context, name, acquire, release string) (Worker, error) {
+	w := &nativeWorker{nativeSQL: c, name: c.kind.nativeKey(name), acquire: acquire, release: release}
 	return w, w.connect(ctx)
 }
 
@@ -40,7 +53,10 @@ func (c *nativeSQL) Close() error             { return c.db.Close() }
 
 type nativeWorker struct {
 	*nativeSQL
-	name       any
+	name any
+
+	acquire, release string
+
 	conn       *sql.Conn // nil after an error
 	lockStmt   *sql.Stmt
 	unlockStmt *sql.Stmt
@@ -50,10 +66,10 @@ func (w *nativeWorker) connect(ctx context.Context) (err error) {
 	if w.conn, err = w.db.Conn(ctx); err != nil {
 		return err
 	}
-	if w.lockStmt, err = w.conn.PrepareContext(ctx, w.nativeSQL.acquire); err != nil {
+	if w.lockStmt, err = w.conn.PrepareContext(ctx, w.acquire); err != nil {
 		return err
 	}
-	w.unlockStmt, err = w.conn.PrepareContext(ctx, w.nativeSQL.release)
+	w.unlockStmt, err = w.conn.PrepareContext(ctx, w.release)
 	return err
 }
 
@@ -74,7 +90,7 @@ func (w *nativeWorker) ask(ctx context.Context, stmt *sql.Stmt) error {
 	err := stmt.QueryRowContext(ctx, w.name).Scan(&answer)
 	switch {
 	case err != nil: // the connection of a cancelled wait is broken
-		_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = w.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 		w.conn = nil
 		return err
 	case !answer.Bool:

@@ -31,8 +31,9 @@ type sqlKind struct {
 	// count them.
 	count string
 
-	// The server's own lock.
+	// The server's own lock. The statements of a shared one are empty if there is none.
 	nativeAcquire, nativeRelease string
+	sharedAcquire, sharedRelease string
 	nativeKey                    func(name string) any
 }
 

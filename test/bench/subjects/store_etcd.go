@@ -18,6 +18,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 	"go.uber.org/zap"
 )
 
@@ -30,8 +31,9 @@ var etcdStore = Store{
 	Subjects: append([]Subject{
 		{Name: "raw", Open: onEtcd(newRawEtcd)},
 		direct("store", openEtcd, millisecond).only("solo", "many"),
-		library("dlock", openEtcd),
-		{Name: "concurrency", Open: onEtcd(newConcurrency)},
+		library("dlock", openEtcd).modes(),
+		library("dlock", openEtcd).modes().exclusive(),
+		Subject{Name: "concurrency", Open: onEtcd(newConcurrency)}.shared(),
 	}, commands(func(dir string) (string, error) {
 		addr, err := os.ReadFile(filepath.Join(dir, etcdAddressFile))
 		return "etcd://" + string(addr), err
@@ -134,8 +136,8 @@ func (w *rawEtcdWorker) Unlock(ctx context.Context) error {
 	return err
 }
 
-// concurrencyClient is etcd's own Mutex. A session excludes other sessions but
-// not itself, so every goroutine has a session.
+// concurrencyClient is etcd's own Mutex, and the RWMutex of etcd's recipes. A session
+// excludes other sessions but not itself, so every goroutine has a session.
 type concurrencyClient struct{ etcdClient }
 
 func newConcurrency(_ context.Context, c *clientv3.Client) (Client, error) {
@@ -143,13 +145,36 @@ func newConcurrency(_ context.Context, c *clientv3.Client) (Client, error) {
 }
 
 func (c *concurrencyClient) Worker(_ context.Context, name string) (Worker, error) {
-	// The session ends with the client, and its lease when it expires.
-	session, err := concurrency.NewSession(c.etcd, concurrency.WithTTL(int(dlock.DefaultTTL/time.Second)))
+	session, err := c.session()
 	if err != nil {
 		return nil, err
 	}
 	return &concurrencyWorker{concurrency.NewMutex(session, name)}, nil
 }
+
+// session returns a session that ends with the client, and its lease when it expires.
+func (c *concurrencyClient) session() (*concurrency.Session, error) {
+	return concurrency.NewSession(c.etcd, concurrency.WithTTL(int(dlock.DefaultTTL/time.Second)))
+}
+
+// ModeWorker is for shared and exclusive locks: there are no semaphores.
+func (c *concurrencyClient) ModeWorker(_ context.Context, name string, mode driver.Mode) (Worker, error) {
+	session, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	mutex := recipe.NewRWMutex(session, name)
+	if mode.Shared {
+		return &recipeWorker{mutex.RLock, mutex.RUnlock}, nil
+	}
+	return &recipeWorker{mutex.Lock, mutex.Unlock}, nil
+}
+
+// recipeWorker calls a lock that does not support contexts.
+type recipeWorker struct{ lock, unlock func() error }
+
+func (w *recipeWorker) Lock(context.Context) error   { return w.lock() }
+func (w *recipeWorker) Unlock(context.Context) error { return w.unlock() }
 
 type concurrencyWorker struct{ mutex *concurrency.Mutex }
 

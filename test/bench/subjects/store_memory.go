@@ -10,10 +10,15 @@ import (
 )
 
 var Memory = Store{
-	Name:     "memory",
-	Open:     openMemory,
-	Held:     100_000,
-	Subjects: []Subject{{Name: "raw", Open: openRawMemory}, direct("bare", openMemory, yield), library("dlock", openMemory)},
+	Name: "memory",
+	Open: openMemory,
+	Held: 100_000,
+	Subjects: []Subject{
+		{Name: "raw", Open: openRawMemory},
+		direct("bare", openMemory, yield),
+		library("dlock", openMemory).modes(),
+		library("dlock", openMemory).modes().exclusive(),
+	},
 }
 
 // yield lets another goroutine run: in memory no other wait is needed.

@@ -16,7 +16,7 @@ var mariadb = &sqlKind{
 	dialect: sqllock.MySQL,
 	server:  servers.MariaDB,
 	// The disk would hide the differences between the subjects.
-	args:          []string{"--innodb-flush-log-at-trx-commit=0", "--max-connections=400"},
+	args:          []string{"--innodb-flush-log-at-trx-commit=0", "--max-connections=1000"},
 	connect:       connectMySQL,
 	empty:         []string{"DROP DATABASE IF EXISTS " + benchDatabase, "CREATE DATABASE " + benchDatabase},
 	pidFile:       "pid",
@@ -36,7 +36,8 @@ var mysqlStore = Store{
 		{Name: "raw", Open: openRawSQL(mariadb)},
 		{Name: "get_lock", Open: openNativeSQL(mariadb)},
 		direct("store", mariadb.open("row"), millisecond).only("solo", "many"),
-		library("dlock", mariadb.open("row")),
+		library("dlock", mariadb.open("row")).modes(),
+		library("dlock", mariadb.open("row")).modes().exclusive(),
 		library("dlock/version", mariadb.open("version")),
 		library("dlock/session", mariadb.open("session")),
 		library("dlock/forupdate", mariadb.open("forupdate")),

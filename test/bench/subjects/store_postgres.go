@@ -19,6 +19,8 @@ var postgres = &sqlKind{
 	empty:         []string{"DROP DATABASE IF EXISTS " + benchDatabase + " WITH (FORCE)", "CREATE DATABASE " + benchDatabase},
 	nativeAcquire: "SELECT pg_advisory_lock($1) IS NOT NULL",
 	nativeRelease: "SELECT pg_advisory_unlock($1)",
+	sharedAcquire: "SELECT pg_advisory_lock_shared($1) IS NOT NULL",
+	sharedRelease: "SELECT pg_advisory_unlock_shared($1)",
 	nativeKey:     hashed,
 }
 
@@ -30,11 +32,13 @@ var postgresStore = Store{
 	Held:      2_000,
 	Subjects: []Subject{
 		{Name: "raw", Open: openRawSQL(postgres)},
-		{Name: "advisory", Open: openNativeSQL(postgres)},
+		Subject{Name: "advisory", Open: openNativeSQL(postgres)}.shared(),
 		direct("store", postgres.open("row"), millisecond).only("solo", "many"),
-		library("dlock", postgres.open("row")),
+		library("dlock", postgres.open("row")).modes(),
+		library("dlock", postgres.open("row")).modes().exclusive(),
 		library("dlock/version", postgres.open("version")),
-		library("dlock/session", postgres.open("session")),
+		library("dlock/session", postgres.open("session")).shared(),
+		library("dlock/session", postgres.open("session")).shared().exclusive(),
 		library("dlock/forupdate", postgres.open("forupdate")),
 	},
 }

@@ -26,7 +26,8 @@ var redisStore = Store{
 		{Name: "bare/plain", Open: onRedis(newBareRedis(redislock.Plain))},
 		direct("store", openRedis(redislock.Redisson), millisecond).only("solo", "many"),
 		direct("store/plain", openRedis(redislock.Plain), millisecond).only("solo", "many"),
-		library("dlock", openRedis(redislock.Redisson)),
+		library("dlock", openRedis(redislock.Redisson)).modes(),
+		library("dlock", openRedis(redislock.Redisson)).modes().exclusive(),
 		library("dlock/plain", openRedis(redislock.Plain)),
 		library("dlock/redlock", openRedlock).only("solo", "many"),
 		{Name: "redsync", Open: onRedis(newRedsync)},
@@ -34,6 +35,7 @@ var redisStore = Store{
 		{Name: "redislock", Open: onRedis(newRedislock)},
 		Subject{Name: "redislock/pipelined", Open: onRedis(pipelined(newRedislock))}.only("many"),
 		{Name: "rueidislock", Open: openRueidislock},
+		redissonSubject,
 		Subject{Name: "redsync/redlock", Open: openRedsyncRedlock}.only("solo", "many"),
 	}, commands(func(dir string) (string, error) {
 		single, _, err := redisAddresses(dir)

@@ -19,8 +19,14 @@ var sqlite = Store{
 	Open:      openSQLite,
 	Processes: true,
 	Held:      2_000, // each is a synced write
-	Subjects: append([]Subject{{Name: "raw", Open: openRawSQLite}, direct("bare", openSQLite, millisecond), library("dlock", openSQLite)},
-		commands(func(dir string) (string, error) { return "sqlite://" + filepath.Join(dir, "exec.db"), nil }, flockCommand)...),
+	Subjects: append([]Subject{
+		{Name: "raw", Open: openRawSQLite},
+		direct("bare", openSQLite, millisecond),
+		library("dlock", openSQLite).modes(),
+		library("dlock", openSQLite).modes().exclusive(),
+	}, commands(func(dir string) (string, error) {
+		return "sqlite://" + filepath.Join(dir, "exec.db"), nil
+	}, flockCommand)...),
 }
 
 // millisecond is the pause between two attempts of a subject without

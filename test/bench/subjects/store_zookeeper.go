@@ -25,11 +25,12 @@ var zookeeperStore = Store{
 	Subjects: []Subject{
 		{Name: "raw", Open: onZooKeeper(func(name string, c *zk.Conn) Worker { return &rawZooKeeperWorker{c, "/" + name} })},
 		direct("store", openZooKeeper, millisecond).only("solo", "many"),
-		library("dlock", openZooKeeper),
+		library("dlock", openZooKeeper).modes(),
+		library("dlock", openZooKeeper).modes().exclusive(),
 		{Name: "go-zookeeper", Open: onZooKeeper(func(name string, c *zk.Conn) Worker {
 			return &goZooKeeperWorker{lockOf: func() *zk.Lock { return zk.NewLock(c, "/"+name, zk.WorldACL(zk.PermAll)) }}
 		})},
-		curatorSubject.only("handover"),
+		curatorSubject,
 	},
 }
 

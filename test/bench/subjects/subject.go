@@ -6,6 +6,8 @@ import (
 	"context"
 	"os/exec"
 	"time"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // Store is a store, with the subjects that lock in it. Each has a file; see
@@ -39,15 +41,21 @@ type Subject struct {
 	// Cases restricts the subject to these cases; nil means all.
 	Cases []string
 
+	// Shared and Limits report whether the subject has shared locks and semaphores.
+	Shared, Limits bool
+
+	// Exclusive makes every acquisition exclusive, to compare the modes with.
+	Exclusive bool
+
 	// Open returns a function that makes clients which share one state, each like
 	// that of a separate process.
 	Open func(dir string) (connect func(context.Context) (Client, error), err error)
 
 	// Foreign, in place of Open, returns the program of a subject in another
-	// language. It runs as a process of handover and does what participate does.
-	// An error explains why the program cannot run here: the subject is skipped
-	// then.
-	Foreign func(ctx context.Context, dir string) (*exec.Cmd, error)
+	// language. It runs as one of the plan's processes and does what participate
+	// does. An error for an empty dir explains why the program cannot run here: the
+	// subject is skipped then.
+	Foreign func(ctx context.Context, dir string, p Plan) (*exec.Cmd, error)
 
 	// Command, in place of Open, returns a command that the case exec runs. An
 	// error for an empty dir explains why it cannot run here: the subject is
@@ -57,15 +65,19 @@ type Subject struct {
 
 // Absent explains why the subject cannot run here; nil if it can.
 func (s Subject) Absent(ctx context.Context) error {
-	start := s.Foreign
-	if s.Command != nil {
-		start = s.Command
+	var err error
+	switch {
+	case s.Foreign != nil:
+		_, err = s.Foreign(ctx, "", Plan{})
+	case s.Command != nil:
+		_, err = s.Command(ctx, "")
 	}
-	if start == nil {
-		return nil
-	}
-	_, err := start(ctx, "")
 	return err
+}
+
+// Offers reports whether the subject takes part in a case with the mode.
+func (s Subject) Offers(mode driver.Mode) bool {
+	return (!mode.Shared || s.Shared) && (mode.Limit == 0 || s.Limits)
 }
 
 // only restricts a subject to some cases.
@@ -73,6 +85,30 @@ func (s Subject) only(cases ...string) Subject {
 	s.Cases = cases
 	return s
 }
+
+// shared says that a subject has shared locks.
+func (s Subject) shared() Subject {
+	s.Shared = true
+	return s
+}
+
+// modes says that a subject has shared locks and semaphores.
+func (s Subject) modes() Subject {
+	s.Shared, s.Limits = true, true
+	return s
+}
+
+// exclusive returns a variant of a subject for the cases with modes that it offers. The
+// variant acquires exclusively.
+func (s Subject) exclusive() Subject {
+	s.Name += ExclusiveSuffix
+	s.Exclusive = true
+	return s.only("readers", "permits")
+}
+
+// ExclusiveSuffix ends the names of subjects that acquire exclusively in the cases
+// with modes.
+const ExclusiveSuffix = "/exclusive"
 
 // Client is the access of one process to the locks.
 type Client interface {
@@ -83,6 +119,13 @@ type Client interface {
 	// are not counted.
 	Commands() (n uint64, ok bool)
 	Close() error
+}
+
+// ModeClient is a Client with shared locks and semaphores.
+type ModeClient interface {
+	Client
+	// ModeWorker is Worker in a mode.
+	ModeWorker(ctx context.Context, name string, mode driver.Mode) (Worker, error)
 }
 
 // Worker acquires and releases one lock repeatedly. It keeps its state between
@@ -113,12 +156,11 @@ type Work struct {
 	CPU      time.Duration
 }
 
-// What the case handover does, for subjects in another language too.
-const (
-	HandoverGoroutines = 4 // of each process
-	HandoverHold       = time.Millisecond
-	// After a release a goroutine pauses. If it tried again at once, the subject
-	// that hands over least would look fastest: a polling waiter would find the
-	// lock taken again by its last holder.
-	HandoverPause = time.Millisecond
-)
+// Plan is what the goroutines of each process do in a case with processes.
+type Plan struct {
+	Name        string // of the lock
+	Goroutines  int
+	Hold, Pause time.Duration
+	Shared      int // percentage of shared acquisitions
+	Limit       int // of the semaphore; zero for a lock
+}

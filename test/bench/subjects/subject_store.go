@@ -101,16 +101,28 @@ func (c *libraryClient) Worker(_ context.Context, name string) (Worker, error) {
 	return &libraryWorker{client: c.client, name: name}, nil
 }
 
+func (c *libraryClient) ModeWorker(_ context.Context, name string, mode driver.Mode) (Worker, error) {
+	w := &libraryWorker{client: c.client, name: name}
+	if mode.Shared {
+		w.opts = append(w.opts, dlock.WithShared())
+	}
+	if mode.Limit > 0 {
+		w.opts = append(w.opts, dlock.WithLimit(mode.Limit))
+	}
+	return w, nil
+}
+
 func (c *libraryClient) Close() error { return errors.Join(c.client.Close(), c.storeClient.Close()) }
 
 type libraryWorker struct {
 	client *dlock.Client
 	name   string
+	opts   []dlock.Option
 	lease  *dlock.Lease
 }
 
 func (w *libraryWorker) Lock(ctx context.Context) (err error) {
-	w.lease, err = w.client.Lock(ctx, w.name)
+	w.lease, err = w.client.Lock(ctx, w.name, w.opts...)
 	return err
 }
 

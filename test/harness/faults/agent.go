@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/history"
 	"github.com/dlock-go/dlock/test/harness/pause"
 )
 
@@ -43,7 +44,7 @@ type answer struct {
 	Err string `json:"err,omitempty"`
 	// LastHeld is the time before the last check that found the lease alive.
 	// EndedBy is the time after the check that found it ended. Both are in the
-	// time of monotonic.
+	// time of history.Now.
 	LastHeld int64 `json:"lastHeld,omitempty"`
 	EndedBy  int64 `json:"endedBy,omitempty"`
 }
@@ -144,9 +145,9 @@ func RunAgent(open func(ctx context.Context) (driver.Store, error)) int {
 // the scheduler does.
 func pollUntilLost(check func() error) (a answer) {
 	for {
-		now := monotonic()
+		now := history.Now()
 		if err := check(); err != nil {
-			a.EndedBy, a.Err = monotonic(), classify(err)
+			a.EndedBy, a.Err = history.Now(), classify(err)
 			return a
 		}
 		a.LastHeld = now

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/history"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -165,7 +166,7 @@ func (r Rig) acquireWhenFree(t testing.TB, store driver.Store, name string) (gra
 	deadline := time.Now().Add(10*r.TTL + limit)
 	for {
 		grant, err := store.Acquire(t.Context(), req)
-		at = monotonic()
+		at = history.Now()
 		switch {
 		case err == nil:
 			return grant, at

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/history"
 )
 
 // Leases are the faults of the clients of a store. Every store with leases must
@@ -59,7 +60,7 @@ func pauseHolder(t *testing.T, r Rig) {
 	holder.send(order{Do: "poll"}) // checks its lease all the time
 	holder.pause()
 	lease := r.lock(t, contender, "paused")
-	granted := monotonic()
+	granted := history.Now()
 	if !resource.write(lease.Token()) {
 		t.Errorf("the write of the new holder was rejected: token %d after %d", lease.Token(), token)
 	}

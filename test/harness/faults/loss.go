@@ -71,13 +71,21 @@ func (r Rig) checkForgotten(t *testing.T, name string, forget func() error) {
 // mustBecomeFree waits until the store does not list the lock any more.
 func (r Rig) mustBecomeFree(t testing.TB, name string) {
 	t.Helper()
+	if !r.becomes(t, name, false, limit) {
+		t.Fatalf("%q is still held after %v", name, limit)
+	}
+}
+
+// becomes waits until the lock is held or not, and reports whether that happened in time.
+func (r Rig) becomes(t testing.TB, name string, held bool, limit time.Duration) bool {
+	t.Helper()
 	store := r.open(t)
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); wait(t, time.Millisecond) {
-		if !listed(t, store, name) {
-			return
+		if listed(t, store, name) == held {
+			return true
 		}
 	}
-	t.Fatalf("%q is still held after %v", name, limit)
+	return false
 }
 
 func listed(t testing.TB, store driver.Store, name string) bool {

@@ -14,13 +14,15 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/history"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
 // Mix runs many faults at once. Workers contend for locks, each through a proxy
 // of its own, and the test disturbs each worker at random. Run records what the
-// workers did and compares it with what the library promises. The rig needs Addr,
-// At and Delete.
+// workers did and compares it with what the library promises. If the store has shared
+// locks or semaphores, two more workers and a name of each kind join. The rig needs
+// Addr, At and Delete.
 type Mix struct {
 	Seed    uint64 // decides the faults, but not the scheduling
 	Time    time.Duration
@@ -77,9 +79,10 @@ var disturbances = []disturbance{
 // mixRun is a running Mix.
 type mixRun struct {
 	Mix
-	t       testing.TB
-	rig     Rig
-	history *history
+	t      testing.TB
+	rig    Rig
+	record *recorder
+	names  []string // Names, and those of other modes
 
 	mu       sync.Mutex
 	resource map[string]*fenced
@@ -106,7 +109,13 @@ func (m Mix) Run(t testing.TB, r Rig) []string {
 	if m.Pause == 0 {
 		m.Pause = r.TTL
 	}
-	mix := &mixRun{Mix: m, t: t, rig: r, history: newHistory(), resource: make(map[string]*fenced), done: make(map[string]int)}
+	mix := &mixRun{Mix: m, t: t, rig: r, record: newRecorder(), names: m.Names, resource: make(map[string]*fenced), done: make(map[string]int)}
+	if m.Store == nil {
+		if modes := modeNames(r.open(t).Traits()); len(modes) > 0 {
+			mix.names = slices.Concat(m.Names, modes)
+			m.Workers += 2
+		}
+	}
 	var all sync.WaitGroup
 	end := time.Now().Add(m.Time)
 	workers := make([]*workerHandle, m.Workers)
@@ -124,8 +133,8 @@ func (m Mix) Run(t testing.TB, r Rig) []string {
 	}
 	all.Wait()
 	t.Logf("seed %d: %d acquired, %d failed, %d writes; %v", m.Seed,
-		mix.history.count(acquired), mix.history.count(failed), mix.history.count(wrote), mix.done)
-	return append(violations(mix.history.excuseDeletions(r.TTL+time.Second)), mix.leftovers()...)
+		mix.record.count(history.Acquired), mix.record.count(history.Failed), mix.record.count(history.Wrote), mix.done)
+	return append(history.Violations(mix.record.excuseDeletions(r.TTL+time.Second)), mix.leftovers()...)
 }
 
 // leftovers returns a report of the locks that are not free after all workers
@@ -133,11 +142,14 @@ func (m Mix) Run(t testing.TB, r Rig) []string {
 func (m *mixRun) leftovers() (found []string) {
 	const margin = 5 * time.Second
 	store, client := m.rig.open(m.t), m.rig.client(m.t)
-	for _, name := range m.Names {
+	for _, name := range m.names {
 		start := time.Now()
-		unlock(m.t, m.rig.lock(m.t, client, name))
+		leases := m.rig.acquireAlone(m, client, name)
 		if took := time.Since(start); took > m.rig.TTL+margin {
 			found = append(found, fmt.Sprintf("%q became free only %v after the last fault", name, took))
+		}
+		for _, lease := range leases {
+			unlock(m.t, lease)
 		}
 		if listed(m.t, store, name) {
 			found = append(found, fmt.Sprintf("%q is still listed after its unlock", name))
@@ -175,17 +187,17 @@ func (m *mixRun) choose(random *rand.Rand) disturbance {
 
 // mentions reports whether the request is about any of the locks.
 func (m *mixRun) mentions(request []byte) bool {
-	return slices.ContainsFunc(m.Names, func(name string) bool { return mentions(name)(request) })
+	return slices.ContainsFunc(m.names, func(name string) bool { return mentions(name)(request) })
 }
 
 // deleteLock deletes a lock in the store.
 func (m *mixRun) deleteLock(random *rand.Rand) {
-	d := event{Kind: deleted, Worker: -1, Name: m.Names[random.IntN(len(m.Names))], From: monotonic()}
+	d := history.Event{Kind: history.Deleted, Worker: -1, Name: m.Names[random.IntN(len(m.Names))], From: history.Now()}
 	if err := m.rig.Delete(m.t.Context(), d.Name); err != nil {
 		m.t.Errorf("delete %q: %v", d.Name, err)
 	}
-	d.To = monotonic()
-	m.history.add(d)
+	d.To = history.Now()
+	m.record.add(d)
 }
 
 func (w *workerHandle) holdTraffic(t testing.TB, d time.Duration, directions ...proxy.Direction) {
@@ -198,7 +210,7 @@ func (w *workerHandle) holdTraffic(t testing.TB, d time.Duration, directions ...
 // start starts the worker as a process or as a goroutine.
 func (w *workerHandle) start(t testing.TB) {
 	t.Helper()
-	o := order{Do: "work", Worker: w.id, Names: w.mix.Names, TTL: w.mix.rig.TTL, Hold: w.mix.Hold}
+	o := order{Do: "work", Worker: w.id, Names: w.mix.names, TTL: w.mix.rig.TTL, Hold: w.mix.Hold}
 	var out io.Reader
 	if w.mix.Store == nil {
 		p := w.rig.agent(t)
@@ -224,22 +236,22 @@ func (w *workerHandle) start(t testing.TB) {
 func (w *workerHandle) listen(t testing.TB, out io.Reader) {
 	defer close(w.gone)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var d event
+		var d history.Event
 		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
 			return // the worker was killed while it wrote a line
 		}
-		if d.Kind == writeAsked {
+		if d.Kind == history.WriteAsked {
 			d = w.mix.write(d)
 			if _, err := fmt.Fprintln(w.in, `{"do":"go on"}`); err != nil && w.cmd == nil {
 				t.Errorf("answer worker %d: %v", w.id, err)
 			}
 		}
-		w.mix.history.add(d)
+		w.mix.record.add(d)
 	}
 }
 
 // write lets the resource decide.
-func (m *mixRun) write(d event) event {
+func (m *mixRun) write(d history.Event) history.Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	resource := m.resource[d.Name]
@@ -247,7 +259,7 @@ func (m *mixRun) write(d event) event {
 		resource = new(fenced)
 		m.resource[d.Name] = resource
 	}
-	d.Kind, d.OK, d.To = wrote, resource.write(d.Token), monotonic()
+	d.Kind, d.OK, d.To = history.Wrote, resource.write(d.Token), history.Now()
 	return d
 }
 
@@ -257,7 +269,7 @@ func (w *workerHandle) kill() {
 	w.signal(syscall.SIGKILL)
 	<-w.gone
 	_ = w.cmd.Wait() // reports the kill
-	w.mix.history.died(w.id)
+	w.mix.record.died(w.id)
 }
 
 // stop ends the faults of the worker's network, and waits until the worker has
@@ -275,5 +287,5 @@ func (w *workerHandle) stop(t testing.TB) {
 		t.Errorf("worker %d has not ended after %v", w.id, limit)
 	}
 	w.in.Close()
-	w.mix.history.died(w.id)
+	w.mix.record.died(w.id)
 }

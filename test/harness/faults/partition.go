@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/harness/history"
 )
 
 // Partition holds the actions on a leader that can be cut off, together with some
@@ -54,7 +55,7 @@ func cutOff(t *testing.T, r Rig, acknowledged bool) {
 	t.Logf("%v after it was cut off, the old leader rejects: %v", time.Since(cut).Round(time.Millisecond), err)
 
 	contender := r.lockWithRetry(t, r.client(t), "cut")
-	granted := monotonic()
+	granted := history.Now()
 	t.Logf("%v after that the new leader has granted the lock: token %d after %d", time.Since(cut).Round(time.Millisecond), contender.Token(), token)
 	a := holder.receive()
 	if a.Err != "cancelled" {

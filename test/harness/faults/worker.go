@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/history"
 )
 
 // worker acquires random locks and reports its events, until the test sends the
@@ -64,11 +65,12 @@ func (w *worker) run() error {
 
 // once acquires a lock, uses it and releases it.
 func (w *worker) once(name string) error {
-	d := event{Kind: acquired, Worker: w.Worker, Name: name, From: monotonic()}
-	lease, err := w.client.Lock(w.ctx, name, dlock.WithTTL(w.TTL), dlock.WithWait(2*w.TTL))
-	d.To = monotonic()
+	mode, opts := modeFor(name)
+	d := history.Event{Kind: history.Acquired, Worker: w.Worker, Name: name, Mode: mode, From: history.Now()}
+	lease, err := w.client.Lock(w.ctx, name, append(opts, dlock.WithTTL(w.TTL), dlock.WithWait(2*w.TTL))...)
+	d.To = history.Now()
 	if err != nil {
-		d.Kind = failed
+		d.Kind = history.Failed
 		time.Sleep(w.TTL / 50)
 		return w.out.Encode(d)
 	}
@@ -77,10 +79,12 @@ func (w *worker) once(name string) error {
 	if err := w.out.Encode(d); err != nil {
 		return err
 	}
-	d.Kind = ended
+	d.Kind = history.Ended
 	for until := time.Now().Add(rand.N(w.Hold)); w.stillHeld(lease, &d); time.Sleep(w.TTL / 100) {
-		if err := w.write(d); err != nil {
-			return err
+		if mode == (driver.Mode{}) { // the order of other tokens protects no resource
+			if err := w.write(d); err != nil {
+				return err
+			}
 		}
 		if time.Now().After(until) || w.ctx.Err() != nil {
 			w.stillHeld(lease, &d)
@@ -88,7 +92,7 @@ func (w *worker) once(name string) error {
 		}
 	}
 	_ = lease.Unlock(context.Background()) // after this call the worker does not trust the lease, whatever the outcome
-	d.To = monotonic()
+	d.To = history.Now()
 	defer time.Sleep(rand.N(w.TTL / 10)) // gives other workers a chance
 	return w.out.Encode(d)
 }
@@ -96,8 +100,8 @@ func (w *worker) once(name string) error {
 // stillHeld reports whether the lease is alive. If it is, its end is not before
 // the time taken before this check. If it is not, it may have ended at any time
 // since the last check.
-func (w *worker) stillHeld(lease *dlock.Lease, end *event) bool {
-	now := monotonic()
+func (w *worker) stillHeld(lease *dlock.Lease, end *history.Event) bool {
+	now := history.Now()
 	if lease.Context().Err() != nil {
 		return false
 	}
@@ -106,8 +110,8 @@ func (w *worker) stillHeld(lease *dlock.Lease, end *event) bool {
 }
 
 // write asks the resource to accept a write, and waits for its answer.
-func (w *worker) write(d event) error {
-	d.Kind, d.From, d.To = writeAsked, monotonic(), 0
+func (w *worker) write(d history.Event) error {
+	d.Kind, d.From, d.To = history.WriteAsked, history.Now(), 0
 	if err := w.out.Encode(d); err != nil {
 		return err
 	}

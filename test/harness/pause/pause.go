@@ -39,8 +39,11 @@ func Await(pid int) error {
 // running counts the threads that have not stopped.
 func running(pid int) (n int, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(threads) == 0 {
-		return 0, fmt.Errorf("pausing process %d: no threads found (%v)", pid, err)
+	if err != nil {
+		return 0, err
+	}
+	if len(threads) == 0 {
+		return 0, fmt.Errorf("pausing process %d: no threads found", pid)
 	}
 	for _, thread := range threads {
 		stat, err := os.ReadFile(thread)

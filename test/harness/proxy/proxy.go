@@ -88,7 +88,7 @@ func (p *Proxy) Hold(directions ...Direction) {
 // Deliver ends Hold. Held bytes are delivered first.
 func (p *Proxy) Deliver() { p.change(func() { p.held = [2]bool{} }) }
 
-// Hang(true) makes the proxy accept new connections without reading from them,
+// Hang sets whether the proxy accepts new connections without reading from them,
 // until a Reset ends them.
 func (p *Proxy) Hang(hangs bool) { p.change(func() { p.hangs = hangs }) }
 

@@ -129,8 +129,8 @@ func (d *drawing) server(y float64) {
 
 // mark draws an event of a process.
 func (d *drawing) mark(e stage.Event, y float64) {
-	sign, class := "", "plain"
-	title := string(e.Kind)
+	var sign, title string
+	class := "plain"
 	switch {
 	case e.Kind == stage.Wrote && e.Refused:
 		sign, class, title = "✗", "refused", "the fence refuses the write"
@@ -139,7 +139,7 @@ func (d *drawing) mark(e stage.Event, y float64) {
 	case e.Kind == stage.Withheld:
 		sign, title = "○", "does not write: it knows that it has lost the lock"
 	case e.Kind == stage.Failed:
-		sign, class, title = "✗", "plain", e.Text
+		sign, title = "✗", e.Text
 	default:
 		return
 	}

@@ -20,10 +20,11 @@ type Process struct {
 	Name    string
 	Proxies []*proxy.Proxy // between the process and each of Server.Addrs
 
-	stage *Stage
-	cmd   *exec.Cmd
-	in    io.Writer
-	ended chan struct{} // closed after the last report
+	stage   *Stage
+	network *Network // where the process runs; nil for that of the servers
+	cmd     *exec.Cmd
+	in      io.Writer
+	ended   chan struct{} // closed after the last report
 
 	mu      sync.Mutex
 	answers map[int]chan report
@@ -39,13 +40,16 @@ func (p *Process) start(j job) error {
 	if err != nil {
 		return err
 	}
-	program, err := os.Executable()
+	command, err := p.stage.subject.Command()
 	if err != nil {
 		return err
 	}
-	p.cmd = exec.Command(program)
+	if p.network != nil {
+		command = p.network.enter(command...)
+	}
+	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Env = append(os.Environ(), WorkerVariable+"="+string(description))
-	p.cmd.Stderr = p.stage.log
+	p.cmd.Stderr = &p.stage.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return err

@@ -7,6 +7,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +30,9 @@ type Server struct {
 	Addrs []string // empty if processes find their servers without a proxy
 	Stop  func() error
 	Any   any // what the story started, for its harm
+
+	// Network is where the processes of [Stage.ProcessInNetwork] run. Optional.
+	Network *Network
 
 	// Held reports whether the server says that the lock is held. Optional.
 	Held func(ctx context.Context) (bool, error)
@@ -50,12 +56,7 @@ func (r *Result) OK() bool {
 	if r.Err != "" {
 		return false
 	}
-	for _, v := range r.Expected {
-		if v == r.Verdict {
-			return true
-		}
-	}
-	return len(r.Expected) == 0
+	return len(r.Expected) == 0 || slices.Contains(r.Expected, r.Verdict)
 }
 
 // Stage is one experiment with one subject. Its methods, and those of its processes,
@@ -74,7 +75,25 @@ type Stage struct {
 	stuck     bool
 	herd      bool
 	random    *rand.Rand
-	log       *bytes.Buffer // what the processes wrote to standard error
+	log       processLog
+}
+
+// processLog is what the processes wrote to standard error.
+type processLog struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+func (l *processLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said.Write(p)
+}
+
+func (l *processLog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.TrimSpace(l.said.String())
 }
 
 // failure is the panic that ends a play.
@@ -90,7 +109,7 @@ func (s *Stage) must(err error) {
 func Perform(ctx context.Context, s subject.Subject, server *Server, ttl time.Duration, seed uint64, play func(s *Stage)) *Result {
 	began := time.Now()
 	st := &Stage{TTL: ttl, Patience: 4*ttl + 4*time.Second, Server: server, ctx: ctx, subject: s, record: newRecord(),
-		random: rand.New(rand.NewPCG(seed, 0)), log: new(bytes.Buffer)}
+		random: rand.New(rand.NewPCG(seed, 0))}
 	st.Account.Fenced.fenced = true
 	observed := st.observe()
 	err := st.run(play)
@@ -105,8 +124,8 @@ func Perform(ctx context.Context, s subject.Subject, server *Server, ttl time.Du
 	}
 	if r.Account, r.Verdict = st.Account, st.verdict(); err != nil {
 		r.Err = err.Error()
-		if text := bytes.TrimSpace(st.log.Bytes()); len(text) > 0 {
-			r.Err += ": " + string(text)
+		if text := st.log.text(); text != "" {
+			r.Err += ": " + text
 		}
 	}
 	return r
@@ -164,15 +183,45 @@ func (s *Stage) ProcessWithClock(name string, wrong time.Duration) *Process {
 		p.Proxies = append(p.Proxies, between)
 		addrs = append(addrs, between.Addr())
 	}
+	return s.start(p, addrs, wrong)
+}
+
+// ProcessInNetwork starts a process in the network namespace of the server. It has no proxy: the
+// server listens on the address of the namespace's cable.
+func (s *Stage) ProcessInNetwork(name string) *Process {
+	var addrs []string
+	for _, addr := range s.Server.Addrs {
+		_, port, err := net.SplitHostPort(addr)
+		s.must(err)
+		addrs = append(addrs, net.JoinHostPort(s.Server.Network.Server, port))
+	}
+	return s.start(&Process{Name: name, stage: s, network: s.Server.Network}, addrs, 0)
+}
+
+// start starts a process that finds the servers at addrs.
+func (s *Stage) start(p *Process, addrs []string, wrong time.Duration) *Process {
 	config := subject.Config{URL: s.Server.URL(addrs), Name: LockName, TTL: s.TTL, Clock: wrong}
 	if err := p.start(job{s.subject.Name, config}); err != nil {
-		s.must(fmt.Errorf("starting process %s: %w", name, err))
+		s.must(fmt.Errorf("starting process %s: %w", p.Name, err))
 	}
 	s.processes = append(s.processes, p)
 	s.record.mu.Lock()
-	s.record.Processes = append(s.record.Processes, name)
+	s.record.Processes = append(s.record.Processes, p.Name)
 	s.record.mu.Unlock()
 	return p
+}
+
+// Cut loses all packets of the processes in the network namespace, in the given directions (default:
+// both).
+func (s *Stage) Cut(text string, directions ...proxy.Direction) {
+	s.must(s.Server.Network.Cut(directions...))
+	s.Harm(text)
+}
+
+// Heal ends all cuts.
+func (s *Stage) Heal(text string) {
+	s.must(s.Server.Network.Heal())
+	s.Harm(text)
 }
 
 // LockName is the name of the lock of all experiments.
@@ -210,16 +259,6 @@ func (s *Stage) Await(what string, happened <-chan struct{}) {
 		s.must(fmt.Errorf("%s: did not happen within %v", what, answerLimit))
 	case <-s.ctx.Done():
 		s.must(s.ctx.Err())
-	}
-}
-
-// Happens reports whether something happens within limit.
-func (s *Stage) Happens(happened <-chan struct{}, limit time.Duration) bool {
-	select {
-	case <-happened:
-		return true
-	case <-time.After(limit):
-		return false
 	}
 }
 

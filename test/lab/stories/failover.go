@@ -79,26 +79,9 @@ func masterForgets(s *stage.Stage) {
 		a.Check()
 	}
 	r.die(s)
-	if retry(b, s.Patience) {
-		b.Deposit()
-		s.Wait(100 * time.Millisecond) // both believe
-		if a.Holds() {
-			a.WriteChecked()
-		}
-		b.Unlock()
-	} else {
-		s.Stuck("B does not get the lock")
+	if retry(s, b) {
+		writeBoth(s, a, b)
 	}
-}
-
-// retry repeats the attempts of a process whose library gives up when a server is not there.
-func retry(p *stage.Process, limit time.Duration) bool {
-	for end := time.Now().Add(limit); time.Now().Before(end); {
-		if p.TryFor(5 * time.Second) {
-			return true
-		}
-	}
-	return false
 }
 
 var sentinelForgets = Story{
@@ -170,14 +153,9 @@ var clusterForgets = Story{
 			return err
 		})
 		s.Harm("the replica is the master")
-		if !retry(b, s.Patience) {
-			s.Stuck("B does not get the lock")
-			return
+		if retry(s, b) {
+			writeBoth(s, a, b)
 		}
-		b.Deposit()
-		s.Wait(100 * time.Millisecond) // both believe
-		a.WriteChecked()
-		b.Unlock()
 	},
 }
 

@@ -49,10 +49,7 @@ var memberForgets = Story{
 		s.Harm("server 3 restarts empty")
 		s.Do(members[2].RestartEmpty)
 		if b.TryFor(s.TTL / 2) {
-			b.Deposit()
-			s.Wait(100 * time.Millisecond) // both believe
-			a.WriteChecked()
-			b.Unlock()
+			writeBoth(s, a, b)
 		}
 	},
 }
@@ -74,12 +71,7 @@ var delayedRestart = Story{
 		s.Wait(s.TTL)
 		a.Write()
 		a.Unlock()
-		if !second() {
-			s.Stuck("B does not get the lock")
-			return
-		}
-		b.Deposit()
-		b.Unlock()
+		serve(s, b, second)
 	},
 }
 
@@ -100,10 +92,7 @@ var redlockClock = Story{
 			s.Do(func() error { return m.SetClock(time.Hour) })
 		}
 		if b.TryFor(s.TTL / 2) {
-			b.Deposit()
-			s.Wait(100 * time.Millisecond) // both believe
-			a.WriteChecked()
-			b.Unlock()
+			writeBoth(s, a, b)
 		}
 	},
 }
@@ -126,7 +115,7 @@ var redlockSlow = Story{
 		a.Proxies[2].Deliver()
 		s.Harm("the request to server 3 arrives")
 		s.Wait(s.TTL / 10)
-		if retry(b, s.Patience) {
+		if retry(s, b) {
 			b.Read()
 			for _, p := range a.Proxies[3:] {
 				p.Deliver()

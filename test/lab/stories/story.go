@@ -10,6 +10,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/dlock-go/dlock/test/lab/stage"
 	"github.com/dlock-go/dlock/test/lab/subject"
+	"github.com/redis/go-redis/v9"
 )
 
 // Story is an experiment.
@@ -42,7 +43,8 @@ var All = []Story{
 	twoStepExpiry, releaseAny, checkThenDelete, clientClocks, outlivesTTL, watchdogAfterPause,
 	pauseBeforeWrite, lostAnswer, sentinelForgets, clusterForgets, sentinelWaits, memberForgets, delayedRestart, redlockClock,
 	redlockSlow, sessionWhilePaused, ghostNode, herd, leaderKilled, deadWaiter, memcachedEvicts, rowForever, rowClientClock,
-	vanishedTransaction, replicaWithoutRow, oppositeOrder, deadInQueue, fullServer, evictingServer, slowNetwork,
+	vanishedTransaction, replicaWithoutRow, oppositeOrder, deadInQueue, fullServer, evictingServer, fullDisk, slowNetwork,
+	silentPartition, oneWayPartition,
 }
 
 // ours is dlock, which must hold, or has the verdict that its documents announce.
@@ -65,18 +67,77 @@ func run(kind *servers.Kind, query string, args ...string) func() (*stage.Server
 		if err != nil {
 			return nil, err
 		}
-		url := func(addrs []string) string { return kind.URL(addrs[0]) + query }
-		s := &stage.Server{URL: url, Addrs: []string{server.Addr()}, Stop: server.Stop, Any: server}
-		if kind == servers.Redis {
-			client := newRedis(server.Addr())
-			s.Held = func(ctx context.Context) (bool, error) {
-				n, err := client.Exists(ctx, stage.LockName).Result()
-				return n > 0, err
-			}
-			s.Stop = func() error { return errors.Join(client.Close(), server.Stop()) }
-		}
-		return s, nil
+		return describe(kind, server, server.Addr(), query), nil
 	}
 }
 
+// describe returns a server that listens at addr.
+func describe(kind *servers.Kind, server *servers.Server, addr, query string) *stage.Server {
+	url := func(addrs []string) string { return kind.URL(addrs[0]) + query }
+	s := &stage.Server{URL: url, Addrs: []string{addr}, Stop: server.Stop, Any: server}
+	if kind == servers.Redis {
+		client := newRedis(addr)
+		s.Held = func(ctx context.Context) (bool, error) {
+			n, err := client.Exists(ctx, stage.LockName).Result()
+			return n > 0, err
+		}
+		s.Stop = func() error { return errors.Join(client.Close(), server.Stop()) }
+	}
+	return s
+}
+
 func onRedis(cases ...Case) Place { return Place{"redis", run(servers.Redis, ""), cases} }
+
+func newRedis(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }
+
+// turn lets a process lock, write and unlock. It is stuck if it does not get the lock.
+func turn(p *stage.Process) {
+	if p.Lock() {
+		p.Deposit()
+		p.Unlock()
+	}
+}
+
+// serve lets a process that has begun to wait have its turn. It is stuck if it does not get the
+// lock.
+func serve(s *stage.Stage, p *stage.Process, granted func() bool) {
+	if !granted() {
+		s.Stuck(p.Name + " does not get the lock")
+		return
+	}
+	p.Deposit()
+	p.Unlock()
+}
+
+// retry lets a process lock whose library gives up when a server is not there. It is stuck if
+// it does not get the lock.
+func retry(s *stage.Stage, p *stage.Process) bool {
+	for end := time.Now().Add(s.Patience); time.Now().Before(end); {
+		if p.TryFor(5 * time.Second) {
+			return true
+		}
+		s.Wait(100 * time.Millisecond)
+	}
+	s.Stuck(p.Name + " does not get the lock")
+	return false
+}
+
+// writeBoth lets b, which has the lock, write, and then a, which may believe to have it.
+func writeBoth(s *stage.Stage, a, b *stage.Process) {
+	b.Deposit()
+	s.Wait(100 * time.Millisecond) // what both believe is recorded
+	if a.Holds() {
+		a.WriteChecked()
+	}
+	b.Unlock()
+}
+
+// writeAfterPause lets a, whose lock b has got while it was paused, go on and write.
+func writeAfterPause(s *stage.Stage, a, b *stage.Process) {
+	b.Deposit()
+	a.Resume()
+	a.Write()
+	s.Wait(s.TTL / 4)
+	b.Deposit()
+	b.Unlock()
+}

@@ -2,16 +2,12 @@ package stories
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/dlock-go/dlock/test/lab/stage"
-	"github.com/redis/go-redis/v9"
 )
 
 // createsNode matches the request to ZooKeeper that creates a node of the lock.
@@ -24,7 +20,7 @@ var ghostNode = Story{
 	Title: "ZooKeeper creates the node of a waiter, and its answer is lost",
 	Tells: "The server has created the node of A, and the connection breaks before A knows its name. A creates another one, and waits for the first, which is its own and lives as long as its session.",
 	On: []Place{{"zookeeper", run(servers.ZooKeeper, "?timeout=6s"), []Case{caught("zookeeper/create-again", stage.Stuck),
-		peer("zookeeper/go-zookeeper"), ours("zookeeper")}}},
+		peer("zookeeper/go-zookeeper"), peer("zookeeper/curator"), ours("zookeeper")}}},
 	Play: func(s *stage.Stage) {
 		s.Patience = 15 * time.Second
 		a := s.Process("A")
@@ -98,52 +94,6 @@ var herd = Story{
 	},
 }
 
-var leaderKilled = Story{
-	Number: 18, Name: "etcd-leader-killed", TTL: 4 * time.Second,
-	Title: "The leader of etcd is killed, and then the lease expires",
-	Tells: "The leader of three servers is killed while A has the lock: A keeps it. Then A is paused for longer than its lease lives: B gets it, and A knows that when it goes on.",
-	On: []Place{{"etcd", startEtcdCluster, []Case{caught("etcd/lease-only", stage.TwoFenced), peer("etcd/concurrency"),
-		ours("etcd")}}},
-	Play: func(s *stage.Stage) {
-		s.Patience += 15 * time.Second
-		cluster := s.Server.Any.(*servers.EtcdCluster)
-		a, b := s.Process("A"), s.Process("B")
-		a.Lock()
-		a.Deposit()
-		s.Do(func() error {
-			leader, err := cluster.Leader(s.Context())
-			if err != nil {
-				return err
-			}
-			return leader.Kill()
-		})
-		s.Harm("the leader is killed")
-		if b.TryFor(s.TTL / 2) {
-			b.Deposit()
-		}
-		a.Read()
-		a.Pause()
-		if retry(b, s.Patience) {
-			b.Deposit()
-			a.Resume()
-			a.Write()
-			s.Wait(s.TTL / 4)
-			b.Deposit()
-			b.Unlock()
-		} else {
-			s.Stuck("B does not get the lock")
-		}
-	},
-}
-
-func startEtcdCluster() (*stage.Server, error) {
-	cluster, err := servers.StartEtcdCluster(nil)
-	if err != nil {
-		return nil, err
-	}
-	return &stage.Server{URL: func([]string) string { return cluster.URL() }, Stop: cluster.Stop, Any: cluster}, nil
-}
-
 var deadWaiter = Story{
 	Number: 19, Name: "waiter-without-session", TTL: 3 * time.Second,
 	Title: "The lease of a waiter expires while it waits",
@@ -172,26 +122,6 @@ var deadWaiter = Story{
 			b.Deposit()
 			b.Unlock()
 		}
-	},
-}
-
-var vanishedTransaction = Story{
-	Number: 23, Name: "open-transaction", TTL: 2 * time.Second,
-	Title: "The machine of a FOR UPDATE holder vanishes, and its transaction stays open",
-	Tells: "A holds a row with SELECT ... FOR UPDATE. Its network is gone without a word. The database keeps the transaction, and with it the lock, until TCP gives up, which takes minutes or hours. " +
-		"dlock's scheme forupdate has the same limit, which its page says; its rows with an expiry do not.",
-	On: []Place{
-		{"forupdate", run(servers.Postgres, "&scheme=forupdate"), []Case{ours("forupdate", stage.Stuck)}},
-		{"postgres", run(servers.Postgres, ""), []Case{caught("postgres/for-update", stage.Stuck), ours("postgres")}},
-	},
-	Play: func(s *stage.Stage) {
-		a, b := s.Process("A"), s.Process("B")
-		a.Lock()
-		a.Deposit()
-		a.Proxies[0].Hold()
-		s.Harm("the network of A is gone")
-		a.Kill()
-		turn(b)
 	},
 }
 
@@ -244,150 +174,6 @@ var deadInQueue = Story{
 		b.Kill()
 		a.Deposit()
 		a.Unlock()
-		if !third() {
-			s.Stuck("C does not get the lock")
-			return
-		}
-		c.Deposit()
-		c.Unlock()
+		serve(s, c, third)
 	},
-}
-
-var fullServer = Story{
-	Number: 27, Name: "server-full", TTL: time.Second,
-	Title: "The server has no memory left, and then refuses all writes",
-	Tells: "A has the lock. The server runs full: it must not forget the lock of A. Then it refuses all writes, as a server does whose disk is full or whose replicas are gone: A cannot renew, and must stop before its lock expires; B must not get in beside it. Then all is well again.",
-	On: []Place{
-		{"redis", run(servers.Redis, "", "--maxmemory", "3mb", "--maxmemory-policy", "noeviction"), []Case{
-			caught("redis/no-watchdog", stage.TwoHolders), peer("redis/redsync"), ours("redis")}},
-	},
-	Play: func(s *stage.Stage) {
-		a, b := s.Process("A"), s.Process("B")
-		turn(b)
-		a.Lock()
-		a.Deposit()
-		onServer(s, func(r *redis.Client) error { return fill(s.Context(), r) })
-		s.Harm("the server is full")
-		if b.TryFor(s.TTL / 2) {
-			b.Deposit()
-		}
-		onServer(s, func(r *redis.Client) error { return r.Del(s.Context(), fillKey).Err() })
-		s.Harm("there is room again, but the server refuses all writes")
-		onServer(s, func(r *redis.Client) error { return r.ConfigSet(s.Context(), "min-replicas-to-write", "1").Err() })
-		a.Read()
-		s.Wait(2 * s.TTL)
-		onServer(s, func(r *redis.Client) error { return r.ConfigSet(s.Context(), "min-replicas-to-write", "0").Err() })
-		s.Harm("the server accepts writes")
-		turn(b)
-		a.Write()
-		a.Unlock()
-	},
-}
-
-var evictingServer = Story{
-	Number: 27, Name: "server-evicts", TTL: time.Minute,
-	Title: "The server runs full and evicts keys: the lock is one of them",
-	Tells: "The same on a server that is set up to evict keys. The lock of A is gone while A believes to have it, and B gets in. dlock's doctor warns of such a server; A knows it at its next renewal, and its token is smaller than that of B.",
-	On: []Place{
-		{"redis", run(servers.Redis, "", "--maxmemory", "3mb", "--maxmemory-policy", "allkeys-random"), []Case{
-			caught("redis/no-fence", stage.TwoHolders), peer("redis/redsync"), ours("redis", stage.TwoFenced)}},
-	},
-	Play: func(s *stage.Stage) {
-		a, b := s.Process("A"), s.Process("B")
-		turn(b)
-		a.Lock()
-		a.Read()
-		a.Check()
-		s.Harm("other data fills the memory")
-		onServer(s, func(r *redis.Client) error {
-			value := bytes.Repeat([]byte("x"), 1000)
-			for round := range 20 { // many times the memory
-				_, err := r.Pipelined(s.Context(), func(p redis.Pipeliner) error {
-					for i := range 1000 {
-						p.Set(s.Context(), fmt.Sprint(fillKey, round, i), value, 0)
-					}
-					return nil
-				})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if b.TryFor(s.TTL / 4) {
-			b.Deposit()
-			s.Wait(100 * time.Millisecond) // both believe
-			a.WriteChecked()
-			b.Unlock()
-		}
-	},
-}
-
-var slowNetwork = Story{
-	Number: 28, Name: "slow-network", TTL: 2 * time.Second,
-	Title: "The network holds every packet for longer than the lock lives",
-	Tells: "Nothing that A sends arrives, and no answer comes back, without an error. A must stop believing in its lock before the server gives it to B. Then the network delivers everything late. " +
-		"Then the same in one direction only: the requests of A arrive, but no answers come back.",
-	On: []Place{
-		onRedis(caught("redis/no-watchdog", stage.TwoHolders), peer("redis/redsync"), peer("redis/bsm"), peer("redis/rueidislock"), ours("redis")),
-		{"etcd", run(servers.Etcd, ""), []Case{peer("etcd/concurrency"), ours("etcd")}},
-		{"zookeeper", run(servers.ZooKeeper, "?timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), ours("zookeeper")}},
-		{"memcached", run(servers.Memcached, ""), []Case{ours("memcached")}},
-		{"postgres", run(servers.Postgres, ""), []Case{ours("postgres")}},
-		{"mysql", run(servers.MariaDB, ""), []Case{ours("mysql")}},
-	},
-	Play: func(s *stage.Stage) {
-		s.Patience += 10 * time.Second
-		a, b := s.Process("A"), s.Process("B")
-		a.Lock()
-		a.Read()
-		a.Proxies[0].Hold()
-		s.Harm("the network of A holds everything")
-		if !retry(b, s.Patience) {
-			s.Stuck("B does not get the lock")
-			return
-		}
-		b.Read()
-		a.Write()
-		a.Proxies[0].Deliver()
-		s.Harm("the network of A delivers everything")
-		s.Wait(s.TTL / 4)
-		b.Write()
-		b.Unlock()
-		s.Wait(s.TTL) // a library may have to connect again
-		if !retry(a, s.Patience) {
-			s.Stuck("A does not get the lock")
-			return
-		}
-		a.Read()
-		a.Proxies[0].Hold(proxy.Replies)
-		s.Harm("answers to A are held")
-		if b.TryFor(3 * s.TTL) { // a lock whose renewals arrive may live on
-			b.Deposit()
-		}
-		a.Write()
-	},
-}
-
-// fillKey is the data that fills a server.
-const fillKey = "other data"
-
-func newRedis(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }
-
-// fill stores data until the server refuses to.
-func fill(ctx context.Context, r *redis.Client) error {
-	value := bytes.Repeat([]byte("x"), 1000)
-	for range 100_000 {
-		if r.RPush(ctx, fillKey, value).Err() != nil {
-			return nil
-		}
-	}
-	return errors.New("the server is never full")
-}
-
-// onServer does something with the server of the story.
-func onServer(s *stage.Stage, do func(r *redis.Client) error) {
-	client := newRedis(s.Server.Addrs[0])
-	defer client.Close()
-	s.Do(func() error { return do(client) })
 }

@@ -2,6 +2,7 @@ package subject
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ import (
 func Dlock(store string) string { return store + "/dlock" }
 
 var dlocks = func() (all []Subject) {
-	for _, store := range []string{"redis", "sentinel", "cluster", "redlock", "etcd", "zookeeper", "memcached", "mysql", "postgres", "session", "forupdate"} {
+	for _, store := range []string{"redis", "sentinel", "cluster", "redlock", "etcd", "zookeeper", "memcached", "mysql", "postgres", "forupdate", "sqlite"} {
 		all = append(all, Subject{Dlock(store), Ours, "dlock with its default settings", dlockWith("")})
 	}
 	for _, store := range []string{"redis", "etcd", "zookeeper", "postgres"} {
@@ -33,7 +34,7 @@ var dlocks = func() (all []Subject) {
 // dlockWith opens dlock with a parameter of the URL and with options of Lock.
 func dlockWith(query string, opts ...dlock.Option) func(ctx context.Context, c Config) (Locker, error) {
 	return func(ctx context.Context, c Config) (Locker, error) {
-		store, err := openStore(ctx, c.URL+query)
+		store, err := OpenStore(ctx, c.URL+query)
 		if err != nil {
 			return nil, err
 		}
@@ -41,7 +42,8 @@ func dlockWith(query string, opts ...dlock.Option) func(ctx context.Context, c C
 	}
 }
 
-func openStore(ctx context.Context, url string) (driver.Store, error) {
+// OpenStore opens the store of dlock with that URL.
+func OpenStore(ctx context.Context, url string) (driver.Store, error) {
 	scheme, rest, _ := strings.Cut(url, "://")
 	switch scheme, _, _ = strings.Cut(scheme, "+"); scheme {
 	case "redis":
@@ -54,8 +56,8 @@ func openStore(ctx context.Context, url string) (driver.Store, error) {
 		return zklock.Open(ctx, url, nil)
 	case "memcached":
 		return memcachelock.Open(ctx, url, nil)
-	case "mysql", "postgres":
-		if strings.Contains(url, "scheme=session") || strings.Contains(url, "scheme=forupdate") {
+	case "mysql", "postgres", "sqlite":
+		if strings.Contains(url, "scheme=forupdate") || strings.Contains(url, "scheme=session") {
 			return sqlsession.Open(ctx, url, nil)
 		}
 		return sqllock.Open(ctx, url, nil)
@@ -65,15 +67,35 @@ func openStore(ctx context.Context, url string) (driver.Store, error) {
 
 // openRedlock opens a quorum of independent servers.
 func openRedlock(ctx context.Context, addrs []string) (driver.Store, error) {
-	var members []driver.Store
+	r := new(redlock)
 	for _, addr := range addrs {
 		member, err := redislock.Open(ctx, "redis://"+addr+"/0?protocol=plain", nil)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, r.closeMembers())
 		}
-		members = append(members, member)
+		r.members = append(r.members, member)
 	}
-	return quorum.New(members, &quorum.Options{MemberTimeout: redlockTimeout})
+	store, err := quorum.New(r.members, &quorum.Options{MemberTimeout: redlockTimeout})
+	if err != nil {
+		return nil, errors.Join(err, r.closeMembers())
+	}
+	r.Store = store
+	return r, nil
+}
+
+// redlock is a quorum that closes its members, too.
+type redlock struct {
+	*quorum.Store
+	members []driver.Store
+}
+
+func (r *redlock) Close() error { return errors.Join(r.Store.Close(), r.closeMembers()) }
+
+func (r *redlock) closeMembers() (err error) {
+	for _, member := range r.members {
+		err = errors.Join(err, member.Close())
+	}
+	return err
 }
 
 // redlockTimeout is how long Redlock waits for a member, on a busy machine.

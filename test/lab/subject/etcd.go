@@ -20,7 +20,7 @@ var etcdSubjects = []Subject{
 func openEtcdMutex(looks bool) func(ctx context.Context, c Config) (Locker, error) {
 	return func(ctx context.Context, c Config) (Locker, error) {
 		session, err := etcdSession(c)
-		return &etcdLocker{session, c, looks}, err
+		return &etcdLocker{session: session, config: c, looks: looks}, err
 	}
 }
 
@@ -30,6 +30,10 @@ func etcdSession(c Config) (*concurrency.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newSession(client, c)
+}
+
+func newSession(client *clientv3.Client, c Config) (*concurrency.Session, error) {
 	return concurrency.NewSession(client, concurrency.WithTTL(int(max(c.TTL, 2*time.Second)/time.Second)))
 }
 
@@ -75,6 +79,7 @@ func (h etcdBlindHeld) Unlock(ctx context.Context) error {
 	return err
 }
 
+// etcdLocker locks with etcd's Mutex. Its lock calls do not overlap.
 type etcdLocker struct {
 	session *concurrency.Session
 	config  Config
@@ -82,29 +87,36 @@ type etcdLocker struct {
 }
 
 func (l *etcdLocker) Lock(ctx context.Context) (Held, error) {
+	if ended(l.session) {
+		session, err := newSession(l.session.Client(), l.config)
+		if err != nil {
+			return nil, err
+		}
+		l.session = session
+	}
 	mutex := concurrency.NewMutex(l.session, l.config.Name)
 	if err := mutex.Lock(ctx); err != nil {
 		return nil, err
 	}
-	return etcdHeld{mutex, l}, nil
+	return etcdHeld{mutex, l.session, l.looks}, nil
+}
+
+// ended reports whether the client knows that the session has ended.
+func ended(session *concurrency.Session) bool {
+	select {
+	case <-session.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 type etcdHeld struct {
-	mutex  *concurrency.Mutex
-	locker *etcdLocker
+	mutex   *concurrency.Mutex
+	session *concurrency.Session
+	looks   bool
 }
 
-func (h etcdHeld) Believes() bool {
-	if !h.locker.looks {
-		return true
-	}
-	select {
-	case <-h.locker.session.Done():
-		return false
-	default:
-		return true
-	}
-}
-
+func (h etcdHeld) Believes() bool                   { return !h.looks || !ended(h.session) }
 func (h etcdHeld) Token() uint64                    { return uint64(h.mutex.Header().Revision) }
 func (h etcdHeld) Unlock(ctx context.Context) error { return h.mutex.Unlock(ctx) }

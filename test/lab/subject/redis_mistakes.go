@@ -29,6 +29,8 @@ var redisMistakes = []Subject{
 		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireAny}.open},
 	{"redis/no-fence", Wrong, "SET NX PX with a Lua release and renewal, as the articles recommend in the end: no token",
 		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}.open},
+	{"redis/endless-renewal", Wrong, "SET NX PX with a renewal that waits for its answer without a limit; the holder learns from the answer that the lock is lost",
+		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner, endless: true}.open},
 	{"redis/new-owner", Wrong, "SET NX PX with a new random value at each attempt, so that its own lock looks foreign after a lost answer",
 		mistake{lock: setNX, unlock: deleteIfOwner}.open},
 	{"sentinel/no-fence", Wrong, "SET NX PX with a Lua release and renewal: no token, and no replica is asked",
@@ -45,9 +47,18 @@ type mistake struct {
 	unlock   func(ctx context.Context, r redis.UniversalClient, name, owner string) error
 	renew    func(ctx context.Context, r redis.UniversalClient, c Config, owner string) (bool, error) // every third of the TTL; optional
 	careless bool                                                                                     // the holder does not look at the time
+	endless  bool                                                                                     // calls have no time limit, and the holder trusts the lock until a renewal is refused
 }
 
 func (m mistake) open(_ context.Context, c Config) (Locker, error) {
+	if m.endless {
+		options, err := redis.ParseURL(c.URL)
+		if err != nil {
+			return nil, err
+		}
+		options.ReadTimeout, options.WriteTimeout, options.MaxRetries = -1, -1, -1
+		return &mistakeLocker{m, redis.NewClient(options), c}, nil
+	}
 	client, err := openRedis(c.URL)
 	return &mistakeLocker{m, client, c}, err
 }
@@ -95,7 +106,7 @@ func (l *mistakeLocker) Lock(ctx context.Context) (Held, error) {
 		return nil, err
 	}
 	if l.renew != nil {
-		go h.watch()
+		go h.watch() //nolint:gosec // it renews the lock after this call has ended
 	}
 	return h, nil
 }
@@ -104,6 +115,7 @@ type mistakeHeld struct {
 	locker *mistakeLocker
 	owner  string
 	stop   chan struct{}
+	lost   atomic.Bool               // a renewal was refused
 	until  atomic.Pointer[time.Time] // by the time of this process
 }
 
@@ -126,12 +138,16 @@ func (h *mistakeHeld) watch() {
 		case ok:
 			h.extend(asked)
 		case err == nil:
+			h.lost.Store(true)
 			return
 		}
 	}
 }
 
 func (h *mistakeHeld) Believes() bool {
+	if h.locker.endless {
+		return !h.lost.Load()
+	}
 	return h.locker.careless || time.Now().Before(*h.until.Load())
 }
 

@@ -23,8 +23,8 @@ const (
 type Subject struct {
 	Name  string // STORE/NAME
 	Role  Role
-	About string // one sentence: how it locks
-	Open  func(ctx context.Context, c Config) (Locker, error)
+	About string                                              // one sentence: how it locks
+	Open  func(ctx context.Context, c Config) (Locker, error) // nil for a program in another language
 }
 
 // Config is what a process of an experiment gives to its way to lock.
@@ -61,7 +61,8 @@ type Held interface {
 }
 
 // All are all subjects.
-var All = slices.Concat(dlocks, redisMistakes, redisQueues, redisPeers, redlocks, etcdSubjects, zookeeperSubjects, memcachedSubjects, sqlSubjects)
+var All = slices.Concat(dlocks, redisMistakes, redisQueues, redisPeers, redlocks, etcdSubjects, zookeeperSubjects, memcachedSubjects, sqlSubjects,
+	javaSubjects)
 
 // Named returns a subject by its name.
 func Named(name string) (Subject, error) {

@@ -2,6 +2,7 @@ package subject
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -39,10 +40,10 @@ func (l *oneNode) Lock(ctx context.Context) (Held, error) {
 	path := "/" + l.config.Name
 	for {
 		_, err := l.conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			return zookeeperHeld{&l.zookeeperLocker, func() error { return l.conn.Delete(path, -1) }}, nil
-		case zk.ErrNodeExists:
+		case errors.Is(err, zk.ErrNodeExists):
 		default:
 			return nil, err
 		}
@@ -91,7 +92,7 @@ func (l *zookeeperLocker) lockAgain(ctx context.Context) (Held, error) {
 	root := "/" + l.config.Name
 	var mine string
 	err := pollLock(ctx, func() (created bool, err error) {
-		if _, err := l.conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
+		if _, err := l.conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return false, nil
 		}
 		mine, err = l.conn.Create(root+"/lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))

@@ -119,7 +119,7 @@ func TestUnreachableServerIsReportedSoon(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	client := newClient(t, server.URL(), 4*limit) // which is patient
+	client := newClient(t, server.URL(), 4*limit) // its RequestTimeout is 2*limit
 	for _, name := range []string{"n", "n", "m"} {
 		start := time.Now()
 		if _, err := client.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), "refused") {

@@ -31,8 +31,8 @@ func metric(t testing.TB, server *servers.Server, name, label string) (sum float
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		figure, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if (figure == name || strings.HasPrefix(figure, name+"{")) && strings.Contains(figure, label) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if (series == name || strings.HasPrefix(series, name+"{")) && strings.Contains(series, label) {
 			n, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				t.Fatalf("%q: %v", line, err)
@@ -187,10 +187,10 @@ func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	crowd := newClient(t, server.URL(), time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const waiting = 10_000
+	const callers = 10_000
 	var all sync.WaitGroup
-	results := make(chan error, waiting)
-	for range waiting {
+	results := make(chan error, callers)
+	for range callers {
 		all.Go(func() {
 			_, err := crowd.Lock(ctx, "popular")
 			results <- err
@@ -217,7 +217,7 @@ func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	}
 	cancel()
 	all.Wait()
-	for range waiting {
+	for range callers {
 		if err := <-results; !errors.Is(err, context.Canceled) {
 			t.Fatalf("a cancelled waiter: %v", err)
 		}

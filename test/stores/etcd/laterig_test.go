@@ -69,8 +69,8 @@ func (r *lateRig) release(store driver.Store, grant driver.Grant) {
 	}
 }
 
-// holds checks that the store still holds the lock.
-func (r *lateRig) holds(store driver.Store, grant driver.Grant, when string) {
+// stillHeld checks that the store still holds the lock.
+func (r *lateRig) stillHeld(store driver.Store, grant driver.Grant, when string) {
 	r.t.Helper()
 	if errs := store.Renew(r.t.Context(), []driver.Grant{grant}); errs != nil {
 		r.t.Errorf("Renew(%q) %s: %v", grant.Name, when, errs[0])

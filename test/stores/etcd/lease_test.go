@@ -174,7 +174,7 @@ func TestUnansweredLeaseThatEndedIsNotUsed(t *testing.T) {
 	if grant.TTL <= 0 {
 		t.Errorf("granted for %v", grant.TTL)
 	}
-	r.holds(r.store, grant, "on another lease")
+	r.stillHeld(r.store, grant, "on another lease")
 }
 
 // TestCloseRevokesAnUnansweredLease: Close revokes a lease whose grant was not answered.
@@ -221,5 +221,5 @@ func attemptOnRevokedLease(t *testing.T, r *lateRig) {
 	revoked := r.proxy.OnRequest(contains("x/"), func(*proxy.Conn) { revokeLeaseOf(t, r.raw, "kept/") })
 	grant := r.acquire(r.store, request("x"))
 	happens(t, revoked)
-	r.holds(r.store, grant, "on another lease")
+	r.stillHeld(r.store, grant, "on another lease")
 }

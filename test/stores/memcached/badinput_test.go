@@ -33,7 +33,7 @@ func reported(t *testing.T, addr string, kind error, text string) {
 	for _, name := range []string{"a", "b", "c"} {
 		start := time.Now()
 		_, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
-		if !errors.Is(err, kind) || errors.Is(err, driver.ErrUnreachable) != (kind == driver.ErrUnreachable) || !strings.Contains(err.Error(), text) {
+		if !errors.Is(err, kind) || errors.Is(err, driver.ErrUnreachable) != errors.Is(kind, driver.ErrUnreachable) || !strings.Contains(err.Error(), text) {
 			t.Errorf("Acquire at %s: %v; want %v with %q", addr, err, kind, text)
 		}
 		if took := time.Since(start); took > time.Second {

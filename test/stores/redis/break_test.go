@@ -25,7 +25,7 @@ func TestBreakAnotherProgramsLock(t *testing.T) {
 		},
 	} {
 		store, client := openURL(t, server.URL()+"?protocol="+protocol)
-		mine := taker(t, store, protocol)()
+		mine := acquireAndRelease(t, store, protocol)
 		if err := take(protocol); err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -95,7 +96,8 @@ func TestHolderKeepsLockWhileSlotMoves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		finish := moveSlot(t, c, name, "redisson_lock_token:{"+name+"}")
+		move, finish := moveSlot(t, c, name)
+		move(name, "redisson_lock_token:{"+name+"}")
 		for range 2 { // the server may not know the script the first time
 			if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 				t.Errorf("%q: Renew: %v", query, errs)
@@ -106,18 +108,72 @@ func TestHolderKeepsLockWhileSlotMoves(t *testing.T) {
 		}
 		finish()
 		last := grant.Token
-		rises(t, &last, taker(t, store, name)(), "on the new server")
+		rises(t, &last, acquireAndRelease(t, store, name), "on the new server")
 	}
 }
 
-// moveSlot begins to move the slot of some keys to another master, and moves the keys. The function
-// that it returns ends the move.
-func moveSlot(t *testing.T, c *servers.Cluster, keys ...string) (finish func()) {
+// TestSharesAreKeptWhileSlotMoves: while the lock and the key of a share are on different servers,
+// no server takes the share for an expired one.
+func TestSharesAreKeptWhileSlotMoves(t *testing.T) {
+	t.Parallel()
+	c := servers.RunCluster(t, inMemory...)
+	for i, test := range []struct {
+		query      string
+		mode       driver.Mode // exclusive for a share that was downgraded
+		shareFirst bool
+	}{
+		{"", shared, false},
+		{"", permits, true},
+		{"?" + acknowledged, driver.Mode{}, false},
+		{"?" + acknowledged, shared, true},
+	} {
+		name := fmt.Sprintf("moves-%d", i)
+		store, _ := openURL(t, c.URL()+test.query)
+		grant := mustAcquire(t, store, inMode(test.mode, name))
+		if test.mode == (driver.Mode{}) {
+			if err := store.(driver.Downgrader).Downgrade(t.Context(), grant); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := []string{name, "redisson_lock_token:{" + name + "}"}
+		second := []string{"{" + name + "}:" + grant.Owner.Hex() + ":rwlock_timeout:1"}
+		if test.shareFirst {
+			first, second = second, first
+		}
+		move, finish := moveSlot(t, c, name)
+		move(first...)
+		writer := inMode(driver.Mode{}, name)
+		_, acquired := store.Acquire(t.Context(), writer)
+		_, acquiredAll := store.(driver.BatchAcquirer).AcquireAll(t.Context(), []driver.Request{writer})
+		for what, err := range map[string]error{
+			"Acquire":    acquired,
+			"AcquireAll": acquiredAll,
+			"Renew":      errors.Join(store.Renew(t.Context(), []driver.Grant{grant})...),
+		} {
+			if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("%+v: %s beside a share that is on two servers: %v; want ErrUnreachable", test, what, err)
+			}
+		}
+		move(second...)
+		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+			t.Errorf("%+v: Renew of a share that has moved: %v", test, errs)
+		}
+		finish()
+		if err := store.Release(t.Context(), grant); err != nil {
+			t.Errorf("%+v: Release on the new server: %v", test, err)
+		}
+		mustRelease(t, store, mustAcquire(t, store, writer))
+	}
+}
+
+// moveSlot begins to move the slot of a key to another master. Of the functions that it returns,
+// move moves keys, and finish ends the move.
+func moveSlot(t *testing.T, c *servers.Cluster, key string) (move func(keys ...string), finish func()) {
 	t.Helper()
 	var from *servers.Server
 	eventually(t, "the nodes agree on the owner of the slot", func() (agreed bool) {
 		var err error
-		from, err = c.Master(t.Context(), keys[0])
+		from, err = c.Master(t.Context(), key)
 		return err == nil
 	})
 	to := c.Nodes[0]
@@ -134,27 +190,30 @@ func moveSlot(t *testing.T, c *servers.Cluster, keys ...string) (finish func()) 
 		}
 		return reply
 	}
-	slot, sourceID, targetID := do(source, "cluster", "keyslot", keys[0]), do(source, "cluster", "myid"), do(target, "cluster", "myid")
+	slot, sourceID, targetID := do(source, "cluster", "keyslot", key), do(source, "cluster", "myid"), do(target, "cluster", "myid")
 	do(target, "cluster", "setslot", slot, "importing", sourceID)
 	do(source, "cluster", "setslot", slot, "migrating", targetID)
 	host, port, err := net.SplitHostPort(to.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	migrate := []any{"migrate", host, port, "", 0, 5000, "keys"}
-	for _, key := range keys {
-		migrate = append(migrate, key)
+	move = func(keys ...string) {
+		t.Helper()
+		migrate := []any{"migrate", host, port, "", 0, 5000, "keys"}
+		for _, key := range keys {
+			migrate = append(migrate, key)
+		}
+		do(source, migrate...)
 	}
-	do(source, migrate...)
-	return func() {
+	return move, func() {
 		t.Helper()
 		do(target, "cluster", "setslot", slot, "node", targetID)
 		do(source, "cluster", "setslot", slot, "node", targetID)
 	}
 }
 
-// TestReplacedNodeClientDoesNotCloseTheStore: the cluster's client closes and replaces the client of
-// one server. Only after the cluster's client was closed, calls return ErrClosed.
+// TestReplacedNodeClientDoesNotCloseTheStore: the cluster's client closes and replaces the client
+// of one server. Only after the cluster's client was closed, calls return ErrClosed.
 func TestReplacedNodeClientDoesNotCloseTheStore(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, inMemory...)

@@ -105,8 +105,8 @@ func TestCommandWithBadInput(t *testing.T) {
 	}
 }
 
-// TestNestedCommandDoesNotWaitForItself: a dlock inside a dlock that holds the lock does not wait for
-// it, however each of them spells the store's URL.
+// TestNestedCommandDoesNotWaitForItself: a dlock inside a dlock that holds the lock does not wait
+// for it, however each of them spells the store's URL.
 func TestNestedCommandDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
 	_, port, err := net.SplitHostPort(servers.Run(t, servers.Redis, inMemory...).Addr())

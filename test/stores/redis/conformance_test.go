@@ -17,19 +17,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestConformance runs the kit on every topology, in both protocols.
+// TestConformance runs the kit on every topology, and in both protocols where scripts differ.
 func TestConformance(t *testing.T) {
-	for name, start := range map[string]func(testing.TB, ...string) topology{
-		"single":   single,
-		"sentinel": sentinel,
-		"cluster":  cluster,
-		"shard":    shard,
-		"TLS":      secure,
+	for name, c := range map[string]struct {
+		start     func(testing.TB, ...string) topology
+		protocols []string
+	}{
+		"single":   {single, []string{"redisson", "plain"}},
+		"sentinel": {sentinel, []string{"redisson"}},
+		"cluster":  {cluster, []string{"redisson", "plain"}},
+		"shard":    {shard, []string{"redisson"}},
+		"TLS":      {secure, []string{"redisson"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			topology := start(t, inMemory...)
-			for _, protocol := range []string{"redisson", "plain"} {
+			topology := c.start(t, inMemory...)
+			for _, protocol := range c.protocols {
 				t.Run(protocol, func(t *testing.T) { conform(t, topology, "protocol="+protocol) })
 			}
 		})

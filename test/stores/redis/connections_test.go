@@ -77,7 +77,7 @@ func TestStuckConnectionDelaysNoOtherCall(t *testing.T) {
 		began := time.Now()
 		var wg sync.WaitGroup
 		for i := range 1000 {
-			wg.Go(func() { taker(t, store, fmt.Sprintf("%v-%d", protocol, i))() })
+			wg.Go(func() { acquireAndRelease(t, store, fmt.Sprintf("%v-%d", protocol, i)) })
 		}
 		wg.Wait()
 		if took := time.Since(began); took > 10*time.Second {
@@ -103,7 +103,7 @@ func TestExhaustedPoolDoesNotOutlastTheContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { store.Close() })
-		taker(t, store, "warm "+protocol)()
+		acquireAndRelease(t, store, "warm "+protocol)
 		conn := client.Conn()
 		t.Cleanup(func() { conn.Close() })
 		if err := conn.Ping(t.Context()).Err(); err != nil {
@@ -136,7 +136,7 @@ func TestDeadConnectionsWithoutReadTimeoutAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	taker(t, store, "warm")()
+	acquireAndRelease(t, store, "warm")
 	conns := make([]*redis.Conn, idle)
 	for i := range conns {
 		conns[i] = client.Conn()

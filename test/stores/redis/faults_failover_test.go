@@ -31,8 +31,8 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-// onSentinel returns a function that makes rigs with Sentinel. The replicas reach the master through
-// a proxy.
+// onSentinel returns a function that makes rigs with Sentinel. The replicas reach the master
+// through a proxy.
 func onSentinel(query string) func(t testing.TB) faults.Rig {
 	return func(t testing.TB) faults.Rig {
 		t.Helper()
@@ -70,9 +70,9 @@ func TestMasterCutOff(t *testing.T) {
 	})
 }
 
-// maxLag is after how many seconds without a message from its replicas a master refuses to write. It
-// checks once a second and counts whole seconds, so that it takes up to three seconds on a machine
-// that never stalls.
+// maxLag is after how many seconds without a message from its replicas a master refuses to write.
+// It checks once a second and counts whole seconds, so that it takes up to three seconds on a
+// machine that never stalls.
 const maxLag = 1
 
 // onPartition returns a function that makes rigs whose replicas, sentinel and other clients reach

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestRedlockFaults runs before the parallel tests: ten servers, each with a time limit per call, are
-// enough load.
+// TestRedlockFaults runs before the parallel tests: ten servers, each with a time limit per call,
+// are enough load.
 func TestRedlockFaults(t *testing.T) {
 	var both sync.WaitGroup
 	defer both.Wait()

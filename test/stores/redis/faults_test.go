@@ -94,9 +94,9 @@ func TestServerForgets(t *testing.T) {
 	})
 }
 
-// withClock is a server whose clock can be moved. It is killed at the end, because SIGTERM sometimes
-// does not end it: its signal handler reads the clock, perhaps while the library that moves the
-// clock is at work.
+// withClock is a server whose clock can be moved. It is killed at the end, because SIGTERM
+// sometimes does not end it: its signal handler reads the clock, perhaps while the library that
+// moves the clock is at work.
 func withClock() *servers.Kind {
 	kind := servers.WithClock(servers.Redis)
 	kind.StopSignal = syscall.SIGKILL

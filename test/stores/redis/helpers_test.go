@@ -117,18 +117,21 @@ func newStore(t *testing.T, protocol string, opts *redis.Options, hooks ...redis
 	return store
 }
 
-// taker returns a function that acquires and releases a name, and returns the token.
+// acquireAndRelease acquires and releases a name, and returns the token.
+func acquireAndRelease(t *testing.T, store driver.Store, name string) uint64 {
+	t.Helper()
+	grant := acquireOne(t, store, name)
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Fatal(err)
+	}
+	return grant.Token
+}
+
+// taker returns acquireAndRelease for one name.
 func taker(t *testing.T, store driver.Store, name string) func() uint64 {
 	return func() uint64 {
 		t.Helper()
-		grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
-		return grant.Token
+		return acquireAndRelease(t, store, name)
 	}
 }
 
@@ -136,16 +139,14 @@ func taker(t *testing.T, store driver.Store, name string) func() uint64 {
 type waiter struct {
 	lease *dlock.Lease
 	err   error
-	after time.Time // when the wait ended
 	done  chan struct{}
 }
 
-func waitFor(ctx context.Context, client *dlock.Client, name string) *waiter {
+func waitFor(ctx context.Context, client *dlock.Client, name string, opts ...dlock.Option) *waiter {
 	w := &waiter{done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.lease, w.err = client.Lock(ctx, name)
-		w.after = time.Now()
+		w.lease, w.err = client.Lock(ctx, name, opts...)
 	}()
 	return w
 }

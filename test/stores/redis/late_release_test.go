@@ -13,18 +13,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestReleaseDoesNotWaitForStuckAttempt: the first attempt of an owner is stuck in the client, and a
-// second attempt is granted. The release of the grant does not wait for the first attempt, which is
-// undone when it is carried out.
+// TestReleaseDoesNotWaitForStuckAttempt: the first attempt of an owner is stuck in the client, and
+// a second attempt is granted. The release of the grant does not wait for the first attempt, which
+// is undone when it is carried out.
 func TestReleaseDoesNotWaitForStuckAttempt(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	for _, protocol := range []string{"redisson", "plain"} {
-		hook := &holding{}
+		hook := &delaying{}
 		store := newStore(t, protocol, &redis.Options{Addr: server.Addr()}, hook)
-		taker(t, store, "warm "+protocol)()
+		acquireAndRelease(t, store, "warm "+protocol)
 		req := driver.Request{Name: "a " + protocol, Owner: driver.NewOwner(), TTL: time.Minute}
-		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		ctx, cancel := context.WithTimeout(t.Context(), abandonAfter)
 		defer cancel()
 		stuck := hook.arm(req.Name, cancel)
 		if _, err := store.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
@@ -34,12 +34,12 @@ func TestReleaseDoesNotWaitForStuckAttempt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limited, cancel := context.WithTimeout(t.Context(), soon)
+		limited, cancel := context.WithTimeout(t.Context(), abandonAfter)
 		defer cancel()
 		if err := store.Release(limited, grant); err != nil {
 			t.Errorf("%s: Release = %v; want nil while an earlier attempt is stuck", protocol, err)
 		}
-		taker(t, store, req.Name)() // the lock is free
+		acquireAndRelease(t, store, req.Name) // the lock is free
 		close(stuck.free)
 		<-stuck.ended
 		eventually(t, "the stuck attempt is undone", func() bool {
@@ -49,16 +49,17 @@ func TestReleaseDoesNotWaitForStuckAttempt(t *testing.T) {
 	}
 }
 
-// TestUndoDoesNotOvertakeRelease: the answer to the first attempt of an owner is lost, and its second
-// attempt is granted. A slow release still finds the lock: the first attempt is not undone meanwhile.
+// TestUndoDoesNotOvertakeRelease: the answer to the first attempt of an owner is lost, and its
+// second attempt is granted. A slow release still finds the lock: the first attempt is not undone
+// meanwhile.
 func TestUndoDoesNotOvertakeRelease(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	for _, protocol := range []string{"redisson", "plain"} {
-		hook := &holding{}
+		hook := &delaying{}
 		p := proxy.Run(t, server.Addr())
 		store := newStore(t, protocol, &redis.Options{Addr: p.Addr()}, hook)
-		taker(t, store, "warm "+protocol)()
+		acquireAndRelease(t, store, "warm "+protocol)
 		req := driver.Request{Name: "a " + protocol, Owner: driver.NewOwner(), TTL: time.Minute}
 		lost := p.LoseReply(func(request []byte) bool { return bytes.Contains(request, []byte(req.Name)) }, true)
 		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnreachable) {
@@ -69,7 +70,7 @@ func TestUndoDoesNotOvertakeRelease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var slow *heldCommand
+		var slow *delayedCommand
 		slow = hook.arm(req.Name, func() { time.AfterFunc(500*time.Millisecond, func() { close(slow.free) }) })
 		if err := store.Release(t.Context(), grant); err != nil {
 			t.Errorf("%s: Release of a lock that is held = %v", protocol, err)

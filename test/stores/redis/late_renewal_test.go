@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestNothingShortensALock: a renewal or a repeated attempt with a shorter TTL, carried out after the
-// owner was promised more, does not shorten the lock.
+// TestNothingShortensALock: a renewal or a repeated attempt with a shorter TTL, carried out after
+// the owner was promised more, does not shorten the lock.
 func TestNothingShortensALock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -24,7 +24,7 @@ func TestNothingShortensALock(t *testing.T) {
 			return newStore(t, protocol, &redis.Options{Addr: server.Addr()})
 		}
 		store := fresh()
-		taker(t, store, "warm-"+protocol)()
+		acquireAndRelease(t, store, "warm-"+protocol)
 		for name, late := range map[string]func(grant driver.Grant, req driver.Request) error{
 			"Renew": func(grant driver.Grant, _ driver.Request) error {
 				grant.TTL = short
@@ -97,7 +97,7 @@ func TestLateRenewalChangesNothing(t *testing.T) {
 						_ = store.Release(t.Context(), grant)
 						continue
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), soon)
+					ctx, cancel := context.WithTimeout(t.Context(), abandonAfter)
 					deliver := make(chan struct{})
 					passed := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte(req.Name)) },
 						func(*proxy.Conn) { cancel(); <-deliver })

@@ -19,35 +19,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// holding is a hook that, when armed, holds back the next command or pipeline about a name before the
+// delaying is a hook that, when armed, delays the next command or pipeline about a name before the
 // client sends it.
-type holding struct {
+type delaying struct {
 	counting
-	next atomic.Pointer[heldCommand] // nil if not armed
+	next atomic.Pointer[delayedCommand] // nil if not armed
 }
 
-// heldCommand is a command that is held back until free is closed.
-type heldCommand struct {
+// delayedCommand is a command that is delayed until free is closed.
+type delayedCommand struct {
 	name        string
-	leave       func() // called when the command is held back
+	leave       func() // called when the command is delayed
 	free, ended chan struct{}
 }
 
-// arm makes the hook hold back the next command about name, and then call leave.
-func (h *holding) arm(name string, leave func()) *heldCommand {
-	c := &heldCommand{name, leave, make(chan struct{}), make(chan struct{})}
+// arm makes the hook delay the next command about name, and then call leave.
+func (h *delaying) arm(name string, leave func()) *delayedCommand {
+	c := &delayedCommand{name, leave, make(chan struct{}), make(chan struct{})}
 	h.next.Store(c)
 	return c
 }
 
-// soon is long enough for a call to be sent. It is so short that a worker sends the call, and the
-// caller can leave.
-const soon = 3 * time.Second
+// abandonAfter is long enough for a call to be sent. It is so short that a worker sends the call,
+// and the caller can leave.
+const abandonAfter = 3 * time.Second
 
 // freeSoon lets the command go after a release had time to overtake it.
-func (c *heldCommand) freeSoon() { time.AfterFunc(50*time.Millisecond, func() { close(c.free) }) }
+func (c *delayedCommand) freeSoon() { time.AfterFunc(50*time.Millisecond, func() { close(c.free) }) }
 
-func (h *holding) hold(cmds ...redis.Cmder) (ended func()) {
+func (h *delaying) delay(cmds ...redis.Cmder) (ended func()) {
 	c := h.next.Load()
 	about := func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any(c.name)) }
 	if c == nil || !slices.ContainsFunc(cmds, about) || !h.next.CompareAndSwap(c, nil) {
@@ -58,16 +58,16 @@ func (h *holding) hold(cmds ...redis.Cmder) (ended func()) {
 	return func() { close(c.ended) }
 }
 
-func (h *holding) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *delaying) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		defer h.hold(cmd)()
+		defer h.delay(cmd)()
 		return next(ctx, cmd)
 	}
 }
 
-func (h *holding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *delaying) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		defer h.hold(cmds...)()
+		defer h.delay(cmds...)()
 		return next(ctx, cmds)
 	}
 }
@@ -75,8 +75,8 @@ func (h *holding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // attempts are the ways to acquire. Each makes one attempt with a TTL of one minute, for the first
 // request or for both.
 var attempts = map[string]struct {
-	fair bool // only where the protocol has fair locks
-	make func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error
+	redisson bool // only in this protocol
+	make     func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error
 }{
 	"Acquire": {make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
 		_, err := store.Acquire(ctx, reqs[0])
@@ -86,9 +86,21 @@ var attempts = map[string]struct {
 		_, err := store.AcquireAll(ctx, reqs)
 		return err
 	}},
-	"fair": {fair: true, make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
+	"fair": {redisson: true, make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
 		req := reqs[0]
 		req.Fair, req.Queue = true, true
+		_, err := store.Acquire(ctx, req)
+		return err
+	}},
+	"shared": {redisson: true, make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
+		req := reqs[0]
+		req.Mode.Shared = true
+		_, err := store.Acquire(ctx, req)
+		return err
+	}},
+	"permit": {redisson: true, make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
+		req := reqs[0]
+		req.Mode.Limit = 2
 		_, err := store.Acquire(ctx, req)
 		return err
 	}},
@@ -104,7 +116,7 @@ var attempts = map[string]struct {
 func eachAttempt(t *testing.T, protocol string, try func(t *testing.T, attempt func(ctx context.Context, store *redislock.Store, reqs []driver.Request, arm func()) error)) {
 	t.Helper()
 	for name, kind := range attempts {
-		if kind.fair && protocol != "redisson" {
+		if kind.redisson && protocol != "redisson" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -132,32 +144,32 @@ func TestReleaseDoesNotOvertakeItsAttempt(t *testing.T) {
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())
 	eachProtocol(t, func(t *testing.T, protocol string) {
-		hook := &holding{}
+		hook := &delaying{}
 		store := newStore(t, protocol, &redis.Options{Addr: server.Addr()}, hook)
 		eachAttempt(t, protocol, func(t *testing.T, attempt func(context.Context, *redislock.Store, []driver.Request, func()) error) {
 			for round := range 3 {
 				reqs := twoRequests(fmt.Sprintf("%s-%d", t.Name(), round))
-				var held *heldCommand
+				var delayed *delayedCommand
 				if round == 0 { // the server learns the scripts
 					if err := attempt(t.Context(), store, reqs, func() {}); err != nil {
 						t.Fatal(err)
 					}
 				} else {
-					ctx, cancel := context.WithTimeout(t.Context(), soon)
-					err := attempt(ctx, store, reqs, func() { held = hook.arm(reqs[0].Name, cancel) })
+					ctx, cancel := context.WithTimeout(t.Context(), abandonAfter)
+					err := attempt(ctx, store, reqs, func() { delayed = hook.arm(reqs[0].Name, cancel) })
 					cancel()
 					if !errors.Is(err, context.Canceled) {
-						t.Fatalf("an attempt that is held back: %v; want the end of its context", err)
+						t.Fatalf("an attempt that is delayed: %v; want the end of its context", err)
 					}
-					held.freeSoon()
+					delayed.freeSoon()
 				}
 				for _, req := range reqs {
 					if err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner}); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 						t.Fatal(err)
 					}
 				}
-				if held != nil {
-					<-held.ended
+				if delayed != nil {
+					<-delayed.ended
 				}
 				for _, req := range reqs {
 					for _, key := range []string{req.Name, "redisson_lock_queue:{" + req.Name + "}"} {
@@ -171,14 +183,14 @@ func TestReleaseDoesNotOvertakeItsAttempt(t *testing.T) {
 	})
 }
 
-// TestAbandonedTryLockLeavesNoLock: a TryLock is held back until its context has ended. It leaves no
+// TestAbandonedTryLockLeavesNoLock: a TryLock is delayed until its context has ended. It leaves no
 // lock, neither for the next Lock nor after Close.
 func TestAbandonedTryLockLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	eachProtocol(t, func(t *testing.T, protocol string) {
-		hook := &holding{}
+		hook := &delaying{}
 		store := newStore(t, protocol, &redis.Options{Addr: server.Addr()}, hook)
 		client := dlock.New(store, nil)
 		warm := func(name string) { // so that the scripts are loaded
@@ -195,14 +207,14 @@ func TestAbandonedTryLockLeavesNoLock(t *testing.T) {
 		const rounds = 10
 		name := func(i int) string { return fmt.Sprintf("%s-%d", protocol, i) }
 		for i := range rounds {
-			ctx, cancel := context.WithTimeout(t.Context(), soon)
-			held := hook.arm(name(i), cancel)
+			ctx, cancel := context.WithTimeout(t.Context(), abandonAfter)
+			delayed := hook.arm(name(i), cancel)
 			_, err := client.TryLock(ctx, name(i))
 			cancel()
 			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("TryLock: %v; want the end of its context", err)
 			}
-			held.freeSoon()
+			delayed.freeSoon()
 			if i%2 == 0 { // the next Lock waits until the attempt is undone
 				began := time.Now()
 				warm(name(i))
@@ -210,7 +222,7 @@ func TestAbandonedTryLockLeavesNoLock(t *testing.T) {
 					t.Errorf("the next Lock took %v", took)
 				}
 			}
-			<-held.ended
+			<-delayed.ended
 		}
 		if err := client.Close(); err != nil {
 			t.Error(err)
@@ -225,19 +237,19 @@ func TestAbandonedTryLockLeavesNoLock(t *testing.T) {
 	})
 }
 
-// TestLateAttempt: the network delivers an attempt after its owner has released. If the connection is
-// still open, Release waits for the attempt. If the connection broke, the store undoes the attempt in
-// the background.
+// TestLateAttempt: the network delivers an attempt after its owner has released. If the connection
+// is still open, Release waits for the attempt. If the connection broke, the store undoes the
+// attempt in the background.
 func TestLateAttempt(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for name, way := range map[string]struct {
 		options redis.Options
-		limit   time.Duration // the caller leaves after it, or when the attempt is held back; zero if the caller stays
+		limit   time.Duration // the caller leaves after it, or when the attempt is delayed; zero if the caller stays
 		open    bool          // the connection stays open
 	}{
-		"the caller leaves":                           {redis.Options{}, soon, true},
+		"the caller leaves":                           {redis.Options{}, abandonAfter, true},
 		"the caller leaves and the connection breaks": {redis.Options{ReadTimeout: time.Second}, 700 * time.Millisecond, false},
 		"the connection breaks":                       {redis.Options{ReadTimeout: 500 * time.Millisecond}, 0, false},
 		"the client keeps the deadline":               {redis.Options{ContextTimeoutEnabled: true}, 500 * time.Millisecond, false},
@@ -254,7 +266,7 @@ func TestLateAttempt(t *testing.T) {
 					eventually(t, "the server knows the scripts", func() bool {
 						return attempt(t.Context(), store, warm, func() {}) == nil
 					})
-					give := func(reqs []driver.Request) {
+					releaseAll := func(reqs []driver.Request) {
 						for _, req := range reqs {
 							eventually(t, "Release is answered", func() bool {
 								err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner})
@@ -262,7 +274,7 @@ func TestLateAttempt(t *testing.T) {
 							})
 						}
 					}
-					give(warm)
+					releaseAll(warm)
 					deliver := make(chan struct{})
 					deliverNow := sync.OnceFunc(func() { close(deliver) })
 					defer deliverNow()
@@ -291,7 +303,7 @@ func TestLateAttempt(t *testing.T) {
 					if way.open {
 						time.AfterFunc(50*time.Millisecond, deliverNow)
 					}
-					give(reqs)
+					releaseAll(reqs)
 					left := func() int64 {
 						return raw.Exists(t.Context(), reqs[0].Name, reqs[1].Name, "redisson_lock_queue:{"+reqs[0].Name+"}").Val()
 					}

@@ -42,8 +42,8 @@ func listed(t *testing.T, store driver.Store, prefix string) map[string]driver.I
 	return found
 }
 
-// TestListStopsWhenItsCallerDoes: a caller that has found its lock ends the list, on any server of a
-// cluster.
+// TestListStopsWhenItsCallerDoes: a caller that has found its lock ends the list, on any server of
+// a cluster.
 func TestListStopsWhenItsCallerDoes(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) topology{"single": single, "cluster": cluster} {
@@ -265,6 +265,28 @@ func TestListTakesFewRoundTrips(t *testing.T) {
 		}
 		if !strings.Contains(info, "cmdstat_eval:calls=1,") {
 			t.Errorf("%v: the script was not sent once:\n%s", protocol, info)
+		}
+	}
+}
+
+// TestRaisedTokenDoesNotTellSince: the token of a lock is ahead of the server's clock, so that it
+// does not say when the lock was granted.
+func TestRaisedTokenDoesNotTellSince(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	for _, protocol := range protocols {
+		store, client := openURL(t, server.URL()+"?protocol="+protocol)
+		grant := acquireOne(t, store, protocol)
+		if info, _, err := client.Find(t.Context(), protocol); err != nil || time.Since(info.Since).Abs() > time.Minute {
+			t.Errorf("%s: held since %v, %v; want now", protocol, info.Since, err)
+		}
+		ahead := grant.Token + uint64((24 * time.Hour).Microseconds())
+		if _, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, ahead); err != nil {
+			t.Fatal(err)
+		}
+		info, found, err := client.Find(t.Context(), protocol)
+		if err != nil || !found || info.Token != ahead || !info.Since.IsZero() {
+			t.Errorf("%s: token %d since %v, %v; want token %d and an unknown time", protocol, info.Token, info.Since, err, ahead)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// TestLockAllIsAllOrNone: names on one server are acquired by one script, others one after the other.
-// In either case all are acquired, or none.
+// TestLockAllIsAllOrNone: names on one server are acquired by one script, others one after the
+// other. In either case all are acquired, or none.
 func TestLockAllIsAllOrNone(t *testing.T) {
 	for topology, start := range map[string]func(testing.TB, ...string) topology{"single": single, "cluster": cluster, "redlock": redlock} {
 		t.Run(topology, func(t *testing.T) {
@@ -89,7 +89,8 @@ func TestLockAllOfManyNames(t *testing.T) {
 	}
 }
 
-// atOnce demands that AcquireAll of the names works, or returns ErrUnsupported if it is not possible.
+// atOnce demands that AcquireAll of the names works, or returns ErrUnsupported if it is not
+// possible.
 func atOnce(t *testing.T, store driver.Store, batcher driver.BatchAcquirer, names []string, possible bool) {
 	t.Helper()
 	reqs := make([]driver.Request, len(names))

@@ -21,9 +21,9 @@ func shard(t testing.TB, args ...string) topology {
 	return topology{"redis://" + server.Addr(), clients(t, server.Addr())}
 }
 
-// TestSingleServerClientInClusterMode: a client for one server, with a server in cluster mode that has
-// all slots, renews locks of many slots and acquires several names one after the other. That is also
-// so if the server does not say its mode, and if the user may not try keys of two slots.
+// TestSingleServerClientInClusterMode: a client for one server, with a server in cluster mode that
+// has all slots, renews locks of many slots and acquires several names one after the other. That is
+// also so if the server does not say its mode, and if the user may not try keys of two slots.
 func TestSingleServerClientInClusterMode(t *testing.T) {
 	odd := []string{"odd}name", "{odd", "{}odd"} // unescaped, their counters would be in another slot
 	silent := []string{"--rename-command", "HELLO", ""}

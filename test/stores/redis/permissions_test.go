@@ -61,7 +61,7 @@ func TestRecommendedPermissionsSuffice(t *testing.T) {
 }
 
 // mayDoEverything makes every call that needs a permission, with names that begin with prefix.
-func mayDoEverything(t *testing.T, url, prefix string, fair bool) {
+func mayDoEverything(t *testing.T, url, prefix string, redisson bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -73,8 +73,8 @@ func mayDoEverything(t *testing.T, url, prefix string, fair bool) {
 			t.Errorf("%s: %s: %v", url, what, err)
 		}
 	}
-	for _, opts := range [][]dlock.Option{nil, {dlock.WithFair()}} {
-		if opts != nil && !fair {
+	for _, opts := range [][]dlock.Option{nil, {dlock.WithFair()}, {dlock.WithLimit(1)}, {dlock.WithLimit(1), dlock.WithFair()}} {
+		if opts != nil && !redisson {
 			continue
 		}
 		lease, err := client.Lock(ctx, prefix+"1", opts...)
@@ -98,6 +98,14 @@ func mayDoEverything(t *testing.T, url, prefix string, fair bool) {
 		}
 		must("Unlock", lease.Unlock(ctx))
 		must("Lock by another", <-woken)
+	}
+	if redisson {
+		lease, err := client.Lock(ctx, prefix+"1")
+		must("Lock", err)
+		must("Downgrade", lease.Downgrade(ctx))
+		reader, err := other.Lock(ctx, prefix+"1", dlock.WithShared())
+		must("Lock by another reader", err)
+		must("Unlock", errors.Join(lease.Unlock(ctx), reader.Unlock(ctx)))
 	}
 	grant := acquireOne(t, store, prefix+"2")
 	must("Renew", errors.Join(store.Renew(ctx, []driver.Grant{grant})...))
@@ -178,8 +186,8 @@ func TestLockWithoutExpiryIsNeverLeft(t *testing.T) {
 	}
 }
 
-// TestFailedRepetitionKeepsTheLock: an attempt, a hand-over and a token that is raised keep the lock
-// that the owner has if the user has lost the right to set an expiry.
+// TestFailedRepetitionKeepsTheLock: an attempt, a hand-over and a token that is raised keep the
+// lock that the owner has if the user has lost the right to set an expiry.
 func TestFailedRepetitionKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)

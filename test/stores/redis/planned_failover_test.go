@@ -93,7 +93,7 @@ func serverToSwap(t *testing.T) (top topology, prepare, failover func(context.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := raw[1].SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := raw[1].ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	awaitReplicas(t, both[0].Addr(), 1)
@@ -179,8 +179,8 @@ func survives(t *testing.T, top topology, protocol string) (finish func()) {
 	}
 }
 
-// goesOn demands that the lease is held and that no wait has ended. Then it lets each waiter have the
-// lock.
+// goesOn demands that the lease is held and that no wait has ended. Then it lets each waiter have
+// the lock.
 func goesOn(t *testing.T, url string, lease *dlock.Lease, waiters []*waiter) {
 	t.Helper()
 	for _, w := range waiters {

@@ -135,7 +135,7 @@ func TestBadCounterLeavesNoLock(t *testing.T) {
 	for _, protocol := range protocols {
 		store, client := openURL(t, server.URL()+"?protocol="+protocol)
 		for range 5 {
-			taker(t, store, "warm-"+protocol)()
+			acquireAndRelease(t, store, "warm-"+protocol)
 		}
 		prefix := map[string]string{"redisson": "redisson_lock_token", "plain": "dlock:token"}[protocol]
 		if err := raw.RPush(t.Context(), prefix+":{a-"+protocol+"}", "data").Err(); err != nil {

@@ -63,8 +63,49 @@ func TestMissingReplicasRefuseTheLock(t *testing.T) {
 	})
 }
 
-// TestWaitOutlastsAMissingReplica: a waiter whose attempt no replica acknowledges undoes the attempt,
-// and goes on waiting until a replica is back.
+// TestMissingReplicasDoNotHideWhatHappened: a downgrade and a break do not wait for replicas. With
+// an error the caller would repeat the break, and learn that the lock is not held.
+func TestMissingReplicasDoNotHideWhatHappened(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	for _, protocol := range protocols {
+		holder, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		store, _ := openURL(t, server.URL()+"?replicas=1&replica_timeout=1ms&protocol="+protocol)
+		grant := acquireOne(t, holder, protocol)
+		if protocol == "redisson" {
+			if err := store.(driver.Downgrader).Downgrade(t.Context(), grant); err != nil {
+				t.Errorf("Downgrade: %v", err)
+			}
+			mustRelease(t, holder, mustAcquire(t, holder, inMode(shared, protocol)))
+		}
+		if err := store.(driver.Breaker).Break(t.Context(), protocol, grant.Token); err != nil {
+			t.Errorf("%s: Break: %v", protocol, err)
+		}
+		acquireOne(t, holder, protocol)
+	}
+}
+
+// TestReadersAreReportedWithoutReplicas: a lock that readers have is reported as held, not as not
+// replicated.
+func TestReadersAreReportedWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	readers, _ := openURL(t, server.URL())
+	mustAcquire(t, readers, inMode(shared, "x"))
+	store, _ := openURL(t, server.URL()+"?replicas=1&replica_timeout=1ms")
+	for range 3 { // the first attempt reads the server's clock
+		if _, err := store.Acquire(t.Context(), inMode(driver.Mode{}, "free")); !errors.Is(err, redislock.ErrNotReplicated) {
+			t.Errorf("Acquire of a free lock: %v; want ErrNotReplicated", err)
+		}
+		_, err := store.Acquire(t.Context(), inMode(driver.Mode{}, "x"))
+		if held, refused := errors.AsType[*driver.HeldError](err); !refused || !held.Mode.Shared {
+			t.Errorf("Acquire beside a reader: %v; want that a shared holder has it", err)
+		}
+	}
+}
+
+// TestWaitOutlastsAMissingReplica: a waiter whose attempt no replica acknowledges undoes the
+// attempt, and goes on waiting until a replica is back.
 func TestWaitOutlastsAMissingReplica(t *testing.T) {
 	t.Parallel()
 	both := servers.RunGroup(t, 2, servers.Redis, append([]string{"--repl-diskless-sync-delay", "0"}, inMemory...)...)
@@ -99,7 +140,7 @@ func TestWaitOutlastsAMissingReplica(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := raw[1].SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := raw[1].ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range waiters {

@@ -18,7 +18,7 @@ import (
 )
 
 // TestSilentServerIsUnreachable: calls that only read say that the server gave no answer when their
-// context ends, by the first call of a store and by later ones.
+// context ends, both as the first call of a store and later.
 func TestSilentServerIsUnreachable(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -27,7 +27,7 @@ func TestSilentServerIsUnreachable(t *testing.T) {
 			p := proxy.Run(t, server.Addr())
 			store, client := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
 			if used {
-				taker(t, store, protocol)()
+				acquireAndRelease(t, store, protocol)
 			}
 			p.Hold()
 			for what, call := range map[string]func(context.Context) error{
@@ -52,8 +52,8 @@ func TestSilentServerIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestFirstLockOfASlowServer: the first lock of a slow server takes four round trips, so that a server
-// that answers after 0.8 s grants it within RequestTimeout.
+// TestFirstLockOfASlowServer: the first lock of a server takes at most four round trips, however
+// slow the server is.
 func TestFirstLockOfASlowServer(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -81,8 +81,8 @@ func TestFirstLockOfASlowServer(t *testing.T) {
 	})
 }
 
-// TestQuorumSaysWhyMembersFail: the error of a quorum whose members refuse connections says so in one
-// line, although the client repeats a dial for longer than a member may take.
+// TestQuorumSaysWhyMembersFail: the error of a quorum whose members refuse connections says so in
+// one line, although the client repeats a dial for longer than a member may take.
 func TestQuorumSaysWhyMembersFail(t *testing.T) {
 	t.Parallel()
 	var members []driver.Store
@@ -110,8 +110,8 @@ func TestQuorumSaysWhyMembersFail(t *testing.T) {
 }
 
 // TestCloseOfASilentServerIsBounded: Close of a client that holds locks takes up to twice its
-// RequestTimeout, and Close of the store about two seconds, however long the timeouts of the store's
-// own client are.
+// RequestTimeout, and Close of the store about two seconds, however long the timeouts of the
+// store's own client are.
 func TestCloseOfASilentServerIsBounded(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)

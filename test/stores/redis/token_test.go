@@ -97,7 +97,7 @@ func TestTokensRise(t *testing.T) {
 				t.Fatal(err)
 			}
 			late, _ := openURL(t, server.URL()+"?protocol="+protocol)
-			rises(t, &last, taker(t, late, name)(), "after a flush, by a clock that is ahead")
+			rises(t, &last, acquireAndRelease(t, late, name), "after a flush, by a clock that is ahead")
 		})
 	}
 }
@@ -140,7 +140,7 @@ func TestTokensRiseWhenMastersClocksDiffer(t *testing.T) {
 			}
 		}
 		fresh, _ := open()
-		rises(t, &last, taker(t, fresh, name)(), "after the counter was lost")
+		rises(t, &last, acquireAndRelease(t, fresh, name), "after the counter was lost")
 	})
 }
 
@@ -183,9 +183,9 @@ func increment(ctx context.Context, raw *redis.Client, protocol, name string) (u
 	return raw.Incr(ctx, "redisson_lock_token:{"+name+"}").Uint64()
 }
 
-// TestRestart: with appendfsync always, locks and tokens survive a crash. Without a file they do not,
-// but the next token is larger.
-func TestRestart(t *testing.T) {
+// TestRestartKeepsSyncedLocks: with appendfsync always, locks and tokens survive a crash. Without a
+// file they do not, but the next token is larger.
+func TestRestartKeepsSyncedLocks(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range protocols {
 		for _, keeps := range []bool{true, false} {
@@ -254,7 +254,7 @@ func TestRaisingATokenCanBeRepeated(t *testing.T) {
 		if err := store.Release(t.Context(), driver.Grant{Name: grant.Name, Owner: grant.Owner}); err != nil {
 			t.Fatal(err)
 		}
-		if next := taker(t, store, protocol)(); next <= ahead {
+		if next := acquireAndRelease(t, store, protocol); next <= ahead {
 			t.Errorf("%s: token %d after one that was raised to %d", protocol, next, ahead)
 		}
 	}
@@ -276,7 +276,7 @@ func TestTokenThatScriptsCannotCountIsRejected(t *testing.T) {
 				t.Errorf("%s: Release after a token that was rejected: %v", protocol, err)
 			}
 		}
-		taker(t, store, protocol)()
+		acquireAndRelease(t, store, protocol)
 	}
 }
 

@@ -35,8 +35,8 @@ func (l *losing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// TestTokenRisesAfterALostAnswer: the counter of a plain lock was ahead of the proposed token, and the
-// answer that says so was lost. The owner asks again and gets a new token.
+// TestTokenRisesAfterALostAnswer: the counter of a plain lock was ahead of the proposed token, and
+// the answer that says so was lost. The owner asks again and gets a new token.
 func TestTokenRisesAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -82,8 +82,9 @@ func TestTokenRisesAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// TestTokenRisesAfterAnAbandonedAttempt: the caller of a plain lock leaves before it gets the answer
-// that the counter was ahead of the proposed token. The owner asks again and gets a new token.
+// TestTokenRisesAfterAnAbandonedAttempt: the caller of a plain lock leaves before it gets the
+// answer that the counter was ahead of the proposed token. The owner asks again and gets a new
+// token.
 func TestTokenRisesAfterAnAbandonedAttempt(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -99,7 +100,7 @@ func TestTokenRisesAfterAnAbandonedAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute}
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), abandonAfter)
 	defer cancel()
 	p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte(req.Owner.Hex())) }, func(*proxy.Conn) {
 		p.Hold(proxy.Replies)

@@ -19,8 +19,8 @@ import (
 // patient are the parameters of a client whose own timeouts end no call while a test runs.
 const patient = "dial_timeout=1m&read_timeout=1m&write_timeout=1m"
 
-// promptly is shorter than any timeout that could end a call to a server that hangs: patient, and the
-// four seconds after which a subscription counts a server as silent.
+// promptly is shorter than any timeout that could end a call to a server that hangs: patient, and
+// the four seconds after which a subscription counts a server as silent.
 const promptly = 3 * time.Second
 
 // TestWatchReturnsWhenItsContextEnds: the server accepts connections and hangs. The store can be
@@ -39,8 +39,8 @@ func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			watchInVain(t, store)
-			watchInVain(t, store) // while the client is connecting
+			mustTimeOutWatching(t, store)
+			mustTimeOutWatching(t, store) // while the client is connecting
 			closePromptly(t, store)
 		})
 	}
@@ -59,14 +59,14 @@ func TestWatchOnAnOldConnectionReturnsWhenItsContextEnds(t *testing.T) {
 	defer stop()
 	p.Hang(true)
 	p.Hold()
-	watchInVain(t, store)
+	mustTimeOutWatching(t, store)
 	p.Reset() // the client reconnects to a server that hangs
-	watchInVain(t, store)
+	mustTimeOutWatching(t, store)
 	closePromptly(t, store)
 }
 
-// watchInVain demands that Watch fails when its context ends.
-func watchInVain(t *testing.T, store driver.Store) {
+// mustTimeOutWatching demands that Watch fails when its context ends.
+func mustTimeOutWatching(t *testing.T, store driver.Store) {
 	t.Helper()
 	var all sync.WaitGroup
 	for i := range 6 {
@@ -93,7 +93,7 @@ func TestCloseReturnsAlthoughTheServerHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	taker(t, store, "before")()
+	acquireAndRelease(t, store, "before")
 	p.Blackhole()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

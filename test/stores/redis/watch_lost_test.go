@@ -12,10 +12,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// TestNoLostWakeUps: one process holds a name for a moment, and one other process waits for it, so that
-// no other wake-up hides a lost one. A lost wake-up would cost the rest of the TTL. Names are used
-// again and again, so that channels are subscribed, linger, are left and subscribed again, also while
-// connections are cut.
+// TestNoLostWakeUps: one process holds a name for a moment, and one other process waits for it, so
+// that no other wake-up hides a lost one. A lost wake-up would cost the rest of the TTL. Names are
+// used again and again, so that channels are subscribed, linger, are left and subscribed again,
+// also while connections are cut.
 func TestNoLostWakeUps(t *testing.T) {
 	type rig struct {
 		topology func(testing.TB, ...string) topology

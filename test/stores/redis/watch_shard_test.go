@@ -83,8 +83,8 @@ func (f *forgetful) shardSubscribers(channel string) int64 {
 	return n[channel]
 }
 
-// TestSubscriptionFollowsAReplacedClient: a subscription moves to the new client of a server, and no
-// subscription remains after the last waiter has left.
+// TestSubscriptionFollowsAReplacedClient: a subscription moves to the new client of a server, and
+// no subscription remains after the last waiter has left.
 func TestSubscriptionFollowsAReplacedClient(t *testing.T) {
 	t.Parallel()
 	const channel = "redisson_lock__channel:{back}"

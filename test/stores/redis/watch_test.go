@@ -67,7 +67,8 @@ func TestAllNamesShareOneSubscriberConnection(t *testing.T) {
 	}
 }
 
-// TestWaiterIsWokenAfterLostConnections: the connections are cut before or while the lock is released.
+// TestWaiterIsWokenAfterLostConnections: the connections are cut before or while the lock is
+// released.
 func TestWaiterIsWokenAfterLostConnections(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestWrongServerIsMisconfigured: a server that answers, but not as the URL says, is not unreachable.
-// The error comes soon and says what is wrong.
+// TestWrongServerIsMisconfigured: a server that answers, but not as the URL says, is not
+// unreachable. The error comes soon and says what is wrong.
 func TestWrongServerIsMisconfigured(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)

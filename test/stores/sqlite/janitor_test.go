@@ -80,6 +80,22 @@ func TestJanitor(t *testing.T) {
 	}
 }
 
+// TestJanitorDeletesAllPlaces: a run of the janitor deletes all places that have expired, however many.
+func TestJanitorDeletesAllPlaces(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	db := openDB(t, path)
+	newStore(t, db)
+	age(t, db)
+	const insert = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1200)
+INSERT INTO dlock_queue (name, owner, fair, expires) SELECT 'name/' || i, 'owner', 1, 1000 FROM n`
+	if _, err := db.Exec(insert); err != nil {
+		t.Fatal(err)
+	}
+	openStore(t, path)
+	await.Until(t, "no expired place is left", func() bool { return number(t, db, `SELECT count(*) FROM dlock_queue`) == 0 })
+}
+
 // TestJanitorSparesWhatIsTaken: a lock that is taken after the janitor has found its row unused
 // is not deleted.
 func TestJanitorSparesWhatIsTaken(t *testing.T) {

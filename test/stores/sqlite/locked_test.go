@@ -12,17 +12,23 @@ import (
 	"github.com/dlock-go/dlock/test/harness/await"
 )
 
+// lockFile begins a transaction, which keeps the file locked until the test ends.
+func lockFile(t *testing.T, path string) {
+	t.Helper()
+	tx, err := openDB(t, path).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() }) // unless the end of the context has
+}
+
 // TestAnotherProgramKeepsDatabaseLocked: if the time of a call goes by because a transaction
 // of another program has locked the file, the error says so.
 func TestAnotherProgramKeepsDatabaseLocked(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	store := openStore(t, path)
-	tx, err := openDB(t, path).BeginTx(t.Context(), nil) // which locks it
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
+	lockFile(t, path)
 	const patience = time.Second // long enough for an attempt
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -49,14 +55,35 @@ func TestRefusalNeedsNoWriter(t *testing.T) {
 	path := tempFile(t)
 	mustAcquire(t, openStore(t, path), request("x"))
 	store := openStore(t, path)
-	tx, err := openDB(t, path).BeginTx(t.Context(), nil) // which locks it
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
+	lockFile(t, path)
 	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	if _, err := store.Acquire(ctx, request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire of a lock that is held: %v; want ErrHeld", err)
+	}
+}
+
+// TestQueuedAttemptIsNotSent: an attempt whose context ends while it waits for the only writer was never
+// sent: its caller has nothing to undo.
+func TestQueuedAttemptIsNotSent(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	store := openStore(t, path)
+	lockFile(t, path)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := store.Acquire(ctx, request("first"))
+		first <- err
+	}()
+	await.Until(t, "an attempt waits for the writer", func() bool {
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := store.Acquire(short, request("second"))
+		return driver.Unchanged(err)
+	})
+	cancel()
+	if err := <-first; err == nil || driver.Unchanged(err) {
+		t.Errorf("the attempt that had the writer: %v; want that its outcome is unknown", err)
 	}
 }

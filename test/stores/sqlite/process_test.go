@@ -20,14 +20,23 @@ import (
 	"github.com/dlock-go/dlock/test/harness/await"
 )
 
-// mostAreTold fails if more than a fifth of the wake-ups came so late that only the
-// look once a second can have brought them about.
-func mostAreTold(t *testing.T, took []time.Duration) {
+// mostAreNotified fails if more than a fifth of n wake-ups come so late that only the poll once a
+// second can have caused them. On a busy machine it may take several rounds to see the others.
+func mostAreNotified(t *testing.T, n int, wakeUp func() time.Duration) {
 	t.Helper()
-	slices.Sort(took)
-	if took[len(took)*4/5] > 500*time.Millisecond {
-		t.Errorf("wake-ups take %v", took)
+	const rounds = 5
+	var took []time.Duration
+	for range rounds {
+		took = nil
+		for range n {
+			took = append(took, wakeUp())
+		}
+		slices.Sort(took)
+		if took[n*4/5] <= 500*time.Millisecond {
+			return
+		}
 	}
+	t.Errorf("wake-ups take %v in the last of %d rounds", took, rounds)
 }
 
 // process is the test binary in one of its roles. It answers lines by lines.
@@ -136,15 +145,11 @@ func handOver(t testing.TB, store *sqllock.Store, other *process) time.Duration 
 }
 
 // TestHandOver: a release in one process wakes the waiter in another, which does not
-// depend on its look once a second. BenchmarkHandOver says how soon.
+// depend on its poll once a second. BenchmarkHandOver says how soon.
 func TestHandOver(t *testing.T) {
 	path := tempFile(t)
 	store, other := openStore(t, path), startProcess(t, "agent", path)
-	var took []time.Duration
-	for range 21 {
-		took = append(took, handOver(t, store, other))
-	}
-	mostAreTold(t, took)
+	mostAreNotified(t, 21, func() time.Duration { return handOver(t, store, other) })
 }
 
 const contendersPerProcess = 8
@@ -267,17 +272,15 @@ func TestWALIsRecreated(t *testing.T) {
 		db.SetMaxIdleConns(-1) // every call opens and closes the file
 		stores = append(stores, newStore(t, db))
 	}
-	var took []time.Duration
-	for range 9 {
+	mostAreNotified(t, 9, func() time.Duration {
 		grant := mustAcquire(t, stores[0], request("x"))
 		woken, stop := watch(t, stores[1], request("x"))
+		defer stop()
 		start := time.Now()
 		mustRelease(t, stores[0], grant)
 		await.Event(t, woken, "wake-up")
-		took = append(took, time.Since(start))
-		stop()
-	}
-	mostAreTold(t, took)
+		return time.Since(start)
+	})
 }
 
 // watch watches as a client does; the channel says that trying is worth it.

@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
@@ -55,5 +57,31 @@ func TestWaitersAreListed(t *testing.T) {
 	}
 	if n := waiters(t, a); n != 0 {
 		t.Errorf("a closed store is seen waiting: %d waiters", n)
+	}
+}
+
+// TestWaiterWithAPlaceIsListedOnce: a waiter that is listed because it has waited for a while, and then
+// gets a place because shared holders refuse it, is one waiter.
+func TestWaiterWithAPlaceIsListedOnce(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	a, b := openStore(t, path), openStore(t, path)
+	held := mustAcquire(t, a, request("x"))
+	req := request("x")
+	req.Queue = true
+	watch(t, b, req)
+	await.Until(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
+	if err := a.Downgrade(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire of a lock that is shared: %v; want ErrHeld", err)
+	}
+	seen, start := waiters(t, a), time.Now()
+	for ; seen != 1 && time.Since(start) < 20*time.Second; <-time.After(10 * time.Millisecond) { // a row that is left expires after 30 s
+		seen = waiters(t, a)
+	}
+	if seen != 1 {
+		t.Errorf("%d waiters are seen, want 1", seen)
 	}
 }

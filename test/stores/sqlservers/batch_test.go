@@ -1,6 +1,7 @@
 package sqlservers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -105,7 +107,7 @@ func TestLateBatch(t *testing.T) {
 			defer undo(t, r.store, neighbour)
 			late.Deliver()
 			settle(t, r.network)
-			freeSoon(t, other, "x")
+			freeSoon(t, other)
 			return isClosed(committed)
 		})
 	})
@@ -128,6 +130,52 @@ func TestUndoneBatch(t *testing.T) {
 		s.releaseTogether(t, func(network *proxy.Proxy, held driver.Grant) <-chan struct{} {
 			return network.OnRequest(carriesOwner(held.Owner), (*proxy.Conn).Reset)
 		}, succeeds)
+	})
+}
+
+// beginsTx finds the statement before or at the beginning of a transaction.
+func beginsTx(request []byte) bool {
+	return bytes.Contains(request, []byte("dlock_idle")) || bytes.Contains(request, []byte("idle_in_transaction"))
+}
+
+// TestBatchBesideALockedRow: another program keeps the row of a lock locked. That delays no call for
+// another name that shares its transaction, and the locks that these calls get stay.
+func TestBatchBesideALockedRow(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		admin := s.admin(t)
+		s.untilShared(t, 30, func(r batchRig) bool {
+			release(t, r.store, acquire(t, r.store, "a", "z")...)
+			unlock := lockFreeLocks(t, admin, r.store, "m")
+			defer unlock()
+			deliver, end := r.occupy(t, succeeds)
+			defer end()
+			shared := r.network.OnRequest(beginsTx, nil)
+			type result struct {
+				grant driver.Grant
+				err   error
+			}
+			attempt := func(name string) <-chan result {
+				ended := make(chan result, 1)
+				go func() {
+					grant, err := r.store.Acquire(within(t), request(name))
+					ended <- result{grant, err}
+				}()
+				return ended
+			}
+			a, m, z := attempt("a"), attempt("m"), attempt("z")
+			deliver()
+			for _, ended := range []<-chan result{a, z, m} {
+				if ended == m {
+					unlock()
+				}
+				got := await.Event(t, ended, "the answer to an attempt")
+				if got.err != nil {
+					t.Fatalf("an attempt beside a row that is locked: %v", got.err)
+				}
+				defer release(t, r.store, got.grant)
+			}
+			return isClosed(shared)
+		})
 	})
 }
 

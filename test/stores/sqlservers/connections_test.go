@@ -64,10 +64,10 @@ func TestKilledConnections(t *testing.T) {
 		group.Wait()
 		t.Logf("%d turns and %d failures in %d rounds of kills", turns.Load(), failures.Load(), kills)
 		if turns.Load() == 0 {
-			t.Error("nobody ever got a lock")
+			t.Error("no lock was ever granted")
 		}
 		for name := range names {
-			if err := <-hasTurn(within(t), clients[0], fmt.Sprint("busy/", name)); err != nil {
+			if err := <-lockAndUnlock(within(t), clients[0], fmt.Sprint("busy/", name)); err != nil {
 				t.Errorf("after the last kill: %v", err)
 			}
 		}
@@ -78,12 +78,12 @@ func TestKilledConnections(t *testing.T) {
 // connections that were idle for a second.
 func TestIdleConnectionsEndedByServer(t *testing.T) {
 	eachScheme(t, func(t *testing.T, s target) {
-		s = s.with(s.impatient)
+		s = s.with(s.shortIdleTimeout)
 		holder, waiter := s.client(t), s.client(t)
-		// The renewals are further apart than the server's patience is long.
+		// The renewals are further apart than the server's idle timeout.
 		lease, err := holder.Lock(within(t), "x", dlock.WithTTL(6*time.Second))
 		check(t, err)
-		granted := hasTurn(within(t), waiter, "x")
+		granted := lockAndUnlock(within(t), waiter, "x")
 		select {
 		case err := <-granted:
 			t.Fatalf("the waiter did not wait: %v", err)
@@ -104,19 +104,18 @@ func TestIdleConnectionsEndedByServer(t *testing.T) {
 	})
 }
 
-// hasTurn waits for a lock in the background and unlocks it again. The channel reports
-// that.
-func hasTurn(ctx context.Context, c *dlock.Client, name string, opts ...dlock.Option) <-chan error {
-	over := make(chan error, 1)
+// lockAndUnlock locks and unlocks name in the background, and sends the error.
+func lockAndUnlock(ctx context.Context, c *dlock.Client, name string, opts ...dlock.Option) <-chan error {
+	ended := make(chan error, 1)
 	go func() {
 		lease, err := c.Lock(ctx, name, opts...)
 		if err == nil {
 			err = lease.Unlock(context.WithoutCancel(ctx))
 		}
-		over <- err
-		close(over)
+		ended <- err
+		close(ended)
 	}()
-	return over
+	return ended
 }
 
 // mustUnlockFor unlocks a lock, which a waiter gets then.
@@ -138,7 +137,7 @@ func TestSilentConnections(t *testing.T) {
 		defer waiter.Close()
 		lease, err := holder.Lock(within(t), "x")
 		check(t, err)
-		granted := hasTurn(within(t), waiter, "x")
+		granted := lockAndUnlock(within(t), waiter, "x")
 		await.Until(t, "it is seen to wait", func() bool {
 			left, err := s.leftovers(t.Context(), admin)
 			return err == nil && slices.Contains(left, `place "x"`)

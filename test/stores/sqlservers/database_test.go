@@ -46,9 +46,9 @@ type database struct {
 	askForPasswords func(t *testing.T, s target, server *servers.Server)
 
 	// Parameters of URLs.
-	impatient  string   // the server drops connections that were idle for a second
-	isolations []string // of transactions
-	settings   []string // that applications set for themselves
+	shortIdleTimeout string   // the server drops connections that were idle for a second
+	isolations       []string // of transactions
+	settings         []string // that applications set for themselves
 
 	waiterRate float64 // at most so many statements a second for 1,000 waiters
 
@@ -57,8 +57,8 @@ type database struct {
 	// rejected are further URLs that the command line rejects.
 	rejected func(s target) map[string]command.Result
 
-	mu     sync.Mutex
-	shared *servers.Server // started by the first test that needs it
+	mu           sync.Mutex
+	commonServer *servers.Server // started by the first test that needs it
 }
 
 // server returns the server that all tests share.
@@ -66,19 +66,19 @@ func (d *database) server(t testing.TB) *servers.Server {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.shared == nil {
+	if d.commonServer == nil {
 		server, err := servers.Start(d.kind, d.args...)
 		check(t, err)
-		d.shared = server
+		d.commonServer = server
 	}
-	return d.shared
+	return d.commonServer
 }
 
 func (d *database) stop() error {
-	if d.shared == nil {
+	if d.commonServer == nil {
 		return nil
 	}
-	return d.shared.Stop()
+	return d.commonServer.Stop()
 }
 
 // count makes names that no other test uses.

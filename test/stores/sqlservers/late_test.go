@@ -47,6 +47,11 @@ func TestLateAttempts(t *testing.T) {
 		}},
 		{"fair", carriesHolder, false, acquireFair},
 		{"place", takesPlace, true, acquireFair},
+		{"shared", func(driver.Request) func([]byte) bool { return isCommit }, false, func(ctx context.Context, store *sqllock.Store, req driver.Request) error {
+			req.Mode = shared
+			_, err := store.Acquire(ctx, req)
+			return err
+		}},
 		{"all", func(driver.Request) func([]byte) bool { return isCommit }, false, func(ctx context.Context, store *sqllock.Store, req driver.Request) error {
 			_, err := store.AcquireAll(ctx, []driver.Request{req, request("other")})
 			return err
@@ -78,7 +83,7 @@ func TestLateAttempts(t *testing.T) {
 					release(t, store, held)
 				}
 				settle(t, network)
-				freeSoon(t, other, "x")
+				freeSoon(t, other)
 			})
 		}
 	})
@@ -148,9 +153,9 @@ func warm(t *testing.T, store *sqllock.Store) {
 
 // freeSoon demands that another client gets the lock long before its TTL is over. The
 // client asks in the order of arrival, so that a place in the queue is in its way too.
-func freeSoon(t *testing.T, other driver.Store, name string) {
+func freeSoon(t *testing.T, other driver.Store) {
 	t.Helper()
-	req := request(name)
+	req := request("x")
 	req.Fair = true
 	start := time.Now()
 	for {
@@ -209,7 +214,7 @@ func TestAttemptThatWaitsAtTheServer(t *testing.T) {
 		unlock()
 		network.Hang(false)
 		s.waitBlocked(t, admin, 0)
-		freeSoon(t, other, "x")
+		freeSoon(t, other)
 	})
 }
 
@@ -247,7 +252,7 @@ func (a *secondAttempt) deliver(t *testing.T) {
 	t.Helper()
 	a.first.Deliver()
 	settle(t, a.network)
-	freeSoon(t, a.other, "x")
+	freeSoon(t, a.other)
 }
 
 // TestSlowReleaseAfterALostAttempt: a lock that was granted at the second attempt, because the

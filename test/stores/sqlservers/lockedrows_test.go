@@ -35,25 +35,27 @@ func TestPatientWriters(t *testing.T) {
 		defer lockFreeLocks(t, s.admin(t), store, "locked")()
 		// The first calls write one at a time, and have given up when the calls that came
 		// meanwhile write together.
-		const first, writers, limit = 2, 4, time.Second
+		const first, writers = 2, 4
+		const firstWait, wait = 250 * time.Millisecond, time.Second
 		var all sync.WaitGroup
-		write := func(limit time.Duration) {
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+		write := func(timeout time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			if _, err := store.Acquire(ctx, request("locked")); err == nil {
 				t.Error("a row that is locked was written")
 			}
 		}
 		before := processorTime(t)
-		for i := range first + writers {
-			if i == first {
-				<-time.After(limit / 10)
-			}
-			all.Go(func() { write(limit / 4 * time.Duration(1+3*min(1, i/first))) })
+		for range first {
+			all.Go(func() { write(firstWait) })
+		}
+		<-time.After(wait / 10)
+		for range writers {
+			all.Go(func() { write(wait) })
 		}
 		all.Wait()
-		if used := processorTime(t) - before; used > limit/4 {
-			t.Errorf("%d writers that waited for %v used a processor for %v", writers, limit, used)
+		if used := processorTime(t) - before; used > wait/4 {
+			t.Errorf("%d writers that waited for %v used a processor for %v", writers, wait, used)
 		}
 	})
 }
@@ -88,7 +90,7 @@ func TestRenewalsComeThrough(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit/2) // the others wait for longer
 		defer cancel()
 		if errs := store.Renew(ctx, kept); errs != nil {
-			t.Errorf("Renew of a lock whose row nobody keeps locked: %v", errs[0])
+			t.Errorf("Renew of a lock whose row is not locked: %v", errs[0])
 		}
 	})
 }
@@ -118,7 +120,7 @@ func TestRenewalsBesideALockedRow(t *testing.T) {
 			case i == 0 && !errors.Is(err, driver.ErrNotHeld):
 				t.Errorf("Renew of a lock that was released: %v; want ErrNotHeld", err)
 			case i != blocked && i != 0 && err != nil:
-				t.Errorf("Renew of %q, whose row nobody keeps locked: %v", grants[i].Name, err)
+				t.Errorf("Renew of %q, whose row is not locked: %v", grants[i].Name, err)
 			}
 		}
 	})
@@ -128,8 +130,8 @@ func TestRenewalsBesideALockedRow(t *testing.T) {
 // the statement out.
 const lateTTL = 200 * time.Millisecond
 
-// abandonment is a store whose connections the server serves, but never hears of again
-// once a caller has left.
+// abandonment is a store behind a proxy that stops forwarding when the caller leaves, so that the
+// server never learns of the cancellation.
 type abandonment struct {
 	target
 	network *proxy.Proxy

@@ -62,8 +62,8 @@ var mariadb = &database{
 		s = s.at("").with("socket=" + url.QueryEscape(server.Dir()+"/sock"))
 		return strings.Replace(s.url, "mysql://", "mariadb://", 1)
 	},
-	impatient:  "wait_timeout=1",
-	isolations: []string{"tx_isolation=%27SERIALIZABLE%27&innodb_lock_wait_timeout=1", "tx_isolation=%27READ-UNCOMMITTED%27", ""},
+	shortIdleTimeout: "wait_timeout=1",
+	isolations:       []string{"tx_isolation=%27SERIALIZABLE%27&innodb_lock_wait_timeout=1", "tx_isolation=%27READ-UNCOMMITTED%27", ""},
 	settings: []string{
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true", "multiStatements=true", "columnsWithAlias=true",
 		"collation=utf8mb4_unicode_ci", "charset=latin1", "sql_mode=%27ANSI%27", "sql_mode=%27ORACLE%27", "sql_mode=%27%27", "time_zone=%27-08:00%27",
@@ -121,9 +121,8 @@ func TestSelectLimit(t *testing.T) {
 	})
 }
 
-// TestConnectionsStayTheApplications: what transactions of the store set for themselves,
-// those of the application, on the same connection, do not find.
-func TestConnectionsStayTheApplications(t *testing.T) {
+// TestSettingsAreRestored: after a transaction the store restores the settings of the connection.
+func TestSettingsAreRestored(t *testing.T) {
 	only(t, mariadb, func(t *testing.T) {
 		db, opts, err := mariadb.target(t, "max_open=1", "idle_transaction_timeout=55",
 			"idle_write_transaction_timeout=66", "idle_readonly_transaction_timeout=77").newPool()
@@ -133,28 +132,28 @@ func TestConnectionsStayTheApplications(t *testing.T) {
 			id, any, write, read int
 			isolation            string
 		}
-		look := func() (c connection) {
+		readSettings := func() (c connection) {
 			t.Helper()
 			const settings = `SELECT CONNECTION_ID(), @@idle_transaction_timeout, @@idle_write_transaction_timeout,
 	@@idle_readonly_transaction_timeout, @@tx_isolation`
 			check(t, db.QueryRowContext(within(t), settings).Scan(&c.id, &c.any, &c.write, &c.read, &c.isolation))
 			return c
 		}
-		before := look()
+		before := readSettings()
 		store, err := sqllock.New(t.Context(), db, opts)
 		check(t, err)
 		defer store.Close()
 		both := []driver.Request{request("x"), request("y")}
 		_, err = store.AcquireAll(within(t), both)
 		check(t, err)
-		if after := look(); after != before {
+		if after := readSettings(); after != before {
 			t.Errorf("after a transaction %+v, before it %+v", after, before)
 		}
 		both[0].Owner = driver.NewOwner()
 		if _, err := store.AcquireAll(within(t), both); !errors.Is(err, driver.ErrHeld) {
 			t.Fatalf("AcquireAll of what is held: %v; want ErrHeld", err)
 		}
-		if after := look(); after != before {
+		if after := readSettings(); after != before {
 			t.Errorf("after one that was rolled back %+v, before it %+v", after, before)
 		}
 	})
@@ -185,7 +184,7 @@ func TestJanitorAmongFewRows(t *testing.T) {
 VALUES ('old', 1, 0, 0, '{}'), ('locked', 1, 0, `+mariadbNow+`, '{}')`)...)
 		defer lockRows(t, admin, "dlock_locks", "locked")()
 		s.open(t) // its janitor runs at once
-		await.Until(t, "the row that nobody needs is deleted", func() bool {
+		await.Until(t, "the old row is deleted", func() bool {
 			return number(t, admin, `SELECT COUNT(*) FROM dlock_locks WHERE name = 'old'`) == 0
 		})
 	})

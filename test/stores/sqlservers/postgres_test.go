@@ -60,9 +60,9 @@ var postgres = &database{
 		s = s.at("").with("host="+filepath.Join(server.Dir(), "data"), "port="+port)
 		return strings.Replace(s.url, "postgres://", "postgresql://", 1)
 	},
-	askForPasswords: askForPasswords,
-	impatient:       "idle_session_timeout=1000",
-	isolations:      []string{"default_transaction_isolation=serializable&deadlock_timeout=1", "default_transaction_isolation=repeatable%20read", ""},
+	askForPasswords:  askForPasswords,
+	shortIdleTimeout: "idle_session_timeout=1000",
+	isolations:       []string{"default_transaction_isolation=serializable&deadlock_timeout=1", "default_transaction_isolation=repeatable%20read", ""},
 	settings: []string{
 		"default_query_exec_mode=cache_statement", "default_query_exec_mode=cache_describe", "default_query_exec_mode=describe_exec",
 		"default_query_exec_mode=exec", "default_query_exec_mode=simple_protocol", "timezone=Asia/Tokyo", "client_encoding=UTF8",

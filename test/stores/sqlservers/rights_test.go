@@ -50,7 +50,7 @@ func (s target) useEverything(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = opened.Close() }() // after what it is about
+	defer func() { _ = opened.Close() }() // the test has its result already
 	store := opened.(owning).Store
 	for _, err := range store.List(ctx, "") {
 		if err != nil {
@@ -69,7 +69,7 @@ func (s target) useEverything(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(store.Release(ctx, grants[0]), store.Break(ctx, grants[1].Name, grants[1].Token), useQueue(ctx, store))
+	err = errors.Join(store.Release(ctx, grants[0]), store.Break(ctx, grants[1].Name, grants[1].Token), useQueue(ctx, store), useShares(ctx, store))
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s target) mustBeRejected(t *testing.T, says string) {
 	t.Helper()
 	store, err := s.store(within(t))
 	if err == nil {
-		defer func() { _ = store.Close() }() // after what it is about
+		defer func() { _ = store.Close() }() // the test has its result already
 		_, err = store.Acquire(within(t), request("x"))
 	}
 	if err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), says) {

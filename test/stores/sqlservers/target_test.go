@@ -176,7 +176,7 @@ func (s target) user(t testing.TB, rights string) (as target, name string) {
 
 // worker starts the test binary again with the store.
 func (s target) worker() *exec.Cmd {
-	cmd := exec.Command(os.Args[0]) //nolint:gosec // it is this program itself
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), urlEnv+"="+s.url)
 	return cmd
 }

@@ -47,7 +47,7 @@ func (s target) waiting(t *testing.T) {
 	defer cancel()
 	turns := make([]<-chan error, len(names))
 	for i, name := range names {
-		turns[i] = hasTurn(ctx, waiting, name, dlock.WithTTL(10*time.Minute)) // and try again by themselves after minutes
+		turns[i] = lockAndUnlock(ctx, waiting, name, dlock.WithTTL(10*time.Minute)) // and try again by themselves after minutes
 	}
 	// When others see that all of them wait, the first attempts are over.
 	await.Until(t, "all waiters are seen", func() bool { return waiters(t, holder, "") == waitedNames })
@@ -115,7 +115,7 @@ func (s target) wakeUp(t *testing.T) {
 		ttl := dlock.WithTTL(10 * limit)   // without being woken, the waiter would try again after the limit
 		lease, err := holder.Lock(within(t), name, ttl)
 		check(t, err)
-		granted := hasTurn(within(t), waiter, name, ttl)
+		granted := lockAndUnlock(within(t), waiter, name, ttl)
 		await.Until(t, "a waiter is seen", func() bool { return waiters(t, holder, name) == 1 })
 		if round%2 == 1 {
 			check(t, s.kill(t.Context(), admin))
@@ -125,7 +125,7 @@ func (s target) wakeUp(t *testing.T) {
 }
 
 // TestPlaces: a waiter that tries twice has one place. It keeps the place by trying
-// often, and begins at the end after it gave up the place or let it lapse.
+// often, and begins at the end after it gave up the place or let it expire.
 func TestPlaces(t *testing.T) {
 	eachScheme(t, func(t *testing.T, s target) {
 		const ttl = 2 * faultTTL
@@ -139,8 +139,8 @@ func TestPlaces(t *testing.T) {
 		holder.TTL = time.Hour
 		grant, err := store.Acquire(within(t), holder)
 		check(t, err)
-		quitter, lapsed, often := short(), short(), short()
-		for _, req := range []driver.Request{quitter, lapsed, often, quitter} {
+		quitter, expired, often := short(), short(), short()
+		for _, req := range []driver.Request{quitter, expired, often, quitter} {
 			mustBeHeld(t, store, req)
 		}
 		if err := store.Release(within(t), driver.Grant{Name: "x", Owner: quitter.Owner}); !errors.Is(err, driver.ErrNotHeld) {
@@ -151,9 +151,9 @@ func TestPlaces(t *testing.T) {
 			mustBeHeld(t, store, often)
 			mustBeHeld(t, store, quitter)
 		}
-		mustBeHeld(t, store, lapsed)
+		mustBeHeld(t, store, expired)
 		release(t, store, grant)
-		order := []driver.Request{often, quitter, lapsed}
+		order := []driver.Request{often, quitter, expired}
 		for i, req := range order {
 			for _, other := range order[i+1:] {
 				mustBeHeld(t, store, other)

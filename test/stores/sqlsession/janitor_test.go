@@ -1,6 +1,7 @@
 package sqlsession_test
 
 import (
+	"bytes"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/dlock-go/dlock/sqlsession"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/faults"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -83,6 +85,49 @@ func TestJanitor(t *testing.T) {
 				t.Errorf("%q has token %d after %d", grant.Name, next.Token, grant.Token)
 			}
 		}
+	})
+}
+
+// TestJanitorInEverySQLMode: the janitor deletes rows although NOT refers to another operand in the
+// mode HIGH_NOT_PRECEDENCE.
+func TestJanitorInEverySQLMode(t *testing.T) {
+	t.Parallel()
+	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
+		if s.dialect != sqlsession.MySQL {
+			return // PostgreSQL has no such setting
+		}
+		store := s.store(t, s.open(t))
+		for i := range 20 {
+			mustRelease(t, store, mustAcquire(t, store, request(fmt.Sprint("name/", i))))
+		}
+		age()
+		cleaner, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?sql_mode=%27HIGH_NOT_PRECEDENCE%27", s.scheme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cleaner.Close()
+		await.Until(t, "only the floor is left", func() bool { return number(t, db, "SELECT count(*) FROM dlock_bound") == 1 })
+	})
+}
+
+// TestJanitorOverSilentConnection: a janitor whose connection has died without a sign gives it up,
+// and with it its place in the pool.
+func TestJanitorOverSilentConnection(t *testing.T) {
+	t.Parallel()
+	eachCleaned(t, func(t *testing.T, s setup, _ *sql.DB, age func()) {
+		store := s.store(t, s.open(t))
+		mustRelease(t, store, mustAcquire(t, store, request("old")))
+		age()
+		p := proxy.Run(t, s.server.Addr())
+		silent := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte("dlock_bound SET used")) }, (*proxy.Conn).Hold)
+		db := s.openDB(t, p.Addr())
+		db.SetMaxOpenConns(1)
+		other := s.store(t, db)
+		await.Event(t, silent, "the janitor")
+		await.Until(t, "the connection of the janitor is given up", func() bool {
+			_, err := other.Acquire(within(t, time.Second), request("new"))
+			return err == nil
+		})
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,6 +62,60 @@ func TestReleaseOverSilentConnection(t *testing.T) {
 		mustRelease(t, elsewhere, mustAcquire(t, elsewhere, request("x")))
 		mustRelease(t, store, mustAcquire(t, store, request("x")))
 	})
+}
+
+// TestReleaseAfterAStepOfTheClock is the same for a connection that is younger than its session by the
+// server's clock, which was set back.
+func TestReleaseAfterAStepOfTheClock(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := d.alone(sqlsession.ForUpdate, servers.Run(t, servers.WithClock(d.kind)))
+			setClock := func(offset time.Duration) {
+				t.Helper()
+				if err := s.server.SetClock(offset); err != nil {
+					t.Fatal(err)
+				}
+			}
+			setClock(time.Hour)
+			elsewhere := s.store(t, s.open(t))
+			store, p := s.behindProxy(t)
+			mustRelease(t, store, mustAcquire(t, store, request("idle"))) // now the pool has a connection
+			setClock(0)
+			grant := mustAcquire(t, store, request("x"))
+			p.Blackhole()
+			if err := store.Release(within(t, await.Limit), grant); err != nil {
+				t.Errorf("Release over a silent connection: %v", err)
+			}
+			mustRelease(t, elsewhere, mustAcquire(t, elsewhere, request("x")))
+		})
+	}
+}
+
+// TestReleaseWithFewDigits is the same on a PostgreSQL that shows numbers with few digits.
+func TestReleaseWithFewDigits(t *testing.T) {
+	t.Parallel()
+	s := onPostgres(t, sqlsession.Session)
+	digits, now := 9, float64(time.Now().Unix())
+	for ; digits > 0; digits-- { // so few that the time is rounded down by more than a second
+		if shown, err := strconv.ParseFloat(strconv.FormatFloat(now, 'g', digits, 64), 64); err == nil && shown < now-1 {
+			break
+		}
+	}
+	p := proxy.Run(t, s.server.Addr())
+	store, err := openDSN(t.Context(), s.database, fmt.Sprintf("%s&extra_float_digits=%d", s.dsn(p.Addr(), s.name), digits-15), s.scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	elsewhere := s.store(t, s.open(t))
+	grant := mustAcquire(t, store, request("x"))
+	p.Blackhole()
+	if err := store.Release(within(t, await.Limit), grant); err != nil {
+		t.Errorf("Release over a silent connection: %v", err)
+	}
+	mustRelease(t, elsewhere, mustAcquire(t, elsewhere, request("x")))
 }
 
 // TestUnlockOverSilentConnection is the same for a user of package dlock.

@@ -31,6 +31,9 @@ func TestOneConnection(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "all 1 connections of the pool are in use; forupdate needs one per lock") {
 				t.Errorf("a second lock in a pool of one connection: %v", err)
 			}
+			if !driver.Unchanged(err) {
+				t.Error("an attempt without a connection has to be undone, which takes a connection, too")
+			}
 			mustRelease(t, store, first)
 			second = mustAcquire(t, store, request("second"))
 			mustRelease(t, store, second)

@@ -1,6 +1,7 @@
 package sqlsession_test
 
 import (
+	"bytes"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -8,10 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
 	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -66,6 +69,30 @@ func TestPooler(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSlowAnswerIsNoPooler: a statement whose answer takes seconds does not make New take the server
+// for a pooler.
+func TestSlowAnswerIsNoPooler(t *testing.T) {
+	t.Parallel()
+	s := onPostgres(t, sqlsession.Session)
+	p := proxy.Run(t, s.server.Addr())
+	slow := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte("current_setting('dlock.session'")) },
+		func(c *proxy.Conn) {
+			c.Hold()
+			time.AfterFunc(3*time.Second, c.Deliver) // of the five that New has
+		})
+	store, err := s.openAt(t.Context(), p.Addr())
+	switch {
+	case err == nil:
+		mustRelease(t, store, mustAcquire(t, store, request("x")))
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	case !errors.Is(err, driver.ErrUnreachable): // the machine may be busy
+		t.Errorf("New with a server that is slow for three seconds: %v", err)
+	}
+	await.Event(t, slow, "the statement that looks for a pooler")
 }
 
 // TestReadOnly: New rejects a server that is read-only, as replicas are.

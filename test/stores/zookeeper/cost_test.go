@@ -1,9 +1,7 @@
 package zookeeper
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"runtime"
 	"sync"
 	"testing"
@@ -46,34 +44,6 @@ func TestRenewalReadsNodeOnNewConnection(t *testing.T) {
 		}
 	})
 	release(t, store, grant)
-}
-
-// The kinds of requests.
-const (
-	opDelete  = 2
-	opGetData = 4
-	opSync    = 9
-	opMulti   = 14
-)
-
-// reads matches a request for the data of a node.
-func reads(path string) func(requests []byte) bool { return sends(opGetData, path) }
-
-// sends matches a request of that kind that contains text, also among several that were sent
-// together. Each begins with its length, its number and its kind.
-func sends(op uint32, text string) func(requests []byte) bool {
-	const header = 12
-	return func(requests []byte) bool {
-		for len(requests) >= header {
-			length := min(max(4+int(binary.BigEndian.Uint32(requests)), header), len(requests))
-			request := requests[:length]
-			if binary.BigEndian.Uint32(request[8:]) == op && bytes.Contains(request, []byte(text)) {
-				return true
-			}
-			requests = requests[length:]
-		}
-		return false
-	}
 }
 
 // TestContentionLeavesNoMemory: the store forgets nodes that it waited for, also those that were

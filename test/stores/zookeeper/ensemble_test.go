@@ -53,6 +53,39 @@ func TestRestartKeepsLocksAndPlaces(t *testing.T) {
 	}
 }
 
+// TestCallsWaitForAServerAsLongAsTheirCaller: a client with a longer RequestTimeout waits for a
+// server for longer than the five seconds of callers without a deadline.
+func TestCallsWaitForAServerAsLongAsTheirCaller(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	c := client(t, open(t, server.URL()+"?timeout="+limit.String()), &dlock.Options{RequestTimeout: limit})
+	lease, err := c.Lock(t.Context(), "before")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	next := lockLater(t, c, "during")
+	select {
+	case got := <-next:
+		t.Fatalf("an answer without a server: %v, %v", got.lease, got.err)
+	case <-time.After(7 * time.Second):
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	got := happens(t, next, "the answer after the outage")
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	for _, l := range []*dlock.Lease{lease, got.lease} {
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 type outcome struct {
 	lease *dlock.Lease
 	err   error
@@ -74,11 +107,12 @@ func TestLeaderFailureKeepsLocks(t *testing.T) {
 	t.Parallel()
 	ensemble := servers.RunEnsemble(t)
 	url := ensemble.URL() + "?timeout=" + quorumTimeout.String()
+	patient := &dlock.Options{RequestTimeout: limit} // an election on a busy machine takes its time
 	for name, fail := range map[string]func(*servers.Server) error{
 		"killed": (*servers.Server).Kill,
 		"hangs":  (*servers.Server).Pause,
 	} {
-		holder, waiting := client(t, open(t, url), nil), client(t, open(t, url), nil)
+		holder, waiting := client(t, open(t, url), patient), client(t, open(t, url), patient)
 		lease, err := holder.Lock(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +131,7 @@ func TestLeaderFailureKeepsLocks(t *testing.T) {
 			now, err := ensemble.Leader(ctx)
 			return err == nil && now != leader
 		})
-		if _, err := client(t, open(t, url), nil).TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
+		if _, err := client(t, open(t, url), patient).TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
 			t.Errorf("%s: TryLock with the new leader: %v; want ErrHeld", name, err)
 		}
 		select {
@@ -201,7 +235,7 @@ func TestServerWithoutLeaderGrantsNothing(t *testing.T) {
 	}
 	asked := time.Now()
 	release(t, holder, grant)
-	eventually(t, "the follower knows that the waiter is the first", func() bool { return len(childrenOf(t, conn, "n")) == 1 })
+	eventually(t, "the follower knows that the waiter is the first", func() bool { return len(contenders(t, conn, "n")) == 1 })
 
 	eventually(t, "the leader's last confirmation is too old", func() bool { return time.Since(asked) > timeout/16 })
 	others := slices.DeleteFunc(slices.Clone(ensemble.Members), func(s *servers.Server) bool { return s == follower })

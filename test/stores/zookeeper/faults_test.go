@@ -1,9 +1,7 @@
 package zookeeper
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,29 +34,6 @@ func rig(url string) faults.Rig {
 
 func faultURL(addr, order string) string {
 	return fmt.Sprintf("zookeeper://%s/%s?order=%s&timeout=%s", addr, order, order, faultTTL)
-}
-
-// acquires matches the requests that create a node: they are of the kind multi. A request
-// begins with its length, its number and its kind.
-func acquires(name string) func(request []byte) bool {
-	const multi, header = 14, 12
-	return func(request []byte) bool {
-		return len(request) > header && binary.BigEndian.Uint32(request[8:]) == multi && bytes.Contains(request, []byte(name))
-	}
-}
-
-// removes matches the requests that remove a node of the order Fair, also behind another
-// request. The kind of a request is followed by the length of the path and the path.
-func removes(name string) func(request []byte) bool {
-	const deletion, before = 2, 8
-	return func(request []byte) bool {
-		for i := range request {
-			if i >= before && bytes.HasPrefix(request[i:], []byte("/"+name+"/")) && binary.BigEndian.Uint32(request[i-before:]) == deletion {
-				return true
-			}
-		}
-		return false
-	}
 }
 
 // network returns the network faults that apply to an order. With the order Fair a waiter

@@ -149,7 +149,7 @@ func TestRepeatedReleaseThatFindsNothingIsUnreachable(t *testing.T) {
 	store, p := throughProxy(t, server, "")
 	other := open(t, server.URL())
 	stale := acquire(t, store, request("x"))
-	held := p.OnRequest(sends(opDelete, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
+	held := p.OnRequest(sends(opMulti, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
 	released := make(chan error, 1)
 	go func() { released <- store.Release(t.Context(), stale) }()
 	happens(t, held, "the release")
@@ -212,12 +212,12 @@ func TestLostServerIsUnreachable(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			server := servers.Run(t, servers.ZooKeeper)
-			type waiting struct {
+			type waiter struct {
 				order string
 				req   driver.Request
 				store driver.Store
 			}
-			var waiters []waiting
+			var waiters []waiter
 			var locks []<-chan outcome
 			for _, order := range []string{"fair", "unfair"} {
 				query := "?timeout=6s&order=" + order
@@ -232,10 +232,10 @@ func TestLostServerIsUnreachable(t *testing.T) {
 				if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
 					t.Fatalf("%s: Acquire: %v; want ErrHeld", order, err)
 				}
-				waiters = append(waiters, waiting{order, req, store})
+				waiters = append(waiters, waiter{order, req, store})
 				short := &dlock.Options{TTL: 2 * time.Second}
 				watches := make(chan struct{}, 1)
-				locks = append(locks, lockLater(t, client(t, watching{open(t, server.URL()+query), watches}, short), order))
+				locks = append(locks, lockLater(t, client(t, reportingStore{open(t, server.URL()+query), watches}, short), order))
 				happens(t, watches, "the wait of Lock")
 			}
 			if err := end(server); err != nil {
@@ -326,7 +326,7 @@ func TestLostReleaseIsRepeated(t *testing.T) {
 	grant := acquire(t, store, req)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p.OnRequest(sends(opDelete, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests); cancel() })
+	p.OnRequest(sends(opMulti, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests); cancel() })
 	if err := store.Release(ctx, grant); err == nil || errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("Release whose request is lost: %v", err)
 	}
@@ -338,9 +338,9 @@ func TestLostReleaseIsRepeated(t *testing.T) {
 	})
 }
 
-// TestUnlockOverSilentConnectionIsSoon: Unlock over a connection that died without a sign releases
-// the lock over another one before it gives up, however long the session's timeout is.
-func TestUnlockOverSilentConnectionIsSoon(t *testing.T) {
+// TestUnlockUsesNewConnectionWhenOldOneHangs: Unlock over a connection that was cut without a reset
+// releases the lock over another one before it gives up, however long the session's timeout is.
+func TestUnlockUsesNewConnectionWhenOldOneHangs(t *testing.T) {
 	t.Parallel()
 	store, p := throughProxy(t, servers.Run(t, servers.ZooKeeper), "?timeout=30s")
 	c := client(t, store, nil)
@@ -350,6 +350,6 @@ func TestUnlockOverSilentConnectionIsSoon(t *testing.T) {
 	}
 	p.Blackhole()
 	if err := lease.Unlock(t.Context()); err != nil { // it gives up after ten seconds
-		t.Errorf("Unlock over a silent connection: %v", err)
+		t.Errorf("Unlock over a connection that hangs: %v", err)
 	}
 }

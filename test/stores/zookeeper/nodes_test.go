@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,11 +12,12 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/go-zookeeper/zk"
 )
 
-var curatorNode = regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}-lock-[0-9]{10}$`)
+var curatorNode = regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}-(lock-|__WRIT__)[0-9]{10}$`)
 
 // TestNodesLookLikeCurators: nodes have the names and places of Curator's, do not contain the
 // secret owner, and leave nothing behind.
@@ -32,8 +34,8 @@ func TestNodesLookLikeCurators(t *testing.T) {
 		t.Fatal(err)
 	}
 	children, _, err := conn.Children("/locks/orders%2F42")
-	if err != nil || len(children) != 2 {
-		t.Fatalf("the nodes are %q, %v; want two", children, err)
+	if err != nil || len(children) != 4 {
+		t.Fatalf("the nodes are %q, %v; want two of each", children, err)
 	}
 	for _, child := range children {
 		data, stat, err := conn.Get("/locks/orders%2F42/" + child)
@@ -48,7 +50,7 @@ func TestNodesLookLikeCurators(t *testing.T) {
 				t.Errorf("the owner can be read in the node %s: %s", child, data)
 			}
 		}
-		if strings.HasSuffix(child, "0") && uint64(stat.Czxid) != span.Number(grant.Token) {
+		if (strings.HasSuffix(child, "0") || strings.HasSuffix(child, "1")) && uint64(stat.Czxid) != span.Number(grant.Token) {
 			t.Errorf("the token is %d; want the czxid %d", grant.Token, stat.Czxid)
 		}
 	}
@@ -74,7 +76,7 @@ func TestContainerDataIsKept(t *testing.T) {
 		store := open(t, server.URL()+"?order="+order)
 		for range 3 {
 			grant := acquire(t, store, request("entity"))
-			refused(t, store, "entity", "it was just granted")
+			wantHeld(t, store, "entity", "it was just granted")
 			release(t, store, grant)
 		}
 	}
@@ -88,7 +90,7 @@ func TestOtherChildrenAreIgnored(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
-	for _, node := range []string{"/n", "/n/!config", "/n/zz"} {
+	for _, node := range []string{"/n", "/n/!config", "/n/zz", "/n/block-1", "/n/deadlock-info"} {
 		if _, err := conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
 		}
@@ -96,9 +98,40 @@ func TestOtherChildrenAreIgnored(t *testing.T) {
 	for _, order := range []string{"fair", "unfair"} {
 		store := open(t, server.URL()+"?order="+order)
 		grant := acquire(t, store, request("n"))
-		refused(t, store, "n", "it was just granted")
+		wantHeld(t, store, "n", "it was just granted")
 		release(t, store, grant)
+		if info, held, err := store.Find(t.Context(), "n"); err != nil || held {
+			t.Errorf("%s: Find returns %+v, %v, %v; want no holder", order, info, held, err)
+		}
 	}
+}
+
+// TestDiagnoseSurvivesReaping: ZooKeeper removes the empty container that Diagnose has created
+// before Diagnose does.
+func TestDiagnoseSurvivesReaping(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store, p := throughProxy(t, server, "/doctor")
+	removal := matches(opDelete, func(request []byte) bool {
+		return bytes.Contains(request, []byte("dlock-doctor-")) && !bytes.Contains(request, []byte("-lock-"))
+	})
+	removed := p.OnRequest(removal, func(*proxy.Conn) {
+		children, _, err := conn.Children("/doctor")
+		i := slices.IndexFunc(children, func(child string) bool { return strings.HasPrefix(child, "dlock-doctor-") })
+		if err != nil || i < 0 {
+			t.Errorf("the nodes are %q, %v; want the container of the diagnosis", children, err)
+			return
+		}
+		if err := conn.Delete("/doctor/"+children[i], -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			t.Error(err)
+		}
+	})
+	findings, err := store.Diagnose(t.Context())
+	if err != nil || len(findings) == 0 || findings[0].Level != driver.LevelOK {
+		t.Errorf("the diagnosis is %v, %v; want that the rights suffice", findings, err)
+	}
+	happens(t, removed, "the removal of the container")
 }
 
 // TestOrdersExcludeEachOther: the two orders exclude and wake each other.
@@ -108,7 +141,7 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 	fair, unfair := open(t, server.URL()), open(t, server.URL()+"?order=unfair")
 	for _, pair := range [][2]driver.Store{{fair, unfair}, {unfair, fair}} {
 		grant := acquire(t, pair[0], request("n"))
-		refused(t, pair[1], "n", "the other order has it")
+		wantHeld(t, pair[1], "n", "the other order has it")
 		next := make(chan error, 1)
 		go func() {
 			lease, err := client(t, pair[1], nil).Lock(t.Context(), "n")
@@ -134,7 +167,7 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, fair, grant)
-	refused(t, unfair, "q", "a waiter queues")
+	wantHeld(t, unfair, "q", "a waiter queues")
 	release(t, fair, acquire(t, fair, queued))
 	release(t, unfair, acquire(t, unfair, request("q")))
 
@@ -246,7 +279,7 @@ func TestBreakReportsLoss(t *testing.T) {
 	}
 }
 
-// TestWaiterOfRemovedNodeIsNotGranted: the node of a waiter is removed while it waits. The
+// TestWaiterOfRemovedNodeIsNotGranted: the nodes of a waiter are removed while it waits. The
 // removal of the nodes ahead does not give it the lock.
 func TestWaiterOfRemovedNodeIsNotGranted(t *testing.T) {
 	t.Parallel()
@@ -272,9 +305,9 @@ func TestWaiterOfRemovedNodeIsNotGranted(t *testing.T) {
 	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire of a held lock: %v; want ErrHeld", err)
 	}
-	nodes, _, err := conn.Children("/x")
-	if err != nil || len(nodes) != 2 {
-		t.Fatalf("%q, %v", nodes, err)
+	nodes := childrenOf(t, conn, "x")
+	if len(nodes) != 4 {
+		t.Fatalf("the nodes are %q; want two of each", nodes)
 	}
 	for _, node := range nodes {
 		_, stat, err := conn.Exists("/x/" + node)

@@ -16,24 +16,24 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestSequenceNumbersBeginAgain: a container that has used up its numbers begins again when it is
-// empty. Until then acquisitions fail, because the server gives every node the last number.
-func TestSequenceNumbersBeginAgain(t *testing.T) {
+// TestSequenceNumbersRestart: the numbers of a container that has used them up restart at zero when
+// it is empty. Until then attempts fail, because the server gives every node the last number.
+func TestSequenceNumbersRestart(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
 	if _, err := conn.Create("/n", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	countUp(t, server, conn, "/n", 1<<31-4)
+	setNextNumber(t, server, conn, 1<<31-5, "/n")
 
 	holder, other := open(t, server.URL()), open(t, server.URL())
 	grant := acquire(t, holder, request("n"))
-	if children, _, err := conn.Children("/n"); err != nil || len(children) != 1 || !strings.HasSuffix(children[0], "lock-2147483644") {
-		t.Fatalf("the nodes are %q, %v; want one with a number close to the last", children, err)
+	if nodes := contenders(t, conn, "n"); len(nodes) != 1 || !strings.HasSuffix(nodes[0], "lock-2147483643") {
+		t.Fatalf("the nodes are %q; want one with a number close to the last", nodes)
 	}
 	var err error
-	for range 6 { // two numbers are left, and the last
+	for range 6 { // the numbers left suffice for one more attempt
 		if _, err = other.Acquire(t.Context(), request("n")); err == nil {
 			t.Fatal("two owners hold the lock")
 		}
@@ -46,8 +46,8 @@ func TestSequenceNumbersBeginAgain(t *testing.T) {
 	}
 	release(t, holder, grant)
 	next := acquire(t, other, request("n"))
-	if children, _, err := conn.Children("/n"); err != nil || len(children) != 1 || !strings.HasSuffix(children[0], "lock-0000000000") {
-		t.Errorf("the nodes are %q, %v; want one whose number is the first", children, err)
+	if nodes := contenders(t, conn, "n"); len(nodes) != 1 || !strings.HasSuffix(nodes[0], "lock-0000000000") {
+		t.Errorf("the nodes are %q; want one whose number is the first", nodes)
 	}
 	if next.Token <= grant.Token {
 		t.Errorf("token %d after %d", next.Token, grant.Token)
@@ -55,11 +55,55 @@ func TestSequenceNumbersBeginAgain(t *testing.T) {
 	release(t, other, next)
 }
 
-// countUp sets the next sequence number of a container: it writes a transaction to the log
-// of the server, which the server reads when it starts.
-func countUp(t testing.TB, server *servers.Server, conn *zk.Conn, parent string, number int32) {
+// TestNumbersOfSemaphoreRestart: the numbers of a semaphore's container restart when it is empty,
+// and so do those of its lease nodes. A lease node whose number is not unique is no permit.
+func TestNumbersOfSemaphoreRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	for _, path := range []string{"/n", "/m", "/m/leases"} {
+		if _, err := conn.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setNextNumber(t, server, conn, 1<<31-4, "/n", "/m/leases")
+
+	holder, other := open(t, server.URL()), open(t, server.URL())
+	two := driver.Mode{Limit: 2}
+	last := uint64(0)
+	for range 6 {
+		grant := acquire(t, holder, requestIn(two, "n"))
+		if grant.Token <= last {
+			t.Errorf("token %d after %d", grant.Token, last)
+		}
+		last = grant.Token
+		release(t, holder, grant)
+	}
+	grants := []driver.Grant{acquire(t, holder, requestIn(two, "m")), acquire(t, holder, requestIn(two, "m"))}
+	var err error
+	for range 4 {
+		if _, err = other.Acquire(t.Context(), requestIn(two, "m")); err == nil {
+			t.Fatal("a third holder of two permits")
+		}
+	}
+	if !errors.Is(err, zklock.ErrNumbersUsedUp) {
+		t.Errorf("beyond the last number: %v; want ErrNumbersUsedUp", err)
+	}
+	for _, grant := range grants {
+		release(t, holder, grant)
+	}
+	grant := acquire(t, other, requestIn(two, "m"))
+	if leases := childrenOf(t, conn, "m/leases"); len(leases) != 1 || !strings.HasSuffix(leases[0], "lease-0000000000") {
+		t.Errorf("the leases are %q; want one whose number is the first", leases)
+	}
+	release(t, other, grant)
+}
+
+// setNextNumber sets the next sequence number of containers: it writes transactions to the log of
+// the server, which the server reads when it starts.
+func setNextNumber(t testing.TB, server *servers.Server, conn *zk.Conn, number int32, parents ...string) {
 	t.Helper()
-	_, stat, err := conn.Exists(parent)
+	_, stat, err := conn.Exists(parents[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +112,14 @@ func countUp(t testing.TB, server *servers.Server, conn *zk.Conn, parent string,
 	}
 	const ahead = 1000 // later than everything that happened since
 	zxid := stat.Czxid + ahead
-	log := transactionLog(
-		transaction(zxid, 1, createRecord(parent+"/counted", number)),
-		transaction(zxid+1, 2, text(nil, parent+"/counted")), // and deleted
-	)
+	var records [][]byte
+	for _, parent := range parents {
+		next := zxid + int64(len(records))
+		records = append(records,
+			transaction(next, 1, createRecord(parent+"/counted", number)),
+			transaction(next+1, 2, text(nil, parent+"/counted"))) // and deleted
+	}
+	log := transactionLog(records...)
 	file := filepath.Join(server.Dir(), "data", "version-2", fmt.Sprintf("log.%x", zxid))
 	if err := os.WriteFile(file, log, 0o644); err != nil {
 		t.Fatal(err)

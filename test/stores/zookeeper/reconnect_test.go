@@ -49,11 +49,12 @@ func TestReconnectionWakesWaiters(t *testing.T) {
 	release(t, holder, grant)
 }
 
-// TestReplacedNodesAreNoticedAfterReconnection: while the store has no connection, the nodes that it
-// watches are replaced by nodes of other holders with the same names. When the client restores its
-// watches, the server does not report that: in this test because the client asks for events that are
-// newer than all, in practice because it got another answer first. The next renewal finds the loss
-// all the same, and the waiter gets the lock after the new holder's release.
+// TestReplacedNodesAreNoticedAfterReconnection: while the store has no connection, the nodes that
+// it watches are replaced by nodes of other holders with the same names. When the client restores
+// its watches, the server does not report that, because the client claims to know all changes. The
+// test achieves this by raising the zxid in the client's request; in practice a later answer raises
+// it. The next renewal finds the loss all the same, and the waiter gets the lock after the new
+// holder's release.
 func TestReplacedNodesAreNoticedAfterReconnection(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
@@ -88,7 +89,7 @@ func TestReplacedNodesAreNoticedAfterReconnection(t *testing.T) {
 	acquire(t, other, request("held"))
 	release(t, other, before)
 	next := acquire(t, other, request("wanted"))
-	restored := p.OnRequest(asksForNoOldEvents, nil)
+	restored := p.OnRequest(raiseZxid, nil)
 	p.Hang(false)
 	p.Reset()
 	happens(t, restored, "the request to restore the watches")
@@ -104,9 +105,9 @@ func TestReplacedNodesAreNoticedAfterReconnection(t *testing.T) {
 	release(t, store, acquire(t, store, wanted))
 }
 
-// asksForNoOldEvents finds the request by which the client restores its watches, and changes its
-// first field: the number of the last change that the client knows.
-func asksForNoOldEvents(requests []byte) bool {
+// raiseZxid finds the request by which the client restores its watches, and raises its first field:
+// the last change that the client knows.
+func raiseZxid(requests []byte) bool {
 	const setWatches, header = 101, 12
 	for len(requests) >= header+8 {
 		if binary.BigEndian.Uint32(requests[8:]) == setWatches {

@@ -49,7 +49,7 @@ func TestLostCreationAnswerFindsNode(t *testing.T) {
 		if err != nil || uint64(stat.Czxid) != span.Number(grant.Token) {
 			t.Errorf("%s: the token is %d; want one of the node's czxid %d (%v)", order, grant.Token, stat.Czxid, err)
 		}
-		refused(t, open(t, server.URL()), name, "it was granted")
+		wantHeld(t, open(t, server.URL()), name, "it was granted")
 		release(t, store, grant)
 		other := open(t, server.URL())
 		release(t, other, acquire(t, other, request(name)))
@@ -66,7 +66,7 @@ func TestRefusalSurvivesBrokenConnections(t *testing.T) {
 	grant := acquire(t, holder, request("taken"))
 	store, p := throughProxy(t, server, "")
 	lost := p.LoseReply(removes("taken"), true)
-	refused(t, store, "taken", "the connection broke when the node was removed")
+	wantHeld(t, store, "taken", "the connection broke when the node was removed")
 	happens(t, lost, "the lost answer")
 
 	const breaks = 12
@@ -75,12 +75,12 @@ func TestRefusalSurvivesBrokenConnections(t *testing.T) {
 		p.OnRequest(func(request []byte) bool { return broke.Load() == i && bytes.Contains(request, []byte("taken")) },
 			func(c *proxy.Conn) { broke.Add(1); c.Reset() })
 	}
-	refused(t, store, "taken", "the connection broke again and again")
+	wantHeld(t, store, "taken", "the connection broke again and again")
 	if n := broke.Load(); n != breaks {
 		t.Errorf("the connection broke %d times; want %d", n, breaks)
 	}
-	if children, _, err := conn.Children("/taken"); err != nil || len(children) != 1 {
-		t.Errorf("the nodes are %q, %v; want the holder's", children, err)
+	if children := childrenOf(t, conn, "taken"); len(children) != 2 {
+		t.Errorf("the nodes are %q; want the holder's two", children)
 	}
 	release(t, holder, grant)
 }
@@ -102,13 +102,20 @@ func TestNodeOfOldSessionIsNotAdopted(t *testing.T) {
 	}
 	old := ""
 	eventually(t, "the node is created", func() bool {
-		children, _, err := conn.Children("/old")
-		if err != nil || len(children) != 1 {
+		if there, _, err := conn.Exists("/old"); err != nil || !there {
+			return false
+		}
+		children := contenders(t, conn, "old")
+		if len(children) != 1 {
 			return false
 		}
 		old = children[0]
 		return true
 	})
+	// ZooKeeper removes a container that is empty.
+	if _, err := conn.Create("/old/other", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
 	p.Hold()
 	eventually(t, "the session ends", func() bool {
 		there, _, err := conn.Exists("/old/" + old)
@@ -130,13 +137,13 @@ func TestNodeOfOldSessionIsNotAdopted(t *testing.T) {
 	_ = store.Release(t.Context(), driver.Grant{Name: "old", Owner: req.Owner})
 }
 
-// watching is a store that reports when a watch has begun.
-type watching struct {
+// reportingStore is a store that reports when a watch has begun.
+type reportingStore struct {
 	*zklock.Store
 	begun chan<- struct{}
 }
 
-func (w watching) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
+func (w reportingStore) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
 	stop, err := w.Store.Watch(ctx, req, wake)
 	if err == nil {
 		select {
@@ -167,7 +174,7 @@ func TestSessionEndReportsLossAndWaitersGoOn(t *testing.T) {
 			theirs := acquire(t, other, request("theirs"))
 			waited := make(chan error, 1)
 			watches := make(chan struct{}, 1)
-			waiter := client(t, watching{cut, watches}, nil)
+			waiter := client(t, reportingStore{cut, watches}, nil)
 			go func() {
 				lease, err := waiter.Lock(t.Context(), "theirs")
 				if err == nil {
@@ -179,6 +186,7 @@ func TestSessionEndReportsLossAndWaitersGoOn(t *testing.T) {
 
 			p.Hold()
 			var next driver.Grant
+			mineAgain := request("mine")
 			eventually(t, "the session ends", func() (free bool) {
 				var err error
 				next, err = other.Acquire(t.Context(), mineAgain)
@@ -204,8 +212,6 @@ func TestSessionEndReportsLossAndWaitersGoOn(t *testing.T) {
 		})
 	}
 }
-
-var mineAgain = request("mine")
 
 // TestOneNodeForManyWaiters: 10,000 goroutines that wait for one name in one process share one
 // watch, and one node with the order Fair.
@@ -253,11 +259,11 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 
 func watchCount(t testing.TB, server *servers.Server) int {
 	t.Helper()
-	return figure(t, server, "zk_watch_count")
+	return statistic(t, server, "zk_watch_count")
 }
 
-// figure returns one of the server's statistics. Asking for it counts as a packet.
-func figure(t testing.TB, server *servers.Server, name string) int {
+// statistic returns one of the server's statistics. Asking for it counts as a packet.
+func statistic(t testing.TB, server *servers.Server, name string) int {
 	t.Helper()
 	figures, err := server.Monitor(t.Context())
 	if err != nil {
@@ -281,7 +287,7 @@ func TestHandoverSendsFewRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	const turns = 40
-	before, asked := figure(t, server, "zk_packets_received"), 1
+	before, asked := statistic(t, server, "zk_packets_received"), 1
 	for i := range turns {
 		next := make(chan *dlock.Lease, 1)
 		go func() {
@@ -299,7 +305,7 @@ func TestHandoverSendsFewRequests(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	n := figure(t, server, "zk_packets_received") - before - asked
+	n := statistic(t, server, "zk_packets_received") - before - asked
 	if err := lease.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -308,15 +314,15 @@ func TestHandoverSendsFewRequests(t *testing.T) {
 	}
 }
 
-// begun is a context that reports when a call begins to wait for its end.
-type begun struct {
+// reportingContext is a context that reports when a call begins to wait for its end.
+type reportingContext struct {
 	context.Context
 	report func()
 }
 
-func (b begun) Done() <-chan struct{} {
-	b.report()
-	return b.Context.Done()
+func (c reportingContext) Done() <-chan struct{} {
+	c.report()
+	return c.Context.Done()
 }
 
 // TestCloseEndsCalls: Close ends calls that wait for a connection or for an answer. They
@@ -334,7 +340,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
 			waits := make(chan struct{})
-			ctx := begun{t.Context(), sync.OnceFunc(func() { close(waits) })}
+			ctx := reportingContext{t.Context(), sync.OnceFunc(func() { close(waits) })}
 			result := make(chan error, 1)
 			go func() {
 				_, err := store.Acquire(ctx, request("x"))

@@ -81,7 +81,7 @@ func release(t testing.TB, store driver.Store, grant driver.Grant) {
 	}
 }
 
-func refused(t testing.TB, store driver.Store, name, why string) {
+func wantHeld(t testing.TB, store driver.Store, name, why string) {
 	t.Helper()
 	if _, err := store.Acquire(t.Context(), request(name)); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire(%q): %v; want ErrHeld: %s", name, err, why)

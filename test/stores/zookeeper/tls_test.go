@@ -29,7 +29,7 @@ func TestTLS(t *testing.T) {
 	addr, authority := terminateTLS(t, server.Addr())
 	store := open(t, "zookeeper://"+addr+"?tls=true&ca="+url.QueryEscape(authority))
 	grant := acquire(t, store, request("n"))
-	refused(t, open(t, server.URL()), "n", "it is held over TLS")
+	wantHeld(t, open(t, server.URL()), "n", "it is held over TLS")
 	release(t, store, grant)
 
 	reportedSoon(t, "zookeeper://"+addr+"?tls=true", "certificate")
@@ -43,8 +43,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// reportedSoon checks that each call to a store that has no server fails without waiting for one until
-// its limit, and says why.
+// reportedSoon checks that each call to a store that has no server fails without waiting for one
+// until its limit, and says why.
 func reportedSoon(t *testing.T, url, reason string) {
 	t.Helper()
 	c := client(t, open(t, url), nil)

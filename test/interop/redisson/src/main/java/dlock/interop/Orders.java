@@ -9,8 +9,9 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /**
- * The orders. A line is the thread, the order, the kind of lock (lock, fair or fenced), its name,
- * and milliseconds. With a lease of 0 the watchdog renews the lock.
+ * The orders. A line is the thread, the order, the kind of lock (lock, fair or fenced; read or
+ * write for those of a read-write lock), its name, and milliseconds. With a lease of 0 the watchdog
+ * renews the lock.
  *
  * <pre>
  *   A lock KIND NAME LEASE       waits; answers: held TOKEN WHEN
@@ -64,6 +65,8 @@ final class Orders {
       case "lock" -> redisson.getLock(name);
       case "fair" -> redisson.getFairLock(name);
       case "fenced" -> redisson.getFencedLock(name);
+      case "read" -> redisson.getReadWriteLock(name).readLock();
+      case "write" -> redisson.getReadWriteLock(name).writeLock();
       default -> throw new IllegalArgumentException("unknown kind " + kind);
     };
   }

@@ -11,11 +11,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// attempts are the kinds of attempts. All but try leave a place in the queue.
+// attempts are the kinds of attempts. Those with Queue leave a place in the queue.
 var attempts = map[string]func(*driver.Request){
 	"try":   func(*driver.Request) {},
 	"place": func(req *driver.Request) { req.Queue = true },
 	"fair":  func(req *driver.Request) { req.Queue, req.Fair = true, true },
+
+	"shared": func(req *driver.Request) { req.Mode.Shared = true },
+	"permit": func(req *driver.Request) { req.Mode.Limit = 2 },
 }
 
 // TestOvertakenAttemptIsUndone: an attempt that is carried out after its owner got an answer
@@ -50,11 +53,12 @@ func TestOvertakenAttemptIsUndone(t *testing.T) {
 			if req.Queue {
 				r.release(r.other, blocker)
 			}
-			kv := there.Kvs[0] // which the first connection delivers late
+			// The test writes the key itself, as if the silenced connection delivered the attempt late.
+			kv := there.Kvs[0]
 			if _, err := r.raw.Put(t.Context(), string(kv.Key), "", clientv3.WithLease(clientv3.LeaseID(kv.Lease))); err != nil {
 				t.Fatal(err)
 			}
-			r.holds(r.store, r.kept, "when an attempt was carried out late")
+			r.stillHeld(r.store, r.kept, "when an attempt was carried out late")
 			r.acquire(r.other, request("late"))
 		})
 	}
@@ -75,10 +79,11 @@ func overtakeRelease(t *testing.T, r *lateRig) {
 	r.release(r.store, first)
 	happens(t, silent)
 	second := r.acquire(r.store, request("x"))
-	if _, err := r.raw.Delete(t.Context(), key); err != nil { // which the first connection delivers late
+	// The test deletes the key itself, as if the silenced connection delivered the request late.
+	if _, err := r.raw.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	r.holds(r.store, second, "when a release of the lock before it was carried out late")
+	r.stillHeld(r.store, second, "when a release of the lock before it was carried out late")
 }
 
 // TestRepeatedReleaseThatFindsNothingIsUnreachable: the first request of a release is lost, another
@@ -124,15 +129,16 @@ func TestOvertakenExpiryDeletesNoLaterLock(t *testing.T) {
 	happens(t, deletion)
 	var second driver.Grant
 	eventually(t, "a renewal of the lease deletes the key", func() (ok bool) {
-		r.holds(r.store, r.kept, "when another lock expired")
+		r.stillHeld(r.store, r.kept, "when another lock expired")
 		var err error
 		second, err = r.store.Acquire(t.Context(), request("x"))
 		return err == nil
 	})
-	if _, err := r.raw.Delete(t.Context(), key); err != nil { // which the first connection delivers late
+	// The test deletes the key itself, as if the silenced connection delivered the request late.
+	if _, err := r.raw.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	r.holds(r.store, second, "when the deletion of an expired lock was carried out late")
+	r.stillHeld(r.store, second, "when the deletion of an expired lock was carried out late")
 }
 
 // TestReleaseCanBeRepeatedAfterARestart: a release that was under way when the server was killed
@@ -160,11 +166,12 @@ func TestReleaseCanBeRepeatedAfterARestart(t *testing.T) {
 	}
 	r.release(r.store, first)
 	second := r.acquire(r.store, request("x"))
-	if _, err := r.raw.Delete(t.Context(), key); err != nil { // which is repeated
+	// The test deletes the key itself, as if the client repeated the request.
+	if _, err := r.raw.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	r.holds(r.store, second, "when a release of the lock before it was repeated")
-	r.holds(r.store, r.kept, "after a restart")
+	r.stillHeld(r.store, second, "when a release of the lock before it was repeated")
+	r.stillHeld(r.store, r.kept, "after a restart")
 }
 
 // TestStaleCallsLeaveALaterLockAlone: the keys of a lease are used again. A late or repeated
@@ -197,7 +204,7 @@ func staleCalls(t *testing.T, r *lateRig) {
 			}
 		}
 	}
-	r.holds(r.store, second, "after stale calls")
+	r.stillHeld(r.store, second, "after stale calls")
 	if _, err := r.other.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire of a held lock after stale calls: %v; want ErrHeld", err)
 	}
@@ -227,7 +234,7 @@ func overtakeBreak(t *testing.T, r *lateRig) {
 	if now := r.keyOf("x"); now != key {
 		t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
 	}
-	r.holds(r.other, second, "after a break of the lock before it")
+	r.stillHeld(r.other, second, "after a break of the lock before it")
 }
 
 // TestStaleTokenRenewsNothing: a renewal with the token of an earlier lock of the same owner changes
@@ -242,7 +249,7 @@ func TestStaleTokenRenewsNothing(t *testing.T) {
 	if err := errors.Join(r.store.Renew(t.Context(), []driver.Grant{first})...); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Renew with an earlier token: %v; want ErrNotHeld", err)
 	}
-	r.holds(r.store, second, "after a stale renewal")
+	r.stillHeld(r.store, second, "after a stale renewal")
 }
 
 // TestWatchedPlaceOutlivesItsTTL: a waiter keeps its place for longer than its TTL.

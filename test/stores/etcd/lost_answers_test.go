@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -91,7 +92,7 @@ func TestLateReleaseDeletesNoLaterLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raw.Delete(t.Context(), key); err != nil { // which arrives late
+	if _, err := raw.Delete(t.Context(), key); err != nil { // as if it arrived late
 		t.Fatal(err)
 	}
 	if errs := store.Renew(t.Context(), []driver.Grant{second}); errs != nil {
@@ -193,4 +194,16 @@ func brokenAndWritten(t *testing.T) (driver.Store, driver.Grant) {
 		t.Fatal(err)
 	}
 	return store, grant
+}
+
+// TestCallWithoutAnswerIsUnreachable: a call whose context ends before the server answers returns
+// the context's error with ErrUnreachable, and says that there was no answer.
+func TestCallWithoutAnswerIsUnreachable(t *testing.T) {
+	t.Parallel()
+	p := proxy.Run(t, servers.Run(t, servers.Etcd).Addr())
+	store := storeOver(t, p.Addr(), nil)
+	grant := (&lateRig{t: t}).acquire(store, request("held"))
+	p.Hold()
+	t.Cleanup(p.Deliver) // so that Close reaches the server
+	faults.NoAnswer(t, store, grant, request("abandoned"), "an earlier call has not ended")
 }

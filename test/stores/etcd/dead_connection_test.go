@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -29,11 +30,7 @@ func storeOver(t testing.TB, addr string, change func(*clientv3.Client)) *etcdlo
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, store)
 	return store
 }
 
@@ -126,7 +123,7 @@ func TestWatchMovesWithTheConnection(t *testing.T) {
 	}
 	defer stop()
 	r.proxy.Blackhole()
-	r.acquire(r.store, request("y")) // which replaces the connection
+	r.acquire(r.store, request("y")) // replaces the connection
 	happens(t, woken)                // because a deletion may have been missed
 	r.release(r.other, held)
 	happens(t, woken)
@@ -268,6 +265,67 @@ func TestWaiterGivesUpWhenTheServerIsGone(t *testing.T) {
 				}
 			case <-time.After(limit):
 				t.Errorf("Lock still waits after %v; the TTL is %v", limit, faultTTL)
+			}
+		})
+	}
+}
+
+// TestCallsWithoutADeadlineEnd: while no member answers, a call whose context never ends returns
+// ErrUnreachable.
+func TestCallsWithoutADeadlineEnd(t *testing.T) {
+	t.Parallel()
+	server, cluster := servers.Run(t, servers.Etcd), servers.RunEtcdCluster(t, nil)
+	for where, c := range map[string]struct {
+		url    string
+		paused []*servers.Server
+	}{
+		"one server": {server.URL(), []*servers.Server{server}},
+		"no quorum":  {cluster.URL(), cluster.Members[:2]},
+	} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			store := storeOver(t, strings.TrimPrefix(c.url, "etcd://"), nil)
+			held, err := store.Acquire(t.Context(), request("held"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, member := range c.paused {
+				serverGone["paused"].begin(t, member)
+			}
+			type result struct {
+				what string
+				err  error
+			}
+			calls := map[string]func() error{
+				"Acquire": func() error { _, err := store.Acquire(t.Context(), request("x")); return err },
+				"Renew":   func() error { return errors.Join(store.Renew(t.Context(), []driver.Grant{held})...) },
+				"Break":   func() error { return store.Break(t.Context(), "held", held.Token) },
+				"Find":    func() error { _, _, err := store.Find(t.Context(), "held"); return err },
+				"List": func() error {
+					for _, err := range store.List(t.Context(), "") {
+						return err
+					}
+					return nil
+				},
+				"Diagnose": func() error { _, err := store.Diagnose(t.Context()); return err },
+				"Watch":    func() error { _, err := store.Watch(t.Context(), request("y"), func() {}); return err },
+			}
+			results := make(chan result, len(calls))
+			for what, call := range calls {
+				go func() { results <- result{what, call()} }()
+			}
+			for deadline := time.After(limit); len(calls) > 0; {
+				select {
+				case r := <-results:
+					delete(calls, r.what)
+					// The member that is left opens a watch until it misses the leader.
+					opened := where == "no quorum" && r.what == "Watch" && r.err == nil
+					if !opened && !errors.Is(r.err, driver.ErrUnreachable) {
+						t.Errorf("%s: %v; want ErrUnreachable", r.what, r.err)
+					}
+				case <-deadline:
+					t.Fatalf("%q have not ended within %v", slices.Sorted(maps.Keys(calls)), limit)
+				}
 			}
 		})
 	}

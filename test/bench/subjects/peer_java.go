@@ -1,0 +1,67 @@
+package subjects
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/dlock-go/dlock/test/harness/checkout"
+)
+
+// curatorSubject is Java's InterProcessMutex, InterProcessReadWriteLock and
+// InterProcessSemaphoreV2.
+var curatorSubject = javaSubject("curator", "dlock.interop.CuratorContender", zookeeperAddr)
+
+// redissonSubject is Java's RLock, RReadWriteLock and RPermitExpirableSemaphore.
+var redissonSubject = javaSubject("redisson", "dlock.interop.RedissonContender", func(dir string) (string, error) {
+	single, _, err := redisAddresses(dir)
+	return "redis://" + single, err
+})
+
+// javaSubject is a library of Java, in the cases with processes. Every process warms
+// up before it takes part, so that the measured code is compiled.
+func javaSubject(name, class string, addr func(dir string) (string, error)) Subject {
+	build := sync.OnceValues(func() (string, error) { return buildJava(name) })
+	return Subject{Name: name, Foreign: func(ctx context.Context, dir string, p Plan) (*exec.Cmd, error) {
+		classpath, err := build()
+		if err != nil || dir == "" {
+			return nil, err
+		}
+		server, err := addr(dir)
+		if err != nil {
+			return nil, err
+		}
+		return exec.CommandContext(ctx, "java", "-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+			"-cp", classpath, class, server, strings.ReplaceAll(p.Name, "/", "-"), strconv.Itoa(p.Goroutines),
+			strconv.FormatInt(p.Hold.Nanoseconds(), 10), strconv.FormatInt(p.Pause.Nanoseconds(), 10),
+			strconv.Itoa(p.Shared), strconv.Itoa(p.Limit)), nil
+	}}.modes().only("handover", "readers", "permits")
+}
+
+// buildJava builds the program of test/interop/NAME and returns its classpath.
+func buildJava(name string) (string, error) {
+	for _, program := range []string{"java", "javac", "mvn"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return "", fmt.Errorf("there is no %s", program)
+		}
+	}
+	scripts, err := checkout.Folder("scripts")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command(filepath.Join(scripts, "build-java.sh"), name)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	output, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("building it: %w: %s", err, complaints.String())
+	}
+	folder := strings.TrimSpace(string(output))
+	libraries, err := os.ReadFile(filepath.Join(folder, "classpath"))
+	return filepath.Join(folder, "classes") + string(filepath.ListSeparator) + string(libraries), err
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/test/lab/soak"
+)
+
+// soakTime is how long each store is soaked in the tests. `make soak` soaks them for longer.
+const soakTime = 5 * time.Second
+
+// soakPace leaves the machine to the tests that run at the same time.
+const soakPace = 500 * time.Millisecond
+
+// TestSoak: on every store processes lock while faults happen, and nothing is broken, stuck or
+// left over.
+func TestSoak(t *testing.T) {
+	for _, store := range soak.Stores() {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			result, err := soak.Run(t.Context(), soak.Config{Store: store, Time: soakTime, Seed: 1, Pictures: t.TempDir(), Pace: soakPace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(verdict(result))
+			if !result.OK() {
+				t.Errorf("again: go run ./test/lab soak --store %s --seed %d", store, result.Seed)
+			}
+			if result.Counts.Acquired == 0 || result.Counts.Checked != result.Counts.Acquired {
+				t.Errorf("%d acquisitions, of which %d were checked", result.Counts.Acquired, result.Counts.Checked)
+			}
+		})
+	}
+}
+
+// TestBadSoak: what cannot be soaked is said before anything runs.
+func TestBadSoak(t *testing.T) {
+	for args, want := range map[string]string{
+		"soak":                        "name a store",
+		"soak --store mongodb":        `unknown store "mongodb"`,
+		"soak everything":             `unknown argument "everything"`,
+		"soak --spoiled --only x-y-z": "0 of 0",
+	} {
+		if err := start(t.Context(), strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("lab %s: %v, want %q", args, err, want)
+		}
+	}
+}

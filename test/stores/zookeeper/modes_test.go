@@ -1,0 +1,402 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/go-zookeeper/zk"
+)
+
+var (
+	shared    = driver.Mode{Shared: true}
+	exclusive = driver.Mode{}
+)
+
+func requestIn(mode driver.Mode, name string) driver.Request {
+	req := request(name)
+	req.Mode = mode
+	return req
+}
+
+// createSequential creates a node as another program does.
+func createSequential(t testing.TB, conn *zk.Conn, prefix string) (path string) {
+	t.Helper()
+	path, err := conn.Create(prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func createContainers(t testing.TB, conn *zk.Conn, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if _, err := conn.CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// nodeKinds returns the nodes of a path without IDs and numbers, in order.
+func nodeKinds(t testing.TB, conn *zk.Conn, path string) []string {
+	t.Helper()
+	id := regexp.MustCompile(`^_c_[0-9a-f-]{36}-(.*?)[0-9]{10}$`)
+	var kinds []string
+	for _, child := range childrenOf(t, conn, path) {
+		kinds = append(kinds, id.ReplaceAllString(child, "$1"))
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// TestModesLookLikeCurators: holders have the nodes that Curator's recipes see.
+func TestModesLookLikeCurators(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL())
+	for _, test := range []struct {
+		mode     driver.Mode
+		children []string
+	}{
+		{exclusive, []string{"__WRIT__", "lock-"}},
+		{shared, []string{"__READ__", "lock-"}},
+		{driver.Mode{Limit: 3}, []string{"3-lock-", "leases"}},
+	} {
+		name := strings.ReplaceAll(test.mode.String(), " ", "-")
+		grant := acquire(t, store, requestIn(test.mode, name))
+		if got := nodeKinds(t, conn, name); !slices.Equal(got, test.children) {
+			t.Errorf("%v: the nodes are %q; want %q", test.mode, got, test.children)
+		}
+		if test.mode.Limit > 0 {
+			if got := nodeKinds(t, conn, name+"/leases"); !slices.Equal(got, []string{"lease-"}) {
+				t.Errorf("the leases are %q; want one", got)
+			}
+		}
+		release(t, store, grant)
+		if got := slices.Concat(contenders(t, conn, name), nodeKinds(t, conn, name+"/leases")); len(got) > 0 {
+			t.Errorf("%v: after Release the nodes are %q", test.mode, got)
+		}
+		reaped(t, conn, name)
+	}
+}
+
+// TestDowngradeKeepsNode: a downgrade replaces the writer's node by a reader's with the same
+// number, also if the answer is lost, and a release leaves nothing.
+func TestDowngradeKeepsNode(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store, p := throughProxy(t, server, "")
+	other := open(t, server.URL())
+	for _, lose := range []bool{false, true} {
+		name := map[bool]string{false: "answered", true: "unanswered"}[lose]
+		grant := acquire(t, store, request(name))
+		node := contenders(t, conn, name)[0]
+		if lose {
+			p.LoseReply(sends(opMulti, name), true)
+		}
+		if err := store.Downgrade(t.Context(), grant); err != nil {
+			t.Fatalf("%s: Downgrade: %v", name, err)
+		}
+		children := childrenOf(t, conn, name)
+		slices.Sort(children)
+		if len(children) != 2 || children[1] != node || !strings.HasSuffix(children[0], "__READ__0000000001") {
+			t.Errorf("%s: the nodes are %q; want %s and a reader with the number of the writer", name, children, node)
+		}
+		release(t, other, acquire(t, other, requestIn(shared, name)))
+		wantHeld(t, other, name, "it is shared")
+		release(t, store, grant)
+		if children := childrenOf(t, conn, name); len(children) > 0 {
+			t.Errorf("%s: after Release the nodes are %q", name, children)
+		}
+	}
+	// The answer is lost and the caller leaves: Release removes whichever node there is.
+	grant := acquire(t, store, request("left"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.OnRequest(sends(opMulti, "left"), func(*proxy.Conn) { p.Hold(proxy.Replies); cancel() })
+	if err := store.Downgrade(ctx, grant); err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("Downgrade without an answer: %v", err)
+	}
+	p.Deliver()
+	release(t, store, grant)
+	if children := childrenOf(t, conn, "left"); len(children) > 0 {
+		t.Errorf("after Release the nodes are %q", children)
+	}
+}
+
+// TestWriterThatBecomesReaderIsWaitedFor: a writer of Curator downgrades while an exclusive waiter
+// watches its node. The reader's node, which is new, has a lower number than the waiter's.
+func TestWriterThatBecomesReaderIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	createContainers(t, conn, "/n")
+	writer := createSequential(t, conn, "/n/_c_11111111-2222-3333-4444-555555555555-__WRIT__")
+	exclusive := lockLater(t, client(t, open(t, server.URL()), nil), "n")
+	eventually(t, "the waiter watches", func() bool { return watchCount(t, server) == 1 })
+	reader := "/n/_c_11111111-2222-3333-4444-666666666666-__READ__" + writer[len(writer)-10:]
+	if _, err := conn.Create(reader, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Delete(writer, -1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-exclusive:
+		t.Fatalf("the exclusive waiter got the lock beside a reader: %+v", got)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if err := conn.Delete(reader, -1); err != nil {
+		t.Fatal(err)
+	}
+	got := happens(t, exclusive, "the waiter's turn")
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if err := got.lease.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOlderVersionsExcludeModes: a node as older versions of dlock write it, alone, excludes shared
+// locks and permits. Every holder has such a node, which older versions wait for.
+func TestOlderVersionsExcludeModes(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL())
+	createContainers(t, conn, "/n")
+	older := createSequential(t, conn, "/n/_c_11111111-2222-3333-4444-555555555555-lock-")
+	for _, mode := range []driver.Mode{exclusive, shared} {
+		if _, err := store.Acquire(t.Context(), requestIn(mode, "n")); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%v beside an older version: %v; want ErrHeld", mode, err)
+		}
+	}
+	if _, err := store.Acquire(t.Context(), requestIn(driver.Mode{Limit: 2}, "n")); !errors.Is(err, driver.ErrMode) {
+		t.Errorf("a permit beside an older version: %v; want ErrMode", err)
+	}
+	if err := conn.Delete(older, -1); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []driver.Mode{exclusive, shared, {Limit: 2}} {
+		grant := acquire(t, store, requestIn(mode, "n"))
+		if n := len(contenders(t, conn, "n")); n != 1 {
+			t.Errorf("%v: %d nodes that older versions wait for; want one", mode, n)
+		}
+		release(t, store, grant)
+	}
+}
+
+// TestSessionEndEndsItsSharesOnly: the session of one of two readers ends, and of one of two permit
+// holders. The others keep theirs.
+func TestSessionEndEndsItsSharesOnly(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store, p := throughProxy(t, server, "?timeout=4s")
+	other := open(t, server.URL())
+	two := driver.Mode{Limit: 2}
+	lost := make(chan struct{}, 2)
+	var kept []driver.Grant
+	for name, mode := range map[string]driver.Mode{"read": shared, "permit": two} {
+		req := requestIn(mode, name)
+		req.Lost = func() { lost <- struct{}{} }
+		acquire(t, store, req)
+		kept = append(kept, acquire(t, other, requestIn(mode, name)))
+	}
+	writer := lockLater(t, client(t, open(t, server.URL()), nil), "read")
+	eventually(t, "the writer waits", func() bool { return len(contenders(t, conn, "read")) == 3 })
+	p.Hang(true)
+	p.Reset()
+	eventually(t, "the shares of the session end", func() bool {
+		return len(contenders(t, conn, "read")) == 2 && len(contenders(t, conn, "permit")) == 1
+	})
+	release(t, other, acquire(t, other, requestIn(two, "permit")))
+	if errs := other.Renew(t.Context(), kept); errs != nil {
+		t.Errorf("Renew of the other shares: %v", errs)
+	}
+	select {
+	case got := <-writer:
+		t.Fatalf("the writer got the lock beside a reader: %+v", got)
+	default:
+	}
+	for _, grant := range kept {
+		release(t, other, grant)
+	}
+	if got := happens(t, writer, "the writer's turn"); got.err != nil {
+		t.Error(got.err)
+	}
+	p.Hang(false)
+	p.Reset()
+	happens(t, lost, "the call of Lost")
+	happens(t, lost, "the call of Lost")
+}
+
+// TestWriterPassesReadersOfManyProcesses: readers of several sessions that come again and again do
+// not starve a writer.
+func TestWriterPassesReadersOfManyProcesses(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	ctx, cancel := context.WithCancel(t.Context())
+	reading := make(chan error)
+	const readers = 3
+	begun := make(chan struct{}, readers)
+	for range readers {
+		locks := client(t, open(t, server.URL()), nil)
+		go func() {
+			for first := true; ; first = false {
+				lease, err := locks.Lock(ctx, "n", dlock.WithShared())
+				if err != nil {
+					reading <- err
+					return
+				}
+				if first {
+					begun <- struct{}{}
+				}
+				select { // the readers overlap
+				case <-time.After(5 * time.Millisecond):
+				case <-ctx.Done():
+				}
+				if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	for range readers {
+		happens(t, begun, "a reader")
+	}
+	locks := client(t, open(t, server.URL()), nil)
+	for range 10 {
+		got := happens(t, lockLater(t, locks, "n"), "the writer's turn")
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		if err := got.lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	for range readers {
+		if err := happens(t, reading, "the end of a reader"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPermitsOfCuratorCount: leases of an InterProcessSemaphoreV2 count, wake waiters, are listed
+// and can be broken. A waiter has a place in Curator's queue, and no lease unless it is the first.
+func TestPermitsOfCuratorCount(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL())
+	two := driver.Mode{Limit: 2}
+	createContainers(t, conn, "/n", "/n/leases")
+	theirs := createSequential(t, conn, "/n/leases/_c_11111111-2222-3333-4444-555555555555-lease-")
+	grant := acquire(t, store, requestIn(two, "n"))
+	if _, err := store.Acquire(t.Context(), requestIn(two, "n")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("a third permit of two: %v; want ErrHeld", err)
+	}
+	var waiters []driver.Request
+	for range 2 {
+		req := requestIn(two, "n")
+		req.Queue = true
+		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("a waiter: %v; want ErrHeld", err)
+		}
+		waiters = append(waiters, req)
+	}
+	if leases, places := nodeKinds(t, conn, "n/leases"), nodeKinds(t, conn, "n/locks"); len(leases) != 3 || len(places) != 2 {
+		t.Errorf("%d leases and %d places; want those of two holders and the first waiter, and two places", len(leases), len(places))
+	}
+	var broken uint64
+	for info, err := range store.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode != two || info.Waiters != 2 {
+			t.Errorf("a holder is listed as %+v", info)
+		}
+		if info.Token != grant.Token {
+			broken = info.Token
+		}
+	}
+	if err := store.Break(t.Context(), "n", broken); err != nil {
+		t.Errorf("Break of Curator's lease: %v", err)
+	}
+	if there, _, err := conn.Exists(theirs); err != nil || there {
+		t.Errorf("Curator's lease exists after Break: %v, %v", there, err)
+	}
+	first := acquire(t, store, waiters[0])
+	release(t, store, grant)
+	second := acquire(t, store, waiters[1])
+	release(t, store, first)
+	release(t, store, second)
+	if left := slices.Concat(contenders(t, conn, "n"), nodeKinds(t, conn, "n/leases"), nodeKinds(t, conn, "n/locks")); len(left) > 0 {
+		t.Errorf("after all releases the nodes are %q", left)
+	}
+}
+
+// TestLostAnswersOfPermits: the answers to the creation of a permit's nodes, to taking a place and
+// to taking the first waiter's lease are lost. No node is there twice, and none is left.
+func TestLostAnswersOfPermits(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store, p := throughProxy(t, server, "")
+	for i, kind := range []string{"1-lock-", "/locks/_c_", "/leases/_c_"} {
+		name := "n" + string(rune('0'+i))
+		other := open(t, server.URL())
+		grant := acquire(t, other, requestIn(limitOne, name))
+		lost := p.LoseReply(sends(opMulti, kind), true)
+		req := requestIn(limitOne, name)
+		req.Queue = true
+		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%s: %v; want ErrHeld", kind, err)
+		}
+		happens(t, lost, "the lost answer")
+		nodes, leases, places := contenders(t, conn, name), nodeKinds(t, conn, name+"/leases"), nodeKinds(t, conn, name+"/locks")
+		if len(nodes) != 2 || len(leases) != 2 || len(places) != 1 {
+			t.Errorf("%s: the nodes are %q, %q and %q; want two, two leases and one place", kind, nodes, leases, places)
+		}
+		release(t, other, grant)
+		release(t, store, acquire(t, store, req))
+		left := slices.Concat(contenders(t, conn, name), nodeKinds(t, conn, name+"/leases"), nodeKinds(t, conn, name+"/locks"))
+		if len(left) > 0 {
+			t.Errorf("%s: after all releases the nodes are %q", kind, left)
+		}
+	}
+}
+
+// TestUnfairRefusesModes: the order Unfair offers no modes, and gives way to their holders.
+func TestUnfairRefusesModes(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	fair, unfair := open(t, server.URL()), open(t, server.URL()+"?order=unfair")
+	for _, mode := range []driver.Mode{shared, {Limit: 2}} {
+		if _, err := unfair.Acquire(t.Context(), requestIn(mode, "n")); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("%v with the order Unfair: %v; want ErrUnsupported", mode, err)
+		}
+	}
+	reader, permit := acquire(t, fair, requestIn(shared, "n")), acquire(t, fair, requestIn(driver.Mode{Limit: 2}, "p"))
+	wantHeld(t, unfair, "n", "it is shared")
+	if _, err := unfair.Acquire(t.Context(), request("p")); !errors.Is(err, driver.ErrMode) {
+		t.Errorf("a lock beside a permit: %v; want ErrMode", err)
+	}
+	release(t, fair, reader)
+	release(t, fair, permit)
+	release(t, unfair, acquire(t, unfair, request("n")))
+	release(t, unfair, acquire(t, unfair, request("p")))
+}
