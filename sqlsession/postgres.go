@@ -131,15 +131,27 @@ WHERE k NOT IN (` + postgresKeys + ` AND mode = 'ExclusiveLock') AND p NOT IN (`
 	}
 }
 
-// raisePostgresToken implements dialect.raiseToken. It skips a row that is locked, because
-// NOWAIT would be an error, which the server writes to its log.
+// postgresNoWait is the end of a condition for locking a row. It skips a row that is locked, because NOWAIT
+// would be an error, which the server writes to its log. Both wait all the same for the holder of a new
+// version of the row, if the old one was locked when they came: so that wait, which is rare, has a limit.
+const postgresNoWait = ` AND set_config('lock_timeout', '50ms', true) <> '' FOR UPDATE SKIP LOCKED`
+
+// postgresLocked recognizes the error of a row that is locked.
+func postgresLocked(err error) error {
+	if sqldb.SQLState(err) == "55P03" {
+		return errRowLocked
+	}
+	return err
+}
+
+// raisePostgresToken implements dialect.raiseToken.
 func raisePostgresToken(ctx context.Context, s *Store, c *conn, h *heldLock) (token uint64, err error) {
-	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+s.tables.Bound+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+s.tables.Bound+` WHERE k = $1`+postgresNoWait+`)
 UPDATE `+s.tables.Bound+` AS row SET token = row.token + $3, used = `+s.facts.Now+`, holder = $2 FROM free WHERE row.k = free.k
 RETURNING row.token, pg_backend_pid()::text, `+postgresFingerprint,
 		h.key.row, []byte(h.holder.Encode()), int64(h.span)).Scan(&token, &c.id, &c.fingerprint)
 	if !errors.Is(err, sql.ErrNoRows) {
-		return token, err
+		return token, postgresLocked(err)
 	}
 	// If there is no row, the statement locks the floor until the new row is committed: the
 	// janitor, which raises the floor before it deletes rows, waits for that.
@@ -163,7 +175,7 @@ func lockPostgresRow(ctx context.Context, s *Store, c *conn, key lockKey, token 
 	}
 	var now uint64
 	var locked string
-	err := c.raw.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+s.tables.Bound+` WHERE k = $1 FOR UPDATE SKIP LOCKED)
+	err := c.raw.QueryRowContext(ctx, `WITH mine AS MATERIALIZED (SELECT token FROM `+s.tables.Bound+` WHERE k = $1`+postgresNoWait+`)
 SELECT token, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).Scan(&now, &locked)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -171,7 +183,7 @@ SELECT token, pg_advisory_xact_lock($2)::text FROM mine`, key.row, key.server).S
 	case err == nil && now != token:
 		return errLostRace
 	}
-	return err
+	return postgresLocked(err)
 }
 
 // postgresFingerprint is when the server and the session were started, in microseconds: a session of

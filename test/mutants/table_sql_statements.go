@@ -219,6 +219,13 @@ func init() {
 		test: "test/stores/sqlsession TestTokensNotYetOnDisk",
 	})
 	add(mutant{
+		rule: "a contender for a row of PostgreSQL does not wait for its holder",
+		file: "sqlsession/postgres.go",
+		old:  `set_config('lock_timeout', '50ms', true)`,
+		new:  `set_config('lock_timeout', '0', true)`,
+		test: "test/stores/sqlsession TestContendersDoNotWaitForHolder/postgres",
+	})
+	add(mutant{
 		rule: "a transaction starts in every sql_mode",
 		file: "sqlsession/mysql.go",
 		old:  "sqldb.MySQLLimitIdle, `START TRANSACTION`",

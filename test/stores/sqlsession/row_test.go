@@ -2,9 +2,12 @@ package sqlsession_test
 
 import (
 	"bytes"
+	"errors"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
@@ -66,6 +69,49 @@ func TestLastToRaiseTokenGetsRow(t *testing.T) {
 			grant := mustAcquire(t, store, request("x"))
 			<-left
 			mustRelease(t, store, grant)
+		})
+	}
+}
+
+// TestContendersDoNotWaitForHolder: many contenders try at the same moment, and the one that gets the
+// row keeps it. The others are refused; none waits until the holder leaves.
+func TestContendersDoNotWaitForHolder(t *testing.T) {
+	const contenders, rounds = 32, 50
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := d.among(t, sqlsession.ForUpdate)
+			var stores [contenders]*sqlsession.Store
+			for i := range stores {
+				stores[i] = s.store(t, s.open(t))
+			}
+			type outcome struct {
+				grant driver.Grant
+				err   error
+				by    *sqlsession.Store
+			}
+			for round := range rounds {
+				outcomes := make(chan outcome, contenders)
+				for _, store := range stores {
+					go func() {
+						grant, err := store.Acquire(t.Context(), request(strconv.Itoa(round)))
+						outcomes <- outcome{grant, err, store}
+					}()
+				}
+				var winners []outcome
+				for range contenders {
+					o := await.Event(t, outcomes, "the answer to a contender")
+					if o.err == nil {
+						winners = append(winners, o)
+					} else if !errors.Is(o.err, driver.ErrHeld) {
+						t.Error(o.err)
+					}
+				}
+				if len(winners) != 1 {
+					t.Fatalf("round %d: %d of %d contenders got the lock", round, len(winners), contenders)
+				}
+				mustRelease(t, winners[0].by, winners[0].grant)
+			}
 		})
 	}
 }
