@@ -39,7 +39,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		token, err = s.acquireByEstimate(ctx, key, &req, holder, uint64(now))
 	}
 	if err != nil {
-		return driver.Grant{}, s.settleFailure(ctx, err, req)
+		return driver.Grant{}, s.settleFailure(err, req)
 	}
 	if unconfirmed != 0 {
 		s.unconfirmed.remove(req.Owner)
@@ -59,11 +59,12 @@ func newGrant(req *driver.Request, lastToken, span uint64, holder string) driver
 		Handle: handle{holder, !req.Fair && req.Mode == driver.Mode{}}}
 }
 
-// settleFailure cleans up after an attempt that was not granted, and returns err. It releases a
-// lock that too few replicas acknowledged. If the server may still carry out the attempt, it
-// records the owners in s.attempts: their Release waits until the attempt has ended, and the log
-// undoes what the server does after that. An attempt without a connection leaves nothing to undo.
-func (s *Store) settleFailure(ctx context.Context, err error, reqs ...driver.Request) error {
+// settleFailure returns err, the error of an attempt. If the server may still carry out the
+// attempt, it records the owners in s.attempts: their Release waits until the attempt has ended,
+// and the log undoes what the server does after that. An attempt without a connection leaves
+// nothing to undo. A lock that too few replicas acknowledged is left to its owner, which may try
+// again: a release that the server carries out late would end the owner's next grant.
+func (s *Store) settleFailure(err error, reqs ...driver.Request) error {
 	mayHold := func(req driver.Request) bool { return s.unconfirmed.of(req.Owner) != 0 }
 	if neverSent(err) && !slices.ContainsFunc(reqs, mayHold) {
 		return driver.NotSent(err)
@@ -73,11 +74,6 @@ func (s *Store) settleFailure(ctx context.Context, err error, reqs ...driver.Req
 		!abandoned && errors.Is(err, driver.ErrUnreachable) && unanswered(err) && !neverSent(err)
 	for _, req := range reqs {
 		switch {
-		case errors.Is(err, ErrNotReplicated):
-			back := s.undo(context.WithoutCancel(ctx), req.Name, req.Owner)
-			if back != nil && !errors.Is(back, driver.ErrNotHeld) {
-				err = fmt.Errorf("%w; it could not be released, and expires in %v: %w", err, req.TTL, back)
-			}
 		case unsettled && abandoned:
 			call.whenEnded(s.attempts.Leave(req.Name, req.Owner))
 		case unsettled:
@@ -288,7 +284,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 			return grants, refused
 		}
 	}
-	return nil, s.settleFailure(ctx, cmp.Or(err, errReply), reqs...)
+	return nil, s.settleFailure(cmp.Or(err, errReply), reqs...)
 }
 
 // grantAll reads {clock, token, token, ...}, or the reply that a lock is held.

@@ -9,14 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// cancelInterval is how late a caller may learn that its context has ended. One timer checks the
+// cancelInterval is how late a caller in the queue may learn that its context has ended. A caller
+// that sends learns it when its call ends. One timer checks the
 // contexts of all calls, because a goroutine for each would cost as much as the call.
 const cancelInterval = 10 * time.Millisecond
 
 // setCancelTimerLocked makes sure that contexts are checked while a caller waits.
 func (s *sender) setCancelTimerLocked() {
-	if !s.canceling {
-		s.canceling = true
+	if !s.cancelTimerSet {
+		s.cancelTimerSet = true
 		s.cancelTimer.Reset(cancelInterval)
 	}
 }
@@ -50,7 +51,7 @@ func (s *sender) cancelEnded() {
 		}
 	}
 	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool { return c.state == notSent })
-	s.canceling = false
+	s.cancelTimerSet = false
 	if len(s.queue) > 0 || len(s.underway) > 0 {
 		s.setCancelTimerLocked()
 	}

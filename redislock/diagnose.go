@@ -190,6 +190,9 @@ func checkPersistence(ctx context.Context, server *sender, info map[string]strin
 	if err := query(ctx, server, noRetry{config}); err != nil {
 		return driver.Finding{}, err
 	}
+	if err := explain(config.Err()); endsDiagnosis(ctx, err) {
+		return driver.Finding{}, err
+	}
 	switch sync := config.Val()["appendfsync"]; sync {
 	case "":
 		return finding.Warning(check, "The append-only file is on; how often it is synced is unknown (CONFIG is not permitted). "+

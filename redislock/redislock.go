@@ -7,7 +7,7 @@
 //
 // The protocol [Redisson], the default, shares locks with Java's Redisson: its RLock, fenced
 // lock, fair lock and read-write lock exclude dlock and are excluded by it, and each wakes the
-// other's waiters. Shared locks are the read lock of RReadWriteLock. Permits are dlock's own.
+// other's waiters; those of Java's fair lock are woken by holders that use dlock.WithFair. Shared locks are the read lock of RReadWriteLock. Permits are dlock's own.
 // The protocol [Plain] shares locks with the programs that use SET NX PX on the lock's name:
 // redsync, bsm/redislock, redis-py and many more.
 //
@@ -68,8 +68,8 @@ type Options struct {
 
 	// Replicas is how many replicas have to acknowledge each acquisition and renewal, by
 	// the WAIT command. It makes it unlikely that a failover loses a lock, not impossible.
-	// If fewer replicas acknowledge, the acquisition is released and fails with
-	// [ErrNotReplicated]. A waiter tries again, as after any outage.
+	// If fewer replicas acknowledge, the acquisition fails with [ErrNotReplicated]. A waiter tries
+	// again, as after any outage, and keeps the lock on the master from others meanwhile.
 	Replicas int
 
 	// ReplicaTimeout is how long to wait for the replicas; default one second. It has to be
@@ -80,9 +80,9 @@ type Options struct {
 // DefaultReplicaTimeout is used if Options.ReplicaTimeout is zero.
 const DefaultReplicaTimeout = time.Second
 
-// ErrNotReplicated means that fewer replicas than Options.Replicas acknowledged a call in time. A
-// lock that Acquire or AcquireAll could not replicate was released. Renew and RaiseToken have
-// happened on the master. It wraps driver.ErrUnreachable.
+// ErrNotReplicated means that fewer replicas than Options.Replicas acknowledged a call in time. The
+// call has happened on the master. After Acquire and AcquireAll the caller releases the lock, as
+// after every failure with an unknown outcome. It wraps driver.ErrUnreachable.
 var ErrNotReplicated = fmt.Errorf("%w: not acknowledged by enough replicas", driver.ErrUnreachable)
 
 // Store keeps locks in Redis. Create one with [New] or [Open].
@@ -162,7 +162,7 @@ func (s *Store) Traits() driver.Traits {
 }
 
 // Close ends the store's background work. If the server does not answer, it waits for about two
-// seconds at most. A client that was given to New stays open.
+// seconds, and for a call that is under way up to the client's ReadTimeout. A client that was given to New stays open.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil

@@ -22,22 +22,22 @@ import (
 type sender struct {
 	route          *route
 	client         redis.UniversalClient
-	timedClient    redis.UniversalClient // the client, with a limit to the wait for an answer
+	timedClient    redis.UniversalClient // the client; one for one server without a ReadTimeout has answerLimit
 	addr           string                // of a cluster's server
 	readTimeout    time.Duration         // how long the client waits for an answer; zero and less is for ever
 	keepsDeadlines bool                  // the client does not wait beyond the deadline of a context
 	replicas       int                   // how many have to acknowledge each pipeline
 
-	mu           sync.Mutex
-	queue        []*call
-	underway     [][]*call   // pipelines of several calls
-	sending      int         // pipelines under way, including those of one call
-	lastAnswer   time.Time   // when the server last answered; zero after a failure
-	failure      error       // why the server did not answer the last pipeline
-	overdueTimer *time.Timer // sends the queue if the pipelines under way take long
-	cancelTimer  *time.Timer // cancels calls whose context has ended
-	canceling    bool        // cancelTimer is set
-	closed       error       // why no further call is let in; nil before
+	mu             sync.Mutex
+	queue          []*call
+	underway       [][]*call   // pipelines of several calls
+	sending        int         // pipelines under way, including those of one call
+	lastAnswer     time.Time   // when the server last answered; zero after a failure
+	failure        error       // why the server did not answer the last pipeline
+	overdueTimer   *time.Timer // sends the queue if the pipelines under way take long
+	cancelTimer    *time.Timer // cancels calls whose context has ended
+	cancelTimerSet bool        // cancelTimer is set
+	closed         error       // why no further call is let in; nil before
 
 	workers *workerpool.Pool
 	sharded func() *subscriptions // to the sharded channels of the server

@@ -88,8 +88,8 @@ func isRing(client reflect.Value) bool {
 	return false
 }
 
-// servers returns the senders to all servers that have keys. A client that hides a cluster may ask
-// any of its servers.
+// servers returns the senders to all servers that have keys. It fails for a client that hides a
+// cluster: such a client chooses the server of each command by itself.
 func (s *Store) servers(ctx context.Context) ([]*sender, error) {
 	switch {
 	case s.hidesCluster():

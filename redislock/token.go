@@ -70,8 +70,8 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	return grant, err
 }
 
-// ownerValues keeps a number for a few owners until it is removed, or expires. In Store.unconfirmed
-// it is a proposed token that the caller must not get: the counter was ahead of it, or the reply
+// ownerValues keeps a number for a few owners until it is removed. If there are many, it forgets
+// owners that have not asked for two TTLs. In Store.unconfirmed the number is a proposed token that the caller must not get: the counter was ahead of it, or the reply
 // that says so was lost. If the owner asks again, it gets a new token.
 type ownerValues struct {
 	any atomic.Bool // the map is not empty, which is rare
@@ -92,13 +92,15 @@ func (o *ownerValues) add(owner driver.Owner, value uint64, ttl time.Duration) {
 	if o.values == nil {
 		o.values = make(map[driver.Owner]ownerValue)
 	}
-	if _, known := o.values[owner]; known {
+	until := time.Now().Add(2 * ttl)
+	if known, ok := o.values[owner]; ok {
+		o.values[owner] = ownerValue{known.value, until}
 		return
 	}
 	if len(o.values)%1024 == 1023 { // forget owners that never asked again
 		maps.DeleteFunc(o.values, func(_ driver.Owner, v ownerValue) bool { return time.Now().After(v.until) })
 	}
-	o.values[owner] = ownerValue{value, time.Now().Add(2 * ttl)}
+	o.values[owner] = ownerValue{value, until}
 	o.any.Store(true)
 }
 

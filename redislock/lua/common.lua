@@ -31,7 +31,7 @@ end
 
 -- prolong starts the TTL of a key again, and returns true. It never shortens the TTL.
 local function prolong(key, ttl)
-	if redis.call('pttl', key) < tonumber(ttl) then
+	if redis.call('pttl', key) <= tonumber(ttl) then -- also if it is the same: a write is what replicas acknowledge
 		redis.call('pexpire', key, ttl)
 	end
 	return true

@@ -17,7 +17,7 @@ if left ~= -2 then
 		end
 	end
 	if string.sub(value, 1, #ARGV[2] + 1) == ARGV[2] .. ':' then
-		if left < tonumber(ARGV[1]) then -- asking again never shortens
+		if left <= tonumber(ARGV[1]) then -- as prolong does
 			redis.call('pexpire', lock, ARGV[1])
 		end
 		return string.match(value, ':(%d+):')

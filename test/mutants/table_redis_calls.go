@@ -40,15 +40,15 @@ func init() {
 	add(mutant{
 		rule: "an abandoned AcquireAll is waited for under every one of its names",
 		file: "redislock/acquire.go",
-		old:  "s.settleFailure(ctx, cmp.Or(err, errReply), reqs...)",
-		new:  "s.settleFailure(ctx, err, reqs[0])",
+		old:  "s.settleFailure(cmp.Or(err, errReply), reqs...)",
+		new:  "s.settleFailure(err, reqs[0])",
 		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/AcquireAll",
 	})
 	add(mutant{
 		rule: "an attempt at a member of a quorum that was carried out late is undone",
 		file: "redislock/acquire.go",
-		old:  "s.settleFailure(ctx, err, req)",
-		new:  "s.settleFailure(ctx, err)",
+		old:  "s.settleFailure(err, req)",
+		new:  "s.settleFailure(err)",
 		test: "test/stores/redis TestRedlockLateAttemptLeavesNoLock",
 	})
 	add(mutant{

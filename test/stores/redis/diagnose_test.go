@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -109,4 +110,16 @@ func expect(t *testing.T, findings []driver.Finding, check string, level driver.
 		}
 	}
 	t.Errorf("no finding %q of level %q says %q; found are %+v", check, level, says, findings)
+}
+
+// TestDiagnoseOfAServerThatDies: a connection that ends is an error, not a missing permission.
+func TestDiagnoseOfAServerThatDies(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, "--appendonly", "yes")
+	p := proxy.Run(t, server.Addr())
+	store, _ := openURL(t, "redis://"+p.Addr())
+	p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte("appendfsync")) }, func(c *proxy.Conn) { c.Reset() })
+	if findings, err := store.(driver.Diagnoser).Diagnose(t.Context()); !errors.Is(err, driver.ErrUnreachable) {
+		t.Errorf("Diagnose: %v, %v; want ErrUnreachable", findings, err)
+	}
 }

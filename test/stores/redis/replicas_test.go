@@ -17,7 +17,7 @@ import (
 )
 
 // TestMissingReplicasRefuseTheLock: without a replica all callers get an error within one replica
-// timeout, and no lock remains.
+// timeout. What they release leaves nothing.
 func TestMissingReplicasRefuseTheLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -30,9 +30,12 @@ func TestMissingReplicasRefuseTheLock(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				_, err := store.Acquire(t.Context(), driver.Request{Name: fmt.Sprintf("%s-%d", protocol, i), Owner: driver.NewOwner(), TTL: time.Minute})
-				if !errors.Is(err, redislock.ErrNotReplicated) {
+				req := driver.Request{Name: fmt.Sprintf("%s-%d", protocol, i), Owner: driver.NewOwner(), TTL: time.Minute}
+				if _, err := store.Acquire(t.Context(), req); !errors.Is(err, redislock.ErrNotReplicated) {
 					t.Errorf("Acquire: %v; want ErrNotReplicated", err)
+				}
+				if err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner}); err != nil {
+					t.Errorf("Release: %v", err)
 				}
 			})
 		}
@@ -60,6 +63,45 @@ func TestMissingReplicasRefuseTheLock(t *testing.T) {
 				t.Errorf("Renew: %v; want ErrNotReplicated", err)
 			}
 		}
+	})
+}
+
+// TestNotReplicatedLockIsLeftToItsOwner: the store does not release a lock that it could not replicate.
+// The owner may try again, and a release that the server carries out late would end its next grant.
+func TestNotReplicatedLockIsLeftToItsOwner(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		url := server.URL() + "?protocol=" + protocol
+		store, client := openURL(t, url+"&replicas=1&replica_timeout=10ms")
+		other, _ := openURL(t, url)
+		requests := []driver.Request{inMode(driver.Mode{}, protocol), inMode(driver.Mode{}, protocol+"2")}
+		for range 2 {
+			if _, err := store.Acquire(t.Context(), requests[0]); !errors.Is(err, redislock.ErrNotReplicated) {
+				t.Errorf("Acquire: %v; want ErrNotReplicated", err)
+			}
+			if _, err := store.(driver.BatchAcquirer).AcquireAll(t.Context(), requests); !errors.Is(err, redislock.ErrNotReplicated) {
+				t.Errorf("AcquireAll: %v; want ErrNotReplicated", err)
+			}
+			for _, req := range requests {
+				if _, err := other.Acquire(t.Context(), inMode(driver.Mode{}, req.Name)); !errors.Is(err, driver.ErrHeld) {
+					t.Errorf("Acquire of %q by another owner: %v; want ErrHeld", req.Name, err)
+				}
+			}
+		}
+		for _, req := range requests {
+			mustRelease(t, store, driver.Grant{Name: req.Name, Owner: req.Owner})
+			mustRelease(t, other, mustAcquire(t, other, inMode(driver.Mode{}, req.Name)))
+		}
+
+		// A client releases it when its caller gets the error.
+		if _, err := client.TryLock(t.Context(), protocol); !errors.Is(err, redislock.ErrNotReplicated) {
+			t.Errorf("TryLock: %v; want ErrNotReplicated", err)
+		}
+		eventually(t, "the lock is released", func() bool {
+			grant, err := other.Acquire(t.Context(), inMode(driver.Mode{}, protocol))
+			return err == nil && other.Release(t.Context(), grant) == nil
+		})
 	})
 }
 
@@ -94,9 +136,11 @@ func TestReadersAreReportedWithoutReplicas(t *testing.T) {
 	mustAcquire(t, readers, inMode(shared, "x"))
 	store, _ := openURL(t, server.URL()+"?replicas=1&replica_timeout=1ms")
 	for range 3 { // the first attempt reads the server's clock
-		if _, err := store.Acquire(t.Context(), inMode(driver.Mode{}, "free")); !errors.Is(err, redislock.ErrNotReplicated) {
+		free := inMode(driver.Mode{}, "free")
+		if _, err := store.Acquire(t.Context(), free); !errors.Is(err, redislock.ErrNotReplicated) {
 			t.Errorf("Acquire of a free lock: %v; want ErrNotReplicated", err)
 		}
+		mustRelease(t, store, driver.Grant{Name: free.Name, Owner: free.Owner})
 		_, err := store.Acquire(t.Context(), inMode(driver.Mode{}, "x"))
 		if held, refused := errors.AsType[*driver.HeldError](err); !refused || !held.Mode.Shared {
 			t.Errorf("Acquire beside a reader: %v; want that a shared holder has it", err)
@@ -104,8 +148,8 @@ func TestReadersAreReportedWithoutReplicas(t *testing.T) {
 	}
 }
 
-// TestWaitOutlastsAMissingReplica: a waiter whose attempt no replica acknowledges undoes the
-// attempt, and goes on waiting until a replica is back.
+// TestWaitOutlastsAMissingReplica: a waiter whose attempt no replica acknowledges goes on
+// waiting until a replica is back.
 func TestWaitOutlastsAMissingReplica(t *testing.T) {
 	t.Parallel()
 	both := servers.RunGroup(t, 2, servers.Redis, append([]string{"--repl-diskless-sync-delay", "0"}, inMemory...)...)
