@@ -165,14 +165,14 @@ func init() {
 	add(mutant{
 		rule: "a renewal, and asking again by the server's clock or for a fair lock, never shortens a lock",
 		file: "redislock/lua/common.lua",
-		old:  "if redis.call('pttl', key) < tonumber(ttl) then",
+		old:  "if redis.call('pttl', key) <= tonumber(ttl) then",
 		new:  "if true then",
 		test: "test/stores/redis TestNothingShortensALock",
 	})
 	add(mutant{
 		rule: "asking again never shortens a lock",
 		file: "redislock/lua/redisson_acquire_by_estimate.lua",
-		old:  "if left < tonumber(ARGV[1]) then",
+		old:  "if left <= tonumber(ARGV[1]) then",
 		new:  "if true then",
 		test: "test/stores/redis TestNothingShortensALock/redisson",
 	})
@@ -207,11 +207,11 @@ func init() {
 		test: "test/stores/redis TestMissingReplicasRefuseTheLock",
 	})
 	add(mutant{
-		rule: "a lock that too few replicas acknowledged is released",
+		rule: "a lock that too few replicas acknowledged is left to its owner",
 		file: "redislock/acquire.go",
-		old:  "		case errors.Is(err, ErrNotReplicated):",
-		new:  "		case errors.Is(err, ErrNotReplicated) && false:",
-		test: "test/stores/redis TestMissingReplicasRefuseTheLock",
+		old:  "		switch {\n		case unsettled && abandoned:",
+		new:  "		if errors.Is(err, ErrNotReplicated) {\n			_ = s.undo(context.Background(), req.Name, req.Owner)\n		}\n		switch {\n		case unsettled && abandoned:",
+		test: "test/stores/redis TestNotReplicatedLockIsLeftToItsOwner",
 	})
 
 	// Wake-ups.
