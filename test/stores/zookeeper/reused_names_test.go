@@ -10,6 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/dlock-go/dlock/zklock"
@@ -269,9 +270,14 @@ func TestLateBreakLeavesNewLock(t *testing.T) {
 	}
 }
 
-func childrenOf(t testing.TB, conn *zk.Conn, name string) []string {
+// childrenOf asks again while the client connects to a server that was restarted.
+func childrenOf(t testing.TB, conn *zk.Conn, name string) (children []string) {
 	t.Helper()
-	children, _, err := conn.Children("/" + name)
+	var err error
+	await.Until(t, "the client is connected", func() bool {
+		children, _, err = conn.Children("/" + name)
+		return !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed)
+	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		t.Fatal(err)
 	}
