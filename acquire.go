@@ -36,9 +36,12 @@ type lockCall struct {
 	unwatch  func() // nil without a subscription
 	poll     backoff.Backoff
 	ownState queueState // of a call without a slot, such as a fair one
-	answered bool       // since the call began, the store has answered it or a caller before it
 	answerBy time.Time  // when to give up waiting for another caller's outcome; zero while not waiting for one
 	failure  error      // why the state of the lock is unknown; nil if it is known
+
+	// storeHasAnswered says that the store has answered this call, or a caller of this process before
+	// it: since this call began, or when that caller took the lock that it held then.
+	storeHasAnswered bool
 }
 
 // acquire takes the lock for h. An exclusive caller and one that wants a permit enter the local
@@ -131,6 +134,9 @@ func (h *hold) startLease(sent clock.Instant) error {
 	c := h.client
 	if slot := h.slot.Load(); slot != nil && !h.wasHandedOver() {
 		slot.State.Taken(sent, &c.slices)
+		if !c.traits.Local { // nothing waits for the answer of a local store
+			slot.State.Answered(c.clock.NoLaterThanNow())
+		}
 	}
 	if err := h.revocation.reportTo(h); err != nil {
 		if h.wasHandedOver() {

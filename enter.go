@@ -97,28 +97,35 @@ func (lc *lockCall) queueBehind(occupant, h *hold) error {
 	h.slot.Store(slot)
 	switch {
 	case h.received != nil:
+		lc.noteAnswer() // to the caller that handed the lock over
 		return nil
 	case lc.ctx.Err() != nil:
 		lc.failure = errNoOutcome
 		return lc.giveUpError(h, nil)
 	}
-	if err := lc.outageTooLong(h, slot); err != nil {
+	if err := lc.learnFrom(h, slot); err != nil {
 		return err
-	}
-	lc.failure = nil
-	if slot.State.Answers() {
-		lc.answered, lc.answerBy = true, time.Time{}
 	}
 	return lc.sleep(h, lc.pauseBeforeTaking(h))
 }
 
-// outageTooLong returns an error if the callers before h have found an outage that is not worth
-// waiting for.
-func (lc *lockCall) outageTooLong(h *hold, slot *slot) error {
+// learnFrom takes over what the callers before h have learned about the store. It returns an error
+// if they have found an outage that is not worth waiting for.
+func (lc *lockCall) learnFrom(h *hold, slot *slot) error {
 	if err := slot.State.OutageTooLong(lc.client.clock.NoLaterThanNow(), lc.settings.ttl); err != nil {
 		return fmt.Errorf("locking %q: %w", h.name, err)
 	}
+	lc.failure = nil
+	if lc.isWaiter && (slot.State.Answers() || slot.State.AnsweredAfter(lc.waitingSince)) {
+		lc.noteAnswer()
+	}
 	return nil
+}
+
+// noteAnswer records that the store has answered a caller before this one. The next attempt has a
+// RequestTimeout of its own.
+func (lc *lockCall) noteAnswer() {
+	lc.storeHasAnswered, lc.answerBy, lc.failure = true, time.Time{}, nil
 }
 
 // queueContext returns the context in which the caller queues behind the occupant. If the
@@ -127,7 +134,7 @@ func (lc *lockCall) outageTooLong(h *hold, slot *slot) error {
 func (lc *lockCall) queueContext(occupant *hold) (context.Context, context.CancelFunc) {
 	c := lc.client
 	if c.traits.Local || occupant.heldError() != nil {
-		lc.answered = true
+		lc.storeHasAnswered = true
 		return lc.ctx, func() {}
 	}
 	lc.failure = errNoOutcome

@@ -128,6 +128,9 @@ func (g *group) lead(ctx context.Context, ticket *localqueue.Ticket[hold, queueS
 	h := g.leader
 	lc := lockCall{client: h.client, settings: h.settings, ctx: ctx}
 	defer lc.stopWaiting()
+	if queued && lc.startWaiting() {
+		lc.storeHasAnswered = g.occupantAhead().heldError() != nil
+	}
 	slot, err := ticket.Wait(ctx)
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func (g *group) lead(ctx context.Context, ticket *localqueue.Ticket[hold, queueS
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case queued:
-		err = lc.outageTooLong(h, slot)
+		err = lc.learnFrom(h, slot)
 	default:
 		slot.State.ForgetOutage() // what the last occupant knew may be old
 	}

@@ -24,14 +24,15 @@ func (lc *lockCall) awaitDecision(g *group, m *hold) error {
 		}
 		blocked := g.blocked(ahead)
 		held, _ := errors.AsType[*driver.HeldError](blocked)
+		lc.storeHasAnswered = lc.storeHasAnswered || held != nil
 		if blocked != nil && held == nil {
 			return blocked // the name is in use in another mode
 		}
 		if (held != nil || ahead != nil) && !lc.startWaiting() && held != nil {
 			return held
 		}
-		var due <-chan time.Time // when the store has not answered for too long
-		if held == nil && !lc.client.traits.Local {
+		var due <-chan time.Time                             // when the store has not answered for too long
+		if !lc.storeHasAnswered && !lc.client.traits.Local { // otherwise the leader decides
 			due = time.After(lc.timeForAnswer())
 		}
 		select {

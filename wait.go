@@ -81,7 +81,7 @@ func (lc *lockCall) timeWaited() time.Duration {
 // timeLeft returns how long the next attempt may take: a RequestTimeout, less what this call
 // has spent on waiting for another caller's outcome if the store has not answered since.
 func (lc *lockCall) timeLeft() time.Duration {
-	if lc.answered || lc.answerBy.IsZero() {
+	if lc.storeHasAnswered || lc.answerBy.IsZero() {
 		return lc.client.requestTimeout
 	}
 	return time.Until(lc.answerBy)
@@ -115,17 +115,16 @@ func (lc *lockCall) afterFailure(h *hold, err error) error {
 		lc.failure = err
 		return lc.giveUpError(h, nil)
 	}
-	state := lc.state(h)
+	state, now := lc.state(h), lc.client.clock.NoLaterThanNow()
 	if !errors.Is(err, ErrUnreachable) {
-		state.Answered() // the callers behind have a RequestTimeout of their own
+		state.Answered(now) // the callers behind have a RequestTimeout of their own
 		return fmt.Errorf("locking %q: %w", h.name, err)
 	}
-	now := lc.client.clock.NoLaterThanNow()
 	state.Unanswered(now, err)
 	if slot := h.slot.Load(); slot != nil {
 		slot.ForgetPrevious()
 	}
-	if lc.answered && state.OutageTooLong(now, lc.settings.ttl) == nil {
+	if lc.storeHasAnswered && state.OutageTooLong(now, lc.settings.ttl) == nil {
 		lc.failure = err
 		h.refusal.Store(nil) // whether the lock is still held is unknown
 		return lc.sleep(h, lc.poll.Next())
@@ -136,7 +135,7 @@ func (lc *lockCall) afterFailure(h *hold, err error) error {
 // noteRefusal records the refusal for the other callers of this process, and makes this caller a
 // waiter. It fails if this caller does not wait, or not any longer.
 func (lc *lockCall) noteRefusal(h *hold, refusal *driver.HeldError) error {
-	lc.answered = true
+	lc.storeHasAnswered = true
 	lc.state(h).Refused(lc.client.clock.NoLaterThanNow(), refusal.Holder, refusal.Token)
 	h.refusal.Store(refusal)
 	h.outcome.announce()

@@ -44,7 +44,7 @@ const (
 
 // Taken records that the store has granted this process the lock.
 func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
-	s.Answered()
+	s.Answered(now)
 	if s.paused > 0 {
 		if len(s.contenders) == 0 { // the pause was in vain
 			s.length = min(2*max(s.length, p.slice), cmp.Or(p.longest, slicePerPause*s.paused))
@@ -61,7 +61,7 @@ func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 
 // Refused records that another process has the lock, with a token that is zero if unknown.
 func (s *State) Refused(now clock.Instant, by driver.Holder, token uint64) {
-	s.Answered()
+	s.Answered(now)
 	s.contenders.served(by)
 	s.changes.seen(now, token)
 	if s.paused > 0 {

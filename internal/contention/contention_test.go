@@ -211,9 +211,12 @@ func TestOutage(t *testing.T) {
 	s.Unanswered(ttl, down)
 	check("shorter than a TTL", ttl+1, nil)
 	check("as long as a TTL", ttl+2, down)
-	s.Answered()
+	s.Answered(ttl + 3)
 	check("answers again", 2*ttl, nil)
 	s.Unanswered(2*ttl, down)
+	if s.Answers() || !s.AnsweredAfter(ttl+2) || s.AnsweredAfter(ttl+3) {
+		t.Error("in an outage, the state does not know when the store answered last")
+	}
 	s.ForgetOutage()
 	check("forgotten", 4*ttl, nil)
 	s.Unanswered(4*ttl, down)

@@ -11,15 +11,16 @@ import (
 type outage struct {
 	began    clock.Instant // zero while the store answers
 	err      error         // of the last call
-	answered bool          // the store has answered since ForgetOutage
+	answered bool          // the store has answered an attempt since ForgetOutage
+	answerAt clock.Instant // of the last such answer
 }
 
 // ForgetOutage is for a caller that found the slot free: what the State knows about the
 // store may be old.
 func (s *State) ForgetOutage() { s.outage = outage{} }
 
-// Answered records that the store answers.
-func (s *State) Answered() { s.outage = outage{answered: true} }
+// Answered records that the store answers attempts.
+func (s *State) Answered(now clock.Instant) { s.outage = outage{answered: true, answerAt: now} }
 
 // OutageEnded records that a call other than an attempt succeeded. Answers does not become true
 // by it: some stores can tell without their server that nothing is held.
@@ -27,6 +28,12 @@ func (s *State) OutageEnded() { s.outage.began = 0 }
 
 // Answers reports whether the store has answered an attempt, and every call since.
 func (s *State) Answers() bool { return s.outage.answered && s.outage.began == 0 }
+
+// AnsweredAfter reports whether the store has answered an attempt after that instant, also if an
+// outage has begun since.
+func (s *State) AnsweredAfter(instant clock.Instant) bool {
+	return s.outage.answered && s.outage.answerAt > instant
+}
 
 // Unanswered records that the store did not answer a call.
 func (s *State) Unanswered(now clock.Instant, err error) {

@@ -144,14 +144,14 @@ func init() {
 	add(mutant{
 		rule: "an attempt that waited for the outcome of another has less time",
 		file: "wait.go",
-		old:  "if lc.answered || lc.answerBy.IsZero() {",
-		new:  "if true || lc.answered {",
+		old:  "if lc.storeHasAnswered || lc.answerBy.IsZero() {",
+		new:  "if true || lc.storeHasAnswered {",
 		test: ". TestWaitForAnotherOutcomeShortensTheAttempt",
 	})
 	add(mutant{
 		rule: "an attempt behind one that was rejected has a RequestTimeout of its own",
 		file: "wait.go",
-		old:  "		state.Answered() // the callers behind have a RequestTimeout of their own\n",
+		old:  "		state.Answered(now) // the callers behind have a RequestTimeout of their own\n",
 		new:  "",
 		test: ". TestRejectedAttemptsAreNotAnOutage",
 	})

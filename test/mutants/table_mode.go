@@ -130,7 +130,7 @@ func init() {
 	add(mutant{
 		rule: "a long wait for a known holder is no outage",
 		file: "groupwait.go",
-		old:  "if held == nil && !lc.client.traits.Local {",
+		old:  "if !lc.storeHasAnswered && !lc.client.traits.Local {",
 		new:  "if !lc.client.traits.Local {",
 		test: ". TestLongWaitIsNoOutage",
 	})
