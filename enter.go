@@ -55,22 +55,25 @@ func (h *hold) tryEnter() (occupant *hold) {
 // leaveSlot admits the next caller of this process.
 func (h *hold) leaveSlot() {
 	if slot := h.slot.Swap(nil); slot != nil {
+		slot.State.ForgetPause() // after a grant or a refusal there is none
 		slot.Leave(h.wasGranted() || h.refusal.Load() != nil)
 		h.outcome.announce()
 	}
 }
 
-// pauseBeforeTaking returns how long h lets other processes try first: at the end of a
-// time slice, if the caller has the time.
+// pauseBeforeTaking returns the pause that h makes at the end of a time slice, so that other
+// processes can try. It is zero inside a slice, and if the caller has less time than the pause.
 func (lc *lockCall) pauseBeforeTaking(h *hold) time.Duration {
 	if !lc.settings.waits() {
 		return 0
 	}
-	pause := lc.state(h).PauseBeforeTaking(lc.client.clock.NoLaterThanNow(), &lc.client.slices)
+	state := lc.state(h)
+	pause := state.PauseBeforeTaking(lc.client.clock.NoLaterThanNow(), &lc.client.slices)
 	ends, limited := lc.ctx.Deadline()
 	late := limited && pause > 0 && time.Until(ends) < pause
 	if limit := lc.settings.wait; late || limit > 0 && !lc.isWaiter && limit < pause {
-		return 0 // the caller has no time for the pause
+		state.ForgetPause() // the caller has no time for it
+		return 0
 	}
 	return pause
 }

@@ -101,6 +101,10 @@ func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Durati
 	return s.paused
 }
 
+// ForgetPause is for a caller that does not make the pause, or leaves before its outcome is known:
+// such a pause does not show whether other processes want the lock.
+func (s *State) ForgetPause() { s.paused = 0 }
+
 // MayHandOver reports whether this process may hand the lock over between its goroutines. No
 // other process can compete for the lock meanwhile.
 func (s *State) MayHandOver(now clock.Instant, p *SlicePolicy) bool {
