@@ -99,7 +99,7 @@ func (c *Client) withTimeout(ctx context.Context, d time.Duration) (context.Cont
 // limit, and not by the context of its caller. If the limit was shorter, the caller had spent the
 // rest of a RequestTimeout on waiting for the store before.
 func (c *Client) explain(caller, limited context.Context, err error) error {
-	if err == nil || limited.Err() == nil || deadline.Passed(caller) != nil || isAnswer(err) {
+	if err == nil || limited.Err() == nil || deadline.Passed(caller) != nil || isAnswer(limited, err) {
 		return err
 	}
 	switch {
@@ -111,8 +111,16 @@ func (c *Client) explain(caller, limited context.Context, err error) error {
 	return err
 }
 
-// isAnswer reports whether the store has rejected a call, perhaps as the time of the call ended.
-func isAnswer(err error) bool {
-	rejected := errors.Is(err, ErrDenied) || errors.Is(err, ErrMisconfigured) || errors.Is(err, ErrMode)
-	return rejected && !errors.Is(err, ErrUnreachable)
+// isAnswer reports whether the store has rejected a call with ctx, perhaps as the time of the call
+// ended. Every error is a rejection unless it says that the store has not answered, or why ctx ended.
+func isAnswer(ctx context.Context, err error) bool {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case is(ErrUnreachable):
+		return false
+	case is(ErrDenied), is(ErrMisconfigured), is(ErrMode): // whatever else it wraps
+		return true
+	}
+	cause := context.Cause(ctx)
+	return !is(context.Canceled) && !is(context.DeadlineExceeded) && !is(os.ErrDeadlineExceeded) && (cause == nil || !is(cause))
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,71 +171,6 @@ func TestTryLockBehindARejectedAttemptReturnsTheReason(t *testing.T) {
 			}
 		}
 	})
-}
-
-// lateRejection rejects attempts at the moment at which their time ends.
-type lateRejection struct {
-	*memlock.Store
-	rejects atomic.Bool
-}
-
-func (s *lateRejection) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
-}
-
-func (s *lateRejection) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if !s.rejects.Load() {
-		return s.Store.Acquire(ctx, req)
-	}
-	<-ctx.Done()
-	return driver.Grant{}, fmt.Errorf("%w: wrong password", driver.ErrDenied)
-}
-
-// A store that rejects an attempt has answered it, even if the time of the attempt ends at that
-// moment. This holds for the first attempt and for those of a waiter.
-func TestRejectionAtTheEndOfTheTimeIsReported(t *testing.T) {
-	for name, lock := range map[string]func(context.Context, *dlock.Client) (*dlock.Lease, error){
-		"cancelled": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Second, cancel)
-			return c.Lock(ctx, "x")
-		},
-		"deadline": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			return c.Lock(ctx, "x")
-		},
-		"limit": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
-			return c.Lock(ctx, "x", dlock.WithWait(time.Second))
-		},
-		"RequestTimeout": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) { return c.Lock(ctx, "x") },
-	} {
-		for _, waits := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, waits=%v", name, waits), func(t *testing.T) {
-				bubble(t, func(t *testing.T, store *memlock.Store) {
-					s := &lateRejection{Store: store}
-					c, other := dlock.New(s, nil), dlock.New(store, nil)
-					defer c.Close()
-					defer other.Close()
-					if waits {
-						lease := mustLock(t, other, t.Context(), "x")
-						time.AfterFunc(time.Second/2, func() {
-							s.rejects.Store(true)
-							mustUnlock(t, lease)
-						})
-					} else {
-						s.rejects.Store(true)
-					}
-					_, err := lock(t.Context(), c)
-					if !errors.Is(err, dlock.ErrDenied) || errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, dlock.ErrHeld) {
-						t.Errorf("Lock: %v; want ErrDenied alone", err)
-					}
-				})
-			})
-		}
-	}
 }
 
 // The error of a wait that is cancelled in an outage wraps the cause and ErrUnreachable.

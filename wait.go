@@ -111,7 +111,7 @@ func (lc *lockCall) beforeRetry(h *hold, err error) error {
 
 // afterFailure waits for a store that did not answer, unless the outage is too long.
 func (lc *lockCall) afterFailure(h *hold, err error) error {
-	if deadline.Passed(lc.ctx) != nil && !isAnswer(err) {
+	if deadline.Passed(lc.ctx) != nil && !isAnswer(lc.ctx, err) {
 		lc.failure = err
 		return lc.giveUpError(h, nil)
 	}

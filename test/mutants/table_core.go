@@ -158,7 +158,7 @@ func init() {
 	add(mutant{
 		rule: "a store that rejects an attempt at the end of its time has answered",
 		file: "wait.go",
-		old:  "deadline.Passed(lc.ctx) != nil && !isAnswer(err)",
+		old:  "deadline.Passed(lc.ctx) != nil && !isAnswer(lc.ctx, err)",
 		new:  "deadline.Passed(lc.ctx) != nil",
 		test: ". TestRejectionAtTheEndOfTheTimeIsReported",
 	})

@@ -1,0 +1,112 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+// lateRejection rejects attempts at the moment at which their time ends.
+type lateRejection struct {
+	*memlock.Store
+	reason  error
+	rejects atomic.Bool
+}
+
+func (s *lateRejection) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func (s *lateRejection) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if !s.rejects.Load() {
+		return s.Store.Acquire(ctx, req)
+	}
+	<-ctx.Done()
+	return driver.Grant{}, s.reason
+}
+
+var rejections = []error{
+	fmt.Errorf("%w: wrong password", driver.ErrDenied),
+	driver.ErrUnsupported,
+	driver.ErrClosed,
+	errors.New("ERR the counter of tokens is too large"),
+}
+
+// A store that rejects an attempt has answered it, even if the time of the attempt ends at that
+// moment. This holds for the first attempt and for those of a waiter.
+func TestRejectionAtTheEndOfTheTimeIsReported(t *testing.T) {
+	for name, lock := range map[string]func(context.Context, *dlock.Client) (*dlock.Lease, error){
+		"cancelled": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return c.Lock(ctx, "x")
+		},
+		"deadline": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return c.Lock(ctx, "x")
+		},
+		"limit": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) {
+			return c.Lock(ctx, "x", dlock.WithWait(time.Second))
+		},
+		"RequestTimeout": func(ctx context.Context, c *dlock.Client) (*dlock.Lease, error) { return c.Lock(ctx, "x") },
+	} {
+		for _, reason := range rejections {
+			for _, waits := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, waits=%v, %v", name, waits, reason), func(t *testing.T) {
+					bubble(t, func(t *testing.T, store *memlock.Store) {
+						s := &lateRejection{Store: store, reason: reason}
+						c, other := dlock.New(s, nil), dlock.New(store, nil)
+						defer c.Close()
+						defer other.Close()
+						if waits {
+							lease := mustLock(t, other, t.Context(), "x")
+							time.AfterFunc(time.Second/2, func() {
+								s.rejects.Store(true)
+								mustUnlock(t, lease)
+							})
+						} else {
+							s.rejects.Store(true)
+						}
+						_, err := lock(t.Context(), c)
+						if !errors.Is(err, reason) || errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, dlock.ErrHeld) {
+							t.Errorf("Lock: %v; want the reason alone", err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A store that ends a call with the cause of its caller's context has not answered.
+func TestCauseOfTheCallerIsNotARejection(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		cause := errors.New("shutting down")
+		c := dlock.New(&abandoning{slowStore{Store: store}}, nil)
+		defer c.Close()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		_, err := c.Lock(ctx, "x")
+		if want := `locking "x": the store has not answered: shutting down`; err == nil || err.Error() != want || !errors.Is(err, cause) {
+			t.Errorf("Lock: %v; want %s", err, want)
+		}
+	})
+}
+
+// abandoning is a store that never answers an attempt.
+type abandoning struct{ slowStore }
+
+func (*abandoning) Acquire(ctx context.Context, _ driver.Request) (driver.Grant, error) {
+	<-ctx.Done()
+	return driver.Grant{}, context.Cause(ctx)
+}
