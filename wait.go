@@ -115,6 +115,9 @@ func (lc *lockCall) afterFailure(h *hold, err error) error {
 		lc.failure = err
 		return lc.giveUpError(h, nil)
 	}
+	if errors.Is(err, ErrClosed) { // Close may have left the slot, which then is not of h any more
+		return fmt.Errorf("locking %q: %w", h.name, err)
+	}
 	state, now := lc.state(h), lc.client.clock.NoLaterThanNow()
 	if !errors.Is(err, ErrUnreachable) {
 		state.Answered(now) // the callers behind have a RequestTimeout of their own

@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,5 +45,34 @@ func TestWaiterWithAHandedOverLockHasTimeToAsk(t *testing.T) {
 			t.Errorf("the waiter has %v for its attempt; want %v", left, c.requestTimeout)
 		}
 		h.leaveSlot()
+	})
+}
+
+// A call whose lease Close has ended leaves the state of the slot alone: the next caller of this
+// process may own the slot already.
+func TestClosedCallLeavesTheSlotAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(memlock.New(), nil)
+		s := c.settings(nil)
+		h := c.newHold(t.Context(), "x", s, nil)
+		h.tryEnter()
+		slot := h.slot.Load()
+		sent, err := h.attempt(t.Context(), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.calls.closed.Store(true)
+		h.end(ErrClosed) // by Close, which then releases the lock
+		closed := h.startLease(sent)
+		outage := errors.New("no answer to the release")
+		slot.State.Unanswered(1, outage) // by Close, for the next caller
+		lc := lockCall{client: c, settings: s, ctx: t.Context()}
+		if err := lc.beforeRetry(h, closed); !errors.Is(err, ErrClosed) {
+			t.Errorf("the call: %v; want ErrClosed", err)
+		}
+		if got := slot.State.OutageTooLong(1+DefaultTTL, DefaultTTL); !errors.Is(got, outage) {
+			t.Errorf("the next caller finds the outage %v; want %v", got, outage)
+		}
+		_ = c.Close()
 	})
 }
