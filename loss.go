@@ -41,8 +41,8 @@ func (h *hold) AfterLoss() {
 
 // lose declares the hold lost. It is for losses that the watchdog does not notice by itself.
 func (h *hold) lose(reason error) {
-	h.client.watchdog.Forget(&h.Hold)
 	h.Lost(reason)
+	h.client.watchdog.Forget(&h.Hold) // after Lost: startLease may have begun to watch it before
 	h.AfterLoss()
 }
 

@@ -3,6 +3,8 @@ package dlock
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,4 +171,31 @@ func endUnseen(h *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.endLocked(ErrLost)
+}
+
+// A lease that the store revokes while it starts is not watched after that.
+func TestRevokedLeaseIsNotWatched(t *testing.T) {
+	c := New(reporter{memlock.New()}, nil)
+	defer c.Close()
+	h := c.newHold(t.Context(), "x", c.settings(nil), nil)
+	sent, err := h.attempt(t.Context(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.watchdog.Watch(&h.Hold, sent)
+	h.mu.Lock() // h cannot end yet
+	var lost sync.WaitGroup
+	lost.Go(func() { h.lose(errRevoked) })
+	for i := 0; i < 10_000 && len(c.watchdog.Holds()) > 0; i++ {
+		runtime.Gosched() // until lose has called Forget, or waits for h.mu
+	}
+	if len(c.watchdog.Holds()) == 0 {
+		c.watchdog.Watch(&h.Hold, sent) // by startLease, which finds that h has not ended
+	}
+	h.mu.Unlock()
+	lost.Wait()
+	if h.endCause() == nil || len(c.watchdog.Holds()) > 0 {
+		t.Errorf("ended: %v, %d leases are watched; want that it has ended, and none", h.endCause(), len(c.watchdog.Holds()))
+	}
+	_ = h.releaseToStore(t.Context(), nil)
 }
