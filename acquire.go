@@ -152,13 +152,19 @@ func (h *hold) startLease(sent clock.Instant) error {
 		h.leaveSlot() // the store admits other holders
 	}
 	h.outcome.announce()
-	if c.calls.closed.Load() {
-		if h.end(ErrClosed) {
-			_ = h.releaseOrHandOver(context.Background()) // the lock expires anyway
-		}
-		return ErrClosed
+	h.mu.Lock() // Close reads whether there is a lease after it has ended h
+	closed := c.calls.closed.Load()
+	if !closed {
+		h.leases = 1
 	}
-	return nil
+	h.mu.Unlock()
+	if !closed {
+		return nil
+	}
+	if h.end(ErrClosed) {
+		_ = h.releaseOrHandOver(context.Background()) // the lock expires anyway
+	}
+	return ErrClosed
 }
 
 // forgetGrant releases a grant that was handed over to h but cannot be used. h gets a new owner:

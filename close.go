@@ -51,9 +51,11 @@ func (c *Client) releaseAll() error {
 				unreleased.Add(1)
 				return
 			}
-			if err := h.releaseOrHandOver(context.Background()); err != nil && !errors.Is(err, ErrNotHeld) {
+			err := h.releaseOrHandOver(context.Background())
+			if err != nil && !errors.Is(err, ErrNotHeld) {
 				unreleased.Add(1)
 			}
+			h.reportClosed(err)
 		})
 	}
 	wg.Wait()
@@ -61,6 +63,20 @@ func (c *Client) releaseAll() error {
 		return fmt.Errorf("%w: %d locks were left to expire", ErrUnreachable, n)
 	}
 	return nil
+}
+
+// reportClosed calls the hooks for a hold that Close has released. It calls none if the call that
+// asked for the lock has not got it, and so returns ErrClosed.
+func (h *hold) reportClosed(err error) {
+	h.mu.Lock()
+	delivered := h.leases > 0
+	h.mu.Unlock()
+	if !delivered {
+		return
+	}
+	for _, ended := range h.group.endedBy(h) {
+		call(h.client.hooks.Released, Event{Name: h.name, Token: ended.token, Err: err})
+	}
 }
 
 // inFlight counts the calls that are under way, so that Close can wait for them. It

@@ -201,7 +201,7 @@ func (g *group) tokensLeft() bool { return g.used < max(1, g.leader.Grant.Span) 
 
 // admitLocked gives m the next token of the grant.
 func (g *group) admitLocked(m *hold) {
-	m.leader = g.leader
+	m.leader, m.leases = g.leader, 1
 	m.token = g.leader.Grant.Token + g.used
 	g.used++
 	g.members[m] = struct{}{}

@@ -42,7 +42,7 @@ type hold struct {
 	span            uint32      // how many tokens it asks for
 
 	mu     sync.Mutex
-	leases int32         // that are not unlocked yet
+	leases int32         // that are not unlocked yet; zero before startLease or, for a member, admitLocked
 	cause  error         // why the hold has ended; nil if it has not
 	ended  clock.Instant // when it ended, or its attempts were given up; zero before that, and always zero for members
 	ctx    *leaseContext
@@ -57,7 +57,7 @@ type hold struct {
 }
 
 func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *hold) *hold {
-	h := &hold{client: c, name: name, settings: s, callerCtx: ctx, outer: outer, leases: 1}
+	h := &hold{client: c, name: name, settings: s, callerCtx: ctx, outer: outer}
 	h.Grant = driver.Grant{Name: name}
 	h.Fixed = s.fixed
 	h.Observer = h

@@ -17,8 +17,9 @@ type Hooks struct {
 	Renewed func(Event)
 	// Lost: the lock of the lease was lost. Event.Err says why.
 	Lost func(Event)
-	// Released: a lock that was not lost was given back or handed over. Event.Err says
-	// why that may have failed.
+	// Released: Unlock or Close ended a lease whose loss was not known before. Event.Err says why
+	// the release may have failed. If it wraps ErrLost, the store no longer had the lock; Lost is
+	// not called then.
 	Released func(Event)
 }
 

@@ -38,21 +38,23 @@ func (h *hold) unlock(ctx context.Context) error {
 		h.expireIfOverdue() // only the last member asks the store, which would report the loss
 	}
 	last, ends := h.removeLease()
+	var err error
 	switch {
 	case last && h.leader != nil:
-		err := h.leader.group.unlockMember(ctx, h)
-		if ends {
-			call(c.hooks.Released, Event{Name: h.name, Token: h.token, Err: err})
-		}
-		return err
+		err = h.leader.group.unlockMember(ctx, h)
 	case ends:
-		return h.releaseOrHandOver(ctx)
+		err = h.releaseOrHandOver(ctx)
+	default:
+		cause := h.endCause()
+		if last {
+			h.releaseLost(cause)
+		}
+		return h.notHeld(cause)
 	}
-	cause := h.endCause()
-	if last {
-		h.releaseLost(cause)
+	if ends {
+		call(c.hooks.Released, Event{Name: h.name, Token: h.token, Err: err})
 	}
-	return h.notHeld(cause)
+	return err
 }
 
 // notHeld returns the error of an Unlock of a hold that ended before with cause, or nil.
@@ -100,15 +102,11 @@ func (h *hold) releaseOrHandOver(ctx context.Context) (err error) {
 	}
 	switch {
 	case err == nil:
+		return nil
 	case errors.Is(err, ErrNotHeld):
-		err = fmt.Errorf("%w: %q: %w: the store found no lock to release", ErrNotHeld, h.name, ErrLost)
-	default:
-		err = fmt.Errorf("unlocking %q, which is left to expire: %w", h.name, err)
+		return fmt.Errorf("%w: %q: %w: the store found no lock to release", ErrNotHeld, h.name, ErrLost)
 	}
-	for _, ended := range h.group.endedBy(h) {
-		call(c.hooks.Released, Event{Name: h.name, Token: ended.token, Err: err})
-	}
-	return err
+	return fmt.Errorf("unlocking %q, which is left to expire: %w", h.name, err)
 }
 
 // releaseToStore releases the lock for all contenders, and leaves the slot. It waits for the

@@ -76,3 +76,36 @@ func TestClosedCallLeavesTheSlotAlone(t *testing.T) {
 		_ = c.Close()
 	})
 }
+
+// If Close ends a lock before its call returns, the call fails, and neither hook reports the lock.
+func TestHooksBalanceWhenCloseMeetsALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, first := range []string{"Close", "the call"} {
+			var acquired, released int
+			c := New(memlock.New(), &Options{Hooks: Hooks{
+				Acquired: func(Event) { acquired++ },
+				Released: func(Event) { released++ },
+			}})
+			s := c.settings(nil)
+			h := c.newHold(t.Context(), "x", s, nil)
+			h.tryEnter()
+			sent, err := h.attempt(t.Context(), time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == "Close" {
+				c.watchdog.Watch(&h.Hold, sent) // by startLease, which has not seen yet that the client is closed
+				_ = c.Close()
+			}
+			c.calls.closed.Store(true)
+			lc := lockCall{client: c, settings: s, ctx: t.Context()}
+			if err := lc.report(h, h.startLease(sent)); !errors.Is(err, ErrClosed) {
+				t.Errorf("%s is first: the call returns %v; want ErrClosed", first, err)
+			}
+			if acquired != released {
+				t.Errorf("%s is first: the lock was acquired %d times and released %d times", first, acquired, released)
+			}
+			_ = c.Close()
+		}
+	})
+}
