@@ -66,7 +66,10 @@ func (h *hold) usedTokens() uint64 { return h.token - h.Grant.Token + 1 }
 // of the slot, and leaves it to the waiter, too.
 func (h *hold) handOver() bool {
 	c, slot, permit := h.client, h.slot.Load(), h.settings.mode.Limit > 0
-	if slot == nil && !permit || h.settings.mode.Shared || h.usedTokens() >= h.Grant.Span || c.calls.closed.Load() {
+	if slot == nil && !permit || h.settings.mode.Shared || h.settings.fair {
+		return false
+	}
+	if h.usedTokens() >= h.Grant.Span || c.calls.closed.Load() {
 		return false
 	}
 	now := c.clock.NoLaterThanNow() // the waiter checks the exact time

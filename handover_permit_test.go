@@ -145,6 +145,33 @@ func TestPermitHandOverNeedsEqualTerms(t *testing.T) {
 	}
 }
 
+// A fair permit is not handed over: fair callers of other processes may have waited for longer.
+func TestFairPermitIsNotHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &generousSpan{callCounter{Store: inner}}
+		c := dlock.New(store, nil)
+		defer c.Close()
+		limit := dlock.WithLimit(1)
+		permit := mustLock(t, c, t.Context(), "x", limit, dlock.WithFair())
+		occupant, next := lockSoon(c, t.Context(), limit), lockSoon(c, t.Context(), limit)
+		mustUnlock(t, permit)
+		if store.releases.Load() == 0 {
+			t.Error("the permit was not given back to the store")
+		}
+		for range 2 {
+			var got lockResult
+			select {
+			case got = <-occupant:
+			case got = <-next:
+			}
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			mustUnlock(t, got.lease)
+		}
+	})
+}
+
 // Processes that hand permits over leave the others their share, and none of their goroutines
 // waits long.
 func TestProcessesShareThePermits(t *testing.T) {
