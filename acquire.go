@@ -89,7 +89,7 @@ func (h *hold) attempt(ctx context.Context, limit time.Duration) (sent clock.Ins
 		if h.accept(lock.grant, lock.token, lock.sent) == nil {
 			return lock.sent, nil
 		}
-		h.forgetGrant() // it ended during the hand-over
+		h.releaseUnusable() // it ended during the hand-over
 	}
 	req := h.attemptRequest()
 	limited, timer := c.withTimeout(ctx, limit)
@@ -128,8 +128,9 @@ func (h *hold) accept(grant driver.Grant, token uint64, sent clock.Instant) erro
 	return h.revocation.err()
 }
 
-// startLease makes the grant the caller's lock. If it fails, the caller holds nothing, and the lock
-// in the store is released here or left to abandon.
+// startLease makes the grant the caller's lock. If it fails, there is no lease. It then releases a
+// grant that was handed over, or that a closed client got. Any other grant is left to the caller,
+// which tries again with the same owner, or abandons.
 func (h *hold) startLease(sent clock.Instant) error {
 	c := h.client
 	if slot := h.slot.Load(); slot != nil && !h.wasHandedOver() {
@@ -140,7 +141,7 @@ func (h *hold) startLease(sent clock.Instant) error {
 	}
 	if err := h.revocation.reportTo(h); err != nil {
 		if h.wasHandedOver() {
-			h.forgetGrant()
+			h.releaseUnusable()
 		}
 		return err
 	}
@@ -167,9 +168,9 @@ func (h *hold) startLease(sent clock.Instant) error {
 	return ErrClosed
 }
 
-// forgetGrant releases a grant that was handed over to h but cannot be used. h gets a new owner:
+// releaseUnusable releases a grant that was handed over to h but cannot be used. h gets a new owner:
 // to the old one the store could grant the tokens that earlier leases have used.
-func (h *hold) forgetGrant() {
+func (h *hold) releaseUnusable() {
 	c, grant := h.client, h.Grant
 	h.Grant, h.token, h.needsUndo = driver.Grant{Name: h.name}, 0, false
 	c.cleanups.Go(func() {

@@ -5,14 +5,15 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// Limits of a span that has a token for each hand-over or member that may follow: wantedSpan asks
-// for twice as many as were used of the last grant. A larger span would mostly be wasted. That
+// minSpan and maxSpan limit the tokens that wantedSpan asks for: twice as many as the last grant
+// used. Each hand-over and each member needs one. A larger span would mostly be wasted. That
 // matters for Redis, where a token is a microsecond of the clock: tokens that are wasted make the
 // next ones run ahead of the clock.
 const (
 	minSpan = 16
 	maxSpan = 1024
-	// permitSpan is the span of each permit, whose holders do not know how much the last one used.
+	// permitSpan is the span of a permit. Its holder has left the slot, so that the next caller does
+	// not know how many tokens were used.
 	permitSpan = 64
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// permitInCrowd returns the permit of a semaphore with one of them, which its holder may hand over.
+// permitInCrowd returns the only permit of a semaphore, which its holder may hand over.
 // occupant is the caller that waits at the store for it.
 func permitInCrowd(t *testing.T, c *dlock.Client) (held *dlock.Lease, occupant <-chan lockResult) {
 	t.Helper()

@@ -196,8 +196,8 @@ func (s *limitedSpan) Acquire(ctx context.Context, req driver.Request) (driver.G
 	return s.callCounter.Acquire(ctx, req)
 }
 
-// generousSpan grants more tokens than were asked for, so that it is never for want of a token
-// that a lock is not handed over.
+// generousSpan grants more tokens than were asked for, so that a missing token is never the reason
+// why a lock is not handed over.
 type generousSpan struct{ callCounter }
 
 func (s *generousSpan) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {

@@ -9,9 +9,9 @@ import (
 )
 
 // excludes returns why caller cannot have the lock while h occupies the slot, or nil if that is
-// not known. h may be nil. It does not exclude a caller that it can share the lock with, because
-// it leaves the slot as soon as it is granted. If shared holders refused an exclusive h, it
-// excludes shared callers only if it waits, because then it has a place in the store.
+// not known. h may be nil. A granted h that the caller can share the lock with does not exclude the
+// caller: h is about to leave the slot. An exclusive h that shared holders refused excludes shared
+// callers only if h waits, because only then it has a place in the store.
 func (h *hold) excludes(caller *hold) error {
 	held := h.heldError()
 	if held == nil {

@@ -26,7 +26,7 @@ type hold struct {
 	token      uint64          // one of the tokens of the grant
 	takenAt    clock.Instant   // when this process asked the store for the grant
 	callerCtx  context.Context // whose values the lease's context has
-	outer      *hold           // around this one: the one before in a LockAll, else that of callerCtx; may be nil
+	outer      *hold           // the enclosing hold: in a LockAll the previous name's, otherwise that of callerCtx; may be nil
 	firstLease Lease           // what Lock returns; the others re-entered
 
 	slot    atomic.Pointer[slot]             // in the local queue; nil if h is not its occupant

@@ -12,7 +12,8 @@ import (
 
 // batchCall is a LockAll that acquires all names in one step. It waits
 // for one name at a time, and occupies no other slot meanwhile, so that no caller waits
-// for a name that is not held.
+// for a name that is not held. Only while the store does not answer does it keep all slots,
+// for up to a TTL.
 type batchCall struct {
 	lockCall
 	holds        []*hold

@@ -59,7 +59,7 @@ var errRevoked = errors.New("the store revoked the lock")
 // revocation waits for the store's report that it has revoked the grant of an attempt.
 type revocation struct {
 	mu       sync.Mutex
-	hold     *hold // whose lease has the grant; the last one during a hand-over, nil before the first
+	hold     *hold // that has the grant; during a hand-over still the previous one; nil before the first lease
 	reported bool
 }
 
@@ -86,7 +86,7 @@ func (r *revocation) err() error {
 
 func (r *revocation) errLocked() error {
 	if r.reported {
-		return fmt.Errorf("%w: %w while it was acquired", ErrUnreachable, errRevoked) // another attempt may succeed
+		return fmt.Errorf("%w: %w before the lease began; trying again may help", ErrUnreachable, errRevoked)
 	}
 	return nil
 }

@@ -57,8 +57,8 @@ type Info struct {
 	Holder    Holder
 	Since     time.Time     // when it was granted, by the store's clock; zero if unknown
 	Remaining time.Duration // until it expires unless it is renewed
-	// Waiters counts the waiters that the store knows: every fair waiter, and about
-	// one for each process that waits or waited a moment ago. Zero if unknown.
+	// Waiters counts the waiters as far as the store knows them: every fair waiter and, where the
+	// store can tell, about one for each process that waits or waited a moment ago. Zero if unknown.
 	Waiters int
 }
 

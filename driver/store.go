@@ -100,8 +100,8 @@ type Request struct {
 	//   - the request is fair,
 	//   - the store has Traits.Queues, or
 	//   - it is an exclusive Acquire and Traits.Shared is set: see [Mode].
-	// A store with Traits.Queues may keep places for requests that are not fair. It keeps
-	// one for each waiter that has called Watch.
+	// A store with Traits.Queues keeps a place for every waiter that has called Watch, fair or
+	// not, and may keep one earlier.
 	Queue bool
 
 	// Floor asks for a token of at least Floor. Zero asks for nothing. Only
