@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -19,7 +18,9 @@ import (
 const renewChunk = 1000
 
 // Renew implements driver.Store. Each thousand exclusive locks are one statement, unless another
-// transaction keeps one of their rows locked. Shares are renewed in transactions.
+// transaction keeps one of their rows locked. Shares are renewed in transactions. On a server, all rows
+// that are not locked come first, whatever their mode: a locked row must not cost the holder its other
+// locks. MySQL cannot limit a statement in this way: there each waits for innodb_lock_wait_timeout.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	var exclusive, shares []int
 	for i := range grants {
@@ -30,66 +31,90 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 		}
 	}
 	errs := make([]error, len(grants))
-	for which := range slices.Chunk(exclusive, renewChunk) {
-		s.renewExclusive(ctx, grants, which, errs)
-	}
-	for _, i := range exclusive { // a downgrade may have come between
-		if errors.Is(errs[i], driver.ErrNotHeld) && s.downgraded.has(grants[i].Owner) {
-			shares = append(shares, i)
+	locked := exclusive
+	if len(grants) > 1 { // a single lock waits at once
+		locked = nil
+		for which := range slices.Chunk(exclusive, renewChunk) {
+			locked = append(locked, s.renewExclusive(ctx, statement.RenewAtOnce, grants, which, errs)...)
 		}
 	}
-	if len(shares) > 0 {
-		s.renewShares(ctx, grants, shares, errs)
+	r := newShareRenewal(s, grants)
+	r.add(shares)
+	r.add(s.downgradedOf(grants, exclusive, errs))
+	r.renewUnlocked(ctx)
+	for start := time.Now(); len(locked) > 0 || len(r.pending) > 0; {
+		waited := locked
+		locked = nil
+		for which := range slices.Chunk(waited, renewChunk) {
+			locked = append(locked, s.renewExclusive(ctx, statement.Renew, grants, which, errs)...)
+		}
+		r.add(s.downgradedOf(grants, waited, errs))
+		r.renewLocked(ctx)
+		if len(locked) > 0 || len(r.pending) > 0 {
+			if time.Since(start) >= busyLimit || backoff.Sleep(ctx, busyPause) != nil {
+				break
+			}
+		}
 	}
+	r.report(errs)
 	if errors.Join(errs...) == nil {
 		return nil
 	}
 	return errs
 }
 
-// renewExclusive renews some of the grants. Errs gets their errors. On a server other transactions may
-// keep rows locked. A row that is locked must not cost the holder its other locks. So the statement
-// for all waits for no row. If it fails, each grant is renewed by itself, and only grants whose rows are
-// locked wait. MySQL cannot limit a statement in this way: there each waits for innodb_lock_wait_timeout.
-func (s *Store) renewExclusive(ctx context.Context, grants []driver.Grant, which []int, errs []error) {
+// downgradedOf returns those of the grants that are not held because of a downgrade that came between.
+func (s *Store) downgradedOf(grants []driver.Grant, which []int, errs []error) (shares []int) {
+	for _, i := range which {
+		if errors.Is(errs[i], driver.ErrNotHeld) && s.downgraded.has(grants[i].Owner) {
+			shares = append(shares, i)
+		}
+	}
+	return shares
+}
+
+// renewExclusive renews some of the grants by one statement. Errs gets their errors. If the statement
+// fails on a server because a row is locked, each grant is renewed by itself. renewExclusive returns the
+// grants whose rows are locked; their errors say so.
+func (s *Store) renewExclusive(ctx context.Context, id statement.ID, grants []driver.Grant, which []int, errs []error) (locked []int) {
 	pending := which // grants whose outcome is not known
 	run := s.run()
-	err := s.renewSoon(ctx, func() (err error) {
-		if len(pending) > 1 && s.dialect.renewers > 0 {
-			if err = s.renewRows(ctx, run, statement.RenewAtOnce, grants, pending, errs); err == nil || !s.facts.Classify(err).Retry {
-				return err
-			}
-			if pending, err = s.renewEach(ctx, run, grants, pending, errs); err != nil || len(pending) == 0 {
-				return err
-			}
+	err := s.renewSoon(ctx, func() error {
+		err := s.renewRows(ctx, run, id, grants, pending, errs)
+		if err == nil || s.dialect.renewers == 0 || !s.isRetryable(err) {
+			return err
 		}
-		return s.renewRows(ctx, run, statement.Renew, grants, pending, errs)
+		locked, pending, err = s.renewEach(ctx, run, grants, pending, errs)
+		return err
 	})
 	if err != nil {
 		for _, i := range pending {
 			errs[i] = err
 		}
+		return nil
 	}
+	return locked
 }
 
-// renewEach renews one grant at a time. It returns the grants whose rows are locked, and
-// after an error also the grants that it did not reach.
-func (s *Store) renewEach(ctx context.Context, run statement.Runner, grants []driver.Grant, which []int, errs []error) (pending []int, err error) {
+// renewEach renews one grant at a time. It returns the grants whose rows are locked, and after an error
+// also the grants that it did not reach.
+func (s *Store) renewEach(ctx context.Context, run statement.Runner, grants []driver.Grant, which []int, errs []error) (locked, pending []int, err error) {
 	for n, i := range which {
 		err := s.renewRows(ctx, run, statement.RenewAtOnce, grants, []int{i}, errs)
 		switch {
 		case err == nil:
-		case s.facts.Classify(err).Retry:
-			pending = append(pending, i)
+		case s.isRetryable(err):
+			errs[i] = s.explain(ctx, "renew", err)
+			locked = append(locked, i)
 		default:
-			return append(pending, which[n:]...), err
+			return locked, which[n:], err
 		}
 	}
-	return pending, nil
+	return locked, nil, nil
 }
 
-// renewRows renews some of the grants by one statement. Errs gets ErrNotHeld for each that
-// was not renewed.
+// renewRows renews some of the grants by one statement. Unless it fails, errs gets ErrNotHeld for each
+// that was not renewed, and nil for the others.
 func (s *Store) renewRows(ctx context.Context, run statement.Runner, id statement.ID, grants []driver.Grant, which []int, errs []error) error {
 	rows := make([][4]any, len(which))
 	for n, i := range which {
@@ -99,11 +124,12 @@ func (s *Store) renewRows(ctx context.Context, run statement.Runner, id statemen
 	// In one order, so that deadlocks are rare. They are tried again.
 	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
 	renewed, err := run.Renew(ctx, id, sqldb.JSON(rows), len(rows))
-	if err != nil || renewed == nil {
+	if err != nil {
 		return err
 	}
 	for _, i := range which {
-		if !renewed[statement.Key{Name: grants[i].Name, Owner: grants[i].Owner.Hex()}] {
+		errs[i] = nil
+		if renewed != nil && !renewed[statement.Key{Name: grants[i].Name, Owner: grants[i].Owner.Hex()}] {
 			errs[i] = driver.ErrNotHeld
 		}
 	}
@@ -123,26 +149,38 @@ const shareChunk = 50
 
 // shareRenewal renews shares of locks by name.
 type shareRenewal struct {
-	store  *Store
-	grants []driver.Grant
-	byName map[string][]int // indexes of grants
-	failed map[string]error // why the outcome of a name is not known; nil if it is known
+	store   *Store
+	grants  []driver.Grant
+	byName  map[string][]int // indexes of grants
+	pending []string         // names that are not renewed yet, in one order
+	failed  map[string]error // why the outcome of a name is not known; nil if it is known
 
 	// By grant, of a transaction that was committed:
 	errs       []error
 	downgraded []bool // the renewal has completed a downgrade
 }
 
-// renewShares renews the shares of some of the grants. Errs gets one error for each of them, nil
-// where it was renewed.
-func (s *Store) renewShares(ctx context.Context, grants []driver.Grant, which []int, errs []error) {
-	r := &shareRenewal{store: s, grants: grants, byName: make(map[string][]int), failed: make(map[string]error),
+func newShareRenewal(s *Store, grants []driver.Grant) *shareRenewal {
+	return &shareRenewal{store: s, grants: grants, byName: make(map[string][]int), failed: make(map[string]error),
 		errs: make([]error, len(grants)), downgraded: make([]bool, len(grants))}
-	for _, i := range which {
-		r.byName[grants[i].Name] = append(r.byName[grants[i].Name], i)
+}
+
+// add makes the names of some of the grants pending.
+func (r *shareRenewal) add(which []int) {
+	if len(which) == 0 {
+		return
 	}
-	names := slices.Sorted(maps.Keys(r.byName)) // so that deadlocks are rare
-	r.renewAll(ctx, names)
+	for _, i := range which {
+		name := r.grants[i].Name
+		r.byName[name] = append(r.byName[name], i)
+		r.pending = append(r.pending, name)
+	}
+	slices.Sort(r.pending) // so that deadlocks are rare
+	r.pending = slices.Compact(r.pending)
+}
+
+// report sets the errors of the grants that were added.
+func (r *shareRenewal) report(errs []error) {
 	for name, all := range r.byName {
 		for _, i := range all {
 			if errs[i] = r.failed[name]; errs[i] != nil {
@@ -151,51 +189,52 @@ func (s *Store) renewShares(ctx context.Context, grants []driver.Grant, which []
 			errs[i] = r.errs[i] // no job sets it any more
 			switch {
 			case errs[i] != nil: // it is not held
-				s.downgraded.remove(grants[i].Owner)
+				r.store.downgraded.remove(r.grants[i].Owner)
 			case r.downgraded[i]:
-				s.waiters.notify(name)
+				r.store.waiters.notify(name)
 			}
 		}
 	}
 }
 
-// renewAll renews names in transactions that wait for no row. Then each pending name, whose row is
-// locked or missing, has a transaction of its own, which waits.
-func (r *shareRenewal) renewAll(ctx context.Context, names []string) {
-	s := r.store
-	var pending []string
+// renewUnlocked renews the pending names in transactions that wait for no row. Names stay pending whose
+// rows are locked or missing.
+func (r *shareRenewal) renewUnlocked(ctx context.Context) {
+	s, names := r.store, r.pending
+	r.pending = nil
 	for chunk := range slices.Chunk(names, shareChunk) {
 		var skipped []string
 		err := s.renewSoon(ctx, func() error {
 			return s.inTx(ctx, func(run statement.Runner) (err error) {
-				skipped, err = r.renewUnlocked(ctx, run, chunk)
+				skipped, err = r.renewNames(ctx, run, chunk)
 				return err
 			})
 		})
 		r.setFailed(chunk, err)
 		if err == nil {
-			pending = append(pending, skipped...)
+			r.pending = append(r.pending, skipped...)
 		}
 	}
-	for start := time.Now(); len(pending) > 0; {
-		var locked []string
-		for _, name := range pending {
-			var reason error
-			err := s.renewSoon(ctx, func() error {
-				reason = s.inTx(ctx, func(run statement.Runner) error { return r.renewOne(ctx, run, name) })
-				if s.isRetryable(reason) && time.Since(start) < busyLimit {
-					return nil // the other names come first
-				}
-				return reason
-			})
-			r.setFailed([]string{name}, err)
-			if err == nil && reason != nil {
-				locked = append(locked, name)
+}
+
+// renewLocked renews each pending name in a transaction of its own, which waits for the row. A name stays
+// pending if its row is locked for longer.
+func (r *shareRenewal) renewLocked(ctx context.Context) {
+	s, names := r.store, r.pending
+	r.pending = nil
+	for _, name := range names {
+		var locked error
+		err := s.renewSoon(ctx, func() error {
+			err := s.inTx(ctx, func(run statement.Runner) error { return r.renewOne(ctx, run, name) })
+			if locked = nil; s.isRetryable(err) {
+				locked, err = s.explain(ctx, "renew", err), nil
 			}
+			return err
+		})
+		if err == nil && locked != nil {
+			r.pending = append(r.pending, name)
 		}
-		if pending = locked; len(pending) > 0 {
-			_ = backoff.Sleep(ctx, busyPause) // its end is noticed by the next round
-		}
+		r.setFailed([]string{name}, cmp.Or(err, locked))
 	}
 }
 
@@ -206,8 +245,8 @@ func (r *shareRenewal) setFailed(names []string, err error) {
 	}
 }
 
-// renewUnlocked renews the names whose rows it can lock at once, and returns the others.
-func (r *shareRenewal) renewUnlocked(ctx context.Context, run statement.Runner, names []string) (pending []string, err error) {
+// renewNames renews the names whose rows it can lock at once, and returns the others.
+func (r *shareRenewal) renewNames(ctx context.Context, run statement.Runner, names []string) (pending []string, err error) {
 	locks, err := readRows(ctx, run, statement.LockRows, names)
 	if err != nil {
 		return nil, err

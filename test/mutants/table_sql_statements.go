@@ -390,8 +390,15 @@ func init() {
 	add(mutant{
 		rule: "a row that is locked costs no other lock its renewal",
 		file: "sqllock/renew.go",
-		old:  "			if pending, err = s.renewEach(ctx, run, grants, pending, errs); err != nil || len(pending) == 0 {\n				return err\n			}\n",
-		new:  "",
+		old:  `locked, pending, err = s.renewEach(ctx, run, grants, pending, errs)`,
+		new:  `locked, pending, err = pending, nil, nil`,
 		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/mariadb",
+	})
+	add(mutant{
+		rule: "a lock whose row is locked costs no shared lock its renewal",
+		file: "sqllock/renew.go",
+		old:  `s.renewExclusive(ctx, statement.RenewAtOnce, grants, which, errs)`,
+		new:  `s.renewExclusive(ctx, statement.Renew, grants, which, errs)`,
+		test: "test/stores/sqlservers TestRenewalsInBothModesBesideALockedRow/mariadb",
 	})
 }

@@ -39,6 +39,10 @@ func sqliteTexts() texts {
 	holder  = excluded.holder
 WHERE (l.owner IS NULL OR l.owner = excluded.owner OR l.expires <= excluded.since) AND (?5 = 0 OR l.token = ?5)
 RETURNING token`
+		renew = `UPDATE {locks} SET expires = max(expires, {now} + g.ttl)
+FROM (SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS token, value->>3 AS ttl FROM json_each(?1)) AS g
+WHERE {locks}.name = g.name AND {locks}.owner = g.owner AND (g.token = 0 OR {locks}.token = g.token) AND {locks}.expires > {now}
+RETURNING name, owner`
 		places   = `(SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS ttl FROM json_each(?1)) AS w`
 		inPlace  = `q.name = w.name AND q.owner = w.owner AND expires > {now}`
 		readRows = `SELECT l.name, ` + row + ` FROM {locks} AS l WHERE l.name IN (SELECT value FROM json_each(?1))`
@@ -50,10 +54,8 @@ RETURNING token`
 		AcquireFair: insertLock + `SELECT ` + newLock + `
 WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
    OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2 AND expires > {now})` + onConflict,
-		Renew: `UPDATE {locks} SET expires = max(expires, {now} + g.ttl)
-FROM (SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS token, value->>3 AS ttl FROM json_each(?1)) AS g
-WHERE {locks}.name = g.name AND {locks}.owner = g.owner AND (g.token = 0 OR {locks}.token = g.token) AND {locks}.expires > {now}
-RETURNING name, owner`,
+		Renew:       renew,
+		RenewAtOnce: renew,
 		InsertFree: `INSERT OR IGNORE INTO {locks} (name, token, owner, since, expires, holder)
 SELECT ?1, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE key = 'floor'`,
 		LockRow:    rowAndPlaces + ` WHERE l.name = ?1`,

@@ -28,7 +28,7 @@ const (
 	// is another owner.
 	Blocker     // name, owner -> token, holder, remaining
 	Renew       // [[name, owner, token, ttl]] -> name, owner of each that was renewed
-	RenewAtOnce // the same, and fails if a row is locked; on servers only
+	RenewAtOnce // the same, and fails on a server if a row is locked
 	Renewed     // the same list -> name, owner of each that is held; empty where Renew returns rows
 	Release     // name, owner, token or 0
 	Break       // name, token
