@@ -41,11 +41,36 @@ func (s *Store) read(ctx context.Context, op string, fn func() error) error {
 }
 
 // withConn runs fn when limit or spare has room for it. Writers wait here for each other, because a
-// database that admits one writer makes the others sleep between attempts. The error is one of the
-// contract.
+// database that admits one writer makes the others sleep between attempts. If other transactions block fn,
+// it is tried again as batch.Queue does. The error is one of the contract.
 func (s *Store) withConn(ctx context.Context, limit, spare chan struct{}, op string, fn func() error) error {
 	if err := checkContext(ctx, op); err != nil {
 		return err
+	}
+	var blocked error
+	for began := time.Now(); ; {
+		err := s.onConn(ctx, limit, spare, blocked != nil, fn)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil && blocked != nil:
+			return s.explain(ctx, op, blocked)
+		case ctx.Err() != nil || !s.isRetryable(err) || time.Since(began) >= busyLimit:
+			return s.explain(ctx, op, err)
+		}
+		blocked = err
+	}
+}
+
+// onConn is withConn for one attempt.
+func (s *Store) onConn(ctx context.Context, limit, spare chan struct{}, again bool, fn func() error) error {
+	if again && spare == nil {
+		select {
+		case s.batches.Blocked <- struct{}{}:
+			defer func() { <-s.batches.Blocked }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	select {
 	case limit <- struct{}{}:
@@ -55,17 +80,14 @@ func (s *Store) withConn(ctx context.Context, limit, spare chan struct{}, op str
 		case spare <- struct{}{}:
 			limit = spare
 		case <-ctx.Done():
-			return s.explain(ctx, op, ctx.Err())
+			return ctx.Err()
 		}
 	}
 	defer func() { <-limit }()
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
-	if err := s.retryWhileBusy(ctx, busyLimit, fn); err != nil {
-		return s.explain(ctx, op, err)
-	}
-	return nil
+	return s.retryWhileBusy(ctx, s.dialect.blockedLimit, fn)
 }
 
 // writeAnyway runs fn, which writes, also while the store is being closed.
@@ -73,7 +95,7 @@ func (s *Store) writeAnyway(ctx context.Context, fn func() error) error {
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
-		return s.retryWhileBusy(ctx, busyLimit, fn)
+		return s.retryWhileBusy(ctx, s.dialect.blockedLimit, fn)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -84,8 +106,9 @@ func (s *Store) retryWhileBusy(ctx context.Context, limit time.Duration, fn func
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	start := time.Now()
 	err := fn()
-	for start := time.Now(); err != nil && s.isRetryable(err) && time.Since(start) < limit; {
+	for err != nil && s.isRetryable(err) && time.Since(start) < limit {
 		reason := err
 		s.busy.Store(&reason)
 		if backoff.Sleep(ctx, busyPause+rand.N(busyPause)) != nil {
@@ -139,7 +162,7 @@ func (s *Store) runAlone(ctx context.Context, j *batch.Job) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
-	return s.retryWhileBusy(ctx, busyLimit, func() error {
+	return s.retryWhileBusy(ctx, s.dialect.blockedLimit, func() error {
 		if j.InTx {
 			return s.inTx(ctx, func(run statement.Runner) error { return j.Run(ctx, run) })
 		}
@@ -152,7 +175,7 @@ func (s *Store) runAlone(ctx context.Context, j *batch.Job) error {
 func (s *Store) runBatch(jobs []*batch.Job) (undone bool, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, busyLimit)
 	defer cancel()
-	err = s.retryWhileBusy(ctx, s.dialect.batchLimit, func() error {
+	err = s.retryWhileBusy(ctx, s.dialect.blockedLimit, func() error {
 		return s.inTx(ctx, func(run statement.Runner) error {
 			for _, j := range jobs {
 				if err := j.Run(ctx, run); err != nil {

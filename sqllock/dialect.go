@@ -61,7 +61,7 @@ type dialect struct {
 	prefersTx         bool           // several statements of one writer cost less in a transaction
 	oneMachine        bool           // driver.Traits.OneMachine
 	reaction          time.Duration  // driver.Traits.Reaction; zero is unknown
-	batchLimit        time.Duration  // how long a transaction of several jobs is tried again, before each job runs alone
+	blockedLimit      time.Duration  // how long a call that other transactions block is tried again, before other calls have its writer
 	tx                *sql.TxOptions // of transactions
 	endIgnoresContext bool           // the driver ends a transaction whatever its context says
 	limitIdle         string         // comes before a transaction, see Store.beginTx; may be empty
@@ -82,28 +82,28 @@ const (
 	spareConns  = 1
 )
 
-// In a transaction a statement waits for a second at most for a row that is locked, since the
-// transaction itself keeps rows locked. Jobs whose transaction waited so long run alone.
+// A statement waits for a second at most for a row that is locked: a transaction keeps rows locked itself, and
+// a writer is kept from other calls. Jobs whose transaction waited so long run alone.
 const (
-	serverBatchLimit = time.Second / 2
-	mysqlLockWait    = sqldb.MySQLLimitIdle + `, @dlock_lock_wait = @@innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1`
-	mysqlOldLockWait = sqldb.MySQLUnlimitIdle + `, SESSION innodb_lock_wait_timeout = @dlock_lock_wait`
+	serverBlockedLimit = time.Second / 2
+	mysqlLockWait      = sqldb.MySQLLimitIdle + `, @dlock_lock_wait = @@innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1`
+	mysqlOldLockWait   = sqldb.MySQLUnlimitIdle + `, SESSION innodb_lock_wait_timeout = @dlock_lock_wait`
 )
 
 var dialects = map[Dialect]*dialect{
 	// SQLite admits one writer at a time, and a transaction saves waiting for the disk.
 	SQLite: {
 		writers: 1, readers: 8, prepares: true, acquireInserts: true, prefersTx: true, oneMachine: true,
-		batchLimit: busyLimit, follow: followSQLite, checks: sqliteChecks,
+		blockedLimit: busyLimit, follow: followSQLite, checks: sqliteChecks,
 	},
 	MySQL: {
 		writers: serverConns, renewers: spareConns, prepares: true, endIgnoresContext: true, reaction: 2 * time.Millisecond,
-		batchLimit: serverBatchLimit, limitIdle: mysqlLockWait, unlimitIdle: mysqlOldLockWait, check: checkMySQL,
+		blockedLimit: serverBlockedLimit, limitIdle: mysqlLockWait, unlimitIdle: mysqlOldLockWait, check: checkMySQL,
 		follow: func(*Store) notify.Source { return notify.Unnotified() },
 		checks: mysqlChecks, waiting: mysqlWaiting,
 	},
 	Postgres: {
-		writers: serverConns, renewers: spareConns, reaction: time.Millisecond, batchLimit: serverBatchLimit,
+		writers: serverConns, renewers: spareConns, reaction: time.Millisecond, blockedLimit: serverBlockedLimit,
 		// Each statement is right when it sees what was committed before it,
 		// whatever the program's own transactions need.
 		tx:     &sql.TxOptions{Isolation: sql.LevelReadCommitted},

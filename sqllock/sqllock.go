@@ -111,6 +111,9 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 		refused: set[string]{max: maxHints},
 	}
 	s.batches.Writing, s.batches.Alone, s.batches.Batch = s.writing, s.runAlone, s.runBatch
+	if dialect.blockedLimit < busyLimit {
+		s.batches.IsBlocked, s.batches.Limit, s.batches.Blocked = s.isRetryable, busyLimit, make(chan struct{}, 1)
+	}
 	s.attempts = attempts.New(s.undo)
 	s.reading = s.writing
 	if dialect.readers > 0 {

@@ -93,6 +93,27 @@ func init() {
 		test: "test/stores/sqlservers TestBatchBesideALockedRow/postgres",
 	})
 	add(mutant{
+		rule: "a row that is locked keeps a writer from other calls for a second at most (PostgreSQL)",
+		file: "sqllock/internal/statement/postgres.go",
+		old:  `set_config('lock_timeout', '1s', true)`,
+		new:  `set_config('lock_timeout', '0', true)`,
+		test: "test/stores/sqlservers TestAbandonedAttempt/postgres",
+	})
+	add(mutant{
+		rule: "a row that is locked keeps a writer from other calls for a second at most (MariaDB)",
+		file: "sqllock/internal/statement/mysql.go",
+		old:  `SET STATEMENT innodb_lock_wait_timeout = 1 FOR`,
+		new:  `SET STATEMENT innodb_lock_wait_timeout = 100 FOR`,
+		test: "test/stores/sqlservers TestAbandonedAttempt/mariadb",
+	})
+	add(mutant{
+		rule: "calls that other transactions block leave a writer to other calls",
+		file: "sqllock/internal/batch/batch.go",
+		old:  `q.setBlocked(j.Name, blocked)`,
+		new:  `q.setBlocked("", blocked)`,
+		test: "sqllock/internal/batch TestBlockedJobsLeaveAWriter",
+	})
+	add(mutant{
 		rule: "an attempt whose context ended before it was sent is dropped",
 		file: "sqllock/internal/batch/batch.go",
 		old:  `if ctx.Err() != nil && q.drop(j) {`,

@@ -81,8 +81,8 @@ func init() {
 	add(mutant{
 		rule: "only the owner releases a lock (MariaDB)",
 		file: "sqllock/internal/statement/statement.go",
-		old:  `WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int)`,
-		new:  `WHERE name = ?1:text AND owner <> x'00' AND ?2:text = ?2:text AND (?3:int = 0 OR token = ?3:int)`,
+		old:  `name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int)`,
+		new:  `name = ?1:text AND owner <> x'00' AND ?2:text = ?2:text AND (?3:int = 0 OR token = ?3:int)`,
 		test: "test/stores/sqlservers TestConformance$/mariadb/row/release-owner",
 	})
 	add(mutant{

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
@@ -39,11 +40,17 @@ func (j *Job) Wait() error {
 type Queue struct {
 	Writing chan struct{}                     // holds an element for each writer
 	Alone   func(context.Context, *Job) error // runs a job that shares its transaction with no other
+	// IsBlocked reports whether other transactions blocked a job that failed alone. It may be nil. The job
+	// is run again for as long as Limit, while Blocked has room for it.
+	IsBlocked func(error) bool
+	Limit     time.Duration
+	Blocked   chan struct{}
 	// Batch runs jobs in one transaction. undone reports that it failed and wrote nothing.
 	Batch func(jobs []*Job) (undone bool, err error)
 
-	mu   sync.Mutex
-	jobs []*Job
+	mu      sync.Mutex
+	jobs    []*Job
+	blocked map[string]bool // names of jobs that other transactions blocked
 }
 
 // Outcome is what became of a job.
@@ -60,6 +67,13 @@ const (
 func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 	if ctx.Err() != nil { // another caller could run the job
 		return Dropped, ctx.Err()
+	}
+	if q.isBlocked(j.Name) { // in a transaction it would block other jobs, too
+		outcome, err := q.runBlocked(ctx, j)
+		if outcome == Dropped {
+			return outcome, err
+		}
+		return Ended, q.runAgain(ctx, j, err)
 	}
 	j.done = make(chan struct{})
 	q.add(j)
@@ -89,7 +103,7 @@ func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 		case len(jobs) == 1 && jobs[0] == j:
 			err := q.Alone(ctx, j)
 			<-q.Writing
-			return Ended, err
+			return Ended, q.runAgain(ctx, j, err)
 		default:
 			// In a goroutine of its own, so that no caller is kept past the end of its context.
 			// Rows are locked in the order of their names, so that two processes rarely
@@ -109,6 +123,15 @@ func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 
 // runUndone runs a job alone whose batch failed, so that a locked row delays only jobs that need it.
 func (q *Queue) runUndone(ctx context.Context, j *Job) (Outcome, error) {
+	outcome, err := q.runAlone(ctx, j)
+	if outcome == Dropped {
+		return outcome, err
+	}
+	return Ended, q.runAgain(ctx, j, err)
+}
+
+// runAlone waits for a writer and runs a job alone.
+func (q *Queue) runAlone(ctx context.Context, j *Job) (Outcome, error) {
 	select {
 	case q.Writing <- struct{}{}:
 		defer func() { <-q.Writing }()
@@ -118,6 +141,60 @@ func (q *Queue) runUndone(ctx context.Context, j *Job) (Outcome, error) {
 		return Dropped, ctx.Err()
 	}
 	return Ended, q.Alone(ctx, j)
+}
+
+// runBlocked is runAlone for a job that other transactions block. One such job runs at a time, so that the
+// other writers are left to other jobs.
+func (q *Queue) runBlocked(ctx context.Context, j *Job) (Outcome, error) {
+	select {
+	case q.Blocked <- struct{}{}:
+		defer func() { <-q.Blocked }()
+	case <-ctx.Done():
+		return Dropped, ctx.Err()
+	}
+	return q.runAlone(ctx, j)
+}
+
+// runAgain runs a job again that failed alone with err, while other transactions block it.
+func (q *Queue) runAgain(ctx context.Context, j *Job, err error) error {
+	for began := time.Now(); ; {
+		blocked := err != nil && q.IsBlocked != nil && q.IsBlocked(err)
+		if ctx.Err() == nil {
+			q.setBlocked(j.Name, blocked)
+		}
+		if !blocked || time.Since(began) >= q.Limit {
+			return err
+		}
+		outcome, failed := q.runBlocked(ctx, j)
+		if outcome == Dropped {
+			return err
+		}
+		err = failed
+	}
+}
+
+// maxBlocked bounds what is remembered. A name that is forgotten delays other jobs once more.
+const maxBlocked = 1000
+
+// setBlocked notes whether other transactions block the jobs for a name.
+func (q *Queue) setBlocked(name string, blocked bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case name == "":
+	case !blocked:
+		delete(q.blocked, name)
+	case q.blocked == nil || len(q.blocked) >= maxBlocked:
+		q.blocked = map[string]bool{name: true}
+	default:
+		q.blocked[name] = true
+	}
+}
+
+func (q *Queue) isBlocked(name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.blocked[name]
 }
 
 func (q *Queue) add(j *Job) {

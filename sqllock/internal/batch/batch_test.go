@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // busyQueue returns a queue with one writer that is in use until free is called, and the
@@ -165,6 +166,45 @@ func TestJobsOfAnUndoneBatchRunAlone(t *testing.T) {
 		if len(ended) != 3 {
 			t.Error("the job whose context has ended goes on")
 		}
+	})
+}
+
+// TestBlockedJobsLeaveAWriter: jobs that other transactions block run one at a time from the second attempt
+// on, also if they are new jobs for the same names. So another job does not wait for them.
+func TestBlockedJobsLeaveAWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locked := errors.New("the row is locked")
+		q := &Queue{Writing: make(chan struct{}, 2), Blocked: make(chan struct{}, 1), Limit: 10 * time.Second}
+		q.IsBlocked = func(err error) bool { return errors.Is(err, locked) }
+		q.Alone = func(_ context.Context, j *Job) error {
+			if j.Name == "other" {
+				return nil
+			}
+			<-time.After(time.Second)
+			return locked
+		}
+		q.Batch = func([]*Job) (bool, error) { return true, locked }
+		begin := func() {
+			for _, name := range []string{"a", "b", "c"} {
+				go func() {
+					if outcome, err := q.Do(t.Context(), &Job{Name: name}); outcome != Ended || !errors.Is(err, locked) {
+						t.Errorf("%s: outcome %d, %v", name, outcome, err)
+					}
+				}()
+				<-time.After(time.Millisecond)
+			}
+		}
+		begin()
+		<-time.After(time.Minute)
+		begin() // the names are known to be blocked
+		for range 10 {
+			began := time.Now()
+			if _, err := q.Do(t.Context(), &Job{Name: "other"}); err != nil || time.Since(began) > 0 {
+				t.Errorf("a job beside jobs that are blocked took %v: %v", time.Since(began), err)
+			}
+			<-time.After(time.Second / 4)
+		}
+		<-time.After(time.Minute)
 	})
 }
 

@@ -31,6 +31,9 @@ var mysqlSchema = []string{
 // wait as long as innodb_lock_wait_timeout says, 50 seconds by default.
 const mysqlShortWait = `/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */ `
 
+// mysqlLimit is the limit of the other statements. In MySQL they wait, as with mysqlShortWait.
+const mysqlLimit = `/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ `
+
 // mysqlNoWait lets a renewal in MariaDB fail at once. In MySQL it waits, as with mysqlShortWait.
 const mysqlNoWait = `/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ `
 
@@ -40,7 +43,7 @@ func mysqlTexts() texts {
 		// The server assigns from left to right: what needs the old owner and
 		// expiry comes first. The token becomes the insert id of the result, which is
 		// zero if there was no row to update.
-		take = `UPDATE {locks} SET
+		take = `{limit}UPDATE {locks} SET
 	token   = LAST_INSERT_ID(IF(` + mine + `, token, token + ?6)),
 	since   = IF(` + mine + `, since, {now}),
 	expires = GREATEST(IF(` + mine + `, expires, 0), {now} + ?3),
@@ -70,18 +73,18 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 	AND (COALESCE((SELECT owner ` + head + `), ?2) = ?2 OR ` + mine + `)`,
 		// The floor's row is locked until the new row is committed: a janitor that
 		// raises the floor, before it deletes rows, waits for that.
-		InsertFree: `INSERT IGNORE INTO {locks} (name, token, owner, since, expires, holder)
+		InsertFree: `{limit}INSERT IGNORE INTO {locks} (name, token, owner, since, expires, holder)
 SELECT ?1, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE {key} = 'floor' LOCK IN SHARE MODE`,
 		Renew:       mysqlShortWait + prolong,
 		RenewAtOnce: mysqlNoWait + prolong,
 		Renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + sqldb.MySQLAllRows,
-		Enqueue: `INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, ?4 = 1, {now} + ?3)
+		Enqueue: `{limit}INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, ?4 = 1, {now} + ?3)
 ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		LockRow:  rowAndPlaces + ` WHERE l.name = ?1 FOR UPDATE`,
 		ReadRows: readRows,
 		LockRows: readRows + ` FOR UPDATE SKIP LOCKED`,
 		// A condition that is not one value would let the server read and lock all rows of a small table.
-		DeletePlacesOf: `DELETE q FROM {queue} AS q FORCE INDEX (waiter) WHERE name = ?1 AND ` + ofOwner,
+		DeletePlacesOf: `{limit}DELETE q FROM {queue} AS q FORCE INDEX (waiter) WHERE name = ?1 AND ` + ofOwner,
 		KeepPlaces:     `UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl)` + inPlace,
 		KeptPlaces:     `SELECT q.name, q.owner FROM ` + places + inPlace + sqldb.MySQLAllRows,
 		Poll: `SELECT n.position - 1, n.remaining, h.owner, h.expires - {now}, n.recent
@@ -92,13 +95,13 @@ FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
 	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since > ` + recently + `) AS n
 LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
 	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)` + sqldb.MySQLAllRows,
-		Publish: `INSERT INTO {queue} (name, owner, fair, expires)
+		Publish: `{limit}INSERT INTO {queue} (name, owner, fair, expires)
 SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 0, {now} + ?2 FROM ` + waiters + `
 ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`,
-		Unpublish:    `DELETE q FROM ` + waiters + eachPlace + ` WHERE q.fair = 0`,
+		Unpublish:    `{limit}DELETE q FROM ` + waiters + eachPlace + ` WHERE q.fair = 0`,
 		DeleteLocks:  `DELETE l FROM ` + names + eachLock + `CAST(n.name AS BINARY) WHERE l.expires <= {now} - ?2 AND l.token <= ?3`,
 		DeletePlaces: `DELETE FROM {queue} WHERE expires <= {now} ORDER BY seq LIMIT ?1`,
 	}.withWords("{key}", "`key`", "{fair}", `fair = 1`, "{no}", `0`, "{greatest}", `GREATEST`,
 		// No empty text: MariaDB takes it for NULL in mode EMPTY_STRING_IS_NULL.
-		"{noholder}", `'{}'`, "{from}", `COALESCE(?1, x'00')`)
+		"{noholder}", `'{}'`, "{from}", `COALESCE(?1, x'00')`, "{limit}", mysqlLimit, "{limited}", "")
 }

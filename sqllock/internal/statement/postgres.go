@@ -31,6 +31,9 @@ var postgresSchema = []string{
 // waits; if the caller has left, the statement ends.
 const postgresShortWait = `(SELECT set_config('lock_timeout', '2s', true)) AS lock_timeout`
 
+// postgresLimited is a condition that limits the wait of a statement. The server evaluates it first.
+const postgresLimited = `(SELECT set_config('lock_timeout', '1s', true)) <> '' AND `
+
 // postgresNoWait lets a renewal fail at once.
 const postgresNoWait = `(SELECT set_config('lock_timeout', '1ms', true)) AS lock_timeout`
 
@@ -43,7 +46,7 @@ func postgresTexts() texts {
 	expires = greatest(CASE WHEN ` + mine + ` THEN expires END, {now} + ?3:int),
 	owner   = ?2:text,
 	holder  = ?4:text
-WHERE name = ?1:text AND (owner IS NULL OR owner = ?2:text OR expires <= {now}) AND (?5:int = 0 OR token = ?5:int)`
+WHERE {limited}name = ?1:text AND (owner IS NULL OR owner = ?2:text OR expires <= {now}) AND (?5:int = 0 OR token = ?5:int)`
 		grants = `(SELECT g->>0 AS name, g->>1 AS owner, (g->>2)::bigint AS token, (g->>3)::bigint AS ttl
 	FROM jsonb_array_elements(?1:json) AS list (g)) AS g`
 		places  = `(SELECT w->>0 AS name, w->>1 AS owner, (w->>2)::bigint AS ttl FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
@@ -71,7 +74,7 @@ SELECT pg_notify('{wake}', name) FROM changed`
 		// The floor's row is locked until the new row is committed: a janitor that
 		// raises the floor, before it deletes rows, waits for that.
 		InsertFree: `INSERT INTO {locks} (name, token, owner, since, expires, holder)
-(SELECT ?1:text, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE {key} = 'floor' FOR SHARE)
+(SELECT ?1:text, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE {limited}{key} = 'floor' FOR SHARE)
 ON CONFLICT (name) DO NOTHING`,
 		Renew:          prolong(postgresShortWait),
 		RenewAtOnce:    prolong(postgresNoWait),
@@ -93,10 +96,11 @@ LEFT JOIN LATERAL (SELECT owner, expires FROM {queue} AS q
 	ORDER BY seq LIMIT 1) AS h ON true
 WHERE l.owner IS NULL OR l.expires <= {now} + ?2:int OR l.since > ` + recently,
 		Publish: `INSERT INTO {queue} AS q (name, owner, fair, expires)
-SELECT DISTINCT name, owner, false, {now} + ?2:int FROM ` + waiters + `
+SELECT DISTINCT name, owner, false, {now} + ?2:int FROM ` + waiters + ` WHERE {limited}true
 ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
-		Unpublish: `DELETE FROM {queue} AS q USING ` + waiters + ` WHERE q.name = w.name AND q.owner = w.owner AND NOT fair`,
+		Unpublish: `DELETE FROM {queue} AS q USING ` + waiters + ` WHERE {limited}q.name = w.name AND q.owner = w.owner AND NOT fair`,
 		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT jsonb_array_elements_text(?1:json))
 	AND expires <= {now} - ?2:int AND token <= ?3:int`,
-	}.withWords("{key}", `key`, "{fair}", `fair`, "{no}", `false`, "{greatest}", `greatest`, "{noholder}", `''`, "{from}", `?1:text`)
+	}.withWords("{key}", `key`, "{fair}", `fair`, "{no}", `false`, "{greatest}", `greatest`, "{noholder}", `''`, "{from}", `?1:text`,
+		"{limit}", "", "{limited}", postgresLimited)
 }

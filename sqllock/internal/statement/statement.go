@@ -66,13 +66,15 @@ const (
 // texts are statements with the placeholders of sqldb.Tables.Expand, and of words that the dialects
 // write differently: {key} is the column of that name, {fair} the condition that a place is that of a
 // fair waiter, {no} the literal for false, {greatest} the function, {noholder} the holder of a free
-// lock, and {from} the first argument, a name.
+// lock, and {from} the first argument, a name. A statement that begins with {limit}, or whose condition
+// begins with {limited}, waits for a second at most for a row that another transaction keeps locked: a
+// statement that runs alone keeps a writer from other calls meanwhile, and goes on if its caller has left.
 type texts [count]string
 
 // Parts of several statements.
 const (
 	held    = `owner IS NOT NULL AND expires > {now}`
-	setFree = `UPDATE {locks} SET owner = NULL, expires = {now}, holder = {noholder}`
+	setFree = `{limit}UPDATE {locks} SET owner = NULL, expires = {now}, holder = {noholder} WHERE {limited}`
 	head    = `FROM {queue} WHERE name = ?1:text AND {fair} AND expires > {now} ORDER BY seq LIMIT 1`
 	row     = `l.token, l.owner, l.since, l.expires, l.holder, {now}`
 	// Package sqllock says what a place looks like.
@@ -95,20 +97,20 @@ var commonTexts = texts{
 	Blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
 UNION ALL SELECT 0, {noholder}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
 ORDER BY token DESC LIMIT 1`,
-	Release: setFree + ` WHERE name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
-	Break:   setFree + ` WHERE name = ?1:text AND token = ?2:int AND owner NOT IN ('shared', 'permits') AND ` + held,
+	Release: setFree + `name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
+	Break:   setFree + `name = ?1:text AND token = ?2:int AND owner NOT IN ('shared', 'permits') AND ` + held,
 	List: `SELECT name, token, holder, since, expires - {now},
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:int`,
 	ReadRow:   rowAndPlaces + ` WHERE l.name = ?1:text`,
 	SaveRow:   saveRow,
 	SaveFreed: saveRow,
-	Enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) VALUES (?1:text, ?2:text, ?4:int = 1, {now} + ?3:int)
+	Enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) SELECT ?1:text, ?2:text, ?4:int = 1, {now} + ?3:int WHERE {limited}1 = 1
 ON CONFLICT (name, owner) DO UPDATE SET expires = {greatest}(q.expires, excluded.expires)`,
 	Places:         `SELECT owner, {fair}, expires - {now} FROM {queue} WHERE name = ?1:text AND expires > {now} AND ` + isPlace + ` ORDER BY seq LIMIT ?2:int`,
-	DeletePlace:    `DELETE FROM {queue} WHERE name = ?1:text AND owner = ?2:text`,
-	DeletePlacesOf: `DELETE FROM {queue} WHERE name = ?1:text AND ` + ofOwner,
-	Prune:          `DELETE FROM {queue} WHERE name = ?1:text AND expires <= {now}`,
+	DeletePlace:    `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND owner = ?2:text`,
+	DeletePlacesOf: `DELETE FROM {queue} WHERE {limited}name = ?1:text AND ` + ofOwner,
+	Prune:          `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND expires <= {now}`,
 	JanitorDue:     `SELECT ` + longAgo + ` FROM {meta} WHERE {key} = 'swept'`,
 	JanitorClaim:   `UPDATE {meta} SET value = {now} WHERE {key} = 'swept' AND ` + longAgo,
 	JanitorPage:    `SELECT name, token, expires <= {now} - ?3:int FROM {locks} WHERE name > {from} ORDER BY name LIMIT ?2:int`,

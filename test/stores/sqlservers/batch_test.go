@@ -142,8 +142,8 @@ func beginsTx(request []byte) bool {
 // another name that shares its transaction, and the locks that these calls get stay.
 func TestBatchBesideALockedRow(t *testing.T) {
 	onRow(t, func(t *testing.T, s target) {
-		admin := s.admin(t)
-		s.untilShared(t, 30, func(r batchRig) bool {
+		admin, mode := s.admin(t), driver.Mode{}
+		try := func(r batchRig) bool {
 			release(t, r.store, acquire(t, r.store, "a", "z")...)
 			unlock := lockFreeLocks(t, admin, r.store, "m")
 			defer unlock()
@@ -154,15 +154,15 @@ func TestBatchBesideALockedRow(t *testing.T) {
 				grant driver.Grant
 				err   error
 			}
-			attempt := func(name string) <-chan result {
+			attempt := func(mode driver.Mode, name string) <-chan result {
 				ended := make(chan result, 1)
 				go func() {
-					grant, err := r.store.Acquire(within(t), request(name))
+					grant, err := r.store.Acquire(within(t), requestIn(mode, name))
 					ended <- result{grant, err}
 				}()
 				return ended
 			}
-			a, m, z := attempt("a"), attempt("m"), attempt("z")
+			a, m, z := attempt(driver.Mode{}, "a"), attempt(mode, "m"), attempt(driver.Mode{}, "z")
 			deliver()
 			for _, ended := range []<-chan result{a, z, m} {
 				if ended == m {
@@ -175,7 +175,10 @@ func TestBatchBesideALockedRow(t *testing.T) {
 				defer release(t, r.store, got.grant)
 			}
 			return isClosed(shared)
-		})
+		}
+		for _, mode = range []driver.Mode{{}, {Shared: true}} {
+			s.untilShared(t, 30, try)
+		}
 	})
 }
 

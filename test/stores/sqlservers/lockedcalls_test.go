@@ -3,6 +3,7 @@ package sqlservers
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,5 +28,50 @@ func TestRenewalsInBothModesBesideALockedRow(t *testing.T) {
 		if len(errs) != 2 || errs[1] != nil || errs[0] == nil || errors.Is(errs[0], driver.ErrNotHeld) {
 			t.Errorf("Renew: %v; want an unknown outcome for the lock whose row is locked, and nil for the other", errs)
 		}
+	})
+}
+
+// TestCallsBesideLockedRows: a transaction keeps as many rows of free locks locked as a process writes at
+// once. The attempts for these names do not keep calls about other names waiting.
+func TestCallsBesideLockedRows(t *testing.T) {
+	eachScheme(t, func(t *testing.T, s target) {
+		store, admin := s.open(t), s.admin(t)
+		locked := []string{"x", "y"}
+		unlock := lockFreeLocks(t, admin, store, locked...)
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer unlock()
+		for i, name := range locked { // one after the other, or they would write together
+			all.Go(func() {
+				for err := error(driver.ErrUnreachable); errors.Is(err, driver.ErrUnreachable); { // as a waiter does
+					_, err = store.Acquire(within(t), request(name))
+				}
+			})
+			s.waitBlocked(t, admin, int64(i+1))
+		}
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			grant, err := store.Acquire(ctx, request("other"))
+			if err != nil {
+				t.Fatalf("Acquire of a lock whose row is not locked: %v", err)
+			}
+			if err := store.Release(ctx, grant); err != nil {
+				t.Fatalf("Release of a lock whose row is not locked: %v", err)
+			}
+		}
+	})
+}
+
+// TestAbandonedAttempt: the server ends an attempt whose caller has left, although the row stays locked.
+func TestAbandonedAttempt(t *testing.T) {
+	eachScheme(t, func(t *testing.T, s target) {
+		a := s.abandonment(t)
+		defer lockFreeLocks(t, a.admin, a.direct, "a")()
+		a.leave(t, func(ctx context.Context) error {
+			_, err := a.store.Acquire(ctx, request("a"))
+			return err
+		})
+		s.waitBlocked(t, a.admin, 0)
 	})
 }

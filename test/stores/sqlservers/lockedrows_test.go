@@ -87,7 +87,7 @@ func TestRenewalsComeThrough(t *testing.T) {
 			})
 			s.waitBlocked(t, admin, int64(i+1))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), limit/2) // the others wait for longer
+		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond) // the others wait for a second
 		defer cancel()
 		if errs := store.Renew(ctx, kept); errs != nil {
 			t.Errorf("Renew of a lock whose row is not locked: %v", errs[0])
@@ -151,15 +151,20 @@ func (s target) abandonment(t *testing.T) *abandonment {
 	return a
 }
 
-// renew makes a renewal over the network that waits for a locked row, and gives it up: the
-// caller leaves, the server goes on. It returns when lateTTL has passed since the
-// statement began.
+// renew makes a renewal that waits for a locked row, and gives it up.
 func (a *abandonment) renew(t *testing.T, grants []driver.Grant) {
+	t.Helper()
+	a.leave(t, func(ctx context.Context) error { return errors.Join(a.store.Renew(ctx, grants)...) })
+}
+
+// leave makes a call over the network that waits for a locked row, and gives it up: the caller
+// leaves, the server goes on. It returns when lateTTL has passed since the statement began.
+func (a *abandonment) leave(t *testing.T, call func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- errors.Join(a.store.Renew(ctx, grants)...) }()
+	go func() { ended <- call(ctx) }()
 	a.waitBlocked(t, a.admin, 1)
 	began := time.Now()
 	a.network.Hold() // so that nothing that cancels the statement arrives
