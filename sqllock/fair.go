@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/dlock-go/dlock/driver"
@@ -181,28 +182,47 @@ func (s *Store) keepPlaces(ctx context.Context, place string) (kept bool, err er
 		}
 		err := s.renewPlaces(ctx)
 		s.places.End()
-		if err != nil {
-			return false, err
-		}
+		return s.places.Has(place), err // a place that is locked is not renewed, and exists
 	}
 }
 
-// renewPlaces writes the places of all waiters that made an attempt. It creates none: an
-// owner may have left meanwhile.
+// renewPlaces writes the places of all waiters that made an attempt. It creates none: an owner may
+// have left meanwhile. A place that another transaction keeps locked stays as it is, so that it costs
+// the other waiters nothing.
 func (s *Store) renewPlaces(ctx context.Context) error {
-	var all []places.Renewal
+	var all []places.Renewal // without those that are locked
 	var renewed map[statement.Key]bool
 	err := s.runJob(ctx, "acquire", &batch.Job{Urgent: true, Run: func(ctx context.Context, run statement.Runner) (err error) {
 		all = s.places.Collect()
-		rows := make([][3]any, len(all))
-		for i, p := range all {
-			rows[i] = [3]any{p.Name, p.Owner, millis(p.Remaining)}
+		if run.HasRowLocks() && len(all) > 1 {
+			if all, err = unlockedPlaces(ctx, run, all); err != nil {
+				return err
+			}
 		}
-		renewed, err = run.Extend(ctx, statement.KeepPlaces, statement.KeptPlaces, sqldb.JSON(rows), len(rows))
+		renewed, err = run.Extend(ctx, statement.KeepPlaces, statement.KeptPlaces, encodePlaces(all), len(all))
 		return err
 	}})
 	if err == nil {
 		s.places.NoteRenewed(all, renewed)
 	}
 	return err
+}
+
+func encodePlaces(all []places.Renewal) string {
+	rows := make([][3]any, len(all))
+	for i, p := range all {
+		rows[i] = [3]any{p.Name, p.Owner, millis(p.Remaining)}
+	}
+	return sqldb.JSON(rows)
+}
+
+// unlockedPlaces returns all places but those that exist and that another transaction keeps locked.
+func unlockedPlaces(ctx context.Context, run statement.Runner, all []places.Renewal) ([]places.Renewal, error) {
+	list := encodePlaces(all)
+	unlocked, err := run.ReadKeys(ctx, statement.UnlockedPlaces, list)
+	if err != nil || len(unlocked) == len(all) {
+		return all, err
+	}
+	existing, err := run.ReadKeys(ctx, statement.KeptPlaces, list)
+	return slices.DeleteFunc(all, func(p places.Renewal) bool { return existing[p.Key] && !unlocked[p.Key] }), err
 }

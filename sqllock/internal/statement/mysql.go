@@ -63,6 +63,7 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		eachPlace = ` STRAIGHT_JOIN {queue} AS q FORCE INDEX (waiter) ON q.name = CAST(w.name AS BINARY) AND q.owner = CAST(w.owner AS BINARY)`
 		places    = json + `name` + text + `'$[0]', owner` + text + `'$[1]', ttl BIGINT PATH '$[2]')) AS w` + eachPlace
 		inPlace   = ` WHERE q.expires > {now}`
+		kept      = `SELECT q.name, q.owner FROM ` + places + inPlace + sqldb.MySQLAllRows
 		waiters   = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
 		names     = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
 		readRows  = `SELECT l.name, ` + row + ` FROM ` + names + eachLock + `CAST(n.name AS BINARY)` + sqldb.MySQLAllRows
@@ -85,8 +86,9 @@ ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		LockRows: readRows + ` FOR UPDATE SKIP LOCKED`,
 		// A condition that is not one value would let the server read and lock all rows of a small table.
 		DeletePlacesOf: `{limit}DELETE q FROM {queue} AS q FORCE INDEX (waiter) WHERE name = ?1 AND ` + ofOwner,
-		KeepPlaces:     `UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl)` + inPlace,
-		KeptPlaces:     `SELECT q.name, q.owner FROM ` + places + inPlace + sqldb.MySQLAllRows,
+		KeepPlaces:     `{limit}UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl)` + inPlace,
+		KeptPlaces:     kept,
+		UnlockedPlaces: kept + ` FOR UPDATE SKIP LOCKED`,
 		Poll: `SELECT n.position - 1, n.remaining, h.owner, h.expires - {now}, n.recent
 FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
 		IF(l.owner IS NULL, 0, GREATEST(l.expires - {now}, 0)) AS remaining,

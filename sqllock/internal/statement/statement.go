@@ -44,6 +44,7 @@ const (
 	Enqueue        // name, place, ttl, whether it counts for fair exclusive requests
 	KeepPlaces     // [[name, place, ttl]]: of places that have not expired
 	KeptPlaces     // the same list -> name, place of each that has not expired
+	UnlockedPlaces // the same without places that another transaction keeps locked; empty where none does
 	Places         // name, limit -> place, whether fair, remaining: in the order of arrival
 	DeletePlace    // name, place: because the owner was granted the lock
 	DeletePlacesOf // name, owner, first and last text of the owner's other places; see sqllock/fair.go
@@ -307,6 +308,9 @@ func (r Runner) Acquire(ctx context.Context, id ID, args ...any) (token uint64, 
 	last, err := result.LastInsertId()
 	return uint64(last), err
 }
+
+// HasRowLocks reports whether other transactions may keep single rows locked.
+func (r Runner) HasRowLocks() bool { return r.set[UnlockedPlaces].Text != "" }
 
 // Renew runs a renewal: Renew or RenewAtOnce. It returns which of the n locks in the list were
 // renewed; nil is all.

@@ -11,7 +11,7 @@ import (
 // of the connection begin a transaction, without one.
 func TestEveryDialectHasEveryStatement(t *testing.T) {
 	missing := map[sqldb.Dialect]map[ID]bool{
-		sqldb.SQLite:   {Renewed: true, RenewAtOnce: true},
+		sqldb.SQLite:   {Renewed: true, UnlockedPlaces: true},
 		sqldb.MySQL:    {Begin: true},
 		sqldb.Postgres: {Renewed: true},
 	}

@@ -75,3 +75,40 @@ func TestAbandonedAttempt(t *testing.T) {
 		s.waitBlocked(t, a.admin, 0)
 	})
 }
+
+// TestPlacesBesideALockedPlace: a transaction that keeps the place of one waiter locked keeps no other waiter
+// of the process from renewing its place.
+func TestPlacesBesideALockedPlace(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		store, admin := s.open(t), s.admin(t)
+		acquire(t, store, "a", "b")
+		const ttl = 2 * time.Second
+		first, second := fairRequest("a"), fairRequest("b")
+		first.TTL, second.TTL = ttl, ttl
+		for _, req := range []driver.Request{first, second} {
+			mustBeHeld(t, store, req)
+		}
+		placeOfSecond := func() int64 {
+			return number(t, admin, "SELECT coalesce(min(seq), 0) FROM dlock_queue WHERE name = 'b'")
+		}
+		before := placeOfSecond()
+		defer lockRows(t, admin, "dlock_queue", "a")()
+		for start := time.Now(); time.Since(start) < ttl*3/2; <-time.After(ttl / 20) {
+			reqs := []driver.Request{first, second}
+			if time.Since(start) > ttl/2 { // later the place of the first waiter may have expired
+				reqs = reqs[1:]
+			}
+			for _, req := range reqs {
+				ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
+				_, err := store.Acquire(ctx, req)
+				cancel()
+				if !errors.Is(err, driver.ErrHeld) {
+					t.Fatalf("Acquire(%q) beside a locked place: %v; want ErrHeld", req.Name, err)
+				}
+			}
+		}
+		if after := placeOfSecond(); after != before || before == 0 {
+			t.Errorf("the waiter has place %d, and had %d", after, before)
+		}
+	})
+}
