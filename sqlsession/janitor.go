@@ -13,6 +13,9 @@ import (
 // that was deleted, where new rows begin, and its time is that of the last run.
 const (
 	floorKey = "floor" // no hash of a name
+	// firstKey comes before every hash. It is not empty: MariaDB takes an empty text for NULL in mode
+	// EMPTY_STRING_IS_NULL.
+	firstKey = "0"
 	// janitorRows is how many rows are deleted at once. Meanwhile new rows have to wait.
 	janitorRows = 100
 	// janitorLimit is how long the janitor waits for a connection of the pool.
@@ -31,7 +34,7 @@ const (
 	janitorPage = `SELECT k, token, used <= {now} - ?3 FROM {bound} WHERE k > ?1 AND ` + noFloor + ` ORDER BY k LIMIT ?2`
 	raiseFloor  = `UPDATE {bound} SET token = GREATEST(token, ?1) WHERE ` + isFloor
 	// after key, last key, age, token -> keys, whose rows it locks
-	lockOldRows = `SELECT k FROM {bound} WHERE k > ?1 AND k <= ?2 AND ` + noFloor + ` AND used <= {now} - ?3 AND token <= ?4 FOR UPDATE SKIP LOCKED`
+	lockOldRows = `SELECT k FROM {bound} WHERE k > ?1 AND k <= ?2 AND ` + noFloor + ` AND used <= {now} - ?3 AND token <= ?4` + sqldb.MySQLAllRows + ` FOR UPDATE SKIP LOCKED`
 )
 
 // bind returns a text in the form in which the server takes it, and its arguments.
@@ -68,7 +71,7 @@ func (s *Store) cleanOn(conn *sql.Conn) error {
 	if err := sqldb.ExecAll(ctx, conn, s.server.limitIdle); err != nil {
 		return err
 	}
-	for after, more := "", true; more; {
+	for after, more := firstKey, true; more; {
 		if after, more, err = s.cleanPage(conn, after); err != nil {
 			return err
 		}

@@ -157,10 +157,10 @@ RETURNING row.token, pg_backend_pid()::text, `+postgresFingerprint,
 	// janitor, which raises the floor before it deletes rows, waits for that.
 	inserted, err := c.raw.ExecContext(ctx, `INSERT INTO `+s.tables.Bound+` (k, name, token, used)
 SELECT $1, $2, coalesce((SELECT token FROM `+s.tables.Bound+` WHERE k = '`+floorKey+`' FOR SHARE), 0), `+s.facts.Now+`
-WHERE NOT EXISTS (SELECT FROM `+s.tables.Bound+` WHERE k = $1) ON CONFLICT DO NOTHING`,
+WHERE set_config('lock_timeout', '50ms', true) <> '' AND NOT EXISTS (SELECT FROM `+s.tables.Bound+` WHERE k = $1) ON CONFLICT DO NOTHING`,
 		h.key.row, []byte(h.name))
 	if err != nil {
-		return 0, err
+		return 0, postgresLocked(err)
 	}
 	if n, err := inserted.RowsAffected(); err != nil || n == 0 {
 		return 0, cmp.Or(err, errRowLocked)

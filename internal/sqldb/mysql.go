@@ -62,6 +62,8 @@ func CheckMySQL(ctx context.Context, on Queryer) error {
 		return fmt.Errorf("%w: autocommit is off"+uncommitted, driver.ErrMisconfigured, "on")
 	case completion == "CHAIN":
 		return fmt.Errorf("%w: completion_type is CHAIN"+uncommitted, driver.ErrMisconfigured, "NO_CHAIN")
+	case completion == "RELEASE":
+		return fmt.Errorf("%w: completion_type is RELEASE, so that each transaction would end its connection; leave it NO_CHAIN for the connections of the store", driver.ErrMisconfigured)
 	case database.String == "":
 		return fmt.Errorf("%w: no database is selected", driver.ErrMisconfigured)
 	}

@@ -88,25 +88,29 @@ func TestJanitor(t *testing.T) {
 	})
 }
 
-// TestJanitorInEverySQLMode: the janitor deletes rows although NOT refers to another operand in the
-// mode HIGH_NOT_PRECEDENCE.
-func TestJanitorInEverySQLMode(t *testing.T) {
+// TestJanitorWithOddSettings: the janitor deletes all rows although NOT refers to another operand, an empty
+// text is NULL, or queries answer with few rows only.
+func TestJanitorWithOddSettings(t *testing.T) {
 	t.Parallel()
 	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, age func()) {
 		if s.dialect != sqlsession.MySQL {
 			return // PostgreSQL has no such setting
 		}
 		store := s.store(t, s.open(t))
-		for i := range 20 {
-			mustRelease(t, store, mustAcquire(t, store, request(fmt.Sprint("name/", i))))
+		for _, setting := range []string{"sql_mode=%27HIGH_NOT_PRECEDENCE%27", "sql_mode=%27EMPTY_STRING_IS_NULL%27", "sql_select_limit=15"} {
+			for i := range 20 {
+				mustRelease(t, store, mustAcquire(t, store, request(fmt.Sprint("name/", i))))
+			}
+			age()
+			cleaner, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?"+setting, s.scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			await.Until(t, "only the floor is left with "+setting, func() bool { return number(t, db, "SELECT count(*) FROM dlock_bound") == 1 })
+			if err := cleaner.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		age()
-		cleaner, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?sql_mode=%27HIGH_NOT_PRECEDENCE%27", s.scheme)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cleaner.Close()
-		await.Until(t, "only the floor is left", func() bool { return number(t, db, "SELECT count(*) FROM dlock_bound") == 1 })
 	})
 }
 
@@ -215,6 +219,28 @@ func TestAcquireWhileJanitorRuns(t *testing.T) {
 			if grant := <-granted; grant.Token != 51 {
 				t.Errorf("%q got token %d, want the one above the floor, 51", grant.Name, grant.Token)
 			}
+		}
+	})
+}
+
+// TestNewNameBesideALockedFloor: another program keeps the floor locked, which new names begin at. An
+// attempt for a new name ends soon and says why: it has a slot of the attempts for all names.
+func TestNewNameBesideALockedFloor(t *testing.T) {
+	t.Parallel()
+	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, _ func()) {
+		store := s.store(t, s.open(t))
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		var token int64
+		if err := tx.QueryRowContext(t.Context(), "SELECT token FROM dlock_bound WHERE k = 'floor' FOR UPDATE").Scan(&token); err != nil {
+			t.Fatal(err)
+		}
+		ctx := within(t, 8*time.Second)
+		if _, err := store.Acquire(ctx, request("new")); !errors.Is(err, driver.ErrUnreachable) || ctx.Err() != nil {
+			t.Errorf("Acquire of a new name beside a locked floor: %v (context: %v); want ErrUnreachable before the context ends", err, ctx.Err())
 		}
 	})
 }

@@ -124,6 +124,10 @@ func TestAutocommitOff(t *testing.T) {
 		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "completion_type is CHAIN") {
 			t.Errorf("completion_type=CHAIN: %v", err)
 		}
+		_, err = openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?completion_type=2", s.scheme)
+		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "completion_type is RELEASE") {
+			t.Errorf("completion_type=RELEASE: %v", err)
+		}
 	})
 }
 
