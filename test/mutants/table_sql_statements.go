@@ -221,8 +221,8 @@ func init() {
 	add(mutant{
 		rule: "a contender for a row of PostgreSQL does not wait for its holder",
 		file: "sqlsession/postgres.go",
-		old:  `set_config('lock_timeout', '50ms', true)`,
-		new:  `set_config('lock_timeout', '0', true)`,
+		old:  `AND set_config('lock_timeout', '50ms', true)`,
+		new:  `AND set_config('lock_timeout', '0', true)`,
 		test: "test/stores/sqlsession TestContendersDoNotWaitForHolder/postgres",
 	})
 	add(mutant{
