@@ -57,7 +57,7 @@ func (q *workQueue) first() *acquisition {
 	return q.items[0].a
 }
 
-// remove removes the first acquisition, which is a unless a has expired meanwhile, or all of them.
+// remove removes a if it is still the first acquisition, or all acquisitions.
 func (q *workQueue) remove(a *acquisition, all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

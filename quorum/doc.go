@@ -8,8 +8,8 @@
 // majority the owner has the lock for the shortest TTL that its members promise, less 1 % of
 // the TTL and 2 ms, because the members' clocks run at different speeds. Without a majority the
 // attempt releases what it got, also where no answer came, and waits for the members that
-// certainly granted. Otherwise a call does not wait for members that can no longer change the
-// outcome: they go on in the background, and Close waits for them. A majority renews a lock,
+// certainly granted. In all other cases a call returns when its outcome is certain: calls to the
+// other members go on in the background, and Close waits for them. A majority renews a lock,
 // too. A member that lost the lock gets it again, but only while a majority holds it.
 //
 // Use members of one kind. Stores promise different TTLs: ZooKeeper at most three quarters of its

@@ -44,8 +44,8 @@ func (m *member) call(ctx context.Context, f func(ctx context.Context) error) er
 	return m.callWithin(limited, false, f)
 }
 
-// callWithin makes a call whose context has the member's limit. It must be made, or is not made if
-// the member answers none of many others.
+// callWithin makes a call whose context has the member's limit. If must is false and the member
+// answers none of maxInFlight calls, it makes no call and returns errStuck.
 func (m *member) callWithin(limited context.Context, must bool, f func(ctx context.Context) error) error {
 	if !must && m.inFlight.Load() >= maxInFlight && int64(time.Since(m.start))-m.answered.Load() > int64(2*m.timeout) {
 		return errStuck

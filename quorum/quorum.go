@@ -31,9 +31,9 @@ type Options struct {
 
 // Store is a quorum of stores. See [New].
 //
-// It is a driver.Watcher, Lister and Finder if a majority of its members is, and a driver.Breaker
-// if all of them are TokenRaisers, too: otherwise these calls return an error that wraps
-// driver.ErrUnsupported. It is also a driver.Diagnoser. Only the Store that an owner asked knows
+// It is a driver.Watcher if a majority of its members are Watchers without Traits.Queues, a
+// driver.Lister and Finder if a majority are Listers, and a driver.Breaker if a majority are Breakers
+// and all are TokenRaisers. Otherwise these calls return an error that wraps driver.ErrUnsupported. It is also a driver.Diagnoser. Only the Store that an owner asked knows
 // what the owner has: another Store of the same members can renew and release a grant with its
 // Handle, but not by the owner alone.
 type Store struct {

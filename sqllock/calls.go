@@ -221,7 +221,7 @@ func (s *Store) runAndNotify(ctx context.Context, op, name string, inTx bool, ch
 // inTx runs fn in a transaction. All statements of fn use ctx: one that is interrupted ends the
 // transaction.
 func (s *Store) inTx(ctx context.Context, fn func(statement.Runner) error) error {
-	return s.inNewTx(ctx, func(run statement.Runner) error {
+	return s.inUnguardedTx(ctx, func(run statement.Runner) error {
 		if err := run.Begin(ctx); err != nil {
 			return err
 		}
@@ -229,8 +229,9 @@ func (s *Store) inTx(ctx context.Context, fn func(statement.Runner) error) error
 	})
 }
 
-// inNewTx is inTx without the first statement, which needs the tables.
-func (s *Store) inNewTx(ctx context.Context, fn func(statement.Runner) error) error {
+// inUnguardedTx is inTx without its first statement, for creating the tables: in SQLite that statement
+// needs one of them.
+func (s *Store) inUnguardedTx(ctx context.Context, fn func(statement.Runner) error) error {
 	tx, putConn, err := s.beginTx(ctx)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func ParseScheme(name string) (Scheme, error) {
 type dialect struct {
 	writers           int            // how many write at once
 	readers           int            // how many read at once; zero: readers are counted as writers
-	renewers          int            // how many more renew at once; zero where no row is locked by itself
+	renewers          int            // how many renew beside the writers; zero where a writer locks the whole database
 	prepares          bool           // the store prepares statements, and so learns whether the tables exist
 	acquireInserts    bool           // statement.Acquire also inserts a row that is missing
 	prefersTx         bool           // several statements of one writer cost less in a transaction

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-// Release implements driver.Store. It waits for attempts of the owner that share a
-// transaction with others and go on.
+// Release implements driver.Store. Without a token it first waits for attempts of the
+// owner that are still under way.
 func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if err := checkContext(ctx, "release"); err != nil {
 		return err

@@ -8,8 +8,8 @@
 //	store, err := sqllock.Open(ctx, "sqlite:///var/lib/app/locks.db", nil) // import _ "modernc.org/sqlite"
 //	client := dlock.New(store, nil)
 //
-// On a server a store uses two connections of the pool at most, and a third to renew locks while
-// both are busy. PostgreSQL notifies waiters by LISTEN on one more connection, if the pool allows
+// On a server a store uses two connections of the pool, and a third to renew locks while both are
+// busy. A call whose caller has left may keep its connection for longer. PostgreSQL notifies waiters by LISTEN on one more connection, if the pool allows
 // three and no pooler is in between. Otherwise one of the two connections polls for all waiters.
 // In SQLite a store uses one connection to write and up to eight to read.
 //
@@ -48,7 +48,7 @@ type Options struct {
 	Scheme Scheme
 
 	// TablePrefix starts the names of the store's tables: letters, digits and underscores, at
-	// most 40. Stores with different prefixes share no locks. Default [DefaultTablePrefix].
+	// most 40. Stores with different prefixes share no locks, unless these differ in case only. Default [DefaultTablePrefix].
 	TablePrefix string
 }
 
@@ -124,7 +124,7 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 	err = s.open(ctx)
 	if s.facts.Classify(err).Missing || errors.Is(err, sql.ErrNoRows) {
 		err = s.withConn(ctx, s.writing, nil, "create the tables", func() error {
-			return s.inNewTx(ctx, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, s.tables) })
+			return s.inUnguardedTx(ctx, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, s.tables) })
 		})
 		if err == nil {
 			err = s.open(ctx)

@@ -55,6 +55,7 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 //
 // Write-ahead logging lets waiters poll without stopping the holder, synchronous FULL makes a
 // lock survive a power failure, and transactions take the write lock when they begin. The busy
-// timeout is very short, because the store itself goes on trying until the caller's context ends.
+// timeout is very short, because the store itself tries again for ten seconds, or until the caller's
+// context ends.
 // A program that keeps tables of its own in the file opens it a second time, with another timeout.
 func SQLiteDSN(path string) string { return sqlurl.SQLiteDSN(path) }

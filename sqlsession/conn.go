@@ -295,15 +295,35 @@ func (s *Store) endSession(ctx context.Context, c *conn) (found bool, err error)
 // killSession asks the server once to end the session of a conn, and reports whether the
 // session still exists.
 func (s *Store) killSession(ctx context.Context, c *conn, limit time.Duration) (exists bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = s.onPool(ctx, func(raw *sql.Conn) error {
-		session := strings.NewReplacer("{id}", c.id, "{fingerprint}", c.fingerprint)
-		err := raw.QueryRowContext(ctx, session.Replace(s.server.findSession)).Scan(&exists)
-		if err == nil && exists {
-			err = sqldb.ExecAll(ctx, raw, session.Replace(s.server.killSession))
-		}
+	err = s.onPool(limited, func(raw *sql.Conn) error {
+		exists, err = s.killSessionOn(limited, raw, c)
 		return err
 	})
+	main := s.currentConn()
+	if !errors.Is(err, errPoolInUse) || main == nil {
+		return exists, err
+	}
+	// The main conn may have the only connection of the pool.
+	var stillExists bool
+	err = s.use(ctx, main, func() error {
+		return main.call(func(ctx context.Context) (err error) {
+			stillExists, err = s.killSessionOn(ctx, main.raw, c)
+			return err
+		})
+	})
+	if err != nil { // the call may go on
+		return false, err
+	}
+	return stillExists, nil
+}
+
+func (s *Store) killSessionOn(ctx context.Context, raw *sql.Conn, c *conn) (exists bool, err error) {
+	session := strings.NewReplacer("{id}", c.id, "{fingerprint}", c.fingerprint)
+	err = raw.QueryRowContext(ctx, session.Replace(s.server.findSession)).Scan(&exists)
+	if err == nil && exists {
+		err = sqldb.ExecAll(ctx, raw, session.Replace(s.server.killSession))
+	}
 	return exists, err
 }

@@ -22,7 +22,7 @@ const (
 
 // Why a row was not locked.
 var (
-	errRowLocked = errors.New("another transaction, which holds no lock, keeps the row locked")
+	errRowLocked = errors.New("the lock has no holder, but another transaction keeps its row locked")
 	errRowNew    = errors.New("the row did not exist and was inserted")
 	errLostRace  = errors.New("lost the race for the row")
 )

@@ -67,7 +67,7 @@ func (s *Store) examine(ctx context.Context, conn *sql.Conn) (err error) {
 	}
 	var home string
 	err = conn.QueryRowContext(ctx, strings.ReplaceAll(s.dialect.home, "{table}", table)).Scan(&home)
-	// Unquoted names of tables are the same in upper and lower case.
+	// PostgreSQL has unquoted names in lower case: prefixes that differ in case only share locks.
 	s.domain = strings.Join([]string{s.scheme.String(), strings.ToLower(t.Locks), home, ""}, "\x00")
 	return err
 }

@@ -132,8 +132,9 @@ WHERE k NOT IN (` + postgresKeys + ` AND mode = 'ExclusiveLock') AND p NOT IN (`
 }
 
 // postgresNoWait is the end of a condition for locking a row. It skips a row that is locked, because NOWAIT
-// would be an error, which the server writes to its log. Both wait all the same for the holder of a new
-// version of the row, if the old one was locked when they came: so that wait, which is rare, has a limit.
+// would be an error, which the server writes to its log. PostgreSQL waits all the same in one case: the
+// statement finds the row being updated, the update is committed, and a holder has locked the new version.
+// So the wait has a limit.
 const postgresNoWait = ` AND set_config('lock_timeout', '50ms', true) <> '' FOR UPDATE SKIP LOCKED`
 
 // postgresLocked recognizes the error of a row that is locked.
@@ -258,8 +259,8 @@ func sequenceLock(class int, sequence string) string {
 //
 // Each is a transaction of its own, so that a client that stops does not block others. The
 // CASE of each fixes the order of its steps. The first holds its lock until what it has done
-// is on the disk. The second waits for other sessions that skip, so that they do it while no
-// session has the lock that it takes.
+// is on the disk. The second takes drawLock. Before that it takes skipLock in the shared mode, and
+// so waits until no session skips numbers: a session that skips must find drawLock free.
 func postgresSkip(sequence string, connections int) []string {
 	return []string{
 		fmt.Sprintf(`SELECT CASE pg_advisory_xact_lock(%s)::text WHEN '' THEN CASE WHEN NOT EXISTS (

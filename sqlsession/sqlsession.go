@@ -34,7 +34,7 @@ type Options struct {
 	Scheme Scheme
 
 	// TablePrefix starts the names of the store's tables: letters, digits and underscores, at
-	// most 40. Stores with different prefixes share no locks. Default "dlock_".
+	// most 40. Stores with different prefixes share no locks, unless these differ in case only. Default "dlock_".
 	TablePrefix string
 
 	// MaxConns limits the pool that [Open] opens, and with [ForUpdate] how many locks the

@@ -57,7 +57,8 @@ func (d Durability) PostgresReplicas(ctx context.Context, on Queryer) (driver.Fi
 FROM pg_stat_replication`)
 }
 
-// replicas says it with what the query counts, and with the remedy of the server.
+// replicas runs query, which returns the number of replicas and whether commits wait for one. Its
+// warning names the remedy.
 func (d Durability) replicas(ctx context.Context, on Queryer, remedy, query string) (driver.Finding, error) {
 	const name = "replication"
 	var replicas int

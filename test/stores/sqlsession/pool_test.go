@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
 	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -55,6 +57,44 @@ func TestOneConnection(t *testing.T) {
 		mustRelease(t, store, second)
 		mustRelease(t, store, first)
 	})
+}
+
+// TestSilentConnectionOfOne: the only connection of a pool dies without a sign. Its successor, which
+// other callers keep busy, does not keep the store from ending the session: the lock can be had again.
+func TestSilentConnectionOfOne(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			s := d.among(t, sqlsession.Session)
+			p := proxy.Run(t, s.server.Addr())
+			db := s.openDB(t, p.Addr())
+			db.SetMaxOpenConns(1)
+			store := s.store(t, db)
+			lost := make(chan struct{})
+			held := request("x")
+			held.Lost = func() { close(lost) }
+			mustAcquire(t, store, held)
+			p.Blackhole()
+			await.Event(t, lost, "the loss is reported")
+			ctx, stop := context.WithCancel(t.Context())
+			var others sync.WaitGroup
+			defer others.Wait()
+			defer stop()
+			for i := range 4 {
+				others.Go(func() {
+					for ctx.Err() == nil {
+						if grant, err := store.Acquire(ctx, request(fmt.Sprint("other ", i))); err == nil {
+							_ = store.Release(ctx, grant) // the test may have ended
+						}
+					}
+				})
+			}
+			await.Until(t, "the lock can be had again", func() bool {
+				grant, err := store.Acquire(within(t, 5*time.Second), request("x"))
+				return err == nil && store.Release(t.Context(), grant) == nil
+			})
+		})
+	}
 }
 
 // TestCloseReturnsEverything: no connection and no lock is left.
