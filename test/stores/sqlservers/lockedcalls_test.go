@@ -43,7 +43,7 @@ func TestCallsBesideLockedRows(t *testing.T) {
 		defer unlock()
 		for i, name := range locked { // one after the other, or they would write together
 			all.Go(func() {
-				for err := error(driver.ErrUnreachable); errors.Is(err, driver.ErrUnreachable); { // as a waiter does
+				for err := driver.ErrUnreachable; errors.Is(err, driver.ErrUnreachable); { // as a waiter does
 					_, err = store.Acquire(within(t), request(name))
 				}
 			})
