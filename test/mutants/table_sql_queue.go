@@ -86,13 +86,6 @@ func init() {
 		test: "sqllock/internal/batch TestJobsOfAnUndoneBatchRunAlone",
 	})
 	add(mutant{
-		rule: "a row that is locked delays no call for another name that shares its transaction",
-		file: "sqllock/internal/statement/postgres.go",
-		old:  `set_config('lock_timeout', '1000', true)`,
-		new:  `set_config('lock_timeout', '0', true)`,
-		test: "test/stores/sqlservers TestBatchBesideALockedRow/postgres",
-	})
-	add(mutant{
 		rule: "a row that is locked keeps a writer from other calls for a second at most (PostgreSQL)",
 		file: "sqllock/internal/statement/postgres.go",
 		old:  `set_config('lock_timeout', '1s', true)`,
