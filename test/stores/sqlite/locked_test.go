@@ -70,20 +70,25 @@ func TestQueuedAttemptIsNotSent(t *testing.T) {
 	path := tempFile(t)
 	store := openStore(t, path)
 	lockFile(t, path)
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan error, 1)
-	go func() {
-		_, err := store.Acquire(ctx, request("first"))
-		first <- err
-	}()
-	await.Until(t, "an attempt waits for the writer", func() bool {
-		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	await.Until(t, "an attempt that had the writer has an unknown outcome", func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		_, err := store.Acquire(short, request("second"))
-		return driver.Unchanged(err)
+		first := make(chan error, 1)
+		go func() {
+			_, err := store.Acquire(ctx, request("first"))
+			first <- err
+		}()
+		await.Until(t, "an attempt waits for the writer", func() bool {
+			short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := store.Acquire(short, request("second"))
+			return driver.Unchanged(err)
+		})
+		cancel()
+		err := <-first
+		if err == nil {
+			t.Fatal("the first attempt was granted although the file is locked")
+		}
+		return !driver.Unchanged(err) // otherwise the janitor had the writer, and both attempts waited
 	})
-	cancel()
-	if err := <-first; err == nil || driver.Unchanged(err) {
-		t.Errorf("the attempt that had the writer: %v; want that its outcome is unknown", err)
-	}
 }
