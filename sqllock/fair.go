@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"slices"
 	"strconv"
 
 	"github.com/dlock-go/dlock/driver"
@@ -190,20 +189,21 @@ func (s *Store) keepPlaces(ctx context.Context, place string) (kept bool, err er
 // have left meanwhile. A place that another transaction keeps locked stays as it is, so that it costs
 // the other waiters nothing.
 func (s *Store) renewPlaces(ctx context.Context) error {
-	var all []places.Renewal // without those that are locked
+	var unlocked, gone []places.Renewal
 	var renewed map[statement.Key]bool
 	err := s.runJob(ctx, "acquire", &batch.Job{Urgent: true, Run: func(ctx context.Context, run statement.Runner) (err error) {
-		all = s.places.Collect()
-		if run.HasRowLocks() && len(all) > 1 {
-			if all, err = unlockedPlaces(ctx, run, all); err != nil {
+		unlocked, gone = s.places.Collect(), nil
+		if run.HasRowLocks() && len(unlocked) > 1 {
+			if unlocked, gone, err = findUnlocked(ctx, run, unlocked); err != nil {
 				return err
 			}
 		}
-		renewed, err = run.Extend(ctx, statement.KeepPlaces, statement.KeptPlaces, encodePlaces(all), len(all))
+		renewed, err = run.Extend(ctx, statement.KeepPlaces, statement.KeptPlaces, encodePlaces(unlocked), len(unlocked))
 		return err
 	}})
 	if err == nil {
-		s.places.NoteRenewed(all, renewed)
+		s.places.NoteRenewed(unlocked, renewed)
+		s.places.NoteRenewed(gone, map[statement.Key]bool{})
 	}
 	return err
 }
@@ -216,13 +216,22 @@ func encodePlaces(all []places.Renewal) string {
 	return sqldb.JSON(rows)
 }
 
-// unlockedPlaces returns all places but those that exist and that another transaction keeps locked.
-func unlockedPlaces(ctx context.Context, run statement.Runner, all []places.Renewal) ([]places.Renewal, error) {
+// findUnlocked returns the places that no other transaction keeps locked, and those that are gone or have
+// expired. What is in neither is locked. An expired place may be locked, too: it must not be written.
+func findUnlocked(ctx context.Context, run statement.Runner, all []places.Renewal) (unlocked, gone []places.Renewal, err error) {
 	list := encodePlaces(all)
-	unlocked, err := run.ReadKeys(ctx, statement.UnlockedPlaces, list)
-	if err != nil || len(unlocked) == len(all) {
-		return all, err
+	free, err := run.ReadKeys(ctx, statement.UnlockedPlaces, list)
+	if err != nil || len(free) == len(all) {
+		return all, nil, err
 	}
 	existing, err := run.ReadKeys(ctx, statement.KeptPlaces, list)
-	return slices.DeleteFunc(all, func(p places.Renewal) bool { return existing[p.Key] && !unlocked[p.Key] }), err
+	for _, p := range all {
+		switch {
+		case free[p.Key]:
+			unlocked = append(unlocked, p)
+		case !existing[p.Key]:
+			gone = append(gone, p)
+		}
+	}
+	return unlocked, gone, err
 }

@@ -112,3 +112,27 @@ func TestPlacesBesideALockedPlace(t *testing.T) {
 		}
 	})
 }
+
+// TestPlacesBesideALockedExpiredPlace: the same if that place has expired in the database, but not yet by the
+// clock of the store.
+func TestPlacesBesideALockedExpiredPlace(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		store, admin := s.open(t), s.admin(t)
+		acquire(t, store, "a", "b")
+		const ttl = 8 * time.Second
+		first, second := fairRequest("a"), fairRequest("b")
+		first.TTL, second.TTL = ttl, ttl
+		for _, req := range []driver.Request{first, second, first, second} { // they take places, and come again
+			mustBeHeld(t, store, req)
+		}
+		_, err := admin.ExecContext(t.Context(), "UPDATE dlock_queue SET expires = 0 WHERE name = 'a'")
+		check(t, err)
+		defer lockRows(t, admin, "dlock_queue", "a")()
+		<-time.After(ttl / 4) // the places are due
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
+		defer cancel()
+		if _, err := store.Acquire(ctx, second); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Acquire beside a locked place that has expired: %v; want ErrHeld", err)
+		}
+	})
+}
