@@ -37,6 +37,10 @@ type Rig struct {
 	// that its callers may not notice the loss.
 	RepeatsCalls bool
 
+	// Unanswered is how long the server takes at most for a request that it does
+	// not answer. Zero is a server that answers all.
+	Unanswered time.Duration
+
 	// Delete removes one lock from the server, and Flush removes everything, as
 	// an operator might.
 	Delete func(ctx context.Context, name string) error

@@ -166,39 +166,56 @@ func (p *Proxy) LoseReply(match func(request []byte) bool, reset bool) (lost <-c
 	return done
 }
 
+// Arrive waits until all requests have arrived at the server. It reports whether that happened within
+// limit.
+func (p *Proxy) Arrive(limit time.Duration) bool {
+	return p.await(limit, func() bool {
+		for c := range p.conns {
+			if len(c.streams[Requests].queue) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // Settle waits until all requests have arrived and the server has answered on
 // every connection, or closed it. It is for protocols in which every request is
 // answered. It reports whether that happened within limit.
 func (p *Proxy) Settle(limit time.Duration) bool {
-	expired := false
-	defer time.AfterFunc(limit, func() { p.change(func() { expired = true }) }).Stop()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for !expired {
-		busy := false
+	return p.await(limit, func() bool {
 		for c := range p.conns {
-			busy = busy || c.owed || len(c.streams[Requests].queue) > 0
+			if c.owed || len(c.streams[Requests].queue) > 0 {
+				return false
+			}
 		}
-		if !busy {
-			return true
-		}
-		p.changed.Wait()
-	}
-	return false
+		return true
+	})
 }
 
 // Held waits until the proxy holds something in direction d, and reports whether
 // that happened within limit.
 func (p *Proxy) Held(d Direction, limit time.Duration) bool {
+	return p.await(limit, func() bool {
+		for c := range p.conns {
+			if p.held[d] && len(c.streams[d].queue) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// await waits until reached, which reads what Proxy.mu guards, returns true. It reports whether that
+// happened within limit.
+func (p *Proxy) await(limit time.Duration, reached func() bool) bool {
 	expired := false
 	defer time.AfterFunc(limit, func() { p.change(func() { expired = true }) }).Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !expired {
-		for c := range p.conns {
-			if p.held[d] && len(c.streams[d].queue) > 0 {
-				return true
-			}
+		if reached() {
+			return true
 		}
 		p.changed.Wait()
 	}

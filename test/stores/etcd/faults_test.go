@@ -20,8 +20,10 @@ const faultTTL = 3 * time.Second
 // rig returns a rig for the store with that URL.
 func rig(url string) faults.Rig {
 	return faults.Rig{
-		TTL:  faultTTL,
-		Open: func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
+		TTL: faultTTL,
+		// gRPC answers no call that its client has given up, and not the last frames of a connection.
+		Unanswered: time.Second,
+		Open:       func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
 		Command: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), urlEnv+"="+url)
