@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,16 +14,20 @@ import (
 const janitorRows = 500
 
 // clean deletes all rows that are not needed, unless another store has done it within the
-// interval.
+// interval. A place that another transaction keeps locked keeps no other row.
 func (s *Store) clean() error {
 	claimed, err := s.claimClean()
-	for more := claimed; more && err == nil; {
+	if err != nil || !claimed {
+		return err
+	}
+	for more := true; more && err == nil; {
 		more, err = s.cleanPlaces()
 	}
-	for after, more := "", claimed; more && err == nil; {
-		after, more, err = s.cleanPage(after)
+	var failed error
+	for after, more := "", true; more && failed == nil; {
+		after, more, failed = s.cleanPage(after)
 	}
-	return err
+	return errors.Join(err, failed)
 }
 
 // claimClean reports whether the janitor has to run now.

@@ -113,11 +113,11 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = {greatest}(q.expires, excluded
 	DeletePlacesOf: `DELETE FROM {queue} WHERE {limited}name = ?1:text AND ` + ofOwner,
 	Prune:          `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND expires <= {now}`,
 	JanitorDue:     `SELECT ` + longAgo + ` FROM {meta} WHERE {key} = 'swept'`,
-	JanitorClaim:   `UPDATE {meta} SET value = {now} WHERE {key} = 'swept' AND ` + longAgo,
+	JanitorClaim:   `{limit}UPDATE {meta} SET value = {now} WHERE {limited}{key} = 'swept' AND ` + longAgo,
 	JanitorPage:    `SELECT name, token, expires <= {now} - ?3:int FROM {locks} WHERE name > {from} ORDER BY name LIMIT ?2:int`,
 	Floor:          `SELECT value FROM {meta} WHERE {key} = 'floor'`,
 	RaiseFloor:     `UPDATE {meta} SET value = {greatest}(value, ?1:int) WHERE {key} = 'floor'`,
-	DeletePlaces:   `DELETE FROM {queue} WHERE seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1:int)`,
+	DeletePlaces:   `DELETE FROM {queue} WHERE {limited}seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1:int)`,
 }
 
 // withWords returns the common statements and those of a dialect, with its words.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // In these tests an administrator's open transaction keeps rows locked, and calls about other rows go on.
@@ -134,5 +135,22 @@ func TestPlacesBesideALockedExpiredPlace(t *testing.T) {
 		if _, err := store.Acquire(ctx, second); !errors.Is(err, driver.ErrHeld) {
 			t.Fatalf("Acquire beside a locked place that has expired: %v; want ErrHeld", err)
 		}
+	})
+}
+
+// TestJanitorBesideALockedPlace: a transaction that keeps an expired place locked does not keep old rows.
+func TestJanitorBesideALockedPlace(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		admin := s.admin(t)
+		check(t, s.open(t).Close()) // it creates the tables, and its janitor has run
+		run(t, admin, `UPDATE dlock_meta SET value = 0`,
+			`INSERT INTO dlock_locks (name, token, since, expires, holder) VALUES ('old', 1, 0, 0, '{}')`,
+			`INSERT INTO dlock_queue (name, owner, fair, expires) VALUES ('old', 'a', true, 0)`)
+		defer lockRows(t, admin, "dlock_queue", "old")()
+		s.open(t) // its janitor runs at once
+		await.Until(t, "the old row is deleted", func() bool {
+			return number(t, admin, `SELECT COUNT(*) FROM dlock_locks WHERE name = 'old'`) == 0
+		})
+		s.waitBlocked(t, admin, 0)
 	})
 }
