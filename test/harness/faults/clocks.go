@@ -98,6 +98,7 @@ func clockBack(t *testing.T, r Rig) {
 // clientClock checks that every time that a client sends comes from the server's
 // clock.
 func clientClock(t *testing.T, r Rig, offset time.Duration) {
+	r.TTL *= 2 // a busy machine may be late
 	r.setClock(t, offset)
 	through, p := r.proxied(t)
 	var mu sync.Mutex
@@ -111,6 +112,7 @@ func clientClock(t *testing.T, r Rig, offset time.Duration) {
 	start := time.Now()
 	renewed := make(chan struct{}, 100)
 	c := through.clientWith(t, &dlock.Options{Hooks: dlock.Hooks{Renewed: func(dlock.Event) { renewed <- struct{}{} }}})
+	through.TTL = r.TTL
 	useEverything(t, through, c, renewed)
 
 	mu.Lock()
