@@ -15,6 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
 	"github.com/dlock-go/dlock/internal/attempts"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/memlock"
 	"github.com/dlock-go/dlock/quorum"
 )
@@ -176,11 +177,23 @@ func lateAcquisition(t *testing.T, slow int, late time.Duration, loses bool) {
 	}
 }
 
-// retrying repeats calls of unknown outcome, as dlock does. If only three members of five hold
-// a lock and one of them is late, its release has an unknown outcome.
+// retrying repeats calls of unknown outcome and split votes, as a waiter of dlock does. If only three
+// members of five hold a lock and one of them is late, its release has an unknown outcome, and a contender
+// finds no majority for any holder.
 type retrying struct{ *quorum.Store }
 
 const retries = 20 // enough for a member that is late in a fourth of all calls
+
+func (p retrying) Acquire(ctx context.Context, req driver.Request) (grant driver.Grant, err error) {
+	for range retries {
+		grant, err = p.Store.Acquire(ctx, req)
+		held, refused := errors.AsType[*driver.HeldError](err)
+		if !refused || held.Token != 0 || backoff.Sleep(ctx, held.Remaining) != nil {
+			break
+		}
+	}
+	return grant, err
+}
 
 func (p retrying) Renew(ctx context.Context, grants []driver.Grant) (errs []error) {
 	for range retries {
