@@ -124,12 +124,16 @@ func (s *Store) flushReleases() error {
 		})
 	}
 	all.Wait()
-	blocking, left := 0, make(map[*acquisition]int) // at how many members
-	for _, m := range s.members {
+	left := make(map[*acquisition]set) // the members that may still hold it
+	for i, m := range s.members {
 		for _, item := range m.releases.items { // the work has ended
-			if left[item.a]++; left[item.a] == len(s.members)-s.majority+1 { // the others are no majority
-				blocking++
-			}
+			left[item.a] |= 1 << i
+		}
+	}
+	blocking := 0
+	for _, mayHold := range left {
+		if len(s.members)-mayHold.len() < s.majority {
+			blocking++
 		}
 	}
 	if blocking == 0 {

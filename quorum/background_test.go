@@ -160,6 +160,30 @@ func TestCloseReportsUnreleasedLocks(t *testing.T) {
 	})
 }
 
+// TestCloseCountsAMemberOnce: a member misses two releases of the same lock, which a majority does
+// not have any more. No contender has to wait for the lock.
+func TestCloseCountsAMemberOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		s := open(t, all)
+		grant := mustAcquire(t, s, request("x", time.Hour))
+		synctest.Wait()
+		all[0].restartEmpty()
+		all[1].restartEmpty()
+		all[2].set(gone)
+		if err := errors.Join(s.Renew(t.Context(), []driver.Grant{grant})...); !errors.Is(err, driver.ErrNotHeld) {
+			t.Fatalf("Renew of a lock that a majority lost: %v", err)
+		}
+		synctest.Wait() // the renewal has released what was left
+		if err := s.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
+			t.Fatalf("Release of a lock that a majority lost: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("Close, with a minority that missed releases: %v", err)
+		}
+	})
+}
+
 // TestCloseIsBounded: Close does not wait until a slow member has got all calls that it missed. No
 // lock is acquired again after Close has begun.
 func TestCloseIsBounded(t *testing.T) {

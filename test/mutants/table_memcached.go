@@ -199,8 +199,8 @@ var quorumMutants = []mutant{
 	{
 		rule: "Close counts the locks that contenders have to wait for",
 		file: "quorum/background.go",
-		old:  `left[item.a] == len(s.members)-s.majority+1 {`,
-		new:  `left[item.a] == len(s.members)+1 {`,
+		old:  `if len(s.members)-mayHold.len() < s.majority {`,
+		new:  `if mayHold.len() > len(s.members) {`,
 		test: "quorum TestCloseReportsUnreleasedLocks",
 	},
 	{
