@@ -53,7 +53,10 @@ func (s *Store) leaseFor(h *hold, ttl time.Duration) *lease {
 		return h.lease
 	}
 	for l := range s.leases {
-		if l.seconds == seconds && !l.retired {
+		switch {
+		case l.ttl > 0 && s.ageLocked(l) > l.ttl && len(l.holds) == 0:
+			s.forgetLeaseLocked(l) // it has ended, or is about to
+		case l.seconds == seconds && !l.retired:
 			return l
 		}
 	}
@@ -90,10 +93,6 @@ func (s *Store) needsRenewal(l *lease) (bool, error) {
 	}
 	if l.id == 0 {
 		return true, nil
-	}
-	if s.ageLocked(l) > l.ttl && len(l.holds) == 0 {
-		s.forgetLeaseLocked(l) // it has ended, or is about to
-		return false, errLeaseGone
 	}
 	return s.ageLocked(l) >= l.slack(), nil
 }

@@ -209,6 +209,31 @@ func TestCloseRevokesAnUnansweredLease(t *testing.T) {
 	}
 }
 
+// TestEndedLeasesAreForgotten: a store that used many TTLs does not remember the leases that ended
+// because no lock needed them any more. Close revokes only the one that is left.
+func TestEndedLeasesAreForgotten(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	r := &lateRig{t: t, raw: rawClient(t, server.URL())}
+	store, err := open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seconds := range 3 {
+		req := request("x")
+		req.TTL = time.Duration(2+seconds) * time.Second
+		r.release(store, r.acquire(store, req))
+	}
+	eventually(t, "the leases have ended", func() bool { return len(r.leases()) == 0 })
+	r.acquire(store, request("x"))
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := requests(t, server, "LeaseRevoke"); n != 1 {
+		t.Errorf("Close revoked %v leases; want 1", n)
+	}
+}
+
 // TestAttemptOnARevokedLeaseTakesAnother: an attempt whose lease was revoked gets the lock on
 // another lease.
 func TestAttemptOnARevokedLeaseTakesAnother(t *testing.T) {
