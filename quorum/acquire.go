@@ -133,7 +133,7 @@ func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) voteR
 		w.endPauseLocked()
 	})
 	r := s.startRound(ctx, a)
-	v := voteResult{sent: r.deadline.began}
+	v := voteResult{sent: r.sent}
 	interrupted := r.collect(ctx, &b)
 	s.forecast.saw(b.largest, v.sent)
 	same := s.sameServer()

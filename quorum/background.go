@@ -95,20 +95,13 @@ func (s *Store) repeatReleases(m *member) {
 			if a == nil {
 				return
 			}
-			if !m.releaseAgain(context.Background(), a) {
+			if !isAnswer(m.release(context.Background(), a)) {
 				break
 			}
 			pause.Reset()
 			m.releases.remove(a, false)
 		}
 	}
-}
-
-// releaseAgain releases an acquisition, and reports whether the member answered.
-func (m *member) releaseAgain(ctx context.Context, a *acquisition) bool {
-	limited, cancel := context.WithTimeout(ctx, m.timeout)
-	defer cancel()
-	return isAnswer(m.release(limited, a))
 }
 
 // flushReleases repeats all releases for the last time. Its error is that of Close.
@@ -118,7 +111,7 @@ func (s *Store) flushReleases() error {
 	var all sync.WaitGroup
 	for _, m := range s.members {
 		all.Go(func() {
-			for a := m.releases.first(); a != nil && ctx.Err() == nil && m.releaseAgain(ctx, a); a = m.releases.first() {
+			for a := m.releases.first(); a != nil && ctx.Err() == nil && isAnswer(m.release(ctx, a)); a = m.releases.first() {
 				m.releases.remove(a, false)
 			}
 		})
@@ -176,9 +169,7 @@ func (s *Store) acquireAgain(m *member, a *acquisition) error {
 	if err := s.identify(context.Background(), m); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(context.Background(), m.timeout)
-	defer cancel()
-	grant, err := m.acquire(limited, &req)
+	grant, err := m.acquire(context.Background(), &req)
 	a.note(m.index, &grant, err)
 	return err
 }

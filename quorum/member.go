@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/deadline"
 )
 
 // member is one of the stores.
@@ -37,23 +38,23 @@ const maxInFlight = 64
 var errStuck = fmt.Errorf("%w: it answers none of %d calls", driver.ErrUnreachable, maxInFlight)
 
 // call makes a call within the member's limit. It uses only the values of ctx: the call goes
-// on when its caller has returned with the answers of other members.
+// on when its caller has returned with the answers of other members. If the member answers none of
+// maxInFlight calls, it makes no call and returns errStuck.
 func (m *member) call(ctx context.Context, f func(ctx context.Context) error) error {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.timeout)
-	defer cancel()
-	return m.callWithin(limited, false, f)
-}
-
-// callWithin makes a call whose context has the member's limit. If must is false and the member
-// answers none of maxInFlight calls, it makes no call and returns errStuck.
-func (m *member) callWithin(limited context.Context, must bool, f func(ctx context.Context) error) error {
-	if !must && m.inFlight.Load() >= maxInFlight && int64(time.Since(m.start))-m.answered.Load() > int64(2*m.timeout) {
+	if m.inFlight.Load() >= maxInFlight && int64(time.Since(m.start))-m.answered.Load() > int64(2*m.timeout) {
 		return errStuck
 	}
+	return m.callAnyway(context.WithoutCancel(ctx), f)
+}
+
+// callAnyway makes a call until ctx ends, and within the member's limit.
+func (m *member) callAnyway(ctx context.Context, f func(ctx context.Context) error) error {
 	if m.inFlight.Add(1) == 1 {
 		m.answered.Store(int64(time.Since(m.start)))
 	}
 	defer m.inFlight.Add(-1)
+	limited := deadline.After(ctx, m.timeout)
+	defer limited.End()
 	err := f(limited)
 	if limited.Err() == nil {
 		m.answered.Store(int64(time.Since(m.start)))
@@ -78,16 +79,16 @@ func isAnswer(err error) bool {
 	return err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrMode)
 }
 
-func (m *member) acquire(limited context.Context, req *driver.Request) (grant driver.Grant, err error) {
-	err = m.callWithin(limited, false, func(ctx context.Context) error {
+func (m *member) acquire(ctx context.Context, req *driver.Request) (grant driver.Grant, err error) {
+	err = m.call(ctx, func(ctx context.Context) error {
 		grant, err = m.store.Acquire(ctx, *req)
 		return err
 	})
 	return grant, err
 }
 
-func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []error) {
-	err := m.callWithin(limited, false, func(ctx context.Context) error {
+func (m *member) renew(ctx context.Context, grants []driver.Grant) (errs []error) {
+	err := m.call(ctx, func(ctx context.Context) error {
 		if errs = m.store.Renew(ctx, grants); ctx.Err() != nil {
 			for i := range errs {
 				errs[i] = m.timedOut(errs[i])
@@ -106,10 +107,10 @@ func (m *member) renew(limited context.Context, grants []driver.Grant) (errs []e
 
 // release releases an acquisition at the member, by its alias. It is called even if many
 // calls wait: a store undoes a late attempt only if it got the release.
-func (m *member) release(limited context.Context, a *acquisition) error {
+func (m *member) release(ctx context.Context, a *acquisition) error {
 	grant := a.memberGrant(m.index)
 	grant.Token = 0
-	return m.callWithin(limited, true, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
+	return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
 }
 
 // identify finds out which server a member reaches, if it can tell, before its first vote.
@@ -145,36 +146,4 @@ func (s *Store) sameServer() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sameServerErr
-}
-
-// sharedDeadline is one context for an operation that calls each of several members once.
-type sharedDeadline struct {
-	values  context.Context // has the values of the caller's context, and no end
-	limited context.Context // ends at the deadline
-	cancel  context.CancelFunc
-	began   time.Time
-	timeout time.Duration
-	left    atomic.Int64 // calls that have not ended
-}
-
-func (s *Store) newDeadline(ctx context.Context, calls int) *sharedDeadline {
-	d := &sharedDeadline{values: context.WithoutCancel(ctx), began: time.Now(), timeout: s.timeout}
-	d.limited, d.cancel = context.WithTimeout(d.values, s.timeout)
-	d.left.Store(int64(calls))
-	return d
-}
-
-// context returns the context for a call that begins now, with the full time if it begins late.
-func (d *sharedDeadline) context() (context.Context, context.CancelFunc) {
-	if time.Since(d.began) > d.timeout/8 {
-		return context.WithTimeout(d.values, d.timeout)
-	}
-	return d.limited, func() {}
-}
-
-// done is called at the end of each call. The last one frees the timer.
-func (d *sharedDeadline) done() {
-	if d.left.Add(-1) == 0 {
-		d.cancel()
-	}
 }

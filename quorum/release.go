@@ -38,26 +38,22 @@ func (s *Store) release(ctx context.Context, a *acquisition) error {
 func (s *Store) releaseAt(ctx context.Context, a *acquisition, members set) results {
 	a.locked(func() { a.ended = true })
 	released := make(results, len(s.members))
-	deadline := s.newDeadline(ctx, members.len())
 	for i := range members.all() {
-		s.enqueueCall(a, i, func(i int) { released <- result{i, s.releaseAtMember(deadline, a, i)} })
+		s.enqueueCall(a, i, func(i int) { released <- result{i, s.releaseAtMember(ctx, a, i)} })
 	}
 	return released
 }
 
 // releaseAtMember releases an acquisition at one member. If the member does not answer, the
 // release is repeated later.
-func (s *Store) releaseAtMember(deadline *sharedDeadline, a *acquisition, i int) error {
-	defer deadline.done()
+func (s *Store) releaseAtMember(ctx context.Context, a *acquisition, i int) error {
 	asked := false
 	a.locked(func() { asked = a.members[i].asked })
 	if !asked {
 		return driver.ErrNotHeld
 	}
-	limited, cancel := deadline.context()
-	defer cancel()
 	m := s.members[i]
-	err := m.release(limited, a)
+	err := m.release(context.WithoutCancel(ctx), a)
 	if !isAnswer(err) {
 		s.releaseLater(m, a)
 	}

@@ -32,17 +32,13 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (s *Store) renew(ctx context.Context, acquisitions []*acquisition) []error {
-	if len(acquisitions) == 0 {
-		return nil
-	}
 	n := len(s.members)
 	r := &renewal{s: s, grants: make([]renewedGrant, len(acquisitions)), pending: allMembers(n), decided: make(chan struct{}, n)}
 	for k, a := range acquisitions {
-		r.grants[k].a = a
+		r.grants[k] = renewedGrant{a: a, errs: make([]error, n)}
 	}
-	deadline := s.newDeadline(ctx, n)
 	for i := range s.members {
-		s.work.Go(func() { r.ask(deadline, i) })
+		s.work.Go(func() { r.ask(ctx, i) })
 	}
 	select {
 	case <-r.decided:
@@ -66,24 +62,21 @@ type renewedGrant struct {
 	a       *acquisition
 	renewed set
 	notHeld set
-	errs    []error // why members did not answer, by member; nil if all did
+	errs    []error // why members did not answer, by member
 }
 
 // ask has one member renew all grants.
-func (r *renewal) ask(deadline *sharedDeadline, i int) {
-	defer deadline.done()
+func (r *renewal) ask(ctx context.Context, i int) {
 	grants := make([]driver.Grant, len(r.grants))
 	for k := range r.grants {
 		grants[k] = r.grants[k].a.memberGrant(i)
 	}
 	m := r.s.members[i]
-	if err := r.s.identify(deadline.values, m); err != nil {
+	if err := r.s.identify(ctx, m); err != nil {
 		r.count(i, slices.Repeat([]error{err}, len(grants)))
 		return
 	}
-	limited, cancel := deadline.context()
-	defer cancel()
-	r.count(i, m.renew(limited, grants))
+	r.count(i, m.renew(ctx, grants))
 }
 
 // count counts the answers of one member, also after the decision: a lock that the member
@@ -104,9 +97,6 @@ func (r *renewal) count(i int, errs []error) {
 			g.renewed.add(i)
 		case errors.Is(err, driver.ErrNotHeld):
 			g.notHeld.add(i)
-		case g.errs == nil:
-			g.errs = make([]error, len(r.s.members))
-			fallthrough
 		default:
 			g.errs[i] = err
 		}

@@ -10,11 +10,12 @@ import (
 
 // round is the calls of a vote: each member is asked once, and may have to raise its token.
 type round struct {
-	s        *Store
-	a        *acquisition
-	deadline *sharedDeadline
-	req      driver.Request
-	answers  chan memberAnswer // has room for all: to Acquire, and to RaiseToken twice
+	s       *Store
+	a       *acquisition
+	ctx     context.Context // of the caller
+	sent    time.Time
+	req     driver.Request
+	answers chan memberAnswer // has room for all: to Acquire, and to RaiseToken twice
 }
 
 // memberAnswer is an answer of a member on its way to the ballot.
@@ -25,10 +26,10 @@ type memberAnswer struct {
 }
 
 func (s *Store) startRound(ctx context.Context, a *acquisition) *round {
-	r := &round{s: s, a: a, deadline: s.newDeadline(ctx, len(s.members)), answers: make(chan memberAnswer, 3*len(s.members))}
+	r := &round{s: s, a: a, ctx: ctx, sent: time.Now(), answers: make(chan memberAnswer, 3*len(s.members))}
 	r.req = driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Holder: a.holder}
 	if s.agreesOnTokens {
-		r.req.Floor = s.forecast.guess(r.deadline.began)
+		r.req.Floor = s.forecast.guess(r.sent)
 	}
 	ask := r.ask // one closure for all members
 	for i := range s.members {
@@ -70,15 +71,12 @@ func (r *round) collect(ctx context.Context, b *ballot) error {
 }
 
 func (r *round) ask(i int) {
-	defer r.deadline.done()
 	m := r.s.members[i]
-	if err := r.s.identify(r.deadline.values, m); err != nil {
+	if err := r.s.identify(r.ctx, m); err != nil {
 		r.answers <- memberAnswer{member: i, answer: answer{err: err}}
 		return
 	}
-	limited, cancel := r.deadline.context()
-	defer cancel()
-	grant, err := m.acquire(limited, &r.req)
+	grant, err := m.acquire(r.ctx, &r.req)
 	token := r.a.note(i, &grant, err)
 	got := answer{token: grant.Token, ttl: grant.TTL}
 	if got.held, _ = errors.AsType[*driver.HeldError](err); got.held == nil {
@@ -93,7 +91,7 @@ func (r *round) ask(i int) {
 
 func (r *round) raise(i int, token uint64) {
 	m, grant := r.s.members[i], r.a.memberGrant(i)
-	err := m.call(r.deadline.values, func(ctx context.Context) (err error) {
+	err := m.call(r.ctx, func(ctx context.Context) (err error) {
 		grant, err = m.raiser.RaiseToken(ctx, grant, token)
 		return err
 	})

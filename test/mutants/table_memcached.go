@@ -206,8 +206,8 @@ var quorumMutants = []mutant{
 	{
 		rule: "Close repeats releases for the last time",
 		file: "quorum/background.go",
-		old:  `a != nil && ctx.Err() == nil && m.releaseAgain(ctx, a);`,
-		new:  `a == nil && m.releaseAgain(ctx, a);`,
+		old:  `a != nil && ctx.Err() == nil && isAnswer(m.release(ctx, a));`,
+		new:  `a == nil && isAnswer(m.release(ctx, a));`,
 		test: "quorum TestCloseReportsUnreleasedLocks",
 	},
 	{

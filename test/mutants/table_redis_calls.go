@@ -54,8 +54,8 @@ func init() {
 	add(mutant{
 		rule: "a member that does not answer gets a release for every attempt",
 		file: "quorum/member.go",
-		old:  "return m.callWithin(limited, true, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
-		new:  "return m.callWithin(limited, false, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		old:  "return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		new:  "return m.call(ctx, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
 		test: "quorum TestEveryAttemptIsReleased",
 	})
 	add(mutant{
