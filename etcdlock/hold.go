@@ -71,7 +71,7 @@ func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, er
 		}
 		err := h.busy.lock(ctx)
 		s.mu.Lock()
-		if err != nil && h.isUnusedLocked() {
+		if err != nil && h.lease == nil && h.expires.IsZero() && !h.busy.isLocked() { // no call uses it, or has used it
 			s.endLocked(h) // else it would stay for ever
 		}
 		ended := h.ended
@@ -84,11 +84,6 @@ func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, er
 		}
 		h.busy.unlock()
 	}
-}
-
-// isUnusedLocked reports whether no call uses the hold, or has used it.
-func (h *hold) isUnusedLocked() bool {
-	return h.lease == nil && h.expires.IsZero() && !h.busy.isLocked()
 }
 
 // bind gives the hold a key on an etcd lease, if it has none. It returns false if the etcd lease

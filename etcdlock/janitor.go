@@ -35,9 +35,9 @@ func (s *Store) renewalTimeLocked(l *lease) time.Time {
 
 // clean does what is due. The alarm is set for the rest.
 func (s *Store) clean(now time.Time) time.Time {
-	due := s.findDueWork(now)
-	s.deleteExpired(due.keys)
-	for _, l := range due.leases {
+	expired, old := s.findDueWork(now)
+	s.deleteExpired(expired)
+	for _, l := range old {
 		s.mu.Lock()
 		ctx, cancel := context.WithTimeout(s.ctx, l.ttl/3)
 		s.mu.Unlock()
@@ -47,17 +47,12 @@ func (s *Store) clean(now time.Time) time.Time {
 	return alarm.Never
 }
 
-// dueWork is what the janitor has to do now.
-type dueWork struct {
-	keys   map[string]*hold // of holds that expired
-	leases []*lease         // to renew
-}
-
-// findDueWork returns what is due, and sets the alarm for the rest.
-func (s *Store) findDueWork(now time.Time) dueWork {
+// findDueWork returns the expired holds by their keys, and the etcd leases to renew. It sets the
+// alarm for the rest.
+func (s *Store) findDueWork(now time.Time) (expired map[string]*hold, old []*lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due := dueWork{keys: make(map[string]*hold)}
+	expired = make(map[string]*hold)
 	waitedOn := make(map[*lease]bool)
 	for id, h := range s.holds {
 		switch {
@@ -73,7 +68,7 @@ func (s *Store) findDueWork(now time.Time) dueWork {
 		default:
 			s.endLocked(h)
 			if h.lease != nil {
-				due.keys[h.key] = h
+				expired[h.key] = h
 			}
 		}
 	}
@@ -83,14 +78,14 @@ func (s *Store) findDueWork(now time.Time) dueWork {
 			at = l.retryAt
 		}
 		if !now.Before(at) {
-			due.leases = append(due.leases, l)
+			old = append(old, l)
 			l.retryAt = now.Add(l.ttl / 10)
 			at = l.retryAt
 		}
 		s.alarm.NoLaterThan(at)
 	}
 	s.closeIdleWatchesLocked(now)
-	return due
+	return expired, old
 }
 
 // deleteExpired deletes the keys of expired holds. What it cannot delete ends with its etcd lease.

@@ -65,36 +65,25 @@ func (s *Store) leaseFor(h *hold, ttl time.Duration) *lease {
 	return l
 }
 
-// renewIfOld renews the etcd lease, unless it was renewed a moment ago.
+// renewIfOld renews the etcd lease, unless it was renewed a moment ago. A new one is granted. It
+// returns errLeaseGone if the etcd lease has ended.
 func (s *Store) renewIfOld(ctx context.Context, l *lease) error {
-	if needed, err := s.needsRenewal(l); !needed {
-		return err
-	}
 	if l.busy.lock(ctx) != nil {
 		return unanswered(ctx)
 	}
 	defer l.busy.unlock()
-	if needed, err := s.needsRenewal(l); !needed { // another call has renewed it meanwhile
-		return err
-	}
-	if l.id == 0 { // written only by a call that has locked the etcd lease
-		return s.grant(ctx, l)
-	}
-	return s.keepAlive(ctx, l)
-}
-
-// needsRenewal reports whether the etcd lease has to be renewed, or granted, before it is used. It
-// returns errLeaseGone if the etcd lease has ended.
-func (s *Store) needsRenewal(l *lease) (bool, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.gone {
-		return false, errLeaseGone
+	gone, isNew, old := l.gone, l.id == 0, s.ageLocked(l) >= l.slack()
+	s.mu.Unlock()
+	switch {
+	case gone:
+		return errLeaseGone
+	case isNew:
+		return s.grant(ctx, l)
+	case old:
+		return s.keepAlive(ctx, l)
 	}
-	if l.id == 0 {
-		return true, nil
-	}
-	return s.ageLocked(l) >= l.slack(), nil
+	return nil
 }
 
 // ageLocked returns how long ago the etcd lease was renewed.
@@ -162,15 +151,10 @@ func (c *conn) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (ttl int6
 	if err != nil {
 		return 0, err
 	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-		return 0, err
-	}
+	_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns why it failed
 	reply, err := stream.Recv()
-	if err != nil {
-		return 0, err
-	}
-	_ = stream.CloseSend() // the answer is there
-	return reply.TTL, nil
+	_ = stream.CloseSend() // nothing else is sent
+	return reply.GetTTL(), err
 }
 
 // leaseLost ends an etcd lease that the server does not know any more, and all its locks.

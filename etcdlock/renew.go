@@ -20,13 +20,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	}
 	errs := make([]error, len(grants))
 	for l, renewals := range s.byLease(grants, errs) {
-		if err := s.renewAll(ctx, l, renewals); err != nil {
-			for _, r := range renewals {
-				if *r.err == nil {
-					*r.err = err
-				}
-			}
-		}
+		s.renewAll(ctx, l, renewals)
 	}
 	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		return errs
@@ -61,18 +55,21 @@ func (s *Store) byLease(grants []driver.Grant, errs []error) map[*lease][]renewa
 func (r *renewal) isHeld() bool { return r.hold.held && tokenOf(r.hold.revision) == r.token }
 
 // renewAll renews an etcd lease and checks its locks.
-func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) error {
+func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) {
 	err := s.renewAndClean(ctx, l)
 	if errors.Is(err, errLeaseGone) {
-		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
+		err = fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
 	}
 	for chunk := range slices.Chunk(renewals, maxOps) {
-		if err != nil {
-			break
+		if err == nil {
+			err = s.checkKeys(ctx, chunk)
 		}
-		err = s.checkKeys(ctx, chunk)
+		if err != nil {
+			for _, r := range chunk {
+				*r.err = err
+			}
+		}
 	}
-	return err
 }
 
 // checkKeys prolongs the holds whose keys still exist.

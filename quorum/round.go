@@ -31,9 +31,8 @@ func (s *Store) startRound(ctx context.Context, a *acquisition) *round {
 	if s.agreesOnTokens {
 		r.req.Floor = s.forecast.guess(r.sent)
 	}
-	ask := r.ask // one closure for all members
 	for i := range s.members {
-		s.enqueueCall(a, i, ask)
+		s.enqueueCall(a, i, r.ask)
 	}
 	return r
 }

@@ -229,14 +229,14 @@ func init() {
 	add(mutant{
 		rule: "a lock that is not renewed ends, although others keep its lease",
 		file: "etcdlock/janitor.go",
-		old:  `due.keys[h.key] = h`,
+		old:  `expired[h.key] = h`,
 		new:  ``,
 		test: "test/stores/etcd TestOvertakenExpiryDeletesNoLaterLock",
 	})
 	add(mutant{
 		rule: "the lease of a waiter is renewed while it waits",
 		file: "etcdlock/janitor.go",
-		old:  `due.leases = append(due.leases, l)`,
+		old:  `old = append(old, l)`,
 		new:  ``,
 		test: "test/stores/etcd TestWatchedPlaceOutlivesItsTTL",
 	})
