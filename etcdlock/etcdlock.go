@@ -32,6 +32,7 @@ type Store struct {
 	clock       *clock.Clock
 	conn        atomic.Pointer[conn] // over which requests are sent
 	watchStream atomic.Uint64        // the number of the stream in which watches are opened: see inStream
+	maxOps      atomic.Int64         // how many operations a transaction has at most
 	owned       io.Closer            // the client of a store that Open made; nil for New
 
 	workers   *workerpool.Pool
@@ -92,6 +93,7 @@ func New(client *clientv3.Client, opts *Options) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.conn.Store(s.clientConn())
+	s.maxOps.Store(initialMaxOps)
 	s.work.Go(func() { s.alarm.Run(s.ctx, s.clean) })
 	return s, nil
 }

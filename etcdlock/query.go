@@ -8,6 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -20,6 +21,27 @@ type txn struct {
 
 func (t txn) send(ctx context.Context, c *conn) (*clientv3.TxnResponse, error) {
 	return c.kv.Txn(ctx).If(t.conditions...).Then(t.then...).Else(t.otherwise...).Commit()
+}
+
+// initialMaxOps is how many operations a transaction has at most until a server allows fewer.
+// Servers allow 128 by default.
+const initialMaxOps = 100
+
+// inTxns calls send for all items, as many at a time as the server allows in a transaction. After
+// an error it returns the items that are left.
+func inTxns[T any](s *Store, items []T, send func(part []T) error) (left []T, err error) {
+	for len(items) > 0 {
+		part := items[:min(len(items), int(s.maxOps.Load()))]
+		switch err := send(part); {
+		case isError(err, rpctypes.ErrTooManyOps) && len(part) > 1:
+			s.maxOps.Store(int64(len(part) / 2))
+		case err != nil:
+			return items, err
+		default:
+			items = items[len(part):]
+		}
+	}
+	return nil, nil
 }
 
 // blockRule says which keys ahead of its own block a request. An exclusive request waits for all of

@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"slices"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/span"
@@ -136,20 +135,16 @@ func (s *Store) deleteKey(ctx context.Context, key string, revision int64) error
 	return nil
 }
 
-// maxOps is how many operations a transaction has at most. Servers allow 128 by default.
-const maxOps = 100
-
 // deleteKeys deletes keys, whichever revision created them. After an error some of them may still
 // be deleted later.
 func (s *Store) deleteKeys(ctx context.Context, keys []string) error {
-	for chunk := range slices.Chunk(keys, maxOps) {
-		ops := make([]clientv3.Op, len(chunk))
-		for i, key := range chunk {
+	_, err := inTxns(s, keys, func(part []string) error {
+		ops := make([]clientv3.Op, len(part))
+		for i, key := range part {
 			ops[i] = clientv3.OpDelete(key)
 		}
-		if _, _, err := once(ctx, s, txn{then: ops}.send); err != nil {
-			return s.explain(ctx, err)
-		}
-	}
-	return nil
+		_, _, err := once(ctx, s, txn{then: ops}.send)
+		return err
+	})
+	return err
 }

@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Renew implements driver.Store. One message renews an etcd lease and with it all its locks. A
-// transaction that writes nothing checks maxOps keys at a time.
+// Renew implements driver.Store. One message renews an etcd lease and with it all its locks.
+// Transactions that write nothing check their keys.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if err := s.ensureConnected(ctx); err != nil {
 		return slices.Repeat([]error{err}, len(grants))
@@ -60,15 +60,11 @@ func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) {
 	if errors.Is(err, errLeaseGone) {
 		err = fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
 	}
-	for chunk := range slices.Chunk(renewals, maxOps) {
-		if err == nil {
-			err = s.checkKeys(ctx, chunk)
-		}
-		if err != nil {
-			for _, r := range chunk {
-				*r.err = err
-			}
-		}
+	if err == nil {
+		renewals, err = inTxns(s, renewals, func(part []renewal) error { return s.checkKeys(ctx, part) })
+	}
+	for _, r := range renewals {
+		*r.err = err
 	}
 }
 

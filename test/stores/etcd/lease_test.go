@@ -234,6 +234,30 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 	}
 }
 
+// TestServerMayAllowFewOperations: on a server that allows fewer operations in a transaction than
+// the store has locks, all locks are renewed, and those that are not end although others keep their
+// lease.
+func TestServerMayAllowFewOperations(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd, "--max-txn-ops=5")
+	r := &lateRig{t: t, raw: rawClient(t, server.URL())}
+	store := newStore(t, server.URL())
+	var grants []driver.Grant
+	for i := range 20 {
+		req := request(fmt.Sprint("name", i))
+		req.TTL = 3 * time.Second
+		grants = append(grants, r.acquire(store, req))
+	}
+	if errs := store.Renew(t.Context(), grants); errs != nil {
+		t.Fatalf("Renew: %v", errors.Join(errs...))
+	}
+	eventually(t, "all locks but the one that is renewed have ended", func() bool {
+		r.stillHeld(store, grants[0], "while others end")
+		keys, err := r.raw.Get(t.Context(), "name", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && keys.Count == 1
+	})
+}
+
 // TestAttemptOnARevokedLeaseTakesAnother: an attempt whose lease was revoked gets the lock on
 // another lease.
 func TestAttemptOnARevokedLeaseTakesAnother(t *testing.T) {
