@@ -34,8 +34,7 @@ type conn struct {
 
 // clientConn returns a conn that sends requests over the client.
 func (s *Store) clientConn() *conn {
-	g := s.client.ActiveConnection()
-	return s.newConn(&conn{grpc: g, kv: s.client, watcher: s.client, leaser: clientv3.RetryLeaseClient(s.client)})
+	return s.newConn(&conn{grpc: s.client.ActiveConnection(), kv: s.client, watcher: s.client, leaser: clientv3.RetryLeaseClient(s.client)})
 }
 
 func (s *Store) newConn(c *conn) *conn {

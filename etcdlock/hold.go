@@ -38,10 +38,8 @@ type hold struct {
 	lost    func()    // may be nil
 }
 
-// ctxMutex is a mutex whose lock returns when a context ends.
+// ctxMutex is a mutex whose lock returns when a context ends. Its capacity is 1.
 type ctxMutex chan struct{}
-
-func newCtxMutex() ctxMutex { return make(ctxMutex, 1) }
 
 func (m ctxMutex) lock(ctx context.Context) error {
 	select {
@@ -62,7 +60,7 @@ func (s *Store) lockHold(ctx context.Context, id holdID, create bool) (*hold, er
 		s.mu.Lock()
 		h := s.holds[id]
 		if h == nil && create {
-			h = &hold{holdID: id, prefix: s.queuePrefix(id.name), busy: newCtxMutex()}
+			h = &hold{holdID: id, prefix: s.queuePrefix(id.name), busy: make(ctxMutex, 1)}
 			s.holds[id] = h
 		}
 		s.mu.Unlock()

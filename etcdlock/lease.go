@@ -60,7 +60,7 @@ func (s *Store) leaseFor(h *hold, ttl time.Duration) *lease {
 			return l
 		}
 	}
-	l := &lease{seconds: seconds, busy: newCtxMutex(), holds: make(map[*hold]struct{}), strayKeys: make(map[string]struct{})}
+	l := &lease{seconds: seconds, busy: make(ctxMutex, 1), holds: make(map[*hold]struct{}), strayKeys: make(map[string]struct{})}
 	s.leases[l] = struct{}{}
 	return l
 }

@@ -24,25 +24,30 @@ type workItem struct {
 	until time.Time // when the call is not needed any more
 }
 
-// maxWorkItems limits the memory that a member costs while it is down. What does not fit is left to
-// expire, and Close does not count it.
-const maxWorkItems = 10_000
+const (
+	// maxWorkItems limits the memory that a member costs while it is down. What does not fit is left
+	// to expire, and Close does not count it.
+	maxWorkItems = 10_000
+	// maxWorkTime is how long a call is repeated, at most for the TTL. After that a lock that was not
+	// released is left to expire.
+	maxWorkTime = 10 * time.Minute
+)
 
 // add appends an acquisition, and reports whether the caller must start the goroutine.
-func (q *workQueue) add(a *acquisition, until time.Time) (start bool) {
+func (q *workQueue) add(a *acquisition) (start bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.items) >= maxWorkItems {
 		return false
 	}
-	q.items = append(q.items, workItem{a, until})
+	q.items = append(q.items, workItem{a, time.Now().Add(min(a.ttl, maxWorkTime))})
 	start = !q.busy
 	q.busy = true
 	return start
 }
 
-// first returns the acquisition that has waited longest. If no acquisition waits, first returns
-// nil, and the goroutine must end.
+// first removes the acquisitions that need no call any more, and returns the one that has waited
+// longest. If there is none, first returns nil, and the goroutine must end.
 func (q *workQueue) first() *acquisition {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,15 +77,13 @@ const (
 	// The pauses between two calls to a member that does not answer.
 	minReleasePause = 20 * time.Millisecond
 	maxReleasePause = 5 * time.Second
-	// maxReleaseTime is how long a release is repeated. After that the lock is left to expire.
-	maxReleaseTime = 10 * time.Minute
 	// flushLimit is how long Close repeats releases at a member that answers.
 	flushLimit = time.Second
 )
 
 // releaseLater repeats a release that a member did not answer.
 func (s *Store) releaseLater(m *member, a *acquisition) {
-	if m.releases.add(a, time.Now().Add(min(a.ttl, maxReleaseTime))) {
+	if m.releases.add(a) {
 		s.work.Go(func() { s.repeatReleases(m) })
 	}
 }
@@ -137,9 +140,7 @@ func (s *Store) flushReleases() error {
 
 // repair acquires a lock that a majority holds at a member that lost it, or never had it.
 func (s *Store) repair(m *member, a *acquisition) {
-	var until time.Time
-	a.locked(func() { until = a.expires })
-	if m.repairs.add(a, until) {
+	if m.repairs.add(a) {
 		s.work.Go(func() { s.repairAll(m) })
 	}
 }
