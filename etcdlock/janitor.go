@@ -90,9 +90,6 @@ func (s *Store) findDueWork(now time.Time) (expired map[string]*hold, old []*lea
 
 // deleteExpired deletes the keys of expired holds. What it cannot delete ends with its etcd lease.
 func (s *Store) deleteExpired(expired map[string]*hold) {
-	if len(expired) == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	defer cancel()
 	err := s.deleteKeys(ctx, slices.Collect(maps.Keys(expired)))

@@ -166,8 +166,9 @@ func (s *Store) nextTxn(h *hold, req *driver.Request, state attemptState) (t txn
 	}
 	// A lock for which there have been no waiters lately is probably free: the transaction is
 	// shorter.
+	watched := s.watches[watchID{h.name, false}] != nil || s.watches[watchID{h.name, true}] != nil
 	state.enqueue = state.enqueue || s.waiters[h.holdID] != nil ||
-		req.Queue && (req.Fair || req.Mode != driver.Mode{} || s.isWatchedLocked(h.name))
+		req.Queue && (req.Fair || req.Mode != driver.Mode{} || watched)
 	h.value = req.Holder.Encode()
 	return h.takeTxnLocked(state), true
 }

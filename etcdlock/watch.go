@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -63,11 +64,10 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	select {
 	case <-w.watch.opened:
 	case <-ctx.Done():
-		s.removeWaiter(w)
-		return nil, unanswered(ctx)
+		err = unanswered(ctx)
 	}
 	s.mu.Lock()
-	err = w.watch.err
+	err = cmp.Or(w.watch.err, err)
 	if h := s.holds[w.holdID]; h != nil && err == nil {
 		h.position.follow(w.watch)
 	}
@@ -130,11 +130,6 @@ func (s *Store) removeWaiter(w *waiter) {
 	if !w.keepPlace {
 		s.whenIdleLocked(w.holdID, s.leaveQueue)
 	}
-}
-
-// isWatchedLocked reports whether there have been waiters for a name lately.
-func (s *Store) isWatchedLocked(name string) bool {
-	return s.watches[watchID{name, false}] != nil || s.watches[watchID{name, true}] != nil
 }
 
 // closeIdleWatchesLocked closes the watches that have had no waiters for a while.
@@ -215,8 +210,8 @@ func inStream(ctx context.Context, number uint64) context.Context {
 // may not be rejected.
 var authTokenErrors = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty}
 
-// watchError returns why a watch in that stream ended. After a authTokenError, watches are opened
-// in another stream.
+// watchError returns why a watch in that stream ended. After one of authTokenErrors, later watches
+// are opened in another stream.
 func (s *Store) watchError(stream uint64, err error) error {
 	for _, rejection := range authTokenErrors {
 		if strings.Contains(err.Error(), rejection.Error()) { // the server wraps it in a text

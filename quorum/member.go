@@ -99,7 +99,7 @@ func (m *member) renew(ctx context.Context, grants []driver.Grant) (errs []error
 	if errs != nil && len(errs) != len(grants) {
 		err, errs = fmt.Errorf("%w: it answered for %d of %d locks", driver.ErrUnreachable, len(errs), len(grants)), nil
 	}
-	if err != nil && errs == nil { // the call was not made, or not answered properly
+	if errs == nil { // all were renewed, or the call was not made or not answered properly
 		errs = slices.Repeat([]error{err}, len(grants))
 	}
 	return errs

@@ -88,11 +88,7 @@ func (r *renewal) count(i int, errs []error) {
 	decided := true
 	for k := range r.grants {
 		g := &r.grants[k]
-		var err error
-		if errs != nil {
-			err = errs[k]
-		}
-		switch err = g.a.checkTTL(i, err); {
+		switch err := g.a.checkTTL(i, errs[k]); {
 		case err == nil:
 			g.renewed.add(i)
 		case errors.Is(err, driver.ErrNotHeld):
