@@ -43,7 +43,7 @@ func (s *Store) newConn(c *conn) *conn {
 	return c
 }
 
-// close ends the watches and the late calls of a connection that was replaced.
+// close ends the watches and the unanswered calls of a connection that is used no more.
 func (c *conn) close() {
 	c.cancel()
 	if c.dialled {
@@ -114,8 +114,8 @@ func retry[T any](ctx context.Context, s *Store, do func(ctx context.Context, c 
 	}
 }
 
-// once calls do. again reports whether the answer did not come in time, and may come from another
-// member or over another connection.
+// once calls do, and reports whether to call it again: no answer came in time, and another member or
+// connection may give one.
 func once[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, again bool, err error) {
 	c := s.conn.Load()
 	var limited context.Context
@@ -139,14 +139,15 @@ func once[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *
 	return reply, ctx.Err() == nil && (limited.Err() != nil || s.conn.Load() != c), err
 }
 
-// cancelUnanswered ends a call that began answerLimit ago, at callLimit or if c is replaced.
+// cancelUnanswered ends a call, which began answerLimit ago, when callLimit has passed or c is
+// replaced.
 func (c *conn) cancelUnanswered(call context.Context, cancel context.CancelFunc) {
 	stop := context.AfterFunc(c.ctx, cancel)
 	limit := time.AfterFunc(callLimit-answerLimit, cancel)
 	context.AfterFunc(call, func() { stop(); limit.Stop() })
 }
 
-// examine examines a connection over which a call was not answered, in the background. If no member
+// examine checks in the background a connection over which a call was not answered. If no member
 // answers over it, and one answers over a new connection, the new connection replaces it.
 func (s *Store) examine(c *conn) {
 	s.mu.Lock()

@@ -101,8 +101,8 @@ func (s *Store) bind(h *hold, l *lease, mode driver.Mode) bool {
 	return true
 }
 
-// keyLostLocked takes key and etcd lease from a hold whose key is gone, and notifies its owner. The
-// next attempt of the owner begins anew.
+// keyLostLocked takes key and etcd lease from a hold whose key is gone, and notifies its holder or
+// its waiter. The next attempt of the owner begins anew.
 func (s *Store) keyLostLocked(h *hold) {
 	if h.held && h.lost != nil {
 		s.backgroundLocked(h.lost)
@@ -111,7 +111,7 @@ func (s *Store) keyLostLocked(h *hold) {
 		w.wake()
 	}
 	s.unbindLocked(h)
-	if h.held && !h.busy.isLocked() { // else the call that has locked it decides
+	if h.held && !h.busy.isLocked() { // else the call that has locked it may begin anew
 		s.endLocked(h)
 	}
 	h.held = false

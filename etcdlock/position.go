@@ -56,7 +56,7 @@ func (s *Store) outcomeFromWatch(h *hold, req *driver.Request) (outcome, bool) {
 	}
 	first := !w.asked
 	w.asked = true
-	switch {
+	switch { // the first two cases prove nothing
 	case h.lease == nil || h.revision == 0 || h.held:
 	case h.lease.gone || s.ageLocked(h.lease) >= h.lease.slack():
 	case h.position.isFree() && !h.mode.Shared:

@@ -80,7 +80,7 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 	}
 	s.dropLocked(h)
 	switch {
-	case !was.held && was.revision != 0: // only a place; with revision 0 the deletion decides what it was
+	case !was.held && was.revision != 0: // only a place; with revision 0 a key that was deleted counts as the lock
 		return driver.ErrNotHeld
 	case reply.Deleted > 0 && (opts == nil || reply.PrevKvs[0].CreateRevision == was.revision):
 		return nil

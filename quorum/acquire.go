@@ -83,8 +83,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	}
 }
 
-// reacquire is Acquire for an owner that asked before. If it holds the lock, its TTL starts
-// again. ErrNotHeld says that nothing of it is left, and that it may ask anew.
+// reacquire is Acquire for an owner that asked before. If the owner holds the lock, its TTL starts
+// again. ErrNotHeld says that the owner has nothing any more, and may ask anew.
 //
 // The members keep the TTL of the first request: a shorter one would break the promise of the
 // first grant, and a longer one may be more than they renew the lock for.
@@ -192,8 +192,9 @@ func (s *Store) grant(a *acquisition, b *ballot, start time.Time) error {
 	return nil
 }
 
-// undo releases what a failed attempt got, or may have got, which makes it unsure. It waits
-// for members that certainly granted, so that they do not block the next contender.
+// undo releases what a failed attempt got, or may have got. It waits for members that certainly
+// granted, so that they do not block the next contender. unsure says that other members may have
+// granted as well, or that undo did not wait to the end.
 func (s *Store) undo(ctx context.Context, a *acquisition, b *ballot) (unsure bool) {
 	// A refusal is the only proof that is used: another error may have come after the grant.
 	mayHold := allMembers(b.members) &^ b.refused

@@ -26,7 +26,7 @@ type member struct {
 
 	start    time.Time
 	inFlight atomic.Int64 // calls that are under way
-	answered atomic.Int64 // when it last answered, or was idle: since start
+	answered atomic.Int64 // when it last answered or was idle, as the time since start
 
 	repairs  workQueue // locks that the member lost
 	releases workQueue // releases that the member did not answer

@@ -31,11 +31,13 @@ type Options struct {
 
 // Store is a quorum of stores. See [New].
 //
-// It is a driver.Watcher if a majority of its members are Watchers without Traits.Queues, a
-// driver.Lister and Finder if a majority are Listers, and a driver.Breaker if a majority are Breakers
-// and all are TokenRaisers. Otherwise these calls return an error that wraps driver.ErrUnsupported. It is also a driver.Diagnoser. Only the Store that an owner asked knows
-// what the owner has: another Store of the same members can renew and release a grant with its
-// Handle, but not by the owner alone.
+// It is a driver.Diagnoser, a driver.Watcher if a majority of its members are Watchers without
+// Traits.Queues, a driver.Lister and Finder if a majority are Listers, and a driver.Breaker if a
+// majority are Breakers and all are TokenRaisers. Otherwise these calls return an error that wraps
+// driver.ErrUnsupported.
+//
+// Only the Store that an owner asked knows what the owner has: another Store of the same members can
+// renew and release a grant with its Handle, but not by the owner alone.
 type Store struct {
 	members        []*member
 	traits         driver.Traits
@@ -194,9 +196,9 @@ func (s *Store) begin(ctx context.Context) error {
 	return nil
 }
 
-// Close implements driver.Store. It waits for calls that are under way. Then it repeats releases that
-// members did not answer for the last time, for a second at most. The error says how many locks
-// contenders have to wait for until they expire. The members stay open.
+// Close implements driver.Store. It waits for calls that are under way. Then it repeats for the last
+// time, for a second at most, the releases that members did not answer. The error says for how many
+// locks contenders have to wait until they expire. The members stay open.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	closed := s.closed

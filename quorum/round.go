@@ -15,7 +15,7 @@ type round struct {
 	ctx     context.Context // of the caller
 	sent    time.Time
 	req     driver.Request
-	answers chan memberAnswer // has room for all: to Acquire, and to RaiseToken twice
+	answers chan memberAnswer // has room for all: of each member one to Acquire and two to RaiseToken
 }
 
 // memberAnswer is an answer of a member on its way to the ballot.
