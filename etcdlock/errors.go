@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// errLeaseGone: the etcd lease has ended.
 var errLeaseGone = errors.New("the etcd lease has ended")
 
 // errMaybeReleased: a release that was repeated found nothing. An earlier try, which was

@@ -9,7 +9,6 @@ import (
 	"github.com/dlock-go/dlock/internal/detach"
 )
 
-// holdID identifies a hold.
 type holdID struct {
 	name  string
 	owner driver.Owner

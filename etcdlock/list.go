@@ -128,7 +128,6 @@ func (s *Store) keysByName(ctx context.Context, start string) iter.Seq2[nameKeys
 	}
 }
 
-// get reads keys.
 func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	return retry(ctx, s, func(ctx context.Context, c *conn) (*clientv3.GetResponse, error) { return c.kv.Get(ctx, key, opts...) })
 }

@@ -28,7 +28,6 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	return nil
 }
 
-// renewal is the renewal of one grant.
 type renewal struct {
 	hold  *hold
 	token uint64

@@ -48,7 +48,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	s.mu.Unlock()
 	if a != nil {
 		grant, err := s.reacquire(ctx, a, &req)
-		if err == nil || !errors.Is(err, driver.ErrNotHeld) {
+		if !errors.Is(err, driver.ErrNotHeld) {
 			return grant, err
 		}
 		var pause time.Duration
