@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/span"
@@ -125,8 +126,10 @@ func (s *Store) deleteKey(ctx context.Context, key string, revision int64) error
 		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", revision)},
 		then:       []clientv3.Op{clientv3.OpDelete(key)},
 	}
-	reply, _, err := once(ctx, s, t.send)
+	reply, unanswered, err := once(ctx, s, t.send)
 	switch {
+	case unanswered: // another try could not tell what this one did
+		return fmt.Errorf("%w: no answer in time", driver.ErrUnreachable)
 	case err != nil:
 		return s.explain(ctx, err)
 	case !reply.Succeeded:

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -235,6 +236,20 @@ func overtakeBreak(t *testing.T, r *lateRig) {
 		t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
 	}
 	r.stillHeld(r.other, second, "after a break of the lock before it")
+}
+
+// TestUnansweredBreakIsNoCancellation: the error of a break that the server did not answer says so. It
+// does not say that the context ended, which the caller would take for its own.
+func TestUnansweredBreakIsNoCancellation(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	grant := r.acquire(r.other, request("x"))
+	silent := r.silenceAt(r.keyOf("x"))
+	err := r.store.(driver.Breaker).Break(t.Context(), "x", grant.Token)
+	happens(t, silent)
+	if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Break without an answer: %v; want ErrUnreachable, and no end of a context", err)
+	}
 }
 
 // TestStaleTokenRenewsNothing: a renewal with the token of an earlier lock of the same owner changes
