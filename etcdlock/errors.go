@@ -12,6 +12,8 @@ import (
 
 var errLeaseGone = errors.New("the etcd lease has ended")
 
+var errCallLimit = fmt.Errorf("the call took longer than %v", callLimit)
+
 // errMaybeReleased: a release that was repeated found nothing. An earlier try, which was
 // unanswered, may have released the lock, or the lock may have ended before.
 var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)

@@ -177,8 +177,8 @@ func (s *Store) detached(caller context.Context, h *hold, do func(ctx context.Co
 // timer too.
 func (s *Store) callContextLocked() context.Context {
 	if now := time.Now(); s.calls == nil || now.Sub(s.callsSince) > time.Second {
-		ctx, cancel := context.WithCancel(s.ctx)
-		time.AfterFunc(callLimit+time.Second, cancel)
+		ctx, cancel := context.WithCancelCause(s.ctx)
+		time.AfterFunc(callLimit+time.Second, func() { cancel(errCallLimit) })
 		s.calls, s.callsSince = ctx, now
 	}
 	return s.calls

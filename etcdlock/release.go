@@ -126,9 +126,9 @@ func (s *Store) deleteKey(ctx context.Context, key string, revision int64) error
 		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", revision)},
 		then:       []clientv3.Op{clientv3.OpDelete(key)},
 	}
-	reply, unanswered, err := once(ctx, s, t.send)
+	reply, again, err := once(ctx, s, t.send)
 	switch {
-	case unanswered: // another try could not tell what this one did
+	case again: // another try could not tell what this one did
 		return fmt.Errorf("%w: no answer in time", driver.ErrUnreachable)
 	case err != nil:
 		return s.explain(ctx, err)
