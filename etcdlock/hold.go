@@ -21,16 +21,17 @@ type hold struct {
 	prefix string   // the queuePrefix of the name
 	busy   ctxMutex // held by the call that asks the server about this hold
 
-	lease       *lease // nil before the hold is bound to one
-	mode        driver.Mode
-	key         string
-	value       string // of the key, unless it was downgraded
-	revision    int64  // that created the key; zero if unknown
-	position    position
-	mismatch    mismatch // the last one
-	held        bool
-	unconfirmed bool // a write or deletion of the key was not answered, and may still be carried out
-	ended       bool // it is no longer in Store.holds
+	lease         *lease // nil before the hold is bound to one
+	mode          driver.Mode
+	key           string
+	value         string // of the key, unless it was downgraded
+	revision      int64  // that created the key; zero if unknown
+	position      position
+	mismatch      int64 // the revision that created the last key in another mode that was the first
+	mismatchFound time.Time
+	held          bool
+	unconfirmed   bool // a write or deletion of the key was not answered, and may still be carried out
+	ended         bool // it is no longer in Store.holds
 
 	ttl     time.Duration
 	expires time.Time // unless it is renewed; zero before the first answer

@@ -68,12 +68,6 @@ func (s *Store) outcomeFromWatch(h *hold, req *driver.Request) (outcome, bool) {
 	return outcome{}, false
 }
 
-// mismatch is a key in another mode that was the first of the queue.
-type mismatch struct {
-	revision int64     // that created it
-	since    time.Time // when the hold found it
-}
-
 // withdrawLimit is how long a request that was refused for its mode may take to delete its key.
 const withdrawLimit = time.Second
 
@@ -81,8 +75,8 @@ const withdrawLimit = time.Second
 // was refused itself and is about to delete it. The waiter waits for that, and is woken after
 // withdrawLimit: a key that is still there then has the lock.
 func (s *Store) mayWithdrawLocked(h *hold, first holderKey) bool {
-	if h.mismatch.revision != first.revision {
-		h.mismatch = mismatch{first.revision, time.Now()}
+	if h.mismatch != first.revision {
+		h.mismatch, h.mismatchFound = first.revision, time.Now()
 		s.backgroundLocked(func() {
 			_ = backoff.Sleep(s.ctx, withdrawLimit)
 			s.mu.Lock()
@@ -93,5 +87,5 @@ func (s *Store) mayWithdrawLocked(h *hold, first holderKey) bool {
 			}
 		})
 	}
-	return time.Since(h.mismatch.since) < withdrawLimit
+	return time.Since(h.mismatchFound) < withdrawLimit
 }

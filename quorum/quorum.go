@@ -141,13 +141,12 @@ func check(members []driver.Store, opts *Options) error {
 func traits(members []*member, timeout time.Duration) (t driver.Traits, agreesOnTokens bool) {
 	t = members[0].store.Traits()
 	agreesOnTokens = true
-	kind := t.Store
 	var reactions []time.Duration
 	for _, m := range members {
 		of := m.store.Traits()
 		agreesOnTokens = agreesOnTokens && m.raiser != nil
-		if of.Store != kind {
-			kind = "stores"
+		if of.Store != t.Store {
+			t.Store = "stores"
 		}
 		if m.watcher == nil {
 			of.Reaction = polledReaction
@@ -170,7 +169,7 @@ func traits(members []*member, timeout time.Duration) (t driver.Traits, agreesOn
 	// A vote takes up to two timeouts, or three before the members are identified, and must leave
 	// some time.
 	t.MinTTL = max(t.MinTTL, 4*timeout, minTTL)
-	t.Store = fmt.Sprintf("quorum of %d %s", len(members), kind)
+	t.Store = fmt.Sprintf("quorum of %d %s", len(members), t.Store)
 	t.SplitVotes = true
 	// These are promises of single servers.
 	t.Fair, t.Queues, t.WatchesExpiry, t.ReportsLoss, t.Local = false, false, false, false, false
