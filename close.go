@@ -45,13 +45,13 @@ func (c *Client) releaseAll() error {
 			if !h.end(ErrClosed) {
 				return // unlocked or lost at this very moment
 			}
-			if time.Now().After(deadline) {
+			err := ErrUnreachable // for as long as Close may take
+			if time.Now().Before(deadline) {
+				err = h.releaseOrHandOver(context.Background())
+			} else {
 				c.watchdog.Forget(&h.Hold)
 				h.leaveSlot()
-				unreleased.Add(1)
-				return
 			}
-			err := h.releaseOrHandOver(context.Background())
 			if err != nil && !errors.Is(err, ErrNotHeld) {
 				unreleased.Add(1)
 			}

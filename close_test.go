@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,7 +72,12 @@ func TestCloseReleasesAllLocks(t *testing.T) {
 func TestCloseIsBoundedInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		n := newNetwork(store)
-		c := dlock.New(n, nil)
+		var released atomic.Int64
+		c := dlock.New(n, &dlock.Options{Hooks: dlock.Hooks{Released: func(e dlock.Event) {
+			if released.Add(1); !errors.Is(e.Err, dlock.ErrUnreachable) {
+				t.Errorf("the hook Released of %q: %v; want ErrUnreachable", e.Name, e.Err)
+			}
+		}}})
 		for i := range 500 {
 			mustLock(t, c, t.Context(), fmt.Sprint(i))
 		}
@@ -94,6 +100,9 @@ func TestCloseIsBoundedInAnOutage(t *testing.T) {
 		}
 		if took := time.Since(start); took > 5*dlock.DefaultRequestTimeout {
 			t.Errorf("Close took %v", took)
+		}
+		if n := released.Load(); n != 500 {
+			t.Errorf("the hook Released was called for %d of 500 locks", n)
 		}
 		time.Sleep(time.Minute) // the locks expire
 	})
