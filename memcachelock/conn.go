@@ -23,6 +23,7 @@ type conn struct {
 	// The current call.
 	began      time.Time
 	ctx        context.Context
+	checked    time.Time     // when it was last compared with its limits
 	until      time.Time     // its time limit
 	maxSilence time.Duration // how long the server may send nothing; zero is unlimited
 
@@ -58,8 +59,8 @@ const (
 func (c *conn) waitForMore() error {
 	buffered := c.in.Buffered()
 	var silentSince time.Time
-	for now := c.began; ; now = time.Now() {
-		silence := time.Duration(0)
+	for ; ; c.checked = time.Now() {
+		now, silence := c.checked, time.Duration(0)
 		if !silentSince.IsZero() {
 			silence = now.Sub(silentSince)
 		}
@@ -133,7 +134,7 @@ func (c *conn) beginCall(ctx context.Context, now time.Time, timeout time.Durati
 	if !now.After(c.dialed) { // what it stores is younger than the connection: see handle.casOver
 		now = time.Now()
 	}
-	c.began, c.ctx, c.until = now, ctx, now.Add(timeout)
+	c.began, c.checked, c.ctx, c.until = now, now, ctx, now.Add(timeout)
 	if earlier, ok := ctx.Deadline(); ok && earlier.Before(c.until) {
 		c.until = earlier
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxPipelined is how many commands are sent before the answers are read. The answers must fit
-// into the buffers of the connection.
+// maxPipelined is how many commands are sent before the answers are read. The commands that ask for
+// items must fit into the buffers of the connection.
 const maxPipelined = 200
 
 // Renew implements driver.Store, with three round trips for maxPipelined locks: it asks for the
@@ -39,23 +39,27 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 	for _, grant := range grants {
 		c.writeGet(grant.Name, wholeItem)
 	}
-	var stored []int // indices of the grants whose items are stored again
+	var stored []int                    // indices of the grants whose items are stored again
+	items := make([]*item, len(grants)) // all are read before one is stored: until then the server may not read
 	err := c.readAll(len(grants), func(i int, a answer, err error) {
 		grant, it := &grants[i], a.found()
 		if err == nil && (it == nil || !it.ownedBy(grant.Owner) || it.token(c.started) != grant.Token) {
 			err = driver.ErrNotHeld
 		}
-		if errs[i] = err; err != nil {
-			return
+		if errs[i] = err; err == nil {
+			stored = append(stored, i)
+			items[i] = it
 		}
-		stored = append(stored, i)
+	})
+	if err != nil {
+		return err
+	}
+	for _, i := range stored {
+		grant, it := &grants[i], items[i]
 		// The TTL counts from the answer: a renewal that was carried out before it may have
 		// begun after this one.
 		expiry := c.clock.expiryKeeping(it.left, time.Now(), grant.TTL)
 		c.writeStore(grant.Name, holderValue(grant.Owner, grant.Token, it.holder()), expiry, it.cas)
-	})
-	if err != nil {
-		return err
 	}
 	return c.readAll(len(stored), func(n int, a answer, err error) {
 		i := stored[n]

@@ -3,6 +3,8 @@ package memcached
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -175,5 +177,39 @@ func TestLockFailsWhenTheServerIsGone(t *testing.T) {
 	}
 	if err := happens(t, waits, "the end of the wait"); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Lock when the server is gone: %v; want ErrUnreachable", err)
+	}
+}
+
+// TestSlowConnectionIsNotSilent: a renewal and a release of several round trips succeed over a slow
+// connection. Only the time since the last answer counts as silence.
+func TestSlowConnectionIsNotSilent(t *testing.T) {
+	t.Parallel()
+	p, through, _ := proxied(t, servers.Run(t, servers.Memcached).Addr(), 0)
+	held := take(t, through, "a")
+	p.Delay(300 * time.Millisecond) // each way
+	if errs := through.Renew(t.Context(), []driver.Grant{held}); errs != nil {
+		t.Errorf("Renew: %v", errs)
+	}
+	if err := through.Release(t.Context(), held); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+}
+
+// TestManyLongNotesAreRenewed: the answers to a renewal of many locks with long notes do not fit into the
+// buffers of a connection. The store reads them before it sends the notes back.
+func TestManyLongNotesAreRenewed(t *testing.T) {
+	t.Parallel()
+	store := openNow(t, servers.Run(t, servers.Memcached, "-m", "256").Addr())
+	grants := make([]driver.Grant, 50)
+	for i := range grants {
+		var err error
+		grants[i], err = store.Acquire(t.Context(), driver.Request{Name: fmt.Sprint(i), Owner: driver.NewOwner(), TTL: time.Minute,
+			Holder: driver.Holder{Note: strings.Repeat("x", 500_000)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if errs := store.Renew(t.Context(), grants); errs != nil {
+		t.Errorf("Renew: %v", errs[0])
 	}
 }
