@@ -35,7 +35,7 @@ type Client struct {
 	slices         contention.SlicePolicy
 
 	clock  *clock.Clock
-	groups groups
+	groups sync.Map // the *group of each name that has a grant and may be open
 	queue  *localqueue.Queue[hold, queueState]
 	calls  inFlight
 	// cleanups are releases in the background. Each begins during a call that calls counts, so

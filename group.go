@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/clock"
@@ -56,7 +55,11 @@ func (lc *lockCall) acquireShared(m *hold) error {
 			}
 			continue
 		}
-		g := lc.client.groupFor(m, last)
+		before := lc.client.openGroup(m.name) // which m may join if the slot is free
+		if last != nil {
+			before = last.group
+		}
+		g := lc.client.joinOrBegin(m, before, last)
 		if g == nil {
 			continue // another caller has entered the queue, and m may join its group
 		}
@@ -71,20 +74,8 @@ func (lc *lockCall) acquireShared(m *hold) error {
 	}
 }
 
-// groupFor makes m a member of the group of last, which is the last caller of the local queue,
-// or of a new group behind it. If last is nil, the slot is free, and m may join the group that
-// has the grant. groupFor returns nil if another caller has entered the queue.
-func (c *Client) groupFor(m, last *hold) *group {
-	var before *group
-	if last != nil {
-		before = last.group
-	} else {
-		before = c.groups.of(m.name)
-	}
-	return c.joinOrBegin(m, before, last)
-}
-
-// joinOrBegin makes m a member of before, or of a new group behind last.
+// joinOrBegin makes m a member of before, or of a new group behind last, which is the last caller of
+// the local queue. It returns nil if another caller has entered the queue.
 func (c *Client) joinOrBegin(m *hold, before *group, last *hold) *group {
 	if before.join(m) {
 		return before
@@ -95,7 +86,7 @@ func (c *Client) joinOrBegin(m *hold, before *group, last *hold) *group {
 		return nil
 	}
 	if last == nil { // the slot is free, so a group that began meanwhile may have its grant
-		if latest := c.groups.of(m.name); latest != before && latest.join(m) {
+		if latest := c.openGroup(m.name); latest != before && latest.join(m) {
 			g.withdraw(ticket)
 			return latest
 		}
@@ -246,7 +237,7 @@ func (g *group) decide(err error) {
 		}
 		g.began = h.lastSent()
 		if g.used > 0 {
-			h.client.groups.add(g)
+			h.client.groups.Store(h.name, g)
 			h.leaveSlot()
 		} else { // every caller has left
 			unused = h.endLocked(ErrReleased)
@@ -285,7 +276,7 @@ func (g *group) remove(m *hold) (last bool, cause error) {
 	}
 	h.endLocked(ErrReleased)
 	g.open = false
-	h.client.groups.remove(g)
+	h.client.groups.CompareAndDelete(h.name, g)
 	return true, cause
 }
 
@@ -323,7 +314,7 @@ func (g *group) end(cause error) {
 	h.mu.Lock()
 	members := slices.Collect(maps.Keys(g.members))
 	g.open = false
-	h.client.groups.remove(g)
+	h.client.groups.CompareAndDelete(h.name, g)
 	h.mu.Unlock()
 	for _, m := range members {
 		if m.end(cause) {
@@ -349,31 +340,9 @@ func (g *group) endedBy(h *hold) []*hold {
 	return g.ended
 }
 
-// groups are the groups of a client that have a grant and may be open, by name.
-type groups struct {
-	mu     sync.Mutex
-	byName map[string]*group
-}
-
-func (all *groups) of(name string) *group {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	return all.byName[name]
-}
-
-func (all *groups) add(g *group) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if all.byName == nil {
-		all.byName = make(map[string]*group)
-	}
-	all.byName[g.leader.name] = g
-}
-
-func (all *groups) remove(g *group) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if all.byName[g.leader.name] == g {
-		delete(all.byName, g.leader.name)
-	}
+// openGroup returns the group of name that has a grant and may be open, or nil.
+func (c *Client) openGroup(name string) *group {
+	found, _ := c.groups.Load(name)
+	g, _ := found.(*group)
+	return g
 }

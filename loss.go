@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -75,33 +76,19 @@ func (r *revocation) report() {
 }
 
 // err returns an error if the store has revoked the grant. r may be nil.
-func (r *revocation) err() error {
-	if r == nil {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.errLocked()
-}
+func (r *revocation) err() error { return r.reportTo(nil) }
 
-func (r *revocation) errLocked() error {
-	if r.reported {
-		return fmt.Errorf("%w: %w before the lease began; trying again may help", ErrUnreachable, errRevoked)
-	}
-	return nil
-}
-
-// reportTo makes a later report end the lease of h. It fails if the store has revoked the grant
-// before. r may be nil.
+// reportTo makes a later report end the lease of h. A nil h changes nothing. It fails if the store
+// has revoked the grant before. r may be nil.
 func (r *revocation) reportTo(h *hold) error {
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.errLocked(); err != nil {
-		return err
+	if r.reported {
+		return fmt.Errorf("%w: %w before the lease began; trying again may help", ErrUnreachable, errRevoked)
 	}
-	r.hold = h
+	r.hold = cmp.Or(h, r.hold)
 	return nil
 }
