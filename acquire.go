@@ -84,7 +84,8 @@ func (lc *lockCall) attemptUntilGranted(h *hold) error {
 // Otherwise it asks the store, for no longer than limit.
 func (h *hold) attempt(ctx context.Context, limit time.Duration) (sent clock.Instant, err error) {
 	c := h.client
-	if lock := h.takeHandedOver(); lock != nil {
+	if lock := h.received; lock != nil {
+		h.received = nil
 		h.revocation, h.takenAt = lock.revocation, lock.takenAt
 		if h.accept(lock.grant, lock.token, lock.sent) == nil {
 			return lock.sent, nil
@@ -171,11 +172,8 @@ func (h *hold) startLease(sent clock.Instant) error {
 // releaseUnusable releases a grant that was handed over to h but cannot be used. h gets a new owner:
 // to the old one the store could grant the tokens that earlier leases have used.
 func (h *hold) releaseUnusable() {
-	c, grant := h.client, h.Grant
+	h.client.releaseInBackground(h.Grant, h.client.requestTimeout)
 	h.Grant, h.token, h.needsUndo = driver.Grant{Name: h.name}, 0, false
-	c.cleanups.Go(func() {
-		_, _ = c.releaseGrant(context.Background(), grant, c.clock.NoLaterThanNow(), c.requestTimeout) // or it expires
-	})
 }
 
 // abandon ends a hold whose call fails. It undoes attempts of unknown outcome, and gives up a place
@@ -190,23 +188,21 @@ func (h *hold) abandon() {
 	switch {
 	case closed:
 	case h.needsUndo:
-		grant := h.Grant
-		grant.Token = 0 // whatever the owner has
-		h.undo(grant)
+		h.undo()
 	default:
 		h.leaveSlot()
 	}
 }
 
-// undo releases grant in the background and then leaves the slot, so that the next
+// undo releases in the background what the owner has, and then leaves the slot, so that the next
 // caller of this process does not find the lock held by this abandoned attempt.
-func (h *hold) undo(grant driver.Grant) {
-	c := h.client
+func (h *hold) undo() {
+	c, grant := h.client, h.Grant
+	grant.Token = 0 // the owner alone decides
 	c.cleanups.Go(func() {
 		defer h.leaveSlot()
 		slot := h.slot.Load()
-		began := c.clock.NoLaterThanNow()
-		_, err := c.releaseGrant(context.Background(), grant, began, c.requestTimeout)
+		_, err := c.releaseGrant(context.Background(), grant, c.clock.NoLaterThanNow()+c.requestTimeout)
 		if err != nil && !errors.Is(err, ErrNotHeld) {
 			// The next caller asks the store all the same.
 			c.logger.Warn("dlock: an attempt could not be undone and is left to expire", "name", grant.Name, "err", err)

@@ -97,9 +97,3 @@ func (h *hold) handOverTo(next *hold) bool {
 	h.slot.Store(nil)
 	return true
 }
-
-// takeHandedOver returns the lock that the predecessor handed over, once.
-func (h *hold) takeHandedOver() (lock *handedOver) {
-	lock, h.received = h.received, nil
-	return lock
-}

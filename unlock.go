@@ -72,10 +72,12 @@ func (h *hold) releaseLost(cause error) {
 	if c.calls.closed.Load() || errors.Is(cause, watchdog.ErrGone) {
 		return
 	}
-	c.cleanups.Go(func() {
-		began := c.clock.NoLaterThanNow()
-		_, _ = c.releaseGrant(context.Background(), h.Grant, began, 2*c.requestTimeout) // the lock expires anyway
-	})
+	c.releaseInBackground(h.Grant, 2*c.requestTimeout)
+}
+
+// releaseInBackground releases a grant that expires otherwise, within limit.
+func (c *Client) releaseInBackground(grant driver.Grant, limit time.Duration) {
+	c.cleanups.Go(func() { _, _ = c.releaseGrant(context.Background(), grant, c.clock.NoLaterThanNow()+limit) })
 }
 
 // removeLease reports whether the lease was the last one of the hold, and whether its
@@ -112,16 +114,16 @@ func (h *hold) releaseOrHandOver(ctx context.Context) (err error) {
 // releaseToStore releases the lock for all contenders, and leaves the slot. It waits for the
 // end of a renewal that is under way.
 func (h *hold) releaseToStore(ctx context.Context, renewal <-chan struct{}) error {
-	c, limit, began := h.client, 2*h.client.requestTimeout, h.ended
+	c := h.client
+	until := h.ended + 2*c.requestTimeout
 	if renewal != nil {
 		select {
 		case <-renewal:
 		case <-time.After(c.requestTimeout):
 		}
-		limit = max(c.requestTimeout, limit-(c.clock.Now()-began))
-		began = c.clock.NoLaterThanNow()
+		until = max(until, c.clock.NoLaterThanNow()+c.requestTimeout)
 	}
-	attempts, err := c.releaseGrant(ctx, h.Grant, began, limit)
+	attempts, err := c.releaseGrant(ctx, h.Grant, until)
 	if errors.Is(err, ErrNotHeld) && attempts > 1 && c.clock.Now() < h.TrustDeadline() {
 		err = nil // a call without an answer has released the lock
 	}
@@ -142,14 +144,13 @@ const (
 )
 
 // releaseGrant asks the store to release grant, and again while that may help. It returns how
-// often it asked. It works with a cancelled context. It returns no later than limit after began.
-func (c *Client) releaseGrant(
-	ctx context.Context, grant driver.Grant, began clock.Instant, limit time.Duration,
-) (attempts int, err error) {
+// often it asked. It works with a cancelled context. until is at least a RequestTimeout away: after it,
+// releaseGrant does not ask.
+func (c *Client) releaseGrant(ctx context.Context, grant driver.Grant, until clock.Instant) (attempts int, err error) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	left := limit
+	left := c.requestTimeout
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
 	for {
 		attempts++
@@ -160,7 +161,7 @@ func (c *Client) releaseGrant(
 			return attempts, err
 		}
 		pause := delay.Next()
-		left = limit - (c.clock.Now() - began) - pause
+		left = until - c.clock.Now() - pause
 		if attempts == releaseAttempts || left <= 0 {
 			return attempts, err
 		}

@@ -164,10 +164,10 @@ func (lc *lockCall) awaitRelease(h *hold, refusal *driver.HeldError) (subscribed
 		if delay := lc.contendedDelay(h); delay > 0 {
 			return false, lc.sleep(h, delay)
 		}
-		if err := lc.sleep(h, lc.watchDelay(refusal)); err != nil {
+		if err := lc.sleep(h, lc.watchDelay(refusal)); err != nil || h.alwaysQueues() {
 			return false, err
 		}
-		return false, lc.yieldAfterWake(h)
+		return false, lc.sleep(h, lc.state(h).YieldAfterWake(lc.client.clock.NoLaterThanNow(), &lc.client.slices))
 	case lc.subscribe(h) != nil:
 		return false, lc.sleep(h, lc.pollDelay(h, refusal)) // and subscribe later
 	}
@@ -200,14 +200,6 @@ func waker(wake chan<- struct{}) func() {
 		default:
 		}
 	}
-}
-
-// yieldAfterWake lets other processes try first, if it is their turn.
-func (lc *lockCall) yieldAfterWake(h *hold) error {
-	if h.alwaysQueues() {
-		return nil
-	}
-	return lc.sleep(h, lc.state(h).YieldAfterWake(lc.client.clock.NoLaterThanNow(), &lc.client.slices))
 }
 
 // contendedDelay is how long to sleep before the next attempt if waiters have to poll because the

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -23,22 +24,13 @@ func CheckName(name string) error {
 	case len(name) > MaxNameBytes:
 		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrBadName, len(name), MaxNameBytes)
 	}
-	for i := 0; i < len(name); {
-		if c := name[i]; c < utf8.RuneSelf {
-			if c < ' ' || c == 0x7f {
-				return fmt.Errorf("%w: %q has a control character at byte %d", ErrBadName, name, i)
-			}
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(name[i:])
+	for i, r := range name {
 		switch {
-		case r == utf8.RuneError && size == 1:
+		case r == utf8.RuneError && !strings.HasPrefix(name[i:], string(utf8.RuneError)):
 			return fmt.Errorf("%w: %q is not UTF-8 at byte %d", ErrBadName, name, i)
 		case unicode.IsControl(r):
 			return fmt.Errorf("%w: %q has a control character at byte %d", ErrBadName, name, i)
 		}
-		i += size
 	}
 	return nil
 }

@@ -102,12 +102,11 @@ func (l *Log) Unanswered(name string, owner driver.Owner) { l.Leave(name, owner)
 
 // recordLocked returns the record of owner, or nil if there is no room for one.
 func (l *Log) recordLocked(name string, owner driver.Owner) *record {
-	r := l.owners[owner]
-	switch {
-	case l.closed:
+	if l.closed {
 		return nil
-	case r != nil:
-	default:
+	}
+	r := l.owners[owner]
+	if r == nil {
 		if l.forgetOldLocked(); len(l.owners) >= maxRecords {
 			return nil
 		}

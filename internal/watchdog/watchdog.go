@@ -195,19 +195,18 @@ func (w *Watchdog) check(time.Time) (next time.Time) {
 	renewing := false
 	for len(w.holds) > 0 {
 		h := w.holds[0]
-		switch {
-		case h.TrustDeadline() <= now:
+		if h.TrustDeadline() <= now {
 			heap.Pop(&w.holds)
 			lost = append(lost, h)
 			continue
-		case h.due <= now || renewing && h.ready <= now:
-			renewing = true
-			w.pending = append(w.pending, h)
-			h.renewAt(never, never) // until the outcome is known
-			heap.Fix(&w.holds, 0)
-			continue
 		}
-		break
+		renewing = h.due <= now || renewing && h.ready <= now
+		if !renewing {
+			break
+		}
+		w.pending = append(w.pending, h)
+		h.renewAt(never, never) // until the outcome is known
+		heap.Fix(&w.holds, 0)
 	}
 	w.send()
 	next = w.nextCheck(now)

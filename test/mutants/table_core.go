@@ -165,8 +165,8 @@ func init() {
 	add(mutant{
 		rule: "the wait for a renewal counts for the limit of Unlock",
 		file: "unlock.go",
-		old:  "		limit = max(c.requestTimeout, limit-(c.clock.Now()-began))\n",
-		new:  "		_ = began\n",
+		old:  "until = max(until, c.clock.NoLaterThanNow()+c.requestTimeout)",
+		new:  "until = c.clock.NoLaterThanNow() + 2*c.requestTimeout",
 		test: ". TestUnlockDuringARenewalIsBounded",
 	})
 	add(mutant{
