@@ -21,7 +21,6 @@ type pool struct {
 	mu     sync.Mutex
 	idle   []*conn // the last one is used next
 	closed bool
-	tick   chan struct{} // see nextTick
 }
 
 const (
@@ -122,40 +121,19 @@ func (p *pool) closeIdleSince(t time.Time) {
 	})
 }
 
-// reserve blocks until one more connection may be used. It does not call ctx.Done, which would
-// start a timer for each call.
+// reserve blocks until one more connection may be used.
 func (p *pool) reserve(ctx context.Context) error {
 	select {
 	case p.busy <- struct{}{}:
 		return nil
-	default:
+	default: // ctx.Done would start a timer
 	}
-	for {
-		select {
-		case p.busy <- struct{}{}:
-			return nil
-		case <-p.nextTick():
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	select {
+	case p.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-}
-
-// nextTick returns a channel that is closed within contextPoll. All calls that wait share it.
-func (p *pool) nextTick() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.tick == nil {
-		p.tick = make(chan struct{})
-		time.AfterFunc(contextPoll, func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			close(p.tick)
-			p.tick = nil
-		})
-	}
-	return p.tick
 }
 
 // take returns an idle connection, or a new one.

@@ -43,14 +43,12 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	}, nil
 }
 
-// wake wakes the waiters for the names.
-func (ws *waiters) wake(names ...string) {
+// wake wakes the waiters for name.
+func (ws *waiters) wake(name string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for _, name := range names {
-		for _, waiter := range ws.byName.Of(name) {
-			waiter.Notify()
-		}
+	for _, waiter := range ws.byName.Of(name) {
+		waiter.Notify()
 	}
 }
 

@@ -24,17 +24,16 @@ type Tables struct {
 // maxPrefix leaves room for the rest of the name in every database.
 const maxPrefix = 40
 
+var tablePrefix = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // NewTables returns the names that begin with prefix. An empty prefix is the default.
 func NewTables(prefix string) (*Tables, error) {
 	prefix = cmp.Or(prefix, DefaultTablePrefix)
 	if len(prefix) > maxPrefix {
 		return nil, fmt.Errorf("table prefix %q has more than %d characters", prefix, maxPrefix)
 	}
-	for i, c := range []byte(prefix) {
-		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return nil, fmt.Errorf("table prefix %q: letters, digits and _ are allowed, and no digit at the start", prefix)
-		}
+	if !tablePrefix.MatchString(prefix) {
+		return nil, fmt.Errorf("table prefix %q: letters, digits and _ are allowed, and no digit at the start", prefix)
 	}
 	return &Tables{
 		Locks: prefix + "locks", Queue: prefix + "queue", Meta: prefix + "meta",

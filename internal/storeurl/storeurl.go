@@ -48,32 +48,36 @@ func Parse(raw string, schemes ...Scheme) (*URL, error) {
 		return nil, fmt.Errorf("it does not begin with %s", list(schemes))
 	}
 	rest, query, _ := strings.Cut(rest, "?")
-	if strings.Contains(query, "@") {
-		// The '?' may belong to the password. A wrong guess would show the
-		// password, or send it to another host.
-		return nil, errors.New("an '@' follows the '?': write '?' as %3F in a password, and '@' as %40 in a parameter")
+	var hosts string
+	var err error
+	if u.User, u.Password, hosts, u.Path, err = Split(rest, query); err != nil {
+		return nil, err
 	}
 	if err := u.parseQuery(query); err != nil {
 		return nil, err
 	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		u.User, u.Password, _ = strings.Cut(rest[:at], ":")
-		rest = rest[at+1:]
+	return u, u.parseHosts(hosts, port)
+}
+
+// Split takes user:password@hosts/path apart, and decodes all but the hosts. The query, which follows
+// them in the URL, is only checked.
+func Split(text, query string) (user, password, hosts, path string, err error) {
+	if strings.Contains(query, "@") {
+		// The '?' may belong to the password. A wrong guess would show the
+		// password, or send it to another host.
+		return "", "", "", "", errors.New("an '@' follows the '?': write '?' as %3F in a password, and '@' as %40 in a parameter")
 	}
-	var err error
-	for _, part := range []*string{&u.User, &u.Password} {
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		user, password, _ = strings.Cut(text[:at], ":")
+		text = text[at+1:]
+	}
+	hosts, path, _ = strings.Cut(text, "/")
+	for _, part := range []*string{&user, &password, &path} {
 		if *part, err = url.PathUnescape(*part); err != nil {
-			return nil, errors.New("the user or the password has a '%' that is not followed by two hexadecimal digits")
+			return "", "", "", "", errors.New("a '%' is not followed by two hexadecimal digits: write %25 for a percent sign, in a password too")
 		}
 	}
-	hosts, path, _ := strings.Cut(rest, "/")
-	if err := u.parseHosts(hosts, port); err != nil {
-		return nil, err
-	}
-	if u.Path, err = url.PathUnescape(path); err != nil {
-		return nil, errors.New("what follows the hosts has a '%' that is not followed by two hexadecimal digits")
-	}
-	return u, nil
+	return user, password, hosts, path, nil
 }
 
 func list(schemes []Scheme) string {

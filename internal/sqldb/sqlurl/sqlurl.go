@@ -93,19 +93,8 @@ func (u *URL) parseServer(kind, rest, query string) (err error) {
 	if !ok {
 		return fmt.Errorf("write %s%s", kind, form)
 	}
-	if strings.Contains(query, "@") {
-		// The '?' may be one of the password.
-		return errors.New("an '@' follows the '?': write '?' as %3F in a password, and '@' as %40 in a parameter")
-	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		u.User, u.Password, _ = strings.Cut(rest[:at], ":")
-		rest = rest[at+1:]
-	}
-	u.Hosts, u.Database, _ = strings.Cut(rest, "/")
-	for _, part := range []*string{&u.User, &u.Password, &u.Database} {
-		if *part, err = url.PathUnescape(*part); err != nil {
-			return errors.New("a '%' is not followed by two hexadecimal digits: write %25 for a percent sign, in a password too")
-		}
+	if u.User, u.Password, u.Hosts, u.Database, err = storeurl.Split(rest, query); err != nil {
+		return err
 	}
 	return u.takeParameters(query)
 }
