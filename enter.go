@@ -101,6 +101,9 @@ func (lc *lockCall) queueBehind(occupant, h *hold) error {
 	switch {
 	case h.received != nil:
 		lc.noteAnswer() // to the caller that handed the lock over
+		if slot == nil { // a permit
+			lc.ownState.Answered(lc.client.clock.NoLaterThanNow())
+		}
 		return nil
 	case lc.ctx.Err() != nil:
 		lc.failure = errNoOutcome

@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,46 @@ func TestWaiterWithAHandedOverLockHasTimeToAsk(t *testing.T) {
 			t.Errorf("the waiter has %v for its attempt; want %v", left, c.requestTimeout)
 		}
 		h.leaveSlot()
+	})
+}
+
+// unanswering is a store that does not answer the next attempts.
+type unanswering struct {
+	remote
+	attempts *int
+}
+
+func (u unanswering) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if *u.attempts > 0 {
+		*u.attempts--
+		return driver.Grant{}, ErrUnreachable
+	}
+	return u.remote.Acquire(ctx, req)
+}
+
+// If the permit that was handed over to a waiter cannot be used, the waiter survives an outage, as every
+// waiter does for which the store has answered: it has no slot that remembers the answer.
+func TestWaiterWithAHandedOverPermitSurvivesAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outage := 3
+		c := New(unanswering{remote{memlock.New()}, &outage}, nil)
+		defer c.Close()
+		s := c.settings([]Option{WithLimit(1)})
+		occupant, h := c.newHold(t.Context(), "x", s, nil), c.newHold(t.Context(), "x", s, nil)
+		occupant.tryEnter()
+		defer occupant.leaveSlot()
+		occupant.refusal.Store(&driver.HeldError{Name: "x", Mode: s.mode})
+		lc := lockCall{client: c, settings: s, ctx: t.Context()}
+		acquired := make(chan error)
+		go func() { acquired <- lc.acquire(h) }()
+		<-time.After(time.Minute) // h waits behind the occupant, which waits for a permit
+		c.queue.Serve("x", func(next *hold) bool {
+			next.received = &handedOver{token: 1} // of a grant that has ended
+			return true
+		})
+		if err := <-acquired; err != nil || outage > 0 {
+			t.Errorf("a waiter with a permit that has ended: %v, after %d attempts without an answer; want nil after 3", err, 3-outage)
+		}
 	})
 }
 
