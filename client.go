@@ -62,11 +62,9 @@ func New(store driver.Store, opts *Options) *Client {
 		queue:          localqueue.New[hold, queueState](),
 		calls:          inFlight{closing: make(chan struct{}), drained: make(chan struct{}, 1)},
 	}
-	c.watcher, _ = store.(driver.Watcher)
-	if c.watcher != nil {
+	c.slices = contention.PolicyFor(0, maxPoll)
+	if c.watcher, _ = store.(driver.Watcher); c.watcher != nil {
 		c.slices = contention.PolicyFor(c.traits.Reaction, 0)
-	} else {
-		c.slices = contention.PolicyFor(0, maxPoll)
 	}
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.watchdog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.requestTimeout})

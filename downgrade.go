@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,16 +23,14 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 		return c.unsupported("a downgrade")
 	}
 	h.expireIfOverdue()
-	if cause := h.endCause(); cause != nil {
-		return fmt.Errorf("downgrading %q: %w: %w", h.name, ErrNotHeld, cause)
-	}
-	if h.settings.mode.Shared {
+	cause := h.endCause()
+	if cause == nil && h.settings.mode.Shared {
 		return nil
 	}
 	h.mu.Lock()
-	if h.cause != nil {
-		defer h.mu.Unlock()
-		return fmt.Errorf("downgrading %q: %w: %w", h.name, ErrNotHeld, h.cause)
+	if cause = cmp.Or(h.cause, cause); cause != nil {
+		h.mu.Unlock()
+		return fmt.Errorf("downgrading %q: %w: %w", h.name, ErrNotHeld, cause)
 	}
 	h.downgraded = true
 	slot := h.slot.Swap(nil) // so that a concurrent Unlock does not hand the lock over

@@ -100,7 +100,7 @@ func (lc *lockCall) queueBehind(occupant, h *hold) error {
 	h.slot.Store(slot)
 	switch {
 	case h.received != nil:
-		lc.noteAnswer() // to the caller that handed the lock over
+		lc.noteAnswer()  // to the caller that handed the lock over
 		if slot == nil { // a permit
 			lc.ownState.Answered(lc.client.clock.NoLaterThanNow())
 		}
@@ -150,7 +150,7 @@ func (lc *lockCall) queueContext(occupant *hold) (context.Context, context.Cance
 		select {
 		case <-announced:
 		default:
-			if now, _ := c.queue.Occupant(occupant.name); now == occupant && occupant.heldError() == nil {
+			if c.queue.Callers(occupant.name).Occupant == occupant && occupant.heldError() == nil {
 				cancel(errNoOutcome)
 			}
 		}
@@ -186,7 +186,7 @@ func (lc *lockCall) awaitOutcome(occupant, h *hold) error {
 	if err := occupant.excludes(h); err != nil {
 		return err
 	}
-	if now, _ := lc.client.queue.Occupant(h.name); now != occupant {
+	if lc.client.queue.Callers(h.name).Occupant != occupant {
 		return nil // the outcome was announced before
 	}
 	select {

@@ -48,7 +48,8 @@ var (
 // acquireShared takes a shared lock for m as a member of a group.
 func (lc *lockCall) acquireShared(m *hold) error {
 	for {
-		occupant, last := lc.client.queue.OccupantAndLast(m.name)
+		callers := lc.client.queue.Callers(m.name)
+		occupant, last := callers.Occupant, callers.Last
 		if occupant != nil && occupant.settings.mode.Limit > 0 {
 			if err := lc.queueBehind(occupant, m); err != nil {
 				return err

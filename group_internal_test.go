@@ -215,7 +215,7 @@ func TestReaderJoinsTheLatestGroup(t *testing.T) {
 		if g := c.joinOrBegin(m, old, nil); g != latest || m.leader != latest.leader {
 			t.Fatal("the caller is not a member of the latest group")
 		}
-		if occupant, _ := c.queue.Occupant("x"); occupant != nil {
+		if c.queue.Callers("x").Occupant != nil {
 			t.Error("the slot is not free")
 		}
 		if err := latest.unlockMember(t.Context(), m); err != nil {

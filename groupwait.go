@@ -71,7 +71,7 @@ func (g *group) occupantAhead() *hold {
 	if h.slot.Load() != nil {
 		return nil
 	}
-	if occupant, _ := h.client.queue.Occupant(h.name); occupant != h {
+	if occupant := h.client.queue.Callers(h.name).Occupant; occupant != h {
 		return occupant
 	}
 	return nil

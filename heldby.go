@@ -57,9 +57,9 @@ const maxHolderAge = 250 * time.Millisecond
 // process to the store is unanswered. It returns nil if the occupant knows none and none was known
 // within maxHolderAge.
 func (h *hold) lastHolder() *driver.HeldError {
-	occupant, previous := h.client.queue.Occupant(h.name)
-	held, _ := errors.AsType[*driver.HeldError](occupant.excludes(h))
-	return cmp.Or(held, occupant.recentHolder(h), previous.recentHolder(h))
+	callers := h.client.queue.Callers(h.name)
+	held, _ := errors.AsType[*driver.HeldError](callers.Occupant.excludes(h))
+	return cmp.Or(held, callers.Occupant.recentHolder(h), callers.Previous.recentHolder(h))
 }
 
 // recentHolder describes h if it has the lock or has just released it, or else the holder that h has

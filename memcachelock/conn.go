@@ -58,12 +58,10 @@ const (
 // waitForMore blocks until there is more to read, or until the call has to end.
 func (c *conn) waitForMore() error {
 	buffered := c.in.Buffered()
-	var silentSince time.Time
+	silentSince := c.checked
 	for ; ; c.checked = time.Now() {
-		now, silence := c.checked, time.Duration(0)
-		if !silentSince.IsZero() {
-			silence = now.Sub(silentSince)
-		}
+		now := c.checked
+		silence := now.Sub(silentSince)
 		c.wasSilent = silence >= suspiciousSilence
 		switch {
 		case !now.Before(c.until):
@@ -85,9 +83,6 @@ func (c *conn) waitForMore() error {
 		case c.ctx.Err() != nil:
 			c.abandoned = true
 			return context.Cause(c.ctx)
-		}
-		if silentSince.IsZero() {
-			silentSince = now
 		}
 	}
 }

@@ -30,7 +30,7 @@ type Slot[C, S any] struct {
 	queue    *Queue[C, S]
 	name     string
 	occupant *C        // nil if the slot is free
-	previous *C        // see Queue.Occupant
+	previous *C        // see Callers
 	waiters  list.List // of tickets in order of arrival; each can leave in constant time
 }
 
@@ -121,15 +121,21 @@ func (t *Ticket[C, S]) leave() bool {
 	return true
 }
 
-// Occupant returns the occupant of the slot of name, and the last one before it that was remembered
-// since the slot was free. Each may be nil.
-func (q *Queue[C, S]) Occupant(name string) (occupant, previous *C) {
+// Callers are the callers of a slot. All are nil if the slot is free.
+type Callers[C any] struct {
+	Occupant *C
+	Previous *C // the last occupant before that was remembered since the slot was free; may be nil
+	Last     *C // the caller that came last: the last waiter or, if none waits, the occupant
+}
+
+// Callers returns the callers of the slot of name.
+func (q *Queue[C, S]) Callers(name string) Callers[C] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s := q.slots[name]; s != nil {
-		return s.occupant, s.previous
+		return Callers[C]{s.occupant, s.previous, s.lastCaller()}
 	}
-	return nil, nil
+	return Callers[C]{}
 }
 
 func (q *Queue[C, S]) slotLocked(name string) *Slot[C, S] {
@@ -220,17 +226,6 @@ func (s *Slot[C, S]) firstWaiter() *Ticket[C, S] {
 		return front.Value.(*Ticket[C, S])
 	}
 	return nil
-}
-
-// OccupantAndLast returns the occupant of the slot of name, and the caller that came last: the last
-// waiter or, if none waits, the occupant. Both are nil if the slot is free.
-func (q *Queue[C, S]) OccupantAndLast(name string) (occupant, last *C) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s := q.slots[name]; s != nil {
-		return s.occupant, s.lastCaller()
-	}
-	return nil, nil
 }
 
 func (s *Slot[C, S]) lastCaller() *C {

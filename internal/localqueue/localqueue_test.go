@@ -293,8 +293,8 @@ func TestPushBehind(t *testing.T) {
 	if ticket = q.Push("x", second, first); ticket == nil {
 		t.Fatal("Push fails behind the last caller")
 	}
-	if occupant, last := q.OccupantAndLast("x"); occupant != first || last != second {
-		t.Error("OccupantAndLast does not return the occupant and the caller that came last")
+	if callers := q.Callers("x"); callers.Occupant != first || callers.Last != second {
+		t.Error("Callers does not return the occupant and the caller that came last")
 	}
 	for _, behind := range []*int{nil, first} {
 		if q.Push("x", third, behind) != nil {
@@ -307,8 +307,8 @@ func TestPushBehind(t *testing.T) {
 	}
 	slot.Leave(false)
 	for _, name := range []string{"x", "y"} {
-		if occupant, last := q.OccupantAndLast(name); occupant != nil || last != nil {
-			t.Errorf("OccupantAndLast of the free slot %q returns callers", name)
+		if callers := q.Callers(name); callers.Occupant != nil || callers.Last != nil {
+			t.Errorf("Callers of the free slot %q returns callers", name)
 		}
 	}
 }
@@ -325,7 +325,7 @@ func TestPreviousIsRemembered(t *testing.T) {
 		}
 		check := func(what string, want *int) {
 			t.Helper()
-			if _, got := q.Occupant("a"); got != want {
+			if got := q.Callers("a").Previous; got != want {
 				t.Errorf("%s: the previous occupant is %p; want %p", what, got, want)
 			}
 		}
@@ -389,7 +389,7 @@ func TestServedWaiterHasNoSlot(t *testing.T) {
 		if got := <-results[1]; got.slot != nil || !errors.Is(got.err, context.Canceled) {
 			t.Errorf("Enter of the second waiter returned slot %p and %v; want that its context has ended", got.slot, got.err)
 		}
-		if now, _ := q.Occupant("a"); now != occupant {
+		if q.Callers("a").Occupant != occupant {
 			t.Error("the occupant has changed")
 		}
 		slot.Leave(false)
