@@ -39,8 +39,8 @@ type lockCall struct {
 	answerBy time.Time  // when to give up waiting for another caller's outcome; zero while not waiting for one
 	failure  error      // why the state of the lock is unknown; nil if it is known
 
-	// storeHasAnswered says that the store has answered this call, or a caller of this process before
-	// it: since this call began, or when that caller took the lock that it held then.
+	// storeHasAnswered says that the store has answered this call, or another caller of this process
+	// since this call began. The grant of a lock that another caller held when this call began counts, too.
 	storeHasAnswered bool
 }
 

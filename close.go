@@ -45,12 +45,13 @@ func (c *Client) releaseAll() error {
 			if !h.end(ErrClosed) {
 				return // unlocked or lost at this very moment
 			}
-			err := ErrUnreachable // for as long as Close may take
+			var err error
 			if time.Now().Before(deadline) {
 				err = h.releaseOrHandOver(context.Background())
 			} else {
 				c.watchdog.Forget(&h.Hold)
 				h.leaveSlot()
+				err = fmt.Errorf("%w: Close had no time left to release %q", ErrUnreachable, h.name)
 			}
 			if err != nil && !errors.Is(err, ErrNotHeld) {
 				unreleased.Add(1)

@@ -101,7 +101,7 @@ func (lc *lockCall) queueBehind(occupant, h *hold) error {
 	switch {
 	case h.received != nil:
 		lc.noteAnswer()  // to the caller that handed the lock over
-		if slot == nil { // a permit
+		if slot == nil { // a permit, whose waiter knows nothing by a slot
 			lc.ownState.Answered(lc.client.clock.NoLaterThanNow())
 		}
 		return nil

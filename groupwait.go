@@ -28,8 +28,10 @@ func (lc *lockCall) awaitDecision(g *group, m *hold) error {
 		if blocked != nil && held == nil {
 			return blocked // the name is in use in another mode
 		}
-		if (held != nil || ahead != nil) && !lc.startWaiting() && held != nil {
-			return held
+		if held != nil || ahead != nil {
+			if waits := lc.startWaiting(); !waits && held != nil {
+				return held
+			}
 		}
 		var due <-chan time.Time                             // when the store has not answered for too long
 		if !lc.storeHasAnswered && !lc.client.traits.Local { // otherwise the leader decides

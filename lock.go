@@ -21,9 +21,9 @@ import (
 //
 // If the store does not answer, the error wraps [ErrUnreachable]. Lock returns it
 // after Options.RequestTimeout if the store never answered this call, otherwise
-// after an outage of a TTL, or when the context ends. Lock undoes an attempt of unknown outcome in the background. Further
-// calls for the same name wait for that, for a RequestTimeout at most. An attempt that
-// cannot be undone expires.
+// after an outage of a TTL, or when the context ends. Lock undoes an attempt of unknown
+// outcome in the background. Further calls for the same name wait for that, for a
+// RequestTimeout at most. An attempt that cannot be undone expires.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return c.lock(ctx, name, c.settings(opts))
 }

@@ -144,8 +144,8 @@ const (
 )
 
 // releaseGrant asks the store to release grant, and again while that may help. It returns how
-// often it asked. It works with a cancelled context. until is at least a RequestTimeout away: after it,
-// releaseGrant does not ask.
+// often it asked. It works with a cancelled context. It returns no later than until, which is at least
+// a RequestTimeout away.
 func (c *Client) releaseGrant(ctx context.Context, grant driver.Grant, until clock.Instant) (attempts int, err error) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)

@@ -6,10 +6,9 @@ import "fmt"
 //
 // An exclusive holder excludes all others. Shared holders exclude exclusive ones. A limit
 // makes the lock a semaphore, whose holders have a permit each: it admits that many. A request
-// with a limit is not Shared. While a
-// name is in use with a limit, the store refuses requests with another limit or none. While it
-// is in use without a limit, the store refuses requests with one. The error is a [*ModeError].
-// A free name may be used in any mode.
+// with a limit is not Shared. While a name is in use with a limit, the store refuses requests with
+// another limit or none. While it is in use without a limit, the store refuses requests with one.
+// The error is a [*ModeError]. A free name may be used in any mode.
 //
 // Exclusive requests do not starve. If the store refuses an exclusive request with
 // Request.Queue because of shared holders, it keeps a place for the request, as it does for

@@ -37,8 +37,8 @@ func (k *serverClock) expiryKeeping(left int64, moment time.Time, ttl time.Durat
 	return max(k.expiry(moment, ttl), k.when(moment).Unix()+left)
 }
 
-// observe takes a reading that was asked for at a moment and has just been answered. The
-// server's clock is never ahead. A reading later than expected shows that the readings before
+// observe takes a reading that was asked for at a moment and has just been answered. A reading is
+// never ahead of the true time. A reading later than expected shows that the readings before
 // were behind, or that this machine was suspended. An earlier one is itself behind.
 func (k *serverClock) observe(seconds int64, asked time.Time) {
 	read := time.Unix(seconds, 0)

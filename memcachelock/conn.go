@@ -42,13 +42,14 @@ type conn struct {
 }
 
 // contextPoll is how late a call may notice that its context is done. A notification would cost
-// more than the call itself. Setting a deadline costs something too: a deadline that is at least
-// half as far away stays as it is.
+// more than the call itself. Setting a read deadline costs something, too: one that is at least half
+// of contextPoll away stays as it is.
 const contextPoll = 10 * time.Millisecond
 
-// A router may have forgotten a connection that worked before. If it is silent, the server is
-// asked again over a new connection before the caller's time is up.
 const (
+	// maxSilence is how long the server may send nothing over a connection that worked before. A
+	// router may have forgotten the connection. The store then asks again over another one, before
+	// the caller's time is up.
 	maxSilence = time.Second
 	// suspiciousSilence is the silence after which other connections that were idle meanwhile
 	// are not trusted either.

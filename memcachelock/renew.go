@@ -56,8 +56,8 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 	}
 	for _, i := range stored {
 		grant, it := &grants[i], items[i]
-		// The TTL counts from the answer: a renewal that was carried out before it may have
-		// begun after this one.
+		// The TTL counts from now, not from the request: a renewal that the server carried out before
+		// this one may have been sent after it.
 		expiry := c.clock.expiryKeeping(it.left, time.Now(), grant.TTL)
 		c.writeStore(grant.Name, holderValue(grant.Owner, grant.Token, it.holder()), expiry, it.cas)
 	}
