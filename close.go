@@ -46,12 +46,12 @@ func (c *Client) releaseAll() error {
 				return // unlocked or lost at this very moment
 			}
 			var err error
-			if time.Now().Before(deadline) {
-				err = h.releaseOrHandOver(context.Background())
-			} else {
+			if time.Now().After(deadline) {
 				c.watchdog.Forget(&h.Hold)
 				h.leaveSlot()
 				err = fmt.Errorf("%w: Close had no time left to release %q", ErrUnreachable, h.name)
+			} else {
+				err = h.releaseOrHandOver(context.Background())
 			}
 			if err != nil && !errors.Is(err, ErrNotHeld) {
 				unreleased.Add(1)

@@ -47,23 +47,32 @@ func (c *Client) Find(ctx context.Context, name string) (info driver.Info, held 
 	if err := driver.CheckName(name); err != nil {
 		return driver.Info{}, false, err
 	}
-	finder, ok := c.store.(driver.Finder)
-	if !ok {
-		for info, err := range c.Locks(ctx, name) {
-			if err != nil || info.Name == name {
-				return info, err == nil, err
-			}
-		}
-		return driver.Info{}, false, nil
+	find := c.findInList
+	if finder, ok := c.store.(driver.Finder); ok {
+		find = finder.Find
 	}
 	err = c.callStore(ctx, func(ctx context.Context) (err error) {
-		info, held, err = finder.Find(ctx, name)
+		info, held, err = find(ctx, name)
 		return err
 	})
 	if err != nil {
 		return driver.Info{}, false, fmt.Errorf("finding %q: %w", name, err)
 	}
 	return info, held, nil
+}
+
+// findInList is Find for a store that can only list.
+func (c *Client) findInList(ctx context.Context, name string) (driver.Info, bool, error) {
+	lister, ok := c.store.(driver.Lister)
+	if !ok {
+		return driver.Info{}, false, c.unsupported("a list of locks")
+	}
+	for info, err := range lister.List(ctx, name) {
+		if err != nil || info.Name == name {
+			return info, err == nil, err
+		}
+	}
+	return driver.Info{}, false, nil
 }
 
 // Break revokes the lock of name if it is held with exactly this token, as Locks and

@@ -176,3 +176,31 @@ func TestInspectionWithoutAnAnswerIsUnreachable(t *testing.T) {
 		})
 	}
 }
+
+// slowList is a store that lists, cannot find, and does not answer.
+type slowList struct{ *memlock.Store }
+
+func (s slowList) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Local = false
+	return traits
+}
+
+func (s slowList) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return deaf{s.Store}.List(ctx, prefix)
+}
+
+// TestFindByListingIsBounded: RequestTimeout also bounds Find in a store that has to list, such as an SQL
+// database.
+func TestFindByListingIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(slowList{store}, nil)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		if _, _, err := c.Find(ctx, "x"); !errors.Is(err, dlock.ErrUnreachable) || time.Since(began) != dlock.DefaultRequestTimeout {
+			t.Errorf("Find in a store that does not answer: %v after %v; want ErrUnreachable after RequestTimeout", err, time.Since(began))
+		}
+	})
+}
