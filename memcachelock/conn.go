@@ -56,7 +56,8 @@ const (
 	suspiciousSilence = 250 * time.Millisecond
 )
 
-// waitForMore blocks until there is more to read, or until the call has to end.
+// waitForMore blocks until there is more to read, or until the call has to end. It reads before it
+// compares times: the answer may be there although the process was stopped for long.
 func (c *conn) waitForMore() error {
 	buffered := c.in.Buffered()
 	silentSince := c.checked
@@ -64,14 +65,6 @@ func (c *conn) waitForMore() error {
 		now := c.checked
 		silence := now.Sub(silentSince)
 		c.wasSilent = silence >= suspiciousSilence
-		switch {
-		case !now.Before(c.until):
-			c.abandoned = true
-			return os.ErrDeadlineExceeded
-		case c.maxSilence > 0 && silence >= c.maxSilence:
-			c.wasSilent = true
-			return errSilent
-		}
 		if left := c.readDeadline.Sub(now); left < contextPoll/2 || left > contextPoll {
 			c.setReadDeadline(now.Add(contextPoll))
 		}
@@ -84,6 +77,12 @@ func (c *conn) waitForMore() error {
 		case c.ctx.Err() != nil:
 			c.abandoned = true
 			return context.Cause(c.ctx)
+		case !now.Before(c.until):
+			c.abandoned = true
+			return os.ErrDeadlineExceeded
+		case c.maxSilence > 0 && silence >= c.maxSilence:
+			c.wasSilent = true
+			return errSilent
 		}
 	}
 }
