@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -133,6 +134,14 @@ func (h *hold) accept(grant driver.Grant, token uint64, sent clock.Instant) erro
 // grant that was handed over, or that a closed client got. Any other grant is left to the caller,
 // which tries again with the same owner, or abandons.
 func (h *hold) startLease(sent clock.Instant) error {
+	if err := h.startWatchdog(sent); err != nil {
+		return err
+	}
+	return h.client.deliver(h)
+}
+
+// startWatchdog is startLease without the lease: the hold is renewed from then on.
+func (h *hold) startWatchdog(sent clock.Instant) error {
 	c := h.client
 	if slot := h.slot.Load(); slot != nil && !h.wasHandedOver() {
 		slot.State.Taken(sent, &c.slices)
@@ -154,19 +163,40 @@ func (h *hold) startLease(sent clock.Instant) error {
 		h.leaveSlot() // the store admits other holders
 	}
 	h.outcome.announce()
-	h.mu.Lock() // Close reads whether there is a lease after it has ended h
-	closed := c.calls.closed.Load()
-	if !closed {
-		h.leases = 1
+	return nil
+}
+
+// deliver gives all holds of a call their leases. If the client is closed, it gives none, and releases
+// the holds that Close has not ended.
+func (c *Client) deliver(holds ...*hold) error {
+	for _, h := range holds { // Close reads whether there is a lease after it has ended a hold
+		h.mu.Lock()
 	}
-	h.mu.Unlock()
+	closed := c.calls.closed.Load()
+	for _, h := range holds {
+		if !closed {
+			h.leases = 1
+		}
+		h.mu.Unlock()
+	}
 	if !closed {
 		return nil
 	}
-	if h.end(ErrClosed) {
-		_ = h.releaseOrHandOver(context.Background()) // the lock expires anyway
-	}
+	releaseUndelivered(ErrClosed, holds...)
 	return ErrClosed
+}
+
+// releaseUndelivered ends holds without leases, and releases their locks.
+func releaseUndelivered(cause error, holds ...*hold) {
+	var wg sync.WaitGroup
+	for _, h := range holds {
+		wg.Go(func() {
+			if h.end(cause) {
+				_ = h.releaseOrHandOver(context.Background()) // the lock expires anyway
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // releaseUnusable releases a grant that was handed over to h but cannot be used. h gets a new owner:

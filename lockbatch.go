@@ -112,19 +112,19 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold, limit time.Durat
 		return err
 	}
 	for i, h := range holds {
-		if err := h.startLease(sent); err != nil {
-			unlockAcquired(holds[:i]...)
+		if err := h.startWatchdog(sent); err != nil {
+			releaseUndelivered(ErrReleased, holds[:i]...)
 			return err
 		}
 	}
-	return nil
+	return c.deliver(holds...)
 }
 
 // beforeBatchRetry is beforeRetry for the name that the store refused.
 func (b *batchCall) beforeBatchRetry(err error) error {
 	refusal, refused := errors.AsType[*driver.HeldError](err)
 	switch {
-	case b.holds[0].endCause() != nil: // attemptAll has unlocked it: a later lease could not be started
+	case b.holds[0].endCause() != nil: // attemptAll has released it: a later lease could not be started
 		return fmt.Errorf("locking %q: %w", b.blocking.name, err)
 	case !refused:
 		return b.afterFailure(b.blocking, err)

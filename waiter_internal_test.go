@@ -3,6 +3,10 @@ package dlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,4 +153,31 @@ func TestHooksBalanceWhenCloseMeetsALock(t *testing.T) {
 			_ = c.Close()
 		}
 	})
+}
+
+// If Close meets a LockAll, either the call has all locks, or it fails and no hook reports one of them.
+func TestHooksBalanceWhenCloseMeetsALockAll(t *testing.T) {
+	names := make([]string, 200)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	for range 300 {
+		var acquired, released atomic.Int64
+		c := New(memlock.New(), &Options{Hooks: Hooks{
+			Acquired: func(Event) { acquired.Add(1) },
+			Released: func(Event) { released.Add(1) },
+		}})
+		var call sync.WaitGroup
+		call.Go(func() {
+			if _, err := c.LockAll(t.Context(), names); err != nil && !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		})
+		time.Sleep(rand.N(500 * time.Microsecond))
+		_ = c.Close()
+		call.Wait()
+		if acquired.Load() != released.Load() {
+			t.Fatalf("locks were acquired %d times and released %d times", acquired.Load(), released.Load())
+		}
+	}
 }
