@@ -52,16 +52,18 @@ func (c *Client) innermost(ctx context.Context) *hold {
 	return h
 }
 
-// checkedContext ends with the context of a hold. Its Err calls the Err of that context.
+// checkedContext ends with the first context of several leases. Its Err calls the Err of each.
 type checkedContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
-	held   context.Context
+	held   []context.Context
 }
 
 func (c *checkedContext) Err() error {
-	if c.Context.Err() == nil && c.held.Err() != nil {
-		c.cancel(context.Cause(c.held))
+	for _, held := range c.held {
+		if c.Context.Err() == nil && held.Err() != nil {
+			c.cancel(context.Cause(held))
+		}
 	}
 	return c.Context.Err()
 }

@@ -58,13 +58,10 @@ func (lc *lockCall) awaitDecision(g *group, m *hold) error {
 func (g *group) result(m *hold) error {
 	g.leader.mu.Lock()
 	defer g.leader.mu.Unlock()
-	switch {
-	case g.err != nil:
-		return g.err
-	case m.leader != g.leader:
+	if g.err == nil && m.leader != g.leader {
 		return errGroupEnded
 	}
-	return nil
+	return g.err
 }
 
 // occupantAhead returns the occupant of the slot while the leader waits for the slot, or nil.

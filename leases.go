@@ -14,7 +14,7 @@ type Leases struct {
 	callerCtx context.Context // of LockAll
 
 	once sync.Once
-	ctx  *leasesContext
+	ctx  *checkedContext
 }
 
 // Names returns the names that are held, sorted.
@@ -66,10 +66,11 @@ func (l *Leases) Context() context.Context {
 			base = l.innermost.context()
 		}
 		inner, cancel := context.WithCancelCause(base)
-		l.ctx = &leasesContext{Context: inner, cancel: cancel, leases: l.leases}
+		l.ctx = &checkedContext{Context: inner, cancel: cancel}
 		var stops []func() bool
 		for _, lease := range l.leases {
 			held := lease.Context()
+			l.ctx.held = append(l.ctx.held, held)
 			stops = append(stops, context.AfterFunc(held, func() { cancel(context.Cause(held)) }))
 		}
 		context.AfterFunc(inner, func() { // an outer lease may go on for long
@@ -79,22 +80,4 @@ func (l *Leases) Context() context.Context {
 		})
 	})
 	return l.ctx
-}
-
-// leasesContext is the context of Leases. Its Err calls the Err of every lease.
-type leasesContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	leases []*Lease
-}
-
-func (c *leasesContext) Err() error {
-	if c.Context.Err() == nil {
-		for _, lease := range c.leases {
-			if held := lease.Context(); held.Err() != nil {
-				c.cancel(context.Cause(held))
-			}
-		}
-	}
-	return c.Context.Err()
 }

@@ -56,7 +56,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 			err = unlock
 		}
 	}()
-	return fn(&checkedContext{inner, cancel, lease.Context()})
+	return fn(&checkedContext{inner, cancel, []context.Context{lease.Context()}})
 }
 
 func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, error) {

@@ -64,7 +64,7 @@ func (r *reentry) context(h *hold) context.Context {
 	}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(r.callerCtx))
 	held := h.context()
-	r.ctx = &checkedContext{inner, cancel, held}
+	r.ctx = &checkedContext{inner, cancel, []context.Context{held}}
 	if r.ended {
 		cancel(ErrReleased)
 	} else {

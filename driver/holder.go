@@ -71,9 +71,6 @@ var lastEncoded atomic.Pointer[encoded]
 // program and becomes the note.
 func DecodeHolder(text string) Holder {
 	var h Holder
-	if text == "" {
-		return h
-	}
 	if err := json.Unmarshal([]byte(text), &h); err != nil {
 		return Holder{Note: text}
 	}

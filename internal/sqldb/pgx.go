@@ -52,20 +52,16 @@ func (c Pgx) NextNotification(ctx context.Context) (channel, payload string, err
 // closeLimit is how long the server may take to close a connection.
 const closeLimit = 5 * time.Second
 
-func (c Pgx) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
-	defer cancel()
-	if conn, ok := reflect.TypeAssert[interface{ Close(context.Context) error }](c.conn); ok {
-		_ = conn.Close(ctx) // its error says that the server did not confirm
-	}
-}
-
 // CloseConn closes the connection beneath one of database/sql: pass it to Raw. ErrBadConn
 // makes database/sql close what it opened itself. A connection from a pool of pgx would go
 // back to that pool instead, with its session, so CloseConn closes it first.
 func CloseConn(driverConn any) error {
 	if pgx, ok := AsPgx(driverConn); ok {
-		pgx.close()
+		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		defer cancel()
+		if conn, ok := reflect.TypeAssert[interface{ Close(context.Context) error }](pgx.conn); ok {
+			_ = conn.Close(ctx) // its error says that the server did not confirm
+		}
 	}
 	return driver.ErrBadConn
 }

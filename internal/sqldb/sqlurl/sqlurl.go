@@ -75,7 +75,15 @@ func parse(raw string) (*URL, error) {
 	default:
 		return nil, errors.New("it does not begin with sqlite://, mysql://, mariadb://, postgres:// or postgresql://")
 	}
-	if err := u.parseServer(kind, rest, query); err != nil {
+	rest, ok := strings.CutPrefix(rest, "//")
+	if !ok {
+		return nil, fmt.Errorf("write %s%s", kind, form)
+	}
+	var err error
+	if u.User, u.Password, u.Hosts, u.Database, err = storeurl.Split(rest, query); err != nil {
+		return nil, err
+	}
+	if err := u.takeParameters(query); err != nil {
 		return nil, err
 	}
 	if u.Dialect == sqldb.MySQL {
@@ -86,18 +94,6 @@ func parse(raw string) (*URL, error) {
 }
 
 const form = "://user:password@host:port/database"
-
-// parseServer reads what the URLs of all servers share.
-func (u *URL) parseServer(kind, rest, query string) (err error) {
-	rest, ok := strings.CutPrefix(rest, "//")
-	if !ok {
-		return fmt.Errorf("write %s%s", kind, form)
-	}
-	if u.User, u.Password, u.Hosts, u.Database, err = storeurl.Split(rest, query); err != nil {
-		return err
-	}
-	return u.takeParameters(query)
-}
 
 // takeParameters keeps the parameters of the store and leaves the others to the driver.
 func (u *URL) takeParameters(query string) error {
