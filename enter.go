@@ -21,7 +21,6 @@ type queueState struct {
 // enter blocks until h is the occupant of the slot of its name, or a permit was handed over to it.
 // Callers of this process enter in the order of arrival.
 func (lc *lockCall) enter(h *hold) error {
-	c := lc.client
 	for h.slot.Load() == nil && h.received == nil {
 		occupant := h.tryEnter()
 		var err error
@@ -35,7 +34,7 @@ func (lc *lockCall) enter(h *hold) error {
 			return err
 		}
 	}
-	if c.calls.closed.Load() && h.received == nil {
+	if lc.client.calls.closed.Load() && h.received == nil {
 		h.leaveSlot()
 		return ErrClosed
 	}

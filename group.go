@@ -147,11 +147,9 @@ func (g *group) lead(ctx context.Context, ticket *localqueue.Ticket[hold, queueS
 
 // withdraw ends a group that has just entered a free slot. Its callers try again.
 func (g *group) withdraw(ticket *localqueue.Ticket[hold, queueState]) {
-	slot, err := ticket.Wait(context.Background())
-	if err == nil {
-		g.leader.slot.Store(slot)
-		g.leader.leaveSlot()
-	}
+	slot, _ := ticket.Wait(context.Background()) // returns at once
+	g.leader.slot.Store(slot)
+	g.leader.leaveSlot()
 	g.decide(errGroupEnded)
 }
 

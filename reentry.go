@@ -15,10 +15,7 @@ import (
 // fails. h may be nil.
 func (h *hold) find(name string) *hold {
 	for ; h != nil; h = h.outer {
-		if h.name != name {
-			continue
-		}
-		if cause := h.endCause(); cause == nil || errors.Is(cause, ErrLost) {
+		if cause := h.endCause(); h.name == name && (cause == nil || errors.Is(cause, ErrLost)) {
 			return h
 		}
 	}
