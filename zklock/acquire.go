@@ -70,8 +70,9 @@ func (s *Store) recordGrant(h *hold, req *driver.Request, at position) (driver.G
 	h.held, h.keepPlace, h.leaving = true, false, false
 	h.lost = req.Lost // also if an earlier node of the owner was lost meanwhile
 	h.position = position{}
+	h.promised = s.promise(req.TTL, at.age)
 	s.setExpiryLocked(h, h.ttl)
-	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: span.Size, TTL: s.promise(req.TTL, at.age)}, nil
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: span.Size, TTL: h.promised}, nil
 }
 
 // refuse returns a HeldError. It removes the node of an owner that does not wait.

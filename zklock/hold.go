@@ -50,6 +50,7 @@ type hold struct {
 	released     bool          // the outcome of a Release is unknown: the attempt under way is not granted
 	keepPlace    bool          // Request.Queue of the last attempt: the place is kept without a watch
 	ttl          time.Duration // of the grant
+	promised     time.Duration // Grant.TTL of the last grant
 	expires      time.Time     // when the lock or the place ends, unless it is renewed
 	expiring     bool          // expire is under way
 	lost         func()        // may be nil
@@ -144,9 +145,8 @@ func (h *hold) expiredLocked() bool {
 
 // nodeLostLocked notes that a hold's node is gone, and reports the loss of its lock.
 func (s *Store) nodeLostLocked(h *hold) {
-	if lost := h.lost; lost != nil && h.held && !h.leaving && h.node != "" {
-		h.lost = nil
-		s.backgroundLocked(func(context.Context) { lost() })
+	if h.held && !h.leaving && h.node != "" {
+		s.reportLossLocked(h)
 	}
 	if h.node != "" && h.session == s.sessionID.Load() {
 		// The extra nodes may still exist.
@@ -161,6 +161,18 @@ func (s *Store) nodeLostLocked(h *hold) {
 	h.node, h.extraNodes, h.held, h.watchedBy = "", nil, false, 0
 	h.position = position{}
 }
+
+// reportLossLocked calls Request.Lost, once.
+func (s *Store) reportLossLocked(h *hold) {
+	if lost := h.lost; lost != nil {
+		h.lost = nil
+		s.backgroundLocked(func(context.Context) { lost() })
+	}
+}
+
+// keepsPromise reports whether the promise of the last grant can still be kept. If the session was
+// resumed on a server with a smaller limit, its timeout may be shorter than before.
+func (s *Store) keepsPromise(h *hold) bool { return h.promised <= s.promise(h.ttl, 0) }
 
 // tokenOf returns the first token of a lock. The zxid that created its node, a number that
 // rises with every change in ZooKeeper, is the upper part.

@@ -67,12 +67,18 @@ func (s *Store) handle(event zk.Event) {
 }
 
 // noteSessionBegin notes a session, new or resumed on another connection. It wakes all waiters,
-// and the next renewals read the holders' nodes: the store may have missed events.
+// and the next renewals read the holders' nodes: the store may have missed events. A holder whose
+// promise cannot be kept any more has lost its lock, and keeps the nodes while it stops.
 func (s *Store) noteSessionBegin(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessionID.Store(id)
 	s.connections.Add(1)
+	for _, h := range s.holds {
+		if h.held && !s.keepsPromise(h) {
+			s.reportLossLocked(h)
+		}
+	}
 	s.setConnected(true)
 	s.wakeAllLocked()
 }

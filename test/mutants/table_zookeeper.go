@@ -24,6 +24,13 @@ func init() {
 		test: "test/stores/zookeeper TestReconnectionWakesWaiters",
 	})
 	add(mutant{
+		rule: "a shorter timeout ends the promise of an earlier grant",
+		file: "zklock/hold.go",
+		old:  `return h.promised <= s.promise(h.ttl, 0)`,
+		new:  `return true`,
+		test: "test/stores/zookeeper TestShorterTimeoutAfterReconnection",
+	})
+	add(mutant{
 		rule: "the version of a container proves nothing without the anchor",
 		file: "zklock/release.go",
 		old: `	err := s.deleteWithAnchor(container, anchorName(id), node, version)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -117,4 +118,49 @@ func raiseZxid(requests []byte) bool {
 		requests = requests[min(4+int(binary.BigEndian.Uint32(requests)), len(requests)):]
 	}
 	return false
+}
+
+// TestShorterTimeoutAfterReconnection: a server with a smaller limit grants the session a shorter
+// timeout than before, so that the promise of an earlier grant cannot be kept. The holder learns that
+// it has lost the lock, and no renewal makes the promise again.
+func TestShorterTimeoutAfterReconnection(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	store, p := throughProxy(t, server, "?timeout=20s")
+	other := open(t, server.URL())
+	req, lost := request("x"), make(chan struct{})
+	req.Lost = func() { close(lost) }
+	grant := acquire(t, store, req)
+	short := request("short")
+	short.TTL = 3 * time.Second // three quarters of the shorter timeout
+	kept := acquire(t, store, short)
+	shortened := p.OnRequest(shortenTimeout, nil)
+	p.Reset()
+	happens(t, shortened, "the request for the session")
+
+	renewed := time.Now()
+	errs := store.Renew(t.Context(), []driver.Grant{grant, kept})
+	if len(errs) != 2 || !errors.Is(errs[0], driver.ErrNotHeld) || errs[1] != nil {
+		t.Errorf("Renew: %v; want ErrNotHeld for the long TTL alone", errs)
+		p.Hold(proxy.Requests, proxy.Replies) // until the session has ended
+		eventually(t, "another owner is granted the lock", func() bool {
+			_, err := other.Acquire(t.Context(), request("x"))
+			return err == nil
+		})
+		t.Fatalf("another owner had the lock after %v, although the renewal promised it for %v", time.Since(renewed), grant.TTL)
+	}
+	happens(t, lost, "the report of the loss")
+	wantHeld(t, other, "x", "the holder has time to stop")
+	release(t, store, grant)
+	release(t, other, acquire(t, other, request("x")))
+}
+
+// shortenTimeout finds the client's request for a session, and asks for a timeout of 4 seconds.
+func shortenTimeout(request []byte) bool {
+	const connectLength, timeout = 44, 16
+	if len(request) < 4+connectLength || binary.BigEndian.Uint64(request) != connectLength<<32 {
+		return false
+	}
+	binary.BigEndian.PutUint32(request[timeout:], 4000)
+	return true
 }
