@@ -28,10 +28,11 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 func (s *Store) watch(ctx context.Context, req *driver.Request, waiter *subscribers.Subscriber) error {
 	h := s.lockHold(holdID{req.Name, req.Owner}, true)
 	defer s.unlockHold(h)
-	if ctx.Err() != nil {
+	s.mu.Lock()
+	if ctx.Err() != nil { // with the mutex: a caller that leaves later finds its waiter, and removes it
+		s.mu.Unlock()
 		return context.Cause(ctx)
 	}
-	s.mu.Lock()
 	if h.waiters == nil {
 		h.waiters = make(map[*subscribers.Subscriber]struct{})
 	}

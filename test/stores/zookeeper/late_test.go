@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -336,6 +337,46 @@ func TestLostReleaseIsRepeated(t *testing.T) {
 		there, stat, err := conn.Exists("/x")
 		return err == nil && (!there || stat.NumChildren == 0)
 	})
+}
+
+// TestLateWatchKeepsNoPlace: the caller of Watch leaves at the moment at which the call begins. The
+// waiter is forgotten all the same, and the place ends with its TTL.
+func TestLateWatchKeepsNoPlace(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	store, other := open(t, server.URL()), open(t, server.URL())
+	grant := acquire(t, other, request("x"))
+	req := request("x")
+	req.TTL, req.Queue = time.Second, true
+	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire of a held lock: %v; want ErrHeld", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := store.Watch(&leavingContext{Context: ctx, cancel: cancel}, req, func() {}); err == nil {
+		t.Fatal("Watch returned no error, although its context had ended")
+	}
+	release(t, other, grant)
+	eventually(t, "the place ends", func() bool {
+		_, err := other.Acquire(t.Context(), request("x"))
+		return err == nil
+	})
+}
+
+// leavingContext ends when it is asked for the second time whether it has ended. The answer comes
+// so late that it is no longer true.
+type leavingContext struct {
+	context.Context
+	cancel func()
+	asked  atomic.Int32
+}
+
+func (c *leavingContext) Err() error {
+	if c.asked.Add(1) != 2 {
+		return c.Context.Err()
+	}
+	c.cancel()
+	time.Sleep(200 * time.Millisecond) // until the caller has left
+	return nil
 }
 
 // TestUnlockUsesNewConnectionWhenOldOneHangs: Unlock over a connection that was cut without a reset
