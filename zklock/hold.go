@@ -155,7 +155,7 @@ func (s *Store) nodeLostLocked(h *hold) {
 			left = slices.Concat(left, []string{h.node})
 		}
 		s.backgroundLocked(func(ctx context.Context) {
-			_ = s.retry(ctx, func() error { return s.deleteIfExists(container, left...) }) // they end with the session
+			untilDone(ctx, func() error { return s.deleteIfExists(container, left...) })
 		})
 	}
 	h.node, h.extraNodes, h.held, h.watchedBy = "", nil, false, 0

@@ -43,12 +43,19 @@ func (s *Store) expire(ctx context.Context, h *hold) {
 		s.alarm.NoLaterThan(h.expires) // the hold was renewed meanwhile
 	}
 	s.mu.Unlock()
-	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
-	for expired && !h.ended && ctx.Err() == nil {
-		if _, _, err := s.releaseNodes(ctx, h); err == nil {
-			break
-		}
-		_ = pause.Wait(ctx)
+	if expired && !h.ended {
+		untilDone(ctx, func() error {
+			_, _, err := s.releaseNodes(ctx, h)
+			return err
+		})
 	}
 	s.withLock(func() { h.expiring = false })
+}
+
+// untilDone calls f until it succeeds or ctx ends.
+func untilDone(ctx context.Context, f func() error) {
+	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
+	for ctx.Err() == nil && f() != nil {
+		_ = pause.Wait(ctx)
+	}
 }

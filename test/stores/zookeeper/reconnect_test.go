@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -104,6 +105,34 @@ func TestReplacedNodesAreNoticedAfterReconnection(t *testing.T) {
 	release(t, other, next)
 	happens(t, woken, "the wake-up after the release")
 	release(t, store, acquire(t, store, wanted))
+}
+
+// TestRestOfLostLockIsRemovedAfterAnOutage: an operator removes the holder's node, and the store
+// loses its connection as it removes the companion. The store removes it when a server answers
+// again, although its session has lived on, so that no contender waits for a lock without a holder.
+func TestRestOfLostLockIsRemovedAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store, p := throughProxy(t, server, "")
+	other := open(t, server.URL())
+	grant := acquire(t, store, request("x"))
+	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil { // watches the node
+		t.Fatal(errs)
+	}
+	lost := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte("__WRIT__")) },
+		func(c *proxy.Conn) { p.Hang(true); c.Reset() })
+	if err := conn.Delete("/x/"+contenders(t, conn, "x")[0], -1); err != nil {
+		t.Fatal(err)
+	}
+	happens(t, lost, "the removal of the companion")
+	time.Sleep(7 * time.Second) // longer than a call waits for a connection, less than the session's timeout
+	p.Hang(false)
+	p.Reset()
+	eventually(t, "another owner is granted the lock", func() bool {
+		_, err := other.Acquire(t.Context(), request("x"))
+		return err == nil
+	})
 }
 
 // raiseZxid finds the request by which the client restores its watches, and raises its first field:
