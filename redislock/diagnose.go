@@ -57,7 +57,7 @@ func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding,
 	}
 	findings := []driver.Finding{scripts, clock}
 	cmd := redis.NewStringCmd(ctx, "info")
-	if err := queryOne(ctx, server, cmd); err != nil {
+	if err := query(ctx, server, cmd); err != nil {
 		if !errors.Is(err, driver.ErrDenied) {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (s *Store) checkScripts(ctx context.Context, server *sender) (driver.Findin
 	cmd := noRetryCmd{redis.NewCmd(ctx, "eval",
 		`local r = redis.pcall('publish', ARGV[1], '0') if type(r) == 'table' then return r.err end return 'OK'`,
 		0, s.channelOf("dlock-doctor"))}
-	err := queryOne(ctx, server, cmd)
+	err := query(ctx, server, cmd)
 	switch {
 	case endsDiagnosis(ctx, err):
 		return driver.Finding{}, err
@@ -132,7 +132,7 @@ func (s *Store) checkScripts(ctx context.Context, server *sender) (driver.Findin
 func checkClock(ctx context.Context, server *sender) (driver.Finding, error) {
 	cmd := redis.NewTimeCmd(ctx, "time")
 	sent := time.Now()
-	if err := queryOne(ctx, server, cmd); err != nil {
+	if err := query(ctx, server, cmd); err != nil {
 		return driver.Finding{}, err
 	}
 	uncertainty := time.Since(sent) / 2 // the server read its clock at any time during the call
@@ -187,10 +187,7 @@ func checkPersistence(ctx context.Context, server *sender, info map[string]strin
 			"Set appendonly yes and appendfsync always, or start a server that crashed only after the longest TTL.")), nil
 	}
 	config := redis.NewMapStringStringCmd(ctx, "config", "get", "appendfsync")
-	if err := query(ctx, server, noRetry{config}); err != nil {
-		return driver.Finding{}, err
-	}
-	if err := explain(config.Err()); endsDiagnosis(ctx, err) {
+	if err := query(ctx, server, config); endsDiagnosis(ctx, err) {
 		return driver.Finding{}, err
 	}
 	switch sync := config.Val()["appendfsync"]; sync {

@@ -72,11 +72,14 @@ func hashTag(key string) string {
 
 // derivedKey returns the name of a key or channel that belongs to a lock. By Redisson's rule it is
 // in the hash slot of the lock.
-func derivedKey(prefix, key string) string {
+func derivedKey(prefix, key string) string { return prefix + ":" + tagged(key) }
+
+// tagged returns a key with its hash tag.
+func tagged(key string) string {
 	if strings.Contains(key, "{") {
-		return prefix + ":" + key
+		return key
 	}
-	return prefix + ":{" + key + "}"
+	return "{" + key + "}"
 }
 
 func (s *Store) counterOf(key string) string { return derivedKey(counterPrefix[s.protocol], key) }
@@ -109,8 +112,5 @@ func (s *Store) guardOf(key string) []string {
 
 // shareOf returns the key that expires with the share of an owner: see share_key in redisson.lua.
 func shareOf(key string, owner driver.Owner) string {
-	if !strings.Contains(key, "{") {
-		key = "{" + key + "}"
-	}
-	return key + ":" + owner.Hex() + ":rwlock_timeout:1"
+	return tagged(key) + ":" + owner.Hex() + ":rwlock_timeout:1"
 }

@@ -83,7 +83,7 @@ func (s *Store) scan(ctx context.Context, prefix string, page func(keys []string
 		for _, pattern := range s.patterns(prefix) {
 			for cursor, last := uint64(0), false; !last; last = cursor == 0 {
 				cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanCount, "type", kind)
-				if err := queryOne(ctx, server, cmd); err != nil {
+				if err := query(ctx, server, cmd); err != nil {
 					return err
 				}
 				var keys []string
@@ -180,7 +180,7 @@ func (s *Store) countSubscribers(ctx context.Context, infos []driver.Info) {
 		args = append(args, s.channelOf(s.keyOf(info.Name)))
 	}
 	cmd := redis.NewMapStringIntCmd(ctx, args...)
-	if s.clustered.Load() || len(infos) == 0 || queryOne(ctx, s.route.viaClient, cmd) != nil {
+	if s.clustered.Load() || len(infos) == 0 || query(ctx, s.route.viaClient, cmd) != nil {
 		return
 	}
 	for i := range infos {

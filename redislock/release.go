@@ -38,14 +38,18 @@ func (s *Store) release(ctx context.Context, grant driver.Grant) error {
 		keys := append([]string{key}, s.queueOf(key)...)
 		reply, err = s.route.eval(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel, javaRWChannelOf(key))
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		s.unconfirmed.remove(grant.Owner)
 	}
-	s.unconfirmed.remove(grant.Owner)
-	if reply != int64(1) {
-		return fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
+	return notHeldUnlessOne(reply, err, grant.Name)
+}
+
+// notHeldUnlessOne returns the error of a script that replies 1 if the owner held the lock.
+func notHeldUnlessOne(reply any, err error, name string) error {
+	if err == nil && reply != int64(1) {
+		return fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
 	}
-	return nil
+	return err
 }
 
 // undo releases whatever the owner has under the name.
@@ -67,13 +71,7 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 	keys := append([]string{key}, s.queueOf(key)...)
 	reply, err := s.route.eval(ctx, s.scripts.downgrade, keys,
 		grantPrefix(grant.Owner, lastOfSpan(grant)), grant.Owner.Hex(), s.channelOf(key), javaRWChannelOf(key))
-	if err != nil {
-		return err
-	}
-	if reply != int64(1) {
-		return fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
-	}
-	return nil
+	return notHeldUnlessOne(reply, err, grant.Name)
 }
 
 // Break implements driver.Breaker. Another program's holder has no token here: Break takes the
@@ -85,11 +83,8 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	key := s.keyOf(name)
 	keys := append([]string{key}, s.queueOf(key)...)
 	reply, err := s.route.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key), javaRWChannelOf(key))
-	if err != nil {
-		return err
-	}
-	if reply != int64(1) {
+	if err == nil && reply != int64(1) {
 		return fmt.Errorf("%w: %q with token %d", driver.ErrNotHeld, name, token)
 	}
-	return nil
+	return err
 }

@@ -115,7 +115,7 @@ func (s *Store) servers(ctx context.Context) ([]*sender, error) {
 // countMasters asks a server of a cluster how many masters have hash slots.
 func countMasters(ctx context.Context, server *sender) (int, error) {
 	cmd := redis.NewClusterSlotsCmd(ctx, "cluster", "slots")
-	if err := queryOne(ctx, server, cmd); err != nil {
+	if err := query(ctx, server, cmd); err != nil {
 		return 0, err
 	}
 	masters := make(map[string]bool)
@@ -138,7 +138,7 @@ func (s *Store) Identify(ctx context.Context) (string, error) {
 	if cluster {
 		cmd = redis.NewStringCmd(ctx, "cluster", "nodes")
 	}
-	if err := queryOne(ctx, s.route.viaClient, cmd); err != nil {
+	if err := query(ctx, s.route.viaClient, cmd); err != nil {
 		return "", err
 	}
 	id := parseInfo(cmd.Val())["run_id"]
@@ -161,14 +161,9 @@ func runReadOnly(ctx context.Context, to *sender, call func() error) error {
 	return noAnswer(err)
 }
 
-// query runs commands that change nothing. The commands contain their own errors.
-func query(ctx context.Context, to *sender, commands ...redis.Cmder) error {
-	return runReadOnly(ctx, to, func() error { return to.do(ctx, commands...) })
-}
-
-// queryOne runs one command that changes nothing. Its error includes the command's own.
-func queryOne(ctx context.Context, to *sender, cmd redis.Cmder) error {
-	if err := query(ctx, to, noRetry{cmd}); err != nil {
+// query runs a command that changes nothing. Its error includes the command's own.
+func query(ctx context.Context, to *sender, cmd redis.Cmder) error {
+	if err := runReadOnly(ctx, to, func() error { return to.do(ctx, noRetry{cmd}) }); err != nil {
 		return err
 	}
 	return explain(cmd.Err())
