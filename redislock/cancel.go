@@ -75,7 +75,6 @@ func (e *abandonedError) Error() string {
 
 func (e *abandonedError) Unwrap() error { return e.cause }
 
-// abandonedErr returns the error of a caller that abandons its call.
 func (s *sender) abandonedErr(ctx context.Context, notSent bool, c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

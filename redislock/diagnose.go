@@ -45,7 +45,6 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	return findings, nil
 }
 
-// diagnose examines one server.
 func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding, error) {
 	clock, err := checkClock(ctx, server)
 	if err != nil {

@@ -84,7 +84,6 @@ func hasCode(text, code string) bool {
 		strings.HasPrefix(text, "redis: all sentinels") && (strings.Contains(text, ": "+code) || strings.Contains(text, "\n"+code))
 }
 
-// begins reports whether an error begins with one of the codes.
 func begins(err error, codes ...string) bool {
 	return err != nil && slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }

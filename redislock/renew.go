@@ -61,7 +61,6 @@ func (s *Store) renewMoving(ctx context.Context, grants []driver.Grant, errs []e
 	return slices.ContainsFunc(errs, func(err error) bool { return err != nil })
 }
 
-// renewalArgs returns the arguments of the script for one lock.
 func renewalArgs(grant driver.Grant) []any {
 	return []any{millis(grant.TTL), grantPrefix(grant.Owner, lastOfSpan(grant))}
 }

@@ -40,7 +40,6 @@ type scripts struct {
 	inspect           *script
 }
 
-// newScripts assembles the operations from their parts.
 func newScripts(p Protocol) *scripts {
 	name := p.String()
 	s := &scripts{

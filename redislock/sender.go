@@ -188,7 +188,6 @@ func (s *sender) hasTimeToSend(ctx context.Context) bool {
 	return !limited || s.readTimeout > 0 && time.Until(at) > s.readTimeout-s.readTimeout/4
 }
 
-// promptLocked reports whether the server is expected to answer promptly.
 func (s *sender) promptLocked() bool { return time.Since(s.lastAnswer) <= promptWindow }
 
 // wait blocks until a queued call or its context has ended. If it is the caller's turn to send,
@@ -213,7 +212,6 @@ func (s *sender) wait(c *call) error {
 	return ackErr
 }
 
-// takeLocked takes the calls of a pipeline from the queue.
 func (s *sender) takeLocked() []*call {
 	n := min(len(s.queue), maxPipeline)
 	batch := slices.Clone(s.queue[:n])

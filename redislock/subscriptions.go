@@ -135,7 +135,6 @@ func (l *listener) stop() {
 	}
 }
 
-// requestLocked leaves a request for the connection.
 func (s *subscriptions) requestLocked(r request) {
 	s.requests = append(s.requests, r)
 	select {
@@ -196,7 +195,6 @@ func (s *subscriptions) connect() *pubsubConn {
 	return newPubsubConn(s)
 }
 
-// notify wakes the listeners of a channel.
 func (s *subscriptions) notify(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +223,6 @@ func (s *subscriptions) confirmed(sub *subscription) {
 	close(sub.answered)
 }
 
-// refused ends a subscription that the server has refused.
 func (s *subscriptions) refused(channel string, sub *subscription, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

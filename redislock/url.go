@@ -49,7 +49,6 @@ func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
 	return store, nil
 }
 
-// address is the URL of a store.
 type address struct {
 	*storeurl.URL
 	tls *tls.Config // nil without TLS

@@ -38,7 +38,6 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	return w.stop, nil
 }
 
-// watch is one call of Watch.
 type watch struct {
 	store  *Store
 	name   string

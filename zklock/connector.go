@@ -27,9 +27,8 @@ type connector struct {
 	ended   <-chan zk.Event // closed when the client has ended
 	timeout atomic.Int64    // of the session: the requested one, then the granted one
 
-	prepared      atomic.Bool
-	preparing     sync.Mutex
-	authenticated bool // guarded by preparing
+	preparing               sync.Mutex
+	authenticated, prepared bool // guarded by preparing
 
 	connMu     sync.Mutex
 	last       *serverConn   // the last one that was dialled
@@ -114,7 +113,6 @@ func (c *connector) promise(ttl, age time.Duration) time.Duration {
 	return min(ttl, c.sessionTimeout()*3/4-age)
 }
 
-// setConnected notes whether there is a connection with a session.
 func (c *connector) setConnected(hasSession bool) {
 	c.connMu.Lock()
 	defer c.connMu.Unlock()

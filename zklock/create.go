@@ -117,7 +117,6 @@ func (s *Store) create(h *hold, req *driver.Request) (position, error) {
 	return s.readPosition(h)
 }
 
-// creations returns the requests that create the hold's nodes.
 func (s *Store) creations(h *hold, req *driver.Request) []any {
 	c := content{Holder: req.Holder, TTL: req.TTL.Milliseconds()}
 	node, extra := fairNodePrefix(h.id, req.Mode), extraPrefix(h.id, req.Mode)

@@ -20,12 +20,14 @@ var errNoRoot = fmt.Errorf("%w: the root does not exist in ZooKeeper", driver.Er
 // removed it, or the lock may have ended before.
 var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
-// rejections are the answers after which nothing was changed, and a repetition changes nothing.
-var rejections = []struct {
+type rejection struct {
 	err     error
 	meaning string
 	kind    error // of the contract
-}{
+}
+
+// rejections are the answers after which nothing was changed, and a repetition changes nothing.
+var rejections = []rejection{
 	{zk.ErrNoAuth, "the ACL does not permit it: wrong user or password?", driver.ErrDenied},
 	{zk.ErrAuthFailed, "the authentication failed", driver.ErrDenied},
 	{zk.ErrInvalidACL, "the server rejects the ACL (acl=creator needs a user)", driver.ErrMisconfigured},
@@ -55,15 +57,10 @@ func explain(what string, err error) error {
 // isOutcomeKnown reports whether it is known what an operation has done: it succeeded, or the
 // server refused it, and a repetition would be refused, too.
 func isOutcomeKnown(err error) bool {
-	for _, r := range rejections {
-		if errors.Is(err, r.err) {
-			return true
-		}
-	}
-	return ignore(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, errNoRoot, ErrNumbersUsedUp, driver.ErrMode) == nil
+	return slices.ContainsFunc(rejections, func(r rejection) bool { return errors.Is(err, r.err) }) ||
+		ignore(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, errNoRoot, ErrNumbersUsedUp, driver.ErrMode) == nil
 }
 
-// isAny reports whether err is one of targets.
 func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }

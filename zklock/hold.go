@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/internal/subscribers"
 )
 
-// holdID identifies a hold.
 type holdID struct {
 	name  string
 	owner driver.Owner
@@ -131,7 +130,6 @@ func (s *Store) keepsNode(h *hold) bool {
 // waitsLocked reports whether the owner waits: another attempt will follow.
 func (h *hold) waitsLocked() bool { return h.keepPlace || len(h.waiters) > 0 }
 
-// setExpiryLocked makes the hold expire after ttl.
 func (s *Store) setExpiryLocked(h *hold, ttl time.Duration) {
 	h.expires = time.Now().Add(ttl)
 	s.alarm.NoLaterThan(h.expires)

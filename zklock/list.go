@@ -74,7 +74,6 @@ func (s *Store) describeAll(names []string) ([]driver.Info, error) {
 	return slices.Concat(infos...), errors.Join(errs...)
 }
 
-// describe describes the holders of a lock.
 func (s *Store) describe(name string) (infos []driver.Info, err error) {
 	container := s.containerPath(name)
 	for {

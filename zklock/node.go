@@ -80,8 +80,7 @@ func isLockNode(node string) bool {
 // numbers of the container restart.
 func hasID(node string) bool { return strings.HasPrefix(node, "_c_") }
 
-// idLength is the length of a UUID.
-const idLength = 36
+const idLength = 36 // of a UUID
 
 // prefixOf returns the beginning of a node's name, up to and with its UUID, or an empty text.
 func prefixOf(node string) string {
@@ -108,17 +107,12 @@ type contender struct {
 	mode      driver.Mode
 }
 
-// nodes returns the names of all nodes of a holder.
 func (c *contender) nodes() []string {
 	if c.companion == "" {
 		return []string{c.node}
 	}
 	return []string{c.node, c.companion}
 }
-
-// isCuratorWriter reports whether the contender is a writer of Curator. With its downgrade a reader
-// appears in the queue with the number of the writer.
-func (c *contender) isCuratorWriter() bool { return strings.Contains(c.node, writeBase) }
 
 // queueOf returns the contenders in order. It leaves out all other nodes. A contender of dlock
 // has a node with nodeBase and, with the same ID, a companion that tells its mode.
@@ -198,7 +192,6 @@ func isNearLastNumber(node string) bool {
 	return ok && n >= restartAt
 }
 
-// number returns the sequence number of a node.
 func number(node string) (int64, bool) {
 	n, err := strconv.ParseInt(sortKey(node), 10, 64)
 	return n, err == nil

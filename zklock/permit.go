@@ -42,7 +42,6 @@ func (s *Store) readSemaphore(h *hold) (queue []contender, places, leases []stri
 	return queue, places, leases, errors.Join(errs...)
 }
 
-// readPermit finds the position of a permit.
 func (s *Store) readPermit(h *hold, asked clock.Instant) (position, error) {
 	queue, places, leases, err := s.readSemaphore(h)
 	if err != nil {

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -41,7 +42,8 @@ func positionOf(queue []contender, i int) position {
 			p.decisive = false
 		default:
 			p.ahead = append(p.ahead, c.node)
-			p.decisive = p.decisive && (shared || !c.isCuratorWriter())
+			// With the downgrade of a writer of Curator, a reader with its number appears in the queue.
+			p.decisive = p.decisive && (shared || !strings.Contains(c.node, writeBase))
 		}
 	}
 	if n := len(p.ahead); n > maxAhead {

@@ -9,12 +9,9 @@ import (
 
 // prepare authenticates and finds the root before the first call. Calls fail until it succeeds.
 func (s *Store) prepare(ctx context.Context) error {
-	if s.prepared.Load() {
-		return nil
-	}
 	s.preparing.Lock()
 	defer s.preparing.Unlock()
-	if s.prepared.Load() {
+	if s.prepared {
 		return nil
 	}
 	if user := s.opts.User; user != "" && !s.authenticated {
@@ -26,11 +23,10 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.retry(ctx, s.ensureRoot); err != nil {
 		return explain("looking for the root", err)
 	}
-	s.prepared.Store(true)
+	s.prepared = true
 	return nil
 }
 
-// ensureRoot makes sure that the root exists.
 func (s *Store) ensureRoot() error {
 	exists, _, err := s.conn.Exists(s.rootPath())
 	switch {

@@ -115,7 +115,6 @@ func (s *Store) giveUpPlace(ctx context.Context, req *driver.Request, waiter *su
 	}
 }
 
-// watchedNode is a node that the store watches.
 type watchedNode struct {
 	armed bool               // the server will notify the store
 	holds map[*hold]struct{} // the hold of the node, if this store has it, and the holds that wait for its removal
@@ -203,7 +202,6 @@ func (s *Store) nodeEvent(event zk.Event) {
 	}
 }
 
-// wakeAllLocked wakes all waiters.
 func (s *Store) wakeAllLocked() {
 	for _, h := range s.holds {
 		h.wakeLocked()

@@ -232,7 +232,6 @@ func (s *Store) containerPath(name string) string { return s.root + "/" + escape
 
 func (s *Store) rootPath() string { return cmp.Or(s.root, "/") }
 
-// withLock calls f with mu held.
 func (s *Store) withLock(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

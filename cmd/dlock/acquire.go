@@ -222,7 +222,6 @@ func (r *lockRequest) findHolder(ctx context.Context, client *dlock.Client, to c
 	to <- text
 }
 
-// title returns the names as messages show them.
 func (r *lockRequest) title() string {
 	var names []string
 	for _, name := range r.names {

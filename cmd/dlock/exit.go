@@ -73,7 +73,6 @@ func isSilent(err error) bool {
 	return ok && own.err == nil
 }
 
-// interruptedError ends dlock after a signal.
 type interruptedError struct {
 	signal   os.Signal
 	answered bool // by the store, before the signal
@@ -92,7 +91,6 @@ func exitStatus(err error) int {
 	return exitUsage
 }
 
-// classify gives an error its exit status.
 func classify(err error) error {
 	if err == nil || errors.As(err, new(*statusError)) {
 		return err

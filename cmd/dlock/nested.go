@@ -31,7 +31,6 @@ func lockHash(identity, name string) string {
 	return fmt.Sprintf("%x", sum[:16])
 }
 
-// heldLock is one entry of heldVariable.
 type heldLock struct {
 	name  string // hashed
 	token uint64

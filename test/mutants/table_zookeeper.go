@@ -281,8 +281,8 @@ func init() {
 	add(mutant{
 		rule: "the removal of a writer of Curator proves nothing: it may have become a reader",
 		file: "zklock/position.go",
-		old:  `(shared || !c.isCuratorWriter())`,
-		new:  `(shared || !c.isCuratorWriter() || true)`,
+		old:  `(shared || !strings.Contains(c.node, writeBase))`,
+		new:  `(shared || !strings.Contains(c.node, writeBase) || true)`,
 		test: "test/stores/zookeeper TestWriterThatBecomesReaderIsWaitedFor",
 	})
 	add(mutant{

@@ -34,7 +34,6 @@ func (b *balancer) dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, b.network, b.address)
 }
 
-// startProxy starts the built-in balancer.
 func startProxy(ctx context.Context, shops []string, clients int) (*balancer, error) {
 	var next atomic.Uint64
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
@@ -175,7 +174,6 @@ func startNginx(ctx context.Context, program, folder string, shops []string, cli
 	return front, nil
 }
 
-// ready blocks until nginx listens.
 func (b *balancer) ready(ctx context.Context, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, nginxLimit, errors.New("nginx does not answer"))
 	defer cancel()

@@ -165,7 +165,6 @@ func (p *Pause) pause(ctx context.Context, stock *stockTable, guard Guard) (*pau
 // since returns the time from the begin of the run to an instant.
 func (r *pauseResult) since(at int64) time.Duration { return time.Duration(at - r.entries[0].Locked) }
 
-// story describes the run, one event a line.
 func (r *pauseResult) story() []string {
 	line := func(at int64, format string, values ...any) string {
 		return fmt.Sprintf("%7.3f s  ", r.since(at).Seconds()) + fmt.Sprintf(format, values...)

@@ -140,7 +140,6 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, text)
 }
 
-// sell waits for the guard and reduces the stock.
 func (s *shop) sell(ctx context.Context) error {
 	held, token := ctx, uint64(0) // without a lock
 	switch {

@@ -121,7 +121,6 @@ func (r row) take(ctx context.Context) error {
 	})
 }
 
-// database is where a demo keeps its stock.
 type database struct {
 	*sql.DB
 	dialect fence.Dialect

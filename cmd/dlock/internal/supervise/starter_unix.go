@@ -59,7 +59,6 @@ type starterProcess struct {
 	gate, failure *os.File
 }
 
-// startStarter starts a process that waits to become the command.
 func (j *Job) startStarter() (*starterProcess, error) {
 	self, err := Executable()
 	if err != nil {

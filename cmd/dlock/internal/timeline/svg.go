@@ -66,7 +66,6 @@ func (p *picture) draw(runs []Run) string {
 		num(p.left+p.plot+p.right), num(c.y), fonts, c.String())
 }
 
-// run draws the lanes, and below them the stock.
 func (p *picture) run(c *canvas, r *Run) {
 	top := c.y
 	scale := func(at time.Duration) float64 {
